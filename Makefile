@@ -1,0 +1,52 @@
+# Skiplens: `make report` shows what it does, `make test` checks everything. Both set themselves up.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
+OUT    ?= runs/default
+
+.PHONY: help report test lint types imports pytest docs slow bench clean
+.DEFAULT_GOAL := help
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Skiplens needs Python 3.11 or newer; set PYTHON=python3.x")'
+	$(PYTHON) -m venv $(VENV)
+
+# A stamp per set of packages: it is renewed only when the files that name the packages change.
+$(VENV)/.runtime: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install -c constraints.txt -e ".[test,docs]"
+	@touch $@ $(VENV)/.runtime
+
+report: $(VENV)/.runtime  ## inspect a small residual network on embedded images, write runs/default/report.html
+	$(BIN)/skiplens inspect --out $(OUT)
+
+test: lint types imports pytest docs  ## every check: lint, format, types, import contracts, tests, docs
+
+lint: $(VENV)/.test  ## ruff: lint and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.test  ## mypy
+	$(BIN)/mypy
+
+imports: $(VENV)/.test  ## import-linter: which folder may import which
+	$(BIN)/lint-imports
+
+pytest: $(VENV)/.test  ## the fast tests, on all cores
+	$(BIN)/pytest -n auto $(ARGS)
+
+slow: $(VENV)/.test  ## the tests that take minutes
+	$(BIN)/pytest -n auto -m slow $(ARGS)
+
+docs: $(VENV)/.test  ## the documentation site, strictly, into site/
+	$(BIN)/mkdocs build --strict -q
+
+clean:  ## remove the environment and everything built
+	rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,0 +1,1 @@
+"""Words everyone shares: errors, randomness, settings, axes, memory, progress."""

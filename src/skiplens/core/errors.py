@@ -1,0 +1,53 @@
+"""The named errors of Skiplens: each says what came, what was wanted and what to do."""
+
+
+class SkiplensError(Exception):
+    """Anything Skiplens refuses to do; the message is meant for a person."""
+
+
+class InvalidInputError(SkiplensError, ValueError):
+    """An argument, a tensor or a file does not have the form that was asked for."""
+
+
+class SettingsError(InvalidInputError):
+    """A setting has an unknown name or a value of the wrong kind."""
+
+
+class ModelSpecError(InvalidInputError):
+    """A model could not be made from the words that name it."""
+
+
+class UnsafeFileError(InvalidInputError):
+    """A file would run code when loaded, so it was not loaded."""
+
+
+class NotExportableError(SkiplensError):
+    """`torch.export` does not accept the model, so its graph cannot be read."""
+
+
+class NotResidualError(SkiplensError):
+    """The model has no residual join where one is needed."""
+
+
+class DataError(SkiplensError):
+    """A data set is missing, broken or not what its checksum says."""
+
+
+class BrokenFileError(SkiplensError):
+    """A stored file is truncated, damaged or was not written by Skiplens."""
+
+
+class TooNewFileError(SkiplensError):
+    """A stored file was written by a newer Skiplens than this one."""
+
+
+class MissingDependencyError(SkiplensError, ImportError):
+    """An optional package is needed for what was asked and is not installed."""
+
+
+class TooLargeError(SkiplensError, MemoryError):
+    """What was asked does not fit in the memory that may be used."""
+
+
+class DidNotConverge(SkiplensError, ArithmeticError):  # noqa: N818 - named after what happened, as in linear_operator
+    """An iteration stopped before it reached the wanted accuracy."""
