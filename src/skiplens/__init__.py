@@ -1,3 +1,5 @@
 """See what skip connections do to your network."""
 
-__version__ = "0.1.0"
+from skiplens.core.version import VERSION
+
+__version__ = VERSION

@@ -1,6 +1,7 @@
 """Named random generators derived from one seed; the global generators are neither read nor set."""
 
 import hashlib
+import json
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +30,7 @@ class Randomness:
 
     def entropy(self) -> int:
         """The 64 bits that seed this stream."""
-        text = "\x1f".join((str(int(self.seed)), *self.name))
+        text = json.dumps([int(self.seed), *self.name])
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
     def torch(self, device: torch.device | str = "cpu") -> torch.Generator:

@@ -1,1 +1,9 @@
+"""What comes out: frozen readings, the file that holds one, and the folder that holds many."""
 
+from skiplens.readings.file import read_file as read_file
+from skiplens.readings.file import write_file as write_file
+from skiplens.readings.provenance import Provenance as Provenance
+from skiplens.readings.reading import Reading as Reading
+from skiplens.readings.store import BrokenFileWarning as BrokenFileWarning
+from skiplens.readings.store import Store as Store
+from skiplens.readings.structure import StructureReading as StructureReading

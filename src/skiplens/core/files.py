@@ -1,0 +1,34 @@
+"""Files are written whole or not at all."""
+
+import contextlib
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from skiplens.core.errors import SkiplensError
+
+
+def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
+    """Let `write` fill a temporary file beside `path`, then move it into place in one step.
+
+    A process killed on the way leaves the old file, or the new one, and perhaps a hidden temporary file that no reader
+    looks at. Each writer has a temporary file of its own, so many may write to one folder.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise SkiplensError(
+            f"Could not write {path}: {error.strerror or error}. "
+            "Nothing was changed; free some space or choose another folder."
+        ) from error
+    finally:
+        with contextlib.suppress(OSError):  # an unwritable folder has been reported already
+            temporary.unlink(missing_ok=True)

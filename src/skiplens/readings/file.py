@@ -1,0 +1,127 @@
+"""One reading in one file: arrays without pickle, the rest as JSON, each part with a checksum.
+
+The file is an ordinary `.npz` (zip) archive: NumPy opens its arrays too. Zip keeps a CRC-32 of every member and its
+table of contents at the end, so a file that was cut off or damaged cannot be read as a good one.
+"""
+
+import dataclasses
+import errno
+import io
+import json
+import struct
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import torch
+
+from skiplens.core.errors import BrokenFileError, TooNewFileError
+from skiplens.core.files import write_atomically
+from skiplens.readings.provenance import Provenance
+from skiplens.readings.reading import KINDS, Reading
+
+FORMAT = "skiplens-reading"
+FORMAT_VERSION = 1
+HEADER = "reading.json"
+# What zipfile, NumPy and json say to damaged bytes; RuntimeError is zipfile's word for flags it does not know.
+_DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, KeyError, TypeError, ValueError, RuntimeError)
+_ARRAY = "$array"  # stands in the JSON where a tensor was; its value is the name of the array in the archive
+
+
+def write_file(path: Path | str, reading: Reading) -> None:
+    """Write `reading` to `path`: whole or not at all, whatever happens meanwhile."""
+    arrays: dict[str, np.ndarray] = {}
+    header = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "kind": reading.kind,
+        "kind_version": reading.version,
+        "provenance": dataclasses.asdict(reading.provenance),
+        "values": _encode(reading.values(), "", arrays),
+    }
+
+    def write(file: BinaryIO) -> None:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            archive.writestr(HEADER, json.dumps(header))
+            for name, array in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, array, allow_pickle=False)
+
+    write_atomically(Path(path), write)
+
+
+def read_file(path: Path | str) -> Reading:
+    """The reading in `path`; a damaged or foreign file and one from a newer Skiplens are told apart by their errors."""
+    path = Path(path)
+    with path.open("rb") as file:
+        try:
+            kind, version, values, provenance = _parse(file, path)
+        except (*_DAMAGE, OSError) as error:
+            if isinstance(error, OSError) and error.errno != errno.EINVAL:  # the disk's trouble, not the file's
+                raise
+            raise BrokenFileError(
+                f"{path} is not a whole Skiplens reading: {type(error).__name__}: {error}."
+            ) from error
+    values = kind.upgrade(values, version)
+    try:
+        return kind(**values, provenance=provenance)
+    except TypeError as error:
+        raise BrokenFileError(f"{path} does not hold what a {kind.__name__} needs: {error}.") from error
+
+
+def _parse(file: BinaryIO, path: Path) -> tuple[type[Reading], int, dict[str, Any], Provenance]:
+    with zipfile.ZipFile(file) as archive:
+        header = json.loads(archive.read(HEADER))
+        kind = _checked_kind(header, path)
+        values = _decode(header["values"], _Arrays(archive))
+        return kind, header["kind_version"], values, Provenance.from_json(header["provenance"])
+
+
+class _Arrays:
+    """The arrays of an archive, read by name."""
+
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        self._archive = archive
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        member = io.BytesIO(self._archive.read(f"{name}.npy"))
+        return torch.from_numpy(np.lib.format.read_array(member, allow_pickle=False))
+
+
+def _checked_kind(header: Any, path: Path) -> type[Reading]:
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise ValueError(f"its {HEADER} does not say {FORMAT!r}")
+    kind = KINDS.get(header["kind"])
+    if header["format_version"] > FORMAT_VERSION or kind is None or header["kind_version"] > kind.version:
+        writer = header["provenance"].get("versions", {}).get("skiplens", "of unknown version")
+        raise TooNewFileError(
+            f"{path} holds a {header['kind']!r} reading written by Skiplens {writer}, which is newer than this one. "
+            "Upgrade with: pip install -U skiplens"
+        )
+    return kind
+
+
+def _encode(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
+    """The value in words that JSON has; tensors go to `arrays` under their place in the value."""
+    if isinstance(value, torch.Tensor):
+        name = f"arrays/{len(arrays)}-{''.join(c if c.isalnum() else '_' for c in name)[:80]}"
+        arrays[name] = value.numpy()
+        return {_ARRAY: name}
+    if isinstance(value, Mapping):
+        return {key: _encode(entry, f"{name}.{key}" if name else key, arrays) for key, entry in value.items()}
+    if isinstance(value, tuple):
+        return [_encode(entry, f"{name}.{index}", arrays) for index, entry in enumerate(value)]
+    return value
+
+
+def _decode(value: Any, arrays: _Arrays) -> Any:
+    if isinstance(value, dict):
+        if set(value) == {_ARRAY}:
+            return arrays[value[_ARRAY]]
+        return {key: _decode(entry, arrays) for key, entry in value.items()}
+    if isinstance(value, list):
+        return tuple(_decode(entry, arrays) for entry in value)
+    return value

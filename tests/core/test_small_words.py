@@ -1,0 +1,48 @@
+"""Doors, nearest names, progress, memory: the small words of core."""
+
+import pytest
+import torch
+
+from skiplens.core.doors import open_door
+from skiplens.core.errors import MissingDependencyError, TooLargeError
+from skiplens.core.memory import budget_bytes, free_bytes, readable, require_fits
+from skiplens.core.nearest import did_you_mean
+from skiplens.core.progress import track
+
+
+def test_a_closed_door_says_what_to_install():
+    with pytest.raises(MissingDependencyError, match=r"no_such.plots is needed for pictures.*pip install 'plots'"):
+        open_door("no_such.plots", "pictures", install="plots")
+    assert open_door("json", "reading").loads("1") == 1
+
+
+def test_nearest_names_are_offered():
+    assert did_you_mean("resnt", ["resnet", "vanilla"]) == "Did you mean resnet?"
+    assert did_you_mean("zzz", ["b", "a"]) == "Known names: a, b."
+    assert "no names" in did_you_mean("x", [])
+
+
+def test_progress_counts_every_item():
+    seen = []
+    assert list(track("abc", "letters", 3, lambda *step: seen.append(step))) == ["a", "b", "c"]
+    assert seen == [("letters", done, 3) for done in range(4)]
+
+
+def test_memory_is_read_from_the_machine():
+    assert 2**20 < free_bytes() < 2**50
+    assert budget_bytes(asked=5) == 5
+    assert budget_bytes() < free_bytes() * 1.01
+    block = torch.ones(2**26)  # half a GiB: what is free must go down by about that much
+    before = free_bytes()
+    del block
+    assert free_bytes() > before
+
+
+def test_what_does_not_fit_is_refused_with_its_size():
+    with pytest.raises(TooLargeError, match=r"A Gram matrix needs 3.0 GiB, but only 1.0 KiB may be used. Use chunks."):
+        require_fits(3 * 2**30, "A Gram matrix", "Use chunks.", 1024)
+    assert require_fits(10, "A vector", "", 10) is None
+
+
+def test_bytes_are_readable():
+    assert [readable(n) for n in (12, 2048, 5 * 2**20, 2**50)] == ["12 B", "2.0 KiB", "5.0 MiB", "1024.0 TiB"]
