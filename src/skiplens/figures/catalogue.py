@@ -1,0 +1,19 @@
+"""Which figures a reading has; one entry for each kind."""
+
+from collections.abc import Callable
+from typing import Any
+
+from skiplens.figures.figure import Figure
+from skiplens.figures.structure import parameters_by_block
+from skiplens.readings import Reading, StructureReading
+
+FIGURES: dict[type[Reading], tuple[Callable[[Any], Figure | None], ...]] = {
+    StructureReading: (parameters_by_block,),
+}
+"""Pure functions from a reading to a figure, or to None where the reading has nothing to show."""
+
+
+def figures_of(reading: Reading) -> tuple[Figure, ...]:
+    """The figures of `reading`, in order."""
+    drawn = (draw(reading) for draw in FIGURES.get(type(reading), ()))
+    return tuple(figure for figure in drawn if figure is not None)

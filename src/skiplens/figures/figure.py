@@ -1,0 +1,102 @@
+"""What a figure shows, without a plotting library: labelled axes and the marks between them."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+Values = tuple[float, ...]
+
+
+def numbers(values: Any) -> Values:
+    """A tensor, array or sequence as a tuple of floats, so that a figure is frozen and knows no library."""
+    if isinstance(values, torch.Tensor):
+        values = values.detach().cpu().double().numpy()
+    return tuple(np.asarray(values, dtype=float).ravel().tolist())
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve through (x, y)."""
+
+    x: Values
+    y: Values
+    name: str = ""
+    dashed: bool = False
+
+
+@dataclass(frozen=True)
+class Points:
+    """Separate points, with error bars where `error` (one standard error) is given and words where `labels` are."""
+
+    x: Values
+    y: Values
+    name: str = ""
+    error: Values = ()
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Bars of height y over the categories `labels`, with error bars where `error` is given."""
+
+    labels: tuple[str, ...]
+    y: Values
+    name: str = ""
+    error: Values = ()
+
+
+@dataclass(frozen=True)
+class Band:
+    """The area between two curves: an uncertainty or a bundle."""
+
+    x: Values
+    low: Values
+    high: Values
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Heat:
+    """A matrix as colours; the first row is at the top."""
+
+    rows: tuple[Values, ...]
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A level to compare with: a line across the whole figure."""
+
+    value: float
+    name: str = ""
+    axis: Literal["x", "y"] = "y"
+
+
+Mark = Line | Points | Bars | Band | Heat | Reference
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Axes, marks and the sentence that says what is to be seen.
+
+    Args:
+        name: Names the files, e.g. ``"parameters_by_block"``.
+        title: What the figure shows, in a few words.
+        caption: What a person should see in it, in a sentence or two; also what a screen reader says.
+        x_label: Quantity and unit along x.
+        y_label: Quantity and unit along y.
+        marks: What is drawn, in order.
+        x_log: Whether x is logarithmic.
+        y_log: Whether y is logarithmic.
+    """
+
+    name: str
+    title: str
+    caption: str
+    x_label: str
+    y_label: str
+    marks: tuple[Mark, ...] = field(default=())
+    x_log: bool = False
+    y_log: bool = False

@@ -1,0 +1,93 @@
+"""A figure as a PNG or SVG file; the one door to Matplotlib."""
+
+from functools import singledispatch
+from pathlib import Path
+from typing import Any
+
+from skiplens.core.doors import open_door
+from skiplens.core.files import write_atomically
+from skiplens.figures.figure import Band, Bars, Figure, Heat, Line, Mark, Points, Reference
+from skiplens.figures.style import DOTS_PER_INCH, MOST_LABELLED_BARS, REFERENCE_COLOUR, SIZE_IN_INCHES, colour
+
+WIDTH_OF_BARS = 0.8  # the share of a category that its bars fill together
+
+
+def save_figure(figure: Figure, path: Path | str) -> None:
+    """Draw `figure` into `path`; the ending (.png, .svg, .pdf) says how."""
+    path = Path(path)
+    canvas = _drawn(figure)
+    write_atomically(path, lambda file: canvas.savefig(file, format=path.suffix[1:], dpi=DOTS_PER_INCH))
+
+
+def _drawn(figure: Figure) -> Any:
+    # The object interface: no global figure, no backend, safe in threads and on machines without a screen.
+    canvas = open_door("matplotlib.figure", "drawing a figure").Figure(figsize=SIZE_IN_INCHES, layout="constrained")
+    axes = canvas.subplots()
+    series = (mark for mark in figure.marks if not isinstance(mark, Reference))
+    shades = {id(mark): colour(index) for index, mark in enumerate(series)}
+    _draw_bars([mark for mark in figure.marks if isinstance(mark, Bars)], axes, shades)
+    for mark in figure.marks:
+        if not isinstance(mark, Bars):
+            _draw(mark, axes, shades.get(id(mark), REFERENCE_COLOUR))
+    axes.set(xlabel=_plain(figure.x_label), ylabel=_plain(figure.y_label), title=_plain(figure.title))
+    axes.spines[["top", "right"]].set_visible(False)
+    if figure.x_log:
+        axes.set_xscale("log")
+    if figure.y_log:
+        axes.set_yscale("log")
+    if len(axes.get_legend_handles_labels()[1]) > 1:
+        axes.legend(frameon=False, fontsize="small")
+    return canvas
+
+
+def _draw_bars(groups: list[Bars], axes: Any, shades: dict[int, str]) -> None:
+    """All bars of a category stand beside each other."""
+    width = WIDTH_OF_BARS / max(1, len(groups))
+    for index, bars in enumerate(groups):
+        shift = (index - (len(groups) - 1) / 2) * width
+        places = [position + shift for position in range(len(bars.labels))]
+        style = {"color": shades[id(bars)], "label": _label(bars.name)}
+        axes.bar(places, bars.y, width, yerr=bars.error or None, **style)
+    if groups and len(groups[0].labels) <= MOST_LABELLED_BARS:
+        words = [_plain(label) for label in groups[0].labels]
+        axes.set_xticks(range(len(words)), words, rotation=45, ha="right", fontsize=7)
+
+
+@singledispatch
+def _draw(mark: Mark, axes: Any, shade: str) -> None:
+    raise TypeError(f"No drawing for {type(mark).__name__}.")
+
+
+@_draw.register
+def _(mark: Line, axes: Any, shade: str) -> None:
+    axes.plot(mark.x, mark.y, color=shade, linestyle="--" if mark.dashed else "-", label=_label(mark.name))
+
+
+@_draw.register
+def _(mark: Points, axes: Any, shade: str) -> None:
+    axes.errorbar(mark.x, mark.y, yerr=mark.error or None, fmt="o", markersize=4, color=shade, label=_label(mark.name))
+
+
+@_draw.register
+def _(mark: Band, axes: Any, shade: str) -> None:
+    axes.fill_between(mark.x, mark.low, mark.high, color=shade, alpha=0.2, linewidth=0, label=_label(mark.name))
+
+
+@_draw.register
+def _(mark: Heat, axes: Any, shade: str) -> None:
+    axes.figure.colorbar(axes.imshow(mark.rows, cmap="viridis"), ax=axes, label=_plain(mark.name))
+
+
+@_draw.register
+def _(mark: Reference, axes: Any, shade: str) -> None:
+    draw = axes.axhline if mark.axis == "y" else axes.axvline
+    draw(mark.value, color=shade, linestyle=":", linewidth=1, label=_label(mark.name))
+
+
+def _label(name: str) -> str:
+    return _plain(name) if name else "_nolegend_"
+
+
+def _plain(text: str) -> str:
+    """The words as they are: a dollar sign would start a formula."""
+    return text.replace("$", r"\$")

@@ -1,0 +1,121 @@
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from skiplens.figures import Band, Bars, Figure, Heat, Line, Points, Reference, figures_of
+from skiplens.figures.figure import numbers
+from skiplens.figures.matplotlib_file import save_figure
+from skiplens.figures.plotly_json import plotly_json
+from skiplens.readings import Reading, StructureReading
+
+HOSTILE = "<img src=x onerror=alert(1)> $x_1$ & </script>"
+
+EVERY_MARK = Figure(
+    name="all",
+    title=HOSTILE,
+    caption="everything",
+    x_label="x",
+    y_label="y",
+    marks=(
+        Line((1.0, 2.0), (3.0, 4.0), "theory"),
+        Points((1.0, 2.0), (3.0, 5.0), "measured", error=(0.1, 0.2), labels=("a", HOSTILE)),
+        Band((1.0, 2.0), (2.0, 3.0), (4.0, 5.0), "spread"),
+        Reference(3.5, HOSTILE),
+        Reference(1.5, "here", axis="x"),
+    ),
+    y_log=True,
+)
+BARS = Figure("bars", "t", "c", "x", "y", (Bars(("1", "2"), (3.0, 4.0), "a"), Bars(("1", "2"), (1.0, 2.0), "b")))
+HEAT = Figure("heat", "t", "c", "x", "y", (Heat(((1.0, 2.0), (3.0, 4.0)), "kernel"),))
+
+
+@pytest.mark.parametrize("figure", [EVERY_MARK, BARS, HEAT], ids=lambda figure: figure.name)
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_every_mark_is_drawn_to_a_file(figure, ending, tmp_path):
+    path = tmp_path / f"figure.{ending}"
+    save_figure(figure, path)
+    start = path.read_bytes()[:200]
+    assert start.startswith(b"\x89PNG") if ending == "png" else b"<?xml" in start
+
+
+def test_an_svg_has_one_bar_a_number(tmp_path):
+    """The oracle is the file itself: Matplotlib writes one filled path a bar."""
+    save_figure(BARS, tmp_path / "bars.svg")
+    picture = (tmp_path / "bars.svg").read_text()
+    for shade in ("#0072b2", "#d55e00"):
+        assert len(re.findall(f"fill: {shade}", picture)) == 3  # two bars and the legend's sample
+
+
+def test_plotly_json_holds_the_numbers_and_survives_json():
+    drawn = json.loads(json.dumps(plotly_json(EVERY_MARK), allow_nan=False))
+    line, points, low, high = drawn["data"]
+    assert line["y"] == [3.0, 4.0] and points["error_y"]["array"] == [0.1, 0.2]
+    assert low["y"] == [2.0, 3.0] and high["y"] == [4.0, 5.0] and high["fill"] == "tonexty"
+    assert drawn["layout"]["yaxis"]["type"] == "log" and "type" not in drawn["layout"]["xaxis"]
+    assert [shape.get("y0") for shape in drawn["layout"]["shapes"]] == [3.5, 0]
+
+
+def test_names_are_words_never_markup():
+    assert "<img" not in json.dumps(plotly_json(EVERY_MARK)["data"]) + json.dumps(plotly_json(EVERY_MARK)["layout"])
+
+
+def test_bars_keep_their_categories_as_words():
+    axis = plotly_json(BARS)["layout"]["xaxis"]
+    assert axis["ticktext"] == ["1", "2"] and axis["tickvals"] == [0, 1]
+
+
+def test_a_matrix_is_read_from_the_top():
+    assert plotly_json(HEAT)["layout"]["yaxis"]["autorange"] == "reversed"
+
+
+@pytest.mark.parametrize("values", [torch.tensor([1, 2]), np.array([[1.0, 2.0]]), [1, 2.0]])
+def test_numbers_are_plain_floats(values):
+    assert numbers(values) == (1.0, 2.0)
+
+
+def structure(**changes) -> StructureReading:
+    values = {
+        "model": "Net",
+        "structure": "residual",
+        "parameters": 10,
+        "trainable_parameters": 10,
+        "buffers": 0,
+        "dtype": "float32",
+        "training": False,
+        "input_shapes": ("1 × 3",),
+        "output_shape": "1 × 2",
+        "operations": 4,
+        "block_names": ("a", "b"),
+        "joins": ("add", "add_1"),
+        "shortcuts": ("identity", "projection"),
+        "branch_depths": torch.tensor([2, 2]),
+        "branch_parameters": torch.tensor([3, 4]),
+        "shortcut_parameters": torch.tensor([0, 3]),
+        "parents": (None, None),
+        "dense_joins": (),
+    }
+    return StructureReading(**(values | changes))
+
+
+def test_the_structure_shows_branch_and_shortcut_parameters():
+    (figure,) = figures_of(structure())
+    branch, shortcut = figure.marks
+    assert branch.y == (3.0, 4.0) and shortcut.y == (0.0, 3.0) and branch.labels == ("a", "b")
+
+
+def test_no_blocks_no_figure():
+    empty = torch.zeros(0, dtype=torch.int64)
+    reading = structure(
+        block_names=(),
+        joins=(),
+        shortcuts=(),
+        parents=(),
+        branch_depths=empty,
+        branch_parameters=empty,
+        shortcut_parameters=empty,
+    )
+    assert figures_of(reading) == ()
+    assert figures_of(Reading()) == ()
