@@ -1,0 +1,169 @@
+"""Initialisations of any network: each returns a new network and leaves the given one as it is.
+
+A law gives the float64 weights of one layer, whose shape is (outputs, inputs, *window) as in `nn.Linear` and
+`nn.Conv2d`. Every layer draws from a stream of its own, named after its parameter, and the draw is rounded to the
+layer's dtype: a layer's numbers depend neither on the other layers nor on device and dtype.
+"""
+
+import copy
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from skiplens.core.errors import InvalidInputError
+from skiplens.core.nearest import did_you_mean
+from skiplens.core.randomness import Randomness
+
+Law = Callable[[Sequence[int], torch.Generator], Tensor]
+"""From the shape of a layer's weight and a generator to its weights (or, as a law of biases, to its biases)."""
+
+_WEIGHT_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+def xavier(network: nn.Module, randomness: Randomness) -> nn.Module:
+    """A copy of `network` with Gaussian weights of variance 2 / (inputs + outputs) and biases 0."""
+    return redrawn(network, xavier_weights, randomness)
+
+
+def he(network: nn.Module, randomness: Randomness) -> nn.Module:
+    """A copy of `network` with Gaussian weights of variance 2 / inputs and biases 0."""
+    return redrawn(network, he_weights, randomness)
+
+
+def orthogonal(network: nn.Module, randomness: Randomness) -> nn.Module:
+    """A copy of `network` with Haar orthogonal weights (orthonormal rows or columns if not square) and biases 0."""
+    return redrawn(network, orthogonal_weights, randomness)
+
+
+def near_zero(network: nn.Module, randomness: Randomness, factor: float = 0.01) -> nn.Module:
+    """A copy of `network` with `factor` times the weights of `xavier` and biases 0.
+
+    The exact zero is a stationary point of every network with two or more matrices in each branch, so it is not used.
+    """
+    return redrawn(network, scaled(xavier_weights, factor), randomness)
+
+
+def redrawn(network: nn.Module, law: Law, randomness: Randomness) -> nn.Module:
+    """A copy of `network` whose linear and convolution layers have weights drawn by `law` and biases 0.
+
+    Other parameters (normalisation layers, embeddings, parameters outside of such layers) are copied.
+    """
+    fresh = copy.deepcopy(network)
+    if not any(True for _ in weight_layers(fresh)):
+        raise InvalidInputError(
+            f"{type(network).__name__} has no linear or convolution layer to initialise; "
+            "give a network that is built of nn.Linear and nn.Conv1d, nn.Conv2d or nn.Conv3d."
+        )
+    fill_weights_(fresh, law, randomness)
+    return fresh
+
+
+def zero_branch_ends(network: nn.Module, branches: Iterable[Sequence[str]]) -> nn.Module:
+    """A copy of `network` in which the last layer of each branch is zero, so that each block starts as its shortcut.
+
+    Args:
+        network: Any network.
+        branches: For each residual block the names of its branch's parameters, in order of execution.
+    """
+    fresh = copy.deepcopy(network)
+    parameters = dict(fresh.named_parameters())
+    for names in _checked(branches, parameters):
+        owner = names[-1].rpartition(".")[0]
+        for name in (name for name in names if name.rpartition(".")[0] == owner):
+            parameters[name].detach().zero_()
+    return fresh
+
+
+def rescale_branches(network: nn.Module, branches: Iterable[Sequence[str]], growth: float = 1.0) -> nn.Module:
+    """A copy of `network` whose branches carry `growth` / depth of the power they carried, depth = number of branches.
+
+    Each of the m weight matrices of a branch is multiplied by sqrt(alpha), alpha = (growth / depth)^(1/m), which keeps
+    mean and variance of the tangent kernel bounded at any depth ('Residual Tangent Kernels', corollary 1, corrected).
+    A normalisation layer inside of a branch undoes the factors of the matrices before it.
+
+    Args:
+        network: Any network.
+        branches: For each residual block the names of its branch's parameters.
+        growth: c of a = alpha^m = c / depth; the forward power grows by at most e^c over the whole depth.
+    """
+    if not (growth > 0 and math.isfinite(growth)):
+        raise InvalidInputError(f"growth must be a positive number, got {growth}; 1.0 is the usual choice.")
+    fresh = copy.deepcopy(network)
+    parameters = dict(fresh.named_parameters())
+    checked = _checked(branches, parameters)
+    for names in checked:
+        matrices = [parameters[name] for name in names if parameters[name].dim() >= 2]
+        for matrix in matrices:
+            matrix.detach().mul_((growth / len(checked)) ** (0.5 / len(matrices)))
+    return fresh
+
+
+def xavier_weights(shape: Sequence[int], generator: torch.Generator) -> Tensor:
+    """Gaussian weights of variance 2 / (inputs + outputs)."""
+    inputs, outputs = fans(shape)
+    return _gaussian(shape, 2 / (inputs + outputs), generator)
+
+
+def he_weights(shape: Sequence[int], generator: torch.Generator) -> Tensor:
+    """Gaussian weights of variance 2 / inputs."""
+    return _gaussian(shape, 2 / fans(shape)[0], generator)
+
+
+def orthogonal_weights(shape: Sequence[int], generator: torch.Generator) -> Tensor:
+    """Haar orthogonal weights: the outputs × (inputs · window) matrix has orthonormal rows or columns."""
+    rows, columns = shape[0], math.prod(shape[1:])
+    gaussian = _gaussian((max(rows, columns), min(rows, columns)), 1.0, generator)
+    Q, R = torch.linalg.qr(gaussian)
+    # Without the signs QR's own convention would show and the law would not be Haar's.
+    Q = Q * R.diagonal().sign()
+    return (Q if rows >= columns else Q.T).reshape(tuple(shape))
+
+
+def scaled(law: Law, factor: float) -> Law:
+    """The law of `factor` times the weights of `law`."""
+    return lambda shape, generator: factor * law(shape, generator)
+
+
+def zero_biases(shape: Sequence[int], generator: torch.Generator) -> Tensor:
+    """Zero for each output."""
+    return torch.zeros(shape[0], dtype=torch.float64)
+
+
+def fans(shape: Sequence[int]) -> tuple[int, int]:
+    """How many numbers one output of a layer reads, and how many outputs one input goes to (both times the window)."""
+    window = math.prod(shape[2:])
+    return shape[1] * window, shape[0] * window
+
+
+def weight_layers(network: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Linear and convolution layers with their names, in order of registration."""
+    return ((name, module) for name, module in network.named_modules() if isinstance(module, _WEIGHT_LAYERS))
+
+
+def fill_weights_(network: nn.Module, law: Law, randomness: Randomness, bias_law: Law = zero_biases) -> None:
+    """Draw the weights of all linear and convolution layers in place; for networks that nobody else holds yet."""
+    for name, layer in weight_layers(network):
+        for part, part_law in (("weight", law), ("bias", bias_law)):
+            parameter = getattr(layer, part)
+            if parameter is not None:
+                stream = randomness.child(f"{name}.{part}").torch()
+                parameter.detach().copy_(part_law(tuple(layer.weight.shape), stream))  # type: ignore[arg-type]
+
+
+def _gaussian(shape: Sequence[int], variance: float, generator: torch.Generator) -> Tensor:
+    return math.sqrt(variance) * torch.randn(tuple(shape), generator=generator, dtype=torch.float64)
+
+
+def _checked(branches: Iterable[Sequence[str]], parameters: dict[str, nn.Parameter]) -> list[list[str]]:
+    checked = [list(names) for names in branches]
+    if not checked or not all(checked):
+        raise InvalidInputError(
+            "Each branch must name at least one parameter and there must be a branch; "
+            f"got {checked}. Find them with find_residual_blocks."
+        )
+    for name in (name for names in checked for name in names):
+        if name not in parameters:
+            raise InvalidInputError(f"The network has no parameter {name!r}. {did_you_mean(name, parameters)}")
+    return checked

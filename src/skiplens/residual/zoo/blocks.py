@@ -1,0 +1,61 @@
+"""Residual blocks written as their diagram: shortcut, branch, sum; never in place."""
+
+from torch import Tensor, nn
+
+
+class Residual(nn.Module):
+    """The sum of a shortcut and a branch of the same input; the shortcut is the identity unless given."""
+
+    def __init__(self, branch: nn.Module, shortcut: nn.Module | None = None) -> None:
+        super().__init__()
+        self.branch = branch
+        self.shortcut = nn.Identity() if shortcut is None else shortcut
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return shortcut + branch."""
+        shortcut = self.shortcut(inputs)
+        branch = self.branch(inputs)
+        return shortcut + branch
+
+
+class Plain(nn.Module):
+    """A branch without shortcut; its parameters have the same names as those of a `Residual` with this branch."""
+
+    def __init__(self, branch: nn.Module) -> None:
+        super().__init__()
+        self.branch = branch
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the branch."""
+        return self.branch(inputs)
+
+
+class ProjectionShortcut(nn.Module):
+    """A 1×1 convolution, plus a parameter-free pool of the same input if one is given."""
+
+    def __init__(self, projection: nn.Module, pool: nn.Module | None = None) -> None:
+        super().__init__()
+        self.projection = projection
+        self.pool = pool
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return projection, or pool + projection."""
+        projection = self.projection(inputs)
+        return projection if self.pool is None else self.pool(inputs) + projection
+
+
+def branch_parameters(network: nn.Module) -> list[list[str]]:
+    """For each block of a zoo network the names of its branch's parameters, in order of execution."""
+    return [
+        [f"{name}.branch.{part}".lstrip(".") for part, _ in block.branch.named_parameters()]
+        for name, block in network.named_modules()
+        if isinstance(block, Residual)
+    ]
+
+
+def count_joins(network: nn.Module) -> int:
+    """The number of sums of two signals in a zoo network, those inside of shortcuts included."""
+    return sum(
+        isinstance(module, Residual) or (isinstance(module, ProjectionShortcut) and module.pool is not None)
+        for module in network.modules()
+    )

@@ -1,0 +1,42 @@
+"""An entry of the zoo's catalogue."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from skiplens.core.errors import SettingsError
+from skiplens.core.randomness import Randomness
+from skiplens.residual.zoo.options import NetworkOptions
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A network of the zoo: how to build it and what to say about it."""
+
+    name: str
+    description: str
+    study: str
+    """The study of the paper that the network comes from."""
+    options: type[NetworkOptions]
+    builder: Callable[[Any, Randomness], nn.Module]
+    stream: str | None = None
+    """Names the random stream of the weights, the network's name if not given; networks that a paper compares weight by
+    weight share one."""
+
+    @property
+    def example_input_shape(self) -> tuple[int, ...]:
+        """The shape of one sample for the network with its default options."""
+        return self.options().input_shape()
+
+    def settings(self, options: Mapping[str, Any]) -> NetworkOptions:
+        """The options of the network with these values, which may be text; an unknown one is an error."""
+        try:
+            return self.options.from_json(options)
+        except SettingsError as error:
+            raise SettingsError(f"zoo:{self.name}: {error}") from None
+
+    def build(self, randomness: Randomness, options: Mapping[str, Any]) -> nn.Module:
+        """The network with these options and weights from this randomness."""
+        return self.builder(self.settings(options), randomness.child("zoo", self.stream or self.name))
