@@ -37,8 +37,8 @@ def gaussian_classes(
 ) -> GaussianClasses:
     """Random Gaussian classes with covariances Q diag(u²) Qᵀ, Q from the QR factors of a Gaussian matrix.
 
-    `"means"`: means drawn from N(0, I) and u uniform in [0.5, 1.5]. `"covariances"`: all means 0 and u = exp(N(0, 1)), so
-    that no linear map of the inputs tells the classes apart. The device is the generator's.
+    `"means"`: means drawn from N(0, I) and u uniform in [0.5, 1.5]. `"covariances"`: all means 0 and u = exp(N(0, 1)).
+    The device is the generator's.
     """
     if differ_in not in ("means", "covariances"):
         raise InvalidInputError(f"Classes can differ in 'means' or 'covariances'; got {differ_in!r}.")

@@ -43,7 +43,7 @@ def vectors_at_angles(
     eigenvalues, vectors = torch.linalg.eigh(cosines)
     if eigenvalues[0] < -tolerance * eigenvalues[-1]:
         raise InvalidInputError(
-            f"There are no vectors with these angles: the matrix of cosines has the eigenvalue {eigenvalues[0]:.3g} < 0. "
+            f"No vectors have these angles: their cosines form a matrix with the eigenvalue {eigenvalues[0]:.3g}. "
             "Three angles, for one, must satisfy the triangle inequality."
         )
     rank = int((eigenvalues > tolerance * eigenvalues[-1]).sum())

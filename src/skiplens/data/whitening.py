@@ -33,8 +33,8 @@ class Whitening:
 def fit_whitening(inputs: Tensor, components: int) -> Whitening:
     """The whitening of `inputs` (samples, …) to its `components` directions of largest variance, in float64.
 
-    The mean is subtracted, the covariance has the factor 1/samples, the eigenvalues descend, and each eigenvector has the
-    sign that makes its entry of largest magnitude positive. Bytes are pixels (255 is 1); images are flattened. The
+    The mean is subtracted, the covariance has the factor 1/samples, the eigenvalues descend, and each eigenvector has
+    the sign that makes its entry of largest magnitude positive. Bytes are pixels (255 is 1); images are flattened. The
     inputs are read in chunks, so beside them only a matrix (features, features) is in memory.
     """
     samples, features = inputs.flatten(1).shape
