@@ -9,7 +9,8 @@ from skiplens.figures import Band, Bars, Figure, Heat, Line, Points, Reference, 
 from skiplens.figures.figure import numbers
 from skiplens.figures.matplotlib_file import save_figure
 from skiplens.figures.plotly_json import plotly_json
-from skiplens.readings import Reading, StructureReading
+from skiplens.readings import Reading
+from tests.sample_readings import structure
 
 HOSTILE = "<img src=x onerror=alert(1)> $x_1$ & </script>"
 
@@ -76,30 +77,6 @@ def test_numbers_are_plain_floats(values):
     assert numbers(values) == (1.0, 2.0)
 
 
-def structure(**changes) -> StructureReading:
-    values = {
-        "model": "Net",
-        "structure": "residual",
-        "parameters": 10,
-        "trainable_parameters": 10,
-        "buffers": 0,
-        "dtype": "float32",
-        "training": False,
-        "input_shapes": ("1 × 3",),
-        "output_shape": "1 × 2",
-        "operations": 4,
-        "block_names": ("a", "b"),
-        "joins": ("add", "add_1"),
-        "shortcuts": ("identity", "projection"),
-        "branch_depths": torch.tensor([2, 2]),
-        "branch_parameters": torch.tensor([3, 4]),
-        "shortcut_parameters": torch.tensor([0, 3]),
-        "parents": (None, None),
-        "dense_joins": (),
-    }
-    return StructureReading(**(values | changes))
-
-
 def test_the_structure_shows_branch_and_shortcut_parameters():
     (figure,) = figures_of(structure())
     branch, shortcut = figure.marks
@@ -107,15 +84,5 @@ def test_the_structure_shows_branch_and_shortcut_parameters():
 
 
 def test_no_blocks_no_figure():
-    empty = torch.zeros(0, dtype=torch.int64)
-    reading = structure(
-        block_names=(),
-        joins=(),
-        shortcuts=(),
-        parents=(),
-        branch_depths=empty,
-        branch_parameters=empty,
-        shortcut_parameters=empty,
-    )
-    assert figures_of(reading) == ()
+    assert figures_of(structure(blocks=0)) == ()
     assert figures_of(Reading()) == ()

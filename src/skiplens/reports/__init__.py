@@ -1,1 +1,5 @@
+"""Readings as a page: one self-contained HTML file that opens from disk."""
 
+from skiplens.reports.inspection import inspect as inspect
+from skiplens.reports.report import Problem as Problem
+from skiplens.reports.report import Report as Report

@@ -1,0 +1,71 @@
+"""What the terminal shows: tables and progress that also look right in a log file and without colour."""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+from rich.table import Table
+
+from skiplens.core.progress import Progress
+
+WIDTH_WITHOUT_TERMINAL = 120
+
+
+def out() -> Console:
+    """Where results go: standard output."""
+    return Console(width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL, highlight=False)
+
+
+def err() -> Console:
+    """Where progress and complaints go: standard error, so that results can be piped."""
+    return Console(stderr=True, width=None if sys.stderr.isatty() else WIDTH_WITHOUT_TERMINAL, highlight=False)
+
+
+def complain(message: str) -> None:
+    """One error for a person."""
+    err().print(f"[bold red]error[/]: {escape(message)}", soft_wrap=True)
+
+
+def print_json(value: Any) -> None:
+    """The result for a machine; nothing else goes to standard output."""
+    sys.stdout.write(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def print_table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Rows of the same names as a table; numbers stand right."""
+    table = Table(title=escape(title), title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for name in rows[0] if rows else ():
+        numeric = all(isinstance(row[name], int | float) for row in rows)
+        table.add_column(escape(name), justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(f"{value:,}" if isinstance(value, int) else str(value)) for value in row.values()))
+    out().print(table)
+
+
+@contextmanager
+def progress_shown() -> Iterator[Progress]:
+    """A progress to hand to the library: bars on a terminal, one line a finished step in a log file."""
+    if not sys.stderr.isatty():
+        yield _lines
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Bars(*columns, console=err(), transient=True) as bars:
+        tasks: dict[str, Any] = {}
+
+        def show(label: str, done: int, total: int) -> None:
+            if label not in tasks:
+                tasks[label] = bars.add_task(escape(label), total=total)
+            bars.update(tasks[label], completed=done, total=total)
+
+        yield show
+
+
+def _lines(label: str, done: int, total: int) -> None:
+    if done == total:
+        err().print(f"{escape(label)}: done", soft_wrap=True)

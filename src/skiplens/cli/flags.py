@@ -1,0 +1,89 @@
+"""Flags from settings: one frozen dataclass is the Python options, the JSON file and the command line."""
+
+import functools
+import inspect
+import json
+import types
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import typer
+
+from skiplens.core.errors import SettingsError
+from skiplens.core.settings import Settings
+
+S = TypeVar("S", bound=Settings)
+FILE_HELP = "A JSON file of settings; flags go before it."
+
+
+def with_settings(kind: type[S]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command that takes `settings` as its first argument one flag for each field of `kind`.
+
+    A field whose metadata says `positional` becomes an argument. `--settings FILE` reads the rest from JSON.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = list(inspect.signature(command).parameters.values())[1:]
+        parameters = [*_parameters(kind), _file_parameter(), *own]
+
+        @functools.wraps(command)
+        def with_flags(**given: Any) -> None:
+            rest = {parameter.name: given.pop(parameter.name) for parameter in own}
+            command(_settings(kind, given.pop("settings"), given), **rest)
+
+        # Typer reads the signature and the annotations, so both tell of the flags.
+        with_flags.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        with_flags.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return with_flags
+
+    return decorate
+
+
+def _parameters(kind: type[Settings]) -> list[inspect.Parameter]:
+    hints = get_type_hints(kind)
+    return [_parameter(field.name, hints[field.name], field.default, field.metadata) for field in fields(kind)]
+
+
+def _parameter(name: str, hint: Any, default: Any, metadata: Any) -> inspect.Parameter:
+    shown = "" if default in (None, "", ()) else f" [default: {default}]"
+    text = f"{metadata['help']}{shown}".replace("[", "\\[")
+    flag = f"--{name.replace('_', '-')}"
+    option = (
+        typer.Argument(help=text, show_default=False)
+        if metadata.get("positional")
+        else typer.Option(flag, help=text, show_default=False)
+    )
+    annotation = Annotated[_word_type(hint) | None, option]  # type: ignore[valid-type]  # a type made at run time
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _word_type(hint: Any) -> Any:
+    """The type Typer parses; whatever it does not know arrives as text and is parsed by the settings themselves."""
+    if get_origin(hint) in (Union, types.UnionType):
+        hint = next(kind for kind in get_args(hint) if kind is not type(None))
+    return hint if hint in (int, float, bool) else str
+
+
+def _file_parameter() -> inspect.Parameter:
+    annotation = Annotated[Path | None, typer.Option("--settings", help=FILE_HELP)]
+    return inspect.Parameter("settings", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _settings(kind: type[S], file: Path | None, flags: dict[str, Any]) -> S:
+    values = read_settings_file(file) if file is not None else {}
+    return kind.from_json({**values, **{name: value for name, value in flags.items() if value is not None}})
+
+
+def read_settings_file(path: Path) -> dict[str, Any]:
+    """The JSON object in `path`."""
+    try:
+        values = json.loads(path.read_text())
+    except OSError as error:
+        raise SettingsError(f"The settings file {path} cannot be read: {error.strerror}.") from error
+    except ValueError as error:
+        raise SettingsError(f"The settings file {path} is not JSON: {error}.") from error
+    if not isinstance(values, dict):
+        raise SettingsError(f"The settings file {path} must hold one JSON object, not a {type(values).__name__}.")
+    return values

@@ -1,0 +1,74 @@
+"""`skiplens inspect`: look at a model, write the page."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from skiplens.cli import console
+from skiplens.cli.flags import with_settings
+from skiplens.core.named import call_named
+from skiplens.core.settings import Settings, option
+from skiplens.reports.report import Report
+
+DEFAULT_OUT = Path("runs/inspect")
+
+
+@dataclass(frozen=True)
+class InspectSettings(Settings):
+    """What to look at, and how."""
+
+    model: str = option("zoo:default", "zoo:NAME, path/file.py:function or package.module:function.", positional=True)
+    data: str = option("sample", "A data set, a folder of images, or path/file.py:function that returns data.")
+    weights: str | None = option(None, "Weights to load first: .safetensors, or a weights-only checkpoint.")
+    lens: tuple[str, ...] = option((), "Lenses, separated by commas; all of them if none is named.")
+    seed: int = option(0, "Names every random draw, and the weights of a zoo network.")
+
+
+@with_settings(InspectSettings)
+def inspect(
+    settings: InspectSettings,
+    out: Annotated[Path, typer.Option(help="Folder for report.html, readings.json and figures/.")] = Path(
+        "runs/inspect"
+    ),
+    as_json: Annotated[bool, typer.Option("--json", help="Write the readings to standard output as JSON.")] = False,
+) -> None:
+    """Look at a model and write a report.
+
+    Example: [bold]skiplens inspect zoo:mnist_residual --out runs/mnist[/]
+    """
+    from skiplens import reports
+    from skiplens.residual.model_spec import build_model
+    from skiplens.residual.weights import load_weights
+
+    model = build_model(settings.model, settings.seed)
+    if settings.weights is not None:
+        load_weights(model, settings.weights)
+    data = _data(settings.data)
+    with console.progress_shown() as progress:
+        options: dict[str, Any] = {"lenses": settings.lens, "seed": settings.seed, "progress": progress}
+        report = reports.inspect(model, data, name=settings.model, **options)
+    page = report.write(out)
+    if as_json:
+        console.print_json(report.to_json())
+    else:
+        _summarise(report, page)
+
+
+def _data(spec: str) -> Any:
+    if ":" in spec:
+        return call_named(spec)
+    from skiplens import data
+
+    return data.load(spec)
+
+
+def _summarise(report: Report, page: Path) -> None:
+    for section in report.sections():
+        console.out().print(section.sentence, markup=False, style="bold")
+        if section.rows:
+            console.print_table(section.title, section.rows)
+    for problem in report.problems:
+        console.complain(f"{problem.lens}: {problem.message}")
+    console.out().print(f"The report is in {page}", markup=False)

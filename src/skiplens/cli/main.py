@@ -1,0 +1,48 @@
+"""The command line: one thin file per verb."""
+
+import sys
+
+import typer
+
+from skiplens.cli import console, data, inspect, zoo
+from skiplens.core.errors import SkiplensError
+from skiplens.core.version import VERSION
+
+BAD_INPUT, INTERRUPTED = 2, 130
+
+app = typer.Typer(
+    name="skiplens",
+    help="See what skip connections do to your network.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    epilog="Exit status: 0 done, 1 a check failed, 2 bad input, 130 interrupted.",
+)
+app.command("inspect")(inspect.inspect)
+app.command("zoo")(zoo.zoo)
+app.add_typer(data.app, name="data")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        console.out().print(f"skiplens {VERSION}")
+        raise typer.Exit()
+
+
+@app.callback()
+def skiplens(
+    version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Show the version."),
+) -> None:
+    """See what skip connections do to your network."""
+
+
+def main() -> None:
+    """Run the command line; an error that is meant for a person is shown as one sentence."""
+    try:
+        app()
+    except SkiplensError as error:
+        console.complain(str(error))
+        sys.exit(BAD_INPUT)
+    except KeyboardInterrupt:
+        console.complain("interrupted.")
+        sys.exit(INTERRUPTED)

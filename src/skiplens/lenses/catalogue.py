@@ -1,0 +1,17 @@
+"""All lenses by name, in the order in which a report shows them."""
+
+from skiplens.core.errors import InvalidInputError
+from skiplens.core.nearest import did_you_mean
+from skiplens.lenses.lens import Lens
+from skiplens.lenses.structure import StructureLens
+
+LENSES: dict[str, type[Lens]] = {lens.name: lens for lens in (StructureLens,)}
+
+
+def choose(names: tuple[str, ...]) -> tuple[Lens, ...]:
+    """The lenses called `names` with their default options; all of them for no names. The structure always comes."""
+    for name in names:
+        if name not in LENSES:
+            raise InvalidInputError(f"There is no lens {name!r}. {did_you_mean(name, LENSES)}")
+    wanted = {StructureLens.name, *(names or LENSES)}
+    return tuple(lens() for name, lens in LENSES.items() if name in wanted)

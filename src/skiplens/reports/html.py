@@ -1,0 +1,53 @@
+"""The page: Jinja2 fills the template, plotly.js draws, everything is inside the one file."""
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from skiplens.core.doors import open_door
+from skiplens.core.version import VERSION
+from skiplens.figures.plotly_json import plotly_json
+from skiplens.reports.sections import Section
+
+if TYPE_CHECKING:
+    from skiplens.reports.report import Problem
+
+
+def page(title: str, sections: Sequence[Section], problems: Sequence["Problem"], readings: Mapping[str, Any]) -> str:
+    """The whole page as text; every word that comes from a model or a file is escaped."""
+    return _template("report.html.j2").render(
+        title=title,
+        sections=sections,
+        problems=problems,
+        version=VERSION,
+        style=_resource("report.css"),
+        script=_resource("report.js"),
+        plotly=_plotly_source() if any(section.figures for section in sections) else "",
+        readings=_json_in_html(readings),
+        figure_json=lambda figure: _json_in_html(plotly_json(figure)),
+    )
+
+
+def _template(name: str) -> Any:
+    jinja2 = open_door("jinja2", "writing a report")
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    return environment.from_string(_resource(name))
+
+
+def _resource(name: str) -> str:
+    return files("skiplens.reports").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _plotly_source() -> str:
+    return open_door("plotly.offline", "the plots of a report", "plotly").get_plotlyjs()
+
+
+def _json_in_html(value: Any) -> str:
+    """JSON that may stand inside a script element: no character of it can end the element."""
+    text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text

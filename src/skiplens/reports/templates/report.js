@@ -1,0 +1,61 @@
+"use strict";
+(function () {
+  const root = document.documentElement;
+  const toggle = document.getElementById("theme");
+  const dark = () => root.dataset.theme === "dark";
+
+  function colours() {
+    const style = getComputedStyle(root);
+    const word = (name) => style.getPropertyValue(name).trim();
+    return { ink: word("--ink"), line: word("--line") };
+  }
+
+  function draw() {
+    const { ink, line } = colours();
+    for (const plot of document.querySelectorAll(".plot")) {
+      const figure = JSON.parse(plot.nextElementSibling.textContent);
+      const axis = { gridcolor: line, zerolinecolor: line, linecolor: line };
+      const layout = Object.assign({}, figure.layout, {
+        paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: ink, size: 12 },
+        xaxis: Object.assign({}, axis, figure.layout.xaxis), yaxis: Object.assign({}, axis, figure.layout.yaxis),
+      });
+      Plotly.react(plot, figure.data, layout, { responsive: true, displaylogo: false });
+    }
+  }
+
+  function setTheme(name) {
+    root.dataset.theme = name;
+    toggle.textContent = name === "dark" ? "Light" : "Dark";
+    toggle.setAttribute("aria-pressed", String(name === "dark"));
+    if (window.Plotly) draw();
+  }
+
+  async function copy(button) {
+    const rows = [...button.parentElement.querySelectorAll("tr")];
+    const text = rows.map((row) => [...row.cells].map((cell) => cell.textContent).join("\t")).join("\n");
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      const area = Object.assign(document.createElement("textarea"), { value: text });
+      document.body.append(area);
+      area.select();
+      document.execCommand("copy");
+      area.remove();
+    }
+    button.textContent = "Copied";
+    setTimeout(() => { button.textContent = "Copy table"; }, 1500);
+  }
+
+  function download() {
+    const blob = new Blob([document.getElementById("readings").textContent], { type: "application/json" });
+    const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(blob), download: "readings.json" });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  }
+
+  toggle.addEventListener("click", () => setTheme(dark() ? "light" : "dark"));
+  document.getElementById("download").addEventListener("click", download);
+  for (const button of document.querySelectorAll(".copy")) button.addEventListener("click", () => copy(button));
+  window.addEventListener("beforeprint", () => setTheme("light"));
+  setTheme(window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+})();

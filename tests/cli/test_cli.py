@@ -1,0 +1,130 @@
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from skiplens.cli.main import app
+from skiplens.core.version import VERSION
+
+SMALL = "zoo:shortcut_linear,units=2,width=784"
+
+
+@pytest.fixture
+def model_file(tmp_path):
+    """A user's own model and data in a file."""
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "import torch\n"
+        "from torch import nn\n"
+        "class Block(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.branch = nn.Linear(4, 4)\n"
+        "    def forward(self, x):\n"
+        "        return x + self.branch(x)\n"
+        "def build(): return nn.Sequential(Block(), Block(), nn.Linear(4, 2)).double()\n"
+        "def chain(): return nn.Linear(4, 2).double()\n"
+        "def data(): return torch.randn(8, 4, dtype=torch.float64), torch.arange(8) % 2\n"
+        "def wide(): return torch.randn(8, 5, dtype=torch.float64), torch.arange(8) % 2\n"
+    )
+    return path
+
+
+def run(*words: str):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def ran(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command as a user types it, with its exit status."""
+    command = [sys.executable, "-c", "from skiplens.cli.main import main; main()", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
+
+
+def test_version_and_help():
+    assert run("--version").output.strip() == f"skiplens {VERSION}"
+    text = run("--help").output
+    assert all(verb in text for verb in ("inspect", "zoo", "data")) and "Exit status" in text
+    for words in (["inspect"], ["zoo"], ["data", "list"], ["data", "get"]):
+        assert "Example: skiplens" in run(*words, "--help").output
+
+
+def test_inspect_writes_the_folder_and_says_where(model_file, tmp_path):
+    out = tmp_path / "out"
+    done = run("inspect", f"{model_file}:build", "--data", f"{model_file}:data", "--out", out)
+    assert done.exit_code == 0, done.output
+    assert "2 residual blocks" in done.output and "report.html" in done.output
+    assert (out / "report.html").stat().st_size > 10_000
+    assert len(json.loads((out / "readings.json").read_text())["readings"][0]["values"]["block_names"]) == 2
+
+
+def test_inspect_answers_machines_in_json(model_file, tmp_path):
+    done = ran("inspect", f"{model_file}:build", "--data", f"{model_file}:data", "--out", tmp_path / "o", "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["title"] == f"{model_file}:build"
+
+
+def test_a_plain_chain_is_reported_as_one(model_file, tmp_path):
+    done = run("inspect", f"{model_file}:chain", "--data", f"{model_file}:data", "--out", tmp_path / "o")
+    assert done.exit_code == 0 and "is a plain chain" in done.output
+
+
+def test_settings_come_from_a_file_and_flags_go_before_it(model_file, tmp_path):
+    settings = tmp_path / "settings.json"
+    settings.write_text(json.dumps({"model": f"{model_file}:chain", "data": f"{model_file}:data"}))
+    base = ("inspect", "--settings", settings, "--out", tmp_path / "o")
+    assert "plain chain" in run(*base).output
+    assert "2 residual blocks" in run(*base, f"{model_file}:build").output
+
+
+def test_no_colour_in_a_log_file():
+    done = ran("zoo", TERM="xterm-256color")
+    assert done.returncode == 0 and "\x1b" not in done.stdout
+    assert "preact_resnet18" in done.stdout
+
+
+def test_zoo_and_data_answer_machines_in_json():
+    zoo = json.loads(run("zoo", "--json").output)
+    assert {"name", "parameters", "depth", "joins"} <= set(zoo[0])
+    assert {row["name"] for row in json.loads(run("data", "list", "--json").output)} >= {"sample", "mnist", "cifar10"}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["inspect", "zoo:resnt"], "The zoo has no network 'resnt'"),
+        (["inspect", "absent.py:build"], "There is no file absent.py"),
+        (["inspect", "--lens", "pathz"], "There is no lens 'pathz'"),
+        (["inspect", "--data", "no-such-data"], "no-such-data"),
+        (["inspect", "--weights", "absent.safetensors"], "There is no file of weights"),
+        (["data", "get", "mnits"], "Did you mean mnist"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_status_2(words, message, tmp_path):
+    done = ran(*words, *(["--out", tmp_path / "out"] if words[0] == "inspect" else []))
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ") and message in done.stderr
+    assert "Traceback" not in done.stderr and done.stdout == ""
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_unknown_key_in_a_settings_file_is_named(tmp_path):
+    settings = tmp_path / "settings.json"
+    settings.write_text('{"modle": "zoo:default"}')
+    done = ran("inspect", "--settings", settings)
+    assert done.returncode == 2 and "no setting 'modle'. Did you mean model?" in done.stderr
+
+
+@pytest.mark.parametrize(("content", "message"), [("{", "is not JSON"), ("[]", "must hold one JSON object")])
+def test_a_broken_settings_file_is_named(tmp_path, content, message):
+    settings = tmp_path / "settings.json"
+    settings.write_text(content)
+    done = ran("inspect", "--settings", settings)
+    assert done.returncode == 2 and message in done.stderr
+
+
+def test_inputs_of_the_wrong_shape_are_explained(model_file, tmp_path):
+    done = run("inspect", f"{model_file}:build", "--data", f"{model_file}:wide", "--out", tmp_path / "o")
+    assert "cannot be called with these inputs: float64 tensor of shape (8, 5)" in done.output.replace("\n", " ")
