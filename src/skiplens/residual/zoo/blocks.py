@@ -54,8 +54,5 @@ def branch_parameters(network: nn.Module) -> list[list[str]]:
 
 
 def count_joins(network: nn.Module) -> int:
-    """The number of sums of two signals in a zoo network, those inside of shortcuts included."""
-    return sum(
-        isinstance(module, Residual) or (isinstance(module, ProjectionShortcut) and module.pool is not None)
-        for module in network.modules()
-    )
+    """The number of residual blocks of a zoo network; a pool and a projection under one join are one block."""
+    return sum(isinstance(module, Residual) for module in network.modules())

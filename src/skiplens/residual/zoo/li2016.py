@@ -85,8 +85,7 @@ def shortcut_linear(options: ShortcutLinearOptions, randomness: Randomness) -> n
 def shortcut_network(options: ShortcutNetworkOptions, randomness: Randomness) -> nn.Sequential:
     """The n-shortcut network with activations on the branches, never on the shortcuts."""
     network = nn.Sequential(*(Residual(_branch(options)) for _ in range(options.units)))
-    fill_weights_(network, _LAWS[options.initialisation], randomness)
-    return network
+    return _started(network, options.initialisation, randomness)
 
 
 def plain_network(options: PlainNetworkOptions, randomness: Randomness) -> nn.Sequential:
@@ -97,13 +96,18 @@ def plain_network(options: PlainNetworkOptions, randomness: Randomness) -> nn.Se
         if index % 2 == 0 and options.activation != "identity":
             layers.append(_ACTIVATIONS[options.activation]())
     network = nn.Sequential(*layers)
-    fill_weights_(network, _LAWS[options.initialisation], randomness)
-    return network
+    return _started(network, options.initialisation, randomness)
 
 
 def matrices(network: nn.Module) -> Sequence[Tensor]:
     """The weight matrices W_1, …, W_D of a network of this paper in order of application, as its own parameters."""
     return [layer.weight for _, layer in weight_layers(network)]  # type: ignore[misc]
+
+
+def _started(network: nn.Sequential, start: Start, randomness: Randomness) -> nn.Sequential:
+    # Streams are named by the matrices' places, so that the same seed gives W_k whatever lies between the matrices.
+    fill_weights_(nn.ModuleList(layer for _, layer in weight_layers(network)), _LAWS[start], randomness)
+    return network
 
 
 def _branch(options: ShortcutNetworkOptions) -> nn.Sequential:

@@ -120,7 +120,7 @@ class DenseLayers(nn.Module):
 
 
 def tangent_resnet(options: TangentResNetOptions, randomness: Randomness) -> nn.Sequential:
-    """The residual network y^l = y^{l-1} + v_m, where v_1 = √(α/n) W^1 y^{l-1} and v_h = √(α/n) W^h √2 relu(v_{h-1})."""
+    """The residual network y^l = y^{l-1} + v_m, v_1 = √(α/n) W^1 y^{l-1}, v_h = √(α/n) W^h √2 relu(v_{h-1})."""
     widths = options.widths()
     blocks = [_residual_block(options, *pair) for pair in pairwise(widths)]
     return _tangent_network(options, nn.Sequential(*blocks), widths[-1], randomness)
