@@ -1,12 +1,12 @@
 import json
-import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from skiplens.cli.main import app
+from skiplens.cli.main import app, main
 from skiplens.core.version import VERSION
 
 SMALL = "zoo:shortcut_linear,units=2,width=784"
@@ -37,10 +37,17 @@ def run(*words: str):
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
-def ran(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The command as a user types it, with its exit status."""
-    command = [sys.executable, "-c", "from skiplens.cli.main import main; main()", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
+@pytest.fixture
+def ran(monkeypatch, capfd):
+    """The command as a user types it: exit status, standard output and standard error."""
+
+    def command(*words) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["skiplens", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return int(end.value.code or 0), *capfd.readouterr()
+
+    return command
 
 
 def test_version_and_help():
@@ -60,10 +67,11 @@ def test_inspect_writes_the_folder_and_says_where(model_file, tmp_path):
     assert len(json.loads((out / "readings.json").read_text())["readings"][0]["values"]["block_names"]) == 2
 
 
-def test_inspect_answers_machines_in_json(model_file, tmp_path):
-    done = ran("inspect", f"{model_file}:build", "--data", f"{model_file}:data", "--out", tmp_path / "o", "--json")
-    assert done.returncode == 0
-    assert json.loads(done.stdout)["title"] == f"{model_file}:build"
+def test_inspect_answers_machines_in_json(model_file, tmp_path, ran):
+    words = ("inspect", f"{model_file}:build", "--data", f"{model_file}:data", "--out", tmp_path / "o", "--json")
+    status, out, _ = ran(*words)
+    assert status == 0
+    assert json.loads(out)["title"] == f"{model_file}:build"
 
 
 def test_a_plain_chain_is_reported_as_one(model_file, tmp_path):
@@ -79,10 +87,17 @@ def test_settings_come_from_a_file_and_flags_go_before_it(model_file, tmp_path):
     assert "2 residual blocks" in run(*base, f"{model_file}:build").output
 
 
-def test_no_colour_in_a_log_file():
-    done = ran("zoo", TERM="xterm-256color")
-    assert done.returncode == 0 and "\x1b" not in done.stdout
-    assert "preact_resnet18" in done.stdout
+def test_no_colour_in_a_log_file(monkeypatch, ran):
+    monkeypatch.setenv("TERM", "xterm-256color")
+    status, out, _ = ran("zoo")
+    assert status == 0 and "\x1b" not in out
+    assert "preact_resnet18" in out
+
+
+def test_the_installed_command_works():
+    command = Path(sys.executable).with_name("skiplens")
+    done = subprocess.run([command, "inspect", "zoo:resnt"], capture_output=True, text=True)
+    assert done.returncode == 2 and "The zoo has no network 'resnt'" in done.stderr
 
 
 def test_zoo_and_data_answer_machines_in_json():
@@ -102,27 +117,27 @@ def test_zoo_and_data_answer_machines_in_json():
         (["data", "get", "mnits"], "Did you mean mnist"),
     ],
 )
-def test_bad_input_is_one_sentence_and_status_2(words, message, tmp_path):
-    done = ran(*words, *(["--out", tmp_path / "out"] if words[0] == "inspect" else []))
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: ") and message in done.stderr
-    assert "Traceback" not in done.stderr and done.stdout == ""
+def test_bad_input_is_one_sentence_and_status_2(words, message, tmp_path, ran):
+    status, out, err = ran(*words, *(["--out", tmp_path / "out"] if words[0] == "inspect" else []))
+    assert status == 2
+    assert err.startswith("error: ") and message in err
+    assert "Traceback" not in err and out == ""
     assert not (tmp_path / "out").exists()
 
 
-def test_an_unknown_key_in_a_settings_file_is_named(tmp_path):
+def test_an_unknown_key_in_a_settings_file_is_named(tmp_path, ran):
     settings = tmp_path / "settings.json"
     settings.write_text('{"modle": "zoo:default"}')
-    done = ran("inspect", "--settings", settings)
-    assert done.returncode == 2 and "no setting 'modle'. Did you mean model?" in done.stderr
+    status, _, err = ran("inspect", "--settings", settings)
+    assert status == 2 and "no setting 'modle'. Did you mean model?" in err
 
 
 @pytest.mark.parametrize(("content", "message"), [("{", "is not JSON"), ("[]", "must hold one JSON object")])
-def test_a_broken_settings_file_is_named(tmp_path, content, message):
+def test_a_broken_settings_file_is_named(tmp_path, content, message, ran):
     settings = tmp_path / "settings.json"
     settings.write_text(content)
-    done = ran("inspect", "--settings", settings)
-    assert done.returncode == 2 and message in done.stderr
+    status, _, err = ran("inspect", "--settings", settings)
+    assert status == 2 and message in err
 
 
 def test_inputs_of_the_wrong_shape_are_explained(model_file, tmp_path):

@@ -86,3 +86,9 @@ def test_the_structure_shows_branch_and_shortcut_parameters():
 def test_no_blocks_no_figure():
     assert figures_of(structure(blocks=0)) == ()
     assert figures_of(Reading()) == ()
+
+
+def test_what_no_axis_has_is_a_gap(tmp_path):
+    figure = Figure("gap", "t", "c", "x", "y", (Line((1.0, 2.0, 3.0), numbers([1.0, float("inf"), 3.0])),))
+    assert plotly_json(figure)["data"][0]["y"] == [1.0, None, 3.0]
+    save_figure(figure, tmp_path / "gap.png")

@@ -8,7 +8,9 @@ from skiplens.core.errors import InvalidInputError, SkiplensError
 from skiplens.readings import StructureReading
 from skiplens.reports import Problem, Report
 from skiplens.reports.drawing import draw_structure
+from skiplens.reports.json_readings import from_json, to_json
 from skiplens.reports.sections import structure_sentence
+from tests.readings.test_file import example
 from tests.sample_readings import structure
 
 HOSTILE = "</script><img src=x onerror=alert(1)>'\"&"
@@ -50,13 +52,12 @@ def test_a_report_is_read_back_as_it_was_written(tmp_path):
     assert again.save(tmp_path / "again.html").read_text() == (tmp_path / "report.html").read_text()
 
 
-def test_numbers_that_json_lacks_survive(tmp_path):
-    odd = structure(branch_parameters=torch.tensor([float("nan"), float("inf")]))
-    Report("odd", (odd,)).write(tmp_path)
-    text = (tmp_path / "readings.json").read_text()
-    assert "NaN" not in text and "Infinity" not in text
-    back = Report.load(tmp_path).readings[0].branch_parameters
-    assert back[0].isnan() and back[1].isinf()
+def test_numbers_that_json_lacks_survive():
+    reading = example(energy=torch.tensor([float("nan"), float("inf"), -1.5]), depth=float("-inf"))
+    back = from_json(json.loads(json.dumps(to_json(reading), allow_nan=False)))
+    assert back.energy[0].isnan() and back.energy[1].isinf() and back.energy[2] == -1.5
+    assert back.depth == float("-inf")
+    assert torch.equal(back.by_block["../x"], reading.by_block["../x"]) and back.by_block["../x"].dtype == torch.bool
 
 
 @pytest.mark.parametrize("content", ["", "{}", '{"readings": [{"kind": "x"}], "title": "", "problems": []}', "[1]"])

@@ -25,13 +25,14 @@ def with_settings(kind: type[S]) -> Callable[[Callable[..., None]], Callable[...
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = list(inspect.signature(command).parameters.values())[1:]
+        _, *rest = inspect.signature(command).parameters.values()
+        own = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in rest]
         parameters = [*_parameters(kind), _file_parameter(), *own]
 
         @functools.wraps(command)
         def with_flags(**given: Any) -> None:
-            rest = {parameter.name: given.pop(parameter.name) for parameter in own}
-            command(_settings(kind, given.pop("settings"), given), **rest)
+            others = {parameter.name: given.pop(parameter.name) for parameter in own}
+            command(_settings(kind, given.pop("settings"), given), **others)
 
         # Typer reads the signature and the annotations, so both tell of the flags.
         with_flags.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -10,10 +10,14 @@ Values = tuple[float, ...]
 
 
 def numbers(values: Any) -> Values:
-    """A tensor, array or sequence as a tuple of floats, so that a figure is frozen and knows no library."""
+    """A tensor, array or sequence as a tuple of floats, so that a figure is frozen and knows no library.
+
+    An infinite number becomes NaN: a place that no axis has is drawn as a gap.
+    """
     if isinstance(values, torch.Tensor):
         values = values.detach().cpu().double().numpy()
-    return tuple(np.asarray(values, dtype=float).ravel().tolist())
+    array = np.asarray(values, dtype=float).ravel()
+    return tuple(np.where(np.isfinite(array), array, np.nan).tolist())
 
 
 @dataclass(frozen=True)

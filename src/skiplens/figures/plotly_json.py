@@ -1,5 +1,6 @@
 """A figure as the JSON that plotly.js draws; no plotting library is needed to write it."""
 
+import math
 from collections.abc import Sequence
 from functools import singledispatch
 from typing import Any
@@ -14,7 +15,7 @@ def plotly_json(figure: Figure) -> dict[str, Any]:
     series = [mark for mark in figure.marks if not isinstance(mark, Reference)]
     traces = [trace for index, mark in enumerate(series) for trace in _traces(mark, colour(index))]
     return {
-        "data": traces,
+        "data": [_with_gaps(trace) for trace in traces],
         "layout": {
             "xaxis": {"title": {"text": figure.x_label}, "automargin": True, **_scale(figure.x_log), **_ticks(series)},
             "yaxis": {"title": {"text": figure.y_label}, "automargin": True, **_scale(figure.y_log), **_upside(series)},
@@ -62,6 +63,15 @@ def _(mark: Band, shade: str) -> list[dict[str, Any]]:
 @_traces.register
 def _(mark: Heat, shade: str) -> list[dict[str, Any]]:
     return [{"type": "heatmap", "z": mark.rows, "colorscale": "Viridis", "colorbar": {"title": {"text": mark.name}}}]
+
+
+def _with_gaps(value: Any) -> Any:
+    """The same value with None for NaN: JSON has no NaN, and plotly.js leaves a gap at null."""
+    if isinstance(value, dict):
+        return {key: _with_gaps(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_gaps(entry) for entry in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def _scale(logarithmic: bool) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from skiplens.core.progress import Progress
 from skiplens.core.randomness import Randomness
 from skiplens.data.batch import Batch
 from skiplens.readings import Reading
-from skiplens.residual import ResidualNetwork
+from skiplens.residual import ResidualNetwork, dissect
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Subject:
     @cached_property
     def network(self) -> ResidualNetwork:
         """The model with its residual blocks; found once, when a lens first asks."""
-        return ResidualNetwork.dissect(self.model, self.batch.inputs)
+        return dissect(self.model, self.batch.inputs)
 
     @property
     def device(self) -> torch.device:
