@@ -1,0 +1,137 @@
+"""Exact second and fourth moments of reduced networks, of the Jacobians of single matrices and of activations.
+
+A reduced network f_(k) has no connection that bypasses the weights k (Littwin & Wolf 2020, definition 1). Its moments
+are those of the paths through k (theorem 3), and with Gaussian weights those of the Jacobian: E‖J^k‖² = E f_(k)² and
+E‖J^k‖⁴ = E f_(k)⁴/3. For a DenseNet k is a whole layer W^l, or one matrix W^{l,h} of it that reads q^h alone.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+from skiplens.theory.finite_width.networks import (
+    DenseNet,
+    Network,
+    Number,
+    ResNet,
+    Vanilla,
+    exact_gain,
+    exp_or_infinity,
+    expm1_or_infinity,
+    require_layer,
+)
+
+
+class Factor(NamedTuple):
+    """A factor (1 + excess)^times of a ratio of moments."""
+
+    excess: Fraction
+    times: int = 1
+
+
+@dataclass(frozen=True)
+class ReducedMoments:
+    """Moments of a reduced network's output f_(k) and of the Jacobian J^k = ∂f/∂W^k, Gaussian weights, ‖x‖² = d.
+
+    Attributes:
+        second: E f_(k)² = E‖J^k‖².
+        fourth: E f_(k)⁴.
+        jacobian_fourth: E‖J^k‖⁴.
+        jacobian_relative_variance: Variance of ‖J^k‖² over its squared mean.
+    """
+
+    second: Number
+    fourth: Number
+    jacobian_fourth: Number
+    jacobian_relative_variance: Number
+
+
+def reduced_moments(network: Network, layer: int = 1, source: int | None = None, exact: bool = False) -> ReducedMoments:
+    """Moments of the network reduced to what passes through `layer`.
+
+    Args:
+        network: Architecture, depth and width. In a ResNet all matrices of all blocks share the same moments.
+        layer: Block or layer, from 1.
+        source: Of a DenseNet: the one h whose matrix W^{layer,h} is meant; the whole layer if not given.
+        exact: Return `Fraction`s.
+    """
+    require_layer(network, layer, source)
+    share, growth = _share(network, layer, source), Factor(exact_gain(network), network.depth - 1)
+    factors = list(_factors(network, layer, source))
+    if exact:
+        second, ratio = share * _product([growth]), _product(factors)
+        return ReducedMoments(second, 3 * second**2 * ratio, second**2 * ratio, ratio - 1)
+    log_ratio, log_second = log_product(factors), log_product([growth])
+    jacobian_fourth = float(share) ** 2 * exp_or_infinity(log_ratio + 2 * log_second)
+    relative_variance = expm1_or_infinity(log_ratio)
+    return ReducedMoments(
+        float(share) * exp_or_infinity(log_second), 3 * jacobian_fourth, jacobian_fourth, relative_variance
+    )
+
+
+def activation_fourth_moment(network: Network, layer: int, exact: bool = False) -> Number:
+    """E‖y^l‖⁴/n² after `layer` blocks or layers (0: the first layer); of a DenseNet, that of q^l = √2·relu(y^l)."""
+    n = network.width
+    factors = list(_dense_growth(n, 1, layer)) if isinstance(network, DenseNet) else [_block_factor(network, layer)]
+    factors.append(Factor(Fraction(5 if isinstance(network, DenseNet) else 2, n)))
+    squared_mean = (1 + exact_gain(network)) ** (2 * layer)
+    if exact:
+        return squared_mean * _product(factors)
+    return exp_or_infinity(log_product(factors) + 2 * layer * math.log1p(exact_gain(network)))
+
+
+def fourth_moment_growth(network: ResNet) -> Fraction:
+    """The factor β by which one block multiplies E‖y‖⁴."""
+    a, n = exact_gain(network), network.width
+    linear, gated = 1 + Fraction(2, n), 1 + Fraction(5, n)
+    return 1 + 2 * a * linear + a**2 * linear * gated ** (network.branch_depth - 1)
+
+
+def log_product(factors: list[Factor]) -> float:
+    """Natural logarithm of a product of factors, to the last digit also where it is near 1."""
+    return math.fsum(factor.times * math.log1p(factor.excess) for factor in factors)
+
+
+def _product(factors: list[Factor]) -> Fraction:
+    return math.prod(((1 + factor.excess) ** factor.times for factor in factors), start=Fraction(1))
+
+
+def _share(network: Network, layer: int, source: int | None) -> Fraction:
+    """E‖J^k‖² where no other block adds to the norm."""
+    if isinstance(network, ResNet):
+        return exact_gain(network)
+    if isinstance(network, Vanilla):
+        return Fraction(1)
+    above = 1 if layer == network.depth else layer + 1
+    return Fraction(1, above if source is None else above * layer)
+
+
+def _factors(network: Network, layer: int, source: int | None) -> Iterator[Factor]:
+    """The factors of E‖J^k‖⁴/(E‖J^k‖²)²."""
+    n, L = network.width, network.depth
+    linear, gated = Factor(Fraction(2, n)), Factor(Fraction(5, n))
+    yield linear
+    match network:
+        case ResNet():
+            yield linear
+            yield gated._replace(times=network.branch_depth - 1)
+            yield _block_factor(network, L - 1)
+        case Vanilla():
+            yield _block_factor(network, L)
+        case DenseNet():
+            yield from _dense_growth(n, 1, layer if source is None else source)
+            yield from [] if source is None else [gated]
+            yield from [] if layer == L else [gated, *_dense_growth(n, layer + 2, L)]
+
+
+def _block_factor(network: ResNet | Vanilla, blocks: int) -> Factor:
+    """What `blocks` blocks do to E‖y‖⁴/(E‖y‖²)²."""
+    if isinstance(network, Vanilla):
+        return Factor(Fraction(5, network.width), blocks)
+    return Factor(fourth_moment_growth(network) / (1 + exact_gain(network)) ** 2 - 1, blocks)
+
+
+def _dense_growth(width: int, first: int, last: int) -> Iterator[Factor]:
+    return (Factor(Fraction(5, width * layer**2)) for layer in range(first, last + 1))
