@@ -1,0 +1,85 @@
+"""The infinite-width kernels as a GPyTorch kernel, with a learnable branch scale."""
+
+from typing import Any
+
+import torch
+from gpytorch.constraints import Interval, Positive
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from skiplens.kernels.angular import Quantity
+from skiplens.kernels.architecture import Architecture, ArchitectureOptions
+from skiplens.kernels.infinite_width import InfiniteWidthKernel, Trained
+
+
+class GPyTorchResidualKernel(Kernel):
+    """The tangent kernel or the covariance of an infinitely wide network, for inputs (*batch, samples, features).
+
+    Args:
+        depth: Residual blocks or layers.
+        branch_depth: Matrices per branch of a ResNet.
+        branch_scale: Where learning of the scale of each matrix of a branch starts.
+        architecture: ``"resnet"``, ``"densenet"`` or ``"vanilla"``; only the first has something to learn.
+        quantity: ``"ntk"`` or ``"nngp"``.
+        trained: ``"branches"`` or ``"all"``.
+        normalise: Divide by the kernel at equal inputs; `gpytorch.kernels.ScaleKernel` can then learn its size.
+        branch_scale_constraint: Where the branch scale may be; positive if not given.
+        options: Options of every GPyTorch kernel, such as `batch_shape` and `active_dims`.
+    """
+
+    has_lengthscale = False
+
+    def __init__(  # noqa: PLR0913 - GPyTorch kernels take each option as an argument of its own
+        self,
+        depth: int,
+        branch_depth: int = 2,
+        branch_scale: float = 0.3,
+        architecture: Architecture = "resnet",
+        quantity: Quantity = "ntk",
+        trained: Trained = "branches",
+        normalise: bool = False,
+        branch_scale_constraint: Interval | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self.depth, self.branch_depth, self.architecture = depth, branch_depth, architecture
+        self.quantity, self.trained, self.normalise = quantity, trained, normalise
+        if architecture == "resnet":
+            raw = torch.nn.Parameter(torch.zeros(*self.batch_shape, 1, 1))
+            self.register_parameter("raw_branch_scale", raw)
+            self.register_constraint("raw_branch_scale", branch_scale_constraint or Positive())
+            self.branch_scale = branch_scale
+        self._kernel(torch.tensor(float(branch_scale)))  # a wrong option is refused here, not at the first call
+
+    @property
+    def branch_scale(self) -> Tensor:
+        """α, (*batch, 1, 1)."""
+        return self.raw_branch_scale_constraint.transform(self.raw_branch_scale)
+
+    @branch_scale.setter
+    def branch_scale(self, value: float | Tensor) -> None:
+        wanted = torch.as_tensor(value).to(self.raw_branch_scale).expand_as(self.raw_branch_scale)
+        self.initialize(raw_branch_scale=self.raw_branch_scale_constraint.inverse_transform(wanted))
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """The kernel of each row of `x1` with each row of `x2`, or row by row if `diag`."""
+        same = x1.shape == x2.shape and torch.equal(x1, x2)
+        scale = self.branch_scale if self.architecture == "resnet" else x1.new_zeros(1, 1)
+        batch = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2], scale.shape[:-2])
+        left, right = (x.expand(*batch, *x.shape[-2:]).flatten(end_dim=-3) if batch else x[None] for x in (x1, x2))
+        scales = scale[..., 0, 0].expand(batch).flatten()
+        parts = [self._one(a, None if same else b, s, diag) for a, b, s in zip(left, right, scales, strict=True)]
+        return torch.stack(parts).view(*batch, *parts[0].shape)
+
+    def _one(self, x1: Tensor, x2: Tensor | None, scale: Tensor, diag: bool) -> Tensor:
+        kernel = self._kernel(scale)
+        if diag and x2 is None:
+            return kernel.diagonal(x1, self.quantity)
+        K = kernel.ntk(x1, x2) if self.quantity == "ntk" else kernel.nngp(x1, x2)
+        return K.diagonal() if diag else K
+
+    def _kernel(self, scale: Tensor) -> InfiniteWidthKernel:
+        options = ArchitectureOptions(
+            self.architecture, self.depth, self.branch_depth, scale, self.trained, self.normalise
+        )
+        return options.kernel()

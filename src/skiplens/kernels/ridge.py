@@ -1,0 +1,27 @@
+"""Kernel ridge regression: weights of the training samples."""
+
+import torch
+from torch import Tensor
+
+from skiplens.core.axes import Float
+from skiplens.core.errors import DidNotConverge, InvalidInputError
+
+
+def ridge_weights(
+    K: Float[Tensor, "samples samples"], targets: Float[Tensor, "samples outputs"], ridge: float
+) -> Float[Tensor, "samples outputs"]:
+    """(K + ridge·I)⁻¹ targets.
+
+    Raises:
+        DidNotConverge: If the matrix is singular to working precision.
+    """
+    if not ridge >= 0:
+        raise InvalidInputError(f"ridge must not be negative, got {ridge}.")
+    shifted = K + ridge * torch.eye(len(K), dtype=K.dtype, device=K.device)
+    factor, failed = torch.linalg.cholesky_ex(shifted)
+    if failed:
+        raise DidNotConverge(
+            f"The kernel matrix of {len(K)} samples plus ridge {ridge:g} is not positive definite in {K.dtype}: "
+            "some inputs are (nearly) equal. Take a larger ridge or float64 inputs."
+        )
+    return torch.cholesky_solve(targets, factor)
