@@ -1,0 +1,147 @@
+"""The functional graph of a model, taken with `torch.export` without touching the model."""
+
+import contextlib
+import io
+import logging
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+
+from skiplens.core.errors import InvalidInputError, NotExportableError
+from skiplens.residual.arguments import Arguments
+from skiplens.residual.export_failure import explain
+from skiplens.residual.trial import named_tensors
+
+_NOISY_LOGGER = "torch.fx.experimental.symbolic_shapes"
+
+
+@dataclass(frozen=True, eq=False)
+class ExportedGraph:
+    """A model as a list of functional operations; parameters and buffers are named, not stored.
+
+    Attributes:
+        graph: The operations in execution order; nothing in it happens in place.
+        parameters: Full name of the parameter that each such placeholder stands for.
+        buffers: Full name of the buffer that each such placeholder stands for.
+        constants: Tensors that the forward pass makes out of nothing.
+        inputs: The placeholders that take the model's inputs, in the order of `Arguments.leaves`.
+        outputs: The node of each output tensor by the output's name, such as ``logits``.
+    """
+
+    graph: fx.Graph
+    parameters: dict[str, str]
+    buffers: dict[str, str]
+    constants: dict[str, Any]
+    inputs: tuple[str, ...]
+    outputs: dict[str, str]
+
+
+def export(model: nn.Module, arguments: Arguments) -> ExportedGraph:
+    """The functional graph of `model` in the mode it is in, or an error that says why there is none."""
+    if isinstance(model, torch.jit.ScriptModule):
+        raise NotExportableError(
+            f"{type(model).__name__} is compiled TorchScript, which torch.export cannot trace. "
+            "Hand in the nn.Module that it was compiled from."
+        )
+    names: list[str] = []
+    door = _FlatOutputs(model, names.extend)
+    try:
+        with torch.no_grad(), _quiet():
+            program = torch.export.export(door, arguments.positional, arguments.named, strict=False)
+            program = program.run_decompositions({})  # an empty table makes it functional and decomposes nothing
+    except Exception as error:
+        raise NotExportableError(explain(model, error)) from error
+    _refuse_changed_parameters(program)
+    return _read(program, names)
+
+
+class _FlatOutputs(nn.Module):
+    """The model with its outputs as a plain tuple, so that no class of its own has to be known to torch.export."""
+
+    def __init__(self, model: nn.Module, report_names: Callable[[Iterable[str]], None]) -> None:
+        super().__init__()
+        self.model = model
+        self.training = model.training
+        self.report_names = report_names  # a function, because torch.export puts back a list that forward changes
+
+    def forward(self, *arguments: Any, **named: Any) -> tuple[torch.Tensor, ...]:
+        outputs = dict(named_tensors(self.model(*arguments, **named)))
+        self.report_names(outputs)
+        return tuple(outputs.values())
+
+
+def module_calls(node: fx.Node) -> tuple[str, ...]:
+    """The calls of modules that were running at `node`, from the model itself (named '') inwards.
+
+    A module that is called again has the number of the call behind its name, such as ``layer@1``; `module_of` takes it
+    off.
+    """
+    stack = node.meta.get("nn_module_stack", {}).items()
+    return tuple(_without_door(module_of(path)) + _repetition(key) for key, (path, _) in stack if path)
+
+
+def module_of(call: str) -> str:
+    """The module that a call runs."""
+    return re.sub(r"@\d+", "", call)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Hide what torch.export prints; a failure carries it in its exception anyway."""
+    logger = logging.getLogger(_NOISY_LOGGER)
+    disabled, logger.disabled = logger.disabled, True
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.disabled = disabled
+
+
+def _refuse_changed_parameters(program: ExportedProgram) -> None:
+    changed = [
+        _without_door(spec.target or "")
+        for spec in program.graph_signature.output_specs
+        if spec.kind.name == "PARAMETER_MUTATION"  # torch before 2.9 has no such kind
+    ]
+    if changed:
+        raise InvalidInputError(
+            f"The model changes its own parameters when it is called: {', '.join(changed[:5])}. "
+            "Hand in a model whose forward pass has no such side effect."
+        )
+
+
+def _read(program: ExportedProgram, output_names: list[str]) -> ExportedGraph:
+    signature = program.graph_signature
+    buffers = {spec.arg.name: spec.target for spec in signature.input_specs if spec.kind is InputKind.BUFFER}
+    constants = (InputKind.CONSTANT_TENSOR, InputKind.CUSTOM_OBJ)
+    outputs = [spec.arg.name for spec in signature.output_specs if spec.kind is OutputKind.USER_OUTPUT]
+    return ExportedGraph(
+        graph=program.graph,
+        parameters={name: _without_door(target) for name, target in signature.inputs_to_parameters.items()},
+        buffers={name: _without_door(target or "") for name, target in buffers.items()},
+        constants={
+            spec.arg.name: program.constants[spec.target or ""]
+            for spec in signature.input_specs
+            if spec.kind in constants
+        },
+        inputs=tuple(spec.arg.name for spec in signature.input_specs if spec.kind is InputKind.USER_INPUT),
+        outputs=dict(zip(output_names, outputs, strict=True)),
+    )
+
+
+def _repetition(key: str) -> str:
+    """The mark that torch.export puts behind the key of a repeated call."""
+    mark = re.search(r"@\d+$", key)
+    return mark.group() if mark else ""
+
+
+def _without_door(path: str) -> str:
+    return path.removeprefix("model").removeprefix(".")

@@ -1,0 +1,111 @@
+"""Sums of activations: additions that feed nothing but another addition are one sum of several terms."""
+
+from dataclasses import dataclass
+
+from torch import fx
+
+from skiplens.residual.flow import DataFlow
+from skiplens.residual.operations import COPYING, DROPPING, SCALING, SIDES
+
+
+@dataclass(frozen=True)
+class Step:
+    """One addition on the way from a sum to one of its terms, and the side on which the term lies."""
+
+    addition: int
+    side: int
+
+
+@dataclass(frozen=True)
+class Term:
+    """One term of a sum.
+
+    Attributes:
+        nodes: What enters the innermost addition: one activation, or the factors of a fused product.
+        steps: The additions from the whole sum inwards.
+        scalings: Operations on the way that multiply the partial sum by a constant.
+    """
+
+    nodes: tuple[int, ...]
+    steps: tuple[Step, ...]
+    scalings: tuple[int, ...]
+
+
+def sum_roots(flow: DataFlow) -> list[int]:
+    """The additions that are not themselves a term of a larger sum, in execution order."""
+    additions = [number for number in range(len(flow.nodes)) if is_addition(flow, number)]
+    sides = (side_nodes(flow, number, side) for number in additions for side in (0, 1))
+    swallowed = {inner.addition for nodes in sides if (inner := inner_sum(flow, nodes))}
+    return [number for number in additions if number not in swallowed]
+
+
+def terms_of(flow: DataFlow, root: int) -> list[Term]:
+    """The terms of the sum that ends in `root`, left to right."""
+    terms: list[Term] = []
+    pending = _sides(flow, Term((), (), ()), root)
+    while pending:  # a loop, because a sum over a list of a thousand branches nests a thousand deep
+        term = pending.pop()
+        inner = inner_sum(flow, term.nodes)
+        if inner is None:
+            terms.append(term)
+        else:
+            outer = Term((), term.steps, (*term.scalings, *inner.scalings))
+            pending += _sides(flow, outer, inner.addition)
+    return terms
+
+
+def _sides(flow: DataFlow, outer: Term, addition: int) -> list[Term]:
+    """Both summands of an addition as terms, the right one first."""
+    return [
+        Term(side_nodes(flow, addition, side), (*outer.steps, Step(addition, side)), outer.scalings) for side in (1, 0)
+    ]
+
+
+def is_addition(flow: DataFlow, number: int) -> bool:
+    """Whether a node adds two different floating activations."""
+    if flow.operation(number) not in SIDES or not flow.is_floating(number):
+        return False
+    left, right = side_nodes(flow, number, 0), side_nodes(flow, number, 1)
+    return bool(left and right) and left != right and all(flow.is_floating(n) for n in (*left, *right))
+
+
+def side_nodes(flow: DataFlow, number: int, side: int) -> tuple[int, ...]:
+    """The activations that make up one summand of an addition."""
+    node = flow.nodes[number]
+    positions = SIDES[flow.operation(number)][side]
+    arguments = [node.args[position] for position in positions if position < len(node.args)]
+    numbers = [flow.number[argument] for argument in arguments if isinstance(argument, fx.Node)]
+    return tuple(number for number in numbers if flow.above[number])
+
+
+@dataclass(frozen=True)
+class InnerSum:
+    """An addition that only a larger sum reads, and the constants by which it is multiplied before."""
+
+    addition: int
+    scalings: tuple[int, ...]
+
+
+def inner_sum(flow: DataFlow, nodes: tuple[int, ...]) -> InnerSum | None:
+    """The sum that a summand is, or is a constant multiple of, if nothing else reads it."""
+    number, scalings = nodes[0], list[int]()
+    while len(nodes) == 1 and len(flow.nodes[number].users) == 1:
+        if is_addition(flow, number):
+            return InnerSum(number, tuple(scalings))
+        if not _is_multiple(flow, number):
+            return None
+        scalings.append(number)
+        number = flow.sources[number][0]
+    return None
+
+
+def _is_multiple(flow: DataFlow, number: int) -> bool:
+    """Whether a node is its one source times constants (a number, a parameter, a dropout mask)."""
+    kind, sources = flow.operation(number), flow.sources[number]
+    if len(sources) != 1:
+        return False
+    if kind == "_operator.getitem":
+        return flow.operation(sources[0]) in DROPPING
+    if kind == "aten.div":
+        return flow.nodes[number].args[0] is flow.nodes[sources[0]]
+    return kind in SCALING or kind in COPYING or kind in DROPPING
