@@ -17,6 +17,7 @@
       const axis = { gridcolor: line, zerolinecolor: line, linecolor: line };
       const layout = Object.assign({}, figure.layout, {
         paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: ink, size: 12 },
+        modebar: { bgcolor: "rgba(0,0,0,0)", color: line, activecolor: ink },
         xaxis: Object.assign({}, axis, figure.layout.xaxis), yaxis: Object.assign({}, axis, figure.layout.yaxis),
       });
       Plotly.react(plot, figure.data, layout, { responsive: true, displaylogo: false });
