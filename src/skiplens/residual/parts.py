@@ -18,8 +18,8 @@ def part_function(
 ) -> Callable[[torch.Tensor], torch.Tensor]:
     """A function from the block's input to what `part` of the block contributes to its join.
 
-    Block = shortcut + branch, up to rounding (the z of ``x + f(x) + z + g(x)``, which comes from neither, is in both). What
-    the block takes from elsewhere (masks, the states of an encoder) is computed once, now, from the network's inputs.
+    Block = shortcut + branch, up to rounding (the z of ``x + f(x) + z + g(x)``, which comes from neither, is in both).
+    What the block takes from elsewhere (masks, states of an encoder) is computed once, now, from the network's inputs.
     """
     surroundings = network.run(_side_inputs(network, block))
     call = _call_for(block, part)
