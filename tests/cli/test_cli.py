@@ -140,6 +140,14 @@ def test_a_broken_settings_file_is_named(tmp_path, content, message, ran):
     assert status == 2 and message in err
 
 
-def test_inputs_of_the_wrong_shape_are_explained(model_file, tmp_path):
-    done = run("inspect", f"{model_file}:build", "--data", f"{model_file}:wide", "--out", tmp_path / "o")
-    assert "cannot be called with these inputs: float64 tensor of shape (8, 5)" in done.output.replace("\n", " ")
+def test_inputs_of_the_wrong_shape_are_explained(model_file, tmp_path, ran):
+    words = ("inspect", f"{model_file}:build", "--data", f"{model_file}:wide", "--out", tmp_path / "o")
+    status, _, err = ran(*words)
+    assert status == 2
+    assert "cannot be called with these inputs: float64 tensor of shape (8, 5)" in err
+    assert not (tmp_path / "o").exists()
+
+
+def test_the_embedded_digits_are_brought_to_the_form_a_zoo_network_takes(tmp_path, ran):
+    status, _, err = ran("inspect", "zoo:shortcut_linear", "--out", tmp_path / "o")
+    assert status == 0 and "whitened to 10 principal components" in err

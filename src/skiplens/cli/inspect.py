@@ -45,7 +45,7 @@ def inspect(
     model = build_model(settings.model, settings.seed)
     if settings.weights is not None:
         load_weights(model, settings.weights)
-    data = _data(settings.data)
+    data = _data(settings)
     with console.progress_shown() as progress:
         options: dict[str, Any] = {"lenses": settings.lens, "seed": settings.seed, "progress": progress}
         report = reports.inspect(model, data, name=settings.model, **options)
@@ -56,12 +56,21 @@ def inspect(
         _summarise(report, page)
 
 
-def _data(spec: str) -> Any:
-    if ":" in spec:
-        return call_named(spec)
+def _data(settings: InspectSettings) -> Any:
+    """The data that was named; the images of a data set are brought to the form that a network of the zoo takes."""
+    if ":" in settings.data and not settings.data.endswith((":train", ":test")):
+        return call_named(settings.data)
     from skiplens import data
+    from skiplens.residual.model_spec import input_shape
 
-    return data.load(spec)
+    with console.progress_shown() as progress:
+        images = data.load(settings.data, progress=progress)
+    shape = input_shape(settings.model)
+    if shape is None:
+        return images
+    fitted = data.fit_to(images, shape)
+    console.err().print(f"data: {fitted.description}", markup=False)
+    return fitted
 
 
 def _summarise(report: Report, page: Path) -> None:

@@ -8,6 +8,7 @@ from skiplens.data.batch import take as take
 from skiplens.data.embedded import sample as sample
 from skiplens.data.fetch import available as available
 from skiplens.data.fetch import get as get
+from skiplens.data.fitting import fit_to as fit_to
 from skiplens.data.folder import ImageFolder as ImageFolder
 from skiplens.data.folder import open_folder as open_folder
 from skiplens.data.gaussians import GaussianClasses as GaussianClasses

@@ -45,6 +45,10 @@ class Batch(NamedTuple):
         """The batch with `change` applied to every tensor of the inputs and to the targets."""
         return Batch(map_tensors(change, self.inputs), change(self.targets))
 
+    def map_inputs(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        """The batch with `change` applied to every tensor of the inputs alone."""
+        return Batch(map_tensors(change, self.inputs), self.targets)
+
     def select(self, chosen: slice | Tensor) -> "Batch":
         """The batch of the chosen samples; arguments without an axis of samples stay whole."""
         samples = self.samples

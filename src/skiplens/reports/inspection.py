@@ -5,15 +5,17 @@ from typing import Any
 
 from torch import nn
 
-from skiplens.core.errors import InvalidInputError, SkiplensError
-from skiplens.core.named import with_article
+from skiplens.core.errors import SkiplensError
 from skiplens.core.progress import Progress, silent
 from skiplens.core.randomness import Randomness
+from skiplens.core.untouched import untouched
 from skiplens.data.batch import take
 from skiplens.lenses.catalogue import choose
 from skiplens.lenses.lens import Subject
 from skiplens.readings import Reading
 from skiplens.reports.report import Problem, Report
+from skiplens.residual.arguments import Arguments
+from skiplens.residual.trial import require_module, try_call
 
 DEFAULT_SAMPLES = 64
 
@@ -40,9 +42,11 @@ def inspect(
     A lens that cannot measure this model is listed with its reason among the report's `problems`; so is one that was
     interrupted from the keyboard, and the report holds what was finished.
     """
-    if not isinstance(model, nn.Module):
-        raise InvalidInputError(f"inspect wants a torch.nn.Module, got {with_article(type(model).__name__)}.")
-    subject = Subject(model, take(data, DEFAULT_SAMPLES), name or type(model).__name__)
+    subject = Subject(require_module(model), take(data, DEFAULT_SAMPLES), name or type(model).__name__)
+    with untouched(model):
+        try_call(
+            model, Arguments.of(subject.batch.inputs)
+        )  # inputs that do not fit are an error, not a page of problems
     readings: list[Reading] = []
     problems: list[Problem] = []
     for lens in choose(tuple(lenses)):

@@ -27,3 +27,12 @@ def build_model(spec: str, seed: int = 0) -> nn.Module:
             f"{spec!r} returned {with_article(type(model).__name__)}, not a torch.nn.Module. Return the model itself."
         )
     return model
+
+
+def input_shape(spec: str) -> tuple[int, ...] | None:
+    """The shape of one sample of a network of the zoo; None for models that do not say."""
+    if not spec.startswith("zoo:"):
+        return None
+    name, options = zoo.parse(spec.removeprefix("zoo:"))
+    options.pop("seed", None)
+    return zoo.entry(name).settings(options).input_shape()
