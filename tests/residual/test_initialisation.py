@@ -86,7 +86,7 @@ def test_orthogonal_weights_have_orthonormal_rows_or_columns(shape, generator):
 
 
 def test_orthogonal_weights_are_haar_not_just_what_qr_returns(generator):
-    # QR alone makes the sign of the first entry follow from its algorithm; under Haar's law it has mean 0, variance 1/d.
+    # QR alone fixes the sign of the first entry; under Haar's law it has mean 0 and variance 1/d.
     corner = torch.stack([initialisation.orthogonal_weights((4, 4), generator)[0, 0] for _ in range(400)])
     assert abs(corner.mean().item()) < STANDARD_ERRORS * math.sqrt(1 / 4 / 400)
     assert abs(corner.square().mean().item() - 1 / 4) < STANDARD_ERRORS * corner.square().std().item() / math.sqrt(400)

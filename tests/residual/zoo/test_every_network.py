@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from skiplens.core.randomness import Randomness
-from skiplens.residual import zoo
+from skiplens.residual import find_residual_blocks, zoo
+from skiplens.residual.zoo.blocks import count_joins
 from skiplens.residual.zoo.li2016 import matrices
 from tests.residual.zoo.small_networks import SMALL, sines
 
@@ -54,6 +55,10 @@ class TestEveryNetwork:
         network, inputs = small(name).eval(), inputs_for(name)
         exported = torch.export.export(network, (inputs,))
         assert torch.equal(exported.module()(inputs), network(inputs))
+
+    def test_its_joins_are_those_that_the_graph_shows(self, name):
+        network = small(name).eval()
+        assert count_joins(network) == len(find_residual_blocks(network, inputs_for(name)))
 
     def test_inputs_stay_as_they_were(self, name):
         inputs = inputs_for(name)

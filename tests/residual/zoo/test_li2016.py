@@ -37,20 +37,21 @@ def network_of(name: str, scale: float, **options) -> nn.Module:
 
 
 TANH = {"pre": "tanh", "mid": "tanh", "post": "tanh"}
+ONE = {"branch_depth": 1}
 LOSSES = {
     "S3 n=1": (3, 8, "shortcut_linear", {"units": 6, "branch_depth": 1}, 1.148379531450968, 2.338045500800153),
     "S3 n=2": (3, 8, "shortcut_linear", {"units": 3, "branch_depth": 2}, 1.218608515701894, 1.066797751565691),
     "S3 n=3": (3, 8, "shortcut_linear", {"units": 2, "branch_depth": 3}, 0.888118837880767, 0.151448489511006),
     "S3 plain": (3, 8, "plain_network", {"depth": 6}, 0.500868448559272, 0.006609741739019),
     "S3 relu": (3, 8, "shortcut_network", {"units": 3}, 1.001243314348796, 0.478966412284194),
-    "S3 tanh n=1": (3, 8, "shortcut_network", {"units": 6, "branch_depth": 1, **TANH}, 1.135688637387164, 1.699216904823858),
+    "S3 tanh n=1": (3, 8, "shortcut_network", {"units": 6, **ONE, **TANH}, 1.135688637387164, 1.699216904823858),
     "S3 tanh n=2": (3, 8, "shortcut_network", {"units": 3, **TANH}, 1.142370002399967, 0.735748155174687),
     "S10 n=1": (10, 40, "shortcut_linear", {"units": 12, "branch_depth": 1}, 180.7841827928260, 890.122017636545),
     "S10 n=2": (10, 40, "shortcut_linear", {"units": 6, "branch_depth": 2}, 7.347758808083716, 21.03979074458297),
     "S10 n=3": (10, 40, "shortcut_linear", {"units": 4, "branch_depth": 3}, 3.168265195205735, 4.586160882305099),
     "S10 plain": (10, 40, "plain_network", {"depth": 12}, 0.503152329286320, 0.032069928392146),
     "S10 relu": (10, 40, "shortcut_network", {"units": 6}, 4.953109048550580, 8.785930167939812),
-    "S10 tanh n=1": (10, 40, "shortcut_network", {"units": 12, "branch_depth": 1, **TANH}, 10.21280993645521, 15.63763320400848),
+    "S10 tanh n=1": (10, 40, "shortcut_network", {"units": 12, **ONE, **TANH}, 10.21280993645521, 15.63763320400848),
     "S10 tanh n=2": (10, 40, "shortcut_network", {"units": 6, **TANH}, 3.516370345718512, 4.010204920364007),
 }  # fmt: skip
 

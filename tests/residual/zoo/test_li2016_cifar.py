@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from skiplens.core.errors import SettingsError
 from skiplens.residual import zoo
 from skiplens.residual.zoo.measure import count_parameters, weight_depth
+from tests.residual.zoo.preact_by_hand import normalised_relu
 from tests.residual.zoo.small_networks import sines
 from tests.tolerances import assert_close
 
@@ -38,11 +39,6 @@ def test_forward_by_hand(shortcut_depth):
     images = sines(2, 3, 8, 8)
     convolutions = [p for p in network.parameters() if p.dim() == 4]
     *_, head, bias = network.parameters()
-
-    def normalised_relu(x):
-        mean, variance = x.mean((0, 2, 3), keepdim=True), x.var((0, 2, 3), correction=0, keepdim=True)
-        return torch.relu((x - mean) / torch.sqrt(variance + 1e-5))
-
     h = F.conv2d(images, convolutions[0], padding=1)
     for start in range(1, 13, shortcut_depth):
         branch = h

@@ -18,8 +18,22 @@ from tests.residual.zoo.small_networks import sines
 from tests.tolerances import assert_close
 
 # Values of the theory note's table, row first.
-WN = [0.645252577625392, -0.580327509405749, 0.316018638420461, -0.249266417681885, -0.114590019326454, -0.858681187817002]
-EN = [0.859685793568114, -0.834350643808399, 0.636032542672283, -0.498996373626905, -0.255890408262907, -0.892941919014444]
+WN = [
+    0.645252577625392,
+    -0.580327509405749,
+    0.316018638420461,
+    -0.249266417681885,
+    -0.114590019326454,
+    -0.858681187817002,
+]
+EN = [
+    0.859685793568114,
+    -0.834350643808399,
+    0.636032542672283,
+    -0.498996373626905,
+    -0.255890408262907,
+    -0.892941919014444,
+]
 BN = [1.29028413826652, -1.20586119643744, 0.619731662692791, -0.473545662345563, -0.230608942176309,
       -0.727296687230853, -0.677859802408731, 1.75819164794806, -0.256811695271221, -0.0962234630372563]  # fmt: skip
 
@@ -45,7 +59,9 @@ def test_batch_norm_jacobian_of_the_note():
 
 def test_batch_norm_of_images_takes_all_positions():
     images = sines(3, 2, 4, 5)
-    assert_close(BatchNormalise(1e-3)(images), torch.nn.functional.batch_norm(images, None, None, training=True, eps=1e-3))
+    assert_close(
+        BatchNormalise(1e-3)(images), torch.nn.functional.batch_norm(images, None, None, training=True, eps=1e-3)
+    )
 
 
 @pytest.mark.parametrize("normalisation", ["weight", "entry"])
@@ -88,7 +104,9 @@ def test_contraction_factor_bounds_convolutions(normalisation, stride, padding):
     layer.weight.data.copy_(sines(3, 2, 3, 3))
     T = skip_matrix(layer, (2, 6, 6)).detach()
     assert torch.linalg.matrix_norm(T, 2) <= 0.8
-    kernel_bound = math.ceil(3 / stride) * torch.linalg.matrix_norm(parameterisation(layer.weight.detach()).flatten(1), 2)
+    kernel_bound = math.ceil(3 / stride) * torch.linalg.matrix_norm(
+        parameterisation(layer.weight.detach()).flatten(1), 2
+    )
     assert torch.linalg.matrix_norm(T, 2) <= kernel_bound * (1 + 1e-12)
     if stride == 3:
         assert_close(torch.linalg.matrix_norm(T, 2), kernel_bound)

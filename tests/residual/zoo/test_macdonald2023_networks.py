@@ -121,5 +121,5 @@ def test_widths_that_grow_are_refused(widths):
 
 
 def test_a_margin_of_one_is_refused():
-    with pytest.raises(SettingsError, match="margin must be below 1; got 1.0"):
+    with pytest.raises(SettingsError, match=r"margin must be below 1; got 1\.0"):
         zoo.build("guaranteed_resnet", margin=1.0)

@@ -4,29 +4,13 @@ import torch.nn.functional as F
 
 from skiplens.residual import zoo
 from skiplens.residual.zoo.measure import count_parameters
+from tests.residual.zoo.preact_by_hand import preact_features
 from tests.residual.zoo.small_networks import sines
 from tests.tolerances import assert_close
 
 
 def test_parameters_for_100_classes():
     assert count_parameters(zoo.build("preact_resnet18", classes=100)) == 11_217_316
-
-
-def normalised_relu(x):
-    mean, variance = x.mean((0, 2, 3), keepdim=True), x.var((0, 2, 3), correction=0, keepdim=True)
-    return torch.relu((x - mean) / torch.sqrt(variance + 1e-5))
-
-
-def pooled(o, stride, channels, kind):
-    """The pool of the theory note, written with reshapes instead of pooling functions."""
-    n, c, height, width = o.shape
-    patches = o.reshape(n, c, height // stride, stride, width // stride, stride).permute(0, 1, 2, 4, 3, 5)
-    average = patches.sum((-1, -2)) / stride
-    if kind == "average_pool":
-        zeros = torch.zeros(n, (channels - c) // 2, *average.shape[2:])
-        return torch.cat([zeros, average, zeros], dim=1)
-    difference = (patches[..., 0] - patches[..., 1]).sum(-1) / stride
-    return torch.cat([average, difference], dim=1)
 
 
 STRIDES = {18: [1, 1, 2, 1, 2, 1, 2, 1], 50: [1] * 3 + [2] + [1] * 3 + [2] + [1] * 5 + [2] + [1] * 2}
@@ -36,20 +20,8 @@ def by_hand(network, images, layers, kind):
     """The note's network from its parameters alone."""
     stem, *kernels = [p for p in network.parameters() if p.dim() == 4]
     *_, head, bias = network.parameters()
-    per_branch, strided = (2, 0) if layers == 18 else (3, 1)
-    h = F.conv2d(images, stem, padding=1)
-    for stride in STRIDES[layers]:
-        branch = h
-        for index in range(per_branch):
-            kernel = kernels.pop(0)
-            step = stride if index == strided else 1
-            branch = F.conv2d(normalised_relu(branch), kernel, stride=step, padding=kernel.shape[-1] // 2)
-        if stride == 1 and h.shape == branch.shape:
-            h = h + branch
-            continue
-        o = normalised_relu(h)
-        pool = 0 if kind == "projection" else pooled(o, stride, branch.shape[1], kind)
-        h = branch + F.conv2d(o, kernels.pop(0), stride=stride) + pool
+    per_branch = 2 if layers == 18 else 3
+    h = preact_features(F.conv2d(images, stem, padding=1), kernels, STRIDES[layers], per_branch, kind)
     assert not kernels
     return h.mean((2, 3)) @ head.T + bias
 
