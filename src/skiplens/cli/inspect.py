@@ -39,9 +39,11 @@ def inspect(
     Example: [bold]skiplens inspect zoo:mnist_residual --out runs/mnist[/]
     """
     from skiplens import reports
+    from skiplens.lenses.catalogue import choose
     from skiplens.residual.model_spec import build_model
     from skiplens.residual.weights import load_weights
 
+    choose(settings.lens)  # a wrong name is told before any work is done
     model = build_model(settings.model, settings.seed)
     if settings.weights is not None:
         load_weights(model, settings.weights)
@@ -69,7 +71,8 @@ def _data(settings: InspectSettings) -> Any:
     if shape is None:
         return images
     fitted = data.fit_to(images, shape)
-    console.err().print(f"data: {fitted.description}", markup=False)
+    if fitted.description != images.name:
+        console.err().print(f"data: {fitted.description}", markup=False)
     return fitted
 
 
