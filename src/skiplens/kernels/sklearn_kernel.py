@@ -94,7 +94,8 @@ class ResidualKernel(Kernel):
     def __repr__(self) -> str:
         if self.architecture != "resnet":
             return f"ResidualKernel({self.architecture!r}, depth={self.depth})"
-        return f"ResidualKernel(depth={self.depth}, branch_depth={self.branch_depth}, branch_scale={self.branch_scale:.3g})"
+        scale = f"branch_scale={self.branch_scale:.3g}"
+        return f"ResidualKernel(depth={self.depth}, branch_depth={self.branch_depth}, {scale})"
 
     def kernel(self) -> InfiniteWidthKernel:
         """The torch kernel with these options."""

@@ -53,7 +53,7 @@ def angle_of(correlation: Correlation) -> Tensor:
 
 def folded_angle(correlation: Correlation) -> Tensor:
     """θ or π − θ, whichever is smaller."""
-    smaller = torch.minimum(*correlation)
+    smaller = torch.where(_near_one(correlation), *correlation)  # minimum would halve the gradient where both are 1
     # sqrt has no finite derivative at 0; the clamp gives the derivative 0 there and an angle of about 1e-154 or 1e-19
     return 2 * torch.asin(torch.sqrt(smaller.clamp_min(torch.finfo(smaller.dtype).tiny) / 2))
 
