@@ -1,0 +1,155 @@
+"""The documentation says what is: its code runs, its commands exist, its tables are those of the code."""
+
+import importlib.util
+import re
+import shlex
+import subprocess
+import sys
+from itertools import chain
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+FENCE = re.compile(r"^```(?P<language>\w*)[^\n]*\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+LARGEST_PICTURE = 300 * 1024
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [found["body"] for found in FENCE.finditer(page.read_text("utf-8")) if found["language"] == language]
+
+
+def run_blocks(page: Path) -> None:
+    """Run the Python blocks of a page one after the other, as a reader would paste them."""
+    names: dict[str, object] = {"__name__": "__docs__"}
+    for number, source in enumerate(blocks(page, "python"), start=1):
+        exec(compile(source, f"{page.name}, block {number}", "exec"), names)
+
+
+def command_lines(page: Path) -> list[str]:
+    """The shell lines of a page that call skiplens or make, in blocks and in running text."""
+    in_blocks = chain.from_iterable(body.splitlines() for body in blocks(page, ""))
+    inline = re.findall(r"`((?:skiplens|make) [^`]+)`", FENCE.sub("", page.read_text("utf-8")))
+    lines = (re.sub(r"^(\w+=\S+ )+", "", line.split("  #")[0].strip()) for line in [*in_blocks, *inline])
+    return [line for line in lines if line.startswith(("skiplens ", "make "))]
+
+
+def require_command(line: str) -> None:
+    """Fail unless the verb, its flags and the networks that `line` names exist."""
+    from typer.main import get_command
+
+    from skiplens.cli.main import app
+    from skiplens.residual import zoo
+
+    words = shlex.split(line.split(">")[0])[1:]
+    command = get_command(app)
+    while words and hasattr(command, "commands") and not words[0].startswith(("-", "[", "VERB")):
+        assert words[0] in command.commands, f"{line!r}: there is no verb {words[0]}"
+        command = command.commands[words.pop(0)]
+    flags = {flag for parameter in command.params for flag in parameter.opts} | {"--help"}
+    for word in words:
+        if word.startswith("--") and not hasattr(command, "commands"):
+            assert word.partition("=")[0] in flags, f"{line!r}: there is no flag {word}"
+        if word.startswith("zoo:") and word != "zoo:NAME":
+            name, options = zoo.parse(word.removeprefix("zoo:"))
+            zoo.entry(name).settings(options)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name)
+def test_python_blocks_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.set_default_dtype(torch.float32)  # what a reader has; the fixture of all tests puts it back
+    run_blocks(page)
+
+
+def test_a_broken_block_would_be_noticed(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# Title\n\n```python\nx = 1\n```\n\ntext\n\n```python\nassert x == 2\n```\n")
+    with pytest.raises(AssertionError):
+        run_blocks(page)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if command_lines(page)], ids=lambda page: page.name)
+def test_commands_exist(page):
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for line in command_lines(page):
+        if line.startswith("make "):
+            assert line.split()[1] in targets, f"{line!r}: the Makefile has no such target"
+        else:
+            require_command(line)
+
+
+@pytest.mark.parametrize(
+    "line", ["skiplens inspekt", "skiplens inspect --colour red", "skiplens data fetch", "skiplens inspect zoo:nothing"]
+)
+def test_a_wrong_command_would_be_noticed(line):
+    from skiplens.core.errors import SkiplensError
+
+    with pytest.raises((AssertionError, SkiplensError)):
+        require_command(line)
+
+
+def test_the_navigation_lists_exactly_the_pages():
+    yaml = pytest.importorskip("yaml")
+    settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
+    pages = sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))
+    assert sorted(_leaves(settings["nav"])) == pages
+
+
+def test_the_tables_of_the_zoo_are_those_of_the_code():
+    tables = _module(DOCS / "zoo_tables.py")
+    text = tables.PAGE.read_text("utf-8")
+    assert text == tables.page(text), "run: python docs/zoo_tables.py"
+
+
+def test_the_api_pages_show_the_modules_behind_public_names():
+    page = _module(DOCS / "api_modules.py").on_page_markdown("# Data\n\n<!-- modules of skiplens.data -->\n")
+    assert "::: skiplens.data.load\n" in page and "<!--" not in page
+    marked = re.findall(r"<!-- modules of (\S+) -->", "\n".join(p.read_text("utf-8") for p in DOCS.rglob("api/*.md")))
+    public = [path.parent for path in (ROOT / "src/skiplens").glob("*/__init__.py") if "import" in path.read_text()]
+    assert {f"skiplens.{folder.name}" for folder in public} <= set(marked)
+
+
+def test_the_citation_names_this_version_and_four_papers():
+    from skiplens import __version__
+
+    citation = pytest.importorskip("yaml").safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert str(citation["version"]) == __version__
+    assert len(citation["references"]) == 4
+    assert f"[{__version__}]" in (ROOT / "CHANGELOG.md").read_text("utf-8")
+
+
+def test_the_pictures_are_there_and_small():
+    shown = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", (ROOT / "README.md").read_text("utf-8"))
+    assert shown
+    for picture in shown:
+        assert 0 < (ROOT / picture).stat().st_size < LARGEST_PICTURE
+
+
+@pytest.mark.slow
+def test_the_site_asks_no_other_host(tmp_path):
+    pytest.importorskip("mkdocs")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=600)
+    for page in tmp_path.rglob("*.html"):
+        loaded = re.findall(
+            r"<(?:script|link|img|iframe)[^>]+(?:src|href)=\"?(https?:[^\s\">]+)", page.read_text("utf-8")
+        )
+        assert not loaded, page
+
+
+def _leaves(nav: object) -> list[str]:
+    if isinstance(nav, str):
+        return [nav]
+    entries = nav.values() if isinstance(nav, dict) else nav
+    return list(chain.from_iterable(_leaves(entry) for entry in entries))
+
+
+def _module(path: Path):
+    description = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(description)
+    description.loader.exec_module(module)
+    return module

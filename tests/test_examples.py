@@ -1,0 +1,55 @@
+"""Every example runs as a user runs it and prints what it promises."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+PROMISED = {
+    "embedded_data": ["(2000, 1, 28, 28)", "first labels [5, 0, 4, 1, 9", "ten whitened components: (2000, 10)"],
+    "find_blocks": ["0 0: identity shortcut, 2 weight matrices", "1 1: projection shortcut", "1.up.weight"],
+    "finite_width_advice": ["branch_scale 0.1414", "width for ± 10 %"],
+    "hugging_face_model": ["6 residual blocks in 3 layers", "h.2.mlp: identity shortcut"],
+    "inspect_from_python": ["8 residual blocks", "figures, readings.json, report.html"],
+    "kernel_regression": ["DenseNet, ridge", "of the last 1,000 digits right", "1000 blocks: kernel of 2,000 digits"],
+}
+SLOW = ("hugging_face_model",)
+
+
+def _marked(name: str):
+    return pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name
+
+
+def test_every_example_has_a_promise():
+    assert sorted(path.stem for path in EXAMPLES.glob("*.py")) == sorted(PROMISED)
+
+
+@pytest.mark.parametrize("name", [_marked(name) for name in PROMISED])
+def test_example_runs(name, tmp_path):
+    printed = run(EXAMPLES / f"{name}.py", tmp_path)
+    for words in PROMISED[name]:
+        assert words in printed
+
+
+def test_a_broken_example_would_be_noticed(tmp_path):
+    broken = tmp_path / "broken.py"
+    broken.write_text("raise SystemExit('no such thing')")
+    with pytest.raises(AssertionError, match="no such thing"):
+        run(broken, tmp_path)
+
+
+def run(script: Path, folder: Path) -> str:
+    """What the script prints; a failure shows what it said."""
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
