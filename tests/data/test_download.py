@@ -56,7 +56,7 @@ def test_what_an_earlier_run_left_is_continued(host, tmp_path):
 def test_a_host_without_ranges_is_read_from_the_start(host, tmp_path):
     host.honours_ranges = False
     unfinished(tmp_path).write_bytes(CONTENT[:1000])
-    assert get(host, tmp_path).read_bytes() == CONTENT
+    assert get(host, tmp_path).read_bytes() == CONTENT and len(host.asked) == 1
 
 
 def test_wrong_leftovers_are_thrown_away_and_the_file_fetched_anew(host, tmp_path):
