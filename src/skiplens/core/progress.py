@@ -1,11 +1,12 @@
 """Progress of long work: the library calls back, whoever called it decides what to show."""
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 T = TypeVar("T")
 
 
+@runtime_checkable  # so that tests can check annotations with it
 class Progress(Protocol):
     """Called with what is being done, how much of it is done and how much there is in all."""
 
