@@ -15,12 +15,16 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def modules(package: str) -> list[str]:
-    """The modules of `package` that its `__init__` takes, or takes names from, in its order, each once."""
-    content = ast.parse((SOURCE.joinpath(*package.split(".")) / "__init__.py").read_text(encoding="utf-8"))
-    taken: dict[str, None] = {}
-    for node in content.body:
-        if isinstance(node, ast.ImportFrom) and node.module == package:
-            taken |= dict.fromkeys(f"{package}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{package}."):
-            taken[str(node.module)] = None
-    return list(taken)
+    """The modules that `package` takes, or takes names from, in its order, each once; a package stands for its own."""
+    init = SOURCE.joinpath(*package.split("."), "__init__.py")
+    if not init.is_file():
+        return [package]
+    content = ast.parse(init.read_text(encoding="utf-8"))
+    taken = [name for node in content.body if isinstance(node, ast.ImportFrom) for name in _taken(node, package)]
+    return list(dict.fromkeys(module for name in taken for module in modules(name)))
+
+
+def _taken(node: ast.ImportFrom, package: str) -> list[str]:
+    if node.module == package:
+        return [f"{package}.{alias.name}" for alias in node.names]
+    return [str(node.module)] if str(node.module).startswith(f"{package}.") else []

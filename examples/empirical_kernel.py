@@ -2,7 +2,7 @@
 
 import torch
 
-from skiplens.derivatives.tangent.empirical import empirical_ntk
+from skiplens.derivatives import empirical_ntk
 from skiplens.kernels import ResNetKernel
 from skiplens.residual import zoo
 

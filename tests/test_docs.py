@@ -18,6 +18,10 @@ FENCE = re.compile(r"^```(?P<language>\w*)[^\n]*\n(?P<body>.*?)^```$", re.MULTIL
 LARGEST_PICTURE = 300 * 1024
 
 
+def place(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
 def blocks(page: Path, language: str) -> list[str]:
     return [found["body"] for found in FENCE.finditer(page.read_text("utf-8")) if found["language"] == language]
 
@@ -58,7 +62,7 @@ def require_command(line: str) -> None:
             zoo.entry(name).settings(options)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=place)
 def test_python_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     torch.set_default_dtype(torch.float32)  # what a reader has; the fixture of all tests puts it back
@@ -72,7 +76,7 @@ def test_a_broken_block_would_be_noticed(tmp_path):
         run_blocks(page)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if command_lines(page)], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if command_lines(page)], ids=place)
 def test_commands_exist(page):
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for line in command_lines(page):

@@ -10,6 +10,7 @@ import pytest
 EXAMPLES = Path(__file__).parents[1] / "examples"
 PROMISED = {
     "embedded_data": ["(2000, 1, 28, 28)", "first labels [5, 0, 4, 1, 9", "ten whitened components: (2000, 10)"],
+    "empirical_kernel": ["width  512: relative distance to the infinite-width kernel 0."],
     "find_blocks": ["0 0: identity shortcut, 2 weight matrices", "1 1: projection shortcut", "1.up.weight"],
     "finite_width_advice": ["branch_scale 0.1414", "width for ± 10 %"],
     "hugging_face_model": ["6 residual blocks in 3 layers", "h.2.mlp: identity shortcut"],
