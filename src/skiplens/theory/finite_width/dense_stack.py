@@ -10,42 +10,50 @@ from collections.abc import Iterator
 import torch
 
 from skiplens.core.axes import Tensor
-from skiplens.theory.finite_width.gated_layer import GatedLayer, Pulled, draw_layer, pull_back, through_gates
+from skiplens.theory.finite_width.gated_layer import (
+    GatedLayer,
+    Pulled,
+    draw_layer,
+    pull_back,
+    pull_back_shared,
+    through_gates,
+)
 from skiplens.theory.finite_width.networks import DenseNet, Vanilla
 from skiplens.theory.finite_width.residual_stream import Contribution, square
-from skiplens.theory.finite_width.small_matrices import Draws, factor
+from skiplens.theory.finite_width.small_matrices import Draws, SlackFactor, factor, slack_factor, slack_share
 
 
 def dense_kernel(network: DenseNet, inputs: Tensor, draws: Draws) -> Iterator[Contribution]:
     """The contributions of the layers of a DenseNet; 0 and depth + 1 are those of the first and last layer."""
     layers, readers = dense_layers(network, inputs, draws)
-    top = _linear_top(network, readers[-1], draws)
-    step = 1 / (network.width * network.depth)
-    yield Contribution(network.depth + 1, 1, top.met / network.width)
-    yield Contribution(network.depth, 1, step * square(readers[-1]) * top.gram)
-    wanted, covariance = step**0.5 * readers[-1].mT @ top.along, step * top.gram
-    for number in range(network.depth - 1, -1, -1):
-        noise_factor = factor(covariance, draws.dtype)
-        below = readers[number - 1] if number else torch.zeros_like(wanted)
-        others = below.mT @ draws.normal(draws.inputs) @ noise_factor
-        pulled = pull_back(layers.pop(), wanted - others, noise_factor, draws, readers[number])
-        if number == 0:
-            yield Contribution(0, 1, square(inputs) * pulled.gram)
-            return
-        step = 1 / (network.width * number)
-        yield Contribution(number, 1, step * square(below) * pulled.gram)
-        wanted = wanted - pulled.met + step**0.5 * below.mT @ pulled.along
+    pulled, values = _linear_top(network, readers[-1], draws)
+    yield Contribution(network.depth + 1, 1, values / network.width)
+    wanted, covariance = torch.zeros_like(values), torch.zeros_like(values)
+    for number in range(network.depth, 0, -1):
+        step, reader = 1 / (network.width * number), readers[number]
+        yield Contribution(number, 1, step * square(reader.upper) * pulled.gram)
+        wanted = wanted + step**0.5 * reader.upper.mT @ pulled.along
         covariance = covariance + step * pulled.gram
+        noise_factor = factor(covariance, draws.dtype)
+        others = readers[number - 1].upper.mT @ draws.normal(draws.inputs) @ noise_factor
+        pulled, met = pull_back_shared(layers.pop(), wanted - others, noise_factor, reader.upper, draws)
+        wanted = wanted - met
+    yield Contribution(0, 1, square(inputs) * pulled.gram)
 
 
-def dense_layers(network: DenseNet, inputs: Tensor, draws: Draws) -> tuple[list[GatedLayer], list[Tensor]]:
-    """The layers q⁰ … q^{L-1}, and for each the factor of the summed Gram matrices that the layer above it reads."""
+def dense_layers(network: DenseNet, inputs: Tensor, draws: Draws) -> tuple[list[GatedLayer], list[SlackFactor]]:
+    """The layers q⁰ … q^{L-1}, and for l = 0 … L the factor of the summed Gram matrices of what layer l reads.
+
+    All share one slack, so that the gradients of all layers above can be drawn as those of one.
+    """
     layers = [draw_layer(inputs, network.width, draws)]
-    total, readers = layers[0].gram, [layers[0].factor]
+    total = layers[0].gram
+    slack = torch.full_like(total[:, 0], slack_share(draws.dtype) * network.width)
+    readers = [slack_factor(torch.zeros_like(total), slack), slack_factor(total, slack)]
     for number in range(1, network.depth):
-        layers.append(draw_layer(readers[-1] / (network.width * number) ** 0.5, network.width, draws))
+        layers.append(draw_layer(readers[-1].forward() / (network.width * number) ** 0.5, network.width, draws))
         total = total + layers[-1].gram
-        readers.append(factor(total, draws.dtype))
+        readers.append(slack_factor(total, slack))
     return layers, readers
 
 
@@ -56,13 +64,12 @@ def vanilla_kernel(network: Vanilla, inputs: Tensor, draws: Draws) -> Iterator[C
     start = draws.wishart_factor(network.width) @ inputs
     layers = vanilla_layers(network, start, draws)
     yield Contribution(network.depth + 1, 1, layers[-1].gram / network.width)
-    at_top = step * draws.wide_normal(network.width, 1).expand(-1, -1, draws.inputs).contiguous()
-    pulled = through_gates(layers[-1], at_top, at_top[:, :0])
+    last = step * draws.normal(network.width, 1).mT.to(draws.dtype)
+    pulled = through_gates(layers[-1], last.expand(-1, draws.inputs, -1).clone())
     for number in range(network.depth, 1, -1):
         below = layers[number - 2]
         yield Contribution(number, 1, step_squared * below.gram * pulled.gram)
-        noise_factor = step * factor(pulled.gram, draws.dtype)
-        pulled = pull_back(below, step * below.factor.mT @ pulled.along, noise_factor, draws)
+        pulled = pull_back(below, step * pulled.along, step * factor(pulled.gram, draws.dtype), draws)
         layers.pop()
     yield Contribution(1, 1, step_squared * square(start) * pulled.gram)
     fresh = draws.wishart_factor(network.width - draws.inputs) @ (step * factor(pulled.gram, draws.dtype))
@@ -74,16 +81,15 @@ def vanilla_layers(network: Vanilla, start: Tensor, draws: Draws) -> list[GatedL
     layers, incoming = list[GatedLayer](), start
     for _ in range(network.depth):
         layers.append(draw_layer(incoming / network.width**0.5, network.width, draws))
-        incoming = layers[-1].factor
+        incoming = layers[-1].factor.forward()
     return layers
 
 
-def _linear_top(network: DenseNet, reader: Tensor, draws: Draws) -> Pulled:
-    """Gradients Wᶠ/√n at the linear top layer y^L; `met` holds the inner products of y^L itself."""
+def _linear_top(network: DenseNet, reader: SlackFactor, draws: Draws) -> tuple[Pulled, Tensor]:
+    """Gradients Wᶠ/√n at the linear top layer y^L, and the inner products of y^L."""
     n, p = network.width, draws.inputs
     norm = draws.chi(torch.tensor([n]))[..., None] / n**0.5
     along_last = draws.normal(p, 1)
-    rest = draws.wishart_factor(n - 1)
-    outer = along_last @ along_last.mT + square(rest)
-    values = reader.mT @ outer @ reader / (n * network.depth)
-    return Pulled(norm.square().expand(-1, p, p), (along_last * norm).expand(-1, -1, p), values)
+    directions_gram = along_last @ along_last.mT + square(draws.wishart_factor(n - 1))
+    values = reader.forward().mT @ directions_gram @ reader.forward() / (n * network.depth)
+    return Pulled(norm.square().expand(-1, p, p), (along_last * norm).expand(-1, -1, p)), values

@@ -34,7 +34,7 @@ def _top_norm(network: Network, one: Tensor, draws: Draws, cut: tuple[int, int |
         case DenseNet():
             return _reduced_dense_norm(network, one, draws, *cut)
         case Vanilla():
-            return vanilla_layers(network, draws.wishart_factor(network.width) @ one, draws)[-1].factor[:, 0, 0]
+            return vanilla_layers(network, draws.wishart_factor(network.width) @ one, draws)[-1].gram[:, 0, 0].sqrt()
 
 
 def _reduced_dense_norm(network: DenseNet, one: Tensor, draws: Draws, layer: int, source: int | None) -> Tensor:

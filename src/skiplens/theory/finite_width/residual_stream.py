@@ -80,7 +80,7 @@ def _draw_block(network: ResNet, coordinates: Tensor, draws: Draws, skip: bool) 
     incoming = coordinates
     for _ in range(network.branch_depth - 1):
         hidden.append(draw_layer(step * incoming, network.width, draws))
-        incoming = hidden[-1].factor
+        incoming = hidden[-1].factor.forward()
     along, across = draws.normal(draws.inputs), draws.wishart_factor(network.width - draws.inputs)
     increment = torch.cat([along, across], dim=1)
     stacked = increment @ (step * incoming)
@@ -110,9 +110,8 @@ def _backward_block(
     incoming = [square(block.coordinates), *(layer.gram for layer in block.hidden)]
     for matrix in range(network.branch_depth, 1, -1):
         yield Contribution(number, matrix, step_squared * incoming[matrix - 1] * inner)
-        layer = block.hidden[matrix - 2]
-        wanted = step * layer.factor.mT @ along
-        inner, along, _ = pull_back(layer, wanted, step * factor(inner, draws.dtype), draws)
+        noise_factor = step * factor(inner, draws.dtype)
+        inner, along = pull_back(block.hidden[matrix - 2], step * along, noise_factor, draws)
     yield Contribution(number, 1, step_squared * incoming[0] * inner)
     return _add_branch(below, step * along, step * factor(inner, draws.dtype), network.width, draws)
 

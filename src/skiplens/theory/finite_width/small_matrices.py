@@ -4,11 +4,14 @@ They are kept in float64: they cost little, and what they hold decides the law o
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
 from skiplens.core.axes import Float, Tensor
+from skiplens.core.errors import DidNotConverge
 
+_MORE_SLACK = 12  # times ten each: from rounding to anything that is finite
 _SMALLEST = 1e-30  # keeps the factor of a dead layer (all gates closed) invertible; its images stay zero
 
 
@@ -28,15 +31,17 @@ class Draws:
     inputs: int
     dtype: torch.dtype
 
-    def wide_normal(self, width: int, columns: int | None = None) -> Float[Tensor, "networks width columns"]:
-        """Independent standard normal numbers, one row per unit."""
-        shape = (self.networks, width, self.inputs if columns is None else columns)
-        return torch.randn(shape, generator=self.generator, dtype=self.dtype, device=self.generator.device)
+    def wide_normal(self, width: int) -> Float[Tensor, "networks inputs width"]:
+        """Independent standard normal numbers, one column per unit."""
+        return self._normal(self.inputs, width)
 
     def normal(self, rows: int, columns: int | None = None) -> Float[Tensor, "networks rows columns"]:
-        """Independent standard normal numbers in float64."""
-        shape = (self.networks, rows, self.inputs if columns is None else columns)
-        return torch.randn(shape, generator=self.generator, dtype=torch.float64, device=self.generator.device)
+        """Independent standard normal numbers, drawn with the digits of `dtype` and kept in float64."""
+        return self._normal(rows, self.inputs if columns is None else columns).double()
+
+    def _normal(self, rows: int, columns: int) -> Tensor:
+        shape = (self.networks, rows, columns)
+        return torch.randn(shape, generator=self.generator, dtype=self.dtype, device=self.generator.device)
 
     def chi(self, degrees: Tensor) -> Float[Tensor, "networks degrees"]:
         """Independent chi-distributed numbers, a column for each number of degrees of freedom (0 or less gives 0)."""
@@ -53,25 +58,49 @@ class Draws:
         return upper + torch.diag_embed(self.chi(degrees - rows))
 
 
-def gram(vectors: Float[Tensor, "networks width columns"]) -> Float[Tensor, "networks columns columns"]:
-    """Inner products of the columns, in float64."""
-    return (vectors.mT @ vectors).double()
+class SlackFactor(NamedTuple):
+    """Upper triangular R with RᵀR = gram + diag(slack), which exists also where equal inputs make the gram singular.
+
+    A forward pass with R is a forward pass with a little independent noise, of variance slack, on what a matrix maps.
+    The backward pass knows of that noise, so their joint law is that of some network, and off only by the slack.
+    """
+
+    upper: Float[Tensor, "networks inputs inputs"]
+    slack: Float[Tensor, "networks inputs"]
+
+    def forward(self) -> Float[Tensor, "networks inputs inputs"]:
+        """R with its columns shortened to the norms that the Gram matrix has without slack."""
+        norms_squared = self.upper.square().sum(1)
+        return self.upper * ((norms_squared - self.slack).clamp(min=0) / norms_squared).sqrt()[:, None]
+
+
+def slack_factor(gram: Float[Tensor, "networks inputs inputs"], slack: Float[Tensor, "networks inputs"]) -> SlackFactor:
+    """The factor of gram + diag(slack), with ten times the slack where rounding has made that indefinite."""
+    for _ in range(_MORE_SLACK):
+        lower, failed = torch.linalg.cholesky_ex(gram + torch.diag_embed(slack))
+        if not bool(failed.any()):
+            return SlackFactor(lower.mT, slack)
+        slack = torch.where((failed > 0)[:, None], 10 * slack, slack)
+    raise DidNotConverge(
+        "A Gram matrix of the sampled layers is not finite: the network's values have left the range of its dtype. "
+        "Use float64, or a smaller branch_scale or depth."
+    )
+
+
+def relative_slack(
+    gram: Float[Tensor, "networks inputs inputs"], dtype: torch.dtype
+) -> Float[Tensor, "networks inputs"]:
+    """A slack just above the rounding of a Gram matrix that was computed in `dtype`."""
+    return slack_share(dtype) * gram.diagonal(dim1=-2, dim2=-1) + _SMALLEST
+
+
+def slack_share(dtype: torch.dtype) -> float:
+    """Slack per squared norm: 1e-14 in float64 and 2e-6 in float32."""
+    return 1e-14 if dtype == torch.float64 else 2e-6
 
 
 def factor(
     gram: Float[Tensor, "networks inputs inputs"], dtype: torch.dtype
 ) -> Float[Tensor, "networks inputs inputs"]:
-    """Upper triangular R with RᵀR = gram up to the rounding of `dtype`, in which the Gram matrix was computed.
-
-    Gram matrices may be singular (equal inputs, few features). Shrinking the off-diagonal by a few roundings makes the
-    factor exist and leaves the diagonal as it is.
-    """
-    diagonal = torch.diag_embed(gram.diagonal(dim1=-2, dim2=-1))
-    shrink = 4 * gram.shape[-1] * torch.finfo(torch.float64).eps if dtype == torch.float64 else 2e-6
-    floor = _SMALLEST * torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
-    for _ in range(6):
-        lower, failed = torch.linalg.cholesky_ex(gram + shrink * (diagonal - gram) + floor)
-        if not bool(failed.any()):
-            break
-        shrink *= 10
-    return lower.mT
+    """Upper triangular R with RᵀR = gram up to the rounding of `dtype`, the diagonal as it is."""
+    return slack_factor(gram, relative_slack(gram, dtype)).forward()
