@@ -1,0 +1,121 @@
+"""Products of gradients, added up piece by piece into the kernel."""
+
+import torch
+
+from skiplens.core.axes import Float, Tensor
+from skiplens.derivatives.tangent.pieces import Factor, Gradients, OuterProducts
+
+_SYMMETRIC_BLOCK = 320  # rows of a block of the upper triangle: large enough for full speed, small enough to skip half
+_SCRATCH_BYTES = 2**25
+
+
+class KernelSum:
+    """The kernel as it grows: (left samples, right samples), or with an output axis beside each where `separate`.
+
+    Only the upper triangle is computed where left and right are the same samples.
+    """
+
+    def __init__(self, counts: tuple[int, int], outputs: int, symmetric: bool, like: Tensor) -> None:
+        """Start at zero.
+
+        Args:
+            counts: Numbers of left and right samples.
+            outputs: Outputs with an axis of their own, or 0 to sum over outputs.
+            symmetric: Whether left and right are the same samples.
+            like: A tensor with the dtype and device of the kernel.
+        """
+        self.counts, self.outputs, self.symmetric = counts, outputs, symmetric
+        per_sample = outputs or 1
+        self.matrix = like.new_zeros((counts[0] * per_sample, counts[1] * per_sample))
+
+    def add(self, left: Factor, right: Factor) -> None:
+        """Add the products of all left gradients with all right gradients."""
+        if isinstance(left, Gradients) and isinstance(right, Gradients):
+            self._add_matrix_product(self._as_rows(left.rows), self._as_rows(right.rows))
+        elif isinstance(left, OuterProducts) and isinstance(right, OuterProducts):
+            self._add_outer_products(left, right)
+
+    def result(self) -> Tensor:
+        """The kernel, mirrored where only its upper triangle was computed."""
+        if self.symmetric:
+            for rows in _blocks(self.matrix.shape[0], _SYMMETRIC_BLOCK):
+                below = slice(rows.stop, None)
+                self.matrix[below, rows] = self.matrix[rows, below].T
+                corner = self.matrix[rows, rows]
+                self.matrix[rows, rows] = torch.triu(corner) + torch.triu(corner, 1).T
+        if not self.outputs:
+            return self.matrix
+        return self.matrix.reshape(self.counts[0], self.outputs, self.counts[1], self.outputs)
+
+    def _as_rows(self, gradients: Float[Tensor, "samples outputs params"]) -> Float[Tensor, "rows columns"]:
+        return gradients.flatten(0, 1) if self.outputs else gradients.flatten(1)
+
+    def _add_matrix_product(self, left: Float[Tensor, "rows params"], right: Float[Tensor, "columns params"]) -> None:
+        if not self.symmetric:
+            self.matrix.addmm_(left, right.T)
+            return
+        for rows in _blocks(len(left), _SYMMETRIC_BLOCK):
+            self.matrix[rows, rows.start :].addmm_(left[rows], right[rows.start :].T)
+
+    def _add_outer_products(self, left: OuterProducts, right: OuterProducts) -> None:
+        size = _block_of_samples(left)
+        per_sample = self.outputs or 1
+        for rows in _blocks(self.counts[0], size):
+            for columns in _blocks(self.counts[1], size):
+                if not self.symmetric or columns.start >= rows.start:
+                    block = _outer_block(_take(left, rows), _take(right, columns), bool(self.outputs))
+                    self.matrix[_widen(rows, per_sample), _widen(columns, per_sample)] += block
+
+
+def diagonal_of(factor: Factor) -> Float[Tensor, "samples outputs"]:
+    """Each gradient's squared length."""
+    if isinstance(factor, Gradients):
+        return torch.linalg.vector_norm(factor.rows, dim=-1).square()
+    left, right = factor.left, factor.right
+    meet = left @ left.transpose(1, 2) if left.is_floating_point() else left[:, :, None] == left[:, None, :]
+    return (meet[:, None] * (right @ right.transpose(2, 3))).sum((2, 3))
+
+
+def _outer_block(left: OuterProducts, right: OuterProducts, separate: bool) -> Float[Tensor, "rows columns"]:
+    inputs = _meetings(left.left, right.left).to(left.right.dtype)
+    if not separate:
+        return (inputs * _meetings(_join_outputs(left.right), _join_outputs(right.right))).sum((1, 3))
+    (n, K, T, C), m = left.right.shape, len(right.right)
+    if T == 1:
+        cotangents = left.right.reshape(n * K, C) @ right.right.reshape(m * K, C).T
+        return (cotangents.reshape(n, K, m, K) * inputs.reshape(n, 1, m, 1)).reshape(n * K, m * K)
+    # First the left cotangents are carried to the right terms, then they meet the right ones: K²TC instead of K²T²C.
+    carried = inputs.permute(0, 2, 3, 1).reshape(n, m * T, T) @ left.right.transpose(1, 2).reshape(n, T, K * C)
+    carried = carried.reshape(n, m, T, K, C).permute(1, 0, 3, 2, 4).reshape(m, n * K, T * C)
+    block = carried @ right.right.reshape(m, K, T * C).transpose(1, 2)
+    return block.permute(1, 0, 2).reshape(n * K, m * K)
+
+
+def _meetings(left: Tensor, right: Tensor) -> Tensor:
+    """Inner products of all left terms with all right terms: (samples, terms, samples, terms)."""
+    if not left.is_floating_point():
+        return left[:, :, None, None] == right[None, None, :, :]
+    (n, T, C), (m, S, _) = left.shape, right.shape
+    return (left.reshape(n * T, C) @ right.reshape(m * S, C).T).reshape(n, T, m, S)
+
+
+def _join_outputs(right: Float[Tensor, "samples outputs terms channels"]) -> Float[Tensor, "samples terms joined"]:
+    return right.transpose(1, 2).flatten(2)
+
+
+def _take(factor: OuterProducts, samples: slice) -> OuterProducts:
+    return OuterProducts(factor.left[samples], factor.right[samples])
+
+
+def _block_of_samples(factor: OuterProducts) -> int:
+    _, K, T, C = factor.right.shape
+    per_pair = max(2 * T * T, T * K * C + K * K) * factor.right.element_size()
+    return max(1, int((_SCRATCH_BYTES / per_pair) ** 0.5))
+
+
+def _blocks(total: int, size: int) -> list[slice]:
+    return [slice(start, min(start + size, total)) for start in range(0, total, size)]
+
+
+def _widen(samples: slice, outputs: int) -> slice:
+    return slice(samples.start * outputs, samples.stop * outputs)

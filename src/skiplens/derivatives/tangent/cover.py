@@ -1,0 +1,195 @@
+"""Which call and which rule gives each parameter's gradient: proposed by layer type, accepted by a numerical probe."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from skiplens.core.axes import Float, Tensor
+from skiplens.core.randomness import Randomness
+from skiplens.derivatives.functional import PureModel, twice_differentiable
+from skiplens.derivatives.samples import Samples
+from skiplens.derivatives.tangent.calls import Call, PatternChanged, Place, Recording, pull_back, record
+from skiplens.derivatives.tangent.rules import Rule, rules_of
+from skiplens.derivatives.tangent.rules.local import LocalGradient, sample_axes
+from skiplens.derivatives.tangent.rules.rule import Cotangents
+
+PROBE_SAMPLES = 3
+
+
+@dataclass(frozen=True)
+class Use:
+    """One use of a parameter: the `call`-th call of the module `module`, and the rule that differentiates it."""
+
+    module: str
+    call: int
+    rule: Rule
+
+
+@dataclass(frozen=True)
+class Cover:
+    """What the probe found.
+
+    Attributes:
+        uses: All uses of each parameter whose gradient the rules give.
+        unused: Parameters that no output depends on.
+        leftover: Parameters that no rule gives.
+        call_counts: How often each watched module was called.
+        spread: Modules whose output is shared by all samples and is expanded.
+        recording: The probe's forward pass, from which sizes can be read.
+    """
+
+    uses: dict[str, tuple[Use, ...]]
+    unused: tuple[str, ...]
+    leftover: tuple[str, ...]
+    call_counts: dict[str, int]
+    spread: frozenset[str]
+    recording: Recording
+
+
+class Probe:
+    """A forward pass on a few samples and one backward pass from the first sample's outputs, randomly weighted.
+
+    The gradient of every parameter is then known from autograd. A rule is accepted where it gives the same from the
+    first sample's part of its call alone and the cotangents of all other samples vanish; so weights used outside their
+    module, tied weights, hooks that change outputs and other orders of axes are found and not guessed.
+    """
+
+    def __init__(self, pure: PureModel, samples: Samples) -> None:
+        self.pure = pure
+        self.samples = samples.take(slice(0, PROBE_SAMPLES))
+        self.owners = _owners(pure)
+        self.modules = dict(pure.model.named_modules())
+        self.leaves = pure.leaves()
+        self.recording, self.spread = self._record()
+        self.cotangents: dict[Place, Cotangents] = {}
+        self.gradients = self._pull_back()
+
+    def cover(self) -> Cover:
+        """The accepted uses of every parameter."""
+        uses: dict[str, tuple[Use, ...]] = {}
+        unused, leftover = [], []
+        for name, gradient in self.gradients.items():
+            if gradient is None:
+                unused.append(name)
+                continue
+            accepted = next((c for c in self._candidates(name) if self._accepts(c, gradient)), None)
+            if accepted is None:
+                leftover.append(name)
+            else:
+                uses[name] = accepted
+        counts = {name: len(calls) for name, calls in self.recording.calls.items()}
+        return Cover(uses, tuple(unused), tuple(leftover), counts, self.spread, self.recording)
+
+    def _record(self) -> tuple[Recording, frozenset[str]]:
+        watched = {name: self.modules[name] for name in self._watched_names()}
+        plain = record(self.pure, self.leaves, self.samples, watched, frozenset())
+        owners = frozenset(module for places in self.owners.values() for module, _ in places)
+        try:
+            spread = record(self.pure, self.leaves, self.samples, watched, owners)
+        except (RuntimeError, ValueError, IndexError):
+            return plain, frozenset()
+        same = _close(spread.outputs.detach(), plain.outputs.detach())
+        return (spread, owners) if same else (plain, frozenset())
+
+    def _watched_names(self) -> list[str]:
+        """Modules that own a chosen parameter and all modules around them, but not the model itself."""
+        names = set[str]()
+        for places in self.owners.values():
+            for module, _ in places:
+                names.update(_around(module))
+        return [name for name in self.modules if name in names]
+
+    def _pull_back(self) -> dict[str, Tensor | None]:
+        outputs = self.recording.outputs
+        weights = torch.zeros_like(outputs)
+        generator = Randomness(0).child("tangent probe").torch()
+        weights[0] = torch.randn(outputs.shape[1], generator=generator, dtype=torch.float64).to(weights)
+        places = {(n, i): call for n, calls in self.recording.calls.items() for i, call in enumerate(calls)}
+        self.cotangents = pull_back(outputs, places, weights, keep_graph=True)
+        gradients = torch.autograd.grad(outputs, list(self.leaves.values()), weights, allow_unused=True)
+        return dict(zip(self.leaves, gradients, strict=True))
+
+    def _candidates(self, name: str) -> Iterator[tuple[Use, ...]]:
+        """Ways to get the gradient, cheapest first: the owners' own rules, then each module around all owners."""
+        places = self.owners[name]
+        yield tuple(use for module, local in places for use in self._uses(name, module, local, by_rule=True))
+        module, local = places[0]
+        for around in reversed(_around(module)):
+            if all(other == around or other.startswith(f"{around}.") for other, _ in places):
+                inside = f"{module}.{local}".removeprefix(f"{around}.")
+                yield tuple(self._uses(name, around, inside, by_rule=False))
+
+    def _uses(self, name: str, module: str, local: str, by_rule: bool) -> Iterator[Use]:
+        rule = rules_of(self.modules[module]).get(local) if by_rule else None
+        for index, call in enumerate(self.recording.calls.get(module, [])):
+            if call.edges:
+                axes = sample_axes(call, self.samples.count)
+                fallback = LocalGradient(local, self.pure.parameters[name], axes, len(call.edges))
+                yield Use(module, index, rule or fallback)
+
+    def _accepts(self, uses: tuple[Use, ...], expected: Tensor) -> bool:
+        try:
+            with torch.no_grad():
+                parts = [self._first_gradient(use) for use in uses]
+        except (PatternChanged, RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError):
+            return False
+        if not parts or any(part.numel() != expected.numel() for part in parts):
+            return False
+        return _close(torch.stack(parts).sum(0), expected.flatten())
+
+    def _first_gradient(self, use: Use) -> Float[Tensor, " params"]:
+        call, cotangents = self.recording.calls[use.module][use.call], self.cotangents[use.module, use.call]
+        call.require_unchanged_inputs()
+        count = self.samples.count
+        if any(bool(cotangent.reshape(count, -1)[1:].any()) for cotangent in cotangents):
+            raise PatternChanged("the first axis of a module's output is not the samples")
+        return use.rule.gradient(use.rule.prepare(call, count), cotangents, slice(None))[0]
+
+
+def find_cover(pure: PureModel, samples: Samples) -> Cover:
+    """The cover of all chosen parameters, found on a few of `samples`."""
+    with twice_differentiable():
+        return Probe(pure, samples).cover()
+
+
+def calls_of(recording: Recording, cover: Cover, uses: Iterable[Use]) -> dict[Place, Call]:
+    """The calls that `uses` refer to, after checking that the model behaved as in the probe."""
+    found = {}
+    for use in uses:
+        calls = recording.calls[use.module]
+        if len(calls) != cover.call_counts[use.module]:
+            raise PatternChanged(f"{use.module} was called {len(calls)} times")
+        call = calls[use.call]
+        call.require_unchanged_inputs()
+        found[use.module, use.call] = call
+    return found
+
+
+def _owners(pure: PureModel) -> dict[str, list[tuple[str, str]]]:
+    """The modules that hold each chosen parameter, with its name there; several where weights are tied."""
+    names = {id(p): name for name, p in pure.model.named_parameters() if name in pure.parameters}
+    owners: dict[str, list[tuple[str, str]]] = {name: [] for name in pure.parameters}
+    for path, module in pure.model.named_modules():
+        for local, parameter in _own_parameters(module):
+            if id(parameter) in names:
+                owners[names[id(parameter)]].append((path, local))
+    return owners
+
+
+def _own_parameters(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    for local, parameter in module._parameters.items():
+        if parameter is not None:
+            yield local, parameter
+
+
+def _around(module: str) -> list[str]:
+    """The module's own name and those of all modules around it, outermost first, without the model itself."""
+    parts = module.split(".") if module else []
+    return [".".join(parts[: i + 1]) for i in range(len(parts))]
+
+
+def _close(actual: Tensor, expected: Tensor) -> bool:
+    scale = expected.abs().max()
+    return bool((actual - expected).abs().max() <= torch.finfo(expected.dtype).eps ** 0.5 * scale)

@@ -1,0 +1,57 @@
+"""Gradients of matrices and offsets: linear layers, and the offsets of every other layer."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from skiplens.core.axes import Float, Tensor
+from skiplens.derivatives.tangent.calls import Call
+from skiplens.derivatives.tangent.rules.channels import Channels
+from skiplens.derivatives.tangent.rules.rule import Cotangents, OuterShape, Rule
+
+
+@dataclass(frozen=True)
+class LinearWeight(Rule):
+    """The matrix of y = x Wᵀ, or of y = x W where `transposed`: Σ over positions of cotangent ⊗ input."""
+
+    inputs: Channels
+    outputs: Channels
+    transposed: bool = False
+
+    def prepare(self, call: Call, samples: int) -> Tensor:
+        """Inputs by sample and position."""
+        return self.inputs.by_position(call.input, samples)
+
+    def gradient(self, prepared: Tensor, cotangents: Cotangents, part: slice) -> Float[Tensor, "samples params"]:
+        """Each sample's matrix of sums of outer products."""
+        cotangent = self.right(prepared, cotangents)
+        rows, columns = (prepared, cotangent) if self.transposed else (cotangent, prepared)
+        return torch.bmm(rows[..., part].transpose(1, 2), columns).flatten(1)
+
+    def outer_shape(self, prepared: Tensor) -> OuterShape:
+        """One term a position."""
+        return OuterShape(prepared.shape[1], self.inputs.count, self.outputs.count)
+
+    def left(self, prepared: Tensor) -> Tensor:
+        """Inputs by sample and position."""
+        return prepared
+
+    def right(self, prepared: Tensor, cotangents: Cotangents) -> Float[Tensor, "samples terms channels"]:
+        """Cotangents by sample and position."""
+        return self.outputs.by_position(cotangents[0], prepared.shape[0])
+
+
+@dataclass(frozen=True)
+class Offset(Rule):
+    """What is added to each channel: the sum of the cotangent over positions."""
+
+    channels: Channels
+
+    def prepare(self, call: Call, samples: int) -> int:
+        """Only the number of samples matters."""
+        return samples
+
+    def gradient(self, prepared: Any, cotangents: Cotangents, part: slice) -> Float[Tensor, "samples params"]:
+        """Each sample's sum over positions."""
+        return self.channels.sum_positions(cotangents[0], prepared)[:, part]
