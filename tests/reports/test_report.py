@@ -9,7 +9,7 @@ from skiplens.readings import StructureReading
 from skiplens.reports import Problem, Report
 from skiplens.reports.drawing import draw_structure
 from skiplens.reports.json_readings import from_json, to_json
-from skiplens.reports.sections import structure_sentence
+from skiplens.reports.structure_section import structure_sentence
 from tests.readings.test_file import example
 from tests.sample_readings import structure
 

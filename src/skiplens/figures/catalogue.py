@@ -5,10 +5,12 @@ from typing import Any
 
 from skiplens.figures.figure import Figure
 from skiplens.figures.structure import parameters_by_block
-from skiplens.readings import Reading, StructureReading
+from skiplens.figures.tangent import kernel_against_angle, kernel_by_class, kernel_eigenvalues
+from skiplens.readings import Reading, StructureReading, TangentReading
 
 FIGURES: dict[type[Reading], tuple[Callable[[Any], Figure | None], ...]] = {
     StructureReading: (parameters_by_block,),
+    TangentReading: (kernel_by_class, kernel_eigenvalues, kernel_against_angle),
 }
 """Pure functions from a reading to a figure, or to None where the reading has nothing to show."""
 

@@ -4,8 +4,9 @@ from skiplens.core.errors import InvalidInputError
 from skiplens.core.nearest import did_you_mean
 from skiplens.lenses.lens import Lens
 from skiplens.lenses.structure import StructureLens
+from skiplens.lenses.tangent import TangentLens
 
-LENSES: dict[str, type[Lens]] = {lens.name: lens for lens in (StructureLens,)}
+LENSES: dict[str, type[Lens]] = {lens.name: lens for lens in (StructureLens, TangentLens)}
 
 
 def choose(names: tuple[str, ...]) -> tuple[Lens, ...]:

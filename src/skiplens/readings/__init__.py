@@ -7,3 +7,4 @@ from skiplens.readings.reading import Reading as Reading
 from skiplens.readings.store import BrokenFileWarning as BrokenFileWarning
 from skiplens.readings.store import Store as Store
 from skiplens.readings.structure import StructureReading as StructureReading
+from skiplens.readings.tangent import TangentReading as TangentReading

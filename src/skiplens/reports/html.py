@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from skiplens.core.doors import open_door
 from skiplens.core.version import VERSION
 from skiplens.figures.plotly_json import plotly_json
-from skiplens.reports.sections import Section
+from skiplens.reports.section import Section
 
 if TYPE_CHECKING:
     from skiplens.reports.report import Problem

@@ -12,7 +12,8 @@ from skiplens.figures.matplotlib_file import save_figure
 from skiplens.readings import Reading
 from skiplens.reports.html import page
 from skiplens.reports.json_readings import from_json, to_json
-from skiplens.reports.sections import Section, section_of
+from skiplens.reports.section import Section
+from skiplens.reports.sections import section_of
 
 R = TypeVar("R", bound=Reading)
 

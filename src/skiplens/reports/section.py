@@ -1,0 +1,44 @@
+"""A section of the page: what a reading says in words, a table and figures."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from skiplens.figures import Figure
+from skiplens.readings import Reading
+
+
+@dataclass(frozen=True)
+class Section:
+    """Everything the page shows of one reading.
+
+    `sentence` is for a person in a hurry; `facts` are label and value; `rows` make a table; `drawing` and the marks
+    of the `legend` are trusted SVG.
+    """
+
+    anchor: str
+    title: str
+    sentence: str
+    facts: tuple[tuple[str, str], ...] = ()
+    rows: tuple[Mapping[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()
+    drawing: str = ""
+    drawing_caption: str = ""
+    legend: tuple[tuple[str, str], ...] = ()
+    figures: tuple[Figure, ...] = ()
+    provenance: tuple[tuple[str, str], ...] = ()
+
+
+def provenance_of(reading: Reading) -> tuple[tuple[str, str], ...]:
+    """Where the reading comes from, as label and value."""
+    origin = reading.provenance
+    versions = ", ".join(f"{package} {version}" for package, version in origin.versions.items())
+    settings = ", ".join(f"{name} = {value}" for name, value in origin.settings.items())
+    return (
+        ("settings", settings),
+        ("seed", "none" if origin.seed is None else str(origin.seed)),
+        ("device", origin.device),
+        ("versions", versions),
+        ("started", origin.started),
+        ("took", f"{origin.seconds:.2f} s"),
+    )

@@ -1,0 +1,48 @@
+"""The tangent kernel told in words."""
+
+import math
+
+from skiplens.figures import figures_of
+from skiplens.readings import TangentReading
+from skiplens.reports.section import Section, provenance_of
+
+
+def tangent_section(reading: TangentReading) -> Section:
+    """What the tangent kernel says about learning."""
+    alignment = reading.alignment
+    diagonal = reading.kernel.diagonal()
+    facts = (
+        ("samples", str(len(reading.kernel))),
+        ("parameters differentiated", f"{reading.parameters:,}"),
+        ("condition number", _number(reading.condition_number)),
+        ("effective rank", f"{reading.effective_rank:.1f} of {len(reading.kernel)}"),
+        ("largest eigenvalue", _number(float(reading.eigenvalues[0]))),
+        ("mean of the diagonal", _number(float(diagonal.mean()))),
+        ("spread of the diagonal", f"{float(diagonal.std() / diagonal.mean()):.0%} of its mean"),
+        ("alignment with the classes", "no classes given" if alignment is None else f"{alignment:.3f}"),
+    )
+    notes = ("Batch norm is in training mode: the kernel is that of this batch as a whole.",) * reading.batch_coupled
+    return Section(
+        anchor=reading.kind,
+        title="Tangent kernel",
+        sentence=tangent_sentence(reading),
+        facts=facts,
+        notes=notes,
+        figures=figures_of(reading),
+        provenance=provenance_of(reading),
+    )
+
+
+def tangent_sentence(reading: TangentReading) -> str:
+    """The kernel in one sentence."""
+    rank = f"its {len(reading.kernel)} samples share {reading.effective_rank:.1f} directions"
+    if math.isinf(reading.condition_number):
+        return f"The tangent kernel is singular to working precision: {rank}, and some outputs cannot be learned apart."
+    return (
+        f"The tangent kernel has condition number {_number(reading.condition_number)}; {rank}: gradient descent learns "
+        "the slowest direction that many times more slowly than the fastest."
+    )
+
+
+def _number(value: float) -> str:
+    return f"{value:,.3g}" if 1e-3 <= abs(value) < 1e5 else f"{value:.2e}"
