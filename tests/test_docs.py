@@ -96,6 +96,47 @@ def test_a_wrong_command_would_be_noticed(line):
         require_command(line)
 
 
+@pytest.mark.parametrize(
+    "mistake", ["model", "network", "function", "returned", "inputs", "export", "data", "weights", "fit"]
+)
+def test_the_errors_that_a_beginner_meets_are_told(mistake, tmp_path, monkeypatch):
+    from skiplens.core.errors import SkiplensError
+
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SkiplensError) as caught:
+        make_mistake(mistake)
+    told = re.findall(r"^\| `([^`]+)` \|", (DOCS / "start.md").read_text("utf-8"), re.MULTILINE)
+    assert any(all(part in str(caught.value) for part in words.split("…")) for words in told), str(caught.value)
+
+
+def make_mistake(mistake: str) -> None:
+    """Do what the table of errors in `start.md` speaks of."""
+    from skiplens import data
+    from skiplens.residual import find_residual_blocks
+    from skiplens.residual.model_spec import build_model
+    from skiplens.residual.weights import load_weights
+
+    class MyModel(torch.nn.Linear):
+        def forward(self, x):
+            return super().forward(x) if x.sum() > 0 else x
+
+    Path("my_model.py").write_text("def build():\n    return {}\n")
+    torch.save(slice(None), "weights.pt")
+    torch.save(torch.nn.Linear(2, 3).state_dict(), "others.pt")
+    mistakes = {
+        "model": lambda: build_model("resnet"),
+        "network": lambda: build_model("zoo:digit_resnet"),
+        "function": lambda: build_model("my_model.py:bulid"),
+        "returned": lambda: build_model("my_model.py:build"),
+        "inputs": lambda: find_residual_blocks(torch.nn.Linear(3, 3), torch.zeros(1, 4)),
+        "export": lambda: find_residual_blocks(MyModel(3, 3), torch.ones(1, 3)),
+        "data": lambda: data.load("imags"),
+        "weights": lambda: load_weights(torch.nn.Linear(2, 2), "weights.pt"),
+        "fit": lambda: load_weights(torch.nn.Linear(2, 2), "others.pt"),
+    }
+    mistakes[mistake]()
+
+
 def test_the_navigation_lists_exactly_the_pages():
     yaml = pytest.importorskip("yaml")
     settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
