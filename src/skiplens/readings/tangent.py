@@ -52,13 +52,15 @@ class TangentReading(Reading, kind="tangent"):
 
     @property
     def alignment(self) -> float | None:
-        """Centred alignment of the kernel with 'same class', between −1 and 1; None without at least two classes."""
-        if self.targets.unique().numel() < 2:
+        """Correlation, over all pairs of different samples, of the kernel with 'same class', between −1 and 1.
+
+        A sample's kernel with itself is left out: it would make any kernel look aligned. None where no pair is of the
+        same class, or all are.
+        """
+        if not len(self.targets):
             return None
-        same = (self.targets[:, None] == self.targets[None, :]).double()
-        kernel, same = _centred(self.kernel.double()), _centred(same)
-        return float((kernel * same).sum() / (kernel.norm() * same.norm()))
-
-
-def _centred(matrix: Tensor) -> Tensor:
-    return matrix - matrix.mean(0, keepdim=True) - matrix.mean(1, keepdim=True) + matrix.mean()
+        first, second = torch.triu_indices(*self.kernel.shape, offset=1)
+        same = (self.targets[first] == self.targets[second]).double()
+        if not 0 < same.mean() < 1:
+            return None
+        return float(torch.corrcoef(torch.stack([self.correlations[first, second].double(), same]))[0, 1])

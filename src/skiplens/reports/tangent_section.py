@@ -19,7 +19,7 @@ def tangent_section(reading: TangentReading) -> Section:
         ("largest eigenvalue", _number(float(reading.eigenvalues[0]))),
         ("mean of the diagonal", _number(float(diagonal.mean()))),
         ("spread of the diagonal", f"{float(diagonal.std() / diagonal.mean()):.0%} of its mean"),
-        ("alignment with the classes", "no classes given" if alignment is None else f"{alignment:.3f}"),
+        ("alignment with the classes", "no pairs to compare" if alignment is None else f"{alignment:.3f}"),
     )
     notes = ("Batch norm is in training mode: the kernel is that of this batch as a whole.",) * reading.batch_coupled
     return Section(
