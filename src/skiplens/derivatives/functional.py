@@ -110,7 +110,7 @@ def is_batch_coupled(model: nn.Module | PureModel, inputs: Inputs | Samples) -> 
     same = few.take([0] * few.count)
     with torch.no_grad(), untouched(pure.model):
         together, alone = pure(pure.parameters, few)[0], pure(pure.parameters, same)[0]
-    return not _close(together, alone)
+    return not same_up_to_rounding(together, alone)
 
 
 @contextmanager
@@ -160,7 +160,7 @@ def _try_call(pure: PureModel, samples: Samples) -> Any:
 
 
 def _require_same(first: Tensor, second: Tensor, model: nn.Module) -> None:
-    if _close(first, second):
+    if same_up_to_rounding(first, second):
         return
     drawing = sorted({type(module).__name__ for module in model.modules() if _is_random(module)})
     reason = f"{' and '.join(drawing)} in training mode draws anew" if drawing else "its forward pass draws or counts"
@@ -180,9 +180,10 @@ def _uses_batch_statistics(module: nn.Module) -> bool:
     return module.training or module.running_mean is None
 
 
-def _close(left: Tensor, right: Tensor) -> bool:
-    scale = left.abs().max()
-    return bool((left - right).abs().max() <= torch.finfo(left.dtype).eps ** 0.5 * scale)
+def same_up_to_rounding(left: Tensor, right: Tensor, scale: Tensor | None = None) -> bool:
+    """Whether two tensors agree to half the digits of their dtype, relative to the larger of left and `scale`."""
+    size = left.abs().max() if scale is None else torch.maximum(left.abs().max(), scale)
+    return bool((left - right).abs().max() <= torch.finfo(left.dtype).eps ** 0.5 * size)
 
 
 def saved_bytes_per_sample(pure: PureModel, samples: Samples) -> int:

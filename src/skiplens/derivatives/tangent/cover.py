@@ -8,7 +8,7 @@ from torch import nn
 
 from skiplens.core.axes import Float, Tensor
 from skiplens.core.randomness import Randomness
-from skiplens.derivatives.functional import PureModel, twice_differentiable
+from skiplens.derivatives.functional import PureModel, same_up_to_rounding, twice_differentiable
 from skiplens.derivatives.samples import Samples
 from skiplens.derivatives.tangent.calls import Call, PatternChanged, Place, Recording, pull_back, record
 from skiplens.derivatives.tangent.rules import Rule, rules_of
@@ -65,6 +65,7 @@ class Probe:
         self.recording, self.spread = self._record()
         self.cotangents: dict[Place, Cotangents] = {}
         self.gradients = self._pull_back()
+        self.negligible = self._negligible()
 
     def cover(self) -> Cover:
         """The accepted uses of every parameter."""
@@ -90,7 +91,7 @@ class Probe:
             spread = record(self.pure, self.leaves, self.samples, watched, owners)
         except (RuntimeError, ValueError, IndexError):
             return plain, frozenset()
-        same = _close(spread.outputs.detach(), plain.outputs.detach())
+        same = same_up_to_rounding(spread.outputs.detach(), plain.outputs.detach())
         return (spread, owners) if same else (plain, frozenset())
 
     def _watched_names(self) -> list[str]:
@@ -110,6 +111,12 @@ class Probe:
         self.cotangents = pull_back(outputs, places, weights, keep_graph=True)
         gradients = torch.autograd.grad(outputs, list(self.leaves.values()), weights, allow_unused=True)
         return dict(zip(self.leaves, gradients, strict=True))
+
+    def _negligible(self) -> Tensor:
+        """A size of gradient that is only rounding of the others (attention's key offsets have gradient zero)."""
+        sizes = [gradient.abs().max() for gradient in self.gradients.values() if gradient is not None]
+        largest = torch.stack(sizes).max() if sizes else torch.zeros((), dtype=self.pure.dtype)
+        return 100 * torch.finfo(largest.dtype).eps ** 0.5 * largest
 
     def _candidates(self, name: str) -> Iterator[tuple[Use, ...]]:
         """Ways to get the gradient, cheapest first: the owners' own rules, then each module around all owners."""
@@ -137,7 +144,7 @@ class Probe:
             return False
         if not parts or any(part.numel() != expected.numel() for part in parts):
             return False
-        return _close(torch.stack(parts).sum(0), expected.flatten())
+        return same_up_to_rounding(expected.flatten(), torch.stack(parts).sum(0), self.negligible)
 
     def _first_gradient(self, use: Use) -> Float[Tensor, " params"]:
         call, cotangents = self.recording.calls[use.module][use.call], self.cotangents[use.module, use.call]
@@ -188,8 +195,3 @@ def _around(module: str) -> list[str]:
     """The module's own name and those of all modules around it, outermost first, without the model itself."""
     parts = module.split(".") if module else []
     return [".".join(parts[: i + 1]) for i in range(len(parts))]
-
-
-def _close(actual: Tensor, expected: Tensor) -> bool:
-    scale = expected.abs().max()
-    return bool((actual - expected).abs().max() <= torch.finfo(expected.dtype).eps ** 0.5 * scale)
