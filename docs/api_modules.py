@@ -7,11 +7,14 @@ from typing import Any
 
 SOURCE = Path(__file__).parents[1] / "src"
 MARK = re.compile(r"^<!-- modules of (?P<package>[\w.]+) -->$", re.MULTILINE)
+ENTRY = re.compile(r"^::: [\w.]+$", re.MULTILINE)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """The page with every mark replaced."""
-    return MARK.sub(lambda found: "\n\n".join(f"::: {name}" for name in modules(found["package"])), markdown)
+    """The page with every mark replaced; a module that is also named on the page is shown once."""
+    told: set[str] = set()
+    filled = MARK.sub(lambda found: "\n\n".join(f"::: {name}" for name in modules(found["package"])), markdown)
+    return ENTRY.sub(lambda found: "" if found[0] in told else told.add(found[0]) or found[0], filled)
 
 
 def modules(package: str) -> list[str]:
