@@ -50,7 +50,7 @@ class WidthAdvice:
     relative_variance_one_narrower: float
 
 
-def branch_scale(depth: int, branch_depth: int = 2, growth: float = 1.0) -> BranchScaleAdvice:
+def branch_scale(depth: int, branch_depth: int = 2, growth: Number = 1.0) -> BranchScaleAdvice:
     """The scale α = (growth/depth)^{1/branch_depth} with the bounds that it buys.
 
     With α^m = c/L the squared norm grows by less than e^c however deep the network is, and the relative variance of
@@ -64,6 +64,7 @@ def branch_scale(depth: int, branch_depth: int = 2, growth: float = 1.0) -> Bran
     if not 0 < growth < math.inf:
         raise InvalidInputError(f"growth must be a positive number, got {growth}; 1 lets the squared norm grow by e.")
     ResNet(depth, 1, branch_depth)
+    growth = float(growth)
     per_block = math.log1p(growth / depth)
     return BranchScaleAdvice(
         branch_scale=(growth / depth) ** (1 / branch_depth),

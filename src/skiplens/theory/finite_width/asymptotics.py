@@ -5,7 +5,7 @@ import math
 
 from skiplens.core.errors import InvalidInputError
 from skiplens.theory.finite_width.moments import kernel_moments
-from skiplens.theory.finite_width.networks import Network, ResNet, exact_gain
+from skiplens.theory.finite_width.networks import Network, Number, ResNet, exact_gain
 from skiplens.theory.finite_width.reduced_moments import fourth_moment_growth
 
 _AS_GOOD_AS_INFINITE = 10**18  # 1/n is below the rounding of float64, and the recursion cancels nothing
@@ -17,7 +17,7 @@ def scaled_variance_limit(network: Network, trained: str = "branches") -> float:
     return _AS_GOOD_AS_INFINITE * float(kernel_moments(wide, trained).relative_variance)
 
 
-def resnet_scaled_variance(growth: float) -> float:
+def resnet_scaled_variance(growth: Number) -> float:
     """The limit 4 + 8c/3 of n·V/(E𝒢)² for a ResNet with α^m = c/L, L and n → ∞, the same for every branch depth.
 
     First and last layer (frozen, but random) give 2 each, the blocks 8c/3.
@@ -38,19 +38,19 @@ def resnet_variance_rate_leading(network: ResNet) -> float:
     return (4 * a + (5 * m - 3) * a**2) / (1 + a) ** 2 / network.width
 
 
-def vanilla_relative_variance(depth_over_width: float) -> float:
+def vanilla_relative_variance(depth_over_width: Number) -> float:
     """The limit of V/(E𝒢)² of a vanilla network for L, n → ∞ with L/n = λ fixed.
 
     e^{5λ}·[1/3 + (6λ - 1 + e^{-6λ})/(27λ²)] - 1.
     """
     if depth_over_width <= 0:
         raise InvalidInputError(f"depth_over_width must be positive, got {depth_over_width}.")
-    x = 6 * depth_over_width
-    return math.exp(5 * x / 6) * (1 + 4 * _second_remainder(x)) / 3 - 1
+    x = 6 * float(depth_over_width)
+    return math.expm1(5 * x / 6 + math.log1p(4 * _third_remainder(x) / 3))
 
 
-def _second_remainder(x: float) -> float:
-    """(e^{-x} - 1 + x)/x², as a series where the difference would cancel."""
+def _third_remainder(x: float) -> float:
+    """(e^{-x} - 1 + x - x²/2)/x², as a series where the differences would cancel."""
     if x > 0.5:
-        return (math.expm1(-x) + x) / x**2
-    return math.fsum((-x) ** k / math.factorial(k + 2) for k in range(16))
+        return (math.expm1(-x) + x) / x**2 - 0.5
+    return math.fsum((-x) ** k / math.factorial(k + 2) for k in range(1, 16))

@@ -133,11 +133,11 @@ def _ends(trained: str) -> int:
 
 def _exact(network: Network, trained: str) -> KernelMoments:
     n = Fraction(network.width)
-    start = first_layer(n, trains_first(trained))
+    start = _rational(first_layer(n, trains_first(trained)))
     if isinstance(network, DenseNet):
-        end = _dense(start, n, network.depth)
+        end = _dense(MomentState(*start), n, network.depth)
     else:
-        end = MomentState(*times_exact_power(_matrix(network), network.depth, _rational(start)))
+        end = MomentState(*times_exact_power(_matrix(network), network.depth, start))
     mean = mean_over_growth(network, trained, exact=True) * (1 + exact_gain(network)) ** network.depth
     relative = _variance(end, trained) / (mean * mean)
     return KernelMoments(mean, relative, _log(mean), _log(relative))

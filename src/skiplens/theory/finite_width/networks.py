@@ -14,7 +14,7 @@ from fractions import Fraction
 from skiplens.core.errors import InvalidInputError
 from skiplens.core.nearest import did_you_mean
 
-Number = float | Fraction
+Number = int | float | Fraction
 
 _LARGEST_EXPONENT = math.log(sys.float_info.max)
 _TRAINED = ("branches", "branches_and_first", "branches_and_last", "all")
