@@ -19,9 +19,9 @@ def drawn(model: nn.Module, seed: int = 0) -> nn.Module:
     return model
 
 
-def noise(*shape: int, seed: int = 0) -> Tensor:
+def noise(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
     """Normal numbers from `seed`."""
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
 class Formula(nn.Module):

@@ -1,4 +1,4 @@
-"""Third-party architectures: every join, shortcut and parameter as the architecture's own code says, written by hand."""
+"""Third-party architectures: every join, shortcut and parameter as their own code says, written by hand."""
 
 import copy
 from dataclasses import dataclass
@@ -49,9 +49,10 @@ def post_norm_pairs(layers: str) -> list[Expected]:
     return found
 
 
-def deeper_attention(blocks: list[Expected]) -> list[Expected]:
-    """DeBERTa: keys meet one more matrix, the projection of relative positions."""
-    return [Expected(b.name, b.kind, 3 if b.name.endswith("attention") else 2, b.branch) for b in blocks]
+def disentangled_attention(blocks: list[Expected]) -> list[Expected]:
+    """DeBERTa: keys meet one more matrix, made of the embeddings of relative positions that all layers share."""
+    positions = ("encoder.rel_embeddings",)
+    return [Expected(b.name, b.kind, 3, b.branch + positions) if "attention" in b.name else b for b in blocks]
 
 
 FIRST_PROJECTED = [["projection", "identity"], ["projection", "identity"]]
@@ -74,7 +75,7 @@ FAMILIES = {
     "bert": post_norm_pairs("encoder.layer"),
     # attention and MLP side by side after one norm: one sum, one block
     "gptj": [Expected(f"h.{i}", "identity", 2, (f"h.{i}",)) for i in range(2)],
-    "deberta": deeper_attention(post_norm_pairs("encoder.layer")),
+    "deberta": disentangled_attention(post_norm_pairs("encoder.layer")),
 }
 
 

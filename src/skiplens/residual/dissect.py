@@ -18,7 +18,7 @@ from skiplens.residual.export import ExportedGraph, export
 from skiplens.residual.flow import DataFlow
 from skiplens.residual.joins import find_joins
 from skiplens.residual.network import ResidualNetwork
-from skiplens.residual.trial import require_module, try_call
+from skiplens.residual.trial import require_data, require_module, try_call
 
 
 def find_residual_blocks(model: nn.Module, inputs: Any) -> list[ResidualBlock]:
@@ -39,6 +39,7 @@ def dissect(model: nn.Module, inputs: Any) -> ResidualNetwork:
         inputs: A tensor, a tuple of positional arguments or a dict of keyword arguments of the model.
     """
     model, arguments = require_module(model), Arguments.of(inputs)
+    require_data(model, arguments)
     exported = _export_untouched(model, arguments)
     flow = DataFlow(exported)
     blocks = residual_blocks(flow, find_joins(flow))

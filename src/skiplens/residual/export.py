@@ -59,7 +59,7 @@ def export(model: nn.Module, arguments: Arguments) -> ExportedGraph:
     except Exception as error:
         raise NotExportableError(explain(model, error)) from error
     _refuse_changed_parameters(program)
-    return _read(program, names)
+    return _read(model, program, names)
 
 
 class _FlatOutputs(nn.Module):
@@ -118,14 +118,19 @@ def _refuse_changed_parameters(program: ExportedProgram) -> None:
         )
 
 
-def _read(program: ExportedProgram, output_names: list[str]) -> ExportedGraph:
+def _read(model: nn.Module, program: ExportedProgram, output_names: list[str]) -> ExportedGraph:
     signature = program.graph_signature
+    first_names = {id(parameter): name for name, parameter in model.named_parameters()}  # of tied weights, the first
+    parameters = {
+        placeholder: first_names[id(model.get_parameter(_without_door(target)))]
+        for placeholder, target in signature.inputs_to_parameters.items()
+    }
     buffers = {spec.arg.name: spec.target for spec in signature.input_specs if spec.kind is InputKind.BUFFER}
     constants = (InputKind.CONSTANT_TENSOR, InputKind.CUSTOM_OBJ)
     outputs = [spec.arg.name for spec in signature.output_specs if spec.kind is OutputKind.USER_OUTPUT]
     return ExportedGraph(
         graph=program.graph,
-        parameters={name: _without_door(target) for name, target in signature.inputs_to_parameters.items()},
+        parameters=parameters,
         buffers={name: _without_door(target or "") for name, target in buffers.items()},
         constants={
             spec.arg.name: program.constants[spec.target or ""]

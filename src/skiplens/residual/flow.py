@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from skiplens.residual.export import ExportedGraph
-from skiplens.residual.operations import MATRIX_PRODUCTS, operation
+from skiplens.residual.operations import MATRIX_PRODUCTS, READING_SHAPES, operation
 
 Nodes = int
 """A set of nodes as bits."""
@@ -60,7 +60,8 @@ class DataFlow:
         """For each activation the activations that it depends on, itself included; nothing for a constant."""
         above: list[Nodes] = []
         for number, node in enumerate(self.nodes):
-            found = union(above[self.number[source]] for source in node.all_input_nodes)
+            read = () if self.operation(number) in READING_SHAPES else node.all_input_nodes
+            found = union(above[self.number[source]] for source in read)
             is_input = node.op == "placeholder" and node.name in self.inputs
             above.append(found | (1 << number) if found or is_input else 0)
         return tuple(above)

@@ -51,7 +51,6 @@ class _Trunk:
     term: Term
     fork: int
     nodes: Nodes
-    kind: ShortcutKind
 
 
 def find_joins(flow: DataFlow) -> list[Join]:
@@ -66,9 +65,10 @@ def _joins_of_sum(flow: DataFlow, root: int, outer_fork: int | None = None) -> I
     if trunk is None:
         return
     # inside a term of a larger sum, parallel branches without an identity (attention + MLP) are gathered, not joined
-    gathers = outer_fork is not None and (trunk.kind != "identity" or trunk.fork == outer_fork)
+    kind = _kind(flow, trunk)
+    gathers = outer_fork is not None and (kind != "identity" or trunk.fork == outer_fork)
     if not gathers:
-        join = _make_join(flow, trunk)
+        join = _make_join(flow, trunk, kind)
         if join is not None:
             yield join
     for step in trunk.term.steps:
@@ -96,30 +96,32 @@ def _as_trunk(flow: DataFlow, term: Term, terms: list[Term]) -> _Trunk | None:
     if fork is None:
         return None
     nodes = flow.between(fork, [end]) | union(1 << number for number in term.scalings)
-    if multiplies_activations(flow, nodes):
-        return None
-    kept = all(factor(flow.nodes[step.addition], step.side) == 1.0 for step in term.steps)
-    return _Trunk(term, fork, nodes, shortcut_kind(flow, nodes) if kept else "other")
+    return None if multiplies_activations(flow, nodes) else _Trunk(term, fork, nodes)
 
 
-def _make_join(flow: DataFlow, trunk: _Trunk) -> Join | None:
-    steps = tuple(step for step in reversed(trunk.term.steps) if _brings_branch(flow, trunk, step))
+def _kind(flow: DataFlow, trunk: _Trunk) -> ShortcutKind:
+    kept = all(factor(flow.nodes[step.addition], step.side) == 1.0 for step in trunk.term.steps)
+    return shortcut_kind(flow, trunk.nodes) if kept else "other"
+
+
+def _make_join(flow: DataFlow, trunk: _Trunk, kind: ShortcutKind) -> Join | None:
+    steps = tuple(step for step in reversed(trunk.term.steps) if _brings_branch(flow, trunk, step, kind))
     if not steps:
         return None
     branch = flow.between(trunk.fork, [number for step in steps for number in _other_side(flow, step)])
     if flow.depth(branch) < flow.depth(trunk.nodes):  # summed attention scores, each from its own projections
         return None
-    return Join(trunk.fork, steps, trunk.kind, trunk.nodes, branch)
+    return Join(trunk.fork, steps, kind, trunk.nodes, branch)
 
 
-def _brings_branch(flow: DataFlow, trunk: _Trunk, step: Step) -> bool:
+def _brings_branch(flow: DataFlow, trunk: _Trunk, step: Step, kind: ShortcutKind) -> bool:
     """Whether the other summand is computed from the fork with other parameters than the shortcut."""
     entering = _other_side(flow, step)
     nodes = flow.between(trunk.fork, entering)
     if not nodes or flow.parameters_in(nodes) == flow.parameters_in(trunk.nodes):
         return False
     full = len(entering) > 1 or flow.shape(entering[0]) == flow.shape(step.addition)
-    return full or trunk.kind == "identity"  # a broadcast branch is one only beside the very thing it was made from
+    return full or kind == "identity"  # a broadcast branch is one only beside the very thing it was made from
 
 
 def _other_side(flow: DataFlow, step: Step) -> tuple[int, ...]:

@@ -30,12 +30,16 @@ class Surroundings:
 def unique_names(surroundings: Sequence[Surroundings]) -> list[str]:
     """One name for each block, in order, no two the same."""
     coarse = [common_calls([one.join, *one.sides]) for one in surroundings]
-    crowded = {calls for calls, count in Counter(coarse).items() if count > 1}
-    names = [
-        _finer(calls, one) if calls in crowded or not "".join(calls) else calls[-1]
-        for calls, one in zip(coarse, surroundings, strict=True)
-    ]
-    return _numbered([module_of(name) for name in names])
+    counts = Counter(coarse)
+    alone = [counts[calls] == 1 and bool("".join(calls)) for calls in coarse]
+    taken = {calls[-1] for calls, is_alone in zip(coarse, alone, strict=True) if is_alone}
+    names = []
+    for calls, one, is_alone in zip(coarse, surroundings, alone, strict=True):
+        finer = [] if is_alone else _finer(calls, one)
+        name = calls[-1] if is_alone else next((name for name in finer if name not in taken), finer[0])
+        taken.add(name)
+        names.append(module_of(name))
+    return _numbered(names)
 
 
 def common_calls(calls: Iterable[Calls]) -> Calls:
@@ -49,15 +53,13 @@ def common_calls(calls: Iterable[Calls]) -> Calls:
     return tuple(shared)
 
 
-def _finer(coarse: Calls, one: Surroundings) -> str:
-    """The module that holds the whole branch, or the last one called in it, or the node of the join."""
-    branch = common_calls(one.weighted)
-    if len(branch) > len(coarse):
-        return branch[-1]
-    last = one.weighted[-1] if one.weighted else coarse
-    if len(last) > len(coarse):
-        return last[len(coarse)]
-    return f"{coarse[-1]}.{one.fallback}" if "".join(coarse) else one.fallback
+def _finer(coarse: Calls, one: Surroundings) -> list[str]:
+    """Names to choose from: the module of the whole branch, those called in it from the last on, the join's node."""
+    depth = len(coarse)
+    deeper = [calls for calls in one.weighted if len(calls) > depth]
+    whole = common_calls(deeper)
+    node = f"{coarse[-1]}.{one.fallback}" if "".join(coarse) else one.fallback
+    return [*whole[depth:][-1:], *(calls[depth] for calls in reversed(deeper)), node]
 
 
 def _numbered(names: list[str]) -> list[str]:

@@ -80,6 +80,8 @@ REARRANGING = COPYING | {
     "aten.movedim",
     "aten.roll",
     "aten.flip",
+    "aten.view_as_real",
+    "aten.view_as_complex",
 }
 """Keep every number and at most change its place or precision."""
 
@@ -133,6 +135,22 @@ NORMALISING = {
     "aten.instance_norm",
     "aten.rms_norm",
 }
+
+READING_SHAPES = {
+    "aten.zeros_like",
+    "aten.ones_like",
+    "aten.full_like",
+    "aten.empty_like",
+    "aten.rand_like",
+    "aten.randn_like",
+    "aten.new_zeros",
+    "aten.new_ones",
+    "aten.new_full",
+    "aten.new_empty",
+    "aten.sym_size",
+    "aten.sym_numel",
+}
+"""Read the shape of their argument and none of its numbers."""
 
 SCALING = {"aten.mul", "aten.div", "aten.neg"}
 DROPPING = {"aten.dropout", "aten.native_dropout", "aten.feature_dropout", "aten.alpha_dropout"}

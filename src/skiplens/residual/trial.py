@@ -27,6 +27,17 @@ def require_module(model: Any) -> nn.Module:
     return model
 
 
+def require_data(model: nn.Module, arguments: Arguments) -> None:
+    """Refuse inputs without data for a model with data, and the reverse: torch lets some of them pass."""
+    given = {leaf.device.type for leaf in arguments.leaves() if isinstance(leaf, torch.Tensor)}
+    owned = {parameter.device.type for parameter in model.parameters()}
+    if given and owned and ("meta" in given) != ("meta" in owned):
+        raise InvalidInputError(
+            f"The inputs do not lie where the model lies: {arguments}. {_first_parameter(model)} "
+            "Move the inputs to the device of the model."
+        )
+
+
 def try_call(model: nn.Module, arguments: Arguments) -> dict[str, torch.Tensor]:
     """The tensors that `model` returns, by name; a failure says what came and what the model said."""
     try:

@@ -1,0 +1,344 @@
+"""Hand-written networks, one for each way to write a join and each addition that is none."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.utils.parametrizations import weight_norm
+
+from tests.networks import (
+    Attention,
+    CrossAttending,
+    Formula,
+    LinearResidual,
+    Pooled,
+    PostActivation,
+    PreActivation,
+    SqueezeExcitation,
+    StochasticDepth,
+    Truncated,
+    UNet,
+    chain,
+    linear,
+    mlp,
+    noise,
+)
+from tests.tolerances import assert_close
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network, its inputs, and of each block its name, shortcut kind and branch depth."""
+
+    build: Any
+    blocks: list[tuple[str, str, int]]
+    inputs: Any = field(default_factory=lambda: (noise(2, 3),))
+
+
+def image(width: int = 4) -> tuple[torch.Tensor]:
+    return (noise(2, width, 8, 8),)
+
+
+def one(build: Any, name: str = "f", kind: str = "identity", depth: int = 1, inputs: Any = None) -> Case:
+    return Case(build, [(name, kind, depth)], (noise(2, 3),) if inputs is None else inputs)
+
+
+def none(build: Any, inputs: Any = None) -> Case:
+    return Case(build, [], (noise(2, 3),) if inputs is None else inputs)
+
+
+def formula(rule: Any, **parts: Any) -> Any:
+    """A builder, so that each test gets its own network."""
+    return lambda: Formula(rule, **{name: part() for name, part in parts.items()})
+
+
+def vector(size: int = 3) -> Any:
+    return lambda: nn.Parameter(torch.rand(size))
+
+
+def matrix(size: int = 3) -> Any:
+    return lambda: nn.Parameter(torch.rand(size, size))
+
+
+def in_place(m: Any, x: torch.Tensor) -> torch.Tensor:
+    y = m.f(x)
+    x = x.clone()
+    x += y
+    return x
+
+
+def rotary(m: Any, x: torch.Tensor) -> torch.Tensor:
+    q = m.f(x)
+    angle = torch.arange(4.0, dtype=x.dtype)
+    left, right = q.chunk(2, -1)
+    return q * angle.cos() + torch.cat([-right, left], -1) * angle.sin()
+
+
+def nested(m: Any, x: torch.Tensor) -> torch.Tensor:
+    h = m.f(x)
+    return x + (h + m.g(h))
+
+
+def nested_nonlinear(m: Any, x: torch.Tensor) -> torch.Tensor:
+    return x + m.f(torch.tanh(x + m.g(x)))
+
+
+def parallel(m: Any, x: torch.Tensor) -> torch.Tensor:
+    normed = m.norm(x)
+    return x + m.attention(normed) + m.mlp(normed)
+
+
+def gathered(m: Any, x: torch.Tensor) -> torch.Tensor:
+    normed = m.norm(x)
+    return 0.5 * (m.attention(normed) + m.mlp(normed)) + x
+
+
+def highway(m: Any, x: torch.Tensor) -> torch.Tensor:
+    gate = torch.sigmoid(m.gate(x))
+    return x * (1 - gate) + m.f(x) * gate
+
+
+def resnet(block: Any) -> Any:
+    return lambda: nn.Sequential(block(4, 4), block(4, 8, 2), block(8, 8))
+
+
+def projected(inputs: int, outputs: int, stride: int = 1) -> nn.Module:
+    shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs)) if stride > 1 else None
+    return PostActivation(inputs, outputs, stride, shortcut)
+
+
+def pooled_projection(inputs: int, outputs: int, stride: int = 1) -> nn.Module:
+    shortcut = nn.Sequential(nn.AvgPool2d(2), nn.Conv2d(inputs, outputs, 1)) if stride > 1 else None
+    return PostActivation(inputs, outputs, stride, shortcut)
+
+
+def with_shortcut(shortcut: Any) -> Any:
+    return lambda inputs, outputs, stride=1: PostActivation(inputs, outputs, stride, shortcut() if stride > 1 else None)
+
+
+def three_convolutional(kind: str) -> list[tuple[str, str, int]]:
+    return [("0", "identity", 2), ("1", kind, 2), ("2", "identity", 2)]
+
+
+def attention_parts() -> dict[str, Any]:
+    return {"norm": lambda: nn.LayerNorm(4), "attention": Attention, "mlp": lambda: mlp(4)}
+
+
+WAYS_TO_JOIN = {
+    "plain": one(formula(lambda m, x: x + m.f(x), f=linear)),
+    "branch first": one(formula(lambda m, x: m.f(x) + x, f=linear)),
+    "two layers": one(formula(lambda m, x: x + m.f(x), f=mlp), depth=2),
+    "in place": one(formula(in_place, f=linear)),
+    "alpha": one(formula(lambda m, x: torch.add(x, m.f(x), alpha=0.3), f=linear)),
+    "constant scale": one(formula(lambda m, x: x + 0.1 * m.f(x), f=linear)),
+    "learned scale": one(formula(lambda m, x: x + m.scale * m.f(x), f=linear, scale=vector())),
+    "subtracted": one(formula(lambda m, x: x - m.f(x), f=linear)),
+    "only a scale": one(formula(lambda m, x: x + x * m.scale, scale=vector()), name="add", depth=0),
+    "scaled shortcut": one(formula(lambda m, x: 0.5 * x + m.f(x), f=linear), kind="other"),
+    "alpha on the shortcut": one(formula(lambda m, x: torch.add(m.f(x), x, alpha=0.3), f=linear), kind="other"),
+    "negative shortcut": one(formula(lambda m, x: m.f(x) - x, f=linear), kind="other"),
+    "fused scale": one(formula(lambda m, x: torch.addcmul(x, m.scale, m.f(x)), f=linear, scale=vector())),
+    "fused product": one(formula(lambda m, x: torch.addmm(x, m.f(x), m.w), f=linear, w=matrix()), depth=1),
+    "interpolated": one(formula(lambda m, x: torch.lerp(x, m.f(x), 0.3), f=linear), kind="other"),
+    "highway": one(formula(highway, gate=linear, f=linear), kind="other"),
+    "sum of a list": one(formula(lambda m, x: sum([x, m.f(x), m.g(x)]), f=linear, g=linear), name="g"),
+    "sum from the right": one(formula(lambda m, x: x + (m.f(x) + m.g(x)), f=linear, g=linear), name="g"),
+    "parallel attention": one(formula(parallel, **attention_parts()), "mlp", depth=2, inputs=(noise(2, 5, 4),)),
+    "gathered attention": one(formula(gathered, **attention_parts()), "mlp", depth=2, inputs=(noise(2, 5, 4),)),
+    "dropout in eval mode": one(
+        lambda: Formula(lambda m, x: x + F.dropout(m.f(x), 0.5, m.training), f=linear()).eval()
+    ),
+    "dropout in train mode": one(formula(lambda m, x: x + F.dropout(m.f(x), 0.5), f=linear)),
+    "stochastic depth in eval mode": one(
+        lambda: Formula(lambda m, x: x + m.drop(m.f(x)), f=linear(), drop=StochasticDepth()).eval()
+    ),
+    "stochastic depth in train mode": one(formula(lambda m, x: x + m.drop(m.f(x)), f=linear, drop=StochasticDepth)),
+    "broadcast branch": one(
+        formula(lambda m, x: x + m.f(x.mean((2, 3)))[:, :, None, None], f=lambda: linear(4, 4)), inputs=image()
+    ),
+    "normalised weight": one(formula(lambda m, x: x + m.f(x), f=lambda: weight_norm(linear()))),
+    "projection": one(
+        formula(lambda m, x: m.p(x) + m.f(x), p=lambda: linear(3, 5), f=lambda: mlp_to(5)), depth=2, kind="projection"
+    ),
+    "projection of one branch layer": one(
+        formula(lambda m, x: m.p(x) + m.scale * torch.tanh(m.f(x)), p=linear, f=linear, scale=vector()),
+        kind="projection",
+    ),
+    "normalised shortcut": one(
+        formula(lambda m, x: m.n(x) + m.f(x), n=lambda: nn.LayerNorm(3), f=linear), kind="other"
+    ),
+    "squeeze and excitation": one(SqueezeExcitation, name="excite", depth=3, inputs=image()),
+    "unbatched vector": one(formula(lambda m, x: x + m.f(x), f=linear), inputs=(noise(3),)),
+    "complex numbers": one(
+        formula(
+            lambda m, x: torch.view_as_real(torch.view_as_complex(x) + torch.view_as_complex(m.f(x))),
+            f=lambda: linear(2, 2),
+        ),
+        inputs=(noise(3, 2),),
+    ),
+    "linear chain": Case(LinearResidual, [(f"layers.{i}", "identity", 1) for i in range(3)]),
+    "cross attention": Case(
+        CrossAttending,
+        [("self_attention", "identity", 2), ("cross_attention", "identity", 2)],
+        (noise(2, 5, 4), noise(2, 6, 4, seed=1)),
+    ),
+    "post-activation, projection": Case(resnet(projected), three_convolutional("projection"), image()),
+    "post-activation, pool and projection": Case(resnet(pooled_projection), three_convolutional("projection"), image()),
+    "post-activation, truncated": Case(resnet(with_shortcut(Truncated)), three_convolutional("truncated"), image()),
+    "post-activation, pooled": Case(resnet(with_shortcut(Pooled)), three_convolutional("pooling"), image()),
+    "pre-activation": Case(resnet(PreActivation), three_convolutional("projection"), image()),
+    "nested": Case(formula(nested, f=linear, g=linear), [("g", "identity", 1), ("f", "identity", 2)]),
+    "nested behind a nonlinearity": Case(
+        formula(nested_nonlinear, f=linear, g=linear), [("g", "identity", 1), ("f", "identity", 2)]
+    ),
+    "long additive skip": one(lambda: UNet(add=True), name="up", depth=3, inputs=image(2)),
+}
+
+NO_JOINS = {
+    "chain": none(chain),
+    "convolutional chain": none(lambda: nn.Sequential(nn.Conv2d(4, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 3)), image()),
+    "tanh form of GELU": none(
+        formula(lambda m, x: (lambda h: h * (1 + torch.tanh(0.8 * (h + 0.04 * h**3))))(m.f(x)), f=linear)
+    ),
+    "rotary embedding": none(formula(rotary, f=lambda: linear(3, 4))),
+    "scaled by a constant": none(formula(lambda m, x: m.f(x + 0.1 * x), f=linear)),
+    "doubled": none(formula(lambda m, x: m.f(x) + m.f(x), f=linear)),
+    "parameter added": none(formula(lambda m, x: m.f(x) + m.scale, f=linear, scale=vector())),
+    "words and positions": none(
+        formula(
+            lambda m, ids: m.words(ids) + m.places(torch.arange(4)) + m.kinds(ids % 2),
+            words=lambda: nn.Embedding(9, 3),
+            places=lambda: nn.Embedding(4, 3),
+            kinds=lambda: nn.Embedding(2, 3),
+        ),
+        (torch.tensor([[1, 2, 3, 4]]),),
+    ),
+    "two towers": none(formula(lambda m, x, y: m.f(x) + m.g(y), f=linear, g=linear), (noise(2, 3), noise(2, 3))),
+    "two losses": none(formula(lambda m, x: m.f(x).square().mean() + m.g(x).square().mean(), f=linear, g=linear)),
+    "summed attention scores": none(
+        formula(
+            lambda m, x: (m.q(x) @ m.k(x).mT + m.r(x) @ m.k(x).mT).softmax(-1) @ x,
+            q=lambda: linear(4, 4),
+            k=lambda: linear(4, 4),
+            r=lambda: linear(4, 4),
+        ),
+        (noise(2, 5, 4),),
+    ),
+    "gate only": none(formula(lambda m, x: x * torch.sigmoid(m.f(x)), f=linear)),
+    "mean taken off": none(formula(lambda m, x: m.f(x) - m.f(x).mean(-1, keepdim=True), f=linear)),
+    "whole numbers": none(formula(lambda m, x: m.f(x).argmax(-1) + m.f(x).argmin(-1), f=linear)),
+}
+
+
+def mlp_to(outputs: int) -> nn.Module:
+    return nn.Sequential(linear(3, 4), nn.ReLU(), linear(4, outputs))
+
+
+@pytest.fixture(scope="module", params=WAYS_TO_JOIN)
+def dissected(request):
+    from skiplens.residual import dissect
+
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)  # the fixture outlives the one that sets it for each test
+    case = WAYS_TO_JOIN[request.param]
+    network = dissect(case.build(), case.inputs)
+    torch.set_default_dtype(before)
+    return case, network
+
+
+def test_finds_every_way_to_write_a_join(dissected):
+    case, network = dissected
+    assert [(b.name, b.shortcut.kind, b.branch_depth) for b in network.blocks] == case.blocks
+    assert network.kind == "residual"
+
+
+@pytest.mark.parametrize("name", NO_JOINS)
+def test_takes_no_other_addition_for_a_join(name):
+    from skiplens.residual import dissect
+
+    case = NO_JOINS[name]
+    network = dissect(case.build(), case.inputs)
+    assert network.blocks == []
+    assert network.kind == "chain"
+
+
+def test_runs_each_network_to_the_same_bits_as_the_model(dissected):
+    case, network = dissected
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        ours = network.outputs()["output"]
+        torch.manual_seed(0)
+        assert torch.equal(ours, network.model(*case.inputs))
+
+
+def test_splits_each_block_into_shortcut_and_branch(dissected):
+    from skiplens.residual import part_function
+
+    _, network = dissected
+    for block in network.blocks:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            torch.manual_seed(0)
+            values = network.run([block.input, block.join])
+            parts = {}
+            for part in ("block", "shortcut", "branch"):
+                torch.manual_seed(0)  # dropout draws the same mask each time
+                parts[part] = part_function(network, block, part)(values[block.input])
+        assert torch.equal(parts["block"], values[block.join])
+        assert_close(
+            torch.view_as_real(parts["shortcut"] + parts["branch"] + 0j), torch.view_as_real(values[block.join] + 0j)
+        )
+        if block.shortcut.kind == "identity" and not block.shortcut.nodes:
+            assert torch.equal(parts["shortcut"], values[block.input])
+
+
+def test_a_sum_of_branches_is_one_block_with_an_addition_for_each_branch():
+    from skiplens.residual import find_residual_blocks
+
+    case = WAYS_TO_JOIN["sum of a list"]
+    (block,) = find_residual_blocks(case.build(), case.inputs)
+    assert [(a.shortcut_argument, a.branch_arguments) for a in block.additions] == [(0, (1,)), (0, (1,))]
+    assert block.additions[-1].node == block.join
+    assert block.branch.parameters == ("f.weight", "f.bias", "g.weight", "g.bias")
+
+
+def test_a_sum_of_many_branches_does_not_nest_too_deep():
+    from skiplens.residual import find_residual_blocks
+
+    layer = linear()
+    model = Formula(lambda m, x: sum((m.f(x) for _ in range(300)), x), f=layer)
+    (block,) = find_residual_blocks(model, noise(2, 3))
+    assert len(block.additions) == 300
+
+
+def test_a_nested_block_knows_its_parent():
+    from skiplens.residual import find_residual_blocks
+
+    case = WAYS_TO_JOIN["nested behind a nonlinearity"]
+    inner, outer = find_residual_blocks(case.build(), case.inputs)
+    assert (inner.parent, outer.parent) == (1, None)
+    assert set(inner.branch.nodes) < set(outer.branch.nodes)
+
+
+def test_tells_input_join_and_shapes_of_a_block():
+    from skiplens.residual import dissect
+
+    network = dissect(resnet(projected)(), image())
+    block = network.blocks[1]
+    assert (block.input_shape, block.output_shape) == ((2, 4, 8, 8), (2, 8, 4, 4))
+    assert network.node(block.input).name == "relu_1"  # the ReLU after the first join
+    assert block.shortcut.modules == ("1.shortcut.0", "1.shortcut.1")
+    assert block.branch.modules == ("1.conv1", "1.bn1", "1.relu", "1.conv2", "1.bn2")
+    assert str(block) == "1 1: projection shortcut, 2 weight matrices in the branch, 952 parameters"
+
+
+def test_lists_the_modules_that_are_wholly_in_the_branch():
+    from skiplens.residual import find_residual_blocks
+
+    blocks = find_residual_blocks(resnet(projected)(), image())
+    # the ReLU also runs after the join, so replacing it would not replace the branch alone
+    assert blocks[0].branch.whole_modules == ("0.conv1", "0.bn1", "0.conv2", "0.bn2")
+    whole = find_residual_blocks(Formula(lambda m, x: x + m.f(x), f=mlp()), noise(2, 3))[0].branch
+    assert (whole.modules, whole.whole_modules) == (("f.0", "f.1", "f.2"), ("f",))
