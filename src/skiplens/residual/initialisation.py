@@ -103,22 +103,27 @@ def rescale_branches(network: nn.Module, branches: Iterable[Sequence[str]], grow
 def xavier_weights(shape: Sequence[int], generator: torch.Generator) -> Tensor:
     """Gaussian weights of variance 2 / (inputs + outputs)."""
     inputs, outputs = fans(shape)
-    return _gaussian(shape, 2 / (inputs + outputs), generator)
+    return gaussian(shape, 2 / (inputs + outputs), generator)
 
 
 def he_weights(shape: Sequence[int], generator: torch.Generator) -> Tensor:
     """Gaussian weights of variance 2 / inputs."""
-    return _gaussian(shape, 2 / fans(shape)[0], generator)
+    return gaussian(shape, 2 / fans(shape)[0], generator)
 
 
 def orthogonal_weights(shape: Sequence[int], generator: torch.Generator) -> Tensor:
     """Haar orthogonal weights: the outputs × (inputs · window) matrix has orthonormal rows or columns."""
     rows, columns = shape[0], math.prod(shape[1:])
-    gaussian = _gaussian((max(rows, columns), min(rows, columns)), 1.0, generator)
-    Q, R = torch.linalg.qr(gaussian)
+    Q, R = torch.linalg.qr(gaussian((max(rows, columns), min(rows, columns)), 1.0, generator))
     # Without the signs QR's own convention would show and the law would not be Haar's.
     Q = Q * R.diagonal().sign()
     return (Q if rows >= columns else Q.T).reshape(tuple(shape))
+
+
+def gaussian(shape: Sequence[int], variance: float, generator: torch.Generator) -> Tensor:
+    """Independent N(0, variance) numbers in float64, drawn on the generator's device."""
+    draw = torch.randn(tuple(shape), generator=generator, dtype=torch.float64, device=generator.device)
+    return math.sqrt(variance) * draw
 
 
 def scaled(law: Law, factor: float) -> Law:
@@ -128,7 +133,7 @@ def scaled(law: Law, factor: float) -> Law:
 
 def zero_biases(shape: Sequence[int], generator: torch.Generator) -> Tensor:
     """Zero for each output."""
-    return torch.zeros(shape[0], dtype=torch.float64)
+    return torch.zeros(shape[0], dtype=torch.float64, device=generator.device)
 
 
 def fans(shape: Sequence[int]) -> tuple[int, int]:
@@ -150,10 +155,6 @@ def fill_weights_(network: nn.Module, law: Law, randomness: Randomness, bias_law
             if parameter is not None:
                 stream = randomness.child(f"{name}.{part}").torch()
                 parameter.detach().copy_(part_law(tuple(layer.weight.shape), stream))  # type: ignore[arg-type]
-
-
-def _gaussian(shape: Sequence[int], variance: float, generator: torch.Generator) -> Tensor:
-    return math.sqrt(variance) * torch.randn(tuple(shape), generator=generator, dtype=torch.float64)
 
 
 def _checked(branches: Iterable[Sequence[str]], parameters: dict[str, nn.Parameter]) -> list[list[str]]:

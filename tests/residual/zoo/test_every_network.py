@@ -51,6 +51,11 @@ class TestEveryNetwork:
         assert torch.equal(torch.get_rng_state(), torch_state)
         assert np.array_equal(np.random.get_state()[1], numpy_state)  # noqa: NPY002 - it must not move
 
+    def test_is_built_on_the_default_device(self, name):
+        with torch.device("meta"):
+            network = small(name)
+        assert {tensor.device.type for tensor in network.state_dict().values()} <= {"meta"}
+
     def test_torch_export_accepts_it_in_eval_mode(self, name):
         network, inputs = small(name).eval(), inputs_for(name)
         exported = torch.export.export(network, (inputs,))

@@ -6,22 +6,22 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from skiplens.residual.initialisation import Law, fans
+from skiplens.residual.initialisation import Law, fans, gaussian
 
 
 def standard_normal(shape: Sequence[int], generator: torch.Generator) -> Tensor:
     """Independent N(0, 1) weights, as the tangent parameterisation wants them."""
-    return torch.randn(tuple(shape), generator=generator, dtype=torch.float64)
+    return gaussian(shape, 1.0, generator)
 
 
 def normal_over_inputs(scale: float = 1.0) -> Law:
     """The law N(0, scale² / inputs)."""
-    return lambda shape, generator: scale / math.sqrt(fans(shape)[0]) * standard_normal(shape, generator)
+    return lambda shape, generator: gaussian(shape, scale**2 / fans(shape)[0], generator)
 
 
 def he_over_outputs(shape: Sequence[int], generator: torch.Generator) -> Tensor:
     """Gaussian weights of variance 2 / (outputs · window), as in the public code of the pre-activation ResNets."""
-    return math.sqrt(2 / fans(shape)[1]) * standard_normal(shape, generator)
+    return gaussian(shape, 2 / fans(shape)[1], generator)
 
 
 def uniform_over_inputs(shape: Sequence[int], generator: torch.Generator) -> Tensor:
@@ -35,5 +35,5 @@ def uniform_biases_over_inputs(shape: Sequence[int], generator: torch.Generator)
 
 
 def _uniform(shape: Sequence[int], inputs: int, generator: torch.Generator) -> Tensor:
-    draw = torch.rand(tuple(shape), generator=generator, dtype=torch.float64)
+    draw = torch.rand(tuple(shape), generator=generator, dtype=torch.float64, device=generator.device)
     return (2 * draw - 1) / math.sqrt(inputs)
