@@ -3,6 +3,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from skiplens.residual import dissect
 from tests.networks import DenseLayers, Formula, UNet, linear, mlp, noise
 
 
@@ -24,8 +25,6 @@ def split(m, x):
 
 
 def test_names_a_dense_network_as_dense_and_not_as_residual():
-    from skiplens.residual import dissect
-
     network = dissect(DenseLayers(depth=3), image())
     assert (network.kind, network.blocks) == ("dense", [])
     # the second and the third layer and the output read concatenations; the first layer reads the input alone
@@ -36,24 +35,18 @@ def test_names_a_dense_network_as_dense_and_not_as_residual():
 
 
 def test_finds_the_long_skip_of_a_u_shaped_network():
-    from skiplens.residual import dissect
-
     network = dissect(UNet(), image())
     (join,) = network.dense
     assert (network.kind, join.name, len(join.pieces)) == ("dense", "up", 2)
 
 
 def test_a_network_may_add_and_concatenate():
-    from skiplens.residual import dissect
-
     model = Formula(lambda m, x: torch.cat([x, m.g(x + m.f(x))], 1), f=mlp(), g=linear())
     network = dissect(model, noise(2, 3))
     assert (network.kind, len(network.blocks), len(network.dense)) == ("mixed", 1, 1)
 
 
 def test_a_kept_part_of_the_channels_is_a_dense_join():
-    from skiplens.residual import dissect
-
     network = dissect(Formula(split, f=linear(2, 2)), noise(2, 4))
     assert (network.kind, len(network.dense)) == ("dense", 1)
 
@@ -69,7 +62,5 @@ def test_a_kept_part_of_the_channels_is_a_dense_join():
     ids=["inception", "class token", "no parameters", "padded with zeros"],
 )
 def test_takes_no_other_concatenation_for_a_dense_join(build):
-    from skiplens.residual import dissect
-
     network = dissect(build(), noise(2, 5, 3))
     assert (network.kind, network.dense) == ("chain", [])

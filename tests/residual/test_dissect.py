@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from skiplens.core.errors import InvalidInputError, NotExportableError
+from skiplens.residual import dissect, find_residual_blocks
 from tests.networks import Formula, LinearResidual, PostActivation, linear, mlp, noise
 
 
@@ -62,8 +63,6 @@ def disturbed(request):
 
 
 def test_changes_nothing_of_the_model(disturbed):
-    from skiplens.residual import find_residual_blocks
-
     inputs = noise(2, 3, 4, 4)
     before = numbers(disturbed)
     assert len(find_residual_blocks(disturbed, inputs)) == 1
@@ -71,8 +70,6 @@ def test_changes_nothing_of_the_model(disturbed):
 
 
 def test_changes_nothing_of_the_model_when_the_inputs_are_wrong(disturbed):
-    from skiplens.residual import find_residual_blocks
-
     before = numbers(disturbed)
     with pytest.raises(InvalidInputError):
         find_residual_blocks(disturbed, noise(2, 4, 4, 4))
@@ -80,8 +77,6 @@ def test_changes_nothing_of_the_model_when_the_inputs_are_wrong(disturbed):
 
 
 def test_changes_nothing_of_the_model_when_it_cannot_be_exported(disturbed):
-    from skiplens.residual import find_residual_blocks
-
     model = Formula(lambda m, x: m.f(x) if x.sum() > 0 else x, f=disturbed)
     before = numbers(model)
     with pytest.raises(NotExportableError):
@@ -97,16 +92,12 @@ def test_the_check_of_these_tests_can_fail(disturbed):
 
 
 def test_does_not_change_inputs_that_the_model_changes():
-    from skiplens.residual import find_residual_blocks
-
     inputs = noise(2, 3)
     find_residual_blocks(Formula(lambda m, x: m.f(x.mul_(2)), f=linear()), inputs)
     assert torch.equal(inputs, noise(2, 3))
 
 
 def test_takes_a_tensor_a_tuple_or_a_mapping():
-    from skiplens.residual import find_residual_blocks
-
     model = Formula(lambda m, x, scale=1.0: x + scale * m.f(x), f=linear())
     x = noise(2, 3)
     mappings = {"x": x, "scale": 2.0}, collections.UserDict(x=x)
@@ -116,8 +107,6 @@ def test_takes_a_tensor_a_tuple_or_a_mapping():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_takes_any_precision(dtype):
-    from skiplens.residual import dissect
-
     inputs = noise(2, 3, dtype=dtype)
     model = LinearResidual().to(dtype)
     network = dissect(model, inputs)
@@ -126,16 +115,12 @@ def test_takes_any_precision(dtype):
 
 
 def test_finds_blocks_of_a_model_with_nan_weights():
-    from skiplens.residual import find_residual_blocks
-
     model = LinearResidual()
     nn.init.constant_(model.layers[1].weight, torch.nan)
     assert len(find_residual_blocks(model, noise(2, 3))) == 3
 
 
 def test_names_tied_weights_once():
-    from skiplens.residual import find_residual_blocks
-
     model = LinearResidual(depth=2)
     model.layers[1].weight = model.layers[0].weight
     blocks = find_residual_blocks(model, noise(2, 3))
@@ -143,8 +128,6 @@ def test_names_tied_weights_once():
 
 
 def test_finds_blocks_under_frozen_parameters_and_without_gradients():
-    from skiplens.residual import find_residual_blocks
-
     model = LinearResidual().requires_grad_(False)
     with torch.no_grad():
         assert len(find_residual_blocks(model, noise(2, 3))) == 3
@@ -153,15 +136,11 @@ def test_finds_blocks_under_frozen_parameters_and_without_gradients():
 
 
 def test_finds_blocks_without_any_data():
-    from skiplens.residual import find_residual_blocks
-
     blocks = find_residual_blocks(LinearResidual(depth=2).to("meta"), noise(2, 3).to("meta"))
     assert [block.name for block in blocks] == ["layers.0", "layers.1"]
 
 
 def test_copes_with_shapes_that_depend_on_the_data():
-    from skiplens.residual import find_residual_blocks
-
     def selecting(m, x):
         rows = x[x[:, 0] > -10]
         return rows + m.f(rows)
@@ -172,8 +151,6 @@ def test_copes_with_shapes_that_depend_on_the_data():
 
 @pytest.mark.parametrize("model", ["a model", None, nn.Linear, lambda x: x])
 def test_refuses_what_is_not_a_module(model):
-    from skiplens.residual import find_residual_blocks
-
     with pytest.raises(InvalidInputError, match=r"model is .* of type .*; a torch.nn.Module instance was wanted"):
         find_residual_blocks(model, noise(2, 3))
 
@@ -187,15 +164,11 @@ def test_refuses_what_is_not_a_module(model):
     ],
 )
 def test_refuses_inputs_of_another_form(inputs, said):
-    from skiplens.residual import find_residual_blocks
-
     with pytest.raises(InvalidInputError, match=said):
         find_residual_blocks(linear(), inputs)
 
 
 def test_says_what_came_when_the_shape_is_wrong():
-    from skiplens.residual import find_residual_blocks
-
     expected = (
         r"cannot be called with these inputs: float64 tensor of shape \(2, 5\) on cpu\. "
         r"Its first parameter is float64 on cpu\. The model said: RuntimeError: .*shapes cannot be multiplied"
@@ -205,50 +178,36 @@ def test_says_what_came_when_the_shape_is_wrong():
 
 
 def test_says_what_came_when_the_dtype_is_wrong():
-    from skiplens.residual import find_residual_blocks
-
     with pytest.raises(InvalidInputError, match=r"float32 tensor of shape .* first parameter is float64 on cpu"):
         find_residual_blocks(LinearResidual(), noise(2, 3, dtype=torch.float32))
 
 
 def test_says_what_came_when_the_device_is_wrong():
-    from skiplens.residual import find_residual_blocks
-
     with pytest.raises(InvalidInputError, match=r"do not lie where .* on meta\. Its first parameter is float64 on cpu"):
         find_residual_blocks(LinearResidual(), noise(2, 3).to("meta"))
 
 
 def test_says_what_came_when_a_token_is_not_in_the_vocabulary():
-    from skiplens.residual import find_residual_blocks
-
     with pytest.raises(InvalidInputError, match="IndexError: index out of range"):
         find_residual_blocks(nn.Embedding(3, 2), torch.tensor([7]))
 
 
 def test_refuses_keywords_that_the_model_does_not_have():
-    from skiplens.residual import find_residual_blocks
-
     with pytest.raises(InvalidInputError, match=r"pixels=float64 tensor .* unexpected keyword argument 'pixels'"):
         find_residual_blocks(linear(), {"pixels": noise(2, 3)})
 
 
 def test_refuses_a_model_without_tensors_in_its_output():
-    from skiplens.residual import find_residual_blocks
-
     with pytest.raises(InvalidInputError, match="Formula returned no tensor for these inputs"):
         find_residual_blocks(Formula(lambda m, x: {"shape": x.shape[0]}, f=linear()), noise(2, 3))
 
 
 def test_refuses_lazy_parameters():
-    from skiplens.residual import find_residual_blocks
-
     with pytest.raises(InvalidInputError, match=r"lazy parameters .* Call the model once"):
         find_residual_blocks(nn.LazyLinear(3), noise(2, 3))
 
 
 def test_refuses_a_model_that_changes_its_parameters_and_leaves_them_alone():
-    from skiplens.residual import find_residual_blocks
-
     def decaying(m, x):
         with torch.no_grad():
             m.f.weight.mul_(0.9)
@@ -287,16 +246,12 @@ def through_numpy(m, x):
     ],
 )
 def test_says_why_a_model_cannot_be_exported_and_where(rule, said, capfd):
-    from skiplens.residual import find_residual_blocks
-
     with pytest.raises(NotExportableError, match=f"Formula cannot be exported, so its graph cannot be read: .*{said}"):
         find_residual_blocks(Formula(rule, f=linear()), 10 * noise(2, 3).abs())
     assert capfd.readouterr() == ("", "")
 
 
 def test_says_that_torchscript_cannot_be_exported():
-    from skiplens.residual import find_residual_blocks
-
     with pytest.warns(DeprecationWarning):
         scripted = torch.jit.script(mlp())
     with pytest.raises(NotExportableError, match=r"is compiled TorchScript.* Hand in the nn.Module"):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
+from skiplens.residual import dissect, find_residual_blocks
 from tests import hugging_face
 
 
@@ -81,8 +82,6 @@ FAMILIES = {
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def family(request):
-    from skiplens.residual import dissect
-
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)  # the fixture outlives the one that sets it for each test
     model, inputs = hugging_face.built(getattr(hugging_face, request.param))
@@ -122,8 +121,6 @@ def test_runs_the_graph_to_the_same_bits_as_the_model(family):
 
 @pytest.mark.parametrize("name", ["resnet_basic", "gpt2", "bert"])
 def test_finds_the_same_blocks_in_train_mode(name):
-    from skiplens.residual import dissect
-
     model, inputs = hugging_face.built(getattr(hugging_face, name))
     network = dissect(model.train(), inputs)
     assert [block.name for block in network.blocks] == [block.name for block in FAMILIES[name]]
@@ -138,16 +135,12 @@ def test_finds_the_same_blocks_in_train_mode(name):
 
 
 def test_counts_each_run_of_a_shared_layer():
-    from skiplens.residual import find_residual_blocks
-
     names = [block.name for block in find_residual_blocks(*hugging_face.built(hugging_face.albert))]
     layer = "encoder.albert_layer_groups.0.albert_layers.0"
     assert names == [f"{layer}.attention", layer, f"{layer}.attention@2", f"{layer}@2"]
 
 
 def test_finds_encoder_decoder_and_cross_attention_blocks():
-    from skiplens.residual import find_residual_blocks
-
     model, inputs = hugging_face.built(hugging_face.t5)
     blocks = find_residual_blocks(model, inputs)
     layers = ["encoder.block.0.layer.0", "encoder.block.0.layer.1"]

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
+from skiplens.residual import dissect, find_residual_blocks, part_function
 from tests.networks import (
     Attention,
     CrossAttending,
@@ -239,8 +240,6 @@ def mlp_to(outputs: int) -> nn.Module:
 
 @pytest.fixture(scope="module", params=WAYS_TO_JOIN)
 def dissected(request):
-    from skiplens.residual import dissect
-
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)  # the fixture outlives the one that sets it for each test
     case = WAYS_TO_JOIN[request.param]
@@ -257,8 +256,6 @@ def test_finds_every_way_to_write_a_join(dissected):
 
 @pytest.mark.parametrize("name", NO_JOINS)
 def test_takes_no_other_addition_for_a_join(name):
-    from skiplens.residual import dissect
-
     case = NO_JOINS[name]
     network = dissect(case.build(), case.inputs)
     assert network.blocks == []
@@ -275,8 +272,6 @@ def test_runs_each_network_to_the_same_bits_as_the_model(dissected):
 
 
 def test_splits_each_block_into_shortcut_and_branch(dissected):
-    from skiplens.residual import part_function
-
     _, network = dissected
     for block in network.blocks:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
@@ -295,8 +290,6 @@ def test_splits_each_block_into_shortcut_and_branch(dissected):
 
 
 def test_a_sum_of_branches_is_one_block_with_an_addition_for_each_branch():
-    from skiplens.residual import find_residual_blocks
-
     case = WAYS_TO_JOIN["sum of a list"]
     (block,) = find_residual_blocks(case.build(), case.inputs)
     assert [(a.shortcut_argument, a.branch_arguments) for a in block.additions] == [(0, (1,)), (0, (1,))]
@@ -305,8 +298,6 @@ def test_a_sum_of_branches_is_one_block_with_an_addition_for_each_branch():
 
 
 def test_a_sum_of_many_branches_does_not_nest_too_deep():
-    from skiplens.residual import find_residual_blocks
-
     layer = linear()
     model = Formula(lambda m, x: sum((m.f(x) for _ in range(300)), x), f=layer)
     (block,) = find_residual_blocks(model, noise(2, 3))
@@ -314,8 +305,6 @@ def test_a_sum_of_many_branches_does_not_nest_too_deep():
 
 
 def test_a_nested_block_knows_its_parent():
-    from skiplens.residual import find_residual_blocks
-
     case = WAYS_TO_JOIN["nested behind a nonlinearity"]
     inner, outer = find_residual_blocks(case.build(), case.inputs)
     assert (inner.parent, outer.parent) == (1, None)
@@ -323,8 +312,6 @@ def test_a_nested_block_knows_its_parent():
 
 
 def test_tells_input_join_and_shapes_of_a_block():
-    from skiplens.residual import dissect
-
     network = dissect(resnet(projected)(), image())
     block = network.blocks[1]
     assert (block.input_shape, block.output_shape) == ((2, 4, 8, 8), (2, 8, 4, 4))
@@ -335,8 +322,6 @@ def test_tells_input_join_and_shapes_of_a_block():
 
 
 def test_lists_the_modules_that_are_wholly_in_the_branch():
-    from skiplens.residual import find_residual_blocks
-
     blocks = find_residual_blocks(resnet(projected)(), image())
     # the ReLU also runs after the join, so replacing it would not replace the branch alone
     assert blocks[0].branch.whole_modules == ("0.conv1", "0.bn1", "0.conv2", "0.bn2")
