@@ -1,6 +1,6 @@
 """Kernel ridge regression and classification with the infinite-width kernels, as scikit-learn estimators."""
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -89,7 +89,7 @@ class ResidualKernelRegressor(RegressorMixin, _ResidualKernelEstimator):
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any) -> "ResidualKernelRegressor":
         """Fit to inputs (samples, features) and targets (samples,) or (samples, outputs)."""
         X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=[np.float64, np.float32])
         self._one_output = y.ndim == 1
@@ -106,7 +106,7 @@ class ResidualKernelRegressor(RegressorMixin, _ResidualKernelEstimator):
 class ResidualKernelClassifier(ClassifierMixin, _ResidualKernelEstimator):
     """Classification by kernel ridge regression to ±1 for each class."""
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any) -> "ResidualKernelClassifier":
         """Fit to inputs (samples, features) and one label per sample."""
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32])
         check_classification_targets(y)

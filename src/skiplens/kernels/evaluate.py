@@ -30,11 +30,8 @@ def kernel_matrix(
         rows: Inputs.
         columns: Other inputs; `None` for a symmetric matrix, of which one half is computed.
     """
-    kernel.require_representable(rows.unit.dtype)
     others = rows if columns is None else columns
-    tracked = torch.is_grad_enabled() and (
-        kernel.depends_on_gradient() or rows.unit.requires_grad or others.unit.requires_grad
-    )
+    tracked = torch.is_grad_enabled() and (kernel.learned or rows.unit.requires_grad or others.unit.requires_grad)
     _require_memory(rows, others, tracked)
     if tracked:
         return _differentiable(kernel, rows, columns)
@@ -42,27 +39,13 @@ def kernel_matrix(
         return _tiled(_Tiles(kernel, lookup), rows, columns)
 
 
-def diagonal(kernel: AngularKernel, inputs: Directions) -> Float[Tensor, " samples"]:
-    """The kernel of each input with itself, in closed form."""
-    kernel.require_representable(inputs.unit.dtype)
-    scale, at_equal = _factors(kernel, inputs.unit.device)
-    length = inputs.length.double() * scale
-    return (length.square() * at_equal).to(inputs.unit.dtype)
-
-
-def _factors(kernel: AngularKernel, device: torch.device) -> tuple[Tensor, Tensor]:
-    """√scale (each of the two lengths carries one, so that none overflows alone) and k(1)."""
-    return (kernel.log_scale / 2).exp().to(device), kernel.at_equal_inputs.to(device)
-
-
 def _differentiable(kernel: AngularKernel, rows: Directions, columns: Directions | None) -> Tensor:
     left = rows.double()
     right = left if columns is None else columns.double()
-    scale, _ = _factors(kernel, rows.unit.device)
     correlation = precise_correlation(left.unit, right.unit, kernel.near_limits(torch.float64))
-    K = kernel.values(correlation) * (left.length * scale).unsqueeze(1) * (right.length * scale)
-    K = K.to(rows.unit.dtype)
-    return K if columns is not None else torch.diagonal_scatter((K + K.T) / 2, diagonal(kernel, rows))
+    lengths = kernel.peak.scaled_length(left).unsqueeze(1) * kernel.peak.scaled_length(right)
+    K = (kernel.values(correlation) * lengths).to(rows.unit.dtype)
+    return K if columns is not None else torch.diagonal_scatter((K + K.T) / 2, kernel.peak.diagonal(rows))
 
 
 class _Tiles:
@@ -105,8 +88,7 @@ class _Tiles:
 
 def _tiled(tiles: _Tiles, rows: Directions, columns: Directions | None) -> Tensor:
     others = rows if columns is None else columns
-    scale, _ = _factors(tiles.kernel, rows.unit.device)
-    left, right = ((part.length * scale).to(rows.unit.dtype) for part in (rows, others))
+    left, right = (tiles.kernel.peak.scaled_length(part).to(rows.unit.dtype) for part in (rows, others))
     out = rows.unit.new_empty(len(rows), len(others))
     for start, stop in _row_blocks(rows, others):
         first = start if columns is None else 0
@@ -115,7 +97,7 @@ def _tiled(tiles: _Tiles, rows: Directions, columns: Directions | None) -> Tenso
         if columns is None:
             _mirror(out, start, stop)
     if columns is None:
-        out.diagonal().copy_(diagonal(tiles.kernel, rows))
+        out.diagonal().copy_(tiles.kernel.peak.diagonal(rows))
     return out
 
 

@@ -8,66 +8,84 @@ from torch import Tensor
 
 from skiplens.core.errors import InvalidInputError
 from skiplens.kernels.angular import QUANTITIES, AngularKernel, of_table
+from skiplens.kernels.peak import Peak
 from skiplens.theory.infinite_width.arc_cosine import Correlation
-from skiplens.theory.infinite_width.limit import Limit
+from skiplens.theory.infinite_width.limit import Limit, LimitKernels
 from skiplens.theory.infinite_width.tabulated import Evaluate, tabulate
 
 Evaluation = Literal["table", "recursion"]
+
+
+def peaks(limit: Limit, normalise: bool) -> tuple[Peak, ...]:
+    """Both kernels of `limit` at equal inputs, in the order of `QUANTITIES`."""
+    at_equal = limit.at_equal_inputs()
+    if not normalise:
+        return tuple(Peak(value, limit.log_scale()) for value in at_equal)
+    _require_not_zero(at_equal)
+    return tuple(Peak(torch.ones_like(value), torch.zeros_like(value)) for value in at_equal)
 
 
 def angular_kernels(
     limit: Limit, evaluation: Evaluation, accuracy: float, normalise: bool
 ) -> tuple[AngularKernel, ...]:
     """The covariance and the tangent kernel of `limit`, in the order of `QUANTITIES`."""
-    at_equal = torch.stack(limit.at_equal_inputs())
-    log_scale = limit.log_scale()
-    divisor = torch.ones_like(at_equal)
-    if normalise:
-        _require_not_zero(at_equal)
-        divisor, log_scale = at_equal, torch.zeros_like(log_scale)
+    at_equal = peaks(limit, normalise)
+    one = torch.ones((), dtype=torch.float64)
+    divisors = limit.at_equal_inputs() if normalise else LimitKernels(one, one)
 
     def evaluate(correlation: Correlation) -> Tensor:
-        kernels = torch.stack(limit.recursion(correlation))
-        return kernels / divisor.to(kernels.device).view(-1, *[1] * (kernels.ndim - 1))
+        return torch.stack([k / divisor for k, divisor in zip(limit.recursion(correlation), divisors, strict=True)])
 
+    learned = limit.log_scale().requires_grad
     if evaluation == "recursion":
-        return tuple(_by_recursion(evaluate, n, peak, log_scale) for n, peak in enumerate(at_equal / divisor))
+        return tuple(_by_recursion(evaluate, number, peak, learned) for number, peak in enumerate(at_equal))
     table = tabulate(evaluate, limit.stretch(), accuracy)
-    return tuple(of_table(table, n, peak, log_scale) for n, peak in enumerate(at_equal / divisor))
-
-
-def _by_recursion(evaluate: Evaluate, number: int, at_equal_inputs: Tensor, log_scale: Tensor) -> AngularKernel:
-    return AngularKernel(lambda correlation: evaluate(correlation)[number], at_equal_inputs, log_scale)
+    return tuple(of_table(table, number, peak, learned) for number, peak in enumerate(at_equal))
 
 
 def derivative_kernels(
-    limit_at: Callable[[Tensor], Limit], scale: Tensor, accuracy: float, normalise: bool
+    limit_at: Callable[[Tensor], Limit], scale: float, accuracy: float, normalise: bool
 ) -> tuple[AngularKernel, ...]:
-    """∂/∂`scale` of both kernels, in the order of `QUANTITIES`."""
-    limit = limit_at(scale)
-    reference = limit.log_scale()
+    """∂/∂`scale` of both kernels, in the order of `QUANTITIES`.
 
-    def kernels(scale: Tensor, correlation: Correlation | None) -> Tensor:
-        there = limit_at(scale)
+    Args:
+        limit_at: The network with a scale of its own for each correlation.
+        scale: Where to differentiate.
+        accuracy: Of the table.
+        normalise: Whether the kernels are divided by their values at equal inputs.
+    """
+    limit = limit_at(torch.tensor(scale, dtype=torch.float64))
+    log_scale = torch.zeros((), dtype=torch.float64) if normalise else limit.log_scale()
+
+    def kernels(scales: Tensor, correlation: Correlation | None) -> list[Tensor]:
+        there = limit_at(scales)
         at_equal = there.at_equal_inputs()
         found = at_equal if correlation is None else there.recursion(correlation)
-        relative = [1 / peak for peak in at_equal] if normalise else [(there.log_scale() - reference).exp()] * 2
-        return torch.stack([kernel * factor for kernel, factor in zip(found, relative, strict=True)])
+        factors = [1 / peak for peak in at_equal] if normalise else [(there.log_scale() - log_scale).exp()] * 2
+        return [kernel * factor for kernel, factor in zip(found, factors, strict=True)]
 
     def derivative(correlation: Correlation | None) -> Tensor:
-        one = torch.ones_like(scale)
-        return torch.func.jvp(lambda at: kernels(at, correlation), (scale,), (one,))[1]
+        # each correlation has a copy of the scale, so one backward pass gives all derivatives entry by entry
+        shape = () if correlation is None else correlation.below_one.shape
+        with torch.enable_grad():
+            scales = torch.full(shape, scale, dtype=torch.float64, requires_grad=True)
+            found = kernels(scales, correlation)
+            found = [k if k.requires_grad else k + 0 * scales for k in found]  # a constant has the derivative 0
+            return torch.stack([torch.autograd.grad(k.sum(), scales, retain_graph=True)[0] for k in found])
 
     if normalise:
-        _require_not_zero(torch.stack(limit.at_equal_inputs()))
+        _require_not_zero(limit.at_equal_inputs())
     table = tabulate(derivative, limit.stretch(), accuracy)
-    log_scale = torch.zeros_like(reference) if normalise else reference
-    return tuple(of_table(table, number, peak, log_scale) for number, peak in enumerate(derivative(None)))
+    return tuple(of_table(table, number, Peak(value, log_scale)) for number, value in enumerate(derivative(None)))
 
 
-def _require_not_zero(at_equal: Tensor) -> None:
-    for quantity, peak in zip(QUANTITIES, at_equal.detach().tolist(), strict=True):
-        if peak == 0:
+def _by_recursion(evaluate: Evaluate, number: int, peak: Peak, learned: bool) -> AngularKernel:
+    return AngularKernel(lambda correlation: evaluate(correlation)[number], peak, learned)
+
+
+def _require_not_zero(at_equal: LimitKernels) -> None:
+    for quantity, peak in zip(QUANTITIES, at_equal, strict=True):
+        if float(peak.detach()) == 0:
             raise InvalidInputError(
                 f"The {quantity} is 0 everywhere (branch_scale is 0 and only branches are trained), so it cannot be "
                 "normalised. Take a positive branch_scale, trained='all' or normalise=False."

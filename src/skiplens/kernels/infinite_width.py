@@ -2,17 +2,18 @@
 
 from abc import ABC, abstractmethod
 from functools import lru_cache
-from typing import Literal, Self
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from skiplens.core.errors import InvalidInputError
 from skiplens.kernels.angular import QUANTITIES, AngularKernel, Quantity
-from skiplens.kernels.evaluate import diagonal, kernel_matrix
-from skiplens.kernels.from_limit import Evaluation, angular_kernels
+from skiplens.kernels.evaluate import kernel_matrix
+from skiplens.kernels.from_limit import Evaluation, angular_kernels, peaks
 from skiplens.kernels.inputs import directions, directions_of_pair, require_inputs
 from skiplens.kernels.lookup import LinearLookup, linear_lookup
+from skiplens.kernels.peak import Peak
 from skiplens.theory.infinite_width.limit import Limit
 
 Trained = Literal["branches", "all"]
@@ -59,7 +60,7 @@ class InfiniteWidthKernel(ABC):
     def diagonal(self, X: Tensor, quantity: Quantity = "ntk") -> Tensor:
         """The kernel of each input with itself in closed form, (samples)."""
         require_inputs(X)
-        return diagonal(self.angular(quantity), directions(X))
+        return self._peak(quantity).diagonal(directions(X))
 
     def angular(self, quantity: Quantity) -> AngularKernel:
         """The kernel as a function of the correlation of two inputs."""
@@ -69,8 +70,12 @@ class InfiniteWidthKernel(ABC):
 
     def _matrix(self, quantity: Quantity, X: Tensor, Y: Tensor | None) -> Tensor:
         rows, columns = directions_of_pair(X, Y)
+        self._peak(quantity).require_representable(X.dtype)
         lookup = self._lookup(quantity) if X.dtype == torch.float32 and self.evaluation == "table" else None
         return kernel_matrix(self.angular(quantity), lookup, rows, columns)
+
+    def _peak(self, quantity: Quantity) -> Peak:
+        return peaks(self.limit(), self.normalise)[QUANTITIES.index(quantity)]
 
     def _angular_kernels(self) -> tuple[AngularKernel, ...]:
         return angular_kernels(self.limit(), self.evaluation, self.accuracy, self.normalise)
@@ -82,7 +87,7 @@ class InfiniteWidthKernel(ABC):
         """Whether a hyperparameter is a tensor that asks for a gradient."""
         return False
 
-    def _settled(self) -> Self:
+    def _settled(self) -> "InfiniteWidthKernel":
         """The same kernel with plain numbers only, so that it can be looked up in a cache."""
         return self
 

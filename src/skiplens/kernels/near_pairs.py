@@ -8,6 +8,7 @@ from skiplens.kernels.angular import NearLimits
 from skiplens.theory.infinite_width.arc_cosine import Correlation, correlation_of_cosine
 
 _ENTRIES_AT_ONCE = 2**20
+_MANY_WITH_GRADIENT = 2**26  # differences kept for the backward pass: half a GiB
 _MANY = 1 / 64  # a gathered pair costs about as much as 64 pairs of a dense distance
 
 
@@ -50,7 +51,9 @@ def _replaced(distances: Tensor, pairs: Tensor, rows: Tensor, columns: Tensor) -
     """`distances` with those of the `pairs` computed from difference vectors."""
     if len(pairs) == 0:
         return distances
-    if len(pairs) <= _MANY * distances.numel():
+    # dense distances have no second derivative, so a gradient by the inputs takes them only if it must
+    most = _MANY_WITH_GRADIENT // rows.shape[1] if distances.requires_grad else _MANY * distances.numel()
+    if len(pairs) <= most:
         return distances.index_put(tuple(pairs.T), half_squared_distance(rows, columns, pairs))
     exact = torch.cdist(rows, columns, compute_mode="donot_use_mm_for_euclid_dist").square() / 2
     mask = torch.zeros_like(distances, dtype=torch.bool).index_put(

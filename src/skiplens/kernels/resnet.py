@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Self
 
 import torch
 from torch import Tensor
@@ -56,7 +55,12 @@ class ResNetKernel(InfiniteWidthKernel):
 
     def limit(self) -> Limit:
         """The ResNet with a_l = α_l^m."""
-        return self.limit_at(self._scales())
+        scales = self._scales()
+        return self._limit_of(scales) if scales.ndim == 1 else self.limit_at(scales)
+
+    def limit_at(self, scales: Tensor) -> Limit:
+        """The ResNet with another α common to all blocks, or with one for each correlation it is evaluated at."""
+        return self._limit_of(scales.expand(self.depth, *scales.shape))
 
     def branch_scale_derivative(self, X: Tensor, Y: Tensor | None = None, quantity: Quantity = "ntk") -> Tensor:
         """∂/∂α of each entry of the kernel matrix, for one `branch_scale` common to all blocks."""
@@ -70,10 +74,8 @@ class ResNetKernel(InfiniteWidthKernel):
         with torch.no_grad():
             return kernel_matrix(_cached_derivatives(settled)[QUANTITIES.index(quantity)], None, rows, columns)
 
-    def limit_at(self, scales: Tensor) -> ResNetLimit:
-        """The ResNet with other scales α, one or one per block."""
-        per_block = scales.expand(self.depth) if scales.ndim == 0 else scales
-        return ResNetLimit(per_block**self.branch_depth, self.branch_depth, self.trained == "all")
+    def _limit_of(self, scales: Tensor) -> Limit:
+        return ResNetLimit(scales**self.branch_depth, self.branch_depth, self.trained == "all")
 
     def _scales(self) -> Tensor:
         if isinstance(self.branch_scale, Tensor):
@@ -83,7 +85,7 @@ class ResNetKernel(InfiniteWidthKernel):
     def _learns(self) -> bool:
         return isinstance(self.branch_scale, Tensor) and self.branch_scale.requires_grad
 
-    def _settled(self) -> Self:
+    def _settled(self) -> "ResNetKernel":
         return replace(self, branch_scale=_plain(self.branch_scale)) if self._learns() else self
 
 
@@ -107,4 +109,5 @@ def _require_scales(scales: Tensor, depth: int) -> None:
 @lru_cache(maxsize=64)
 def _cached_derivatives(kernel: ResNetKernel) -> tuple[AngularKernel, ...]:
     with torch.no_grad():
-        return derivative_kernels(kernel.limit_at, torch.tensor(kernel.branch_scale), kernel.accuracy, kernel.normalise)
+        assert isinstance(kernel.branch_scale, float)
+        return derivative_kernels(kernel.limit_at, kernel.branch_scale, kernel.accuracy, kernel.normalise)

@@ -16,16 +16,17 @@ class ResNetLimit(Limit):
     """y^l = y^{l−1} + branch(y^{l−1}) with one scale a_l = α_l^m per block; m − 1 ReLUs inside a branch.
 
     Attributes:
-        block_scales: a_l = α_l^m for each of the L blocks, float64.
+        block_scales: a_l = α_l^m for each of the L blocks, float64; further axes belong to the correlations, each of
+            which then has scales of its own.
         branch_depth: m, the matrices of a branch.
         outer_layers_trained: Whether the first and the last layer are trained too.
     """
 
-    block_scales: Float[Tensor, " blocks"]
+    block_scales: Float[Tensor, "blocks ..."]
     branch_depth: int
     outer_layers_trained: bool = False
 
-    def _shares(self) -> Float[Tensor, " blocks"]:
+    def _shares(self) -> Float[Tensor, "blocks ..."]:
         """b_l = a_l/(1 + a_l): the share of the branch in a block's variance."""
         return self.block_scales / (1 + self.block_scales)
 
@@ -52,11 +53,11 @@ class ResNetLimit(Limit):
 
     def log_scale(self) -> Tensor:
         """The logarithm of ∏(1 + a_l)."""
-        return torch.log1p(self.block_scales).sum()
+        return torch.log1p(self.block_scales).sum(dim=0)
 
     def inner_ntk_at_equal_inputs(self) -> Tensor:
         """Each block contributes m b_l."""
-        return self.branch_depth * self._shares().sum()
+        return self.branch_depth * self._shares().sum(dim=0)
 
     def stretch(self) -> Stretch:
         """κ = (m − 1) Σ b_l/(3π); the first block smooths the kink at π over a width √(2a)."""
