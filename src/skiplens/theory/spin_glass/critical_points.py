@@ -1,0 +1,124 @@
+"""All critical points of a spin glass with few spins: found, classified, checked by the Euler characteristic."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from skiplens.core.axes import Float, Int
+from skiplens.core.errors import TooLargeError
+from skiplens.theory.spin_glass.circle import critical_angles
+from skiplens.theory.spin_glass.expected_counts import log_expected_total
+from skiplens.theory.spin_glass.hamiltonian import SpinGlass
+from skiplens.theory.spin_glass.landscape import onto_sphere, random_points
+from skiplens.theory.spin_glass.newton import newton_critical_points
+
+LARGEST_SEARCH = 3000
+"""The most critical points, on average, that a search is started for."""
+
+_STARTS_PER_POINT = 30
+_ROUNDS = 4
+_SAME_POINT = 1e-5  # in units of the sphere's radius
+
+
+@dataclass(frozen=True, eq=False)
+class CriticalPoints:
+    """The critical points of one spin glass on ‖w‖² = Λ.
+
+    Attributes:
+        points: The points.
+        energies: H there.
+        indices: Descending directions of each: 0 is a minimum, Λ − 1 a maximum.
+    """
+
+    points: Float[Tensor, "critical spins"]
+    energies: Float[Tensor, " critical"]
+    indices: Int[Tensor, " critical"]
+
+    @property
+    def euler_sum(self) -> int:
+        """Σ (−1)^index, which must equal the Euler characteristic of the sphere if no point is missing."""
+        return int((1 - 2 * (self.indices % 2)).sum())
+
+    @property
+    def is_consistent(self) -> bool:
+        """Whether the Euler sum is right: 2 for an odd number of spins, 0 for an even one."""
+        return len(self.points) > 0 and self.euler_sum == 2 * (self.points.shape[1] % 2)
+
+    def count_by_index(self) -> Int[Tensor, " indices"]:
+        """How many points there are of index 0..Λ−1."""
+        return torch.bincount(self.indices, minlength=self.points.shape[1])
+
+
+def find_critical_points(glass: SpinGlass, generator: torch.Generator, starts: int | None = None) -> CriticalPoints:
+    """All critical points on the sphere; look at `is_consistent` before you count them.
+
+    Two spins: roots of a trigonometric polynomial. More: Newton's method from random starts, and more starts while the
+    Euler sum is wrong.
+
+    Args:
+        glass: A spin glass with few spins.
+        generator: Draws the starts, on the device of the couplings.
+        starts: Random starts of the first round; none means thirty for each critical point expected.
+    """
+    if glass.dimension == 1:
+        return _classified(glass, torch.tensor([[-1.0], [1.0]], dtype=torch.float64, device=generator.device))
+    if glass.dimension == 2:
+        angles = critical_angles(glass)
+        return _classified(glass, math.sqrt(2) * torch.stack([angles.cos(), angles.sin()], 1))
+    count = starts if starts is not None else _default_starts(glass)
+    found = torch.empty(0, glass.dimension, dtype=torch.float64, device=generator.device)
+    for _ in range(_ROUNDS):
+        first = torch.cat([random_points(count, glass.dimension, generator), -found])
+        found = _distinct(torch.cat([found, newton_critical_points(glass, first)]))
+        result = _classified(glass, found)
+        if result.is_consistent:
+            return result
+        count *= 2
+    return result
+
+
+def _default_starts(glass: SpinGlass) -> int:
+    ratio = glass.mixture.curvature_ratio
+    expected = 2.0 if ratio == 0 else math.exp(min(log_expected_total(glass.dimension, ratio).item(), 50))
+    if expected > LARGEST_SEARCH:
+        raise TooLargeError(
+            f"A spin glass of {glass.dimension} spins with B = {ratio:.4g} has about {expected:.3g} critical points; "
+            f"a search is started for at most {LARGEST_SEARCH}. Use expected_critical_points for their number or "
+            "descend for minima."
+        )
+    return max(200, math.ceil(_STARTS_PER_POINT * expected))
+
+
+def _distinct(points: Tensor) -> Tensor:
+    """The points without repetitions."""
+    if not len(points):
+        return points
+    near = torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist") < _SAME_POINT * math.sqrt(
+        points.shape[1]
+    )
+    return points[near.to(torch.int8).argmax(1) == torch.arange(len(points), device=points.device)]
+
+
+def _classified(glass: SpinGlass, points: Tensor) -> CriticalPoints:
+    points = onto_sphere(points)
+    energies, gradient = glass.energy_and_gradient(points)
+    eigenvalues = torch.linalg.eigvalsh(riemannian_hessian(glass, points, gradient))
+    return CriticalPoints(points, energies, (eigenvalues < 0).sum(1))
+
+
+def riemannian_hessian(
+    glass: SpinGlass, points: Float[Tensor, "points spins"], gradient: Float[Tensor, "points spins"]
+) -> Float[Tensor, "points spins spins"]:
+    """P (∂²H − (⟨w, ∂H⟩/Λ) I) P with P the projection onto the tangent space; the normal direction has eigenvalue 0.
+
+    The zero is lifted to the largest row sum, so that it counts as no descending direction whatever the rounding.
+    """
+    dimension = glass.dimension
+    identity = torch.eye(dimension, dtype=points.dtype, device=points.device)
+    normal = points[:, :, None] * points[:, None, :] / dimension
+    P = identity - normal
+    pull = (points * gradient).sum(1) / dimension
+    H = P @ (glass.hessian(points) - pull[:, None, None] * identity) @ P
+    return H + H.abs().sum(2).amax(1).clamp(min=1e-300)[:, None, None] * normal
