@@ -53,7 +53,7 @@ def estimate(draws: Tensor) -> Estimate:
     return Estimate(draws.mean(0), draws.std(0) / len(draws) ** 0.5)
 
 
-def unit_inputs(inputs: Float[Tensor, "samples features"]) -> tuple[Tensor, Tensor]:
+def unit_inputs(inputs: Tensor) -> tuple[Tensor, Tensor]:
     """The inputs on the unit sphere (zero stays zero) and the factors ‖x‖‖x′‖/d that the kernels of these lack."""
     if inputs.dim() != 2 or not inputs.is_floating_point() or 0 in inputs.shape:
         raise InvalidInputError(

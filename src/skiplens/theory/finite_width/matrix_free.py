@@ -22,7 +22,7 @@ _UNITS_AT_ONCE = 2**20  # units times inputs of a chunk's layer: enough to hide 
 
 def sample_kernels(
     network: Network,
-    inputs: Float[Tensor, "samples features"],
+    inputs: Tensor,
     networks: int,
     generator: torch.Generator,
     trained: str = "branches",
@@ -32,7 +32,7 @@ def sample_kernels(
 
     Args:
         network: Architecture, depth and width; the width must be at least twice the number of inputs.
-        inputs: Their dtype and device are those of the computation.
+        inputs: (samples, features); their dtype and device are those of the computation.
         networks: How many to draw.
         generator: On the device of `inputs`.
         trained: Which layers count, as in `kernel_moments`.
@@ -94,7 +94,7 @@ def all_draws(
     if n < 2 * p:
         raise InvalidInputError(
             f"A matrix-free sample needs a width of at least twice the number of inputs, got {n} units for {p} inputs. "
-            "Use simulate_kernels, which draws the weights: for narrow networks that is quick."
+            "Use Simulation, which draws the weights: for narrow networks that is quick."
         )
     require_same_device(inputs, generator)
     per_network = _bytes_per_network(network, p, inputs.element_size())

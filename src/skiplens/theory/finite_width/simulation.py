@@ -52,10 +52,11 @@ class Simulation:
     trained: str = "branches"
     memory: int | None = None
 
-    def kernels(
-        self, inputs: Float[Tensor, "samples features"], networks: int, generator: torch.Generator
-    ) -> KernelSamples:
-        """Tangent kernels of `networks` independent networks on the same inputs, in the inputs' dtype and device."""
+    def kernels(self, inputs: Tensor, networks: int, generator: torch.Generator) -> KernelSamples:
+        """Tangent kernels of `networks` independent networks on the same inputs (samples, features).
+
+        The inputs' dtype and device are those of the computation.
+        """
         unit_inputs(inputs)
         first = 0 if trains_first(self.trained) else 1
         last = self.network.depth + (1 if trains_last(self.trained) else 0)
@@ -69,7 +70,7 @@ class Simulation:
 
     def matrices(
         self,
-        inputs: Float[Tensor, "1 features"],
+        inputs: Tensor,
         networks: int,
         generator: torch.Generator,
         single_sources: bool = False,
@@ -77,7 +78,7 @@ class Simulation:
         """Reduced networks, path parts and Jacobians of every trained matrix, in the same networks.
 
         Args:
-            inputs: One input.
+            inputs: One input, (1, features).
             networks: How many to draw.
             generator: On the device of `inputs`.
             single_sources: Of a DenseNet: take every matrix W^{l,h} for itself instead of whole layers W^l.
