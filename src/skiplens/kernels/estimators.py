@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags
@@ -16,7 +17,7 @@ from skiplens.kernels.infinite_width import InfiniteWidthKernel, Trained
 from skiplens.kernels.ridge import ridge_weights
 from skiplens.kernels.sklearn_kernel import matrix
 
-Array = np.ndarray[Any, Any]
+Array = npt.NDArray[Any]
 _ENTRIES_AT_ONCE = 2**24
 
 

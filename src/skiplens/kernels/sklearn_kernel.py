@@ -3,15 +3,17 @@
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
 
+from skiplens.core.errors import InvalidInputError
 from skiplens.kernels.angular import Quantity
 from skiplens.kernels.architecture import Architecture, ArchitectureOptions
 from skiplens.kernels.infinite_width import InfiniteWidthKernel, Trained
 from skiplens.kernels.resnet import ResNetKernel
 
-Array = np.ndarray[Any, Any]
+Array = npt.NDArray[Any]
 
 
 class ResidualKernel(Kernel):
@@ -77,7 +79,7 @@ class ResidualKernel(Kernel):
         if not eval_gradient:
             return K
         if Y is not None:
-            raise ValueError("The gradient is for the kernel of X with itself; call with Y=None.")
+            raise InvalidInputError("The gradient is for the kernel of X with itself; call with Y=None.")
         if self.hyperparameter_branch_scale.fixed or not isinstance(kernel, ResNetKernel):
             return K, np.empty((*K.shape, 0))
         derivative = kernel.branch_scale_derivative(left, quantity=self.quantity)

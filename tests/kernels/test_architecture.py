@@ -1,0 +1,22 @@
+import pytest
+
+from skiplens.core.errors import InvalidInputError
+from skiplens.kernels import DenseNetKernel, ResNetKernel, VanillaKernel
+from skiplens.kernels.architecture import ArchitectureOptions
+
+
+@pytest.mark.parametrize(
+    ("architecture", "expected"),
+    [
+        ("resnet", ResNetKernel(3, 2, 0.5, trained="all", normalise=True)),
+        ("densenet", DenseNetKernel(3, trained="all", normalise=True)),
+        ("vanilla", VanillaKernel(3, trained="all", normalise=True)),
+    ],
+)
+def test_by_name(architecture, expected):
+    assert ArchitectureOptions(architecture, 3, 2, 0.5, "all", True).kernel() == expected
+
+
+def test_unknown_names_get_an_offer():
+    with pytest.raises(InvalidInputError, match=r"There is no architecture 'densnet'\. Did you mean densenet"):
+        ArchitectureOptions("densnet", 3, 2, 0.5, "all", True).kernel()

@@ -1,0 +1,179 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skiplens.core import doors
+from skiplens.core.errors import BrokenFileError, InvalidInputError, MissingDependencyError, TooLargeError
+from skiplens.kernels import DenseNetKernel, ResNetKernel, gram, gram_destination
+from skiplens.kernels.gram import TilePlan
+
+KERNEL = ResNetKernel(5, 2, 0.5)
+SMALL = 2**17  # bytes: tiles of 32 × 32
+
+
+@pytest.fixture
+def X(generator):
+    return torch.randn(70, 4, generator=generator)
+
+
+def dense(matrix):
+    return matrix if isinstance(matrix, torch.Tensor) else torch.as_tensor(np.array(matrix))
+
+
+@given(rows=st.integers(1, 50), columns=st.integers(1, 50), side=st.integers(1, 20), symmetric=st.booleans())
+def test_tiles_cover_every_entry_once(rows, columns, side, symmetric):
+    columns = rows if symmetric else columns
+    seen = np.zeros((rows, columns), dtype=int)
+    for top, left in TilePlan(rows, columns, side, symmetric).tiles():
+        seen[top, left] += 1
+        if symmetric and top != left:
+            seen[left, top] += 1
+    assert (seen == 1).all()
+
+
+@pytest.mark.parametrize("end", [None, ".npy", ".zarr"])
+@pytest.mark.parametrize("other", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_every_destination_holds_the_kernel_matrix(X, tmp_path, end, other, dtype):
+    X = X.to(dtype)
+    Y = X[:40] * 2 if other else None
+    out = None if end is None else tmp_path / f"gram{end}"
+    budget = SMALL + (70 * 70 * X.element_size() if end is None else 0)
+    found = dense(gram(KERNEL.ntk, X, Y, out=out, budget=budget))
+    assert found.dtype == dtype
+    tolerance = {torch.float32: 1e-5, torch.float64: 1e-12}[dtype]
+    torch.testing.assert_close(found, KERNEL.ntk(X, Y), rtol=0, atol=tolerance * float(KERNEL.diagonal(X).max()) * 2)
+    assert other or torch.equal(found, found.T)
+
+
+@pytest.mark.parametrize("end", [".npy", ".zarr"])
+def test_a_killed_run_goes_on_with_the_tiles_that_are_missing(X, tmp_path, end):
+    out, computed = tmp_path / f"gram{end}", []
+
+    class KilledError(Exception):
+        pass
+
+    class Kernel:
+        def __init__(self, tiles):
+            self.tiles = tiles
+
+        def __repr__(self):
+            return "kernel"
+
+        def ntk(self, A, B=None):
+            if len(computed) == self.tiles:
+                raise KilledError
+            computed.append(A.shape)
+            return KERNEL.ntk(A, B)
+
+    with pytest.raises(KilledError):
+        gram(Kernel(4).ntk, X, out=out, budget=SMALL)
+    assert len(computed) == 4
+    found = gram(Kernel(100).ntk, X, out=out, budget=SMALL)
+    assert len(computed) == 6  # 70 rows in tiles of 32: six tiles on and above the diagonal
+    torch.testing.assert_close(dense(found), KERNEL.ntk(X))
+    gram(Kernel(0).ntk, X, out=out, budget=SMALL)  # finished: nothing is computed again
+
+
+def test_a_tile_that_was_not_marked_is_computed_again(X, tmp_path):
+    out = tmp_path / "gram.npy"
+    gram(KERNEL.ntk, X, out=out, budget=SMALL)
+    written = np.lib.format.open_memmap(out, mode="r+")
+    written[:32, :32] = -1
+    journal = tmp_path / "gram.npy.tiles"
+    content = json.loads(journal.read_text())
+    journal.write_text(json.dumps({**content, "done": f"{int(content['done'], 16) & ~1:x}"}))
+    found = gram(KERNEL.ntk, X, out=out, budget=10 * SMALL)  # another budget does not move the tiles
+    torch.testing.assert_close(dense(found), KERNEL.ntk(X))
+
+
+def test_progress_is_told(X):
+    told = []
+    gram(KERNEL.nngp, X, budget=SMALL + 70 * 70 * 8, progress=lambda *step: told.append(step))
+    assert told[0] == ("kernel matrix", 0, 6) and told[-1] == ("kernel matrix", 6, 6)
+
+
+def test_other_inputs_or_another_kernel_do_not_continue(X, tmp_path):
+    gram(KERNEL.ntk, X, out=tmp_path / "gram.npy")
+    for kernel, inputs in ((KERNEL.ntk, X + 1), (KERNEL.nngp, X), (DenseNetKernel(3).ntk, X)):
+        with pytest.raises(InvalidInputError, match=r"begun with another kernel or other inputs.*Delete"):
+            gram(kernel, inputs, out=tmp_path / "gram.npy")
+
+
+def test_a_file_of_somebody_else_is_not_overwritten(X, tmp_path):
+    (tmp_path / "gram.npy").write_text("precious")
+    with pytest.raises(InvalidInputError, match=r"gram\.npy exists and has no gram\.npy\.tiles beside it"):
+        gram(KERNEL.ntk, X, out=tmp_path / "gram.npy")
+    assert (tmp_path / "gram.npy").read_text() == "precious"
+
+
+def test_a_deleted_matrix_is_computed_again(X, tmp_path):
+    gram(KERNEL.ntk, X, out=tmp_path / "gram.npy")
+    (tmp_path / "gram.npy").unlink()
+    torch.testing.assert_close(dense(gram(KERNEL.ntk, X, out=tmp_path / "gram.npy")), KERNEL.ntk(X))
+
+
+def test_a_damaged_journal_is_told(X, tmp_path):
+    gram(KERNEL.ntk, X, out=tmp_path / "gram.npy")
+    (tmp_path / "gram.npy.tiles").write_text('{"side": 3')
+    with pytest.raises(BrokenFileError, match=r"gram\.npy\.tiles is damaged .* Delete it"):
+        gram(KERNEL.ntk, X, out=tmp_path / "gram.npy")
+
+
+def test_paths_that_cannot_be_written_are_refused_and_leave_nothing(X, tmp_path):
+    with pytest.raises(InvalidInputError, match=r"ends in \.npy or \.zarr, got 'gram\.csv'"):
+        gram(KERNEL.ntk, X, out=tmp_path / "gram.csv")
+    with pytest.raises(InvalidInputError, match=r"The folder .* does not exist"):
+        gram(KERNEL.ntk, X, out=tmp_path / "missing" / "gram.npy")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_told_before_anything_is_written(X, tmp_path, monkeypatch):
+    class Usage:
+        free = 8 * 60 * 60
+
+    monkeypatch.setattr(gram_destination.shutil, "disk_usage", lambda folder: Usage)
+    with pytest.raises(TooLargeError, match=r"70 × 70 entries needs .* on the disk.*About 60 rows and columns"):
+        gram(KERNEL.ntk, X, out=tmp_path / "gram.npy")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_matrix_larger_than_the_budget_is_refused_with_the_size_that_fits(X):
+    with pytest.raises(
+        TooLargeError, match=r"70 × 70 entries in memory needs .* About 35 × 35 would fit; .*\.npy or \.zarr"
+    ):
+        gram(KERNEL.ntk, X, budget=8 * 35 * 35)
+
+
+def test_a_budget_below_the_smallest_tile_is_refused(X, tmp_path):
+    with pytest.raises(TooLargeError, match=r"tile of 16 × 16 entries, the smallest there is, needs .* larger budget"):
+        gram(KERNEL.ntk, X, out=tmp_path / "gram.npy", budget=1000)
+
+
+def test_wrong_inputs_are_refused_before_anything_is_written(X, tmp_path):
+    X[3] = float("nan")
+    with pytest.raises(InvalidInputError, match="NaN"):
+        gram(KERNEL.ntk, X, out=tmp_path / "gram.npy")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_zarr_the_package_is_named(X, tmp_path, monkeypatch):
+    def missing(name):
+        raise ImportError(f"No module named {name!r}")
+
+    monkeypatch.setattr(doors.importlib, "import_module", missing)
+    with pytest.raises(MissingDependencyError, match=r"zarr is needed for writing.*skiplens\[chunked\]"):
+        gram(KERNEL.ntk, X, out=tmp_path / "gram.zarr")
+    assert list(tmp_path.iterdir()) == []
+
+
+@given(seed=st.integers(0, 2**31), samples=st.integers(1, 60), extra=st.integers(0, 2**18))
+@settings(deadline=None, max_examples=15)
+def test_the_size_of_tiles_does_not_change_a_value(seed, samples, extra):
+    X = torch.randn(samples, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    found = gram(KERNEL.ntk, X, budget=samples * samples * 8 + SMALL // 4 + extra)
+    torch.testing.assert_close(found, KERNEL.ntk(X), rtol=1e-11, atol=1e-12)
