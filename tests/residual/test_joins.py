@@ -120,6 +120,33 @@ def with_shortcut(shortcut: Any) -> Any:
     return lambda inputs, outputs, stride=1: PostActivation(inputs, outputs, stride, shortcut() if stride > 1 else None)
 
 
+class Scaled(nn.Module):
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 2 * self.inner(x)
+
+
+class FixedFilters(nn.Module):
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.register_buffer("filters", torch.ones(outputs, inputs, 2, 2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.conv2d(x, self.filters, stride=2)
+
+
+class PlusProjection(nn.Module):
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.pool, self.project = Pooled(), nn.Conv2d(inputs, outputs, 1, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.pool(x) + self.project(x)
+
+
 def three_convolutional(kind: str) -> list[tuple[str, str, int]]:
     return [("0", "identity", 2), ("1", kind, 2), ("2", "identity", 2)]
 
@@ -190,6 +217,16 @@ WAYS_TO_JOIN = {
     "post-activation, pool and projection": Case(resnet(pooled_projection), three_convolutional("projection"), image()),
     "post-activation, truncated": Case(resnet(with_shortcut(Truncated)), three_convolutional("truncated"), image()),
     "post-activation, pooled": Case(resnet(with_shortcut(Pooled)), three_convolutional("pooling"), image()),
+    "post-activation, scaled pool": Case(
+        resnet(with_shortcut(lambda: Scaled(Pooled()))), three_convolutional("pooling"), image()
+    ),
+    "post-activation, fixed filters": Case(
+        resnet(with_shortcut(lambda: FixedFilters(4, 8))), three_convolutional("pooling"), image()
+    ),
+    # everything learned is the branch, as in the theory of MacDonald et al.: the shortcut is what has no parameters
+    "post-activation, pool plus projection": Case(
+        resnet(with_shortcut(lambda: PlusProjection(4, 8))), three_convolutional("pooling"), image()
+    ),
     "pre-activation": Case(resnet(PreActivation), three_convolutional("projection"), image()),
     "nested": Case(formula(nested, f=linear, g=linear), [("g", "identity", 1), ("f", "identity", 2)]),
     "nested behind a nonlinearity": Case(

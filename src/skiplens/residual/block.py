@@ -8,8 +8,8 @@ ShortcutKind = Literal["identity", "truncated", "projection", "pooling", "other"
 
 * ``identity``: nothing; the same numbers, perhaps reshaped or reordered.
 * ``truncated``: slices it or pads it with constants (the parameter-free shortcut of the first CIFAR ResNets).
-* ``pooling``: pools it, without parameters.
-* ``projection``: multiplies it by a weight matrix or convolves it, perhaps with pooling and normalisation around.
+* ``pooling``: pools it or convolves it with fixed filters, perhaps times a constant; no parameters.
+* ``projection``: multiplies it by a matrix or convolves it, perhaps with pooling and normalisation around.
 * ``other``: scales it, normalises it, gates it (highway networks), interpolates it, or applies a nonlinearity.
 """
 

@@ -19,8 +19,6 @@ from skiplens.residual.arguments import Arguments
 from skiplens.residual.export_failure import explain
 from skiplens.residual.trial import named_tensors
 
-_NOISY_LOGGER = "torch.fx.experimental.symbolic_shapes"
-
 
 @dataclass(frozen=True, eq=False)
 class ExportedGraph:
@@ -94,15 +92,18 @@ def module_of(call: str) -> str:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Hide what torch.export prints; a failure carries it in its exception anyway."""
-    logger = logging.getLogger(_NOISY_LOGGER)
-    disabled, logger.disabled = logger.disabled, True
+    """Hide what torch.export prints and logs; a failure carries it in its exception anyway."""
+    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "torch"]
+    loud = [logger for logger in map(logging.getLogger, names) if not logger.disabled]
+    for logger in loud:
+        logger.disabled = True
     try:
         with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.disabled = disabled
+        for logger in loud:
+            logger.disabled = False
 
 
 def _refuse_changed_parameters(program: ExportedProgram) -> None:

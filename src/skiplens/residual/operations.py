@@ -20,7 +20,17 @@ SIDES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
 Each is linear in the first argument of each side while the others are held, so a summand is silenced by a zero there.
 """
 
-MATRIX_PRODUCTS = {
+CONVOLUTIONS = {
+    "aten.convolution",
+    "aten.conv1d",
+    "aten.conv2d",
+    "aten.conv3d",
+    "aten.conv_transpose1d",
+    "aten.conv_transpose2d",
+    "aten.conv_transpose3d",
+}
+
+MATRIX_PRODUCTS = CONVOLUTIONS | {
     "aten.linear",
     "aten.bilinear",
     "aten.mm",
@@ -33,13 +43,6 @@ MATRIX_PRODUCTS = {
     "aten.addmv",
     "aten.addbmm",
     "aten.baddbmm",
-    "aten.convolution",
-    "aten.conv1d",
-    "aten.conv2d",
-    "aten.conv3d",
-    "aten.conv_transpose1d",
-    "aten.conv_transpose2d",
-    "aten.conv_transpose3d",
     "aten.lstm",
     "aten.gru",
     "aten.rnn_tanh",

@@ -6,6 +6,7 @@ from skiplens.residual.block import ShortcutKind
 from skiplens.residual.flow import DataFlow, Nodes, members
 from skiplens.residual.operations import (
     ATTENTION,
+    CONVOLUTIONS,
     CROPPING,
     DROPPING,
     MATRIX_PRODUCTS,
@@ -18,7 +19,8 @@ from skiplens.residual.operations import (
 
 Role = Literal["rearranges", "crops", "pools", "projects", "normalises", "scales", "bends"]
 
-_LINEAR: set[Role] = {"rearranges", "crops", "pools", "projects", "normalises", "scales"}
+_FIXED: set[Role] = {"rearranges", "crops", "pools", "scales"}
+_LINEAR: set[Role] = {*_FIXED, "projects", "normalises"}
 _ROLES: list[tuple[Role, set[str]]] = [
     ("rearranges", REARRANGING | DROPPING),
     ("crops", CROPPING),
@@ -36,7 +38,7 @@ def shortcut_kind(flow: DataFlow, nodes: Nodes) -> ShortcutKind:
         return "identity"
     if roles <= {"rearranges", "crops"}:
         return "truncated"
-    if roles <= {"rearranges", "crops", "pools"}:
+    if "pools" in roles and roles <= _FIXED and not flow.parameters_in(nodes):
         return "pooling"
     return "projection" if "projects" in roles and roles <= _LINEAR else "other"
 
@@ -58,4 +60,6 @@ def _role(flow: DataFlow, number: int) -> Role:
         return "rearranges"
     if kind == "_operator.getitem" and flow.operation(sources[0]) in NORMALISING | DROPPING | POOLING:
         return "rearranges"
+    if kind in CONVOLUTIONS and not flow.parameters[number]:
+        return "pools"  # an average pool is a convolution with a fixed filter too
     return next((role for role, operations in _ROLES if kind in operations), "bends")
