@@ -1,9 +1,21 @@
 """See what skip connections do to your network."""
 
+# Versions
 from skiplens.core.version import VERSION
+
+# Tangent: kernels of finite and of infinitely wide networks
+from skiplens.derivatives import empirical_ntk as empirical_ntk
+from skiplens.kernels import DenseNetKernel as DenseNetKernel
+from skiplens.kernels import ResNetKernel as ResNetKernel
+from skiplens.kernels import VanillaKernel as VanillaKernel
+
+# The whole picture
 from skiplens.reports import Report as Report
 from skiplens.reports import inspect as inspect
+
+# Structure: what a network is made of, and new networks made from it
 from skiplens.residual import ResidualBlock as ResidualBlock
 from skiplens.residual import find_residual_blocks as find_residual_blocks
+from skiplens.residual import initialisation as initialisation
 
 __version__ = VERSION

@@ -33,7 +33,7 @@ class StructureLens(Lens):
 def _reading(subject: Subject, network: ResidualNetwork, provenance: Provenance) -> StructureReading:
     model, blocks = subject.model, network.blocks
     return StructureReading(
-        model=type(model).__name__,
+        model=subject.name,
         structure=network.kind,
         parameters=sum(p.numel() for p in model.parameters()),
         trainable_parameters=sum(p.numel() for p in model.parameters() if p.requires_grad),

@@ -10,9 +10,8 @@ from skiplens.core.progress import Progress, silent
 from skiplens.core.randomness import Randomness
 from skiplens.core.untouched import untouched
 from skiplens.data.batch import Batch
-from skiplens.derivatives.functional import is_batch_coupled, pure_model
+from skiplens.derivatives import empirical_ntk, is_batch_coupled, pure_model
 from skiplens.derivatives.samples import samples_of
-from skiplens.derivatives.tangent.empirical import empirical_ntk
 from skiplens.lenses.lens import Lens, Subject
 from skiplens.readings import Provenance, TangentReading
 

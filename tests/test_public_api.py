@@ -1,0 +1,26 @@
+"""The names people type: they stay. Adding one is a decision, so it is written here too."""
+
+import types
+
+import skiplens as sl
+
+NAMES = {
+    "DenseNetKernel",
+    "Report",
+    "ResNetKernel",
+    "ResidualBlock",
+    "VanillaKernel",
+    "empirical_ntk",
+    "find_residual_blocks",
+    "initialisation",
+    "inspect",
+}
+FOLDERS = set("cli core data derivatives figures kernels lenses linalg readings reports residual theory".split())
+
+
+def test_the_public_names_are_exactly_these():
+    public = {name for name in dir(sl) if not name.startswith("_") and name != "VERSION"}
+    folders = {name for name in public if isinstance(getattr(sl, name), types.ModuleType)} - {"initialisation"}
+    assert public - folders == NAMES
+    assert folders <= FOLDERS
+    assert len(NAMES) <= 25
