@@ -41,7 +41,7 @@ def kernel_against_angle(reading: TangentReading) -> Figure | None:
     """The kernel's correlation of each pair of samples against the angle between the inputs."""
     if not reading.angles.numel():
         return None
-    pairs = torch.triu_indices(*reading.kernel.shape, offset=1)
+    pairs = torch.triu_indices(len(reading.kernel), len(reading.kernel), offset=1)
     angles, correlations = reading.angles[pairs[0], pairs[1]], reading.correlations[pairs[0], pairs[1]]
     grid = torch.linspace(0, float(angles.max()), 100, dtype=torch.float64)
     return Figure(

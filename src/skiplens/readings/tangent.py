@@ -59,7 +59,7 @@ class TangentReading(Reading, kind="tangent"):
         """
         if not len(self.targets):
             return None
-        first, second = torch.triu_indices(*self.kernel.shape, offset=1)
+        first, second = torch.triu_indices(len(self.kernel), len(self.kernel), offset=1)
         same = (self.targets[first] == self.targets[second]).double()
         if not 0 < same.mean() < 1:
             return None
