@@ -34,5 +34,5 @@ def test_drawn_probes_take_the_operators_dtype(generator):
 
 
 def test_unknown_distribution_is_refused(generator):
-    with pytest.raises(InvalidInputError, match="no probes called 'gausian'. Did you mean gaussian"):
+    with pytest.raises(InvalidInputError, match=r"no probes called 'gausian'. Did you mean gaussian"):
         draw(DenseOperator(torch.eye(2)), 1, "gausian", generator)

@@ -1,5 +1,6 @@
 """A model as a pure function of its parameters: nothing it does to itself is kept."""
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -114,9 +115,14 @@ def is_batch_coupled(model: nn.Module | PureModel, inputs: Inputs | Samples) -> 
 
 
 @contextmanager
-def twice_differentiable() -> Iterator[None]:
-    """Attention by its plain formula, the only form that forward mode, vmap and second derivatives accept."""
-    with sdpa_kernel(SDPBackend.MATH):
+def transformable() -> Iterator[None]:
+    """Attention by its plain formula, the only form that forward mode, vmap and second derivatives accept.
+
+    What torch remarks about its own inner workings under these transforms is not shown: a caller can do nothing about it.
+    """
+    with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*torch.jit.script.* is deprecated", category=DeprecationWarning)
+        warnings.filterwarnings("ignore", message=".*not yet implemented the batching rule", category=UserWarning)
         yield
 
 

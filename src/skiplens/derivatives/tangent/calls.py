@@ -76,6 +76,8 @@ def record(
             expanded to one copy a sample, so that each sample's gradient can be told apart.
     """
     calls: dict[str, list[Call]] = {name: [] for name in watched}
+    # One sample needs no copies, and a view of its own output would not survive an operation in place.
+    spread = spread if samples.count > 1 else frozenset()
     with _hooked(watched, calls, spread, samples.count), torch.enable_grad():
         outputs = pure(leaves, samples)
     return Recording(outputs, calls)

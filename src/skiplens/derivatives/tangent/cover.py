@@ -8,7 +8,7 @@ from torch import nn
 
 from skiplens.core.axes import Float, Tensor
 from skiplens.core.randomness import Randomness
-from skiplens.derivatives.functional import PureModel, same_up_to_rounding, twice_differentiable
+from skiplens.derivatives.functional import PureModel, same_up_to_rounding, transformable
 from skiplens.derivatives.samples import Samples
 from skiplens.derivatives.tangent.calls import Call, PatternChanged, Place, Recording, pull_back, record
 from skiplens.derivatives.tangent.rules import Rule, rules_of
@@ -157,7 +157,7 @@ class Probe:
 
 def find_cover(pure: PureModel, samples: Samples) -> Cover:
     """The cover of all chosen parameters, found on a few of `samples`."""
-    with twice_differentiable():
+    with transformable():
         return Probe(pure, samples).cover()
 
 

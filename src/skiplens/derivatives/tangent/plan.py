@@ -39,7 +39,7 @@ class Task:
     @property
     def pairs(self) -> float:
         """Pairs of samples that are multiplied."""
-        return self.left * self.right if self.right else self.left**2 / 2
+        return float(self.left * self.right) if self.right else self.left**2 / 2
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def make_plan(task: Task, work: Mapping[str, Work], budget: int) -> Plan:
     runs = [task.outputs] if task.separate else _halvings(task.outputs)
     plans = [plan for run in runs for plan in _plans(task, work, run, budget)]
     if not plans:
-        smallest = min(_bytes_of_rows(task, entry, 1, runs[-1]) for entry in work.values())
+        smallest = max(_bytes_of_rows(task, entry, 1, runs[-1]) for entry in work.values())
         raise TooLargeError(
             f"The gradients of {task.samples} samples need {readable(smallest)} for a single row of a layer, and only "
             f"{readable(budget)} may be used; about {max(1, task.samples * budget // max(1, smallest))} samples fit. "

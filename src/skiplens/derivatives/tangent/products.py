@@ -6,7 +6,7 @@ import torch
 from torch.func import jvp
 
 from skiplens.core.axes import Float, Tensor
-from skiplens.derivatives.functional import PureModel, twice_differentiable
+from skiplens.derivatives.functional import PureModel, transformable
 from skiplens.derivatives.samples import Samples
 from skiplens.derivatives.tangent.problem import Problem
 
@@ -37,7 +37,7 @@ class JacobianProducts:
 
     def forward(self, samples: Samples, direction: Mapping[str, Tensor]) -> Float[Tensor, "samples outputs"]:
         """J times `direction`."""
-        with twice_differentiable():
+        with transformable():
             parts = [self._forward(chunk, dict(direction)) for _, chunk in samples.chunks(self._chunk(samples))]
         return torch.cat(parts)
 

@@ -7,7 +7,7 @@ import torch
 from torch.func import jacrev, vmap
 
 from skiplens.core.axes import Float, Tensor
-from skiplens.derivatives.functional import PureModel, twice_differentiable
+from skiplens.derivatives.functional import PureModel, transformable
 from skiplens.derivatives.samples import Samples
 from skiplens.derivatives.tangent.pieces import Factor, Gradients, Piece
 
@@ -32,7 +32,7 @@ class VectorisedRows(Source):
         chosen = torch.as_tensor(list(outputs), device=self.pure.device)
         values = {piece.parameter: self.pure.parameters[piece.parameter] for piece in pieces}
         for where, chunk in samples.chunks(self.chunk):
-            with twice_differentiable():
+            with transformable():
                 jacobian = self._jacobian(chunk, values, chosen)
             for factor, piece in zip(factors, pieces, strict=True):
                 factor.rows[where] = rows_of(jacobian[piece.parameter], piece, leading=2)

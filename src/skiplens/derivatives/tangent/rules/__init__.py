@@ -1,6 +1,5 @@
 """Which rule gives the gradient of which parameter: exact layer types only, everything else is differentiated."""
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -31,17 +30,17 @@ def rules_of(module: nn.Module) -> Rules:
 
 
 def _linear(layer: nn.Linear) -> Rules:
-    inputs, outputs = Channels(layer.in_features, last=True), Channels(layer.out_features, last=True)
+    inputs, outputs = Channels((layer.in_features,), last=True), Channels((layer.out_features,), last=True)
     return {"weight": LinearWeight(inputs, outputs), "bias": Offset(outputs)}
 
 
 def _transposed_linear(layer: Any) -> Rules:
-    inputs, outputs = (Channels(count, last=True) for count in layer.weight.shape)
+    inputs, outputs = (Channels((count,), last=True) for count in layer.weight.shape)
     return {"weight": LinearWeight(inputs, outputs, transposed=True), "bias": Offset(outputs)}
 
 
 def _convolution(layer: Convolution) -> Rules:
-    return {"weight": ConvolutionWeight(layer), "bias": Offset(Channels(layer.out_channels, last=False))}
+    return {"weight": ConvolutionWeight(layer), "bias": Offset(Channels((layer.out_channels,), last=False))}
 
 
 def _embedding(layer: nn.Embedding) -> Rules:
@@ -50,17 +49,17 @@ def _embedding(layer: nn.Embedding) -> Rules:
 
 
 def _layer_norm(layer: nn.LayerNorm) -> Rules:
-    channels = Channels(math.prod(layer.normalized_shape), last=True)
+    channels = Channels(tuple(layer.normalized_shape), last=True)
     return {"weight": Scale(channels, layer_normaliser(layer)), "bias": Offset(channels)}
 
 
 def _group_norm(layer: nn.GroupNorm) -> Rules:
-    channels = Channels(layer.num_channels, last=False)
+    channels = Channels((layer.num_channels,), last=False)
     return {"weight": Scale(channels, group_normaliser(layer)), "bias": Offset(channels)}
 
 
 def _batch_norm(layer: nn.modules.batchnorm._BatchNorm) -> Rules:
-    channels = Channels(layer.num_features, last=False)
+    channels = Channels((layer.num_features,), last=False)
     return {"weight": Scale(channels, batch_normaliser(layer)), "bias": Offset(channels)}
 
 

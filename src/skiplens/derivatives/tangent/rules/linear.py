@@ -54,4 +54,4 @@ class Offset(Rule):
 
     def gradient(self, prepared: Any, cotangents: Cotangents, part: slice) -> Float[Tensor, "samples params"]:
         """Each sample's sum over positions."""
-        return self.channels.sum_positions(cotangents[0], prepared)[:, part]
+        return self.channels.sum_positions(cotangents[0], prepared, part)

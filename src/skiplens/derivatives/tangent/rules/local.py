@@ -7,7 +7,7 @@ from typing import Any
 from torch.func import functional_call, vjp, vmap
 
 from skiplens.core.axes import Float, Tensor
-from skiplens.derivatives.functional import twice_differentiable
+from skiplens.derivatives.functional import transformable
 from skiplens.derivatives.outputs import tensors_in
 from skiplens.derivatives.tangent.calls import Call, PatternChanged
 from skiplens.derivatives.tangent.rules.rule import Cotangents, Rule
@@ -52,7 +52,7 @@ class LocalGradient(Rule):
         if len(cotangents) != self.output_count:
             raise PatternChanged("a module returned another number of tensors")
         try:
-            with twice_differentiable():
+            with transformable():
                 gradients = prepared(cotangents)
         except ValueError as error:  # vmap's word for arguments that disagree on the number of samples
             raise PatternChanged(f"a module was called with other shapes: {error}") from error

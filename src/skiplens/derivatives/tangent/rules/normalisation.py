@@ -28,7 +28,7 @@ class Scale(Rule):
     ) -> Float[Tensor, "samples params"]:
         """Each sample's sum over positions of cotangent times normalised input."""
         normalised, samples = prepared
-        return self.channels.sum_positions(normalised * cotangents[0], samples)[:, part]
+        return self.channels.sum_positions(normalised * cotangents[0], samples, part)
 
 
 def layer_normaliser(layer: nn.LayerNorm) -> Callable[[Tensor], Tensor]:
