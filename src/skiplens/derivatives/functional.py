@@ -118,7 +118,7 @@ def is_batch_coupled(model: nn.Module | PureModel, inputs: Inputs | Samples) -> 
 def transformable() -> Iterator[None]:
     """Attention by its plain formula, the only form that forward mode, vmap and second derivatives accept.
 
-    What torch remarks about its own inner workings under these transforms is not shown: a caller can do nothing about it.
+    What torch remarks about its own inner workings under these transforms is not shown: nobody can act on it.
     """
     with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*torch.jit.script.* is deprecated", category=DeprecationWarning)

@@ -16,6 +16,14 @@ def perceptron() -> tuple[nn.Module, Any]:
     return drawn(mlp()), noise(5, 3)
 
 
+def one_layer() -> tuple[nn.Module, Any]:
+    return drawn(nn.Linear(3, 2)), noise(5, 3)
+
+
+def bare_parameter() -> tuple[nn.Module, Any]:
+    return drawn(Formula(lambda m, x: torch.tanh(x @ m.matrix), matrix=nn.Parameter(torch.zeros(3, 2)))), noise(5, 3)
+
+
 def one_output() -> tuple[nn.Module, Any]:
     return drawn(Formula(lambda m, x: m.f(x).squeeze(-1), f=nn.Linear(3, 1))), noise(5, 3)
 
@@ -185,6 +193,8 @@ def routed() -> tuple[nn.Module, Any]:
 
 CASES: dict[str, Case] = {
     "perceptron": perceptron,
+    "one_layer": one_layer,
+    "bare_parameter": bare_parameter,
     "one_output": one_output,
     "conv1d": convolution(nn.Conv1d(3, 4, 3, stride=2, padding=1, dilation=2), 9),
     "conv2d": convolution(nn.Conv2d(3, 4, (3, 2), stride=(2, 1), padding=(1, 0)), 6, 5),

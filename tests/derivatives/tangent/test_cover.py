@@ -24,6 +24,7 @@ def kinds(cover, parameter):
     [
         ("perceptron", "0.weight", ["LinearWeight"]),
         ("perceptron", "0.bias", ["Offset"]),
+        ("one_layer", "weight", ["LinearWeight"]),
         ("conv2d_groups", "conv.weight", ["ConvolutionWeight"]),
         ("conv_transposed", "conv.weight", ["LocalGradient"]),
         ("norms", "1.weight", ["Scale"]),
@@ -49,6 +50,7 @@ def test_accepted_rules(name, parameter, expected):
     [
         ("used_outside_its_module", "f.weight"),
         ("used_outside_its_module", "scale"),
+        ("bare_parameter", "matrix"),
         ("attention_sequence_first", "attention.in_proj_weight"),
     ],
 )

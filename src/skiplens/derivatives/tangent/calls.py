@@ -117,8 +117,9 @@ def pull_back(
 ) -> dict[Place, tuple[Tensor, ...]]:
     """Gradients of the weighted sum of `outputs` with respect to what each call returned."""
     edges = [edge for call in calls.values() for edge in call.edges]
-    # A model that is itself one layer has no call inside it to ask for.
-    gradients = torch.autograd.grad(outputs, edges, weights, retain_graph=keep_graph, allow_unused=True) if edges else ()
+    if not edges:
+        return dict.fromkeys(calls, ())
+    gradients = torch.autograd.grad(outputs, edges, weights, retain_graph=keep_graph, allow_unused=True)
     remaining = iter(gradients)
     return {place: tuple(_or_zero(next(remaining), zero) for zero in call.zeros) for place, call in calls.items()}
 

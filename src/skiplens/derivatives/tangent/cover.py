@@ -95,11 +95,11 @@ class Probe:
         return (spread, owners) if same else (plain, frozenset())
 
     def _watched_names(self) -> list[str]:
-        """Modules that own a chosen parameter and all modules around them, but not the model itself."""
+        """Modules that own a chosen parameter and all modules around them."""
         names = set[str]()
         for places in self.owners.values():
             for module, _ in places:
-                names.update(_around(module))
+                names.update([module, *_around(module)])
         return [name for name in self.modules if name in names]
 
     def _pull_back(self) -> dict[str, Tensor | None]:
@@ -131,10 +131,11 @@ class Probe:
     def _uses(self, name: str, module: str, local: str, by_rule: bool) -> Iterator[Use]:
         rule = rules_of(self.modules[module]).get(local) if by_rule else None
         for index, call in enumerate(self.recording.calls.get(module, [])):
-            if call.edges:
+            if call.edges and rule is not None:
+                yield Use(module, index, rule)
+            elif call.edges and module:  # the whole model is differentiated better by the general algorithms
                 axes = sample_axes(call, self.samples.count)
-                fallback = LocalGradient(local, self.pure.parameters[name], axes, len(call.edges))
-                yield Use(module, index, rule or fallback)
+                yield Use(module, index, LocalGradient(local, self.pure.parameters[name], axes, len(call.edges)))
 
     def _accepts(self, uses: tuple[Use, ...], expected: Tensor) -> bool:
         try:
