@@ -24,8 +24,8 @@ def linear_branch_energies(scales: Float[Tensor, " layers"]) -> Float[Tensor, " 
     unsigned Stirling numbers of the first kind.
 
     Example:
-        >>> linear_branch_energies(torch.ones(3)).tolist()  # 2, 3, 1 of 6
-        [0.3333333333333333, 0.5, 0.16666666666666666]
+        >>> (6 * linear_branch_energies(torch.ones(3))).round(decimals=12).tolist()
+        [2.0, 3.0, 1.0]
     """
     used = _branch_shares(check_scales(scales))
     energies = used.new_zeros(len(used) + 1)

@@ -54,7 +54,7 @@ def check_shortest(shortest: int) -> int:
     return shortest
 
 
-def check_positive(value: float | Fraction, name: str) -> float | Fraction:
+def check_positive(value: float | int | Fraction, name: str) -> float | int | Fraction:
     """A positive finite number, or an error that names it."""
     if not (math.isfinite(value) and value > 0):
         raise InvalidInputError(f"{name} must be positive and finite; got {float(value):g}.")

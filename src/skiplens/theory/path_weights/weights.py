@@ -23,8 +23,8 @@ def path_weights(
         lengths: The path lengths wanted; none means all of them.
 
     Example:
-        >>> path_weights(3, 1.0).square().tolist()  # 1, 4, 1 of 6
-        [0.16666666666666666, 0.6666666666666666, 0.16666666666666666]
+        >>> (6 * path_weights(3, 1.0).square()).round(decimals=12).tolist()
+        [1.0, 4.0, 1.0]
     """
     return log_path_weights(depth, depth_ratio, lengths).exp()
 
