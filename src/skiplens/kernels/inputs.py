@@ -39,6 +39,19 @@ class Directions:
 
 def directions(X: Float[Tensor, "samples features"]) -> Directions:
     """The rows of `X` as directions; no norm over- or underflows, whatever the size of the entries."""
+    norm = torch.linalg.vector_norm(X, dim=1, keepdim=True)
+    low, high = _SAFE_NORMS[X.dtype]
+    if bool(((norm.detach() > low) & (norm.detach() < high)).all()):
+        return Directions(X / norm, (norm / math.sqrt(X.shape[1])).squeeze(1))
+    return _directions_of_extremes(X)
+
+
+# Between these, squares of all entries that matter neither over- nor underflow
+_SAFE_NORMS = {torch.float32: (1e-15, 1e18), torch.float64: (1e-140, 1e150)}
+
+
+def _directions_of_extremes(X: Float[Tensor, "samples features"]) -> Directions:
+    """The same for rows of any size, zero included: each is divided by its largest entry first."""
     largest = X.detach().abs().amax(dim=1, keepdim=True)
     _require_finite(largest)
     scaled = X / torch.where(largest > 0, largest, 1.0)

@@ -10,14 +10,15 @@ from skiplens.core.axes import Float
 
 _WANTED = 3e-7  # of the largest value: less than the rounding of a float32 cosine moves it
 _SEGMENTS = (2**12, 2**14, 2**16)  # 32, 128 and 512 KiB of nodes and slopes: they stay in a core's cache
+_LEAST = 1e-14  # keeps opposite inputs from a division by zero; q is then 1 to rounding
 _FOCUSES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
 
 
 @dataclass(frozen=True, eq=False)
 class LinearLookup:
-    """k at equally spaced places q = z/(z + f·w) in [0, 1], where z = √(1 − ρ) and w = √(1 + ρ).
+    """k at equally spaced places q = t/(t + f) in [0, 1], where t = tan(θ/2) = √((1 − ρ)/(1 + ρ)).
 
-    q is analytic in the angle at both ends and costs two square roots and a division, with no inverse cosine.
+    q is analytic in the angle at both ends and costs a square root and two divisions, with no inverse cosine.
 
     Attributes:
         values: k at the nodes, and once more the last one, in float32.
@@ -37,15 +38,15 @@ class LinearLookup:
 
     def replace(self, cosine: Float[Tensor, "samples other_samples"]) -> Float[Tensor, "samples other_samples"]:
         """The kernel at each entry; the memory of `cosine` is used up."""
-        segments = len(self.values) - 1
-        w = (cosine + 1).clamp_min_(0).sqrt_()
-        z = cosine.neg_().add_(1).clamp_min_(0).sqrt_()
-        place = z.div_(w.mul_(self.focus / segments).add_(z, alpha=1 / segments))
+        other = (cosine + 1).clamp_min_(_LEAST)
+        tangent = torch.sub(1, cosine, out=cosine).clamp_min_(0).div_(other).sqrt_()
+        torch.add(tangent, self.focus, out=other)
+        place = tangent.div_(other).mul_(len(self.values) - 1)
         node = place.to(torch.int32)
         place.sub_(node)
         flat = node.view(-1)
         slope = self.slopes.index_select(0, flat).view_as(place)
-        value = torch.index_select(self.values, 0, flat, out=w.view(-1)).view_as(place)
+        value = torch.index_select(self.values, 0, flat, out=other.view(-1)).view_as(place)
         return value.addcmul_(slope, place)
 
 
