@@ -168,7 +168,7 @@ def test_refuses_inputs_of_another_form(inputs, said):
         find_residual_blocks(linear(), inputs)
 
 
-def test_says_what_came_when_the_shape_is_wrong(capfd):
+def test_says_what_came_when_the_shape_is_wrong(capfd, caplog):
     expected = (
         r"cannot be called with these inputs: float64 tensor of shape \(2, 5\) on cpu\. "
         r"Its first parameter is float64 on cpu\. The model said: RuntimeError: .*shapes cannot be multiplied"
@@ -176,6 +176,7 @@ def test_says_what_came_when_the_shape_is_wrong(capfd):
     with pytest.raises(InvalidInputError, match=expected):
         find_residual_blocks(LinearResidual(), noise(2, 5))
     assert capfd.readouterr() == ("", "")
+    assert not caplog.records
 
 
 def test_says_what_came_when_the_dtype_is_wrong():

@@ -198,6 +198,15 @@ WAYS_TO_JOIN = {
     "normalised shortcut": one(
         formula(lambda m, x: m.n(x) + m.f(x), n=lambda: nn.LayerNorm(3), f=linear), kind="other"
     ),
+    "pool times a learned scale": one(
+        formula(
+            lambda m, x: m.scale * F.avg_pool2d(x, 2) + m.f(x),
+            f=lambda: nn.Conv2d(4, 4, 2, 2),
+            scale=vector(1),
+        ),
+        kind="other",
+        inputs=image(),
+    ),
     "squeeze and excitation": one(SqueezeExcitation, name="excite", depth=3, inputs=image()),
     "unbatched vector": one(formula(lambda m, x: x + m.f(x), f=linear), inputs=(noise(3),)),
     "complex numbers": one(
@@ -339,6 +348,27 @@ def test_a_sum_of_many_branches_does_not_nest_too_deep():
     model = Formula(lambda m, x: sum((m.f(x) for _ in range(300)), x), f=layer)
     (block,) = find_residual_blocks(model, noise(2, 3))
     assert len(block.additions) == 300
+
+
+def test_the_input_of_a_gated_block_is_the_state_and_not_the_gate():
+    """The gate reads a second input as well, so not every way to it leads through the state."""
+
+    def rule(m, state, other):
+        gate = torch.sigmoid(m.gate(state * other))
+        return state * (1 - gate) + m.f(state) * gate
+
+    network = dissect(Formula(rule, gate=linear(), f=linear()), (noise(2, 3), noise(2, 3, seed=1)))
+    assert [block.input for block in network.blocks] == [network.exported.inputs[0]]
+
+
+def test_doubling_after_a_join_is_not_part_of_it():
+    def rule(m, x):
+        joined = x + m.f(x)
+        return joined + joined
+
+    network = dissect(Formula(rule, f=linear()), noise(2, 3))
+    (block,) = network.blocks
+    assert network.node(network.output).all_input_nodes == [network.node(block.join)]
 
 
 def test_a_nested_block_knows_its_parent():
