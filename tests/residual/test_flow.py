@@ -8,32 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skiplens.residual import dissect
-from skiplens.residual.export import ExportedGraph
 from skiplens.residual.flow import NOWHERE, DataFlow, members
 from skiplens.residual.fork import find_fork
 from tests.networks import Formula, linear, noise
-
-
-class Graph:
-    """A graph of unary and binary operations, drawn at random, as the nodes of an exported one."""
-
-    def __init__(self, reads: list[tuple[int, ...]]) -> None:
-        graph = torch.fx.Graph()
-        nodes = [graph.placeholder("x")]
-        for sources in reads:
-            target = torch.ops.aten.relu.default if len(sources) == 1 else torch.ops.aten.add.Tensor
-            nodes.append(graph.call_function(target, tuple(nodes[s] for s in sources)))
-        for node in nodes:
-            node.meta["val"] = torch.zeros(2)
-        graph.output((nodes[-1],))
-        self.reads = [(), *reads]
-        self.flow = DataFlow(ExportedGraph(graph, {}, {}, {}, ("x",), {"output": nodes[-1].name}))
-
-    def ways(self, end: int) -> list[tuple[int, ...]]:
-        """Every way from the input to `end`, as the nodes on it."""
-        if not self.reads[end]:
-            return [(end,)]
-        return [(*way, end) for source in set(self.reads[end]) for way in self.ways(source)]
+from tests.residual.written_graph import Graph
 
 
 @st.composite

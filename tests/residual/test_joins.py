@@ -343,13 +343,6 @@ def test_a_sum_of_branches_is_one_block_with_an_addition_for_each_branch():
     assert block.branch.parameters == ("f.weight", "f.bias", "g.weight", "g.bias")
 
 
-def test_a_sum_of_many_branches_does_not_nest_too_deep():
-    layer = linear()
-    model = Formula(lambda m, x: sum((m.f(x) for _ in range(300)), x), f=layer)
-    (block,) = find_residual_blocks(model, noise(2, 3))
-    assert len(block.additions) == 300
-
-
 def test_the_input_of_a_gated_block_is_the_state_and_not_the_gate():
     """The gate reads a second input as well, so not every way to it leads through the state."""
 

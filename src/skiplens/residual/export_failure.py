@@ -7,6 +7,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from skiplens.residual.trial import first_line
+
 _DATA_DEPENDENT = re.compile(r"data-dependent|GuardOnDataDependent|_local_scalar_dense|\.item\(\)")
 _TORCH_FOLDER = str(Path(torch.__file__).parent)
 _OWN_FOLDER = str(Path(__file__).parent)
@@ -19,7 +21,7 @@ def explain(model: nn.Module, error: Exception) -> str:
         reason = "its forward pass decides something in Python by the values inside a tensor"
         advice = "Decide by shapes or settings instead (or with torch.where, torch.cond), and look again."
     else:
-        reason = f"torch.export said: {type(error).__name__}: {_first_line(error)}"
+        reason = f"torch.export said: {type(error).__name__}: {first_line(error).rstrip('.')}"
         advice = "Write the forward pass with torch operations only, and try torch.export.export(model, inputs) alone."
     place = _place_in_user_code(error)
     return f"{type(model).__name__} cannot be exported, so its graph cannot be read: {reason}{place}. {advice}"
@@ -38,8 +40,3 @@ def _place_in_user_code(error: Exception) -> str:
     if named:
         return f" (at {named['file']}:{named['line']}, in {named['function']}: {named['code'].strip()})"
     return ""
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0].strip().rstrip(".") if lines else "(no message)"

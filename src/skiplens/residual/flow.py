@@ -4,7 +4,7 @@ A set of nodes is an integer whose bit i stands for node number i: with a few th
 single operations and all ancestor sets together take a few megabytes.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, reduce
 
 import torch
@@ -31,6 +31,22 @@ def members(nodes: Nodes) -> Iterator[int]:
 def union(sets: Iterable[Nodes]) -> Nodes:
     """All nodes of all sets."""
     return reduce(lambda left, right: left | right, sets, 0)
+
+
+def known_shape(value: torch.Tensor) -> tuple[int, ...]:
+    """Shape of a traced tensor; -1 where it depends on the data."""
+    return tuple(size if isinstance(size, int) else -1 for size in value.shape)
+
+
+def _meeting(dominators: Sequence[int], numbers: Iterable[int]) -> int:
+    """Where the chains of dominators above these nodes meet; a dominator always has the smaller number."""
+
+    def meet(left: int, right: int) -> int:
+        while left != right:
+            left, right = (dominators[left], right) if left > right else (left, dominators[right])
+        return left
+
+    return reduce(meet, numbers)
 
 
 class DataFlow:
@@ -96,26 +112,13 @@ class DataFlow:
     def dominator(self) -> tuple[int, ...]:
         """For each activation the nearest other one through which every way from the inputs leads, or `NOWHERE`."""
         dominators: list[int] = []
-
-        def meet(left: int, right: int) -> int:
-            while left != right:
-                left, right = (dominators[left], right) if left > right else (left, dominators[right])
-            return left
-
-        for number in range(len(self.nodes)):
-            sources = self.sources[number]
-            dominators.append(reduce(meet, sources) if sources else NOWHERE)
+        for sources in self.sources:
+            dominators.append(_meeting(dominators, sources) if sources else NOWHERE)
         return tuple(dominators)
 
     def common_dominator(self, numbers: Iterable[int]) -> int:
         """The nearest activation through which every way to any of `numbers` leads (one of them, it may be)."""
-
-        def meet(left: int, right: int) -> int:
-            while left != right:
-                left, right = (self.dominator[left], right) if left > right else (left, self.dominator[right])
-            return left
-
-        return reduce(meet, numbers)
+        return _meeting(self.dominator, numbers)
 
     def between(self, start: int, ends: Iterable[int]) -> Nodes:
         """Every activation on a way from `start` to one of `ends`, the end included and the start not."""
@@ -138,8 +141,7 @@ class DataFlow:
 
     def shape(self, number: int) -> tuple[int, ...]:
         """Shape of a node's tensor; -1 where it depends on the data."""
-        value = self.nodes[number].meta["val"]
-        return tuple(size if isinstance(size, int) else -1 for size in value.shape)
+        return known_shape(self.nodes[number].meta["val"])
 
     def operation(self, number: int) -> str:
         """The operation of a node without its overload."""

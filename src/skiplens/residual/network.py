@@ -13,6 +13,7 @@ from skiplens.core.nearest import did_you_mean
 from skiplens.residual.arguments import Arguments
 from skiplens.residual.block import DenseJoin, ResidualBlock
 from skiplens.residual.export import ExportedGraph, module_calls, module_of
+from skiplens.residual.flow import known_shape
 from skiplens.residual.interpreter import Call, interpret, plain_call
 from skiplens.residual.operations import operation
 
@@ -159,11 +160,10 @@ def _is_floating(node: fx.Node) -> bool:
 
 def _card(node: fx.Node) -> NodeCard:
     value, calls = node.meta.get("val"), module_calls(node)
-    shape = tuple(s if isinstance(s, int) else -1 for s in value.shape) if isinstance(value, torch.Tensor) else None
     return NodeCard(
         name=node.name,
         operation=operation(node) if node.op == "call_function" else node.op,
         module=module_of(calls[-1]) if calls else "",
         reads=tuple(source.name for source in node.all_input_nodes),
-        shape=shape,
+        shape=known_shape(value) if isinstance(value, torch.Tensor) else None,
     )

@@ -46,7 +46,7 @@ def try_call(model: nn.Module, arguments: Arguments) -> dict[str, torch.Tensor]:
     except Exception as error:
         raise InvalidInputError(
             f"The model cannot be called with these inputs: {arguments}. {_first_parameter(model)} "
-            f"The model said: {type(error).__name__}: {_first_line(error)} "
+            f"The model said: {type(error).__name__}: {first_line(error)} "
             "Give inputs of the shape, dtype and device that the model takes."
         ) from error
     if not outputs:
@@ -85,7 +85,8 @@ def _first_parameter(model: nn.Module) -> str:
     return "It has no parameters."
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """The first line of an error's message as a sentence."""
     lines = str(error).strip().splitlines()
     line = lines[0].strip() if lines else "(no message)"
     return line if line.endswith((".", "!", "?")) else f"{line}."
