@@ -18,6 +18,8 @@ from skiplens.derivatives.tangent.work import Work, layer_work, plain_work
 
 _CHUNK_BYTES = 96 * 2**20  # on a processor larger chunks are no quicker: they only leave the caches
 
+_STACK = 16  # outputs at once: enough rows for matrix products at full speed
+
 
 @dataclass(frozen=True)
 class Assignment:
@@ -53,10 +55,11 @@ def _by_layers(problem: Problem, room: int) -> list[Assignment]:
     cover = find_cover(pure, samples)
     assignments = []
     if cover.uses:
-        work, kept = layer_work(pure, cover)
-        chunk = _chunk(problem, kept + saved_bytes_per_sample(pure, samples), room)
-        overhead = chunk * (kept + saved_bytes_per_sample(pure, samples))
-        assignments.append(Assignment(LayerRows(pure, cover, chunk), work, overhead))
+        work, cotangents = layer_work(pure, cover)
+        stack = min(_STACK, problem.selection.count)
+        bytes_per_sample = (stack + 1) * cotangents + saved_bytes_per_sample(pure, samples)
+        chunk = _chunk(problem, bytes_per_sample, room)
+        assignments.append(Assignment(LayerRows(pure, cover, chunk, stack), work, chunk * bytes_per_sample))
     leftover = [*cover.leftover, *_used_after_all(problem, cover.unused)]
     if leftover:
         assignments.append(assign_generally(problem, leftover, room))

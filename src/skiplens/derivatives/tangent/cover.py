@@ -153,7 +153,8 @@ class Probe:
         count = self.samples.count
         if any(bool(cotangent.reshape(count, -1)[1:].any()) for cotangent in cotangents):
             raise PatternChanged("the first axis of a module's output is not the samples")
-        return use.rule.gradient(use.rule.prepare(call, count), cotangents, slice(None))[0]
+        one_output = tuple(cotangent.unsqueeze(1) for cotangent in cotangents)
+        return use.rule.gradients(use.rule.prepare(call, count), one_output, slice(None))[0, 0]
 
 
 def find_cover(pure: PureModel, samples: Samples) -> Cover:

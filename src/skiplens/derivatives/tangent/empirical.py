@@ -1,5 +1,6 @@
 """The empirical neural tangent kernel of any model: exact, in bounded memory."""
 
+from collections.abc import Sequence
 from typing import Unpack
 
 import torch
@@ -13,9 +14,11 @@ from skiplens.derivatives.tangent.assignment import Assignment, assign, assign_g
 from skiplens.derivatives.tangent.calls import PatternChanged
 from skiplens.derivatives.tangent.contraction import KernelSum
 from skiplens.derivatives.tangent.options import TangentOptions
+from skiplens.derivatives.tangent.pieces import Piece
 from skiplens.derivatives.tangent.plan import Plan, make_plan
 from skiplens.derivatives.tangent.problem import Problem, pose, require_kernel_fits
 from skiplens.derivatives.tangent.products import kernel_by_products
+from skiplens.derivatives.tangent.sources import Source
 
 
 def empirical_ntk(
@@ -69,13 +72,20 @@ def _compute(problem: Problem, assignments: list[Assignment], room: int) -> Tens
         for start in range(0, len(indices), plan.outputs_at_once):
             run = indices[start : start + plan.outputs_at_once]
             for group in plan.groups:
-                left = job.source.fill(problem.left, group, run)
-                right = left if problem.right is None else job.source.fill(problem.right, group, run)
-                for one, another in zip(left, right, strict=True):
-                    kernel.add(one, another)
+                _add_group(problem, kernel, job.source, group, run)
                 done += 1
                 problem.progress("tangent kernel", done, total)
     return kernel.result()
+
+
+def _add_group(
+    problem: Problem, kernel: KernelSum, source: Source, group: Sequence[Piece], outputs: Sequence[int]
+) -> None:
+    """Fill one group for all samples and add its products; the gradients are gone when this returns."""
+    left = source.fill(problem.left, group, outputs)
+    right = left if problem.right is None else source.fill(problem.right, group, outputs)
+    for one, another in zip(left, right, strict=True):
+        kernel.add(one, another)
 
 
 def _empty_kernel(problem: Problem) -> KernelSum:

@@ -1,6 +1,7 @@
 """Gradients layer by layer: one forward pass, one backward pass an output, the layers' own formulas for the rest."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,32 +19,50 @@ from skiplens.derivatives.tangent.sources import Source, empty_gradients
 class LayerRows(Source):
     """Never holds the Jacobian of more than the pieces asked for; backward passes end at the lowest of their layers."""
 
-    def __init__(self, pure: PureModel, cover: Cover, chunk: int) -> None:
-        self.pure, self.cover, self.chunk = pure, cover, chunk
+    def __init__(self, pure: PureModel, cover: Cover, chunk: int, stack: int) -> None:
+        """Take how to go about it.
+
+        Args:
+            pure: The model.
+            cover: Which calls and rules give the gradients.
+            chunk: Samples in one forward pass.
+            stack: Outputs whose cotangents are kept together, so that the rules work on larger matrices.
+        """
+        self.pure, self.cover, self.chunk, self.stack = pure, cover, chunk, stack
         self.modules = dict(pure.model.named_modules())
 
     def fill(self, samples: Samples, pieces: Sequence[Piece], outputs: Sequence[int]) -> list[Factor]:
         """The gradients of the given outputs of all samples, piece by piece."""
-        factors: list[Factor | None] = [None] * len(pieces)
-        plain = [index for index, piece in enumerate(pieces) if not piece.outer]
-        for index, room in zip(
-            plain, empty_gradients(self.pure, samples.count, [pieces[i] for i in plain], len(outputs)), strict=True
-        ):
-            factors[index] = room
+        plain = iter(empty_gradients(self.pure, samples.count, [p for p in pieces if not p.outer], len(outputs)))
+        factors: list[Factor | None] = [None if piece.outer else next(plain) for piece in pieces]
         for where, chunk in samples.chunks(self.chunk):
-            pass_ = _Pass(self, chunk, pieces)
-            for index, piece in enumerate(pieces):
-                if piece.outer:
-                    factors[index] = pass_.with_left(piece, factors[index], where, (samples.count, len(outputs)))
-            for column, output in enumerate(outputs):
-                cotangents = pass_.cotangents(output, last=column == len(outputs) - 1)
-                for piece, factor in zip(pieces, factors, strict=True):
-                    pass_.write(piece, factor, where, column, cotangents)
+            self._fill_chunk(_Part(where, samples.count, outputs), chunk, pieces, factors)
         return [factor for factor in factors if factor is not None]
+
+    def _fill_chunk(self, part: "_Part", chunk: Samples, pieces: Sequence[Piece], factors: list[Factor | None]) -> None:
+        """One chunk of samples; its graph is gone when this returns."""
+        forward = _Pass(self, chunk, pieces)
+        for index, piece in enumerate(pieces):
+            if piece.outer:
+                factors[index] = forward.with_left(piece, factors[index], part)
+        for start in range(0, len(part.outputs), self.stack):
+            columns = slice(start, min(start + self.stack, len(part.outputs)))
+            cotangents = forward.cotangents(part.outputs[columns], last=columns.stop == len(part.outputs))
+            for piece, factor in zip(pieces, factors, strict=True):
+                forward.write(piece, factor, (part.where, columns), cotangents)
 
     def uses(self, piece: Piece) -> tuple[Use, ...]:
         """All uses of the piece's parameter."""
         return self.cover.uses[piece.parameter]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Where a chunk stands among all samples, and the outputs that are looked at."""
+
+    where: slice
+    samples: int
+    outputs: Sequence[int]
 
 
 class _Pass:
@@ -57,47 +76,60 @@ class _Pass:
         everything = {**source.pure.parameters, **leaves}
         self.recording = record(source.pure, everything, chunk, watched, source.cover.spread)
         self.calls = calls_of(self.recording, source.cover, uses)
-        with torch.no_grad():
-            self.prepared = {id(use): self._prepare(use, chunk.count) for use in uses}
+        self.count = chunk.count
 
-    def cotangents(self, output: int, last: bool) -> dict[Place, Cotangents]:
-        """Gradients of one output, all samples at once, with respect to the outputs of the calls."""
-        with torch.enable_grad():
-            total = self.recording.outputs[:, output].sum()
-        return pull_back(total, self.calls, keep_graph=not last)
+    def cotangents(self, outputs: Sequence[int], last: bool) -> dict[Place, Cotangents]:
+        """Gradients of some outputs, all samples at once, with respect to what the calls returned."""
+        stacked = {
+            place: tuple(zero.new_empty((zero.shape[0], len(outputs), *zero.shape[1:])) for zero in call.zeros)
+            for place, call in self.calls.items()
+        }
+        for column, output in enumerate(outputs):
+            with torch.enable_grad():
+                total = self.recording.outputs[:, output].sum()
+            keep = not (last and column == len(outputs) - 1)
+            for place, gradients in pull_back(total, self.calls, keep_graph=keep).items():
+                for room, gradient in zip(stacked[place], gradients, strict=True):
+                    room[:, column] = gradient
+        return stacked
 
     @torch.no_grad()
     def write(
-        self, piece: Piece, factor: Factor | None, where: slice, column: int, cotangents: dict[Place, Cotangents]
+        self, piece: Piece, factor: Factor | None, where: tuple[slice, slice], cotangents: dict[Place, Cotangents]
     ) -> None:
-        """Put one output's gradients of the chunk into their place."""
-        known = [(use, self.prepared[id(use)], cotangents[use.module, use.call]) for use in self.source.uses(piece)]
+        """Put the gradients of the chunk into their place among all samples and outputs."""
+        uses = self.source.uses(piece)
+        known = [(use.rule, self.prepared(use), cotangents[use.module, use.call]) for use in uses]
         if isinstance(factor, OuterProducts):
-            factor.right[where, column] = torch.cat([use.rule.right(has, gets) for use, has, gets in known], dim=1)
+            factor.right[where] = torch.cat([rule.right(has, gets) for rule, has, gets in known], dim=2)
+        elif factor is not None and len(known) == 1:
+            rule, has, gets = known[0]
+            rule.write(has, gets, piece.rows, factor.rows[where])
         elif factor is not None:
-            gradients = [use.rule.gradient(has, gets, piece.rows) for use, has, gets in known]
-            factor.rows[where, column] = gradients[0] if len(gradients) == 1 else torch.stack(gradients).sum(0)
+            gradients = [rule.gradients(has, gets, piece.rows) for rule, has, gets in known]
+            factor.rows[where] = torch.stack(gradients).sum(0)
 
     @torch.no_grad()
-    def with_left(self, piece: Piece, factor: Factor | None, where: slice, counts: tuple[int, int]) -> OuterProducts:
+    def with_left(self, piece: Piece, factor: Factor | None, part: _Part) -> OuterProducts:
         """The factor with the side that all outputs share put into its place; made at the first chunk."""
-        left = torch.cat([use.rule.left(self.prepared[id(use)]) for use in self.source.uses(piece)], dim=1)
+        left = torch.cat([use.rule.left(self.prepared(use)) for use in self.source.uses(piece)], dim=1)
         if not isinstance(factor, OuterProducts):
-            factor = self._empty_outer(piece, left, counts)
-        factor.left[where] = left
+            factor = self._empty_outer(piece, left, part)
+        factor.left[part.where] = left
         return factor
 
-    def _empty_outer(self, piece: Piece, left: Tensor, counts: tuple[int, int]) -> OuterProducts:
-        samples, outputs = counts
+    def prepared(self, use: Use) -> Any:
+        """What the rule needs of its call; made anew each time, as keeping it for all layers would take most memory."""
+        return use.rule.prepare(self.calls[use.module, use.call], self.count)
+
+    def _empty_outer(self, piece: Piece, left: Tensor, part: _Part) -> OuterProducts:
         use = self.source.uses(piece)[0]
-        shape = use.rule.outer_shape(self.prepared[id(use)])
+        shape = use.rule.outer_shape(self.prepared(use))
         channels = shape.right if shape is not None else 0
         like = next(iter(self.source.pure.parameters.values()))
         dtype = self.source.pure.dtype if left.is_floating_point() else left.dtype
+        sizes = (part.samples, len(part.outputs), left.shape[1], channels)
         return OuterProducts(
-            left.new_empty((samples, *left.shape[1:]), dtype=dtype),
-            like.new_empty((samples, outputs, left.shape[1], channels), dtype=self.source.pure.dtype),
+            left.new_empty((part.samples, *left.shape[1:]), dtype=dtype),
+            like.new_empty(sizes, dtype=self.source.pure.dtype),
         )
-
-    def _prepare(self, use: Use, count: int) -> Any:
-        return use.rule.prepare(self.calls[use.module, use.call], count)

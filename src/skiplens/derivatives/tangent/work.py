@@ -4,15 +4,12 @@ in the network it stands.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from skiplens.core.axes import Tensor
 from skiplens.derivatives.functional import PureModel
-from skiplens.derivatives.outputs import tensors_in
 from skiplens.derivatives.tangent.cover import Cover, Use, calls_of
-from skiplens.derivatives.tangent.rules.convolution import Patches
 from skiplens.derivatives.tangent.rules.rule import OuterShape
 
 
@@ -46,7 +43,7 @@ def plain_work(parameters: Mapping[str, Tensor]) -> dict[str, Work]:
 
 
 def layer_work(pure: PureModel, cover: Cover) -> tuple[dict[str, Work], int]:
-    """The work of all covered parameters, and the bytes that the rules keep of each sample; read off the probe."""
+    """The work of all covered parameters, and the bytes of one sample's and output's cotangents; read off the probe."""
     samples = len(cover.recording.outputs)
     all_uses = [use for uses in cover.uses.values() for use in uses]
     calls = calls_of(cover.recording, cover, all_uses)
@@ -58,8 +55,8 @@ def layer_work(pure: PureModel, cover: Cover) -> tuple[dict[str, Work], int]:
         products = sum(s.terms * s.left * s.right if s else pure.parameters[name].numel() for s in shapes)
         order = min(calls[use.module, use.call].order for use in uses)
         work[name] = Work(*_rows(pure.parameters[name]), products, _joint_shape(shapes, uses), order)
-    kept = sum(_bytes(value) for value in prepared.values()) + sum(_bytes(call.zeros) for call in calls.values())
-    return work, kept // samples
+    cotangents = sum(zero.numel() * zero.element_size() for call in calls.values() for zero in call.zeros)
+    return work, cotangents // samples
 
 
 def _joint_shape(shapes: Sequence[OuterShape | None], uses: Sequence[Use]) -> OuterShape | None:
@@ -74,8 +71,3 @@ def _rows(parameter: Tensor) -> tuple[int, int]:
     """Length of the first axis and numbers a row; a scalar is one row."""
     rows = parameter.shape[0] if parameter.ndim else 1
     return rows, parameter.numel() // rows
-
-
-def _bytes(value: Any) -> int:
-    tensors = [value.tensor] if isinstance(value, Patches) else tensors_in(value)
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)

@@ -4,11 +4,12 @@ import math
 from dataclasses import dataclass
 
 from skiplens.core.axes import Float, Tensor
+from skiplens.derivatives.tangent.rules.rule import by_sample
 
 
 @dataclass(frozen=True)
 class Channels:
-    """The channels of a layer's output and their place; a batch axis may hold several pieces of each sample.
+    """The channels of a layer's output and their place.
 
     Attributes:
         shape: Shape of a parameter with one number a channel (layer norm may have several axes).
@@ -23,14 +24,15 @@ class Channels:
         """How many channels there are."""
         return math.prod(self.shape)
 
-    def by_position(self, tensor: Tensor, samples: int) -> Float[Tensor, "samples terms channels"]:
-        """`tensor`, whose channels are last, with all positions of a sample joined."""
-        return tensor.reshape(samples, -1, self.count)
+    def by_position(self, cotangent: Tensor, samples: int) -> Float[Tensor, "samples outputs terms channels"]:
+        """A cotangent, whose channels are last, with all positions of a sample joined."""
+        return by_sample(cotangent, samples).reshape(samples, cotangent.shape[1], -1, self.count)
 
-    def sum_positions(self, tensor: Tensor, samples: int, part: slice) -> Float[Tensor, "samples params"]:
-        """Each sample's sum over everything but the channels, for the rows `part` of the channels."""
+    def sum_positions(self, cotangent: Tensor, samples: int, part: slice) -> Float[Tensor, "samples outputs params"]:
+        """Sums over everything but samples, outputs and channels, for the rows `part` of the channels."""
         if self.last:
-            sums = self.by_position(tensor, samples).sum(1)
+            sums = self.by_position(cotangent, samples).sum(2)
         else:
-            sums = tensor.reshape(samples, -1, self.count, tensor[0, 0].numel()).sum((1, 3))
-        return sums.reshape(samples, *self.shape)[:, part].flatten(1)
+            pieces = by_sample(cotangent, samples)
+            sums = pieces.reshape(*pieces.shape[:4], -1).sum((2, 4))
+        return sums.unflatten(2, self.shape)[:, :, part].flatten(2)

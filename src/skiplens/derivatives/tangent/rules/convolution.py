@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from skiplens.core.axes import Float, Tensor
 from skiplens.derivatives.tangent.calls import Call
-from skiplens.derivatives.tangent.rules.rule import Cotangents, OuterShape, Rule
+from skiplens.derivatives.tangent.rules.rule import Cotangents, OuterShape, Rule, by_sample
 
 Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
 
@@ -31,16 +31,27 @@ class ConvolutionWeight(Rule):
         """The patches that each output position sees."""
         return Patches(patches(self.layer, call.input), samples)
 
-    def gradient(self, prepared: Patches, cotangents: Cotangents, part: slice) -> Float[Tensor, "samples params"]:
-        """Each sample's kernel gradient: cotangents times patches, summed over positions."""
-        P = prepared.tensor
-        batch, groups, entries, positions = P.shape
-        B = cotangents[0].reshape(batch, groups, -1, positions)
-        if groups == 1:
-            G = torch.bmm(B[:, 0, part], P[:, 0].transpose(1, 2))
-        else:
-            G = (B @ P.transpose(2, 3)).reshape(batch, -1, entries)[:, part]
-        return G.reshape(prepared.samples, -1, G[0].numel()).sum(1) if batch != prepared.samples else G.flatten(1)
+    def gradients(
+        self, prepared: Patches, cotangents: Cotangents, part: slice
+    ) -> Float[Tensor, "samples outputs params"]:
+        """Cotangents times patches, summed over positions and over the pieces of each sample."""
+        batch, groups, entries, positions = prepared.tensor.shape
+        B = cotangents[0].reshape(batch, -1, groups, self.layer.out_channels // groups, positions)
+        G = B @ prepared.tensor.transpose(2, 3).unsqueeze(1)
+        G = G.reshape(batch, -1, self.layer.out_channels, entries)[:, :, part]
+        return by_sample(G, prepared.samples).sum(2).flatten(2)
+
+    def write(
+        self, prepared: Patches, cotangents: Cotangents, part: slice, out: Float[Tensor, "samples outputs params"]
+    ) -> None:
+        """One matrix product a sample, all outputs together, straight into its place."""
+        batch, groups, entries, positions = prepared.tensor.shape
+        whole = part.indices(self.layer.out_channels) == (0, self.layer.out_channels, 1)
+        if groups > 1 or batch != prepared.samples or not whole or out.dtype != prepared.tensor.dtype:
+            super().write(prepared, cotangents, part, out)
+            return
+        B = cotangents[0].reshape(batch, -1, positions)
+        torch.bmm(B, prepared.tensor[:, 0].transpose(1, 2), out=out.view(batch, -1, entries))
 
     def outer_shape(self, prepared: Patches) -> OuterShape | None:
         """One term a position, where there are no groups."""
@@ -52,10 +63,10 @@ class ConvolutionWeight(Rule):
         """Patches by sample and position."""
         return prepared.tensor[:, 0].transpose(1, 2).reshape(prepared.samples, -1, prepared.tensor.shape[2])
 
-    def right(self, prepared: Patches, cotangents: Cotangents) -> Float[Tensor, "samples terms channels"]:
-        """Cotangents by sample and position."""
-        B = cotangents[0].flatten(2).transpose(1, 2)
-        return B.reshape(prepared.samples, -1, self.layer.out_channels)
+    def right(self, prepared: Patches, cotangents: Cotangents) -> Float[Tensor, "samples outputs terms channels"]:
+        """Cotangents by sample, output and position."""
+        B = by_sample(cotangents[0].flatten(3), prepared.samples).transpose(3, 4)
+        return B.reshape(prepared.samples, B.shape[1], -1, self.layer.out_channels)
 
 
 def patches(layer: Convolution, inputs: Tensor) -> Float[Tensor, "batch groups entries positions"]:

@@ -7,7 +7,7 @@ from torch import nn
 
 from skiplens.core.axes import Float, Int, Tensor
 from skiplens.derivatives.tangent.calls import Call
-from skiplens.derivatives.tangent.rules.rule import Cotangents, OuterShape, Rule
+from skiplens.derivatives.tangent.rules.rule import Cotangents, OuterShape, Rule, by_sample
 
 
 @dataclass(frozen=True)
@@ -23,15 +23,16 @@ class EmbeddingTable(Rule):
             names = names.expand(samples, *names.shape[1:])
         return names.reshape(samples, -1)
 
-    def gradient(self, prepared: Tensor, cotangents: Cotangents, part: slice) -> Float[Tensor, "samples params"]:
-        """Each sample's table of summed cotangents, rows `part`."""
+    def gradients(
+        self, prepared: Tensor, cotangents: Cotangents, part: slice
+    ) -> Float[Tensor, "samples outputs params"]:
+        """Each sample's and output's table of summed cotangents, rows `part`."""
         start, stop, _ = part.indices(self.layer.num_embeddings)
         inside = (prepared >= start) & (prepared < stop)
         rows = torch.where(inside, prepared - start, 0)
-        values = self.right(prepared, cotangents) * inside[..., None]
-        table = values.new_zeros((len(prepared), stop - start, self.layer.embedding_dim))
-        index = rows[..., None].expand_as(values)
-        return table.scatter_add_(1, index, values).flatten(1)
+        values = self.right(prepared, cotangents) * inside[:, None, :, None]
+        table = values.new_zeros((*values.shape[:2], stop - start, self.layer.embedding_dim))
+        return table.scatter_add_(2, rows[:, None, :, None].expand_as(values), values).flatten(2)
 
     def outer_shape(self, prepared: Tensor) -> OuterShape:
         """One term a look-up; comparing names costs nothing beside the products."""
@@ -41,8 +42,10 @@ class EmbeddingTable(Rule):
         """The rows looked up: two terms meet where they are equal."""
         return prepared
 
-    def right(self, prepared: Tensor, cotangents: Cotangents) -> Float[Tensor, "samples terms channels"]:
+    def right(self, prepared: Tensor, cotangents: Cotangents) -> Float[Tensor, "samples outputs terms channels"]:
         """Cotangents by look-up; the padding row never learns."""
-        values = cotangents[0].reshape(*prepared.shape, self.layer.embedding_dim)
+        samples, terms = prepared.shape
+        values = by_sample(cotangents[0], samples)
+        values = values.reshape(samples, values.shape[1], terms, self.layer.embedding_dim)
         padding = self.layer.padding_idx
-        return values if padding is None else values * (prepared != padding)[..., None]
+        return values if padding is None else values * (prepared != padding)[:, None, :, None]

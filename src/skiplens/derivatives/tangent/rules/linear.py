@@ -1,7 +1,6 @@
 """Gradients of matrices and offsets: linear layers, and the offsets of every other layer."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -19,15 +18,18 @@ class LinearWeight(Rule):
     outputs: Channels
     transposed: bool = False
 
-    def prepare(self, call: Call, samples: int) -> Tensor:
+    def prepare(self, call: Call, samples: int) -> Float[Tensor, "samples terms features"]:
         """Inputs by sample and position."""
-        return self.inputs.by_position(call.input, samples)
+        return call.input.reshape(samples, -1, self.inputs.count)
 
-    def gradient(self, prepared: Tensor, cotangents: Cotangents, part: slice) -> Float[Tensor, "samples params"]:
-        """Each sample's matrix of sums of outer products."""
+    def gradients(
+        self, prepared: Tensor, cotangents: Cotangents, part: slice
+    ) -> Float[Tensor, "samples outputs params"]:
+        """Each sample's and output's matrix of sums of outer products."""
         cotangent = self.right(prepared, cotangents)
-        rows, columns = (prepared, cotangent) if self.transposed else (cotangent, prepared)
-        return torch.bmm(rows[..., part].transpose(1, 2), columns).flatten(1)
+        if self.transposed:
+            return torch.einsum("sti,sotc->soic", prepared[..., part], cotangent).flatten(2)
+        return torch.einsum("sotc,sti->soci", cotangent[..., part], prepared).flatten(2)
 
     def outer_shape(self, prepared: Tensor) -> OuterShape:
         """One term a position."""
@@ -37,8 +39,8 @@ class LinearWeight(Rule):
         """Inputs by sample and position."""
         return prepared
 
-    def right(self, prepared: Tensor, cotangents: Cotangents) -> Float[Tensor, "samples terms channels"]:
-        """Cotangents by sample and position."""
+    def right(self, prepared: Tensor, cotangents: Cotangents) -> Float[Tensor, "samples outputs terms channels"]:
+        """Cotangents by sample, output and position."""
         return self.outputs.by_position(cotangents[0], prepared.shape[0])
 
 
@@ -52,6 +54,6 @@ class Offset(Rule):
         """Only the number of samples matters."""
         return samples
 
-    def gradient(self, prepared: Any, cotangents: Cotangents, part: slice) -> Float[Tensor, "samples params"]:
-        """Each sample's sum over positions."""
+    def gradients(self, prepared: int, cotangents: Cotangents, part: slice) -> Float[Tensor, "samples outputs params"]:
+        """Sums over positions."""
         return self.channels.sum_positions(cotangents[0], prepared, part)

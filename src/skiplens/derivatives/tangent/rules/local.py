@@ -40,15 +40,15 @@ class LocalGradient(Rule):
             output = functional_call(call.module, {self.name: value}, args, kwargs)
             return tuple(t for t in tensors_in(output) if t.is_floating_point())[: self.output_count]
 
-        def gradient_of_one(arguments: Any, cotangents: Cotangents) -> Tensor:
+        def gradients_of_one(arguments: Any, cotangents: Cotangents) -> Tensor:
             one = _map_with(arguments, self.axes, lambda tensor: tensor.unsqueeze(0))
             pull_back: Any = vjp(lambda value: outputs_of_one(value, one), self.value)[1]
-            return pull_back(tuple(cotangent.unsqueeze(0) for cotangent in cotangents))[0]
+            return vmap(pull_back)(tuple(cotangent.unsqueeze(1) for cotangent in cotangents))[0]
 
-        return lambda cotangents: vmap(gradient_of_one, in_dims=(self.axes, 0))(arguments, cotangents)
+        return lambda cotangents: vmap(gradients_of_one, in_dims=(self.axes, 0))(arguments, cotangents)
 
-    def gradient(self, prepared: Any, cotangents: Cotangents, part: slice) -> Float[Tensor, "samples params"]:
-        """Each sample's gradient of the rows `part`."""
+    def gradients(self, prepared: Any, cotangents: Cotangents, part: slice) -> Float[Tensor, "samples outputs params"]:
+        """Each sample's and output's gradient of the rows `part`."""
         if len(cotangents) != self.output_count:
             raise PatternChanged("a module returned another number of tensors")
         try:
@@ -56,7 +56,7 @@ class LocalGradient(Rule):
                 gradients = prepared(cotangents)
         except ValueError as error:  # vmap's word for arguments that disagree on the number of samples
             raise PatternChanged(f"a module was called with other shapes: {error}") from error
-        return gradients.flatten(1) if self.value.ndim == 0 else gradients[:, part].flatten(1)
+        return gradients.unsqueeze(2) if self.value.ndim == 0 else gradients[:, :, part].flatten(2)
 
 
 def sample_axes(call: Call, samples: int) -> Any:

@@ -23,12 +23,12 @@ class Scale(Rule):
         """The normalised input and the number of samples."""
         return self.normalise(call.input), samples
 
-    def gradient(
+    def gradients(
         self, prepared: tuple[Tensor, int], cotangents: Cotangents, part: slice
-    ) -> Float[Tensor, "samples params"]:
-        """Each sample's sum over positions of cotangent times normalised input."""
+    ) -> Float[Tensor, "samples outputs params"]:
+        """Sums over positions of cotangent times normalised input."""
         normalised, samples = prepared
-        return self.channels.sum_positions(normalised * cotangents[0], samples, part)
+        return self.channels.sum_positions(normalised.unsqueeze(1) * cotangents[0], samples, part)
 
 
 def layer_normaliser(layer: nn.LayerNorm) -> Callable[[Tensor], Tensor]:
