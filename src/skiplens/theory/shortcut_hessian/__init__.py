@@ -1,0 +1,36 @@
+"""Hessians of shortcut networks ('Demystifying ResNet'): at zero in closed form, elsewhere exactly."""
+
+from skiplens.theory.shortcut_hessian.activations import ACTIVATIONS as ACTIVATIONS
+from skiplens.theory.shortcut_hessian.activations import Activation as Activation
+from skiplens.theory.shortcut_hessian.activations import BranchActivations as BranchActivations
+from skiplens.theory.shortcut_hessian.at_zero import ZeroPoint as ZeroPoint
+from skiplens.theory.shortcut_hessian.at_zero import hessian_at_zero as hessian_at_zero
+from skiplens.theory.shortcut_hessian.autograd_hessian import hessian_by_autograd as hessian_by_autograd
+from skiplens.theory.shortcut_hessian.autograd_hessian import shortcut_outputs as shortcut_outputs
+from skiplens.theory.shortcut_hessian.autograd_hessian import square_loss as square_loss
+from skiplens.theory.shortcut_hessian.counted_spectrum import CountedSpectrum as CountedSpectrum
+from skiplens.theory.shortcut_hessian.exact import shortcut_hessian as shortcut_hessian
+from skiplens.theory.shortcut_hessian.inertia import count_negative as count_negative
+from skiplens.theory.shortcut_hessian.linear_chain import LinearUnit as LinearUnit
+from skiplens.theory.shortcut_hessian.linear_chain import plain_units as plain_units
+from skiplens.theory.shortcut_hessian.linear_chain import shortcut_units as shortcut_units
+from skiplens.theory.shortcut_hessian.linear_hessian import linear_gradient as linear_gradient
+from skiplens.theory.shortcut_hessian.linear_hessian import linear_hessian as linear_hessian
+from skiplens.theory.shortcut_hessian.linear_hessian import linear_loss as linear_loss
+from skiplens.theory.shortcut_hessian.linear_inertia import linear_spectrum as linear_spectrum
+from skiplens.theory.shortcut_hessian.listed_spectrum import ListedSpectrum as ListedSpectrum
+from skiplens.theory.shortcut_hessian.listed_spectrum import listed_spectrum as listed_spectrum
+from skiplens.theory.shortcut_hessian.listed_spectrum import spectrum_of as spectrum_of
+from skiplens.theory.shortcut_hessian.moments import SecondMoments as SecondMoments
+from skiplens.theory.shortcut_hessian.moments import batched_second_moments as batched_second_moments
+from skiplens.theory.shortcut_hessian.moments import second_moments as second_moments
+from skiplens.theory.shortcut_hessian.near_zero import half_space_slopes as half_space_slopes
+from skiplens.theory.shortcut_hessian.near_zero import near_zero_rectified_spectrum as near_zero_rectified_spectrum
+from skiplens.theory.shortcut_hessian.one_shortcut import ToeplitzBlocks as ToeplitzBlocks
+from skiplens.theory.shortcut_hessian.orthogonal import orthogonal_spectrum as orthogonal_spectrum
+from skiplens.theory.shortcut_hessian.parameter_order import commutation_matrix as commutation_matrix
+from skiplens.theory.shortcut_hessian.parameter_order import flatten as flatten
+from skiplens.theory.shortcut_hessian.parameter_order import unflatten as unflatten
+from skiplens.theory.shortcut_hessian.rectified_hessian import RectifiedHessian as RectifiedHessian
+from skiplens.theory.shortcut_hessian.rectified_hessian import rectified_hessian as rectified_hessian
+from skiplens.theory.shortcut_hessian.spectrum import Spectrum as Spectrum

@@ -1,0 +1,62 @@
+"""A spectrum known only by counting: how many eigenvalues lie below a level. Bisection gives any of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from skiplens.theory.shortcut_hessian.spectrum import Spectrum, check_rank
+
+_WIDTH = 2.0**-50  # of the last bisection interval, relative to the bound: four roundings of float64
+
+
+@runtime_checkable  # so that tests can check annotations with it
+class Counts(Protocol):
+    """The counting function of a symmetric matrix's eigenvalues."""
+
+    @property
+    def size(self) -> int:
+        """Number of eigenvalues."""
+
+    @property
+    def bound(self) -> float:
+        """A number that every |λ| stays below."""
+
+    def __call__(self, level: float) -> int:
+        """Number of eigenvalues below `level`."""
+
+
+@dataclass(frozen=True)
+class CountedSpectrum(Spectrum):
+    """Eigenvalues by bisection of their counting function.
+
+    Every eigenvalue has an absolute error of a few roundings of the largest one and costs about 50 counts.
+    """
+
+    counts: Counts
+
+    @property
+    def size(self) -> int:
+        """Number of eigenvalues with their multiplicities."""
+        return self.counts.size
+
+    def count_below(self, level: float) -> int:
+        """Number of eigenvalues strictly below `level`."""
+        return self.counts(level)
+
+    def eigenvalue(self, rank: int) -> float:
+        """The eigenvalue of this rank; 1 is the smallest."""
+        rank = check_rank(rank, self.size)
+        return self._first_level(lambda level: self.counts(level) >= rank, -self.counts.bound)
+
+    def absolute_value(self, rank: int) -> float:
+        """The absolute value of this rank among all absolute values; 1 is the smallest."""
+        rank = check_rank(rank, self.size)
+        return self._first_level(lambda level: self.counts(level) - self.counts(-level) >= rank, 0.0)
+
+    def _first_level(self, reached: Callable[[float], bool], low: float) -> float:
+        """The lowest level at which `reached` turns true, by bisection."""
+        high, width = self.counts.bound, _WIDTH * self.counts.bound
+        while high - low > width:
+            middle = (low + high) / 2
+            low, high = (low, middle) if reached(middle) else (middle, high)
+        return (low + high) / 2
