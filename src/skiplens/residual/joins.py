@@ -7,6 +7,10 @@ GELU add without parameters of their own; word and position embeddings have no f
 Additions that feed only each other are one sum, and one sum makes one block: ``x + f(x) + g(x)`` is a block with two
 branches, whichever addition comes first. Of the terms of a sum the one with the fewest weight matrices since the fork
 is the shortcut. A term may itself be a sum with an identity shortcut, ``x + (h + g(h))``: that is a block in a block.
+
+The definition knows no intentions: two learned maps of one activation that are added are a block with a projection
+shortcut, be they a ResNet's first block of a stage, a linear layer with a low-rank adapter, or the mean and the noise
+of a variational encoder. Highway and recurrent cells are blocks whose shortcut is of kind ``other``.
 """
 
 from collections.abc import Iterator
