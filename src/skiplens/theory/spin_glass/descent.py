@@ -10,7 +10,7 @@ from skiplens.core.errors import InvalidInputError
 from skiplens.theory.spin_glass.landscape import Landscape, check_points, onto_sphere, tangent_part
 
 _SUFFICIENT = 1e-4  # Armijo's share of the decrease that the slope promises
-_ROUNDING = 1e-14  # relative to the energy's scale Λ: a decrease below it cannot be seen
+_ROUNDINGS = 16  # of the energy's scale Λ: a decrease below them cannot be seen
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,11 +60,16 @@ def descend(
             break
         trial = onto_sphere(w - step[:, None] * slope)
         trial_energy, gradient = landscape.energy_and_gradient(trial)
-        allowed = energy - _SUFFICIENT * step * slope.square().sum(1) + _ROUNDING * landscape.dimension
-        better = trial_energy <= torch.minimum(allowed, energy)
-        w = torch.where(better[:, None], trial, w)
-        slope = torch.where(better[:, None], tangent_part(gradient, trial), slope)
-        energy = torch.where(better, trial_energy, energy)
+        trial_slope = tangent_part(gradient, trial)
+        # where the promised decrease is too small to be seen in the energy, a smaller gradient must do
+        promised = _SUFFICIENT * step * slope.square().sum(1)
+        flatter = trial_slope.norm(dim=1) < slope.norm(dim=1)
+        noise = _ROUNDINGS * torch.finfo(energy.dtype).eps * landscape.dimension
+        better = torch.where(
+            promised > noise, trial_energy <= energy - promised, flatter & (trial_energy <= energy + noise)
+        )
+        w, slope = torch.where(better[:, None], trial, w), torch.where(better[:, None], trial_slope, slope)
+        energy = torch.where(better, torch.minimum(trial_energy, energy), energy)
         step = torch.where(better, 1.5 * step, 0.5 * step)
         history.append(energy)
     norms = slope.norm(dim=1)

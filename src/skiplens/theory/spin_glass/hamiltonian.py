@@ -30,7 +30,7 @@ class SpinGlass:
 
     mixture: Mixture
     dimension: int
-    couplings: tuple[Float[Tensor, " monomials"], ...]
+    couplings: tuple[Tensor, ...]  # one axis each, longer for higher orders
 
     @classmethod
     def sample(

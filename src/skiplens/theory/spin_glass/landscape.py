@@ -1,7 +1,7 @@
 """What a search needs of an energy on the sphere ‖w‖² = Λ, and the geometry of that sphere."""
 
 import math
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -10,6 +10,7 @@ from skiplens.core.axes import Float
 from skiplens.core.errors import InvalidInputError
 
 
+@runtime_checkable
 class Landscape(Protocol):
     """An energy of points in R^Λ."""
 

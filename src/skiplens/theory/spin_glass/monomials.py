@@ -14,8 +14,8 @@ def count(variables: int, degree: int) -> int:
     return math.comb(variables + degree - 1, degree)
 
 
-def table(points: Float[Tensor, "points variables"], degree: int) -> list[Float[Tensor, "points monomials"]]:
-    """Values of all monomials of degree 0, 1 .. `degree`, one tensor for each degree; differentiable.
+def table(points: Float[Tensor, "points variables"], degree: int) -> list[Tensor]:
+    """Values of all monomials of degree 0, 1 .. `degree`, a (points, monomials) tensor for each; differentiable.
 
     The tuples that may follow a first index i are those that start at i or later: a suffix of the next lower degree.
     """
@@ -28,6 +28,7 @@ def table(points: Float[Tensor, "points variables"], degree: int) -> list[Float[
     return tables
 
 
+@functools.lru_cache(maxsize=32)
 def log_multinomials(variables: int, degree: int) -> Float[Tensor, " monomials"]:
     """The log of (r!/∏ a_i!) of each monomial of the degree: in how many orders its factors can stand."""
     tuples = index_tuples(variables, degree)
