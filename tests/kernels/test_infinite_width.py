@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from skiplens.core.errors import InvalidInputError, TooLargeError
 from skiplens.kernels import DenseNetKernel, ResNetKernel, VanillaKernel, evaluate
+from skiplens.theory.infinite_width import Correlation
 from tests.kernels.kernel_cases import KERNELS, QUANTITIES, name
 from tests.theory.infinite_width import reference
 from tests.tolerances import RELATIVE
@@ -82,22 +83,29 @@ def test_many_nearly_equal_inputs_in_both_precisions(generator):
         assert relative_deviation(kernel.ntk(rounded), expected, rounded, rounded, kernel, "ntk") < tolerance
 
 
-def angle_oracle(kernel, X):
-    """The kernel from angles in 50 digits and the recursion on them."""
-    from skiplens.theory.infinite_width.arc_cosine import Correlation
+@pytest.mark.parametrize("kernel", [ResNetKernel(1, 2, 0.5), DenseNetKernel(1), VanillaKernel(1)], ids=name)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
+def test_nearly_opposite_inputs_of_kernels_with_a_kink_there(kernel, dtype, tolerance, generator):
+    X = torch.randn(40, 100, generator=generator)
+    sizes = torch.tensor([0.0, 1e-6, 1e-4, 3e-4, 1e-3] * 4).unsqueeze(1)
+    X[20:] = -X[:20] + sizes * torch.randn(20, 100, generator=generator)
+    X = X.to(dtype)
+    expected = angle_oracle(kernel, X)
+    assert relative_deviation(kernel.ntk(X), expected, X, X, kernel, "ntk") < tolerance
 
+
+def angle_oracle(kernel, X):
+    """The kernel from cosines in 50 digits and the recursion on them."""
     with mp.workdps(50):
         rows = [[mp.mpf(float(value)) for value in row] for row in X]
         norms = [mp.sqrt(mp.fdot(row, row)) for row in rows]
-        below_one = torch.tensor(
-            [
-                [float(1 - mp.fdot(a, b) / (m * n)) for b, n in zip(rows, norms, strict=True)]
-                for a, m in zip(rows, norms, strict=True)
-            ]
-        ).clamp_min(0)
+        cosines = [[mp.fdot(a, b) / (m * n) for b, n in zip(rows, norms)] for a, m in zip(rows, norms)]  # noqa: B905
+        below_one, above_minus_one = (
+            torch.tensor([[float(max(1 + sign * rho, 0)) for rho in line] for line in cosines]) for sign in (-1, 1)
+        )
         length = torch.tensor([float(n) for n in norms]) / X.shape[1] ** 0.5
     limit = kernel.limit()
-    values = limit.recursion(Correlation(below_one, 2 - below_one)).ntk * limit.log_scale().exp()
+    values = limit.recursion(Correlation(below_one, above_minus_one)).ntk * limit.log_scale().exp()
     return values * torch.outer(length, length)
 
 
@@ -297,7 +305,7 @@ def test_a_kernel_beyond_the_dtype_is_refused_and_its_normalised_form_is_not(gen
     with pytest.raises(InvalidInputError, match=r"10\^30\d\d at inputs of norm √d, beyond float64.*normalise=True"):
         ResNetKernel(10_000, 2, 1.0).diagonal(X)
     with pytest.raises(InvalidInputError, match=r"10\^6\d at inputs of norm √d, beyond float32"):
-        ResNetKernel(200, 2, 1.0).ntk(X.float())
+        ResNetKernel(200, 2, 1.0).ntk(X.float(), X.float())
     assert torch.isfinite(ResNetKernel(200, 2, 1.0, normalise=True).ntk(X.float())).all()
 
 

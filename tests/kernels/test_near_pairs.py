@@ -23,7 +23,7 @@ def test_small_distances_are_accurate_both_by_gathering_and_by_dense_distances(m
 
 def test_nearly_opposite_pairs():
     found = precise_correlation(unit(0.0), -unit(1e-7), NearLimits(1e-3, 1e-3))
-    assert float(found.above_minus_one) == pytest.approx(5e-15, rel=1e-8)
+    assert float(found.above_minus_one) == pytest.approx(5e-15, rel=1e-8, abs=0)
 
 
 def test_without_limits_nothing_is_replaced():
