@@ -24,7 +24,7 @@ class Probe(Settings):
     law: Literal["gaussian", "uniform"] = option("gaussian", "law of the weights")
     widths: tuple[int, ...] = option((8, 8), "widths of the layers")
     seed: int | None = option(None, "seed")
-    inner: Inner = option(PLAIN, "how it is trained")  # noqa: RUF009 - it is frozen
+    inner: Inner = option(PLAIN, "how it is trained")
 
 
 def test_flags_and_json_give_the_same_settings():

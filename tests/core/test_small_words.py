@@ -1,7 +1,8 @@
 """Doors, nearest names, progress, memory: the small words of core."""
 
+import os
+
 import pytest
-import torch
 
 from skiplens.core.doors import open_door
 from skiplens.core.errors import MissingDependencyError, TooLargeError
@@ -29,13 +30,10 @@ def test_progress_counts_every_item():
 
 
 def test_memory_is_read_from_the_machine():
-    assert 2**20 < free_bytes() < 2**50
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert physical / 1000 < free_bytes() <= physical
     assert budget_bytes(asked=5) == 5
-    assert budget_bytes() < free_bytes() * 1.01
-    block = torch.ones(2**26)  # half a GiB: what is free must go down by about that much
-    before = free_bytes()
-    del block
-    assert free_bytes() > before
+    assert budget_bytes() < physical * 0.51
 
 
 def test_what_does_not_fit_is_refused_with_its_size():

@@ -3,6 +3,7 @@ import re
 import pytest
 import torch
 
+from skiplens.core.arguments import Arguments
 from skiplens.core.errors import InvalidInputError
 from skiplens.data.batch import Batch, as_batch, as_batches, concatenate, count_samples, limited, take
 
@@ -43,9 +44,9 @@ def test_a_generator_is_read_once_and_the_second_time_is_an_error(pair):
 
 def test_positional_and_keyword_arguments(pair):
     x, y = pair
-    assert Batch((x, x), y).arguments() == ((x, x), {})
-    assert Batch({"x": x}, y).arguments() == ((), {"x": x})
-    assert Batch(x, y).arguments() == ((x,), {})
+    assert Batch((x, x), y).arguments() == Arguments((x, x), {})
+    assert Batch({"x": x}, y).arguments() == Arguments((), {"x": x})
+    assert Batch(x, y).arguments() == Arguments((x,), {})
     assert isinstance(as_batch([[x, x], y]).inputs, tuple)
 
 

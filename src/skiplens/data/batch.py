@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from skiplens.core.arguments import Arguments
 from skiplens.core.errors import InvalidInputError
 
 Inputs = Tensor | tuple[Any, ...] | dict[str, Any]
@@ -29,9 +30,9 @@ class Batch(NamedTuple):
         """The number of samples: the length of the targets' first axis."""
         return self.targets.shape[0]
 
-    def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def arguments(self) -> Arguments:
         """The positional and the keyword arguments to call the model with."""
-        return split_arguments(self.inputs)
+        return Arguments.of(self.inputs)
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> "Batch":
         """The batch on `device`, its floating tensors in `dtype`; integers and Booleans keep their type."""
@@ -59,13 +60,6 @@ class Batch(NamedTuple):
         if count < 1:
             raise InvalidInputError(f"Asked for {count} samples of a batch; ask for at least 1.")
         return self.select(slice(count))
-
-
-def split_arguments(inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The positional and the keyword arguments that `inputs` stands for."""
-    if isinstance(inputs, dict):
-        return (), inputs
-    return (inputs if isinstance(inputs, tuple) else (inputs,)), {}
 
 
 def map_tensors(change: Callable[[Tensor], Tensor], inputs: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from skiplens.core.arguments import Arguments
 from skiplens.core.axes import Tensor
 from skiplens.core.errors import InvalidInputError
 
@@ -50,21 +51,10 @@ def samples_of(inputs: Inputs | Samples) -> Samples:
     """`inputs` as samples; all tensors must agree on their number, other arguments are shared by all samples."""
     if isinstance(inputs, Samples):
         return inputs
-    args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = {}
-    if isinstance(inputs, Tensor):
-        args = (inputs,)
-    elif isinstance(inputs, Mapping):
-        kwargs = dict(inputs)
-    elif isinstance(inputs, tuple | list):
-        args = tuple(inputs)
-    else:
-        raise InvalidInputError(
-            f"inputs is of type {type(inputs).__name__}; hand over a tensor, a tuple of positional arguments or a dict "
-            "of keyword arguments of the model."
-        )
-    tensors = {name: tensor.detach() for name, tensor in Samples(args, kwargs, 0).tensors().items()}
-    return Samples(args, kwargs, 0).with_tensors(tensors, _common_count(tensors))
+    arguments = Arguments.of(tuple(inputs) if isinstance(inputs, list) else inputs)
+    whole = Samples(arguments.positional, arguments.named, 0)
+    tensors = {name: tensor.detach() for name, tensor in whole.tensors().items()}
+    return whole.with_tensors(tensors, _common_count(tensors))
 
 
 def require_finite(samples: Samples) -> None:

@@ -14,7 +14,6 @@ from skiplens.lenses.catalogue import choose
 from skiplens.lenses.lens import Subject
 from skiplens.readings import Reading
 from skiplens.reports.report import Problem, Report
-from skiplens.residual.arguments import Arguments
 from skiplens.residual.trial import require_module, try_call
 
 DEFAULT_SAMPLES = 64
@@ -43,10 +42,8 @@ def inspect(
     interrupted from the keyboard, and the report holds what was finished.
     """
     subject = Subject(require_module(model), take(data, DEFAULT_SAMPLES), name or type(model).__name__)
-    with untouched(model):
-        try_call(
-            model, Arguments.of(subject.batch.inputs)
-        )  # inputs that do not fit are an error, not a page of problems
+    with untouched(model):  # inputs that do not fit are an error, not a page of problems
+        try_call(model, subject.batch.arguments())
     readings: list[Reading] = []
     problems: list[Problem] = []
     for lens in choose(tuple(lenses)):

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map_only
 
+from skiplens.core.arguments import Arguments
 from skiplens.core.errors import NotExportableError
 from skiplens.core.untouched import untouched
-from skiplens.residual.arguments import Arguments
 from skiplens.residual.assemble import dense_joins, residual_blocks
 from skiplens.residual.block import ResidualBlock
 from skiplens.residual.concatenations import find_dense_joins

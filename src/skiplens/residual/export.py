@@ -14,8 +14,8 @@ from torch import fx, nn
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
+from skiplens.core.arguments import Arguments
 from skiplens.core.errors import InvalidInputError, NotExportableError
-from skiplens.residual.arguments import Arguments
 from skiplens.residual.export_failure import explain
 from skiplens.residual.trial import named_tensors
 

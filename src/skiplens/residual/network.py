@@ -8,9 +8,9 @@ from typing import Any, Literal
 import torch
 from torch import fx, nn
 
+from skiplens.core.arguments import Arguments
 from skiplens.core.errors import InvalidInputError
 from skiplens.core.nearest import did_you_mean
-from skiplens.residual.arguments import Arguments
 from skiplens.residual.block import DenseJoin, ResidualBlock
 from skiplens.residual.export import ExportedGraph, module_calls, module_of
 from skiplens.residual.flow import known_shape

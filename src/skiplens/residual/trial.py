@@ -8,8 +8,8 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from skiplens.core.arguments import Arguments, type_name
 from skiplens.core.errors import InvalidInputError
-from skiplens.residual.arguments import Arguments, type_name
 
 
 def require_module(model: Any) -> nn.Module:
