@@ -51,7 +51,7 @@ def test_wrong_inputs_are_refused(inputs, message):
 
 def test_inputs_of_another_type_are_refused():
     without_type_checks = inspect.unwrap(samples_of)
-    with pytest.raises(InvalidInputError, match="inputs is 'text'. Give a tensor, a tuple"):
+    with pytest.raises(InvalidInputError, match=r"inputs is 'text'\. Give a tensor, a tuple"):
         without_type_checks("text")
 
 
