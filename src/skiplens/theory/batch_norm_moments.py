@@ -5,7 +5,6 @@ The paper's recursion E N_{l+1}² = 1 + E N_l² holds for centred branches only;
 
 import math
 from collections.abc import Callable
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -13,12 +12,8 @@ from torch import Tensor
 from skiplens.core.axes import Float
 from skiplens.core.errors import InvalidInputError
 
-Normalisation = Literal["centred", "uncentred", "root_mean_square"]
 
-
-def second_moments(
-    scales: Float[Tensor, " layers"], normalisation: Normalisation = "centred"
-) -> Float[Tensor, " layers"]:
+def second_moments(scales: Float[Tensor, " layers"], normalisation: str = "centred") -> Float[Tensor, " layers"]:
     """E N_l² of an infinitely wide network at initialisation after each layer l = 1..p.
 
     Args:

@@ -45,7 +45,7 @@ def layer_scale_increment(
 
 def branch_scale_slope(
     gradients: Float[Tensor, "lengths params"],
-    lengths: Float[Tensor, " lengths"],
+    lengths: Float[Tensor, " rows"],
     branch_scale: float,
     learning_rate: float,
 ) -> Float[Tensor, ""]:
@@ -64,7 +64,7 @@ def branch_scale_slope(
     return -learning_rate / branch_scale * scale_drive(gradients, lengths)
 
 
-def scale_drive(gradients: Float[Tensor, "lengths params"], lengths: Float[Tensor, " lengths"]) -> Float[Tensor, ""]:
+def scale_drive(gradients: Float[Tensor, "lengths params"], lengths: Float[Tensor, " rows"]) -> Float[Tensor, ""]:
     """Σ_{r,r'} r g_r·g_{r'}, positive if the step drives the weight scale up.
 
     The form is indefinite: for two lengths m < p with opposed gradients g_p = −κ g_m it is (1−κ)(m−pκ)‖g_m‖², negative
@@ -81,7 +81,7 @@ def scale_drive(gradients: Float[Tensor, "lengths params"], lengths: Float[Tenso
 def radial_slope(
     path_outputs: Float[Tensor, "lengths ..."],
     output_gradient: Float[Tensor, "..."],
-    lengths: Float[Tensor, " lengths"],
+    lengths: Float[Tensor, " rows"],
 ) -> Float[Tensor, ""]:
     """Σ_r r ⟨∂L/∂Y, Y_r⟩, which equals Σ_l ⟨W_l, ∂L/∂W_l⟩ without biases and batch norm (Euler's identity).
 
@@ -102,7 +102,7 @@ def radial_slope(
 def norm_growth_rate(
     path_outputs: Float[Tensor, "lengths ..."],
     output_gradient: Float[Tensor, "..."],
-    lengths: Float[Tensor, " lengths"],
+    lengths: Float[Tensor, " rows"],
 ) -> Float[Tensor, ""]:
     """d‖W‖²/dt under gradient flow, −2 Σ_r r ⟨∂L/∂Y, Y_r⟩: the exact version of theorem 4."""
     return -2 * radial_slope(path_outputs, output_gradient, lengths)
