@@ -24,6 +24,10 @@ class OutputSelection:
         """How many outputs are looked at."""
         return len(self.indices)
 
+    def runs(self, size: int) -> list[tuple[int, ...]]:
+        """The outputs in consecutive runs of at most `size`."""
+        return [self.indices[start : start + size] for start in range(0, self.count, size)]
+
 
 def main_output(output: Any) -> Tensor:
     """The tensor a model is about: itself, its logits, or the first floating tensor of a tuple or mapping."""

@@ -76,10 +76,12 @@ def _used_after_all(problem: Problem, names: Iterable[str]) -> list[str]:
             leaves = pure.leaves(names)
             with torch.enable_grad():
                 outputs = pure({**pure.parameters, **leaves}, chunk)
+                total = (
+                    outputs * torch.randn(outputs.shape, generator=generator, dtype=torch.float64).to(outputs)
+                ).sum()
             if not outputs.requires_grad:
                 continue
-            weights = torch.randn(outputs.shape, generator=generator, dtype=torch.float64).to(outputs)
-            gradients = torch.autograd.grad(outputs, list(leaves.values()), weights, allow_unused=True)
+            gradients = torch.autograd.grad(total, list(leaves.values()), allow_unused=True)
             found.update(name for name, gradient in zip(leaves, gradients, strict=True) if gradient is not None)
     return sorted(found)
 
@@ -110,5 +112,5 @@ def _seconds_a_row(assignment: Assignment, problem: Problem) -> float:
     pieces = [Piece(name, slice(0, entry.rows)) for name, entry in assignment.work.items()]
     few: Samples = problem.most_samples.take(slice(0, 2))
     start = time.perf_counter()
-    assignment.source.fill(few, pieces, problem.selection.indices[:2])
+    assignment.source.fill(few, pieces, problem.selection.indices[:2], problem.buffer(0))
     return time.perf_counter() - start

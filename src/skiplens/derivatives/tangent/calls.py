@@ -112,14 +112,12 @@ def _noting_hook(noted: list[Call], spread_to: int | None, ticks: Iterator[int])
     return hook
 
 
-def pull_back(
-    outputs: Tensor, calls: Mapping[Place, Call], weights: Tensor | None = None, keep_graph: bool = False
-) -> dict[Place, tuple[Tensor, ...]]:
-    """Gradients of the weighted sum of `outputs` with respect to what each call returned."""
+def pull_back(total: Tensor, calls: Mapping[Place, Call], keep_graph: bool) -> dict[Place, tuple[Tensor, ...]]:
+    """Gradients of the number `total` with respect to what each call returned."""
     edges = [edge for call in calls.values() for edge in call.edges]
     if not edges:
         return dict.fromkeys(calls, ())
-    gradients = torch.autograd.grad(outputs, edges, weights, retain_graph=keep_graph, allow_unused=True)
+    gradients = torch.autograd.grad(total, edges, retain_graph=keep_graph, allow_unused=True)
     remaining = iter(gradients)
     return {place: tuple(_or_zero(next(remaining), zero) for zero in call.zeros) for place, call in calls.items()}
 

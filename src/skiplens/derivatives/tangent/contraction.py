@@ -5,7 +5,7 @@ import torch
 from skiplens.core.axes import Float, Tensor
 from skiplens.derivatives.tangent.pieces import Factor, Gradients, OuterProducts
 
-_SYMMETRIC_BLOCK = 320  # rows of a block of the upper triangle: large enough for full speed, small enough to skip half
+_SYMMETRIC_BLOCK = 128  # rows of a block of the upper triangle: large enough for full speed, small enough to skip half
 _SCRATCH_BYTES = 2**25
 
 

@@ -108,8 +108,10 @@ class Probe:
         generator = Randomness(0).child("tangent probe").torch()
         weights[0] = torch.randn(outputs.shape[1], generator=generator, dtype=torch.float64).to(weights)
         places = {(n, i): call for n, calls in self.recording.calls.items() for i, call in enumerate(calls)}
-        self.cotangents = pull_back(outputs, places, weights, keep_graph=True)
-        gradients = torch.autograd.grad(outputs, list(self.leaves.values()), weights, allow_unused=True)
+        with torch.enable_grad():
+            total = (outputs * weights).sum()
+        self.cotangents = pull_back(total, places, keep_graph=True)
+        gradients = torch.autograd.grad(total, list(self.leaves.values()), allow_unused=True)
         return dict(zip(self.leaves, gradients, strict=True))
 
     def _negligible(self) -> Tensor:

@@ -11,10 +11,11 @@ from skiplens.core.untouched import untouched
 from skiplens.derivatives.outputs import OutputChoice
 from skiplens.derivatives.samples import Inputs, Samples
 from skiplens.derivatives.tangent.assignment import Assignment, assign, assign_generally
+from skiplens.derivatives.tangent.buffer import Buffer
 from skiplens.derivatives.tangent.calls import PatternChanged
 from skiplens.derivatives.tangent.contraction import diagonal_of
 from skiplens.derivatives.tangent.options import TangentOptions
-from skiplens.derivatives.tangent.plan import Task, make_plan
+from skiplens.derivatives.tangent.plan import Plan, Task, make_plan
 from skiplens.derivatives.tangent.problem import Problem, pose
 
 
@@ -60,16 +61,17 @@ def _lengths(problem: Problem, job: Assignment) -> Tensor:
 
 
 def _lengths_of(chunk: Samples, job: Assignment, problem: Problem, room: int) -> Tensor:
-    chosen = problem.selection.indices
     # One sample meets only itself: a plan for one sample weighs the forms of each layer rightly.
-    alone = Task(1, 0, len(chosen), False, problem.pure.dtype.itemsize)
+    alone = Task(1, 0, problem.selection.count, False, problem.pure.dtype.itemsize)
     plan = make_plan(alone, job.work, max(1, room // chunk.count))
-    lengths = next(iter(problem.pure.parameters.values())).new_zeros(
-        (chunk.count, len(chosen)), dtype=problem.pure.dtype
-    )
-    for start in range(0, len(chosen), plan.outputs_at_once):
-        run = slice(start, start + plan.outputs_at_once)
-        for group in plan.groups:
-            for factor in job.source.fill(chunk, group, chosen[run]):
-                lengths[:, run] += diagonal_of(factor)
-    return lengths
+    buffer = problem.buffer(plan.memory * chunk.count)
+    parts = [_lengths_of_run(chunk, job, plan, run, buffer) for run in problem.selection.runs(plan.outputs_at_once)]
+    return torch.cat(parts, dim=1)
+
+
+def _lengths_of_run(chunk: Samples, job: Assignment, plan: Plan, outputs: tuple[int, ...], buffer: Buffer) -> Tensor:
+    lengths = []
+    for group in plan.groups:
+        buffer.clear()
+        lengths += [diagonal_of(factor) for factor in job.source.fill(chunk, group, outputs, buffer)]
+    return torch.stack(lengths).sum(0)

@@ -1,6 +1,7 @@
 """The empirical neural tangent kernel of any model: exact, in bounded memory."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Unpack
 
 import torch
@@ -11,6 +12,7 @@ from skiplens.core.untouched import untouched
 from skiplens.derivatives.outputs import OutputChoice
 from skiplens.derivatives.samples import Inputs
 from skiplens.derivatives.tangent.assignment import Assignment, assign, assign_generally
+from skiplens.derivatives.tangent.buffer import Buffer
 from skiplens.derivatives.tangent.calls import PatternChanged
 from skiplens.derivatives.tangent.contraction import KernelSum
 from skiplens.derivatives.tangent.options import TangentOptions
@@ -68,32 +70,37 @@ def _compute(problem: Problem, assignments: list[Assignment], room: int) -> Tens
     done, total = 0, sum(_steps(problem, plan) for plan in plans)
     problem.progress("tangent kernel", done, total)
     for job, plan in zip(assignments, plans, strict=True):
-        indices = problem.selection.indices
-        for start in range(0, len(indices), plan.outputs_at_once):
-            run = indices[start : start + plan.outputs_at_once]
+        buffer = problem.buffer(plan.memory)
+        for outputs in problem.selection.runs(plan.outputs_at_once):
             for group in plan.groups:
-                _add_group(problem, kernel, job.source, group, run)
+                _add_group(problem, kernel, job.source, _Share(group, outputs, buffer))
                 done += 1
                 problem.progress("tangent kernel", done, total)
     return kernel.result()
 
 
-def _add_group(
-    problem: Problem, kernel: KernelSum, source: Source, group: Sequence[Piece], outputs: Sequence[int]
-) -> None:
-    """Fill one group for all samples and add its products; the gradients are gone when this returns."""
-    left = source.fill(problem.left, group, outputs)
-    right = left if problem.right is None else source.fill(problem.right, group, outputs)
+@dataclass(frozen=True)
+class _Share:
+    """A part of the Jacobian that is in memory at once: some pieces, some outputs, and the memory."""
+
+    pieces: Sequence[Piece]
+    outputs: Sequence[int]
+    buffer: Buffer
+
+
+def _add_group(problem: Problem, kernel: KernelSum, source: Source, share: _Share) -> None:
+    share.buffer.clear()
+    left = source.fill(problem.left, share.pieces, share.outputs, share.buffer)
+    right = left if problem.right is None else source.fill(problem.right, share.pieces, share.outputs, share.buffer)
     for one, another in zip(left, right, strict=True):
         kernel.add(one, another)
 
 
 def _empty_kernel(problem: Problem) -> KernelSum:
-    like = next(iter(problem.pure.parameters.values())).new_empty(0, dtype=problem.pure.dtype)
     symmetric = problem.right is None
     right = problem.left if problem.right is None else problem.right
     outputs = problem.selection.count if problem.selection.separate else 0
-    return KernelSum((problem.left.count, right.count), outputs, symmetric, like)
+    return KernelSum((problem.left.count, right.count), outputs, symmetric, problem.like)
 
 
 def _steps(problem: Problem, plan: Plan) -> int:

@@ -9,6 +9,7 @@ import torch
 from skiplens.core.axes import Tensor
 from skiplens.derivatives.functional import PureModel
 from skiplens.derivatives.samples import Samples
+from skiplens.derivatives.tangent.buffer import Buffer
 from skiplens.derivatives.tangent.calls import Place, pull_back, record
 from skiplens.derivatives.tangent.cover import Cover, Use, calls_of
 from skiplens.derivatives.tangent.pieces import Factor, OuterProducts, Piece
@@ -31,12 +32,14 @@ class LayerRows(Source):
         self.pure, self.cover, self.chunk, self.stack = pure, cover, chunk, stack
         self.modules = dict(pure.model.named_modules())
 
-    def fill(self, samples: Samples, pieces: Sequence[Piece], outputs: Sequence[int]) -> list[Factor]:
+    def fill(self, samples: Samples, pieces: Sequence[Piece], outputs: Sequence[int], buffer: Buffer) -> list[Factor]:
         """The gradients of the given outputs of all samples, piece by piece."""
-        plain = iter(empty_gradients(self.pure, samples.count, [p for p in pieces if not p.outer], len(outputs)))
-        factors: list[Factor | None] = [None if piece.outer else next(plain) for piece in pieces]
+        counts = (samples.count, len(outputs))
+        factors: list[Factor | None] = [
+            None if piece.outer else empty_gradients(self.pure, piece, counts, buffer) for piece in pieces
+        ]
         for where, chunk in samples.chunks(self.chunk):
-            self._fill_chunk(_Part(where, samples.count, outputs), chunk, pieces, factors)
+            self._fill_chunk(_Part(where, samples.count, outputs, buffer), chunk, pieces, factors)
         return [factor for factor in factors if factor is not None]
 
     def _fill_chunk(self, part: "_Part", chunk: Samples, pieces: Sequence[Piece], factors: list[Factor | None]) -> None:
@@ -58,11 +61,12 @@ class LayerRows(Source):
 
 @dataclass(frozen=True)
 class _Part:
-    """Where a chunk stands among all samples, and the outputs that are looked at."""
+    """Where a chunk stands among all samples, the outputs that are looked at, and where memory comes from."""
 
     where: slice
     samples: int
     outputs: Sequence[int]
+    buffer: Buffer
 
 
 class _Pass:
@@ -126,10 +130,7 @@ class _Pass:
         use = self.source.uses(piece)[0]
         shape = use.rule.outer_shape(self.prepared(use))
         channels = shape.right if shape is not None else 0
-        like = next(iter(self.source.pure.parameters.values()))
-        dtype = self.source.pure.dtype if left.is_floating_point() else left.dtype
-        sizes = (part.samples, len(part.outputs), left.shape[1], channels)
-        return OuterProducts(
-            left.new_empty((part.samples, *left.shape[1:]), dtype=dtype),
-            like.new_empty(sizes, dtype=self.source.pure.dtype),
-        )
+        right = part.buffer.take(part.samples, len(part.outputs), left.shape[1], channels)
+        shape_of_left = (part.samples, *left.shape[1:])
+        room = part.buffer.take(*shape_of_left) if left.is_floating_point() else left.new_empty(shape_of_left)
+        return OuterProducts(room, right)

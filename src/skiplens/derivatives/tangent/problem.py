@@ -3,13 +3,16 @@
 import math
 from dataclasses import dataclass
 
+import torch
 from torch import nn
 
+from skiplens.core.axes import Tensor
 from skiplens.core.memory import budget_bytes, require_fits
 from skiplens.core.progress import Progress, silent
 from skiplens.derivatives.functional import PureModel, is_batch_coupled, output_shape, pure_model
 from skiplens.derivatives.outputs import OutputChoice, OutputSelection, select_outputs
 from skiplens.derivatives.samples import Inputs, Samples, samples_of
+from skiplens.derivatives.tangent.buffer import Buffer
 from skiplens.derivatives.tangent.options import TangentOptions, check_options
 from skiplens.derivatives.tangent.plan import Task
 
@@ -45,6 +48,15 @@ class Problem:
         """The sizes that a plan depends on."""
         right = self.right.count if self.right else 0
         return Task(self.left.count, right, self.selection.count, self.selection.separate, self.pure.dtype.itemsize)
+
+    @property
+    def like(self) -> Tensor:
+        """An empty tensor with the dtype and device of the kernel."""
+        return torch.empty(0, dtype=self.pure.dtype, device=self.pure.device)
+
+    def buffer(self, size: int) -> Buffer:
+        """Memory of `size` bytes for gradients."""
+        return Buffer(self.like, size // self.pure.dtype.itemsize)
 
     @property
     def most_samples(self) -> Samples:

@@ -27,9 +27,8 @@ class JacobianProducts:
             leaves = self.pure.leaves()
             with torch.enable_grad():
                 outputs = self.pure(leaves, chunk)
-            gradients = torch.autograd.grad(
-                outputs, list(leaves.values()), weights[where].to(outputs.dtype), allow_unused=True
-            )
+                weighted = (outputs * weights[where].to(outputs.dtype)).sum()
+            gradients = torch.autograd.grad(weighted, list(leaves.values()), allow_unused=True)
             for name, gradient in zip(leaves, gradients, strict=True):
                 if gradient is not None:
                     total[name] += gradient
@@ -67,8 +66,7 @@ def kernel_by_products(problem: Problem) -> Tensor:
     products = JacobianProducts(problem.pure, problem.coupled, chunk=16)
     right = problem.left if problem.right is None else problem.right
     chosen, N, M = list(problem.selection.indices), problem.left.count, right.count
-    like = next(iter(problem.pure.parameters.values()))
-    kernel = like.new_zeros((N, len(chosen), M, len(chosen)), dtype=problem.pure.dtype)
+    kernel = problem.like.new_zeros((N, len(chosen), M, len(chosen)))
     for m in range(M):
         for column, output in enumerate(chosen):
             weights = kernel.new_zeros((M, problem.all_outputs))

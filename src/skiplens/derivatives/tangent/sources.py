@@ -9,6 +9,7 @@ from torch.func import jacrev, vmap
 from skiplens.core.axes import Float, Tensor
 from skiplens.derivatives.functional import PureModel, transformable
 from skiplens.derivatives.samples import Samples
+from skiplens.derivatives.tangent.buffer import Buffer
 from skiplens.derivatives.tangent.pieces import Factor, Gradients, Piece
 
 
@@ -16,8 +17,8 @@ class Source(ABC):
     """Abstract: fills pieces of the Jacobian."""
 
     @abstractmethod
-    def fill(self, samples: Samples, pieces: Sequence[Piece], outputs: Sequence[int]) -> list[Factor]:
-        """The gradients of the given outputs of all samples, piece by piece."""
+    def fill(self, samples: Samples, pieces: Sequence[Piece], outputs: Sequence[int], buffer: Buffer) -> list[Factor]:
+        """The gradients of the given outputs of all samples, piece by piece, in memory from `buffer`."""
 
 
 class VectorisedRows(Source):
@@ -26,9 +27,9 @@ class VectorisedRows(Source):
     def __init__(self, pure: PureModel, chunk: int) -> None:
         self.pure, self.chunk = pure, chunk
 
-    def fill(self, samples: Samples, pieces: Sequence[Piece], outputs: Sequence[int]) -> list[Factor]:
+    def fill(self, samples: Samples, pieces: Sequence[Piece], outputs: Sequence[int], buffer: Buffer) -> list[Factor]:
         """The gradients of the given outputs of all samples, piece by piece."""
-        factors = empty_gradients(self.pure, samples.count, pieces, len(outputs))
+        factors = [empty_gradients(self.pure, piece, (samples.count, len(outputs)), buffer) for piece in pieces]
         chosen = torch.as_tensor(list(outputs), device=self.pure.device)
         values = {piece.parameter: self.pure.parameters[piece.parameter] for piece in pieces}
         for where, chunk in samples.chunks(self.chunk):
@@ -55,16 +56,19 @@ class SingleRows(Source):
     def __init__(self, pure: PureModel, coupled: bool) -> None:
         self.pure, self.coupled = pure, coupled
 
-    def fill(self, samples: Samples, pieces: Sequence[Piece], outputs: Sequence[int]) -> list[Factor]:
+    def fill(self, samples: Samples, pieces: Sequence[Piece], outputs: Sequence[int], buffer: Buffer) -> list[Factor]:
         """The gradients of the given outputs of all samples, piece by piece."""
-        factors = no_gradients(self.pure, samples.count, pieces, len(outputs))
+        factors = [empty_gradients(self.pure, piece, (samples.count, len(outputs)), buffer) for piece in pieces]
+        for factor in factors:
+            factor.rows.zero_()
         for where, batch in samples.chunks(samples.count if self.coupled else 1):
             leaves = self.pure.leaves(dict.fromkeys(piece.parameter for piece in pieces))
             with torch.enable_grad():
-                values = self.pure({**self.pure.parameters, **leaves}, batch)[:, list(outputs)].unbind(1)
-            for row in range(batch.count):
-                for column, value in enumerate(values):
-                    gradients = _gradients(value, row, leaves)
+                values = self.pure({**self.pure.parameters, **leaves}, batch)[:, list(outputs)]
+                rows = [row.unbind() for row in values.unbind()]
+            for row, row_values in enumerate(rows):
+                for column, value in enumerate(row_values):
+                    gradients = _gradients(value, leaves)
                     for factor, piece in zip(factors, pieces, strict=True):
                         gradient = gradients[piece.parameter]
                         if gradient is not None:
@@ -72,16 +76,10 @@ class SingleRows(Source):
         return list(factors)
 
 
-def no_gradients(pure: PureModel, samples: int, pieces: Sequence[Piece], outputs: int) -> list[Gradients]:
-    """Zeros in place of the gradients of all samples."""
-    return [Gradients(factor.rows.zero_()) for factor in empty_gradients(pure, samples, pieces, outputs)]
-
-
-def empty_gradients(pure: PureModel, samples: int, pieces: Sequence[Piece], outputs: int) -> list[Gradients]:
-    """Room for the gradients of all samples, to be filled."""
-    like = next(iter(pure.parameters.values()))
-    sizes = [rows_of(pure.parameters[piece.parameter], piece, leading=0).numel() for piece in pieces]
-    return [Gradients(like.new_empty((samples, outputs, size), dtype=pure.dtype)) for size in sizes]
+def empty_gradients(pure: PureModel, piece: Piece, counts: tuple[int, int], buffer: Buffer) -> Gradients:
+    """Room for the gradients of so many samples and outputs, to be filled."""
+    size = rows_of(pure.parameters[piece.parameter], piece, leading=0).numel()
+    return Gradients(buffer.take(*counts, size))
 
 
 def rows_of(gradient: Tensor, piece: Piece, leading: int) -> Float[Tensor, "*leading params"]:
@@ -92,10 +90,8 @@ def rows_of(gradient: Tensor, piece: Piece, leading: int) -> Float[Tensor, "*lea
     return gradient[index].flatten(leading)
 
 
-def _gradients(values: Float[Tensor, " samples"], row: int, leaves: dict[str, Tensor]) -> dict[str, Tensor | None]:
-    if not values.requires_grad:
+def _gradients(value: Float[Tensor, ""], leaves: dict[str, Tensor]) -> dict[str, Tensor | None]:
+    if not value.requires_grad:
         return dict.fromkeys(leaves)
-    only = torch.zeros_like(values)
-    only[row] = 1
-    gradients = torch.autograd.grad(values, list(leaves.values()), only, retain_graph=True, allow_unused=True)
+    gradients = torch.autograd.grad(value, list(leaves.values()), retain_graph=True, allow_unused=True)
     return dict(zip(leaves, gradients, strict=True))

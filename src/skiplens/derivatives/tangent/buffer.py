@@ -1,0 +1,32 @@
+"""Memory that is taken once and handed out again for each group of pieces."""
+
+import math
+
+from skiplens.core.axes import Tensor
+
+
+class Buffer:
+    """A flat tensor from which tensors are cut; fresh memory would cost as much time as filling it.
+
+    What does not fit is taken anew, so a buffer of size 0 is an ordinary allocator.
+    """
+
+    def __init__(self, like: Tensor, size: int) -> None:
+        """Reserve room for `size` numbers of the dtype and on the device of `like`."""
+        self._like, self._size, self._used = like, size, 0
+        self._flat: Tensor | None = None
+
+    def take(self, *shape: int) -> Tensor:
+        """A tensor of this shape with whatever was there before; valid until `clear`."""
+        count = math.prod(shape)
+        if self._used + count > self._size:
+            return self._like.new_empty(shape)
+        if self._flat is None:
+            self._flat = self._like.new_empty(self._size)
+        taken = self._flat[self._used : self._used + count].view(shape)
+        self._used += count
+        return taken
+
+    def clear(self) -> None:
+        """Hand out everything again from the start."""
+        self._used = 0
