@@ -1,0 +1,192 @@
+"""Which nodes carry a stack of coefficients, which are constants or gates, and whose stacks are needed at all."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import fx
+
+from skiplens.core.errors import InvalidInputError
+from skiplens.derivatives.polynomial.rules import Fate, rule_of
+from skiplens.derivatives.polynomial.rules.rule import CONSTANT
+from skiplens.derivatives.polynomial.step import Slot, at_slot, slots_at
+from skiplens.residual import ResidualNetwork
+from skiplens.residual.export import module_calls, module_of
+from skiplens.residual.operations import READING_SHAPES, drops_at_random, operation
+
+EMBEDDINGS = {"aten.embedding", "aten.embedding_bag"}
+GETITEM = "_operator.getitem"
+SPLITTING = {"aten.split", "aten.split_with_sizes", "aten.chunk", "aten.unbind", "aten.tensor_split"}
+RANDOM = {"aten.rand", "aten.randn", "aten.rand_like", "aten.randn_like", "aten.bernoulli", "aten.randint"}
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What becomes of each node on the way from the sources of the signal to `output`."""
+
+    network: ResidualNetwork
+    output: fx.Node
+    sources: tuple[fx.Node, ...]
+    """Where the signal starts: floating inputs, and embeddings of integer inputs."""
+    fates: Mapping[fx.Node, Fate]
+
+    @cached_property
+    def needed(self) -> frozenset[fx.Node]:
+        """The nodes whose stacks reach the output's."""
+        found, pending = set[fx.Node](), [self.output]
+        while pending:
+            node = pending.pop()
+            if node not in found and self.fates[node].status == "carried":
+                found.add(node)
+                pending += [at_slot(node.args, slot) for slot in self.fates[node].slots]
+        return frozenset(found)
+
+    @cached_property
+    def embedded(self) -> tuple[str, ...]:
+        """Names of the sources that are embeddings of integers."""
+        return tuple(node.name for node in self.sources if node.op != "placeholder")
+
+
+def sources_of(network: ResidualNetwork, output: fx.Node) -> tuple[fx.Node, ...]:
+    """The floating inputs that the output depends on and the embeddings of its integer inputs, in execution order."""
+    above = _above(output)
+    inputs = set(network.exported.inputs)
+    from_inputs = set[fx.Node]()
+    found: list[fx.Node] = []
+    for node in network.graph.nodes:
+        if node not in above:
+            continue
+        is_input = node.op == "placeholder" and node.name in inputs
+        if is_input or not from_inputs.isdisjoint(node.all_input_nodes):
+            from_inputs.add(node)
+            if is_floating(node) and (is_input or operation(node) in EMBEDDINGS):
+                found.append(node)
+    if not found:
+        raise InvalidInputError(
+            "No floating number flows from the inputs to the output: the inputs are integers and no embedding reads "
+            "them. Wrap the model so that it takes floating inputs."
+        )
+    return tuple(found)
+
+
+def frozen_plan(network: ResidualNetwork, output: fx.Node) -> Plan:
+    """The plan that decomposes the output itself, each operation frozen at its operating point.
+
+    Raises:
+        InvalidInputError: An operation on the way has no frozen form, or draws at random.
+    """
+    sources = sources_of(network, output)
+    fates = _fates(network, sources, _frozen_fate)
+    if fates[output].status != "carried":
+        raise InvalidInputError(_no_form(network, fates[output]))
+    plan = Plan(network, output, sources, fates)
+    require_repeatable(plan)
+    return plan
+
+
+def tangent_plan(network: ResidualNetwork, output: fx.Node, parameters: Iterable[str] = ()) -> Plan:
+    """The plan that carries derivatives: every floating argument that moves counts.
+
+    Args:
+        network: The network.
+        output: The node whose derivative is taken.
+        parameters: Full names of parameters that are sources too, beside the inputs.
+    """
+    wanted, above = set(parameters), _above(output)
+    placeholders = [n for n in network.graph.nodes if network.exported.parameters.get(n.name) in wanted and n in above]
+    sources = (*sources_of(network, output), *placeholders)
+    fates = _fates(network, sources, _tangent_fate)
+    if fates[output].status != "carried":
+        raise InvalidInputError("The output has no derivative with respect to the inputs: it does not depend on them.")
+    plan = Plan(network, output, sources, fates)
+    require_repeatable(plan)
+    return plan
+
+
+def is_floating(node: fx.Node) -> bool:
+    """Whether a node's value is a real tensor, or a tuple with one."""
+    value = node.meta.get("val")
+    values = value if isinstance(value, list | tuple) else (value,)
+    return any(isinstance(entry, torch.Tensor) and entry.is_floating_point() for entry in values)
+
+
+def require_repeatable(plan: Plan) -> None:
+    """Refuse a network that draws at random on the way to its output."""
+    for node in _above(plan.output):
+        if drops_at_random(node) or operation(node) in RANDOM:
+            raise InvalidInputError(
+                f"The model draws at random ({where(node)}), so that its output has no one path spectrum. "
+                "Call model.eval() first, or set the dropout probability to 0."
+            )
+
+
+def where(node: fx.Node) -> str:
+    """An operation in words: what it is and which module runs it."""
+    calls = module_calls(node)
+    module = module_of(calls[-1]) if calls else ""
+    return f"{operation(node)} in {module!r}" if module else f"{operation(node)}, node {node.name!r}"
+
+
+def _above(output: fx.Node) -> set[fx.Node]:
+    found, pending = set[fx.Node](), [output]
+    while pending:
+        node = pending.pop()
+        if node not in found:
+            found.add(node)
+            pending += node.all_input_nodes
+    return found
+
+
+FateOf = Callable[[fx.Node, Mapping[fx.Node, Fate]], Fate]
+
+
+def _fates(network: ResidualNetwork, sources: Iterable[fx.Node], fate_of: FateOf) -> dict[fx.Node, Fate]:
+    fates: dict[fx.Node, Fate] = {source: Fate("carried") for source in sources}
+    for node in network.graph.nodes:
+        if node not in fates:
+            moves = any(fates[source].status != "constant" for source in node.all_input_nodes)
+            fates[node] = fate_of(node, fates) if moves and operation(node) not in READING_SHAPES else CONSTANT
+    return fates
+
+
+def _frozen_fate(node: fx.Node, fates: Mapping[fx.Node, Fate]) -> Fate:
+    moving = [fates[source] for source in node.all_input_nodes if fates[source].status != "constant"]
+    rule = rule_of(node) if is_floating(node) else None
+    curved = max(fate.curved for fate in moving) + (rule is not None and rule.curves)
+    if operation(node) == GETITEM:
+        slots = _entry_slots(node, fates)
+    else:
+        slots = None if rule is None else rule.carried_slots(node, fates)
+    if slots:
+        return Fate("carried", slots, curved)
+    blocker = next((fate.blocker for fate in moving if fate.blocker is not None), node.name)
+    return Fate("gate", (), curved + 1, blocker)
+
+
+def _entry_slots(node: fx.Node, fates: Mapping[fx.Node, Fate]) -> tuple[Slot, ...] | None:
+    """An entry of a tuple is carried if it is a piece of what was split, or the first (the others are statistics)."""
+    whole, index = node.args
+    assert isinstance(whole, fx.Node)
+    is_piece = operation(whole) in SPLITTING or index == 0
+    return ((0,),) if is_piece and fates[whole].status == "carried" else None
+
+
+def _tangent_fate(node: fx.Node, fates: Mapping[fx.Node, Fate]) -> Fate:
+    if not is_floating(node) or operation(node) == "aten.detach":
+        return CONSTANT
+    slots = [slot for position in range(len(node.args)) for slot in slots_at(node.args, position)]
+    return Fate("carried", tuple(slot for slot in slots if _carries(at_slot(node.args, slot), fates)))
+
+
+def _carries(argument: object, fates: Mapping[fx.Node, Fate]) -> bool:
+    return isinstance(argument, fx.Node) and fates[argument].status == "carried"
+
+
+def _no_form(network: ResidualNetwork, fate: Fate) -> str:
+    blocker = network.node(fate.blocker or "")
+    return (
+        f"The operation {where(blocker)} has no frozen form (it is not a frozen factor times its argument), and what it "
+        "computes is added to the signal. Ask for of='jacobian', which follows the derivative through any operation, "
+        "or look at a model without it (at logits instead of probabilities, say)."
+    )
