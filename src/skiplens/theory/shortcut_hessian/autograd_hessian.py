@@ -15,7 +15,7 @@ _ROWS_AT_ONCE = 200  # beyond this many, vectorised products get no faster on a 
 
 
 def shortcut_outputs(
-    weights: Float[Tensor, "matrices width width"],
+    weights: Float[Tensor, "matrices outputs features"],
     inputs: Float[Tensor, "samples width"],
     branch_depth: int,
     activations: BranchActivations,
@@ -54,7 +54,7 @@ def hessian_by_autograd(
 
 
 def branch_hessian_by_autograd(
-    weights: Float[Tensor, "matrices width width"],
+    weights: Float[Tensor, "matrices outputs features"],
     inputs: Float[Tensor, "samples width"],
     targets: Float[Tensor, "samples width"],
     branch_depth: int,

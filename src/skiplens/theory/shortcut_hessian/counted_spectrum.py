@@ -1,26 +1,28 @@
 """A spectrum known only by counting: how many eigenvalues lie below a level. Bisection gives any of them."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 from skiplens.theory.shortcut_hessian.spectrum import Spectrum, check_rank
 
 _WIDTH = 2.0**-50  # of the last bisection interval, relative to the bound: four roundings of float64
 
 
-@runtime_checkable  # so that tests can check annotations with it
-class Counts(Protocol):
+class Counts(ABC):
     """The counting function of a symmetric matrix's eigenvalues."""
 
     @property
+    @abstractmethod
     def size(self) -> int:
         """Number of eigenvalues."""
 
     @property
+    @abstractmethod
     def bound(self) -> float:
-        """A number that every |λ| stays below."""
+        """A number that every |λ| stays below; asked for only when an eigenvalue is."""
 
+    @abstractmethod
     def __call__(self, level: float) -> int:
         """Number of eigenvalues below `level`."""
 

@@ -14,7 +14,7 @@ _MID_RELU = ("identity", "relu", "identity")
 
 
 def shortcut_hessian(
-    weights: Float[Tensor, "matrices width width"],
+    weights: Float[Tensor, "matrices outputs features"],
     inputs: Float[Tensor, "samples width"],
     targets: Float[Tensor, "samples width"],
     branch_depth: int = 2,

@@ -31,7 +31,7 @@ def factor(matrix: Float[Tensor, "size size"]) -> Factored:
     return Factored(factors, pivots)
 
 
-def count_negative(matrix: Float[Tensor, "size size"], shift: float = 0.0) -> int:
+def count_negative(matrix: Float[Tensor, "rows columns"], shift: float = 0.0) -> int:
     """Number of eigenvalues of a symmetric matrix below `shift`, several times faster than the eigenvalues.
 
     Eigenvalues within rounding (about machine epsilon times the largest one) of `shift` may be counted either way.

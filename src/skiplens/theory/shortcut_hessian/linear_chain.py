@@ -35,7 +35,9 @@ class LinearUnit:
         return self.matrices[-1].shape[0]
 
 
-def shortcut_units(weights: Float[Tensor, "matrices width width"], branch_depth: int = 2) -> tuple[LinearUnit, ...]:
+def shortcut_units(
+    weights: Float[Tensor, "matrices outputs features"], branch_depth: int = 2
+) -> tuple[LinearUnit, ...]:
     """The units of the n-shortcut linear network with these matrices and identity shortcuts."""
     units = check_weights(weights, branch_depth)
     identity = torch.eye(weights.shape[1], dtype=weights.dtype, device=weights.device)
@@ -43,7 +45,7 @@ def shortcut_units(weights: Float[Tensor, "matrices width width"], branch_depth:
     return tuple(LinearUnit(tuple(branch.unbind(0)), identity) for branch in branches.unbind(0))
 
 
-def plain_units(weights: Float[Tensor, "matrices width width"]) -> tuple[LinearUnit, ...]:
+def plain_units(weights: Float[Tensor, "matrices outputs features"]) -> tuple[LinearUnit, ...]:
     """The matrices of a plain linear network, each a unit without shortcut."""
     check_weights(weights, 1)
     return tuple(LinearUnit((matrix,)) for matrix in weights.unbind(0))
@@ -83,7 +85,7 @@ class Places(NamedTuple):
 
 def linear_chain(units: Sequence[LinearUnit]) -> LinearChain:
     """The maps between all matrices of these units, in one pass along the chain."""
-    _check_chain(units)
+    check_chain(units)
     first = units[0].matrices[0]
     eye = torch.eye(units[0].features, dtype=first.dtype, device=first.device)
     place = _Place(eye, eye.new_zeros(len(eye), 0))
@@ -148,7 +150,8 @@ def _check_unit(unit: LinearUnit) -> None:
         )
 
 
-def _check_chain(units: Sequence[LinearUnit]) -> None:
+def check_chain(units: Sequence[LinearUnit]) -> None:
+    """Refuse units that do not follow each other."""
     if not units:
         raise InvalidInputError("A network needs at least one unit; got none.")
     for earlier, later in pairwise(units):

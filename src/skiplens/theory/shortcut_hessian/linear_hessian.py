@@ -9,17 +9,15 @@ semidefinite of rank at most outputs × features; the second vanishes with G.
 """
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 from skiplens.core.axes import Float, Tensor
 from skiplens.core.errors import InvalidInputError
 from skiplens.theory.shortcut_hessian.arguments import require_dense_fits
-from skiplens.theory.shortcut_hessian.linear_chain import LinearChain, LinearUnit, Places, linear_chain
+from skiplens.theory.shortcut_hessian.linear_chain import LinearChain, LinearUnit, Places, check_chain, linear_chain
 from skiplens.theory.shortcut_hessian.moments import SecondMoments
-
-Part = Literal["all", "gauss_newton", "residual"]
 
 _INSTEAD = "linear_spectrum counts eigenvalues without the matrix and gives the index and any quantile."
 
@@ -37,9 +35,14 @@ def linear_gradient(units: Sequence[LinearUnit], moments: SecondMoments) -> Floa
 
 
 def linear_hessian(
-    units: Sequence[LinearUnit], moments: SecondMoments, part: Part = "all"
+    units: Sequence[LinearUnit], moments: SecondMoments, part: str = "all"
 ) -> Float[Tensor, "params params"]:
     """The exact Hessian of the loss in the order of definition 5, or one of its two parts.
+
+    Args:
+        units: The network.
+        moments: Those of its data.
+        part: all, gauss_newton or residual.
 
     Example:
         >>> from skiplens.theory.shortcut_hessian import second_moments, shortcut_units
@@ -81,7 +84,7 @@ def across_factor(chain: LinearChain, pulled_slope: Tensor) -> Float[Tensor, "al
     return torch.where(above, pulled_slope @ chain.onward, chain.between)
 
 
-def _fill(rows: Tensor, factors: _Factors, places: Places, number: int, part: Part) -> None:
+def _fill(rows: Tensor, factors: _Factors, places: Places, number: int, part: str) -> None:
     """Write the rows (column c, row b, all parameters) of one matrix."""
     c, b = places.input_matrices == number, places.output_matrices == number
     e, q = places.inputs, places.outputs
@@ -96,16 +99,16 @@ def _fill(rows: Tensor, factors: _Factors, places: Places, number: int, part: Pa
             row.addcmul_(across[column], flipped)
 
 
-def require_same_widths(network_map: Tensor, moments: SecondMoments) -> None:
-    """Refuse moments of data that the network does not take."""
-    if network_map.shape != moments.cross.shape:
+def require_same_widths(units: Sequence[LinearUnit], moments: SecondMoments) -> None:
+    """Refuse units that make no chain, and moments of data that the network does not take."""
+    check_chain(units)
+    if (units[-1].outputs, units[0].features) != moments.cross.shape:
         raise InvalidInputError(
-            f"The network maps {network_map.shape[1]} features to {network_map.shape[0]}, but the moments are of "
+            f"The network maps {units[0].features} features to {units[-1].outputs}, but the moments are of "
             f"{moments.cross.shape[1]} features and {moments.cross.shape[0]} targets."
         )
 
 
 def _checked(units: Sequence[LinearUnit], moments: SecondMoments) -> LinearChain:
-    chain = linear_chain(units)
-    require_same_widths(chain.whole, moments)
-    return chain
+    require_same_widths(units, moments)
+    return linear_chain(units)

@@ -14,7 +14,7 @@ import torch
 
 from skiplens.core.axes import Tensor
 from skiplens.theory.shortcut_hessian.arguments import require_dense_fits
-from skiplens.theory.shortcut_hessian.counted_spectrum import CountedSpectrum
+from skiplens.theory.shortcut_hessian.counted_spectrum import CountedSpectrum, Counts
 from skiplens.theory.shortcut_hessian.inertia import factor
 from skiplens.theory.shortcut_hessian.linear_chain import LinearChain, LinearUnit, linear_chain
 from skiplens.theory.shortcut_hessian.linear_hessian import across_factor, require_same_widths
@@ -29,12 +29,13 @@ def linear_spectrum(units: Sequence[LinearUnit], moments: SecondMoments) -> Coun
 
     `.index` is one count; any eigenvalue or quantile takes about 50. Computed in float64 on the processor.
     """
+    require_same_widths(units, moments)
     doubled = SecondMoments(*(_double(each) for each in (moments.inputs, moments.cross, moments.target_power)))
     return CountedSpectrum(LinearCounts(tuple(_double_unit(unit) for unit in units), doubled))
 
 
 @dataclass(frozen=True, eq=False)
-class LinearCounts:
+class LinearCounts(Counts):
     """The counting function of the eigenvalues of a linear network's Hessian."""
 
     units: tuple[LinearUnit, ...]
@@ -72,7 +73,6 @@ class LinearCounts:
         require_dense_fits(max(map(_params, groups)), self.moments.inputs, _INSTEAD)
         chains = [linear_chain(units) for units in groups]
         reached = _prefix_maps(chains)
-        require_same_widths(reached[-1], self.moments)
         sweep = _Sweep(level, self.moments.slope(reached[-1]), self.moments.inputs)
         for chain, start in zip(reversed(chains), reversed(reached[:-1]), strict=True):
             sweep.eliminate(chain, start)

@@ -8,10 +8,10 @@ from skiplens.theory.shortcut_hessian.listed_spectrum import ListedSpectrum, lis
 
 
 def half_space_slopes(
-    first_weights: Float[Tensor, "units width width"],
+    first_weights: Float[Tensor, "units hidden features"],
     inputs: Float[Tensor, "samples width"],
     targets: Float[Tensor, "samples width"],
-) -> Float[Tensor, "units hidden width width"]:
+) -> Float[Tensor, "units hidden outputs width"]:
     """G_j = ⟨(x − y) xᵀ [u_j · x > 0]⟩ for each row u_j of the first matrix of each unit."""
     check_network(first_weights, inputs, targets, 1)
     active = (torch.einsum("uhw,mw->uhm", first_weights, inputs) > 0).to(inputs.dtype)
@@ -19,7 +19,7 @@ def half_space_slopes(
 
 
 def near_zero_rectified_spectrum(
-    first_weights: Float[Tensor, "units width width"],
+    first_weights: Float[Tensor, "units hidden features"],
     inputs: Float[Tensor, "samples width"],
     targets: Float[Tensor, "samples width"],
 ) -> ListedSpectrum:

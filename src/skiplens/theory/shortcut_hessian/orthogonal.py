@@ -11,7 +11,7 @@ from skiplens.theory.shortcut_hessian.one_shortcut import one_shortcut_blocks
 
 
 def orthogonal_spectrum(
-    weights: Float[Tensor, "matrices width width"],
+    weights: Float[Tensor, "matrices outputs features"],
     inputs: Float[Tensor, "samples width"],
     targets: Float[Tensor, "samples width"],
 ) -> CountedSpectrum:

@@ -31,7 +31,7 @@ class RectifiedHessian(NamedTuple):
 
 
 def rectified_hessian(
-    weights: Float[Tensor, "matrices width width"],
+    weights: Float[Tensor, "matrices outputs features"],
     inputs: Float[Tensor, "samples width"],
     targets: Float[Tensor, "samples width"],
     shortcut: bool = True,

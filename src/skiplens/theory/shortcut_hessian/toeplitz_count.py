@@ -21,6 +21,7 @@ import torch
 
 from skiplens.core.axes import Float, Tensor
 from skiplens.core.errors import DidNotConverge
+from skiplens.theory.shortcut_hessian.counted_spectrum import Counts
 
 _ASYMMETRY = 1e-6  # of the Schur complement, which is symmetric: what rounding may do to it before it is not believed
 _ON_AXIS = 1e-7  # real part of an imaginary eigenvalue, relative: a colliding pair moves by the root of the rounding
@@ -31,7 +32,7 @@ class _UnclearError(ArithmeticError):
 
 
 @dataclass(frozen=True, eq=False)
-class ToeplitzCount:
+class ToeplitzCount(Counts):
     """The counting function of the eigenvalues; small matrices, always float64 on the processor."""
 
     diagonal: Float[Tensor, "entries entries"]
@@ -84,7 +85,8 @@ class ToeplitzCount:
         C = self.below - self.diagonal
         skew = (C - C.T) / 2
         _, sizes, directions = torch.linalg.svd(skew)
-        floor = len(C) * torch.finfo(C.dtype).eps * torch.linalg.matrix_norm(C, 2)
+        terms = torch.linalg.matrix_norm(torch.stack([self.below, self.diagonal])).max()  # whose difference C is
+        floor = len(C) * torch.finfo(C.dtype).eps * terms
         return (C + C.T) / 2, skew, directions[sizes <= floor].T
 
 
