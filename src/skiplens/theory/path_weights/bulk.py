@@ -9,7 +9,9 @@ from torch import Tensor
 from skiplens.core.axes import Float
 from skiplens.theory.path_weights.binomial import log_binomial
 
-_NODES_EACH_SIDE = 48
+_NODES_EACH_SIDE = 34
+_NODES_PER_DEVIATION = 1.65
+_RATIOS_AT_ONCE = 1000  # so that the temporaries of one piece stay in the cache
 
 
 @dataclass(frozen=True)
@@ -47,13 +49,19 @@ def mode(blocks: int, odds: Tensor) -> Tensor:
 def bulk(blocks: int, odds: Float[Tensor, "*ratios"], fewest: int = 0) -> Bulk:
     """The nodes that carry the law, `fewest` branches and up.
 
-    With a step of half a standard deviation, the sum over every step-th j equals the sum over all j to exp(−4 σ²) and
-    better: the law is smooth on that scale (Poisson's summation formula). Below four standard deviations' worth of
-    spread every j is a node.
+    The law is smooth on the scale of its standard deviation σ, so a sum over every h-th j equals the sum over all j to
+    exp(−4σ²(1 − cos(π/h))) (Poisson's summation formula), which is below one rounding for h ≤ σ/1.65. The outermost
+    nodes, at least eleven deviations or 34 branches away, carry less than that too.
     """
-    step = torch.floor(spread(blocks, odds) / 2).clamp(min=1)
+    step = torch.floor(spread(blocks, odds) / _NODES_PER_DEVIATION).clamp(min=1)
     offsets = torch.arange(-_NODES_EACH_SIDE, _NODES_EACH_SIDE + 1, device=odds.device)
     centre = mode(blocks, odds).clamp(min=min(fewest, blocks))
     branches = centre[..., None] + offsets * step[..., None]
-    log_squares = 2 * log_binomial(branches, blocks, odds[..., None]) + torch.log(step)[..., None]
+    pieces = zip(
+        branches.reshape(-1, len(offsets)).split(_RATIOS_AT_ONCE),
+        odds.reshape(-1, 1).split(_RATIOS_AT_ONCE),
+        strict=True,
+    )
+    log_pmf = torch.cat([log_binomial(some, blocks, ratios) for some, ratios in pieces]).reshape(branches.shape)
+    log_squares = 2 * log_pmf + torch.log(step)[..., None]
     return Bulk(branches, log_squares.masked_fill(branches < fewest, -math.inf))
