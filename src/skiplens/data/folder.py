@@ -3,8 +3,9 @@
 import os
 from array import array
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,12 +76,12 @@ class ImageFolder:
 
     def stream(self, order: Tensor, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
         """The images (uint8) and labels with the indices in `order`, `batch_size` at a time, decoded in threads."""
-        images = self._decoded(order.tolist())
-        for chosen in order.split(batch_size):
-            labels = torch.tensor([self.index.label(i) for i in chosen.tolist()])
-            yield torch.stack([next(images) for _ in chosen]), labels
+        with closing(self._decoded(order.tolist())) as images:  # the threads end with the stream, also on an error
+            for chosen in order.split(batch_size):
+                labels = torch.tensor([self.index.label(i) for i in chosen.tolist()])
+                yield torch.stack([next(images) for _ in chosen]), labels
 
-    def _decoded(self, indices: Iterable[int]) -> Iterator[Tensor]:
+    def _decoded(self, indices: Iterable[int]) -> Generator[Tensor, None, None]:
         """The images in order; a bounded number of them is decoded ahead of the reader."""
         workers = min(_MOST_WORKERS, os.cpu_count() or 1)
         waiting: deque[Future[Tensor]] = deque()
