@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from skiplens.core.errors import InvalidInputError
 from skiplens.theory.shortcut_hessian import CountedSpectrum, listed_spectrum, spectrum_of
-from skiplens.theory.shortcut_hessian.counted_spectrum import Counts
+from skiplens.theory.shortcut_hessian.counted import Counts
 from tests.tolerances import assert_close
 
 VALUES = [-3.0, -1.0, 0.5, 2.0, 4.0]

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
@@ -9,7 +10,7 @@ from skiplens.core.axes import Float, Tensor
 from skiplens.core.errors import InvalidInputError
 from skiplens.theory.shortcut_hessian.activations import BranchActivations, vanishing
 from skiplens.theory.shortcut_hessian.arguments import check_count, check_data, require_dense_fits
-from skiplens.theory.shortcut_hessian.listed_spectrum import listed_spectrum
+from skiplens.theory.shortcut_hessian.listed import listed_spectrum
 from skiplens.theory.shortcut_hessian.one_shortcut import ToeplitzBlocks, one_shortcut_blocks
 from skiplens.theory.shortcut_hessian.spectrum import Spectrum
 from skiplens.theory.shortcut_hessian.two_shortcut import two_shortcut_spectrum, two_shortcut_unit
@@ -48,7 +49,7 @@ class ZeroPoint:
         """Whether zero is stationary and the loss goes down along an eigenvector: two matrices per unit, s G_0 ≠ 0."""
         return self.branch_depth == 2 and self.order == 2
 
-    @property
+    @cached_property
     def spectrum(self) -> Spectrum:
         """All eigenvalues of the Hessian with their multiplicities."""
         if self.toeplitz is not None:

@@ -4,10 +4,10 @@ from skiplens.core.axes import Float, Tensor
 from skiplens.theory.shortcut_hessian.activations import BranchActivations
 from skiplens.theory.shortcut_hessian.arguments import check_network
 from skiplens.theory.shortcut_hessian.autograd_hessian import branch_hessian_by_autograd
+from skiplens.theory.shortcut_hessian.linear import linear_hessian
 from skiplens.theory.shortcut_hessian.linear_chain import shortcut_units
-from skiplens.theory.shortcut_hessian.linear_hessian import linear_hessian
 from skiplens.theory.shortcut_hessian.moments import second_moments
-from skiplens.theory.shortcut_hessian.rectified_hessian import rectified_hessian
+from skiplens.theory.shortcut_hessian.rectified import rectified_hessian
 
 _LINEAR = ("identity", "identity", "identity")
 _MID_RELU = ("identity", "relu", "identity")

@@ -14,10 +14,10 @@ import torch
 
 from skiplens.core.axes import Tensor
 from skiplens.theory.shortcut_hessian.arguments import require_dense_fits
-from skiplens.theory.shortcut_hessian.counted_spectrum import CountedSpectrum, Counts
+from skiplens.theory.shortcut_hessian.counted import CountedSpectrum, Counts
 from skiplens.theory.shortcut_hessian.inertia import factor
+from skiplens.theory.shortcut_hessian.linear import across_factor, require_same_widths
 from skiplens.theory.shortcut_hessian.linear_chain import LinearChain, LinearUnit, linear_chain
-from skiplens.theory.shortcut_hessian.linear_hessian import across_factor, require_same_widths
 from skiplens.theory.shortcut_hessian.moments import SecondMoments
 
 _RESOLUTION = 1e-9  # relative to the matrix's scale: how near to the level an eigenvalue may be miscounted

@@ -4,7 +4,7 @@ import torch
 
 from skiplens.core.axes import Float, Tensor
 from skiplens.theory.shortcut_hessian.arguments import check_network
-from skiplens.theory.shortcut_hessian.listed_spectrum import ListedSpectrum, listed_spectrum
+from skiplens.theory.shortcut_hessian.listed import ListedSpectrum, listed_spectrum
 
 
 def half_space_slopes(

@@ -6,7 +6,7 @@ import torch
 
 from skiplens.core.axes import Float, Tensor
 from skiplens.theory.shortcut_hessian.activations import BranchActivations, vanishing
-from skiplens.theory.shortcut_hessian.counted_spectrum import CountedSpectrum
+from skiplens.theory.shortcut_hessian.counted import CountedSpectrum
 from skiplens.theory.shortcut_hessian.toeplitz_count import ToeplitzCount
 
 

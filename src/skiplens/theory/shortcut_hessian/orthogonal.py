@@ -6,7 +6,7 @@ from skiplens.core.axes import Float, Tensor
 from skiplens.core.errors import InvalidInputError
 from skiplens.theory.shortcut_hessian.activations import BranchActivations
 from skiplens.theory.shortcut_hessian.arguments import check_network
-from skiplens.theory.shortcut_hessian.counted_spectrum import CountedSpectrum
+from skiplens.theory.shortcut_hessian.counted import CountedSpectrum
 from skiplens.theory.shortcut_hessian.one_shortcut import one_shortcut_blocks
 
 

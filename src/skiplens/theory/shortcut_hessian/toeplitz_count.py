@@ -21,7 +21,7 @@ import torch
 
 from skiplens.core.axes import Float, Tensor
 from skiplens.core.errors import DidNotConverge
-from skiplens.theory.shortcut_hessian.counted_spectrum import Counts
+from skiplens.theory.shortcut_hessian.counted import Counts
 
 _ASYMMETRY = 1e-6  # of the Schur complement, which is symmetric: what rounding may do to it before it is not believed
 _ON_AXIS = 1e-7  # real part of an imaginary eigenvalue, relative: a colliding pair moves by the root of the rounding

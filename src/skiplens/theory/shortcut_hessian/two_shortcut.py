@@ -3,7 +3,7 @@
 import torch
 
 from skiplens.core.axes import Float, Tensor
-from skiplens.theory.shortcut_hessian.listed_spectrum import ListedSpectrum, listed_spectrum
+from skiplens.theory.shortcut_hessian.listed import ListedSpectrum, listed_spectrum
 
 
 def two_shortcut_coupling(slope: Float[Tensor, "width features"]) -> Float[Tensor, "second first"]:

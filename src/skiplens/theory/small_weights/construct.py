@@ -8,9 +8,9 @@ import torch
 
 from skiplens.core.axes import Float, Tensor
 from skiplens.core.errors import DidNotConverge, InvalidInputError
+from skiplens.theory.small_weights.detours import SpherePath, sphere_path
 from skiplens.theory.small_weights.network import SmallWeightNetwork, UnitKind
-from skiplens.theory.small_weights.separation import require_separated, unit_points
-from skiplens.theory.small_weights.sphere_path import SpherePath, sphere_path
+from skiplens.theory.small_weights.separated_points import require_separated, unit_points
 
 _FIT = 1e-9  # the construction is exact; rounding leaves less than this unless it is magnified
 
@@ -35,7 +35,7 @@ class Interpolation:
 
 def small_weight_network(
     inputs: Float[Tensor, "samples width"],
-    targets: Float[Tensor, "samples width"],
+    targets: Float[Tensor, "targets target_width"],
     step: float | None = None,
     units: int | None = None,
     kind: UnitKind = "saturated",

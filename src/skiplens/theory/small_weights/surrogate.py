@@ -6,7 +6,7 @@ import torch
 
 from skiplens.core.axes import Float, Tensor
 from skiplens.core.errors import InvalidInputError
-from skiplens.theory.small_weights.separation import separation, unit_points
+from skiplens.theory.small_weights.separated_points import separation, unit_points
 
 _GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
 _ATTEMPTS = 32

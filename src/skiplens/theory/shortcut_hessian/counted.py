@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from skiplens.theory.shortcut_hessian.spectrum import Spectrum, check_rank
 
@@ -44,6 +45,16 @@ class CountedSpectrum(Spectrum):
     def count_below(self, level: float) -> int:
         """Number of eigenvalues strictly below `level`."""
         return self.counts(level)
+
+    @cached_property
+    def smallest(self) -> float:
+        """The smallest eigenvalue."""
+        return self.eigenvalue(1)
+
+    @cached_property
+    def largest(self) -> float:
+        """The largest eigenvalue."""
+        return self.eigenvalue(self.size)
 
     def eigenvalue(self, rank: int) -> float:
         """The eigenvalue of this rank; 1 is the smallest."""
