@@ -10,8 +10,6 @@ the numbers with their environment to --json.
 
 import argparse
 import json
-import os
-import platform
 import resource
 import subprocess
 import sys
@@ -21,6 +19,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from infinite_width_gram import environment
 from torch import Tensor, nn
 
 from skiplens.derivatives import empirical_ntk
@@ -165,10 +164,11 @@ def main() -> None:
         return
     rows = compare(arguments)
     show(rows)
-    environment = {"torch": torch.__version__, "python": platform.python_version(), "cores": os.cpu_count()}
     if arguments.json:
+        torch.set_num_threads(arguments.threads)  # what the measurements had, told by `environment`
         settings = {"images": arguments.images, "threads": arguments.threads, "budget_gib": arguments.budget}
-        arguments.json.write_text(json.dumps({**settings, "environment": environment, "rows": rows}, indent=1) + "\n")
+        content = {"environment": environment(), **settings, "rows": rows}
+        arguments.json.write_text(json.dumps(content, indent=1) + "\n")
 
 
 if __name__ == "__main__":
