@@ -6,6 +6,7 @@ import skiplens as sl
 
 NAMES = {
     "DenseNetKernel",
+    "PathSpectrum",
     "Report",
     "ResNetKernel",
     "ResidualBlock",
@@ -14,6 +15,7 @@ NAMES = {
     "find_residual_blocks",
     "initialisation",
     "inspect",
+    "path_spectrum",
 }
 FOLDERS = set("cli core data derivatives figures kernels lenses linalg readings reports residual theory".split())
 

@@ -9,6 +9,10 @@ from skiplens.kernels import DenseNetKernel as DenseNetKernel
 from skiplens.kernels import ResNetKernel as ResNetKernel
 from skiplens.kernels import VanillaKernel as VanillaKernel
 
+# Paths: how deep a network is
+from skiplens.lenses.paths import path_spectrum as path_spectrum
+from skiplens.readings import PathSpectrum as PathSpectrum
+
 # The whole picture
 from skiplens.reports import Report as Report
 from skiplens.reports import inspect as inspect

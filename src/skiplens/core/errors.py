@@ -29,6 +29,10 @@ class NotResidualError(SkiplensError):
     """The model has no residual join where one is needed."""
 
 
+class NoFrozenFormError(SkiplensError):
+    """An operation is not a frozen factor times its argument, so the signal is no sum over paths."""
+
+
 class DataError(SkiplensError):
     """A data set is missing, broken or not what its checksum says."""
 

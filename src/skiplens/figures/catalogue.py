@@ -4,12 +4,20 @@ from collections.abc import Callable
 from typing import Any
 
 from skiplens.figures.figure import Figure
+from skiplens.figures.paths import (
+    depth_by_sample,
+    energy_by_block,
+    energy_by_order,
+    energy_by_order_logarithmic,
+    energy_by_pair,
+)
 from skiplens.figures.structure import parameters_by_block
 from skiplens.figures.tangent import kernel_against_angle, kernel_by_class, kernel_eigenvalues
-from skiplens.readings import Reading, StructureReading, TangentReading
+from skiplens.readings import PathSpectrum, Reading, StructureReading, TangentReading
 
 FIGURES: dict[type[Reading], tuple[Callable[[Any], Figure | None], ...]] = {
     StructureReading: (parameters_by_block,),
+    PathSpectrum: (energy_by_order, energy_by_order_logarithmic, energy_by_block, energy_by_pair, depth_by_sample),
     TangentReading: (kernel_by_class, kernel_eigenvalues, kernel_against_angle),
 }
 """Pure functions from a reading to a figure, or to None where the reading has nothing to show."""

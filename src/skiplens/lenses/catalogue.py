@@ -3,10 +3,11 @@
 from skiplens.core.errors import InvalidInputError
 from skiplens.core.nearest import did_you_mean
 from skiplens.lenses.lens import Lens
+from skiplens.lenses.paths import PathsLens
 from skiplens.lenses.structure import StructureLens
 from skiplens.lenses.tangent import TangentLens
 
-LENSES: dict[str, type[Lens]] = {lens.name: lens for lens in (StructureLens, TangentLens)}
+LENSES: dict[str, type[Lens]] = {lens.name: lens for lens in (StructureLens, PathsLens, TangentLens)}
 
 
 def choose(names: tuple[str, ...]) -> tuple[Lens, ...]:

@@ -2,6 +2,7 @@
 
 from skiplens.readings.file import read_file as read_file
 from skiplens.readings.file import write_file as write_file
+from skiplens.readings.paths import PathSpectrum as PathSpectrum
 from skiplens.readings.provenance import Provenance as Provenance
 from skiplens.readings.reading import Reading as Reading
 from skiplens.readings.store import BrokenFileWarning as BrokenFileWarning

@@ -3,13 +3,15 @@
 from collections.abc import Callable
 from typing import Any
 
-from skiplens.readings import Reading, StructureReading, TangentReading
+from skiplens.readings import PathSpectrum, Reading, StructureReading, TangentReading
+from skiplens.reports.paths_section import paths_section
 from skiplens.reports.section import Section
 from skiplens.reports.structure_section import structure_section
 from skiplens.reports.tangent_section import tangent_section
 
 SECTIONS: dict[type[Reading], Callable[[Any], Section]] = {
     StructureReading: structure_section,
+    PathSpectrum: paths_section,
     TangentReading: tangent_section,
 }
 

@@ -3,14 +3,22 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import torch
 from torch import fx
 
 Call = Callable[[fx.Node, tuple[Any, ...], dict[str, Any]], Any]
 """How one operation is carried out: `call(node, arguments, keywords)` returns the value of `node`."""
 
+VIEWS = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)
+
 
 def plain_call(node: fx.Node, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-    """The value of an operation, as torch computes it."""
+    """The value of an operation, as torch computes it; a view is copied where it does not fit the memory order.
+
+    Attention leaves its result in an order that depends on the kernel that ran, which need not be the exported one.
+    """
+    if node.target in VIEWS:
+        return arguments[0].reshape(arguments[1])
     assert callable(node.target), f"{node.op} {node.name} is not an operation"
     return node.target(*arguments, **keywords)
 

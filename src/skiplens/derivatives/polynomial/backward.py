@@ -9,7 +9,6 @@ from torch import Tensor, fx
 
 from skiplens.core.errors import SkiplensError
 from skiplens.derivatives.functional import transformable
-from skiplens.derivatives.polynomial.interpreter import copied_views
 from skiplens.derivatives.polynomial.joins import Counting, branch_arguments
 from skiplens.derivatives.polynomial.plan import GETITEM, Plan, where
 from skiplens.derivatives.polynomial.stacks import padded
@@ -59,7 +58,7 @@ def _values(plan: Plan, inputs: Any) -> dict[fx.Node, Any]:
     read = {source for node in plan.needed for source in node.all_input_nodes}
     wanted = sorted(read | plan.needed)
     with torch.no_grad(), transformable():
-        values = plan.network.run([node.name for node in wanted], inputs=inputs, call=copied_views)
+        values = plan.network.run([node.name for node in wanted], inputs=inputs)
     return {node: values[node.name] for node in wanted}
 
 
@@ -91,7 +90,7 @@ class _Sweep:
         slots = self.plan.fates[node].slots
         arguments = fx.node.map_arg(node.args, self.values.__getitem__)
         keywords = fx.node.map_arg(node.kwargs, self.values.__getitem__)
-        step = Step(node, arguments, keywords, self.values[node], dict.fromkeys(slots, arguments))
+        step = Step(node, arguments, keywords, self.values[node], {})
         leaves = [at_slot(arguments, slot).detach().requires_grad_() for slot in slots]
         length = max(len(stack) for stack in arrived.values())
         try:

@@ -13,7 +13,7 @@ from skiplens.derivatives.polynomial.joins import Counting, branch_arguments
 from skiplens.derivatives.polynomial.plan import GETITEM, Plan, where
 from skiplens.derivatives.polynomial.rules import rule_of
 from skiplens.derivatives.polynomial.step import Carried, Slot, Stacks, Step, at_slot
-from skiplens.derivatives.polynomial.tangents import VIEWS, tangent_stack
+from skiplens.derivatives.polynomial.tangents import tangent_stack
 from skiplens.residual.interpreter import plain_call
 from skiplens.residual.operations import operation
 
@@ -41,11 +41,6 @@ def expand_tangent(plan: Plan, counting: Counting, directions: Mapping[str, Tens
         inputs: Other inputs than those the network was taken apart with.
     """
     return _expand(_Carrying(plan, counting, directions), inputs)
-
-
-def copied_views(node: fx.Node, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-    """The value of an operation; a view is copied where attention by its plain formula left another memory order."""
-    return arguments[0].reshape(arguments[1]) if operation(node) in VIEWS else plain_call(node, arguments, keywords)
 
 
 def _expand(carrying: "_Carrying", inputs: Any) -> Expansion:
@@ -77,7 +72,7 @@ class _Carrying:
 
     def call(self, node: fx.Node, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         plain = fx.node.map_aggregate(arguments, _value)
-        value = copied_views(node, plain, fx.node.map_aggregate(keywords, _value))
+        value = plain_call(node, plain, fx.node.map_aggregate(keywords, _value))
         if node in self.plan.sources:
             return self._source(node.name, value)
         if node not in self.plan.needed:

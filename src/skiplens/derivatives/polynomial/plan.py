@@ -7,7 +7,7 @@ from functools import cached_property
 import torch
 from torch import fx
 
-from skiplens.core.errors import InvalidInputError
+from skiplens.core.errors import InvalidInputError, NoFrozenFormError
 from skiplens.derivatives.polynomial.rules import Fate, rule_of
 from skiplens.derivatives.polynomial.rules.rule import CONSTANT
 from skiplens.derivatives.polynomial.step import Slot, at_slot, slots_at
@@ -74,12 +74,13 @@ def frozen_plan(network: ResidualNetwork, output: fx.Node) -> Plan:
     """The plan that decomposes the output itself, each operation frozen at its operating point.
 
     Raises:
-        InvalidInputError: An operation on the way has no frozen form, or draws at random.
+        NoFrozenFormError: What an operation without a frozen form computes is added to the signal.
+        InvalidInputError: The network draws at random.
     """
     sources = sources_of(network, output)
     fates = _fates(network, sources, _frozen_fate)
     if fates[output].status != "carried":
-        raise InvalidInputError(_no_form(network, fates[output]))
+        raise NoFrozenFormError(_no_form(network, fates[output]))
     plan = Plan(network, output, sources, fates)
     require_repeatable(plan)
     return plan
@@ -186,7 +187,7 @@ def _carries(argument: object, fates: Mapping[fx.Node, Fate]) -> bool:
 def _no_form(network: ResidualNetwork, fate: Fate) -> str:
     blocker = network.node(fate.blocker or "")
     return (
-        f"The operation {where(blocker)} has no frozen form (it is not a frozen factor times its argument), and what it "
-        "computes is added to the signal. Ask for of='jacobian', which follows the derivative through any operation, "
+        f"The operation {where(blocker)} has no frozen form (it is not a frozen factor times its argument), and what "
+        "it computes is added to the signal. Ask for of='jacobian', which follows the derivative through any operation, "
         "or look at a model without it (at logits instead of probabilities, say)."
     )

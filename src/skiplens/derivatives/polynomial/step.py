@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from skiplens.residual.interpreter import plain_call
+
 Slot = tuple[int, ...]
 """Place of an argument: its position, and its index where the argument is a list."""
 
@@ -34,8 +36,7 @@ class Step:
 
     def call(self, replaced: Mapping[Slot, Any]) -> Any:
         """The operation with some arguments replaced."""
-        assert callable(self.node.target)
-        return self.node.target(*with_slots(self.arguments, replaced), **self.keywords)
+        return plain_call(self.node, with_slots(self.arguments, replaced), self.keywords)
 
     def argument(self, position: int, default: Any = None) -> Any:
         """The argument at `position`, or the default where the call leaves it out."""

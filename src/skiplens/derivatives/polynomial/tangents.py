@@ -11,9 +11,6 @@ from skiplens.derivatives.polynomial.rules.affine import Affine
 from skiplens.derivatives.polynomial.rules.normalisation import Normalising
 from skiplens.derivatives.polynomial.stacks import over_entries
 from skiplens.derivatives.polynomial.step import Slot, Stacks, Step, at_slot
-from skiplens.residual.operations import operation
-
-VIEWS = {"aten.view", "aten._unsafe_view"}
 
 
 def tangent_stack(step: Step) -> Stacks:
@@ -38,6 +35,4 @@ def differentiable(step: Step, slots: tuple[Slot, ...]) -> Callable[..., Any]:
     rule = rule_of(step.node)
     if isinstance(rule, Normalising) and slots == ((0,),):
         return rule.read(step)  # written out, because fused forms lack some
-    if operation(step.node) in VIEWS:
-        return lambda tensor: tensor.reshape(step.arguments[1])
     return lambda *moved: step.call(dict(zip(slots, moved, strict=True)))

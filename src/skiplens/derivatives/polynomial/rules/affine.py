@@ -1,6 +1,5 @@
 """Operations that are linear as they stand: sums, products with one factor held, and whatever moves numbers around."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,12 +22,10 @@ class Affine(Rule):
     Attributes:
         terms: Positions of the arguments that are added.
         factors: Positions of the arguments that are multiplied.
-        run: How to call the operation on one entry of the stacks, where not as it is.
     """
 
     terms: tuple[int, ...] = ()
     factors: tuple[int, ...] = ()
-    run: Callable[..., Any] | None = None
 
     def carried_slots(self, node: fx.Node, fates: Fates) -> tuple[Slot, ...] | None:
         """Every added argument that moves, and one factor."""
@@ -61,7 +58,7 @@ class Affine(Rule):
 
         def one(*entries: Tensor) -> Any:
             replaced = {**still, **dict(zip(slots, entries, strict=True))}
-            return step.call(replaced) if self.run is None else self.run(step, replaced)
+            return step.call(replaced)
 
         result = over_entries(one, tuple(step.stacks.values()))
         return tuple(result) if isinstance(result, list) else result

@@ -1,7 +1,5 @@
 """Which rule freezes which operation; what is not listed has no frozen form."""
 
-from typing import Any
-
 import torch
 from torch import fx
 
@@ -18,10 +16,10 @@ from skiplens.derivatives.polynomial.rules.normalisation import (
 from skiplens.derivatives.polynomial.rules.pointwise import Power, Secant, Tangent
 from skiplens.derivatives.polynomial.rules.rule import Rule
 from skiplens.derivatives.polynomial.rules.selection import Extreme, MaxPool
-from skiplens.derivatives.polynomial.step import Slot, Step, with_slots
 from skiplens.residual.operations import CONVOLUTIONS, operation
 
 LINEAR = """
+    view _unsafe_view reshape
     alias clone contiguous detach lift_fresh_copy _to_copy to flatten unflatten permute transpose t squeeze unsqueeze
     channel_shuffle pixel_shuffle pixel_unshuffle movedim roll flip rot90 slice select narrow index index_select gather
     split split_with_sizes chunk unbind expand repeat repeat_interleave tril triu diagonal take_along_dim unfold im2col
@@ -42,15 +40,8 @@ TANGENT = "relu6 hardtanh clamp clamp_min clamp_max hardsigmoid threshold".split
 """Piecewise linear with pieces that do not go through the origin."""
 
 
-def _reshape(step: Step, replaced: dict[Slot, Any]) -> Any:
-    """A view of a stack's entry may not exist where one of the value did."""
-    tensor, shape = with_slots(step.arguments, replaced)[:2]
-    return tensor.reshape(shape)
-
-
 _AFFINE = {
     **{f"aten.{name}": Affine(terms=(0,)) for name in LINEAR},
-    **{f"aten.{name}": Affine(terms=(0,), run=_reshape) for name in ("view", "_unsafe_view", "reshape")},
     **{name: Affine(terms=(2,), factors=(0, 1)) for name in (*CONVOLUTIONS, "aten.linear")},
     **{f"aten.{name}": Affine(factors=(0, 1)) for name in ("mul", "matmul", "mm", "bmm", "mv", "dot", "outer")},
     **{f"aten.{name}": Affine(terms=(0, 1)) for name in ("add", "sub", "rsub")},
