@@ -188,6 +188,6 @@ def _no_form(network: ResidualNetwork, fate: Fate) -> str:
     blocker = network.node(fate.blocker or "")
     return (
         f"The operation {where(blocker)} has no frozen form (it is not a frozen factor times its argument), and what "
-        "it computes is added to the signal. Ask for of='jacobian', which follows the derivative through any operation, "
-        "or look at a model without it (at logits instead of probabilities, say)."
+        "it computes is added to the signal. Ask for of='jacobian', which follows the derivative through any operation,"
+        " or look at a model without it (at logits instead of probabilities, say)."
     )
