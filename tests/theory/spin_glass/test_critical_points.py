@@ -15,14 +15,14 @@ from skiplens.theory.spin_glass import (
 from tests.tolerances import STANDARD_ERRORS, assert_close
 
 CASES = [  # spins, mixture, spin glasses in the quick and in the slow run
-    (2, Mixture.pure(3), 300, 4000),
-    (2, Mixture.of_network(5, 1.0), 300, 4000),
-    (2, Mixture.of_network(10, 0.5, shortest=2), 100, 4000),
-    (3, Mixture.pure(3), 40, 600),
-    (3, Mixture.of_network(4, 1.0, shortest=2), 25, 600),
-    (3, Mixture.of_network(4, 0.3), 40, 600),
-    (4, Mixture.pure(3), 30, 400),
-    (4, Mixture.of_network(4, 1.0, shortest=2), 20, 300),
+    (2, Mixture.pure(3), 300, 1500),
+    (2, Mixture.of_network(5, 1.0), 300, 1500),
+    (2, Mixture.of_network(10, 0.5, shortest=2), 100, 400),
+    (3, Mixture.pure(3), 40, 300),
+    (3, Mixture.of_network(4, 1.0, shortest=2), 25, 300),
+    (3, Mixture.of_network(4, 0.3), 40, 300),
+    (4, Mixture.pure(3), 30, 150),
+    (4, Mixture.of_network(4, 1.0, shortest=2), 20, 100),
 ]
 
 

@@ -46,7 +46,7 @@ def test_index_determinants_equal_monte_carlo(size, shift, generator):
     values = torch.stack([determinant * (below == k) for k in range(size + 1)], 1)
     found = log_index_determinants(size, torch.tensor([shift]))[0].exp()
     error = values.std(0) / math.sqrt(samples)
-    seen = error > 0
+    seen = torch.bincount(below, minlength=size + 1) > 500  # fewer do not show their own spread
     assert ((values.mean(0) - found).abs() < STANDARD_ERRORS * error)[seen].all()
 
 

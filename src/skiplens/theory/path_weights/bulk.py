@@ -51,7 +51,7 @@ def bulk(blocks: int, odds: Float[Tensor, "*ratios"], fewest: int = 0) -> Bulk:
 
     The law is smooth on the scale of its standard deviation σ, so a sum over every h-th j equals the sum over all j to
     exp(−4σ²(1 − cos(π/h))) (Poisson's summation formula), which is below one rounding for h ≤ σ/1.65. The outermost
-    nodes, at least eleven deviations or 34 branches away, carry less than that too.
+    nodes, at least ten deviations away, carry less than that too.
     """
     step = torch.floor(spread(blocks, odds) / _NODES_PER_DEVIATION).clamp(min=1)
     offsets = torch.arange(-_NODES_EACH_SIDE, _NODES_EACH_SIDE + 1, device=odds.device)
