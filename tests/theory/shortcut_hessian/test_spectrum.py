@@ -65,6 +65,11 @@ def test_quantile_is_the_nearest_rank(size):
     assert spectrum.absolute_quantile(0.1) == math.ceil(size / 10)
 
 
+def test_quantile_is_not_moved_by_the_rounding_of_a_product():
+    assert 0.07 * 100 > 7  # 7.000000000000001
+    assert listed_spectrum(torch.arange(1.0, 101)).absolute_quantile(0.07) == 7
+
+
 def test_rounding_below_zero_does_not_count_as_negative():
     spectrum = listed_spectrum(torch.tensor([-1e-13, -1e-8, 1.0, 1.0]))
     assert spectrum.index == 0.5 and spectrum.index_beyond_rounding == 0.25

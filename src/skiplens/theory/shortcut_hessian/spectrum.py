@@ -50,7 +50,7 @@ class Spectrum(ABC):
         """
         if not 0 < share <= 1:
             raise InvalidInputError(f"The share of a quantile must lie in (0, 1]; got {share!r}.")
-        # The subtraction keeps 0.1 · 9600 = 960.0000000000001 at rank 960.
+        # The subtraction keeps 0.07 * 100 = 7.000000000000001 at rank 7.
         return self.absolute_value(max(1, math.ceil(share * self.size - 1e-9)))
 
     @property
