@@ -1,4 +1,4 @@
-"""Networks evaluated by hand with their operating point frozen and each branch times t: the oracle of path polynomials."""
+"""Networks evaluated by hand, frozen and with each branch times t: the oracle of path polynomials."""
 
 import itertools
 

@@ -5,7 +5,14 @@ import torch
 from torch import nn
 
 from skiplens.derivatives.functional import transformable
-from skiplens.derivatives.polynomial import PathOrders, expand_signal, expand_tangent, frozen_plan, pull_back, tangent_plan
+from skiplens.derivatives.polynomial import (
+    PathOrders,
+    expand_signal,
+    expand_tangent,
+    frozen_plan,
+    pull_back,
+    tangent_plan,
+)
 from skiplens.residual import ResidualNetwork, dissect
 from tests import hugging_face
 from tests.networks import drawn, noise
@@ -58,14 +65,11 @@ def check_derivatives(network: ResidualNetwork, relative: float) -> None:
         assert_close(pulled[name], gradient.detach(), relative)
 
 
-@pytest.mark.parametrize("name", FAMILIES + OTHERS)
-def test_hugging_face_signal(name):
-    check_signal(taken_apart(name), tolerance(name))
-
-
-@pytest.mark.parametrize("name", FAMILIES + OTHERS)
-def test_hugging_face_derivatives(name):
-    check_derivatives(taken_apart(name), tolerance(name))
+@pytest.mark.parametrize("name", [*FAMILIES, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)])
+def test_hugging_face(name):
+    network = taken_apart(name)
+    check_signal(network, tolerance(name))
+    check_derivatives(network, tolerance(name))
 
 
 class DoubleNorm(nn.Module):
@@ -89,10 +93,14 @@ def test_llama_is_exact_once_its_norms_are_computed_in_double_precision():
     check_derivatives(network, 1e-12)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("training", [False, True])
+QUICK = [("digits_resnet", True), ("ensemble_resnet", False), ("normalised_resnet", False), ("tangent_resnet", False)]
+ALL = [(name, training) for name in NAMES for training in (False, True)]
+
+
+@pytest.mark.parametrize(
+    ("name", "training"), [case if case in QUICK else pytest.param(*case, marks=pytest.mark.slow) for case in ALL]
+)
 def test_zoo(name, training):
     network = dissect(small(name).train(training), inputs_for(name))
     check_signal(network, 1e-12)
-    if not name.startswith("preact_resnet50"):  # sixteen blocks of a kind that the others have too
-        check_derivatives(network, 1e-12)
+    check_derivatives(network, 1e-12)

@@ -77,13 +77,12 @@ def frozen_plan(network: ResidualNetwork, output: fx.Node) -> Plan:
         NoFrozenFormError: What an operation without a frozen form computes is added to the signal.
         InvalidInputError: The network draws at random.
     """
+    _require_repeatable(output)
     sources = sources_of(network, output)
     fates = _fates(network, sources, _frozen_fate)
     if fates[output].status != "carried":
         raise NoFrozenFormError(_no_form(network, fates[output]))
-    plan = Plan(network, output, sources, fates)
-    require_repeatable(plan)
-    return plan
+    return Plan(network, output, sources, fates)
 
 
 def tangent_plan(network: ResidualNetwork, output: fx.Node, parameters: Iterable[str] = ()) -> Plan:
@@ -94,15 +93,14 @@ def tangent_plan(network: ResidualNetwork, output: fx.Node, parameters: Iterable
         output: The node whose derivative is taken.
         parameters: Full names of parameters that are sources too, beside the inputs.
     """
+    _require_repeatable(output)
     wanted, above = set(parameters), _above(output)
     placeholders = [n for n in network.graph.nodes if network.exported.parameters.get(n.name) in wanted and n in above]
     sources = (*sources_of(network, output), *placeholders)
     fates = _fates(network, sources, _tangent_fate)
     if fates[output].status != "carried":
         raise InvalidInputError("The output has no derivative with respect to the inputs: it does not depend on them.")
-    plan = Plan(network, output, sources, fates)
-    require_repeatable(plan)
-    return plan
+    return Plan(network, output, sources, fates)
 
 
 def is_floating(node: fx.Node) -> bool:
@@ -112,9 +110,9 @@ def is_floating(node: fx.Node) -> bool:
     return any(isinstance(entry, torch.Tensor) and entry.is_floating_point() for entry in values)
 
 
-def require_repeatable(plan: Plan) -> None:
+def _require_repeatable(output: fx.Node) -> None:
     """Refuse a network that draws at random on the way to its output."""
-    for node in _above(plan.output):
+    for node in _above(output):
         if drops_at_random(node) or operation(node) in RANDOM:
             raise InvalidInputError(
                 f"The model draws at random ({where(node)}), so that its output has no one path spectrum. "

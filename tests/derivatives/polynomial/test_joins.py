@@ -1,0 +1,42 @@
+import torch
+
+from skiplens.derivatives.polynomial import BlockDerivatives, PathOrders, TotalDerivative, expand_signal, frozen_plan
+from skiplens.derivatives.polynomial.memory import all_bytes, highest_orders, peak_bytes
+from skiplens.residual import dissect
+from tests.derivatives.polynomial.frozen_by_hand import Perceptrons, polynomial
+from tests.networks import drawn, noise
+from tests.tolerances import assert_close
+
+
+def planned(depth=5):
+    network = dissect(drawn(Perceptrons(depth, hidden=8)), noise(3, 3))
+    return frozen_plan(network, network.node(network.output))
+
+
+def test_factors_of_branches_are_those_of_the_polynomial():
+    plan = planned()
+    stack = expand_signal(plan, PathOrders()).stack
+    frozen = expand_signal(plan, BlockDerivatives((0.3,) * 5, derivatives=False)).stack
+    assert frozen.shape[0] == 1
+    assert_close(frozen[0], polynomial(stack, 0.3))
+    signed = expand_signal(plan, PathOrders(factors=(-1.0,) * 5)).stack
+    assert_close(signed, torch.stack([(-1) ** r * c for r, c in enumerate(stack)]))
+
+
+def test_derivatives_by_the_factors_are_differences_of_frozen_networks():
+    """The signal is linear in each factor, so that its derivative is what silencing the block takes away."""
+    plan = planned()
+    derivatives = expand_signal(plan, BlockDerivatives((1.0,) * 5)).stack
+    for block in range(5):
+        silenced = tuple(float(other != block) for other in range(5))
+        without = expand_signal(plan, BlockDerivatives(silenced, derivatives=False)).stack[0]
+        assert_close(derivatives[block + 1], derivatives[0] - without)
+    total = expand_signal(plan, TotalDerivative()).stack
+    assert_close(total[1], derivatives[1:].sum(0))
+
+
+def test_memory_grows_with_the_orders_that_are_kept():
+    plan = planned()
+    assert max(highest_orders(plan).values()) == 5
+    assert 0 < peak_bytes(plan, most=0) < peak_bytes(plan, most=2) < peak_bytes(plan)
+    assert all_bytes(plan) > 0

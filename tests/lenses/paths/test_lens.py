@@ -1,0 +1,57 @@
+import torch
+from torch import nn
+
+from skiplens.core.progress import silent
+from skiplens.core.randomness import Randomness
+from skiplens.data import Batch
+from skiplens.figures import figures_of
+from skiplens.lenses.lens import Subject
+from skiplens.lenses.paths import PathsLens, path_spectrum
+from skiplens.reports.paths_section import LAWS, paths_section, paths_sentence
+from skiplens.theory.path_laws import LAWS as THEORIES
+from tests.derivatives.polynomial.frozen_by_hand import Perceptrons
+from tests.lens_cases import subject
+from tests.networks import Formula, chain, drawn, linear, noise
+from tests.tolerances import assert_close
+
+
+def test_the_lens_reads_the_spectrum_of_the_signal():
+    looked_at = subject()
+    reading = PathsLens()(looked_at, Randomness(0), silent)
+    assert_close(reading.energy, path_spectrum(looked_at.model, looked_at.batch.inputs).energy)
+    assert reading.of == "signal" and len(reading.block_energy) == 2 and len(reading.incoherent) == 3
+
+
+def test_the_derivative_is_looked_at_where_the_signal_has_no_frozen_form():
+    model = drawn(Formula(lambda m, x: x + torch.sigmoid(m.f(x)), f=linear()))
+    reading = PathsLens()(Subject(model, Batch(noise(3, 3), torch.zeros(3)), "sigmoid"), Randomness(0), silent)
+    assert reading.of == "jacobian" and "aten.sigmoid" in reading.notes[-1] and "random direction" in reading.notes[-1]
+
+
+def test_every_law_is_explained():
+    assert set(LAWS) == {law.name for law in THEORIES}
+
+
+def test_a_deep_network_in_words_and_pictures():
+    reading = path_spectrum(drawn(Perceptrons(5, hidden=8)), noise(4, 3), pairs=True, signs=2)
+    section = paths_section(reading)
+    assert f"passes {reading.mean_depth:.1f} of 5 branches" in section.sentence and "law with β" in section.sentence
+    assert len(section.rows) == 5
+    assert [figure.name for figure in figures_of(reading)] == [
+        "energy_by_order",
+        "energy_by_order_logarithmic",
+        "energy_by_block",
+        "energy_by_pair",
+        "depth_by_sample",
+    ]
+
+
+def test_a_chain_in_words_and_pictures():
+    reading = path_spectrum(chain(), noise(1, 3))
+    assert "no residual join" in paths_sentence(reading)
+    assert [figure.name for figure in figures_of(reading)] == ["energy_by_order"]
+
+
+def test_one_block_has_no_law_to_tell():
+    reading = path_spectrum(nn.Sequential(drawn(Formula(lambda m, x: x + m.f(x), f=linear()))), noise(2, 3))
+    assert reading.law == "" and paths_sentence(reading).endswith("on average.")
