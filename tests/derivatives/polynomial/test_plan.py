@@ -51,4 +51,4 @@ def test_integer_inputs_start_at_their_embedding():
 
     model = drawn(Formula(formula, words=nn.Embedding(7, 3), positions=nn.Embedding(5, 3), f=linear()))
     plan = plan_of(model, torch.tensor([[1, 2, 6]]))
-    assert plan.embedded == ("embedding",)  # the positions depend on no input: they are constants
+    assert [node.name for node in plan.sources] == ["embedding"]  # the positions depend on no input: they are constants

@@ -42,11 +42,6 @@ class Plan:
                 pending += [at_slot(node.args, slot) for slot in self.fates[node].slots]
         return frozenset(found)
 
-    @cached_property
-    def embedded(self) -> tuple[str, ...]:
-        """Names of the sources that are embeddings of integers."""
-        return tuple(node.name for node in self.sources if node.op != "placeholder")
-
 
 def sources_of(network: ResidualNetwork, output: fx.Node) -> tuple[fx.Node, ...]:
     """The floating inputs that the output depends on and the embeddings of its integer inputs, in execution order."""

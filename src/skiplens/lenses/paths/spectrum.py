@@ -20,6 +20,7 @@ from skiplens.lenses.paths.tally import Tally, tally
 from skiplens.lenses.paths.weights import weight_energies
 from skiplens.readings import PathSpectrum, Provenance
 from skiplens.residual import ResidualNetwork, dissect
+from skiplens.residual.trial import require_module
 from skiplens.theory.path_laws import fit_law
 
 
@@ -66,7 +67,7 @@ def path_spectrum(
     """
     require_of(of)
     asked = PathOptions.from_json(options)
-    with untouched(model) if isinstance(model, nn.Module) else torch.no_grad():
+    with untouched(require_module(model)):
         network = dissect(model, inputs)
         return measure(network, inputs, of, Request(asked, direction, progress))
 

@@ -52,8 +52,8 @@ class Tally:
 
 def tally(expander: Expander, blocks: int, options: PathOptions, randomness: Randomness) -> Tally:
     """The sums of one chunk and one direction."""
-    stack = expander.expand(PathOrders(options.max_order)).double()
     whole = options.max_order is None or options.max_order >= blocks
+    stack = _orders(expander, PathOrders(options.max_order), blocks)
     total = stack.sum(0) if whole else expander.total().double()
     orders = torch.arange(len(stack), dtype=torch.float64, device=stack.device)
     products = (stack * total).sum((1, 2))
@@ -71,6 +71,12 @@ def tally(expander: Expander, blocks: int, options: PathOptions, randomness: Ran
         pair_energy=_pairs(expander, through) if options.pairs else torch.zeros(0, 0, dtype=torch.float64),
         signed=_signed(expander, blocks, options, randomness),
     )
+
+
+def _orders(expander: Expander, counting: PathOrders, blocks: int) -> Tensor:
+    """The stack with an entry for each order up to the number of blocks, also where no path is that long."""
+    highest = blocks if counting.most is None else min(blocks, counting.most)
+    return padded(expander.expand(counting).double(), highest + 1)
 
 
 def _slope(expander: Expander, total: Tensor) -> float:
@@ -102,6 +108,6 @@ def _signed(expander: Expander, blocks: int, options: PathOptions, randomness: R
     rows = []
     for _ in range(options.signs):
         signs = (2 * torch.randint(0, 2, (blocks,), generator=generator) - 1).double()
-        stack = expander.expand(PathOrders(options.max_order, tuple(signs.tolist())))
-        rows.append(stack.double().square().sum((1, 2)).cpu())
+        stack = _orders(expander, PathOrders(options.max_order, tuple(signs.tolist())), blocks)
+        rows.append(stack.square().sum((1, 2)).cpu())
     return torch.stack(rows) if rows else torch.zeros(0, 0, dtype=torch.float64)
