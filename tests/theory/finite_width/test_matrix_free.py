@@ -47,6 +47,27 @@ def test_mean_and_variance_are_the_exact_ones(network, networks, trained, genera
     assert drawn.second_moment.deviation(exact.second_moment).abs() < STANDARD_ERRORS
 
 
+SHAPES = {
+    "resnet, m=1": lambda n: ResNet(2, n, 1, 0.9),
+    "resnet, m=2": lambda n: ResNet(2, n, 2, 0.9),
+    "resnet, m=3": lambda n: ResNet(2, n, 3, 0.9),
+    "densenet": lambda n: DenseNet(3, n),
+    "vanilla": lambda n: Vanilla(3, n),
+}
+
+
+@pytest.mark.parametrize("equal_inputs", [1, 2])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_mean_of_the_narrowest_networks(shape, equal_inputs, generator):
+    """With two units per input every direction counts: noise that is forgotten or drawn twice shows in the mean.
+
+    Equal inputs make all Gram matrices singular.
+    """
+    network = SHAPES[shape](2 * equal_inputs)
+    drawn = sample_kernels(network, torch.ones(equal_inputs, 3), 40_000, generator, "all")
+    assert drawn.mean.deviation(kernel_moments(network, "all").mean).abs().max() < STANDARD_ERRORS
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("network", NARROW, ids=str)
 def test_mean_and_variance_of_narrow_networks(network, generator):
