@@ -1,9 +1,12 @@
 import pytest
 import torch
+from torch import nn
 
+from skiplens.derivatives.tangent.buffer import Buffer
 from skiplens.derivatives.tangent.contraction import KernelSum, diagonal_of
-from skiplens.derivatives.tangent.pieces import Gradients, OuterProducts
-from tests.networks import noise
+from skiplens.derivatives.tangent.pieces import Deferred, Gradients, OuterProducts
+from skiplens.derivatives.tangent.rules import rules_of
+from tests.networks import drawn, noise
 from tests.tolerances import assert_close
 
 
@@ -41,6 +44,39 @@ def test_both_forms_give_the_einsum(separate, terms, named, scratch, monkeypatch
     assert_close(kernel(outer_left, outer_left, True, separate), own)
     assert_close(diagonal_of(outer_left), plain_left.rows.square().sum(-1))
     assert_close(diagonal_of(plain_left), plain_left.rows.square().sum(-1))
+
+
+def deferred(layer, samples, seed, *shape):
+    """A layer's gradients kept as inputs and cotangents, and the dense rows from autograd."""
+    x, b = noise(samples, *shape, seed=seed), noise(samples, 2, *layer(noise(1, *shape)).shape[1:], seed=seed + 50)
+    rows = [
+        torch.autograd.grad(layer(x[n : n + 1]), layer.weight, b[n, o][None])[0] for n in range(samples) for o in (0, 1)
+    ]
+    buffer = Buffer(x.new_empty(0), 0)
+    factor = Deferred(rules_of(layer)["weight"], layer, x, b, tuple(layer.weight.shape), buffer)
+    return factor, torch.stack(rows).reshape(samples, 2, -1)
+
+
+@pytest.mark.parametrize("slice_bytes", [1, 1000, 2**25])
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [(nn.Linear(3, 5), (4, 3)), (nn.Conv2d(2, 5, 3), (2, 5, 5)), (nn.Conv2d(4, 6, 3, groups=2), (4, 4, 4))],
+    ids=["linear", "convolution", "groups"],
+)
+@pytest.mark.parametrize("separate", [True, False])
+def test_deferred_gradients_give_the_einsum(layer, shape, slice_bytes, separate, monkeypatch):
+    monkeypatch.setattr("skiplens.derivatives.tangent.pieces._SLICE_BYTES", slice_bytes)
+    monkeypatch.setattr("skiplens.derivatives.tangent.pieces._SAMPLES_AT_ONCE", 2)
+    layer = drawn(layer.double())
+    (left, left_rows), (right, right_rows) = deferred(layer, 5, 0, *shape), deferred(layer, 3, 1, *shape)
+    pattern = "nop,mqp->nomq" if separate else "nop,mop->nm"
+    for other, rows, symmetric in ((right, right_rows, False), (left, left_rows, True)):
+        total = KernelSum((5, len(rows)), 2 if separate else 0, symmetric, rows)
+        with torch.no_grad():
+            total.add(left, other)
+        assert_close(total.result(), torch.einsum(pattern, left_rows, rows))
+    with torch.no_grad():
+        assert_close(diagonal_of(left), left_rows.square().sum(-1))
 
 
 @pytest.mark.parametrize("block", [1, 3, 320])

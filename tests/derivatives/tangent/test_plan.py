@@ -53,6 +53,16 @@ def test_one_position_prefers_outer_products_and_many_do_not(separate):
     assert plain < outer
 
 
+def test_layers_with_more_weights_than_outputs_are_deferred():
+    network = {
+        "early": Work(16, 144, 16 * 144 * 1024, None, 0, deferred=(16 * 1024, 16 * 1024)),
+        "late": Work(64, 576, 64 * 576 * 64, None, 1, deferred=(64 * 64, 64 * 64)),
+    }
+    plan = make_plan(Task(64, 0, 10, True, 4), network, 2**30)
+    forms = {piece.parameter: piece.form for group in plan.groups for piece in group}
+    assert forms == {"early": "gradients", "late": "deferred"}
+
+
 def test_a_row_that_cannot_fit_says_so():
     task = Task(1000, 0, 4, True, 8)
     with pytest.raises(TooLargeError, match=r"gradients of 1000 samples need 31.2 MiB .* about 4 samples fit"):

@@ -16,8 +16,11 @@ from skiplens.derivatives.tangent.problem import Problem
 from skiplens.derivatives.tangent.sources import SingleRows, Source, VectorisedRows
 from skiplens.derivatives.tangent.work import Work, layer_work, plain_work
 
-_CHUNK_BYTES = 96 * 2**20  # on a processor larger chunks are no quicker: they only leave the caches
+_CHUNK_BYTES = 64 * 2**20  # on a processor larger chunks are no quicker: they only leave the caches
 
+_ROWS_WORTH_MEASURING = 1000  # rows of the Jacobian; fewer are done before a measurement pays
+_CLEARLY = 1.5  # the layers' factors also save most of the products, which the measurement does not see
+_NOT_VECTORISABLE = (RuntimeError, ValueError, TypeError, NotImplementedError)  # what vmap raises at some models
 _STACK = 16  # outputs at once: enough rows for matrix products at full speed
 
 
@@ -36,7 +39,11 @@ def assign(problem: Problem, room: int) -> list[Assignment]:
         return [_single(problem, problem.pure.parameters)]
     if problem.algorithm == "jacobian":
         return [_vectorised(problem, problem.pure.parameters, room)]
-    return _by_layers(problem, room)
+    layered = _by_layers(problem, room)
+    rows = (problem.task.left + problem.task.right) * problem.task.outputs
+    if problem.algorithm == "layers" or rows < _ROWS_WORTH_MEASURING:
+        return layered
+    return _quicker(problem, layered, _vectorised(problem, problem.pure.parameters, room))
 
 
 def assign_generally(problem: Problem, names: Iterable[str], room: int) -> Assignment:
@@ -45,9 +52,19 @@ def assign_generally(problem: Problem, names: Iterable[str], room: int) -> Assig
     vectorised, single = _vectorised(problem, names, room), _single(problem, names)
     try:
         fast = _seconds_a_row(vectorised, problem)
-    except (RuntimeError, ValueError, TypeError, NotImplementedError):  # vmap does not take every model
+    except _NOT_VECTORISABLE:
         return single
     return vectorised if fast <= _seconds_a_row(single, problem) else single
+
+
+def _quicker(problem: Problem, layered: list[Assignment], vectorised: Assignment) -> list[Assignment]:
+    """The layers' own formulas, unless the general algorithm is clearly quicker on two samples and two outputs."""
+    try:
+        general = _seconds_a_row(vectorised, problem)
+    except _NOT_VECTORISABLE:
+        return layered
+    by_layers = sum(_seconds_a_row(job, problem) for job in layered)
+    return [vectorised] if _CLEARLY * general < by_layers else layered
 
 
 def _by_layers(problem: Problem, room: int) -> list[Assignment]:
@@ -111,6 +128,9 @@ def _subset(pure: PureModel, names: Iterable[str]) -> dict[str, torch.Tensor]:
 def _seconds_a_row(assignment: Assignment, problem: Problem) -> float:
     pieces = [Piece(name, slice(0, entry.rows)) for name, entry in assignment.work.items()]
     few: Samples = problem.most_samples.take(slice(0, 2))
-    start = time.perf_counter()
-    assignment.source.fill(few, pieces, problem.selection.indices[:2], problem.buffer(0))
-    return time.perf_counter() - start
+    seconds = []
+    for _ in range(2):  # the first time, torch also chooses and loads what it needs
+        start = time.perf_counter()
+        assignment.source.fill(few, pieces, problem.selection.indices[:2], problem.buffer(0))
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)

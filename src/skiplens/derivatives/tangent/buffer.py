@@ -15,6 +15,7 @@ class Buffer:
         """Reserve room for `size` numbers of the dtype and on the device of `like`."""
         self._like, self._size, self._used = like, size, 0
         self._flat: Tensor | None = None
+        self._scratch: dict[int, Tensor] = {}
 
     def take(self, *shape: int) -> Tensor:
         """A tensor of this shape with whatever was there before; valid until `clear`."""
@@ -30,3 +31,10 @@ class Buffer:
     def clear(self) -> None:
         """Hand out everything again from the start."""
         self._used = 0
+
+    def scratch(self, name: int, *shape: int) -> Tensor:
+        """A tensor of this shape beside the others, valid until scratch of the same name is asked for again."""
+        count = math.prod(shape)
+        if name not in self._scratch or self._scratch[name].numel() < count:
+            self._scratch[name] = self._like.new_empty(count)
+        return self._scratch[name][:count].view(shape)

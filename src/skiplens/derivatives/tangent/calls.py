@@ -54,6 +54,11 @@ class Call:
             raise PatternChanged("an input of a module was overwritten after the call")
 
 
+def call_with(module: nn.Module, inputs: Tensor) -> Call:
+    """A call of `module` with one tensor, for rules that look at nothing but the input."""
+    return Call(module, (inputs,), {}, (inputs._version,), (), (), 0)
+
+
 @dataclass(frozen=True)
 class Recording:
     """Outputs of a forward pass with its graph, and the calls of the watched modules by their names."""

@@ -3,7 +3,7 @@
 import torch
 
 from skiplens.core.axes import Float, Tensor
-from skiplens.derivatives.tangent.pieces import Factor, Gradients, OuterProducts
+from skiplens.derivatives.tangent.pieces import Deferred, Factor, Gradients, OuterProducts
 
 _SYMMETRIC_BLOCK = 128  # rows of a block of the upper triangle: large enough for full speed, small enough to skip half
 _SCRATCH_BYTES = 2**25
@@ -34,6 +34,13 @@ class KernelSum:
             self._add_matrix_product(self._as_rows(left.rows), self._as_rows(right.rows))
         elif isinstance(left, OuterProducts) and isinstance(right, OuterProducts):
             self._add_outer_products(left, right)
+        elif isinstance(left, Deferred) and left is right:
+            for gradients in left.slices(left.rows_at_once, side=0):
+                self.add(gradients, gradients)
+        elif isinstance(left, Deferred) and isinstance(right, Deferred):
+            rows = min(left.rows_at_once, right.rows_at_once)
+            for one, another in zip(left.slices(rows, side=0), right.slices(rows, side=1), strict=True):
+                self.add(one, another)
 
     def result(self) -> Tensor:
         """The kernel, mirrored where only its upper triangle was computed."""
@@ -71,6 +78,9 @@ def diagonal_of(factor: Factor) -> Float[Tensor, "samples outputs"]:
     """Each gradient's squared length."""
     if isinstance(factor, Gradients):
         return torch.linalg.vector_norm(factor.rows, dim=-1).square()
+    if isinstance(factor, Deferred):
+        slices = factor.slices(factor.rows_at_once, side=0)
+        return torch.stack([diagonal_of(gradients) for gradients in slices]).sum(0)
     left, right = factor.left, factor.right
     meet = left @ left.transpose(1, 2) if left.is_floating_point() else left[:, :, None] == left[:, None, :]
     return (meet[:, None] * (right @ right.transpose(2, 3))).sum((2, 3))

@@ -12,7 +12,7 @@ from skiplens.derivatives.samples import Samples
 from skiplens.derivatives.tangent.buffer import Buffer
 from skiplens.derivatives.tangent.calls import Place, pull_back, record
 from skiplens.derivatives.tangent.cover import Cover, Use, calls_of
-from skiplens.derivatives.tangent.pieces import Factor, OuterProducts, Piece
+from skiplens.derivatives.tangent.pieces import Deferred, Factor, OuterProducts, Piece
 from skiplens.derivatives.tangent.rules.rule import Cotangents
 from skiplens.derivatives.tangent.sources import Source, empty_gradients
 
@@ -36,7 +36,7 @@ class LayerRows(Source):
         """The gradients of the given outputs of all samples, piece by piece."""
         counts = (samples.count, len(outputs))
         factors: list[Factor | None] = [
-            None if piece.outer else empty_gradients(self.pure, piece, counts, buffer) for piece in pieces
+            empty_gradients(self.pure, piece, counts, buffer) if piece.form == "gradients" else None for piece in pieces
         ]
         for where, chunk in samples.chunks(self.chunk):
             self._fill_chunk(_Part(where, samples.count, outputs, buffer), chunk, pieces, factors)
@@ -46,13 +46,27 @@ class LayerRows(Source):
         """One chunk of samples; its graph is gone when this returns."""
         forward = _Pass(self, chunk, pieces)
         for index, piece in enumerate(pieces):
-            if piece.outer:
+            if piece.form == "outer":
                 factors[index] = forward.with_left(piece, factors[index], part)
+            elif piece.form == "deferred":
+                factors[index] = forward.with_inputs(piece, factors[index], part)
         for start in range(0, len(part.outputs), self.stack):
             columns = slice(start, min(start + self.stack, len(part.outputs)))
-            cotangents = forward.cotangents(part.outputs[columns], last=columns.stop == len(part.outputs))
+            kept = self._kept(pieces, factors, (part.where, columns))
+            cotangents = forward.cotangents(part.outputs[columns], kept, last=columns.stop == len(part.outputs))
             for piece, factor in zip(pieces, factors, strict=True):
                 forward.write(piece, factor, (part.where, columns), cotangents)
+
+    def _kept(
+        self, pieces: Sequence[Piece], factors: Sequence[Factor | None], where: tuple[slice, slice]
+    ) -> dict[Place, Cotangents]:
+        """Where the cotangents of deferred pieces stay; they need no other place."""
+        kept: dict[Place, Cotangents] = {}
+        for piece, factor in zip(pieces, factors, strict=True):
+            if isinstance(factor, Deferred):
+                use = self.uses(piece)[0]
+                kept[use.module, use.call] = (factor.cotangents[where],)
+        return kept
 
     def uses(self, piece: Piece) -> tuple[Use, ...]:
         """All uses of the piece's parameter."""
@@ -82,12 +96,19 @@ class _Pass:
         self.calls = calls_of(self.recording, source.cover, uses)
         self.count = chunk.count
 
-    def cotangents(self, outputs: Sequence[int], last: bool) -> dict[Place, Cotangents]:
-        """Gradients of some outputs, all samples at once, with respect to what the calls returned."""
-        stacked = {
-            place: tuple(zero.new_empty((zero.shape[0], len(outputs), *zero.shape[1:])) for zero in call.zeros)
-            for place, call in self.calls.items()
-        }
+    def cotangents(self, outputs: Sequence[int], kept: dict[Place, Cotangents], last: bool) -> dict[Place, Cotangents]:
+        """Gradients of some outputs, all samples at once, with respect to what the calls returned.
+
+        Args:
+            outputs: The outputs.
+            kept: Where to put the gradients of some calls; the others get memory of their own.
+            last: Whether these are the last outputs, so that the graph may be freed.
+        """
+        stacked = dict(kept)
+        for place, call in self.calls.items():
+            if place not in stacked:
+                shapes = [(zero.shape[0], len(outputs), *zero.shape[1:]) for zero in call.zeros]
+                stacked[place] = tuple(z.new_empty(shape) for z, shape in zip(call.zeros, shapes, strict=True))
         for column, output in enumerate(outputs):
             with torch.enable_grad():
                 total = self.recording.outputs[:, output].sum()
@@ -102,6 +123,8 @@ class _Pass:
         self, piece: Piece, factor: Factor | None, where: tuple[slice, slice], cotangents: dict[Place, Cotangents]
     ) -> None:
         """Put the gradients of the chunk into their place among all samples and outputs."""
+        if isinstance(factor, Deferred):
+            return  # its cotangents are in place already
         uses = self.source.uses(piece)
         known = [(use.rule, self.prepared(use), cotangents[use.module, use.call]) for use in uses]
         if isinstance(factor, OuterProducts):
@@ -120,6 +143,19 @@ class _Pass:
         if not isinstance(factor, OuterProducts):
             factor = self._empty_outer(piece, left, part)
         factor.left[part.where] = left
+        return factor
+
+    @torch.no_grad()
+    def with_inputs(self, piece: Piece, factor: Factor | None, part: _Part) -> Deferred:
+        """The factor with the layer's inputs put into their place; made at the first chunk."""
+        use = self.source.uses(piece)[0]
+        call = self.calls[use.module, use.call]
+        if not isinstance(factor, Deferred):
+            inputs = part.buffer.take(part.samples, *call.input.shape[1:])
+            cotangents = part.buffer.take(part.samples, len(part.outputs), *call.zeros[0].shape[1:])
+            shape = tuple(self.source.pure.parameters[piece.parameter].shape)
+            factor = Deferred(use.rule, call.module, inputs, cotangents, shape, part.buffer)
+        factor.inputs[part.where] = call.input
         return factor
 
     def prepared(self, use: Use) -> Any:

@@ -10,6 +10,7 @@ from skiplens.derivatives.tangent.pieces import Piece
 from skiplens.derivatives.tangent.work import Work
 
 _WORTH_ITS_MEMORY = 1.1  # a plan may cost this much more than the quickest if it needs less memory
+_NEVER = 2**63
 _OUTER_PENALTY = 2.0  # elementwise products and small matrices run slower than the one large product of plain gradients
 
 
@@ -110,10 +111,13 @@ def _plan(task: Task, work: Mapping[str, Work], run: int, buffer: int) -> Plan |
 
 
 def _pieces(task: Task, name: str, work: Work, run: int, buffer: int) -> list[tuple[Piece, int]] | None:
-    """The parameter whole, or cut into rows that fit; None where not even one row fits."""
+    """The parameter whole in its smallest form, or cut into rows that fit; None where not even one row fits."""
     plain, outer = costs(task, work)
     if outer < plain and (size := _bytes_of_outer(task, work, run)) <= buffer:
-        return [(Piece(name, slice(0, work.rows), outer=True), size)]
+        return [(Piece(name, slice(0, work.rows), "outer"), size)]
+    whole, deferred = _bytes_of_rows(task, work, work.rows, run), _bytes_of_deferred(task, work, run)
+    if deferred < whole and deferred <= buffer:
+        return [(Piece(name, slice(0, work.rows), "deferred"), deferred)]
     rows = min(work.rows, buffer // _bytes_of_rows(task, work, 1, run))
     if rows == 0:
         return None
@@ -130,6 +134,13 @@ def _bytes_of_outer(task: Task, work: Work, run: int) -> int:
     if shape is None:
         return 0
     return task.samples * shape.terms * (shape.left + run * shape.right) * task.itemsize
+
+
+def _bytes_of_deferred(task: Task, work: Work, run: int) -> int:
+    if work.deferred is None:
+        return _NEVER
+    inputs, cotangents = work.deferred
+    return task.samples * (inputs + run * cotangents) * task.itemsize
 
 
 def _cost(task: Task, work: Mapping[str, Work], groups: Sequence[Sequence[Piece]], run: int) -> float:

@@ -9,6 +9,7 @@ import torch
 
 from skiplens.core.axes import Tensor
 from skiplens.derivatives.functional import PureModel
+from skiplens.derivatives.tangent.calls import Call
 from skiplens.derivatives.tangent.cover import Cover, Use, calls_of
 from skiplens.derivatives.tangent.rules.rule import OuterShape
 
@@ -23,6 +24,7 @@ class Work:
         products: Multiplications that its gradient for one sample and output takes (its forward pass takes as many).
         outer: Sizes of its outer products, or None where it has not that form.
         order: When it is used first, counted in calls.
+        deferred: Numbers of a sample's input and of an output's cotangent, where these two suffice; else None.
     """
 
     rows: int
@@ -30,6 +32,7 @@ class Work:
     products: int
     outer: OuterShape | None = None
     order: int = 0
+    deferred: tuple[int, int] | None = None
 
     @property
     def size(self) -> int:
@@ -54,9 +57,21 @@ def layer_work(pure: PureModel, cover: Cover) -> tuple[dict[str, Work], int]:
         shapes = [use.rule.outer_shape(prepared[id(use)]) for use in uses]
         products = sum(s.terms * s.left * s.right if s else pure.parameters[name].numel() for s in shapes)
         order = min(calls[use.module, use.call].order for use in uses)
-        work[name] = Work(*_rows(pure.parameters[name]), products, _joint_shape(shapes, uses), order)
+        deferred = _deferred(calls[uses[0].module, uses[0].call], samples) if _is_deferrable(uses) else None
+        work[name] = Work(*_rows(pure.parameters[name]), products, _joint_shape(shapes, uses), order, deferred)
     cotangents = sum(zero.numel() * zero.element_size() for call in calls.values() for zero in call.zeros)
     return work, cotangents // samples
+
+
+def _is_deferrable(uses: Sequence[Use]) -> bool:
+    return len(uses) == 1 and uses[0].rule.deferrable
+
+
+def _deferred(call: Call, samples: int) -> tuple[int, int] | None:
+    """Numbers of a sample's input and cotangent, where the batch axis of both is the samples."""
+    if call.input.shape[0] != samples or call.zeros[0].shape[0] != samples:
+        return None
+    return call.input[0].numel(), call.zeros[0][0].numel()
 
 
 def _joint_shape(shapes: Sequence[OuterShape | None], uses: Sequence[Use]) -> OuterShape | None:

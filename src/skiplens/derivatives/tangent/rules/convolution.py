@@ -46,12 +46,16 @@ class ConvolutionWeight(Rule):
     ) -> None:
         """One matrix product a sample, all outputs together, straight into its place."""
         batch, groups, entries, positions = prepared.tensor.shape
-        whole = part.indices(self.layer.out_channels) == (0, self.layer.out_channels, 1)
-        if groups > 1 or batch != prepared.samples or not whole or out.dtype != prepared.tensor.dtype:
+        if groups > 1 or batch != prepared.samples or out.dtype != prepared.tensor.dtype:
             super().write(prepared, cotangents, part, out)
             return
-        B = cotangents[0].reshape(batch, -1, positions)
+        B = cotangents[0].flatten(3)[:, :, part].reshape(batch, -1, positions)
         torch.bmm(B, prepared.tensor[:, 0].transpose(1, 2), out=out.view(batch, -1, entries))
+
+    @property
+    def deferrable(self) -> bool:
+        """The input and the cotangent suffice."""
+        return True
 
     def outer_shape(self, prepared: Patches) -> OuterShape | None:
         """One term a position, where there are no groups."""

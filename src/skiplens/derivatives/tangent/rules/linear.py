@@ -31,6 +31,11 @@ class LinearWeight(Rule):
             return torch.einsum("sti,sotc->soic", prepared[..., part], cotangent).flatten(2)
         return torch.einsum("sotc,sti->soci", cotangent[..., part], prepared).flatten(2)
 
+    @property
+    def deferrable(self) -> bool:
+        """The input and the cotangent suffice."""
+        return True
+
     def outer_shape(self, prepared: Tensor) -> OuterShape:
         """One term a position."""
         return OuterShape(prepared.shape[1], self.inputs.count, self.outputs.count)

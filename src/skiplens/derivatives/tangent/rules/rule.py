@@ -38,6 +38,11 @@ class Rule(ABC):
         """Put the gradients into `out`; a rule that can compute them in place saves a copy."""
         out.copy_(self.gradients(prepared, cotangents, part))
 
+    @property
+    def deferrable(self) -> bool:
+        """Whether the gradient follows from the one input tensor and the cotangent, whenever it is asked for."""
+        return False
+
     def outer_shape(self, prepared: Any) -> OuterShape | None:
         """Sizes of the outer products the gradient is a sum of, or None where it is not of that form."""
         return None
