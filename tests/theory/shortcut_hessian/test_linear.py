@@ -153,6 +153,20 @@ def test_chains_that_make_no_sense(units, message):
         linear_spectrum(units, moments).index  # noqa: B018 - the count is what raises
 
 
+@pytest.mark.parametrize("part", ["all", "gauss_newton", "residual"])
+def test_a_matrix_can_be_written_again(part, generator):
+    units, moments = network(3, 2), second_moments(*data(3, 8))
+    place = torch.full((54, 54), torch.nan)
+    assert linear_hessian(units, moments, part, out=place) is place
+    assert torch.equal(place, linear_hessian(units, moments, part))
+
+
+@pytest.mark.parametrize("out", [torch.zeros(54, 53, dtype=torch.float64), torch.zeros(54, 54, dtype=torch.float32)])
+def test_a_matrix_that_does_not_fit(out):
+    with pytest.raises(InvalidInputError, match=r"out must be a 54 × 54 matrix of torch.float64 on cpu; got"):
+        linear_hessian(network(3, 2), second_moments(*data(3, 8)), out=out)
+
+
 def test_unknown_part():
     with pytest.raises(InvalidInputError, match="part must be all, gauss_newton or residual; got 'fisher'"):
         linear_hessian(network(3, 2), second_moments(*data(3, 8)), "fisher")

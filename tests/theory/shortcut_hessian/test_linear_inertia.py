@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from skiplens.core.errors import TooLargeError
+from skiplens.core.errors import InvalidInputError, TooLargeError
 from skiplens.theory.shortcut_hessian import (
     arguments,
     hessian_at_zero,
@@ -43,6 +43,21 @@ def test_statistics_by_bisection(generator):
     dense, counted = spectrum_of(linear_hessian(units, moments)), linear_spectrum(units, moments)
     for name in ("smallest", "largest", "condition_number", "index"):
         assert getattr(counted, name) == pytest.approx(getattr(dense, name), rel=1e-10)
+
+
+@pytest.mark.parametrize("accuracy", [1e-3, 1e-7])
+def test_accuracy_that_was_asked_for(accuracy, generator):
+    units = shortcut_units(0.3 * torch.randn(4, 3, 3, generator=generator))
+    moments = second_moments(*random_task(generator))
+    dense, counted = spectrum_of(linear_hessian(units, moments)), linear_spectrum(units, moments, accuracy)
+    allowed = accuracy * counted.counts.bound
+    errors = [abs(counted.eigenvalue(rank) - dense.eigenvalue(rank)) for rank in (1, 9, 20, 36)]
+    assert max(errors) <= allowed and max(errors) > 1e-6 * allowed  # no more digits than were paid for
+
+
+def test_accuracy_beyond_float64():
+    with pytest.raises(InvalidInputError, match="accuracy must lie between float64's rounding and 1; got 1e-20"):
+        linear_spectrum(shortcut_units(torch.zeros(2, 3, 3)), second_moments(*data(3, 8)), 1e-20)
 
 
 def test_deep_network_at_zero_agrees_with_the_closed_form():

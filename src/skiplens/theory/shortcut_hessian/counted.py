@@ -7,8 +7,6 @@ from functools import cached_property
 
 from skiplens.theory.shortcut_hessian.spectrum import Spectrum, check_rank
 
-_WIDTH = 2.0**-50  # of the last bisection interval, relative to the bound: four roundings of float64
-
 
 class Counts(ABC):
     """The counting function of a symmetric matrix's eigenvalues."""
@@ -32,10 +30,12 @@ class Counts(ABC):
 class CountedSpectrum(Spectrum):
     """Eigenvalues by bisection of their counting function.
 
-    Every eigenvalue has an absolute error of a few roundings of the largest one and costs about 50 counts.
+    An eigenvalue costs about one count for each binary digit.
     """
 
     counts: Counts
+    accuracy: float = 2.0**-50
+    """Error of each eigenvalue relative to the largest; by default four roundings of float64."""
 
     @property
     def size(self) -> int:
@@ -68,7 +68,7 @@ class CountedSpectrum(Spectrum):
 
     def _first_level(self, reached: Callable[[float], bool], low: float) -> float:
         """The lowest level at which `reached` turns true, by bisection."""
-        high, width = self.counts.bound, _WIDTH * self.counts.bound
+        high, width = self.counts.bound, self.accuracy * self.counts.bound
         while high - low > width:
             middle = (low + high) / 2
             low, high = (low, middle) if reached(middle) else (middle, high)

@@ -35,7 +35,7 @@ def linear_gradient(units: Sequence[LinearUnit], moments: SecondMoments) -> Floa
 
 
 def linear_hessian(
-    units: Sequence[LinearUnit], moments: SecondMoments, part: str = "all"
+    units: Sequence[LinearUnit], moments: SecondMoments, part: str = "all", out: Tensor | None = None
 ) -> Float[Tensor, "params params"]:
     """The exact Hessian of the loss in the order of definition 5, or one of its two parts.
 
@@ -43,6 +43,8 @@ def linear_hessian(
         units: The network.
         moments: Those of its data.
         part: all, gauss_newton or residual.
+        out: A matrix to write into. A large new matrix costs more time than its entries (the system has to hand out
+            empty pages), so whoever needs many Hessians keeps one.
 
     Example:
         >>> from skiplens.theory.shortcut_hessian import second_moments, shortcut_units
@@ -54,15 +56,28 @@ def linear_hessian(
         raise InvalidInputError(f"part must be all, gauss_newton or residual; got {part!r}.")
     chain = _checked(units, moments)
     params = len(chain.places.inputs)
-    require_dense_fits(params, chain.whole, _INSTEAD)
+    hessian = _place(params, chain.whole) if out is None else _checked_place(out, params, chain.whole)
     factors = _factors(chain, moments)
-    hessian = chain.whole.new_empty(params, params)
     first = 0
     for number, matrix in enumerate(matrix for unit in units for matrix in unit.matrices):
         rows = hessian[first : first + matrix.numel()].unflatten(0, matrix.T.shape)
         _fill(rows, factors, chain.places, number, part)
         first += matrix.numel()
     return hessian
+
+
+def _place(params: int, like: Tensor) -> Tensor:
+    require_dense_fits(params, like, _INSTEAD)
+    return like.new_empty(params, params)
+
+
+def _checked_place(out: Tensor, params: int, like: Tensor) -> Tensor:
+    if out.shape != (params, params) or out.dtype != like.dtype or out.device != like.device:
+        raise InvalidInputError(
+            f"out must be a {params} × {params} matrix of {like.dtype} on {like.device}; "
+            f"got {tuple(out.shape)} of {out.dtype} on {out.device}."
+        )
+    return out
 
 
 class _Factors(NamedTuple):

@@ -6,13 +6,15 @@ signs of the eliminated blocks add up (Sylvester, Haynsworth). Every block has t
 like depth, not like its cube.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 
 from skiplens.core.axes import Tensor
+from skiplens.core.errors import InvalidInputError
 from skiplens.theory.shortcut_hessian.arguments import require_dense_fits
 from skiplens.theory.shortcut_hessian.counted import CountedSpectrum, Counts
 from skiplens.theory.shortcut_hessian.inertia import factor
@@ -21,17 +23,26 @@ from skiplens.theory.shortcut_hessian.linear_chain import LinearChain, LinearUni
 from skiplens.theory.shortcut_hessian.moments import SecondMoments
 
 _RESOLUTION = 1e-9  # relative to the matrix's scale: how near to the level an eigenvalue may be miscounted
+_KEPT_BYTES = 2**28  # what is prepared for single units is kept for the next count if it is smaller than this
 _INSTEAD = "Blocks of this size are needed at this level: ask for a level further from the eigenvalues of single units."
 
 
-def linear_spectrum(units: Sequence[LinearUnit], moments: SecondMoments) -> CountedSpectrum:
+def linear_spectrum(units: Sequence[LinearUnit], moments: SecondMoments, accuracy: float = 2.0**-50) -> CountedSpectrum:
     """All eigenvalues of the loss's Hessian by counting, in time and memory that grow linearly with depth.
 
-    `.index` is one count; any eigenvalue or quantile takes about 50. Computed in float64 on the processor.
+    `.index` is one count; any eigenvalue or quantile takes about one for each binary digit. Computed in float64 on the
+    processor.
+
+    Args:
+        units: The network.
+        moments: Those of its data.
+        accuracy: Error of each eigenvalue relative to the largest.
     """
+    if not 2.0**-51 <= accuracy < 1:
+        raise InvalidInputError(f"The accuracy must lie between float64's rounding and 1; got {accuracy!r}.")
     require_same_widths(units, moments)
     doubled = SecondMoments(*(_double(each) for each in (moments.inputs, moments.cross, moments.target_power)))
-    return CountedSpectrum(LinearCounts(tuple(_double_unit(unit) for unit in units), doubled))
+    return CountedSpectrum(LinearCounts(tuple(_double_unit(unit) for unit in units), doubled), accuracy)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +60,7 @@ class LinearCounts(Counts):
     @cached_property
     def bound(self) -> float:
         """A number that every |λ| stays below, found by doubling until no eigenvalue lies outside."""
-        bound = max(self._sweep(0.0, 1).scale, torch.finfo(torch.float64).tiny)
+        bound = max(self._swept(0.0, 1).scale, torch.finfo(torch.float64).tiny)
         while self(bound) < self.size or self(-bound) > 0:
             bound *= 2
         return bound
@@ -62,67 +73,91 @@ class LinearCounts(Counts):
         """
         group = 1
         while True:
-            sweep = self._sweep(level, group)
-            if sweep.lost_digits * torch.finfo(torch.float64).eps <= _RESOLUTION or group >= len(self.units):
-                return sweep.negatives
+            swept = self._swept(level, group)
+            if swept.lost_digits * torch.finfo(torch.float64).eps <= _RESOLUTION or group >= len(self.units):
+                return swept.negatives
             group *= 2
 
-    def _sweep(self, level: float, group: int) -> "_Sweep":
-        """Eliminate groups of so many units from the last to the first."""
-        groups = [self.units[first : first + group] for first in range(0, len(self.units), group)]
-        require_dense_fits(max(map(_params, groups)), self.moments.inputs, _INSTEAD)
-        chains = [linear_chain(units) for units in groups]
-        reached = _prefix_maps(chains)
-        sweep = _Sweep(level, self.moments.slope(reached[-1]), self.moments.inputs)
-        for chain, start in zip(reversed(chains), reversed(reached[:-1]), strict=True):
-            sweep.eliminate(chain, start)
+    def _swept(self, level: float, group: int) -> "_Sweep":
+        """Groups of so many units eliminated from the last to the first."""
+        largest = max(_params(self.units[first : first + group]) for first in range(0, len(self.units), group))
+        require_dense_fits(largest, self.moments.inputs, _INSTEAD)
+        outputs = torch.eye(self.units[-1].outputs, dtype=torch.float64)
+        sweep = _Sweep(level, torch.kron(self.moments.inputs, outputs))
+        keep = group == 1 and 2 * 8 * largest**2 * len(self.units) <= _KEPT_BYTES
+        for step in self._single_steps if keep else _steps(self.units, self.moments, group):
+            sweep.eliminate(step)
         return sweep
+
+    @cached_property
+    def _single_steps(self) -> list["_Step"]:
+        return list(_steps(self.units, self.moments, 1))
+
+
+class _Step(NamedTuple):
+    """What the elimination of one group of units needs, whatever the level."""
+
+    to_end: Tensor  # change of the map at the group's end by each parameter
+    passed: Tensor  # change of the map at the group's end by the map at its start
+    residual: Tensor  # second derivatives by two parameters of the group, without the form at its end
+    turned: Tensor  # second derivatives by a parameter and the map at the group's start, likewise
+    scale: float  # a bound of the entries of the Hessian's own diagonal block
+
+
+def _steps(units: Sequence[LinearUnit], moments: SecondMoments, group: int) -> Iterator[_Step]:
+    """The steps from the last group to the first."""
+    chains = [linear_chain(units[first : first + group]) for first in range(0, len(units), group)]
+    reached = _prefix_maps(chains)
+    slope = moments.slope(reached[-1])  # the derivative of the loss by the map up to here
+    onward = torch.eye(len(slope), dtype=slope.dtype)  # the map from here to the network's end
+    for chain, start in zip(reversed(chains), reversed(reached[:-1]), strict=True):
+        yield _step(chain, start, slope, _gauss_newton_scale(chain.into @ start, onward @ chain.onward, moments))
+        slope, onward = chain.whole.T @ slope, onward @ chain.whole
+
+
+def _step(chain: LinearChain, start: Tensor, slope: Tensor, scale: float) -> _Step:
+    """The step that takes out the weights of `chain`, which the map `start` reaches."""
+    e, q = chain.places.inputs, chain.places.outputs
+    into = chain.into @ start
+    to_end = (into[e][:, :, None] * chain.onward.T[q][:, None, :]).flatten(1)
+    turned = ((chain.onward.T @ slope)[q][:, :, None] * chain.into[e][:, None, :]).flatten(1)
+    across = across_factor(chain, into @ slope.T)[e][:, q]
+    residual = across * across.T
+    passed = torch.block_diag(*[chain.whole] * start.shape[1])
+    return _Step(to_end, passed, residual, turned, max(scale, residual.abs().max().item()))
+
+
+def _gauss_newton_scale(into: Tensor, onward: Tensor, moments: SecondMoments) -> float:
+    return (((into @ moments.inputs) * into).sum(1).max() * onward.square().sum(0).max()).item()
 
 
 class _Sweep:
     """The elimination on its way: what is left is a quadratic form in the change of the map up to here."""
 
-    def __init__(self, level: float, slope: Tensor, moment: Tensor) -> None:
-        eye = torch.eye(len(slope), dtype=slope.dtype)
+    def __init__(self, level: float, form: Tensor) -> None:
         self._level = level
-        self._slope = slope  # the derivative of the loss by the map up to here
-        self._form = torch.kron(moment, eye)  # P, for that map's columns stacked
-        self._moment = moment
-        self._onward = eye  # the map from here to the network's end
+        self._form = form  # P, for that map's columns stacked
         self._growth = 0.0
         self.negatives = 0
         self.scale = 0.0
-        """The largest entry of the Hessian's own diagonal blocks, or a bound of it."""
 
     @property
     def lost_digits(self) -> float:
         """By how much roundings were magnified on the way."""
         return self._growth / self.scale if self.scale else 1.0
 
-    def eliminate(self, chain: LinearChain, start: Tensor) -> None:
-        """Take the weights of `chain`, which the map `start` reaches, out of the form."""
-        e, q = chain.places.inputs, chain.places.outputs
-        into = chain.into @ start
-        to_end = (into[e][:, :, None] * chain.onward.T[q][:, None, :]).flatten(1)  # change of the map by a parameter
-        across = across_factor(chain, into @ self._slope.T)[e][:, q]
-        block = to_end @ self._form @ to_end.T + across * across.T
-        passed = torch.block_diag(*[chain.whole] * start.shape[1])
-        turned = (chain.onward.T @ self._slope)[q][:, :, None] * chain.into[e][:, None, :]
-        self._note_sizes(into, self._onward @ chain.onward, across, block)
-        self._remove(block, to_end @ self._form @ passed + turned.flatten(1), passed)
-        self._slope, self._onward = chain.whole.T @ self._slope, self._onward @ chain.whole
-
-    def _remove(self, block: Tensor, coupling: Tensor, passed: Tensor) -> None:
-        factored = factor(block - self._level * torch.eye(len(block), dtype=block.dtype))
-        self.negatives += factored.negatives()
-        form = passed.T @ self._form @ passed - coupling.T @ factored.solve(coupling)
-        self._form = (form + form.T) / 2
-
-    def _note_sizes(self, into: Tensor, onward: Tensor, across: Tensor, block: Tensor) -> None:
-        gauss_newton = ((into @ self._moment) * into).sum(1).max() * onward.square().sum(0).max()
-        residual = (across * across.T).abs().max()
-        self.scale = max(self.scale, gauss_newton.item(), residual.item())
+    def eliminate(self, step: _Step) -> None:
+        """Take the weights of this step out of the form."""
+        carried = step.to_end @ self._form
+        block = (carried @ step.to_end.T).add_(step.residual)
+        self.scale = max(self.scale, step.scale)
         self._growth = max(self._growth, block.abs().max().item())
+        block.diagonal().sub_(self._level)
+        coupling = (carried @ step.passed).add_(step.turned)
+        factored = factor(block)
+        self.negatives += factored.negatives()
+        form = step.passed.T @ self._form @ step.passed - coupling.T @ factored.solve(coupling)
+        self._form = (form + form.T) / 2
 
 
 def _prefix_maps(chains: list[LinearChain]) -> list[Tensor]:
