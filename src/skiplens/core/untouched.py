@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from skiplens.core.errors import SkiplensError
+from skiplens.core.precision import full_precision
 
 _HOOK_TABLES = (
     "_forward_hooks",
@@ -29,12 +30,13 @@ _HOOK_TABLES = (
 def untouched(model: nn.Module) -> Iterator[nn.Module]:
     """Run a block that looks at `model`, then put back buffers, mode, gradients, flags, hooks and random state.
 
-    Parameters are not copied (they may fill the memory): torch counts in-place changes, and a block that changed one
+    What is measured inside is measured in full precision, also on a GPU (see `full_precision`). Parameters are not copied (they may fill the memory): torch counts in-place changes, and a block that changed one
     ends in an error instead of a silently different model.
     """
     before = _Snapshot(model)
     try:
-        yield model
+        with full_precision():
+            yield model
     finally:
         before.restore(model)
     before.require_same_parameters(model)
