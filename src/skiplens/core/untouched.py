@@ -30,7 +30,9 @@ _HOOK_TABLES = (
 def untouched(model: nn.Module) -> Iterator[nn.Module]:
     """Run a block that looks at `model`, then put back buffers, mode, gradients, flags, hooks and random state.
 
-    What is measured inside is measured in full precision, also on a GPU (see `full_precision`). Parameters are not copied (they may fill the memory): torch counts in-place changes, and a block that changed one
+    What is measured inside is measured in full precision, also on a GPU (see `full_precision`).
+
+    Parameters are not copied (they may fill the memory): torch counts in-place changes, and a block that changed one
     ends in an error instead of a silently different model.
     """
     before = _Snapshot(model)
