@@ -2,7 +2,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from skiplens.lenses.paths.lesions import lesion_study
+from skiplens.lenses.paths import lesion_study
 from tests.networks import Formula, drawn, mlp, noise
 
 

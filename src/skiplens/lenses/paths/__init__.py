@@ -1,5 +1,7 @@
 """The paths lens: how deep is this network really?"""
 
 from skiplens.lenses.paths.lens import PathsLens as PathsLens
+from skiplens.lenses.paths.lesions import Lesions as Lesions
+from skiplens.lenses.paths.lesions import lesion_study as lesion_study
 from skiplens.lenses.paths.options import PathOptions as PathOptions
 from skiplens.lenses.paths.spectrum import path_spectrum as path_spectrum

@@ -20,7 +20,7 @@ def chunks_of(network: ResidualNetwork, inputs: Any, of: Of, options: PathOption
     samples = samples_of(inputs)
     needed, budget = _needed(network, of, options), budget_bytes(_device(network.model), options.memory)
     if needed <= budget:
-        return [Chunk(network, slice(0, samples.count))]
+        return [Chunk(_fed(network, samples), slice(0, samples.count))]
     pieces = -(-needed // max(1, budget))
     alone = samples.count == 1 or _coupled(network.model, samples)
     require_fits(
