@@ -72,7 +72,7 @@ def test_mean_of_the_narrowest_networks(shape, equal_inputs, generator):
 @pytest.mark.parametrize("network", NARROW, ids=str)
 def test_mean_and_variance_of_narrow_networks(network, generator):
     """Their kernels are heavy tailed: the standard error of 𝒢² needs very many of them."""
-    drawn = sample_kernels(network, torch.ones(1, 3), 400_000, generator)
+    drawn = sample_kernels(network, torch.ones(1, 3), 200_000, generator)
     exact = kernel_moments(network)
     assert drawn.mean.deviation(exact.mean).abs() < STANDARD_ERRORS
     assert drawn.second_moment.deviation(exact.second_moment).abs() < STANDARD_ERRORS
@@ -211,3 +211,17 @@ def test_bad_requests(generator):
         sample_kernels(Vanilla(3, 50), torch.eye(3), 4, generator, memory=1000)
     with pytest.raises(InvalidInputError, match=r"trained='none' is not known"):
         sample_kernels(Vanilla(3, 50), torch.eye(3), 4, generator, "none")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("network", [ResNet(3, 24, 2, 0.5), DenseNet(4, 24), Vanilla(3, 40)], ids=str)
+def test_on_a_gpu(network, seed):
+    generator, inputs = torch.Generator("cuda").manual_seed(seed), torch.ones(2, 3, device="cuda")
+    for drawn in (
+        sample_kernels(network, inputs, 10_000, generator, "all"),
+        Simulation(network, trained="all").kernels(inputs, 10_000, generator),
+    ):
+        assert drawn.samples.is_cuda
+        exact = kernel_moments(network, "all")
+        assert drawn.mean.deviation(exact.mean).abs().max() < STANDARD_ERRORS
+        assert drawn.second_moment.deviation(exact.second_moment).abs().max() < STANDARD_ERRORS

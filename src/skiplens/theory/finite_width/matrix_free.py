@@ -39,9 +39,10 @@ def sample_kernels(
         memory: Bytes that may be used; half of what is free if not given.
 
     Example:
-        >>> x = torch.ones(1, 4)
-        >>> drawn = sample_kernels(ResNet(depth=5, width=50), x, 1000, torch.Generator().manual_seed(0))
-        >>> bool(drawn.mean.deviation(kernel_moments(ResNet(depth=5, width=50)).mean).abs() < 4)
+        >>> from skiplens.theory.finite_width import ResNet, kernel_moments
+        >>> network = ResNet(depth=5, width=50)
+        >>> drawn = sample_kernels(network, torch.ones(1, 4), 1000, torch.Generator().manual_seed(0))
+        >>> bool(drawn.mean.deviation(kernel_moments(network).mean).abs() < 4)
         True
     """
     unit, scale = unit_inputs(inputs)
