@@ -8,8 +8,10 @@ anything is timed: all entries at a small depth, some rows and the index at the 
 
 import argparse
 import json
+import math
 import multiprocessing
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -174,7 +176,7 @@ PREPARED = (eigenvalues, factored_index, closed_form_again)  # timed without bui
 INDICES = ("eigenvalues", "factored_index", "counted_index")  # ways that must count alike
 
 
-def measure(function: Callable[[int], Any], depth: int, repeats: int = 1) -> dict[str, Any]:
+def measure(function: Callable[[int], Any], depth: int, repeats: int) -> dict[str, Any]:
     with ProcessPoolExecutor(max_workers=1, mp_context=multiprocessing.get_context("spawn")) as child:
         return {"what": function.__name__, "depth": depth, **child.submit(_run, function, depth, repeats).result()}
 
@@ -183,48 +185,61 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--depth", type=int, default=96)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--only", nargs="*", help="names of rows to measure; all by default")
     options = parser.parse_args()
     torch.set_num_threads(1)
     deviations = compare(options.depth)
-    rows = [
-        measure(new_pages, options.depth, repeats=3),
-        measure(closed_form, options.depth, repeats=3),
-        measure(closed_form_again, options.depth, repeats=3),
-        measure(forward_over_reverse, options.depth),
-        measure(reverse_over_reverse, options.depth),
-        measure(eigenvalues, options.depth),
-        measure(factored_index, options.depth),
-        measure(counted_index, options.depth, repeats=3),
-        measure(counted_statistics, options.depth),
-        measure(toeplitz_statistics, 10_000),
-        measure(rectified_closed_form, 16, repeats=3),
-        measure(rectified_autograd, 16),
+    wanted = [row for row in rows(options.depth) if not options.only or row[0].__name__ in options.only]
+    report(options, deviations, [measure(*row) for row in wanted])
+
+
+def rows(depth: int) -> list[tuple[Callable[[int], Any], int, int]]:
+    """What is measured, at which depth, and how often (the best counts)."""
+    return [
+        (new_pages, depth, 3),
+        (closed_form, depth, 3),
+        (closed_form_again, depth, 3),
+        (forward_over_reverse, depth, 1),
+        (reverse_over_reverse, depth, 1),
+        (eigenvalues, depth, 1),
+        (factored_index, depth, 1),
+        (counted_index, depth, 3),
+        (counted_statistics, depth, 1),
+        (toeplitz_statistics, 10_000, 1),
+        (rectified_closed_form, 16, 3),
+        (rectified_autograd, 16, 1),
     ]
-    report(options, deviations, rows)
+
+
+def ratios(cpu: dict[str, float]) -> dict[str, float]:
+    """How many times faster, in CPU time; NaN where a row was left out."""
+    cpu = defaultdict(lambda: math.nan, cpu)
+    theirs, fastest, ours = cpu["forward_over_reverse"], cpu["reverse_over_reverse"], cpu["closed_form"]
+    spectrum = ours + cpu["eigenvalues"]
+    return {
+        "Hessian: torch.func.hessian / ours": theirs / ours,
+        "Hessian: torch.func.hessian / ours, matrix kept": theirs / cpu["closed_form_again"],
+        "Hessian: fastest autograd / ours": fastest / ours,
+        "Hessian: fastest autograd / ours, matrix kept": fastest / cpu["closed_form_again"],
+        "spectrum: torch.func.hessian + eigvalsh / ours": (theirs + cpu["eigenvalues"]) / spectrum,
+        "statistics: our spectrum / our counts": spectrum / cpu["counted_statistics"],
+        "index: our spectrum / our count": spectrum / cpu["counted_index"],
+        "index: our spectrum / LDL of the matrix": spectrum / (ours + cpu["factored_index"]),
+        "mid-ReLU Hessian: autograd / ours": cpu["rectified_autograd"] / cpu["rectified_closed_form"],
+    }
 
 
 def report(options: argparse.Namespace, deviations: dict[str, float], rows: list[dict[str, Any]]) -> None:
-    cpu = {row["what"]: row["cpu_s"] for row in rows}
     counts = {row["what"]: row["value"] for row in rows if row["what"] in INDICES}
-    assert len(set(counts.values())) == 1, f"indices differ: {counts}"
-    spectrum = cpu["closed_form"] + cpu["eigenvalues"]
-    ratios = {
-        "Hessian: torch.func.hessian / ours": cpu["forward_over_reverse"] / cpu["closed_form"],
-        "Hessian: torch.func.hessian / ours, matrix kept": cpu["forward_over_reverse"] / cpu["closed_form_again"],
-        "Hessian: fastest autograd / ours": cpu["reverse_over_reverse"] / cpu["closed_form"],
-        "Hessian: fastest autograd / ours, matrix kept": cpu["reverse_over_reverse"] / cpu["closed_form_again"],
-        "spectrum: torch.func.hessian + eigvalsh / ours": (cpu["forward_over_reverse"] + cpu["eigenvalues"]) / spectrum,
-        "statistics: our spectrum / our counts": spectrum / cpu["counted_statistics"],
-        "index: our spectrum / our count": spectrum / cpu["counted_index"],
-        "index: our spectrum / LDL of the matrix": spectrum / (cpu["closed_form"] + cpu["factored_index"]),
-        "mid-ReLU Hessian: autograd / ours": cpu["rectified_autograd"] / cpu["rectified_closed_form"],
-    }
+    assert len(set(counts.values())) <= 1, f"indices differ: {counts}"
+    factors = ratios({row["what"]: row["cpu_s"] for row in rows})
     print(f"{'what':26}{'depth':>7}{'CPU s':>10}{'wall s':>10}{'extra MiB':>11}")
     for row in rows:
         print(f"{row['what']:26}{row['depth']:7}{row['cpu_s']:10.3f}{row['wall_s']:10.3f}{row['extra_peak_mib']:11.0f}")
-    for name, ratio in ratios.items():
-        print(f"{name}: {ratio:.1f} times")
-    record = {"environment": environment(), "deviations": deviations, "rows": rows, "ratios": ratios}
+    for name, factor in factors.items():
+        print(f"{name}: {factor:.1f} times")
+    known = {name: factor for name, factor in factors.items() if not math.isnan(factor)}
+    record = {"environment": environment(), "deviations": deviations, "rows": rows, "ratios": known}
     print(json.dumps(record))
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)

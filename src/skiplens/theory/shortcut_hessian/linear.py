@@ -103,8 +103,8 @@ def _fill(rows: Tensor, factors: _Factors, places: Places, number: int, part: st
     """Write the rows (column c, row b, all parameters) of one matrix."""
     c, b = places.input_matrices == number, places.output_matrices == number
     e, q = places.inputs, places.outputs
-    inputs, outputs = factors.inputs[c][:, e], factors.outputs[b][:, q]
-    across, flipped = factors.across[c][:, q], factors.flipped[b][:, e]
+    inputs, outputs = _spread(factors.inputs[c], e), _spread(factors.outputs[b], q)
+    across, flipped = _spread(factors.across[c], q), _spread(factors.flipped[b], e)
     for column, row in enumerate(rows):  # one column of W_k at a time: its factors and its rows stay in the cache
         if part == "residual":
             torch.mul(across[column], flipped, out=row)
@@ -112,6 +112,11 @@ def _fill(rows: Tensor, factors: _Factors, places: Places, number: int, part: st
         torch.mul(inputs[column], outputs, out=row)
         if part == "all":
             row.addcmul_(across[column], flipped)
+
+
+def _spread(rows: Tensor, places: Tensor) -> Tensor:
+    """The rows' entry for each parameter (`gather`, because indexing with a tensor is three times slower)."""
+    return rows.gather(1, places.expand(len(rows), -1))
 
 
 def require_same_widths(units: Sequence[LinearUnit], moments: SecondMoments) -> None:
