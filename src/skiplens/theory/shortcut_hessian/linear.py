@@ -48,9 +48,9 @@ def linear_hessian(
 
     Example:
         >>> from skiplens.theory.shortcut_hessian import second_moments, shortcut_units
-        >>> x = torch.eye(3, dtype=torch.float64)
+        >>> x = torch.eye(4, dtype=torch.float64)
         >>> linear_hessian(shortcut_units(torch.zeros_like(x)[None], 1), second_moments(x, x)).diagonal().sum().item()
-        3.0
+        4.0
     """
     if part not in ("all", "gauss_newton", "residual"):
         raise InvalidInputError(f"part must be all, gauss_newton or residual; got {part!r}.")
