@@ -9,7 +9,8 @@ from skiplens.core.memory import readable
 from skiplens.derivatives.tangent.pieces import Piece
 from skiplens.derivatives.tangent.work import Work
 
-_WORTH_ITS_MEMORY = 1.1  # a plan may cost this much more than the quickest if it needs less memory
+_WORTH_ITS_MEMORY = 1.05  # a plan may cost this much more than the quickest if it needs less memory
+_FORWARD_COST = 2  # a forward pass and what the rules prepare of it, in passes backward from one output
 _NEVER = 2**63
 _OUTER_PENALTY = 2.0  # elementwise products and small matrices run slower than the one large product of plain gradients
 
@@ -54,7 +55,7 @@ class Plan:
 
 
 def make_plan(task: Task, work: Mapping[str, Work], budget: int) -> Plan:
-    """The plan with the least memory among those within a tenth of the quickest that fits in `budget` bytes."""
+    """The plan with the least memory among those within a twentieth of the quickest that fits in `budget` bytes."""
     runs = [task.outputs] if task.separate else _halvings(task.outputs)
     plans = [plan for run in runs for plan in _plans(task, work, run, budget)]
     if not plans:
@@ -149,7 +150,7 @@ def _cost(task: Task, work: Mapping[str, Work], groups: Sequence[Sequence[Piece]
     depths = _depths(work)
     rounds = -(-task.outputs // run)
     backward = sum(max(depths[work[piece.parameter].order] for piece in group) for group in groups)
-    passes = task.samples * (forward * rounds * len(groups) + task.outputs * backward)
+    passes = task.samples * (_FORWARD_COST * forward * rounds * len(groups) + task.outputs * backward)
     return passes + sum(min(costs(task, entry)) for entry in work.values())
 
 

@@ -49,10 +49,8 @@ class JacobianProducts:
     def _forward_by_two_backward_passes(self, chunk: Samples, direction: dict[str, Tensor]) -> Tensor:
         """Jᵀw is linear in w, so the gradient of ⟨Jᵀw, direction⟩ by w is J times direction."""
         leaves = self.pure.leaves()
-        with (
-            torch.enable_grad(),
-            torch.backends.cudnn.flags(enabled=False),
-        ):  # cuDNN's recurrent layers go back only once
+        # cuDNN's recurrent layers can be differentiated only once.
+        with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
             outputs = self.pure(leaves, chunk)
             w = torch.zeros_like(outputs, requires_grad=True)
             gradients = torch.autograd.grad(outputs, list(leaves.values()), w, create_graph=True, allow_unused=True)
