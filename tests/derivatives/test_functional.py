@@ -111,6 +111,7 @@ def test_coupling_is_found_by_module_and_by_behaviour():
     x = noise(4, 3)
     norm = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
     assert is_batch_coupled(norm.train(), x)
+    assert is_batch_coupled(norm.train(), x[:1].expand(4, 3))  # samples that are all the same show no coupling
     assert not is_batch_coupled(norm.eval(), x)
     assert is_batch_coupled(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3, track_running_stats=False)).eval(), x)
     assert is_batch_coupled(Formula(lambda m, x: m.f(x) - m.f(x).mean(0), f=nn.Linear(3, 3)), x)

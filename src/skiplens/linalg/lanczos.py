@@ -214,7 +214,6 @@ def _orthogonalise(block: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
     """
     rounding = 10 * torch.finfo(block.dtype).eps * block.norm()
     remainder = block - basis @ (basis.T @ block)
-    remainder = remainder - basis @ (basis.T @ remainder)
     U, S, Vh = torch.linalg.svd(remainder, full_matrices=False)
     U = U - basis @ (basis.T @ U)
     alive = rounding < S

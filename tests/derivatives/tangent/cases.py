@@ -121,6 +121,36 @@ def attention(batch_first: bool) -> Case:
     return build
 
 
+def tokens_before_samples(tokens: int, read: int) -> Case:
+    """A layer that sees (tokens, samples, features), of which one token is read."""
+
+    def build() -> tuple[nn.Module, Any]:
+        model = Formula(lambda m, x: m.head(torch.tanh(m.f(x.transpose(0, 1))))[read], f=nn.Linear(3, 4))
+        model.head = nn.Linear(4, 2)
+        return drawn(model), noise(5, tokens, 3)
+
+    return build
+
+
+def overwritten_input() -> tuple[nn.Module, Any]:
+    """The block's input is changed after the call, which autograd does not mind: it kept the tanh, not the input."""
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(4))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.scale * torch.tanh(x)
+
+    def formula(m: Any, x: Tensor) -> Tensor:
+        hidden = m.f(x)
+        y = m.block(hidden)
+        return m.head(y + hidden.mul_(2))
+
+    return drawn(Formula(formula, f=nn.Linear(3, 4), block=Block(), head=nn.Linear(4, 2))), noise(5, 3)
+
+
 def transformer() -> tuple[nn.Module, Any]:
     layer = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True)
     return drawn(layer).eval(), noise(4, 3, 4)
@@ -213,6 +243,11 @@ CASES: dict[str, Case] = {
     "inner_parameter": inner_parameter,
     "attention": attention(batch_first=True),
     "attention_sequence_first": attention(batch_first=False),
+    "tokens_first_of_3": tokens_before_samples(3, read=0),
+    "tokens_last_of_3": tokens_before_samples(3, read=2),
+    "tokens_first_of_5": tokens_before_samples(5, read=0),
+    "tokens_middle_of_7": tokens_before_samples(7, read=3),
+    "overwritten_input": overwritten_input,
     "transformer": transformer,
     "recurrent": recurrent,
     "folded_batch": folded_batch,

@@ -4,6 +4,7 @@ import pytest
 
 from skiplens.derivatives.functional import pure_model
 from skiplens.derivatives.samples import samples_of
+from skiplens.derivatives.tangent.calls import PatternChanged, record
 from skiplens.derivatives.tangent.cover import find_cover
 from tests.derivatives.tangent.cases import CASES
 
@@ -26,6 +27,12 @@ def kinds(cover, parameter):
         ("perceptron", "0.bias", ["Offset"]),
         ("one_layer", "weight", ["LinearWeight"]),
         ("conv2d_groups", "conv.weight", ["ConvolutionWeight"]),
+        ("conv1d", "conv.weight", ["ConvolutionWeight"]),
+        ("conv2d", "conv.weight", ["ConvolutionWeight"]),
+        ("conv2d_same", "conv.weight", ["ConvolutionWeight"]),
+        ("conv2d_circular", "conv.weight", ["ConvolutionWeight"]),
+        ("conv2d_depthwise", "conv.weight", ["ConvolutionWeight"]),
+        ("conv3d", "conv.weight", ["ConvolutionWeight"]),
         ("conv_transposed", "conv.weight", ["LocalGradient"]),
         ("norms", "1.weight", ["Scale"]),
         ("norms", "4.weight", ["LocalGradient"]),
@@ -51,6 +58,10 @@ def test_accepted_rules(name, parameter, expected):
         ("used_outside_its_module", "f.weight"),
         ("used_outside_its_module", "scale"),
         ("bare_parameter", "matrix"),
+        ("tokens_first_of_3", "f.weight"),
+        ("tokens_last_of_3", "head.weight"),
+        ("tokens_first_of_5", "head.weight"),
+        ("overwritten_input", "block.scale"),
         ("attention_sequence_first", "attention.in_proj_weight"),
     ],
 )
@@ -67,3 +78,15 @@ def test_unused_parameters_are_told_apart():
 def test_only_outputs_shared_by_all_samples_are_spread():
     cover = cover_of("embeddings")
     assert "positions" in cover.spread
+
+
+def test_an_input_that_was_overwritten_after_the_call_is_noticed():
+    model, inputs = CASES["perceptron"]()
+    pure = pure_model(model)
+    hidden = inputs.clone()
+    recording = record(pure, pure.leaves(), samples_of((hidden,)), {"0": model[0]}, frozenset())
+    call = recording.calls["0"][0]
+    call.require_unchanged_inputs()
+    call.args[0].mul_(2)
+    with pytest.raises(PatternChanged, match="overwritten after the call"):
+        call.require_unchanged_inputs()

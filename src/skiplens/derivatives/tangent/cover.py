@@ -48,12 +48,23 @@ class Cover:
     recording: Recording
 
 
-class Probe:
-    """A forward pass on a few samples and one backward pass from the first sample's outputs, randomly weighted.
+@dataclass(frozen=True)
+class _Backward:
+    """One backward pass of the probe: from which sample, and the gradients of calls and parameters."""
 
-    The gradient of every parameter is then known from autograd. A rule is accepted where it gives the same from the
-    first sample's part of its call alone and the cotangents of all other samples vanish; so weights used outside their
-    module, tied weights, hooks that change outputs and other orders of axes are found and not guessed.
+    sample: int
+    cotangents: dict[Place, Cotangents]
+    gradients: dict[str, Tensor | None]
+
+
+class Probe:
+    """A forward pass on a few samples, and a backward pass from the first and from the last of them alone.
+
+    Outputs are weighted at random, so the gradient of every parameter is known from autograd. A rule is accepted where
+    it gives the same from that one sample's part of its call and the cotangents of all other samples vanish, for both
+    samples; so weights used outside their module, tied weights, hooks that change outputs and other orders of axes are
+    found and not guessed. (One sample would not do: a layer that has tokens before samples, of which only the first
+    token is read, looks right from the first sample.)
     """
 
     def __init__(self, pure: PureModel, samples: Samples) -> None:
@@ -63,19 +74,18 @@ class Probe:
         self.modules = dict(pure.model.named_modules())
         self.leaves = pure.leaves()
         self.recording, self.spread = self._record()
-        self.cotangents: dict[Place, Cotangents] = {}
-        self.gradients = self._pull_back()
+        self.backward = [self._pull_back(sample) for sample in sorted({0, self.samples.count - 1})]
         self.negligible = self._negligible()
 
     def cover(self) -> Cover:
         """The accepted uses of every parameter."""
         uses: dict[str, tuple[Use, ...]] = {}
         unused, leftover = [], []
-        for name, gradient in self.gradients.items():
-            if gradient is None:
+        for name in self.leaves:
+            if all(backward.gradients[name] is None for backward in self.backward):
                 unused.append(name)
                 continue
-            accepted = next((c for c in self._candidates(name) if self._accepts(c, gradient)), None)
+            accepted = next((c for c in self._candidates(name) if self._accepts(c, name)), None)
             if accepted is None:
                 leftover.append(name)
             else:
@@ -102,21 +112,22 @@ class Probe:
                 names.update([module, *_around(module)])
         return [name for name in self.modules if name in names]
 
-    def _pull_back(self) -> dict[str, Tensor | None]:
+    def _pull_back(self, sample: int) -> _Backward:
         outputs = self.recording.outputs
-        weights = torch.zeros_like(outputs)
         generator = Randomness(0).child("tangent probe").torch()
-        weights[0] = torch.randn(outputs.shape[1], generator=generator, dtype=torch.float64).to(weights)
-        places = {(n, i): call for n, calls in self.recording.calls.items() for i, call in enumerate(calls)}
+        weights = torch.randn(outputs.shape[1], generator=generator, dtype=torch.float64).to(outputs)
         with torch.enable_grad():
-            total = (outputs * weights).sum()
-        self.cotangents = pull_back(total, places, keep_graph=True)
-        gradients = torch.autograd.grad(total, list(self.leaves.values()), allow_unused=True)
-        return dict(zip(self.leaves, gradients, strict=True))
+            total = (outputs[sample] * weights).sum()
+        places = {(n, i): call for n, calls in self.recording.calls.items() for i, call in enumerate(calls)}
+        cotangents = pull_back(total, places, keep_graph=True)
+        leaves = list(self.leaves.values())
+        gradients = torch.autograd.grad(total, leaves, retain_graph=True, allow_unused=True)
+        return _Backward(sample, cotangents, dict(zip(self.leaves, gradients, strict=True)))
 
     def _negligible(self) -> Tensor:
         """A size of gradient that is only rounding of the others (attention's key offsets have gradient zero)."""
-        sizes = [gradient.abs().max() for gradient in self.gradients.values() if gradient is not None]
+        gradients = [gradient for backward in self.backward for gradient in backward.gradients.values()]
+        sizes = [gradient.abs().max() for gradient in gradients if gradient is not None]
         largest = torch.stack(sizes).max() if sizes else torch.zeros((), dtype=self.pure.dtype)
         return 100 * torch.finfo(largest.dtype).eps ** 0.5 * largest
 
@@ -139,24 +150,30 @@ class Probe:
                 axes = sample_axes(call, self.samples.count)
                 yield Use(module, index, LocalGradient(local, self.pure.parameters[name], axes, len(call.edges)))
 
-    def _accepts(self, uses: tuple[Use, ...], expected: Tensor) -> bool:
+    def _accepts(self, uses: tuple[Use, ...], name: str) -> bool:
         try:
             with torch.no_grad():
-                parts = [self._first_gradient(use) for use in uses]
+                return bool(uses) and all(self._agrees(uses, name, backward) for backward in self.backward)
         except (PatternChanged, RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError):
             return False
-        if not parts or any(part.numel() != expected.numel() for part in parts):
+
+    def _agrees(self, uses: tuple[Use, ...], name: str, backward: _Backward) -> bool:
+        """Whether the rules give autograd's gradient from the one sample that the backward pass started from."""
+        parts = [self._gradient(use, backward) for use in uses]
+        expected = backward.gradients[name]
+        expected = torch.zeros_like(self.pure.parameters[name]) if expected is None else expected
+        if any(part.numel() != expected.numel() for part in parts):
             return False
         return same_up_to_rounding(expected.flatten(), torch.stack(parts).sum(0), self.negligible)
 
-    def _first_gradient(self, use: Use) -> Float[Tensor, " params"]:
-        call, cotangents = self.recording.calls[use.module][use.call], self.cotangents[use.module, use.call]
-        call.require_unchanged_inputs()
+    def _gradient(self, use: Use, backward: _Backward) -> Float[Tensor, " params"]:
+        call, cotangents = self.recording.calls[use.module][use.call], backward.cotangents[use.module, use.call]
         count = self.samples.count
-        if any(bool(cotangent.reshape(count, -1)[1:].any()) for cotangent in cotangents):
+        others = [sample for sample in range(count) if sample != backward.sample]
+        if any(bool(cotangent.reshape(count, -1)[others].any()) for cotangent in cotangents):
             raise PatternChanged("the first axis of a module's output is not the samples")
         one_output = tuple(cotangent.unsqueeze(1) for cotangent in cotangents)
-        return use.rule.gradients(use.rule.prepare(call, count), one_output, slice(None))[0, 0]
+        return use.rule.gradients(use.rule.prepare(call, count), one_output, slice(None))[backward.sample, 0]
 
 
 def find_cover(pure: PureModel, samples: Samples) -> Cover:
