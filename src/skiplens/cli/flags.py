@@ -35,7 +35,7 @@ def with_settings(kind: type[S]) -> Callable[[Callable[..., None]], Callable[...
             command(_settings(kind, given.pop("settings"), given), **others)
 
         # Typer reads the signature and the annotations, so both tell of the flags.
-        with_flags.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        with_flags.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # functions take any attribute
         with_flags.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return with_flags
 

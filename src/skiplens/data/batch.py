@@ -190,7 +190,12 @@ def _require_matching(inputs: Any, targets: Tensor, where: str) -> None:
 
 def _leaves(inputs: Any) -> list[Tensor]:
     found: list[Tensor] = []
-    map_tensors(lambda tensor: found.append(tensor) or tensor, inputs)  # type: ignore[func-returns-value]
+
+    def note(tensor: Tensor) -> Tensor:
+        found.append(tensor)
+        return tensor
+
+    map_tensors(note, inputs)
     return found
 
 

@@ -154,7 +154,7 @@ def fill_weights_(network: nn.Module, law: Law, randomness: Randomness, bias_law
             parameter = getattr(layer, part)
             if parameter is not None:
                 stream = randomness.child(f"{name}.{part}").torch()
-                parameter.detach().copy_(part_law(tuple(layer.weight.shape), stream))  # type: ignore[arg-type]
+                parameter.detach().copy_(part_law(tuple(layer.weight.shape), stream))  # type: ignore[arg-type]  # a layer has a weight
 
 
 def _checked(branches: Iterable[Sequence[str]], parameters: dict[str, nn.Parameter]) -> list[list[str]]:

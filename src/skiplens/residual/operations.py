@@ -179,7 +179,7 @@ def factor(node: fx.Node, argument: int) -> float | None:
         return sign * (alpha if scaled else 1.0)
     if kind == "aten.lerp":
         return None
-    return float(node.kwargs.get("beta", 1.0)) if argument == 0 else None  # type: ignore[arg-type]
+    return float(node.kwargs.get("beta", 1.0)) if argument == 0 else None  # type: ignore[arg-type]  # as above
 
 
 def drops_at_random(node: fx.Node) -> bool:
