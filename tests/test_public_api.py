@@ -17,7 +17,7 @@ NAMES = {
     "inspect",
     "path_spectrum",
 }
-FOLDERS = set("cli core data derivatives figures kernels lenses linalg readings reports residual theory".split())
+FOLDERS = set("cli core data derivatives figures kernels lenses linalg readings reports residual theory training".split())
 
 
 def test_the_public_names_are_exactly_these():

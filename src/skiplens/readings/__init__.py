@@ -2,10 +2,13 @@
 
 from skiplens.readings.file import read_file as read_file
 from skiplens.readings.file import write_file as write_file
+from skiplens.readings.measurement import Measurement as Measurement
 from skiplens.readings.paths import PathSpectrum as PathSpectrum
 from skiplens.readings.provenance import Provenance as Provenance
 from skiplens.readings.reading import Reading as Reading
+from skiplens.readings.signal import SignalReading as SignalReading
 from skiplens.readings.store import BrokenFileWarning as BrokenFileWarning
 from skiplens.readings.store import Store as Store
 from skiplens.readings.structure import StructureReading as StructureReading
 from skiplens.readings.tangent import TangentReading as TangentReading
+from skiplens.readings.training_history import TrainingHistory as TrainingHistory

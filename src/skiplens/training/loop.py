@@ -1,0 +1,197 @@
+"""Train a network as a recipe says; the same recipe gives the same numbers, also after an interruption."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from skiplens.core.errors import InvalidInputError
+from skiplens.core.progress import Progress, silent
+from skiplens.core.randomness import Randomness
+from skiplens.data.batch import Batch
+from skiplens.readings.provenance import Provenance
+from skiplens.readings.training_history import TrainingHistory
+from skiplens.training.augmentation import augmented
+from skiplens.training.callbacks import Callback, Moment, as_callback
+from skiplens.training.checkpoints import (
+    Checkpoint,
+    Keeper,
+    fingerprint,
+    require_same_run,
+    restore_weights_,
+    weights_of,
+)
+from skiplens.training.losses import LossFunction
+from skiplens.training.optimiser import build_optimiser
+from skiplens.training.random_state import own_random_state, seed_torch
+from skiplens.training.recipe import Recipe
+from skiplens.training.record import Record
+from skiplens.training.schedule import learning_rate
+from skiplens.training.source import source_of
+
+
+def train(
+    model: nn.Module,
+    data: Any,
+    recipe: Recipe,
+    *,
+    callbacks: Sequence[Callback | Callable[[Moment], None]] = (),
+    checkpoint: Checkpoint | Path | str | None = None,
+    progress: Progress = silent,
+) -> TrainingHistory:
+    """Train `model` in place and return the history of the run.
+
+    The model is in training mode meanwhile and has its own modes again afterwards; gradients are those of the last
+    step. All that is drawn (order of samples, dropout, augmentation) comes from `recipe.seed`; torch's global
+    generators are as before afterwards. A loss that is NaN or infinite ends the run before its update (on a GPU up
+    to 50 steps later) and the history says so; no error is raised.
+
+    Args:
+        model: Any module; `copy.deepcopy` it first to keep the untrained one.
+        data: `(inputs, targets)`, an iterable of such batches (taken as they come), or a function that draws a fresh
+            batch from a `torch.Generator` each step.
+        recipe: How to train.
+        callbacks: Told before and after each step; a plain function is called after each step.
+        checkpoint: File to keep the run in. Where it exists, the run goes on from there, with the same numbers as if
+            it had never stopped.
+        progress: Told the steps made.
+    """
+    _require_model(model)
+    run = _Run(model, data, recipe, [as_callback(callback) for callback in callbacks], Keeper(checkpoint))
+    clock = Provenance.begin(recipe.to_json(), recipe.seed, run.device)
+    with own_random_state(run.device), _training_mode(model):
+        run.take_up()
+        run.go_on(progress)
+    return run.record.history(clock.end())
+
+
+class _Run:
+    """A model, its data, its optimiser and the record of what happened."""
+
+    def __init__(
+        self, model: nn.Module, data: Any, recipe: Recipe, callbacks: Sequence[Callback], keeper: Keeper
+    ) -> None:
+        self.model, self.recipe, self.callbacks, self.keeper = model, recipe, callbacks, keeper
+        self.device = next(model.parameters()).device
+        self.randomness = Randomness(recipe.seed).child("training")
+        self.source = source_of(data, recipe.batch_size, self.randomness, self.device)
+        self.loss = LossFunction(recipe.loss)
+        self.optimiser = build_optimiser(model.parameters(), recipe)
+        steps = recipe.steps or recipe.epochs * self.source.steps_per_epoch
+        self.record = Record(steps, self.source.steps_per_epoch, self.device)
+        self.began_as = self._identity() if keeper.path else {}
+
+    def take_up(self) -> None:
+        """Go to where the checkpoint is, if there is one."""
+        state = self.keeper.read()
+        if state is None or self.keeper.path is None:
+            return
+        require_same_run(self.keeper.path, state["began_as"], self.began_as)
+        restore_weights_(self.model, state["weights"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.record.restore(state["record"])
+        for callback, kept in zip(self.callbacks, state["callbacks"], strict=True):
+            callback.restore(kept)
+
+    def go_on(self, progress: Progress) -> None:
+        """Make all steps that are missing."""
+        record, moment = self.record, None
+        progress("training", record.step, record.total)
+        if record.over:
+            return
+        for batch in self.source.batches(record.step):
+            moment = self._step(batch)
+            progress("training", record.step, record.total)
+            if record.step == record.total:
+                record.end()
+            if record.over:
+                break
+            if self.keeper.due(record.step):
+                self.keeper.write(self._state())
+        self._finish(moment)
+
+    def _step(self, batch: Batch) -> Moment:
+        """One update, unless the loss is no number."""
+        record = self.record
+        randomness = self.randomness.child("step", record.step)
+        seed_torch(randomness, self.device)
+        batch = augmented(batch, self.recipe.augmentation, randomness.child("augmentation").torch())
+        self.optimiser.zero_grad()
+        with self._precision():
+            loss = self.loss(self.model, batch)
+        record.note_loss(loss)
+        if record.over:
+            return self._moment(batch, loss)
+        loss.backward()
+        before = self._moment(batch, loss)
+        for callback in self.callbacks:
+            callback.before_step(before)
+        self._update()
+        after = self._moment(batch, loss)
+        for callback in self.callbacks:
+            callback.after_step(after)
+        return after
+
+    def _update(self) -> None:
+        record = self.record
+        rate = learning_rate(self.recipe, record.step, record.steps_per_epoch, record.total)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        record.learning_rates[record.step] = rate
+        self.optimiser.step()
+        record.step += 1
+
+    def _finish(self, moment: Moment | None) -> None:
+        if moment is not None:
+            for callback in self.callbacks:
+                callback.at_end(moment)
+        self.keeper.write(self._state())
+
+    def _moment(self, batch: Batch, loss: Tensor) -> Moment:
+        record = self.record
+        epoch = record.step // record.steps_per_epoch
+        return Moment(record.step, epoch, self.model, batch, loss.detach(), record.note, record.end)
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        mixed = self.recipe.precision == "bfloat16"
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=mixed)
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "began_as": self.began_as,
+            "weights": weights_of(self.model),
+            "optimiser": self.optimiser.state_dict(),
+            "record": self.record.state(),
+            "callbacks": [callback.state() for callback in self.callbacks],
+        }
+
+    def _identity(self) -> dict[str, Any]:
+        """What must agree for two runs to be one."""
+        return {
+            "recipe": str(self.recipe),
+            "first weights": fingerprint(weights_of(self.model).items()),
+            "steps per epoch": self.source.steps_per_epoch,
+            "data": self.source.fingerprint(),
+            "callbacks": [type(callback).__name__ for callback in self.callbacks],
+        }
+
+
+@contextmanager
+def _training_mode(model: nn.Module) -> Iterator[None]:
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        model.train()
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def _require_model(model: Any) -> None:
+    if not isinstance(model, nn.Module):
+        raise InvalidInputError(f"model is of type {type(model).__name__}; hand over a torch.nn.Module.")
+    if next(model.parameters(), None) is None:
+        raise InvalidInputError(f"{type(model).__name__} has no parameters, so there is nothing to train.")

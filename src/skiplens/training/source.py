@@ -1,0 +1,133 @@
+"""Where the batches of a run come from: samples in memory, a loader, or a function that draws fresh ones."""
+
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sized
+from typing import Any
+
+import torch
+
+from skiplens.core.errors import InvalidInputError
+from skiplens.core.memory import budget_bytes
+from skiplens.core.randomness import Randomness
+from skiplens.data.batch import Batch, Batches, as_batch, as_batches
+from skiplens.derivatives.outputs import tensors_in
+from skiplens.training.checkpoints import fingerprint
+from skiplens.training.random_state import seed_torch
+
+_SAMPLES_IN_FINGERPRINT = 64
+
+
+class Source(ABC):
+    """Batches by number: the batch of a step is the same however the run came to that step."""
+
+    steps_per_epoch: int
+
+    @abstractmethod
+    def batches(self, start: int) -> Iterator[Batch]:
+        """The batches of the steps `start`, `start` + 1, … without end, on the model's device."""
+
+    def fingerprint(self) -> str:
+        """A word that tells these data from others, where that can be known beforehand."""
+        return "not known beforehand"
+
+
+def source_of(data: Any, batch_size: int | None, randomness: Randomness, device: torch.device) -> Source:
+    """The source that `data` is: a pair `(inputs, targets)`, an iterable of batches, or a function that draws one."""
+    if callable(data) and not isinstance(data, Batches):
+        return DrawnSource(data, randomness, device)
+    batches = as_batches(data)
+    if isinstance(batches.source, tuple) and len(batches.source) == 1:
+        return SampleSource(next(iter(batches)), batch_size, randomness, device)
+    if batch_size is not None:
+        raise InvalidInputError(
+            f"The recipe asks for batches of {batch_size} samples, but data already comes in batches. "
+            "Leave batch_size out, or give all samples as one pair (inputs, targets)."
+        )
+    return LoaderSource(batches, randomness, device)
+
+
+class SampleSource(Source):
+    """All samples at hand: a new order each epoch, the last batch short where the size does not divide them.
+
+    They are put on the device once where they fit there; otherwise each batch goes there alone. Without a batch size
+    every step takes all samples in the order given.
+    """
+
+    def __init__(self, samples: Batch, batch_size: int | None, randomness: Randomness, device: torch.device) -> None:
+        self.device, self.randomness = device, randomness
+        self.samples = samples.to(device) if _bytes_of(samples) <= budget_bytes(device) else samples
+        self.batch_size = min(batch_size or samples.samples, samples.samples)
+        self.steps_per_epoch = -(-samples.samples // self.batch_size)
+
+    def batches(self, start: int) -> Iterator[Batch]:
+        """The batches from step `start` on."""
+        for epoch in itertools.count(start // self.steps_per_epoch):
+            first = start % self.steps_per_epoch if epoch == start // self.steps_per_epoch else 0
+            yield from self._epoch(epoch, first)
+
+    def fingerprint(self) -> str:
+        """Sixteen hexadecimal digits of the first samples and of how many there are."""
+        few = self.samples.first(_SAMPLES_IN_FINGERPRINT)
+        numbered = ((str(index), tensor) for index, tensor in enumerate(_tensors(few)))
+        return f"{self.samples.samples} samples {fingerprint(numbered)}"
+
+    def _epoch(self, epoch: int, first: int) -> Iterator[Batch]:
+        if self.steps_per_epoch == 1:
+            yield self.samples.to(self.device)
+            return
+        generator = self.randomness.child("order", epoch).torch()
+        order = torch.randperm(self.samples.samples, generator=generator).to(self.samples.targets.device)
+        for index in range(first, self.steps_per_epoch):
+            chosen = order[index * self.batch_size : (index + 1) * self.batch_size]
+            yield self.samples.select(chosen).to(self.device)
+
+
+class LoaderSource(Source):
+    """Batches as an iterable gives them, again and again; a shuffling `DataLoader` draws from the run's randomness."""
+
+    def __init__(self, source: Batches, randomness: Randomness, device: torch.device) -> None:
+        self.source, self.randomness, self.device = source, randomness, device
+        self.steps_per_epoch = len(source.source) if isinstance(source.source, Sized) else sum(1 for _ in source)
+
+    def batches(self, start: int) -> Iterator[Batch]:
+        """The batches from step `start` on; those before it in its epoch are read and left out."""
+        for epoch in itertools.count(start // self.steps_per_epoch):
+            skipped = start % self.steps_per_epoch if epoch == start // self.steps_per_epoch else 0
+            yield from itertools.islice(self._epoch(epoch), skipped, None)
+
+    def _epoch(self, epoch: int) -> Iterator[Batch]:
+        seed_torch(self.randomness.child("loader", epoch), self.device)
+        batches = iter(self.source)
+        for index in range(self.steps_per_epoch):
+            seed_torch(self.randomness.child("loader", epoch, index), self.device)
+            batch = next(batches, None)
+            if batch is None:
+                raise InvalidInputError(
+                    f"data gave {index} batches in epoch {epoch} instead of {self.steps_per_epoch}; "
+                    "a run needs the same number of batches in each epoch."
+                )
+            yield batch.to(self.device)
+
+
+class DrawnSource(Source):
+    """A fresh batch each step from a function of a generator; each counts as an epoch."""
+
+    steps_per_epoch = 1
+
+    def __init__(self, draw: Callable[[torch.Generator], Any], randomness: Randomness, device: torch.device) -> None:
+        self.draw, self.randomness, self.device = draw, randomness, device
+
+    def batches(self, start: int) -> Iterator[Batch]:
+        """The batches from step `start` on."""
+        for step in itertools.count(start):
+            drawn = self.draw(self.randomness.child("draw", step).torch())
+            yield as_batch(drawn, f"the batch drawn for step {step}").to(self.device)
+
+
+def _bytes_of(batch: Batch) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in _tensors(batch))
+
+
+def _tensors(batch: Batch) -> list[torch.Tensor]:
+    return [*tensors_in(batch.inputs), batch.targets]
