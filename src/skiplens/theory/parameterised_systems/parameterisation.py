@@ -1,0 +1,210 @@
+"""The map w -> P(w) from a layer's parameters to the matrix that multiplies the data, with both derivatives.
+
+Parameters are a vector; matrices are vectorised row first. A derivative has a row for each entry of the matrix.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+
+from skiplens.core.axes import Float, Tensor
+from skiplens.core.errors import InvalidInputError
+from skiplens.theory.parameterised_systems.unit_entries import (
+    unit_entries,
+    unit_entries_derivative,
+    unit_entries_second_derivative,
+)
+from skiplens.theory.parameterised_systems.unit_rows import (
+    CURVATURE,
+    unit_rows,
+    unit_rows_derivative,
+    unit_rows_second_derivative,
+)
+
+
+@dataclass(frozen=True)
+class Suprema:
+    """Suprema over all parameters of a norm of P, of its derivative and of its second derivative."""
+
+    size: float
+    slope: float
+    curvature: float
+
+    def times(self, factor: float) -> "Suprema":
+        """The suprema of factor · P."""
+        return Suprema(factor * self.size, factor * self.slope, factor * self.curvature)
+
+
+class Parameterisation(ABC):
+    """A map from a vector of parameters to a matrix of `outputs` × `inputs`."""
+
+    outputs: int
+    inputs: int
+
+    @property
+    @abstractmethod
+    def parameters(self) -> int:
+        """Number of parameters."""
+
+    @property
+    @abstractmethod
+    def is_normalised(self) -> bool:
+        """Whether matrix, derivative and second derivative are bounded for all parameters."""
+
+    @abstractmethod
+    def matrix(self, weights: Float[Tensor, " params"]) -> Float[Tensor, "outputs inputs"]:
+        """P(w)."""
+
+    @abstractmethod
+    def derivative(self, weights: Float[Tensor, " params"]) -> Float[Tensor, "entries params"]:
+        """DP(w), outputs · inputs rows."""
+
+    @abstractmethod
+    def second_derivative(self, weights: Float[Tensor, " params"]) -> Float[Tensor, "entries params params"]:
+        """D²P(w)."""
+
+    @abstractmethod
+    def spectral(self) -> Suprema:
+        """Suprema in the spectral norm of the matrix."""
+
+    @abstractmethod
+    def frobenius(self) -> Suprema:
+        """Suprema in the Frobenius norm of the matrix."""
+
+    def apply(
+        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
+    ) -> Float[Tensor, "outputs samples"]:
+        """P(w) times the data matrix."""
+        return self.matrix(weights) @ data
+
+
+@dataclass(frozen=True)
+class _Matrix(Parameterisation):
+    """One parameter for each entry of the matrix, in row-first order."""
+
+    outputs: int
+    inputs: int
+
+    def __post_init__(self) -> None:
+        """Refuse a matrix without entries."""
+        if self.outputs < 1 or self.inputs < 1:
+            raise InvalidInputError(
+                f"A matrix of {self.outputs} × {self.inputs} was asked for; a layer needs at least one input and one "
+                "output."
+            )
+
+    @property
+    def parameters(self) -> int:
+        """One for each entry."""
+        return self.outputs * self.inputs
+
+    def frobenius(self) -> Suprema:
+        """The same numbers bound the Frobenius norm: rows or entries are bounded one by one."""
+        return self.spectral()
+
+
+@dataclass(frozen=True)
+class Free(_Matrix):
+    """P(w) = w: the entries themselves, unbounded."""
+
+    @property
+    def is_normalised(self) -> bool:
+        """False: the matrix can be of any size."""
+        return False
+
+    def matrix(self, weights: Float[Tensor, " params"]) -> Float[Tensor, "outputs inputs"]:
+        """The parameters as a matrix."""
+        return weights.reshape(self.outputs, self.inputs)
+
+    def derivative(self, weights: Float[Tensor, " params"]) -> Float[Tensor, "entries params"]:
+        """The identity."""
+        return torch.eye(self.parameters, dtype=weights.dtype, device=weights.device)
+
+    def second_derivative(self, weights: Float[Tensor, " params"]) -> Float[Tensor, "entries params params"]:
+        """Zero."""
+        return weights.new_zeros((self.parameters,) * 3)
+
+    def spectral(self) -> Suprema:
+        """Unbounded matrix, derivative 1, no second derivative."""
+        return Suprema(math.inf, 1.0, 0.0)
+
+
+@dataclass(frozen=True)
+class _Normalised(_Matrix):
+    """A matrix whose rows or entries stay below 1, times `factor`."""
+
+    epsilon: float = 1.0
+    factor: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no normalisation."""
+        super().__post_init__()
+        if self.epsilon < 0 or not self.factor > 0:
+            raise InvalidInputError(
+                f"epsilon is {self.epsilon} and factor is {self.factor}; a normalisation needs epsilon >= 0 (above 0 "
+                "for bounded derivatives) and a factor above 0."
+            )
+
+    @property
+    def is_normalised(self) -> bool:
+        """Whether epsilon is above 0: without it the derivative is unbounded at zero."""
+        return self.epsilon > 0
+
+    def _suprema(self, size: float) -> Suprema:
+        if self.epsilon == 0:
+            return Suprema(self.factor * size, math.inf, math.inf)
+        return Suprema(size, self.epsilon**-0.5, CURVATURE / self.epsilon).times(self.factor)
+
+
+@dataclass(frozen=True)
+class WeightNormalised(_Normalised):
+    """factor · wn(w): each row w of the matrix divided by sqrt(ε + |w|²)."""
+
+    def matrix(self, weights: Float[Tensor, " params"]) -> Float[Tensor, "outputs inputs"]:
+        """The normalised rows."""
+        return self.factor * unit_rows(self._rows(weights), self.epsilon)
+
+    def derivative(self, weights: Float[Tensor, " params"]) -> Float[Tensor, "entries params"]:
+        """Block diagonal: one block for each row."""
+        return self.factor * torch.block_diag(*unit_rows_derivative(self._rows(weights), self.epsilon))
+
+    def second_derivative(self, weights: Float[Tensor, " params"]) -> Float[Tensor, "entries params params"]:
+        """One cube for each row, zero elsewhere."""
+        result = weights.new_zeros((self.parameters,) * 3)
+        for row, cube in enumerate(unit_rows_second_derivative(self._rows(weights), self.epsilon)):
+            place = slice(row * self.inputs, (row + 1) * self.inputs)
+            result[place, place, place] = self.factor * cube
+        return result
+
+    def spectral(self) -> Suprema:
+        """The square root of the number of rows: they may be parallel."""
+        return self._suprema(math.sqrt(self.outputs))
+
+    def _rows(self, weights: Tensor) -> Tensor:
+        return weights.reshape(self.outputs, self.inputs)
+
+
+@dataclass(frozen=True)
+class EntryNormalised(_Normalised):
+    """factor · en(w): each entry w of the matrix divided by sqrt(ε + w²)."""
+
+    def matrix(self, weights: Float[Tensor, " params"]) -> Float[Tensor, "outputs inputs"]:
+        """The normalised entries."""
+        return self.factor * unit_entries(weights, self.epsilon).reshape(self.outputs, self.inputs)
+
+    def derivative(self, weights: Float[Tensor, " params"]) -> Float[Tensor, "entries params"]:
+        """A diagonal matrix."""
+        return self.factor * torch.diag(unit_entries_derivative(weights, self.epsilon))
+
+    def second_derivative(self, weights: Float[Tensor, " params"]) -> Float[Tensor, "entries params params"]:
+        """A diagonal cube."""
+        result = weights.new_zeros((self.parameters,) * 3)
+        place = torch.arange(self.parameters, device=weights.device)
+        result[place, place, place] = self.factor * unit_entries_second_derivative(weights, self.epsilon)
+        return result
+
+    def spectral(self) -> Suprema:
+        """The square root of the number of entries: they may all be near 1."""
+        return self._suprema(math.sqrt(self.parameters))
