@@ -1,9 +1,11 @@
 """A run on disk: everything needed to go on where it was, in a file that cannot run code."""
 
+import errno
 import hashlib
 import pickle
 import time
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,8 @@ from skiplens.core.files import write_atomically
 
 FORMAT = "skiplens-training"
 FORMAT_VERSION = 1
+# What zipfile and torch say to damaged bytes, and to a pickle that would run code.
+_DAMAGE = (pickle.UnpicklingError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, KeyError)
 
 
 @dataclass(frozen=True)
@@ -64,9 +68,12 @@ class Keeper:
 
 def read_checkpoint(path: Path | str) -> dict[str, Any]:
     """The state of a run from `path`; tensors are on the CPU."""
+    path = Path(path)
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, zipfile.BadZipFile, EOFError, RuntimeError, ValueError, KeyError) as error:
+        state = _checked_state(path)
+    except (*_DAMAGE, OSError) as error:
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # the disk's trouble, not the file's
+            raise
         raise BrokenFileError(
             f"{path} is not a whole checkpoint of a training run ({type(error).__name__}). "
             "Delete it to train from the start."
@@ -76,6 +83,15 @@ def read_checkpoint(path: Path | str) -> dict[str, Any]:
     if state["format_version"] > FORMAT_VERSION:
         raise TooNewFileError(f"{path} was written by a newer Skiplens. Upgrade with: pip install -U skiplens")
     return dict(state)
+
+
+def _checked_state(path: Path) -> Any:
+    """What the file holds, its checksums compared first: torch writes them but does not look at them."""
+    with zipfile.ZipFile(path) as archive:
+        damaged = archive.testzip()
+    if damaged is not None:
+        raise zipfile.BadZipFile(f"the checksum of {damaged} is wrong")
+    return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def require_same_run(path: Path, kept: Mapping[str, Any], here: Mapping[str, Any]) -> None:

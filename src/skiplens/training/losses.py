@@ -36,11 +36,6 @@ LOSSES: dict[str, Loss] = {
 }
 
 
-def batch_loss(model: nn.Module, batch: Batch, name: str) -> Tensor:
-    """The loss called `name` of `model` on `batch`, with its graph."""
-    return LossFunction(name)(model, batch)
-
-
 class LossFunction:
     """The loss called `name` as a function of a model and a batch."""
 
