@@ -169,7 +169,25 @@ WAYS_TO_JOIN = {
     "alpha on the shortcut": one(formula(lambda m, x: torch.add(m.f(x), x, alpha=0.3), f=linear), kind="other"),
     "negative shortcut": one(formula(lambda m, x: m.f(x) - x, f=linear), kind="other"),
     "fused scale": one(formula(lambda m, x: torch.addcmul(x, m.scale, m.f(x)), f=linear, scale=vector())),
-    "fused product": one(formula(lambda m, x: torch.addmm(x, m.f(x), m.w), f=linear, w=matrix()), depth=1),
+    "fused product": one(formula(lambda m, x: torch.addmm(x, m.f(x), m.w), f=linear, w=matrix()), depth=2),
+    "fused product with the only weight": one(
+        formula(lambda m, x: torch.addmm(x, x.relu(), m.w), w=matrix()), name="addmm"
+    ),
+    "fused product of the shortcut itself": one(
+        formula(lambda m, x: torch.addmm(x, x, m.w, alpha=0.5), w=matrix()), name="addmm"
+    ),
+    "fused product of a batch": one(
+        formula(lambda m, x: torch.baddbmm(x, x.relu(), m.w.expand(2, 3, 3)), w=matrix()),
+        name="baddbmm",
+        inputs=(noise(2, 4, 3),),
+    ),
+    "fused products on both sides": one(
+        formula(lambda m, x: torch.addmm(x @ m.v, x, m.w), v=matrix(), w=matrix()), name="addmm", kind="projection"
+    ),
+    "fused product of a sum": Case(
+        formula(lambda m, x: torch.addmm(x, x + m.f(x), m.w), f=linear, w=matrix()),
+        [("f", "identity", 1), ("addmm", "identity", 2)],
+    ),
     "interpolated": one(formula(lambda m, x: torch.lerp(x, m.f(x), 0.3), f=linear), kind="other"),
     "highway": one(formula(highway, gate=linear, f=linear), kind="other"),
     "sum of a list": one(formula(lambda m, x: sum([x, m.f(x), m.g(x)]), f=linear, g=linear), name="g"),
@@ -387,3 +405,16 @@ def test_lists_the_modules_that_are_wholly_in_the_branch():
     assert blocks[0].branch.whole_modules == ("0.conv1", "0.bn1", "0.conv2", "0.bn2")
     whole = find_residual_blocks(Formula(lambda m, x: x + m.f(x), f=mlp()), noise(2, 3))[0].branch
     assert (whole.modules, whole.whole_modules) == (("f.0", "f.1", "f.2"), ("f",))
+
+
+def test_a_weight_that_the_addition_multiplies_belongs_to_the_branch():
+    for name, owned in {
+        "fused product": ("f.weight", "f.bias", "w"),
+        "fused product with the only weight": ("w",),
+    }.items():
+        case = WAYS_TO_JOIN[name]
+        (block,) = find_residual_blocks(case.build(), case.inputs)
+        assert set(block.branch.parameters) == set(owned) and block.shortcut.parameters == ()
+    case = WAYS_TO_JOIN["fused products on both sides"]
+    (block,) = find_residual_blocks(case.build(), case.inputs)
+    assert (block.shortcut.parameters, block.branch.parameters, block.parameters) == (("v",), ("w",), 18)

@@ -39,16 +39,26 @@ def dense_joins(flow: DataFlow, kept: list[KeptPiece]) -> list[DenseJoin]:
 def _block(flow: DataFlow, joins: list[Join], index: int, name: str) -> ResidualBlock:
     join = joins[index]
     branch = join.branch | _feeding_inside(flow, join)
-    owned = flow.parameters_in(join.shortcut | branch)
+    read = flow.parameters_in(branch) | join.branch_parameters(flow)
+    owned = read | join.shortcut_parameters(flow)
     return ResidualBlock(
         index=index,
         name=name,
         input=flow.nodes[join.fork].name,
         join=flow.nodes[join.number].name,
         shortcut=Shortcut(
-            join.kind, flow.names(join.shortcut), _parameters(flow, join.shortcut), _modules(flow, join.shortcut)
+            join.kind,
+            flow.names(join.shortcut),
+            _listed(flow, join.shortcut_parameters(flow)),
+            _modules(flow, join.shortcut),
         ),
-        branch=_branch(flow, branch),
+        branch=Branch(
+            flow.names(branch),
+            _listed(flow, read),
+            _modules(flow, branch),
+            _whole_modules(flow, branch),
+            max(flow.depth(branch), join.branch_depth(flow)),
+        ),
         additions=tuple(_addition(flow, step) for step in join.steps),
         input_shape=flow.shape(join.fork),
         output_shape=flow.shape(join.number),
@@ -68,16 +78,6 @@ def _feeding_inside(flow: DataFlow, join: Join) -> Nodes:
     return union(1 << number for number in inside)
 
 
-def _branch(flow: DataFlow, nodes: Nodes) -> Branch:
-    return Branch(
-        nodes=flow.names(nodes),
-        parameters=_parameters(flow, nodes),
-        modules=_modules(flow, nodes),
-        whole_modules=_whole_modules(flow, nodes),
-        depth=flow.depth(nodes),
-    )
-
-
 def _addition(flow: DataFlow, step: Step) -> Addition:
     node = flow.nodes[step.addition]
     positions = SIDES[flow.operation(step.addition)]
@@ -94,10 +94,9 @@ def _parent(joins: list[Join], index: int) -> int | None:
     return min(around, key=lambda other: (joins[other].branch | joins[other].shortcut).bit_count(), default=None)
 
 
-def _parameters(flow: DataFlow, nodes: Nodes) -> tuple[str, ...]:
+def _listed(flow: DataFlow, parameters: frozenset[str]) -> tuple[str, ...]:
     """Names in the order in which the model lists its parameters."""
-    read = flow.parameters_in(nodes)
-    return tuple(name for name in flow.parameter_sizes if name in read)
+    return tuple(name for name in flow.parameter_sizes if name in parameters)
 
 
 def _modules(flow: DataFlow, nodes: Nodes) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from skiplens.residual.flow import DataFlow, Nodes, union
 from skiplens.residual.fork import find_fork
 from skiplens.residual.operations import factor
 from skiplens.residual.shortcut import multiplies_activations, shortcut_kind
-from skiplens.residual.sums import Step, Term, inner_sum, side_nodes, sum_roots, terms_of
+from skiplens.residual.sums import Step, Term, fused_depth, fused_parameters, inner_sum, side_nodes, sum_roots, terms_of
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,20 @@ class Join:
     def number(self) -> int:
         """The addition after which shortcut and branches are one."""
         return self.steps[-1].addition
+
+    def branch_parameters(self, flow: DataFlow) -> frozenset[str]:
+        """The parameters of the branches, those by which the additions themselves multiply them included."""
+        return flow.parameters_in(self.branch).union(*(fused_parameters(flow, _other(step)) for step in self.steps))
+
+    def shortcut_parameters(self, flow: DataFlow) -> frozenset[str]:
+        """The parameters of the shortcut, those by which the first addition multiplies it included."""
+        return flow.parameters_in(self.shortcut) | fused_parameters(flow, self.steps[0])
+
+    def branch_depth(self, flow: DataFlow) -> int:
+        """Weight matrices in series on the longest way through a branch, one fused with its addition included."""
+        ways = (flow.between(self.fork, _other_side(flow, step)) for step in self.steps)
+        fused = (fused_depth(flow, _other(step)) for step in self.steps)
+        return max(flow.depth(way) + own for way, own in zip(ways, fused, strict=True))
 
 
 @dataclass(frozen=True)
@@ -76,7 +90,7 @@ def _joins_of_sum(flow: DataFlow, root: int, outer_fork: int | None = None) -> I
         if join is not None:
             yield join
     for step in trunk.term.steps:
-        inner = inner_sum(flow, side_nodes(flow, step.addition, 1 - step.side))
+        inner = inner_sum(flow, _other(step))
         if inner is not None:
             yield from _joins_of_sum(flow, inner.addition, trunk.fork)
 
@@ -85,9 +99,10 @@ def _choose_trunk(flow: DataFlow, terms: list[Term]) -> _Trunk | None:
     """The term that does least to the input it shares with the others: fewest matrices, parameters, operations."""
     trunks = [trunk for term in terms if (trunk := _as_trunk(flow, term, terms))]
 
-    def effort(trunk: _Trunk) -> tuple[int, int, int, int]:
-        size = sum(flow.parameter_sizes[name] for name in flow.parameters_in(trunk.nodes))
-        return flow.depth(trunk.nodes), size, trunk.nodes.bit_count(), trunk.term.nodes[0]
+    def effort(trunk: _Trunk) -> tuple[int, ...]:
+        size = sum(flow.parameter_sizes[name] for name in _parameters_of(flow, trunk))
+        fused = fused_depth(flow, trunk.term.steps[-1])
+        return flow.depth(trunk.nodes) + fused, size, fused, trunk.nodes.bit_count(), trunk.term.nodes[0]
 
     return min(trunks, key=effort, default=None)
 
@@ -113,19 +128,27 @@ def _make_join(flow: DataFlow, trunk: _Trunk, kind: ShortcutKind) -> Join | None
     if not steps:
         return None
     branch = flow.between(trunk.fork, [number for step in steps for number in _other_side(flow, step)])
-    if flow.depth(branch) < flow.depth(trunk.nodes):  # summed attention scores, each from its own projections
-        return None
-    return Join(trunk.fork, steps, kind, trunk.nodes, branch)
+    join = Join(trunk.fork, steps, kind, trunk.nodes, branch)
+    shortest = flow.depth(trunk.nodes) + fused_depth(flow, trunk.term.steps[-1])
+    return None if join.branch_depth(flow) < shortest else join  # summed attention scores, each from its projections
 
 
 def _brings_branch(flow: DataFlow, trunk: _Trunk, step: Step, kind: ShortcutKind) -> bool:
     """Whether the other summand is computed from the fork with other parameters than the shortcut."""
     entering = _other_side(flow, step)
-    nodes = flow.between(trunk.fork, entering)
-    if not nodes or flow.parameters_in(nodes) == flow.parameters_in(trunk.nodes):
+    nodes, fused = flow.between(trunk.fork, entering), fused_parameters(flow, _other(step))
+    if not (nodes or fused) or flow.parameters_in(nodes) | fused == _parameters_of(flow, trunk):
         return False
     full = len(entering) > 1 or flow.shape(entering[0]) == flow.shape(step.addition)
     return full or kind == "identity"  # a broadcast branch is one only beside the very thing it was made from
+
+
+def _parameters_of(flow: DataFlow, trunk: _Trunk) -> frozenset[str]:
+    return flow.parameters_in(trunk.nodes) | fused_parameters(flow, trunk.term.steps[-1])
+
+
+def _other(step: Step) -> Step:
+    return Step(step.addition, 1 - step.side)
 
 
 def _other_side(flow: DataFlow, step: Step) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import fx
 
 from skiplens.residual.flow import DataFlow
-from skiplens.residual.operations import COPYING, DROPPING, SCALING, SIDES
+from skiplens.residual.operations import COPYING, DROPPING, MATRIX_PRODUCTS, SCALING, SIDES
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Term:
 def sum_roots(flow: DataFlow) -> list[int]:
     """The additions that are not themselves a term of a larger sum, in execution order."""
     additions = [number for number in range(len(flow.nodes)) if is_addition(flow, number)]
-    sides = (side_nodes(flow, number, side) for number in additions for side in (0, 1))
-    swallowed = {inner.addition for nodes in sides if (inner := inner_sum(flow, nodes))}
+    steps = (Step(number, side) for number in additions for side in (0, 1))
+    swallowed = {inner.addition for step in steps if (inner := inner_sum(flow, step))}
     return [number for number in additions if number not in swallowed]
 
 
@@ -45,7 +45,7 @@ def terms_of(flow: DataFlow, root: int) -> list[Term]:
     pending = _sides(flow, Term((), (), ()), root)
     while pending:  # a loop, because a sum over a list of a thousand branches nests a thousand deep
         term = pending.pop()
-        inner = inner_sum(flow, term.nodes)
+        inner = inner_sum(flow, term.steps[-1])
         if inner is None:
             terms.append(term)
         else:
@@ -62,11 +62,12 @@ def _sides(flow: DataFlow, outer: Term, addition: int) -> list[Term]:
 
 
 def is_addition(flow: DataFlow, number: int) -> bool:
-    """Whether a node adds two different floating activations."""
+    """Whether a node adds two different floating activations, or one and its product with parameters."""
     if flow.operation(number) not in SIDES or not flow.is_floating(number):
         return False
     left, right = side_nodes(flow, number, 0), side_nodes(flow, number, 1)
-    return bool(left and right) and left != right and all(flow.is_floating(n) for n in (*left, *right))
+    differ = left != right or bool(fused_parameters(flow, Step(number, 1)))
+    return bool(left and right) and differ and all(flow.is_floating(n) for n in (*left, *right))
 
 
 def side_nodes(flow: DataFlow, number: int, side: int) -> tuple[int, ...]:
@@ -78,6 +79,25 @@ def side_nodes(flow: DataFlow, number: int, side: int) -> tuple[int, ...]:
     return tuple(number for number in numbers if flow.above[number])
 
 
+def fused_parameters(flow: DataFlow, step: Step) -> frozenset[str]:
+    """The parameters by which an addition multiplies a summand before it adds it: W in ``addmm(x, g(x), W)``."""
+    node = flow.nodes[step.addition]
+    positions = SIDES[flow.operation(step.addition)][step.side]
+    arguments = [node.args[position] for position in positions if position < len(node.args)]
+    constants = (flow.number[argument] for argument in arguments if isinstance(argument, fx.Node))
+    return frozenset().union(*(flow.parameters[number] for number in constants if not flow.above[number]))
+
+
+def fused_depth(flow: DataFlow, step: Step) -> int:
+    """1 where an addition multiplies a summand by a weight matrix, else 0."""
+    return int(multiplies_matrix(flow, step) and bool(fused_parameters(flow, step)))
+
+
+def multiplies_matrix(flow: DataFlow, step: Step) -> bool:
+    """Whether an addition makes a summand by a matrix product."""
+    return step.side == 1 and flow.operation(step.addition) in MATRIX_PRODUCTS
+
+
 @dataclass(frozen=True)
 class InnerSum:
     """An addition that only a larger sum reads, and the constants by which it is multiplied before."""
@@ -86,8 +106,11 @@ class InnerSum:
     scalings: tuple[int, ...]
 
 
-def inner_sum(flow: DataFlow, nodes: tuple[int, ...]) -> InnerSum | None:
+def inner_sum(flow: DataFlow, step: Step) -> InnerSum | None:
     """The sum that a summand is, or is a constant multiple of, if nothing else reads it."""
+    nodes = side_nodes(flow, step.addition, step.side)
+    if multiplies_matrix(flow, step):
+        return None
     number, scalings = nodes[0], list[int]()
     while len(nodes) == 1 and len(flow.nodes[number].users) == 1:
         if is_addition(flow, number):
