@@ -37,6 +37,7 @@ class PathSpectrum(Reading, kind="paths"):
         law_energy: The law's shares of energy.
         weight_energy: For each block the energy of its weights' gradient, by the number of branches that the backward
             signal passes, its own included; empty if not asked for.
+        weight_path_energy: The same by the number of branches of the whole path, before, in and behind the block.
         notes: What a person should know before reading on.
     """
 
@@ -58,6 +59,7 @@ class PathSpectrum(Reading, kind="paths"):
     law_distance: float = float("nan")
     law_energy: Float[Tensor, " orders"] = field(default_factory=_none)
     weight_energy: Mapping[str, Tensor] = field(default_factory=dict)
+    weight_path_energy: Mapping[str, Tensor] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property

@@ -136,6 +136,24 @@ class TestDerivatives:
         assert float(energy[1]) == pytest.approx(float(sum(g.square().sum() for g in gradients)), rel=1e-12)
         assert float(energy.sum()) == float(energy[1])
 
+    def test_weight_gradients_by_whole_paths_and_by_the_branches_behind_mirror_each_other(self):
+        """In a linear network the first block has no branch before it and the last none behind it."""
+        model, inputs = drawn(LinearResidual(depth=4, width=3, scale=0.8)), noise(5, 3)
+        spectrum = sl.path_spectrum(model, inputs, "gradient", direction=noise(5, 3, seed=1), weights=True)
+        behind, whole = spectrum.weight_energy, spectrum.weight_path_energy
+        assert_close(whole["layers.0"], behind["layers.0"])
+        three = LinearResidual(depth=3, width=3, scale=0.8)
+        three.load_state_dict({f"layers.{i}.weight": model.layers[i].weight for i in range(3)})
+        read = coefficients(three, inputs)
+        expected = torch.stack([(0.8 * noise(5, 3, seed=1).T @ u).square().sum() for u in read])
+        assert_close(whole["layers.3"][1:], expected)
+        assert float(whole["layers.3"][0]) == 0
+
+    def test_weights_that_whole_paths_leave_out_are_named(self):
+        model = drawn(Formula(lambda m, x: x + x @ (m.w * 2), w=nn.Parameter(torch.rand(3, 3))))
+        spectrum = sl.path_spectrum(model, noise(2, 3), "gradient", weights=True)
+        assert any("whole paths leaves out w: what they read" in note for note in spectrum.notes)
+
 
 class TestTheory:
     def test_equal_orthogonal_blocks_follow_the_squared_binomial_law(self):

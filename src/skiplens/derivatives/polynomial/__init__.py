@@ -11,3 +11,4 @@ from skiplens.derivatives.polynomial.joins import TotalDerivative as TotalDeriva
 from skiplens.derivatives.polynomial.plan import Plan as Plan
 from skiplens.derivatives.polynomial.plan import frozen_plan as frozen_plan
 from skiplens.derivatives.polynomial.plan import tangent_plan as tangent_plan
+from skiplens.derivatives.polynomial.whole_paths import weight_paths as weight_paths

@@ -1,6 +1,6 @@
 """The gradient as a stack of coefficients: the polynomial in t carried backwards through the graph."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,12 @@ class Cotangents:
     stack: Tensor
 
 
-def pull_back(plan: Plan, counting: Counting, cotangent: Tensor, inputs: Any = None) -> Iterator[Cotangents]:
+Visit = Callable[[Step, Tensor], None]
+
+
+def pull_back(
+    plan: Plan, counting: Counting, cotangent: Tensor, inputs: Any = None, visit: Visit | None = None
+) -> Iterator[Cotangents]:
     """The gradient by each source of the plan, as a stack of coefficients, from that by the output.
 
     Each stack is yielded as soon as it is complete and is let go then: those of parameters may be large.
@@ -35,8 +40,9 @@ def pull_back(plan: Plan, counting: Counting, cotangent: Tensor, inputs: Any = N
         counting: What the entries of the stacks count; here the branches from the output backwards.
         cotangent: Gradient of a loss by the output.
         inputs: Other inputs than those the network was taken apart with.
+        visit: Called at each operation with its plain values and the stack that arrived at its (first) result.
     """
-    sweep = _Sweep(plan, counting, _values(plan, inputs))
+    sweep = _Sweep(plan, counting, _values(plan, inputs), visit)
     sweep.stacks[plan.output] = cotangent[None]
     steps = sorted(plan.needed - set(plan.sources), reverse=True)
     waiting = {source: _readers(source, steps) for source in plan.sources}
@@ -65,8 +71,8 @@ def _values(plan: Plan, inputs: Any) -> dict[fx.Node, Any]:
 class _Sweep:
     """The backward pass: stacks that wait at nodes, and one operation after the other."""
 
-    def __init__(self, plan: Plan, counting: Counting, values: dict[fx.Node, Any]) -> None:
-        self.plan, self.counting, self.values = plan, counting, values
+    def __init__(self, plan: Plan, counting: Counting, values: dict[fx.Node, Any], visit: Visit | None) -> None:
+        self.plan, self.counting, self.values, self.visit = plan, counting, values, visit
         self.stacks: dict[Any, Tensor] = {}
         self.branches = branch_arguments(plan.network)
 
@@ -91,6 +97,8 @@ class _Sweep:
         arguments = fx.node.map_arg(node.args, self.values.__getitem__)
         keywords = fx.node.map_arg(node.kwargs, self.values.__getitem__)
         step = Step(node, arguments, keywords, self.values[node], {})
+        if self.visit is not None and 0 in arrived:
+            self.visit(step, arrived[0])
         leaves = [at_slot(arguments, slot).detach().requires_grad_() for slot in slots]
         length = max(len(stack) for stack in arrived.values())
         try:

@@ -43,6 +43,15 @@ def expand_tangent(plan: Plan, counting: Counting, directions: Mapping[str, Tens
     return _expand(_Carrying(plan, counting, directions), inputs)
 
 
+def expand_activations(plan: Plan, counting: Counting, inputs: Any = None) -> dict[fx.Node, Tensor]:
+    """The stacks of the other nodes that an `activation_plan` wants, with the operating point frozen."""
+    carrying = _Carrying(plan, counting, None)
+    names = [node.name for node in plan.others]
+    with torch.no_grad(), transformable():
+        values = plan.network.run(names, inputs=inputs, given=carrying.given_inputs(inputs), call=carrying.call)
+    return {node: values[node.name].stack for node in plan.others}
+
+
 def _expand(carrying: "_Carrying", inputs: Any) -> Expansion:
     plan = carrying.plan
     with torch.no_grad(), transformable():

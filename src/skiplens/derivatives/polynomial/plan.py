@@ -30,11 +30,13 @@ class Plan:
     sources: tuple[fx.Node, ...]
     """Where the signal starts: floating inputs, and embeddings of integer inputs."""
     fates: Mapping[fx.Node, Fate]
+    others: tuple[fx.Node, ...] = ()
+    """Nodes beside the output whose stacks are wanted too."""
 
     @cached_property
     def needed(self) -> frozenset[fx.Node]:
-        """The nodes whose stacks reach the output's."""
-        found, pending = set[fx.Node](), [self.output]
+        """The nodes whose stacks reach the output's, or that of another wanted node."""
+        found, pending = set[fx.Node](), [self.output, *self.others]
         while pending:
             node = pending.pop()
             if node not in found and self.fates[node].status == "carried":
@@ -78,6 +80,14 @@ def frozen_plan(network: ResidualNetwork, output: fx.Node) -> Plan:
     if fates[output].status != "carried":
         raise NoFrozenFormError(_no_form(network, fates[output]))
     return Plan(network, output, sources, fates)
+
+
+def activation_plan(network: ResidualNetwork, output: fx.Node, wanted: Iterable[fx.Node]) -> Plan:
+    """The plan that decomposes those of the `wanted` nodes, all before the output, that are sums over paths."""
+    _require_repeatable(output)
+    sources = sources_of(network, output)
+    fates = _fates(network, sources, _frozen_fate)
+    return Plan(network, output, sources, fates, tuple(node for node in wanted if fates[node].status == "carried"))
 
 
 def tangent_plan(network: ResidualNetwork, output: fx.Node, parameters: Iterable[str] = ()) -> Plan:

@@ -12,6 +12,17 @@ def notes_of(network: ResidualNetwork, of: Of, options: PathOptions, chunks: int
     return tuple(_notes(network, of, options, chunks))
 
 
+def left_out_note(parameters: tuple[str, ...]) -> tuple[str, ...]:
+    """A sentence about weights whose gradient could not be told by whole paths; none if there are none."""
+    if not parameters:
+        return ()
+    shown = ", ".join(parameters[:3]) + (f" and {len(parameters) - 3} more" if len(parameters) > 3 else "")
+    return (
+        f"The gradient by whole paths leaves out {shown}: what they read has no frozen form, or they are computed "
+        "with before they are used.",
+    )
+
+
 def _notes(network: ResidualNetwork, of: Of, options: PathOptions, chunks: int) -> Iterator[str]:
     if not network.blocks:
         yield (

@@ -20,7 +20,9 @@ class PathOptions(Settings):
     pairs: bool = option(
         False, "also the contribution of each pair of blocks, at the price of a spectrum for each block"
     )
-    weights: bool = option(False, "also the gradient of each block's weights (gradient)")
+    weights: bool = option(
+        False, "also the gradient of each block's weights, by the branches behind them and by whole paths (gradient)"
+    )
     max_order: int | None = option(None, "longest paths to follow, in branches; all if not given")
     centre: bool = option(False, "remove the mean over the last axis of the output, which a softmax does not see")
     memory: int | None = option(None, "bytes that may be used; half of what is free if not given")

@@ -14,7 +14,7 @@ from skiplens.core.untouched import untouched
 from skiplens.derivatives.samples import require_device, require_finite, samples_of
 from skiplens.lenses.paths.chunks import chunks_of
 from skiplens.lenses.paths.expanders import Chunk, Expander, Gradient, Jacobian, Signal
-from skiplens.lenses.paths.notes import notes_of
+from skiplens.lenses.paths.notes import left_out_note, notes_of
 from skiplens.lenses.paths.options import Of, PathOptions, require_of
 from skiplens.lenses.paths.tally import Tally, tally
 from skiplens.lenses.paths.weights import weight_energies
@@ -100,9 +100,12 @@ def measure(network: ResidualNetwork, inputs: Any, of: Of = "signal", request: R
         own = tally(expander, len(network.blocks), options, randomness.child("signs", number))
         found[number] = found[number].beside(own) if number in found else own
     sums = reduce(lambda left, right: left + right, found.values())
-    weights = weight_energies(chunks, request.direction, randomness) if of == "gradient" and options.weights else {}
     reading = _reading(of, network, sums, len(found), notes_of(network, of, options, len(chunks)))
-    return dataclasses.replace(reading, weight_energy=weights, provenance=clock.end())
+    if of == "gradient" and options.weights:
+        behind, whole, left_out = weight_energies(chunks, request.direction, randomness)
+        notes = (*reading.notes, *left_out_note(left_out))
+        reading = dataclasses.replace(reading, weight_energy=behind, weight_path_energy=whole, notes=notes)
+    return dataclasses.replace(reading, provenance=clock.end())
 
 
 def _directions(of: Of, request: Request) -> int:
