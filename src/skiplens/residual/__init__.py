@@ -10,3 +10,4 @@ from skiplens.residual.dissect import dissect as dissect
 from skiplens.residual.dissect import find_residual_blocks as find_residual_blocks
 from skiplens.residual.network import ResidualNetwork as ResidualNetwork
 from skiplens.residual.parts import part_function as part_function
+from skiplens.residual.parts import span_function as span_function

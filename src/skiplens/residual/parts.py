@@ -14,26 +14,33 @@ Part = Literal["block", "shortcut", "branch"]
 
 
 def part_function(
-    network: ResidualNetwork, block: ResidualBlock, part: Part = "block"
+    network: ResidualNetwork, block: ResidualBlock, part: Part = "block", call: Call = plain_call
 ) -> Callable[[torch.Tensor], torch.Tensor]:
     """A function from the block's input to what `part` of the block contributes to its join.
 
     Block = shortcut + branch, up to rounding (the z of ``x + f(x) + z + g(x)``, which comes from neither, is in both).
     What the block takes from elsewhere (masks, states of an encoder) is computed once, now, from the network's inputs.
+    `call` carries out one operation, as in `ResidualNetwork.run`.
     """
-    surroundings = network.run(_side_inputs(network, block))
-    call = _call_for(block, part)
+    return span_function(network, block.input, block.join, _call_for(block, part, call))
+
+
+def span_function(
+    network: ResidualNetwork, start: str, end: str, call: Call = plain_call
+) -> Callable[[torch.Tensor], torch.Tensor]:
+    """A function from the value of the node `start` to that of the node `end`, all else as the network's inputs make it."""
+    surroundings = network.run(_side_inputs(network, start, end))
 
     def function(value: torch.Tensor) -> torch.Tensor:
-        return network.run([block.join], given={**surroundings, block.input: value}, call=call)[block.join]
+        return network.run([end], given={**surroundings, start: value}, call=call)[end]
 
     return function
 
 
-def _side_inputs(network: ResidualNetwork, block: ResidualBlock) -> list[str]:
-    """What the operations between the block's input and its join read that does not depend on the input."""
-    start = network.node(block.input)
-    steps = plan([network.node(block.join)], [start])
+def _side_inputs(network: ResidualNetwork, first: str, last: str) -> list[str]:
+    """What the operations between the two nodes read that does not depend on the first."""
+    start = network.node(first)
+    steps = plan([network.node(last)], [start])
     moving = {start}
     for node in steps:
         if not moving.isdisjoint(node.all_input_nodes):
@@ -42,10 +49,10 @@ def _side_inputs(network: ResidualNetwork, block: ResidualBlock) -> list[str]:
     return [node.name for node in sorted(read - moving) if node.op != "placeholder"]
 
 
-def _call_for(block: ResidualBlock, part: Part) -> Call:
+def _call_for(block: ResidualBlock, part: Part, plain: Call) -> Call:
     """Operations as they are, but with a zero where the other part would come in."""
     if part == "block":
-        return plain_call
+        return plain
     first = block.additions[0].node  # the shortcut comes in at the first addition, each branch at its own
     silent = {addition.node: _silenced(addition, part, addition.node == first) for addition in block.additions}
 
@@ -54,7 +61,7 @@ def _call_for(block: ResidualBlock, part: Part) -> Call:
         changed = (
             torch.zeros_like(argument) if position in muted else argument for position, argument in enumerate(arguments)
         )
-        return plain_call(node, tuple(changed), keywords)
+        return plain(node, tuple(changed), keywords)
 
     return call
 

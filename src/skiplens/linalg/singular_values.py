@@ -1,0 +1,95 @@
+"""Singular values: all of a matrix that is there, or the density of one known by its products (Golub-Kahan)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from skiplens.core.axes import Float, Tensor
+from skiplens.core.errors import InvalidInputError
+
+Product = Callable[[Tensor], Tensor]
+"""From a block of vectors, one a row, to the block of their images."""
+
+
+@dataclass(frozen=True)
+class Density:
+    """Nodes σ, descending, and the share of all singular values that each stands for; the shares add up to one."""
+
+    nodes: Float[Tensor, " rank"]
+    weights: Float[Tensor, " rank"]
+
+
+def all_singular_values(matrices: Float[Tensor, "*batch rows columns"]) -> Float[Tensor, "*batch rank"]:
+    """The min(rows, columns) singular values of each matrix, descending.
+
+    Matrices in float32 hold errors of 1e-7 of their norm already. Their Gram matrix in float64 has eigenvalues that are
+    right to 1e-16 of their largest one, so singular values right to 1e-8 of theirs, several times sooner than an SVD.
+    """
+    if matrices.dtype == torch.float64:
+        return torch.linalg.svdvals(matrices)
+    values = torch.linalg.eigvalsh(smaller_gram(matrices.double()))
+    return values.clamp_min(0).sqrt().flip(-1).to(matrices.dtype)
+
+
+def smaller_gram(matrices: Float[Tensor, "*batch rows columns"]) -> Float[Tensor, "*batch rank rank"]:
+    """J Jᵀ or Jᵀ J, whichever is smaller."""
+    rows, columns = matrices.shape[-2:]
+    return matrices @ matrices.mT if rows <= columns else matrices.mT @ matrices
+
+
+def singular_density(forward: Product, adjoint: Product, starts: Float[Tensor, "probes size"], steps: int) -> Density:
+    """The density of singular values seen from random start vectors, by `steps` steps of Golub-Kahan for each.
+
+    All start vectors advance together, so that each product takes a block of vectors. With full reorthogonalisation;
+    nodes are the singular values of the bidiagonal matrices, weights the squared first entries of their right singular
+    vectors, averaged over the starts. The largest node is the largest singular value to many digits; clusters (exact
+    zeros, the ones of identity shortcuts) are smeared out.
+
+    Args:
+        forward: J times each row.
+        adjoint: Jᵀ times each row.
+        starts: Random vectors of the space that `forward` takes; give J on its smaller side.
+        steps: Steps at most; fewer where the Krylov space ends.
+    """
+    if steps < 1 or not len(starts):
+        raise InvalidInputError(f"{steps} steps from {len(starts)} vectors; ask for at least 1 of each.")
+    steps = min(steps, starts.shape[1])
+    diagonal, above = _bidiagonal(forward, adjoint, starts, steps)
+    B = torch.diag_embed(diagonal) + torch.diag_embed(above[:, : steps - 1], offset=1)
+    _, nodes, Vh = torch.linalg.svd(B)
+    weights = Vh[:, :, 0].square() / len(starts)
+    order = nodes.flatten().argsort(descending=True)
+    return Density(nodes.flatten()[order], weights.flatten()[order])
+
+
+def _bidiagonal(forward: Product, adjoint: Product, starts: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+    """Diagonal and superdiagonal of B with J V = U B, in float64, for each start vector."""
+    right = [starts / starts.norm(dim=1, keepdim=True)]
+    left: list[Tensor] = []
+    diagonal: list[Tensor] = []
+    above: list[Tensor] = []
+    for step in range(steps):
+        u, alpha = _orthonormal(forward(right[-1]), left)
+        left.append(u)
+        diagonal.append(alpha)
+        if step + 1 < steps:
+            v, beta = _orthonormal(adjoint(u), right)
+            right.append(v)
+            above.append(beta)
+    none = starts.new_zeros((len(starts), 0), dtype=torch.float64)
+    return torch.stack(diagonal, 1).double(), torch.stack(above, 1).double() if above else none
+
+
+def _orthonormal(vectors: Tensor, basis: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """What of each vector lies outside its basis, of length one, and its length; zero where only rounding is left."""
+    before = vectors.norm(dim=1)
+    if basis:
+        stacked = torch.stack(basis, 1)
+        for _ in range(2):  # twice is enough
+            vectors = vectors - torch.einsum("pk,pkn->pn", torch.einsum("pkn,pn->pk", stacked, vectors), stacked)
+    length = vectors.norm(dim=1)
+    length = torch.where(length > 10 * torch.finfo(length.dtype).eps * before, length, 0)
+    return torch.where(
+        length[:, None] > 0, vectors / length.clamp_min(torch.finfo(length.dtype).tiny)[:, None], 0
+    ), length
