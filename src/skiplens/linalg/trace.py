@@ -31,9 +31,9 @@ def hutchinson(
         generator: Source of the probes.
         distribution: ``"rademacher"``, ``"gaussian"`` or ``"sphere"``.
     """
-    _require(products, at_least=2, estimator="hutchinson")
+    require_products(products, at_least=2, estimator="hutchinson")
     probes = draw(operator, products, distribution, generator)
-    return _summary((probes * (operator @ probes)).sum(0), products)
+    return scatter_estimate((probes * (operator @ probes)).sum(0), products)
 
 
 def hutch_plus_plus(operator: SymmetricOperator, products: int, generator: torch.Generator) -> TraceEstimate:
@@ -41,13 +41,13 @@ def hutch_plus_plus(operator: SymmetricOperator, products: int, generator: torch
 
     Meyer, Musco, Musco & Woodruff 2021, algorithm 1. A third of the products goes to each of sketch, range and rest.
     """
-    _require(products, at_least=6, estimator="hutch_plus_plus")
+    require_products(products, at_least=6, estimator="hutch_plus_plus")
     sketch_size = min(products // 3, operator.size)
     Q = torch.linalg.qr(operator @ draw(operator, sketch_size, "rademacher", generator)).Q
     on_range = (Q * (operator @ Q)).sum().item()
     rest = draw(operator, products - 2 * sketch_size, "rademacher", generator)
     rest = rest - Q @ (Q.T @ rest)
-    estimate = _summary((rest * (operator @ rest)).sum(0), products)
+    estimate = scatter_estimate((rest * (operator @ rest)).sum(0), products)
     return TraceEstimate(on_range + estimate.value, estimate.standard_error, products)
 
 
@@ -57,11 +57,11 @@ def xtrace(operator: SymmetricOperator, products: int, generator: torch.Generato
     Epperly, Tropp & Webber 2024, section 2.1, with probes on the sphere and their normalisation (section 2.3).
     The trace is exact where the probes span the whole space (products ≥ 2 · size).
     """
-    _require(products, at_least=4, estimator="xtrace")
+    require_products(products, at_least=4, estimator="xtrace")
     m = products // 2
     if m >= operator.size:
         return TraceEstimate(operator.dense().trace().item(), 0.0, operator.size)
-    return _summary(_leave_one_out(operator, draw(operator, m, "sphere", generator)), 2 * m)
+    return scatter_estimate(_leave_one_out(operator, draw(operator, m, "sphere", generator)), 2 * m)
 
 
 def _leave_one_out(operator: SymmetricOperator, omega: Float[Tensor, "size probes"]) -> Float[Tensor, " probes"]:
@@ -88,12 +88,14 @@ def _invertible(R: Float[Tensor, "probes probes"]) -> Float[Tensor, "probes prob
     return R - torch.diag(diagonal) + torch.diag(lifted)
 
 
-def _summary(samples: Float[Tensor, " probes"], products: int) -> TraceEstimate:
+def scatter_estimate(samples: Float[Tensor, " probes"], products: int) -> TraceEstimate:
+    """The mean of the samples with the standard error that their scatter gives, in float64."""
     samples = samples.double()
     error = samples.std().item() / math.sqrt(len(samples))
     return TraceEstimate(samples.mean().item(), error, products)
 
 
-def _require(products: int, at_least: int, estimator: str) -> None:
+def require_products(products: int, at_least: int, estimator: str) -> None:
+    """Refuse fewer products than the estimator can work with."""
     if products < at_least:
         raise InvalidInputError(f"{estimator} got products={products}; it needs at least {at_least}.")

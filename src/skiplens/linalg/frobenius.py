@@ -1,0 +1,64 @@
+"""Trace and Frobenius norm of an operator from the same products with random vectors."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from skiplens.core.axes import Float, Tensor
+from skiplens.linalg.operator import SymmetricOperator
+from skiplens.linalg.probes import draw
+from skiplens.linalg.trace import TraceEstimate, require_products, scatter_estimate
+
+
+@dataclass(frozen=True)
+class Moments:
+    """The trace and the Frobenius norm, each with its standard error."""
+
+    trace: TraceEstimate
+    frobenius: TraceEstimate
+
+
+def trace_and_frobenius(
+    operator: SymmetricOperator,
+    products: int,
+    generator: torch.Generator,
+    known: Float[Tensor, "size rank"] | None = None,
+) -> Moments:
+    """Trace and Frobenius norm on a sketched range, exactly, plus independent probes on the rest (Hutch++).
+
+    With Q a basis of the range, tr A = tr QᵀAQ + tr PAP and ‖A‖² = ‖AQ‖² + ‖AP‖², P = I − QQᵀ, and one product with a
+    probe of the rest serves both. The probes of the rest are independent of each other, so their scatter is an honest
+    error; that of leave-one-out estimates (XTrace) is not: its 95 % interval covered the truth in 80 to 95 % of repeats.
+
+    Args:
+        operator: The matrix A.
+        products: Matrix-vector products, at least 6; a third goes to each of sketch, range and rest.
+        generator: Source of the probes.
+        known: Directions to put into the range first, such as eigenvectors of outlying eigenvalues, which would make
+            the scatter of few probes a poor guide; one more product each.
+    """
+    require_products(products, at_least=6, estimator="trace_and_frobenius")
+    known_count = 0 if known is None else known.shape[1]
+    sketch_size = min(products // 3, operator.size - known_count)
+    sketch = operator @ draw(operator, sketch_size, "rademacher", generator)
+    Q = torch.linalg.qr(sketch if known is None else torch.cat([known, sketch], dim=1)).Q
+    Z = operator @ Q
+    rest = draw(operator, products - 2 * (products // 3), "rademacher", generator)
+    rest = rest - Q @ (Q.T @ rest)
+    rest = rest - Q @ (Q.T @ rest)  # once more: what rounding left would be counted twice
+    image = operator @ rest
+    used = sketch_size + Q.shape[1] + rest.shape[1]
+    trace = scatter_estimate((rest * image).sum(0), used)
+    squares = scatter_estimate(image.square().sum(0), used)
+    return Moments(
+        TraceEstimate((Q * Z).sum().item() + trace.value, trace.standard_error, used),
+        _root(TraceEstimate(Z.double().square().sum().item() + squares.value, squares.standard_error, used)),
+    )
+
+
+def _root(square: TraceEstimate) -> TraceEstimate:
+    """The square root with the error that first order gives it."""
+    value = math.sqrt(square.value)
+    error = square.standard_error / (2 * value) if value else 0.0
+    return TraceEstimate(value, error, square.products)
