@@ -11,12 +11,14 @@ from skiplens.figures.paths import (
     energy_by_order_logarithmic,
     energy_by_pair,
 )
+from skiplens.figures.signal import branch_against_shortcut, scales_by_block, shut_units_by_block, signal_by_depth
 from skiplens.figures.structure import parameters_by_block
 from skiplens.figures.tangent import kernel_against_angle, kernel_by_class, kernel_eigenvalues
-from skiplens.readings import PathSpectrum, Reading, StructureReading, TangentReading
+from skiplens.readings import PathSpectrum, Reading, SignalReading, StructureReading, TangentReading
 
 FIGURES: dict[type[Reading], tuple[Callable[[Any], Figure | None], ...]] = {
     StructureReading: (parameters_by_block,),
+    SignalReading: (signal_by_depth, branch_against_shortcut, scales_by_block, shut_units_by_block),
     PathSpectrum: (energy_by_order, energy_by_order_logarithmic, energy_by_block, energy_by_pair, depth_by_sample),
     TangentReading: (kernel_by_class, kernel_eigenvalues, kernel_against_angle),
 }

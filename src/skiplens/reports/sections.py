@@ -3,14 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
-from skiplens.readings import PathSpectrum, Reading, StructureReading, TangentReading
+from skiplens.readings import PathSpectrum, Reading, SignalReading, StructureReading, TangentReading
 from skiplens.reports.paths_section import paths_section
 from skiplens.reports.section import Section
+from skiplens.reports.signal_section import signal_section
 from skiplens.reports.structure_section import structure_section
 from skiplens.reports.tangent_section import tangent_section
 
 SECTIONS: dict[type[Reading], Callable[[Any], Section]] = {
     StructureReading: structure_section,
+    SignalReading: signal_section,
     PathSpectrum: paths_section,
     TangentReading: tangent_section,
 }

@@ -153,9 +153,10 @@ class DataFlow:
 
     def depth(self, nodes: Nodes) -> int:
         """Weight matrices in series on the longest way through a set of nodes."""
-        return self._longest(nodes, self.is_weight_product)
+        return self.longest(nodes, self.is_weight_product)
 
-    def _longest(self, nodes: Nodes, counts: Callable[[int], bool]) -> int:
+    def longest(self, nodes: Nodes, counts: Callable[[int], bool]) -> int:
+        """The most nodes that `counts` accepts on one way through a set of nodes."""
         longest: dict[int, int] = {}
         for number in members(nodes):
             before = max((longest.get(source, 0) for source in self.sources[number]), default=0)
