@@ -29,7 +29,8 @@ def trace_and_frobenius(
 
     With Q a basis of the range, tr A = tr QᵀAQ + tr PAP and ‖A‖² = ‖AQ‖² + ‖AP‖², P = I − QQᵀ, and one product with a
     probe of the rest serves both. The probes of the rest are independent of each other, so their scatter is an honest
-    error; that of leave-one-out estimates (XTrace) is not: its 95 % interval covered the truth in 80 to 95 % of repeats.
+    error; that of leave-one-out estimates (XTrace) is too small: intervals made of it covered the truth in 80 to 95 % of
+    repeats instead of 95 %.
 
     Args:
         operator: The matrix A.
