@@ -1,0 +1,216 @@
+"""Hessian, Gauss-Newton and Fisher matrices of any model and data as symmetric operators."""
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, Literal, Unpack
+
+import torch
+from torch import nn
+
+from skiplens.core.axes import Float, Tensor
+from skiplens.core.errors import InvalidInputError
+from skiplens.core.nearest import did_you_mean
+from skiplens.core.progress import Progress, silent, track
+from skiplens.core.untouched import untouched
+from skiplens.derivatives.functional import ParameterChoice, transformable
+from skiplens.derivatives.hessian.batches import loss_batches
+from skiplens.derivatives.hessian.curvature import (
+    BatchCurvature,
+    Differentiate,
+    EmpiricalFisherCurvature,
+    GaussNewtonCurvature,
+    HessianCurvature,
+)
+from skiplens.derivatives.hessian.flat import FlatOrder
+from skiplens.derivatives.hessian.losses import Loss, LossRule, loss_rule
+from skiplens.derivatives.hessian.objective import objective
+from skiplens.derivatives.hessian.options import LossOptions
+from skiplens.derivatives.hessian.plan import ProductPlan, graph_bytes_per_sample, planned
+from skiplens.derivatives.hessian.problem import LossProblem, pose
+from skiplens.linalg.operator import SymmetricOperator
+
+Kind = Literal["hessian", "gauss_newton", "fisher", "empirical_fisher"]
+
+_CURVATURES: dict[str, Differentiate] = {
+    "hessian": HessianCurvature,
+    "gauss_newton": GaussNewtonCurvature,
+    "fisher": GaussNewtonCurvature,
+    "empirical_fisher": EmpiricalFisherCurvature,
+}
+
+
+def loss_operator(
+    model: nn.Module,
+    loss: Loss,
+    data: Any,
+    kind: Kind = "hessian",
+    parameters: ParameterChoice = None,
+    **options: Unpack[LossOptions],
+) -> "LossOperator":
+    """The Hessian, Gauss-Newton or Fisher matrix of a loss over data as a symmetric operator.
+
+    Args:
+        model: Any module; its mode (training or not) is respected, and it is left as it was.
+        loss: ``"cross_entropy"``, ``"mse"``, ``"binary_cross_entropy"``, a function (outputs, targets) -> scalar or
+            None where the model returns its loss. Mean losses are averaged over all samples, sums are added; which one
+            a function is, is found out by evaluating it on parts of a batch.
+        data: ``(inputs, targets)`` or an iterable of such batches that can be gone through again.
+        kind: ``"hessian"``; ``"gauss_newton"`` (JᵀSJ, S the Hessian of the loss at the outputs); ``"fisher"``, the
+            same for losses that are log-likelihoods; ``"empirical_fisher"``, the mean of g gᵀ over samples.
+        parameters: Names, a test on names, or None for all that require a gradient.
+        **options: See `LossOptions`.
+
+    Example:
+        >>> model = nn.Linear(2, 1, bias=False, dtype=torch.float64)
+        >>> inputs, targets = torch.eye(2, dtype=torch.float64), torch.zeros(2, 1, dtype=torch.float64)
+        >>> loss_operator(model, "mse", (inputs, targets)).dense()
+        tensor([[1., 0.],
+                [0., 1.]], dtype=torch.float64)
+    """
+    rule = loss_rule(loss)
+    _require_kind(kind, rule, model_returns_loss=loss is None)
+    progress = options.get("progress", silent)
+    with untouched(model), transformable(), torch.enable_grad():
+        goal = objective(model, rule, parameters, options.get("dtype"))
+        problem = pose(goal, loss_batches(data, loss is None), progress, model_returns_loss=loss is None)
+        curvature = _CURVATURES[kind]
+        plan = planned(graph_bytes_per_sample(curvature, problem), problem, options.get("budget"))
+    return LossOperator(problem, kind, plan, progress)
+
+
+class LossOperator(SymmetricOperator):
+    """The matrix of `loss_operator`; vectors hold the chosen parameters one after the other, in the order of `names`.
+
+    It belongs to the parameters' values at the time it was made. Products are summed over mini-batches in float64 and
+    come back in the dtype of the vectors.
+    """
+
+    def __init__(self, problem: LossProblem, kind: Kind, plan: ProductPlan, progress: Progress = silent) -> None:
+        self._problem, self._kind, self._plan, self._progress = problem, kind, plan, progress
+        pure = problem.objective.pure
+        self._order = FlatOrder({name: tuple(tensor.shape) for name, tensor in pure.parameters.items()})
+        self._versions = _versions(pure.model)
+        self._kept: list[BatchCurvature] | None = None
+
+    @property
+    def size(self) -> int:
+        """The number of chosen parameters."""
+        return self._order.size
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What is computed in."""
+        return self._problem.objective.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model lives."""
+        return self._problem.objective.device
+
+    @property
+    def kind(self) -> Kind:
+        """Which matrix this is."""
+        return self._kind
+
+    @property
+    def names(self) -> list[str]:
+        """The chosen parameters, in the order in which they stand in a vector."""
+        return list(self._order.shapes)
+
+    @property
+    def samples(self) -> int:
+        """Samples in all batches."""
+        return self._problem.samples
+
+    @property
+    def loss(self) -> float:
+        """The loss of all samples together."""
+        return self._problem.loss
+
+    @property
+    def plan(self) -> ProductPlan:
+        """How products are computed."""
+        return self._plan
+
+    @cached_property
+    def gradient(self) -> Float[Tensor, " params"]:
+        """The gradient of the loss as one vector."""
+        total = torch.zeros(self.size, dtype=torch.float64, device=self.device)
+        goal = self._problem.objective
+        with untouched(goal.pure.model), transformable(), torch.enable_grad():
+            for batch in self._problem.pieces(self._plan.piece):
+                leaves = goal.leaves()
+                value = goal.total(goal.outputs(leaves, batch), batch)
+                parts = torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True)
+                total += torch.cat([part.reshape(-1) for part in parts])
+        return (total / self._problem.divisor).to(self.dtype)
+
+    def flatten(self, tensors: Mapping[str, Tensor]) -> Float[Tensor, " params"]:
+        """One vector from a tensor for each of `names`."""
+        return self._order.flatten(tensors)
+
+    def unflatten(self, vector: Float[Tensor, " params"]) -> dict[str, Tensor]:
+        """The parts of a vector by the name of their parameter, in its shape."""
+        return self._order.unflatten(vector)
+
+    def apply(self, block: Float[Tensor, "size vectors"]) -> Float[Tensor, "size vectors"]:
+        """The matrix times each column of `block`; the model is left as it was."""
+        self._require_same_parameters()
+        total = torch.zeros(block.shape, dtype=torch.float64, device=self.device)
+        if block.shape[1] == 0:
+            return total.to(block.dtype)
+        columns = block.detach().to(self.device, self.dtype)
+        with untouched(self._problem.objective.pure.model), transformable(), torch.enable_grad():
+            for curvature in self._curvatures():
+                self._add_products(total, curvature, columns)
+        return (total / self._problem.divisor).to(block)
+
+    def _curvatures(self) -> Iterator[BatchCurvature]:
+        if self._kept is not None:
+            yield from self._kept
+            return
+        kept = []
+        count = len(self._problem.piece_sizes(self._plan.piece))
+        goal, kind = self._problem.objective, _CURVATURES[self._kind]
+        for batch in track(self._problem.pieces(self._plan.piece), "curvature of the data", count, self._progress):
+            curvature = kind(goal, batch)
+            yield curvature
+            if self._plan.keep:
+                kept.append(curvature)
+        self._kept = kept if self._plan.keep else None
+
+    def _add_products(self, total: Tensor, curvature: BatchCurvature, columns: Tensor) -> None:
+        for start in range(0, columns.shape[1], self._plan.probes):
+            few = columns[:, start : start + self._plan.probes]
+            vectors, batched = self._order.split_columns(few), few.shape[1] > 1
+            if not batched:
+                vectors = [vector[0] for vector in vectors]
+            parts = curvature.product(vectors, batched)
+            total[:, start : start + few.shape[1]] += self._order.join_columns(parts, few.shape[1])
+
+    def _require_same_parameters(self) -> None:
+        if _versions(self._problem.objective.pure.model) != self._versions:
+            raise InvalidInputError(
+                "The model's parameters changed after this operator was made; it belongs to the old ones. "
+                "Make a new operator with loss_operator(…)."
+            )
+
+
+def _versions(model: nn.Module) -> dict[str, tuple[int, int]]:
+    return {name: (id(parameter), parameter._version) for name, parameter in model.named_parameters()}
+
+
+def _require_kind(kind: str, rule: LossRule, model_returns_loss: bool) -> None:
+    if kind not in _CURVATURES:
+        raise InvalidInputError(f"There is no matrix called {kind!r}. {did_you_mean(kind, _CURVATURES)}")
+    if kind != "hessian" and model_returns_loss:
+        raise InvalidInputError(
+            f"kind={kind!r} needs the loss as a function of the outputs, but loss=None leaves it inside the model. "
+            "Hand over the loss, e.g. 'cross_entropy', or ask for the Hessian."
+        )
+    if kind == "fisher" and not rule.is_likelihood:
+        raise InvalidInputError(
+            "The Fisher information is that of a distribution, and this loss does not say which: it is known for "
+            "'cross_entropy', 'mse' and 'binary_cross_entropy'. Use one of them, or kind='empirical_fisher' or "
+            "'gauss_newton'."
+        )
