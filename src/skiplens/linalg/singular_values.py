@@ -90,6 +90,5 @@ def _orthonormal(vectors: Tensor, basis: list[Tensor]) -> tuple[Tensor, Tensor]:
             vectors = vectors - torch.einsum("pk,pkn->pn", torch.einsum("pkn,pn->pk", stacked, vectors), stacked)
     length = vectors.norm(dim=1)
     length = torch.where(length > 10 * torch.finfo(length.dtype).eps * before, length, 0)
-    return torch.where(
-        length[:, None] > 0, vectors / length.clamp_min(torch.finfo(length.dtype).tiny)[:, None], 0
-    ), length
+    divisor = torch.where(length > 0, length, 1)
+    return torch.where(length[:, None] > 0, vectors / divisor[:, None], 0), length

@@ -28,7 +28,7 @@ def part_function(
 def span_function(
     network: ResidualNetwork, start: str, end: str, call: Call = plain_call
 ) -> Callable[[torch.Tensor], torch.Tensor]:
-    """A function from the value of the node `start` to that of the node `end`, all else as the network's inputs make it."""
+    """A function from the value of node `start` to that of node `end`, all else as the network's inputs make it."""
     surroundings = network.run(_side_inputs(network, start, end))
 
     def function(value: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,38 @@
+"""The jacobians lens: singular values of every block with and without its shortcut, and end to end."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from skiplens.core.progress import Progress, silent
+from skiplens.core.randomness import Randomness
+from skiplens.core.untouched import untouched
+from skiplens.lenses.jacobians.options import JacobianOptions
+from skiplens.lenses.jacobians.spectrum import measure
+from skiplens.lenses.lens import Lens, Subject
+from skiplens.readings import JacobianSpectrum, Provenance
+from skiplens.residual import dissect
+
+
+@dataclass(frozen=True)
+class JacobiansLens(Lens):
+    """The Jacobian spectrum of a few samples, batch statistics frozen, cheap enough for every report."""
+
+    name: ClassVar[str] = "jacobians"
+    question: ClassVar[str] = "Do the layers keep the gradient alive?"
+
+    samples: int = 4
+    steps: int = 40
+    probes: int = 1
+    work: float = 5e9
+    """Operations of one exact spectrum; larger blocks are seen through Lanczos."""
+
+    def __call__(self, subject: Subject, randomness: Randomness, progress: Progress = silent) -> JacobianSpectrum:
+        """Measure each block with and without its shortcut, and the whole network."""
+        inputs = subject.batch.first(self.samples).inputs
+        settings = {"lens": self.name, "model": subject.name, "samples": min(self.samples, subject.batch.samples)}
+        clock = Provenance.begin(settings, randomness.seed, subject.device)
+        options = JacobianOptions(seed=randomness.seed, steps=self.steps, probes=self.probes, work=self.work)
+        with untouched(subject.model):
+            network = dissect(subject.model, inputs)
+            reading = measure(network, None, options, options.effort("sample", "auto"), progress)
+        return replace(reading, provenance=clock.end())
