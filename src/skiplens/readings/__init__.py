@@ -1,10 +1,12 @@
 """What comes out: frozen readings, the file that holds one, and the folder that holds many."""
 
+from skiplens.readings.curvature import HessianSpectrum as HessianSpectrum
+from skiplens.readings.along import QuantityAlong as QuantityAlong
 from skiplens.readings.file import read_file as read_file
 from skiplens.readings.file import write_file as write_file
-from skiplens.readings.measurement import Measurement as Measurement
 from skiplens.readings.jacobians import JacobianSpectrum as JacobianSpectrum
 from skiplens.readings.jacobians import SpectrumStatistics as SpectrumStatistics
+from skiplens.readings.measurement import Measurement as Measurement
 from skiplens.readings.paths import PathSpectrum as PathSpectrum
 from skiplens.readings.provenance import Provenance as Provenance
 from skiplens.readings.reading import Reading as Reading

@@ -15,7 +15,7 @@ class Moment:
 
     Attributes:
         step: How many updates were made.
-        epoch: How many passes through the data were finished.
+        steps_per_epoch: How many updates one pass through the data has.
         model: The model as it is now.
         batch: The batch of the step.
         loss_tensor: The loss of that batch, still on its device.
@@ -24,12 +24,17 @@ class Moment:
     """
 
     step: int
-    epoch: int
+    steps_per_epoch: int
     model: nn.Module
     batch: Batch
     loss_tensor: Tensor
     record: Callable[[str, float], None]
     stop: Callable[[str], None]
+
+    @property
+    def epoch(self) -> int:
+        """How many passes through the data were finished."""
+        return self.step // self.steps_per_epoch
 
     @property
     def loss(self) -> float:
@@ -51,6 +56,10 @@ class Callback:
 
     def at_end(self, moment: Moment) -> None:
         """The run is over: finished, diverged or stopped; not called again when a finished run is taken up."""
+
+    def identity(self) -> str:
+        """What must agree for a run with this callback to go on from a checkpoint."""
+        return type(self).__name__
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps of this callback: tensors, numbers and words in dicts and lists."""

@@ -152,8 +152,8 @@ class _Run:
 
     def _moment(self, batch: Batch, loss: Tensor) -> Moment:
         record = self.record
-        epoch = record.step // record.steps_per_epoch
-        return Moment(record.step, epoch, self.model, batch, loss.detach(), record.note, record.end)
+        kept = (record.note, record.end)
+        return Moment(record.step, record.steps_per_epoch, self.model, batch, loss.detach(), *kept)
 
     def _precision(self) -> AbstractContextManager[Any]:
         mixed = self.recipe.precision == "bfloat16"
@@ -175,7 +175,7 @@ class _Run:
             "first weights": fingerprint(weights_of(self.model).items()),
             "steps per epoch": self.source.steps_per_epoch,
             "data": self.source.fingerprint(),
-            "callbacks": [type(callback).__name__ for callback in self.callbacks],
+            "callbacks": [callback.identity() for callback in self.callbacks],
         }
 
 

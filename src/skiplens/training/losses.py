@@ -1,11 +1,11 @@
 """The losses that a recipe can name."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from skiplens.core.arguments import Arguments
 from skiplens.core.errors import InvalidInputError
 from skiplens.core.named import call_named
 from skiplens.core.nearest import did_you_mean
@@ -36,6 +36,16 @@ LOSSES: dict[str, Loss] = {
 }
 
 
+def output_loss(name: str) -> Loss:
+    """The loss called `name` as a function of outputs and targets; a loss that the model returns itself is refused."""
+    if name == FROM_MODEL:
+        raise InvalidInputError(
+            "The recipe takes the loss from the model, but here it is needed as a function of outputs and targets. "
+            "Name a loss, such as 'cross_entropy'."
+        )
+    return _named(name)
+
+
 class LossFunction:
     """The loss called `name` as a function of a model and a batch."""
 
@@ -45,9 +55,12 @@ class LossFunction:
 
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
         """The scalar loss, with its graph."""
-        if self._loss is None:
-            return _scalar(_own_loss(model, batch.arguments()), self.name)
-        return _scalar(self._loss(main_output(batch.arguments().call(model)), batch.targets), self.name)
+        return self.of_outputs(batch.arguments().call(model), batch.targets)
+
+    def of_outputs(self, outputs: Any, targets: Tensor) -> Tensor:
+        """The scalar loss of what the model returned."""
+        value = _own_loss(outputs) if self._loss is None else self._loss(main_output(outputs), targets)
+        return _scalar(value, self.name)
 
 
 def _named(name: str) -> Loss:
@@ -63,8 +76,7 @@ def _named(name: str) -> Loss:
     return loss
 
 
-def _own_loss(model: nn.Module, arguments: Arguments) -> Tensor:
-    output = arguments.call(model)
+def _own_loss(output: Any) -> Tensor:
     loss = output if isinstance(output, Tensor) else getattr(output, "loss", None)
     if not isinstance(loss, Tensor):
         raise InvalidInputError(
