@@ -6,6 +6,7 @@ import skiplens as sl
 
 NAMES = {
     "DenseNetKernel",
+    "JacobianSpectrum",
     "PathSpectrum",
     "Report",
     "ResNetKernel",
@@ -15,9 +16,12 @@ NAMES = {
     "find_residual_blocks",
     "initialisation",
     "inspect",
+    "jacobian_spectrum",
     "path_spectrum",
 }
-FOLDERS = set("cli core data derivatives figures kernels lenses linalg readings reports residual theory training".split())
+FOLDERS = set(
+    "cli core data derivatives figures kernels lenses linalg readings reports residual theory training".split()
+)
 
 
 def test_the_public_names_are_exactly_these():

@@ -2,13 +2,16 @@
 
 from skiplens.core.errors import InvalidInputError
 from skiplens.core.nearest import did_you_mean
+from skiplens.lenses.jacobians import JacobiansLens
 from skiplens.lenses.lens import Lens
 from skiplens.lenses.paths import PathsLens
 from skiplens.lenses.signal import SignalLens
 from skiplens.lenses.structure import StructureLens
 from skiplens.lenses.tangent import TangentLens
 
-LENSES: dict[str, type[Lens]] = {lens.name: lens for lens in (StructureLens, SignalLens, PathsLens, TangentLens)}
+LENSES: dict[str, type[Lens]] = {
+    lens.name: lens for lens in (StructureLens, SignalLens, PathsLens, JacobiansLens, TangentLens)
+}
 
 
 def choose(names: tuple[str, ...]) -> tuple[Lens, ...]:

@@ -1,7 +1,7 @@
 """What comes out: frozen readings, the file that holds one, and the folder that holds many."""
 
-from skiplens.readings.curvature import HessianSpectrum as HessianSpectrum
 from skiplens.readings.along import QuantityAlong as QuantityAlong
+from skiplens.readings.curvature import HessianSpectrum as HessianSpectrum
 from skiplens.readings.file import read_file as read_file
 from skiplens.readings.file import write_file as write_file
 from skiplens.readings.jacobians import JacobianSpectrum as JacobianSpectrum

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from skiplens.readings import PathSpectrum, Reading, SignalReading, StructureReading, TangentReading
+from skiplens.readings import JacobianSpectrum, PathSpectrum, Reading, SignalReading, StructureReading, TangentReading
+from skiplens.reports.jacobians_section import jacobians_section
 from skiplens.reports.paths_section import paths_section
 from skiplens.reports.section import Section
 from skiplens.reports.signal_section import signal_section
@@ -14,6 +15,7 @@ SECTIONS: dict[type[Reading], Callable[[Any], Section]] = {
     StructureReading: structure_section,
     SignalReading: signal_section,
     PathSpectrum: paths_section,
+    JacobianSpectrum: jacobians_section,
     TangentReading: tangent_section,
 }
 

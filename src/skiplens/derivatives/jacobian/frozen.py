@@ -33,9 +33,8 @@ def coupling_norms(network: ResidualNetwork, start: str, end: str, samples: int)
     An instance norm is exported as a batch norm of one large sample; it couples nothing and is left out.
     """
     nodes = [node for node in _between(network, start, end) if _uses_batch(node, samples)]
-    sources = {node.name: node.args[0] for node in nodes}
-    values = network.run({source.name for source in sources.values() if isinstance(source, fx.Node)})
-    return {node.name: _statistics(values[sources[node.name].name], node) for node in nodes}  # type: ignore[union-attr]  # a batch norm reads a node
+    values = network.run({_source(node).name for node in nodes})
+    return {node.name: _statistics(values[_source(node).name], node) for node in nodes}
 
 
 def frozen_call(statistics: Mapping[str, Statistics]) -> Call:
@@ -71,10 +70,14 @@ def _between(network: ResidualNetwork, start: str, end: str) -> Iterable[fx.Node
 def _uses_batch(node: fx.Node, samples: int) -> bool:
     if node.op != "call_function" or operation(node) not in _BATCH_NORMS:
         return False
+    training = next(argument for argument in node.args if isinstance(argument, bool))
+    return training and samples > 1 and _source(node).meta["val"].shape[0] == samples
+
+
+def _source(node: fx.Node) -> fx.Node:
     source = node.args[0]
     assert isinstance(source, fx.Node), "a batch norm reads a node"
-    training = next(argument for argument in node.args if isinstance(argument, bool))
-    return training and samples > 1 and source.meta["val"].shape[0] == samples
+    return source
 
 
 def _statistics(value: Tensor, node: fx.Node) -> Statistics:

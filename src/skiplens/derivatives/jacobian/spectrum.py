@@ -95,8 +95,8 @@ def _uncoupled(part: Part, whole: Linearised, generator: torch.Generator) -> Lin
     """The part with frozen statistics, or an error that says why there is no such form."""
     if not keeps_samples(whole, part.samples):
         raise InvalidInputError(
-            f"{part.name!r} maps shape {whole.input_shape} to shape {whole.output_shape} for {part.samples} samples: its "
-            "first axis is not the samples throughout. Ask for coupling='batch', or look at a part that keeps them."
+            f"{part.name!r} maps shape {whole.input_shape} to shape {whole.output_shape} for {part.samples} samples: "
+            "its first axis is not the samples throughout. Ask for coupling='batch', or look at a part that keeps them."
         )
     frozen = whole if part.frozen is None else Linearised(part.frozen, part.point)
     if couples_samples(frozen, part.samples, generator):

@@ -23,7 +23,7 @@ def _notes(network: ResidualNetwork, effort: Effort, spectra: Mapping[str, Spect
         yield f"The network has {len(sources)} inputs; its Jacobian is by the first of them ({sources[0].name})."
     if effort.coupling == "sample" and coupling_norms(network, sources[0].name, network.output, samples):
         yield (
-            "Batch norm is in training mode; its statistics were frozen, so that each sample has a Jacobian of its own. "
+            "Batch norm is in training mode; its statistics were frozen, so that each sample has its own Jacobian. "
             "Each channel of a batch norm can shift the sorted singular values of the whole batch by two places."
         )
     estimated = [name for name, spectrum in spectra.items() if spectrum.method == "lanczos"]
