@@ -53,5 +53,9 @@ class TooLargeError(SkiplensError, MemoryError):
     """What was asked does not fit in the memory that may be used."""
 
 
+class ClusterError(SkiplensError):
+    """A cluster cannot be reached, was lost, or runs another Skiplens."""
+
+
 class DidNotConverge(SkiplensError, ArithmeticError):  # noqa: N818 - named after what happened, as in linear_operator
     """An iteration stopped before it reached the wanted accuracy."""

@@ -32,3 +32,13 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
     finally:
         with contextlib.suppress(OSError):  # an unwritable folder has been reported already
             temporary.unlink(missing_ok=True)
+
+
+def write_content(path: Path, content: bytes | str) -> None:
+    """Write all of `content` to `path`, whole or not at all; text as UTF-8."""
+    encoded = content.encode() if isinstance(content, str) else content
+
+    def write(file: BinaryIO) -> None:
+        file.write(encoded)
+
+    write_atomically(path, write)

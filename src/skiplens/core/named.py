@@ -17,10 +17,15 @@ FORMS = "A function is named path/file.py:function or package.module:function."
 
 def call_named(spec: str) -> Any:
     """What the function that `spec` names returns when it is called without arguments."""
+    return _called(named_function(spec), spec)
+
+
+def named_function(spec: str) -> Callable[..., Any]:
+    """The function that `spec` names, not called yet."""
     place, colon, name = spec.rpartition(":")
     if not colon or not place or not name:
         raise ModelSpecError(f"{spec!r} does not name a function. {FORMS}")
-    return _called(_function(place, name, spec), spec)
+    return _function(place, name, spec)
 
 
 def with_article(noun: str) -> str:
@@ -28,7 +33,7 @@ def with_article(noun: str) -> str:
     return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
 
 
-def _function(place: str, name: str, spec: str) -> Callable[[], Any]:
+def _function(place: str, name: str, spec: str) -> Callable[..., Any]:
     module = _module_of_file(Path(place), spec) if place.endswith(".py") else _module_of_package(place, spec)
     function = getattr(module, name, None)
     if function is None:

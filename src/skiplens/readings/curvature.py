@@ -21,7 +21,7 @@ class HessianSpectrum(Reading, kind="curvature"):
     """The spectrum of a Hessian (or Gauss-Newton or Fisher matrix) of a loss by the parameters.
 
     Attributes:
-        of: The matrix: ``"hessian"``, ``"gauss_newton"`` or ``"fisher"``.
+        of: The matrix: ``"hessian"``, ``"gauss_newton"``, ``"fisher"`` or ``"empirical_fisher"``.
         method: ``"exact"`` (all eigenvalues) or ``"lanczos"`` (extremes and a sampled density).
         parameters: Size of the matrix.
         samples: How many samples the loss was taken over.
@@ -105,7 +105,7 @@ class HessianSpectrum(Reading, kind="curvature"):
 
     @property
     def index_beyond_rounding(self) -> float:
-        """The share of eigenvalues that are negative beyond rounding: zeros that rounding made negative do not count."""
+        """The share of eigenvalues negative beyond rounding: zeros that rounding made negative do not count."""
         return self.share_below(-self.rounding)
 
     @property

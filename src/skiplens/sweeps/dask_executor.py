@@ -1,0 +1,159 @@
+"""Runs on a Dask cluster; the one door to Dask."""
+
+import secrets
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from skiplens.core.doors import open_door
+from skiplens.core.errors import ClusterError
+from skiplens.core.version import VERSION
+from skiplens.sweeps.executor import Executor, Running
+from skiplens.sweeps.perform import perform
+from skiplens.sweeps.run import Failure, Outcome, Run
+
+_POLL_SECONDS = 0.5
+
+
+class UnreachableError(ClusterError):
+    """No scheduler answers."""
+
+
+@dataclass(frozen=True)
+class DaskCluster(Executor):
+    """The workers of a Dask scheduler. Readings come back to this process, so workers need not share its disk.
+
+    A scheduler that goes away is waited for; when it is back, what is missing is sent again.
+
+    Attributes:
+        address: Of the scheduler, such as ``"tcp://head:8786"``.
+        patience: Seconds to wait for a scheduler that went away.
+        timeout: Seconds to wait for the first answer.
+    """
+
+    address: str
+    patience: float = 60.0
+    timeout: float = 10.0
+
+    def outcomes(self, queue: deque[Run], running: Running) -> Iterator[Outcome]:
+        """One outcome for each run, as they come."""
+        client = self._connected()
+        while True:
+            with closing(client):
+                _require_versions(client)
+                yield from _session(client, queue, running)
+            if not queue:
+                return
+            client = self._connected_again(len(queue))
+
+    def _connected(self) -> Any:
+        try:
+            return _distributed().Client(self.address, timeout=self.timeout, set_as_default=False, name="skiplens")
+        except (OSError, ValueError) as error:
+            raise UnreachableError(
+                f"No Dask scheduler answers at {self.address} ({error}). "
+                "Start one with 'dask scheduler', or work on this machine with --workers N."
+            ) from error
+
+    def _connected_again(self, missing: int) -> Any:
+        until = time.monotonic() + self.patience
+        while True:
+            try:
+                return self._connected()
+            except UnreachableError as error:
+                if time.monotonic() >= until:
+                    raise ClusterError(
+                        f"The Dask scheduler at {self.address} went away with {missing} runs to do. What was done is "
+                        "kept. Start it again and give the same command: it goes on with what is missing."
+                    ) from error
+                time.sleep(_POLL_SECONDS)
+
+
+def _session(client: Any, queue: deque[Run], running: Running) -> Iterator[Outcome]:
+    """Outcomes until all are there or the scheduler is gone; then the queue holds what has no outcome."""
+    futures: dict[Any, Run] = {}
+    try:
+        while queue or futures:
+            futures |= {_submit(client, queue[0]): queue.popleft() for _ in range(len(queue))}
+            running(_running(client, len(futures)))
+            for future in _ended(client, futures):
+                outcome = _outcome(futures[future], future)
+                del futures[future]
+                yield outcome
+    except _Lost:
+        queue.extend(futures.values())
+
+
+class _Lost(Exception):  # noqa: N818 - a piece of news, not an error: whoever called connects again
+    """The scheduler is gone."""
+
+
+def _submit(client: Any, run: Run) -> Any:
+    key = f"{run.key}-{secrets.token_hex(4)}"  # of its own: a result of another client's run would not be checked
+    return client.submit(perform, run, VERSION, key=key, pure=False, resources=_resources(run))
+
+
+def _resources(run: Run) -> dict[str, float]:
+    """What the worker must have declared with `dask worker --resources`."""
+    return {"GPU": run.needs.gpus} if run.needs.gpus else {}
+
+
+def _ended(client: Any, futures: dict[Any, Run]) -> list[Any]:
+    """The futures that have an outcome, after waiting a moment for one."""
+    distributed = _distributed()
+    try:
+        distributed.wait(list(futures), timeout=_POLL_SECONDS, return_when="FIRST_COMPLETED")
+    except (TimeoutError, distributed.CancelledError):
+        pass
+    ended = [future for future in futures if future.done()]
+    if client.status != "running" or any(future.status in ("cancelled", "lost") for future in ended):
+        raise _Lost
+    return ended
+
+
+def _outcome(run: Run, future: Any) -> Outcome:
+    distributed = _distributed()
+    try:
+        error = future.exception(timeout=60)
+        if error is None:
+            return future.result(timeout=60)
+    except (OSError, TimeoutError, distributed.CancelledError) as loss:
+        raise _Lost from loss
+    if isinstance(error, ClusterError):
+        raise error
+    return Outcome(run, failure=Failure(f"{type(error).__name__}: {error}"))
+
+
+def _running(client: Any, pending: int) -> int:
+    """Runs that workers have in hand."""
+    try:
+        return min(pending, sum(len(keys) for keys in client.processing().values()))
+    except (OSError, TimeoutError, ValueError) as loss:
+        raise _Lost from loss
+
+
+def _require_versions(client: Any) -> None:
+    """Refuse workers with another Skiplens before anything is sent; later ones refuse themselves (see `perform`)."""
+
+    def installed() -> str:  # goes by value: an old worker need not know this module
+        try:
+            from skiplens.core import version
+        except ImportError:
+            return "none"
+        return version.VERSION
+
+    others = {worker: found for worker, found in client.run(installed).items() if found != VERSION}
+    if others:
+        listed = ", ".join(f"{found} at {worker}" for worker, found in sorted(others.items()))
+        raise ClusterError(
+            f"The command has Skiplens {VERSION}, and workers have another one: {listed}. "
+            "Install the same version there and start them again."
+        )
+
+
+def _distributed() -> ModuleType:
+    return open_door("distributed", "runs on a Dask cluster", "skiplens[cluster]")
