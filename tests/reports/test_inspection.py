@@ -6,7 +6,7 @@ from torch import nn
 
 import skiplens as sl
 from skiplens.core.errors import InvalidInputError
-from skiplens.readings import StructureReading, TangentReading
+from skiplens.readings import SignalReading, StructureReading, TangentReading
 from tests.lens_cases import subject
 
 
@@ -31,10 +31,10 @@ def test_all_lenses_report_on_a_healthy_model(tmp_path):
     assert report.save(tmp_path / "report.html").stat().st_size > 1e6
 
 
-def test_only_the_wanted_lenses_and_the_structure_look():
+def test_only_the_wanted_lenses_with_structure_and_signal_look():
     looked_at = subject()
     report = sl.inspect(looked_at.model, looked_at.batch, lenses=["structure"])
-    assert [type(reading) for reading in report.readings] == [StructureReading]
+    assert [type(reading) for reading in report.readings] == [StructureReading, SignalReading]
 
 
 def test_what_one_lens_cannot_measure_is_a_problem_and_the_others_go_on(tmp_path):
@@ -54,7 +54,7 @@ def test_an_interruption_leaves_a_report_of_what_was_finished():
             raise KeyboardInterrupt
 
     report = sl.inspect(looked_at.model, looked_at.batch, lenses=["tangent"], progress=stop)
-    assert [type(reading) for reading in report.readings] == [StructureReading]
+    assert [type(reading) for reading in report.readings] == [StructureReading, SignalReading]
     assert report.problems[0].lens == "tangent" and "interrupted" in report.problems[0].message
 
 

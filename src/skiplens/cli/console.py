@@ -15,6 +15,7 @@ from rich.table import Table
 from skiplens.core.progress import Progress
 
 WIDTH_WITHOUT_TERMINAL = 120
+_STYLES = {"critical": "bold red", "warning": "bold yellow"}
 
 
 def out() -> Console:
@@ -46,6 +47,17 @@ def print_table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
     for row in rows:
         table.add_row(*(escape(f"{value:,}" if isinstance(value, int) else str(value)) for value in row.values()))
     out().print(table)
+
+
+def print_findings(findings: Sequence[tuple[str, str, str]]) -> None:
+    """Severity, sentence and change of each; of a note the sentence alone."""
+    table = Table.grid(padding=(0, 2))
+    for severity, sentence, change in findings:
+        table.add_row(f"[{_STYLES.get(severity, 'dim')}]{escape(severity)}[/]", escape(sentence))
+        if severity != "note":
+            table.add_row("", f"[dim]{escape(change)}[/]")
+    if findings:
+        out().print(table)
 
 
 @contextmanager

@@ -77,6 +77,8 @@ def _data(settings: InspectSettings) -> Any:
 
 
 def _summarise(report: Report, page: Path) -> None:
+    console.out().print(report.verdict, markup=False, style="bold")
+    console.print_findings([(found.severity, found.sentence, found.change) for found in report.findings])
     for section in report.sections():
         console.out().print(section.sentence, markup=False, style="bold")
         if section.rows:

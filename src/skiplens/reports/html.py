@@ -8,16 +8,24 @@ from typing import TYPE_CHECKING, Any
 from skiplens.core.doors import open_door
 from skiplens.core.version import VERSION
 from skiplens.figures.plotly_json import plotly_json
+from skiplens.reports.findings_section import Opening
 from skiplens.reports.section import Section
 
 if TYPE_CHECKING:
     from skiplens.reports.report import Problem
 
 
-def page(title: str, sections: Sequence[Section], problems: Sequence["Problem"], readings: Mapping[str, Any]) -> str:
+def page(
+    title: str,
+    opening: Opening,
+    sections: Sequence[Section],
+    problems: Sequence["Problem"],
+    readings: Mapping[str, Any],
+) -> str:
     """The whole page as text; every word that comes from a model or a file is escaped."""
     return _template("report.html.j2").render(
         title=title,
+        opening=opening,
         sections=sections,
         problems=problems,
         version=VERSION,

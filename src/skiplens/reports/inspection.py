@@ -10,6 +10,7 @@ from skiplens.core.progress import Progress, silent
 from skiplens.core.randomness import Randomness
 from skiplens.core.untouched import untouched
 from skiplens.data.batch import take
+from skiplens.findings import find
 from skiplens.lenses.catalogue import choose
 from skiplens.lenses.lens import Subject
 from skiplens.readings import Reading
@@ -28,7 +29,7 @@ def inspect(
     seed: int = 0,
     progress: Progress = silent,
 ) -> Report:
-    """A report of what the lenses see in `model` on `data`; the model is left bit for bit as it was.
+    """A report of what the lenses see in `model` on `data`, with findings; the model is left bit for bit as it was.
 
     Args:
         model: Any `nn.Module`.
@@ -54,4 +55,4 @@ def inspect(
         except KeyboardInterrupt:
             problems.append(Problem(lens.name, "interrupted from the keyboard; what follows it was not measured."))
             break
-    return Report(subject.name, tuple(readings), tuple(problems))
+    return Report(subject.name, tuple(readings), tuple(problems), find(readings))

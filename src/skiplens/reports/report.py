@@ -1,6 +1,7 @@
 """The report: what was read, what could not be read, and the files that say so."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,7 +10,9 @@ from skiplens.core.errors import InvalidInputError
 from skiplens.core.files import write_atomically
 from skiplens.figures import figures_of
 from skiplens.figures.matplotlib_file import save_figure
+from skiplens.findings import Finding, find, verdict
 from skiplens.readings import Reading
+from skiplens.reports.findings_section import opening
 from skiplens.reports.html import page
 from skiplens.reports.json_readings import from_json, to_json
 from skiplens.reports.section import Section
@@ -28,7 +31,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Report:
-    """Readings of one model, ready to be looked at.
+    """Readings of one model and what was found in them, ready to be looked at.
 
     Example:
         report = sl.inspect(model, data)
@@ -38,10 +41,18 @@ class Report:
     title: str
     readings: tuple[Reading, ...]
     problems: tuple[Problem, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
     def reading(self, kind: type[R]) -> R | None:
         """The reading of that kind, if it was taken."""
         return next((reading for reading in self.readings if isinstance(reading, kind)), None)
+
+    @property
+    def verdict(self) -> str:
+        """One line: that the network is healthy, or its most severe finding; what was measured at all goes before."""
+        if not self.readings:
+            return "Nothing could be measured."
+        return verdict(self.findings)
 
     def sections(self) -> tuple[Section, ...]:
         """One section a reading, in the order they were taken."""
@@ -52,7 +63,9 @@ class Report:
         path = Path(path)
         if path.is_dir():
             raise InvalidInputError(f"{path} is a folder; name the file, e.g. {path / 'report.html'}.")
-        content = page(self.title, self.sections(), self.problems, self.to_json()).encode()
+        content = page(
+            self.title, opening(self.verdict, self.findings), self.sections(), self.problems, self.to_json()
+        ).encode()
         write_atomically(path, lambda file: _write(file, content))
         return path
 
@@ -71,6 +84,8 @@ class Report:
         """Everything in the report in words that JSON has."""
         return {
             "title": self.title,
+            "verdict": self.verdict,
+            "findings": [finding.to_json() for finding in self.findings],
             "readings": [to_json(reading) for reading in self.readings],
             "problems": [{"lens": problem.lens, "message": problem.message} for problem in self.problems],
         }
@@ -83,9 +98,17 @@ class Report:
         try:
             content = json.loads(path.read_text())
             readings = tuple(from_json(values) for values in content["readings"])
-            return cls(content["title"], readings, tuple(Problem(**problem) for problem in content["problems"]))
+            problems = tuple(Problem(**problem) for problem in content["problems"])
+            return cls(content["title"], readings, problems, _findings(content, readings))
         except (KeyError, TypeError, ValueError, FileNotFoundError) as error:
             raise InvalidInputError(f"{path} does not hold the readings of a report: {error}.") from error
+
+
+def _findings(content: Mapping[str, Any], readings: tuple[Reading, ...]) -> tuple[Finding, ...]:
+    """Those in the file; a file from before there were any is judged now."""
+    if "findings" not in content:
+        return find(readings)
+    return tuple(Finding.from_json(values) for values in content["findings"])
 
 
 def _write(file: Any, content: bytes) -> None:

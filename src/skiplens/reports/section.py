@@ -29,6 +29,11 @@ class Section:
     provenance: tuple[tuple[str, str], ...] = ()
 
 
+def number_in_words(value: float) -> str:
+    """Three digits, and powers of ten where the number is very large or small."""
+    return f"{value:,.3g}" if value == 0 or 1e-3 <= abs(value) < 1e5 else f"{value:.2e}"
+
+
 def provenance_of(reading: Reading) -> tuple[tuple[str, str], ...]:
     """Where the reading comes from, as label and value."""
     origin = reading.provenance

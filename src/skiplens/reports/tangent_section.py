@@ -4,7 +4,7 @@ import math
 
 from skiplens.figures import figures_of
 from skiplens.readings import TangentReading
-from skiplens.reports.section import Section, provenance_of
+from skiplens.reports.section import Section, number_in_words, provenance_of
 
 
 def tangent_section(reading: TangentReading) -> Section:
@@ -14,10 +14,10 @@ def tangent_section(reading: TangentReading) -> Section:
     facts = (
         ("samples", str(len(reading.kernel))),
         ("parameters differentiated", f"{reading.parameters:,}"),
-        ("condition number", _number(reading.condition_number)),
+        ("condition number", number_in_words(reading.condition_number)),
         ("effective rank", f"{reading.effective_rank:.1f} of {len(reading.kernel)}"),
-        ("largest eigenvalue", _number(float(reading.eigenvalues[0]))),
-        ("mean of the diagonal", _number(float(diagonal.mean()))),
+        ("largest eigenvalue", number_in_words(float(reading.eigenvalues[0]))),
+        ("mean of the diagonal", number_in_words(float(diagonal.mean()))),
         ("spread of the diagonal", f"{float(diagonal.std() / diagonal.mean()):.0%} of its mean"),
         ("alignment with the classes", "no pairs to compare" if alignment is None else f"{alignment:.3f}"),
     )
@@ -39,10 +39,6 @@ def tangent_sentence(reading: TangentReading) -> str:
     if math.isinf(reading.condition_number):
         return f"The tangent kernel is singular to working precision: {rank}, and some outputs cannot be learned apart."
     return (
-        f"The tangent kernel has condition number {_number(reading.condition_number)}; {rank}: gradient descent learns "
-        "the slowest direction that many times more slowly than the fastest."
+        f"The tangent kernel has condition number {number_in_words(reading.condition_number)}; {rank}: gradient "
+        "descent learns the slowest direction that many times more slowly than the fastest."
     )
-
-
-def _number(value: float) -> str:
-    return f"{value:,.3g}" if 1e-3 <= abs(value) < 1e5 else f"{value:.2e}"

@@ -50,7 +50,7 @@ def _state(network: ResidualNetwork, flow: DataFlow, block: ResidualBlock) -> Br
     factors = factors_of(flow, block, network)
     values = network.run([factor.value for factor in factors])
     matrices = [factor for factor in factors if factor.is_matrix]
-    weights = _names(matrices)
+    weights = tuple(name for name in _names(matrices) if network.model.get_parameter(name).ndim > 1)
     scales = tuple(name for name in _names(factors) if name not in weights)
     sizes = [float(values[factor.value].detach().double().square().sum()) for factor in matrices]
     return BranchState(

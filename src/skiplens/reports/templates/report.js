@@ -31,9 +31,13 @@
     if (window.Plotly) draw();
   }
 
-  async function copy(button) {
+  function tableText(button) {
     const rows = [...button.parentElement.querySelectorAll("tr")];
-    const text = rows.map((row) => [...row.cells].map((cell) => cell.textContent).join("\t")).join("\n");
+    return rows.map((row) => [...row.cells].map((cell) => cell.textContent).join("\t")).join("\n");
+  }
+
+  async function copy(button, text) {
+    const label = button.textContent;
     try {
       await navigator.clipboard.writeText(text);
     } catch {
@@ -44,7 +48,7 @@
       area.remove();
     }
     button.textContent = "Copied";
-    setTimeout(() => { button.textContent = "Copy table"; }, 1500);
+    setTimeout(() => { button.textContent = label; }, 1500);
   }
 
   function download() {
@@ -56,7 +60,12 @@
 
   toggle.addEventListener("click", () => setTheme(dark() ? "light" : "dark"));
   document.getElementById("download").addEventListener("click", download);
-  for (const button of document.querySelectorAll(".copy")) button.addEventListener("click", () => copy(button));
+  for (const button of document.querySelectorAll(".copy")) {
+    button.addEventListener("click", () => copy(button, tableText(button)));
+  }
+  for (const button of document.querySelectorAll(".copy-code")) {
+    button.addEventListener("click", () => copy(button, button.nextElementSibling.textContent));
+  }
   window.addEventListener("beforeprint", () => setTheme("light"));
   setTheme(window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 })();
