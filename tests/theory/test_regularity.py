@@ -149,7 +149,7 @@ def test_the_repaired_network_is_regular_for_all_parameters(generator):
     from skiplens.theory.regularity import uniform_bound
 
     system = network_r()
-    bound = uniform_bound(system, data_a(), 0.5)
+    bound = uniform_bound(data_a(), 0.5, 2)
     assert bound == pytest.approx(0.0681121531138273, rel=1e-12)
     for _ in range(20):
         point = 10 ** (3 * torch.rand((), generator=generator) - 1.5) * torch.randn(94, generator=generator)

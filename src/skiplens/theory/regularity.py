@@ -116,15 +116,15 @@ def affine_bound(
     return bound, smallest_gram_eigenvalue(layer.parameter_derivative(parameters, data))
 
 
-def uniform_bound(system: Composition, data: Float[Tensor, "features samples"], margin: float) -> float:
+def uniform_bound(data: Float[Tensor, "features samples"], margin: float, blocks: int) -> float:
     """σ(X)² margin^(2 blocks): λ(DF) of a network with a free first layer for all parameters.
 
     Args:
-        system: A free first layer, then residual layers whose branches have gains of at most 1 − margin.
         data: With independent columns.
-        margin: delta of the theorems.
+        margin: δ; the branches have gains of at most 1 − margin.
+        blocks: Residual layers behind the first layer.
     """
-    return smallest_gram_eigenvalue(data.T) * margin ** (2 * (len(system.layers) - 1))
+    return smallest_gram_eigenvalue(data.T) * margin ** (2 * blocks)
 
 
 def _layer_regularity(layer: Layer, own: Tensor, Z: Tensor) -> LayerRegularity:

@@ -1,6 +1,7 @@
 """Smoothness of training losses: certified for all parameters, and measured where training goes."""
 
 from skiplens.theory.smoothness.certified import Smoothness as Smoothness
+from skiplens.theory.smoothness.certified import SmoothnessLaw as SmoothnessLaw
 from skiplens.theory.smoothness.certified import certified_smoothness as certified_smoothness
 from skiplens.theory.smoothness.certified import descent_constant as descent_constant
 from skiplens.theory.smoothness.costs import Cost as Cost

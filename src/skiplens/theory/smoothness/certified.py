@@ -59,6 +59,29 @@ class Smoothness:
         return self.constant
 
 
+class SmoothnessLaw:
+    """The certified smoothness of one loss as a function of a loss that is not exceeded; layers are bounded once."""
+
+    def __init__(self, loss: TrainingLoss) -> None:
+        self._loss = loss
+        self._whole = _certificates(loss.system, DataBound.of_data(loss.data))
+        self._single = [] if loss.system.couples_samples else _sample_certificates(loss.system, loss.data)
+
+    def at(self, sublevel: float = math.inf) -> Smoothness:
+        """The constants where the loss is at most `sublevel`."""
+        cost, N = self._loss.cost, self._loss.cost.samples
+        single = [
+            _constant(cost.of_sample(i), certificate, N * sublevel)  # of a mean, one sample may be N times as large
+            for i, certificate in enumerate(self._single)
+        ]
+        return Smoothness(
+            joint=_constant(cost, composed(self._whole), sublevel),
+            per_sample=sum(single) / N if single else math.inf,
+            literal=_literal(cost, self._whole, sublevel),
+            unbounded=self._loss.system.unbounded_because(is_first=True),
+        )
+
+
 def certified_smoothness(loss: TrainingLoss, sublevel: float = math.inf) -> Smoothness:
     """The certified smoothness β of a loss.
 
@@ -67,14 +90,7 @@ def certified_smoothness(loss: TrainingLoss, sublevel: float = math.inf) -> Smoo
         sublevel: A loss that is not exceeded. Gradient descent with a step below 2/β stays below its first loss, so
             that may be given; it is needed for the square cost where outputs are unbounded.
     """
-    system, data, cost = loss.system, loss.data, loss.cost
-    certificates = _certificates(system, DataBound.of_data(data))
-    return Smoothness(
-        joint=_constant(cost, composed(certificates), sublevel),
-        per_sample=_per_sample(system, data, cost, sublevel),
-        literal=_literal(cost, certificates, sublevel),
-        unbounded=system.unbounded_because(is_first=True),
-    )
+    return SmoothnessLaw(loss).at(sublevel)
 
 
 def descent_constant(smoothness: float, step: float) -> float:
@@ -92,15 +108,8 @@ def _constant(cost: Cost, certificate: Certificate, sublevel: float) -> float:
     return cost.gradient_lipschitz * certificate.slope**2 + product(G, certificate.curvature)
 
 
-def _per_sample(system: Layer, data: Float[Tensor, "features samples"], cost: Cost, sublevel: float) -> float:
-    if system.couples_samples:
-        return math.inf
-    N = cost.samples
-    single = (
-        _constant(cost.of_sample(i), system.certificate(DataBound.of_data(data[:, i : i + 1])), N * sublevel)
-        for i in range(N)  # a mean of at most `sublevel` lets one sample have N times as much
-    )
-    return sum(single) / N
+def _sample_certificates(system: Layer, data: Float[Tensor, "features samples"]) -> list[Certificate]:
+    return [system.certificate(DataBound.of_data(column[:, None])) for column in data.T]
 
 
 def _literal(cost: Cost, certificates: Sequence[Certificate], sublevel: float) -> float:
