@@ -2,7 +2,7 @@
 
 import torch
 
-from skiplens.figures.figure import Band, Bars, Figure, Line, Reference, numbers
+from skiplens.figures.figure import Bars, Figure, Line, Reference, numbers
 from skiplens.readings import SignalReading
 
 
@@ -11,19 +11,16 @@ def signal_by_depth(reading: SignalReading) -> Figure | None:
     if not reading.depths:
         return None
     depths = numbers(range(len(reading.depths)))
-    marks: list[Band | Line | Reference] = [Reference(1.0)]
+    marks: list[Line | Reference] = [Reference(1.0)]
     for name, values in (("signal", reading.signal), ("gradient", reading.gradient.flip(0))):
         start = values[0].mean()
         relative = (values / start if start > 0 else values).double()
         relative = relative if name == "signal" else relative.flip(0)
-        low, high = relative.min(1).values, relative.max(1).values
-        if len(relative[0]) > 1:
-            marks.append(Band(depths, numbers(low), numbers(high), f"{name}: range over samples"))
         marks.append(Line(depths, numbers(relative.mean(1)), name))
     return Figure(
         name="signal_by_depth",
         title="Signal and gradient by depth",
-        caption="Size of the signal relative to the input of the first block, and of the gradient relative to the last "
+        caption="Mean size of the signal relative to the input of the first block, and of the gradient relative to the last "
         "join, where it starts its way back. Straight lines that rise or fall grow or fade exponentially.",
         x_label="outermost blocks passed",
         y_label="relative size",

@@ -31,8 +31,8 @@ def judge_flat(reading: SignalReading) -> Iterator[Finding]:
         flat,
         rule="flat_branches",
         severity="critical",
-        sentence=f"{_counted(flat, 'branch starts', 'branches start')} (of {len(orders)}) at a flat point: {most} "
-        f"zero factors in series, so that all derivatives of the loss up to order {most - 1} vanish there ({listed(names)}).",
+        sentence=f"{_counted(reading, flat, 'start')} at a flat point, with {most} zero factors in series: all derivatives "
+        f"of the loss up to order {most - 1} vanish there (block {listed(names)}).",
         number=float(most),
         threshold=float(FLAT_ORDER),
         source="'Demystifying ResNet', theorem 2: with n ≥ 3 matrices at zero the gradient and the Hessian are zero",
@@ -51,8 +51,8 @@ def judge_dead(reading: SignalReading) -> Iterator[Finding]:
         dead,
         rule="dead_branches",
         severity="critical",
-        sentence=f"{_counted(dead, 'branch gets', 'branches get')} no gradient and cannot learn: block "
-        f"{listed(_names(reading, dead))}.",
+        sentence=f"{_counted(reading, dead, 'get')} no gradient and cannot learn (block "
+        f"{listed(_names(reading, dead))}).",
         number=float(reading.branch_gradients[dead].max()),
         threshold=floor,
         source="rounding of the dtype, relative to the branch with the largest gradient; an exact zero of two or more "
@@ -147,8 +147,8 @@ def _indices(chosen: torch.Tensor) -> list[int]:
     return [int(index) for index in chosen.nonzero().flatten()]
 
 
-def _counted(blocks: Sequence[int], one: str, several: str) -> str:
-    return f"{len(blocks)} {one if len(blocks) == 1 else several}"
+def _counted(reading: SignalReading, blocks: Sequence[int], verb: str) -> str:
+    return f"{len(blocks)} of {len(reading.block_names)} branches {verb}{'s' * (len(blocks) == 1)}"
 
 
 def _others(reading: SignalReading, blocks: Sequence[int], worst: int) -> str:

@@ -89,7 +89,7 @@ def verdict(findings: tuple[Finding, ...]) -> str:
         notes = len(findings)
         return "Healthy." if not notes else f"Healthy, with {notes} note{'s' * (notes > 1)}."
     more = len(serious) - 1
-    behind = f" ({more} more finding{'s' * (more > 1)} of weight.)" if more else ""
+    behind = f" And {more} more finding{'s' * (more > 1)}." if more else ""
     return f"{serious[0].severity.capitalize()}: {serious[0].sentence}{behind}"
 
 
