@@ -33,6 +33,10 @@ class NoFrozenFormError(SkiplensError):
     """An operation is not a frozen factor times its argument, so the signal is no sum over paths."""
 
 
+class NotTwiceDifferentiableError(SkiplensError):
+    """An operation of the model or the loss has no second derivative in torch."""
+
+
 class DataError(SkiplensError):
     """A data set is missing, broken or not what its checksum says."""
 

@@ -1,6 +1,6 @@
 """Hessian, Gauss-Newton and Fisher matrices of any model and data as symmetric operators."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, Literal, Unpack
 
@@ -24,9 +24,10 @@ from skiplens.derivatives.hessian.curvature import (
 from skiplens.derivatives.hessian.flat import FlatOrder
 from skiplens.derivatives.hessian.losses import Loss, LossRule, loss_rule
 from skiplens.derivatives.hessian.objective import objective
-from skiplens.derivatives.hessian.options import LossOptions
-from skiplens.derivatives.hessian.plan import ProductPlan, graph_bytes_per_sample, planned
+from skiplens.derivatives.hessian.options import LossOptions, check_options
+from skiplens.derivatives.hessian.plan import ProductPlan, planned
 from skiplens.derivatives.hessian.problem import LossProblem, pose
+from skiplens.derivatives.hessian.trial import graph_bytes_per_sample
 from skiplens.linalg.operator import SymmetricOperator
 
 Kind = Literal["hessian", "gauss_newton", "fisher", "empirical_fisher"]
@@ -69,12 +70,13 @@ def loss_operator(
     """
     rule = loss_rule(loss)
     _require_kind(kind, rule, model_returns_loss=loss is None)
+    check_options(options)
     progress = options.get("progress", silent)
     with untouched(model), transformable(), torch.enable_grad():
         goal = objective(model, rule, parameters, options.get("dtype"))
         problem = pose(goal, loss_batches(data, loss is None), progress, model_returns_loss=loss is None)
-        curvature = _CURVATURES[kind]
-        plan = planned(graph_bytes_per_sample(curvature, problem), problem, options.get("budget"))
+        per_sample = graph_bytes_per_sample(_CURVATURES[kind], problem.objective, problem.first())
+        plan = planned(per_sample, problem, options.get("budget"))
     return LossOperator(problem, kind, plan, progress)
 
 
@@ -90,7 +92,9 @@ class LossOperator(SymmetricOperator):
         pure = problem.objective.pure
         self._order = FlatOrder({name: tuple(tensor.shape) for name, tensor in pure.parameters.items()})
         self._versions = _versions(pure.model)
-        self._kept: list[BatchCurvature] | None = None
+        self._pieces = len(problem.piece_sizes(plan.piece))
+        self._kept: list[BatchCurvature] = []
+        self._probes = plan.probes
 
     @property
     def size(self) -> int:
@@ -161,32 +165,42 @@ class LossOperator(SymmetricOperator):
             return total.to(block.dtype)
         columns = block.detach().to(self.device, self.dtype)
         with untouched(self._problem.objective.pure.model), transformable(), torch.enable_grad():
-            for curvature in self._curvatures():
-                self._add_products(total, curvature, columns)
+            self._visit(lambda curvature: self._add_products(total, curvature, columns))
+        _require_finite(total, columns)
         return (total / self._problem.divisor).to(block)
 
-    def _curvatures(self) -> Iterator[BatchCurvature]:
-        if self._kept is not None:
-            yield from self._kept
+    def _visit(self, act: Callable[[BatchCurvature], None]) -> None:
+        """Do something with the curvature of each piece: the kept ones, then the others, built and dropped in turn."""
+        for curvature in self._kept:
+            act(curvature)
+        known = len(self._kept)
+        if known == self._pieces:
             return
-        kept = []
-        count = len(self._problem.piece_sizes(self._plan.piece))
-        goal, kind = self._problem.objective, _CURVATURES[self._kind]
-        for batch in track(self._problem.pieces(self._plan.piece), "curvature of the data", count, self._progress):
-            curvature = kind(goal, batch)
-            yield curvature
-            if self._plan.keep:
-                kept.append(curvature)
-        self._kept = kept if self._plan.keep else None
+        goal, differentiate = self._problem.objective, _CURVATURES[self._kind]
+        pieces = enumerate(self._problem.pieces(self._plan.piece))
+        for number, batch in track(pieces, "curvature of the data", self._pieces, self._progress):
+            if number >= known:
+                curvature = differentiate(goal, batch)
+                act(curvature)
+                if number < self._plan.kept:
+                    self._kept.append(curvature)
+                del curvature  # before the next one is built
 
     def _add_products(self, total: Tensor, curvature: BatchCurvature, columns: Tensor) -> None:
-        for start in range(0, columns.shape[1], self._plan.probes):
-            few = columns[:, start : start + self._plan.probes]
-            vectors, batched = self._order.split_columns(few), few.shape[1] > 1
-            if not batched:
-                vectors = [vector[0] for vector in vectors]
-            parts = curvature.product(vectors, batched)
-            total[:, start : start + few.shape[1]] += self._order.join_columns(parts, few.shape[1])
+        for start in range(0, columns.shape[1], self._probes):
+            few = columns[:, start : start + self._probes]
+            total[:, start : start + few.shape[1]] += self._products(curvature, few)
+
+    def _products(self, curvature: BatchCurvature, few: Tensor) -> Tensor:
+        """The curvature times a few columns: as one where that works, else one by one."""
+        vectors, probes = self._order.split_columns(few), few.shape[1]
+        if probes > 1 and self._probes > 1:
+            try:
+                return self._order.join_columns(curvature.product(vectors, batched=True), probes)
+            except RuntimeError:  # an operation without a rule for several vectors, or no memory for them
+                self._probes = 1
+        each = [curvature.product([vector[i] for vector in vectors], batched=False) for i in range(probes)]
+        return torch.cat([self._order.join_columns(parts, 1) for parts in each], dim=1)
 
     def _require_same_parameters(self) -> None:
         if _versions(self._problem.objective.pure.model) != self._versions:
@@ -198,6 +212,17 @@ class LossOperator(SymmetricOperator):
 
 def _versions(model: nn.Module) -> dict[str, tuple[int, int]]:
     return {name: (id(parameter), parameter._version) for name, parameter in model.named_parameters()}
+
+
+def _require_finite(products: Tensor, columns: Tensor) -> None:
+    if bool(torch.isfinite(products).all()):
+        return
+    if not bool(torch.isfinite(columns).all()):
+        raise InvalidInputError("The vectors to multiply hold NaN or infinite entries; hand over finite ones.")
+    raise InvalidInputError(
+        "A product is NaN or infinite though the loss is finite: a second derivative does not exist here, e.g. that of "
+        "a norm or a square root at zero, or numbers overflow. Add a small constant there or compute in float64."
+    )
 
 
 def _require_kind(kind: str, rule: LossRule, model_returns_loss: bool) -> None:

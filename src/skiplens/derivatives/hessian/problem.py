@@ -11,7 +11,7 @@ from skiplens.data.batch import Batch, Batches
 from skiplens.derivatives.functional import is_batch_coupled
 from skiplens.derivatives.hessian.combination import found_combination
 from skiplens.derivatives.hessian.objective import Objective
-from skiplens.derivatives.hessian.repeats import require_repeats
+from skiplens.derivatives.hessian.repeats import repeats_in_order
 
 
 @dataclass(frozen=True)
@@ -24,15 +24,21 @@ class LossProblem:
     sizes: tuple[int, ...]
     loss: float
     divisor: float
+    ordered: bool
+    """Whether a second pass gave the same batches in the same order."""
     splits: bool
     """Whether a batch may be cut: its samples do not depend on each other, neither in the model nor in the loss."""
 
-    def pieces(self, size: int | None) -> Iterator[Batch]:
+    def first(self) -> Batch:
+        """The first batch."""
+        return self.objective.prepared(next(iter(self.batches)))
+
+    def pieces(self, size: int) -> Iterator[Batch]:
         """The batches, cut into pieces of equal length of at most `size` samples."""
         for batch in self.batches:
             yield from _cut(self.objective.prepared(batch), size if self.splits else None)
 
-    def piece_sizes(self, size: int | None) -> list[int]:
+    def piece_sizes(self, size: int) -> list[int]:
         """The samples of each piece."""
         return [piece for count in self.sizes for piece in _cut_sizes(count, size if self.splits else None)]
 
@@ -50,10 +56,12 @@ def pose(objective: Objective, batches: Batches, progress: Progress, model_retur
             f"The loss is neither a mean nor a sum over samples, so those of {len(sizes)} batches do not add up to "
             "one. Hand over all data as one batch, or a loss that is a mean or a sum over samples."
         )
-    require_repeats(objective, batches, totals)
+    ordered = repeats_in_order(objective, batches, totals)
     divisor = sum(shares) or 1.0
     splits = not model_returns_loss and rule.combination != "whole" and not _coupled(objective, first)
-    return LossProblem(objective, batches, sum(sizes), tuple(sizes), sum(totals) / divisor, divisor, splits)
+    return LossProblem(
+        objective, batches, sum(sizes), tuple(sizes), sum(totals) / divisor, divisor, ordered=ordered, splits=splits
+    )
 
 
 def _evaluated(
