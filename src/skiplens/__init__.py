@@ -1,5 +1,8 @@
 """See what skip connections do to your network."""
 
+# Surgery: the changes that the papers recommend
+from skiplens import surgery as surgery
+
 # Versions
 from skiplens.core.version import VERSION
 

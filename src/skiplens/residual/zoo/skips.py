@@ -113,15 +113,20 @@ class IsometricPool(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the filtered channels, filter by filter."""
-        single = inputs.flatten(0, 1).unsqueeze(1)
-        filtered = F.conv2d(single, self.filters, stride=self.size).unflatten(0, inputs.shape[:2])
-        return filtered.transpose(1, 2).flatten(1, 2)[:, : self.outputs]
+        return isometric_pool(inputs, self.filters, self.outputs)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         # A network made in float32 and measured in float64 would keep filters that are orthonormal to 1e-8 only.
         super()._apply(fn, recurse)
         self.filters = patch_filters(self.size, self.count).to(self.filters)
         return self
+
+
+def isometric_pool(images: Tensor, filters: Tensor, outputs: int) -> Tensor:
+    """The first `outputs` channels of all images filtered by each of the patch filters in turn."""
+    single = images.flatten(0, 1).unsqueeze(1)
+    filtered = F.conv2d(single, filters, stride=filters.shape[-1]).unflatten(0, images.shape[:2])
+    return filtered.transpose(1, 2).flatten(1, 2)[:, :outputs]
 
 
 def patch_filters(size: int, count: int) -> Tensor:
