@@ -6,6 +6,7 @@ import skiplens as sl
 
 NAMES = {
     "DenseNetKernel",
+    "HessianSpectrum",
     "JacobianSpectrum",
     "PathSpectrum",
     "Report",
@@ -14,6 +15,7 @@ NAMES = {
     "VanillaKernel",
     "empirical_ntk",
     "find_residual_blocks",
+    "hessian_spectrum",
     "initialisation",
     "inspect",
     "jacobian_spectrum",
@@ -27,7 +29,10 @@ FOLDERS = set(
 
 def test_the_public_names_are_exactly_these():
     public = {name for name in dir(sl) if not name.startswith("_") and name != "VERSION"}
-    folders = {name for name in public if isinstance(getattr(sl, name), types.ModuleType)} - {"initialisation", "surgery"}
+    folders = {name for name in public if isinstance(getattr(sl, name), types.ModuleType)} - {
+        "initialisation",
+        "surgery",
+    }
     assert public - folders == NAMES
     assert folders <= FOLDERS
     assert len(NAMES) <= 25

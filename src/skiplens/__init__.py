@@ -12,11 +12,15 @@ from skiplens.kernels import DenseNetKernel as DenseNetKernel
 from skiplens.kernels import ResNetKernel as ResNetKernel
 from skiplens.kernels import VanillaKernel as VanillaKernel
 
+# Curvature: how well conditioned a loss is
+from skiplens.lenses.curvature import hessian_spectrum as hessian_spectrum
+
 # Jacobians: whether layers keep the gradient alive
 from skiplens.lenses.jacobians import jacobian_spectrum as jacobian_spectrum
 
 # Paths: how deep a network is
 from skiplens.lenses.paths import path_spectrum as path_spectrum
+from skiplens.readings import HessianSpectrum as HessianSpectrum
 from skiplens.readings import JacobianSpectrum as JacobianSpectrum
 from skiplens.readings import PathSpectrum as PathSpectrum
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from skiplens.figures.curvature import eigenvalue_density, eigenvalues_by_size, extremes_by_block
 from skiplens.figures.figure import Figure
 from skiplens.figures.jacobians import network_histogram, singular_values_by_block, spectrum_of_one_block
 from skiplens.figures.paths import (
@@ -15,12 +16,21 @@ from skiplens.figures.paths import (
 from skiplens.figures.signal import branch_against_shortcut, scales_by_block, shut_units_by_block, signal_by_depth
 from skiplens.figures.structure import parameters_by_block
 from skiplens.figures.tangent import kernel_against_angle, kernel_by_class, kernel_eigenvalues
-from skiplens.readings import JacobianSpectrum, PathSpectrum, Reading, SignalReading, StructureReading, TangentReading
+from skiplens.readings import (
+    HessianSpectrum,
+    JacobianSpectrum,
+    PathSpectrum,
+    Reading,
+    SignalReading,
+    StructureReading,
+    TangentReading,
+)
 
 FIGURES: dict[type[Reading], tuple[Callable[[Any], Figure | None], ...]] = {
     StructureReading: (parameters_by_block,),
     SignalReading: (signal_by_depth, branch_against_shortcut, scales_by_block, shut_units_by_block),
     PathSpectrum: (energy_by_order, energy_by_order_logarithmic, energy_by_block, energy_by_pair, depth_by_sample),
+    HessianSpectrum: (eigenvalue_density, eigenvalues_by_size, extremes_by_block),
     JacobianSpectrum: (singular_values_by_block, spectrum_of_one_block, network_histogram),
     TangentReading: (kernel_by_class, kernel_eigenvalues, kernel_against_angle),
 }

@@ -2,6 +2,7 @@
 
 from skiplens.core.errors import InvalidInputError
 from skiplens.core.nearest import did_you_mean
+from skiplens.lenses.curvature import CurvatureLens
 from skiplens.lenses.jacobians import JacobiansLens
 from skiplens.lenses.lens import Lens
 from skiplens.lenses.paths import PathsLens
@@ -10,7 +11,7 @@ from skiplens.lenses.structure import StructureLens
 from skiplens.lenses.tangent import TangentLens
 
 LENSES: dict[str, type[Lens]] = {
-    lens.name: lens for lens in (StructureLens, SignalLens, PathsLens, JacobiansLens, TangentLens)
+    lens.name: lens for lens in (StructureLens, SignalLens, PathsLens, CurvatureLens, JacobiansLens, TangentLens)
 }
 
 

@@ -66,10 +66,7 @@ class SpectralDensity:
         self, grid: Float[Tensor, " grid"], width: float
     ) -> tuple[Float[Tensor, " grid"], Float[Tensor, " grid"]]:
         """The density on `grid`, each node spread to a normal curve of this width, and its standard error."""
-        if not width > 0:
-            raise InvalidInputError(f"A density was asked for with width={width}; the width must be positive.")
-        distance = (grid[None, None, :] - self.nodes[:, :, None]) / width
-        curves = (self.weights[:, :, None] * torch.exp(-distance.square() / 2)).sum(1) / (width * (2 * torch.pi) ** 0.5)
+        curves = normal_curves(self.nodes, self.weights, grid, width)
         return curves.mean(0), curves.std(0) / self.probes**0.5
 
     def _sums(self) -> Float[Tensor, "probes ranks"]:
@@ -78,6 +75,19 @@ class SpectralDensity:
 
     def _count(self, levels: Tensor, right: bool) -> Tensor:
         return torch.searchsorted(self.nodes, levels.expand(self.probes, -1).contiguous(), right=right)
+
+
+def normal_curves(
+    nodes: Float[Tensor, "probes steps"],
+    weights: Float[Tensor, "probes steps"],
+    grid: Float[Tensor, " grid"],
+    width: float,
+) -> Float[Tensor, "probes grid"]:
+    """For each row of nodes the sum of normal curves of this width and of these weights, on `grid`."""
+    if not width > 0:
+        raise InvalidInputError(f"A density was asked for with width={width}; the width must be positive.")
+    distance = (grid[None, None, :] - nodes[:, :, None]) / width
+    return (weights[:, :, None] * torch.exp(-distance.square() / 2)).sum(1) / (width * (2 * torch.pi) ** 0.5)
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,12 @@ def share_below_interval(density: SpectralDensity, level: float = 0.0) -> tuple[
     return _least(low, density).item(), _most(high, density).item()
 
 
+def share_within_interval(density: SpectralDensity, level: float) -> tuple[float, float]:
+    """95 % interval for the share of eigenvalues with |λ| up to `level`."""
+    low, high = _bounds_within(density, density.nodes.new_tensor([level]))
+    return _least(low, density).item(), _most(high, density).item()
+
+
 def absolute_quantile_interval(density: SpectralDensity, share: float) -> tuple[float, float]:
     """95 % interval for the quantile of |λ|: where the share of |λ| up to a level can, and must, reach `share`.
 
@@ -35,10 +41,8 @@ def absolute_quantile_interval(density: SpectralDensity, share: float) -> tuple[
     sample, so the jackknife does not apply.)
     """
     levels = density.nodes.abs().flatten().unique()
-    low_above, high_above = density.bounds_below(levels)
-    low_below, high_below = density.bounds_below(-levels)
-    possible = _most(high_above - low_below, density) >= share
-    certain = _least((low_above - high_below).clamp_min(0), density) >= share
+    low, high = _bounds_within(density, levels)
+    possible, certain = _most(high, density) >= share, _least(low, density) >= share
     # What is possible at a level is possible right after the level before it.
     first = int(possible.long().argmax()) if bool(possible.any()) else len(levels) - 1
     last = int(certain.long().argmax()) if bool(certain.any()) else len(levels) - 1
@@ -54,6 +58,13 @@ def ratio_of_means(
     without = (above.sum() - above) / (below.sum() - below)
     error = math.sqrt((density.probes - 1) / density.probes * (without - without.mean()).square().sum().item())
     return (above.sum() / below.sum()).item(), error
+
+
+def _bounds_within(density: SpectralDensity, levels: Float[Tensor, " levels"]) -> tuple[Tensor, Tensor]:
+    """For each probe the least and the most that its measure can have between −level and level."""
+    low_above, high_above = density.bounds_below(levels)
+    low_below, high_below = density.bounds_below(-levels)
+    return (low_above - high_below).clamp_min(0), (high_above - low_below).clamp_max(1)
 
 
 def _least(shares: Float[Tensor, "probes levels"], density: SpectralDensity) -> Float[Tensor, " levels"]:

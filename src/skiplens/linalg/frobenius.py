@@ -29,8 +29,8 @@ def trace_and_frobenius(
 
     With Q a basis of the range, tr A = tr QᵀAQ + tr PAP and ‖A‖² = ‖AQ‖² + ‖AP‖², P = I − QQᵀ, and one product with a
     probe of the rest serves both. The probes of the rest are independent of each other, so their scatter is an honest
-    error; that of leave-one-out estimates (XTrace) is too small: intervals made of it covered the truth in 80 to 95 % of
-    repeats instead of 95 %.
+    error; that of leave-one-out estimates (XTrace) is too small: 95 % intervals made of it covered the truth in 80 to
+    95 % of repeats.
 
     Args:
         operator: The matrix A.
@@ -54,11 +54,11 @@ def trace_and_frobenius(
     squares = scatter_estimate(image.square().sum(0), used)
     return Moments(
         TraceEstimate((Q * Z).sum().item() + trace.value, trace.standard_error, used),
-        _root(TraceEstimate(Z.double().square().sum().item() + squares.value, squares.standard_error, used)),
+        root_estimate(TraceEstimate(Z.double().square().sum().item() + squares.value, squares.standard_error, used)),
     )
 
 
-def _root(square: TraceEstimate) -> TraceEstimate:
+def root_estimate(square: TraceEstimate) -> TraceEstimate:
     """The square root with the error that first order gives it."""
     value = math.sqrt(square.value)
     error = square.standard_error / (2 * value) if value else 0.0

@@ -11,6 +11,17 @@ from skiplens.readings.reading import Reading
 
 Interval = tuple[float, float]
 
+MATRICES = {
+    "hessian": "Hessian",
+    "gauss_newton": "Gauss-Newton matrix",
+    "fisher": "Fisher matrix",
+    "empirical_fisher": "empirical Fisher matrix",
+}
+"""What the matrices are called."""
+
+FLAT = 0.1
+"""A direction is flat if its |eigenvalue| is at most this part of the largest."""
+
 
 def _none(*shape: int) -> Tensor:
     return torch.zeros(shape or (0,), dtype=torch.float64)
@@ -41,6 +52,7 @@ class HessianSpectrum(Reading, kind="curvature"):
         frobenius_error: Its standard error.
         condition_interval: 95 % interval of the condition number; it may reach infinity.
         index_interval: 95 % interval of the index.
+        flat_interval: 95 % interval of the flat share.
         negative_mass_error: Standard error of the negative mass.
         grid: Places at which the smoothed density is given.
         density: The density there, each eigenvalue spread to a normal curve of `smoothing_width`.
@@ -75,6 +87,7 @@ class HessianSpectrum(Reading, kind="curvature"):
     frobenius_error: float = 0.0
     condition_interval: Interval
     index_interval: Interval
+    flat_interval: Interval
     negative_mass_error: float = 0.0
     grid: Float[Tensor, " grid"]
     density: Float[Tensor, " grid"]
@@ -87,6 +100,11 @@ class HessianSpectrum(Reading, kind="curvature"):
     parameter_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     block_values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    @property
+    def matrix_name(self) -> str:
+        """The matrix as a person calls it."""
+        return MATRICES.get(self.of, self.of)
 
     @property
     def largest_absolute(self) -> float:
@@ -107,6 +125,12 @@ class HessianSpectrum(Reading, kind="curvature"):
     def index_beyond_rounding(self) -> float:
         """The share of eigenvalues negative beyond rounding: zeros that rounding made negative do not count."""
         return self.share_below(-self.rounding)
+
+    @property
+    def flat_share(self) -> float:
+        """The share of eigenvalues that are small beside the largest: |λ| at most a tenth of |λ|max."""
+        flat = self.nodes.abs() <= FLAT * self.largest_absolute
+        return int(flat.sum()) / len(flat) if self.method == "exact" else float(self.weights[flat].sum())
 
     @property
     def negative_mass(self) -> float:

@@ -3,7 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
-from skiplens.readings import JacobianSpectrum, PathSpectrum, Reading, SignalReading, StructureReading, TangentReading
+from skiplens.readings import (
+    HessianSpectrum,
+    JacobianSpectrum,
+    PathSpectrum,
+    Reading,
+    SignalReading,
+    StructureReading,
+    TangentReading,
+)
+from skiplens.reports.curvature_section import curvature_section
 from skiplens.reports.jacobians_section import jacobians_section
 from skiplens.reports.paths_section import paths_section
 from skiplens.reports.section import Section
@@ -15,6 +24,7 @@ SECTIONS: dict[type[Reading], Callable[[Any], Section]] = {
     StructureReading: structure_section,
     SignalReading: signal_section,
     PathSpectrum: paths_section,
+    HessianSpectrum: curvature_section,
     JacobianSpectrum: jacobians_section,
     TangentReading: tangent_section,
 }
