@@ -8,7 +8,7 @@ import torch
 
 from skiplens.core.errors import BrokenFileError, InvalidInputError, TooNewFileError
 from skiplens.training import Checkpoint, Recipe, train
-from skiplens.training.checkpoints import fingerprint, read_checkpoint
+from skiplens.training.checkpoints import read_checkpoint
 from tests.training.killed_run import run
 from tests.training.networks import noisy_network, samples
 
@@ -105,14 +105,3 @@ def test_checkpoints_do_not_change_the_numbers(tmp_path):
     recipe = Recipe(batch_size=8, epochs=2)
     kept = train(noisy_network(), samples(), recipe, checkpoint=Checkpoint(tmp_path / "run.ckpt", every_seconds=0))
     assert torch.equal(kept.losses, train(noisy_network(), samples(), recipe).losses)
-
-
-def test_fingerprints_tell_tensors_apart():
-    same = fingerprint([("a", torch.arange(3.0))])
-    assert same == fingerprint([("a", torch.arange(3.0))])
-    others = [
-        ("b", torch.arange(3.0)),
-        ("a", torch.arange(3.0, dtype=torch.float32)),
-        ("a", torch.arange(3.0)[:, None]),
-    ]
-    assert len({same, *(fingerprint([other]) for other in others)}) == 4

@@ -6,6 +6,7 @@ from skiplens.readings.file import read_file as read_file
 from skiplens.readings.file import write_file as write_file
 from skiplens.readings.jacobians import JacobianSpectrum as JacobianSpectrum
 from skiplens.readings.jacobians import SpectrumStatistics as SpectrumStatistics
+from skiplens.readings.landscape import LandscapeReading as LandscapeReading
 from skiplens.readings.measurement import Measurement as Measurement
 from skiplens.readings.paths import PathSpectrum as PathSpectrum
 from skiplens.readings.provenance import Provenance as Provenance

@@ -1,12 +1,11 @@
 """A run on disk: everything needed to go on where it was, in a file that cannot run code."""
 
 import errno
-import hashlib
 import pickle
 import time
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -115,12 +114,3 @@ def restore_weights_(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     with torch.no_grad():
         for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
             tensor.copy_(weights[name])
-
-
-def fingerprint(named: Iterable[tuple[str, Tensor]]) -> str:
-    """Sixteen hexadecimal digits that tell one set of tensors from another."""
-    digest = hashlib.sha256()
-    for name, tensor in named:
-        digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()[:16]

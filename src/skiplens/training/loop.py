@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from skiplens.core.errors import InvalidInputError
+from skiplens.core.fingerprint import fingerprint
 from skiplens.core.progress import Progress, silent
 from skiplens.core.randomness import Randomness
 from skiplens.data.batch import Batch
@@ -16,14 +17,7 @@ from skiplens.readings.provenance import Provenance
 from skiplens.readings.training_history import TrainingHistory
 from skiplens.training.augmentation import augmented
 from skiplens.training.callbacks import Callback, Moment, as_callback
-from skiplens.training.checkpoints import (
-    Checkpoint,
-    Keeper,
-    fingerprint,
-    require_same_run,
-    restore_weights_,
-    weights_of,
-)
+from skiplens.training.checkpoints import Checkpoint, Keeper, require_same_run, restore_weights_, weights_of
 from skiplens.training.losses import LossFunction
 from skiplens.training.optimiser import build_optimiser
 from skiplens.training.random_state import own_random_state, seed_torch

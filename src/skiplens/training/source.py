@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 from skiplens.core.errors import InvalidInputError
+from skiplens.core.fingerprint import fingerprint
 from skiplens.core.memory import budget_bytes
 from skiplens.core.randomness import Randomness
 from skiplens.data.batch import Batch, Batches, as_batch, as_batches
 from skiplens.derivatives.outputs import tensors_in
-from skiplens.training.checkpoints import fingerprint
 from skiplens.training.random_state import seed_torch
 
 _SAMPLES_IN_FINGERPRINT = 64
