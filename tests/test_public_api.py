@@ -22,6 +22,7 @@ NAMES = {
     "path_spectrum",
     "surgery",
 }
+MODULES = {"initialisation", "surgery"}
 FOLDERS = set(
     "cli core data derivatives figures kernels lenses linalg readings reports residual theory training".split()
 )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from skiplens.core.axes import Float, Tensor
+from skiplens.linalg.far_field import Window, windows
 
 _MOST_STEPS = 80
 """Steps until a root must be found: halving a bracket so often leaves nothing of it."""
@@ -15,24 +16,28 @@ class SecularRoots:
     """The roots of 1 + ρ Σ z_j² / (d_j − λ) = 0, each as a pole plus an offset, which keeps all digits of λ − d_j.
 
     Attributes:
-        poles: d, ascending and distinct.
+        fence: The poles d, ascending and distinct, and an end behind the last root.
         origins: For each root the index of the pole it is counted from.
         offsets: The root minus that pole.
     """
 
-    poles: Float[Tensor, " size"]
+    fence: Float[Tensor, " fence"]
     origins: Tensor
     offsets: Float[Tensor, " size"]
 
     @property
+    def poles(self) -> Float[Tensor, " size"]:
+        """The poles without the end."""
+        return self.fence[:-1]
+
+    @property
     def values(self) -> Float[Tensor, " size"]:
         """The roots, ascending."""
-        return self.poles[self.origins] + self.offsets
+        return self.fence[self.origins] + self.offsets
 
-    def gaps(self, roots: slice) -> Float[Tensor, "some size"]:
-        """d_j − λ_i for some of the roots i and all poles j."""
-        base, offset = self.poles[self.origins[roots]], self.offsets[roots]
-        return (self.poles - base[:, None]) - offset[:, None]
+    def minus(self, places: Float[Tensor, "*places"], which: slice = slice(None)) -> Float[Tensor, "*places"]:
+        """Each of some roots minus a place (the last axis are the roots), without loss where they nearly meet."""
+        return (self.fence[self.origins[which]] - places) + self.offsets[which]
 
 
 def secular_roots(poles: Float[Tensor, " size"], squares: Float[Tensor, " size"], rho: float) -> SecularRoots:
@@ -41,36 +46,46 @@ def secular_roots(poles: Float[Tensor, " size"], squares: Float[Tensor, " size"]
     Root i lies between pole i and the next. Each step interpolates the function by the two poles around the root, the
     weight of the nearer one fixed (Li 1993, LAPACK working note 89); a step that leaves the bracket halves it instead.
     """
-    origins, offsets = torch.empty_like(poles, dtype=torch.int64), torch.empty_like(poles)
-    # Beyond the last root, a pole without weight: the last interval is then like the others.
     reach = 1.01 * rho * squares.sum() + torch.finfo(poles.dtype).tiny
     fence = torch.cat([poles, poles[-1:] + reach])
-    weights = torch.cat([rho * squares, squares.new_zeros(1)])
-    for rows in row_chunks(len(poles), len(poles), poles.device):
-        search = _Search(fence, weights, torch.arange(rows.start, rows.stop, device=poles.device))
-        origins[rows], offsets[rows] = search.run()
-    # The last root may be counted from the fence; the last pole is as good an origin there, for nothing lies beyond.
-    beyond = origins == len(poles)
-    offsets = torch.where(beyond, offsets + reach, offsets)
-    return SecularRoots(poles, origins.clamp(max=len(poles) - 1), offsets)
+    weights = torch.cat([rho * squares, squares.new_zeros(1)])  # the end of the fence is a pole without weight
+    found = [_Search(fence, weights, window).run() for window in windows(fence)]
+    return SecularRoots(fence, torch.cat([pair[0] for pair in found]), torch.cat([pair[1] for pair in found]))
 
 
 def refined_squares(roots: SecularRoots) -> Float[Tensor, " size"]:
-    """ρ ẑ², for which the computed roots are exact: eigenvectors made from ẑ are orthogonal to working precision."""
-    poles, size = roots.poles, len(roots.poles)
-    base = poles[roots.origins]
-    index = torch.arange(size, device=poles.device)
-    upper = torch.cat([poles[1:], poles[-1:]])
-    squares = torch.empty_like(poles)
-    for rows in row_chunks(size, size, poles.device):
-        own = poles[rows][:, None]
-        numerator = (base - own) + roots.offsets
-        denominator = torch.where(index < index[rows][:, None], poles, upper) - own
-        denominator[:, -1] = 1  # the last root has no partner among the poles
-        # Row i pairs root j with pole j before i and with pole j + 1 from i on, so each ratio is near one.
-        denominator = torch.where((index[rows][:, None] == size - 1) & (index == size - 1), 1, denominator)
-        squares[rows] = (numerator / denominator).prod(1)
-    return squares.clamp_min(0)
+    """ρ ẑ², for which the computed roots are exact: eigenvectors made from ẑ are orthogonal to working precision.
+
+    ρ ẑ_i² = Π_j (λ_j − d_i) / Π_{j≠i} (d_j − d_i) (Gu & Eisenstat 1994). Before i root j is paired with pole j, from i
+    on with pole j + 1, so that each ratio is near one.
+    """
+    return torch.cat([_squares_in(roots, window) for window in windows(roots.fence)]).clamp_min(0)
+
+
+def _squares_in(roots: SecularRoots, window: Window) -> Tensor:
+    poles, last = roots.poles, len(roots.poles) - 1
+    own = poles[window.rows][:, None]
+    # The root before the first near pole may lie anywhere up to it, so it counts as near.
+    near = slice(max(0, window.near.start - 1), window.near.stop)
+    index = torch.arange(len(poles), device=poles.device)
+    rows = index[window.rows][:, None]
+    partners = torch.where(index[near] < rows, poles[near], roots.fence[1:][near]) - own
+    # The last root has no partner; its factor λ_last − d_i stays as it is.
+    partners = torch.where(index[near] == last, 1, partners)
+    product = (roots.minus(own, near) / partners).prod(1)
+    nodes = window.low + window.nodes(poles)
+    logarithm = torch.zeros_like(nodes)
+    before, behind = slice(0, near.start), slice(near.stop, len(poles))
+    for side, shift in ((before, 0), (behind, 1)):
+        if side.start < side.stop:
+            local = (roots.fence[shift:][side] - window.low) - window.nodes(poles)[:, None]
+            gaps = roots.minus(roots.fence[shift:][side], side)
+            ratios = 1 + gaps / local
+            if side.stop == len(poles) and shift:
+                ratios[:, -1] = roots.minus(nodes, slice(last, last + 1))
+            logarithm = logarithm + ratios.prod(1).log()
+    places = poles[window.rows] - window.low
+    return product * window.evaluate(window.coefficients(logarithm[:, None]), places)[:, 0].exp()
 
 
 def rotated(
@@ -80,46 +95,37 @@ def rotated(
     others: Float[Tensor, "size k"],
 ) -> Float[Tensor, "size k"]:
     """Qᵀ `others`, Q the eigenvectors (column i ∝ ẑ_j / (d_j − λ_i)), with the signs of `vector` for ẑ = ±√squares."""
-    z = squares.sqrt().copysign(vector)
-    weighted, turned = z[:, None] * others, torch.empty_like(others)
-    for rows in row_chunks(len(z), len(z), z.device):
-        inverse = roots.gaps(rows).reciprocal_()
-        products = inverse @ weighted
-        turned[rows] = products / (inverse.square_() @ squares).sqrt()[:, None]
-    return turned
+    weighted = squares.sqrt().copysign(vector)[:, None] * others
+    return torch.cat([_rotated_in(roots, squares, weighted, window) for window in windows(roots.fence)])
 
 
-def row_chunks(rows: int, columns: int, device: torch.device) -> list[slice]:
-    """Runs of rows such that one run of a rows × columns matrix stays in the cache (or fills a GPU)."""
-    entries = 2**17 if device.type == "cpu" else 2**26
-    step = max(1, entries // max(1, columns))
-    return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
+def _rotated_in(roots: SecularRoots, squares: Tensor, weighted: Tensor, window: Window) -> Tensor:
+    base, offset = roots.fence[roots.origins[window.rows]], roots.offsets[window.rows]
+    inverse = ((roots.poles[window.near] - base[:, None]) - offset[:, None]).reciprocal_()
+    products, lengths = inverse @ weighted[window.near], inverse.square_() @ squares[window.near]
+    far = weighted.new_zeros(len(window.nodes(weighted)), weighted.shape[1] + 1)
+    for side, gaps in window.far(roots.poles):
+        inverse = gaps.reciprocal_()
+        far[:, :-1] += inverse @ weighted[side]
+        far[:, -1] += inverse.square_() @ squares[side]
+    rest = window.evaluate(window.coefficients(far), (base - window.low) + offset)
+    return (products + rest[:, :-1]) / (lengths + rest[:, -1]).sqrt()[:, None]
 
 
 class _Search:
-    """All roots of a run of rows: brackets, offsets, and which are not found yet."""
+    """All roots of a window: brackets, offsets, and which are not found yet."""
 
-    def __init__(self, fence: Tensor, weights: Tensor, rows: Tensor) -> None:
-        self.fence, self.weights, self.rows = fence, weights, rows
-        half = (fence[rows + 1] - fence[rows]) / 2
-        value, _ = self._evaluate(rows, half, rows)
+    def __init__(self, fence: Tensor, weights: Tensor, window: Window) -> None:
+        self.fence, self.weights, self.window = fence, weights, window
+        self.rows = torch.arange(window.rows.start, window.rows.stop, device=fence.device)
+        self.far = self._far_field()
+        half = (fence[self.rows + 1] - fence[self.rows]) / 2
+        value, _ = self._evaluate(self.rows, half)
         left = value >= 0
-        self.origins = torch.where(left, rows, rows + 1)
+        self.origins = torch.where(left, self.rows, self.rows + 1)
         self.low = torch.where(left, torch.zeros_like(half), -half)
         self.high = torch.where(left, half, torch.zeros_like(half))
         self.offsets = self._guess(value, 2 * half, left)
-
-    def _guess(self, value: Tensor, width: Tensor, left: Tensor) -> Tensor:
-        """The root when all poles but the two around it count as in the middle between these."""
-        lower, upper = self.weights[self.rows], self.weights[self.rows + 1]
-        c = value - 2 * (upper - lower) / width
-        sign = torch.where(left, 1.0, -1.0)
-        a, b = c * width + sign * (lower + upper), torch.where(left, lower, upper) * width
-        root = (a.square() - sign * 4 * b * c).abs().sqrt()
-        stable, other = 2 * b / (a + sign * root), (a - sign * root) / (2 * c) * sign
-        guess = torch.where(sign * a > 0, stable, other)
-        inside = (guess > self.low) & (guess < self.high)
-        return torch.where(inside, guess, (self.low + self.high) / 2)
 
     def run(self) -> tuple[Tensor, Tensor]:
         """The origin and the offset of each root."""
@@ -130,10 +136,31 @@ class _Search:
                 break
         return self.origins, self.offsets
 
+    def _far_field(self) -> Tensor:
+        """Coefficients of what far poles add to the function and to its derivative."""
+        values = self.fence.new_zeros(len(self.window.nodes(self.fence)), 2)
+        for side, gaps in self.window.far(self.fence[:-1]):
+            inverse = gaps.reciprocal_()
+            values[:, 0] += inverse @ self.weights[side]
+            values[:, 1] += inverse.square_() @ self.weights[side]
+        return self.window.coefficients(values)
+
+    def _guess(self, value: Tensor, width: Tensor, left: Tensor) -> Tensor:
+        """The root when all poles but the two around it count as in the middle between these."""
+        lower, upper = self.weights[self.rows], self.weights[self.rows + 1]
+        c = value - 2 * (upper - lower) / width
+        sign = torch.where(left, 1.0, -1.0).to(width)
+        a, b = c * width + sign * (lower + upper), torch.where(left, lower, upper) * width
+        root = (a.square() - sign * 4 * b * c).abs().sqrt()
+        stable, other = 2 * b / (a + sign * root), (a - sign * root) / (2 * c) * sign
+        guess = torch.where(sign * a > 0, stable, other)
+        inside = (guess > self.low) & (guess < self.high)
+        return torch.where(inside, guess, (self.low + self.high) / 2)
+
     def _step(self, active: Tensor) -> Tensor:
         """One step for the `active` rows; True where another one is needed."""
         rows, origins, offset = self.rows[active], self.origins[active], self.offsets[active]
-        value, slope = self._evaluate(origins, offset, rows)
+        value, slope = self._evaluate(origins, offset)
         low = torch.where(value < 0, offset, self.low[active])
         high = torch.where(value < 0, self.high[active], offset)
         step = self._interpolated(rows, origins, offset, value, slope)
@@ -145,11 +172,13 @@ class _Search:
         self.low[active], self.high[active], self.offsets[active] = low, high, new
         return ~last & ((high - low) > 2 * eps * torch.maximum(low.abs(), high.abs()))
 
-    def _evaluate(self, origins: Tensor, offset: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def _evaluate(self, origins: Tensor, offset: Tensor) -> tuple[Tensor, Tensor]:
         """The function and its derivative at the poles `origins` plus `offset`."""
-        inverse = ((self.fence - self.fence[origins][:, None]) - offset[:, None]).reciprocal_()
-        value = 1 + inverse @ self.weights
-        return value, inverse.square_() @ self.weights
+        near, base = self.window.near, self.fence[origins]
+        inverse = ((self.fence[near] - base[:, None]) - offset[:, None]).reciprocal_()
+        far = self.window.evaluate(self.far, (base - self.window.low) + offset)
+        value = 1 + far[:, 0] + inverse @ self.weights[near]
+        return value, far[:, 1] + inverse.square_() @ self.weights[near]
 
     def _interpolated(self, rows: Tensor, origins: Tensor, offset: Tensor, value: Tensor, slope: Tensor) -> Tensor:
         """The step to the root of c + a/(δ_i − η) + b/(δ_{i+1} − η), which fits value, slope and the nearer weight."""

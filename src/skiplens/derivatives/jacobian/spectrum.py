@@ -121,10 +121,10 @@ def _joint(part: Part, whole: Linearised, effort: Effort, generator: torch.Gener
     dense = (1, whole.rows, whole.columns)
     if part.frozen is not None and keeps_samples(whole, part.samples):
         blocks = (part.samples, whole.rows // part.samples, whole.columns // part.samples)
-        through_blocks = _operations(*blocks) + _update_operations(part, whole)
-        if through_blocks < _operations(*dense) and _affordable(effort, through_blocks):
+        operations = _operations(*blocks) + _update_operations(part, whole)
+        if operations < _operations(*dense) and _exactly(part, whole, effort, blocks, operations):
             try:
-                return _through_low_rank(part, whole, effort, generator, progress)
+                return _through_low_rank(part, whole, generator, progress)
             except DidNotConverge:  # something else couples the samples as well: as if there were no frozen form
                 pass
     if not _exactly(part, whole, effort, dense):
@@ -132,9 +132,7 @@ def _joint(part: Part, whole: Linearised, effort: Effort, generator: torch.Gener
     return _all(all_singular_values(sample_jacobians(whole, 1)[0]), "exact", coupled=True)
 
 
-def _through_low_rank(
-    part: Part, whole: Linearised, effort: Effort, generator: torch.Generator, progress: Progress
-) -> Spectrum:
+def _through_low_rank(part: Part, whole: Linearised, generator: torch.Generator, progress: Progress) -> Spectrum:
     assert part.frozen is not None, "asked for only where there is a frozen form"
     frozen = Linearised(part.frozen, part.point)
     values = coupled_singular_values(whole, frozen, part.samples, 2 * part.channels, generator, progress)
@@ -156,8 +154,14 @@ def _all(values: Tensor, method: str, coupled: bool) -> Spectrum:
     return Spectrum(values, torch.full_like(values, 1 / len(values)), len(values), method, coupled)
 
 
-def _exactly(part: Part, linearised: Linearised, effort: Effort, shape: tuple[int, int, int]) -> bool:
-    """Whether all singular values of matrices of this shape shall be computed."""
+def _exactly(
+    part: Part,
+    linearised: Linearised,
+    effort: Effort,
+    shape: tuple[int, int, int],
+    operations: float | None = None,
+) -> bool:
+    """Whether all singular values shall be computed from matrices of this shape, with so many operations."""
     count, rows, columns = shape
     # The matrices, twice in float64 for a decomposition, and their Gram matrices.
     needed = 8 * count * (3 * rows * columns + min(rows, columns) ** 2)
@@ -166,11 +170,7 @@ def _exactly(part: Part, linearised: Linearised, effort: Effort, shape: tuple[in
         what = f"All singular values of {part.name!r} ({count} Jacobian(s) of {rows} × {columns})"
         require_fits(needed, what, "Ask for method='lanczos', or give fewer samples.", budget)
         return True
-    return effort.method == "auto" and needed <= budget and _operations(*shape) <= effort.work
-
-
-def _affordable(effort: Effort, operations: float) -> bool:
-    return effort.method == "exact" or (effort.method == "auto" and operations <= effort.work)
+    return effort.method == "auto" and needed <= budget and (operations or _operations(*shape)) <= effort.work
 
 
 def _operations(count: int, rows: int, columns: int) -> float:
@@ -180,5 +180,9 @@ def _operations(count: int, rows: int, columns: int) -> float:
 
 
 def _update_operations(part: Part, whole: Linearised) -> float:
-    """Operations of one secular equation for each of the four vectors of each channel."""
-    return 4.0 * part.channels * 30 * float(min(whole.rows, whole.columns)) ** 2
+    """The price of one secular equation for each of the four vectors of each channel.
+
+    In operations of a decomposition, which run much faster one by one: measured as 100 for each entry of the (never
+    formed) matrix of eigenvectors, and as 3e9 for what does not depend on the size.
+    """
+    return 4.0 * part.channels * (3e9 + 100 * float(min(whole.rows, whole.columns)) ** 2)
