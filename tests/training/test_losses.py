@@ -1,5 +1,3 @@
-from types import SimpleNamespace
-
 import pytest
 import torch
 from torch import nn
@@ -43,9 +41,9 @@ def test_half_squared_error_sums_over_outputs():
 
 
 def test_a_model_may_return_its_loss():
-    assert value("model", CLASSES, SimpleNamespace(loss=torch.tensor(2.0))).item() == 2
-    assert value("model", CLASSES, torch.tensor([3.0])).shape == ()
-    with pytest.raises(InvalidInputError, match="returned a dict without a tensor called loss"):
+    assert value("model", CLASSES, {"loss": torch.tensor(2.0)}).item() == 2
+    assert value("model", CLASSES, torch.tensor(3.0)).item() == 3
+    with pytest.raises(InvalidInputError, match="it returned a dict without an entry 'loss'"):
         value("model", CLASSES, {})
 
 
@@ -73,3 +71,22 @@ def test_wrong_losses_are_told(tmp_path, monkeypatch):
     (tmp_path / "wide.py").write_text("def build():\n    return lambda outputs, targets: outputs\n")
     with pytest.raises(InvalidInputError, match=r"has shape \(3, 2\); wanted one number"):
         value("wide.py:build", VALUES)
+    (tmp_path / "odd.py").write_text("def build():\n    return lambda outputs, targets: 3.0\n")
+    with pytest.raises(InvalidInputError, match="is a float; wanted one number"):
+        value("odd.py:build", VALUES)
+
+
+def test_language_models_have_their_classes_last():
+    scores = torch.randn(2, 5, 7, generator=torch.Generator().manual_seed(0))
+    targets = torch.arange(10).reshape(2, 5) % 7
+    found = LossFunction("cross_entropy")(Gives(scores), Batch(torch.zeros(2, 1), targets))
+    assert_close(found, torch.nn.functional.cross_entropy(scores.reshape(10, 7), targets.reshape(10)))
+
+
+def test_ignored_targets_do_not_count():
+    """The mean over all targets that count is not the mean of the batches' means."""
+    targets = torch.tensor([0, -100, 1])
+    function = LossFunction("cross_entropy")
+    assert function.share(targets) == 2.0
+    total = sum(function.total(OUTPUTS[i : i + 1], targets[i : i + 1]) for i in (0, 2))
+    assert total / 2 == pytest.approx(value("cross_entropy", targets).item(), rel=1e-14)

@@ -32,18 +32,19 @@ def evaluate(model: nn.Module, data: Any, loss: str = "cross_entropy", batch_siz
         batch_size: Samples looked at at once.
     """
     function, device = LossFunction(loss), _device(model)
-    losses, right, samples = 0.0, 0, 0
+    total, share, right, samples = 0.0, 0.0, 0, 0
     classes = True
     with torch.no_grad(), untouched(model):
         model.eval()
         for batch in _pieces(data, batch_size):
             batch = batch.to(device)
             outputs = batch.arguments().call(model)
-            losses += batch.samples * float(function.of_outputs(outputs, batch.targets))
+            total += function.total(outputs, batch.targets)
+            share += function.share(batch.targets)
             classes = classes and _are_classes(batch.targets)
             right += _right(outputs, batch.targets) if classes else 0
             samples += batch.samples
-    return Evaluation(losses / samples, right / samples if classes else None, samples)
+    return Evaluation(total / share, right / samples if classes else None, samples)
 
 
 def _device(model: nn.Module) -> torch.device | None:

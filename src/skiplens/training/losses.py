@@ -1,103 +1,89 @@
 """The losses that a recipe can name."""
 
-from collections.abc import Callable
 from typing import Any
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from skiplens.core.errors import InvalidInputError
 from skiplens.core.named import call_named
 from skiplens.core.nearest import did_you_mean
 from skiplens.data.batch import Batch
+from skiplens.derivatives.hessian.losses import NAMED, LossRule, loss_rule
 from skiplens.derivatives.outputs import main_output
-
-Loss = Callable[[Tensor, Tensor], Tensor]
-"""A scalar from outputs and targets, a mean over samples."""
 
 FROM_MODEL = "model"
 """The name that says that the model itself returns its loss."""
 
 
-def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
+def squared_error(outputs: Any, targets: Tensor) -> Tensor:
     """Mean over all entries of (output − target)²."""
-    return F.mse_loss(outputs, _fitting(targets, outputs))
+    return _difference(outputs, targets).square().mean()
 
 
-def half_squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
+def half_squared_error(outputs: Any, targets: Tensor) -> Tensor:
     """‖outputs − targets‖² / (2 · samples): the loss of 'Demystifying ResNet'."""
-    return (outputs - _fitting(targets, outputs)).square().sum() / (2 * len(outputs))
+    return _difference(outputs, targets).square().sum() / (2 * len(targets))
 
 
-LOSSES: dict[str, Loss] = {
-    "cross_entropy": F.cross_entropy,
-    "mse": squared_error,
-    "half_squared_error": half_squared_error,
-}
-
-
-def output_loss(name: str) -> Loss:
-    """The loss called `name` as a function of outputs and targets; a loss that the model returns itself is refused."""
-    if name == FROM_MODEL:
-        raise InvalidInputError(
-            "The recipe takes the loss from the model, but here it is needed as a function of outputs and targets. "
-            "Name a loss, such as 'cross_entropy'."
-        )
-    return _named(name)
+OWN = {"mse": LossRule(squared_error, "mean"), "half_squared_error": LossRule(half_squared_error, "mean")}
+"""Losses with checks or definitions that torch has not; all other names are those of `hessian_spectrum`."""
 
 
 class LossFunction:
-    """The loss called `name` as a function of a model and a batch."""
+    """The loss called `name` as a function of a model and a batch.
+
+    The loss of several batches is the sum of their `total` over the sum of their `share`.
+    """
 
     def __init__(self, name: str) -> None:
-        self.name = name
-        self._loss = None if name == FROM_MODEL else _named(name)
+        self.name, self.rule = name, _rule(name)
 
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
         """The scalar loss, with its graph."""
-        return self.of_outputs(batch.arguments().call(model), batch.targets)
+        return _scalar(self.rule.plain(batch.arguments().call(model), batch.targets), self.name)
 
-    def of_outputs(self, outputs: Any, targets: Tensor) -> Tensor:
-        """The scalar loss of what the model returned."""
-        value = _own_loss(outputs) if self._loss is None else self._loss(main_output(outputs), targets)
-        return _scalar(value, self.name)
+    def total(self, outputs: Any, targets: Tensor) -> float:
+        """The loss of a batch times its share."""
+        return float(_scalar(self.rule.plain(outputs, targets), self.name)) * self.share(targets)
+
+    def share(self, targets: Tensor) -> float:
+        """How much a batch counts: its samples, or for cross-entropy the targets that are not ignored."""
+        return self.rule.share(targets) or float(len(targets))
 
 
-def _named(name: str) -> Loss:
-    if name in LOSSES:
-        return LOSSES[name]
-    if ":" not in name:
-        raise InvalidInputError(f"There is no loss {name!r}. {did_you_mean(name, [*LOSSES, FROM_MODEL])}")
+def _rule(name: str) -> LossRule:
+    if name == FROM_MODEL:
+        return loss_rule(None)
+    if name in OWN:
+        return OWN[name]
+    if name in NAMED:
+        return loss_rule(name)
+    if ":" in name:
+        return _users_own(name)
+    raise InvalidInputError(f"There is no loss {name!r}. {did_you_mean(name, [*OWN, *NAMED, FROM_MODEL])}")
+
+
+def _users_own(name: str) -> LossRule:
     loss = call_named(name)
     if not callable(loss):
         raise InvalidInputError(
             f"{name!r} returned a {type(loss).__name__}; wanted a loss: a function of outputs and targets."
         )
-    return loss
+    return loss_rule(loss)
 
 
-def _own_loss(output: Any) -> Tensor:
-    loss = output if isinstance(output, Tensor) else getattr(output, "loss", None)
-    if not isinstance(loss, Tensor):
-        raise InvalidInputError(
-            f"The loss is said to come from the model, but it returned a {type(output).__name__} without a tensor "
-            "called loss. Name a loss, or give the model what it needs to compute one (Hugging Face: labels=…)."
-        )
-    return loss
-
-
-def _scalar(loss: Tensor, name: str) -> Tensor:
-    if loss.numel() != 1:
-        raise InvalidInputError(
-            f"The loss {name!r} has shape {tuple(loss.shape)}; wanted one number. Take the mean over the samples."
-        )
+def _scalar(loss: Any, name: str) -> Tensor:
+    if not isinstance(loss, Tensor) or loss.numel() != 1:
+        came = f"has shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"is a {type(loss).__name__}"
+        raise InvalidInputError(f"The loss {name!r} {came}; wanted one number. Take the mean over the samples.")
     return loss.reshape(())
 
 
-def _fitting(targets: Tensor, outputs: Tensor) -> Tensor:
-    if targets.shape != outputs.shape:
+def _difference(outputs: Any, targets: Tensor) -> Tensor:
+    values = main_output(outputs)
+    if targets.shape != values.shape:
         raise InvalidInputError(
-            f"A squared error wants targets of the outputs' shape {tuple(outputs.shape)}, got "
+            f"A squared error wants targets of the outputs' shape {tuple(values.shape)}, got "
             f"{tuple(targets.shape)}. Classes become such targets with torch.nn.functional.one_hot."
         )
-    return targets.to(outputs.dtype)
+    return values - targets.to(values.dtype)
