@@ -20,8 +20,8 @@ def signal_by_depth(reading: SignalReading) -> Figure | None:
     return Figure(
         name="signal_by_depth",
         title="Signal and gradient by depth",
-        caption="Mean size of the signal relative to the input of the first block, and of the gradient relative to the last "
-        "join, where it starts its way back. Straight lines that rise or fall grow or fade exponentially.",
+        caption="Mean size of the signal relative to the input of the first block, and of the gradient relative to the "
+        "last join, where it starts its way back. Straight lines that rise or fall grow or fade exponentially.",
         x_label="outermost blocks passed",
         y_label="relative size",
         marks=tuple(marks),

@@ -31,8 +31,8 @@ def judge_flat(reading: SignalReading) -> Iterator[Finding]:
         flat,
         rule="flat_branches",
         severity="critical",
-        sentence=f"{_counted(reading, flat, 'start')} at a flat point, with {most} zero factors in series: all derivatives "
-        f"of the loss up to order {most - 1} vanish there (block {listed(names)}).",
+        sentence=f"{_counted(reading, flat, 'start')} at a flat point, with {most} zero factors in series: all "
+        f"derivatives of the loss up to order {most - 1} vanish there (block {listed(names)}).",
         number=float(most),
         threshold=float(FLAT_ORDER),
         source="'Demystifying ResNet', theorem 2: with n ≥ 3 matrices at zero the gradient and the Hessian are zero",

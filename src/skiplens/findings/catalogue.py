@@ -2,12 +2,20 @@
 
 from collections.abc import Sequence
 
-from skiplens.findings import branches, depth, growth, kernel, trust
+from skiplens.findings import branches, curvature, depth, growth, kernel, shortcuts, trust
 from skiplens.findings.finding import Finding, by_severity
 from skiplens.findings.rule import Rule
 from skiplens.readings import Reading
 
-RULES: tuple[Rule, ...] = (*trust.RULES, *growth.RULES, *branches.RULES, *depth.RULES, *kernel.RULES)
+RULES: tuple[Rule, ...] = (
+    *trust.RULES,
+    *growth.RULES,
+    *branches.RULES,
+    *depth.RULES,
+    *shortcuts.RULES,
+    *curvature.RULES,
+    *kernel.RULES,
+)
 
 
 def find(readings: Sequence[Reading]) -> tuple[Finding, ...]:

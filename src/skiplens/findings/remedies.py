@@ -10,6 +10,7 @@ from torch import nn
 from skiplens.core.errors import InvalidInputError
 from skiplens.core.nearest import did_you_mean
 from skiplens.findings.finding import Remedy
+from skiplens.residual.surgery import add_average_pool_skips
 
 
 def apply_remedy(remedy: Remedy, model: nn.Module, inputs: Any = None) -> nn.Module:
@@ -60,17 +61,24 @@ def _training_mode(model: nn.Module, inputs: Any, parameters: Mapping[str, Any])
     return fresh
 
 
+def _add_average_pool_skips(model: nn.Module, inputs: Any, parameters: Mapping[str, Any]) -> nn.Module:
+    if inputs is None:
+        raise InvalidInputError("Adding pools to shortcuts needs inputs of the model, from which shapes are read.")
+    return add_average_pool_skips(model, inputs, parameters["blocks"])
+
+
 REMEDIES: dict[str, Callable[[nn.Module, Any, Mapping[str, Any]], nn.Module]] = {
     "scale_parameters": _scale_parameters,
     "redraw_parameters": _redraw_parameters,
     "evaluation_mode": _evaluation_mode,
     "training_mode": _training_mode,
+    "add_average_pool_skips": _add_average_pool_skips,
 }
 """Every remedy by its name."""
 
 
 def code_of(remedy: Remedy) -> str:
-    """The remedy as code to paste: it changes `model` in place."""
+    """The remedy as code to paste, for a model that is called `model` (and its inputs `inputs`)."""
     return _CODE[remedy.name](remedy.parameters)
 
 
@@ -112,6 +120,12 @@ def _loop(names: Sequence[str], body: str) -> list[str]:
     return ["    for name in (", *entries, "    ):", "        parameter = model.get_parameter(name)", f"        {body}"]
 
 
+def _pooling_code(parameters: Mapping[str, Any]) -> str:
+    names = (f"    {name!r}," for name in parameters["blocks"])
+    lines = ["import skiplens as sl", "", "blocks = (", *names, ")"]
+    return "\n".join([*lines, "model = sl.surgery.add_average_pool_skips(model, inputs, blocks)"])
+
+
 def _training_code(parameters: Mapping[str, Any]) -> str:
     names = (f"    {name!r}," for name in parameters["modules"])
     return "\n".join(["for name in (", *names, "):", "    model.get_submodule(name).train()"])
@@ -122,4 +136,5 @@ _CODE: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "redraw_parameters": _redrawing_code,
     "evaluation_mode": lambda parameters: "model.eval()",
     "training_mode": _training_code,
+    "add_average_pool_skips": _pooling_code,
 }
