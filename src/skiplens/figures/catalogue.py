@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
+from skiplens.figures.along import quantity_along
 from skiplens.figures.curvature import eigenvalue_density, eigenvalues_by_size, extremes_by_block
 from skiplens.figures.figure import Figure
 from skiplens.figures.jacobians import network_histogram, singular_values_by_block, spectrum_of_one_block
+from skiplens.figures.landscape import loss_contours, loss_curve, loss_surface
 from skiplens.figures.paths import (
     depth_by_sample,
     energy_by_block,
@@ -16,14 +18,18 @@ from skiplens.figures.paths import (
 from skiplens.figures.signal import branch_against_shortcut, scales_by_block, shut_units_by_block, signal_by_depth
 from skiplens.figures.structure import parameters_by_block
 from skiplens.figures.tangent import kernel_against_angle, kernel_by_class, kernel_eigenvalues
+from skiplens.figures.training_history import learning_rate_by_step, loss_by_step
 from skiplens.readings import (
     HessianSpectrum,
     JacobianSpectrum,
+    LandscapeReading,
     PathSpectrum,
+    QuantityAlong,
     Reading,
     SignalReading,
     StructureReading,
     TangentReading,
+    TrainingHistory,
 )
 
 FIGURES: dict[type[Reading], tuple[Callable[[Any], Figure | None], ...]] = {
@@ -33,6 +39,9 @@ FIGURES: dict[type[Reading], tuple[Callable[[Any], Figure | None], ...]] = {
     HessianSpectrum: (eigenvalue_density, eigenvalues_by_size, extremes_by_block),
     JacobianSpectrum: (singular_values_by_block, spectrum_of_one_block, network_histogram),
     TangentReading: (kernel_by_class, kernel_eigenvalues, kernel_against_angle),
+    LandscapeReading: (loss_curve, loss_contours, loss_surface),
+    TrainingHistory: (loss_by_step, learning_rate_by_step),
+    QuantityAlong: (quantity_along,),
 }
 """Pure functions from a reading to a figure, or to None where the reading has nothing to show."""
 

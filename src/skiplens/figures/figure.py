@@ -70,6 +70,26 @@ class Heat:
 
 
 @dataclass(frozen=True)
+class Contour:
+    """Heights over a plane as coloured levels: `rows[j][i]` is the height at (x[i], y[j]); NaN is left open."""
+
+    x: Values
+    y: Values
+    rows: tuple[Values, ...]
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Surface:
+    """The same heights as a surface in space; it is drawn alone, and `name` labels the third axis."""
+
+    x: Values
+    y: Values
+    rows: tuple[Values, ...]
+    name: str = ""
+
+
+@dataclass(frozen=True)
 class Reference:
     """A level to compare with: a line across the whole figure."""
 
@@ -78,7 +98,7 @@ class Reference:
     axis: Literal["x", "y"] = "y"
 
 
-Mark = Line | Points | Bars | Band | Heat | Reference
+Mark = Line | Points | Bars | Band | Heat | Contour | Surface | Reference
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,20 @@ from functools import singledispatch
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from skiplens.core.doors import open_door
 from skiplens.core.files import write_atomically
-from skiplens.figures.figure import Band, Bars, Figure, Heat, Line, Mark, Points, Reference
-from skiplens.figures.style import DOTS_PER_INCH, MOST_LABELLED_BARS, REFERENCE_COLOUR, SIZE_IN_INCHES, colour
+from skiplens.figures.figure import Band, Bars, Contour, Figure, Heat, Line, Mark, Points, Reference, Surface
+from skiplens.figures.style import (
+    DOTS_PER_INCH,
+    LEVELS,
+    MISSING_COLOUR,
+    MOST_LABELLED_BARS,
+    REFERENCE_COLOUR,
+    SIZE_IN_INCHES,
+    colour,
+)
 
 WIDTH_OF_BARS = 0.8  # the share of a category that its bars fill together
 
@@ -22,7 +32,8 @@ def save_figure(figure: Figure, path: Path | str) -> None:
 def _drawn(figure: Figure) -> Any:
     # The object interface: no global figure, no backend, safe in threads and on machines without a screen.
     canvas = open_door("matplotlib.figure", "drawing a figure").Figure(figsize=SIZE_IN_INCHES, layout="constrained")
-    axes = canvas.subplots()
+    in_space = any(isinstance(mark, Surface) for mark in figure.marks)
+    axes = canvas.add_subplot(projection="3d" if in_space else None)
     series = (mark for mark in figure.marks if not isinstance(mark, Reference))
     shades = {id(mark): colour(index) for index, mark in enumerate(series)}
     _draw_bars([mark for mark in figure.marks if isinstance(mark, Bars)], axes, shades)
@@ -76,6 +87,33 @@ def _(mark: Band, axes: Any, shade: str) -> None:
 @_draw.register
 def _(mark: Heat, axes: Any, shade: str) -> None:
     axes.figure.colorbar(axes.imshow(mark.rows, cmap="viridis"), ax=axes, label=_plain(mark.name))
+
+
+@_draw.register
+def _(mark: Contour, axes: Any, shade: str) -> None:
+    heights, levels = _heights(mark.rows)
+    axes.set_facecolor(MISSING_COLOUR)
+    filled = axes.contourf(mark.x, mark.y, heights, levels=levels, cmap="viridis")
+    axes.contour(mark.x, mark.y, heights, levels=levels[1:-1], colors="white", linewidths=0.4)
+    axes.set_aspect("equal")
+    axes.figure.colorbar(filled, ax=axes, label=_plain(mark.name), format="%.3g")
+
+
+@_draw.register
+def _(mark: Surface, axes: Any, shade: str) -> None:
+    heights, levels = _heights(mark.rows)
+    x, y = np.meshgrid(mark.x, mark.y)
+    limits = {"vmin": levels[0], "vmax": levels[-1]}
+    axes.plot_surface(x, y, heights, cmap="viridis", linewidth=0, rcount=200, ccount=200, **limits)
+    axes.set_zlabel(_plain(mark.name))
+    axes.set_box_aspect(None, zoom=0.85)  # room for the label of the third axis
+
+
+def _heights(rows: tuple[tuple[float, ...], ...]) -> tuple[np.ndarray, np.ndarray]:
+    """The heights with open places masked, and the levels to draw; a flat plane gets levels too."""
+    heights = np.ma.masked_invalid(np.array(rows, dtype=float))
+    low, high = (float(heights.min()), float(heights.max())) if heights.count() else (0.0, 0.0)
+    return heights, np.linspace(low, high if high > low else low + max(1e-9, 1e-9 * abs(low)), LEVELS)
 
 
 @_draw.register

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from functools import singledispatch
 from typing import Any
 
-from skiplens.figures.figure import Band, Bars, Figure, Heat, Line, Mark, Points, Reference
-from skiplens.figures.style import MOST_LABELLED_BARS, REFERENCE_COLOUR, colour
+from skiplens.figures.figure import Band, Bars, Contour, Figure, Heat, Line, Mark, Points, Reference, Surface
+from skiplens.figures.style import LEVELS, MOST_LABELLED_BARS, REFERENCE_COLOUR, colour
 
 
 def plotly_json(figure: Figure) -> dict[str, Any]:
@@ -23,6 +23,7 @@ def plotly_json(figure: Figure) -> dict[str, Any]:
             "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
             "margin": {"l": 60, "r": 20, "t": 30, "b": 50},
             "shapes": [_reference_line(mark) for mark in references],
+            **_space(figure, series),
             "annotations": [_reference_label(mark) for mark in references if mark.name],
         },
     }
@@ -65,6 +66,22 @@ def _(mark: Heat, shade: str) -> list[dict[str, Any]]:
     return [{"type": "heatmap", "z": mark.rows, "colorscale": "Viridis", "colorbar": {"title": {"text": mark.name}}}]
 
 
+@_traces.register
+def _(mark: Contour, shade: str) -> list[dict[str, Any]]:
+    lines = {"coloring": "heatmap", "showlines": True}
+    return [_plane(mark) | {"type": "contour", "ncontours": LEVELS, "contours": lines, "line": {"width": 0.5}}]
+
+
+@_traces.register
+def _(mark: Surface, shade: str) -> list[dict[str, Any]]:
+    return [_plane(mark) | {"type": "surface"}]
+
+
+def _plane(mark: Contour | Surface) -> dict[str, Any]:
+    colours = {"colorscale": "Viridis", "colorbar": {"title": {"text": _escape(mark.name)}}}
+    return {"x": mark.x, "y": mark.y, "z": mark.rows, **colours}
+
+
 def _with_gaps(value: Any) -> Any:
     """The same value with None for NaN: JSON has no NaN, and plotly.js leaves a gap at null."""
     if isinstance(value, dict):
@@ -87,8 +104,19 @@ def _ticks(series: Sequence[Mark]) -> dict[str, Any]:
 
 
 def _upside(series: Sequence[Mark]) -> dict[str, Any]:
-    """A matrix is read from the top, so its vertical axis points down."""
+    """A matrix is read from the top, so its vertical axis points down; a plane has the same scale in both axes."""
+    if any(isinstance(mark, Contour) for mark in series):
+        return {"scaleanchor": "x", "constrain": "domain"}
     return {"autorange": "reversed"} if any(isinstance(mark, Heat) for mark in series) else {}
+
+
+def _space(figure: Figure, series: Sequence[Mark]) -> dict[str, Any]:
+    """The axes in space, where there is a surface."""
+    names = [mark.name for mark in series if isinstance(mark, Surface)]
+    if not names:
+        return {}
+    labels = zip(("xaxis", "yaxis", "zaxis"), (figure.x_label, figure.y_label, names[0]), strict=True)
+    return {"scene": {axis: {"title": {"text": _escape(label)}} for axis, label in labels}}
 
 
 def _error(error: tuple[float, ...]) -> dict[str, Any]:

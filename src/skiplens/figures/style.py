@@ -4,6 +4,9 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7
 """Okabe and Ito's colours, told apart by colour-blind readers, readable on white and on black."""
 
 REFERENCE_COLOUR = "#7F7F7F"
+MISSING_COLOUR = "#BFBFBF"
+"""Behind contours: where there is nothing to draw, this is seen."""
+LEVELS = 21
 SIZE_IN_INCHES = (6.4, 4.0)
 DOTS_PER_INCH = 150
 MOST_LABELLED_BARS = 24

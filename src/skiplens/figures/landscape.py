@@ -1,0 +1,86 @@
+"""Figures of a slice of the loss landscape."""
+
+import torch
+
+from skiplens.figures.figure import Contour, Figure, Line, Reference, Surface, Values, numbers
+from skiplens.readings import LandscapeReading
+
+_WIDE_RANGE = 100.0
+"""A slice whose losses span more than this is drawn on a logarithmic scale."""
+
+
+def loss_curve(reading: LandscapeReading) -> Figure | None:
+    """The loss along one direction, beside the parabola that slope and curvature at the model predict."""
+    if reading.dimensions != 1:
+        return None
+    x = numbers(reading.coordinates)
+    marks = [Line(x, numbers(reading.losses), "loss")]
+    if reading.curvatures.numel() and bool(torch.isfinite(reading.curvatures).all()):
+        marks.append(Line(x, numbers(_parabola(reading)), "slope and curvature at the model", dashed=True))
+    return Figure(
+        name="loss_curve",
+        title=f"Loss along the {reading.directions[0]}",
+        caption=f"The loss over {reading.samples} samples when the weights move along one direction; the model is at "
+        f"0, with a loss of {reading.loss:.4g}.{_about_missing(reading)}",
+        x_label=f"multiple of the {reading.directions[0]}",
+        y_label="loss",
+        marks=(*marks, Reference(0.0, "model", axis="x")),
+        y_log=_spans_widely(reading) and reading.lowest > 0,
+    )
+
+
+def loss_contours(reading: LandscapeReading) -> Figure | None:
+    """The loss over a plane through the model as levels."""
+    if reading.dimensions != 2 or reading.missing == reading.losses.numel():
+        return None
+    heights, name = _heights(reading)
+    x = numbers(reading.coordinates)
+    return Figure(
+        name="loss_contours",
+        title="Loss around the model",
+        caption=f"The loss over {reading.samples} samples on a plane through the model, which is in the middle with a "
+        f"loss of {reading.loss:.4g}. Round valleys are easy to descend, long and narrow ones are not."
+        f"{_about_missing(reading)}",
+        x_label=f"multiple of the {reading.directions[0]}",
+        y_label=f"multiple of the {reading.directions[1]}",
+        marks=(Contour(x, x, heights, name),),
+    )
+
+
+def loss_surface(reading: LandscapeReading) -> Figure | None:
+    """The same plane as a surface in space."""
+    contours = loss_contours(reading)
+    if contours is None:
+        return None
+    heights, name = _heights(reading)
+    x = numbers(reading.coordinates)
+    return Figure(
+        name="loss_surface",
+        title=contours.title,
+        caption=contours.caption,
+        x_label=f"1: {reading.directions[0]}",
+        y_label=f"2: {reading.directions[1]}",
+        marks=(Surface(x, x, heights, name),),
+    )
+
+
+def _parabola(reading: LandscapeReading) -> torch.Tensor:
+    t, slope, curvature = reading.coordinates, float(reading.slopes[0]), float(reading.curvatures[0])
+    return reading.loss + slope * t + curvature * t.square() / 2
+
+
+def _heights(reading: LandscapeReading) -> tuple[tuple[Values, ...], str]:
+    """The heights with the first direction along x, and their name; logarithms where losses span widely."""
+    logarithmic = _spans_widely(reading) and reading.lowest > 0
+    heights = reading.losses.log10() if logarithmic else reading.losses
+    return tuple(numbers(row) for row in heights.T), "log10 of the loss" if logarithmic else "loss"
+
+
+def _spans_widely(reading: LandscapeReading) -> bool:
+    finite = reading.losses[torch.isfinite(reading.losses)]
+    return len(finite) > 0 and float(finite.max()) > _WIDE_RANGE * max(reading.lowest, 0.0)
+
+
+def _about_missing(reading: LandscapeReading) -> str:
+    total = reading.losses.numel()
+    return f" At {reading.missing} of {total} points the loss is not finite: left open." if reading.missing else ""
