@@ -185,6 +185,9 @@ def test_lemma_b5_as_printed_is_false():
 
         frobenius = spectral
 
+        def smallest_derivative(self, weights):
+            return 0.0
+
     X, layer = torch.tensor([[1.0], [0.0]]), ps.Affine(Second())
     derivative = layer.parameter_derivative(torch.ones(1), X)
     assert ps.smallest_singular_value(X) * ps.smallest_singular_value(Second().derivative(torch.ones(1))) == 1

@@ -287,3 +287,15 @@ def test_data_that_does_not_fit_is_refused(ps):
     facts_only = ps.Residual(ps.SkipMap(2, 3, 1.0, 1.0), ps.Affine(ps.Free(2, 3)))
     with pytest.raises(InvalidInputError, match="cannot be evaluated"):
         facts_only(torch.zeros(6), torch.zeros(3, 4))
+
+
+@pytest.mark.parametrize("kind", ["Free", "WeightNormalised", "EntryNormalised"])
+def test_smallest_derivative_is_that_of_the_matrix(ps, kind, generator):
+    P = getattr(ps, kind)(2, 3) if kind == "Free" else getattr(ps, kind)(2, 3, 0.3, 0.7)
+    weights = torch.randn(6, generator=generator)
+    expected = ps.smallest_singular_value(P.derivative(weights))
+    assert P.smallest_derivative(weights) == pytest.approx(expected, rel=1e-12)
+    whole = ps.Convolution(P, 3, (1, 1), (1, 1))
+    assert whole.smallest_derivative(weights) == pytest.approx(ps.smallest_singular_value(whole.derivative(weights)))
+    shared = ps.Convolution(ps.Free(2, 3), 3, (2, 2), (1, 1))
+    assert shared.smallest_derivative(weights) == ps.smallest_gram_eigenvalue(shared.derivative(weights)) == 0

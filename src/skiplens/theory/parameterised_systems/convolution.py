@@ -96,6 +96,11 @@ class Convolution(Parameterisation):
         """The constant map from kernels to Toeplitz matrices after the kernel's own second derivative."""
         return torch.einsum("ek,kpq->epq", self._spread(weights), self.kernel.second_derivative(weights))
 
+    def smallest_derivative(self, weights: Float[Tensor, " params"]) -> float:
+        """0, unless there is one window that covers the whole image: a kernel cannot make every matrix."""
+        covers = self.positions == (1, 1) and self.window == self.image and self.padding == (0, 0)
+        return self.kernel.smallest_derivative(weights) if covers else 0.0
+
     def spectral(self) -> Suprema:
         """The bounds of the kernel as a matrix times the root of the number of windows over a pixel."""
         return self.kernel.spectral().times(math.sqrt(self.windows_over_a_pixel))

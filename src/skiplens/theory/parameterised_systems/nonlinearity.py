@@ -60,12 +60,17 @@ NONLINEARITIES = {
         Nonlinearity("softsign", F.softsign, 1.0, 2.0, bound=1.0),
         Nonlinearity("elu", F.elu, 1.0, 1.0),
         Nonlinearity("gelu", F.gelu, _gelu_slope(), math.sqrt(2 / math.pi)),
+        Nonlinearity("gelu_tanh", lambda x: F.gelu(x, approximate="tanh"), 1.128994, math.sqrt(2 / math.pi)),
         Nonlinearity("silu", F.silu, SILU_SLOPE, 0.5),
+        Nonlinearity("mish", F.mish, 1.088499, 0.644205),
         Nonlinearity("relu", torch.relu),
         Nonlinearity("leaky_relu", F.leaky_relu),
         Nonlinearity("relu6", F.relu6, bound=6.0),
         Nonlinearity("hardtanh", F.hardtanh, bound=1.0),
         Nonlinearity("hardswish", F.hardswish, slope=1.5),
+        Nonlinearity("hardsigmoid", F.hardsigmoid, slope=1 / 6, bound=1.0, at_zero=0.5),
+        Nonlinearity("selu", F.selu, slope=1.7581),
+        Nonlinearity("prelu", lambda x: F.leaky_relu(x, 0.25), slope=math.inf),
     )
 }
 """The nonlinearities known by name; those without a finite curvature have a kink."""

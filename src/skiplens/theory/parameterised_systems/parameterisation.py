@@ -66,6 +66,10 @@ class Parameterisation(ABC):
         """D²P(w)."""
 
     @abstractmethod
+    def smallest_derivative(self, weights: Float[Tensor, " params"]) -> float:
+        """The square root of λ(DP(w)): σ(DP) where the parameters reach every matrix, 0 where they do not."""
+
+    @abstractmethod
     def spectral(self) -> Suprema:
         """Suprema in the spectral norm of the matrix."""
 
@@ -126,6 +130,10 @@ class Free(_Matrix):
         """Zero."""
         return weights.new_zeros((self.parameters,) * 3)
 
+    def smallest_derivative(self, weights: Float[Tensor, " params"]) -> float:
+        """1."""
+        return 1.0
+
     def spectral(self) -> Suprema:
         """Unbounded matrix, derivative 1, no second derivative."""
         return Suprema(math.inf, 1.0, 0.0)
@@ -178,6 +186,11 @@ class WeightNormalised(_Normalised):
             result[place, place, place] = self.factor * cube
         return result
 
+    def smallest_derivative(self, weights: Float[Tensor, " params"]) -> float:
+        """The smallest ε (ε + |w|²)^(−3/2) over the rows: along a row the derivative is smallest."""
+        squares = self._rows(weights).square().sum(1)
+        return self.factor * self.epsilon * float((self.epsilon + squares.max()) ** -1.5)
+
     def spectral(self) -> Suprema:
         """The square root of the number of rows: they may be parallel."""
         return self._suprema(math.sqrt(self.outputs))
@@ -204,6 +217,10 @@ class EntryNormalised(_Normalised):
         place = torch.arange(self.parameters, device=weights.device)
         result[place, place, place] = self.factor * unit_entries_second_derivative(weights, self.epsilon)
         return result
+
+    def smallest_derivative(self, weights: Float[Tensor, " params"]) -> float:
+        """The derivative at the largest entry."""
+        return self.factor * float(unit_entries_derivative(weights.abs().max(), self.epsilon))
 
     def spectral(self) -> Suprema:
         """The square root of the number of entries: they may all be near 1."""
