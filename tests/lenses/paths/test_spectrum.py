@@ -95,6 +95,20 @@ class TestContract:
         centred = (stack - stack.mean(-1, keepdim=True)).square().sum((1, 2))
         assert_close(sl.path_spectrum(model, inputs, centre=True).energy, centred)
 
+    def test_the_mean_over_samples_can_be_removed(self, linear_network):
+        model, inputs = linear_network
+        stack = coefficients(model, inputs)
+        stack = stack - stack.mean(1, keepdim=True)
+        spectrum = sl.path_spectrum(model, inputs, centre_samples=True)
+        assert_close(spectrum.energy, stack.square().sum((1, 2)))
+        y = stack.sum(0)
+        coherent = sum(r * float((stack[r] * y).sum()) for r in range(5)) / float((y * y).sum())
+        assert spectrum.coherent_depth == pytest.approx(coherent, rel=1e-12)
+        both = stack - stack.mean(-1, keepdim=True)
+        assert_close(
+            sl.path_spectrum(model, inputs, centre=True, centre_samples=True).energy, both.square().sum((1, 2))
+        )
+
 
 class TestDerivatives:
     def test_jacobian_of_a_linear_network_along_its_input_is_its_signal(self, linear_network):
@@ -261,6 +275,10 @@ class TestMemory:
     def test_weight_gradients_want_all_samples_at_once(self):
         with pytest.raises(InvalidInputError, match=r"weights=True adds up.*Look at fewer samples"):
             sl.path_spectrum(drawn(Perceptrons(3)), noise(7, 3), "gradient", weights=True, memory=3000)
+
+    def test_the_mean_over_samples_wants_all_of_them_at_once(self):
+        with pytest.raises(InvalidInputError, match=r"centre_samples=True removes.*Look at fewer samples"):
+            sl.path_spectrum(drawn(Perceptrons(3)), noise(7, 3), centre_samples=True, memory=3000)
 
 
 class TestBadInput:

@@ -17,6 +17,10 @@ class Counting(ABC):
     def enter(self, branch: Tensor, block: int) -> Tensor:
         """The stack that a branch of block number `block` brings to its join."""
 
+    @abstractmethod
+    def products(self, entry: int, left: int, right: int) -> list[tuple[int, int]]:
+        """Which entries of two stacks, of `left` and `right` entries, make this entry of their product."""
+
 
 @dataclass(frozen=True)
 class PathOrders(Counting):
@@ -34,6 +38,10 @@ class PathOrders(Counting):
         """One branch more on each path."""
         stack = shifted(branch, self.most)
         return stack * self.factors[block] if self.factors else stack
+
+    def products(self, entry: int, left: int, right: int) -> list[tuple[int, int]]:
+        """Those whose orders add up."""
+        return [(i, entry - i) for i in range(left) if 0 <= entry - i < right]
 
 
 @dataclass(frozen=True)
@@ -60,6 +68,10 @@ class BlockDerivatives(Counting):
         own[block + 1] = branch[0]
         return stack + own
 
+    def products(self, entry: int, left: int, right: int) -> list[tuple[int, int]]:
+        """The derivative of one times the other."""
+        return first_derivatives(entry, left, right)
+
 
 @dataclass(frozen=True)
 class TotalDerivative(Counting):
@@ -69,6 +81,16 @@ class TotalDerivative(Counting):
         """The branch, and once more in the derivative."""
         signal, derivative = padded(branch, 2)
         return torch.stack([signal, derivative + signal])
+
+    def products(self, entry: int, left: int, right: int) -> list[tuple[int, int]]:
+        """The derivative of one times the other."""
+        return first_derivatives(entry, left, right)
+
+
+def first_derivatives(entry: int, left: int, right: int) -> list[tuple[int, int]]:
+    """The entries that make one of a product, where entry 0 is a value and the others are its derivatives."""
+    pairs = [(0, 0)] if entry == 0 else [(0, entry), (entry, 0)]
+    return [(i, j) for i, j in pairs if i < left and j < right]
 
 
 def branch_arguments(network: ResidualNetwork) -> dict[str, tuple[int, tuple[int, ...]]]:

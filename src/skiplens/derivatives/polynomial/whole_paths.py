@@ -13,7 +13,7 @@ from torch import Tensor, fx
 from skiplens.derivatives.functional import transformable
 from skiplens.derivatives.polynomial.backward import Cotangents, pull_back
 from skiplens.derivatives.polynomial.interpreter import expand_activations
-from skiplens.derivatives.polynomial.joins import PathOrders, branch_arguments
+from skiplens.derivatives.polynomial.joins import Counting, PathOrders, branch_arguments
 from skiplens.derivatives.polynomial.plan import activation_plan, tangent_plan
 from skiplens.derivatives.polynomial.rules import Fate, rule_of
 from skiplens.derivatives.polynomial.rules.affine import Affine
@@ -26,7 +26,9 @@ _LINEAR_IN_WEIGHTS = (Affine, Normalising, RunningBatchNorm)
 """Rules under which an operation is linear in its weights once its operating point is frozen."""
 
 
-def weight_paths(network: ResidualNetwork, parameters: Iterable[str], cotangent: Tensor) -> Iterator[Cotangents]:
+def weight_paths(
+    network: ResidualNetwork, parameters: Iterable[str], cotangent: Tensor, counting: Counting | None = None
+) -> Iterator[Cotangents]:
     """The gradient of each parameter, entry r of its stack from all whole paths through exactly r branches.
 
     Each stack adds up to the gradient that autograd has. Parameters that no operation reads itself, or that only read
@@ -36,8 +38,10 @@ def weight_paths(network: ResidualNetwork, parameters: Iterable[str], cotangent:
         network: The network.
         parameters: Full names of the parameters.
         cotangent: Gradient of a loss by the output.
+        counting: What the entries of the stacks count instead of branches.
     """
-    readers = _Readers(network, set(parameters))
+    counting = counting or PathOrders()
+    readers = _Readers(network, set(parameters), counting)
     found: dict[str, Tensor] = {}
 
     def visit(step: Step, arrived: Tensor) -> None:
@@ -45,7 +49,7 @@ def weight_paths(network: ResidualNetwork, parameters: Iterable[str], cotangent:
             found[name] = _sum(found[name], stack) if name in found else stack
 
     plan = tangent_plan(network, network.node(network.output), readers.names)
-    for one in pull_back(plan, PathOrders(), cotangent, visit=visit):
+    for one in pull_back(plan, counting, cotangent, visit=visit):
         name = network.exported.parameters.get(one.name)
         if name is not None and name in found:
             yield Cotangents(name, found.pop(name))
@@ -54,7 +58,8 @@ def weight_paths(network: ResidualNetwork, parameters: Iterable[str], cotangent:
 class _Readers:
     """The operations that read parameters, with the stacks of the signals that they read beside them."""
 
-    def __init__(self, network: ResidualNetwork, wanted: set[str]) -> None:
+    def __init__(self, network: ResidualNetwork, wanted: set[str], counting: Counting) -> None:
+        self.counting = counting
         self.parameters = {n: network.exported.parameters[n.name] for n in _placeholders(network, wanted)}
         reading = [node for node in network.graph.nodes if self._readable(node)]
         read = {source for node in reading for source in node.all_input_nodes if source not in self.parameters}
@@ -63,7 +68,7 @@ class _Readers:
         self.fates: Mapping[fx.Node, Fate] = plan.fates
         self.reading = {node for node in reading if plan.fates[node].status == "carried"}
         self.names = {name for node, name in self.parameters.items() if node.users and self.reading >= set(node.users)}
-        self.stacks = expand_activations(plan, PathOrders())
+        self.stacks = expand_activations(plan, counting)
         self.branches = branch_arguments(network)
 
     def _readable(self, node: fx.Node) -> bool:
@@ -82,15 +87,22 @@ class _Readers:
         with torch.enable_grad(), transformable():
             made = rule.apply(moved, with_constants=True)
         assert isinstance(made, Tensor), "an operation with weights makes one tensor"
-        orders = [_at_order(made, arrived, list(leaves.values()), r) for r in range(len(made) + len(arrived) - 1)]
+        entries = list(self._entries(made, arrived, list(leaves.values())))
         for index, name in enumerate(slots.values()):
-            yield name, torch.stack([gradients[index] for gradients in orders])
+            yield name, torch.stack([gradients[index] for gradients in entries])
+
+    def _entries(self, made: Tensor, arrived: Tensor, leaves: list[Tensor]) -> Iterator[list[Tensor]]:
+        """For each entry what the arrived gradient says to the weights through the signal."""
+        for entry in range(len(made) + len(arrived) - 1):
+            pairs = self.counting.products(entry, len(made), len(arrived))
+            if pairs:
+                yield _pulled(made, arrived, leaves, pairs)
 
     def _signals(self, node: fx.Node) -> dict[Slot, Tensor]:
         """The stacks of the arguments that carry one, those of a branch as they come out of it."""
         block, positions = self.branches.get(node.name, (0, ()))
         found = {slot: self.stacks[at_slot(node.args, slot)] for slot in self.fates[node].slots}
-        return {slot: PathOrders().enter(s, block) if slot[0] in positions else s for slot, s in found.items()}
+        return {slot: self.counting.enter(s, block) if slot[0] in positions else s for slot, s in found.items()}
 
     def _slots(self, node: fx.Node) -> Iterator[tuple[Slot, str]]:
         for position in range(len(node.args)):
@@ -104,11 +116,10 @@ def _placeholders(network: ResidualNetwork, wanted: set[str]) -> list[fx.Node]:
     return [node for node in network.graph.nodes if network.exported.parameters.get(node.name) in wanted]
 
 
-def _at_order(made: Tensor, arrived: Tensor, leaves: list[Tensor], order: int) -> list[Tensor]:
-    """Σ_{i+j=r} of what entry j of the arrived gradient says to the weights through entry i of the signal."""
-    first, last = max(0, order - len(arrived) + 1), min(order, len(made) - 1)
-    partners = arrived[order - last : order - first + 1].flip(0)
-    gradients = torch.autograd.grad(made[first : last + 1], leaves, partners, retain_graph=True, allow_unused=True)
+def _pulled(made: Tensor, arrived: Tensor, leaves: list[Tensor], pairs: list[tuple[int, int]]) -> list[Tensor]:
+    """The gradient by the leaves of Σ ⟨made_i, arrived_j⟩ over pairs (i, j)."""
+    signals, partners = ([made[i] for i, _ in pairs], [arrived[j] for _, j in pairs])
+    gradients = torch.autograd.grad(signals, leaves, partners, retain_graph=True, allow_unused=True)
     return [torch.zeros_like(leaf) if g is None else g for leaf, g in zip(leaves, gradients, strict=True)]
 
 

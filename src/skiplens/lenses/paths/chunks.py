@@ -4,6 +4,7 @@ from typing import Any
 
 from torch import nn
 
+from skiplens.core.errors import InvalidInputError
 from skiplens.core.memory import budget_bytes, require_fits
 from skiplens.core.untouched import untouched
 from skiplens.derivatives.functional import is_batch_coupled, pure_model
@@ -29,6 +30,11 @@ def chunks_of(network: ResidualNetwork, inputs: Any, of: Of, options: PathOption
         "Look at fewer samples, or follow shorter paths with max_order=….",
         budget,
     )
+    if options.centre_samples:
+        raise InvalidInputError(
+            f"centre_samples=True removes the mean over all samples, but memory holds them only in {pieces} pieces. "
+            "Look at fewer samples."
+        )
     size = max(1, samples.count // pieces)
     networks: dict[int, ResidualNetwork] = {}
     found = []

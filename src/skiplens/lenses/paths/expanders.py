@@ -63,16 +63,16 @@ class Signal(Expander):
 
     plan: Plan
     samples: int
-    centre: bool
+    options: PathOptions
 
     @classmethod
     def of(cls, chunk: Chunk, options: PathOptions) -> "Signal":
         """The output of a chunk's network."""
-        return cls(frozen_plan(chunk.network, _output(chunk.network)), chunk.count, options.centre)
+        return cls(frozen_plan(chunk.network, _output(chunk.network)), chunk.count, options)
 
     def expand(self, counting: Counting) -> Tensor:
         """The output's stack."""
-        return rows(_centred(expand_signal(self.plan, counting).stack, self.centre), self.samples)
+        return centred_rows(expand_signal(self.plan, counting).stack, self.samples, self.options)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +81,7 @@ class Jacobian(Expander):
 
     plan: Plan
     samples: int
-    centre: bool
+    options: PathOptions
     directions: Mapping[str, Tensor]
 
     @classmethod
@@ -92,11 +92,11 @@ class Jacobian(Expander):
             drawn = {plan.sources[0].name: _given(direction, plan, chunk)}
         else:
             drawn = {node.name: _drawn(node, chunk, randomness.child(node.name)) for node in plan.sources}
-        return cls(plan, chunk.count, options.centre, drawn)
+        return cls(plan, chunk.count, options, drawn)
 
     def expand(self, counting: Counting) -> Tensor:
         """The derivative's stack."""
-        return rows(_centred(expand_tangent(self.plan, counting, self.directions).stack, self.centre), self.samples)
+        return centred_rows(expand_tangent(self.plan, counting, self.directions).stack, self.samples, self.options)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +129,14 @@ def rows(stack: Tensor, samples: int) -> Tensor:
     """The stack with one row of numbers a sample; a single row where the first axis is not the samples."""
     known = stack.ndim > 1 and stack.shape[1] == samples
     return stack.reshape(len(stack), samples if known else 1, -1)
+
+
+def centred_rows(stack: Tensor, samples: int, options: PathOptions) -> Tensor:
+    """The rows of a stack without the means that the options remove from each entry."""
+    if options.centre:
+        stack = stack - stack.mean(-1, keepdim=True)
+    found = rows(stack, samples)
+    return found - found.mean(1, keepdim=True) if options.centre_samples else found
 
 
 def fitting(direction: Tensor, node: fx.Node, chunk: Chunk, what: str) -> Tensor:
@@ -166,10 +174,6 @@ def _drawn(node: fx.Node, chunk: Chunk, randomness: Randomness) -> Tensor:
 
 def _normal(shape: tuple[int, ...], randomness: Randomness) -> Tensor:
     return torch.randn(shape, generator=randomness.torch(), dtype=torch.float64)
-
-
-def _centred(stack: Tensor, centre: bool) -> Tensor:
-    return stack - stack.mean(-1, keepdim=True) if centre else stack
 
 
 def _output(network: ResidualNetwork) -> fx.Node:

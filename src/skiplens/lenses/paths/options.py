@@ -25,6 +25,7 @@ class PathOptions(Settings):
     )
     max_order: int | None = option(None, "longest paths to follow, in branches; all if not given")
     centre: bool = option(False, "remove the mean over the last axis of the output, which a softmax does not see")
+    centre_samples: bool = option(False, "remove the mean over the samples, which tells none from another")
     memory: int | None = option(None, "bytes that may be used; half of what is free if not given")
 
     def __post_init__(self) -> None:

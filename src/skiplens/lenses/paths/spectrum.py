@@ -49,7 +49,8 @@ def path_spectrum(
         direction: The direction (jacobian, shape of the input), or the gradient of a loss by the output (gradient,
             shape of the output); drawn from a standard normal distribution if not given.
         progress: Called as the work goes on.
-        options: Fields of `PathOptions`: seed, directions, signs, blocks, pairs, weights, max_order, centre, memory.
+        options: Fields of `PathOptions`: seed, directions, signs, blocks, pairs, weights, max_order, centre,
+            centre_samples, memory.
 
     Example:
         >>> import torch
