@@ -19,6 +19,7 @@ NAMES = {
     "initialisation",
     "inspect",
     "jacobian_spectrum",
+    "loss_landscape",
     "path_spectrum",
     "surgery",
 }

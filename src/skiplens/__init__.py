@@ -14,6 +14,7 @@ from skiplens.kernels import VanillaKernel as VanillaKernel
 
 # Curvature: how well conditioned a loss is
 from skiplens.lenses.curvature import hessian_spectrum as hessian_spectrum
+from skiplens.lenses.curvature import loss_landscape as loss_landscape
 
 # Jacobians: whether layers keep the gradient alive
 from skiplens.lenses.jacobians import jacobian_spectrum as jacobian_spectrum
