@@ -2,7 +2,7 @@
 
 import torch
 
-from skiplens.readings import Provenance, StructureReading
+from skiplens.readings import HessianSpectrum, Provenance, StructureReading
 
 
 def structure(blocks: int = 2, **changes) -> StructureReading:
@@ -29,3 +29,34 @@ def structure(blocks: int = 2, **changes) -> StructureReading:
         "provenance": Provenance.begin({"lens": "structure"}, seed=0).end(),
     }
     return StructureReading(**(values | changes))
+
+
+def curvature(**changes) -> HessianSpectrum:
+    """Five eigenvalues, two of them negative."""
+    eigenvalues = torch.tensor([-1.0, -0.5, 0.5, 2.0, 4.0], dtype=torch.float64)
+    grid = torch.linspace(-2, 5, 8, dtype=torch.float64)
+    values = {
+        "of": "hessian",
+        "method": "exact",
+        "parameters": 5,
+        "samples": 6,
+        "loss": 0.7,
+        "gradient_norm": 0.1,
+        "eigenvalues": eigenvalues,
+        "nodes": eigenvalues,
+        "weights": torch.full((5,), 0.2, dtype=torch.float64),
+        "largest": 4.0,
+        "smallest": -1.0,
+        "trace": 5.0,
+        "frobenius_norm": 21.5**0.5,
+        "condition_interval": (8.0, 8.0),
+        "index_interval": (0.4, 0.4),
+        "flat_interval": (0.0, 0.0),
+        "grid": grid,
+        "density": torch.full((8,), 1 / 7, dtype=torch.float64),
+        "density_error": torch.zeros(8, dtype=torch.float64),
+        "smoothing_width": 0.5,
+        "rounding": 1e-10,
+        "provenance": Provenance.begin({"lens": "curvature"}, seed=0).end(),
+    }
+    return HessianSpectrum(**(values | changes))

@@ -50,9 +50,10 @@ class HessianSpectrum(Reading, kind="curvature"):
         trace_error: Its standard error; 0 where it is exact.
         frobenius_norm: The root of the sum of their squares.
         frobenius_error: Its standard error.
-        condition_interval: 95 % interval of the condition number; it may reach infinity.
-        index_interval: 95 % interval of the index.
-        flat_interval: 95 % interval of the flat share.
+        condition_interval: 95 % interval of the condition number, which may reach infinity; where the method is exact,
+            what rounding leaves open.
+        index_interval: The same for the index.
+        flat_interval: The same for the flat share.
         negative_mass_error: Standard error of the negative mass.
         grid: Places at which the smoothed density is given.
         density: The density there, each eigenvalue spread to a normal curve of `smoothing_width`.

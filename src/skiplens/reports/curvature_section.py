@@ -36,10 +36,11 @@ def curvature_sentence(reading: HessianSpectrum) -> str:
 def _conditioning(reading: HessianSpectrum) -> str:
     low, high = reading.condition_interval
     meaning = "the steepest direction curves that many times more than the flattest tenth"
-    if low == high and math.isinf(low):
-        return "At least a tenth of all directions is flat to working precision, so the condition number is infinite."
-    if low == high:
-        return f"The loss has condition number {number_in_words(low)}: {meaning}."
+    if reading.method == "exact" and not _known(low, high):
+        flat = "At least a tenth of all directions is flat to working precision"
+        return f"{flat}; the condition number is above {number_in_words(low)}."
+    if _known(low, high):
+        return f"The loss has condition number {number_in_words(reading.condition_number)}: {meaning}."
     if math.isinf(high):
         return f"The loss has a condition number of at least {number_in_words(low)}: {meaning}."
     return f"The loss has a condition number between {number_in_words(low)} and {number_in_words(high)}: {meaning}."
@@ -50,8 +51,8 @@ def _descent(reading: HessianSpectrum) -> str:
     if high - low > _TELLING:
         mass = _percent(reading.negative_mass, reading.negative_mass_error)
         return f"Of all its curvature {mass} is downward; most directions are too flat to tell up from down."
-    if low == high:
-        return f"It curves down in {low:.1%} of all directions."
+    if _known(low, high):
+        return f"It curves down in {reading.index:.1%} of all directions."
     return f"It curves down in {low:.0%} to {high:.0%} of all directions."
 
 
@@ -81,15 +82,22 @@ def _with_residual(reading: HessianSpectrum, place: int) -> str:
 
 def _condition(reading: HessianSpectrum) -> str:
     low, high = reading.condition_interval
-    if low == high:
+    if _known(low, high):
         return number_in_words(reading.condition_number)
+    if reading.method == "exact":
+        return f"above {number_in_words(low)}"
     limit = "infinity" if math.isinf(high) else number_in_words(high)
     return f"{number_in_words(reading.condition_number)} (95 %: from {number_in_words(low)} to {limit})"
 
 
 def _share(value: float, interval: tuple[float, float]) -> str:
     low, high = interval
-    return f"{value:.1%}" if low == high else f"{value:.1%} (95 %: from {low:.1%} to {high:.1%})"
+    return f"{value:.1%}" if _known(low, high) else f"{value:.1%} (95 %: from {low:.1%} to {high:.1%})"
+
+
+def _known(low: float, high: float) -> bool:
+    """Whether an interval is so narrow that a person need not know of it."""
+    return high - low <= 1e-3 * abs(low)
 
 
 def _percent(value: float, error: float) -> str:

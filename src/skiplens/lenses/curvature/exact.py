@@ -22,10 +22,8 @@ def exact_fields(matrix: Float[Tensor, "params params"], options: SpectrumOption
     values, vectors = _decomposed(symmetric, options.vectors)
     size, smallest, largest = len(values), values[0].item(), values[-1].item()
     asymmetry = float((matrix - symmetric).norm())  # what the products' rounding can have moved an eigenvalue by
-    ends = _ends(size, options.extremes)
-    quantile = absolute_quantile(values, torch.full_like(values, 1 / size))
-    condition = condition_of(max(abs(smallest), abs(largest)), quantile)
-    index, flat = (int(found.sum()) / size for found in (values < 0, values.abs() <= FLAT * values.abs().max()))
+    error = asymmetry + _solver_error(values)
+    ends, top = _ends(size, options.extremes), max(abs(smallest), abs(largest))
     return {
         "method": "exact",
         "parameters": size,
@@ -35,14 +33,14 @@ def exact_fields(matrix: Float[Tensor, "params params"], options: SpectrumOption
         "largest": largest,
         "smallest": smallest,
         "extremes": values[ends],
-        "extreme_residuals": torch.full((len(ends),), asymmetry + _solver_error(values), dtype=torch.float64),
+        "extreme_residuals": torch.full((len(ends),), error, dtype=torch.float64),
         "vectors": vectors[:, ends] if options.vectors else vectors,
         "trace": symmetric.trace().item(),
         "frobenius_norm": symmetric.norm().item(),
-        "condition_interval": (condition, condition),
-        "index_interval": (index, index),
-        "flat_interval": (flat, flat),
-        "rounding": max(_ROUNDING * max(abs(smallest), abs(largest)), asymmetry),
+        "condition_interval": _condition_interval(values, top, error),
+        "index_interval": (_share(values < -error), _share(values < error)),
+        "flat_interval": (_share(values.abs() <= FLAT * top - error), _share(values.abs() <= FLAT * top + error)),
+        "rounding": max(_ROUNDING * top, asymmetry),
         "products": size,
         **exact_curve(values),
     }
@@ -57,6 +55,16 @@ def _decomposed(symmetric: Tensor, vectors: bool) -> tuple[Tensor, Tensor]:
 def _ends(size: int, extremes: int) -> list[int]:
     """Ranks of the lowest and highest eigenvalues, each once."""
     return sorted({*range(min(extremes, size)), *range(max(0, size - extremes), size)})
+
+
+def _condition_interval(values: Tensor, top: float, error: float) -> tuple[float, float]:
+    """The condition number if every eigenvalue may be off by `error`; infinite where the quantile may be zero."""
+    quantile = absolute_quantile(values, torch.full_like(values, 1 / len(values)))
+    return condition_of(top, quantile + error), condition_of(top, max(0.0, quantile - error))
+
+
+def _share(found: Tensor) -> float:
+    return int(found.sum()) / len(found)
 
 
 def _solver_error(values: Tensor) -> float:

@@ -32,7 +32,9 @@ class Plan:
         """What was done differently to fit in memory."""
         notes = []
         if not self.reorthogonalise:
-            notes.append("The Lanczos basis did not fit in memory and was not kept: the density has fewer digits.")
+            notes.append(
+                "The Lanczos basis did not fit in memory and was not kept; the density is a little less sharp."
+            )
         elif self.at_once < options.probes:
             notes.append(f"The probes were multiplied {self.at_once} at a time to fit in memory.")
         if options.extremes and self.extreme_basis is None:
