@@ -22,12 +22,17 @@ def numbers(values: Any) -> Values:
 
 @dataclass(frozen=True)
 class Line:
-    """A curve through (x, y)."""
+    """A curve through (x, y), cut where y is NaN.
+
+    `colour` replaces the next one of the palette; ``"ink"`` is the colour of the text. `faint` is for one of many.
+    """
 
     x: Values
     y: Values
     name: str = ""
     dashed: bool = False
+    colour: str = ""
+    faint: bool = False
 
 
 @dataclass(frozen=True)

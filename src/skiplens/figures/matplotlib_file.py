@@ -11,6 +11,8 @@ from skiplens.core.files import write_atomically
 from skiplens.figures.figure import Band, Bars, Contour, Figure, Heat, Line, Mark, Points, Reference, Surface
 from skiplens.figures.style import (
     DOTS_PER_INCH,
+    FAINT,
+    INK,
     LEVELS,
     MISSING_COLOUR,
     MOST_LABELLED_BARS,
@@ -71,7 +73,10 @@ def _draw(mark: Mark, axes: Any, shade: str) -> None:
 
 @_draw.register
 def _(mark: Line, axes: Any, shade: str) -> None:
-    axes.plot(mark.x, mark.y, color=shade, linestyle="--" if mark.dashed else "-", label=_label(mark.name))
+    colour_of_line = {"": shade, INK: "black"}.get(mark.colour, mark.colour)
+    style = {"linewidth": 0.6, "alpha": FAINT} if mark.faint else {}
+    dash = "--" if mark.dashed else "-"
+    axes.plot(mark.x, mark.y, color=colour_of_line, linestyle=dash, label=_label(mark.name), **style)
 
 
 @_draw.register

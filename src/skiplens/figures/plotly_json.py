@@ -6,7 +6,7 @@ from functools import singledispatch
 from typing import Any
 
 from skiplens.figures.figure import Band, Bars, Contour, Figure, Heat, Line, Mark, Points, Reference, Surface
-from skiplens.figures.style import LEVELS, MOST_LABELLED_BARS, REFERENCE_COLOUR, colour
+from skiplens.figures.style import FAINT, LEVELS, MOST_LABELLED_BARS, REFERENCE_COLOUR, colour
 
 
 def plotly_json(figure: Figure) -> dict[str, Any]:
@@ -36,8 +36,10 @@ def _traces(mark: Mark, shade: str) -> list[dict[str, Any]]:
 
 @_traces.register
 def _(mark: Line, shade: str) -> list[dict[str, Any]]:
-    line = {"color": shade, "width": 2, "dash": "dash" if mark.dashed else "solid"}
-    return [{"type": "scatter", "mode": "lines", "x": mark.x, "y": mark.y, "name": mark.name, "line": line}]
+    dash = "dash" if mark.dashed else "solid"
+    line = {"color": mark.colour or shade, "width": 1 if mark.faint else 2, "dash": dash}
+    trace = {"type": "scatter", "mode": "lines", "x": mark.x, "y": mark.y, "name": mark.name, "line": line}
+    return [trace | ({"opacity": FAINT} if mark.faint else {})]
 
 
 @_traces.register

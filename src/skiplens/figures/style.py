@@ -7,6 +7,13 @@ REFERENCE_COLOUR = "#7F7F7F"
 MISSING_COLOUR = "#BFBFBF"
 """Behind contours: where there is nothing to draw, this is seen."""
 LEVELS = 21
+
+INK = "ink"
+"""The colour of the text, whatever it is: a page has a light and a dark look."""
+
+FAINT = 0.35
+"""Opacity of one line of many."""
+
 SIZE_IN_INCHES = (6.4, 4.0)
 DOTS_PER_INCH = 150
 MOST_LABELLED_BARS = 24

@@ -44,7 +44,6 @@ class DaskCluster(Executor):
         client = self._connected()
         while True:
             with closing(client):
-                _require_versions(client)
                 yield from _session(client, queue, running)
             if not queue:
                 return
@@ -77,6 +76,7 @@ def _session(client: Any, queue: deque[Run], running: Running) -> Iterator[Outco
     """Outcomes until all are there or the scheduler is gone; then the queue holds what has no outcome."""
     futures: dict[Any, Run] = {}
     try:
+        _require_versions(client)
         while queue or futures:
             futures |= {_submit(client, queue[0]): queue.popleft() for _ in range(len(queue))}
             running(_running(client, len(futures)))
@@ -106,7 +106,8 @@ def _ended(client: Any, futures: dict[Any, Run]) -> list[Any]:
     """The futures that have an outcome, after waiting a moment for one."""
     distributed = _distributed()
     try:
-        distributed.wait(list(futures), timeout=_POLL_SECONDS, return_when="FIRST_COMPLETED")
+        with client.as_current():
+            distributed.wait(list(futures), timeout=_POLL_SECONDS, return_when="FIRST_COMPLETED")
     except (TimeoutError, distributed.CancelledError):
         pass
     ended = [future for future in futures if future.done()]
@@ -146,9 +147,13 @@ def _require_versions(client: Any) -> None:
             return "none"
         return version.VERSION
 
-    others = {worker: found for worker, found in client.run(installed).items() if found != VERSION}
+    try:
+        found = client.run(installed, on_error="ignore")  # a worker that dies now is not asked for anything
+    except (OSError, TimeoutError) as loss:
+        raise _Lost from loss
+    others = {worker: version for worker, version in found.items() if version != VERSION}
     if others:
-        listed = ", ".join(f"{found} at {worker}" for worker, found in sorted(others.items()))
+        listed = ", ".join(f"{version} at {worker}" for worker, version in sorted(others.items()))
         raise ClusterError(
             f"The command has Skiplens {VERSION}, and workers have another one: {listed}. "
             "Install the same version there and start them again."

@@ -11,10 +11,9 @@ NAME = "sweep.json"
 
 def claim_folder(folder: Path | str, preset: str) -> None:
     """Note that `folder` holds runs of `preset`, or refuse it if it holds those of another one."""
-    note = Path(folder) / NAME
-    owner = _owner(note)
+    owner = owner_of(folder)
     if owner is None:
-        write_content(note, json.dumps({"preset": preset}) + "\n")
+        write_content(Path(folder) / NAME, json.dumps({"preset": preset}) + "\n")
     elif owner != preset:
         raise InvalidInputError(
             f"{folder} holds runs of the preset {owner!r}, and {preset!r} was asked for. "
@@ -22,7 +21,9 @@ def claim_folder(folder: Path | str, preset: str) -> None:
         )
 
 
-def _owner(note: Path) -> str | None:
+def owner_of(folder: Path | str) -> str | None:
+    """The preset whose runs are in `folder`, or None if nobody has claimed it."""
+    note = Path(folder) / NAME
     try:
         return str(json.loads(note.read_text("utf-8"))["preset"])
     except FileNotFoundError:

@@ -14,6 +14,7 @@
     const { ink, line } = colours();
     for (const plot of document.querySelectorAll(".plot")) {
       const figure = JSON.parse(plot.nextElementSibling.textContent);
+      for (const trace of figure.data) if (trace.line && trace.line.color === "ink") trace.line.color = ink;
       const axis = { gridcolor: line, zerolinecolor: line, linecolor: line };
       const layout = Object.assign({}, figure.layout, {
         paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: ink, size: 12 },
@@ -52,8 +53,9 @@
   }
 
   function download() {
-    const blob = new Blob([document.getElementById("readings").textContent], { type: "application/json" });
-    const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(blob), download: "readings.json" });
+    const source = document.getElementById("readings");
+    const blob = new Blob([source.textContent], { type: "application/json" });
+    const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(blob), download: source.dataset.file || "readings.json" });
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   }

@@ -12,16 +12,22 @@ from skiplens.theory.finite_width.small_matrices import Draws
 
 
 def sample_reduced_outputs(
-    network: Network, networks: int, generator: torch.Generator, layer: int = 1, source: int | None = None
+    network: Network,
+    networks: int,
+    generator: torch.Generator,
+    layer: int = 1,
+    source: int | None = None,
+    memory: int | None = None,
 ) -> Float[Tensor, " networks"]:
     """f_(k) of `networks` independent Gaussian networks at one input of norm² d; `layer` and `source` say which k.
 
-    They have the same meaning as in `reduced_moments`, which gives the exact second and fourth moment.
+    They have the same meaning as in `reduced_moments`, which gives the exact second and fourth moment; `memory` is the
+    number of bytes that may be used, half of what is free if not given.
     """
     require_layer(network, layer, source)
     one = torch.ones(1, 1, dtype=torch.float64, device=generator.device)
     found = []
-    for draws in all_draws(network, one, networks, generator):
+    for draws in all_draws(network, one, networks, generator, memory):
         norm = _top_norm(network, one, draws, (layer, source))
         found.append(norm / network.width**0.5 * draws.normal(1)[:, 0, 0])
     return torch.cat(found)

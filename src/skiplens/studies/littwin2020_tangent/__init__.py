@@ -1,0 +1,1 @@
+"""Littwin & Wolf 2020, Residual Tangent Kernels."""

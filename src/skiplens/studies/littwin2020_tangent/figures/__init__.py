@@ -1,0 +1,1 @@
+"""The paper's figures, and one for each theorem: from readings alone."""
