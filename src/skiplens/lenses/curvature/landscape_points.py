@@ -1,8 +1,8 @@
 """The loss at points of a slice, several points at once on a CPU.
 
 Each worker thread has a model of its own and one thread inside torch: points side by side use cores better than
-threads inside small operations do, and the numbers do not depend on the number of workers. (Batching points with
-`vmap` instead was measured: no quicker for a multilayer perceptron, many times slower for convolutions.)
+threads inside small operations do, and the numbers do not depend on the number of workers. (Points batched with `vmap`
+took as much CPU time as one by one for a multilayer perceptron, and twice as much for a convolutional network.)
 """
 
 import copy
