@@ -13,7 +13,7 @@ from skiplens.core.errors import InvalidInputError
 from skiplens.core.nearest import did_you_mean
 from skiplens.derivatives.outputs import main_output
 
-Loss = str | Callable[..., Any] | None
+Loss = Any
 """A name (``"cross_entropy"``, ``"mse"``), a function (outputs, targets) -> scalar, or None: the model returns it."""
 
 Combination = Literal["mean", "sum", "whole", "unknown"]

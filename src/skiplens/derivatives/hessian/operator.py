@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import nn
@@ -30,8 +30,6 @@ from skiplens.derivatives.hessian.problem import LossProblem, pose
 from skiplens.derivatives.hessian.trial import graph_bytes_per_sample
 from skiplens.linalg.operator import SymmetricOperator
 
-Kind = Literal["hessian", "gauss_newton", "fisher", "empirical_fisher"]
-
 _CURVATURES: dict[str, Differentiate] = {
     "hessian": HessianCurvature,
     "gauss_newton": GaussNewtonCurvature,
@@ -44,7 +42,7 @@ def loss_operator(
     model: nn.Module,
     loss: Loss,
     data: Any,
-    kind: Kind = "hessian",
+    kind: str = "hessian",
     parameters: ParameterChoice = None,
     **options: Unpack[LossOptions],
 ) -> "LossOperator":
@@ -87,7 +85,7 @@ class LossOperator(SymmetricOperator):
     come back in the dtype of the vectors.
     """
 
-    def __init__(self, problem: LossProblem, kind: Kind, plan: ProductPlan, progress: Progress = silent) -> None:
+    def __init__(self, problem: LossProblem, kind: str, plan: ProductPlan, progress: Progress = silent) -> None:
         self._problem, self._kind, self._plan, self._progress = problem, kind, plan, progress
         pure = problem.objective.pure
         self._order = FlatOrder({name: tuple(tensor.shape) for name, tensor in pure.parameters.items()})
@@ -112,7 +110,7 @@ class LossOperator(SymmetricOperator):
         return self._problem.objective.device
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> str:
         """Which matrix this is."""
         return self._kind
 

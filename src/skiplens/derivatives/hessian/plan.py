@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from skiplens.core.memory import budget_bytes
 from skiplens.derivatives.hessian.problem import LossProblem
 
-_PIECE_BYTES = 64 * 2**20
+_PIECE_BYTES = 96 * 2**20
 """On a CPU pieces with graphs of this size are as quick as whole batches, and what a product adds stays small."""
 _BATCHED_BYTES = 4 * 2**20
 """On a CPU several vectors are multiplied as one only while they and the graph stay in the cache."""
