@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from skiplens.cli import console, data, inspect, zoo
+from skiplens.cli import console, data, inspect, reproduce, studies, zoo
 from skiplens.core.errors import SkiplensError
 from skiplens.core.version import VERSION
 
@@ -20,6 +20,8 @@ app = typer.Typer(
 )
 app.command("inspect")(inspect.inspect)
 app.command("zoo")(zoo.zoo)
+app.command("studies")(studies.studies)
+app.command("reproduce")(reproduce.reproduce)
 app.add_typer(data.app, name="data")
 
 

@@ -23,37 +23,40 @@ def page(
     readings: Mapping[str, Any],
 ) -> str:
     """The whole page as text; every word that comes from a model or a file is escaped."""
-    return _template("report.html.j2").render(
+    return template("report.html.j2").render(
         title=title,
         opening=opening,
         sections=sections,
         problems=problems,
         version=VERSION,
-        style=_resource("report.css"),
-        script=_resource("report.js"),
-        plotly=_plotly_source() if any(section.figures for section in sections) else "",
-        readings=_json_in_html(readings),
-        figure_json=lambda figure: _json_in_html(plotly_json(figure)),
+        style=resource("report.css"),
+        script=resource("report.js"),
+        plotly=plotly_source() if any(section.figures for section in sections) else "",
+        readings=json_in_html(readings),
+        figure_json=lambda figure: json_in_html(plotly_json(figure)),
     )
 
 
-def _template(name: str) -> Any:
+def template(name: str) -> Any:
+    """A template of the package, which escapes every value it is filled with."""
     jinja2 = open_door("jinja2", "writing a report")
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    return environment.from_string(_resource(name))
+    return environment.from_string(resource(name))
 
 
-def _resource(name: str) -> str:
+def resource(name: str) -> str:
+    """The text of a file beside the templates."""
     return files("skiplens.reports").joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def _plotly_source() -> str:
+def plotly_source() -> str:
+    """The whole of plotly.js."""
     return open_door("plotly.offline", "the plots of a report", "plotly").get_plotlyjs()
 
 
-def _json_in_html(value: Any) -> str:
+def json_in_html(value: Any) -> str:
     """JSON that may stand inside a script element: no character of it can end the element."""
     text = json.dumps(value, allow_nan=False, ensure_ascii=False)
     for character in "<>&\u2028\u2029":

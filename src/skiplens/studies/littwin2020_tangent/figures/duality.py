@@ -69,8 +69,8 @@ def _fourth(readings: Sequence[Measurement]) -> Figure:
     return Figure(
         name="fourth_moments",
         title="Figure 4b: fourth moments of ‖J^k‖ and ‖f_(k)‖, ResNet, m = 2, α = 0.3",
-        caption="The fourth moment of the Jacobian norm lies below that of the output by a factor 3: on the lower bound "
-        "of Theorem 4, for Gaussian weights.",
+        caption="The fourth moment of the Jacobian norm lies below that of the output by a factor 3: on the lower "
+        "bound of Theorem 4, for Gaussian weights.",
         x_label="depth L",
         y_label="fourth moment",
         marks=(

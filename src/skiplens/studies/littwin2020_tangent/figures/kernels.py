@@ -48,7 +48,7 @@ def _bundle(readings: Sequence[Measurement], architecture: str, panel: str) -> F
         caption=f"Each thin line is one random {name}: red {WIDTHS[0]} units wide, green {WIDTHS[1]}. The black line "
         "is the limiting kernel (corrected): it runs through the middle of both bundles, and the wide one is narrower.",
         x_label="angle between the inputs θ (radians)",
-        y_label="tangent kernel 𝒢(x, x′)",
+        y_label="tangent kernel G(x, x′)",
         marks=(*curves, theory),
     )
 
@@ -96,7 +96,7 @@ def _variance_against_width(readings: Sequence[Measurement], architecture: str) 
         caption="The kernel of a random network converges to the limit: its variance falls like one over the width. "
         "The line is exact.",
         x_label="width n",
-        y_label="variance of 𝒢(x, x)",
+        y_label="variance of G(x, x)",
         marks=(
             Line(numbers(SCALING_WIDTHS), numbers([float(value) for value in exact]), "exact"),
             Points(numbers(SCALING_WIDTHS), numbers(found.value), "random networks", numbers(found.standard_error)),

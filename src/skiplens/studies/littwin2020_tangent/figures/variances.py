@@ -56,7 +56,7 @@ def thm5(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
             caption="The variance outgrows the order of the main text, whose exponent lacks a factor 2; that of the "
             "appendix is the right one.",
             x_label="depth L",
-            y_label="variance of 𝒢(x, x)",
+            y_label="variance of G(x, x)",
             marks=(_points(GROWTH_DEPTHS, measured, "random networks"), *lines),
             y_log=True,
         ),
@@ -75,7 +75,7 @@ def thm6(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
             title="Theorem 6: variance against depth, DenseNet, n = 100",
             caption="The variance grows like the squared harmonic number, so like the squared logarithm of the depth.",
             x_label="depth L",
-            y_label="variance of 𝒢(x, x)",
+            y_label="variance of G(x, x)",
             marks=(
                 _points(depths, measured, "random networks"),
                 Line(numbers(depths), numbers(exact), "exact"),
@@ -99,7 +99,7 @@ def cor1(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
             title=f"Corollary 1: mean kernel against depth, ResNet, m = 2, n = {COROLLARY_WIDTH}",
             caption="With the printed scale the kernel vanishes with depth; with the corrected one it stays.",
             x_label="depth L",
-            y_label="mean of 𝒢(x, x)",
+            y_label="mean of G(x, x)",
             marks=tuple(marks),
             x_log=True,
             y_log=True,

@@ -1,0 +1,124 @@
+"""`skiplens reproduce`: do the runs of a study, judge its claims, write the gallery."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from skiplens.cli import console
+from skiplens.cli.flags import with_settings
+from skiplens.core.errors import InvalidInputError
+from skiplens.core.settings import Settings, option
+from skiplens.studies import Reproduction
+from skiplens.sweeps import Executor, Standing, ThisProcess
+from skiplens.sweeps.dask_executor import DaskCluster
+from skiplens.sweeps.local_executor import LocalWorkers, available_cores
+from skiplens.sweeps.standing import Watch
+
+SECONDS_BETWEEN_LINES = 5.0
+
+
+@dataclass(frozen=True)
+class ReproduceSettings(Settings):
+    """What to reproduce, and where."""
+
+    target: str = option("all", "all, STUDY or STUDY/ITEM; see skiplens studies.", positional=True)
+    preset: Literal["smoke", "laptop", "paper"] = option("laptop", "smoke (seconds), laptop (minutes) or paper.")
+    seed: int = option(0, "Names every random draw.")
+    workers: int | None = option(None, "Processes of this machine; one for each core if not given.")
+    scheduler: str | None = option(None, "Address of a Dask scheduler, such as tcp://head:8786, instead of --workers.")
+    recorded: str | None = option(None, "A verdicts.json to compare with, instead of the record of the package.")
+
+
+@with_settings(ReproduceSettings)
+def reproduce(
+    settings: ReproduceSettings,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for index.html, verdicts.json, tables/ and figures/.", show_default="runs/PRESET"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write the verdicts to standard output as JSON.")] = False,
+) -> None:
+    """Reproduce figures, tables and theorems of the papers, with a verdict on every claim.
+
+    Runs are kept: the same command goes on where it was stopped, and does nothing twice.
+
+    Example: [bold]skiplens reproduce littwin2020_tangent/fig2[/]
+    """
+    from skiplens import studies
+    from skiplens.studies.folder import write_folder
+    from skiplens.studies.reproduction import Effort
+
+    chosen = studies.choose(settings.target)  # a wrong name is told before any work is done
+    executor = _executor(settings)
+    folder = out or Path("runs") / settings.preset
+    recorded = Path(settings.recorded) if settings.recorded else None
+    with _shown() as watch:
+        effort = Effort(settings.preset, settings.seed)
+        reproduction = studies.reproduce(chosen, folder, effort, executor, watch, recorded)
+    page = write_folder(reproduction, folder)
+    if as_json:
+        console.print_json([verdict.to_json() for verdict in reproduction.verdicts])
+    else:
+        _summarise(reproduction, page)
+    if reproduction.worse:
+        raise typer.Exit(1)
+
+
+def _executor(settings: ReproduceSettings) -> Executor:
+    if settings.scheduler is not None:
+        if settings.workers is not None:
+            raise InvalidInputError("Give --workers for this machine or --scheduler for a cluster, not both.")
+        return DaskCluster(settings.scheduler)
+    workers = available_cores() if settings.workers is None else settings.workers
+    return ThisProcess() if workers == 1 else LocalWorkers(workers)
+
+
+def _summarise(reproduction: Reproduction, page: Path) -> None:
+    from skiplens.reports.gallery import number
+
+    rows = [
+        {
+            "claim": verdict.name,
+            "paper": verdict.paper,
+            "ours": number(verdict.ours),
+            "±": number(verdict.uncertainty),
+            "verdict": verdict.verdict + (f" (recorded: {verdict.recorded})" if verdict.is_worse else ""),
+        }
+        for verdict in reproduction.verdicts
+    ]
+    console.print_table(f"Verdicts, preset {reproduction.preset}, seed {reproduction.seed}", rows)
+    for result in reproduction.results:
+        for problem in result.problems:
+            console.complain(f"{result.study.name}/{result.item.name}: {problem}")
+    for verdict in reproduction.worse:
+        console.complain(f"{verdict.name} is {verdict.verdict}; it was recorded as {verdict.recorded}.")
+    console.out().print(f"The gallery is in {page}", markup=False)
+
+
+@contextmanager
+def _shown() -> Iterator[Watch]:
+    """How the sweep stands: one line that changes on a terminal, a line now and then in a log file."""
+    if not sys.stderr.isatty():
+        yield _Lines()
+        return
+    with console.err().status("Starting") as status:
+        yield lambda standing: status.update(str(standing))
+
+
+class _Lines:
+    """A line every few seconds, and always the last one."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def __call__(self, standing: Standing) -> None:
+        ended = standing.done + standing.failed == standing.total
+        if ended or time.monotonic() - self._last > SECONDS_BETWEEN_LINES:
+            self._last = time.monotonic()
+            console.err().print(str(standing), markup=False, soft_wrap=True)
