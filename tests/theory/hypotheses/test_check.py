@@ -226,7 +226,20 @@ def test_an_unrecognised_part_leaves_open_what_it_touches(case):
     found = verdicts(strange)
     open_ones = {label for label, entry in found.items() if entry.verdict == "cannot be decided"}
     assert open_ones == {"S1", "S2", "S5", "S6", "R3", "G1", "G3", "G4", "G6"}
-    assert "block3.attention (attention)" in found["S1"].reason
+    assert found["S1"].where == ("block3.attention (attention)",)
+
+
+def test_parallel_branches_add_up(case):
+    from skiplens.theory.hypotheses import Kinked, ParallelBranches
+
+    branch = case.layers[-1].branch
+    doubled = changed_block(case, branch=(ParallelBranches("two", (branch, branch), 4, 3),))
+    assert verdicts(doubled)["R3"].number == pytest.approx(1.8)
+    assert not_holding(doubled) == {"R3", "G4"}
+    assert verdicts(doubled)["S6"].number > verdicts(case)["S6"].number
+    kinked = ParallelBranches("two", (branch, (Kinked("pool", "max pooling", 4, 3),)), 4, 3)
+    assert verdicts(changed_block(case, branch=(kinked,)))["S1"].where == ("pool",)
+    assert verdicts(changed_block(case, branch=(kinked,)))["R3"].verdict == "cannot be decided"
 
 
 def test_batch_norms_are_judged_by_what_comes_before():

@@ -47,4 +47,5 @@ def test_kinks_jump(table, name):
     jumps = phi.derivative(x).diff().abs()
     assert float(jumps.max()) > 100 * float(jumps.median())
     assert math.isinf(phi.curvature) and not phi.is_smooth
-    assert float(phi.derivative(x).abs().max()) <= phi.slope
+    # torch computes hardsigmoid with 1/6 rounded to float32
+    assert float(phi.derivative(x).abs().max()) <= phi.slope * (1 + 1e-7)

@@ -6,6 +6,7 @@ from skiplens.theory.hypotheses.descriptions import Description as Description
 from skiplens.theory.hypotheses.descriptions import FreeMap as FreeMap
 from skiplens.theory.hypotheses.descriptions import Kinked as Kinked
 from skiplens.theory.hypotheses.descriptions import LinearMap as LinearMap
+from skiplens.theory.hypotheses.descriptions import ParallelBranches as ParallelBranches
 from skiplens.theory.hypotheses.descriptions import ResidualLayer as ResidualLayer
 from skiplens.theory.hypotheses.descriptions import Skip as Skip
 from skiplens.theory.hypotheses.descriptions import Unrecognised as Unrecognised

@@ -10,6 +10,8 @@ from skiplens.theory.hypotheses.smoothness_checks import is_harmless_first_layer
 from skiplens.theory.hypotheses.verdicts import CheckedHypothesis, Evidence, judged
 from skiplens.theory.parameterised_systems import Affine, Elementwise, EntryNormalised
 
+_UNKNOWN_COST, _ASK_COST = "this loss is not known", "Use the square cost or cross-entropy, or judge it by hand."
+
 
 def convergence_checks(case: Case, before: Sequence[CheckedHypothesis]) -> tuple[CheckedHypothesis, ...]:
     """G1 to G6; `before` are the checks of the other two theorems."""
@@ -96,7 +98,7 @@ def _cost(case: Case) -> CheckedHypothesis:
     name = case.cost.name
     return judged(
         "G5",
-        Evidence([name] if False in known else [], [name] if None in known else []),
+        Evidence([name] if False in known else [], [name] if None in known else [], None, _UNKNOWN_COST, _ASK_COST),
         f"{name} has all of it",
         f"{name} is not convex with a Lipschitz gradient, or has no such inequality near its minimum",
         "Use the square cost or cross-entropy.",
@@ -105,14 +107,20 @@ def _cost(case: Case) -> CheckedHypothesis:
 
 def _step(case: Case) -> CheckedHypothesis:
     beta, step = case.smoothness, case.step
-    limit = 2 / beta if beta else None
-    if limit is None or step is None:
-        unknown = ["the smoothness" if limit is None else "the step size"]
-        return judged("G6", Evidence((), unknown, limit), "", "", "")
+    if beta is None or step is None:
+        missing = "the smoothness" if beta is None else "the step size"
+        ask = (
+            "See S6."
+            if beta is None
+            else f"Give a step size; any below {2 / beta if beta else math.inf:.4g} is certified."
+        )
+        evidence = Evidence((), [missing], None if beta is None else 2 / beta, f"{missing} is not known", ask)
+        return judged("G6", evidence, "", "", "")
+    limit = 2 / beta
     return judged(
         "G6",
         Evidence([f"step {step:.4g}"] if not step < limit else [], (), limit),
         f"{step:.4g} is below {limit:.4g}",
-        f"{step:.4g} is not below {limit:.4g}",
-        f"Use a step below {limit:.4g}; larger ones may work, but nothing is certified.",
+        f"{step:.4g} is not below {limit:.4g}" if limit else "no step is certified, because no smoothness is (S6)",
+        f"Use a step below {limit:.4g}; larger ones may work, but nothing is certified." if limit else "See S6.",
     )

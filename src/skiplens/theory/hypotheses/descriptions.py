@@ -108,7 +108,17 @@ class ResidualLayer:
         return self.skip.outputs
 
 
-Description = Layer | Unrecognised | FreeMap | LinearMap | Kinked | ResidualLayer
+@dataclass(frozen=True)
+class ParallelBranches:
+    """Several branches with parameters of their own whose outputs are added; each is a list of parts."""
+
+    name: str
+    branches: tuple[tuple["Description", ...], ...]
+    inputs: int
+    outputs: int
+
+
+Description = Layer | Unrecognised | FreeMap | LinearMap | Kinked | ResidualLayer | ParallelBranches
 
 
 def describe(system: Layer) -> tuple[Description, ...]:
@@ -125,6 +135,8 @@ def all_parts(layers: Iterable[Description]) -> Iterator[Description]:
     for layer in layers:
         if isinstance(layer, ResidualLayer):
             yield from all_parts(layer.branch)
+        if isinstance(layer, ParallelBranches):
+            yield from (part for branch in layer.branches for part in all_parts(branch))
         yield layer
 
 
@@ -132,6 +144,8 @@ def certificate_of(description: Description, bound: DataBound) -> Certificate | 
     """Bounds over all parameters, or None where something is not known."""
     if isinstance(description, ResidualLayer):
         return _residual_certificate(description, bound)
+    if isinstance(description, ParallelBranches):
+        return _sum_certificate(description, bound)
     if isinstance(description, LinearMap | Kinked):
         gain, bend = description.gain, math.inf if isinstance(description, Kinked) else 0.0
         return None if gain is None else Certificate(product(gain, bound.frobenius), 0.0, gain, 0.0, 0.0, bend)
@@ -164,3 +178,19 @@ def _residual_certificate(layer: ResidualLayer, bound: DataBound) -> Certificate
         return None
     size = product(gain, bound.frobenius) + branch.size
     return Certificate(size, branch.slope, gain + branch.gain, branch.curvature, branch.mixed, branch.bend)
+
+
+def _sum_certificate(layer: ParallelBranches, bound: DataBound) -> Certificate | None:
+    """Sums, and roots of sums of squares for derivatives in parameters, which the branches do not share."""
+    found = [chain_certificate(branch, bound) for branch in layer.branches]
+    terms = [term for term in found if term is not None]
+    if len(terms) < len(found):
+        return None
+    return Certificate(
+        size=sum(term.size for term in terms),
+        slope=math.hypot(*(term.slope for term in terms)),
+        gain=sum(term.gain for term in terms),
+        curvature=max(term.curvature for term in terms),
+        mixed=math.hypot(*(term.mixed for term in terms)),
+        bend=sum(term.bend for term in terms),
+    )

@@ -48,7 +48,7 @@ def _skips(case: Case) -> CheckedHypothesis:
     farthest = max((_farthest(layer.skip) for layer in layers), key=lambda value: abs(value - 1), default=1.0)
     return judged(
         "R2",
-        Evidence([layer.name for layer in failing], unknown, farthest),
+        Evidence([layer.name for layer in failing], unknown, farthest, "its singular values are not known"),
         "all skips are isometric" if layers else "there is no skip (see R6)",
         "; ".join(sorted({_why_not(layer.skip) for layer in failing})),
         "Use the identity where widths agree, Truncation or IsometricPool where they shrink, without parameters.",
@@ -102,7 +102,11 @@ def _samples(case: Case) -> CheckedHypothesis:
     return judged(
         "R4",
         Evidence(
-            ["the data"] if independent is False else [], ["the data"] if independent is None else [], data.smallest
+            ["the data"] if independent is False else [],
+            ["the data"] if independent is None else [],
+            data.smallest,
+            "the inputs are not one matrix of numbers, or too large for singular values",
+            "Compute the rank of the data by hand.",
         ),
         f"{data.samples} independent samples of {data.features} features",
         why,

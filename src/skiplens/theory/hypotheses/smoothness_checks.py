@@ -105,7 +105,13 @@ def _batch_norms(case: Case) -> CheckedHypothesis:
             (unknown if verdict is None else failing).append(norm.name)
     return judged(
         "S3",
-        Evidence(failing, unknown, float(len(rows))),
+        Evidence(
+            failing,
+            unknown,
+            float(len(rows)),
+            "its map is not normalised, and the covariance of its inputs changes as layers before it are trained",
+            "Normalise the map in front of it; then no covariance is needed.",
+        ),
         "there is no batch norm" if not rows else "each comes after a normalised map, or on data with full covariance",
         "its map is not normalised and its inputs have no more samples than features, so their covariance is singular",
         "Normalise the map in front of it; then no covariance is needed.",
@@ -139,7 +145,7 @@ def _cost(case: Case) -> CheckedHypothesis:
     known, name = case.cost.has_lipschitz_gradient, case.cost.name
     return judged(
         "S4",
-        Evidence([name] if known is False else [], [name] if known is None else []),
+        Evidence([name] if known is False else [], [name] if known is None else [], None, "this loss is not known"),
         f"{name}: the gradient is bounded and Lipschitz on sublevel sets",
         f"the gradient of {name} jumps or is unbounded",
         "Use the square cost or cross-entropy.",
@@ -165,12 +171,15 @@ def _branches(case: Case) -> CheckedHypothesis:
 
 
 def _certificate(case: Case) -> CheckedHypothesis:
-    beta = case.smoothness
-    unknown = unrecognised(list(all_parts(case.layers))) or ["the data or the cost"]
-    infinite = [part.name for part in all_parts(case.layers) if has_kink(part) or is_free(part)] or ["the outputs"]
+    beta, parts = case.smoothness, list(all_parts(case.layers))
+    infinite = [part.name for part in parts if has_kink(part) or is_free(part)]
+    fails = (infinite or ["the outputs"]) if beta is not None and math.isinf(beta) else []
+    if beta is None and any(part is not case.layers[0] for part in parts if has_kink(part) or is_free(part)):
+        fails = infinite  # whatever the unknown parts are
+    unknown = unrecognised(parts) or ["the data, the cost or a skip"]
     return judged(
         "S6",
-        Evidence(infinite if beta is not None and math.isinf(beta) else [], unknown if beta is None else [], beta),
+        Evidence(fails, unknown if beta is None else [], beta, "no constant can be computed"),
         f"steps below {2 / beta if beta else math.inf:.4g} never increase the loss",
         "the recursion over the layers gives no finite constant",
         "Change the layers that S1 to S3 name; with unbounded outputs, give the first loss as sublevel.",

@@ -80,11 +80,21 @@ class CheckedHypothesis:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a check found: the layers that break the hypothesis and those that may."""
+    """What a check found: the layers that break the hypothesis and those that may.
+
+    Attributes:
+        failing: Names of what breaks it.
+        unknown: Names of what leaves it open.
+        number: What was measured.
+        why_open: Why it is open.
+        ask: What would close it.
+    """
 
     failing: Sequence[str] = ()
     unknown: Sequence[str] = ()
     number: float | None = None
+    why_open: str = "these parts are not recognised"
+    ask: str = "Replace them by layers that are recognised, or judge them by hand."
 
     @property
     def verdict(self) -> Verdict:
@@ -102,14 +112,13 @@ def judged(label: str, evidence: Evidence, good: str, bad: str, change: str) -> 
         bad: The reason if it fails.
         change: What to do if it fails.
     """
-    hypothesis, number = HYPOTHESES[label], evidence.number
-    if evidence.verdict == "holds":
-        return CheckedHypothesis(hypothesis, "holds", number, (), good)
-    if evidence.verdict == "fails":
-        return CheckedHypothesis(hypothesis, "fails", number, tuple(evidence.failing), bad, change)
-    reason = f"not known: {listed(evidence.unknown)}"
-    ask = "Replace these parts by layers that are recognised, or judge them by hand."
-    return CheckedHypothesis(hypothesis, "cannot be decided", number, tuple(evidence.unknown), reason, ask)
+    hypothesis, number, verdict = HYPOTHESES[label], evidence.number, evidence.verdict
+    if verdict == "holds":
+        return CheckedHypothesis(hypothesis, verdict, number, (), good)
+    names = tuple(dict.fromkeys(evidence.failing if verdict == "fails" else evidence.unknown))
+    if verdict == "fails":
+        return CheckedHypothesis(hypothesis, verdict, number, names, bad, change)
+    return CheckedHypothesis(hypothesis, verdict, number, names, evidence.why_open, evidence.ask)
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:

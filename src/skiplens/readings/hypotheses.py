@@ -1,0 +1,89 @@
+"""What the checker of the convergence theorems found: one verdict for each hypothesis."""
+
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from skiplens.core.errors import InvalidInputError
+from skiplens.core.nearest import did_you_mean
+from skiplens.readings.reading import Reading
+
+WIDTH = 100
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HypothesesReading(Reading, kind="hypotheses"):
+    """The hypotheses of theorems 4.5 (S), 4.7 (R) and 5.1 (G) of MacDonald et al. 2023 for one model.
+
+    Entry i of each tuple speaks of the hypothesis `labels[i]`. `str()` gives a table.
+
+    Attributes:
+        model: Name of the model.
+        loss: Name of the loss.
+        layers: The network as it was read: a line for each layer.
+        labels: Short names, S1 to G6.
+        statements: What each hypothesis says.
+        verdicts: ``holds``, ``fails`` or ``cannot be decided``.
+        numbers: The number behind each verdict, None where there is none.
+        meanings: What the numbers are.
+        where: The layers that each verdict comes from, joined by commas.
+        reasons: Why.
+        changes: The smallest change that would make it hold, '' where it holds.
+        codes: The change as code to paste, '' where there is none.
+        conclusion: What follows for gradient descent.
+    """
+
+    model: str
+    loss: str
+    layers: tuple[str, ...]
+    labels: tuple[str, ...]
+    statements: tuple[str, ...]
+    verdicts: tuple[str, ...]
+    numbers: tuple[float | None, ...]
+    meanings: tuple[str, ...]
+    where: tuple[str, ...]
+    reasons: tuple[str, ...]
+    changes: tuple[str, ...]
+    codes: tuple[str, ...]
+    conclusion: str
+
+    def rows(self) -> tuple[Mapping[str, Any], ...]:
+        """One row a hypothesis."""
+        names = ("statements", "verdicts", "numbers", "meanings", "where", "reasons", "changes", "codes")
+        columns = ("statement", "verdict", "number", "meaning", "where", "reason", "change", "code")
+        values = zip(self.labels, *(getattr(self, name) for name in names), strict=True)
+        return tuple(dict(zip(("hypothesis", *columns), row, strict=True)) for row in values)
+
+    def __getitem__(self, label: str) -> Mapping[str, Any]:
+        """The row of one hypothesis, such as ``reading["S1"]``."""
+        if label not in self.labels:
+            raise InvalidInputError(f"There is no hypothesis {label!r}. {did_you_mean(label, self.labels)}")
+        return self.rows()[self.labels.index(label)]
+
+    @property
+    def failing(self) -> tuple[str, ...]:
+        """Labels of the hypotheses that fail."""
+        return tuple(label for label, verdict in zip(self.labels, self.verdicts, strict=True) if verdict == "fails")
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """Labels of the hypotheses that cannot be decided."""
+        pairs = zip(self.labels, self.verdicts, strict=True)
+        return tuple(label for label, verdict in pairs if verdict == "cannot be decided")
+
+    def __str__(self) -> str:
+        """The verdicts as a table, then what follows."""
+        lines = [f"{self.model} with {self.loss}", ""]
+        for row in self.rows():
+            number = "" if row["number"] is None else f" [{row['meaning']}: {row['number']:.6g}]"
+            lines.append(f"{row['hypothesis']}  {row['verdict']:<17}  {row['statement']}{number}")
+            if row["verdict"] != "holds":
+                lines += _indented(f"at {row['where']}: {row['reason']}")
+                lines += _indented(f"-> {row['change']}")
+                lines += [f"        {line}" for line in row["code"].splitlines()]
+        return "\n".join([*lines, "", *textwrap.wrap(self.conclusion, WIDTH)])
+
+
+def _indented(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent="      ", subsequent_indent="         ")
