@@ -4,6 +4,7 @@ from skiplens.readings.along import QuantityAlong as QuantityAlong
 from skiplens.readings.curvature import HessianSpectrum as HessianSpectrum
 from skiplens.readings.file import read_file as read_file
 from skiplens.readings.file import write_file as write_file
+from skiplens.readings.hypotheses import HypothesesReading as HypothesesReading
 from skiplens.readings.jacobians import JacobianSpectrum as JacobianSpectrum
 from skiplens.readings.jacobians import SpectrumStatistics as SpectrumStatistics
 from skiplens.readings.landscape import LandscapeReading as LandscapeReading
