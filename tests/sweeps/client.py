@@ -1,0 +1,14 @@
+"""A client in a process of its own, to be killed: `python -m tests.sweeps.client STORE EXECUTOR SECONDS`."""
+
+import sys
+
+from skiplens.readings import Store
+from skiplens.sweeps import sweep
+from skiplens.sweeps.dask_executor import DaskCluster
+from skiplens.sweeps.local_executor import LocalWorkers
+from tests.sweeps.measures import runs
+
+if __name__ == "__main__":
+    folder, where, seconds = sys.argv[1:]
+    executor = LocalWorkers(2) if where == "local" else DaskCluster(where)
+    sweep(runs(count=12, seconds=float(seconds)), Store(folder), executor)
