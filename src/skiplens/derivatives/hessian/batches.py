@@ -23,7 +23,7 @@ def loss_batches(data: Any, model_returns_loss: bool) -> Batches:
         )
     if not model_returns_loss:
         return as_batches(data)
-    return Batches(_Labelled(as_batches([_pair(data)] if isinstance(data, Mapping) else data).source))
+    return Batches(_Labelled(as_batches([data] if isinstance(data, Mapping) else data).source))
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,10 @@ def found_combination(objective: Objective, batch: Batch, model_returns_loss: bo
 
     Where the model itself returns the loss, the same samples twice must give the same loss or twice as much.
     """
-    few = batch.first(4)
     with torch.no_grad():
         if model_returns_loss:
-            return _of_repeated(objective, few)
-        outputs = objective.outputs(objective.leaves(), few)
-        return _of_parts(objective, outputs, few)
+            return _of_repeated(objective, batch.first(4))
+        return _of_parts(objective, objective.outputs(objective.leaves(), batch), batch)
 
 
 def _of_repeated(objective: Objective, few: Batch) -> Combination:
@@ -34,17 +32,17 @@ def _loss(objective: Objective, batch: Batch) -> float:
     return require_scalar(objective.rule.plain(outputs, batch.targets)).item()
 
 
-def _of_parts(objective: Objective, outputs: Any, few: Batch) -> Combination:
+def _of_parts(objective: Objective, outputs: Any, batch: Batch) -> Combination:
     """Compare the loss of all samples with those of the first one and of the rest; one sample is taken three times."""
-    index = list(range(few.samples)) if few.samples > 1 else [0, 0, 0]
-    whole, first, rest = (_loss_at(objective, outputs, few, part) for part in (index, index[:1], index[1:]))
+    index = list(range(batch.samples)) if batch.samples > 1 else [0, 0, 0]
+    whole, first, rest = (_loss_at(objective, outputs, batch, part) for part in (index, index[:1], index[1:]))
     n = len(index)
     return _matching(whole, mean=(first + (n - 1) * rest) / n, total=first + rest)
 
 
-def _loss_at(objective: Objective, outputs: Any, few: Batch, index: list[int]) -> float:
-    chosen = tree_map_only(Tensor, lambda tensor: _rows(tensor, index, few.samples), outputs)
-    return require_scalar(objective.rule.plain(chosen, few.targets[index])).item()
+def _loss_at(objective: Objective, outputs: Any, batch: Batch, index: list[int]) -> float:
+    chosen = tree_map_only(Tensor, lambda tensor: _rows(tensor, index, batch.samples), outputs)
+    return require_scalar(objective.rule.plain(chosen, batch.targets[index])).item()
 
 
 def _rows(tensor: Tensor, index: list[int], samples: int) -> Tensor:

@@ -82,8 +82,8 @@ def _evaluated(
 def _coupled(objective: Objective, batch: Batch) -> bool:
     try:
         return is_batch_coupled(objective.pure, batch.inputs)
-    except InvalidInputError:
-        return True  # its samples cannot be told apart, so they cannot be told to be independent
+    except (RuntimeError, TypeError, ValueError, IndexError):
+        return True  # it does not take a few samples alone, so its batches cannot be cut
 
 
 def _cut(batch: Batch, size: int | None) -> Iterator[Batch]:
