@@ -16,6 +16,9 @@ FLAT_ORDER = 3
 SURPRISE = 4.0
 """Standard deviations of a fair coin: one wrong alarm in 30,000 layers."""
 
+CHANCE = 1e-3
+"""All units of a layer are shut with probability 2^−units; up to nine units this is no reason to worry."""
+
 MOSTLY = 0.5
 
 
@@ -50,7 +53,7 @@ def judge_dead(reading: SignalReading) -> Iterator[Finding]:
         reading,
         dead,
         rule="dead_branches",
-        severity="critical",
+        severity="note" if reading.fresh_norms or all(_by_chance(reading, index) for index in dead) else "critical",
         sentence=f"{_counted(reading, dead, 'get')} no gradient and cannot learn (block "
         f"{listed(_names(reading, dead))}).",
         number=float(reading.branch_gradients[dead].max()),
@@ -73,6 +76,11 @@ def dead_branches(reading: SignalReading) -> tuple[list[int], float]:
     return [index for index in _indices(chosen) if reading.matrices[index]], floor
 
 
+def _by_chance(reading: SignalReading, index: int) -> bool:
+    """Whether a branch is shut by a layer of so few units that all of them may be shut by chance."""
+    return float(reading.dead_units[index]) == 1 and 0.5 ** int(reading.dead_widths[index]) > CHANCE
+
+
 def judge_units(reading: SignalReading) -> Iterator[Finding]:
     """Layers of ReLUs of which far more than half are shut on all samples, in branches not told of already."""
     told = {*dead_branches(reading)[0], *_indices(reading.zero_factors >= FLAT_ORDER)}
@@ -89,7 +97,7 @@ def judge_units(reading: SignalReading) -> Iterator[Finding]:
         reading,
         shut,
         rule="dead_units",
-        severity="warning",
+        severity="note" if reading.fresh_norms else "warning",
         sentence=f"{shares[worst]:.0%} of the {widths[worst]} ReLUs of a layer in block {reading.block_names[worst]} "
         f"are zero on all {reading.samples} samples{_others(reading, shut, worst)}.",
         number=shares[worst],

@@ -38,8 +38,8 @@ def judge_projections(reading: StructureReading) -> Iterator[Finding]:
 def judge_directions(jacobians: JacobianSpectrum, structure: StructureReading) -> Iterator[Finding]:
     """Blocks through which some directions of the signal do not pass at all.
 
-    A shortcut that reduces the signal and widens its channels must lose some of them; an identity loses none, unless its
-    branch takes them away.
+    A shortcut that reduces the signal and widens its channels must lose some of them; an identity loses none, unless
+    its branch takes them away.
     """
     shares = {name: jacobians.statistics(name).near_zero for name in jacobians.blocks}
     losing = tuple(name for name, share in shares.items() if share > LOST)

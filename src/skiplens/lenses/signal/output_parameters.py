@@ -4,7 +4,7 @@ from torch import fx
 
 from skiplens.lenses.signal.factors import factor_at
 from skiplens.residual import ResidualBlock, ResidualNetwork
-from skiplens.residual.flow import DataFlow
+from skiplens.residual.flow import DataFlow, Nodes, members, union
 from skiplens.residual.operations import CROPPING, DROPPING, POOLING, REARRANGING, operation
 
 _SCALED_WITH_THEIR_INPUT = (
@@ -18,29 +18,37 @@ def output_parameters(network: ResidualNetwork, flow: DataFlow, block: ResidualB
 
     These are the weight and the bias of the last layer, or scale and shift of a normalisation that comes last.
     """
-    found: set[str] = set()
+    last: Nodes = 0
     for addition in block.additions:
         source = network.node(addition.node).args[addition.branch_arguments[0]]
-        names = _above(flow, source, block) if isinstance(source, fx.Node) else None
-        if not names:
+        found = _last_layers(flow, source, block) if isinstance(source, fx.Node) else 0
+        if not found:
             return ()
-        found |= names
-    return tuple(sorted(found))
+        last |= found
+    return tuple(sorted({name for number in members(last) for name in flow.parameters[number]}))
 
 
-def _above(flow: DataFlow, node: fx.Node, block: ResidualBlock) -> set[str] | None:
-    """The parameters of the last layer above `node`; None where the way there is not proportional to them."""
+def _last_layers(flow: DataFlow, node: fx.Node, block: ResidualBlock) -> Nodes:
+    """The last layers above `node` to which it is proportional; nothing where it is proportional to none."""
     if node.name not in block.branch.nodes:
-        return None
+        return 0
     if factor_at(flow, node) is not None:
-        return set(flow.parameters[flow.number[node]])
+        return 1 << flow.number[node]
     kind, sources = operation(node), [flow.nodes[number] for number in flow.sources[flow.number[node]]]
     if kind in _SCALED_WITH_THEIR_INPUT:
-        return _above(flow, sources[0], block)
-    if kind == "aten.mul":  # of a signal and its gate, the signal carries the scale
-        signals = [source for source in sources if operation(source) not in _GATES]
-        return _above(flow, signals[0], block) if len(signals) == 1 else None
+        return _last_layers(flow, sources[0], block)
+    if kind == "aten.mul":
+        return _of_product(flow, sources, block)
     if kind in ("aten.add", "aten.sub"):
-        parts = [_above(flow, source, block) for source in sources]
-        return None if any(part is None for part in parts) else set().union(*(part or set() for part in parts))
-    return None
+        parts = [_last_layers(flow, source, block) for source in sources]
+        return 0 if 0 in parts else union(parts)
+    return 0
+
+
+def _of_product(flow: DataFlow, sources: list[fx.Node], block: ResidualBlock) -> Nodes:
+    """Of a signal and its gate the signal carries the scale, unless the gate feels it too."""
+    gates = [source for source in sources if operation(source) in _GATES]
+    signals = [source for source in sources if source not in gates]
+    found = _last_layers(flow, signals[0], block) if len(signals) == 1 else 0
+    feels = any(flow.above[flow.number[gate]] & found for gate in gates)
+    return 0 if feels else found
