@@ -2,7 +2,7 @@
 
 import torch
 
-from skiplens.readings import HessianSpectrum, Provenance, StructureReading
+from skiplens.readings import HessianSpectrum, JacobianSpectrum, Provenance, StructureReading
 
 
 def structure(blocks: int = 2, **changes) -> StructureReading:
@@ -60,3 +60,24 @@ def curvature(**changes) -> HessianSpectrum:
         "provenance": Provenance.begin({"lens": "curvature"}, seed=0).end(),
     }
     return HessianSpectrum(**(values | changes))
+
+
+def jacobians(network: torch.Tensor | None = None, shares: torch.Tensor | None = None, **changes) -> JacobianSpectrum:
+    """Two blocks, of which the second loses half of its directions without its shortcut, and a network."""
+    network = torch.tensor([2.0, 1.0, 0.5]) if network is None else network
+    values = {"a": torch.tensor([1.5, 1.0]), "b": torch.tensor([2.0, 0.9]), "network": network}
+    even = {name: torch.full_like(entry, 1 / len(entry)) for name, entry in values.items()}
+    fields = {
+        "singular_values": values,
+        "weights": even if shares is None else even | {"network": shares},
+        "without_shortcut": {"a": torch.tensor([0.5, 0.1]), "b": torch.tensor([1.0, 0.0])},
+        "without_shortcut_weights": {"a": torch.full((2,), 0.5), "b": torch.full((2,), 0.5)},
+        "counts": (2, 2, len(network)),
+        "methods": ("exact", "lanczos", "exact"),
+        "shortcuts": ("identity", "projection"),
+        "samples": 1,
+        "coupled": False,
+        "notes": ("A note.",),
+        "provenance": Provenance.begin({"lens": "jacobians"}, seed=0).end(),
+    }
+    return JacobianSpectrum(**(fields | changes))

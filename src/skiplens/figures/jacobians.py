@@ -1,5 +1,6 @@
 """Figures of the Jacobian spectrum."""
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -9,7 +10,7 @@ from skiplens.figures.figure import Bars, Figure, Line, Points, Reference, Value
 from skiplens.readings import JacobianSpectrum
 from skiplens.readings.jacobians import FLOOR, weighted_quantiles
 
-_BINS = 24
+_FEWEST_BINS, _MOST_BINS = 8, 24
 _CURVE_POINTS = 400
 
 
@@ -72,9 +73,10 @@ def network_histogram(reading: JacobianSpectrum) -> Figure | None:
     if "network" not in reading.singular_values:
         return None
     largest = float(reading.singular_values["network"].max())
-    edges = torch.linspace(0, largest or 1.0, _BINS + 1, dtype=torch.float64)
-    centres = (edges[:-1] + edges[1:]) / 2
     numbers_seen = reading.statistics("network")
+    bins = max(_FEWEST_BINS, min(_MOST_BINS, math.isqrt(4 * numbers_seen.count)))
+    edges = torch.linspace(0, largest or 1.0, bins + 1, dtype=torch.float64)
+    centres = (edges[:-1] + edges[1:]) / 2
     return Figure(
         name="network_histogram",
         title="Singular values from input to output",

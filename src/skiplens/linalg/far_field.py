@@ -81,4 +81,4 @@ def _angles(like: Tensor) -> Tensor:
 def _rows(count: int, device: torch.device) -> int:
     """Intervals of a window, so that far poles (nodes × all) cost about as much as near ones (5 × rows × 3 rows)."""
     balanced = math.isqrt(max(1, _NODES * count // 15)) + 1
-    return max(16, balanced) if device.type == "cpu" else max(512, balanced)
+    return max(64, balanced) if device.type == "cpu" else max(512, balanced)

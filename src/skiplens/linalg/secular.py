@@ -35,7 +35,7 @@ class SecularRoots:
         """The roots, ascending."""
         return self.fence[self.origins] + self.offsets
 
-    def minus(self, places: Float[Tensor, "*places"], which: slice = slice(None)) -> Float[Tensor, "*places"]:
+    def minus(self, places: Tensor, which: slice) -> Tensor:
         """Each of some roots minus a place (the last axis are the roots), without loss where they nearly meet."""
         return (self.fence[self.origins[which]] - places) + self.offsets[which]
 
@@ -46,7 +46,9 @@ def secular_roots(poles: Float[Tensor, " size"], squares: Float[Tensor, " size"]
     Root i lies between pole i and the next. Each step interpolates the function by the two poles around the root, the
     weight of the nearer one fixed (Li 1993, LAPACK working note 89); a step that leaves the bracket halves it instead.
     """
-    reach = 1.01 * rho * squares.sum() + torch.finfo(poles.dtype).tiny
+    rounding = torch.finfo(poles.dtype)
+    # Behind the last root, and a number that differs from the last pole.
+    reach = 1.01 * rho * squares.sum() + 64 * rounding.eps * poles.abs().max() + rounding.tiny
     fence = torch.cat([poles, poles[-1:] + reach])
     weights = torch.cat([rho * squares, squares.new_zeros(1)])  # the end of the fence is a pole without weight
     found = [_Search(fence, weights, window).run() for window in windows(fence)]

@@ -82,14 +82,21 @@ def _row(reading: JacobianSpectrum, name: str) -> Mapping[str, Any]:
         "10^(mean log10 σ)": f"{10**own.mean_log10:.3g}",
         "largest": f"{own.largest:.3g}",
         "above 1": f"{own.above_one:.0%}",
-        "near 0": f"{own.near_zero:.0%}",
-        "near 0, branch": "" if alone is None else f"{alone.near_zero:.0%}",
+        "near 0": _lost(own, reading.method(name)),
+        "near 0, branch": _lost(alone, reading.method(name)),
         "found by": reading.method(name),
     }
 
 
 def _branch(alone: SpectrumStatistics | None) -> str:
     return "" if alone is None else f"{alone.median:.3g}"
+
+
+def _lost(numbers: SpectrumStatistics | None, method: str) -> str:
+    """The share of lost directions; Lanczos smears them out and cannot tell."""
+    if numbers is None:
+        return ""
+    return "not resolved" if method == "lanczos" else f"{numbers.near_zero:.0%}"
 
 
 def _number(value: float) -> str:

@@ -81,8 +81,9 @@ class Linearised:
         return cotangent, pulled
 
     def _batched(self, output: Tensor, of: Tensor, vectors: Tensor, shape: tuple[int, ...]) -> Tensor:
-        pieces = [self._product(output, of, part.reshape(-1, *shape)) for part in self._parts(vectors)]
-        return torch.cat(pieces) if pieces else vectors.new_zeros(0, of.numel())
+        if not len(vectors):
+            return vectors.new_zeros(0, of.numel())
+        return torch.cat([self._product(output, of, part.reshape(-1, *shape)) for part in self._parts(vectors)])
 
     def _parts(self, vectors: Tensor) -> Iterator[Tensor]:
         largest = max(self.rows, self.columns) * vectors.element_size()
