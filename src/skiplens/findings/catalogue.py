@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from skiplens.findings import branches, curvature, depth, growth, kernel, shortcuts, trust
+from skiplens.findings import branches, convergence, curvature, depth, growth, kernel, shortcuts, trust
 from skiplens.findings.finding import Finding, by_severity
 from skiplens.findings.rule import Rule
 from skiplens.readings import Reading
@@ -15,6 +15,7 @@ RULES: tuple[Rule, ...] = (
     *shortcuts.RULES,
     *curvature.RULES,
     *kernel.RULES,
+    *convergence.RULES,
 )
 
 

@@ -4,6 +4,7 @@ from skiplens.core.errors import InvalidInputError
 from skiplens.core.nearest import did_you_mean
 from skiplens.lenses.curvature import CurvatureLens
 from skiplens.lenses.jacobians import JacobiansLens
+from skiplens.lenses.jacobians.hypotheses.lens import ConvergenceLens
 from skiplens.lenses.lens import Lens
 from skiplens.lenses.paths import PathsLens
 from skiplens.lenses.signal import SignalLens
@@ -11,7 +12,16 @@ from skiplens.lenses.structure import StructureLens
 from skiplens.lenses.tangent import TangentLens
 
 LENSES: dict[str, type[Lens]] = {
-    lens.name: lens for lens in (StructureLens, SignalLens, PathsLens, CurvatureLens, JacobiansLens, TangentLens)
+    lens.name: lens
+    for lens in (
+        StructureLens,
+        SignalLens,
+        PathsLens,
+        CurvatureLens,
+        JacobiansLens,
+        ConvergenceLens,
+        TangentLens,
+    )
 }
 
 

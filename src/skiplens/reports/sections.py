@@ -5,6 +5,7 @@ from typing import Any
 
 from skiplens.readings import (
     HessianSpectrum,
+    HypothesesReading,
     JacobianSpectrum,
     PathSpectrum,
     Reading,
@@ -12,6 +13,7 @@ from skiplens.readings import (
     StructureReading,
     TangentReading,
 )
+from skiplens.reports.convergence_section import convergence_section
 from skiplens.reports.curvature_section import curvature_section
 from skiplens.reports.jacobians_section import jacobians_section
 from skiplens.reports.paths_section import paths_section
@@ -26,6 +28,7 @@ SECTIONS: dict[type[Reading], Callable[[Any], Section]] = {
     PathSpectrum: paths_section,
     HessianSpectrum: curvature_section,
     JacobianSpectrum: jacobians_section,
+    HypothesesReading: convergence_section,
     TangentReading: tangent_section,
 }
 

@@ -1,0 +1,41 @@
+"""The hypotheses of the convergence theorems told in words."""
+
+from skiplens.readings import HypothesesReading
+from skiplens.reports.section import Section, number_in_words, provenance_of
+
+MEANING = (
+    "Theorems of MacDonald et al. 2023: S1 to S6 make the loss smooth, R1 to R6 keep its gradient from vanishing, G1 "
+    "to G6 let gradient descent use both. Hardly any network in use meets them all; a failing hypothesis is no fault."
+)
+
+
+def convergence_section(reading: HypothesesReading) -> Section:
+    """One row a hypothesis, and what follows."""
+    return Section(
+        anchor=reading.kind,
+        title="Convergence",
+        sentence=convergence_sentence(reading),
+        facts=(
+            ("loss", reading.loss),
+            ("hypotheses that hold", str(reading.verdicts.count("holds"))),
+            ("that fail", ", ".join(reading.failing) or "none"),
+            ("that cannot be decided", ", ".join(reading.undecided) or "none"),
+        ),
+        rows=tuple(
+            {
+                "hypothesis": row["hypothesis"],
+                "verdict": row["verdict"],
+                "says": row["statement"],
+                "number": "–" if row["number"] is None else f"{row['meaning']}: {number_in_words(row['number'])}",
+                "where": row["where"] if row["verdict"] != "holds" else "",
+            }
+            for row in reading.rows()
+        ),
+        notes=(MEANING,),
+        provenance=provenance_of(reading),
+    )
+
+
+def convergence_sentence(reading: HypothesesReading) -> str:
+    """What is guaranteed."""
+    return reading.conclusion if reading.conclusion.endswith(".") else f"{reading.conclusion}."
