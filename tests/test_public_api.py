@@ -13,6 +13,7 @@ NAMES = {
     "ResNetKernel",
     "ResidualBlock",
     "VanillaKernel",
+    "check_hypotheses",
     "empirical_ntk",
     "find_residual_blocks",
     "hessian_spectrum",
@@ -25,7 +26,7 @@ NAMES = {
 }
 MODULES = {"initialisation", "surgery"}
 FOLDERS = set(
-    "cli core data derivatives figures kernels lenses linalg readings reports residual theory training".split()
+    "cli core data derivatives figures findings kernels lenses linalg readings reports residual theory training".split()
 )
 
 
