@@ -193,6 +193,14 @@ def test_neither_the_model_nor_the_run_is_changed_by_looking():
     assert torch.equal(along.history.losses, train(undisturbed, samples(), recipe).losses)
 
 
+def test_a_run_may_end_when_everything_was_measured():
+    plan = MeasureAlong(lambda model: 0.0, at_steps=(4,), at_losses=(12.0,), stop_when_done=True)
+    along = readings_along(Bowl(), DATA, RECIPE, plan)
+    last = max(4, along.crossings[12.0][1])
+    assert along.history.outcome == "everything was measured" and along.history.steps == last + 1
+    assert set(along.taken) == {4, *along.crossings[12.0]}
+
+
 def test_measurements_are_in_evaluation_mode():
     modes = []
     readings_along(

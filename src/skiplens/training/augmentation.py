@@ -7,15 +7,19 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from skiplens.core.errors import InvalidInputError
+from skiplens.core.randomness import Randomness
 from skiplens.data.batch import Batch
 
 PADDING_SHARE = 8
 """Crops move by at most an eighth of the side: 4 pixels for 32, as is usual for CIFAR."""
 
 
-def augmented(batch: Batch, name: str, generator: torch.Generator) -> Batch:
+def augmented(batch: Batch, name: str, randomness: Randomness) -> Batch:
     """The batch with its images changed as the augmentation called `name` says."""
-    return batch if name == "none" else batch.map_inputs(lambda images: _CHANGES[name](_images(images), generator))
+    if name == "none":
+        return batch
+    generator = randomness.child("augmentation").torch()
+    return batch.map_inputs(lambda images: _CHANGES[name](_images(images), generator))
 
 
 def flip(images: Tensor, generator: torch.Generator) -> Tensor:

@@ -1,7 +1,7 @@
 """Train a network as a recipe says; the same recipe gives the same numbers, also after an interruption."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +112,7 @@ class _Run:
         record = self.record
         randomness = self.randomness.child("step", record.step)
         seed_torch(randomness, self.device)
-        batch = augmented(batch, self.recipe.augmentation, randomness.child("augmentation").torch())
+        batch = augmented(batch, self.recipe.augmentation, randomness)
         self.optimiser.zero_grad()
         with self._precision():
             loss = self.loss(self.model, batch)
@@ -150,8 +150,9 @@ class _Run:
         return Moment(record.step, record.steps_per_epoch, self.model, batch, loss.detach(), *kept)
 
     def _precision(self) -> AbstractContextManager[Any]:
-        mixed = self.recipe.precision == "bfloat16"
-        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=mixed)
+        if self.recipe.precision == "full":
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=torch.bfloat16)
 
     def _state(self) -> dict[str, Any]:
         return {

@@ -30,6 +30,7 @@ class MeasureAlong:
         loss: Which loss is compared with `at_losses`: ``"step"`` is that of the step's own batch, ``"running"`` its
             mean over as many steps as an epoch has, and a function of the model is called at each look.
         every: How many steps lie between two looks at the loss.
+        stop_when_done: Whether the run ends, before its recipe does, when everything asked for was measured.
     """
 
     measure: Callable[[nn.Module], Any]
@@ -37,6 +38,7 @@ class MeasureAlong:
     at_losses: tuple[float, ...] = ()
     loss: Literal["step", "running"] | Callable[[nn.Module], float] = "step"
     every: int = 1
+    stop_when_done: bool = False
 
     def __post_init__(self) -> None:
         """Refuse times at which nothing can be measured."""

@@ -40,6 +40,8 @@ class Measurer(Callback):
         if isinstance(self._loss, RunningLoss):
             self._loss.note(moment)
         self._visit(moment, at_end=False)
+        if self.plan.stop_when_done and not self._pending() and all(step <= moment.step for step in self.plan.at_steps):
+            moment.stop("everything was measured")
 
     def at_end(self, moment: Moment) -> None:
         """Measure the trained model where its step is wanted."""

@@ -35,9 +35,12 @@ class Record:
 
     def note_loss(self, loss: Tensor) -> None:
         """Keep the loss of the present step, and end the run where it is NaN or infinite."""
-        self.losses[self.step] = loss.detach()
-        looked = self.losses.device.type == "cpu" or self.step % _STEPS_BETWEEN_LOOKS == _STEPS_BETWEEN_LOOKS - 1
-        if looked or self.step == self.total - 1:
+        loss = loss.detach()
+        self.losses[self.step] = loss
+        on_cpu = self.losses.device.type == "cpu"
+        if on_cpu and math.isfinite(loss):
+            self._looked = self.step
+        elif on_cpu or self.step % _STEPS_BETWEEN_LOOKS == 0 or self.step == self.total - 1:
             self._look_for_divergence()
 
     def note(self, name: str, value: float) -> None:
