@@ -17,6 +17,7 @@ from skiplens.lenses.curvature import hessian_spectrum as hessian_spectrum
 from skiplens.lenses.curvature import loss_landscape as loss_landscape
 
 # Jacobians: whether layers keep the gradient alive
+from skiplens.lenses.jacobians import check_hypotheses as check_hypotheses
 from skiplens.lenses.jacobians import jacobian_spectrum as jacobian_spectrum
 
 # Paths: how deep a network is

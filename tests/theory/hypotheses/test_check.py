@@ -127,7 +127,7 @@ def skip(**changes):
         ({"largest": 1.5}, "singular values from 1 to 1.5"),
         ({"is_linear": False}, "is not linear"),
         ({"parameters": 12}, "trained parameters"),
-        ({"smallest": None, "deviation": 0.4}, "not all 1"),
+        ({"smallest": None, "deviation": 0.4}, "differs from the identity by 0.4"),
     ],
 )
 def test_a_bad_skip_is_named(case, changes, reason):

@@ -18,26 +18,36 @@ from skiplens.theory.parameterised_systems import (
     WeightNormalised,
 )
 
+_WEIGHTS = {"aten.linear": 1, "aten.mm": 1, "aten.matmul": 1, "aten.addmm": 2} | dict.fromkeys(CONVOLUTIONS, 1)
+"""Where the weight stands among the arguments."""
+
 
 def affine_part(view: GraphView, node: fx.Node, source: fx.Node) -> Description:
     """The description of a product with a weight matrix or of a convolution."""
-    module = view.module(node)
-    if isinstance(module, NormalisedLinear) and len(view.shape(source)) == 2:
+    module, shape = view.module(node), view.shape(source)
+    if isinstance(module, NormalisedLinear) and _is_one_row_a_sample(view, source):
         return Affine(_kernel(module), name=view.name(node))
     if isinstance(module, NormalisedConv2d):
-        return Affine(_convolution(module, view.shape(source)), name=view.name(node))
+        return Affine(_convolution(module, shape), name=view.name(node))
     return _free(view, node, source)
 
 
 def _free(view: GraphView, node: fx.Node, source: fx.Node) -> Description:
     name, inputs, outputs = view.name(node), view.features(source), view.features(node)
-    weight, bias = view.parameter(_argument(node, 1, "weight")), _argument(node, 2, "bias")
     kind = view.operation(node)
-    if weight is None or (kind != "aten.linear" and kind not in CONVOLUTIONS):
+    weight = view.parameter(_argument(node, _WEIGHTS[kind], "weight")) if kind in _WEIGHTS else None
+    if weight is None:
         return Unrecognised(name, f"{kind.removeprefix('aten.')} with a weight that is computed", inputs, outputs)
-    if kind == "aten.linear" and len(view.shape(source)) == 2:
-        return Affine(Free(outputs, inputs), bias is not None, name=name)
-    return FreeMap(name, inputs, outputs, weight.numel(), math.prod(weight.shape[1:]))
+    if kind == "aten.linear" and _is_one_row_a_sample(view, source):
+        return Affine(Free(outputs, inputs), _argument(node, 2, "bias") is not None, name=name)
+    fan_in = math.prod(weight.shape[1:]) if kind == "aten.linear" or kind in CONVOLUTIONS else weight.shape[0]
+    return FreeMap(name, inputs, outputs, weight.numel(), fan_in)
+
+
+def _is_one_row_a_sample(view: GraphView, source: fx.Node) -> bool:
+    """Whether a matrix acts on whole samples; on tokens it is shared, like a convolution."""
+    shape = view.shape(source)
+    return len(shape) == 2 and shape[0] == view.samples
 
 
 def _kernel(module: NormalisedLinear | NormalisedConv2d) -> Parameterisation:

@@ -36,7 +36,7 @@ def _measured(shortcut: Function, like: Tensor, skip: Skip, generator: torch.Gen
         if not _is_linear(shortcut, draw):
             return Skip(skip.what, skip.inputs, skip.outputs, is_linear=False)
         if max(skip.inputs, skip.outputs) > DENSE_FEATURES:
-            deviation = _deviation(shortcut, draw[0], tall=skip.outputs > skip.inputs)
+            deviation = _deviation(shortcut, draw[0], generator, tall=skip.outputs > skip.inputs)
             return Skip(skip.what, skip.inputs, skip.outputs, deviation=_snapped(deviation, like, at=0.0))
         values = torch.linalg.svdvals(_matrix(shortcut, like, skip.inputs).double())
     smallest, largest = (_snapped(float(value), like, at=1.0) for value in (values[-1], values[0]))
@@ -64,13 +64,14 @@ def _matrix(shortcut: Function, like: Tensor, inputs: int) -> Tensor:
     return torch.cat(images)[:inputs].T
 
 
-def _deviation(shortcut: Function, x: Tensor, tall: bool) -> float:
-    """|I Iᵀ u − u|/|u| of a random u (Iᵀ I for a tall I); zero with probability one only for an isometry."""
+def _deviation(shortcut: Function, x: Tensor, generator: torch.Generator, tall: bool) -> float:
+    """|I Iᵀ u − u|/|u| of a random u (|Iᵀ I x − x|/|x| for a tall I); almost surely zero only for an isometry."""
     with torch.enable_grad():
         point = x.detach().requires_grad_()
         value = shortcut(point)
-        back = torch.autograd.grad(value, point, value.detach())[0]
-    before, after = (x, back) if tall else (value.detach(), shortcut(back))
+        drawn = torch.randn(value.shape, generator=generator, device=generator.device, dtype=torch.float64).to(x)
+        back = torch.autograd.grad(value, point, value.detach() if tall else drawn)[0]
+    before, after = (x, back) if tall else (drawn, shortcut(back))
     return float((after - before).norm() / before.norm())
 
 
