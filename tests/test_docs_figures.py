@@ -17,6 +17,12 @@ def tangent():
     return _module(DOCS / "figures/tangent.py")
 
 
+@pytest.fixture
+def curvature():
+    torch.set_default_dtype(torch.float32)
+    return _module(DOCS / "figures/curvature.py")
+
+
 def pictures_of(page: Path) -> set[str]:
     return {Path(name).name for name in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page.read_text("utf-8"))}
 
@@ -36,3 +42,20 @@ def test_drawn_networks_lie_on_the_exact_curves(tangent):
     points = tangent.sampled_means(networks, 400)
     for network, value, error in zip(networks, points.y, points.error, strict=True):
         assert abs(value - tangent.kernel_moments(network).mean) < 5 * error
+
+
+def test_the_curvature_page_shows_what_its_script_draws(curvature):
+    sizes = curvature.Sizes(depths=(2, 6), lines_to=10, width=2, units=1, steps=(4,))
+    drawn = {f"curvature_{figure.name}.svg" for figure in curvature.figures(sizes)}
+    assert pictures_of(DOCS / "lenses/curvature.md") == drawn
+    assert drawn == {path.name for path in (DOCS / "images").glob("curvature_*")}
+    assert all(0 < (DOCS / "images" / name).stat().st_size < LARGEST_PICTURE for name in drawn)
+
+
+def test_networks_beside_zero_lie_on_the_closed_forms(curvature):
+    task = curvature.whitened_digits()
+    for n in (1, 2):
+        points = curvature.conditions(task, (2, 4), n, 1e-4)
+        for depth, value in zip(points.x, points.y, strict=True):
+            exact = curvature.hessian_at_zero(*task, int(depth) // n, n).spectrum.condition_number
+            assert value == pytest.approx(exact, rel=1e-2)  # the weights are a ten-thousandth of Xavier's

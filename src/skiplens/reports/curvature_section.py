@@ -120,7 +120,6 @@ def _rows(reading: HessianSpectrum) -> tuple[Mapping[str, Any], ...]:
             "parameters": f"{block.parameters:,}",
             "largest": number_in_words(block.largest),
             "smallest": number_in_words(block.smallest),
-            "trace": _with_error(block.trace, block.trace_error),
         }
         for name, block in reading.blocks.items()
     )

@@ -58,6 +58,15 @@ def test_not_even_a_few_vectors():
         plan(operator(), with_room(5))
 
 
+def test_trace_and_norm_take_as_many_products_as_asked():
+    assert plan(operator(), with_room(500, moment_products=9)).moment_products == 9
+    assert plan(operator(), with_room(500, moment_products=0)).moment_products == 0
+    assert (
+        plan(operator(), with_room(500, probes=2)).moment_products == 12
+    )  # four of each, so that scatter means something
+    assert plan(operator(), with_room(20, moment_products=90)).moment_products == 9
+
+
 def test_auto_changes_with_size_and_memory():
     assert choose_method(operator(3000), SpectrumOptions(memory=2**40)) == "exact"
     assert choose_method(operator(3001), SpectrumOptions(memory=2**40)) == "lanczos"

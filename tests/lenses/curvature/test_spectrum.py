@@ -269,6 +269,7 @@ def test_a_loss_that_does_not_curve_is_all_zeros():
         ({"probes": 1}, "probes=1 and steps=40; ask for at least 2 of each"),
         ({"steps": 1}, "probes=8 and steps=1; ask for at least 2 of each"),
         ({"extremes": -1}, "extremes=-1 and max_products=500; ask for 0 or more"),
+        ({"moment_products": 5}, "moment_products=5; ask for at least 6, or for 0"),
         ({"tolerance": 0.0}, r"tolerance=0\.0; the residual to stop at must be positive"),
         ({"vectors": True, "extremes": 0}, "vectors=True keeps the eigenvectors of the extremes; ask for extremes=1"),
         ({"blocks": ("stage1",)}, "The model has no residual block 'stage1'. Known names: 0, 1"),

@@ -46,9 +46,9 @@ class CurvatureLens(Lens):
     name: ClassVar[str] = "curvature"
     question: ClassVar[str] = "How well conditioned is the loss here, and how many directions lead down?"
 
-    effort: Effort = Effort(samples=24, probes=3, steps=16)
+    effort: Effort = Effort(samples=20, probes=3, steps=16)
     large_effort: Effort = Effort(samples=8, probes=2, steps=12)
-    block_effort: Effort = Effort(samples=8, probes=2, steps=6)
+    block_effort: Effort = Effort(samples=8, probes=2, steps=5)
     large_from: int = 2_000_000
     """Models with more parameters than this get the large effort, and their blocks are not looked at one by one."""
     most_blocks: int = 16
@@ -67,7 +67,7 @@ class CurvatureLens(Lens):
         few, blocks = batch.first(self.block_effort.samples), {}
         for name, names in track(groups.items(), "curvature of the blocks", len(groups), progress):
             size = sum(pure.parameters[parameter].numel() for parameter in names)
-            asked = self.block_effort.options(size, randomness.seed)
+            asked = self.block_effort.options(size, randomness.seed) | {"moment_products": 0}
             blocks[name] = hessian_spectrum(subject.model, loss, few, parameters=names, **asked).values()
         sampled = _sampling_note(whole, few.samples if blocks else 0, subject.batch)
         return replace(whole, block_values=blocks, notes=(sampled, *whole.notes, *notes), provenance=clock.end())

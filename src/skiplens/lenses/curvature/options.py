@@ -25,6 +25,10 @@ class SpectrumOptions(Settings):
     vectors: bool = option(False, "keep the eigenvectors of the extremes in the reading")
     tolerance: float = option(1e-4, "residual at which an extreme is good enough, relative to the largest |eigenvalue|")
     max_products: int = option(500, "products spent on the extremes at most")
+    moment_products: int | None = option(
+        None,
+        "products for trace and Frobenius norm: at least 6, or 0 to take them from the density; chosen if not given",
+    )
     seed: int = option(0, "names the random vectors")
     memory: int | None = option(None, "bytes that may be used; half of what is free if not given")
 
@@ -40,6 +44,11 @@ class SpectrumOptions(Settings):
             raise InvalidInputError(
                 f"extremes={self.extremes} and max_products={self.max_products}; ask for 0 or more pairs at each end "
                 "and at least 1 product."
+            )
+        if self.moment_products is not None and 0 != self.moment_products < 6:
+            raise InvalidInputError(
+                f"moment_products={self.moment_products}; ask for at least 6, or for 0 to take trace and norm from the "
+                "density."
             )
         if not self.tolerance > 0:
             raise InvalidInputError(f"tolerance={self.tolerance}; the residual to stop at must be positive.")

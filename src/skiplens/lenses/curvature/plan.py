@@ -12,6 +12,7 @@ MOST_EXACT = 3000
 """Up to this size `auto` takes all eigenvalues: seconds for the eigenvalues, as many products as parameters."""
 
 _SPARE_VECTORS = 6  # newest, previous, product, remainder, and a probe drawn in float64
+_FEWEST_SCATTERED = 4  # the scatter of two or three probes is a poor guess of their error
 _SHARE_OF_BUDGET = 0.5  # the products of the operator need the rest
 
 
@@ -91,8 +92,10 @@ def _extreme_basis(room: int, options: SpectrumOptions) -> int | None:
 
 def _moment_products(room: int, options: SpectrumOptions) -> int:
     """A third each for sketch, range and rest; five vectors are held for each of a third, and those known."""
-    thirds = min(options.probes, (room - 2 * options.extremes) // 6)
-    return 3 * thirds if thirds >= 2 else 0
+    wanted = 3 * max(options.probes, _FEWEST_SCATTERED)
+    wanted = wanted if options.moment_products is None else options.moment_products
+    most = 3 * ((room - 2 * options.extremes) // 6)
+    return min(wanted, most) if min(wanted, most) >= 6 else 0
 
 
 def _itemsize(operator: SymmetricOperator) -> int:

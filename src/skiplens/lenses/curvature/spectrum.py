@@ -49,7 +49,7 @@ def hessian_spectrum(
         parameters: Names of parameters, a test on names, or None for all that require a gradient.
         progress: Called as the work goes on.
         options: Fields of `SpectrumOptions`: kind, blocks, probes, steps, extremes, vectors, tolerance, max_products,
-            seed, memory.
+            moment_products, seed, memory.
 
     The operator behind it is `skiplens.derivatives.hessian.loss_operator`; its `.to_scipy()` is a SciPy
     `LinearOperator` for any other solver.
