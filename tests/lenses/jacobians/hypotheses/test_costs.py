@@ -64,5 +64,5 @@ def test_targets_of_other_forms_have_no_numbers():
 def test_unknown_names_are_refused():
     from skiplens.core.errors import InvalidInputError
 
-    with pytest.raises(InvalidInputError, match="There is no loss 'croos_entropy'. Did you mean cross_entropy"):
+    with pytest.raises(InvalidInputError, match=r"There is no loss .croos_entropy.\. Did you mean cross_entropy"):
         describe("croos_entropy", LABELS_A)
