@@ -26,7 +26,8 @@ def hypotheses(*verdicts: str) -> HypothesesReading:
 def test_failing_hypotheses_are_named_with_their_changes():
     (found,) = RULE([hypotheses("fails", "fails", "holds", "fails")])
     assert found.severity == "note" and found.where == ("S1", "S5", "G1") and found.number == 3
-    assert "3 of 4 hypotheses fail (S1, what S1 says)" in found.sentence and found.change == "S1: Change S1."
+    assert "3 of 4 hypotheses fail, above all S1." in found.sentence
+    assert found.change == "S1 (what S1 says): Change S1."
 
 
 def test_where_nothing_fails_nothing_is_said():
@@ -35,4 +36,4 @@ def test_where_nothing_fails_nothing_is_said():
 
 def test_consequences_alone_are_told():
     (found,) = RULE([hypotheses("holds", "fails", "holds", "fails")])
-    assert "S5, what S5 says; G1, what G1 says" in found.sentence
+    assert "above all S5, G1." in found.sentence

@@ -16,17 +16,17 @@ def judge_hypotheses(reading: HypothesesReading) -> Iterator[Finding]:
     causes = [row for row in failing if row["hypothesis"] not in DERIVED] or failing
     if not failing:
         return
-    named = "; ".join(f"{row['hypothesis']}, {row['statement']}" for row in causes)
+    named = ", ".join(row["hypothesis"] for row in causes)
     yield Finding(
         rule="convergence_hypotheses",
         severity="note",
         sentence=f"Convergence to the optimum is not guaranteed: {len(failing)} of {len(reading.labels)} hypotheses "
-        f"fail ({named}).",
+        f"fail, above all {named}.",
         number=float(len(failing)),
         threshold=0.0,
         source="'On skip connections and normalisation layers in deep optimisation', theorems 4.5 (S), 4.7 (R) and 5.1 "
         "(G, in its corrected form)",
-        change=" ".join(f"{row['hypothesis']}: {row['change']}" for row in causes),
+        change=" ".join(f"{row['hypothesis']} ({row['statement']}): {row['change']}" for row in causes),
         where=tuple(row["hypothesis"] for row in failing),
     )
 
