@@ -108,7 +108,7 @@ def test_a_full_disk_ends_the_sweep_with_one_error_and_nothing_half_written(stor
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(SkiplensError, match="No space left on device. Nothing was changed; free some space"):
+    with pytest.raises(SkiplensError, match=r"No space left on device. Nothing was changed; free some space"):
         sweep(runs(count=5), store)
     monkeypatch.undo()
     assert modified(store) == kept

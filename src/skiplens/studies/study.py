@@ -82,11 +82,3 @@ class Study:
                 return item
         known = [item.name for item in self.items]
         raise InvalidInputError(f"The study {self.name} has no item {name!r}. {did_you_mean(name, known)}")
-
-
-def require_preset(name: str) -> Preset:
-    """The preset called `name`; an unknown name is an error."""
-    for preset in PRESETS:
-        if preset == name:
-            return preset
-    raise InvalidInputError(f"There is no preset {name!r}. Choose one of {', '.join(PRESETS)}.")

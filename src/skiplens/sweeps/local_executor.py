@@ -68,7 +68,7 @@ def _out_of_reach(queue: deque[Run], gpus: int) -> list[Outcome]:
     return [out_of_reach(run, gpus) for run in unreachable]
 
 
-@dataclass
+@dataclass(eq=False)
 class _Place:
     """A worker process and the run that it does."""
 
@@ -104,7 +104,7 @@ class _Place:
 
 
 class _Places:
-    """The worker processes; a dead one is replaced."""
+    """The worker processes; a dead one is replaced when it is needed."""
 
     def __init__(self, shares: list[tuple[int, ...]], memory: int) -> None:
         self._threads, self._memory = len(shares), memory
@@ -125,18 +125,17 @@ class _Places:
     def finished(self) -> Iterator[Outcome]:
         """Wait for at least one outcome."""
         ready = wait([place.connection for place in self.busy])
-        for index, place in enumerate(self._places):
-            if place.connection in ready:
-                yield place.outcome()
-                if not place.process.is_alive():
-                    place.close()
-                    self._places[index] = _Place.start(place.gpus)
+        yield from (place.outcome() for place in self.busy if place.connection in ready)
 
     def close(self) -> None:
         for place in self._places:
             place.close()
 
     def _hand(self, run: Run, place: _Place) -> None:
+        if not place.process.is_alive():
+            place.close()
+            index = self._places.index(place)
+            place = self._places[index] = _Place.start(place.gpus)
         place.run = run
         try:
             place.connection.send_bytes(pickle.dumps(run))

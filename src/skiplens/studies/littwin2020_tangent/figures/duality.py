@@ -31,7 +31,7 @@ def thm4(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     return (
         Figure(
             name="fourth_moments",
-            title="Theorem 4: fourth moment of the Jacobian norm over that of the output",
+            title="Theorem 4: fourth moments, Jacobian over output",
             caption="The paper prints 1/c₄ as the lower bound (orange). Uniform and Rademacher weights fall below it; "
             "the right bounds are 1/max(3, c₄) (dotted, 1/3) and 1/min(3, c₄).",
             x_label="law of the weights",
@@ -50,7 +50,7 @@ def _second(readings: Sequence[Measurement]) -> Figure:
     exact = [float(reduced_moments(_network(depth)).second) for depth in depths]
     return Figure(
         name="second_moments",
-        title="Figure 4a: second moments of ‖J^k‖ and ‖f_(k)‖, ResNet, m = 2, α = 0.3",
+        title="Figure 4a: second moments, ResNet, m = 2, α = 0.3",
         caption="Both second moments lie on one line, which is exact, and grow exponentially with depth.",
         x_label="depth L",
         y_label="second moment",
@@ -68,7 +68,7 @@ def _fourth(readings: Sequence[Measurement]) -> Figure:
     exact = torch.tensor([float(reduced_moments(_network(depth)).fourth) for depth in depths])
     return Figure(
         name="fourth_moments",
-        title="Figure 4b: fourth moments of ‖J^k‖ and ‖f_(k)‖, ResNet, m = 2, α = 0.3",
+        title="Figure 4b: fourth moments, ResNet, m = 2, α = 0.3",
         caption="The fourth moment of the Jacobian norm lies below that of the output by a factor 3: on the lower "
         "bound of Theorem 4, for Gaussian weights.",
         x_label="depth L",
@@ -106,7 +106,7 @@ def _path_ratios(readings: Sequence[Measurement], architecture: str) -> Figure:
         marks.append(Points(places, numbers(found.value), f"{order} moment", numbers(found.standard_error)))
     return Figure(
         name=f"duality_{architecture}",
-        title=f"Theorem 3: moments of the paths through a matrix over those of the reduced {NAMES[architecture]}",
+        title=f"Theorem 3: paths through a matrix, reduced {NAMES[architecture]}",
         caption="Both moments agree for every matrix, although the two networks have different activations.",
         x_label="matrix, from input to output",
         y_label="moment of f^k over that of f_(k)",

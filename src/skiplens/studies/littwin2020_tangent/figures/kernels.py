@@ -44,7 +44,7 @@ def _bundle(readings: Sequence[Measurement], architecture: str, panel: str) -> F
     theory = Line(theta, numbers(limit(architecture, len(theta))), "infinite width", colour=INK)
     return Figure(
         name=f"bundle_{architecture}",
-        title=f"Figure 2{panel}: sampled tangent kernels of a {name}, {DEPTH} {_layers(architecture)}",
+        title=f"Figure 2{panel}: sampled kernels of a {name}, {DEPTH} {_layers(architecture)}",
         caption=f"Each thin line is one random {name}: red {WIDTHS[0]} units wide, green {WIDTHS[1]}. The black line "
         "is the limiting kernel (corrected): it runs through the middle of both bundles, and the wide one is narrower.",
         x_label="angle between the inputs θ (radians)",
@@ -69,9 +69,9 @@ def _printed_and_right(readings: Sequence[Measurement], architecture: str) -> Fi
     theorem = "Theorem 1" if architecture == "resnet" else "Theorem 2"
     return Figure(
         name=f"kernel_{architecture}",
-        title=f"{theorem}: mean kernel of networks {max(WIDTHS)} wide, and the recursion as printed and corrected",
-        caption="Points are means over random networks with their standard errors over seeds. They lie on the "
-        "corrected recursion; the recursion as printed misses them.",
+        title=f"{theorem}: mean kernel, printed and corrected recursion",
+        caption=f"Points are means over random networks {max(WIDTHS)} units wide with their standard "
+        "errors over seeds. They lie on the corrected recursion; the recursion as printed misses them.",
         x_label="angle between the inputs θ (radians)",
         y_label="tangent kernel",
         marks=(
@@ -92,7 +92,7 @@ def _variance_against_width(readings: Sequence[Measurement], architecture: str) 
     exact = [kernel_moments(_network(architecture, width)).variance for width in SCALING_WIDTHS]
     return Figure(
         name=f"variance_{architecture}",
-        title=f"Variance of the kernel at equal inputs, {NAMES[architecture]}, {DEPTH} {_layers(architecture)}",
+        title=f"Kernel at equal inputs, {NAMES[architecture]}, {DEPTH} {_layers(architecture)}",
         caption="The kernel of a random network converges to the limit: its variance falls like one over the width. "
         "The line is exact.",
         x_label="width n",

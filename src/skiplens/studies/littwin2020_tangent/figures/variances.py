@@ -27,12 +27,12 @@ def fig5(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     return (
         _against_depth(
             readings,
-            ("variance", "variance of the squared Jacobian norm"),
+            ("variance", "variance of ‖J‖²"),
             "The variance itself grows like L² for the vanilla network, and falls for the two others.",
         ),
         _against_depth(
             readings,
-            ("relative_variance", "variance over squared mean"),
+            ("relative_variance", "variance of ‖J‖² over squared mean"),
             "Over the squared mean, the vanilla network stays constant as in the paper's figure; ResNet and DenseNet "
             "converge to their kernels.",
         ),
@@ -52,7 +52,7 @@ def thm5(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     return (
         Figure(
             name="growth",
-            title="Theorem 5: variance against depth, ResNet, m = 2, α = 0.3, n = 50",
+            title="Theorem 5: variance, ResNet, α = 0.3, n = 50",
             caption="The variance outgrows the order of the main text, whose exponent lacks a factor 2; that of the "
             "appendix is the right one.",
             x_label="depth L",
@@ -72,7 +72,7 @@ def thm6(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     return (
         Figure(
             name="dense_growth",
-            title="Theorem 6: variance against depth, DenseNet, n = 100",
+            title="Theorem 6: variance, DenseNet, n = 100",
             caption="The variance grows like the squared harmonic number, so like the squared logarithm of the depth.",
             x_label="depth L",
             y_label="variance of G(x, x)",
@@ -96,7 +96,7 @@ def cor1(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     return (
         Figure(
             name="mean",
-            title=f"Corollary 1: mean kernel against depth, ResNet, m = 2, n = {COROLLARY_WIDTH}",
+            title=f"Corollary 1: mean kernel, ResNet, m = 2, n = {COROLLARY_WIDTH}",
             caption="With the printed scale the kernel vanishes with depth; with the corrected one it stays.",
             x_label="depth L",
             y_label="mean of G(x, x)",
@@ -117,7 +117,7 @@ def cor2(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     return (
         Figure(
             name="dense_order",
-            title="Corollary 2: V·L/H_L² of a DenseNet ten times as wide as deep",
+            title="Corollary 2: variance over its order, DenseNet, n = 10 L",
             caption="The variance is of the order log(L)²/L: over it, it stays constant.",
             x_label="depth L",
             y_label="V·L/H_L²",
