@@ -23,8 +23,10 @@ from pathlib import Path
 import numpy as np
 import torch
 from infinite_width_gram import environment, show
+from scipy.special import stdtrit
 from torch import nn
 
+from skiplens import data
 from skiplens.core.randomness import Randomness
 from skiplens.data import Batch
 from skiplens.readings.depth_history import DepthHistory
@@ -55,7 +57,8 @@ class Run:
     steps: int = 800
     every: int = 200
     batch: int = 128
-    probe: int = 128
+    probe: int = 64
+    pool: int = 1  # images are averaged over squares of this many pixels
 
     @property
     def gain(self) -> float:
@@ -63,7 +66,7 @@ class Run:
 
     @property
     def rate(self) -> float:
-        return 0.05 if self.norm == "batch" else 0.06 / self.blocks
+        return 0.05 if self.norm == "batch" else 0.03 / self.blocks
 
 
 class Block(nn.Module):
@@ -93,7 +96,7 @@ class Block(nn.Module):
 def build(run, channels, size):
     """Stem, blocks of one width, head; weights drawn from the run's seed."""
     if run.branch == "preact":
-        return zoo.build("digits_resnet", channels=channels, width=16, seed=run.seed)
+        return zoo.build("digits_resnet", channels=channels, width=run.width // 2, seed=run.seed)
     if run.kind == "dense":
         stem = nn.Sequential(nn.Flatten(), nn.Linear(channels * size * size, run.width, bias=False), nn.ReLU())
         head = nn.Linear(run.width, 10)
@@ -114,24 +117,26 @@ def build(run, channels, size):
 
 
 def images(name, count, file):
-    """The first `count` training images and 2000 test images, standardised, with their classes."""
+    """The first `count` training images and 1000 test images, standardised, with their classes."""
     if file:
         arrays = np.load(file)
         parts = [arrays[f"{name}_{part}"] for part in ("train_x", "train_y", "test_x", "test_y")]
     else:
         parts = fetched(name, count)
     x, y, test_x, test_y = parts
-    x, test_x = (torch.from_numpy(part).float() for part in (x[:count], test_x))
+    x, test_x = (torch.from_numpy(part).float() for part in (x[:count], test_x[:1000]))
     mean, deviation = x.mean((0, 2, 3), keepdim=True), x.std((0, 2, 3), keepdim=True)
-    y, test_y = (torch.from_numpy(part).long() for part in (y[:count], test_y))
+    y, test_y = (torch.from_numpy(part).long() for part in (y[:count], test_y[:1000]))
     return (x - mean) / deviation, y, (test_x - mean) / deviation, test_y
 
 
 def fetched(name, count):
-    from skiplens import data
-
-    batches = [data.load(name).first(count), data.load(f"{name}:test").first(2000)]
-    return [part for batch in batches for part in ((255 * batch.inputs).byte().numpy(), batch.targets.byte().numpy())]
+    """The same images from the data sets, as bytes."""
+    bare = data.LoadOptions(standardise=False)
+    batches = [data.load(name, bare).first(count), data.load(f"{name}:test", bare).first(2000)]
+    pixels = [(255 * batch.inputs).round().byte().numpy() for batch in batches]
+    classes = [batch.targets.byte().numpy() for batch in batches]
+    return [pixels[0], classes[0], pixels[1], classes[1]]
 
 
 def measured(job):
@@ -141,6 +146,7 @@ def measured(job):
     warnings.simplefilter("ignore")
     began = time.perf_counter()
     x, y, test_x, test_y = images(run.data, run.train, options["images"])
+    x, test_x = (nn.functional.avg_pool2d(part, run.pool) for part in (x, test_x))
     device = torch.device(options["device"])
     model = build(run, x.shape[1], x.shape[2]).to(device)
     x, y, test_x, test_y = (part.to(device) for part in (x, y, test_x, test_y))
@@ -213,15 +219,22 @@ def grid(preset):
         small = {"width": 4, "train": 64, "steps": 4, "every": 2, "batch": 16, "probe": 8}
         cases = [("mnist", "conv", "relu", norm, STARTS[norm][0], 2, 0) for norm in STARTS]
         return [Run(*case, **small) for case in cases]
-    if preset == "laptop":
-        sizes = {"width": 8, "train": 2000, "steps": 300, "every": 100}
-        cases = itertools.product(("relu", "two_layer", "post"), range(2))
-        return [
-            Run("mnist", "conv", branch, norm, start, 8, seed, **sizes)
-            for branch, seed in cases
-            for norm, start in starts(branch, zero=True)
-        ]
     found = []
+    if preset == "laptop":
+        sizes = {"width": 8, "train": 4000, "steps": 300, "every": 50, "batch": 64, "pool": 2}
+        first = [("none", "1/L"), ("batch", "1")]
+        for seed in range(3):
+            for branch in ("relu", "two_layer", "post"):
+                found += [Run("mnist", "conv", branch, *case, 12, seed, **sizes) for case in starts(branch, zero=False)]
+                few = [case for case in first if branch != "post" or case[0] == "batch"]
+                found += [Run("mnist", "conv", branch, *case, 4, seed, **sizes) for case in few]
+                found += [Run("cifar10", "conv", branch, *case, 8, seed, **sizes) for case in few]
+            for branch in ("relu", "two_layer"):
+                cases = starts(branch, zero=False)
+                wide = sizes | {"width": 64}
+                found += [Run("mnist", "dense", branch, *case, 9, seed, **wide) for case in cases]
+            found += [Run(name, "conv", "preact", "batch", "1", 8, seed, **sizes) for name in ("mnist", "cifar10")]
+        return sorted(found, key=lambda run: run.seed)
     for seed in range(3):
         for name, branch, blocks in itertools.product(("mnist", "cifar10"), ("relu", "two_layer", "post"), (6, 12, 24)):
             cases = starts(branch, zero=blocks == 12)
@@ -267,9 +280,9 @@ def summary(rows):
 
 
 def word(line):
-    """Grows or falls where the change of the mean depth exceeds three standard errors, else unclear."""
+    """Grows or falls where Student's test of the change over seeds says so at 95 %, else unclear."""
     change = line["mean_depth_after"] - line["mean_depth_before"]
-    if abs(change) <= 3 * line["mean_depth_change_error"]:
+    if abs(change) <= stdtrit(line["seeds"] - 1, 0.975) * line["mean_depth_change_error"]:
         return "unclear"
     return "grows" if change > 0 else "falls"
 

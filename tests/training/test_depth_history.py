@@ -51,7 +51,7 @@ def test_each_moment_is_the_spectrum_of_a_network_trained_so_far(followed):
         assert float(followed.mean_depth[row]) == pytest.approx(spectrum.mean_depth, rel=1e-12)
         assert int(followed.peak_depth[row]) == spectrum.peak_depth
         assert float(followed.coherent_depth[row]) == pytest.approx(spectrum.coherent_depth, rel=1e-12)
-        assert float(followed.losses[row]) == pytest.approx(float(F.cross_entropy(model(inputs), targets)), rel=1e-12)
+        assert float(followed.losses[row]) == pytest.approx(F.cross_entropy(model(inputs), targets).item(), rel=1e-12)
         scales = torch.stack([block[0][2].scale.detach().abs().mean() for block in map(list_of, model.blocks)])
         assert_close(followed.scales[row], scales)
         matrices = torch.cat([p.detach().flatten() for n, p in model.blocks.named_parameters() if p.ndim > 1])
@@ -88,7 +88,7 @@ def test_a_run_goes_on_from_its_checkpoint(followed, tmp_path):
 
 
 def test_a_history_is_a_reading(followed, tmp_path):
-    write_file(followed, tmp_path / "history")
+    write_file(tmp_path / "history", followed)
     back = read_file(tmp_path / "history")
     assert isinstance(back, DepthHistory) and torch.equal(back.energy, followed.energy) and back.laws == followed.laws
 
@@ -126,7 +126,7 @@ def test_bad_input():
         depth_during_training(model, data, RECIPE, every=0)
     with pytest.raises(SettingsError, match="has no setting 'evry'"):
         depth_during_training(model, data, RECIPE, evry=2)
-    with pytest.raises(InvalidInputError, match="takes the loss from the model.*Name a loss"):
+    with pytest.raises(InvalidInputError, match=r"takes the loss from the model.*Name a loss"):
         depth_during_training(model, data, dataclasses.replace(RECIPE, loss="model"), forces=False)
     with pytest.raises(InvalidInputError, match="probe is"):
         depth_during_training(model, data, RECIPE, probe=data[0])

@@ -41,7 +41,7 @@ def test_depth_is_that_of_the_mixture_at_the_present_scale(glass, start):
     """C multiplies β: on the sphere C = 1, and the depth is E r of ε²(β C)."""
     history = spin_glass_depth(glass, start, learning_rate=0.01, steps=6, every=3)
     for scale, depth in zip(history.weight_scale.tolist(), history.mean_depth.tolist(), strict=True):
-        assert depth == pytest.approx(path_moments(DEPTH, RATIO * scale).mean, rel=1e-10)
+        assert depth == pytest.approx(float(path_moments(DEPTH, RATIO * scale).mean), rel=1e-10)
     assert float(history.weight_scale[0]) == pytest.approx(1.0)
     grows = history.weight_scale.diff() > 0
     assert torch.equal(grows, history.mean_depth.diff() > 0)

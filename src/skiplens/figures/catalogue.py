@@ -5,6 +5,13 @@ from typing import Any
 
 from skiplens.figures.along import quantity_along
 from skiplens.figures.curvature import eigenvalue_density, eigenvalues_by_size, extremes_by_block
+from skiplens.figures.depth_history import (
+    depth_against_steps,
+    forces_against_steps,
+    norm_change_against_steps,
+    scales_against_steps,
+    spectrum_before_and_after,
+)
 from skiplens.figures.figure import Figure
 from skiplens.figures.jacobians import network_histogram, singular_values_by_block, spectrum_of_one_block
 from skiplens.figures.landscape import loss_contours, loss_curve, loss_surface
@@ -20,6 +27,7 @@ from skiplens.figures.structure import parameters_by_block
 from skiplens.figures.tangent import kernel_against_angle, kernel_by_class, kernel_eigenvalues
 from skiplens.figures.training_history import learning_rate_by_step, loss_by_step
 from skiplens.readings import (
+    DepthHistory,
     HessianSpectrum,
     JacobianSpectrum,
     LandscapeReading,
@@ -42,6 +50,13 @@ FIGURES: dict[type[Reading], tuple[Callable[[Any], Figure | None], ...]] = {
     LandscapeReading: (loss_curve, loss_contours, loss_surface),
     TrainingHistory: (loss_by_step, learning_rate_by_step),
     QuantityAlong: (quantity_along,),
+    DepthHistory: (
+        depth_against_steps,
+        spectrum_before_and_after,
+        scales_against_steps,
+        forces_against_steps,
+        norm_change_against_steps,
+    ),
 }
 """Pure functions from a reading to a figure, or to None where the reading has nothing to show."""
 

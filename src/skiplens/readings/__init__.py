@@ -2,6 +2,7 @@
 
 from skiplens.readings.along import QuantityAlong as QuantityAlong
 from skiplens.readings.curvature import HessianSpectrum as HessianSpectrum
+from skiplens.readings.depth_history import DepthHistory as DepthHistory
 from skiplens.readings.file import read_file as read_file
 from skiplens.readings.file import write_file as write_file
 from skiplens.readings.hypotheses import HypothesesReading as HypothesesReading

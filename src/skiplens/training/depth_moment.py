@@ -1,6 +1,7 @@
 """How deep a network is at one moment of its training, and what drives its scales there."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +38,10 @@ class DepthMoment:
     learning_rate: float
     options: DepthOptions
     _taken_apart: dict[int, ResidualNetwork] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse a loss that cannot be looked at before anything is trained."""
+        output_loss(self.loss)
 
     def __call__(self, model: nn.Module) -> DepthHistory:
         """The moment; the model's mode is changed, which whoever calls puts back."""
@@ -99,7 +104,7 @@ def output_loss(name: str) -> Loss:
     return LossFunction(name).rule.plain
 
 
-def _fields(forces: DepthForces) -> dict[str, Tensor]:
+def _fields(forces: DepthForces) -> dict[str, Any]:
     """The forces as rows of a history."""
     predicted = {name: getattr(forces, name).predicted[None] for name in _FORCES}
     return predicted | {f"{name}_measured": getattr(forces, name).measured[None] for name in _FORCES}

@@ -16,7 +16,11 @@ from tests.derivatives.polynomial.frozen_by_hand import Perceptrons
 from tests.networks import Attention, Formula, PostActivation, drawn, mlp, noise
 from tests.tolerances import assert_close
 
-pytestmark = pytest.mark.gpu
+pytestmark = [
+    pytest.mark.gpu,
+    # torch says so once when the first matrix product of a process on a GPU is one of a backward pass
+    pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS"),
+]
 
 MODELS = {
     "perceptrons": (lambda: Perceptrons(5, hidden=8), (4, 3)),
