@@ -1,11 +1,12 @@
 """The recorded verdicts: what each claim is known to give at each preset, shipped with the package.
 
-To record the verdicts of a folder that `skiplens reproduce` wrote: `python -m skiplens.studies.recorded FOLDER`.
+To record the verdicts of folders that `skiplens reproduce` wrote, all of one preset: `python -m
+skiplens.studies.recorded FOLDER …`.
 """
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -26,14 +27,26 @@ def recorded_verdicts(preset: str, path: Path | None = None) -> dict[str, str]:
     return _shipped().get(preset, {}) if path is None else _from_verdicts(path)
 
 
-def record(folder: Path) -> None:
-    """Put the verdicts in `folder` into the record of the package, beside those of other claims and presets."""
-    preset = owner_of(folder)
+def record(folders: Sequence[Path]) -> None:
+    """Put verdicts into the record of the package, beside those of other claims and presets.
+
+    A claim whose verdicts differ between the folders (runs with other seeds) is one that the preset does not decide: it
+    is recorded as not attempted.
+    """
+    presets = {owner_of(folder) for folder in folders}
+    preset = presets.pop() if len(presets) == 1 else None
     if preset is None:
-        raise InvalidInputError(f"{folder} was not written by skiplens reproduce. Give its --out folder.")
-    words = _shipped()
-    words[preset] = dict(sorted((words.get(preset, {}) | _from_verdicts(folder / "verdicts.json")).items()))
-    write_content(Path(__file__).with_name(FILE), json.dumps(words, indent=1, sort_keys=True) + "\n")
+        raise InvalidInputError(
+            f"{', '.join(map(str, folders))} are not folders of skiplens reproduce with one preset."
+        )
+    found: dict[str, set[str]] = {}
+    for folder in folders:
+        for name, word in _from_verdicts(folder / "verdicts.json").items():
+            found.setdefault(name, set()).add(word)
+    agreed = {name: words.pop() if len(words) == 1 else "not attempted" for name, words in found.items()}
+    shipped = _shipped()
+    shipped[preset] = shipped.get(preset, {}) | agreed
+    write_content(Path(__file__).with_name(FILE), json.dumps(shipped, indent=1, sort_keys=True) + "\n")
 
 
 def _shipped() -> dict[str, dict[str, str]]:
@@ -53,4 +66,4 @@ def _name(entry: Mapping[str, str]) -> str:
 
 
 if __name__ == "__main__":
-    record(Path(sys.argv[1]))
+    record([Path(folder) for folder in sys.argv[1:]])
