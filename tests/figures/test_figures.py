@@ -59,6 +59,15 @@ def test_plotly_json_holds_the_numbers_and_survives_json():
     assert [shape.get("y0") for shape in drawn["layout"]["shapes"]] == [3.5, 0]
 
 
+@pytest.mark.parametrize(("log", "place"), [(True, 2.0), (False, 100.0)])
+@pytest.mark.parametrize("axis", ["x", "y"])
+def test_the_name_of_a_level_stands_at_its_line(log, place, axis):
+    """plotly.js places annotations of a logarithmic axis by their exponent, and shapes by their value."""
+    level = Reference(100.0, "here", axis=axis)
+    drawn = plotly_json(Figure("f", "t", "c", "x", "y", (level,), x_log=log, y_log=log))["layout"]
+    assert drawn["annotations"][0][axis] == pytest.approx(place) and drawn["shapes"][0][f"{axis}0"] == 100.0
+
+
 def test_names_are_words_never_markup():
     assert "<img" not in json.dumps(plotly_json(EVERY_MARK)["data"]) + json.dumps(plotly_json(EVERY_MARK)["layout"])
 

@@ -78,7 +78,9 @@ def _density_figure(reading: HessianSpectrum, marks: tuple[Mark, ...]) -> Figure
         name="eigenvalue_density",
         title=f"Eigenvalues of the {reading.matrix_name}",
         caption="How many directions have which curvature, on a logarithmic axis. Left of zero the loss curves down: "
-        "a saddle. A peak at zero with a few far-away eigenvalues is a badly conditioned loss.",
+        "a saddle. A peak at zero with a few far-away eigenvalues is a badly conditioned loss."
+        + " Inner bumps are groups of eigenvalues that so few products do not tell apart."
+        * (reading.method == "lanczos"),
         x_label="eigenvalue",
         y_label="density",
         marks=marks,

@@ -24,7 +24,7 @@ def plotly_json(figure: Figure) -> dict[str, Any]:
             "margin": {"l": 60, "r": 20, "t": 30, "b": 50},
             "shapes": [_reference_line(mark) for mark in references],
             **_space(figure, series),
-            "annotations": [_reference_label(mark) for mark in references if mark.name],
+            "annotations": [_reference_label(mark, figure) for mark in references if mark.name],
         },
     }
 
@@ -141,8 +141,9 @@ def _reference_line(mark: Reference) -> dict[str, Any]:
     return {"type": "line", "line": line, **(across if mark.axis == "y" else upright)}
 
 
-def _reference_label(mark: Reference) -> dict[str, Any]:
-    place = (
-        {"x": 1, "xref": "paper", "y": mark.value} if mark.axis == "y" else {"y": 1, "yref": "paper", "x": mark.value}
-    )
+def _reference_label(mark: Reference, figure: Figure) -> dict[str, Any]:
+    # On a logarithmic axis plotly.js places lines by value but words by exponent.
+    logarithmic = figure.y_log if mark.axis == "y" else figure.x_log
+    at = math.log10(mark.value) if logarithmic and mark.value > 0 else mark.value
+    place = {"x": 1, "xref": "paper", "y": at} if mark.axis == "y" else {"y": 1, "yref": "paper", "x": at}
     return {"text": _escape(mark.name), "showarrow": False, "yanchor": "bottom", "xanchor": "right", **place}
