@@ -1,6 +1,6 @@
-"""Lesion studies: the loss of a network without blocks, and with blocks exchanged."""
+"""Lesion studies: the loss of a network without blocks, and with blocks exchanged, shuffled or replaced."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -8,10 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from skiplens.core.axes import Float
+from skiplens.core.errors import InvalidInputError, NotResidualError
 from skiplens.core.progress import Progress, silent, track
+from skiplens.core.randomness import Randomness
 from skiplens.core.untouched import untouched
 from skiplens.residual import ResidualNetwork, dissect
-from skiplens.residual.lesions import exchangeable, reordered, without_blocks
+from skiplens.residual.lesions import Replacement, exchangeable, output_with, reordered, without_blocks
+from skiplens.residual.parts import part_function
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -54,6 +58,65 @@ def lesion_study(model: nn.Module, inputs: Any, targets: Tensor, loss: Loss, *, 
             for pair in track(pairs, "exchanging blocks", len(pairs), progress)
         }
         return Lesions(float(loss(without_blocks(network, []), targets)), deleted, exchanged)
+
+
+def shuffled_losses(
+    model: nn.Module, inputs: Any, targets: Tensor, loss: Loss, *, draws: int = 10, randomness: Randomness
+) -> Float[Tensor, " draws"]:
+    """The loss with the blocks of each shape in a random order, once for each draw; the model is left as it was.
+
+    Args:
+        model: Any module that `torch.export` accepts.
+        inputs: A tensor, a tuple of positional arguments or a dict of keyword arguments of the model.
+        targets: What the loss compares the output with.
+        loss: `loss(output, targets)`, a scalar.
+        draws: How many orders are drawn.
+        randomness: Where the orders come from.
+    """
+    if draws < 1:
+        raise InvalidInputError(f"draws={draws}; ask for at least 1.")
+    with untouched(model), torch.no_grad():
+        network = dissect(model, inputs)
+        groups = exchangeable(network)
+        if not groups:
+            raise NotResidualError(
+                "No two residual blocks of the model have one shape, so there is nothing to shuffle."
+            )
+        generator = randomness.torch()
+        drawn = [_shuffled(network, groups, generator) for _ in range(draws)]
+        return torch.stack([loss(output, targets).double() for output in drawn]).cpu()
+
+
+def replaced_loss(
+    model: nn.Module, inputs: Any, targets: Tensor, loss: Loss, replacements: Mapping[str, Replacement]
+) -> float:
+    """The loss with some blocks, by name, replaced by functions of their inputs; the model is left as it was.
+
+    Example:
+        >>> class Block(nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.branch = nn.Linear(1, 1)
+        ...     def forward(self, x):
+        ...         return x + self.branch(x)
+        >>> mse = torch.nn.functional.mse_loss
+        >>> replaced_loss(Block(), torch.ones(1, 1), torch.zeros(1, 1), mse, {"branch": lambda x: 3 * x})
+        9.0
+    """
+    with untouched(model), torch.no_grad():
+        return float(loss(output_with(dissect(model, inputs), replacements), targets))
+
+
+def _shuffled(network: ResidualNetwork, groups: list[list[str]], generator: torch.Generator) -> Tensor:
+    """The output with each group of blocks in a random order."""
+    placed: dict[str, Replacement] = {}
+    for group in groups:
+        order = torch.randperm(len(group), generator=generator).tolist()
+        placed |= {
+            place: part_function(network, network.block(group[number]))
+            for place, number in zip(group, order, strict=True)
+        }
+    return output_with(network, placed)
 
 
 def _neighbours(network: ResidualNetwork) -> list[tuple[str, str]]:
