@@ -65,15 +65,14 @@ class SmoothnessLaw:
     def __init__(self, loss: TrainingLoss) -> None:
         self._loss = loss
         self._whole = _certificates(loss.system, DataBound.of_data(loss.data))
-        self._single = [] if loss.system.couples_samples else _sample_certificates(loss.system, loss.data)
+        single = [] if loss.system.couples_samples else _sample_certificates(loss.system, loss.data)
+        self._single = [(loss.cost.of_sample(i), certificate) for i, certificate in enumerate(single)]
 
     def at(self, sublevel: float = math.inf) -> Smoothness:
         """The constants where the loss is at most `sublevel`."""
         cost, N = self._loss.cost, self._loss.cost.samples
-        single = [
-            _constant(cost.of_sample(i), certificate, N * sublevel)  # of a mean, one sample may be N times as large
-            for i, certificate in enumerate(self._single)
-        ]
+        # of a mean, one sample may be N times as large
+        single = [_constant(own, certificate, N * sublevel) for own, certificate in self._single]
         return Smoothness(
             joint=_constant(cost, composed(self._whole), sublevel),
             per_sample=sum(single) / N if single else math.inf,
