@@ -18,7 +18,7 @@ from skiplens.sweeps import Run, grid
 class Coin(Settings):
     """Throws of a coin."""
 
-    throws: int = option(100, "how many")
+    throws: int = option(1000, "how many")
     broken: bool = option(False, "whether the measure fails")
     replicate: int = option(0, "which repetition")
     seed: int = option(0, "names every draw")
@@ -59,3 +59,6 @@ def _figures(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
 def _tables(readings: Sequence[Measurement]) -> tuple[Table, ...]:
     rows = [{"replicate": one.setting("replicate"), "heads": float(one["heads"].double().mean())} for one in readings]
     return (Table("heads", (*rows, {"replicate": "all", "comment": "a, b"})),)
+
+
+STUDY = study()

@@ -77,8 +77,11 @@ def _session(client: Any, queue: deque[Run], running: Running) -> Iterator[Outco
     futures: dict[Any, Run] = {}
     try:
         _require_versions(client)
+        declared = _declared(client)
         while queue or futures:
-            futures |= {_submit(client, queue[0]): queue.popleft() for _ in range(len(queue))}
+            while queue:
+                run = queue.popleft()
+                futures[_submit(client, run, _resources(run, declared))] = run
             running(_running(client, len(futures)))
             for future in _ended(client, futures):
                 outcome = _outcome(futures[future], future)
@@ -92,14 +95,21 @@ class _Lost(Exception):  # noqa: N818 - a piece of news, not an error: whoever c
     """The scheduler is gone."""
 
 
-def _submit(client: Any, run: Run) -> Any:
+def _submit(client: Any, run: Run, resources: dict[str, float]) -> Any:
     key = f"{run.key}-{secrets.token_hex(4)}"  # of its own: a result of another client's run would not be checked
-    return client.submit(perform, run, VERSION, key=key, pure=False, resources=_resources(run))
+    return client.submit(perform, run, VERSION, key=key, pure=False, resources=resources)
 
 
-def _resources(run: Run) -> dict[str, float]:
-    """What the worker must have declared with `dask worker --resources`."""
-    return {"GPU": run.needs.gpus} if run.needs.gpus else {}
+def _declared(client: Any) -> set[str]:
+    """The resources that workers declared with `dask worker --resources`."""
+    workers = client.scheduler_info()["workers"].values()
+    return {name for worker in workers for name in worker.get("resources", {})}
+
+
+def _resources(run: Run, declared: set[str]) -> dict[str, float]:
+    """What a worker must have left to take the run: GPUs always, memory where workers declare it."""
+    resources = {"GPU": run.needs.gpus, "MEMORY": run.needs.memory if "MEMORY" in declared else 0}
+    return {name: amount for name, amount in resources.items() if amount}
 
 
 def _ended(client: Any, futures: dict[Any, Run]) -> list[Any]:

@@ -1,0 +1,87 @@
+import json
+import sys
+
+import pytest
+
+from skiplens.cli.main import main
+from skiplens.studies import catalogue
+
+
+@pytest.fixture
+def ran(monkeypatch, capfd):
+    """The command as a user types it, with one small study: exit status, standard output and standard error."""
+    monkeypatch.setattr(catalogue, "MODULES", {"small": "tests.studies.small_study"})
+
+    def command(*words) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["skiplens", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return int(end.value.code or 0), *capfd.readouterr()
+
+    return command
+
+
+@pytest.fixture
+def here(tmp_path):
+    return "--preset", "smoke", "--workers", "1", "--out", tmp_path / "out"
+
+
+def test_studies_lists_every_item(ran):
+    status, out, _ = ran("studies")
+    assert status == 0 and "small/coin" in out and "A. Thrower 1900: On coins" in out
+    status, out, _ = ran("studies", "--json")
+    assert json.loads(out) == [{"item": "small/coin", "about": "a <coin>", "claims": 2}]
+
+
+@pytest.mark.parametrize("target", [(), ("small",), ("small/coin",), ("all",)])
+def test_reproduce_shows_verdicts_and_writes_the_gallery(ran, here, tmp_path, target):
+    status, out, err = ran("reproduce", *target, *here)
+    assert status == 0
+    assert "small/coin/fair" in out and "reproduced" in out and "differs" in out and "index.html" in out
+    assert "8 of 8 runs done" in err
+    assert (tmp_path / "out" / "index.html").exists()
+
+
+def test_machines_get_json(ran, here):
+    status, out, _ = ran("reproduce", "small", "--json", *here)
+    assert status == 0
+    assert [entry["verdict"] for entry in json.loads(out)] == ["reproduced", "differs"]
+
+
+def test_a_verdict_worse_than_recorded_is_status_1(ran, here, tmp_path):
+    before = [{"study": "small", "item": "coin", "claim": "unfair", "verdict": "reproduced"}]
+    (tmp_path / "before.json").write_text(json.dumps(before))
+    status, _, err = ran("reproduce", "small", "--recorded", tmp_path / "before.json", *here)
+    assert status == 1
+    assert "small/coin/unfair is differs; it was recorded as reproduced." in err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["smal"], "There is no study 'smal'. Did you mean small"),
+        (["small/coins"], "The study small has no item 'coins'. Did you mean coin"),
+        (["small", "--preset", "huge"], "must be one of smoke, laptop, paper; got 'huge'"),
+        (["small", "--workers", "0"], "workers must be at least 1, got 0"),
+        (["small", "--workers", "2", "--scheduler", "tcp://127.0.0.1:1"], "not both"),
+        (["small", "--recorded", "absent.json"], "absent.json does not hold verdicts"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_status_2(ran, tmp_path, words, message):
+    status, out, err = ran("reproduce", *words, "--out", tmp_path / "out")
+    assert status == 2
+    assert err.startswith("error: ") and message in err and "Traceback" not in err and out == ""
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_of_another_preset_is_refused(ran, here, tmp_path):
+    assert ran("reproduce", "small", *here)[0] == 0
+    status, _, err = ran("reproduce", "small", "--workers", "1", "--out", tmp_path / "out")
+    assert status == 2 and "holds runs of the preset 'smoke', and 'laptop' was asked for" in err
+
+
+def test_an_unreachable_scheduler_is_status_2(ran, tmp_path):
+    pytest.importorskip("distributed")
+    words = ("--preset", "smoke", "--scheduler", "nonsense://x", "--out", tmp_path / "out")
+    status, _, err = ran("reproduce", "small", *words)
+    assert status == 2 and "No Dask scheduler answers at nonsense://x" in err

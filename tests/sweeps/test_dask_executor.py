@@ -1,0 +1,183 @@
+"""A real cluster on loopback: a scheduler and workers as processes of their own, which are killed."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from skiplens.core.errors import ClusterError, MissingDependencyError
+from skiplens.readings import Store
+from skiplens.sweeps import Needs, Run, sweep
+from skiplens.sweeps.dask_executor import DaskCluster, _resources
+from tests.sweeps.measures import Probe, runs
+from tests.sweeps.test_local_executor import wait_until
+
+ROOT = Path(__file__).parents[2]
+
+
+class Cluster:
+    """A scheduler and its workers."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.address = f"tcp://127.0.0.1:{self.port}"
+        self.folder = folder
+        self.scheduler: subprocess.Popen[bytes] | None = None
+        self.workers: list[subprocess.Popen[bytes]] = []
+
+    def start_scheduler(self) -> None:
+        flags = ("--host", "127.0.0.1", "--port", str(self.port), "--no-dashboard")
+        self.scheduler = self._start("distributed.cli.dask_scheduler", *flags)
+        wait_until(self._listens, 120)
+
+    def _listens(self) -> bool:
+        with socket.socket() as attempt:
+            return attempt.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def start_worker(self) -> None:
+        flags = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--death-timeout", "120")
+        self.workers.append(self._start("distributed.cli.dask_worker", self.address, *flags))
+
+    def kill_worker(self) -> None:
+        worker = self.workers.pop(0)
+        worker.kill()
+        worker.wait()
+
+    def stop(self) -> None:
+        for process in (*self.workers, self.scheduler):
+            if process is not None:
+                process.kill()
+                process.wait()
+
+    def _start(self, module: str, *flags: str) -> subprocess.Popen[bytes]:
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        with (self.folder / "cluster.log").open("ab") as log:
+            command = [sys.executable, "-m", module, *flags]
+            return subprocess.Popen(command, cwd=self.folder, env=environment, stdout=log, stderr=log)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory) -> Iterator[Cluster]:
+    pytest.importorskip("distributed")
+    started = Cluster(tmp_path_factory.mktemp("cluster"))
+    started.start_scheduler()
+    started.start_worker()
+    started.start_worker()
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory) -> Store:
+    """What an undisturbed sweep in one process gives."""
+    store = Store(tmp_path_factory.mktemp("undisturbed"))
+    sweep(runs(count=12), store)
+    return store
+
+
+def assert_as_undisturbed(store: Store, seconds: float, undisturbed: Store) -> None:
+    """Same numbers, bit for bit; the key differs, since how long a run sleeps is a setting."""
+    slow, quick = runs(count=12, seconds=seconds), runs(count=12)
+    assert sorted(store.keys()) == sorted(run.key for run in slow)
+    for one, other in zip(slow, quick, strict=True):
+        assert torch.equal(store.load(one.key)["product"], undisturbed.load(other.key)["product"])
+
+
+def executor(cluster: Cluster) -> DaskCluster:
+    return DaskCluster(cluster.address, patience=120, timeout=60)
+
+
+def test_a_killed_worker_and_a_killed_scheduler_lose_no_run(cluster, undisturbed, tmp_path):
+    store, told = Store(tmp_path), []
+
+    def disturb() -> None:
+        wait_until(lambda: len(list(store.keys())) >= 2, 120)
+        cluster.kill_worker()
+        wait_until(lambda: len(list(store.keys())) >= 5, 120)
+        cluster.scheduler.kill()
+        cluster.scheduler.wait()
+        cluster.start_scheduler()
+        cluster.start_worker()
+
+    thread = threading.Thread(target=disturb)
+    thread.start()
+    swept = sweep(
+        runs(count=12, seconds=0.3), store, DaskCluster(cluster.address, patience=120, timeout=10), told.append
+    )
+    thread.join()
+    assert len(swept.readings) == 12 and not swept.failures
+    assert_as_undisturbed(store, 0.3, undisturbed)
+    done = [standing.done for standing in told]
+    assert done == sorted(done), "a run was lost on the way"
+
+
+def test_a_killed_client_goes_on_with_what_is_missing(cluster, undisturbed, tmp_path):
+    store = Store(tmp_path / "store")
+    command = [sys.executable, "-m", "tests.sweeps.client", str(store.folder), cluster.address, "0.2"]
+    client = subprocess.Popen(command, cwd=ROOT)
+    wait_until(lambda: len(list(store.keys())) >= 3, 120)
+    client.send_signal(signal.SIGKILL)
+    client.wait()
+    before = {key: store.path(key).stat().st_mtime_ns for key in store.keys()}
+    assert len(before) < 12
+    sweep(runs(count=12, seconds=0.2), store, executor(cluster))
+    assert {key: store.path(key).stat().st_mtime_ns for key in before} == before, "a run was stored twice"
+    assert_as_undisturbed(store, 0.2, undisturbed)
+
+
+def test_a_failing_run_is_recorded_and_a_measure_may_be_missing(cluster, tmp_path):
+    chosen = [*runs("fail_at_three", 4)[2:], Run("tests.sweeps.nowhere:draw", Probe())]
+    swept = sweep(chosen, Store(tmp_path / "store"), executor(cluster))
+    assert len(swept.readings) == 1
+    first, second = swept.failures.values()
+    assert first.error == "RuntimeError: three is not allowed" and "in fail_at_three" in first.traceback
+    assert "There is no module 'tests.sweeps.nowhere'" in second.error
+
+
+def test_workers_with_another_version_are_refused(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr("skiplens.sweeps.dask_executor.VERSION", "9.9.9")
+    with pytest.raises(ClusterError, match=r"The command has Skiplens 9.9.9, and workers have another one: .* at tcp"):
+        sweep(runs(), Store(tmp_path), executor(cluster))
+    assert not list(Store(tmp_path).keys())
+
+
+def test_a_late_worker_with_another_version_refuses_the_work(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr("skiplens.sweeps.dask_executor._require_versions", lambda client: None)
+    monkeypatch.setattr("skiplens.sweeps.dask_executor.VERSION", "9.9.9")
+    with pytest.raises(ClusterError, match=r"A worker has Skiplens .*, the command has 9.9.9"):
+        sweep(runs(), Store(tmp_path), executor(cluster))
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "tcp://127.0.0.1", "nonsense://x"])
+def test_an_unreachable_scheduler_is_told(address, tmp_path):
+    pytest.importorskip("distributed")
+    with pytest.raises(ClusterError, match=f"No Dask scheduler answers at {address} .*--workers N"):
+        sweep(runs(), Store(tmp_path), DaskCluster(address, timeout=0.5))
+
+
+def test_a_scheduler_that_stays_away_ends_the_sweep(tmp_path):
+    pytest.importorskip("distributed")
+    with pytest.raises(ClusterError, match=r"went away with 7 runs to do. What was done is kept. Start it again"):
+        DaskCluster("tcp://127.0.0.1:1", patience=0.1, timeout=0.2)._connected_again(7)
+
+
+def test_gpus_and_declared_memory_become_resources():
+    run = Run("a:b", Probe(), Needs(gpus=2, memory=100))
+    assert _resources(run, set()) == {"GPU": 2}
+    assert _resources(run, {"MEMORY"}) == {"GPU": 2, "MEMORY": 100}
+    assert _resources(Run("a:b", Probe()), {"GPU", "MEMORY"}) == {}
+
+
+def test_without_dask_the_extra_is_named(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'skiplens\[cluster\]'"):
+        sweep(runs(), Store(tmp_path), DaskCluster("tcp://127.0.0.1:1"))

@@ -1,0 +1,129 @@
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from skiplens.core.errors import InvalidInputError
+from skiplens.readings import Store
+from skiplens.sweeps import Needs, Run, sweep
+from skiplens.sweeps.local_executor import LocalWorkers, _Places, _shares, available_cores
+from tests.sweeps.measures import Probe, runs
+
+ROOT = Path(__file__).parents[2]
+
+
+def wait_until(condition, seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def assert_same_numbers(store: Store, expected: Store) -> None:
+    assert list(store.keys()) == list(expected.keys())
+    for key in expected.keys():
+        assert torch.equal(store.load(key)["product"], expected.load(key)["product"])
+
+
+def test_workers_fail_retry_and_die_without_losing_a_run(tmp_path):
+    """One pool for all, since a worker takes seconds to start."""
+    chosen = [
+        *runs(count=4),
+        *runs("fail_at_three", 4)[3:],
+        *runs("die_once", 1, marks=str(tmp_path)),
+        *runs("die_always", 1),
+    ]
+    told = []
+    store, expected = Store(tmp_path / "store"), Store(tmp_path / "expected")
+    swept = sweep(chosen, store, LocalWorkers(2), told.append)
+    errors = {failure.error for failure in swept.failures.values()}
+    assert errors == {"RuntimeError: three is not allowed", "The worker process died with exit status -9."}
+    assert max(standing.running for standing in told) == 2
+    assert {int(reading["threads"]) for reading in swept.readings.values()} == {1}
+    sweep([*runs(count=4), *runs("die_once", 1, marks=str(tmp_path))], expected)
+    assert_same_numbers(store, expected)
+
+
+def test_a_killed_command_goes_on_and_its_workers_do_not_survive_it(tmp_path):
+    store, expected = Store(tmp_path / "store"), Store(tmp_path / "expected")
+    command = [sys.executable, "-m", "tests.sweeps.client", str(store.folder), "local", "0.3"]
+    client = subprocess.Popen(command, cwd=ROOT)
+    wait_until(lambda: len(list(store.keys())) >= 2)
+    children = Path(f"/proc/{client.pid}/task/{client.pid}/children").read_text().split()
+    client.kill()
+    client.wait()
+    done = {key: store.path(key).stat().st_mtime_ns for key in store.keys()}
+    assert len(done) < 12
+    wait_until(lambda: not any(_alive(int(child)) for child in children), 10)
+    sweep(runs(count=12, seconds=0.3)[::-1], store)
+    assert {key: store.path(key).stat().st_mtime_ns for key in done} == done
+    sweep(runs(count=12, seconds=0.3)[:3], expected)
+    for key in expected.keys():
+        assert torch.equal(store.load(key)["product"], expected.load(key)["product"])
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+
+
+def test_no_workers_are_refused():
+    with pytest.raises(InvalidInputError, match="workers must be at least 1, got 0"):
+        LocalWorkers(0)
+
+
+def test_there_is_a_core():
+    assert 1 <= available_cores() <= os.cpu_count()
+
+
+@pytest.mark.parametrize(
+    ("places", "gpus", "needed", "shares"),
+    [
+        (3, 0, 0, [(), (), ()]),
+        (3, 2, 1, [(0,), (1,), ()]),
+        (2, 4, 2, [(0, 1), (2, 3)]),
+        (2, 1, 2, [(0,), ()]),
+        (2, 2, 0, [(), ()]),
+    ],
+)
+def test_gpus_are_shared_out_by_what_runs_need(places, gpus, needed, shares):
+    assert _shares(places, gpus, needed) == shares
+
+
+class _Place:
+    """A place without a process."""
+
+    def __init__(self, gpus: tuple[int, ...] = (), run: Run | None = None) -> None:
+        self.gpus, self.run = gpus, run
+
+
+@pytest.fixture
+def places(monkeypatch):
+    monkeypatch.setattr("skiplens.sweeps.local_executor._Place.start", _Place)
+    return _Places([(0,), (), ()], memory=100)
+
+
+def needing(**needs: int) -> Run:
+    return Run("a:b", Probe(), Needs(**needs))
+
+
+def test_memory_threads_and_gpus_are_not_given_twice(places):
+    assert places._room_for(needing(gpus=1)).gpus == (0,)
+    assert places._room_for(needing()).gpus == ()
+    places._places[1].run = needing(memory=80, threads=2)
+    assert places._room_for(needing(memory=30)) is None
+    assert places._room_for(needing(threads=2)) is None
+    assert places._room_for(needing(memory=20)) is places._places[2]
+    places._places[0].run = needing(gpus=1)
+    assert places._room_for(needing(gpus=1)) is None
+
+
+def test_a_run_that_needs_more_than_there_is_goes_alone(places):
+    assert places._room_for(needing(memory=1000, threads=9)) is not None
