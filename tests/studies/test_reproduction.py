@@ -57,7 +57,7 @@ def test_the_page_is_one_file_with_escaped_words(reproduction, tmp_path):
     text = write_folder(reproduction, tmp_path).read_text()
     assert "a &lt;coin&gt;" in text and "<coin>" not in text
     assert "Half of the throws are heads." in text and "Our coin is not of gold." in text
-    assert 'class="badge differs"' in text
+    assert 'class="word differs"' in text
     outside = text.split("<script>")[0]
     assert "http" not in outside.replace("http-equiv", "")
 

@@ -53,7 +53,7 @@ def judge_kernel(readings: Sequence[Measurement], architecture: str) -> Judgemen
         (over_seeds((means - right) / right[0]), band),
         f"Largest deviation over the angles of the mean kernel at width {max(WIDTHS)}, over the kernel at equal "
         "inputs, from the corrected recursion; the recursion as printed is off by up to "
-        f"{float(((wrong - right) / right[0]).abs().max()):.2f} and is rejected.",
+        f"{float(((wrong - right) / right[0]).abs().max()):.2f}.",
     )
 
 

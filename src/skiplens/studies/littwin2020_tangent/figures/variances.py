@@ -137,7 +137,7 @@ def _against_depth(readings: Sequence[Measurement], quantity: tuple[str, str], c
         measured = [measure(readings, architecture=architecture, depth=depth) for depth in depths]
         exact = [float(getattr(kernel_moments(_proportional(architecture, depth)), name)) for depth in depths]
         points.append(_points(depths, measured, NAMES[architecture]))
-        lines.append(Line(numbers(depths), numbers(exact), dashed=True, colour=colour(index)))
+        lines.append(Line(numbers(depths), numbers(exact), f"{NAMES[architecture]}, exact", True, colour(index)))
     return Figure(
         name=name,
         title=f"Figure 5: {label}, n = 10 L",
