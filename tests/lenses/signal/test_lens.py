@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from skiplens.core.errors import InvalidInputError
 from skiplens.core.randomness import Randomness
 from tests import hugging_face
 from tests.lenses.signal.looking import look
@@ -121,6 +122,12 @@ def test_only_the_direction_is_random():
     net = drawn(LinearResidual(2, 3))
     first, second = look(net, X, seed=0), look(net, X, seed=1)
     assert torch.equal(first.signal, second.signal) and not torch.equal(first.gradient, second.gradient)
+
+
+def test_outputs_without_a_gradient_are_named():
+    net = drawn(Formula(lambda m, x: (x + m.f(x)).argmax(1), f=mlp()))
+    with pytest.raises(InvalidInputError, match="returns int64 numbers, which have no gradient. Hand in a model"):
+        look(net, X)
 
 
 def test_fewer_samples_where_memory_is_short():

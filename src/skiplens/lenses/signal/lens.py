@@ -7,6 +7,7 @@ import torch
 
 from skiplens.core.arguments import type_name
 from skiplens.core.axes import Float, Int, Tensor
+from skiplens.core.errors import InvalidInputError
 from skiplens.core.progress import Progress, silent
 from skiplens.core.randomness import Randomness
 from skiplens.core.untouched import untouched
@@ -141,6 +142,12 @@ def _backward(
 ) -> Gradients:
     if not depths:
         return Gradients(torch.zeros(0, samples, dtype=torch.float64), torch.zeros(0, dtype=torch.float64))
+    kind = network.node(network.output).meta["val"].dtype
+    if not kind.is_floating_point:
+        raise InvalidInputError(
+            f"The model returns {type_name(kind)} numbers, which have no gradient. Hand in a model that returns its "
+            "scores, not the classes it chooses."
+        )
     return gradients(network, depths, weights, samples, generator)
 
 
