@@ -126,7 +126,7 @@ def test_only_the_direction_is_random():
 
 def test_outputs_without_a_gradient_are_named():
     net = drawn(Formula(lambda m, x: (x + m.f(x)).argmax(1), f=mlp()))
-    with pytest.raises(InvalidInputError, match="returns int64 numbers, which have no gradient. Hand in a model"):
+    with pytest.raises(InvalidInputError, match=r"returns int64 numbers, which have no gradient\. Hand in a model"):
         look(net, X)
 
 
