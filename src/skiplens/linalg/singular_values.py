@@ -65,30 +65,38 @@ def singular_density(forward: Product, adjoint: Product, starts: Float[Tensor, "
 
 def _bidiagonal(forward: Product, adjoint: Product, starts: Tensor, steps: int) -> tuple[Tensor, Tensor]:
     """Diagonal and superdiagonal of B with J V = U B, in float64, for each start vector."""
-    right = [starts / starts.norm(dim=1, keepdim=True)]
-    left: list[Tensor] = []
+    right, left = _Basis(steps), _Basis(steps)
+    v, _ = right.add(starts)
     diagonal: list[Tensor] = []
     above: list[Tensor] = []
     for step in range(steps):
-        u, alpha = _orthonormal(forward(right[-1]), left)
-        left.append(u)
+        u, alpha = left.add(forward(v))
         diagonal.append(alpha)
         if step + 1 < steps:
-            v, beta = _orthonormal(adjoint(u), right)
-            right.append(v)
+            v, beta = right.add(adjoint(u))
             above.append(beta)
     none = starts.new_zeros((len(starts), 0), dtype=torch.float64)
     return torch.stack(diagonal, 1).double(), torch.stack(above, 1).double() if above else none
 
 
-def _orthonormal(vectors: Tensor, basis: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """What of each vector lies outside its basis, of length one, and its length; zero where only rounding is left."""
-    before = vectors.norm(dim=1)
-    if basis:
-        stacked = torch.stack(basis, 1)
+class _Basis:
+    """Orthonormal vectors, some for each start, in memory that is taken once."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.count, self.vectors = most, 0, torch.empty(0)
+
+    def add(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        """What of each vector lies outside its basis, of length one, and its length; zero for mere rounding."""
+        before = vectors.norm(dim=1)
+        if not self.count:
+            self.vectors = vectors.new_empty(len(vectors), self.most, vectors.shape[1])
+        known = self.vectors[:, : self.count]
         for _ in range(2):  # twice is enough
-            vectors = vectors - torch.einsum("pk,pkn->pn", torch.einsum("pkn,pn->pk", stacked, vectors), stacked)
-    length = vectors.norm(dim=1)
-    length = torch.where(length > 10 * torch.finfo(length.dtype).eps * before, length, 0)
-    divisor = torch.where(length > 0, length, 1)
-    return torch.where(length[:, None] > 0, vectors / divisor[:, None], 0), length
+            vectors = vectors - (known.mT @ (known @ vectors[:, :, None]))[:, :, 0]
+        length = vectors.norm(dim=1)
+        length = torch.where(length > 10 * torch.finfo(length.dtype).eps * before, length, 0)
+        divisor = torch.where(length > 0, length, 1)
+        new = torch.where(length[:, None] > 0, vectors / divisor[:, None], 0)
+        self.vectors[:, self.count] = new
+        self.count += 1
+        return new, length

@@ -129,9 +129,17 @@ def test_lanczos_density_against_all_values(block, generator):
 
 
 def test_auto_takes_lanczos_where_the_work_or_the_memory_does_not_do(block, generator):
-    for effort in (Effort(work=1e3), Effort(memory=1000)):
+    for effort in (Effort(work=1e3), Effort(memory=10**6)):
         with transformable():
-            assert part_spectrum(block, effort, generator).method == "lanczos"
+            found = part_spectrum(block, effort, generator)
+        assert found.method == "lanczos"
+    each = 4 * (162 + 432) * 8  # four vectors on either side, float64
+    assert len(found.values) == 4 * (10**6 // each)  # as many steps as there is room for
+
+
+def test_a_density_that_does_not_fit_is_refused(block, generator):
+    with transformable(), pytest.raises(TooLargeError, match=r"density of singular values of a 162 × 432 .*probes=1"):
+        part_spectrum(block, Effort(memory=1000), generator)
 
 
 def test_exact_refuses_what_does_not_fit(block, generator):

@@ -19,6 +19,10 @@ Coupling = Literal["auto", "sample", "batch"]
 Method = Literal["auto", "exact", "lanczos"]
 
 
+_FEWEST_STEPS = 8
+"""With fewer Lanczos steps a density says nothing."""
+
+
 @dataclass(frozen=True)
 class Spectrum:
     """Singular values, descending, with the share of all that each stands for.
@@ -145,9 +149,20 @@ def _density(linearised: Linearised, effort: Effort, generator: torch.Generator,
     if linearised.rows < linearised.columns:
         forward, adjoint = adjoint, forward
     size = min(linearised.rows, linearised.columns)
+    steps = _steps_that_fit(linearised, effort)
     starts = sphere(size, effort.probes, generator).T.to(linearised.device, linearised.dtype)
-    found = singular_density(forward, adjoint, starts, effort.steps)
+    found = singular_density(forward, adjoint, starts, steps)
     return Spectrum(found.nodes, found.weights, size, "lanczos", coupled)
+
+
+def _steps_that_fit(linearised: Linearised, effort: Effort) -> int:
+    """The Lanczos steps asked for, or as many as memory has room for vectors."""
+    each = effort.probes * (linearised.rows + linearised.columns) * linearised.dtype.itemsize
+    budget = budget_bytes(linearised.device, effort.memory)
+    fewest = min(effort.steps, _FEWEST_STEPS)
+    what = f"The density of singular values of a {linearised.rows} × {linearised.columns} Jacobian"
+    require_fits(fewest * each, what, "Give fewer samples, or ask for probes=1.", budget)
+    return min(effort.steps, budget // each)
 
 
 def _all(values: Tensor, method: str, coupled: bool) -> Spectrum:

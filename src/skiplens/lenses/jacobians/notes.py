@@ -29,6 +29,6 @@ def _notes(network: ResidualNetwork, effort: Effort, spectra: Mapping[str, Spect
     estimated = [name for name, spectrum in spectra.items() if spectrum.method == "lanczos"]
     if estimated:
         yield (
-            f"Densities of {', '.join(estimated)} come from {effort.steps} Lanczos steps with {effort.probes} random "
-            "vectors: the largest singular value is exact, sharp peaks (at 0 and 1) are smeared out."
+            f"Densities of {', '.join(estimated)} come from up to {effort.steps} Lanczos steps with {effort.probes} "
+            "random vector(s): the largest singular value is exact, sharp peaks (at 0 and 1) are smeared out."
         )
