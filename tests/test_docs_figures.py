@@ -59,3 +59,27 @@ def test_networks_beside_zero_lie_on_the_closed_forms(curvature):
         for depth, value in zip(points.x, points.y, strict=True):
             exact = curvature.hessian_at_zero(*task, int(depth) // n, n).spectrum.condition_number
             assert value == pytest.approx(exact, rel=1e-2)  # the weights are a ten-thousandth of Xavier's
+
+
+def test_the_pages_of_training_show_what_their_script_draws():
+    torch.set_default_dtype(torch.float32)  # what a reader has; the fixture of all tests puts it back
+    script = _module(DOCS / "figures/training.py")
+    few = {"digits": 50, "epochs": 1, "runs": 1, "losses": (4.5,), "steps": 40, "points": 3}
+    names = [figure.name for figure in script.figures(script.Sizes(**few, slice_samples=4, deep_steps=1))]
+    drawn = {f"{name}.svg" for name in names}
+    assert len(drawn) == len(names)
+    assert pictures_of(DOCS / "training.md") | pictures_of(DOCS / "landscape.md") == drawn
+    kept = [*(DOCS / "images").glob("training_*"), *(DOCS / "images").glob("landscape_*")]
+    assert drawn == {path.name for path in kept}
+    assert all(0 < path.stat().st_size < LARGEST_PICTURE for path in kept)
+
+
+@pytest.mark.slow
+def test_the_jacobians_page_shows_what_its_script_draws():
+    torch.set_default_dtype(torch.float32)
+    script = _module(DOCS / "figures/jacobians.py")
+    names = [figure.name for figure in script.figures(script.Sizes(images=1, trained_images=2, iterations=1))]
+    drawn = {f"jacobians_{name}.svg" for name in names}
+    assert pictures_of(DOCS / "lenses/jacobians.md") == drawn
+    assert drawn == {path.name for path in (DOCS / "images").glob("jacobians_*")}
+    assert all(0 < (DOCS / "images" / name).stat().st_size < LARGEST_PICTURE for name in drawn)

@@ -9,6 +9,7 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 PROMISED = {
+    "better_shortcuts": ["block2.residual: median singular value", "pools: block2.residual.shortcut"],
     "embedded_data": ["(2000, 1, 28, 28)", "first labels [5, 0, 4, 1, 9", "ten whitened components: (2000, 10)"],
     "empirical_kernel": ["width  512: relative distance to the infinite-width kernel 0."],
     "find_blocks": ["0 0: identity shortcut, 2 weight matrices", "1 1: projection shortcut", "1.up.weight"],
@@ -16,6 +17,8 @@ PROMISED = {
     "hessian_spectrum": ["exact: 170 eigenvalues", "0% of the directions lead down", "lanczos: 67,362 parameters"],
     "hugging_face_model": ["6 residual blocks in 3 layers", "h.2.mlp: identity shortcut"],
     "inspect_from_python": ["8 residual blocks", "figures, readings.json, report.html"],
+    "loss_landscape": ["along the eigenvector of", "5 x 5 points", "drawn: loss_surface"],
+    "training_run": ["interrupted after 12 steps", "bit for bit: True", "test accuracy 0.", "step 20: mean norm"],
     "kernel_regression": ["DenseNet, ridge", "of the last 1,000 digits right", "1000 blocks: kernel of 2,000 digits"],
 }
 SLOW = ("hugging_face_model",)

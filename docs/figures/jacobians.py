@@ -1,0 +1,141 @@
+"""Draw the pictures of `docs/lenses/jacobians.md`: `python docs/figures/jacobians.py [--png] [FOLDER]`; about a minute.
+
+Everything drawn at random has a seed, and the files hold no date: the same code writes the same bytes.
+"""
+
+import argparse
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+import skiplens as sl
+from skiplens import data
+from skiplens.core.doors import open_door
+from skiplens.figures import Figure, Line, Reference, figures_of
+from skiplens.figures.figure import numbers
+from skiplens.figures.matplotlib_file import save_figure
+from skiplens.lenses.jacobians import SpectrumAverage
+from skiplens.readings import JacobianSpectrum
+from skiplens.residual import zoo
+
+FOLDER = Path(__file__).parents[1] / "images"
+NETWORKS = {
+    "mnist_residual": "projection",
+    "mnist_residual_avgpool": "projection + average pool",
+    "mnist_residual_isopool": "projection + isometric pool",
+}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is drawn: the pictures of the page, or (in tests) a few numbers for each."""
+
+    images: int = 4
+    trained_images: int = 32
+    iterations: int = 10
+
+
+def figures(sizes: Sizes) -> Iterator[Figure]:
+    """All pictures of the page; the name of each is the name of its file."""
+    yield from report_figures()
+    yield first_block(sizes)
+    yield second_block(sizes)
+    yield while_training(sizes)
+
+
+def report_figures() -> Iterator[Figure]:
+    """What `skiplens inspect --lens jacobians` shows of the default network: its blocks, and end to end."""
+    report = sl.inspect(zoo.build("digits_resnet"), data.load("sample"), lenses=["jacobians"])
+    reading = report.reading(JacobianSpectrum)
+    assert reading is not None
+    for figure in figures_of(reading):
+        if figure.name != "spectrum_of_one_block":
+            yield replace(figure, name=f"digits_resnet_{figure.name}")
+
+
+def first_block(sizes: Sizes) -> Figure:
+    """All singular values of a block with an identity shortcut, with and without it."""
+    reading = spectrum("mnist_residual", "block1", sizes)
+    (figure,) = (figure for figure in figures_of(reading) if figure.name == "spectrum_of_one_block")
+    return replace(figure, name="first_block", title="An identity shortcut keeps every direction alive")
+
+
+def second_block(sizes: Sizes) -> Figure:
+    """All singular values of a block with a projection shortcut, and with pools added to it."""
+    name = "block2.residual"
+    readings = {label: spectrum(network, name, sizes) for network, label in NETWORKS.items()}
+    bare = readings["projection"].without_shortcut[name]
+    curves = [sorted_curve(reading.singular_values[name], label) for label, reading in readings.items()]
+    return Figure(
+        name="second_block",
+        title="What is added to a projection shortcut",
+        caption="All singular values of the second block of the MNIST networks, sorted; same weights, same images.",
+        x_label="share of the directions (%)",
+        y_label="singular value",
+        marks=(sorted_curve(bare, "no shortcut", dashed=True), *curves, Reference(1.0)),
+        y_log=True,
+    )
+
+
+def while_training(sizes: Sizes) -> Figure:
+    """Singular values from the first block to the logits, averaged over the first steps of gradient descent."""
+    networks = {"mnist_chain": "no shortcuts", **NETWORKS}
+    return Figure(
+        name="while_training",
+        title=f"First block to logits, mean of {sizes.iterations} training steps",
+        caption="Sorted singular values of the joint Jacobian of the batch, averaged over the first training steps.",
+        x_label="share of the directions (%)",
+        y_label="singular value",
+        marks=tuple(
+            sorted_curve(trained_average(network, sizes).singular_values["network"], label)
+            for network, label in networks.items()
+        ),
+    )
+
+
+def trained_average(network: str, sizes: Sizes) -> JacobianSpectrum:
+    """The spectrum from the stem's output to the logits, averaged over full-batch gradient descent at rate 0.1."""
+    model, batch = zoo.build(network), data.load("sample").first(sizes.trained_images)
+    optimiser, average = torch.optim.SGD(model.parameters(), lr=0.1), SpectrumAverage()
+    tail = nn.Sequential(model.block1, model.block2, model.head)
+    for _ in range(sizes.iterations):
+        average.add(sl.jacobian_spectrum(tail, model.stem(batch.inputs).detach(), [], "batch", "exact"))
+        optimiser.zero_grad()
+        cross_entropy(model(batch.inputs), batch.targets).backward()
+        optimiser.step()
+    return average.reading()
+
+
+def spectrum(network: str, block: str, sizes: Sizes) -> JacobianSpectrum:
+    """All singular values of a block, each image by itself."""
+    images = data.load("sample").first(sizes.images).inputs
+    return sl.jacobian_spectrum(zoo.build(network), images, [block], "sample", "exact", network=False)
+
+
+def sorted_curve(values: torch.Tensor, name: str, dashed: bool = False) -> Line:
+    """The values in ascending order against the share of those below; at most 400 points."""
+    ascending = values.flip(0)[:: max(1, len(values) // 400)].clamp_min(1e-6)
+    return Line(numbers(torch.linspace(0, 100, len(ascending))), numbers(ascending), name, dashed)
+
+
+def draw(folder: Path, endings: tuple[str, ...]) -> None:
+    """Write every picture into `folder`."""
+    os.environ["SOURCE_DATE_EPOCH"] = "0"  # no date in the files
+    matplotlib = open_door("matplotlib", "drawing the documentation's figures")
+    with matplotlib.rc_context({"svg.hashsalt": "skiplens"}):
+        for figure in figures(Sizes()):
+            for ending in endings:
+                save_figure(figure, folder / f"jacobians_{figure.name}.{ending}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path, default=FOLDER)
+    parser.add_argument("--png", action="store_true", help="write PNG files beside the SVG files")
+    options = parser.parse_args()
+    draw(options.folder, ("svg", "png") if options.png else ("svg",))
