@@ -99,7 +99,7 @@ def _(mark: Contour, axes: Any, shade: str) -> None:
     heights, levels = _heights(mark.rows)
     axes.set_facecolor(MISSING_COLOUR)
     filled = axes.contourf(mark.x, mark.y, heights, levels=levels, cmap="viridis")
-    axes.contour(mark.x, mark.y, heights, levels=levels[1:-1], colors="white", linewidths=0.4)
+    axes.contour(mark.x, mark.y, heights, levels=levels[1:-1], colors="white", linewidths=0.4, linestyles="solid")
     axes.set_aspect("equal")
     axes.figure.colorbar(filled, ax=axes, label=_plain(mark.name), format="%.3g")
 

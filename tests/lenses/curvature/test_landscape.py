@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from skiplens.core.errors import InvalidInputError
+from skiplens.core.errors import InvalidInputError, SkiplensError
 from skiplens.derivatives.hessian.flat import FlatOrder
 from skiplens.lenses.curvature.landscape import loss_landscape
 from skiplens.lenses.curvature.landscape_directions import filter_normalised, random_directions
@@ -208,3 +208,9 @@ def test_a_reading_survives_its_file(tmp_path):
 def test_slices_that_cannot_be_taken_are_refused(arguments, message):
     with pytest.raises(InvalidInputError, match=message):
         loss_landscape(perceptron(), "cross_entropy", classes(), **arguments)
+
+
+def test_a_loss_that_draws_is_refused():
+    model = drawn(nn.Sequential(nn.Linear(4, 30), nn.Dropout(0.5), nn.Linear(30, 3))).train()
+    with pytest.raises(SkiplensError, match=r"model\.eval\(\)"):
+        loss_landscape(model, "cross_entropy", classes(), "random", points=3)
