@@ -32,6 +32,12 @@ def test_a_node_without_weight_is_not_the_smallest():
     assert jacobians(network=torch.tensor([3.0, 0.0]), shares=torch.tensor([1.0, 0.0])).statistics().smallest == 3.0
 
 
+def test_share_below_counts_weights():
+    reading = jacobians(network=torch.tensor([3.0, 0.5]), shares=torch.tensor([0.9, 0.1]))
+    assert reading.share_below(1.0) == pytest.approx(0.1) and reading.share_below(4.0) == pytest.approx(1.0)
+    assert reading.share_below(0.2, "b", without_shortcut=True) == pytest.approx(0.5)
+
+
 def test_quantiles_are_those_of_the_sorted_list():
     values = torch.tensor([5.0, 4.0, 3.0, 2.0, 1.0])
     found = weighted_quantiles(values, torch.full((5,), 0.2), torch.tensor([0.0, 0.2, 0.5, 0.8, 1.0]))

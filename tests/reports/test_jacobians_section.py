@@ -4,22 +4,17 @@ from skiplens.reports.jacobians_section import jacobians_section, jacobians_sent
 from tests.sample_readings import jacobians
 
 
-def test_the_sentence_compares_geometric_means():
-    """Blocks: (log10 1.5 + log10 1 + log10 2 + log10 0.9)/4; branches: (log10 0.5 - 1 + 0 - 6)/4."""
-    kept, alone = (1.5 * 2 * 0.9) ** 0.25, (0.5 * 0.1 * 1 * 1e-6) ** 0.25
-    sentence = jacobians_sentence(jacobians())
-    assert f"raise the typical singular value of a block {kept / alone:,.3g}-fold" in sentence
-    assert sentence.endswith("From input to output they lie between 0.5 and 2.")
+def test_the_sentence_compares_weak_directions():
+    """Of the branches (0.5, 0.1) and (1, 0) one value of four lies below a tenth, of the blocks none."""
+    assert jacobians_sentence(jacobians()) == (
+        "Through the branches alone 25% of the directions shrink to less than a tenth; with the shortcuts it is 0%. "
+        "From input to output singular values lie between 0.5 and 2."
+    )
 
 
 def test_lost_directions_are_told():
     sentence = jacobians_sentence(jacobians(network=torch.tensor([1.0, 0.0])))
     assert "50% of the directions are lost" in sentence
-
-
-def test_shortcuts_that_shrink_are_told():
-    strong = {"a": torch.tensor([9.0, 9.0]), "b": torch.tensor([9.0, 9.0])}
-    assert "The shortcuts lower" in jacobians_sentence(jacobians(without_shortcut=strong))
 
 
 def test_facts_and_rows_hold_the_numbers():
@@ -28,7 +23,8 @@ def test_facts_and_rows_hold_the_numbers():
     assert facts["its condition number"] == "4" and facts["Jacobians"] == "of each sample"
     first, second = section.rows
     assert first["block"] == "a" and first["median"] == "1" and first["branch alone"] == "0.1"
-    assert first["near 0, branch"] == "0%" and second["near 0, branch"] == "not resolved"  # by Lanczos
+    assert first["lost, branch"] == "0%" and second["lost, branch"] == "not resolved"  # by Lanczos
+    assert second["below 0.1, branch"] == "50%" and second["below 0.1"] == "0%"
     assert section.notes == ("A note.",)
 
 
@@ -43,7 +39,7 @@ def test_without_blocks_there_is_the_network_alone():
         readings=3,
     )
     section = jacobians_section(alone)
-    assert section.sentence == "From input to output they lie between 1 and 1." and not section.rows
+    assert section.sentence == "From input to output singular values lie between 1 and 1." and not section.rows
     assert dict(section.facts)["readings averaged"] == "3"
 
 

@@ -103,14 +103,13 @@ class JacobianSpectrum(Reading, kind="jacobians"):
 
     def statistics(self, name: str = "network", without_shortcut: bool = False) -> SpectrumStatistics:
         """The singular values of `name` in numbers; those of its branch alone if asked for."""
-        count = self.counts[self.names.index(self._known(name))]
-        if not without_shortcut:
-            return _statistics(self.singular_values[name], self.weights[name], count)
-        if name not in self.without_shortcut:
-            raise InvalidInputError(
-                f"The branch of {name!r} was not measured. {did_you_mean(name, self.without_shortcut)}"
-            )
-        return _statistics(self.without_shortcut[name], self.without_shortcut_weights[name], count)
+        values, shares = self._chosen(name, without_shortcut)
+        return _statistics(values, shares, self.counts[self.names.index(name)])
+
+    def share_below(self, threshold: float, name: str = "network", without_shortcut: bool = False) -> float:
+        """The share of singular values below a threshold; unlike means of logarithms a density tells it too."""
+        values, shares = self._chosen(name, without_shortcut)
+        return float(shares[values < threshold].sum())
 
     def quantiles(self, name: str, levels: Float[Tensor, " levels"]) -> Float[Tensor, " levels"]:
         """The singular values below which these shares of all lie."""
@@ -124,6 +123,17 @@ class JacobianSpectrum(Reading, kind="jacobians"):
         bins = torch.where(values == edges[-1], len(edges) - 2, bins)
         inside = (bins >= 0) & (bins < len(edges) - 1)
         return weights.new_zeros(len(edges) - 1).index_add_(0, bins[inside], weights[inside])
+
+    def _chosen(self, name: str, without_shortcut: bool) -> tuple[Tensor, Tensor]:
+        """Values and shares of a part, or of its branch alone."""
+        self._known(name)
+        if not without_shortcut:
+            return self.singular_values[name], self.weights[name]
+        if name not in self.without_shortcut:
+            raise InvalidInputError(
+                f"The branch of {name!r} was not measured. {did_you_mean(name, self.without_shortcut)}"
+            )
+        return self.without_shortcut[name], self.without_shortcut_weights[name]
 
     def _known(self, name: str) -> str:
         if name not in self.singular_values:

@@ -8,6 +8,9 @@ from skiplens.figures import figures_of
 from skiplens.readings import JacobianSpectrum, SpectrumStatistics
 from skiplens.reports.section import Section, provenance_of
 
+WEAK = 0.1
+"""Directions that shrink below this count as weak."""
+
 
 def jacobians_section(reading: JacobianSpectrum) -> Section:
     """Whether the layers keep the gradient alive."""
@@ -28,15 +31,12 @@ def jacobians_sentence(reading: JacobianSpectrum) -> str:
     whole = _end_to_end(reading)
     if not reading.without_shortcut:
         return whole or "Singular values of parts of the network were measured."
-    kept = [reading.statistics(name).mean_log10 for name in reading.without_shortcut]
-    alone = [reading.statistics(name, without_shortcut=True).mean_log10 for name in reading.without_shortcut]
-    factor = 10 ** (sum(kept) / len(kept) - sum(alone) / len(alone))
-    verb = "raise" if factor >= 1 else "lower"
-    size = factor if factor >= 1 else 1 / factor
+    names = list(reading.without_shortcut)
+    alone = sum(reading.share_below(WEAK, name, without_shortcut=True) for name in names) / len(names)
+    kept = sum(reading.share_below(WEAK, name) for name in names) / len(names)
     return (
-        f"The shortcuts {verb} the typical singular value of a block {size:,.3g}-fold, from "
-        f"{10 ** (sum(alone) / len(alone)):.2g} for the branches alone to {10 ** (sum(kept) / len(kept)):.2g} "
-        f"(geometric means). {whole}"
+        f"Through the branches alone {alone:.0%} of the directions shrink to less than a tenth; with the shortcuts "
+        f"it is {kept:.0%}. {whole}"
     ).strip()
 
 
@@ -45,7 +45,7 @@ def _end_to_end(reading: JacobianSpectrum) -> str:
         return ""
     numbers = reading.statistics("network")
     lost = f"; {numbers.near_zero:.0%} of the directions are lost" if numbers.near_zero > 0.005 else ""
-    return f"From input to output they lie between {numbers.smallest:.2g} and {numbers.largest:.2g}{lost}."
+    return f"From input to output singular values lie between {numbers.smallest:.2g} and {numbers.largest:.2g}{lost}."
 
 
 def _facts(reading: JacobianSpectrum) -> tuple[tuple[str, str], ...]:
@@ -79,11 +79,11 @@ def _row(reading: JacobianSpectrum, name: str) -> Mapping[str, Any]:
         "block": name,
         "median": f"{own.median:.3g}",
         "branch alone": _branch(alone),
-        "10^(mean log10 σ)": f"{10**own.mean_log10:.3g}",
-        "largest": f"{own.largest:.3g}",
+        "below 0.1": f"{reading.share_below(WEAK, name):.0%}",
+        "below 0.1, branch": "" if alone is None else f"{reading.share_below(WEAK, name, without_shortcut=True):.0%}",
         "above 1": f"{own.above_one:.0%}",
-        "near 0": _lost(own, reading.method(name)),
-        "near 0, branch": _lost(alone, reading.method(name)),
+        "largest": f"{own.largest:.3g}",
+        "lost, branch": _lost(alone, reading.method(name)),
         "found by": reading.method(name),
     }
 
