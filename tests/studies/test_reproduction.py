@@ -46,7 +46,7 @@ def test_the_folder_holds_what_is_promised(reproduction, tmp_path):
     assert [entry["claim"] for entry in entries] == ["fair", "unfair"]
     assert all(set(CONTRACT) <= set(entry) for entry in entries)
     assert entries[0]["deviations"] == ["Our coin is not of gold."]
-    rows = list(csv.DictReader((tmp_path / "tables/small_coin_heads.csv").open()))
+    rows = list(csv.DictReader((tmp_path / "tables/small_coin_heads.csv").read_text().splitlines()))
     assert len(rows) == 9 and rows[-1]["comment"] == "a, b" and rows[-1]["heads"] == ""
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {"small_coin_heads.png", "small_coin_heads.svg"}
     environment = json.loads((tmp_path / "environment.json").read_text())

@@ -54,7 +54,7 @@ def layer(settings: Layer) -> dict[str, Tensor]:
 def duality(settings: Duality) -> dict[str, Tensor]:
     """Second and fourth moments for every matrix: of the reduced network, the path part and the Jacobian's norm."""
     simulation = Simulation(network_of(settings), settings.law, memory=MEMORY)
-    drawn = simulation.matrices(_one(), settings.networks, _stream(settings))
+    drawn = simulation.matrices(generic(settings.features), settings.networks, _stream(settings))
     return {
         "reduced_second": drawn.reduced.pow(2).mean(0),
         "reduced_fourth": drawn.reduced.pow(4).mean(0),
@@ -78,6 +78,12 @@ def plane(angles: int) -> Tensor:
     """Vectors of the plane with ‖x‖² = d = 2 at equally spaced angles from 0 to π."""
     theta = torch.linspace(0, math.pi, angles, dtype=torch.float64)
     return torch.stack([theta.cos(), theta.sin()], dim=1) * 2**0.5
+
+
+def generic(features: int) -> Tensor:
+    """One input with ‖x‖² = d whose features are in no simple ratio to each other."""
+    x = torch.arange(1, features + 1, dtype=torch.float64).add(0.5).sqrt()[None]
+    return x * (features**0.5 / x.norm())
 
 
 def _one() -> Tensor:

@@ -63,6 +63,7 @@ class Duality(Settings):
     law: Literal["gaussian", "uniform", "rademacher", "laplace"] = option("gaussian", "of the weights")
     depth: int = option(4, "blocks or layers")
     width: int = option(16, "units of a layer")
+    features: int = option(1, "of the input")
     branch_scale: float = option(0.5, "scale of each matrix of a branch")
     networks: int = option(20000, "networks drawn")
     replicate: int = option(0, "which repetition")
