@@ -299,3 +299,39 @@ def test_smallest_derivative_is_that_of_the_matrix(ps, kind, generator):
     assert whole.smallest_derivative(weights) == pytest.approx(ps.smallest_singular_value(whole.derivative(weights)))
     shared = ps.Convolution(ps.Free(2, 3), 3, (2, 2), (1, 1))
     assert shared.smallest_derivative(weights) == ps.smallest_gram_eigenvalue(shared.derivative(weights)) == 0
+
+
+def test_rows_below_one_do_not_bound_the_matrix(ps):
+    """Erratum E7: 16 long parallel rows have norms below 1 and a matrix norm near 4, the supremum."""
+    P = ps.WeightNormalised(16, 3)
+    matrix = P.matrix(torch.full((48,), 2500.0))
+    assert float(matrix.norm(dim=1).max()) < 1
+    assert 3.999999 < ps.largest_singular_value(matrix) < P.spectral().size == 4
+
+
+@pytest.mark.parametrize("size", [1.0, 10.0, 100.0, 1000.0])
+def test_batch_norm_behind_a_free_map_has_unbounded_gain_on_few_samples(ps, size):
+    """Erratum E9: with N = d the covariance is singular; along its null direction the gain is |A|/sqrt(ε)."""
+    X = sines(3, 3)
+    _, _, directions = torch.linalg.svd((X - X.mean(1, keepdim=True)).T)
+    layers = ps.Composition((ps.Affine(ps.Free(1, 3)), ps.BatchNorm(1, 0.1)))
+    null, other = (ps.largest_singular_value(layers.input_jacobian(size * directions[row], X)) for row in (2, 0))
+    assert null == pytest.approx(size / math.sqrt(0.1), rel=1e-6)
+    assert other < 1.5
+
+
+def test_batch_norm_behind_a_free_map_has_bounded_gain_on_many_samples(ps, generator):
+    X = torch.randn(3, 9, generator=generator)
+    smallest = torch.linalg.eigvalsh(torch.cov(X, correction=0))[0]
+    layers = ps.Composition((ps.Affine(ps.Free(2, 3)), ps.BatchNorm(2, 1e-3)))
+    for size in (0.1, 1.0, 100.0):
+        weights = size * torch.randn(6, generator=generator)
+        assert ps.largest_singular_value(layers.input_jacobian(weights, X)) <= math.sqrt(2 / smallest)
+
+
+def test_a_derivative_that_is_not_lipschitz(ps):
+    """Erratum E8: the slope of (2/3) |x|^(3/2) is continuous, but its quotients at 0 are 10, 100, 1000."""
+    phi = ps.Nonlinearity("power", lambda x: 2 / 3 * x.abs() ** 1.5)
+    steps = torch.tensor([1e-2, 1e-4, 1e-6])
+    assert_close(phi.derivative(steps) / steps, torch.tensor([10.0, 100.0, 1000.0]))
+    assert not phi.is_smooth

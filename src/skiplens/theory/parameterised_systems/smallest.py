@@ -19,8 +19,9 @@ def smallest_gram_eigenvalue(matrix: Tensor) -> float:
     """λ(A): the smallest eigenvalue of A Aᵀ; exactly 0 for a matrix with more rows than columns.
 
     Example:
-        >>> smallest_gram_eigenvalue(torch.ones(2, 1)), smallest_gram_eigenvalue(torch.ones(1, 2))
-        (0.0, 2.0)
+        >>> wide = torch.tensor([[3.0, 0.0]])
+        >>> smallest_gram_eigenvalue(wide), smallest_gram_eigenvalue(wide.T)
+        (9.0, 0.0)
     """
     if _not_empty(matrix).shape[0] > matrix.shape[1]:
         return 0.0
