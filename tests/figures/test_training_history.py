@@ -7,7 +7,7 @@ from skiplens.figures import Band, figures_of
 from skiplens.figures.along import quantities_along
 from skiplens.figures.matplotlib_file import save_figure
 from skiplens.figures.training_history import recorded_by_step
-from skiplens.readings import QuantityAlong, TrainingHistory
+from skiplens.readings import QuantityAlong, TrainingHistory, read_file, write_file
 
 
 def history(losses, rates=None, steps_per_epoch=1, **changes) -> TrainingHistory:
@@ -54,7 +54,7 @@ def test_recorded_numbers_by_name():
 
 
 def along(values, name="condition number", along="loss") -> QuantityAlong:
-    return QuantityAlong(name=name, along=along, places=torch.tensor([2.0, 1.0]), values=torch.tensor(values))
+    return QuantityAlong(name=name, along=along, places=torch.tensor([2.0, 1.0]), by_run=torch.tensor(values))
 
 
 def test_a_quantity_has_its_mean_and_its_range(tmp_path):
@@ -64,6 +64,13 @@ def test_a_quantity_has_its_mean_and_its_range(tmp_path):
     assert isinstance(band, Band) and band.low == (1.0, 10.0) and band.high == (3.0, 30.0)
     assert figure.x_label == "training loss" and not figure.y_log and figure.name == "condition_number_by_loss"
     save_figure(figure, tmp_path / "along.png")
+
+
+def test_a_quantity_survives_its_file(tmp_path):
+    reading = along([[1.0, math.nan], [3.0, 30.0]])
+    write_file(tmp_path / "along.npz", reading)
+    back = read_file(tmp_path / "along.npz")
+    assert torch.equal(back.runs, reading.runs) and torch.equal(back.lowest, torch.tensor([1.0, 30.0]))
 
 
 def test_networks_are_compared_by_name():

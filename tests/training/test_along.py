@@ -90,8 +90,8 @@ def test_what_is_linear_in_the_loss_is_interpolated_without_error():
     runs = [readings_along(Bowl((a, -4.0), alike), DATA, RECIPE, plan) for a in (5.0, 3.0, 2.0)]
     squared = at_losses(runs, "squared")
     assert squared.places.tolist() == [6.0, 3.3, 0.5] and squared.along == "loss"
-    assert_close(squared.values, (2 * 0.7 * squared.places).expand(3, 3))
-    assert_close(at_losses(runs, "curvature").values, torch.full((3, 3), 0.7))
+    assert_close(squared.by_run, (2 * 0.7 * squared.places).expand(3, 3))
+    assert_close(at_losses(runs, "curvature").by_run, torch.full((3, 3), 0.7))
     # three runs agree to rounding, so their spread is rounding too: sqrt(eps) of the mean is far above it
     assert bool((squared.standard_error <= 1e-8 * squared.mean).all())
 
@@ -110,7 +110,7 @@ def test_mean_and_error_over_runs():
     found = at_losses(runs, "value", "first weight")
     expected = torch.tensor(by_hand, dtype=torch.float64)
     assert found.name == "first weight"
-    assert_close(found.values[:, 0], expected)
+    assert_close(found.by_run[:, 0], expected)
     assert_close(found.mean, expected.mean()[None])
     assert_close(found.standard_error, (expected.std() / 3**0.5)[None])
     assert_close(found.lowest, expected.min()[None])
@@ -122,7 +122,7 @@ def test_a_loss_that_a_run_never_came_to_is_missing():
     runs = [readings_along(Bowl(start), DATA, RECIPE, plan) for start in ((3.0, -4.0), (2.0, 1.0))]
     found = at_losses(runs, "value")
     assert found.places.tolist() == [11.0, 2.0] and found.runs.tolist() == [1, 2]
-    assert found.values.isnan().tolist() == [[False, False], [True, False]]
+    assert found.by_run.isnan().tolist() == [[False, False], [True, False]]
     assert found.mean.tolist() == [1.0, 1.0] and math.isnan(found.standard_error[0])
 
 
@@ -130,7 +130,7 @@ def test_a_loss_that_is_the_first_one_counts():
     start = exact_loss(0)
     along = readings_along(Bowl(), DATA, RECIPE, MeasureAlong(lambda model: 3.0, at_losses=(start,)))
     assert along.crossings == {start: (0, 0)}
-    assert at_losses([along], "value").values.tolist() == [[3.0]]
+    assert at_losses([along], "value").by_run.tolist() == [[3.0]]
 
 
 @given(st.lists(st.floats(0.3, 19.9), min_size=1, max_size=5, unique=True))
@@ -138,7 +138,7 @@ def test_interpolated_values_lie_between_their_neighbours(losses):
     plan = MeasureAlong(lambda model: float(model.weights.detach().norm()), at_losses=tuple(losses))
     along = readings_along(Bowl(), DATA, RECIPE, plan)
     found = at_losses([along], "value")
-    for loss, value in zip(found.places.tolist(), found.values[0].tolist(), strict=True):
+    for loss, value in zip(found.places.tolist(), found.by_run[0].tolist(), strict=True):
         before, after = along.crossings[loss]
         assert along.taken[after].value <= value <= along.taken[before].value
 
@@ -153,7 +153,7 @@ def test_steps_of_several_runs():
         for start in ((3.0, -4.0), (1.0, 1.0))
     ]
     assert found.along == "step" and found.places.tolist() == [0, 5]
-    assert_close(found.values, torch.tensor(expected))
+    assert_close(found.by_run, torch.tensor(expected))
 
 
 def test_the_running_loss_is_the_mean_over_an_epoch():
@@ -303,4 +303,4 @@ def test_quantities_of_readings_by_name_and_by_function():
         return Measurement(name="w", arrays={"first": model.weights.detach()[0]})
 
     along = readings_along(Bowl(), DATA, RECIPE, MeasureAlong(measure, (0,)))
-    assert at_steps([along], lambda reading: reading["first"]).values.tolist() == [[3.0]]
+    assert at_steps([along], lambda reading: reading["first"]).by_run.tolist() == [[3.0]]

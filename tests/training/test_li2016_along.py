@@ -40,4 +40,4 @@ def test_a_two_shortcut_network_is_well_conditioned_where_it_trains():
     assert proxy.places.tolist() == [4.5, 3.0, 2.0, 1.5]
     assert bool((proxy.highest[:3] < ORTHOGONAL_PROXY / 10).all())
     assert bool((proxy.mean.diff() > 0).all())  # it grows as the loss falls: 1.36, 2.03, 3.2 in the note
-    assert bool(((index.values[:, 3] - 745 / 1600).abs() <= 1e-3).all())
+    assert bool(((index.by_run[:, 3] - 745 / 1600).abs() <= 1e-3).all())

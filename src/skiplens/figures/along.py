@@ -14,7 +14,7 @@ _WIDE_RANGE = 30.0
 def quantity_along(reading: QuantityAlong) -> Figure:
     """The mean over runs with its standard error, over the range of all runs."""
     figure = quantities_along({"mean of the runs": reading})
-    if len(reading.values) < 2:
+    if len(reading.by_run) < 2:
         return figure
     band = Band(numbers(reading.places), numbers(reading.lowest), numbers(reading.highest), "all runs")
     return Figure(**{**vars(figure), "marks": (*figure.marks, band)})
@@ -23,7 +23,7 @@ def quantity_along(reading: QuantityAlong) -> Figure:
 def quantities_along(readings: Mapping[str, QuantityAlong]) -> Figure:
     """One quantity of several networks, each by its name: means over runs with standard errors."""
     first = next(iter(readings.values()))
-    values = torch.cat([reading.values.flatten() for reading in readings.values()])
+    values = torch.cat([reading.by_run.flatten() for reading in readings.values()])
     where = (
         "where the training loss first falls to each value, interpolated along each run"
         if first.along == "loss"

@@ -17,28 +17,28 @@ class QuantityAlong(Reading, kind="along"):
         name: The quantity.
         along: What counts the places: ``"loss"`` (where it is first reached) or ``"step"`` (updates made).
         places: The losses in descending order, or the steps in ascending order.
-        values: One row a run; NaN where the run never came to that place.
+        by_run: One row a run; NaN where the run never came to that place.
     """
 
     name: str
     along: str
     places: Float[Tensor, " places"]
-    values: Float[Tensor, "runs places"]
+    by_run: Float[Tensor, "runs places"]
 
     @property
     def runs(self) -> Int[Tensor, " places"]:
         """How many runs reached each place."""
-        return (~self.values.isnan()).sum(0)
+        return (~self.by_run.isnan()).sum(0)
 
     @property
     def mean(self) -> Float[Tensor, " places"]:
         """The mean over the runs that reached the place; NaN where none did."""
-        return self.values.nanmean(0)
+        return self.by_run.nanmean(0)
 
     @property
     def standard_error(self) -> Float[Tensor, " places"]:
         """The standard error of that mean; NaN where fewer than two runs reached the place."""
-        squares = (self.values - self.mean).square().nansum(0)
+        squares = (self.by_run - self.mean).square().nansum(0)
         several = torch.where(self.runs > 1, self.runs, math.nan)
         return (squares / (several - 1) / several).sqrt()
 
@@ -53,4 +53,4 @@ class QuantityAlong(Reading, kind="along"):
         return self._without_missing(-math.inf).amax(0).where(self.runs > 0, math.nan)
 
     def _without_missing(self, instead: float) -> Tensor:
-        return self.values.where(~self.values.isnan(), instead)
+        return self.by_run.where(~self.by_run.isnan(), instead)

@@ -56,7 +56,7 @@ def _gathered(
         name=name or (quantity if isinstance(quantity, str) else getattr(quantity, "__name__", "quantity")),
         along=along,
         places=torch.tensor(places, dtype=torch.float64),
-        values=torch.tensor([[value(run, place, quantity) for place in places] for run in runs], dtype=torch.float64),
+        by_run=torch.tensor([[value(run, place, quantity) for place in places] for run in runs], dtype=torch.float64),
     )
 
 
