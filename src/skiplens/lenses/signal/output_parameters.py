@@ -45,9 +45,16 @@ def _last_layers(flow: DataFlow, node: fx.Node, block: ResidualBlock) -> Nodes:
     return 0
 
 
+def _is_gate(flow: DataFlow, node: fx.Node) -> bool:
+    """Whether a value comes from a gating function, perhaps reshaped."""
+    while operation(node) in REARRANGING | CROPPING:
+        node = flow.nodes[flow.sources[flow.number[node]][0]]
+    return operation(node) in _GATES
+
+
 def _of_product(flow: DataFlow, sources: list[fx.Node], block: ResidualBlock) -> Nodes:
     """Of a signal and its gate the signal carries the scale, unless the gate feels it too."""
-    gates = [source for source in sources if operation(source) in _GATES]
+    gates = [source for source in sources if _is_gate(flow, source)]
     signals = [source for source in sources if source not in gates]
     found = _last_layers(flow, signals[0], block) if len(signals) == 1 else 0
     feels = any(flow.above[flow.number[gate]] & found for gate in gates)
