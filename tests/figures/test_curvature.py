@@ -50,6 +50,7 @@ def test_blocks_have_bars_where_they_were_looked_at(tmp_path):
     reading = curvature(block_values={"a": curvature(largest=9.0).values(), "b": curvature().values()})
     largest, smallest = of_kind(extremes_by_block(reading), Bars)
     assert largest.labels == ("a", "b") and largest.y == (9.0, 4.0) and smallest.y == (-1.0, -1.0)
+    assert largest.error == ()
     for figure in figures_of(reading):
         save_figure(figure, tmp_path / f"{figure.name}.png")
     assert len(list(tmp_path.iterdir())) == 3
@@ -59,3 +60,9 @@ def test_thousands_of_eigenvalues_are_not_drawn_one_by_one():
     many = torch.linspace(-1, 4, 2001)
     (points,) = of_kind(eigenvalue_density(curvature(eigenvalues=many)), Points)
     assert points.x == (-1.0, 4.0)
+
+
+def test_sampled_extremes_of_blocks_have_error_bars():
+    block = sampled(extreme_residuals=torch.tensor([0.25, 0.5]))
+    largest, smallest = of_kind(extremes_by_block(curvature(block_values={"a": block.values()})), Bars)
+    assert largest.error == (0.5,) and smallest.error == (0.25,)

@@ -6,6 +6,7 @@ import torch
 from skiplens.reports.curvature_section import curvature_section, curvature_sentence
 from tests.sample_readings import curvature
 
+ENDS = {"extreme_residuals": torch.zeros(2)}
 FULL = "the steepest direction curves that many times more than the flattest tenth"
 
 
@@ -18,15 +19,15 @@ FULL = "the steepest direction curves that many times more than the flattest ten
             "At least a tenth of all directions is flat to working precision; the condition number is above 1.00e+13.",
         ),
         (
-            {"method": "lanczos", "condition_interval": (20.0, math.inf), "index_interval": (0.0, 0.9)},
+            {"method": "lanczos", **ENDS, "condition_interval": (20.0, math.inf), "index_interval": (0.0, 0.9)},
             "condition number of at least 20: ",
         ),
         (
-            {"method": "lanczos", "condition_interval": (6.0, 9.0), "index_interval": (0.35, 0.45)},
+            {"method": "lanczos", **ENDS, "condition_interval": (6.0, 9.0), "index_interval": (0.35, 0.45)},
             "between 6 and 9: " + FULL + ". It curves down in 35% to 45% of all directions.",
         ),
         (
-            {"method": "lanczos", "index_interval": (0.0, 0.9), "negative_mass_error": 0.02},
+            {"method": "lanczos", **ENDS, "index_interval": (0.0, 0.9), "negative_mass_error": 0.02},
             "Of all its curvature 18.8% ± 2.0% is downward; most directions are too flat to tell up from down.",
         ),
         ({"largest": 0.0, "smallest": 0.0, "nodes": torch.zeros(5)}, "does not curve at all"),
@@ -68,4 +69,7 @@ def test_a_bowl_upside_down_has_no_largest_step():
 
 def test_each_block_is_a_row():
     (row,) = curvature_section(curvature(block_values={"a": curvature().values()})).rows
-    assert row == {"block": "a", "parameters": "5", "largest": "4", "smallest": "-1"}
+    assert list(row.values()) == ["a", "5", "4", "-1"]
+    sampled = curvature(method="lanczos", extreme_residuals=torch.tensor([0.25, 0.5]))
+    (row,) = curvature_section(curvature(block_values={"a": sampled.values()})).rows
+    assert list(row.values()) == ["a", "5", "4 ± 0.5", "-1 ± 0.25"]

@@ -63,12 +63,13 @@ def extremes_by_block(reading: HessianSpectrum) -> Figure | None:
         name="extremes_by_block",
         title="Steepest directions of each block",
         caption="Largest and smallest eigenvalue when only the parameters of one residual block move. The block with "
-        "the longest bars limits the learning rate; bars below zero are directions that lead down.",
+        "the longest bars limits the learning rate; bars below zero are directions that lead down. An eigenvalue lies "
+        "within each error bar.",
         x_label="residual block",
         y_label="eigenvalue",
         marks=(
-            Bars(names, numbers([block.largest for block in blocks.values()]), "largest"),
-            Bars(names, numbers([block.smallest for block in blocks.values()]), "smallest"),
+            Bars(names, numbers([block.largest for block in blocks.values()]), "largest", _residuals(reading, -1)),
+            Bars(names, numbers([block.smallest for block in blocks.values()]), "smallest", _residuals(reading, 0)),
         ),
     )
 
@@ -86,6 +87,12 @@ def _density_figure(reading: HessianSpectrum, marks: tuple[Mark, ...]) -> Figure
         marks=marks,
         y_log=True,
     )
+
+
+def _residuals(reading: HessianSpectrum, place: int) -> tuple[float, ...]:
+    """For each block how far an eigenvalue may be from its extreme; nothing where they are exact."""
+    found = [block.extreme_residuals for block in reading.blocks.values() if block.method == "lanczos"]
+    return numbers([residuals[place] for residuals in found]) if len(found) == len(reading.block_values) else ()
 
 
 def _ends(reading: HessianSpectrum) -> tuple[Reference, ...]:

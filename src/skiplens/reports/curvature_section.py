@@ -74,10 +74,13 @@ def _facts(reading: HessianSpectrum) -> tuple[tuple[str, str], ...]:
 
 
 def _with_residual(reading: HessianSpectrum, place: int) -> str:
-    value = reading.largest if place else reading.smallest
-    if not len(reading.extreme_residuals) or reading.method == "exact":
-        return number_in_words(value)
-    return f"{number_in_words(value)} (an eigenvalue lies within {float(reading.extreme_residuals[place]):.1g})"
+    value, residual = number_in_words(reading.largest if place else reading.smallest), _residual(reading, place)
+    return f"{value} (an eigenvalue lies within {residual:.1g})" if residual else value
+
+
+def _residual(reading: HessianSpectrum, place: int) -> float:
+    """How far an eigenvalue may be from an extreme; 0 where it is exact but for rounding."""
+    return float(reading.extreme_residuals[place]) if reading.method == "lanczos" else 0.0
 
 
 def _condition(reading: HessianSpectrum) -> str:
@@ -118,8 +121,8 @@ def _rows(reading: HessianSpectrum) -> tuple[Mapping[str, Any], ...]:
         {
             "block": name,
             "parameters": f"{block.parameters:,}",
-            "largest": number_in_words(block.largest),
-            "smallest": number_in_words(block.smallest),
+            "largest (an eigenvalue lies within)": _with_error(block.largest, _residual(block, -1)),
+            "smallest (an eigenvalue lies within)": _with_error(block.smallest, _residual(block, 0)),
         }
         for name, block in reading.blocks.items()
     )

@@ -93,3 +93,14 @@ def test_moments_of_the_density_where_there_is_no_room_for_others(generator):
     # Six probes: 4 standard errors of Student's distribution are passed once in 100.
     assert abs(found["trace"] - 200) <= 5 * found["trace_error"]
     assert abs(found["frobenius_norm"] - matrix.norm()) <= 5 * found["frobenius_error"]
+
+
+def test_the_extremes_found_do_not_scatter_the_trace(generator):
+    outliers = torch.linspace(30, 40, 6)
+    spread = torch.cat([torch.linspace(-0.1, 0.1, 188), outliers, -outliers])
+    matrix = DenseOperator(with_spectrum(spread, generator))
+    errors = [
+        sampled_fields(matrix, Sampling(SpectrumOptions(probes=2, steps=8, extremes=extremes), Randomness(0), silent))
+        for extremes in (6, 0)
+    ]
+    assert errors[0]["trace_error"] < errors[1]["trace_error"] / 3
