@@ -11,6 +11,7 @@ from skiplens.core.axes import Tensor
 from skiplens.core.errors import InvalidInputError, SkiplensError
 from skiplens.data.batch import Batch
 from skiplens.derivatives.functional import ParameterChoice, PureModel, pure_model
+from skiplens.derivatives.hessian.convolution import PlainConvolutions
 from skiplens.derivatives.hessian.losses import LossRule
 
 
@@ -43,7 +44,10 @@ class Objective:
         for name, _ in self.pure.model.named_buffers(remove_duplicate=False):
             replaced[name] = replaced[name].clone()
         try:
-            return functional_call(self.pure.model, replaced, arguments.positional, arguments.named, tie_weights=False)
+            with PlainConvolutions():
+                return functional_call(
+                    self.pure.model, replaced, arguments.positional, arguments.named, tie_weights=False
+                )
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
             if isinstance(error, SkiplensError) or isinstance(error, torch.OutOfMemoryError):
                 raise
