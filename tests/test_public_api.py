@@ -26,7 +26,8 @@ NAMES = {
 }
 MODULES = {"initialisation", "surgery"}
 FOLDERS = set(
-    "cli core data derivatives figures findings kernels lenses linalg readings reports residual theory training".split()
+    "cli core data derivatives figures findings kernels lenses linalg readings reports residual studies sweeps theory "
+    "training".split()
 )
 
 

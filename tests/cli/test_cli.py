@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from skiplens.cli.main import app, main
+from skiplens.cli.main import app
 from skiplens.core.version import VERSION
 
 SMALL = "zoo:shortcut_linear,units=2,width=784"
@@ -35,19 +35,6 @@ def model_file(tmp_path):
 
 def run(*words: str):
     return CliRunner().invoke(app, [str(word) for word in words])
-
-
-@pytest.fixture
-def ran(monkeypatch, capfd):
-    """The command as a user types it: exit status, standard output and standard error."""
-
-    def command(*words) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["skiplens", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        return int(end.value.code or 0), *capfd.readouterr()
-
-    return command
 
 
 def test_version_and_help():

@@ -1,24 +1,13 @@
 import json
-import sys
 
 import pytest
 
-from skiplens.cli.main import main
 from skiplens.studies import catalogue
 
 
-@pytest.fixture
-def ran(monkeypatch, capfd):
-    """The command as a user types it, with one small study: exit status, standard output and standard error."""
+@pytest.fixture(autouse=True)
+def one_small_study(monkeypatch):
     monkeypatch.setattr(catalogue, "MODULES", {"small": "tests.studies.small_study"})
-
-    def command(*words) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["skiplens", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        return int(end.value.code or 0), *capfd.readouterr()
-
-    return command
 
 
 @pytest.fixture
