@@ -221,19 +221,14 @@ def grid(preset):
         return [Run(*case, **small) for case in cases]
     found = []
     if preset == "laptop":
-        sizes = {"width": 8, "train": 4000, "steps": 300, "every": 50, "batch": 64, "pool": 2}
-        first = [("none", "1/L"), ("batch", "1")]
+        conv = {"width": 8, "train": 2000, "steps": 200, "every": 100, "batch": 64, "pool": 4}
+        dense = conv | {"width": 32, "pool": 2}
+        cases = [("relu", "none", "1/L"), *((branch, "batch", "1") for branch in ("relu", "two_layer", "post"))]
+        more = [("two_layer", "none", "1/L"), ("relu", "none", "1/sqrt(L)")]
         for seed in range(3):
-            for branch in ("relu", "two_layer", "post"):
-                found += [Run("mnist", "conv", branch, *case, 12, seed, **sizes) for case in starts(branch, zero=False)]
-                few = [case for case in first if branch != "post" or case[0] == "batch"]
-                found += [Run("mnist", "conv", branch, *case, 4, seed, **sizes) for case in few]
-                found += [Run("cifar10", "conv", branch, *case, 8, seed, **sizes) for case in few]
-            for branch in ("relu", "two_layer"):
-                cases = starts(branch, zero=False)
-                wide = sizes | {"width": 64}
-                found += [Run("mnist", "dense", branch, *case, 9, seed, **wide) for case in cases]
-            found += [Run(name, "conv", "preact", "batch", "1", 8, seed, **sizes) for name in ("mnist", "cifar10")]
+            found += [Run("mnist", "conv", *case, 8, seed, **conv) for case in cases + more]
+            found += [Run("mnist", "dense", *case, 9, seed, **dense) for case in cases[:3] + more]
+            found += [Run("cifar10", "conv", *case, 8, seed, **conv) for case in cases]
         return sorted(found, key=lambda run: run.seed)
     for seed in range(3):
         for name, branch, blocks in itertools.product(("mnist", "cifar10"), ("relu", "two_layer", "post"), (6, 12, 24)):
