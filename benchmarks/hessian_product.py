@@ -108,6 +108,7 @@ def compared(options):
     common = ("--samples", options.samples, "--threads", options.threads, "--repetitions", options.repetitions)
     step = in_a_process(__file__, "--way", "training step", *common)
     budgets = {"skiplens, budget": 1.45 * step["added_mib"], "skiplens, nothing kept": 0.6 * step["added_mib"]}
+    print(json.dumps(step), flush=True)
     rows = [step]
     for way in list(WAYS)[1:]:
         if way != "curvlinops" or options.peers:
