@@ -13,7 +13,7 @@ from skiplens.studies.littwin2020_tangent.claims.kernels import limit
 from skiplens.studies.littwin2020_tangent.printed import printed_densenet_kernel, printed_resnet_kernel
 from skiplens.studies.littwin2020_tangent.settings import Bundle, Diagonal, Duality, Layer
 from skiplens.studies.reproduction import Effort
-from skiplens.theory.finite_width import ResNet, kernel_moments, reduced_moments
+from skiplens.theory.finite_width import ResNet, reduced_moments
 from tests.tolerances import STANDARD_ERRORS
 
 ITEMS = ["fig2", "fig4", "fig5", "thm1", "thm2", "thm3", "thm4", "thm5", "thm6", "cor1", "cor2"]
@@ -37,12 +37,10 @@ def test_the_resnet_kernel_as_printed(theta, expected):
     assert float(found) == pytest.approx(expected, abs=5e-5)
 
 
-def test_the_printed_resnet_kernel_is_right_on_the_diagonal_only():
-    rho = torch.tensor([1.0])
-    assert float(printed_resnet_kernel(rho, 3, 1, 0.5)) == pytest.approx(
-        float(kernel_moments(ResNet(3, 7, 1, 0.5)).mean)
-    )
-    assert float(printed_resnet_kernel(rho, 1, 2, 0.5)) == pytest.approx(0.5)
+@pytest.mark.parametrize(("depth", "expected"), [(1, 0.5), (2, 1.40625)])
+def test_the_printed_resnet_kernel_on_the_diagonal(depth, expected):
+    """By hand: K_1 = 2a and K_2 = K_1 (1 + a) + 2a (1 + a)² with a = 1/4."""
+    assert float(printed_resnet_kernel(torch.tensor([1.0]), depth, 2, 0.5)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("depth", "theta", "expected"), [(1, 1.0, 0.5403), (5, 2.2, 0.0581)])

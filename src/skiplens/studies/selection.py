@@ -24,8 +24,8 @@ def stacked(readings: Sequence[Measurement], array: str, measure: str = "", **se
 
 
 def values(readings: Sequence[Measurement], name: str, measure: str = "", **settings: Any) -> list[Any]:
-    """The different values of a setting among the chosen readings, in the order of the runs."""
-    return list(dict.fromkeys(reading.setting(name) for reading in chosen(readings, measure, **settings)))
+    """The different values of a setting among the chosen readings, in order."""
+    return sorted({reading.setting(name) for reading in chosen(readings, measure, **settings)})
 
 
 def _fits(reading: Measurement, measure: str, settings: dict[str, Any]) -> bool:

@@ -16,7 +16,7 @@ def printed_resnet_kernel(
     """Equation (23) with the covariances of equation (18), at ‖x‖² = d.
 
     Two indices are wrong: the branch's covariance in (18) has one ReLU too many, and the last sum in (23) uses the
-    covariances after block L instead of those before it. Neither shows on the diagonal.
+    covariances after block L instead of those before it. The first does not show on the diagonal.
     """
     L, m, a = depth, branch_depth, branch_scale**branch_depth
     r, K = rho.double(), torch.zeros_like(rho.double())
