@@ -6,8 +6,7 @@ import torch
 
 from skiplens.core.axes import Tensor
 from skiplens.core.randomness import Randomness
-from skiplens.core.settings import Settings
-from skiplens.studies.littwin2020_tangent.settings import Bundle, Diagonal, Duality, Layer
+from skiplens.studies.littwin2020_tangent.settings import Bundle, Diagonal, Duality, Layer, Networks
 from skiplens.theory.finite_width import (
     DenseNet,
     ResNet,
@@ -65,13 +64,12 @@ def duality(settings: Duality) -> dict[str, Tensor]:
     }
 
 
-def network_of(settings: Settings) -> Network:
+def network_of(settings: Networks) -> Network:
     """The network that the settings describe."""
-    values = settings.to_json()
-    architecture, depth, width = values.get("architecture", "resnet"), values["depth"], values["width"]
-    if architecture == "resnet":
-        return ResNet(depth, width, values.get("branch_depth", 2), values["branch_scale"])
-    return DenseNet(depth, width) if architecture == "densenet" else Vanilla(depth, width)
+    if settings.architecture == "resnet":
+        return ResNet(settings.depth, settings.width, settings.branch_depth, settings.branch_scale)
+    architecture = DenseNet if settings.architecture == "densenet" else Vanilla
+    return architecture(settings.depth, settings.width)
 
 
 def plane(angles: int) -> Tensor:
@@ -90,5 +88,5 @@ def _one() -> Tensor:
     return torch.ones(1, 1, dtype=torch.float64)
 
 
-def _stream(settings: Settings) -> torch.Generator:
-    return Randomness(settings.to_json()["seed"]).child(settings.key()).torch()
+def _stream(settings: Networks) -> torch.Generator:
+    return Randomness(settings.seed).child(settings.key()).torch()

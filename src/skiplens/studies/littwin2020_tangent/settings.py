@@ -13,24 +13,8 @@ MEASURES = "skiplens.studies.littwin2020_tangent.measure"
 
 
 @dataclass(frozen=True)
-class Bundle(Settings):
-    """Tangent kernels of random networks against the angle between two inputs (figure 2)."""
-
-    architecture: Architecture = option("resnet", "residual or dense")
-    depth: int = option(5, "blocks or layers")
-    width: int = option(50, "units of a layer")
-    branch_depth: int = option(2, "matrices of a branch")
-    branch_scale: float = option(0.5, "scale of each matrix of a branch")
-    angles: int = option(20, "angles from 0 to π")
-    networks: int = option(100, "networks drawn")
-    explicit_weights: bool = option(False, "draw the weight matrices")
-    replicate: int = option(0, "which repetition")
-    seed: int = option(0, "names every draw")
-
-
-@dataclass(frozen=True)
-class Diagonal(Settings):
-    """The tangent kernel of an input with itself, over random networks (figure 5, theorems 1, 2, 5, 6)."""
+class Networks(Settings):
+    """Random networks of one architecture."""
 
     architecture: Architecture = option("resnet", "residual, dense or vanilla")
     depth: int = option(5, "blocks or layers")
@@ -43,31 +27,35 @@ class Diagonal(Settings):
 
 
 @dataclass(frozen=True)
-class Layer(Settings):
-    """A random matrix's Jacobian norm, and the output of the network reduced to it (figure 4)."""
+class Bundle(Networks):
+    """Tangent kernels of random networks against the angle between two inputs (figure 2)."""
 
-    depth: int = option(5, "blocks")
-    width: int = option(50, "units of a layer")
-    branch_depth: int = option(2, "matrices of a branch")
-    branch_scale: float = option(0.3, "scale of each matrix of a branch")
-    networks: int = option(200, "networks drawn")
-    replicate: int = option(0, "which repetition")
-    seed: int = option(0, "names every draw")
+    branch_scale: float = option(0.5, "scale of each matrix of a branch")
+    networks: int = option(100, "networks drawn")
+    angles: int = option(20, "angles from 0 to π")
+    explicit_weights: bool = option(False, "draw the weight matrices")
 
 
 @dataclass(frozen=True)
-class Duality(Settings):
+class Diagonal(Networks):
+    """The tangent kernel of an input with itself, over random networks (figure 5, theorems 1, 2, 5, 6)."""
+
+
+@dataclass(frozen=True)
+class Layer(Networks):
+    """A random matrix's Jacobian norm, and the output of the network reduced to it (figure 4); residual only."""
+
+
+@dataclass(frozen=True)
+class Duality(Networks):
     """Moments of reduced networks, path parts and Jacobians of every matrix (theorems 3 and 4)."""
 
-    architecture: Architecture = option("resnet", "residual or dense")
-    law: Literal["gaussian", "uniform", "rademacher", "laplace"] = option("gaussian", "of the weights")
     depth: int = option(4, "blocks or layers")
     width: int = option(16, "units of a layer")
-    features: int = option(1, "of the input")
     branch_scale: float = option(0.5, "scale of each matrix of a branch")
     networks: int = option(20000, "networks drawn")
-    replicate: int = option(0, "which repetition")
-    seed: int = option(0, "names every draw")
+    law: Literal["gaussian", "uniform", "rademacher", "laplace"] = option("gaussian", "of the weights")
+    features: int = option(1, "of the input")
 
 
 @dataclass(frozen=True)
@@ -117,13 +105,13 @@ COROLLARY_WIDTH = 100
 """At which corollary 1 compares depths."""
 
 
-def repeated(measure: str, base: Settings, preset: Preset, seed: int, **axes: Iterable[object]) -> list[Run]:
+def repeated(measure: str, base: Networks, preset: Preset, seed: int, **axes: Iterable[object]) -> list[Run]:
     """One run for each combination of the axes and each replicate; replicates of one setting are neighbours."""
     combinations = grid(base, **axes, replicate=range(SIZES[preset].replicates), seed=(seed,))
     return [Run(f"{MEASURES}:{measure}", settings, cost=_cost(settings)) for settings in combinations]
 
 
-def _cost(settings: Settings) -> float:
+def _cost(settings: Networks) -> float:
     """Proportional to the numbers drawn."""
-    values = settings.to_json()
-    return values["networks"] * values["depth"] * values["width"] ** (2 if values.get("explicit_weights") else 1)
+    explicit = isinstance(settings, Duality) or (isinstance(settings, Bundle) and settings.explicit_weights)
+    return settings.networks * settings.depth * settings.width ** (2 if explicit else 1)
