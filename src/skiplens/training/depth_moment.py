@@ -6,13 +6,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from skiplens.core.errors import InvalidInputError, NoFrozenFormError
+from skiplens.core.errors import InvalidInputError
 from skiplens.data.batch import Batch
+from skiplens.lenses.paths.fallback import signal_or_derivative
 from skiplens.lenses.paths.forces import DepthForces, depth_forces
 from skiplens.lenses.paths.lesions import Loss
-from skiplens.lenses.paths.options import Of, PathOptions
+from skiplens.lenses.paths.options import PathOptions
 from skiplens.lenses.paths.scales import block_scales, weight_scale
-from skiplens.lenses.paths.spectrum import Request, measure
+from skiplens.lenses.paths.spectrum import Request
 from skiplens.readings.depth_history import DepthHistory
 from skiplens.readings.paths import PathSpectrum
 from skiplens.residual import ResidualNetwork, dissect
@@ -73,17 +74,10 @@ class DepthMoment:
     def _spectrum(self, network: ResidualNetwork) -> tuple[PathSpectrum, tuple[str, ...]]:
         asked = self.options
         options = PathOptions(seed=asked.seed, centre=asked.centre, centre_samples=asked.centre_samples)
-
-        def looked_at(of: Of) -> PathSpectrum:
-            return measure(network, self.probe.inputs, of, Request(options))
-
-        try:
-            spectrum = looked_at("signal")
+        spectrum, reason = signal_or_derivative(network, self.probe.inputs, Request(options))
+        if not reason:
             return spectrum, spectrum.notes
-        except NoFrozenFormError as error:
-            spectrum = looked_at("jacobian")
-            reason = str(error).partition(" Ask for")[0]
-            return spectrum, (*spectrum.notes, f"{reason} So derivatives are followed, and there are no forces.")
+        return spectrum, (*spectrum.notes, f"{reason} So derivatives are followed, and there are no forces.")
 
     def _forces(self, network: ResidualNetwork) -> DepthForces:
         return depth_forces(network, self.probe.targets, output_loss(self.loss), self.learning_rate)

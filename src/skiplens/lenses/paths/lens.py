@@ -3,14 +3,14 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from skiplens.core.errors import NoFrozenFormError
 from skiplens.core.progress import Progress, silent
 from skiplens.core.randomness import Randomness
 from skiplens.core.untouched import untouched
 from skiplens.data.batch import Inputs
 from skiplens.lenses.lens import Lens, Subject
+from skiplens.lenses.paths.fallback import signal_or_derivative
 from skiplens.lenses.paths.options import PathOptions
-from skiplens.lenses.paths.spectrum import Request, measure
+from skiplens.lenses.paths.spectrum import Request
 from skiplens.readings import PathSpectrum, Provenance
 from skiplens.residual import ResidualNetwork, dissect
 
@@ -37,10 +37,8 @@ class PathsLens(Lens):
         return replace(reading, provenance=clock.end())
 
     def _measured(self, network: ResidualNetwork, inputs: Inputs, request: Request) -> PathSpectrum:
-        try:
-            return measure(network, inputs, "signal", request)
-        except NoFrozenFormError as error:
-            reading = measure(network, inputs, "jacobian", request)
-            reason = str(error).partition(" Ask for")[0]
-            note = f"{reason} So this is the spectrum of the output's derivative along a random direction."
-            return replace(reading, notes=(*reading.notes, note))
+        reading, reason = signal_or_derivative(network, inputs, request)
+        if not reason:
+            return reading
+        note = f"{reason} So this is the spectrum of the output's derivative along a random direction."
+        return replace(reading, notes=(*reading.notes, note))
