@@ -42,4 +42,4 @@ def test_every_item_has_runs_and_claims_with_names_of_their_own(preset):
 @pytest.mark.parametrize("preset", ["smoke", "laptop"])
 def test_every_claim_is_recorded(preset):
     claims = {f"{study.name}/{item.name}/{claim.name}" for study, item in choose("all") for claim in item.claims}
-    assert set(recorded_verdicts(preset)) == claims, "record them: python -m skiplens.studies.recorded FOLDER"
+    assert set(recorded_verdicts(preset)) == claims, "record them: python -m skiplens.studies.record FOLDER"

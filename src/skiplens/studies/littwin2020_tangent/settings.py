@@ -84,7 +84,7 @@ class Sizes:
 
 
 SIZES: dict[Preset, Sizes] = {
-    "smoke": Sizes(8, 20, 100, 100, 500, depths=(5, 10, 20), layer_depths=(5, 10, 20)),
+    "smoke": Sizes(10, 20, 200, 100, 500, depths=(5, 10, 20), layer_depths=(5, 10, 20)),
     "laptop": Sizes(20, 100, 400, 4000, 20000),
     "paper": Sizes(50, 100, 200, 4000, 50000, explicit_weights=True),
 }

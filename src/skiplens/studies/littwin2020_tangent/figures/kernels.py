@@ -45,7 +45,7 @@ def _bundle(readings: Sequence[Measurement], architecture: str, panel: str) -> F
     return Figure(
         name=f"bundle_{architecture}",
         title=f"Figure 2{panel}: sampled kernels of a {name}, {DEPTH} {_layers(architecture)}",
-        caption=f"Each thin line is one random {name}: red {WIDTHS[0]} units wide, green {WIDTHS[1]}. The black line "
+        caption=f"Each thin line is one random {name}: red {WIDTHS[0]} units wide, green {WIDTHS[1]}. The thick line "
         "is the limiting kernel (corrected): it runs through the middle of both bundles, and the wide one is narrower.",
         x_label="angle between the inputs θ (radians)",
         y_label="tangent kernel G(x, x′)",

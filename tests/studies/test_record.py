@@ -3,15 +3,15 @@ import json
 import pytest
 
 from skiplens.core.errors import InvalidInputError
-from skiplens.studies import recorded
+from skiplens.studies import record
 from skiplens.sweeps.ownership import claim_folder
 
 
 @pytest.fixture
 def written(monkeypatch):
     found = {}
-    monkeypatch.setattr(recorded, "write_content", lambda path, text: found.update({path.name: json.loads(text)}))
-    monkeypatch.setattr(recorded, "_shipped", lambda: {"smoke": {"s/i/old": "differs"}, "laptop": {"s/i/a": "differs"}})
+    monkeypatch.setattr(record, "write_content", lambda path, text: found.update({path.name: json.loads(text)}))
+    monkeypatch.setattr(record, "shipped", lambda: {"smoke": {"s/i/old": "differs"}, "laptop": {"s/i/a": "differs"}})
     return found
 
 
@@ -23,7 +23,7 @@ def folder(path, preset: str, **words: str):
 
 
 def test_verdicts_join_the_record(tmp_path, written):
-    recorded.record([folder(tmp_path / "one", "smoke", a="reproduced")])
+    record.record([folder(tmp_path / "one", "smoke", a="reproduced")])
     assert written["recorded.json"] == {
         "smoke": {"s/i/old": "differs", "s/i/a": "reproduced"},
         "laptop": {"s/i/a": "differs"},
@@ -33,7 +33,7 @@ def test_verdicts_join_the_record(tmp_path, written):
 def test_seeds_that_disagree_decide_nothing(tmp_path, written):
     first = folder(tmp_path / "one", "smoke", a="reproduced", b="corrected")
     second = folder(tmp_path / "two", "smoke", a="not attempted", b="corrected")
-    recorded.record([first, second])
+    record.record([first, second])
     assert written["recorded.json"]["smoke"] == {"s/i/old": "differs", "s/i/a": "not attempted", "s/i/b": "corrected"}
 
 
@@ -41,5 +41,5 @@ def test_folders_of_two_presets_or_none_are_refused(tmp_path, written):
     folders = [folder(tmp_path / "one", "smoke"), folder(tmp_path / "two", "laptop")]
     for wrong in (folders, [tmp_path]):
         with pytest.raises(InvalidInputError, match="are not folders of skiplens reproduce with one preset"):
-            recorded.record(wrong)
+            record.record(wrong)
     assert not written
