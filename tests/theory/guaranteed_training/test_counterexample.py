@@ -11,9 +11,16 @@ from tests.tolerances import assert_close
 SMOOTHNESS = {"logistic": 18.7377739919381, "square": 86.0601290625283}
 TRAPS = {"logistic": (0.180345014438980, 0.136831729172559), "square": (0.026138994658664, 0.0)}
 LOSSES = {
-    "logistic": [0.28002727776543, 0.27786977733563, 0.26317456965963, 0.22467062620197, 0.19640376473589],
-    "square": [0.25949568005522, 0.25539371831646, 0.22563211475613, 0.13450785623329, 0.06466364709134],
-}
+    "logistic": [
+        0.28002727776543, 0.27786977733563, 0.26317456965963, 0.22467062620197, 0.19640376473589, 0.19180140861762,
+    ],
+    "square": [
+        0.25949568005522, 0.25539371831646, 0.22563211475613, 0.13450785623329, 0.06466364709134, 0.05371090884405,
+    ],
+}  # fmt: skip
+PLACES = (0, 1, 10, 100, 1000, 2000)
+CROSSING = {"logistic": 563, "square": 1214}
+"""The step from which on the output is above 1.5, where the trap closes."""
 
 
 @pytest.fixture(params=["logistic", "square"])
@@ -35,9 +42,12 @@ def test_a_trapped_run_follows_the_table(cost):
 
 
 def test_a_longer_trapped_run_in_plain_numbers_follows_the_table(cost):
-    rows, weights = scalar_counterexample.run(cost, SMOOTHNESS[cost], (1.0, 0.2, 1.0), 1000)
-    assert_close(torch.tensor([rows[t][0] for t in (0, 1, 10, 100, 1000)]), torch.tensor(LOSSES[cost]), relative=1e-11)
+    rows, _ = scalar_counterexample.run(cost, SMOOTHNESS[cost], (1.0, 0.2, 1.0), 2000)
+    assert_close(torch.tensor([rows[t][0] for t in PLACES]), torch.tensor(LOSSES[cost]), relative=1e-11)
+    above = [row[1] > 1.5 for row in rows]
+    assert above.index(True) == CROSSING[cost] and all(above[CROSSING[cost] :])
     if cost == "logistic":
+        _, weights = scalar_counterexample.run(cost, SMOOTHNESS[cost], (1.0, 0.2, 1.0), 1000)
         expected = torch.tensor([3.066593054563, 0.250865531697, 1.535023422571])
         assert_close(torch.tensor(weights), expected, relative=1e-11)
 
@@ -138,7 +148,11 @@ def test_the_printed_bound_crosses_below_the_loss_within_a_million_steps():
     from skiplens.theory.guaranteed_training import run_printed_bound
 
     run = run_printed_bound(1_000_000)
-    assert float(run.losses[-1]) == pytest.approx(0.201542392190, rel=1e-10)
+    assert_close(run.losses[[10**5, 10**6]], torch.tensor([0.201821936035, 0.201542392190]), relative=1e-10)
+    assert_close(run.weights[[10**5, 10**6]], torch.tensor([18.28545013, 32.54584397]), relative=1e-8)
+    slopes = (1 + run.weights[[10**5, 10**6]].square()) ** -1.5
+    decay = math.log10(float(slopes[1] / slopes[0]))  # of en'; λ is its square, up to the factor of the input
+    assert (decay, 2 * decay) == pytest.approx((-0.750, -1.500), abs=1e-3)
     assert float(run.valid[-1]) == pytest.approx(0.664964, abs=1e-6)
     assert float(run.printed[-1]) == pytest.approx(0.166326, abs=1e-6)
     assert float(run.printed[-1]) < run.floor < float(run.losses[-1])

@@ -175,6 +175,15 @@ def test_reference_values_of_batch_norm(ps):
     assert_close(seconds, numbers("-0.881905536606079 -0.213529892571248 3.60190444992554"))
 
 
+def test_reference_values_of_the_division_in_batch_norm():
+    """D² v at Y = Q(2, 5), without the centring: √N times the second derivative of rows with N ε in place of ε."""
+    from skiplens.theory.parameterised_systems.unit_rows import unit_rows_second_derivative
+
+    DD = math.sqrt(5) * unit_rows_second_derivative(sines(2, 5), 5 * 0.1)
+    seconds = torch.stack([DD[0, 0, 0, 0], DD[0, 0, 1, 2], DD.norm()])
+    assert_close(seconds, numbers("-1.25825604010862 -0.292212400386429 3.84182419382335"))
+
+
 def test_reference_values_of_normalised_affine_layers(ps):
     rows = ps.Affine(ps.WeightNormalised(2, 3, 0.25)).parameter_derivative(sines(2, 3).flatten(), sines(3, 4))
     expected = (
