@@ -34,6 +34,9 @@ def every_layer():
         "tanh": ps.Elementwise(ps.NONLINEARITIES["tanh"], 3),
         "batch norm": ps.BatchNorm(2, 0.1),
         "image batch norm": ps.BatchNorm(2, 0.1, positions=3),
+        "layer norm": ps.SampleNorm(3, epsilon=0.1),
+        "group norm": ps.SampleNorm(6, 2, epsilon=0.1),
+        "rms norm": ps.SampleNorm(4, 2, epsilon=0.1, is_centred=False),
         "scale": ps.ScaleShift(2, positions=3),
         "fixed": ps.FixedLinear(sines(2, 3)),
         "composition": inner,
@@ -43,7 +46,7 @@ def every_layer():
 
 NAMES = [
     "free", "bias", "rows", "entries", "convolution", "entry convolution", "tanh", "batch norm", "image batch norm",
-    "scale", "fixed", "composition", "residual",
+    "layer norm", "group norm", "rms norm", "scale", "fixed", "composition", "residual",
 ]  # fmt: skip
 
 
@@ -241,6 +244,29 @@ def test_batch_norm_against_torch(ps):
     assert_close(ps.BatchNorm(2, 0.1, positions=3)(torch.zeros(0), Z), expected.flatten(1).T)
 
 
+def test_norms_within_samples_against_torch(ps):
+    Z, none, norm = sines(6, 5), torch.zeros(0), torch.nn.functional
+    images = Z.T.reshape(5, 2, 3)
+    expected = norm.layer_norm(images, (3,), eps=0.1).flatten(1).T
+    assert_close(ps.SampleNorm(6, 2, 0.1)(none, Z), expected)
+    assert_close(ps.SampleNorm(6, 2, 0.1)(none, Z), norm.group_norm(images, 2, eps=0.1).flatten(1).T)
+    assert_close(ps.SampleNorm(6, 1, 0.1, False)(none, Z), norm.rms_norm(Z.T, (6,), eps=0.1).T)
+
+
+def test_norms_within_samples_stay_within_their_bounds(ps, generator):
+    layer, none = ps.SampleNorm(6, 2, 0.3), torch.zeros(0)
+    bound = layer.certificate(ps.DataBound.of_radius(math.inf, 4))
+    for size in (0.01, 0.3, 1.0, 30.0):
+        Z, v = (torch.randn(6, 4, generator=generator) for _ in range(2))
+        Z, v = size * Z, v / v.norm()
+        hessian = jacrev(jacrev(lambda data, v=v: (v * layer(none, data)).sum()))(Z).reshape(24, 24)
+        assert layer(none, Z).norm() < bound.size
+        assert ps.largest_singular_value(layer.input_jacobian(none, Z)) <= bound.gain
+        assert ps.largest_singular_value(hessian) <= bound.bend
+    constant = ps.largest_singular_value(layer.input_jacobian(none, torch.ones(6, 4)))
+    assert constant == pytest.approx(bound.gain)  # attained where a group is constant
+
+
 def test_layers_agree_with_the_modules_of_the_zoo(ps):
     from skiplens.residual.zoo.macdonald2023_layers import NormalisedConv2d, NormalisedLinear, Parameterisation
 
@@ -273,6 +299,8 @@ def test_bad_layers_are_refused(ps):
         ps.Convolution(ps.Free(1, 9), 1, (2, 2), (3, 3))
     with pytest.raises(InvalidInputError, match="0 channels"):
         ps.BatchNorm(0)
+    with pytest.raises(InvalidInputError, match="groups of equal size"):
+        ps.SampleNorm(5, 2)
     with pytest.raises(InvalidInputError, match="no layers"):
         ps.Composition(())
     with pytest.raises(InvalidInputError, match="has 2 outputs, but 'b' takes 3"):

@@ -302,6 +302,7 @@ def test_unbounded_layers_are_named(square):
     assert "kink: relu has a kink" in message(first, relu)
     assert "norm.scale: its scale and shift" in message(first, ps.BatchNorm(3), ps.ScaleShift(3, name="norm.scale"))
     assert "bn: its epsilon is 0" in message(first, ps.BatchNorm(3, 0.0, name="bn"))
+    assert "ln: its epsilon is 0" in message(first, ps.SampleNorm(3, epsilon=0.0, name="ln"))
     assert "first: its normalisation has epsilon 0" in message(ps.Affine(ps.WeightNormalised(3, 6, 0.0), name="first"))
     biased = ps.Affine(ps.WeightNormalised(3, 6), True, name="biased")
     assert "biased: its bias is not bounded" in message(biased)

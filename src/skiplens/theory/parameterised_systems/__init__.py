@@ -19,6 +19,7 @@ from skiplens.theory.parameterised_systems.parameterisation import Parameterisat
 from skiplens.theory.parameterised_systems.parameterisation import WeightNormalised as WeightNormalised
 from skiplens.theory.parameterised_systems.residual import Residual as Residual
 from skiplens.theory.parameterised_systems.residual import SkipMap as SkipMap
+from skiplens.theory.parameterised_systems.sample_norm import SampleNorm as SampleNorm
 from skiplens.theory.parameterised_systems.smallest import largest_singular_value as largest_singular_value
 from skiplens.theory.parameterised_systems.smallest import smallest_gram_eigenvalue as smallest_gram_eigenvalue
 from skiplens.theory.parameterised_systems.smallest import smallest_singular_value as smallest_singular_value

@@ -11,6 +11,7 @@ from skiplens.theory.parameterised_systems.certificate import Certificate, DataB
 from skiplens.theory.parameterised_systems.layer import Layer
 from skiplens.theory.parameterised_systems.unit_rows import (
     CURVATURE,
+    centring,
     unit_rows,
     unit_rows_derivative,
     unit_rows_second_derivative,
@@ -71,12 +72,12 @@ class BatchNorm(Layer):
     ) -> Float[Tensor, "rows columns"]:
         """Block diagonal: for each channel √n times equation 27, after the centring of equation 29."""
         rows, n = self._centred(data)
-        return torch.block_diag(*(math.sqrt(n) * unit_rows_derivative(rows, n * self.epsilon) @ _centring(rows)))
+        return torch.block_diag(*(math.sqrt(n) * unit_rows_derivative(rows, n * self.epsilon) @ centring(rows)))
 
     def second_derivative(self, data: Float[Tensor, "inputs samples"]) -> Float[Tensor, "rows columns columns"]:
         """The second derivative in the data: equation 28 with both directions centred, zero between channels."""
         rows, n = self._centred(data)
-        M = _centring(rows)
+        M = centring(rows)
         cubes = math.sqrt(n) * unit_rows_second_derivative(rows, n * self.epsilon)
         result = data.new_zeros((data.numel(),) * 3)
         for channel, cube in enumerate(torch.einsum("rjkm,ka,mb->rjab", cubes, M, M)):
@@ -87,10 +88,7 @@ class BatchNorm(Layer):
     def certificate(self, bound: DataBound) -> Certificate:
         """Bounded output, slope ε^(−1/2), curvature K2/(√n ε), whatever comes in."""
         n = bound.samples * self.positions
-        size = math.sqrt(self.channels * n)
-        if self.epsilon == 0:
-            return Certificate(size, 0.0, math.inf, 0.0, 0.0, math.inf)
-        return Certificate(size, 0.0, self.epsilon**-0.5, 0.0, 0.0, CURVATURE / (math.sqrt(n) * self.epsilon))
+        return norm_certificate(self.channels * n, n, self.epsilon)
 
     def unbounded_because(self, is_first: bool = False) -> str:
         """Only without ε."""
@@ -101,6 +99,15 @@ class BatchNorm(Layer):
         return rows - rows.mean(1, keepdim=True), rows.shape[1]
 
 
-def _centring(rows: Tensor) -> Tensor:
-    n = rows.shape[1]
-    return torch.eye(n, dtype=rows.dtype, device=rows.device) - 1 / n
+def norm_certificate(entries: int, row: int, epsilon: float) -> Certificate:
+    """The bounds of any norm: output of size √entries, slope ε^(−1/2), curvature K2/(√row ε), whatever comes in.
+
+    Args:
+        entries: Numbers that are normalised.
+        row: How many of them share a mean and a deviation.
+        epsilon: Inside of the root.
+    """
+    size = math.sqrt(entries)
+    if epsilon == 0:
+        return Certificate(size, 0.0, math.inf, 0.0, 0.0, math.inf)
+    return Certificate(size, 0.0, epsilon**-0.5, 0.0, 0.0, CURVATURE / (math.sqrt(row) * epsilon))

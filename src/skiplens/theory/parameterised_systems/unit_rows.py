@@ -38,5 +38,11 @@ def unit_rows_second_derivative(
     return s**-1.5 * (cubic - first - second - third)
 
 
+def centring(rows: Float[Tensor, "rows entries"]) -> Float[Tensor, "entries entries"]:
+    """The matrix that subtracts the mean from a row (equation 29)."""
+    n = rows.shape[1]
+    return torch.eye(n, dtype=rows.dtype, device=rows.device) - 1 / n
+
+
 def _squares(rows: Tensor, epsilon: float) -> Tensor:
     return epsilon + rows.square().sum(1)
