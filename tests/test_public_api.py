@@ -23,6 +23,7 @@ NAMES = {
     "loss_landscape",
     "path_spectrum",
     "surgery",
+    "verify",
 }
 MODULES = {"initialisation", "surgery"}
 FOLDERS = set(

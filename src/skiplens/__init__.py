@@ -29,6 +29,7 @@ from skiplens.readings import PathSpectrum as PathSpectrum
 # The whole picture
 from skiplens.reports import Report as Report
 from skiplens.reports import inspect as inspect
+from skiplens.reports import verify as verify
 
 # Structure: what a network is made of, and new networks made from it
 from skiplens.residual import ResidualBlock as ResidualBlock

@@ -24,6 +24,8 @@ class InspectSettings(Settings):
     weights: str | None = option(None, "Weights to load first: .safetensors, or a weights-only checkpoint.")
     lens: tuple[str, ...] = option((), "Lenses, separated by commas; all of them if none is named.")
     seed: int = option(0, "Names every random draw, and the weights of a zoo network.")
+    verify: bool = option(False, "Try each suggested change on a copy: its number again, and a training race.")
+    verify_seconds: float = option(40.0, "Time for --verify; it decides how many steps a race has.")
 
 
 @with_settings(InspectSettings)
@@ -50,7 +52,11 @@ def inspect(
     data = _data(settings)
     with console.progress_shown() as progress:
         options: dict[str, Any] = {"lenses": settings.lens, "seed": settings.seed, "progress": progress}
+        data = _held(data) if settings.verify else data
         report = reports.inspect(model, data, name=settings.model, **options)
+        if settings.verify:
+            race = reports.RaceOptions(seconds=settings.verify_seconds, seed=settings.seed)
+            report = reports.verify(report, model, data, options=race, progress=progress)
     page = report.write(out)
     if as_json:
         console.print_json(report.to_json())
@@ -74,6 +80,14 @@ def _data(settings: InspectSettings) -> Any:
     if fitted.description != images.name:
         console.err().print(f"data: {fitted.description}", markup=False)
     return fitted
+
+
+def _held(data: Any) -> Any:
+    """All samples that a verification reads as one batch: the data may be an iterator that ends."""
+    from skiplens.data.batch import take
+    from skiplens.reports import RaceOptions
+
+    return take(data, RaceOptions().samples)
 
 
 def _summarise(report: Report, page: Path) -> None:

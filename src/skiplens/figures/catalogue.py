@@ -26,6 +26,7 @@ from skiplens.figures.signal import branch_against_shortcut, scales_by_block, sh
 from skiplens.figures.structure import parameters_by_block
 from skiplens.figures.tangent import kernel_against_angle, kernel_by_class, kernel_eigenvalues
 from skiplens.figures.training_history import learning_rate_by_step, loss_by_step
+from skiplens.figures.verification import losses_of_race
 from skiplens.readings import (
     DepthHistory,
     HessianSpectrum,
@@ -38,6 +39,7 @@ from skiplens.readings import (
     StructureReading,
     TangentReading,
     TrainingHistory,
+    VerificationReading,
 )
 
 FIGURES: dict[type[Reading], tuple[Callable[[Any], Figure | None], ...]] = {
@@ -50,6 +52,7 @@ FIGURES: dict[type[Reading], tuple[Callable[[Any], Figure | None], ...]] = {
     LandscapeReading: (loss_curve, loss_contours, loss_surface),
     TrainingHistory: (loss_by_step, learning_rate_by_step),
     QuantityAlong: (quantity_along,),
+    VerificationReading: (losses_of_race,),
     DepthHistory: (
         depth_against_steps,
         spectrum_before_and_after,

@@ -58,12 +58,13 @@ class Bars:
 
 @dataclass(frozen=True)
 class Band:
-    """The area between two curves: an uncertainty or a bundle."""
+    """The area between two curves: an uncertainty or a bundle; `colour` replaces the next one of the palette."""
 
     x: Values
     low: Values
     high: Values
     name: str = ""
+    colour: str = ""
 
 
 @dataclass(frozen=True)

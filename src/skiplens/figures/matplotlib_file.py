@@ -86,7 +86,8 @@ def _(mark: Points, axes: Any, shade: str) -> None:
 
 @_draw.register
 def _(mark: Band, axes: Any, shade: str) -> None:
-    axes.fill_between(mark.x, mark.low, mark.high, color=shade, alpha=0.2, linewidth=0, label=_label(mark.name))
+    style = {"color": mark.colour or shade, "alpha": 0.2, "linewidth": 0}
+    axes.fill_between(mark.x, mark.low, mark.high, label=_label(mark.name), **style)
 
 
 @_draw.register

@@ -58,6 +58,7 @@ def _(mark: Bars, shade: str) -> list[dict[str, Any]]:
 
 @_traces.register
 def _(mark: Band, shade: str) -> list[dict[str, Any]]:
+    shade = mark.colour or shade
     edge = {"type": "scatter", "mode": "lines", "x": mark.x, "line": {"width": 0, "color": shade}, "hoverinfo": "skip"}
     upper = edge | {"y": mark.high, "fill": "tonexty", "fillcolor": f"{shade}33", "name": mark.name}
     return [edge | {"y": mark.low, "showlegend": False}, upper]

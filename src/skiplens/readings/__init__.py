@@ -19,3 +19,4 @@ from skiplens.readings.store import Store as Store
 from skiplens.readings.structure import StructureReading as StructureReading
 from skiplens.readings.tangent import TangentReading as TangentReading
 from skiplens.readings.training_history import TrainingHistory as TrainingHistory
+from skiplens.readings.verification import VerificationReading as VerificationReading

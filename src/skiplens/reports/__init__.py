@@ -3,3 +3,5 @@
 from skiplens.reports.inspection import inspect as inspect
 from skiplens.reports.report import Problem as Problem
 from skiplens.reports.report import Report as Report
+from skiplens.reports.verification import RaceOptions as RaceOptions
+from skiplens.reports.verification import verify as verify

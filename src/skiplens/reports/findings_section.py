@@ -4,7 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from skiplens.findings import Finding
+from skiplens.readings import Reading, VerificationReading
 from skiplens.reports.section import number_in_words
+from skiplens.reports.verification_section import anchor_of, verification_sentence
+
+_WORDS = {"helps": "helps", "hurts": "does not help", "no difference": "does not help", "not raced": "tried"}
+"""What a race says, in a word for a badge."""
 
 
 @dataclass(frozen=True)
@@ -16,6 +21,17 @@ class FindingCard:
     change: str
     code: str
     facts: tuple[tuple[str, str], ...]
+    proof: "Proof | None" = None
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What came of trying the change, in a word and in a sentence, and where on the page it is told."""
+
+    word: str
+    helps: bool
+    sentence: str
+    anchor: str
 
 
 @dataclass(frozen=True)
@@ -27,13 +43,19 @@ class Opening:
     cards: tuple[FindingCard, ...]
 
 
-def opening(verdict: str, findings: Sequence[Finding]) -> Opening:
-    """The verdict and the findings, most severe first as they come."""
+def opening(verdict: str, findings: Sequence[Finding], readings: Sequence[Reading] = ()) -> Opening:
+    """The verdict and the findings, most severe first as they come, each with the proof among `readings`."""
     worst = findings[0].severity if findings and findings[0].severity != "note" else ""
-    return Opening(verdict, worst, tuple(_card(finding) for finding in findings))
+    proofs = {reading.rule: _proof(reading) for reading in readings if isinstance(reading, VerificationReading)}
+    return Opening(verdict, worst, tuple(_card(finding, proofs.get(finding.rule)) for finding in findings))
 
 
-def _card(finding: Finding) -> FindingCard:
+def _proof(reading: VerificationReading) -> Proof:
+    helps = reading.outcome == "helps"
+    return Proof(_WORDS[reading.outcome], helps, verification_sentence(reading), anchor_of(reading))
+
+
+def _card(finding: Finding, proof: Proof | None) -> FindingCard:
     facts = [
         ("measured", number_in_words(finding.number)),
         ("threshold", number_in_words(finding.threshold)),
@@ -41,4 +63,4 @@ def _card(finding: Finding) -> FindingCard:
     ]
     if finding.where:
         facts.append(("where", ", ".join(finding.where)))
-    return FindingCard(finding.severity, finding.sentence, finding.change, finding.code, tuple(facts))
+    return FindingCard(finding.severity, finding.sentence, finding.change, finding.code, tuple(facts), proof)

@@ -41,9 +41,13 @@ def template(name: str) -> Any:
     """A template of the package, which escapes every value it is filled with."""
     jinja2 = open_door("jinja2", "writing a report")
     environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+        loader=jinja2.FunctionLoader(resource),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
     )
-    return environment.from_string(resource(name))
+    return environment.get_template(name)
 
 
 def resource(name: str) -> str:

@@ -64,7 +64,11 @@ class Report:
         if path.is_dir():
             raise InvalidInputError(f"{path} is a folder; name the file, e.g. {path / 'report.html'}.")
         content = page(
-            self.title, opening(self.verdict, self.findings), self.sections(), self.problems, self.to_json()
+            self.title,
+            opening(self.verdict, self.findings, self.readings),
+            self.sections(),
+            self.problems,
+            self.to_json(),
         ).encode()
         write_atomically(path, lambda file: _write(file, content))
         return path

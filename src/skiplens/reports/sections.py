@@ -12,6 +12,7 @@ from skiplens.readings import (
     SignalReading,
     StructureReading,
     TangentReading,
+    VerificationReading,
 )
 from skiplens.reports.convergence_section import convergence_section
 from skiplens.reports.curvature_section import curvature_section
@@ -21,6 +22,7 @@ from skiplens.reports.section import Section
 from skiplens.reports.signal_section import signal_section
 from skiplens.reports.structure_section import structure_section
 from skiplens.reports.tangent_section import tangent_section
+from skiplens.reports.verification_section import verification_section
 
 SECTIONS: dict[type[Reading], Callable[[Any], Section]] = {
     StructureReading: structure_section,
@@ -30,6 +32,7 @@ SECTIONS: dict[type[Reading], Callable[[Any], Section]] = {
     JacobianSpectrum: jacobians_section,
     HypothesesReading: convergence_section,
     TangentReading: tangent_section,
+    VerificationReading: verification_section,
 }
 
 
