@@ -15,6 +15,15 @@ from skiplens.figures.depth_history import (
 from skiplens.figures.figure import Figure
 from skiplens.figures.jacobians import network_histogram, singular_values_by_block, spectrum_of_one_block
 from skiplens.figures.landscape import loss_contours, loss_curve, loss_surface
+from skiplens.figures.monitor import (
+    cost_of_looking,
+    curvature_while_training,
+    depth_while_training,
+    jacobian_while_training,
+    kernel_while_training,
+    scales_while_training,
+    weight_norm_while_training,
+)
 from skiplens.figures.paths import (
     depth_by_sample,
     energy_by_block,
@@ -32,6 +41,7 @@ from skiplens.readings import (
     HessianSpectrum,
     JacobianSpectrum,
     LandscapeReading,
+    MonitorReading,
     PathSpectrum,
     QuantityAlong,
     Reading,
@@ -53,6 +63,15 @@ FIGURES: dict[type[Reading], tuple[Callable[[Any], Figure | None], ...]] = {
     TrainingHistory: (loss_by_step, learning_rate_by_step),
     QuantityAlong: (quantity_along,),
     VerificationReading: (losses_of_race,),
+    MonitorReading: (
+        depth_while_training,
+        scales_while_training,
+        weight_norm_while_training,
+        curvature_while_training,
+        jacobian_while_training,
+        kernel_while_training,
+        cost_of_looking,
+    ),
     DepthHistory: (
         depth_against_steps,
         spectrum_before_and_after,

@@ -10,6 +10,7 @@ from skiplens.readings.jacobians import JacobianSpectrum as JacobianSpectrum
 from skiplens.readings.jacobians import SpectrumStatistics as SpectrumStatistics
 from skiplens.readings.landscape import LandscapeReading as LandscapeReading
 from skiplens.readings.measurement import Measurement as Measurement
+from skiplens.readings.monitor import MonitorReading as MonitorReading
 from skiplens.readings.paths import PathSpectrum as PathSpectrum
 from skiplens.readings.provenance import Provenance as Provenance
 from skiplens.readings.reading import Reading as Reading

@@ -7,6 +7,7 @@ from skiplens.readings import (
     HessianSpectrum,
     HypothesesReading,
     JacobianSpectrum,
+    MonitorReading,
     PathSpectrum,
     Reading,
     SignalReading,
@@ -17,6 +18,7 @@ from skiplens.readings import (
 from skiplens.reports.convergence_section import convergence_section
 from skiplens.reports.curvature_section import curvature_section
 from skiplens.reports.jacobians_section import jacobians_section
+from skiplens.reports.monitor_section import monitor_section
 from skiplens.reports.paths_section import paths_section
 from skiplens.reports.section import Section
 from skiplens.reports.signal_section import signal_section
@@ -32,6 +34,7 @@ SECTIONS: dict[type[Reading], Callable[[Any], Section]] = {
     JacobianSpectrum: jacobians_section,
     HypothesesReading: convergence_section,
     TangentReading: tangent_section,
+    MonitorReading: monitor_section,
     VerificationReading: verification_section,
 }
 

@@ -1,0 +1,136 @@
+"""Figures of what a monitor saw while a network trained."""
+
+from skiplens.figures.figure import Band, Bars, Figure, Line, Mark, Reference, Values, numbers
+from skiplens.readings.monitor import MonitorReading
+
+
+def depth_while_training(reading: MonitorReading) -> Figure | None:
+    """Mean and coherent depth against the steps."""
+    if "mean_depth" not in reading.measured:
+        return None
+    mean = reading.seen("mean_depth")[1]
+    return Figure(
+        name="depth_while_training",
+        title="Effective depth while training",
+        caption=f"How many branches the signal passes on average: {float(mean[0]):.2f} at the first look, "
+        f"{float(mean[-1]):.2f} at the last.",
+        x_label="steps",
+        y_label="branches",
+        marks=(_line(reading, "mean_depth", "mean depth"), _line(reading, "coherent_depth", "coherent depth")),
+    )
+
+
+def scales_while_training(reading: MonitorReading) -> Figure | None:
+    """The learned scale of each block that has one, against the steps."""
+    if "scales" not in reading.measured:
+        return None
+    steps, scales = reading.seen("scales") if bool((~reading["scales"].isnan()).any()) else (None, None)
+    if steps is None or scales is None:
+        return None
+    marks = tuple(
+        Line(numbers(steps), numbers(scales[:, block]), name)
+        for block, name in enumerate(reading.block_names)
+        if not bool(scales[:, block].isnan().all())
+    )
+    return Figure(
+        name="scales_while_training",
+        title="Scales of the blocks while training",
+        caption="Root mean square of the last batch norm's weight, or learned factor, in each branch.",
+        x_label="steps",
+        y_label="scale",
+        marks=marks,
+    )
+
+
+def weight_norm_while_training(reading: MonitorReading) -> Figure | None:
+    """The length of all trained parameters as one vector."""
+    if "weight_norm" not in reading.measured:
+        return None
+    return Figure(
+        name="weight_norm_while_training",
+        title="Norm of the weights while training",
+        caption="The length of all trained parameters as one vector.",
+        x_label="steps",
+        y_label="norm",
+        marks=(_line(reading, "weight_norm"),),
+    )
+
+
+def curvature_while_training(reading: MonitorReading) -> Figure | None:
+    """The extreme eigenvalues of the Hessian against the steps, with what is not known of them."""
+    if "largest_eigenvalue" not in reading.measured:
+        return None
+    steps, error = reading.seen("eigenvalue_error")
+    marks: list[Mark] = []
+    for name, label in (("largest_eigenvalue", "largest"), ("smallest_eigenvalue", "smallest")):
+        values = reading.seen(name)[1]
+        marks.append(Line(numbers(steps), numbers(values), label))
+        marks.append(Band(numbers(steps), numbers(values - error), numbers(values + error)))
+    return Figure(
+        name="curvature_while_training",
+        title="Extreme curvature while training",
+        caption="The largest and the smallest eigenvalue of the loss's Hessian on the probe; an eigenvalue lies in "
+        "each band. Plain gradient descent is stable while the largest is below 2 over the learning rate.",
+        x_label="steps",
+        y_label="eigenvalue",
+        marks=(*marks, Reference(0.0, "flat")),
+    )
+
+
+def jacobian_while_training(reading: MonitorReading) -> Figure | None:
+    """Quantiles of the singular values of the Jacobian from input to output."""
+    if "jacobian_quantiles" not in reading.measured:
+        return None
+    steps, quantiles = reading.seen("jacobian_quantiles")
+    marks = tuple(
+        Line(numbers(steps), numbers(quantiles[:, index]), f"{100 * level:g} %")
+        for index, level in enumerate(reading.quantile_levels.tolist())
+    )
+    return Figure(
+        name="jacobian_while_training",
+        title="Singular values of the network's Jacobian while training",
+        caption="The given share of all singular values lies below each line; where the lowest line falls to zero, "
+        "directions are lost on the way to the output.",
+        x_label="steps",
+        y_label="singular value",
+        marks=marks,
+        y_log=bool((quantiles > 0).all()),
+    )
+
+
+def kernel_while_training(reading: MonitorReading) -> Figure | None:
+    """Drift and alignment of the tangent kernel against the steps."""
+    if "kernel_drift" not in reading.measured:
+        return None
+    return Figure(
+        name="kernel_while_training",
+        title="Tangent kernel while training",
+        caption="Distance of the tangent kernel from that of the first look, relative to its norm, and the cosine "
+        "between the two. A network in the kernel regime stays near 0 and 1.",
+        x_label="steps",
+        y_label="relative distance, cosine",
+        marks=(_line(reading, "kernel_drift", "drift"), _line(reading, "kernel_alignment", "alignment")),
+    )
+
+
+def cost_of_looking(reading: MonitorReading) -> Figure | None:
+    """The seconds spent on each quantity, in all."""
+    if not reading.costs:
+        return None
+    names = tuple(reading.costs)
+    seconds = [float(reading.costs[name].nansum()) for name in names]
+    return Figure(
+        name="cost_of_looking",
+        title="What looking cost",
+        caption=f"Looking took {reading.own_seconds:.2g} s beside {reading.run_seconds:.3g} s of the run itself "
+        f"({reading.overhead:.1%}; asked for: at most {reading.share:.1%}).",
+        x_label="quantity",
+        y_label="seconds in all",
+        marks=(Bars((*names, "shared"), numbers([*seconds, reading.shared_seconds])),),
+    )
+
+
+def _line(reading: MonitorReading, name: str, label: str = "") -> Line:
+    steps, values = reading.seen(name)
+    xs: Values = numbers(steps)
+    return Line(xs, numbers(values), label)

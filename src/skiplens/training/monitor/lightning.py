@@ -1,0 +1,63 @@
+"""A monitor as a callback of Lightning."""
+
+import sys
+from collections.abc import Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from skiplens.core.doors import open_door
+
+if TYPE_CHECKING:
+    from skiplens.training.monitor.monitor import Monitor
+
+_PACKAGES = ("lightning.pytorch", "pytorch_lightning")
+"""The same package under its two names; a Trainer takes callbacks of its own name."""
+
+
+def lightning_callback(monitor: "Monitor") -> Any:
+    """A Lightning callback that starts the monitor, tells it each update and closes it; one process of many looks."""
+
+    class MonitorCallback(_package().Callback):  # type: ignore[misc]  # opened when used
+        """Tells a monitor what a Trainer does."""
+
+        def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+            """Take the first look."""
+            monitor.require_same_model(pl_module)
+            if trainer.is_global_zero:
+                monitor.start(trainer.global_step)
+
+        def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+            """Count the updates; a batch whose gradients are only gathered is none."""
+            if trainer.is_global_zero:
+                monitor.step(_loss(outputs), trainer.global_step)
+
+        def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+            """Take the last look."""
+            if trainer.is_global_zero:
+                monitor.close()
+
+        def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+            """Write what there is."""
+            if trainer.is_global_zero:
+                monitor.finish()
+
+    return MonitorCallback()
+
+
+def _package() -> ModuleType:
+    """The package that is loaded already, or else the one that is installed."""
+    loaded = [name for name in _PACKAGES if name in sys.modules]
+    if loaded:
+        return sys.modules[loaded[0]]
+    try:
+        return open_door(_PACKAGES[0], "a callback of Lightning")
+    except ImportError:
+        return open_door(_PACKAGES[1], "a callback of Lightning", install="skiplens[lightning]")
+
+
+def _loss(outputs: Any) -> Tensor | float | None:
+    """The loss in what a training step returned: the tensor itself, or the entry of that name."""
+    loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
+    return loss if isinstance(loss, Tensor | float) else None

@@ -1,0 +1,146 @@
+"""The quantities that a monitor follows: each a function of what it sees, returning numbers by name."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from skiplens.core.errors import InvalidInputError
+from skiplens.core.memory import budget_bytes, require_fits
+from skiplens.core.randomness import Randomness
+from skiplens.derivatives import empirical_ntk
+from skiplens.derivatives.hessian import loss_operator
+from skiplens.derivatives.outputs import main_output
+from skiplens.lenses.jacobians.options import JacobianOptions
+from skiplens.lenses.jacobians.spectrum import measure as jacobian_spectrum
+from skiplens.lenses.paths.fallback import signal_or_derivative
+from skiplens.lenses.paths.options import PathOptions
+from skiplens.lenses.paths.scales import block_scales, weight_scale
+from skiplens.lenses.paths.spectrum import Request
+from skiplens.linalg.lanczos import LanczosOptions, extreme_eigenpairs
+from skiplens.training.monitor.options import Quantity
+from skiplens.training.monitor.sight import Sight
+
+Numbers = dict[str, Tensor]
+
+_WORK = 1e9  # operations of an exact spectrum of singular values; larger Jacobians are seen through Lanczos
+_LANCZOS_STEPS = 20
+_FEWEST_VECTORS = 6  # two wanted, two to go on from, two of room: fewer cannot be restarted
+_TOLERANCE = 1e-3
+
+
+def depth(sight: Sight) -> Numbers:
+    """How many branches the signal passes: mean, coherent and peak depth, and the energy by order."""
+    network, several = sight.network(), sight.probe.samples > 1
+    options = PathOptions(seed=sight.options.seed, centre=True, centre_samples=several)
+    spectrum, reason = signal_or_derivative(network, sight.probe.inputs, Request(options))
+    if reason:
+        sight.remark(f"{reason} So depth is that of the output's derivative along a random direction.")
+    return {
+        "mean_depth": _number(spectrum.mean_depth),
+        "coherent_depth": _number(spectrum.coherent_depth),
+        "peak_depth": _number(spectrum.peak_depth),
+        "energy": spectrum.energy,
+    }
+
+
+def scales(sight: Sight) -> Numbers:
+    """λ of each block, NaN without a learned scale, and the root mean square of the branches' weights."""
+    network = sight.network()
+    return {"scales": block_scales(network), "weight_scale": _number(weight_scale(network))}
+
+
+def weight_norm(sight: Sight) -> Numbers:
+    """The length of all trained parameters as one vector."""
+    trained = [parameter.detach() for parameter in sight.model.parameters() if parameter.requires_grad]
+    if not trained:
+        raise InvalidInputError("No parameter of the model requires a gradient, so there is nothing that trains.")
+    return {"weight_norm": torch.stack([parameter.double().norm() for parameter in trained]).norm()}
+
+
+def curvature(sight: Sight) -> Numbers:
+    """The largest and the smallest eigenvalue of the Hessian, within which distance they are known, and the loss."""
+    loss, data = sight.probe.loss_and_data(sight.outputs())
+    operator = loss_operator(sight.model, loss, data)
+    products, vector = sight.options.products, operator.size * operator.dtype.itemsize
+    budget = budget_bytes(operator.device)
+    instead = "Leave 'curvature' out of quantities."
+    require_fits(_FEWEST_VECTORS * vector, "The search for extreme eigenvalues", instead, budget)
+    search = LanczosOptions(_TOLERANCE, products, min(products + 2, budget // vector))
+    generator = Randomness(sight.options.seed).child("monitor", "curvature").torch()
+    pairs = extreme_eigenpairs(operator, generator, largest=1, smallest=min(1, operator.size - 1), options=search)
+    return {
+        "largest_eigenvalue": pairs.values[-1],
+        "smallest_eigenvalue": pairs.values[0],
+        "eigenvalue_error": pairs.residuals.max(),
+        "probe_loss": _number(operator.loss),
+    }
+
+
+def jacobians(sight: Sight) -> Numbers:
+    """Quantiles of the singular values of each sample's Jacobian from input to output."""
+    asked = sight.options
+    options = JacobianOptions(seed=asked.seed, parts=("block",), steps=_LANCZOS_STEPS, probes=1, work=_WORK)
+    found = jacobian_spectrum(sight.dissected(), (), options, options.effort("sample", "auto"))
+    return {"jacobian_quantiles": found.quantiles("network", torch.tensor(asked.levels))}
+
+
+def kernel(sight: Sight) -> Numbers:
+    """How far the tangent kernel is from that of the first look, and whether it still points the same way."""
+    now = _kernel(sight).detach().cpu().double()
+    if not sight.first_kernel.numel():
+        sight.first_kernel = now
+    first = sight.first_kernel
+    if now.shape != first.shape:
+        raise InvalidInputError(
+            f"The kernel of the first look has {len(first)} samples and this one {len(now)}. Look at the same probe."
+        )
+    return {
+        "kernel_drift": (now - first).norm() / first.norm(),
+        "kernel_alignment": (now * first).sum() / (now.norm() * first.norm()),
+        "kernel_norm": now.norm(),
+    }
+
+
+MEASURES: Mapping[Quantity, Callable[[Sight], Numbers]] = {
+    "depth": depth,
+    "scales": scales,
+    "weight_norm": weight_norm,
+    "curvature": curvature,
+    "jacobians": jacobians,
+    "kernel": kernel,
+}
+"""The quantities by the names under which they are asked for."""
+
+TAKEN_APART: frozenset[str] = frozenset({"depth", "scales", "jacobians"})
+"""Those that need the graph of the model."""
+
+
+def _kernel(sight: Sight) -> Tensor:
+    """The kernel summed over the outputs, or over those drawn where there are many."""
+    outputs = main_output(sight.outputs())
+    total = outputs[0].numel()
+    if total <= sight.options.outputs:
+        return empirical_ntk(sight.model, sight.probe.inputs)
+    generator = Randomness(sight.options.seed).child("monitor", "outputs").numpy()
+    sight.remark(f"The tangent kernel is that of {sight.options.outputs} of {total:,} outputs, drawn once.")
+    drawn = np.sort(generator.choice(total, sight.options.outputs, replace=False))
+    return empirical_ntk(_SomeOutputs(sight.model, torch.from_numpy(drawn).to(outputs.device)), sight.probe.inputs)
+
+
+class _SomeOutputs(nn.Module):
+    """A model of which only some outputs are seen."""
+
+    def __init__(self, model: nn.Module, index: Tensor) -> None:
+        super().__init__()
+        self.model, self.index = model, index
+
+    def forward(self, *positional: Any, **named: Any) -> Tensor:
+        """The entries at `index` of the main output."""
+        return main_output(self.model(*positional, **named)).flatten(1)[:, self.index]
+
+
+def _number(value: float) -> Tensor:
+    return torch.tensor(float(value), dtype=torch.float64)
