@@ -8,6 +8,7 @@ NAMES = {
     "DenseNetKernel",
     "HessianSpectrum",
     "JacobianSpectrum",
+    "Monitor",
     "PathSpectrum",
     "Report",
     "ResNetKernel",

@@ -36,4 +36,7 @@ from skiplens.residual import ResidualBlock as ResidualBlock
 from skiplens.residual import find_residual_blocks as find_residual_blocks
 from skiplens.residual import initialisation as initialisation
 
+# During training
+from skiplens.training.monitor import Monitor as Monitor
+
 __version__ = VERSION

@@ -1,12 +1,12 @@
 """Figures of what a monitor saw while a network trained."""
 
-from skiplens.figures.figure import Band, Bars, Figure, Line, Mark, Reference, Values, numbers
+from skiplens.figures.figure import Band, Bars, Figure, Line, Mark, Reference, numbers
 from skiplens.readings.monitor import MonitorReading
 
 
 def depth_while_training(reading: MonitorReading) -> Figure | None:
     """Mean and coherent depth against the steps."""
-    if "mean_depth" not in reading.measured:
+    if not _has_course(reading, "mean_depth"):
         return None
     mean = reading.seen("mean_depth")[1]
     return Figure(
@@ -22,11 +22,9 @@ def depth_while_training(reading: MonitorReading) -> Figure | None:
 
 def scales_while_training(reading: MonitorReading) -> Figure | None:
     """The learned scale of each block that has one, against the steps."""
-    if "scales" not in reading.measured:
+    if not _has_course(reading, "scales"):
         return None
-    steps, scales = reading.seen("scales") if bool((~reading["scales"].isnan()).any()) else (None, None)
-    if steps is None or scales is None:
-        return None
+    steps, scales = reading.seen("scales")
     marks = tuple(
         Line(numbers(steps), numbers(scales[:, block]), name)
         for block, name in enumerate(reading.block_names)
@@ -44,7 +42,7 @@ def scales_while_training(reading: MonitorReading) -> Figure | None:
 
 def weight_norm_while_training(reading: MonitorReading) -> Figure | None:
     """The length of all trained parameters as one vector."""
-    if "weight_norm" not in reading.measured:
+    if not _has_course(reading, "weight_norm"):
         return None
     return Figure(
         name="weight_norm_while_training",
@@ -58,7 +56,7 @@ def weight_norm_while_training(reading: MonitorReading) -> Figure | None:
 
 def curvature_while_training(reading: MonitorReading) -> Figure | None:
     """The extreme eigenvalues of the Hessian against the steps, with what is not known of them."""
-    if "largest_eigenvalue" not in reading.measured:
+    if not _has_course(reading, "largest_eigenvalue"):
         return None
     steps, error = reading.seen("eigenvalue_error")
     marks: list[Mark] = []
@@ -79,7 +77,7 @@ def curvature_while_training(reading: MonitorReading) -> Figure | None:
 
 def jacobian_while_training(reading: MonitorReading) -> Figure | None:
     """Quantiles of the singular values of the Jacobian from input to output."""
-    if "jacobian_quantiles" not in reading.measured:
+    if not _has_course(reading, "jacobian_quantiles"):
         return None
     steps, quantiles = reading.seen("jacobian_quantiles")
     marks = tuple(
@@ -100,7 +98,7 @@ def jacobian_while_training(reading: MonitorReading) -> Figure | None:
 
 def kernel_while_training(reading: MonitorReading) -> Figure | None:
     """Drift and alignment of the tangent kernel against the steps."""
-    if "kernel_drift" not in reading.measured:
+    if not _has_course(reading, "kernel_drift"):
         return None
     return Figure(
         name="kernel_while_training",
@@ -130,7 +128,11 @@ def cost_of_looking(reading: MonitorReading) -> Figure | None:
     )
 
 
+def _has_course(reading: MonitorReading, name: str) -> bool:
+    """Whether a number was seen at least twice, so that there is a line to draw."""
+    return name in reading.measured and len(reading.seen(name)[0]) > 1
+
+
 def _line(reading: MonitorReading, name: str, label: str = "") -> Line:
     steps, values = reading.seen(name)
-    xs: Values = numbers(steps)
-    return Line(xs, numbers(values), label)
+    return Line(numbers(steps), numbers(values), label)

@@ -84,8 +84,8 @@ class MonitorReading(Reading, kind="monitor"):
     def budget_sentences(self) -> tuple[str, ...]:
         """Where the share of time that looking may take was felt, in words."""
         skips = [
-            f"{name} was due {count} more times and left out, so that looking stays within {self.share:.3g} of the "
-            f"run's time; it took {float(self.costs[name].nanmedian()):.2g} s a look."
+            f"{name} was due {count} more times and left out, so that looking stays within {100 * self.share:g} % of "
+            f"the run's time; it took {float(self.costs[name].nanmedian()):.2g} s a look."
             for name, count in self.skipped.items()
             if count and name in self.costs
         ]
@@ -93,6 +93,6 @@ class MonitorReading(Reading, kind="monitor"):
             return tuple(skips)
         return (
             *skips,
-            f"Looking took {self.own_seconds:.2g} s beside a run of {self.run_seconds:.2g} s, more than a share of "
-            f"{self.share:.3g}: the first look is always taken, and the run was too short to pay for it.",
+            f"Looking took {self.own_seconds:.2g} s beside a run of {self.run_seconds:.2g} s, more than the "
+            f"{100 * self.share:g} % that it may: the first look is always taken, and the run was too short to pay for it.",
         )

@@ -44,11 +44,15 @@ def monitor_sentence(reading: MonitorReading) -> str:
         return f"{seen}."
     depths = reading.seen("mean_depth")[1]
     before, after = float(depths[0]), float(depths[-1])
-    word = "grew" if after > before else "fell" if after < before else "stayed"
+    if len(depths) == 1:
+        return f"{seen}; its effective depth was seen once: {before:.2f} branches."
+    word = "grew" if after > before else "fell"
     return f"{seen}; its effective depth {word} from {before:.2f} to {after:.2f} branches."
 
 
 def _change(reading: MonitorReading, name: str) -> str:
     """The number at its first and at its last look."""
     values = reading.seen(name)[1]
+    if len(values) == 1:
+        return f"{number_in_words(float(values[0]))} (seen once)"
     return f"{number_in_words(float(values[0]))} → {number_in_words(float(values[-1]))}"
