@@ -30,7 +30,6 @@ from skiplens import data
 from skiplens.core.randomness import Randomness
 from skiplens.data import Batch
 from skiplens.readings.depth_history import DepthHistory
-from skiplens.residual import zoo
 from skiplens.training import MeasureAlong, Measurer, Recipe, train
 from skiplens.training.depth_moment import DepthMoment
 from skiplens.training.depth_options import DepthOptions
@@ -40,7 +39,7 @@ from skiplens.training.depth_options import DepthOptions
 class Run:
     """One training run.
 
-    branch: "relu" is x + R(Wx), "two_layer" is x + V R(Wx), "post" is R(x + V R(Wx)), "preact" the zoo's digits_resnet.
+    branch: "relu" is x + R(Wx), "two_layer" is x + V R(Wx), "post" is R(x + V R(Wx)).
     norm: "none", or "batch" for batch norm behind each matrix (the last one's weight is the block's scale λ).
     start: gain of the branches at the start: their He weights times it, or, with batch norm, λ.
     """
@@ -95,8 +94,6 @@ class Block(nn.Module):
 
 def build(run, channels, size):
     """Stem, blocks of one width, head; weights drawn from the run's seed."""
-    if run.branch == "preact":
-        return zoo.build("digits_resnet", channels=channels, width=run.width // 2, seed=run.seed)
     if run.kind == "dense":
         stem = nn.Sequential(nn.Flatten(), nn.Linear(channels * size * size, run.width, bias=False), nn.ReLU())
         head = nn.Linear(run.width, 10)
@@ -210,15 +207,22 @@ QUANTITIES = (
     "weight_scale",
 )
 SETTING = ("data", "kind", "branch", "norm", "start", "blocks")
-STARTS = {"none": ("1/sqrt(L)", "1/L"), "batch": ("1", "0.2", "0")}
+WIDE = (
+    ("relu", "none", "1/L"),
+    ("relu", "batch", "1"),
+    ("relu", "batch", "0.2"),
+    ("two_layer", "none", "1/L"),
+    ("two_layer", "batch", "1"),
+    ("two_layer", "batch", "0"),
+    ("post", "batch", "1"),
+)
 
 
 def grid(preset):
     """The runs of a preset: all settings of a seed before the next seed, the longest first."""
     if preset == "smoke":
         small = {"width": 4, "train": 64, "steps": 4, "every": 2, "batch": 16, "probe": 8}
-        cases = [("mnist", "conv", "relu", norm, STARTS[norm][0], 2, 0) for norm in STARTS]
-        return [Run(*case, **small) for case in cases]
+        return [Run("mnist", "conv", *case, 2, 0, **small) for case in WIDE[:2]]
     found = []
     if preset == "laptop":
         conv = {"width": 8, "train": 2000, "steps": 200, "every": 100, "batch": 64, "pool": 4}
@@ -230,25 +234,12 @@ def grid(preset):
             found += [Run("mnist", "dense", *case, 9, seed, **dense) for case in cases[:3] + more]
             found += [Run("cifar10", "conv", *case, 8, seed, **conv) for case in cases]
         return sorted(found, key=lambda run: run.seed)
-    for seed in range(3):
-        for name, branch, blocks in itertools.product(("mnist", "cifar10"), ("relu", "two_layer", "post"), (6, 12, 24)):
-            cases = starts(branch, zero=blocks == 12)
-            found += [Run(name, "conv", branch, norm, start, blocks, seed) for norm, start in cases]
-        found += [Run(name, "conv", "preact", "batch", "1", 8, seed) for name in ("mnist", "cifar10")]
-        for branch in ("relu", "two_layer"):
-            cases = starts(branch, zero=True)
-            found += [Run("mnist", "dense", branch, norm, start, 9, seed, width=128) for norm, start in cases]
+    for seed, (branch, norm, start) in itertools.product(range(5), WIDE):
+        for name, blocks in itertools.product(("mnist", "cifar10"), (6, 18)):
+            found.append(Run(name, "conv", branch, norm, start, blocks, seed, steps=500, every=125))
+        if branch != "post":
+            found.append(Run("mnist", "dense", branch, norm, start, 9, seed, width=128, steps=500, every=125))
     return sorted(found, key=lambda run: (run.seed, -run.blocks * len(run.branch)))
-
-
-def starts(branch, zero):
-    """The norms and starts that are tried with a branch; "post" is looked at with batch norm only."""
-    return [
-        (norm, start)
-        for norm, some in STARTS.items()
-        for start in some
-        if (norm == "batch" or branch != "post") and (zero or start != "0")
-    ]
 
 
 def summary(rows):
@@ -318,7 +309,8 @@ def main():
         "word",
     )
     show([{key: line.get(key, "") for key in keys} for line in table])
-    result = {"environment": environment(), "options": vars(options), "summary": table, "rows": rows}
+    used = {key: getattr(options, key) for key in ("preset", "device", "workers", "limit")}
+    result = {"environment": environment(), "options": used, "summary": table, "rows": rows}
     if options.out:
         Path(options.out).write_text(json.dumps(result))
     print(f"{len(rows)} runs, {sum(row['seconds'] for row in rows):.0f} s of runs")
