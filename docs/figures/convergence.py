@@ -3,21 +3,16 @@
 Everything drawn at random has a seed, and the files hold no date: the same code writes the same bytes.
 """
 
-import argparse
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from skiplens import data
-from skiplens.core.doors import open_door
 from skiplens.figures import Figure, Line, Reference
 from skiplens.figures.figure import numbers
-from skiplens.figures.matplotlib_file import save_figure
 from skiplens.theory.guaranteed_training import (
     GuaranteedNetwork,
     GuaranteedRun,
@@ -27,8 +22,6 @@ from skiplens.theory.guaranteed_training import (
     train_with_guarantee,
 )
 from skiplens.theory.guaranteed_training.counterexample import FREE_START, TRAPPED_START
-
-FOLDER = Path(__file__).parents[1] / "images"
 
 
 @dataclass(frozen=True)
@@ -131,17 +124,7 @@ def guaranteed(steps: int) -> Figure:
     )
 
 
-def draw(folder: Path, ending: str) -> None:
-    """Write every picture into `folder`."""
-    os.environ["SOURCE_DATE_EPOCH"] = "0"  # no date in the files
-    with open_door("matplotlib", "drawing the documentation's figures").rc_context({"svg.hashsalt": "skiplens"}):
-        for figure in figures(Sizes()):
-            save_figure(figure, folder / f"convergence_{figure.name}.{ending}")
-
-
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", nargs="?", type=Path, default=FOLDER)
-    parser.add_argument("--png", action="store_true", help="write PNG files instead of SVG files")
-    options = parser.parse_args()
-    draw(options.folder, "png" if options.png else "svg")
+    from drawing import draw  # beside this script
+
+    draw(figures(Sizes()), "convergence_", __doc__)

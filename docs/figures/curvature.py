@@ -3,21 +3,16 @@
 Everything drawn at random has a seed, and the files hold no date: the same code writes the same bytes.
 """
 
-import argparse
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 import skiplens as sl
 from skiplens import data
-from skiplens.core.doors import open_door
 from skiplens.figures import Band, Figure, Line, Points, figures_of
 from skiplens.figures.figure import numbers
-from skiplens.figures.matplotlib_file import save_figure
 from skiplens.readings import HessianSpectrum
 from skiplens.residual import zoo
 from skiplens.theory.shortcut_hessian import (
@@ -28,8 +23,6 @@ from skiplens.theory.shortcut_hessian import (
     shortcut_units,
     spectrum_of,
 )
-
-FOLDER = Path(__file__).parents[1] / "images"
 
 
 @dataclass(frozen=True)
@@ -168,19 +161,7 @@ def _drawn(values: Tensor, floor: float) -> tuple[float, ...]:
     return numbers(torch.where(values >= floor, values, torch.nan))
 
 
-def draw(folder: Path, endings: tuple[str, ...]) -> None:
-    """Write every picture into `folder`."""
-    os.environ["SOURCE_DATE_EPOCH"] = "0"  # no date in the files
-    matplotlib = open_door("matplotlib", "drawing the documentation's figures")
-    with matplotlib.rc_context({"svg.hashsalt": "skiplens"}):
-        for figure in figures(Sizes()):
-            for ending in endings:
-                save_figure(figure, folder / f"curvature_{figure.name}.{ending}")
-
-
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", nargs="?", type=Path, default=FOLDER)
-    parser.add_argument("--png", action="store_true", help="write PNG files beside the SVG files")
-    options = parser.parse_args()
-    draw(options.folder, ("svg", "png") if options.png else ("svg",))
+    from drawing import draw  # beside this script
+
+    draw(figures(Sizes()), "curvature_", __doc__)

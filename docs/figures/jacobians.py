@@ -3,11 +3,8 @@
 Everything drawn at random has a seed, and the files hold no date: the same code writes the same bytes.
 """
 
-import argparse
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import torch
 from torch import nn
@@ -15,15 +12,12 @@ from torch.nn.functional import cross_entropy
 
 import skiplens as sl
 from skiplens import data
-from skiplens.core.doors import open_door
 from skiplens.figures import Figure, Line, Reference, figures_of
 from skiplens.figures.figure import numbers
-from skiplens.figures.matplotlib_file import save_figure
 from skiplens.lenses.jacobians import SpectrumAverage
 from skiplens.readings import JacobianSpectrum
 from skiplens.residual import zoo
 
-FOLDER = Path(__file__).parents[1] / "images"
 NETWORKS = {
     "mnist_residual": "projection",
     "mnist_residual_avgpool": "projection + average pool",
@@ -123,19 +117,7 @@ def sorted_curve(values: torch.Tensor, name: str, dashed: bool = False) -> Line:
     return Line(numbers(torch.linspace(0, 100, len(ascending))), numbers(ascending), name, dashed)
 
 
-def draw(folder: Path, endings: tuple[str, ...]) -> None:
-    """Write every picture into `folder`."""
-    os.environ["SOURCE_DATE_EPOCH"] = "0"  # no date in the files
-    matplotlib = open_door("matplotlib", "drawing the documentation's figures")
-    with matplotlib.rc_context({"svg.hashsalt": "skiplens"}):
-        for figure in figures(Sizes()):
-            for ending in endings:
-                save_figure(figure, folder / f"jacobians_{figure.name}.{ending}")
-
-
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", nargs="?", type=Path, default=FOLDER)
-    parser.add_argument("--png", action="store_true", help="write PNG files beside the SVG files")
-    options = parser.parse_args()
-    draw(options.folder, ("svg", "png") if options.png else ("svg",))
+    from drawing import draw  # beside this script
+
+    draw(figures(Sizes()), "jacobians_", __doc__)

@@ -6,9 +6,7 @@ A minute or two. Everything drawn at random has a seed, and the files hold no da
 The pictures of the wide measurement are drawn from the numbers in `benchmarks/results/depth_during_training.json`.
 """
 
-import argparse
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,18 +16,15 @@ import torch
 
 import skiplens as sl
 from skiplens import data
-from skiplens.core.doors import open_door
 from skiplens.core.randomness import Randomness
 from skiplens.figures import Figure, Line, Points, figures_of
 from skiplens.figures.figure import numbers
-from skiplens.figures.matplotlib_file import save_figure
 from skiplens.residual import zoo
 from skiplens.theory.path_weights import path_weights
 from skiplens.theory.spin_glass import Mixture, SpinGlass, random_points
 from skiplens.training import Recipe, depth_during_training, spin_glass_depth
 
 ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "docs/images"
 RESULTS = ROOT / "benchmarks/results/depth_during_training.json"
 
 
@@ -134,19 +129,7 @@ def measured_depths(rows: list[dict[str, Any]]) -> Figure:
     )
 
 
-def draw(folder: Path, endings: tuple[str, ...]) -> None:
-    """Write every picture into `folder`."""
-    os.environ["SOURCE_DATE_EPOCH"] = "0"  # no date in the files
-    matplotlib = open_door("matplotlib", "drawing the documentation's figures")
-    with matplotlib.rc_context({"svg.hashsalt": "skiplens"}):
-        for figure in figures(Sizes()):
-            for ending in endings:
-                save_figure(figure, folder / f"paths_{figure.name}.{ending}")
-
-
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", nargs="?", type=Path, default=FOLDER)
-    parser.add_argument("--png", action="store_true", help="write PNG files beside the SVG files")
-    options = parser.parse_args()
-    draw(options.folder, ("svg", "png") if options.png else ("svg",))
+    from drawing import draw  # beside this script
+
+    draw(figures(Sizes()), "paths_", __doc__)

@@ -3,31 +3,24 @@
 Everything drawn at random has a seed, and the files hold no date: the same code writes the same bytes.
 """
 
-import argparse
 import math
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 import skiplens as sl
 from skiplens import data
-from skiplens.core.doors import open_door
 from skiplens.derivatives import empirical_ntk
 from skiplens.figures import Figure, Line, Points, Reference, figures_of
 from skiplens.figures.figure import numbers
-from skiplens.figures.matplotlib_file import save_figure
 from skiplens.kernels import DenseNetKernel, InfiniteWidthKernel, ResNetKernel, VanillaKernel
 from skiplens.kernels.dynamics import Start, gradient_descent, largest_learning_rate
 from skiplens.readings import TangentReading
 from skiplens.residual import zoo
 from skiplens.theory.finite_width import DenseNet, ResNet, Simulation, Vanilla, estimate, kernel_moments, sample_kernels
 from skiplens.theory.finite_width.networks import Network
-
-FOLDER = Path(__file__).parents[1] / "images"
 
 
 @dataclass(frozen=True)
@@ -308,19 +301,7 @@ def trained_losses(network: torch.nn.Module, x: Tensor, targets: Tensor, rate: f
     return losses
 
 
-def draw(folder: Path, endings: tuple[str, ...]) -> None:
-    """Write every picture into `folder`."""
-    os.environ["SOURCE_DATE_EPOCH"] = "0"  # no date in the files
-    matplotlib = open_door("matplotlib", "drawing the documentation's figures")
-    with matplotlib.rc_context({"svg.hashsalt": "skiplens"}):
-        for figure in figures(Sizes()):
-            for ending in endings:
-                save_figure(figure, folder / f"tangent_{figure.name}.{ending}")
-
-
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", nargs="?", type=Path, default=FOLDER)
-    parser.add_argument("--png", action="store_true", help="write PNG files beside the SVG files")
-    options = parser.parse_args()
-    draw(options.folder, ("svg", "png") if options.png else ("svg",))
+    from drawing import draw  # beside this script
+
+    draw(figures(Sizes()), "tangent_", __doc__)

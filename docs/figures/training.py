@@ -3,30 +3,24 @@
 Takes a few minutes. Everything drawn at random has a seed, and the files hold no date.
 """
 
-import argparse
 import copy
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 import skiplens as sl
 from skiplens import data
-from skiplens.core.doors import open_door
 from skiplens.data import fit_whitening
 from skiplens.figures import Figure, figures_of
 from skiplens.figures.along import quantities_along
-from skiplens.figures.matplotlib_file import save_figure
 from skiplens.readings import QuantityAlong, TrainingHistory
 from skiplens.residual import zoo
 from skiplens.residual.zoo.li2016 import matrices
 from skiplens.theory.shortcut_hessian import linear_hessian, plain_units, second_moments, shortcut_units, spectrum_of
 from skiplens.training import AlongTraining, MeasureAlong, Recipe, at_losses, readings_along, train
 
-FOLDER = Path(__file__).parents[1] / "images"
 DEPTH = 8
 """Matrices of the linear networks whose spectra are followed."""
 
@@ -121,16 +115,7 @@ def with_and_without_shortcuts(sizes: Sizes) -> Iterator[Figure]:
         yield replace(figures_of(plane)[0], name=f"landscape_{name}", title=f"Forty matrices: {name}")
 
 
-def draw(folder: Path) -> None:
-    """Write every picture into `folder`."""
-    os.environ["SOURCE_DATE_EPOCH"] = "0"  # no date in the files
-    matplotlib = open_door("matplotlib", "drawing the documentation's figures")
-    with matplotlib.rc_context({"svg.hashsalt": "skiplens"}):
-        for figure in figures(Sizes()):
-            save_figure(figure, folder / f"{figure.name}.svg")
-
-
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", nargs="?", type=Path, default=FOLDER)
-    draw(parser.parse_args().folder)
+    from drawing import draw  # beside this script
+
+    draw(figures(Sizes()), "", __doc__)
