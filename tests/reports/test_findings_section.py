@@ -33,19 +33,22 @@ def report(*findings: Finding) -> Report:
 
 def test_the_page_opens_with_the_verdict_and_shows_number_threshold_source_and_code(tmp_path):
     text = report(finding()).save(tmp_path / "r.html").read_text()
-    top = text.split('<nav aria-label="Sections">')[0]
-    assert '<p class="verdict severity-warning" role="status">Warning: The signal grows.</p>' in top
+    top = text.split('<section id="seen"')[0]
+    assert '<div class="verdict severity-warning">\n<p>Warning: The signal grows.</p>' in top
+    assert "<b>1</b> warning</a>" in top
     for words in ("Scale the branches.", "model.eval()", "24.5", "inf", "corollary 1", "Copy code"):
         assert words in top
 
 
 def test_a_healthy_page_says_so_and_has_no_list(tmp_path):
     text = report().save(tmp_path / "r.html").read_text()
-    assert '<p class="verdict severity-none" role="status">Healthy.</p>' in text and 'id="findings"' not in text
+    assert '<div class="verdict severity-none">\n<p>Healthy.</p>' in text and 'id="findings"' not in text
 
 
-def test_without_readings_nothing_is_called_healthy():
-    assert Report("Net", ()).verdict == "Nothing could be measured."
+def test_without_readings_nothing_is_called_healthy(tmp_path):
+    empty = Report("Net", ())
+    assert empty.verdict == "Nothing could be measured."
+    assert '<div class="verdict severity-unknown">' in empty.save(tmp_path / "r.html").read_text()
 
 
 def test_findings_are_in_the_readings_and_come_back(tmp_path):

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from skiplens.figures.figure import Band, Bars, Figure, Line, Mark, Points, Reference, numbers
+from skiplens.figures.figure import Band, Bars, Figure, Line, Mark, Points, Reference, in_order, numbers
 from skiplens.readings import HessianSpectrum
 
 _MOST_POINTS = 2000
@@ -71,6 +71,7 @@ def extremes_by_block(reading: HessianSpectrum) -> Figure | None:
             Bars(names, numbers([block.largest for block in blocks.values()]), "largest", _residuals(reading, -1)),
             Bars(names, numbers([block.smallest for block in blocks.values()]), "smallest", _residuals(reading, 0)),
         ),
+        block_places=in_order(names),
     )
 
 

@@ -1,5 +1,6 @@
 """What a figure shows, without a plotting library: labelled axes and the marks between them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -7,6 +8,7 @@ import numpy as np
 import torch
 
 Values = tuple[float, ...]
+Places = tuple[tuple[str, float], ...]
 
 
 def numbers(values: Any) -> Values:
@@ -18,6 +20,11 @@ def numbers(values: Any) -> Values:
         values = values.detach().cpu().double().numpy()
     array = np.asarray(values, dtype=float).ravel()
     return tuple(np.where(np.isfinite(array), array, np.nan).tolist())
+
+
+def in_order(names: Iterable[str], start: int = 0) -> Places:
+    """Each name with its place when they stand side by side, the first at `start`."""
+    return tuple((name, float(place)) for place, name in enumerate(names, start))
 
 
 @dataclass(frozen=True)
@@ -120,6 +127,7 @@ class Figure:
         marks: What is drawn, in order.
         x_log: Whether x is logarithmic.
         y_log: Whether y is logarithmic.
+        block_places: Where residual blocks stand along x, as name and place; a page picks them out there.
     """
 
     name: str
@@ -130,3 +138,4 @@ class Figure:
     marks: tuple[Mark, ...] = field(default=())
     x_log: bool = False
     y_log: bool = False
+    block_places: Places = ()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from skiplens.figures.figure import Bars, Figure, Line, Points, Reference, Values, numbers
+from skiplens.figures.figure import Bars, Figure, Line, Points, Reference, Values, in_order, numbers
 from skiplens.readings import JacobianSpectrum
 from skiplens.readings.jacobians import FLOOR, weighted_quantiles
 
@@ -35,6 +35,7 @@ def singular_values_by_block(reading: JacobianSpectrum) -> Figure | None:
         y_label="singular value",
         marks=(*marks, Reference(1.0)),
         y_log=True,
+        block_places=in_order(blocks, start=1),
     )
 
 

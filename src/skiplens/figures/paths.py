@@ -2,7 +2,7 @@
 
 import torch
 
-from skiplens.figures.figure import Bars, Figure, Heat, Line, Points, Reference, numbers
+from skiplens.figures.figure import Bars, Figure, Heat, Line, Points, Reference, in_order, numbers
 from skiplens.readings import PathSpectrum
 
 _FLOOR = 1e-12
@@ -70,6 +70,7 @@ def energy_by_block(reading: PathSpectrum) -> Figure | None:
             Bars(reading.block_names, numbers(shares), "energy"),
             Bars(reading.block_names, numbers(reading.block_shares), "along the output"),
         ),
+        block_places=in_order(reading.block_names),
     )
 
 
@@ -84,6 +85,7 @@ def energy_by_pair(reading: PathSpectrum) -> Figure | None:
         x_label="residual block",
         y_label="residual block",
         marks=(Heat(tuple(numbers(row / reading.total_energy) for row in reading.pair_energy), "energy"),),
+        block_places=in_order(reading.block_names),
     )
 
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from skiplens.figures.figure import Bars, Figure, Line, Reference, numbers
+from skiplens.figures.figure import Bars, Figure, Line, Reference, in_order, numbers
 from skiplens.readings import SignalReading
 
 
@@ -26,6 +26,7 @@ def signal_by_depth(reading: SignalReading) -> Figure | None:
         y_label="relative size",
         marks=tuple(marks),
         y_log=True,
+        block_places=in_order(reading.depths)[1:],
     )
 
 
@@ -43,6 +44,7 @@ def branch_against_shortcut(reading: SignalReading) -> Figure | None:
         x_label="residual block",
         y_label="branch / shortcut",
         marks=(Bars(reading.block_names, numbers(reading.branch_ratios), "measured"), Reference(scale, "1/√L")),
+        block_places=in_order(reading.block_names),
     )
 
 
@@ -58,6 +60,7 @@ def scales_by_block(reading: SignalReading) -> Figure | None:
         x_label="residual block",
         y_label="mean |γ|",
         marks=(Bars(reading.block_names, numbers(reading.norm_scales)),),
+        block_places=in_order(reading.block_names),
     )
 
 
@@ -74,4 +77,5 @@ def shut_units_by_block(reading: SignalReading) -> Figure | None:
         x_label="residual block",
         y_label="share of units",
         marks=tuple(Bars(reading.block_names, numbers(shares), name) for name, shares in shown),
+        block_places=in_order(reading.block_names),
     )

@@ -1,6 +1,6 @@
 """Figures of the residual structure."""
 
-from skiplens.figures.figure import Bars, Figure, numbers
+from skiplens.figures.figure import Bars, Figure, in_order, numbers
 from skiplens.readings import StructureReading
 
 
@@ -19,4 +19,5 @@ def parameters_by_block(reading: StructureReading) -> Figure | None:
         x_label="residual block",
         y_label="parameters",
         marks=tuple(bars),
+        block_places=in_order(names),
     )

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from skiplens.findings import Finding
+from skiplens.findings.finding import ORDER
 from skiplens.readings import Reading, VerificationReading
 from skiplens.reports.section import number_in_words
 from skiplens.reports.verification_section import anchor_of, verification_sentence
@@ -22,6 +23,7 @@ class FindingCard:
     code: str
     facts: tuple[tuple[str, str], ...]
     proof: "Proof | None" = None
+    where: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,4 +65,11 @@ def _card(finding: Finding, proof: Proof | None) -> FindingCard:
     ]
     if finding.where:
         facts.append(("where", ", ".join(finding.where)))
-    return FindingCard(finding.severity, finding.sentence, finding.change, finding.code, tuple(facts), proof)
+    words = (finding.severity, finding.sentence, finding.change, finding.code)
+    return FindingCard(*words, tuple(facts), proof, finding.where)
+
+
+def severity_counts(cards: Sequence[FindingCard]) -> list[tuple[str, int]]:
+    """How many findings there are of each severity that occurs, the worst first."""
+    found = [card.severity for card in cards]
+    return [(severity, found.count(severity)) for severity in ORDER if severity in found]

@@ -7,7 +7,7 @@ from typing import Any
 from skiplens.core.version import VERSION
 from skiplens.figures import Figure
 from skiplens.figures.plotly_json import plotly_json
-from skiplens.reports.html import json_in_html, plotly_source, resource, template
+from skiplens.reports.html import json_in_html, plotly_packed, resource, template
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def gallery_page(papers: Sequence[GalleryPaper], facts: Sequence[tuple[str, str]
         version=VERSION,
         style=resource("report.css") + resource("gallery.css"),
         script=resource("report.js"),
-        plotly=plotly_source() if any(item.figures for paper in papers for item in paper.items) else "",
+        plotly=plotly_packed() if any(item.figures for paper in papers for item in paper.items) else "",
         verdicts=json_in_html(verdicts),
         figure_json=lambda figure: json_in_html(plotly_json(figure)),
         number=number,

@@ -6,14 +6,15 @@ from typing import Any
 
 from skiplens.figures import Figure
 from skiplens.readings import Reading
+from skiplens.reports.drawing import BlockCell
 
 
 @dataclass(frozen=True)
 class Section:
     """Everything the page shows of one reading.
 
-    `sentence` is for a person in a hurry; `facts` are label and value; `rows` make a table; `drawing` and the marks
-    of the `legend` are trusted SVG.
+    `sentence` is for a person in a hurry; `facts` are label and value; `rows` make a table, and a row that speaks of a
+    residual block names it under "block"; `cells` are the blocks that are drawn on top of the page.
     """
 
     anchor: str
@@ -22,9 +23,7 @@ class Section:
     facts: tuple[tuple[str, str], ...] = ()
     rows: tuple[Mapping[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
-    drawing: str = ""
-    drawing_caption: str = ""
-    legend: tuple[tuple[str, str], ...] = ()
+    cells: tuple[BlockCell, ...] = ()
     figures: tuple[Figure, ...] = ()
     provenance: tuple[tuple[str, str], ...] = ()
 

@@ -2,13 +2,8 @@
 
 from skiplens.figures import figures_of
 from skiplens.readings import StructureReading
-from skiplens.reports.drawing import draw_structure, legend
+from skiplens.reports.drawing import block_cells
 from skiplens.reports.section import Section, provenance_of
-
-DRAWING_CAPTION = (
-    "Each cell is a block: the shortcut runs straight on, the number in the box above it counts the weight layers of "
-    "its branch, and the two meet in the sum."
-)
 
 
 def structure_section(reading: StructureReading) -> Section:
@@ -34,9 +29,7 @@ def structure_section(reading: StructureReading) -> Section:
         facts=facts,
         rows=reading.rows(),
         notes=reading.notes,
-        drawing=draw_structure(reading),
-        drawing_caption=DRAWING_CAPTION,
-        legend=legend(reading),
+        cells=block_cells(reading),
         figures=figures_of(reading),
         provenance=provenance_of(reading),
     )
