@@ -253,10 +253,25 @@ def test_batch_norms_are_judged_by_what_comes_before():
     normalised, plain = ps.Affine(ps.EntryNormalised(3, 6)), ps.Affine(ps.Free(3, 6))
     assert verdict(normalised).holds
     assert verdict(normalised, 0.0).verdict == "fails"
+    assert "its epsilon is 0" in verdict(normalised, 0.0).reason
+    assert verdict(normalised, 0.0).change == "Give it an epsilon above 0."
+    assert "singular covariance" in verdict(plain).reason
     assert verdict(plain).verdict == "fails"  # 4 samples of 6 features: the covariance is singular (erratum E9)
     assert verdict(plain).where == ("bn",)
     assert verdict(plain, data=sines(6, 9)).holds
     assert verdict(plain, data=sines(6, 9) * torch.tensor([[1.0], [1], [1], [1], [1], [0]])).verdict == "fails"
+
+
+def test_a_layer_norm_without_epsilon_is_named(case):
+    from skiplens.theory import parameterised_systems as ps
+
+    branch = case.layers[-1].branch
+    smooth = changed_block(case, branch=(*branch, ps.SampleNorm(3, epsilon=0.9, name="ln")))
+    assert not_holding(smooth) == set()
+    assert verdicts(smooth)["R3"].number == pytest.approx(0.9 / math.sqrt(0.9))
+    sharp = changed_block(case, branch=(*branch, ps.SampleNorm(3, epsilon=0.0, name="ln")))
+    assert not_holding(sharp) == {"S3", "S5", "R3", "G4"}
+    assert verdicts(sharp)["S3"].where == verdicts(sharp)["S6"].where == ("ln",)
 
 
 def test_a_batch_norm_behind_an_inner_plain_map_is_open_with_many_samples():

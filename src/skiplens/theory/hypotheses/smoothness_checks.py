@@ -13,7 +13,9 @@ from skiplens.theory.hypotheses.descriptions import (
 )
 from skiplens.theory.hypotheses.facts import Case
 from skiplens.theory.hypotheses.verdicts import CheckedHypothesis, Evidence, judged, listed
-from skiplens.theory.parameterised_systems import Affine, BatchNorm, Elementwise, Free, ScaleShift
+from skiplens.theory.parameterised_systems import Affine, BatchNorm, Elementwise, Free, SampleNorm, ScaleShift
+
+_NORMALISE = "Normalise the map in front of it; then no covariance is needed."
 
 
 def smoothness_checks(case: Case) -> tuple[CheckedHypothesis, ...]:
@@ -21,7 +23,7 @@ def smoothness_checks(case: Case) -> tuple[CheckedHypothesis, ...]:
     return (
         _nonlinearities(case),
         _normalised_maps(case),
-        _batch_norms(case),
+        _norms(case),
         _cost(case),
         _branches(case),
         _certificate(case),
@@ -38,6 +40,16 @@ def is_free(part: Description) -> bool:
     if isinstance(part, Affine):
         return part.has_bias or not part.parameterisation.is_normalised
     return isinstance(part, ScaleShift | FreeMap)
+
+
+def lacks_epsilon(part: Description) -> bool:
+    """Whether the part is a norm that divides by zero somewhere."""
+    return isinstance(part, BatchNorm | SampleNorm) and part.epsilon == 0
+
+
+def is_unbounded(part: Description) -> bool:
+    """Whether first or second derivatives of the part have no bound."""
+    return has_kink(part) or is_free(part) or lacks_epsilon(part)
 
 
 def unrecognised(parts: Sequence[Description]) -> list[str]:
@@ -79,7 +91,7 @@ def _normalised_maps(case: Case) -> CheckedHypothesis:
         Evidence([part.name for part in bad], unrecognised(parts), float(len(bad))),
         good,
         f"{listed(_why_free(bad))}: derivatives are unbounded",
-        "Use NormalisedLinear or NormalisedConv2d without bias, and batch norm without scale and shift (affine=False).",
+        "Use NormalisedLinear or NormalisedConv2d without bias, and norms without scale and shift (affine=False).",
     )
 
 
@@ -89,32 +101,29 @@ def _why_free(parts: Sequence[Description]) -> list[str]:
 
 def _why_one_is_free(part: Description) -> str:
     if isinstance(part, ScaleShift):
-        return "scale and shift of batch norm"
+        return "scale and shift of a norm"
     if isinstance(part, Affine) and part.parameterisation.is_normalised:
         return "free biases"
     return "matrices without normalisation"
 
 
-def _batch_norms(case: Case) -> CheckedHypothesis:
+def _norms(case: Case) -> CheckedHypothesis:
     rows = list(_batch_norms_with_map(case.layers))
-    failing: list[str] = []
-    unknown: list[str] = []
-    for norm, before in rows:
-        verdict = _batch_norm_is_smooth(case, norm, before)
-        if verdict is not True:
-            (unknown if verdict is None else failing).append(norm.name)
+    verdicts = [(norm.name, _batch_norm_is_smooth(case, norm, before)) for norm, before in rows]
+    zero = [part.name for part in all_parts(case.layers) if lacks_epsilon(part)]
+    singular = [name for name, good in verdicts if good is False and name not in zero]
+    covariance = "its map is not normalised and its inputs have no more samples than features: a singular covariance"
+    why = ["its epsilon is 0, so it divides by zero at constant inputs"] * bool(zero) + [covariance] * bool(singular)
+    change = ["Give it an epsilon above 0."] * bool(zero) + [_NORMALISE] * bool(singular)
+    unknown = "its map is not normalised, and the covariance of its inputs changes as layers before it are trained"
     return judged(
         "S3",
         Evidence(
-            failing,
-            unknown,
-            float(len(rows)),
-            "its map is not normalised, and the covariance of its inputs changes as layers before it are trained",
-            "Normalise the map in front of it; then no covariance is needed.",
+            [*zero, *singular], [name for name, good in verdicts if good is None], float(len(rows)), unknown, _NORMALISE
         ),
         "there is no batch norm" if not rows else "each comes after a normalised map, or on data with full covariance",
-        "its map is not normalised and its inputs have no more samples than features, so their covariance is singular",
-        "Normalise the map in front of it; then no covariance is needed.",
+        "; ".join(why),
+        " ".join(change),
     )
 
 
@@ -128,8 +137,6 @@ def _batch_norms_with_map(layers: Sequence[Description]) -> Iterator[tuple[Batch
 
 
 def _batch_norm_is_smooth(case: Case, norm: BatchNorm, before: Affine | FreeMap | None) -> bool | None:
-    if norm.epsilon == 0:
-        return False
     if before is None or (isinstance(before, Affine) and before.parameterisation.is_normalised):
         return True
     fan_in = before.fan_in if isinstance(before, FreeMap) else before.inputs
@@ -157,7 +164,7 @@ def _branches(case: Case) -> CheckedHypothesis:
     for layer in case.layers:
         if isinstance(layer, ResidualLayer):
             parts = list(all_parts(layer.branch))
-            if any(has_kink(part) or is_free(part) for part in parts):
+            if any(map(is_unbounded, parts)):
                 failing.append(layer.name)
             elif unrecognised(parts):
                 unknown.append(layer.name)
@@ -165,16 +172,16 @@ def _branches(case: Case) -> CheckedHypothesis:
         "S5",
         Evidence(failing, unknown, float(len(failing))),
         "all branches are made of smooth normalised layers",
-        "branches hold kinks or maps that are not normalised (S1, S2)",
-        "Change the layers that S1 and S2 name.",
+        "branches hold kinks, maps that are not normalised or norms without epsilon (S1 to S3)",
+        "Change the layers that S1 to S3 name.",
     )
 
 
 def _certificate(case: Case) -> CheckedHypothesis:
     beta, parts = case.smoothness, list(all_parts(case.layers))
-    infinite = [part.name for part in parts if has_kink(part) or is_free(part)]
+    infinite = [part.name for part in parts if is_unbounded(part)]
     fails = (infinite or ["the outputs"]) if beta is not None and math.isinf(beta) else []
-    if beta is None and any(part is not case.layers[0] for part in parts if has_kink(part) or is_free(part)):
+    if beta is None and any(part is not case.layers[0] for part in parts if is_unbounded(part)):
         fails = infinite  # whatever the unknown parts are
     unknown = unrecognised(parts) or ["the data, the cost or a skip"]
     return judged(

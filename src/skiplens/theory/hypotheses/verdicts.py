@@ -25,7 +25,10 @@ HYPOTHESES = {
             "S2", "4.5", "affine maps are normalised with epsilon above 0, without free bias or scale", "free maps"
         ),
         Hypothesis(
-            "S3", "4.5", "batch norm comes after normalised maps, or on data with full covariance", "batch norms"
+            "S3",
+            "4.5",
+            "norms have epsilon above 0; batch norm comes after normalised maps or on data with full covariance",
+            "batch norms",
         ),
         Hypothesis("S4", "4.5", "the cost's gradient is bounded and Lipschitz on sublevel sets", "-"),
         Hypothesis("S5", "4.5", "residual branches are made of such layers", "bad branches"),

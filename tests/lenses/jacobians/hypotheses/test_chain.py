@@ -132,9 +132,47 @@ def test_norms():
     assert described(nn.Sequential(nn.BatchNorm2d(3, affine=False)), images) == (norm,)
     assert described(nn.Sequential(nn.BatchNorm2d(3)).eval(), images) == (scale,)
     assert described(nn.Sequential(BatchNormalise()), images) == (norm,)
-    for module in (nn.LayerNorm(6), nn.BatchNorm2d(3, affine=False).eval()):
-        (part,) = described(nn.Sequential(module), images)
-        assert isinstance(part, Unrecognised)
+    (part,) = described(nn.Sequential(nn.BatchNorm2d(3, affine=False).eval()), images)
+    assert isinstance(part, Unrecognised)
+
+
+def within_samples():
+    from skiplens.theory.parameterised_systems import SampleNorm, ScaleShift
+
+    def norm(groups, epsilon=1e-5, centred=True):
+        return SampleNorm(108, groups, epsilon, centred, name="0")
+
+    precision = torch.finfo(torch.float64).eps
+    return [
+        (nn.LayerNorm(6), (norm(18), ScaleShift(6, 18, name="0"))),
+        (nn.LayerNorm((3, 6, 6), 0.1, elementwise_affine=False), (norm(1, 0.1),)),
+        (nn.GroupNorm(3, 3), (norm(3), ScaleShift(3, 36, name="0"))),
+        (nn.GroupNorm(1, 3, affine=False), (norm(1),)),
+        (nn.InstanceNorm2d(3), (norm(3),)),
+        (nn.InstanceNorm2d(3, affine=True), (norm(3), ScaleShift(3, 36, name="0"))),
+        (nn.RMSNorm(6, 0.2), (norm(18, 0.2, False), ScaleShift(6, 18, name="0"))),
+        (nn.RMSNorm(6, elementwise_affine=False), (norm(18, precision, False),)),
+    ]
+
+
+@pytest.mark.parametrize("case", range(8))
+def test_norms_within_samples(case):
+    """Their descriptions, and that these compute what the module does."""
+    module, expected = within_samples()[case]
+    images = torch.randn(IMAGES)
+    parts = described(nn.Sequential(module), images)
+    assert parts == expected
+    value = parts[0](torch.zeros(0), images.flatten(1).T)
+    torch.testing.assert_close(value.T.reshape(IMAGES), module(images).detach())  # at first scales are 1, shifts 0
+
+
+def test_instance_norms_with_running_statistics_are_not_recognised():
+    from skiplens.theory.hypotheses import Unrecognised
+
+    module = nn.InstanceNorm2d(3, track_running_stats=True).eval()
+    (part,) = described(nn.Sequential(module), torch.randn(IMAGES))
+    assert isinstance(part, Unrecognised)
+    assert "running statistics" in part.what
 
 
 def test_what_changes_nothing_is_left_out():

@@ -191,7 +191,23 @@ def test_a_transformer_is_read_as_far_as_it_is_known():
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, dropout=0.0)
     reading = check(layer, (torch.randn(2, 3, 8), torch.randn(2, 3, 8)), "mse")
     assert {"S1", "S2", "R6"} <= set(reading.failing)
-    assert "norm1 (layer_norm)" in reading["G3"]["where"]
+    assert "self_attn" in reading["G3"]["where"] and "norm" not in reading["G3"]["where"]
+    assert "norm1" in reading["S2"]["where"]
+    assert "scale and shift of a norm" in reading["S2"]["reason"]
+
+
+def test_layer_norm_is_smooth_but_steep(batch):
+    """Its slope is bounded by 1/sqrt(epsilon): no harm to smoothness, but too much for R3 unless epsilon is large."""
+    model = network("normalised_resnet")
+    model.set_submodule("blocks.1.branch", nn.Sequential(*model.blocks[1].branch, nn.LayerNorm(3)).double())
+    assert set(check(model, batch).failing) - {"G1", "G6"} == {"S2", "S5", "S6", "R3", "G4"}
+    model.set_submodule("blocks.1.branch.3", nn.LayerNorm(3, elementwise_affine=False))
+    reading = check(model, batch)
+    assert set(reading.failing) == {"R3", "G1", "G4"}
+    assert reading["R3"]["number"] == pytest.approx(0.9 * 1e-5**-0.5)
+    assert math.isfinite(reading["S6"]["number"])
+    model.set_submodule("blocks.1.branch.3", nn.LayerNorm(3, eps=1.0, elementwise_affine=False))
+    assert check(model, batch).failing == ()
 
 
 def test_looking_changes_nothing(batch):

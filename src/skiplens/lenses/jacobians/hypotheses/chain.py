@@ -7,7 +7,8 @@ import torch
 from torch import fx, nn
 
 from skiplens.lenses.jacobians.hypotheses.affine_parts import affine_part
-from skiplens.lenses.jacobians.hypotheses.other_parts import normalisation, other_part, unrecognised
+from skiplens.lenses.jacobians.hypotheses.norm_parts import normalisation
+from skiplens.lenses.jacobians.hypotheses.other_parts import other_part
 from skiplens.lenses.jacobians.hypotheses.skips import describe_skip
 from skiplens.lenses.jacobians.hypotheses.view import GraphView
 from skiplens.residual.block import ResidualBlock
@@ -69,7 +70,7 @@ class _Walk:
         if isinstance(module, nn.Softsign):
             return [Elementwise(NONLINEARITIES["softsign"], view.features(last), name=view.name(last))]
         if view.sources(last) != [value]:
-            return [unrecognised(view, last, value, "several activations meet")]
+            return [view.unrecognised(last, value, "several activations meet")]
         kind = view.operation(last)
         if kind in REARRANGING:
             return []

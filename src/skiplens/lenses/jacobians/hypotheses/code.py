@@ -36,6 +36,10 @@ def _normalised(module: nn.Module) -> str:
         return f"NormalisedLinear({module.in_features}, {module.out_features}, {rule})"
     if isinstance(module, nn.modules.batchnorm._BatchNorm):
         return f"torch.nn.{type(module).__name__}({module.num_features}, affine=False)"
+    if isinstance(module, nn.LayerNorm):
+        return f"torch.nn.LayerNorm({module.normalized_shape}, elementwise_affine=False)"
+    if isinstance(module, nn.GroupNorm):
+        return f"torch.nn.GroupNorm({module.num_groups}, {module.num_channels}, affine=False)"
     if isinstance(module, nn.Conv2d) and _is_simple(module):
         channels, window = f"({module.in_channels}, {module.out_channels})", module.kernel_size[0]
         return f"NormalisedConv2d({channels}, {window}, {rule}, stride={module.stride[0]}, padding={module.padding[0]})"

@@ -1,16 +1,16 @@
-"""Nonlinearities, norms and pooling of a graph in the words of the theory."""
+"""Nonlinearities and pooling of a graph in the words of the theory."""
 
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from torch import fx, nn
+from torch import fx
 
-from skiplens.lenses.jacobians.hypotheses.view import GraphView
+from skiplens.lenses.jacobians.hypotheses.norm_parts import normalisation
+from skiplens.lenses.jacobians.hypotheses.view import GraphView, argument
 from skiplens.residual.operations import CROPPING, NORMALISING
-from skiplens.residual.zoo.macdonald2023_layers import BatchNormalise
 from skiplens.theory.hypotheses import Description, Kinked, LinearMap, Unrecognised
-from skiplens.theory.parameterised_systems import NONLINEARITIES, BatchNorm, Elementwise, ScaleShift
+from skiplens.theory.parameterised_systems import NONLINEARITIES, Elementwise
 
 _POINTWISE = {
     "aten.tanh": "tanh",
@@ -45,28 +45,7 @@ def other_part(view: GraphView, node: fx.Node, source: fx.Node) -> list[Descript
     for operations, describe in _TABLE:
         if kind in operations:
             return describe(view, node, source)
-    return [unrecognised(view, node, source, kind.removeprefix("aten."))]
-
-
-def unrecognised(view: GraphView, node: fx.Node, source: fx.Node, what: str) -> Unrecognised:
-    """A part about which nothing is known."""
-    return Unrecognised(view.name(node), what, view.features(source), view.features(node))
-
-
-def normalisation(view: GraphView, node: fx.Node, source: fx.Node) -> list[Description]:
-    """Batch norm with batch statistics, then scale and shift; other norms are not recognised."""
-    module, name = view.module(node), view.name(node)
-    shape = view.shape(source)
-    channels, positions = shape[1] if len(shape) > 1 else 1, math.prod(shape[2:])
-    if isinstance(module, BatchNormalise):
-        return [BatchNorm(channels, module.epsilon, positions, name=name)]
-    if not isinstance(module, nn.modules.batchnorm._BatchNorm):
-        return [unrecognised(view, node, source, view.operation(node).removeprefix("aten."))]
-    scale: list[Description] = [ScaleShift(channels, positions, name=name)] if module.affine else []
-    if module.training or not module.track_running_stats:
-        return [BatchNorm(channels, module.eps, positions, name=name), *scale]
-    # with frozen statistics a batch norm is a fixed affine map, which a free scale and shift contain
-    return scale or [unrecognised(view, node, source, "batch norm with running statistics")]
+    return [view.unrecognised(node, source, kind.removeprefix("aten."))]
 
 
 def _pointwise(view: GraphView, node: fx.Node) -> Description:
@@ -81,12 +60,12 @@ def _kept(view: GraphView, node: fx.Node, source: fx.Node) -> list[Description]:
     """A selection, or zeros put beside: nothing if all numbers stay, else a map with largest singular value 1."""
     if view.operation(source) in NORMALISING or view.features(node) == view.features(source):
         return []
-    if view.operation(node) in ("aten.constant_pad_nd", "aten.pad") and _argument(node, 2, 0) not in (
+    if view.operation(node) in ("aten.constant_pad_nd", "aten.pad") and argument(node, 2, 0) not in (
         0,
         0.0,
         "constant",
     ):
-        return [unrecognised(view, node, source, "padding with a constant")]
+        return [view.unrecognised(node, source, "padding with a constant")]
     return [LinearMap(view.name(node), view.features(source), view.features(node), 1.0)]
 
 
@@ -97,40 +76,40 @@ def _average(view: GraphView, node: fx.Node, source: fx.Node) -> list[Descriptio
         disjoint = bool(after) and all(size % parts == 0 for size, parts in zip(before, after, strict=True))
         gain = math.sqrt(math.prod(after) / math.prod(before)) if disjoint else None
     else:
-        window = _sizes(_argument(node, 1), len(before))
-        gain = math.sqrt(_overlap(window, _sizes(_argument(node, 2) or window, len(before))) / math.prod(window))
+        window = _sizes(argument(node, 1), len(before))
+        gain = math.sqrt(_overlap(window, _sizes(argument(node, 2) or window, len(before))) / math.prod(window))
     return [LinearMap(view.name(node), view.features(source), view.features(node), gain)]
 
 
 def _maximum(view: GraphView, node: fx.Node, source: fx.Node) -> list[Description]:
     """Each output copies one input, and an input is copied at most once for each window over it."""
     axes = len(view.shape(source)) - 2
-    window = _sizes(_argument(node, 1), axes)
+    window = _sizes(argument(node, 1), axes)
     adaptive = "adaptive" in view.operation(node)
-    gain = None if adaptive else math.sqrt(_overlap(window, _sizes(_argument(node, 2) or window, axes)))
+    gain = None if adaptive else math.sqrt(_overlap(window, _sizes(argument(node, 2) or window, axes)))
     return [Kinked(view.name(node), "max pooling", view.features(source), view.features(node), gain)]
 
 
 def _mean(view: GraphView, node: fx.Node, source: fx.Node) -> list[Description]:
     inputs, outputs = view.features(source), view.features(node)
-    axes = _argument(node, 1)
+    axes = argument(node, 1)
     if not isinstance(axes, list | tuple) or 0 in axes or not outputs:
-        return [unrecognised(view, node, source, "mean")]
+        return [view.unrecognised(node, source, "mean")]
     return [LinearMap(view.name(node), inputs, outputs, math.sqrt(outputs / inputs))]
 
 
 def _times(view: GraphView, node: fx.Node, source: fx.Node) -> list[Description]:
     factors = [value for value in node.args if isinstance(value, int | float)]
     if len(factors) != 1:
-        return [unrecognised(view, node, source, "product")]
+        return [view.unrecognised(node, source, "product")]
     factor = float(factors[0])
     gain = abs(1 / factor if view.operation(node) == "aten.div" and factor else factor)
     return [LinearMap(view.name(node), view.features(source), view.features(node), gain)]
 
 
 def _dropout(view: GraphView, node: fx.Node, source: fx.Node) -> list[Description]:
-    trains = _argument(node, 2, view.module(node).training)
-    return [unrecognised(view, node, source, "dropout in train mode")] if trains else []
+    trains = argument(node, 2, view.module(node).training)
+    return [view.unrecognised(node, source, "dropout in train mode")] if trains else []
 
 
 def _overlap(window: Sequence[int], stride: Sequence[int]) -> int:
@@ -141,10 +120,6 @@ def _overlap(window: Sequence[int], stride: Sequence[int]) -> int:
 def _sizes(value: Any, axes: int) -> list[int]:
     sizes = [int(size) for size in value] if isinstance(value, list | tuple) else [int(value)]
     return sizes * axes if len(sizes) == 1 else sizes
-
-
-def _argument(node: fx.Node, place: int, default: Any = None) -> Any:
-    return node.args[place] if len(node.args) > place else default
 
 
 _Describe = Callable[[GraphView, fx.Node, fx.Node], list[Description]]

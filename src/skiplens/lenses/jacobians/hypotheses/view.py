@@ -2,6 +2,7 @@
 
 import math
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import fx, nn
@@ -10,6 +11,7 @@ from skiplens.residual.export import module_calls, module_of
 from skiplens.residual.flow import DataFlow, members
 from skiplens.residual.network import ResidualNetwork
 from skiplens.residual.operations import operation
+from skiplens.theory.hypotheses import Unrecognised
 
 
 class GraphView:
@@ -71,9 +73,18 @@ class GraphView:
             return name
         return f"{self.operation(node).removeprefix('aten.')} in {name or 'the model'}"
 
+    def unrecognised(self, node: fx.Node, source: fx.Node, what: str) -> Unrecognised:
+        """A part from `source` to `node` about which nothing is known."""
+        return Unrecognised(self.name(node), what, self.features(source), self.features(node))
+
     def parameter(self, argument: object) -> torch.Tensor | None:
         """The parameter that an argument of a node is, or None if it is something else."""
         names = self.network.exported.parameters
         if not isinstance(argument, fx.Node) or argument.name not in names:
             return None
         return self.network.model.get_parameter(names[argument.name])
+
+
+def argument(node: fx.Node, place: int, default: Any = None) -> Any:
+    """The positional argument of a node at a place, or `default` if it has fewer."""
+    return node.args[place] if len(node.args) > place else default
