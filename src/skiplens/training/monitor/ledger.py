@@ -33,6 +33,7 @@ class Ledger:
         self._run_before = 0.0
         self._own_before = 0.0
         self._began: float | None = None
+        self._ended: float | None = None
 
     @property
     def open(self) -> tuple[str, ...]:
@@ -42,7 +43,11 @@ class Ledger:
     def begin(self, run_seconds: float = 0.0) -> None:
         """Start the clock of the run, which has lasted `run_seconds` already."""
         self._run_before, self._own_before = run_seconds, self.own_seconds
-        self._began = self._clock()
+        self._began, self._ended = self._clock(), None
+
+    def end(self) -> None:
+        """Stop the clock of the run."""
+        self._ended = self._clock()
 
     @property
     def own_seconds(self) -> float:
@@ -54,7 +59,8 @@ class Ledger:
         """Seconds of the run without those spent on looking."""
         if self._began is None:
             return self._run_before
-        return self._run_before + self._clock() - self._began - (self.own_seconds - self._own_before)
+        now = self._clock() if self._ended is None else self._ended
+        return self._run_before + now - self._began - (self.own_seconds - self._own_before)
 
     def affordable(self) -> list[str]:
         """The quantities that may be measured now, if each takes as long as it did last time."""

@@ -48,9 +48,9 @@ def lightning_callback(monitor: "Monitor") -> Any:
 
 def _package() -> ModuleType:
     """The package that is loaded already, or else the one that is installed."""
-    loaded = [name for name in _PACKAGES if name in sys.modules]
+    loaded = [module for name in _PACKAGES if (module := sys.modules.get(name)) is not None]
     if loaded:
-        return sys.modules[loaded[0]]
+        return loaded[0]
     try:
         return open_door(_PACKAGES[0], "a callback of Lightning")
     except ImportError:

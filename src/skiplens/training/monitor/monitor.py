@@ -106,6 +106,7 @@ class Monitor:
     def finish(self) -> MonitorReading:
         """Write everything without another look, and return the reading."""
         if self._step is not None:
+            self._watch.ledger.end()
             self._destination.close()
         return self.reading
 
