@@ -15,6 +15,7 @@ NAMES = {
     "ResidualBlock",
     "VanillaKernel",
     "check_hypotheses",
+    "compare",
     "empirical_ntk",
     "find_residual_blocks",
     "hessian_spectrum",

@@ -28,6 +28,7 @@ from skiplens.readings import PathSpectrum as PathSpectrum
 
 # The whole picture
 from skiplens.reports import Report as Report
+from skiplens.reports import compare as compare
 from skiplens.reports import inspect as inspect
 from skiplens.reports import verify as verify
 

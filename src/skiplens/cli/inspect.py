@@ -49,7 +49,7 @@ def inspect(
     model = build_model(settings.model, settings.seed)
     if settings.weights is not None:
         load_weights(model, settings.weights)
-    data = _data(settings)
+    data = data_for(settings.model, settings.data)
     with console.progress_shown() as progress:
         options: dict[str, Any] = {"lenses": settings.lens, "seed": settings.seed, "progress": progress}
         data = _held(data) if settings.verify else data
@@ -64,16 +64,16 @@ def inspect(
         _summarise(report, page)
 
 
-def _data(settings: InspectSettings) -> Any:
+def data_for(model: str, named: str) -> Any:
     """The data that was named; the images of a data set are brought to the form that a network of the zoo takes."""
-    if ":" in settings.data and not settings.data.endswith((":train", ":test")):
-        return call_named(settings.data)
+    if ":" in named and not named.endswith((":train", ":test")):
+        return call_named(named)
     from skiplens import data
     from skiplens.residual.model_spec import input_shape
 
     with console.progress_shown() as progress:
-        images = data.load(settings.data, progress=progress)
-    shape = input_shape(settings.model)
+        images = data.load(named, progress=progress)
+    shape = input_shape(model)
     if shape is None:
         return images
     fitted = data.fit_to(images, shape)

@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from skiplens.cli import console, data, inspect, reproduce, studies, zoo
+from skiplens.cli import compare, console, data, inspect, reproduce, studies, zoo
 from skiplens.core.errors import SkiplensError
 from skiplens.core.version import VERSION
 
@@ -19,6 +19,7 @@ app = typer.Typer(
     epilog="Exit status: 0 done, 1 a check failed, 2 bad input, 130 interrupted.",
 )
 app.command("inspect")(inspect.inspect)
+app.command("compare")(compare.compare)
 app.command("zoo")(zoo.zoo)
 app.command("studies")(studies.studies)
 app.command("reproduce")(reproduce.reproduce)

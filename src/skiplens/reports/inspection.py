@@ -18,6 +18,7 @@ from skiplens.reports.report import Problem, Report
 from skiplens.residual.trial import require_module, try_call
 
 DEFAULT_SAMPLES = 64
+INTERRUPTED = "interrupted from the keyboard"
 
 
 def inspect(
@@ -53,6 +54,6 @@ def inspect(
         except SkiplensError as error:
             problems.append(Problem(lens.name, str(error)))
         except KeyboardInterrupt:
-            problems.append(Problem(lens.name, "interrupted from the keyboard; what follows it was not measured."))
+            problems.append(Problem(lens.name, f"{INTERRUPTED}; what follows it was not measured."))
             break
     return Report(subject.name, tuple(readings), tuple(problems), find(readings))

@@ -1,0 +1,106 @@
+"""`skiplens compare`: several models side by side."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from torch import nn
+
+from skiplens.cli import console
+from skiplens.cli.flags import with_settings
+from skiplens.cli.inspect import data_for
+from skiplens.core.errors import InvalidInputError
+from skiplens.core.settings import Settings, option
+
+if TYPE_CHECKING:
+    from skiplens.reports import Comparison
+
+NO_WEIGHTS = "none"
+
+
+@dataclass(frozen=True)
+class CompareSettings(Settings):
+    """How to compare."""
+
+    data: str = option("sample", "A data set, a folder of images, or path/file.py:function that returns data.")
+    weights: tuple[str, ...] = option((), "Weights of each model, separated by commas; none for a fresh one.")
+    lens: tuple[str, ...] = option(
+        (), "Lenses, separated by commas; chosen by the size of the models if none is named."
+    )
+    draws: int | None = option(None, "How often each model is drawn; 5 times, or 3 times if it is large.")
+    seed: int = option(0, "The first of the seeds.")
+
+
+@with_settings(CompareSettings)
+def compare(
+    settings: CompareSettings,
+    models: Annotated[list[str], typer.Argument(help="Two or more models, named as for inspect.")],
+    out: Annotated[Path, typer.Option(help="Folder for comparison.html, comparison.json and figures/.")] = Path(
+        "runs/compare"
+    ),
+    as_json: Annotated[bool, typer.Option("--json", help="Write the numbers to standard output as JSON.")] = False,
+) -> None:
+    """Compare models: each is drawn several times, so that chance is told from difference.
+
+    Example: [bold]skiplens compare zoo:preact_resnet18 zoo:preact_resnet18_avgskip[/]
+    """
+    from skiplens import reports
+
+    names = _told_apart(models)
+    if settings.weights and len(settings.weights) != len(models):
+        raise InvalidInputError(
+            f"--weights names {len(settings.weights)} files for {len(models)} models; give one for each, and "
+            f"{NO_WEIGHTS!r} for a model that is drawn."
+        )
+    files = settings.weights or (NO_WEIGHTS,) * len(models)
+    builders = {name: _builder(spec, file) for name, spec, file in zip(names, models, files, strict=True)}
+    data = {name: data_for(spec, settings.data) for name, spec in zip(names, models, strict=True)}
+    with console.progress_shown() as progress:
+        options: dict[str, Any] = {"lenses": settings.lens, "draws": settings.draws, "seed": settings.seed}
+        comparison = reports.compare(builders, data, progress=progress, **options)
+    page = comparison.write(out)
+    if as_json:
+        console.print_json(comparison.to_json())
+    else:
+        _summarise(comparison, page)
+
+
+def _told_apart(models: Sequence[str]) -> list[str]:
+    """The names of the models; one that comes again gets a number."""
+    return [
+        f"{name} ({models[:place].count(name) + 1})" if models.count(name) > 1 else name
+        for place, name in enumerate(models)
+    ]
+
+
+def _builder(spec: str, weights: str) -> Callable[[int], nn.Module] | nn.Module:
+    from skiplens.reports.comparison.builders import drawn_by_seed
+    from skiplens.residual.model_spec import build_model
+    from skiplens.residual.weights import load_weights
+
+    if weights != NO_WEIGHTS:
+        model = build_model(spec)
+        load_weights(model, weights)
+        return model
+    if spec.startswith("zoo:"):
+        return lambda seed: build_model(spec, seed)
+    return drawn_by_seed(lambda: build_model(spec))
+
+
+def _summarise(comparison: "Comparison", page: Path) -> None:
+    console.out().print(comparison.verdict, markup=False, style="bold")
+    for section in comparison.sections():
+        if section.rows:
+            console.print_table(section.title, section.rows)
+        else:
+            console.out().print(f"{section.title}: {section.sentence}", markup=False)
+    for note in comparison.notes:
+        console.out().print(note, markup=False)
+    for contender in comparison.contenders:
+        if contender.note:
+            console.out().print(f"{contender.name}: {contender.note}", markup=False)
+    for problem in comparison.problems:
+        console.complain(f"{problem.lens}: {problem.message}")
+    console.out().print(f"The comparison is in {page}", markup=False)
