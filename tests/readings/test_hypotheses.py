@@ -46,6 +46,16 @@ def test_the_printed_table(reading):
     ]
 
 
+def test_sampled_numbers_stand_beside_the_bounds(reading):
+    from dataclasses import replace
+
+    sampled = replace(reading, sampled=(0.5, None, None))
+    assert sampled["S1"]["sampled"] == 0.5
+    assert "smooth [kinks: 2, here 0.5]" in str(sampled)
+    assert "normalised [free maps: 0]" in str(sampled)
+    assert reading["S1"]["sampled"] is None
+
+
 def test_it_survives_a_file(reading, tmp_path):
     from skiplens.readings import read_file, write_file
 

@@ -32,6 +32,7 @@ class HypothesesReading(Reading, kind="hypotheses"):
         changes: The smallest change that would make it hold, '' where it holds.
         codes: The change as code to paste, '' where there is none.
         conclusion: What follows for gradient descent.
+        sampled: The numbers at the present weights and data, where `numbers` bounds them for all; None elsewhere.
     """
 
     model: str
@@ -47,13 +48,15 @@ class HypothesesReading(Reading, kind="hypotheses"):
     changes: tuple[str, ...]
     codes: tuple[str, ...]
     conclusion: str
+    sampled: tuple[float | None, ...] = ()
 
     def rows(self) -> tuple[Mapping[str, Any], ...]:
         """One row a hypothesis."""
         names = ("statements", "verdicts", "numbers", "meanings", "where", "reasons", "changes", "codes")
         columns = ("statement", "verdict", "number", "meaning", "where", "reason", "change", "code")
-        values = zip(self.labels, *(getattr(self, name) for name in names), strict=True)
-        return tuple(dict(zip(("hypothesis", *columns), row, strict=True)) for row in values)
+        sampled = self.sampled or (None,) * len(self.labels)
+        values = zip(self.labels, *(getattr(self, name) for name in names), sampled, strict=True)
+        return tuple(dict(zip(("hypothesis", *columns, "sampled"), row, strict=True)) for row in values)
 
     def __getitem__(self, label: str) -> Mapping[str, Any]:
         """The row of one hypothesis, such as ``reading["S1"]``."""
@@ -76,7 +79,8 @@ class HypothesesReading(Reading, kind="hypotheses"):
         """The verdicts as a table, then what follows."""
         lines = [f"{self.model} with {self.loss}", ""]
         for row in self.rows():
-            number = "" if row["number"] is None else f" [{row['meaning']}: {row['number']:.6g}]"
+            now = "" if row["sampled"] is None else f", here {row['sampled']:.6g}"
+            number = "" if row["number"] is None else f" [{row['meaning']}: {row['number']:.6g}{now}]"
             lines.append(f"{row['hypothesis']}  {row['verdict']:<17}  {row['statement']}{number}")
             if row["verdict"] != "holds":
                 lines += _indented(f"at {row['where']}: {row['reason']}")

@@ -1,5 +1,8 @@
 """The hypotheses of the convergence theorems told in words."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from skiplens.readings import HypothesesReading
 from skiplens.reports.section import Section, number_in_words, provenance_of
 
@@ -26,7 +29,7 @@ def convergence_section(reading: HypothesesReading) -> Section:
                 "hypothesis": row["hypothesis"],
                 "verdict": row["verdict"],
                 "says": row["statement"],
-                "number": "–" if row["number"] is None else f"{row['meaning']}: {number_in_words(row['number'])}",
+                "number": _number(row),
                 "where": row["where"] if row["verdict"] != "holds" else "",
             }
             for row in reading.rows()
@@ -34,6 +37,13 @@ def convergence_section(reading: HypothesesReading) -> Section:
         notes=(MEANING,),
         provenance=provenance_of(reading),
     )
+
+
+def _number(row: Mapping[str, Any]) -> str:
+    if row["number"] is None:
+        return "–"
+    here = "" if row["sampled"] is None else f" (here {number_in_words(row['sampled'])})"
+    return f"{row['meaning']}: {number_in_words(row['number'])}{here}"
 
 
 def convergence_sentence(reading: HypothesesReading) -> str:

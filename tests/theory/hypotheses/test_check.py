@@ -174,6 +174,21 @@ def test_a_convolution_in_front_is_named():
     assert verdicts(case)["R5"].number == 0
 
 
+def test_measured_slopes_stand_beside_the_bound_and_decide_what_is_not_known(case):
+    from skiplens.theory.hypotheses import SampledGain, Unrecognised
+
+    gains = {"block2": SampledGain(0.31817220799685), "block3": SampledGain(0.3044745357944)}
+    measured = verdicts(replace(case, sampled_gains=gains))["R3"]
+    assert (measured.verdict, measured.number, measured.sampled) == ("holds", pytest.approx(0.9), 0.31817220799685)
+    assert verdicts(case)["R3"].sampled is None
+    strange = changed_block(case, branch=(Unrecognised("block3.attention", "attention", 4, 3),))
+    steep = replace(strange, sampled_gains={"block3": SampledGain(1.25)})
+    assert (verdicts(steep)["R3"].verdict, verdicts(steep)["R3"].where) == ("fails", ("block3",))
+    assert verdicts(steep)["G4"].verdict == "fails"
+    for gain in (SampledGain(0.8), SampledGain(1.25, is_lower_bound=False)):
+        assert verdicts(replace(strange, sampled_gains={"block3": gain}))["R3"].verdict == "cannot be decided"
+
+
 def test_a_map_with_shared_numbers_is_named(case):
     from skiplens.theory.hypotheses import FreeMap
     from skiplens.theory.parameterised_systems import BatchNorm

@@ -14,5 +14,6 @@ from skiplens.theory.hypotheses.descriptions import describe as describe
 from skiplens.theory.hypotheses.facts import Case as Case
 from skiplens.theory.hypotheses.facts import CostFacts as CostFacts
 from skiplens.theory.hypotheses.facts import DataFacts as DataFacts
+from skiplens.theory.hypotheses.facts import SampledGain as SampledGain
 from skiplens.theory.hypotheses.verdicts import HYPOTHESES as HYPOTHESES
 from skiplens.theory.hypotheses.verdicts import CheckedHypothesis as CheckedHypothesis

@@ -1,7 +1,8 @@
 """What the theorems ask about the data, the cost and the step size."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -91,6 +92,20 @@ class CostFacts:
         return cls(cost.name, True, True, True, cost)
 
 
+@dataclass(frozen=True)
+class SampledGain:
+    """|Jg|_2 of a branch as measured at some parameters and data.
+
+    Attributes:
+        gain: The number.
+        is_lower_bound: Whether the supremum is at least as large; not so if samples are coupled and only some of them
+            were taken.
+    """
+
+    gain: float
+    is_lower_bound: bool = True
+
+
 @dataclass(frozen=True, eq=False)
 class Case:
     """Everything a check looks at.
@@ -102,6 +117,7 @@ class Case:
         step: Step size of gradient descent, if one is asked about.
         sublevel: A loss that is not exceeded, the first loss of a run.
         first_weights: Parameters of the first layer, for the number of hypothesis R5.
+        sampled_gains: Measured slopes of branches by the name of their layer, for hypothesis R3.
     """
 
     layers: tuple[Description, ...]
@@ -110,6 +126,7 @@ class Case:
     step: float | None = None
     sublevel: float = math.inf
     first_weights: Float[Tensor, " params"] | None = None
+    sampled_gains: Mapping[str, SampledGain] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse a network without layers or without outputs."""

@@ -1,5 +1,7 @@
 """Checks of theorem 4.7: is the derivative DF onto, for all parameters?"""
 
+from dataclasses import replace
+
 from skiplens.theory.hypotheses.descriptions import Description, FreeMap, ResidualLayer, Skip, Unrecognised, branch_gain
 from skiplens.theory.hypotheses.facts import Case
 from skiplens.theory.hypotheses.verdicts import CheckedHypothesis, Evidence, judged
@@ -20,9 +22,14 @@ def residual_layers(case: Case) -> list[ResidualLayer]:
 
 
 def largest_gain(case: Case) -> tuple[float, list[str], list[str]]:
-    """The largest bound of a branch's slope, the layers where it is not below 1 and those where it is not known."""
+    """The largest bound of a branch's slope, the layers where it is not below 1 and those where it is not known.
+
+    A branch with parts that are not recognised fails if a slope of 1 or more was measured.
+    """
     gains = {layer.name: branch_gain(layer, case.data.samples) for layer in residual_layers(case)}
+    lowest = {name: one.gain for name, one in case.sampled_gains.items() if one.is_lower_bound}
     known = {name: gain for name, gain in gains.items() if gain is not None}
+    known |= {name: lowest[name] for name in gains if name not in known and lowest.get(name, 0.0) >= 1}
     failing = [name for name, gain in known.items() if not gain < 1]
     return max(known.values(), default=0.0), failing, [name for name in gains if name not in known]
 
@@ -79,15 +86,17 @@ def _why_not(skip: Skip) -> str:
 
 def _gains(case: Case) -> CheckedHypothesis:
     number, failing, unknown = largest_gain(case)
-    return judged(
+    sampled = max((one.gain for one in case.sampled_gains.values()), default=None)
+    checked = judged(
         "R3",
         Evidence(failing, unknown, number),
         f"slopes are at most {number:.4g} for all parameters"
         if residual_layers(case)
         else "there is no branch (see R6)",
-        f"the product of the layers' bounds is {number:.4g}",
+        f"the product of the layers' bounds, or a measured slope, is {number:.4g}",
         "Normalise the maps of the branch, use slopes of at most 1, and scale its last map (contraction_factor).",
     )
+    return replace(checked, sampled=sampled)
 
 
 def _samples(case: Case) -> CheckedHypothesis:

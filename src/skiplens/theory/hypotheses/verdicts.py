@@ -61,6 +61,7 @@ class CheckedHypothesis:
         where: Names of the layers that it fails at, or that are not known.
         reason: Why, in a sentence.
         change: The smallest change that would make it hold; '' where it holds.
+        sampled: What the number is at the present parameters, where it is a bound for all of them.
     """
 
     hypothesis: Hypothesis
@@ -69,6 +70,7 @@ class CheckedHypothesis:
     where: tuple[str, ...]
     reason: str
     change: str = ""
+    sampled: float | None = None
 
     @property
     def label(self) -> str:

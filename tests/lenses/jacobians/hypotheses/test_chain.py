@@ -10,9 +10,10 @@ from torch.nn import functional as F
 
 def described(model, inputs):
     from skiplens.lenses.jacobians.hypotheses.chain import describe_model
+    from skiplens.lenses.jacobians.hypotheses.view import GraphView
     from skiplens.residual import dissect
 
-    return describe_model(dissect(model, inputs), torch.Generator().manual_seed(0))
+    return describe_model(GraphView(dissect(model, inputs)), torch.Generator().manual_seed(0))
 
 
 class Function(nn.Module):

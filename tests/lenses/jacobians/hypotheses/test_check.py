@@ -44,6 +44,9 @@ def test_the_network_of_the_theorem(batch):
     G = math.sqrt(0.814528755178133 * 0.77742994474628 / 4)
     assert reading["S6"]["number"] == pytest.approx(16.58086644088**2 / 8 + G * 143.43108713409, rel=1e-10)
     assert reading["R3"]["number"] == pytest.approx(0.9)
+    assert reading["R3"]["sampled"] == pytest.approx(0.31817220799685, rel=1e-3)  # of the table; Lanczos from below
+    assert reading["R3"]["sampled"] <= 0.31817220799685 * (1 + 1e-12)
+    assert "[largest slope: 0.9, here 0.318" in str(reading)
     assert reading["R4"]["number"] == pytest.approx(1.0439322055676, rel=1e-12)
     assert reading["R5"]["number"] == pytest.approx(0.17076356006421, rel=1e-12)
     assert "false" in reading.conclusion
@@ -177,7 +180,7 @@ def test_growing_widths():
 def test_unknown_parts_leave_it_open(batch):
     class Strange(nn.Module):
         def forward(self, x):
-            return torch.cumsum(x, 1)
+            return torch.cumsum(x, 1) / 9
 
     model = network("normalised_resnet")
     model.set_submodule("blocks.1.branch.1", Strange())
@@ -185,6 +188,35 @@ def test_unknown_parts_leave_it_open(batch):
     assert set(reading.undecided) == {"S1", "S2", "S5", "S6", "R3", "G1", "G3", "G4", "G6"}
     assert reading["S1"]["where"] == "blocks.1.branch.1 (cumsum)"
     assert "cannot be decided" in reading.conclusion
+
+
+def test_a_measured_slope_decides_where_a_part_is_not_known(batch):
+    class Sum(nn.Module):
+        def forward(self, x):
+            return 9 * torch.cumsum(x, 1)
+
+    model = network("normalised_resnet")
+    model.set_submodule("blocks.1.branch.1", Sum())
+    reading = check(model, batch)
+    assert reading["R3"]["verdict"] == reading["G4"]["verdict"] == "fails"
+    assert reading["R3"]["where"] == "blocks.1"
+    Z = model.blocks[0](model.first(batch[0])).detach()
+    J = torch.func.jacrev(lambda data: model.blocks[1].branch(data).flatten())(Z).flatten(1).detach()
+    assert reading["R3"]["sampled"] == pytest.approx(float(torch.linalg.matrix_norm(J, 2)), rel=1e-3)
+
+
+def test_slopes_of_a_coupled_batch_decide_nothing_by_a_part_of_it(batch):
+    class Mixed(nn.Module):
+        def forward(self, x):
+            return 9 * torch.cumsum(x - x.mean(0), 1)
+
+    model = network("normalised_resnet")
+    model.set_submodule("blocks.1.branch.1", Mixed())
+    more = torch.cat([batch[0], batch[0][:1] + 1])
+    assert check(model, batch)["R3"]["verdict"] == "fails"
+    reading = check(model, (more, torch.tensor([0, 1, 2, 0, 1])))
+    assert reading["R3"]["verdict"] == "cannot be decided"
+    assert reading["R3"]["sampled"] > 1
 
 
 def test_a_transformer_is_read_as_far_as_it_is_known():

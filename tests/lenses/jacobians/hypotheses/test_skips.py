@@ -7,12 +7,13 @@ from torch import nn
 
 def skip_of(shortcut, shape=(2, 4, 6, 6), outputs=None):
     from skiplens.lenses.jacobians.hypotheses.chain import describe_model
+    from skiplens.lenses.jacobians.hypotheses.view import GraphView
     from skiplens.residual import dissect
     from skiplens.residual.zoo.blocks import Residual
 
     inputs = torch.randn(shape, generator=torch.Generator().manual_seed(1))
     branch = outputs or nn.Conv2d(4, 4, 1)
-    (layer,) = describe_model(dissect(Residual(branch, shortcut), inputs), torch.Generator().manual_seed(0))
+    (layer,) = describe_model(GraphView(dissect(Residual(branch, shortcut), inputs)), torch.Generator().manual_seed(0))
     return layer.skip
 
 
@@ -77,10 +78,11 @@ def test_shortcuts_that_bend_mix_or_learn():
 def test_float32_models_are_isometric_up_to_their_rounding():
     shortcut, branch, _ = zoo_skips()["isometric"]
     from skiplens.lenses.jacobians.hypotheses.chain import describe_model
+    from skiplens.lenses.jacobians.hypotheses.view import GraphView
     from skiplens.residual import dissect
     from skiplens.residual.zoo.blocks import Residual
 
     model = Residual(branch, shortcut).float()
     inputs = torch.randn(2, 4, 6, 6, dtype=torch.float32)
-    (layer,) = describe_model(dissect(model, inputs), torch.Generator().manual_seed(0))
+    (layer,) = describe_model(GraphView(dissect(model, inputs)), torch.Generator().manual_seed(0))
     assert (layer.skip.smallest, layer.skip.largest) == (1, 1)

@@ -12,7 +12,6 @@ from skiplens.lenses.jacobians.hypotheses.other_parts import other_part
 from skiplens.lenses.jacobians.hypotheses.skips import describe_skip
 from skiplens.lenses.jacobians.hypotheses.view import GraphView
 from skiplens.residual.block import ResidualBlock
-from skiplens.residual.network import ResidualNetwork
 from skiplens.residual.operations import MATRIX_PRODUCTS, REARRANGING
 from skiplens.residual.zoo.macdonald2023_layers import BatchNormalise
 from skiplens.theory.hypotheses import Description, ParallelBranches, ResidualLayer, Unrecognised
@@ -22,10 +21,9 @@ _WHOLE_MODULES = (BatchNormalise, nn.Softsign)
 """Modules of several operations that are one layer."""
 
 
-def describe_model(network: ResidualNetwork, generator: torch.Generator) -> tuple[Description, ...]:
+def describe_model(view: GraphView, generator: torch.Generator) -> tuple[Description, ...]:
     """The layers of a model from its input to its output; what is not recognised is named."""
-    view = GraphView(network)
-    return _Walk(view, generator).chain(view.start, network.node(network.output), None)
+    return _Walk(view, generator).chain(view.start, view.network.node(view.network.output), None)
 
 
 class _Walk:

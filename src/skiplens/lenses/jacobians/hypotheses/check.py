@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,6 +14,8 @@ from skiplens.lenses.jacobians.hypotheses.chain import describe_model
 from skiplens.lenses.jacobians.hypotheses.code import code_for
 from skiplens.lenses.jacobians.hypotheses.costs import LossArgument, describe_cost
 from skiplens.lenses.jacobians.hypotheses.data_facts import TrainingData, training_data
+from skiplens.lenses.jacobians.hypotheses.sampled_gains import sampled_gains
+from skiplens.lenses.jacobians.hypotheses.view import GraphView
 from skiplens.readings import HypothesesReading, Provenance
 from skiplens.residual import ResidualNetwork, dissect
 from skiplens.theory.hypotheses import Case, CheckedHypothesis, CostFacts, Description, ResidualLayer, check
@@ -50,8 +53,10 @@ def check_hypotheses(
     samples = training_data(data)
     with untouched(model):
         network = dissect(model, samples.first.first(PROBED_SAMPLES).inputs)
-        layers = describe_model(network, Randomness(seed).child("skips").torch())
-        case = _case(network, layers, samples, loss, step)
+        view, probes = GraphView(network), Randomness(seed)
+        layers = describe_model(view, probes.child("skips").torch())
+        gains = sampled_gains(view, probes.child("branches").torch(), samples.facts.samples == view.samples)
+        case = replace(_case(network, layers, samples, loss, step), sampled_gains=gains)
     checks = check(case)
     return _reading(model, case, checks, clock.end())
 
@@ -106,6 +111,7 @@ def _reading(
         changes=tuple(entry.change for entry in checks),
         codes=tuple(code_for(entry.label, entry.where, model) for entry in checks),
         conclusion=conclusion(case, checks),
+        sampled=tuple(entry.sampled for entry in checks),
         provenance=provenance,
     )
 
