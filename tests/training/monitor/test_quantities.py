@@ -175,7 +175,7 @@ def test_what_a_model_cannot_give():
         measured("weight_norm", sight_of(frozen))
     sight = sight_of(network(), samples(6)[0])
     sight.first_kernel = torch.ones(3, 3)
-    with pytest.raises(InvalidInputError, match="3 samples and this one 6. Look at the same probe"):
+    with pytest.raises(InvalidInputError, match=r"3 samples and this one 6\. Look at the same probe"):
         measured("kernel", sight)
 
 
