@@ -7,7 +7,7 @@ from typing import Any
 from skiplens.core.version import VERSION
 from skiplens.figures import Figure
 from skiplens.figures.plotly_json import plotly_json
-from skiplens.reports.html import json_in_html, plotly_packed, resource, template
+from skiplens.reports.html import json_in_html, page_script, plotly_packed, resource, template
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def gallery_page(papers: Sequence[GalleryPaper], facts: Sequence[tuple[str, str]
         worse=[verdict for verdict in verdicts if verdict["worse"]],
         version=VERSION,
         style=resource("report.css") + resource("gallery.css"),
-        script=resource("report.js"),
+        script=page_script(),
         plotly=plotly_packed() if any(item.figures for paper in papers for item in paper.items) else "",
         verdicts=json_in_html(verdicts),
         figure_json=lambda figure: json_in_html(plotly_json(figure)),

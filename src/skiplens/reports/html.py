@@ -18,6 +18,9 @@ from skiplens.reports.section import Section
 if TYPE_CHECKING:
     from skiplens.reports.report import Problem
 
+SCRIPTS = ("elements", "plots", "numbers", "blocks", "actions")
+"""Parts of the page's script, in the order in which they build on each other."""
+
 
 def page(
     title: str,
@@ -37,7 +40,7 @@ def page(
         problems=problems,
         version=VERSION,
         style=resource("report.css"),
-        script=resource("report.js"),
+        script=page_script(),
         plotly=plotly_packed() if any(section.figures for section in sections) else "",
         readings=json_in_html(readings),
         figure_json=lambda figure: json_in_html(plotly_json(figure) | {"blocks": blocks.of_figure(figure)}),
@@ -60,6 +63,12 @@ def template(name: str) -> Any:
 def resource(name: str) -> str:
     """The text of a file beside the templates."""
     return files("skiplens.reports").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def page_script() -> str:
+    """The script of a page, which keeps its names to itself."""
+    parts = "\n".join(resource(f"{name}.js") for name in SCRIPTS)
+    return f'"use strict";\n(function () {{\n{parts}}})();\n'
 
 
 @cache

@@ -1,0 +1,80 @@
+// Copying, downloading, the light and the dark look, printing; and what happens when something is pressed.
+
+function tableText(table) {
+  const rows = [...table.rows].filter((row) => !row.hidden);
+  return rows.map((row) => [...row.cells].map((cell) => cell.textContent).join("\t")).join("\n");
+}
+
+function copyBySelection(text) {
+  const area = element("textarea", "", { value: text, className: "clipboard", readOnly: true });
+  document.body.append(area);
+  area.select();
+  const done = document.execCommand("copy");
+  area.remove();
+  return done;
+}
+
+async function copy(button, text) {
+  const label = button.dataset.label || (button.dataset.label = button.textContent);
+  let done = true;
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    done = copyBySelection(text);
+    button.focus();
+  }
+  button.textContent = done ? "Copied" : "Could not copy";
+  say(button.textContent);
+  setTimeout(() => { button.textContent = label; }, 1500);
+}
+
+function download() {
+  const source = byId("readings");
+  const blob = new Blob([source.textContent], { type: "application/json" });
+  const link = element("a", "", { href: URL.createObjectURL(blob), download: source.dataset.file || "readings.json" });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+const toggle = byId("theme");
+
+function setTheme(name) {
+  root.dataset.theme = name;
+  toggle.textContent = name === "dark" ? "Light" : "Dark";
+  toggle.setAttribute("aria-label", `${toggle.textContent} look`);
+  drawAll();
+}
+
+let before = null;
+
+function beginPrint() {
+  before = { theme: root.dataset.theme, closed: all("details:not([open]):not(.numbers)") };
+  for (const details of before.closed) details.open = true;
+  root.classList.add("printing");
+  setTheme("light");
+}
+
+function endPrint() {
+  if (!before) return;
+  root.classList.remove("printing");
+  for (const details of before.closed) details.open = false;
+  setTheme(before.theme);
+  before = null;
+}
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("button");
+  if (!button) return;
+  if (button.classList.contains("copy")) copy(button, tableText(button.parentElement.querySelector("table")));
+  if (button.classList.contains("copy-code")) copy(button, button.nextElementSibling.textContent);
+  if (button.classList.contains("block")) choose(button);
+  if (button.parentElement.id === "filter") { chosen.clear(); applyChoice(); }
+});
+for (const button of blockButtons) button.addEventListener("keydown", walk);
+for (const details of all("details.numbers")) details.addEventListener("toggle", () => fillNumbers(details));
+toggle.addEventListener("click", () => setTheme(root.dataset.theme === "dark" ? "light" : "dark"));
+byId("download").addEventListener("click", download);
+window.addEventListener("beforeprint", beginPrint);
+window.addEventListener("afterprint", endPrint);
+setTheme(root.dataset.theme);
+drawFirst();

@@ -1,0 +1,71 @@
+// Choosing residual blocks: what is not about them steps back in plots, tables and findings.
+
+const blockButtons = all(".drawing .block");
+const nameOf = (block) => blockButtons[block].dataset.name;
+
+function gathered(blocks) {
+  const rows = [];
+  for (const table of all("table[data-title]")) {
+    const found = blocks.map((block) => table.querySelector(`tr[data-block="${block}"]`));
+    if (!found.some(Boolean)) continue;
+    [...table.tHead.rows[0].cells].slice(1).forEach((head, index) => {
+      rows.push([`${table.dataset.title}: ${head.textContent}`, ...found.map((row) => (row ? row.cells[index + 1].textContent : "–"))]);
+    });
+  }
+  return rows;
+}
+
+function showChosen(blocks) {
+  const panel = byId("chosen");
+  panel.hidden = !blocks.length;
+  panel.replaceChildren();
+  if (!blocks.length) return;
+  const head = ["", ...blocks.map((block) => `${block + 1}: ${nameOf(block)}`)];
+  panel.append(element("h3", "The chosen blocks in numbers"), withCopyButton(tableOf(head, gathered(blocks)), "The chosen blocks in numbers"));
+}
+
+function filterRows() {
+  for (const table of all("table[data-title]")) {
+    const rows = all("tr[data-block]", table);
+    for (const row of rows) row.hidden = chosen.size > 0 && !chosen.has(Number(row.dataset.block));
+  }
+  for (const card of all(".finding")) {
+    const named = card.dataset.blocks.split(" ").filter(Boolean).map(Number);
+    card.classList.toggle("concerned", named.some((block) => chosen.has(block)));
+  }
+}
+
+function showFilter(blocks) {
+  const bar = byId("filter");
+  const shown = blocks.slice(0, 3).map((block) => `${block + 1} (${nameOf(block)})`).join(", ");
+  const words = blocks.length ? `Only block ${shown}${blocks.length > 3 ? ` and ${blocks.length - 3} more` : ""}` : "All blocks";
+  bar.hidden = !blocks.length;
+  bar.firstElementChild.textContent = words;
+  say(words);
+}
+
+function applyChoice() {
+  const blocks = [...chosen].sort((a, b) => a - b);
+  for (const button of blockButtons) button.setAttribute("aria-pressed", String(chosen.has(Number(button.dataset.block))));
+  filterRows();
+  showChosen(blocks);
+  showFilter(blocks);
+  drawAll(all(".plot").filter((plot) => figureOf(plot).blocks?.length));
+}
+
+function choose(button) {
+  const block = Number(button.dataset.block);
+  if (!chosen.delete(block)) chosen.add(block);
+  applyChoice();
+}
+
+function walk(event) {
+  const steps = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: -Infinity, End: Infinity };
+  if (event.key === "Escape" && chosen.size) { chosen.clear(); applyChoice(); return; }
+  if (!(event.key in steps)) return;
+  const last = blockButtons.length - 1;
+  const next = blockButtons[Math.min(last, Math.max(0, blockButtons.indexOf(event.target) + steps[event.key]))];
+  event.preventDefault();
+  for (const button of blockButtons) button.tabIndex = button === next ? 0 : -1;
+  next.focus();
+}

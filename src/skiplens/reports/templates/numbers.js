@@ -1,0 +1,53 @@
+// The numbers of a plot as a table, for those who do not see it and for those who want to copy them.
+
+const plain = (text) => String(text ?? "").replace(/&lt;/g, "<").replace(/&gt;/g, ">").replace(/&amp;/g, "&");
+const number = (value) => (typeof value === "number" ? String(Number(value.toPrecision(5))) : plain(value));
+
+function rowsOf(trace, layout) {
+  if (trace.z) return trace.z.map((row, index) => [number(trace.y ? trace.y[index] : index + 1), ...row.map(number)]);
+  const words = trace.hovertext || [];
+  const errors = trace.error_y ? trace.error_y.array : [];
+  return [...trace.x].map((x, index) => [
+    plain(trace.name) || plain(layout.yaxis.title.text),
+    plain(words[index]) || number(x),
+    number(trace.y[index]) + (errors[index] ? ` ± ${number(errors[index])}` : ""),
+  ]);
+}
+
+function headOf(figure) {
+  const { xaxis, yaxis } = figure.layout;
+  const matrix = figure.data.find((trace) => trace.z);
+  if (!matrix) return ["series", plain(xaxis.title.text), plain(yaxis.title.text)];
+  const across = matrix.x || matrix.z[0].map((_, index) => index + 1);
+  return [`${plain(yaxis.title.text)} \\ ${plain(xaxis.title.text)}`, ...across.map(number)];
+}
+
+function rowOf(cells, tag) {
+  const row = element("tr");
+  row.append(...cells.map((cell) => element(tag, cell, tag === "th" ? { scope: "col" } : {})));
+  return row;
+}
+
+function tableOf(head, rows) {
+  const [table, top, body] = ["table", "thead", "tbody"].map((tag) => element(tag));
+  top.append(rowOf(head, "th"));
+  body.append(...rows.map((cells) => rowOf(cells, "td")));
+  table.append(top, body);
+  return table;
+}
+
+function withCopyButton(table, label) {
+  const [whole, frame] = [element("div", "", { className: "rows" }), element("div", "", { className: "table", tabIndex: 0 })];
+  frame.setAttribute("role", "region");
+  frame.setAttribute("aria-label", label);
+  frame.append(table);
+  whole.append(element("button", "Copy table", { type: "button", className: "copy" }), frame);
+  return whole;
+}
+
+function fillNumbers(details) {
+  if (!details.open || details.querySelector("table")) return;
+  const figure = figureOf(details.parentElement.querySelector(".plot"));
+  const rows = figure.data.flatMap((trace) => rowsOf(trace, figure.layout));
+  details.append(withCopyButton(tableOf(headOf(figure), rows), details.querySelector("summary").textContent));
+}

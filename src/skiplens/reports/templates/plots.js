@@ -1,0 +1,74 @@
+// Plots: plotly.js is unpacked, each figure is drawn in the colours of the look, and chosen blocks are picked out.
+
+async function unpackPlotly() {
+  const bytes = Uint8Array.from(atob(byId("plotly").textContent), (character) => character.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  document.head.append(element("script", await new Response(stream).text()));
+}
+
+function colours() {
+  const style = getComputedStyle(root);
+  const word = (name) => style.getPropertyValue(name).trim();
+  return { ink: word("--ink"), line: word("--line"), accent: word("--accent") };
+}
+
+const figureOf = (plot) => JSON.parse(plot.nextElementSibling.textContent);
+const placesOf = (figure) => (figure.blocks || []).filter(([block]) => chosen.has(block)).map(([, place]) => place);
+
+function pickOutBars(figure, places) {
+  for (const trace of figure.data) {
+    if (trace.type !== "bar") continue;
+    trace.marker.opacity = trace.x.map((place) => (places.includes(place) ? 1 : 0.2));
+  }
+}
+
+function column(place, colour) {
+  const ends = { x0: place - 0.5, x1: place + 0.5, y0: 0, y1: 1, yref: "paper" };
+  return { type: "rect", ...ends, line: { width: 1, color: colour }, fillcolor: colour, opacity: 0.18, layer: "above" };
+}
+
+// Zooming is for the mouse; without one the numbers below each plot tell more, and 10 stops a plot would be in the way.
+function hideToolsFromKeyboard(plot) {
+  for (const tools of all(".modebar", plot)) tools.setAttribute("aria-hidden", "true");
+  for (const button of all(".modebar-btn", plot)) button.tabIndex = -1;
+}
+
+function draw(plot) {
+  const { ink, line, accent } = colours();
+  const figure = figureOf(plot);
+  const places = placesOf(figure);
+  for (const trace of figure.data) if (trace.line && trace.line.color === "ink") trace.line.color = ink;
+  if (places.length) pickOutBars(figure, places);
+  const axis = { gridcolor: line, zerolinecolor: line, linecolor: line };
+  const narrow = plot.clientWidth < 480;
+  const layout = {
+    ...figure.layout,
+    shapes: [...(figure.layout.shapes || []), ...places.map((place) => column(place, accent))],
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: ink, size: narrow ? 11 : 12 },
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: line, activecolor: ink },
+    xaxis: { ...axis, ...figure.layout.xaxis }, yaxis: { ...axis, ...figure.layout.yaxis },
+    width: plot.clientWidth, height: plot.clientHeight,
+  };
+  Plotly.react(plot, figure.data, layout, { displaylogo: false, displayModeBar: narrow ? false : "hover" });
+  hideToolsFromKeyboard(plot);
+}
+
+const drawAll = (plots = all(".plot")) => { if (window.Plotly) plots.forEach(draw); };
+
+async function drawFirst() {
+  if (!byId("plotly")) return;
+  try {
+    await unpackPlotly();
+  } catch {
+    for (const plot of all(".plot")) plot.replaceChildren(element("p", "This browser is too old to draw the plot; its numbers are below.", { className: "note" }));
+    return;
+  }
+  for (const plot of all(".plot")) {  // one at a time, so that the page can be read and scrolled meanwhile
+    draw(plot);
+    await new Promise((resolve) => { setTimeout(resolve, 0); });
+  }
+  root.dataset.plots = "drawn";
+}
+
+let resizing = 0;
+window.addEventListener("resize", () => { clearTimeout(resizing); resizing = setTimeout(drawAll, 150); });

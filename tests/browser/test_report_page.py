@@ -1,0 +1,277 @@
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import skiplens as sl
+from skiplens.reports import Problem, Report
+from tests.browser.contrast import contrast
+from tests.findings.readings import paths, signal
+from tests.reports.test_findings_section import finding
+from tests.sample_readings import curvature, jacobians, structure
+
+HOSTILE = "</script><img src=x onerror=alert(1)><b>'\"&amp;"
+NAMES = ("b0", "b1", HOSTILE, "b3")
+CODE = "for name in ('a', \"b\"):\n    print(name < 'c' & 1)  # <b>"
+PHONE = {"viewport": {"width": 360, "height": 740}}
+
+
+def made(whole: bool = False) -> Report:
+    """A page with a bad name wherever one can be; the readings of all lenses on it only if it is the whole one."""
+    readings = [
+        structure(blocks=4, block_names=NAMES, model=HOSTILE, notes=(HOSTILE,)),
+        signal(blocks=4, block_names=NAMES, norm_scales=torch.tensor([1.0, 2.0, 3.0, float("nan")])),
+    ]
+    if whole:
+        pairs = torch.eye(4)
+        by_block = {"block_energy": torch.ones(4), "block_shares": torch.ones(4), "pair_energy": pairs}
+        readings.append(paths([1.0, 4.0, 6.0, 4.0, 1.0], block_names=NAMES, **by_block))
+        readings.append(curvature(block_values={name: curvature().values() for name in NAMES}))
+        readings.append(jacobians())
+    findings = (finding("critical", where=("b1",), code=CODE, sentence=HOSTILE), finding("note", where=("b3",)))
+    return Report(HOSTILE, tuple(readings), (Problem(HOSTILE, HOSTILE),), findings)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return made().save(tmp_path / "a report #1.html")
+
+
+@pytest.fixture
+def whole_path(tmp_path: Path) -> Path:
+    return made(whole=True).save(tmp_path / "whole.html")
+
+
+def test_all_plots_are_drawn_without_a_word_on_the_console(whole_path, look):
+    page = look(whole_path)
+    figures = [figure for section in made(whole=True).sections() for figure in section.figures]
+    assert len(figures) > 10
+    marks = ":is(.bars path, .lines path, .points path, .heatmaplayer image)"
+    assert page.locator("[role=img]").count() == len(figures) == page.locator(f"[role=img]:has({marks})").count()
+    stops = page.locator("[role=img] *").evaluate_all("all => all.filter(e => e.tabIndex >= 0).length")
+    assert stops == 0  # a picture is no place for the keyboard
+
+
+def test_a_click_on_a_block_picks_it_out_and_show_all_brings_the_others_back(path, look):
+    page = look(path)
+    bars = page.locator("#structure .plot").first
+    opacities = (
+        "plot => [...plot.querySelectorAll('.barlayer .trace:first-child .point path')].map(p => p.style.opacity)"
+    )
+    assert bars.evaluate(opacities) == ["1"] * 4
+    page.locator(".block").nth(1).click()
+    assert bars.evaluate(opacities) == ["0.2", "1", "0.2", "0.2"]
+    assert page.locator("#signal tbody tr:visible td:first-child").all_inner_texts() == ["b1"]
+    assert page.locator(".block[aria-pressed=true]").get_attribute("data-name") == "b1"
+    assert page.locator("#filter").inner_text().startswith("Only block 2 (b1)")
+    assert page.locator(".finding.concerned .badge").inner_text() == "CRITICAL"
+    page.get_by_role("button", name="Show all blocks").click()
+    assert bars.evaluate(opacities) == ["1"] * 4
+    assert page.locator("#signal tbody tr:visible").count() == 4
+    assert not page.locator("#filter").is_visible() and page.locator(".block[aria-pressed=true]").count() == 0
+
+
+def test_lines_and_matrices_get_a_column_at_the_chosen_block(whole_path, look):
+    page = look(whole_path)
+    page.locator(".block").nth(2).click()
+    spans = "plot => plot.layout.shapes.filter(s => s.type === 'rect').map(s => [s.x0, s.x1])"
+    depth = page.locator("figure", has_text="Signal and gradient by depth").locator(".plot")
+    assert depth.evaluate(spans) == [[2.5, 3.5]]
+    pair = page.locator("figure", has_text="Contribution of each pair").locator(".plot")
+    assert pair.evaluate(spans) == [[1.5, 2.5]]
+    density = page.locator("figure", has_text="Eigenvalues of the Hessian").locator(".plot").first
+    assert density.evaluate(spans) == []
+
+
+def test_chosen_blocks_are_compared_in_numbers(path, look):
+    page = look(path)
+    for number in (0, 2):
+        page.locator(".block").nth(number).click()
+    assert page.locator("#chosen thead th").all_inner_texts() == ["", "1: b0", f"3: {HOSTILE}"]
+    row = page.locator("#chosen tr", has_text="Signal and gradient: batch-norm scale")
+    assert row.locator("td").all_inner_texts()[1:] == ["1", "3"]
+
+
+def test_blocks_are_chosen_from_the_keyboard(path, look):
+    page = look(path)
+    blocks = page.locator(".block")
+    blocks.first.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    page.keyboard.press("End")
+    page.keyboard.press("Space")
+    pressed = [blocks.nth(number).get_attribute("aria-pressed") for number in range(4)]
+    assert pressed == ["false", "true", "false", "true"]
+    assert [blocks.nth(number).get_attribute("tabindex") for number in range(4)] == ["-1", "-1", "-1", "0"]
+    assert page.locator("[role=status]").inner_text() == "Only block 2 (b1), 4 (b3)"
+    page.keyboard.press("Escape")
+    assert page.locator(".block[aria-pressed=true]").count() == 0
+
+
+@pytest.mark.parametrize("script", ["", "Object.defineProperty(navigator, 'clipboard', {value: undefined})"])
+def test_the_copy_button_copies_the_code(path, visit, script):
+    """With the clipboard of today's browsers, and by selection where there is none."""
+    page = visit(path, script=script, permissions=["clipboard-read", "clipboard-write"])
+    page.locator(".finding .copy-code").first.click()
+    page.locator(".finding .copy-code", has_text="Copied").wait_for()
+    page.evaluate("document.body.append(Object.assign(document.createElement('textarea'), {id: 'paste'}))")
+    page.locator("#paste").focus()
+    page.keyboard.press("Control+v")
+    assert page.locator("#paste").input_value() == CODE
+
+
+def test_a_table_is_copied_as_rows_and_tabs(path, visit):
+    page = visit(path, permissions=["clipboard-read", "clipboard-write"])
+    page.locator("#structure .copy").click()
+    page.locator("#structure .copy", has_text="Copied").wait_for()
+    lines = page.evaluate("navigator.clipboard.readText()").split("\n")
+    assert lines[0].split("\t")[:3] == ["block", "join", "shortcut"]
+    assert [line.split("\t")[0] for line in lines[1:]] == list(NAMES)
+
+
+def test_hostile_names_are_shown_as_text(path, look):
+    page = look(path)
+    assert page.locator("h1").inner_text() == HOSTILE == page.title().removesuffix(" · Skiplens")
+    assert HOSTILE in page.locator(".finding").first.inner_text()
+    assert page.locator(".block").nth(2).get_attribute("data-name") == HOSTILE
+    ticks = page.locator("#structure .plot .xtick text")
+    assert ticks.all_text_contents() == list(NAMES)
+    assert page.locator("img").count() == 0 and page.locator("main b:not(.counts b):not(.alarm-word)").count() == 0
+
+
+def test_a_hostile_class_name_goes_through_the_whole_inspection(tmp_path, look):
+    class Block(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + super().forward(x)
+
+    model = type("<img src=x onerror=alert(1)>", (nn.Sequential,), {})(Block(4, 4), Block(4, 4), nn.Linear(4, 2))
+    report = sl.inspect(model, (torch.randn(4, 4), torch.tensor([0, 1, 0, 1])), lenses=["structure"])
+    page = look(report.save(tmp_path / "report.html"))
+    assert page.locator("h1").inner_text() == "<img src=x onerror=alert(1)>"
+    assert page.locator("img").count() == 0 and page.locator(".block").count() == 2
+
+
+def test_the_readings_can_be_downloaded(path, visit):
+    page = visit(path)
+    with page.expect_download() as download:
+        page.locator("#download").click()
+    assert download.value.suggested_filename == "readings.json"
+    content = json.loads(Path(download.value.path()).read_text())
+    assert content["title"] == HOSTILE and content["readings"][0]["values"]["block_names"] == list(NAMES)
+    assert [found["code"] for found in content["findings"]] == [CODE, "model.eval()"]
+
+
+def test_nothing_is_wider_than_the_screen(whole_path, look):
+    page = look(whole_path, **PHONE)
+    page.locator(".block").nth(2).click()
+    page.evaluate("document.querySelectorAll('details').forEach(details => { details.open = true; })")
+    page.locator("figure tbody tr").last.wait_for()
+    for width in (360, 320, 768):
+        page.set_viewport_size({"width": width, "height": 740})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_the_verdict_is_seen_at_once_on_a_phone(path, visit):
+    page = visit(path, **PHONE)
+    box = page.locator(".verdict p").bounding_box()
+    assert box["y"] + box["height"] < PHONE["viewport"]["height"] / 2
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_can_be_read_in_both_looks(path, visit, scheme):
+    """WCAG 2 AA: a contrast of 4.5 between words and what is behind them."""
+    page = visit(path, color_scheme=scheme)
+    assert page.locator("html").get_attribute("data-theme") == scheme
+    word = "name => getComputedStyle(document.documentElement).getPropertyValue(name).trim()"
+    paper, panel = page.evaluate(word, "--paper"), page.evaluate(word, "--panel")
+    for name in ("--ink", "--soft", "--accent", "--join", "--critical", "--good"):
+        for behind in (paper, panel):
+            assert contrast(page.evaluate(word, name), behind) >= 4.5, (name, behind)
+    for name in ("--critical", "--join"):
+        assert contrast(page.evaluate(word, "--on-colour"), page.evaluate(word, name)) >= 4.5
+
+
+def test_the_look_is_changed_by_a_button_and_the_plots_follow(path, look):
+    page = look(path)
+    ink = "plot => getComputedStyle(plot.querySelector('.xtick text')).fill"
+    plot = page.locator("#structure .plot").first
+    light = plot.evaluate(ink)
+    page.get_by_role("button", name="Dark look").click()
+    assert plot.evaluate(ink) != light
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(13, 17, 23)"
+    page.get_by_role("button", name="Light look").click()
+    assert plot.evaluate(ink) == light
+
+
+def test_each_plot_has_words_and_numbers_for_a_screen_reader(path, look):
+    page = look(path)
+    for figure in page.locator("figure").all():
+        label = figure.get_by_role("img").first.get_attribute("aria-label")
+        assert figure.locator("h3").inner_text() in label and figure.locator("figcaption").inner_text() in label
+    figure = page.locator("#structure figure").first
+    figure.locator("summary").click()
+    rows = figure.locator("tbody tr")
+    rows.first.wait_for()
+    assert rows.first.locator("td").all_inner_texts() == ["branch", "b0", "3"]
+    assert rows.nth(2).locator("td").all_inner_texts() == ["branch", HOSTILE, "5"]
+
+
+def test_the_numbers_of_a_matrix_are_a_matrix(whole_path, look):
+    page = look(whole_path)
+    matrix = page.locator("figure", has_text="Contribution of each pair")
+    matrix.locator("summary").click()
+    matrix.locator("tbody tr").first.wait_for()
+    assert matrix.locator("thead th").all_inner_texts()[1:] == ["1", "2", "3", "4"]
+    assert matrix.locator("tbody tr").nth(1).locator("td").all_inner_texts() == ["2", "0", "0.0625", "0", "0"]
+
+
+def test_the_page_has_landmarks_and_an_orderly_outline(path, visit):
+    page = visit(path)
+    for role in ("banner", "navigation", "main", "contentinfo", "toolbar"):
+        assert page.get_by_role(role).count() == 1, role
+    levels = [int(tag[1]) for tag in page.locator("h1, h2, h3").evaluate_all("all => all.map(h => h.tagName)")]
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the verdict"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.locator(".verdict a").first.evaluate("link => link === document.activeElement")
+    ids = page.locator("[id]").evaluate_all("all => all.map(e => e.id)")
+    assert len(ids) == len(set(ids))
+    for link in page.locator("a[href^='#']").all():
+        assert link.get_attribute("href")[1:] in ids
+
+
+def test_printed_it_is_light_and_whole(path, look):
+    page = look(path, color_scheme="dark")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    assert page.locator("html").get_attribute("data-theme") == "light"
+    assert page.locator(".finding.severity-note dl").is_visible()
+    assert not page.locator(".tools").is_visible() and not page.locator("nav.contents").is_visible()
+    widths = page.locator(".plot .main-svg:first-child").evaluate_all("all => all.map(e => e.clientWidth)")
+    assert max(widths) <= 680
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    page.emulate_media(media="screen")
+    assert page.locator("html").get_attribute("data-theme") == "dark"
+    assert not page.locator(".finding.severity-note dl").is_visible()
+    assert page.pdf(format="A4").startswith(b"%PDF")
+
+
+def test_a_browser_that_cannot_unpack_says_so(path, visit):
+    page = visit(path, script="delete window.DecompressionStream")
+    page.locator(".plot .note").first.wait_for()
+    assert "too old to draw the plot" in page.locator(".plot").first.inner_text()
+    page.locator("figure summary").first.click()
+    page.locator("figure tbody tr").first.wait_for()
+
+
+def test_a_page_without_blocks_or_plots_has_no_drawing(tmp_path, visit):
+    page = visit(Report("Net", (), (Problem("paths", "cannot be measured"),)).save(tmp_path / "r.html"))
+    assert page.locator(".verdict").inner_text().startswith("Nothing could be measured.")
+    assert page.locator(".block, .plot").count() == 0
+    page.get_by_role("button", name="Dark look").click()
