@@ -18,6 +18,7 @@ PROMISED = {
     "hugging_face_model": ["6 residual blocks in 3 layers", "h.2.mlp: identity shortcut"],
     "inspect_from_python": ["8 residual blocks", "figures, readings.json, report.html"],
     "loss_landscape": ["along the eigenvector of", "5 x 5 points", "drawn: loss_surface"],
+    "monitor_training": ["step  0: mean depth 1.", "step 40: mean depth 1.", "looking took"],
     "training_run": ["interrupted after 12 steps", "bit for bit: True", "test accuracy 0.", "step 20: mean norm"],
     "kernel_regression": ["DenseNet, ridge", "of the last 1,000 digits right", "1000 blocks: kernel of 2,000 digits"],
 }

@@ -15,5 +15,7 @@ from skiplens.training.loop import train as train
 from skiplens.training.measure_along import MeasureAlong as MeasureAlong
 from skiplens.training.measure_along import Taken as Taken
 from skiplens.training.measurer import Measurer as Measurer
+from skiplens.training.monitor import Monitor as Monitor
+from skiplens.training.monitor import MonitorOptions as MonitorOptions
 from skiplens.training.recipe import Recipe as Recipe
 from skiplens.training.spin_glass_depth import spin_glass_depth as spin_glass_depth
