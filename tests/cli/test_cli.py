@@ -56,6 +56,12 @@ def test_inspect_writes_the_folder_and_says_where(model_file, tmp_path):
     assert len(json.loads((out / "readings.json").read_text())["readings"][0]["values"]["block_names"]) == 2
 
 
+def test_a_folder_that_cannot_be_written_is_told_before_anything_is_measured(model_file, ran):
+    out = model_file / "below_a_file"
+    status, _, complaint = ran("inspect", f"{model_file}:missing", "--out", out)
+    assert status == 2 and f"Nothing can be written to {out}: Not a directory." in " ".join(complaint.split())
+
+
 def test_inspect_answers_machines_in_json(model_file, tmp_path, ran):
     words = ("inspect", f"{model_file}:build", "--data", f"{model_file}:data", "--out", tmp_path / "o", "--json")
     status, out, _ = ran(*words)

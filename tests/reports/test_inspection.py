@@ -6,6 +6,9 @@ from torch import nn
 
 import skiplens as sl
 from skiplens.core.errors import InvalidInputError
+from skiplens.core.memory import budget_bytes
+from skiplens.lenses.lens import Lens
+from skiplens.lenses.structure import StructureLens
 from skiplens.readings import SignalReading, StructureReading, TangentReading
 from tests.lens_cases import subject
 
@@ -78,3 +81,39 @@ def test_an_unknown_lens_is_named():
     looked_at = subject()
     with pytest.raises(InvalidInputError, match=r"There is no lens 'tangnt'\. Did you mean tangent"):
         sl.inspect(looked_at.model, looked_at.batch, lenses=["tangnt"])
+
+
+class Starving(Lens):
+    """Runs out of memory until its budget is at most a quarter of the usual one."""
+
+    name, question = "starving", "Is there enough?"
+
+    def __call__(self, subject, randomness, progress):
+        if budget_bytes("cpu", 1024) > 256:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return StructureLens()(subject, randomness, progress)
+
+
+class Faulty(Lens):
+    """Has a bug."""
+
+    name, question = "faulty", "Does it work?"
+
+    def __call__(self, subject, randomness, progress):
+        raise KeyError("block 7")
+
+
+def test_a_lens_that_runs_out_of_memory_looks_again_in_smaller_pieces(monkeypatch):
+    monkeypatch.setattr("skiplens.reports.inspection.choose", lambda names: (Starving(),))
+    looked_at, told = subject(), list[str]()
+    report = sl.inspect(looked_at.model, looked_at.batch, progress=lambda label, done, total: told.append(label))
+    assert report.problems == () and report.reading(StructureReading) is not None
+    assert "starving: out of memory, again with 25.00% of the budget" in told
+
+
+def test_a_fault_in_one_lens_does_not_lose_what_the_others_saw(monkeypatch):
+    monkeypatch.setattr("skiplens.reports.inspection.choose", lambda names: (Faulty(), StructureLens()))
+    looked_at = subject()
+    report = sl.inspect(looked_at.model, looked_at.batch)
+    assert report.reading(StructureReading) is not None
+    assert "Please report it (KeyError: 'block 7'.)" in report.problems[0].message

@@ -8,6 +8,7 @@ import typer
 
 from skiplens.cli import console
 from skiplens.cli.flags import with_settings
+from skiplens.core.files import require_writable
 from skiplens.core.named import call_named
 from skiplens.core.settings import Settings, option
 from skiplens.reports.report import Report
@@ -45,7 +46,8 @@ def inspect(
     from skiplens.residual.model_spec import build_model
     from skiplens.residual.weights import load_weights
 
-    choose(settings.lens)  # a wrong name is told before any work is done
+    choose(settings.lens)  # a wrong name and a folder that cannot be written are told before any work is done
+    require_writable(out)
     model = build_model(settings.model, settings.seed)
     if settings.weights is not None:
         load_weights(model, settings.weights)

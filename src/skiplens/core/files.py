@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from skiplens.core.errors import SkiplensError
+from skiplens.core.errors import InvalidInputError, SkiplensError
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
@@ -32,6 +32,19 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
     finally:
         with contextlib.suppress(OSError):  # an unwritable folder has been reported already
             temporary.unlink(missing_ok=True)
+
+
+def require_writable(folder: Path) -> None:
+    """Refuse a folder into which no file can be written; it is made if it is not there."""
+    probe = folder / f".writable-{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise InvalidInputError(
+            f"Nothing can be written to {folder}: {error.strerror or error}. Choose another folder, or allow writing."
+        ) from error
 
 
 def write_content(path: Path, content: bytes | str) -> None:

@@ -1,6 +1,7 @@
 """How much memory may be used: what is free now, on the processor or on a GPU."""
 
 import os
+from contextvars import ContextVar
 from pathlib import Path
 
 import torch
@@ -8,6 +9,9 @@ import torch
 from skiplens.core.errors import TooLargeError
 
 _SHARE_OF_FREE = 0.5  # the rest is for the caller, for caches and for what torch allocates beside our buffers
+
+REDUCTION: ContextVar[float] = ContextVar("REDUCTION", default=1.0)
+"""Share of the usual budgets that plans get; `halving_memory` lowers it after a shortage."""
 
 
 def free_bytes(device: torch.device | str = "cpu") -> int:
@@ -21,8 +25,9 @@ def free_bytes(device: torch.device | str = "cpu") -> int:
 
 
 def budget_bytes(device: torch.device | str = "cpu", asked: int | None = None) -> int:
-    """The budget to plan with: what the caller asked for, or half of what is free."""
-    return int(asked) if asked is not None else int(free_bytes(device) * _SHARE_OF_FREE)
+    """The budget to plan with: what the caller asked for, or half of what is free; less after a shortage."""
+    usual = asked if asked is not None else free_bytes(device) * _SHARE_OF_FREE
+    return int(usual * REDUCTION.get())
 
 
 def require_fits(needed: int, what: str, instead: str, budget: int) -> None:

@@ -13,6 +13,8 @@ def energy_by_order(reading: PathSpectrum) -> Figure:
     """The share of energy of paths through r branches, beside the incoherent one and the law that fits."""
     orders = numbers(range(len(reading.energy)))
     bars = [Bars(tuple(str(int(order)) for order in orders), numbers(reading.distribution), "measured")]
+    if reading.gradient_energy.numel():
+        bars.append(Bars(bars[0].labels, numbers(reading.gradient_distribution), "gradient"))
     lines: list[Line] = []
     if len(reading.law_energy):
         lines.append(Line(orders, numbers(reading.law_energy), reading.law.replace("_", " "), dashed=True))

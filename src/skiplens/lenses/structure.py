@@ -51,13 +51,20 @@ def _reading(subject: Subject, network: ResidualNetwork, provenance: Provenance)
         shortcut_parameters=_counts(_size(model, block.shortcut.parameters) for block in blocks),
         parents=tuple(block.parent for block in blocks),
         dense_joins=tuple(join.name for join in network.dense),
-        notes=_notes(model),
+        notes=(*subject.notes, *_notes(subject, network)),
         provenance=provenance,
     )
 
 
-def _notes(model: nn.Module) -> tuple[str, ...]:
+def _notes(subject: Subject, network: ResidualNetwork) -> tuple[str, ...]:
     """What a person should know before reading on."""
+    if network.blocks or network.dense:
+        return _broken(subject.model)
+    without = "There is no residual join, so what is told of blocks, branches and paths is empty; the rest applies."
+    return (without, *_broken(subject.model))
+
+
+def _broken(model: nn.Module) -> tuple[str, ...]:
     broken = [name for name, parameter in model.named_parameters() if not bool(parameter.isfinite().all())]
     if not broken:
         return ()

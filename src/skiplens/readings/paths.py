@@ -38,6 +38,8 @@ class PathSpectrum(Reading, kind="paths"):
         weight_energy: For each block the energy of its weights' gradient, by the number of branches that the backward
             signal passes, its own included; empty if not asked for.
         weight_path_energy: The same by the number of branches of the whole path, before, in and behind the block.
+        gradient_energy: Beside a spectrum of the signal, the energies of each sample's gradient by the inputs, for a
+            random direction of the outputs; empty if not asked for.
         notes: What a person should know before reading on.
     """
 
@@ -60,6 +62,7 @@ class PathSpectrum(Reading, kind="paths"):
     law_energy: Float[Tensor, " orders"] = field(default_factory=_none)
     weight_energy: Mapping[str, Tensor] = field(default_factory=dict)
     weight_path_energy: Mapping[str, Tensor] = field(default_factory=dict)
+    gradient_energy: Float[Tensor, "samples orders"] = field(default_factory=lambda: _none(0, 0))
     notes: tuple[str, ...] = ()
 
     @property
@@ -102,6 +105,24 @@ class PathSpectrum(Reading, kind="paths"):
     def depth_spread(self) -> float:
         """Standard deviation of the samples' mean depths; 0 for a single sample."""
         return float(self.sample_depths.std()) if len(self.sample_energy) > 1 else 0.0
+
+    @property
+    def gradient_distribution(self) -> Float[Tensor, " orders"]:
+        """The gradient's energies of all samples divided by their sum; empty if not asked for."""
+        return _distribution(self.gradient_energy.sum(0))
+
+    @property
+    def gradient_depth(self) -> float:
+        """How many branches the energy of the gradient passes on average; NaN if not asked for."""
+        return float(_mean(self.gradient_energy.sum(0))) if self.gradient_energy.numel() else float("nan")
+
+    @property
+    def gradient_depth_error(self) -> float:
+        """Standard error of that mean over the samples; 0 for a single sample, NaN if not asked for."""
+        count = len(self.gradient_energy)
+        if count < 2:
+            return 0.0 if count else float("nan")
+        return float(_mean(self.gradient_energy).std()) / count**0.5
 
 
 def _distribution(energy: Tensor) -> Tensor:

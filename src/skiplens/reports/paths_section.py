@@ -58,6 +58,10 @@ def _facts(reading: PathSpectrum) -> tuple[tuple[str, str], ...]:
     ]
     if len(reading.incoherent):
         facts.append(("incoherent depth (random signs)", f"{reading.incoherent_depth:.3f} branches"))
+    if reading.gradient_energy.numel():
+        error = f" ± {reading.gradient_depth_error:.2g}" if len(reading.gradient_energy) > 1 else ""
+        facts.append(("mean depth of the gradient", f"{reading.gradient_depth:.3f}{error} branches"))
+        facts.append(("peak depth of the gradient", f"{int(reading.gradient_distribution.argmax())} branches"))
     if reading.law:
         facts.append(("nearest law", f"{reading.law.replace('_', ' ')}: {LAWS[reading.law]}"))
         facts.append(("depth ratio β", f"{reading.depth_ratio:.3g}"))

@@ -32,7 +32,7 @@ def test_real_numbers_are_values(shape):
 
 @pytest.mark.parametrize(
     ("outputs", "targets"),
-    [((4, 10), torch.zeros(4)), ((4,), torch.arange(4)), ((4, 10), torch.zeros(4, 3, dtype=torch.int64))],
+    [((4, 10), torch.zeros(4)), ((4, 10), torch.zeros(4, 3, dtype=torch.int64))],
 )
 def test_targets_that_fit_no_loss(outputs, targets):
     with pytest.raises(InvalidInputError, match=r"Targets of shape .* do not fit outputs .*hessian_spectrum"):
@@ -49,3 +49,9 @@ def test_classes_that_the_model_does_not_have():
         InvalidInputError, match="run from 1 to 10, but the model has 10 outputs: classes run from 0 to 9"
     ):
         fit((4, 10), torch.tensor([1, 2, 3, 10]))
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 1)])
+def test_whole_numbers_for_a_single_output_are_values(shape):
+    loss, batch = fitted(torch.zeros(shape), Batch(torch.zeros(4, 2), torch.arange(4)))
+    assert loss == "mse" and torch.equal(batch.targets, torch.arange(4.0).reshape(shape))

@@ -1,6 +1,9 @@
+import math
+
 import torch
 from torch import nn
 
+from skiplens.core.errors import SkiplensError
 from skiplens.core.progress import silent
 from skiplens.core.randomness import Randomness
 from skiplens.data import Batch
@@ -55,3 +58,31 @@ def test_a_chain_in_words_and_pictures():
 def test_one_block_has_no_law_to_tell():
     reading = path_spectrum(nn.Sequential(drawn(Formula(lambda m, x: x + m.f(x), f=linear()))), noise(2, 3))
     assert reading.law == "" and paths_sentence(reading).endswith("on average.")
+
+
+def test_the_gradient_is_read_beside_the_signal():
+    looked_at = subject()
+    reading = PathsLens()(looked_at, Randomness(0), silent)
+    alone = path_spectrum(looked_at.model, looked_at.batch.inputs, "gradient")
+    assert_close(reading.gradient_energy.sum(0), alone.energy)
+    assert_close(torch.tensor(reading.gradient_depth), torch.tensor(alone.mean_depth))
+    depths = alone.sample_depths
+    assert_close(torch.tensor(reading.gradient_depth_error), depths.std() / len(depths) ** 0.5)
+    facts = dict(paths_section(reading).facts)
+    assert facts["mean depth of the gradient"].startswith(f"{alone.mean_depth:.3f} ± ")
+    assert "gradient" in [mark.name for mark in figures_of(reading)[0].marks]
+
+
+def test_a_gradient_that_was_not_asked_for_has_no_depth():
+    reading = path_spectrum(subject().model, subject().batch.inputs)
+    assert math.isnan(reading.gradient_depth) and math.isnan(reading.gradient_depth_error)
+    assert "mean depth of the gradient" not in dict(paths_section(reading).facts)
+
+
+def test_a_gradient_without_a_spectrum_is_told(monkeypatch):
+    def refused(network, inputs, of, request):
+        raise SkiplensError("no such thing.")
+
+    monkeypatch.setattr("skiplens.lenses.paths.lens.measure", refused)
+    reading = PathsLens()(subject(), Randomness(0), silent)
+    assert reading.notes[-1] == "The gradient has no spectrum here: no such thing." and len(reading.energy) == 3

@@ -17,12 +17,17 @@ _IGNORED = -100  # what torch and Hugging Face write for targets that do not cou
 def fitted(outputs: Tensor, batch: Batch) -> tuple[str, Batch]:
     """The name of the loss and the batch with targets in the form that it takes."""
     targets = batch.targets
-    if targets.is_floating_point():
+    if targets.is_floating_point() or _is_one_number(outputs, targets):
         if targets.numel() != outputs.numel():
             raise _misfit(outputs, targets)
         return "mse", Batch(batch.inputs, targets.reshape(outputs.shape).to(outputs.dtype))
     _require_classes(outputs, targets)
     return "cross_entropy", Batch(batch.inputs, targets.long())
+
+
+def _is_one_number(outputs: Tensor, targets: Tensor) -> bool:
+    """One output for each whole number: a regression, for cross-entropy over one class is always zero."""
+    return targets.ndim == 1 and outputs.numel() == targets.numel() and targets.dtype != torch.bool
 
 
 def _require_classes(outputs: Tensor, targets: Tensor) -> None:

@@ -21,6 +21,9 @@ from skiplens.residual.trial import try_call
 MOST_EXACT = 100
 """Parameters up to which all eigenvalues are computed: one product each."""
 
+PASSES_OF_A_PRODUCT = 6
+"""A product with the Hessian in forward passes: two forward, and backward through both."""
+
 
 @dataclass(frozen=True)
 class Effort:
@@ -58,7 +61,8 @@ class CurvatureLens(Lens):
         """Measure with cross-entropy where targets are classes and the mean square where they are numbers."""
         pure = pure_model(subject.model)
         effort = self.large_effort if pure.parameter_count > self.large_from else self.effort
-        loss, batch = _fitted(subject, effort.samples)
+        batch, cut = subject.few(effort.samples, passes=PASSES_OF_A_PRODUCT * effort.probes * effort.steps)
+        loss, batch = _fitted(subject, batch)
         settings = {"lens": self.name, "model": subject.name, "loss": loss, "samples": batch.samples}
         clock = Provenance.begin(settings, randomness.seed, subject.device)
         asked = effort.options(pure.parameter_count, randomness.seed)
@@ -70,7 +74,7 @@ class CurvatureLens(Lens):
             asked = self.block_effort.options(size, randomness.seed) | {"moment_products": 0}
             blocks[name] = hessian_spectrum(subject.model, loss, few, parameters=names, **asked).values()
         sampled = _sampling_note(whole, few.samples if blocks else 0, subject.batch)
-        return replace(whole, block_values=blocks, notes=(sampled, *whole.notes, *notes), provenance=clock.end())
+        return replace(whole, block_values=blocks, notes=(sampled, *cut, *whole.notes, *notes), provenance=clock.end())
 
     def _groups(
         self, subject: Subject, chosen: Mapping[str, Any]
@@ -85,8 +89,7 @@ class CurvatureLens(Lens):
         return groups, ()
 
 
-def _fitted(subject: Subject, samples: int) -> tuple[str, Batch]:
-    batch = subject.batch.first(samples)
+def _fitted(subject: Subject, batch: Batch) -> tuple[str, Batch]:
     with untouched(subject.model):
         outputs = main_output(try_call(subject.model, batch.arguments()))
     return fitted(outputs, batch)

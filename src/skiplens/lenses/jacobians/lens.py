@@ -28,11 +28,12 @@ class JacobiansLens(Lens):
 
     def __call__(self, subject: Subject, randomness: Randomness, progress: Progress = silent) -> JacobianSpectrum:
         """Measure each block with and without its shortcut, and the whole network."""
-        inputs = subject.batch.first(self.samples).inputs
-        settings = {"lens": self.name, "model": subject.name, "samples": min(self.samples, subject.batch.samples)}
+        # A Lanczos step goes forward and back through the blocks with their shortcuts, without, and end to end.
+        batch, cut = subject.few(self.samples, passes=3 * 2 * self.steps * self.probes)
+        settings = {"lens": self.name, "model": subject.name, "samples": batch.samples}
         clock = Provenance.begin(settings, randomness.seed, subject.device)
         options = JacobianOptions(seed=randomness.seed, steps=self.steps, probes=self.probes, work=self.work)
         with untouched(subject.model):
-            network = dissect(subject.model, inputs)
+            network = dissect(subject.model, batch.inputs)
             reading = measure(network, None, options, options.effort("sample", "auto"), progress)
-        return replace(reading, provenance=clock.end())
+        return replace(reading, notes=(*cut, *reading.notes), provenance=clock.end())
