@@ -90,7 +90,7 @@ def test_chosen_blocks_are_compared_in_numbers(path, look):
     page = look(path)
     for number in (0, 2):
         page.locator(".block").nth(number).click()
-    assert page.locator("#chosen thead th").all_inner_texts() == ["", "1: b0", f"3: {HOSTILE}"]
+    assert page.locator("#chosen thead th").all_inner_texts() == ["", "block 1 (b0)", f"block 3 ({HOSTILE})"]
     row = page.locator("#chosen tr", has_text="Signal and gradient: batch-norm scale")
     assert row.locator("td").all_inner_texts()[1:] == ["1", "3"]
 

@@ -72,6 +72,13 @@ def test_names_are_words_never_markup():
     assert "<img" not in json.dumps(plotly_json(EVERY_MARK)["data"]) + json.dumps(plotly_json(EVERY_MARK)["layout"])
 
 
+@pytest.mark.parametrize("mark", [Line, Points])
+def test_the_name_of_a_series_and_of_an_axis_is_shown_as_it_is(mark):
+    drawn = plotly_json(Figure("f", "t", "c", "a < b", "<b>", (mark((0.0,), (1.0,), "<i>R&D</i>"),)))
+    assert drawn["data"][0]["name"] == "&lt;i&gt;R&amp;D&lt;/i&gt;"
+    assert [drawn["layout"][axis]["title"]["text"] for axis in ("xaxis", "yaxis")] == ["a &lt; b", "&lt;b&gt;"]
+
+
 def test_bars_keep_their_categories_as_words():
     axis = plotly_json(BARS)["layout"]["xaxis"]
     assert axis["ticktext"] == ["1", "2"] and axis["tickvals"] == [0, 1]

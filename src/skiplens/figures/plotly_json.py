@@ -13,12 +13,22 @@ def plotly_json(figure: Figure) -> dict[str, Any]:
     """The `data` and `layout` of `figure` for plotly.js; colours of paper and text are left to the page."""
     references = [mark for mark in figure.marks if isinstance(mark, Reference)]
     series = [mark for mark in figure.marks if not isinstance(mark, Reference)]
-    traces = [trace for index, mark in enumerate(series) for trace in _traces(mark, colour(index))]
+    traces = [_named(trace) for index, mark in enumerate(series) for trace in _traces(mark, colour(index))]
     return {
         "data": [_with_gaps(trace) for trace in traces],
         "layout": {
-            "xaxis": {"title": {"text": figure.x_label}, "automargin": True, **_scale(figure.x_log), **_ticks(series)},
-            "yaxis": {"title": {"text": figure.y_label}, "automargin": True, **_scale(figure.y_log), **_upside(series)},
+            "xaxis": {
+                "title": {"text": _escape(figure.x_label)},
+                "automargin": True,
+                **_scale(figure.x_log),
+                **_ticks(series),
+            },
+            "yaxis": {
+                "title": {"text": _escape(figure.y_label)},
+                "automargin": True,
+                **_scale(figure.y_log),
+                **_upside(series),
+            },
             "showlegend": sum(bool(trace.get("name")) and trace.get("showlegend", True) for trace in traces) > 1,
             "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
             "margin": {"l": 60, "r": 20, "t": 30, "b": 50},
@@ -27,6 +37,11 @@ def plotly_json(figure: Figure) -> dict[str, Any]:
             "annotations": [_reference_label(mark, figure) for mark in references if mark.name],
         },
     }
+
+
+def _named(trace: dict[str, Any]) -> dict[str, Any]:
+    """The trace with a name that is drawn as the words it is; it can be that of a model."""
+    return trace | {"name": _escape(trace["name"])} if "name" in trace else trace
 
 
 @singledispatch
@@ -66,7 +81,14 @@ def _(mark: Band, shade: str) -> list[dict[str, Any]]:
 
 @_traces.register
 def _(mark: Heat, shade: str) -> list[dict[str, Any]]:
-    return [{"type": "heatmap", "z": mark.rows, "colorscale": "Viridis", "colorbar": {"title": {"text": mark.name}}}]
+    return [
+        {
+            "type": "heatmap",
+            "z": mark.rows,
+            "colorscale": "Viridis",
+            "colorbar": {"title": {"text": _escape(mark.name)}},
+        }
+    ]
 
 
 @_traces.register

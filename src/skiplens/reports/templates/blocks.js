@@ -2,6 +2,7 @@
 
 const blockButtons = all(".drawing .block");
 const nameOf = (block) => blockButtons[block].dataset.name;
+const labelOf = (block) => (nameOf(block) === String(block + 1) ? nameOf(block) : `${block + 1} (${nameOf(block)})`);
 
 function gathered(blocks) {
   const rows = [];
@@ -20,7 +21,7 @@ function showChosen(blocks) {
   panel.hidden = !blocks.length;
   panel.replaceChildren();
   if (!blocks.length) return;
-  const head = ["", ...blocks.map((block) => `${block + 1}: ${nameOf(block)}`)];
+  const head = ["", ...blocks.map((block) => `block ${labelOf(block)}`)];
   panel.append(element("h3", "The chosen blocks in numbers"), withCopyButton(tableOf(head, gathered(blocks)), "The chosen blocks in numbers"));
 }
 
@@ -37,7 +38,7 @@ function filterRows() {
 
 function showFilter(blocks) {
   const bar = byId("filter");
-  const shown = blocks.slice(0, 3).map((block) => `${block + 1} (${nameOf(block)})`).join(", ");
+  const shown = blocks.slice(0, 3).map(labelOf).join(", ");
   const words = blocks.length ? `Only block ${shown}${blocks.length > 3 ? ` and ${blocks.length - 3} more` : ""}` : "All blocks";
   bar.hidden = !blocks.length;
   bar.firstElementChild.textContent = words;

@@ -15,16 +15,15 @@ function colours() {
 const figureOf = (plot) => JSON.parse(plot.nextElementSibling.textContent);
 const placesOf = (figure) => (figure.blocks || []).filter(([block]) => chosen.has(block)).map(([, place]) => place);
 
-function pickOutBars(figure, places) {
-  for (const trace of figure.data) {
-    if (trace.type !== "bar") continue;
-    trace.marker.opacity = trace.x.map((place) => (places.includes(place) ? 1 : 0.2));
-  }
+function pickOutBars(bars, places) {
+  for (const trace of bars) trace.marker.opacity = trace.x.map((place) => (places.includes(place) ? 1 : 0.2));
 }
 
-function column(place, colour) {
+// Beside bars it is a frame: a column filled with colour would itself look like a bar.
+function column(place, colour, framed) {
   const ends = { x0: place - 0.5, x1: place + 0.5, y0: 0, y1: 1, yref: "paper" };
-  return { type: "rect", ...ends, line: { width: 1, color: colour }, fillcolor: colour, opacity: 0.18, layer: "above" };
+  const line = { width: 1, color: colour, dash: framed ? "dot" : "solid" };
+  return { type: "rect", ...ends, line, fillcolor: framed ? "rgba(0,0,0,0)" : `${colour}33` };
 }
 
 // Zooming is for the mouse; without one the numbers below each plot tell more, and 10 stops a plot would be in the way.
@@ -38,12 +37,13 @@ function draw(plot) {
   const figure = figureOf(plot);
   const places = placesOf(figure);
   for (const trace of figure.data) if (trace.line && trace.line.color === "ink") trace.line.color = ink;
-  if (places.length) pickOutBars(figure, places);
+  const bars = figure.data.filter((trace) => trace.type === "bar");
+  if (places.length) pickOutBars(bars, places);
   const axis = { gridcolor: line, zerolinecolor: line, linecolor: line };
   const narrow = plot.clientWidth < 480;
   const layout = {
     ...figure.layout,
-    shapes: [...(figure.layout.shapes || []), ...places.map((place) => column(place, accent))],
+    shapes: [...(figure.layout.shapes || []), ...places.map((place) => column(place, accent, bars.length > 0))],
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: ink, size: narrow ? 11 : 12 },
     modebar: { bgcolor: "rgba(0,0,0,0)", color: line, activecolor: ink },
     xaxis: { ...axis, ...figure.layout.xaxis }, yaxis: { ...axis, ...figure.layout.yaxis },
