@@ -85,7 +85,12 @@ class PyHessian:
 
         self.model = model
         loss, on_gpu = torch.nn.CrossEntropyLoss(), images.device.type == "cuda"
-        self.make = lambda: hessian(model, loss, data=(images, labels), cuda=on_gpu)
+
+        def make():
+            model.zero_grad()  # it adds to the gradients that it finds, and would differentiate their sum
+            return hessian(model, loss, data=(images, labels), cuda=on_gpu)
+
+        self.make = make
 
     def product(self, vectors):
         from pyhessian.utils import hessian_vector_product
