@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.theory.parameterised_systems.reference import (
     LABELS_A,
@@ -10,6 +12,7 @@ from tests.theory.parameterised_systems.reference import (
     network_a,
     network_r,
     numbers,
+    residual_network,
     sines,
     start_a,
 )
@@ -99,6 +102,52 @@ def test_bounds_lie_below_the_truth_everywhere(generator):
         for block in found.layers[1:]:
             assert skip_bound(block.branch_gain) <= block.smallest_gain * (1 + 1e-12)
             assert block.branch_gain < 0.9
+
+
+def random_system(widths, shape, kind, rule, seed):
+    """A network of the theorem's class with parameters and data; `shape` is more features, samples, hidden units."""
+    from skiplens.theory import parameterised_systems as ps
+
+    widths = tuple(sorted(widths, reverse=True))
+    more, samples, hidden = shape
+    margin, nonlinearity, scale = rule
+    first = ps.Affine(getattr(ps, kind)(widths[0], widths[0] + more))
+    system = residual_network(first, margin, widths=widths, hidden=hidden, nonlinearity=nonlinearity)
+    generator = torch.Generator().manual_seed(seed)
+    parameters = 10**scale * torch.randn(system.parameters, generator=generator)
+    return system, parameters, torch.randn(first.inputs, samples, generator=generator)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    widths=st.lists(st.integers(1, 6), min_size=2, max_size=4),
+    shape=st.tuples(st.integers(0, 3), st.integers(1, 4), st.integers(1, 5)),
+    kind=st.sampled_from(["EntryNormalised", "Free"]),
+    rule=st.tuples(st.floats(0.05, 0.9), st.sampled_from(["tanh", "sin", "sigmoid", "softsign"]), st.floats(-2, 2)),
+    seed=st.integers(0, 2**31),
+)
+def test_bounds_lie_below_the_truth_for_any_network(widths, shape, kind, rule, seed):
+    from skiplens.theory.regularity import gradient_domination, regularity
+    from skiplens.theory.smoothness import SquareCost, TrainingLoss
+
+    system, parameters, X = random_system(widths, shape, kind, rule, seed)
+    found = regularity(system, parameters, X)
+    # each λ carries rounding errors of the squared norms that its term is a product of
+    slack = 1e-12 * sum_of_norms(found)
+    assert 0 <= found.from_skips <= found.from_layers + slack
+    assert found.from_layers <= found.true + slack
+    cost = SquareCost(torch.zeros(system.outputs, X.shape[1]))
+    ratio = gradient_domination(TrainingLoss(system, X, cost), parameters)
+    assert ratio.certified <= ratio.from_outputs + slack
+    assert ratio.from_outputs <= ratio.ratio + slack
+
+
+def sum_of_norms(found):
+    """An upper bound of |DF|²: what the layers could add up to."""
+    behind = 1.0
+    for layer in found.layers[1:]:
+        behind *= max(1.0, layer.largest_gain**2)
+    return found.largest**2 + behind
 
 
 @pytest.mark.parametrize(

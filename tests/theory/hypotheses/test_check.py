@@ -372,5 +372,7 @@ def test_networks_and_data_without_content_are_refused(case):
         replace(case, layers=())
     with pytest.raises(InvalidInputError, match="empty has no outputs"):
         replace(case, layers=(LinearMap("empty", 3, 0, 1.0),))
+    with pytest.raises(InvalidInputError, match="NaN or infinite entries"):
+        DataFacts.of_matrix(torch.full((3, 2), math.inf))
     with pytest.raises(InvalidInputError, match="0 samples"):
         DataFacts.of_matrix(torch.zeros(3, 0))

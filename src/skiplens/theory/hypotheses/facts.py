@@ -43,6 +43,10 @@ class DataFacts:
             raise InvalidInputError(
                 f"The data matrix has {features} features and {samples} samples; it needs at least one of each."
             )
+        if not bool(torch.isfinite(data).all()):
+            raise InvalidInputError(
+                "The data matrix has NaN or infinite entries; finite numbers were wanted. Drop them."
+            )
         values = torch.linalg.svdvals(data)
         return cls(
             samples,

@@ -76,9 +76,9 @@ def is_isometric(skip: Skip) -> bool | None:
 
 def _why_not(skip: Skip) -> str:
     if skip.is_linear is False:
-        return f"a {skip.what} skip is not linear"
+        return f"the skip ({skip.what}) is not linear"
     if skip.parameters:
-        return f"a {skip.what} skip has trained parameters"
+        return f"the skip ({skip.what}) has trained parameters"
     if skip.smallest is not None and skip.largest is not None:
         return f"singular values from {skip.smallest:.3g} to {skip.largest:.3g}"
     return f"I Iᵀ differs from the identity by {skip.deviation:.3g} on a random vector"

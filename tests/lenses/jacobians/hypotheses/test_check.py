@@ -290,6 +290,34 @@ def test_bad_arguments_are_refused(batch):
         check(model, batch[0])
 
 
+class Reshaped(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.features = features
+
+    def forward(self, x):
+        return x.reshape(-1, self.features)
+
+
+def test_models_without_a_data_matrix_are_refused(batch):
+    from skiplens.core.errors import InvalidInputError
+    from skiplens.residual.zoo.blocks import Residual
+
+    inputs, labels = batch
+    halved = nn.Sequential(nn.Linear(6, 4), Reshaped(2))
+    with pytest.raises(InvalidInputError, match=r"The model changes the number of samples: 4 came in"):
+        check(halved, batch)
+    inside = nn.Sequential(nn.Linear(6, 4), Reshaped(2), Residual(nn.Linear(2, 2)), Reshaped(4))
+    with pytest.raises(InvalidInputError, match=r"Block 2 changes the number of samples: 4 came in, .* \(8, 2\)"):
+        check(inside, batch)
+    with pytest.warns(UserWarning, match="zero-element"):
+        empty = nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 0))
+    with pytest.raises(InvalidInputError, match=r"1 has an output of shape \(4, 0\), which is empty"):
+        check(empty, batch)
+    with pytest.raises(InvalidInputError, match="NaN or infinite entries"):
+        check(network("normalised_resnet"), (inputs / 0, labels))
+
+
 def test_batches_are_counted_together(batch):
     inputs, labels = batch
     model = network("normalised_resnet")

@@ -54,6 +54,7 @@ def check_hypotheses(
     with untouched(model):
         network = dissect(model, samples.first.first(PROBED_SAMPLES).inputs)
         view, probes = GraphView(network), Randomness(seed)
+        view.require_data_matrices()
         layers = describe_model(view, probes.child("skips").torch())
         gains = sampled_gains(view, probes.child("branches").torch(), samples.facts.samples == view.samples)
         case = replace(_case(network, layers, samples, loss, step), sampled_gains=gains)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
+from skiplens.core.errors import InvalidInputError
 from skiplens.residual.export import module_calls, module_of
 from skiplens.residual.flow import DataFlow, members
 from skiplens.residual.network import ResidualNetwork
@@ -76,6 +77,25 @@ class GraphView:
     def unrecognised(self, node: fx.Node, source: fx.Node, what: str) -> Unrecognised:
         """A part from `source` to `node` about which nothing is known."""
         return Unrecognised(self.name(node), what, self.features(source), self.features(node))
+
+    def require_data_matrices(self) -> None:
+        """Refuse empty activations, and blocks or outputs without the samples: the theory has one column a sample."""
+        network = self.network
+        for node in self.between(self.start, network.node(network.output)):
+            if 0 in self.shape(node):
+                raise InvalidInputError(
+                    f"{self.name(node)} has an output of shape {self.shape(node)}, which is empty; nothing can be said "
+                    "about a network with it. Give every layer at least one output."
+                )
+        ends = [(f"Block {block.name}", node) for block in network.blocks for node in (block.input, block.join)]
+        for name, end in [*ends, ("The model", network.output)]:
+            shape = self.shape(network.node(end))
+            # some models keep the samples on the second axis
+            if self.samples not in (shape[:2] if len(shape) > 2 else shape[:1]):
+                raise InvalidInputError(
+                    f"{name} changes the number of samples: {self.samples} came in, its shape is {shape}. The theorems "
+                    "speak of one output a sample; let no block reshape samples into each other."
+                )
 
     def parameter(self, argument: object) -> torch.Tensor | None:
         """The parameter that an argument of a node is, or None if it is something else."""
