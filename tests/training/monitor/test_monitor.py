@@ -300,6 +300,38 @@ def test_looking_works_inside_the_surroundings_of_a_loop():
     assert torch.equal(inside["largest_eigenvalue"], outside["largest_eigenvalue"])
 
 
+def test_weights_of_few_bits_are_looked_at_in_float32():
+    torch.set_default_dtype(torch.float32)
+    model, (inputs, targets) = network().bfloat16(), samples()
+    before = copy.deepcopy(model.state_dict())
+    quantities = ("weight_norm", "curvature", "depth")
+    monitor = sl.Monitor(model, (inputs, targets), every=1, quantities=quantities, share=FREELY).start()
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    with torch.no_grad():
+        model.head.weight.mul_(2)
+    monitor.step()
+    wide = copy.deepcopy(model).float()
+    expected = sl.Monitor(wide, (inputs.float(), targets), quantities=quantities).start().reading
+    found = monitor.reading
+    assert not found.left_out and "float32 copy" in found.notes[0]
+    for name, rows in expected.measured.items():
+        assert torch.equal(found[name][1], rows[0]), name
+    assert not torch.equal(found["weight_norm"][0], found["weight_norm"][1])
+
+
+def test_a_look_that_fails_as_a_whole_does_not_end_the_run(monkeypatch):
+    monitor = sl.Monitor(network(), samples(), every=1, **NORM).start()
+
+    def refuse():
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(monitor._watch.sight, "opened", refuse)
+    monitor.step()
+    monitor.step()
+    assert monitor.reading.steps.tolist() == [0]
+    assert monitor.reading.notes == ("There is no look after 1 updates: MemoryError: no room.",)
+
+
 def test_bad_options():
     with pytest.raises(SettingsError, match="every=0; ask for at least 1"):
         sl.Monitor(network(), samples(), every=0)

@@ -27,11 +27,11 @@ class Destination:
     def keep(self, look: Look) -> None:
         """Write a look; a disk that fails is an error at the first look and a note later: the run goes on."""
         with self._watch.ledger.charged(None, self._watch.sight.device):
-            if self._writer is not None:
-                write_scalars(self._writer, look.step, look.numbers, self._parts())
             try:
                 self._write()
-            except SkiplensError as error:
+                if self._writer is not None:
+                    write_scalars(self._writer, look.step, look.numbers, self._parts())
+            except (SkiplensError, OSError) as error:
                 if len(self._watch.record.looks) == 1:
                     raise
                 self._watch.record.note(f"A look could not be written at once: {error}")

@@ -124,7 +124,7 @@ class Monitor:
         if not own.trains(model):
             raise InvalidInputError(
                 f"The trainer trains a {type(model).__name__} that shares no parameter with the "
-                f"{type(own.model).__name__} of the monitor. Make the monitor with the model that is trained."
+                f"{type(own.trained).__name__} of the monitor. Make the monitor with the model that is trained."
             )
 
     def __enter__(self) -> Self:

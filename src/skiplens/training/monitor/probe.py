@@ -51,11 +51,11 @@ class Probe:
         """How many samples are looked at."""
         return samples_of(self.inputs).count
 
-    def to(self, device: torch.device) -> "Probe":
-        """The probe on a device."""
+    def to(self, device: torch.device, dtype: torch.dtype | None = None) -> "Probe":
+        """The probe on a device, its floating tensors in `dtype`."""
 
         def moved(tensor: Tensor) -> Tensor:
-            return tensor.to(device)
+            return tensor.to(device, dtype if tensor.is_floating_point() else None)
 
         targets = None if self.targets is None else moved(self.targets)
         return Probe(map_tensors(moved, self.inputs), targets, self.loss, self.model_has_loss)

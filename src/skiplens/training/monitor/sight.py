@@ -15,13 +15,15 @@ from skiplens.residual import ResidualNetwork, dissect
 from skiplens.residual.trial import require_module, try_call
 from skiplens.training.monitor.options import MonitorOptions
 from skiplens.training.monitor.probe import Probe
+from skiplens.training.monitor.twin import bring_up_to_date, float_twin, has_few_bits
 
 
 class Sight:
     """The model, the probe on its device, and what is kept from one look to the next.
 
     Attributes:
-        model: The model that trains, without the wrappers of `torch.compile` and of data parallelism.
+        trained: The model that trains, without the wrappers of `torch.compile` and of data parallelism.
+        model: What is looked at: that model, or a float32 copy that follows it where its weights have fewer bits.
         options: What is asked.
         probe: The samples, where the model is.
         first_kernel: The tangent kernel at the first look; empty before it.
@@ -29,22 +31,29 @@ class Sight:
     """
 
     def __init__(self, model: nn.Module, probe: Probe, options: MonitorOptions) -> None:
-        self.model, self.probe, self.options = unwrapped(require_module(model)), probe, options
+        self.trained, self.probe, self.options = unwrapped(require_module(model)), probe, options
+        self.model = float_twin(self.trained) if has_few_bits(self.trained) else self.trained
         self.first_kernel = torch.zeros(0, 0, dtype=torch.float64)
         self.remarks: list[str] = []
+        if self.model is not self.trained:
+            self.remark("The weights have fewer bits than float32, so looks are taken at a float32 copy of them.")
         self._network: ResidualNetwork | SkiplensError | None = None
         self._network_device: torch.device | None = None
 
     @property
     def device(self) -> torch.device:
         """Where the model is now."""
-        return next((parameter.device for parameter in self.model.parameters()), torch.device("cpu"))
+        return next((parameter.device for parameter in self.trained.parameters()), torch.device("cpu"))
 
     @contextmanager
     def opened(self) -> Iterator[None]:
         """Run a block that looks at the model; the model, its gradients and the random state are as before after it."""
         device = self.device
-        self.probe = self.probe.to(device)
+        if self.model is self.trained:
+            self.probe = self.probe.to(device)
+        else:
+            bring_up_to_date(self.model, self.trained)
+            self.probe = self.probe.to(device, torch.float32)
         with untouched(self.model), torch.enable_grad(), torch.autocast(device.type, enabled=False):
             self.model.eval()
             for module in self.model.modules():
@@ -87,7 +96,7 @@ class Sight:
 
     def trains(self, model: nn.Module) -> bool:
         """Whether `model` shares a parameter with the one that is looked at."""
-        own = {id(parameter) for parameter in self.model.parameters()}
+        own = {id(parameter) for parameter in self.trained.parameters()}
         return any(id(parameter) in own for parameter in model.parameters())
 
 

@@ -48,10 +48,13 @@ class Watch:
         if not affordable and self.record.looks:
             return None
         look = Look(step, loss)
-        with self.ledger.charged(None, self.sight.device), self.sight.opened():
-            self._take_apart(look, affordable)
-            for name in affordable:
-                self._measure(name, look)
+        try:
+            self._see(look, affordable)
+        except Exception as error:
+            if not self.record.looks:
+                raise
+            self.record.miss("look", f"There is no look after {step} updates: {_reason(error)}")
+            return None
         self.record.add(look)
         return look
 
@@ -74,6 +77,12 @@ class Watch:
             notes=(*record.notes, *self.sight.remarks),
             provenance=self._origin.end(),
         )
+
+    def _see(self, look: Look, names: list[str]) -> None:
+        with self.ledger.charged(None, self.sight.device), self.sight.opened():
+            self._take_apart(look, names)
+            for name in names:
+                self._measure(name, look)
 
     def _take_apart(self, look: Look, names: list[str]) -> None:
         """Do what some quantities need on the account of all of these; what fails here fails again in each of them."""
@@ -99,9 +108,13 @@ class Watch:
 
     def _miss(self, name: str, step: int, error: Exception) -> None:
         """Say once what could not be measured; what was never measured is not tried again."""
-        reason = str(error) if isinstance(error, SkiplensError) else f"{type(error).__name__}: {first_line(error)}"
+        reason = _reason(error)
         if self.record.has(name):
             self.record.miss(name, f"{name} could not be measured after {step} updates: {reason}")
         else:
             self.record.left_out[name] = reason
             self.ledger.close(name)
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, SkiplensError) else f"{type(error).__name__}: {first_line(error)}"
