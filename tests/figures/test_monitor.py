@@ -68,6 +68,14 @@ def test_a_block_without_a_scale_is_not_drawn():
     assert [(mark.name, len(mark.y)) for mark in scales_while_training(reading()).marks] == [("a", 3)]
 
 
+def test_many_blocks_are_a_band():
+    scales = torch.arange(30.0).reshape(3, 10)
+    many = reading(measured={"scales": scales}, block_names=tuple("abcdefghij"))
+    band, mean = scales_while_training(many).marks
+    assert band.low == (0.0, 10.0, 20.0) and band.high == (9.0, 19.0, 29.0) and band.name == "all 10 blocks"
+    assert mean.y == (4.5, 14.5, 24.5)
+
+
 def test_quantiles_are_logarithmic_unless_one_is_zero():
     figure = jacobian_while_training(reading())
     assert figure.y_log and [mark.name for mark in figure.marks] == ["5 %", "50 %"]

@@ -1,7 +1,12 @@
 """Figures of what a monitor saw while a network trained."""
 
-from skiplens.figures.figure import Band, Bars, Figure, Line, Mark, Reference, numbers
+from torch import Tensor
+
+from skiplens.figures.figure import Band, Bars, Figure, Line, Mark, Reference, Values, numbers
 from skiplens.readings.monitor import MonitorReading
+
+_MOST_LINES = 8
+"""More blocks than this are drawn as a band."""
 
 
 def depth_while_training(reading: MonitorReading) -> Figure | None:
@@ -25,19 +30,24 @@ def scales_while_training(reading: MonitorReading) -> Figure | None:
     if not _has_course(reading, "scales"):
         return None
     steps, scales = reading.seen("scales")
-    marks = tuple(
-        Line(numbers(steps), numbers(scales[:, block]), name)
-        for block, name in enumerate(reading.block_names)
-        if not bool(scales[:, block].isnan().all())
-    )
+    learned = [block for block in range(scales.shape[1]) if not bool(scales[:, block].isnan().any())]
+    names = [reading.block_names[block] for block in learned]
     return Figure(
         name="scales_while_training",
         title="Scales of the blocks while training",
         caption="Root mean square of the last batch norm's weight, or learned factor, in each branch.",
         x_label="steps",
         y_label="scale",
-        marks=marks,
+        marks=_by_block(numbers(steps), scales[:, learned], names),
     )
+
+
+def _by_block(steps: Values, scales: Tensor, names: list[str]) -> tuple[Mark, ...]:
+    """A line for each block, or the range and the mean of many."""
+    if len(names) <= _MOST_LINES:
+        return tuple(Line(steps, numbers(scales[:, block]), name) for block, name in enumerate(names))
+    span = Band(steps, numbers(scales.amin(1)), numbers(scales.amax(1)), f"all {len(names)} blocks")
+    return span, Line(steps, numbers(scales.mean(1)), "mean")
 
 
 def weight_norm_while_training(reading: MonitorReading) -> Figure | None:
