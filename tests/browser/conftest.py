@@ -38,7 +38,7 @@ def visit(browser: Browser) -> Iterator[Callable[..., Page]]:
         if script:
             context.add_init_script(script)
         page = context.new_page()
-        page.on("console", lambda message: complaints.append(f"console {message.type}: {message.text}"))
+        page.on("console", lambda message: message.type == "error" and complaints.append(f"console: {message.text}"))
         page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
         page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
         address = path.resolve().as_uri()

@@ -46,7 +46,7 @@ function draw(plot) {
     shapes: [...(figure.layout.shapes || []), ...places.map((place) => column(place, accent, bars.length > 0))],
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: ink, size: narrow ? 11 : 12 },
     modebar: { bgcolor: "rgba(0,0,0,0)", color: line, activecolor: ink },
-    xaxis: { ...axis, ...figure.layout.xaxis }, yaxis: { ...axis, ...figure.layout.yaxis },
+    xaxis: { ...axis, autotickangles: [0, -35, -90], ...figure.layout.xaxis }, yaxis: { ...axis, ...figure.layout.yaxis },
     width: plot.clientWidth, height: plot.clientHeight,
   };
   Plotly.react(plot, figure.data, layout, { displaylogo: false, displayModeBar: narrow ? false : "hover" });

@@ -1,0 +1,27 @@
+from skiplens.figures.figure import Figure, Line, Surface
+from skiplens.reports.gallery import GalleryItem, GalleryPaper, gallery_page
+
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+
+
+def verdict() -> dict:
+    words = ("study", "item", "claim", "statement", "explanation", "printed_at", "paper", "recorded")
+    numbers = {"ours": 1.0, "uncertainty": 0.5, "tolerance": None}
+    return {**dict.fromkeys(words, HOSTILE), **numbers, "verdict": "not attempted", "worse": True}
+
+
+def test_the_gallery_draws_its_figures_and_shows_hostile_words_as_text(tmp_path, look):
+    line = Figure("line", HOSTILE, HOSTILE, "x", "y", (Line((0.0, 1.0), (0.0, 1.0), HOSTILE),))
+    plane = ((0.0, 1.0), (0.0, 1.0), ((0.0, 1.0), (2.0, 3.0)))
+    surface = Figure("surface", "A surface", "It rises.", "x", "y", (Surface(*plane, HOSTILE),))
+    item = GalleryItem("fig1", HOSTILE, (verdict(),), (line, surface), (("raw numbers", "a.csv"),), (HOSTILE,), ())
+    paper = GalleryPaper("paper", HOSTILE, HOSTILE, HOSTILE, (item,))
+    path = tmp_path / "index.html"
+    path.write_text(gallery_page([paper], [("seed", HOSTILE)]))
+    page = look(path)
+    assert page.locator("figure h3").first.inner_text() == HOSTILE
+    assert page.locator("[role=img]").first.locator(".scatterlayer path").count() > 0
+    assert page.locator("[role=img]").nth(1).locator("canvas, .no-webgl").count() > 0
+    assert page.locator("main img").count() == 0
+    page.get_by_role("button", name="Dark look").click()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
