@@ -1,0 +1,58 @@
+"""How loose the certificate is on digits (section 3.2 of the theory): 32 images, widths 784-32-16-10.
+
+The theory does not say which 32 images it took; the bounds are much alike for any, so the first 32 are compared with
+its numbers to some percent, and ratios of bounds more closely.
+"""
+
+import math
+
+import pytest
+import torch
+
+from tests.theory.parameterised_systems.reference import residual_network
+
+
+@pytest.fixture(scope="module")
+def loss():
+    from skiplens.data.embedded import sample
+    from skiplens.theory.parameterised_systems import Affine, EntryNormalised
+    from skiplens.theory.smoothness import CrossEntropy, TrainingLoss
+
+    digits = sample()
+    X = digits.images[:32].flatten(1).T.double() / 255
+    system = residual_network(Affine(EntryNormalised(32, 784)), widths=(32, 16, 10), hidden=16)
+    return TrainingLoss(system, X, CrossEntropy(digits.labels[:32], 10))
+
+
+def start_of(loss, generator):
+    """Uniform within ±1/sqrt(inputs) of each matrix."""
+    inputs = [784] * 784 * 32 + [32] * 32 * 16 + [16] * (16 * 16 + 16 * 16 + 16 * 10)
+    assert len(inputs) == loss.system.parameters == 26_272
+    return (2 * torch.rand(len(inputs), generator=generator) - 1) / torch.tensor(inputs).sqrt()
+
+
+def test_the_bound_of_single_samples_is_the_smallest(loss):
+    from skiplens.theory.smoothness import certified_smoothness
+
+    found = certified_smoothness(loss)
+    assert found.mode == "per_sample"
+    assert found.constant == pytest.approx(1.2025e5, rel=0.15)
+    assert found.joint / found.per_sample == pytest.approx(4.63e5 / 1.2025e5, rel=0.01)
+    assert found.literal / found.per_sample == pytest.approx(6.17e5 / 1.2025e5, rel=0.01)
+    assert float(torch.linalg.svdvals(loss.data)[-1]) > 1  # full rank
+
+
+@pytest.mark.slow
+def test_certified_steps_hardly_move_and_far_longer_ones_still_descend(loss, generator):
+    from skiplens.theory.guaranteed_training import descend
+    from skiplens.theory.smoothness import certified_smoothness, local_smoothness
+
+    beta, start = certified_smoothness(loss).constant, start_of(loss, generator)
+    assert 1e3 < beta / local_smoothness(loss, start, generator) < 1e5  # the theory's factor is 1.7e4
+    certified, long = (
+        torch.tensor([point.loss for point in descend(loss, start, step, 1000)]) for step in (1.9 / beta, 2e4 / beta)
+    )
+    assert bool((certified.diff() < 0).all()) and bool((long.diff() < 0).all())
+    assert certified[0] == long[0] == pytest.approx(math.log(10), rel=0.1)
+    assert 0.9 < certified[-1] / certified[0] < 1  # the theory's run: 2.4561 to 2.3925
+    assert long[-1] < 0.02  # the theory's run: 0.0049
