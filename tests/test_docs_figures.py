@@ -25,7 +25,7 @@ SCRIPTS = {  # script: the pages it draws for, and a size in which it is quick
         | {"slice_samples": 4, "deep_steps": 1},
     ),
 }
-SLOW = {"jacobians"}
+SLOW = {"jacobians", "monitor"}
 
 
 @pytest.fixture
