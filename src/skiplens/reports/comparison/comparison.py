@@ -1,7 +1,7 @@
 """The comparison: models, their numbers and the page that shows them side by side."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -64,11 +64,9 @@ class Comparison:
     @property
     def verdict(self) -> str:
         """One line: in how many numbers the models differ by more than draws of one model do."""
-        differing = [number.label for number in self.numbers if number.differs]
-        tested = [n for n in self.numbers if any(n.verdict(i) != "not tested" for i in range(1, len(n.values)))]
-        if not tested:
+        if not any(number.tested and not number.exact for number in self.numbers):
             return "Nothing could be tested: each model exists only once, so what chance does is not known."
-        return _counted(differing, len(tested))
+        return _counted(self.numbers)
 
     def sections(self) -> tuple[Section, ...]:
         """One section a model, then one a lens."""
@@ -131,7 +129,7 @@ class Comparison:
         return Section(
             anchor=kind.kind,
             title=named.title,
-            sentence=_counted([number.label for number in own if number.differs], len(own)),
+            sentence=_counted(own),
             rows=tuple(number.row(self.names) for number in own),
             notes=(METHOD, *self.notes),
             figures=overlays(self.contenders, kind),
@@ -158,9 +156,11 @@ def _of_model(contender: Contender, index: int) -> Section:
     )
 
 
-def _counted(differing: list[str], total: int) -> str:
+def _counted(numbers: Sequence[Measured]) -> str:
+    differing = [number.label for number in numbers if number.differs]
+    total = sum(number.tested for number in numbers)
     if not total:
-        return "There is no number to compare."
+        return "No number could be tested." if numbers else "There is no number to compare."
     if not differing:
         return f"None of {total} numbers differs by more than seed-to-seed noise."
     shown = ", ".join(differing[:MOST_NAMED]) + (", …" if len(differing) > MOST_NAMED else "")

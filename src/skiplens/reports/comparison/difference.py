@@ -15,19 +15,22 @@ def p_value(left: Float[Tensor, " draws"], right: Float[Tensor, " other_draws"])
     """Two-sided p-value of 'both have the same mean'; NaN where it cannot be tested.
 
     Welch's t-test for draws of both. One draw against several: whether it may be one more of them (Student's
-    prediction interval). Numbers that do not vary from draw to draw are the same or they are not.
+    prediction interval). Numbers that do not vary from draw to draw need no test.
     """
-    if not len(left) or not len(right) or not bool(torch.cat([left, right]).isfinite().all()):
+    if min(len(left), len(right)) < 1 or len(left) == len(right) == 1 or is_certain(left, right):
         return math.nan
-    if len(left) == len(right) == 1:
+    if not bool(torch.cat([left, right]).isfinite().all()):
         return math.nan
-    error, freedom = _noise(left, right)
-    difference = abs(float(left.mean() - right.mean()))
-    if error == 0:
-        return 1.0 if difference == 0 else 0.0
     from scipy import stats  # it takes longer to load than all of Skiplens
 
-    return float(2 * stats.t.sf(difference / error, freedom))
+    error, freedom = _noise(left, right)
+    return float(2 * stats.t.sf(abs(float(left.mean() - right.mean())) / error, freedom))
+
+
+def is_certain(left: Float[Tensor, " draws"], right: Float[Tensor, " other_draws"]) -> bool:
+    """Whether draws show that chance has no part in a number: it is the same in all draws of each side."""
+    several = max(len(left), len(right)) > 1
+    return several and all(len(set(values.tolist())) == 1 for values in (left, right))
 
 
 def _noise(left: Tensor, right: Tensor) -> tuple[float, float]:
@@ -37,8 +40,6 @@ def _noise(left: Tensor, right: Tensor) -> tuple[float, float]:
         return float(several.std()) * math.sqrt(1 + 1 / len(several)), len(several) - 1
     parts = [float(values.var()) / len(values) for values in (left, right)]
     total = sum(parts)
-    if total == 0:
-        return 0.0, 1.0
     weighted = sum(part**2 / (len(values) - 1) for part, values in zip(parts, (left, right), strict=True))
     return math.sqrt(total), total**2 / weighted
 

@@ -21,11 +21,16 @@ from skiplens.readings import (
 
 @dataclass(frozen=True)
 class KeyNumber:
-    """A number with its name; one that is `logarithmic` is compared by its logarithm: factors, not differences."""
+    """A number with its name.
+
+    One that is `logarithmic` is compared by its logarithm: factors, not differences. One that is `exact` does not
+    depend on how weights are drawn.
+    """
 
     label: str
     value: float
     logarithmic: bool = False
+    exact: bool = False
 
 
 def key_numbers(reading: Reading) -> tuple[KeyNumber, ...]:
@@ -35,9 +40,9 @@ def key_numbers(reading: Reading) -> tuple[KeyNumber, ...]:
 
 def _structure(reading: StructureReading) -> tuple[KeyNumber, ...]:
     return (
-        KeyNumber("parameters", float(reading.parameters)),
-        KeyNumber("residual blocks", float(len(reading.block_names))),
-        KeyNumber("projection shortcuts", float(reading.shortcuts.count("projection"))),
+        KeyNumber("parameters", float(reading.parameters), exact=True),
+        KeyNumber("residual blocks", float(len(reading.block_names)), exact=True),
+        KeyNumber("projection shortcuts", float(reading.shortcuts.count("projection")), exact=True),
     )
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from skiplens.readings import Reading
 from skiplens.reports.comparison.contender import Contender
-from skiplens.reports.comparison.difference import LEVEL, adjusted, p_value
+from skiplens.reports.comparison.difference import LEVEL, adjusted, is_certain, p_value
 from skiplens.reports.comparison.key_numbers import KeyNumber, key_numbers
 from skiplens.reports.section import number_in_words
 
@@ -23,26 +23,31 @@ class Measured:
         kind: Kind of the reading it comes from.
         label: What it is.
         values: For each model one value a draw.
-        p_values: Of each model but the first against the first.
+        exact: Whether it does not depend on how weights are drawn.
+        p_values: Of each model but the first against the first; NaN where nothing was tested.
         adjusted: The same after Holm's correction for all numbers of the comparison.
     """
 
     kind: str
     label: str
     values: tuple[Tensor, ...]
+    exact: bool
     p_values: tuple[float, ...]
     adjusted: tuple[float, ...] = ()
 
     def verdict(self, index: int) -> str:
         """How model `index` differs from the first: higher, lower, same, seed noise or not tested."""
         first, other, p = self.values[0], self.values[index], self.adjusted[index - 1]
+        if is_certain(first, other) or (self.exact and len(first) and len(other)):
+            return "same" if first[0] == other[0] else _direction(first, other)
         if math.isnan(p):
             return "not tested"
-        if len({*first.tolist(), *other.tolist()}) == 1:
-            return "same"
-        if p >= LEVEL:
-            return "seed noise"
-        return "higher" if other.mean() > first.mean() else "lower"
+        return "seed noise" if p >= LEVEL else _direction(first, other)
+
+    @property
+    def tested(self) -> bool:
+        """Whether any model could be compared with the first."""
+        return any(self.verdict(index) != "not tested" for index in range(1, len(self.values)))
 
     @property
     def differs(self) -> bool:
@@ -54,8 +59,8 @@ class Measured:
         cells = {name: in_words(values) for name, values in zip(names, self.values, strict=True)}
         for index, name in enumerate(names[1:], start=1):
             p = self.p_values[index - 1]
-            tail = "" if math.isnan(p) or self.verdict(index) == "same" else f", p = {p:.2g}"
-            cells[f"{name} against {names[0]}"] = f"{self.verdict(index)}{tail}"
+            column = "difference" if len(names) == 2 else f"difference, {name}"
+            cells[column] = f"{self.verdict(index)}{'' if math.isnan(p) else f', p = {p:.2g}'}"
         return {"number": self.label, **cells}
 
     def to_json(self, names: Sequence[str]) -> dict[str, Any]:
@@ -80,7 +85,11 @@ def in_words(values: Tensor) -> str:
     if not len(values):
         return "–"
     mean, spread = float(values.mean()), float(values.std()) if len(values) > 1 else 0.0
-    return number_in_words(mean) if spread == 0 or math.isnan(spread) else f"{number_in_words(mean)} ± {spread:.2g}"
+    return (
+        number_in_words(mean)
+        if spread == 0 or math.isnan(spread)
+        else f"{number_in_words(mean)} ± {number_in_words(spread)}"
+    )
 
 
 def _of_kind(contenders: Sequence[Contender], kind: type[Reading]) -> list[Measured]:
@@ -92,7 +101,12 @@ def _of_kind(contenders: Sequence[Contender], kind: type[Reading]) -> list[Measu
 def _measured(contenders: Sequence[Contender], kind: type[Reading], number: KeyNumber) -> Measured:
     values = tuple(contender.values(kind, number) for contender in contenders)
     first, *others = (_scaled(entry, number) for entry in values)
-    return Measured(kind.kind, number.label, values, tuple(p_value(first, other) for other in others))
+    p_values = tuple(p_value(first, other) for other in others)
+    return Measured(kind.kind, number.label, values, number.exact, p_values)
+
+
+def _direction(first: Tensor, other: Tensor) -> str:
+    return "higher" if other.mean() > first.mean() else "lower"
 
 
 def _scaled(values: Tensor, number: KeyNumber) -> Tensor:
