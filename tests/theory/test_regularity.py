@@ -244,6 +244,19 @@ def test_lemma_b5_as_printed_is_false():
     assert affine_bound(layer, torch.ones(1), X) == (0, 0)
 
 
+def test_lemma_b5_as_printed_is_false_for_a_circular_convolution():
+    """Three taps on (1, −1, 1, −1): σ(X) = σ(DP) = 2, but the layer's derivative has singular values 2√3, 0, 0."""
+    X = torch.tensor([1.0, -1.0, 1.0, -1.0])
+    taps = [torch.eye(4).roll(shift, 1) for shift in range(3)]
+    DP = torch.stack([tap.flatten() for tap in taps], 1)
+    derivative = torch.stack([tap @ X for tap in taps], 1)
+    assert_close(torch.linalg.svdvals(DP), torch.full((3,), 2.0))
+    assert float(X.norm()) == 2
+    values = torch.linalg.svdvals(derivative)
+    assert float(values[0]) == pytest.approx(3.4641016151, rel=1e-10)
+    assert float(values[1]) < 1e-14
+
+
 def test_a_head_without_skip_or_a_widening_layer_has_no_bound_from_skips():
     from skiplens.theory import parameterised_systems as ps
     from skiplens.theory.regularity import regularity

@@ -159,6 +159,10 @@ def test_equation_33_as_printed_is_wrong(ps):
     printed = -3 * 0.5 * (1 + 0.25) ** -1.5
     assert printed == pytest.approx(-1.073312629199899, rel=1e-14)
     assert true == pytest.approx(-0.858650103359919, rel=1e-14)
+    w = torch.cos(0.7 * torch.arange(12) + 0.3)  # w_ij = cos(0.7 (4 i + j) + 0.3), 3 × 4
+    exact = torch.einsum("iii->i", ps.EntryNormalised(3, 4, 0.05).second_derivative(w))
+    wrong = -3 * 0.05 * w * (0.05 + w.square()) ** -1.5
+    assert float((exact - wrong).abs().max()) == pytest.approx(15.76, abs=5e-3)
 
 
 def test_reference_values_of_batch_norm(ps):

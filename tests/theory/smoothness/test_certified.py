@@ -282,6 +282,7 @@ def test_measured_smoothness_of_many_parameters_is_the_hessian_norm(monkeypatch,
 
 
 def test_descent_constant():
+    """Erratum E6: η (1 − 2 η/β), as printed, would be −5.32 and 0.18278, too optimistic."""
     from skiplens.theory.smoothness import descent_constant
 
     assert descent_constant(1.0, 1.9) == pytest.approx(0.095)
