@@ -30,8 +30,9 @@ class MonitorReading(Reading, kind="monitor"):
         block_names: Names of the residual blocks.
         quantile_levels: Shares of singular values that lie below each of the ``jacobian_quantiles``.
         first_kernel: The tangent kernel at the first look, to which drift and alignment compare.
-        costs: For each quantity the seconds that it took at each look; NaN where it was not measured.
-        shared_seconds: Seconds spent on what no single quantity needed: taking the model apart, writing files.
+        costs: For each quantity the seconds that it took at each look, with its part of taking the model apart and of
+            writing; NaN where it was not measured.
+        shared_seconds: Seconds spent on what belongs to no quantity that was measured.
         run_seconds: Seconds of the run itself, without those of looking.
         share: The share of the run's time that looking may take.
         skipped: For each quantity how often it was due and left out to keep within that share.

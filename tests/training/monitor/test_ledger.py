@@ -41,14 +41,17 @@ def test_what_fails_is_paid_for_too():
         raise ZeroDivisionError
     assert made.spent == {"a": 3} and made.run_seconds == 0
     made.write_off("a", 3)
-    assert made.spent == {"a": 0} and made.shared == 3
+    assert made.spent == {"a": 0} and made.shared == 0 and made.own_seconds == 3
 
 
 def test_shared_work_can_be_divided():
     made, clock = ledger(["a", "b", "c"])
     spend(made, clock, None, 6)
-    made.divide(4, ["a", "b"])
+    made.divide(4, ["a", "b"], again=False)
     assert made.spent == {"a": 2, "b": 2, "c": 0} and made.shared == 2 and not made.last
+    spend(made, clock, "a", 1)
+    made.divide(2, ["a"])
+    assert made.spent["a"] == 5 and made.last == {"a": 3} and made.shared == 0 and made.own_seconds == 7
 
 
 def test_the_first_measurement_is_always_made_and_the_next_must_be_paid_for():

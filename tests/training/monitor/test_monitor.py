@@ -9,6 +9,7 @@ import skiplens as sl
 from skiplens.core.errors import InvalidInputError, SettingsError, SkiplensError
 from skiplens.readings import MonitorReading, StructureReading, read_file, write_file
 from skiplens.training import Recipe, train
+from skiplens.training.monitor import destination
 from skiplens.training.monitor.options import QUANTITIES
 from skiplens.training.monitor.quantities import MEASURES
 from tests.networks import chain, noise
@@ -152,6 +153,29 @@ def slow(monkeypatch, clock, costs):
 
     for name, seconds in costs.items():
         monkeypatch.setitem(MEASURES, name, slowed(MEASURES[name], seconds))
+
+
+def test_what_a_look_takes_beside_measuring_is_paid_by_those_that_were_measured(monkeypatch, tmp_path):
+    """A cheap quantity must not make expensive ones pay for the files that are written for it alone."""
+    clock = Clock()
+    monkeypatch.setattr(destination, "write_file", lambda *_: setattr(clock, "now", clock.now + 1.0))
+    slow(monkeypatch, clock, {"curvature": 3.0})
+    quantities = ("weight_norm", "curvature")
+    monitor = sl.Monitor(
+        network(), samples(), every=1, share=0.1, quantities=quantities, clock=clock, path=tmp_path / "run"
+    ).start()
+    assert {name: float(cost[0]) for name, cost in monitor.reading.costs.items()} == {
+        "weight_norm": 0.5,
+        "curvature": 3.5,
+    }
+    for _ in range(1000):
+        clock.now += 1
+        monitor.step()
+    reading = monitor.reading
+    assert reading.own_seconds <= 0.1 * reading.run_seconds
+    norms, curvatures = (int((~reading.costs[name].isnan()).sum()) for name in quantities)
+    # half of a tenth of 1000 seconds each: at a second or less a look, and at four or less
+    assert norms >= 49 and curvatures >= 12
 
 
 def test_a_short_run_says_that_the_first_look_was_more_than_its_share(monkeypatch):

@@ -22,10 +22,11 @@ class Ledger:
         spent: Seconds spent on each quantity.
         last: What the last measurement of a quantity took; none before the first.
         shared: Seconds spent on what no single quantity needed.
+        in_vain: Seconds spent on what could not be measured.
     """
 
     def __init__(self, share: float, names: Iterable[str], clock: Clock = time.perf_counter) -> None:
-        self.share, self.shared = share, 0.0
+        self.share, self.shared, self.in_vain = share, 0.0, 0.0
         self.spent = dict.fromkeys(names, 0.0)
         self.last: dict[str, float] = {}
         self._open = list(self.spent)
@@ -52,7 +53,7 @@ class Ledger:
     @property
     def own_seconds(self) -> float:
         """Seconds spent in all."""
-        return self.shared + sum(self.spent.values())
+        return self.shared + self.in_vain + sum(self.spent.values())
 
     @property
     def run_seconds(self) -> float:
@@ -65,7 +66,7 @@ class Ledger:
     def affordable(self) -> list[str]:
         """The quantities that may be measured now, if each takes as long as it did last time."""
         needs = {name: self.spent[name] + self.last.get(name, 0.0) for name in self._open}
-        left = self.share * self.run_seconds - self.shared
+        left = self.share * self.run_seconds - self.shared - self.in_vain
         found = {name for name in self._open if name not in self.last}
         for number, name in enumerate(sorted(needs, key=needs.__getitem__)):
             if name not in found and needs[name] > left / (len(needs) - number):
@@ -79,9 +80,9 @@ class Ledger:
         self._open.remove(name)
 
     def write_off(self, name: str, seconds: float) -> None:
-        """Move seconds that a quantity took in vain to what all share."""
+        """Take seconds that a quantity took in vain from its account; they stay spent."""
         self.spent[name] -= seconds
-        self.shared += seconds
+        self.in_vain += seconds
 
     def take_up(self, shared: float, looks: Iterable[Mapping[str, float]]) -> None:
         """Go on with the seconds that earlier looks took."""
@@ -90,11 +91,13 @@ class Ledger:
             for name in self.spent.keys() & costs.keys():
                 self._charge(name, costs[name])
 
-    def divide(self, seconds: float, names: Sequence[str]) -> None:
-        """Move seconds from what all share to some quantities, in equal parts; what they take next time is less."""
+    def divide(self, seconds: float, names: Sequence[str], again: bool = True) -> None:
+        """Move seconds from what all share to some quantities in equal parts; `again`: as they will next time."""
         self.shared -= seconds
         for name in names:
             self.spent[name] += seconds / len(names)
+            if again:
+                self.last[name] += seconds / len(names)
 
     @contextmanager
     def charged(self, name: str | None, device: torch.device) -> Iterator[None]:

@@ -151,9 +151,11 @@ class Monitor:
     def _look(self, loss: float) -> None:
         assert self._step is not None, "looks are taken after the start only"
         self._tried = self._step
+        before = self._watch.ledger.shared
         look = self._watch.look(self._step, loss)
         if look is not None:
             self._destination.keep(look)
+            self._watch.settle(look, self._watch.ledger.shared - before)
 
 
 def _plain(loss: Tensor | float | None) -> float:

@@ -58,6 +58,11 @@ class Watch:
         self.record.add(look)
         return look
 
+    def settle(self, look: Look, seconds: float) -> None:
+        """Let those that were measured at a look pay what was shared by them alone."""
+        if look.costs:
+            self._divide(look, seconds, list(look.costs), again=True)
+
     def reading(self) -> MonitorReading:
         """All looks so far."""
         record, ledger, options = self.record, self.ledger, self.sight.options
@@ -69,7 +74,7 @@ class Watch:
             quantile_levels=torch.tensor(options.levels, dtype=torch.float64),
             first_kernel=self.sight.first_kernel,
             costs=record.costs(),
-            shared_seconds=ledger.shared,
+            shared_seconds=ledger.shared + ledger.in_vain,
             run_seconds=ledger.run_seconds,
             share=options.share,
             skipped=record.skipped,
@@ -92,8 +97,12 @@ class Watch:
             with self.ledger.charged(None, self.sight.device), contextlib.suppress(SkiplensError):
                 self.sight.dissected()
             seconds = self.ledger.shared - before
-            self.ledger.divide(seconds, together)
-            look.costs.update(dict.fromkeys(together, seconds / len(together)))
+            self._divide(look, seconds, together, again=False)
+
+    def _divide(self, look: Look, seconds: float, names: list[str], again: bool) -> None:
+        self.ledger.divide(seconds, names, again)
+        for name in names:
+            look.costs[name] = look.costs.get(name, 0.0) + seconds / len(names)
 
     def _measure(self, name: str, look: Look) -> None:
         try:
