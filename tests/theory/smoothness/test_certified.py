@@ -271,6 +271,10 @@ def test_how_loose_it_is_on_a_trajectory(cross_entropy, generator):
     assert report.measured[0] == pytest.approx(0.25402965198274, rel=1e-11)
     assert report.factor == certified / float(report.measured.max())
     assert report.factor > 100
+    assert report.certified_step == pytest.approx(1.9 / 135.78673583676)
+    assert report.local_step == pytest.approx(report.certified_step * report.factor)
+    later = loss(start_a() - report.local_step * loss.with_gradient(start_a())[1])
+    assert later < loss(start_a() - report.certified_step * loss.with_gradient(start_a())[1]) < loss(start_a())
 
 
 def test_measured_smoothness_of_many_parameters_is_the_hessian_norm(monkeypatch, cross_entropy, generator):

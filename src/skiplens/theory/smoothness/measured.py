@@ -12,6 +12,9 @@ from skiplens.theory.smoothness.training_loss import TrainingLoss
 
 DENSE_PARAMETERS = 256
 
+SAFETY = 1.9
+"""Steps are this number over a smoothness; from 2 on they may go up."""
+
 
 @dataclass(frozen=True, eq=False)
 class Looseness:
@@ -24,6 +27,16 @@ class Looseness:
     def factor(self) -> float:
         """How many times too large the certificate is for this trajectory."""
         return self.certified / float(self.measured.max())
+
+    @property
+    def certified_step(self) -> float:
+        """A step that never increases the loss, whatever the parameters."""
+        return SAFETY / self.certified
+
+    @property
+    def local_step(self) -> float:
+        """A step that fits the roughest point measured: one to train with, certified by nothing."""
+        return SAFETY / float(self.measured.max())
 
 
 def local_smoothness(loss: TrainingLoss, parameters: Float[Tensor, " params"], generator: torch.Generator) -> float:
