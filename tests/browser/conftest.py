@@ -37,10 +37,11 @@ def visit(browser: Browser) -> Iterator[Callable[..., Page]]:
         contexts.append(context)
         if script:
             context.add_init_script(script)
+        context.set_default_timeout(120_000)  # milliseconds; machines that test are busy
         page = context.new_page()
         page.on("console", lambda message: message.type == "error" and complaints.append(f"console: {message.text}"))
         page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
-        page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
+        page.on("dialog", lambda dialog: (complaints.append(f"dialog: {dialog.message}"), dialog.dismiss()))
         address = path.resolve().as_uri()
         page.on("request", lambda request: request.url == address or complaints.append(f"request: {request.url}"))
         page.goto(address)
