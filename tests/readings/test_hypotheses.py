@@ -49,7 +49,8 @@ def test_the_printed_table(reading):
 def test_sampled_numbers_stand_beside_the_bounds(reading):
     from dataclasses import replace
 
-    sampled = replace(reading, sampled=(0.5, None, None))
+    sampled = replace(reading, sampled=(0.5, None, 0.25))
+    assert "independent [sigma(X): not known, here 0.25]" in str(sampled)
     assert sampled["S1"]["sampled"] == 0.5
     assert "smooth [kinks: 2, here 0.5]" in str(sampled)
     assert "normalised [free maps: 0]" in str(sampled)

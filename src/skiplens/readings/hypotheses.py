@@ -79,14 +79,21 @@ class HypothesesReading(Reading, kind="hypotheses"):
         """The verdicts as a table, then what follows."""
         lines = [f"{self.model} with {self.loss}", ""]
         for row in self.rows():
-            now = "" if row["sampled"] is None else f", here {row['sampled']:.6g}"
-            number = "" if row["number"] is None else f" [{row['meaning']}: {row['number']:.6g}{now}]"
+            number = f" [{row['meaning']}: {numbers}]" if (numbers := _numbers(row)) else ""
             lines.append(f"{row['hypothesis']}  {row['verdict']:<17}  {row['statement']}{number}")
             if row["verdict"] != "holds":
                 lines += _indented(f"at {row['where']}: {row['reason']}")
                 lines += _indented(f"-> {row['change']}")
                 lines += [f"        {line}" for line in row["code"].splitlines()]
         return "\n".join([*lines, "", *textwrap.wrap(self.conclusion, WIDTH)])
+
+
+def _numbers(row: Mapping[str, Any]) -> str:
+    """The number of a row and what it is here, '' where there is neither."""
+    number, here = row["number"], row["sampled"]
+    if here is None:
+        return "" if number is None else f"{number:.6g}"
+    return f"{'not known' if number is None else f'{number:.6g}'}, here {here:.6g}"
 
 
 def _indented(text: str) -> list[str]:

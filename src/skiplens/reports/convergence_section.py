@@ -40,10 +40,11 @@ def convergence_section(reading: HypothesesReading) -> Section:
 
 
 def _number(row: Mapping[str, Any]) -> str:
-    if row["number"] is None:
+    if row["number"] is None and row["sampled"] is None:
         return "–"
+    number = "not known" if row["number"] is None else number_in_words(row["number"])
     here = "" if row["sampled"] is None else f" (here {number_in_words(row['sampled'])})"
-    return f"{row['meaning']}: {number_in_words(row['number'])}{here}"
+    return f"{row['meaning']}: {number}{here}"
 
 
 def convergence_sentence(reading: HypothesesReading) -> str:

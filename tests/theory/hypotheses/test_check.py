@@ -242,6 +242,7 @@ def test_an_unrecognised_part_leaves_open_what_it_touches(case):
     open_ones = {label for label, entry in found.items() if entry.verdict == "cannot be decided"}
     assert open_ones == {"S1", "S2", "S5", "S6", "R3", "G1", "G3", "G4", "G6"}
     assert found["S1"].where == ("block3.attention (attention)",)
+    assert found["R3"].number is found["G4"].number is None
 
 
 def test_parallel_branches_add_up(case):

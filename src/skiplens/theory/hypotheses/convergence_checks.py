@@ -86,7 +86,7 @@ def _margin(case: Case) -> CheckedHypothesis:
     without = [] if residual_layers(case) else ["no residual layer"]
     return judged(
         "G4",
-        Evidence(failing or without, unknown, 1 - gain if math.isfinite(gain) else None),
+        Evidence(failing or without, unknown, 1 - gain if math.isfinite(gain) and (failing or not unknown) else None),
         f"all branches have slopes of at most 1 - {1 - gain:.4g}",
         "no margin holds for all parameters",
         "Scale the last map of each branch so that R3 holds with a margin.",

@@ -89,7 +89,7 @@ def _gains(case: Case) -> CheckedHypothesis:
     sampled = max((one.gain for one in case.sampled_gains.values()), default=None)
     checked = judged(
         "R3",
-        Evidence(failing, unknown, number),
+        Evidence(failing, unknown, None if unknown and not failing else number),
         f"slopes are at most {number:.4g} for all parameters"
         if residual_layers(case)
         else "there is no branch (see R6)",
