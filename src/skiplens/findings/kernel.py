@@ -8,6 +8,7 @@ import torch
 from skiplens.core.errors import InvalidInputError
 from skiplens.findings.finding import Finding
 from skiplens.findings.rule import Rule
+from skiplens.lenses.signal.equivalent import equivalent_network as equivalent_network
 from skiplens.readings import SignalReading, TangentReading
 from skiplens.theory.finite_width import advice, kernel_moments
 from skiplens.theory.finite_width.networks import ResNet
@@ -63,18 +64,6 @@ def judge_regime(reading: SignalReading) -> Iterator[Finding]:
         "and measured branch size ('Residual Tangent Kernels', theorem 5, corrected)",
         change=_wider(network),
     )
-
-
-def equivalent_network(reading: SignalReading) -> ResNet | None:
-    """The random network that theory knows, with this depth, width and branch size; None where branches normalise."""
-    outer = [index for index, outermost in enumerate(reading.outermost) if outermost]
-    if not outer or reading.broken or any(reading.normalised[index] for index in outer):
-        return None
-    matrices = int(reading.branch_depths[outer].double().median())
-    width, gain = int(reading.widths[outer].min()), float(reading.branch_ratios[outer].square().median())
-    if matrices < 1 or width < 1 or not 0 < gain < math.inf:
-        return None
-    return ResNet(reading.depth, width, matrices, gain ** (1 / matrices))
 
 
 def _wider(network: ResNet) -> str:

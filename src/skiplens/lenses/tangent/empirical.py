@@ -1,24 +1,29 @@
-"""The empirical tangent kernel of a model on the first samples of its data."""
+"""The empirical tangent kernel of a model on the first samples of its data, over seeds and beside its limit."""
 
+import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from skiplens.core.errors import SkiplensError
 from skiplens.core.progress import Progress, silent
 from skiplens.core.randomness import Randomness
 from skiplens.core.untouched import untouched
 from skiplens.data.batch import Batch
 from skiplens.derivatives import empirical_ntk, is_batch_coupled, pure_model
+from skiplens.derivatives.functional import PureModel, output_shape
 from skiplens.derivatives.samples import samples_of
 from skiplens.lenses.lens import Lens, Subject
+from skiplens.lenses.tangent.comparison import compared
+from skiplens.lenses.tangent.sampled_outputs import draw_outputs, kernel_of_some_outputs
 from skiplens.readings import Provenance, TangentReading
 
 
 @dataclass(frozen=True)
 class TangentLens(Lens):
-    """The tangent kernel of `samples` samples, summed over outputs."""
+    """The tangent kernel of `samples` samples, summed over outputs; how it varies over seeds; its infinite width."""
 
     name: ClassVar[str] = "tangent"
     question: ClassVar[str] = "What kernel is this network, to first order in its parameters?"
@@ -26,24 +31,60 @@ class TangentLens(Lens):
     samples: int = 32
     coupled_samples: int = 12
     """Where samples depend on each other every derivative is one of the whole batch, so fewer are looked at."""
+    most_outputs: int = 64
+    """With more outputs than this the kernel is estimated from `sampled_outputs` of them."""
+    sampled_outputs: int = 8
 
     def __call__(self, subject: Subject, randomness: Randomness, progress: Progress = silent) -> TangentReading:
-        """Compute the kernel exactly; nothing here is sampled, so the randomness is not used."""
-        pure = pure_model(subject.model)
-        with untouched(subject.model):
+        """Compute the kernel, exactly where outputs are few; only outputs and the seeds of redraws are random."""
+        pure, model = pure_model(subject.model), subject.model
+        with untouched(model):
             coupled = is_batch_coupled(pure, samples_of(subject.batch.inputs))
-        batch = subject.batch.first(self.coupled_samples if coupled else self.samples)
+            outputs = math.prod(output_shape(pure, samples_of(subject.batch.inputs)))
+        looked_at = outputs if outputs <= self.most_outputs else self.sampled_outputs
+        batch, cut = subject.few(self.coupled_samples if coupled else self.samples, passes=3 * looked_at)
         settings = {"lens": self.name, "model": subject.name, "samples": batch.samples}
         clock = Provenance.begin(settings, randomness.seed, subject.device)
-        kernel = empirical_ntk(subject.model, batch.inputs, progress=progress)
+        fields = self._kernel(pure, batch, outputs, randomness, progress)
+        angles = _angles(batch.inputs, fields["kernel"])
+        more, notes = _beside(subject, batch, angles, randomness, progress)
         return TangentReading(
-            kernel=kernel,
+            **fields,
+            **more,
             targets=_classes(batch),
-            angles=_angles(batch.inputs, kernel),
+            angles=angles,
             parameters=pure.parameter_count,
             batch_coupled=coupled,
+            outputs=outputs,
+            notes=(*cut, *_outputs_note(fields, outputs), *notes),
             provenance=clock.end(),
         )
+
+    def _kernel(
+        self, pure: PureModel, batch: Batch, outputs: int, randomness: Randomness, progress: Progress
+    ) -> dict[str, Any]:
+        """The kernel summed over all outputs, or estimated from some."""
+        if outputs <= self.most_outputs:
+            return {"kernel": empirical_ntk(pure.model, batch.inputs, progress=progress)}
+        chosen = draw_outputs(outputs, self.sampled_outputs, randomness.child("outputs").torch()).to(pure.device)
+        kernel, error = kernel_of_some_outputs(pure.model, batch.inputs, chosen, outputs, progress)
+        return {"kernel": kernel, "kernel_error": error, "sampled_outputs": len(chosen)}
+
+
+def _outputs_note(fields: dict[str, Any], outputs: int) -> tuple[str, ...]:
+    if "sampled_outputs" not in fields:
+        return ()
+    return (f"The kernel was estimated from {fields['sampled_outputs']} of {outputs:,} outputs, drawn at random.",)
+
+
+def _beside(
+    subject: Subject, batch: Batch, angles: Tensor, randomness: Randomness, progress: Progress
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What the kernel is compared with; where that cannot be measured the kernel alone is told."""
+    try:
+        return compared(subject, batch, angles, randomness, progress)
+    except SkiplensError as error:
+        return {}, (f"The kernel was not compared over seeds: {error}",)
 
 
 def _classes(batch: Batch) -> Tensor:
