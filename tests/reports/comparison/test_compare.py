@@ -78,10 +78,8 @@ def test_the_folder_holds_page_numbers_and_overlaid_figures(pair, tmp_path):
     page = pair.write(tmp_path)
     text = page.read_text()
     assert page.name == "comparison.html" and "small against large" in text and "Welch" in text
-    assert {path.name for path in (tmp_path / "figures").iterdir()} >= {
-        "paths_path_lengths.svg",
-        "signal_signal_by_depth.png",
-    }
+    figures = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert figures >= {"paths_path_lengths.svg", "signal_signal_by_depth.png"}
     content = json.loads((tmp_path / "comparison.json").read_text())
     assert [model["draws"] for model in content["models"]] == [4, 4]
     entry = next(entry for entry in content["numbers"] if entry["number"] == "mean depth in branches")

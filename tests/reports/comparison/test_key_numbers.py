@@ -26,10 +26,9 @@ def values(reading) -> dict[str, float]:
 
 def test_numbers_by_hand():
     assert values(structure(4)) == {"parameters": 10, "residual blocks": 4, "projection shortcuts": 2}
-    assert values(signal(blocks=8, rate=0.5, back=-0.25))["signal, factor per block"] == pytest.approx(math.exp(0.5))
-    assert values(signal(blocks=8, rate=0.5, back=-0.25))["gradient, factor per block"] == pytest.approx(
-        math.exp(-0.25)
-    )
+    followed = values(signal(blocks=8, rate=0.5, back=-0.25))
+    assert followed["signal, factor per block"] == pytest.approx(math.exp(0.5))
+    assert followed["gradient, factor per block"] == pytest.approx(math.exp(-0.25))
     assert values(curvature())["condition number"] == pytest.approx(8.0)
     assert values(curvature())["share of curvature that is downward"] == pytest.approx(1.5 / 8)
     blocks = values(jacobians())

@@ -85,11 +85,7 @@ def in_words(values: Tensor) -> str:
     if not len(values):
         return "–"
     mean, spread = float(values.mean()), float(values.std()) if len(values) > 1 else 0.0
-    return (
-        number_in_words(mean)
-        if spread == 0 or math.isnan(spread)
-        else f"{number_in_words(mean)} ± {number_in_words(spread)}"
-    )
+    return number_in_words(mean) + (f" ± {number_in_words(spread)}" if spread > 0 else "")
 
 
 def _of_kind(contenders: Sequence[Contender], kind: type[Reading]) -> list[Measured]:
