@@ -101,3 +101,12 @@ def test_hypotheses_that_hold_need_no_place():
     section = convergence_section(hypotheses("fails", "holds", "holds", "cannot be decided"))
     assert [row["where"] for row in section.rows] == ["layer", "", "", "layer"]
     assert section.rows[0]["number"] == "kinks: 1" and section.sentence == "Nothing is certified."
+
+
+def test_measured_numbers_stand_beside_the_bounds():
+    from dataclasses import replace
+
+    reading = replace(hypotheses("fails", "holds", "holds", "holds"), sampled=(0.5, None, None, None))
+    assert [row["number"] for row in convergence_section(reading).rows][:2] == ["kinks: 1 (here 0.5)", "–"]
+    unknown = replace(reading, numbers=(None, *reading.numbers[1:]))
+    assert convergence_section(unknown).rows[0]["number"] == "kinks: not known (here 0.5)"
