@@ -95,5 +95,6 @@ class MonitorReading(Reading, kind="monitor"):
         return (
             *skips,
             f"Looking took {self.own_seconds:.2g} s beside a run of {self.run_seconds:.2g} s, more than the "
-            f"{100 * self.share:g} % that it may: the first look is always taken, and the run was too short to pay for it.",
+            f"{100 * self.share:g} % that it may: the first look is always taken, and the run was too short to pay for "
+            "it.",
         )
