@@ -8,6 +8,7 @@ from skiplens.core.progress import silent
 from skiplens.core.randomness import Randomness
 from skiplens.data import Batch
 from skiplens.figures import figures_of
+from skiplens.lenses.effort import OPERATIONS
 from skiplens.lenses.lens import Subject
 from skiplens.lenses.paths import PathsLens, path_spectrum
 from skiplens.reports.paths_section import LAWS, paths_section, paths_sentence
@@ -86,3 +87,10 @@ def test_a_gradient_without_a_spectrum_is_told(monkeypatch):
     monkeypatch.setattr("skiplens.lenses.paths.lens.measure", refused)
     reading = PathsLens()(subject(), Randomness(0), silent)
     assert reading.notes[-1] == "The gradient has no spectrum here: no such thing." and len(reading.energy) == 3
+
+
+def test_a_costly_model_is_followed_with_one_sample_and_without_signs(monkeypatch):
+    monkeypatch.setattr("skiplens.lenses.lens.operations_of", lambda model, batch: OPERATIONS / 5)
+    reading = PathsLens()(subject(), Randomness(0), silent)
+    assert len(reading.sample_energy) == 1 and not len(reading.incoherent) and len(reading.energy) == 3
+    assert "1 instead of 6 samples" in reading.notes[0] and "incoherent energies were left out" in reading.notes[1]

@@ -7,7 +7,8 @@ from skiplens.core.errors import SkiplensError
 from skiplens.core.progress import Progress, silent
 from skiplens.core.randomness import Randomness
 from skiplens.core.untouched import untouched
-from skiplens.data.batch import Inputs
+from skiplens.data.batch import Batch, Inputs
+from skiplens.lenses.effort import OPERATIONS
 from skiplens.lenses.lens import Lens, Subject
 from skiplens.lenses.paths.fallback import signal_or_derivative
 from skiplens.lenses.paths.options import PathOptions
@@ -28,16 +29,24 @@ class PathsLens(Lens):
 
     def __call__(self, subject: Subject, randomness: Randomness, progress: Progress = silent) -> PathSpectrum:
         """Decompose the output, or its derivative along a random direction where the output has no frozen form."""
-        batch, cut = subject.few(self.samples, passes=2 + (1 + self.signs) * _blocks(subject) / 2)
+        batch, signs, cut = self._affordable(subject)
         inputs = batch.inputs
         settings = {"lens": self.name, "model": subject.name, "samples": batch.samples}
         clock = Provenance.begin(settings, randomness.seed, subject.device)
-        request = Request(PathOptions(seed=randomness.seed, blocks=True, signs=self.signs), None, progress)
+        request = Request(PathOptions(seed=randomness.seed, blocks=True, signs=signs), None, progress)
         with untouched(subject.model):
             network = dissect(subject.model, inputs)
             reading = self._measured(network, inputs, request)
             reading = _with_gradient(reading, network, inputs, request)
         return replace(reading, notes=(*cut, *reading.notes), provenance=clock.end())
+
+    def _affordable(self, subject: Subject) -> tuple[Batch, int, tuple[str, ...]]:
+        """Samples, random signs and what to tell: signs are left out where even one sample would cost too much."""
+        spectrum = max(1, len(subject.network.blocks))  # a spectrum takes about one forward pass for each block
+        signs = self.signs if subject.operations * (2 + self.signs) * spectrum <= OPERATIONS else 0
+        batch, cut = subject.few(self.samples, passes=(2 + signs) * spectrum)
+        left_out = ("The incoherent energies were left out: they would take too long.",) * (signs < self.signs)
+        return batch, signs, (*cut, *left_out)
 
     def _measured(self, network: ResidualNetwork, inputs: Inputs, request: Request) -> PathSpectrum:
         reading, reason = signal_or_derivative(network, inputs, request)
@@ -45,10 +54,6 @@ class PathsLens(Lens):
             return reading
         note = f"{reason} So this is the spectrum of the output's derivative along a random direction."
         return replace(reading, notes=(*reading.notes, note))
-
-
-def _blocks(subject: Subject) -> int:
-    return len(subject.network.blocks)
 
 
 def _with_gradient(reading: PathSpectrum, network: ResidualNetwork, inputs: Inputs, request: Request) -> PathSpectrum:
