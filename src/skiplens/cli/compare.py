@@ -94,13 +94,10 @@ def _summarise(comparison: "Comparison", page: Path) -> None:
     for section in comparison.sections():
         if section.rows:
             console.print_table(section.title, section.rows)
-        else:
-            console.out().print(f"{section.title}: {section.sentence}", markup=False)
+    for contender in comparison.contenders:
+        console.out().print(f"{contender.name}: {contender.reports[0].verdict} {contender.note}".strip(), markup=False)
     for note in comparison.notes:
         console.out().print(note, markup=False)
-    for contender in comparison.contenders:
-        if contender.note:
-            console.out().print(f"{contender.name}: {contender.note}", markup=False)
     for problem in comparison.problems:
         console.complain(f"{problem.lens}: {problem.message}")
     console.out().print(f"The comparison is in {page}", markup=False)

@@ -76,7 +76,7 @@ def _(mark: Band, shade: str) -> list[dict[str, Any]]:
     shade = mark.colour or shade
     edge = {"type": "scatter", "mode": "lines", "x": mark.x, "line": {"width": 0, "color": shade}, "hoverinfo": "skip"}
     upper = edge | {"y": mark.high, "fill": "tonexty", "fillcolor": f"{shade}33", "name": mark.name}
-    return [edge | {"y": mark.low, "showlegend": False}, upper]
+    return [edge | {"y": mark.low, "showlegend": False}, upper | {"showlegend": bool(mark.name)}]
 
 
 @_traces.register

@@ -69,8 +69,10 @@ class Comparison:
         return _counted(self.numbers)
 
     def sections(self) -> tuple[Section, ...]:
-        """One section a model, then one a lens."""
-        return (*(_of_model(c, index) for index, c in enumerate(self.contenders)), *map(self._of_kind, self._kinds))
+        """One section a model, how they were compared, then one section a lens."""
+        models = (_of_model(contender, index) for index, contender in enumerate(self.contenders))
+        how = Section("method", "How they were compared", METHOD, notes=self.notes)
+        return (*models, how, *map(self._of_kind, self._kinds))
 
     def save(self, path: Path | str) -> Path:
         """Write the page to `path`: one HTML file that needs nothing else."""
@@ -131,7 +133,6 @@ class Comparison:
             title=named.title,
             sentence=_counted(own),
             rows=tuple(number.row(self.names) for number in own),
-            notes=(METHOD, *self.notes),
             figures=overlays(self.contenders, kind),
             provenance=named.provenance,
         )
