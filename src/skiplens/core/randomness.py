@@ -15,7 +15,7 @@ class Randomness:
     Two streams with different names never share a seed (a 64-bit hash of seed and name tells them apart), so adding a
     draw somewhere does not move the numbers drawn elsewhere.
 
-    Example:
+    Examples:
         >>> weights = Randomness(0).child("weights")
         >>> torch.equal(torch.randn(2, generator=weights.torch()), torch.randn(2, generator=weights.torch()))
         True

@@ -25,7 +25,7 @@ class Settings:
     The key of a run is a hash of the class name and of the values that differ from their defaults, so a new option
     with a default leaves old keys as they are. (For the same reason a default must never be changed: add an option.)
 
-    Example:
+    Examples:
         >>> @dataclass(frozen=True)
         ... class Probe(Settings):
         ...     depth: int = option(10, "residual blocks")

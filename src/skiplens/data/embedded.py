@@ -16,7 +16,7 @@ def sample() -> ImageSet:
     They are the leading images and not a balanced choice, so what a paper says about "the first 1000 training images"
     can be checked without fetching anything. Licence: see `skiplens/data/sample/NOTICE.md`.
 
-    Example:
+    Examples:
         >>> digits = sample()
         >>> tuple(digits.images.shape), digits.labels[:5].tolist()
         ((2000, 1, 28, 28), [5, 0, 4, 1, 9])

@@ -128,7 +128,7 @@ def load(
     A data set is read in its own order, a folder in a random order fixed by the seed (its files are sorted by class). A
     folder that has the name of a data set is written with its path: `./mnist`.
 
-    Example:
+    Examples:
         >>> batch = next(iter(load("sample")))
         >>> tuple(batch.inputs.shape), tuple(batch.targets.shape)
         ((64, 1, 28, 28), (64,))

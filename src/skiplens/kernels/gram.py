@@ -67,7 +67,7 @@ def gram(
     Returns:
         A tensor, a read-only memory map, or a zarr array.
 
-    Example:
+    Examples:
         >>> from skiplens.kernels import DenseNetKernel
         >>> K = gram(DenseNetKernel(depth=2).ntk, torch.eye(3, dtype=torch.float64))
         >>> K.shape

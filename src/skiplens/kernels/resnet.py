@@ -27,7 +27,7 @@ class ResNetKernel(InfiniteWidthKernel):
         branch_scale: α, the scale of each matrix of a branch (a = α^m in the paper); one number, one per block, or a
             tensor of either form that asks for a gradient.
 
-    Example:
+    Examples:
         >>> kernel = ResNetKernel(depth=5, branch_depth=2, branch_scale=0.5)
         >>> X = torch.tensor([[1.0, 0.0], [0.0, 1.0]], dtype=torch.float64) * 2**0.5
         >>> kernel.ntk(X).round(decimals=4).tolist()

@@ -32,7 +32,7 @@ class ResidualKernel(Kernel):
         trained: ``"branches"`` or ``"all"``.
         normalise: Divide by the kernel at equal inputs.
 
-    Example:
+    Examples:
         >>> from sklearn.svm import SVC
         >>> classifier = SVC(kernel=ResidualKernel(depth=5)).fit([[0.0, 1.0], [1.0, 0.0]], [0, 1])
         >>> classifier.predict([[0.1, 1.0]]).tolist()

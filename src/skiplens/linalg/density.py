@@ -112,7 +112,7 @@ def spectral_density(
 ) -> SpectralDensity:
     """The density of the operator's eigenvalues, from `probes` × `steps` products.
 
-    Example:
+    Examples:
         >>> from skiplens.linalg.operator import DenseOperator
         >>> matrix = DenseOperator(torch.diag(torch.tensor([1.0, 1.0, 3.0, 3.0], dtype=torch.float64)))
         >>> nodes, weights = spectral_density(matrix, Randomness(0)).merged()

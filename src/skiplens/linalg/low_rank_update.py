@@ -23,7 +23,7 @@ def updated_eigenvalues(
     One secular equation for each eigenvalue of the update; its error is a few roundings of the largest eigenvalue for
     each. Only a few rows of the size × size matrices that occur exist at a time.
 
-    Example:
+    Examples:
         >>> ones = torch.ones(3, 1, dtype=torch.float64)
         >>> updated_eigenvalues(torch.zeros(3, dtype=torch.float64), ones, torch.eye(1, dtype=torch.float64)).tolist()
         [0.0, 0.0, 3.0]

@@ -16,7 +16,7 @@ class Measurement(Reading, kind="measurement"):
         name: Of the function that measured.
         arrays: What it measured.
 
-    Example:
+    Examples:
         >>> import torch
         >>> Measurement(name="norms", arrays={"squared": torch.ones(3)})["squared"].tolist()
         [1.0, 1.0, 1.0]

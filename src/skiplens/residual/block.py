@@ -59,7 +59,7 @@ class Addition:
 class ResidualBlock:
     """One residual block: ``join = shortcut(input) + branch(input)``.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from skiplens.residual import find_residual_blocks
         >>> class Block(torch.nn.Module):

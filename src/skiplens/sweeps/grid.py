@@ -15,7 +15,7 @@ S = TypeVar("S", bound=Settings)
 def grid(base: S, **axes: Iterable[Any]) -> tuple[S, ...]:
     """`base` with every combination of the given values; the last axis changes fastest.
 
-    Example:
+    Examples:
         >>> from skiplens.core.settings import Settings, option
         >>> @dataclasses.dataclass(frozen=True)
         ... class Probe(Settings):

@@ -22,7 +22,7 @@ def second_moments(scales: Float[Tensor, " layers"], normalisation: str = "centr
             does; also any zero-mean branch), ``"uncentred"`` only divides by it (the paper's eq. 20),
             ``"root_mean_square"`` divides by the root of the second moment.
 
-    Example:
+    Examples:
         >>> second_moments(torch.ones(4)).tolist()
         [1.0, 2.0, 3.0, 4.0]
     """

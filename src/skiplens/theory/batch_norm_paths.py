@@ -23,7 +23,7 @@ def linear_branch_energies(scales: Float[Tensor, " layers"]) -> Float[Tensor, " 
     The coefficients of ∏_l (Q_{l−1} + t λ_l²)/Q_l: a sum of independent coins. Equal scales give |s(p, r)|/p! with
     unsigned Stirling numbers of the first kind.
 
-    Example:
+    Examples:
         >>> (6 * linear_branch_energies(torch.ones(3))).round(decimals=12).tolist()
         [2.0, 3.0, 1.0]
     """

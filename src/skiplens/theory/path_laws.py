@@ -63,7 +63,7 @@ def fit_law(energy: Float[Tensor, " orders"]) -> LawFit:
     Args:
         energy: Energies of all paths through exactly 0, 1 .. q branches, not normalised.
 
-    Example:
+    Examples:
         >>> fit_law(squared_binomial(20, 0.5)).name
         'squared_binomial'
     """

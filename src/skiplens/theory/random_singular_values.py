@@ -23,7 +23,7 @@ NODES = 400
 class SingularValueLaw:
     """The limiting law of the singular values of A, or of I + A.
 
-    Example:
+    Examples:
         >>> round(SingularValueLaw(scale=0.5, has_skip=True).mean_of(lambda sigma: sigma), 6)
         1.0625
     """

@@ -12,7 +12,7 @@ from skiplens.core.settings import Settings, option
 class Recipe(Settings):
     """Everything that decides the numbers of a training run besides the model and the data.
 
-    Example:
+    Examples:
         >>> Recipe(learning_rate=0.05, batch_size=64, epochs=3).difference()
         {'learning_rate': 0.05, 'batch_size': 64, 'epochs': 3}
     """

@@ -59,7 +59,7 @@ def loss_operator(
         parameters: Names, a test on names, or None for all that require a gradient.
         **options: See `LossOptions`.
 
-    Example:
+    Examples:
         >>> model = nn.Linear(2, 1, bias=False, dtype=torch.float64)
         >>> inputs, targets = torch.eye(2, dtype=torch.float64), torch.zeros(2, 1, dtype=torch.float64)
         >>> loss_operator(model, "mse", (inputs, targets)).dense()

@@ -46,7 +46,7 @@ def empirical_ntk(
     Returns:
         (samples, other samples), or (samples, outputs, other samples, outputs) for ``"full"``.
 
-    Example:
+    Examples:
         >>> model = nn.Linear(3, 2, bias=False)
         >>> x = torch.eye(3)
         >>> torch.equal(empirical_ntk(model, x), 2 * torch.eye(3))

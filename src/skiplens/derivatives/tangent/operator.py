@@ -23,7 +23,7 @@ class NTKOperator(SymmetricOperator):
     else one entry a sample. A product costs a backward and a forward-mode pass over all samples (that many for each
     output with ``"trace"``).
 
-    Example:
+    Examples:
         >>> kernel = NTKOperator(nn.Linear(3, 2, bias=False), torch.eye(3))
         >>> torch.equal(kernel @ torch.ones(6), torch.ones(6))
         True

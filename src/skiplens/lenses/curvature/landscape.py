@@ -63,7 +63,7 @@ def loss_landscape(
         options: Fields of `LandscapeOptions`: dimensions, points, radius, normalise, tolerance, max_products, workers,
             journal, seed, memory.
 
-    Example:
+    Examples:
         >>> model = torch.nn.Linear(2, 1, bias=False, dtype=torch.float64)
         >>> data = torch.eye(2, dtype=torch.float64), model.weight.detach().reshape(2, 1).clone()
         >>> slice = loss_landscape(model, "mse", data, [torch.tensor([1.0, 0.0])], points=3, radius=2.0)

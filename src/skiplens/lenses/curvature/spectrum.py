@@ -54,7 +54,7 @@ def hessian_spectrum(
     The operator behind it is `skiplens.derivatives.hessian.loss_operator`; its `.to_scipy()` is a SciPy
     `LinearOperator` for any other solver.
 
-    Example:
+    Examples:
         >>> model = torch.nn.Linear(2, 1, bias=False)
         >>> inputs = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
         >>> spectrum = hessian_spectrum(model, "mse", (inputs, torch.zeros(2, 1)))

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from skiplens.core.errors import InvalidInputError
 from skiplens.core.progress import Progress, silent, track
 from skiplens.core.randomness import Randomness
 from skiplens.core.untouched import untouched
@@ -44,7 +45,7 @@ def jacobian_spectrum(
         progress: Called as the work goes on.
         options: Fields of `JacobianOptions`: seed, parts, network, steps, probes, work, memory.
 
-    Example:
+    Examples:
         >>> layer = torch.nn.Linear(2, 2, bias=False)
         >>> _ = layer.weight.data.copy_(torch.tensor([[3.0, 0.0], [0.0, 4.0]]))
         >>> jacobian_spectrum(layer, torch.ones(1, 2)).singular_values["network"].tolist()
@@ -95,7 +96,20 @@ class _Found:
         with torch.no_grad(), transformable():
             looked_at = span.part(self.network, self.samples, part)
             generator = self.randomness.child(span.name, part).torch()
-            return part_spectrum(looked_at, self.effort, generator, self.progress)
+            try:
+                found = part_spectrum(looked_at, self.effort, generator, self.progress)
+            except torch.linalg.LinAlgError as error:
+                raise _not_finite(looked_at.name) from error
+        if not bool(found.values.isfinite().all()):
+            raise _not_finite(looked_at.name)
+        return found
+
+
+def _not_finite(name: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"The Jacobian of {name!r} holds NaN or infinite entries: look for parameters that are not finite, for numbers "
+        "that overflow, or for a derivative that does not exist at these inputs."
+    )
 
 
 def _reading(

@@ -92,7 +92,7 @@ def replaced_loss(
 ) -> float:
     """The loss with some blocks, by name, replaced by functions of their inputs; the model is left as it was.
 
-    Example:
+    Examples:
         >>> class Block(nn.Module):
         ...     def __init__(self):
         ...         super().__init__()

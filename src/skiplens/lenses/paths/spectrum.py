@@ -52,7 +52,7 @@ def path_spectrum(
         options: Fields of `PathOptions`: seed, directions, signs, blocks, pairs, weights, max_order, centre,
             centre_samples, memory.
 
-    Example:
+    Examples:
         >>> import torch
         >>> class Doubling(torch.nn.Module):
         ...     def __init__(self):

@@ -60,7 +60,7 @@ def build(name: str, seed: int | str | Randomness = 0, **options: Any) -> nn.Mod
         seed: Where all weights come from; the global generators are not touched.
         options: Fields of the entry's options class; text is parsed.
 
-    Example:
+    Examples:
         >>> [tuple(p.shape) for p in build("shortcut_linear", units=1, width="3").parameters()]
         [(3, 3), (3, 3)]
     """

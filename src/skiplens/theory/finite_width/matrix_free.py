@@ -38,7 +38,7 @@ def sample_kernels(
         trained: Which layers count, as in `kernel_moments`.
         memory: Bytes that may be used; half of what is free if not given.
 
-    Example:
+    Examples:
         >>> from skiplens.theory.finite_width import ResNet, kernel_moments
         >>> network = ResNet(depth=5, width=50)
         >>> drawn = sample_kernels(network, torch.ones(1, 4), 1000, torch.Generator().manual_seed(0))

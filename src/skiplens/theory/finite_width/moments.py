@@ -78,7 +78,7 @@ def kernel_moments(network: Network, trained: str = "branches", exact: bool = Fa
             ``"all"``.
         exact: Compute in rationals and return `Fraction`s; a float scale counts as the decimal it is written as.
 
-    Example:
+    Examples:
         >>> kernel_moments(ResNet(depth=3, width=8, branch_scale=0.5), exact=True).variance
         Fraction(906344775, 134217728)
     """

@@ -17,7 +17,7 @@ class Affine(Layer):
 
     The parameters are those of the parameterisation, then the bias.
 
-    Example:
+    Examples:
         >>> from skiplens.theory.parameterised_systems import Free
         >>> Affine(Free(1, 2))(torch.tensor([1.0, 2.0]), torch.tensor([[3.0], [4.0]]))
         tensor([[11.]])

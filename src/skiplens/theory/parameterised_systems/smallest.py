@@ -18,7 +18,7 @@ def smallest_singular_value(matrix: Tensor) -> float:
 def smallest_gram_eigenvalue(matrix: Tensor) -> float:
     """λ(A): the smallest eigenvalue of A Aᵀ; exactly 0 for a matrix with more rows than columns.
 
-    Example:
+    Examples:
         >>> wide = torch.tensor([[3.0, 0.0]])
         >>> smallest_gram_eigenvalue(wide), smallest_gram_eigenvalue(wide.T)
         (9.0, 0.0)

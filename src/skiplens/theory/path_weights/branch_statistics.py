@@ -17,7 +17,7 @@ class BranchStatistics:
         distinct_weights: Λ, how many weights differ; none means as many as the width. The choice is a convention and
             β depends on it.
 
-    Example:
+    Examples:
         >>> round(BranchStatistics(width=64).depth_ratio(branch_scale=1 / 8), 12)
         0.5
     """

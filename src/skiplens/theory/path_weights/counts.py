@@ -19,7 +19,7 @@ def path_counts(depth: int, width: int, inputs: int = 1) -> list[int]:
         width: n, the units of every layer.
         inputs: d, the input features; 1 gives the counts γ_r, d the masses ψ_r = d γ_r.
 
-    Example:
+    Examples:
         >>> path_counts(depth=4, width=2, inputs=3)
         [6, 36, 72, 48]
     """

@@ -13,7 +13,7 @@ from skiplens.theory.path_weights.arguments import Ratio, check_depth, check_len
 def peak_lengths(depth: int, depth_ratio: float | Fraction) -> tuple[int, ...]:
     """The lengths r with the largest weight ε_r: one, or two neighbours when pβ/(1+β) is a whole number below p.
 
-    Example:
+    Examples:
         >>> peak_lengths(100, 0.5), peak_lengths(99, 0.5)
         ((34,), (33, 34))
     """

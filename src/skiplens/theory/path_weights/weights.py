@@ -22,7 +22,7 @@ def path_weights(
         depth_ratio: β, one number or a tensor of any shape.
         lengths: The path lengths wanted; none means all of them.
 
-    Example:
+    Examples:
         >>> (6 * path_weights(3, 1.0).square()).round(decimals=12).tolist()
         [1.0, 4.0, 1.0]
     """

@@ -104,7 +104,7 @@ def hessian_at_zero(
         activations: Those of every branch; none by default.
         bias: A bias after the first matrix of each branch, as in theorem 1; for two matrices per unit.
 
-    Example:
+    Examples:
         >>> x, y = torch.eye(3, dtype=torch.float64), torch.zeros(3, 3, dtype=torch.float64)
         >>> hessian_at_zero(x, y, units=1000).spectrum.condition_number
         1.0

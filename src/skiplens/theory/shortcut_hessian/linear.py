@@ -46,7 +46,7 @@ def linear_hessian(
         out: A matrix to write into. A large new matrix costs more time than its entries (the system has to hand out
             empty pages), so whoever needs many Hessians keeps one.
 
-    Example:
+    Examples:
         >>> from skiplens.theory.shortcut_hessian import second_moments, shortcut_units
         >>> x = torch.eye(4, dtype=torch.float64)
         >>> linear_hessian(shortcut_units(torch.zeros_like(x)[None], 1), second_moments(x, x)).diagonal().sum().item()

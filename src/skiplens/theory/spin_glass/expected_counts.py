@@ -31,7 +31,7 @@ def expected_critical_points(dimension: int, curvature_ratio: float | Tensor) ->
         dimension: Λ, the number of spins.
         curvature_ratio: B = v″/v′ of the mixture (`Mixture.curvature_ratio`), one number or a tensor of any shape.
 
-    Example:
+    Examples:
         >>> expected_critical_points(3, 1.0).round(decimals=9).tolist()  # pure 2-spin: the eigenvectors, twice
         [2.0, 2.0, 2.0]
     """

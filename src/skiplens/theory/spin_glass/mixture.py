@@ -18,7 +18,7 @@ class Mixture:
     Attributes:
         weights: ε_r for r = 1..p, float64; they are normalised so that ν(1) = 1.
 
-    Example:
+    Examples:
         >>> Mixture.pure(3).curvature_ratio
         2.0
     """

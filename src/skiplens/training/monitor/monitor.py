@@ -41,7 +41,7 @@ class Monitor:
         options: Fields of `MonitorOptions`: every, share, quantities, samples, statistics, products, outputs, levels,
             seed.
 
-    Example:
+    Examples:
         >>> import torch
         >>> layer = nn.Linear(2, 2)
         >>> with Monitor(layer, torch.ones(1, 2), every=5, quantities=("weight_norm",), share=1e9) as monitor:

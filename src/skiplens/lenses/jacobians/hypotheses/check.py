@@ -42,7 +42,7 @@ def check_hypotheses(
         step: A learning rate of plain gradient descent to ask about.
         seed: Of the random vectors that probe large shortcuts.
 
-    Example:
+    Examples:
         >>> import skiplens as sl
         >>> model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
         >>> print(sl.check_hypotheses(model, (torch.eye(3), torch.tensor([0, 1, 0])))["S1"]["reason"])
