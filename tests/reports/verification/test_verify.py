@@ -114,6 +114,19 @@ def test_targets_that_fit_no_loss_leave_the_race_out():
     assert proof.solved and "There was no race: The targets run from" in proof.reason
 
 
+def test_a_change_that_cannot_be_made_is_said_and_the_others_go_on():
+    net = planted.dead()
+    report = looked_at(net)
+    pools = Remedy("add_average_pool_skips", {"blocks": ("1",)})
+    impossible = replace(report.findings[0], rule="dead_units", remedy=pools)
+    found = proofs(
+        sl.verify(replace(report, findings=(impossible, *report.findings)), net, planted.data(), options=SHORT)
+    )
+    assert "The change cannot be made here: The shortcut of '1' is of kind identity" in found["dead_units"].reason
+    assert not found["dead_units"].solved and found["dead_units"].outcome == "not raced"
+    assert found["dead_branches"].seeds == 2
+
+
 def test_an_interruption_leaves_what_was_finished():
     net = planted.dead()
 

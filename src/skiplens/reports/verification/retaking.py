@@ -39,11 +39,12 @@ def retake(
     subject = Subject(changed, batch, finding.rule)
     try:
         new = [_taken_again(reading, subject, progress) for reading in old]
+        after = quantity.measure(finding, *new)
     except SkiplensError as error:
         return Retaken(quantity.label, before, problem=f"The changed network could not be measured: {error}")
     known = {found.rule for found in find(old) if found.severity != "note"}
     brought = tuple(f.sentence for f in find(new) if f.severity != "note" and f.rule not in {*known, finding.rule})
-    return Retaken(quantity.label, before, quantity.measure(finding, *new), not rule(new), brought)
+    return Retaken(quantity.label, before, after, not rule(new), brought)
 
 
 def rule_of(finding: Finding) -> Rule:

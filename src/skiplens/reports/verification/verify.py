@@ -70,6 +70,7 @@ class _Trial:
     reason: str = ""
     retaken: dict[str, Retaken] = field(default_factory=dict)
     raced: dict[str, tuple[Tensor, float]] = field(default_factory=dict)
+    impossible: set[str] = field(default_factory=set)
     steps: int = 0
 
     def __post_init__(self) -> None:
@@ -82,7 +83,13 @@ class _Trial:
         total, few = len(self.suggested), self.batch.first(DEFAULT_SAMPLES)
         for done, finding in enumerate(self.suggested):
             self.progress("numbers after the changes", done, total)
-            changed = apply_remedy(_remedy(finding), self.model, few.inputs)
+            try:
+                changed = apply_remedy(_remedy(finding), self.model, few.inputs)
+            except SkiplensError as error:
+                problem = f"The change cannot be made here: {error}"
+                self.retaken[finding.rule] = Retaken(QUANTITIES[finding.rule].label, finding.number, problem=problem)
+                self.impossible.add(_key(_remedy(finding)))
+                continue
             self.retaken[finding.rule] = retake(finding, self.report.readings, changed, few, silent)
         self.progress("numbers after the changes", total, total)
 
@@ -113,7 +120,8 @@ class _Trial:
     def _changes(self) -> dict[str, Remedy]:
         """Each change that may alter training once, by its words, in order of severity."""
         remedies = (_remedy(finding) for finding in self.suggested if finding.rule in self.retaken)
-        return {_key(remedy): remedy for remedy in remedies if remedy.name not in MODES}
+        kept = (remedy for remedy in remedies if remedy.name not in MODES and _key(remedy) not in self.impossible)
+        return {_key(remedy): remedy for remedy in kept}
 
     def _run(self, name: str, race: Track, start: Start) -> None:
         rate = race.tuned(start)
