@@ -231,3 +231,21 @@ def test_blocks_that_fold_samples_are_refused_by_name():
     model = Formula(lambda m, x: (x + m.f(x)).reshape(2, -1), f=drawn(nn.Linear(3, 3)))
     with pytest.raises(InvalidInputError, match="'network' maps shape"):
         sl.jacobian_spectrum(model, noise(4, 3), coupling="sample")
+
+
+@pytest.mark.parametrize("method", ["exact", "lanczos"])
+def test_values_that_are_not_finite_are_refused(method):
+    model = torch.nn.Linear(3, 2)
+    with torch.no_grad():
+        model.weight[0, 0] = float("nan")
+    with pytest.raises(InvalidInputError, match=r"Jacobian of 'network' are NaN or infinite: look for parameters"):
+        sl.jacobian_spectrum(model, torch.ones(2, 3), method=method)
+
+
+def test_a_slope_that_is_not_finite_is_refused():
+    root = Formula(lambda m, x: m.f(x).sqrt(), f=nn.Linear(3, 2))  # its value at 0 is finite, its slope is not
+    with torch.no_grad():
+        root.f.weight.zero_()
+        root.f.bias.zero_()
+    with pytest.raises(InvalidInputError, match=r"Jacobian of 'network' are NaN or infinite"):
+        sl.jacobian_spectrum(root, torch.ones(2, 3), method="exact")

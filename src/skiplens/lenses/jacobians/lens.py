@@ -6,11 +6,18 @@ from typing import ClassVar
 from skiplens.core.progress import Progress, silent
 from skiplens.core.randomness import Randomness
 from skiplens.core.untouched import untouched
+from skiplens.lenses.effort import affordable
 from skiplens.lenses.jacobians.options import JacobianOptions
 from skiplens.lenses.jacobians.spectrum import measure
 from skiplens.lenses.lens import Lens, Subject
 from skiplens.readings import JacobianSpectrum, Provenance
 from skiplens.residual import dissect
+
+PASSES_OF_A_STEP = 6
+"""Of a Lanczos step: forward and back through the blocks with their shortcuts, without, and end to end."""
+
+FEWEST_STEPS = 12
+"""The largest singular value is found with so many, and the density in its coarse form."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +35,11 @@ class JacobiansLens(Lens):
 
     def __call__(self, subject: Subject, randomness: Randomness, progress: Progress = silent) -> JacobianSpectrum:
         """Measure each block with and without its shortcut, and the whole network."""
-        # A Lanczos step goes forward and back through the blocks with their shortcuts, without, and end to end.
-        batch, cut = subject.few(self.samples, passes=3 * 2 * self.steps * self.probes)
+        batch, cut = subject.few(self.samples, passes=PASSES_OF_A_STEP * self.steps * self.probes)
         settings = {"lens": self.name, "model": subject.name, "samples": batch.samples}
         clock = Provenance.begin(settings, randomness.seed, subject.device)
-        options = JacobianOptions(seed=randomness.seed, steps=self.steps, probes=self.probes, work=self.work)
+        steps = affordable(subject.operations, PASSES_OF_A_STEP * self.probes * batch.samples, self.steps, FEWEST_STEPS)
+        options = JacobianOptions(seed=randomness.seed, steps=steps, probes=self.probes, work=self.work)
         with untouched(subject.model):
             network = dissect(subject.model, batch.inputs)
             reading = measure(network, None, options, options.effort("sample", "auto"), progress)

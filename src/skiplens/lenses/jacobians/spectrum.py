@@ -96,19 +96,18 @@ class _Found:
         with torch.no_grad(), transformable():
             looked_at = span.part(self.network, self.samples, part)
             generator = self.randomness.child(span.name, part).torch()
+            if not bool(looked_at.function(looked_at.point).isfinite().all()):
+                raise _not_finite(looked_at.name)  # before Lanczos, which takes a NaN for the end of its search
             try:
-                found = part_spectrum(looked_at, self.effort, generator, self.progress)
+                return part_spectrum(looked_at, self.effort, generator, self.progress)
             except torch.linalg.LinAlgError as error:
                 raise _not_finite(looked_at.name) from error
-        if not bool(found.values.isfinite().all()):
-            raise _not_finite(looked_at.name)
-        return found
 
 
 def _not_finite(name: str) -> InvalidInputError:
     return InvalidInputError(
-        f"The Jacobian of {name!r} holds NaN or infinite entries: look for parameters that are not finite, for numbers "
-        "that overflow, or for a derivative that does not exist at these inputs."
+        f"The values or the Jacobian of {name!r} are NaN or infinite: look for parameters that are not finite, for "
+        "numbers that overflow, or for a derivative that does not exist at these inputs."
     )
 
 
