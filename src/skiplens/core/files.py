@@ -35,8 +35,9 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
 
 
 def require_writable(folder: Path) -> None:
-    """Refuse a folder into which no file can be written; it is made if it is not there."""
+    """Refuse a folder into which no file can be written; a folder that is not there is not there afterwards."""
     probe = folder / f".writable-{os.getpid()}-{secrets.token_hex(4)}"
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe.touch()
@@ -45,6 +46,10 @@ def require_writable(folder: Path) -> None:
         raise InvalidInputError(
             f"Nothing can be written to {folder}: {error.strerror or error}. Choose another folder, or allow writing."
         ) from error
+    finally:
+        for path in missing:  # the innermost first
+            with contextlib.suppress(OSError):
+                path.rmdir()
 
 
 def write_content(path: Path, content: bytes | str) -> None:
