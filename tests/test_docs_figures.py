@@ -76,3 +76,22 @@ def test_networks_beside_zero_lie_on_the_closed_forms(script):
         for depth, value in zip(points.x, points.y, strict=True):
             exact = curvature.hessian_at_zero(*task, int(depth) // n, n).spectrum.condition_number
             assert value == pytest.approx(exact, rel=1e-2)  # the weights are a ten-thousandth of Xavier's
+
+
+def test_drawn_certificates_lie_above_the_losses(script):
+    convergence = script("convergence")
+    *_, figure = convergence.figures(convergence.Sizes(20, 20, 20))
+    losses, bounds = figure.marks[::2], figure.marks[1::2]
+    for loss, bound in zip(losses, bounds, strict=True):
+        proved = dict(zip(bound.x, bound.y, strict=True))
+        common = [(value, proved[step]) for step, value in zip(loss.x, loss.y, strict=True) if step in proved]
+        assert len(common) > 5
+        assert all(value <= most for value, most in common)
+
+
+def test_points_above_the_line_are_settings_that_got_deeper(script):
+    row = {"norm": "batch", "kind": "conv", "mean_depth_change_error": 0.1}
+    rows = [row | {"mean_depth_before": 1.0, "mean_depth_after": 2.0}, row | {"seeds": 0}]
+    points, line = script("paths").measured_depths(rows).marks
+    assert (points.x, points.y, points.error) == ((1.0,), (2.0,), (0.1,))
+    assert line.x == line.y == (0.0, 2.0)

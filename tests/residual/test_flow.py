@@ -40,7 +40,7 @@ def test_depth_is_the_longest_way(reads):
     graph = Graph(reads)
     end = len(graph.reads) - 1
     nodes = graph.flow.above[end] & ~1
-    assert graph.flow._longest(nodes, lambda _: True) == max(len(way) - 1 for way in graph.ways(end))
+    assert graph.flow.longest(nodes, lambda _: True) == max(len(way) - 1 for way in graph.ways(end))
 
 
 @settings(max_examples=60, deadline=None)
