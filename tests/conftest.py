@@ -28,6 +28,12 @@ def seed() -> int:
     return int(os.environ.get("SKIPLENS_TEST_SEED", "0"))
 
 
+@pytest.fixture(autouse=True)
+def repeatable_draws(seed: int) -> None:
+    """Draws without a generator are the same in every run: a test that fails, fails again."""
+    torch.manual_seed(seed)
+
+
 @pytest.fixture
 def generator(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)

@@ -61,7 +61,7 @@ def test_max_pooling_is_kinked(window):
     assert isinstance(part, Kinked)
     assert part.gain == math.ceil(window[0] / window[1])
     jacobian = torch.func.jacrev(lambda x: nn.MaxPool2d(*window)(x).flatten())(torch.randn(1, 3, 6, 6)).flatten(1)
-    assert torch.linalg.matrix_norm(jacobian, 2) <= part.gain
+    assert torch.linalg.matrix_norm(jacobian, 2) <= part.gain * (1 + 1e-12)
 
 
 @pytest.mark.parametrize(
