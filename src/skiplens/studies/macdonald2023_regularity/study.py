@@ -1,0 +1,11 @@
+"""MacDonald et al. 2023, On skip connections and normalisation layers in deep optimisation.
+
+Every part of the study is a folder whose `items.py` has `ITEMS`.
+"""
+
+from skiplens.studies.macdonald2023_regularity.card import CARD
+from skiplens.studies.study import Item, Study
+
+_PARTS: tuple[tuple[Item, ...], ...] = ()
+
+STUDY = Study("macdonald2023_regularity", CARD, tuple(item for part in _PARTS for item in part))
