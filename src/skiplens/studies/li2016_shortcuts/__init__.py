@@ -1,0 +1,1 @@
+"""Li, Jiao, Han & Weissman 2016, Demystifying ResNet."""
