@@ -16,8 +16,11 @@ from skiplens.theory.finite_width.weight_laws import weight_law
 SECOND, FOURTH = 0.1, 0.3
 """Relative tolerances of second and of fourth moments, whose tails are heavy."""
 
-RATIO = 0.15
-"""Tolerance on the bounds of a ratio of fourth moments; Gaussian weights lie exactly on the lower one."""
+LOWEST_RATIO = 1 / 3
+"""Of E‖J‖⁴ to E f⁴, for any weights with c₄ ≤ 3; Gaussian ones lie exactly on it."""
+
+RATIO = FOURTH * LOWEST_RATIO
+"""Tolerance on the bounds of that ratio: a fourth moment's, relative to the lowest."""
 
 
 def judge_layer_second(readings: Sequence[Measurement]) -> Judgement:
@@ -33,7 +36,7 @@ def judge_layer_fourth(readings: Sequence[Measurement]) -> Judgement:
     sentence = (
         "Fourth moment of the Jacobian norm over that of the output, worst depth; for Gaussian weights it is 1/3."
     )
-    return decide(over_seeds(ratios), Band.between(1 / 3, 1.0, RATIO), sentence)
+    return decide(over_seeds(ratios), Band.between(LOWEST_RATIO, 1.0, RATIO), sentence)
 
 
 def judge_layer_growth(readings: Sequence[Measurement]) -> Judgement:
@@ -64,7 +67,7 @@ def judge_gaussian_bounds(readings: Sequence[Measurement], architecture: str) ->
     """The printed bounds for Gaussian weights."""
     found = _fourth_ratio(readings, architecture, "gaussian")
     sentence = "E‖J‖⁴ / E f⁴ of a matrix, Gaussian weights: exactly 1/3, the printed lower bound."
-    return decide(found, Band.between(1 / 3, 1.0, RATIO), sentence)
+    return decide(found, Band.between(LOWEST_RATIO, 1.0, RATIO), sentence)
 
 
 def judge_other_bounds(readings: Sequence[Measurement], law: str) -> Judgement:
@@ -75,7 +78,7 @@ def judge_other_bounds(readings: Sequence[Measurement], law: str) -> Judgement:
         f"E‖J‖⁴ / E f⁴ of a matrix, {law} weights (c₄ = {c4:g}). Printed: at least 1/c₄ = {1 / c4:.3f}. "
         f"Right: between 1/max(3, c₄) = 0.333 and 1/min(3, c₄) = {1 / min(3, c4):.3f}."
     )
-    return decide_correction((found, Band(1 / c4, math.inf)), (found, Band.between(1 / 3, 1 / c4, 0.08)), sentence)
+    return decide_correction((found, Band(1 / c4, math.inf)), (found, Band.between(LOWEST_RATIO, 1 / c4, RATIO)), sentence)
 
 
 def _by_depth(readings: Sequence[Measurement], name: str, power: int) -> Tensor:
