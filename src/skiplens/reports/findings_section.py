@@ -38,7 +38,7 @@ class Proof:
 
 @dataclass(frozen=True)
 class Opening:
-    """The top of the page; `severity` is that of the worst finding, '' where nothing is above a note."""
+    """The top of the page; `severity`: of the worst finding, '' where nothing is above a note, or 'unknown'."""
 
     verdict: str
     severity: str
@@ -50,6 +50,11 @@ def opening(verdict: str, findings: Sequence[Finding], readings: Sequence[Readin
     worst = findings[0].severity if findings and findings[0].severity != "note" else ""
     proofs = {reading.rule: _proof(reading) for reading in readings if isinstance(reading, VerificationReading)}
     return Opening(verdict, worst, tuple(_card(finding, proofs.get(finding.rule)) for finding in findings))
+
+
+def neutral_opening(verdict: str) -> Opening:
+    """A verdict that calls nothing good or bad."""
+    return Opening(verdict, "unknown", ())
 
 
 def _proof(reading: VerificationReading) -> Proof:

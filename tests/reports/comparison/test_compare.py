@@ -78,6 +78,7 @@ def test_the_folder_holds_page_numbers_and_overlaid_figures(pair, tmp_path):
     page = pair.write(tmp_path)
     text = page.read_text()
     assert page.name == "comparison.html" and "small against large" in text and "Welch" in text
+    assert 'class="verdict severity-unknown"' in text  # neither model is called good
     figures = {path.name for path in (tmp_path / "figures").iterdir()}
     assert figures >= {"paths_path_lengths.svg", "signal_signal_by_depth.png"}
     content = json.loads((tmp_path / "comparison.json").read_text())

@@ -15,7 +15,7 @@ from skiplens.reports.comparison.contender import Contender
 from skiplens.reports.comparison.curves import overlays
 from skiplens.reports.comparison.difference import LEVEL
 from skiplens.reports.comparison.measured import Measured, measure
-from skiplens.reports.findings_section import opening
+from skiplens.reports.findings_section import neutral_opening
 from skiplens.reports.html import page
 from skiplens.reports.report import Problem
 from skiplens.reports.section import Section
@@ -77,7 +77,7 @@ class Comparison:
     def save(self, path: Path | str) -> Path:
         """Write the page to `path`: one HTML file that needs nothing else."""
         path = Path(path)
-        content = page(self.title, opening(self.verdict, ()), self.sections(), self.problems, self.to_json())
+        content = page(self.title, neutral_opening(self.verdict), self.sections(), self.problems, self.to_json())
         write_content(path, content)
         return path
 
