@@ -1,0 +1,45 @@
+"""A view: controls and what is drawn for their values; it knows nothing of the page around it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from skiplens.core.progress import Progress
+from skiplens.explorer.control import Control
+from skiplens.explorer.drawing import Drawing
+
+Values = Mapping[str, Any]
+"""The value of each control by its name."""
+
+
+class View(ABC):
+    """One page of the explorer.
+
+    All methods are pure: what they return depends on their arguments alone (and, for runs, on the files in a folder),
+    so two open pages cannot see each other.
+
+    Attributes:
+        name: Where the page is, as in ``/paths``.
+        title: What it is called.
+        lead: The question it answers, in a sentence.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    lead: ClassVar[str]
+
+    @abstractmethod
+    def controls(self, words: Mapping[str, str]) -> tuple[Control, ...]:
+        """What can be changed; `words` are those of the address, for views whose controls depend on each other."""
+
+    @abstractmethod
+    def draw(self, values: Values, measured: Any = None) -> Drawing:
+        """What is shown at once; `measured` is what `measure` returned, once it has."""
+
+    def measurement(self, values: Values) -> Values | None:
+        """The values that the measurement of this view depends on; None where there is nothing to measure."""
+        return None
+
+    def measure(self, values: Values, progress: Progress) -> Any:
+        """What is measured for the values that `measurement` gave; it may take long and reports its progress."""
+        raise NotImplementedError(f"{type(self).__name__} announces a measurement and has none.")
