@@ -5,7 +5,7 @@ import scipy.stats
 import torch
 
 from skiplens.core.errors import InvalidInputError
-from skiplens.studies.statistics import LEVEL, Band, Interval, decide, decide_correction, over_seeds, slope
+from skiplens.studies.statistics import LEVEL, Band, Interval, decide, decide_correction, exactly, over_seeds, slope
 
 
 def interval(value: float, half_width: float) -> Interval:
@@ -26,6 +26,13 @@ def test_many_numbers_share_the_chance_of_a_miss(generator):
     assert missed <= scipy.stats.poisson.ppf(1 - 1e-6, 2000 * LEVEL)
     alone, together = over_seeds(draws[0][:, 0]), over_seeds(draws[0])
     assert together.half_width[0] > alone.half_width
+
+
+def test_a_closed_form_has_no_uncertainty():
+    found = exactly([0.5, 2.0])
+    assert found.low.tolist() == found.high.tolist() == [0.5, 2.0]
+    assert decide(exactly(1.0), Band(1.0, 1.0), "").verdict == "reproduced"
+    assert decide(exactly(1.0 + 1e-12), Band(1.0, 1.0), "").verdict == "differs"
 
 
 def test_one_seed_is_no_interval():

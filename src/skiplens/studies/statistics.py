@@ -75,6 +75,12 @@ def over_seeds(values: Sequence[Tensor | float] | Tensor) -> Interval:
     return Interval(stacked.mean(0), quantile * stacked.std(0) / seeds**0.5)
 
 
+def exactly(values: Tensor | Sequence[float] | float) -> Interval:
+    """Numbers without uncertainty: closed forms, which no seed moves."""
+    known = torch.as_tensor(values, dtype=torch.float64)
+    return Interval(known, torch.zeros_like(known))
+
+
 def decide(found: Interval, printed: Band, explanation: str) -> Judgement:
     """Reproduced if the interval lies inside the printed band, differs if outside, else undecided."""
     if printed.holds(found):
