@@ -1,29 +1,16 @@
 """The raw numbers of every item: one row a run, or one row a run and angle or matrix."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from skiplens.core.axes import Tensor
 from skiplens.readings import Measurement
+from skiplens.studies.raw_tables import entries, raw_tables
 from skiplens.studies.study import Table
 
 
 def tables(readings: Sequence[Measurement]) -> tuple[Table, ...]:
     """One table for each measure that the item uses."""
-    measures = dict.fromkeys(reading.name.rpartition(":")[2] for reading in readings)
-    return tuple(
-        Table(
-            measure,
-            tuple(row for reading in readings if reading.name.endswith(f":{measure}") for row in _rows(reading)),
-        )
-        for measure in measures
-    )
-
-
-def _rows(reading: Measurement) -> Iterator[dict[str, Any]]:
-    settings = dict(reading.provenance.settings)
-    for index, numbers in enumerate(_summaries(reading)):
-        yield {**settings, "index": index, **numbers}
+    return raw_tables(readings, _summaries)
 
 
 def _summaries(reading: Measurement) -> list[dict[str, float]]:
@@ -36,8 +23,7 @@ def _summaries(reading: Measurement) -> list[dict[str, float]]:
         case "layer":
             return _moments({name: reading[name][:, None] for name in ("jacobian_squared", "output_squared")})
         case _:
-            columns = {name: array.tolist() for name, array in reading.arrays.items()}
-            return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+            return entries(reading)
 
 
 def _moments(arrays: dict[str, Tensor]) -> list[dict[str, float]]:
