@@ -1,0 +1,99 @@
+"""How every benchmark measures: median times, peak memory, the machine, and how a cost grows.
+
+Only the standard library is imported at the top: peers run this file in environments that have no torch.
+"""
+
+import datetime
+import math
+import os
+import platform
+import statistics
+import sys
+import time
+from pathlib import Path
+
+
+def median_times(action, repeats, synchronise=None):
+    """Median wall and CPU seconds of an action, over all threads of this process."""
+    walls, cpus = [], []
+    for _ in range(repeats):
+        wall, cpu = time.perf_counter(), time.process_time()
+        action()
+        if synchronise is not None:
+            synchronise()
+        walls.append(time.perf_counter() - wall)
+        cpus.append(time.process_time() - cpu)
+    return {"wall_s": statistics.median(walls), "cpu_s": statistics.median(cpus)}
+
+
+def added_bytes(action):
+    """What `action` returns, and how far the resident memory grew at its peak while it ran (Linux)."""
+    forget = Path("/proc/self/clear_refs")
+    if not forget.exists():
+        return action(), math.nan
+    forget.write_text("5")  # forget the peak so far
+    before = resident_bytes("VmRSS")
+    result = action()
+    return result, resident_bytes("VmHWM") - before
+
+
+def resident_bytes(field):
+    """A field of this process's status, in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field)) * 1024
+
+
+def exponent(sizes, costs):
+    """The slope of log cost over log size, by least squares; None where it means nothing."""
+    pairs = [(math.log(size), math.log(cost)) for size, cost in zip(sizes, costs, strict=True) if cost and cost > 0]
+    if len(pairs) < 2 or len(pairs) < len(sizes):
+        return None
+    return statistics.linear_regression(*zip(*pairs, strict=True)).slope
+
+
+def environment():
+    """What the numbers depend on: versions, processor, cores, threads, load."""
+    import torch
+
+    return {
+        "date": datetime.date.today().isoformat(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "machine": platform.machine(),
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "load": round(os.getloadavg()[0], 1),
+    }
+
+
+def processor():
+    """The model of the processor where Linux tells it."""
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text().splitlines() if file.exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+def machine_limits(side=1536, mebibytes=256):
+    """What one thread of this machine can do: operations a second in matrix products, bytes a second in a copy."""
+    import torch
+
+    limits = {}
+    for name, dtype in (("float32", torch.float32), ("float64", torch.float64)):
+        A = torch.randn(side, side, dtype=dtype)
+        A @ A
+        limits[f"{name}_operations_per_s"] = 2 * side**3 / median_times(lambda A=A: A @ A, 5)["cpu_s"]
+    source = torch.ones(mebibytes * 2**18)
+    target = torch.empty_like(source).copy_(source)
+    limits["bytes_per_s"] = 2 * mebibytes * 2**20 / median_times(lambda: target.copy_(source), 5)["cpu_s"]
+    return limits
+
+
+def show(rows):
+    """Print rows of a table, one line each."""
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    print("  ".join(f"{column:>24}" for column in columns))
+    for row in rows:
+        cells = (row.get(column, "") for column in columns)
+        print("  ".join(f"{cell:>24.4g}" if isinstance(cell, float) else f"{cell!s:>24}" for cell in cells))
+    sys.stdout.flush()
