@@ -9,7 +9,8 @@ from pathlib import Path
 import torch
 
 from skiplens.core.settings import Settings, option
-from skiplens.sweeps import Run, grid
+from skiplens.sweeps import Run, grid, unfinished_work
+from tests.training import killed_run
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,22 @@ def die_once(settings: Probe) -> dict[str, torch.Tensor]:
 def die_always(settings: Probe) -> dict[str, torch.Tensor]:
     os.kill(os.getpid(), signal.SIGKILL)
     return draw(settings)
+
+
+def train_and_die_on_the_way(settings: Probe) -> dict[str, torch.Tensor]:
+    """Trained weights, and whether there was work to go on with; the first time, the process is killed half-way."""
+    place = unfinished_work()
+    resumed = place is not None and place.exists()
+    killed_at = 10 if settings.marks and _first_time(settings) else None
+    history, model = killed_run.run(place, killed_at)
+    return {"weights": next(model.parameters()).detach(), "losses": history.losses, "resumed": torch.tensor(resumed)}
+
+
+def fail_half_way(settings: Probe) -> dict[str, torch.Tensor]:
+    place = unfinished_work()
+    assert place is not None and not place.exists(), "a failed run begins anew"
+    place.write_bytes(b"half of the work")
+    raise RuntimeError("no more")
 
 
 def return_a_list(settings: Probe) -> list[int]:

@@ -10,3 +10,4 @@ from skiplens.sweeps.run import Run as Run
 from skiplens.sweeps.standing import Standing as Standing
 from skiplens.sweeps.sweep import Swept as Swept
 from skiplens.sweeps.sweep import sweep as sweep
+from skiplens.sweeps.unfinished import unfinished_work as unfinished_work

@@ -14,6 +14,7 @@ from skiplens.core.precision import full_precision
 from skiplens.core.version import VERSION
 from skiplens.readings import Measurement, Provenance, Reading
 from skiplens.sweeps.run import Failure, Outcome, Run
+from skiplens.sweeps.unfinished import keeping
 
 
 def perform(run: Run, version: str = VERSION) -> Outcome:
@@ -42,7 +43,7 @@ def require_version(asking: str) -> None:
 def _measured(run: Run) -> Reading:
     require_fits(run.needs.memory, f"{run}", "Use a smaller preset or a larger machine.", free_bytes())
     stopwatch = Provenance.begin(run.settings.to_json(), getattr(run.settings, "seed", None), _device(run))
-    with threads(run.needs.threads), full_precision():
+    with threads(run.needs.threads), full_precision(), keeping(run.unfinished):
         found = named_function(run.measure)(run.settings)
     if isinstance(found, Reading):
         return found

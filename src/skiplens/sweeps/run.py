@@ -1,6 +1,7 @@
 """One run of a sweep: a measure by its import name, its settings, what it needs, and what became of it."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from skiplens.core.errors import InvalidInputError
 from skiplens.core.settings import Settings
@@ -37,12 +38,14 @@ class Run:
         settings: Everything the numbers depend on, the seed included.
         needs: Of the worker.
         cost: Expected time in any unit, for the order of work and the time left.
+        unfinished: Where it may keep its work, if anywhere; the sweep says so.
     """
 
     measure: str
     settings: Settings
     needs: Needs = Needs()
     cost: float = 1.0
+    unfinished: Path | None = None
 
     @property
     def key(self) -> str:

@@ -2,7 +2,7 @@
 
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from skiplens.core.errors import InvalidInputError
 from skiplens.readings import Reading, Store
@@ -10,6 +10,7 @@ from skiplens.sweeps.executor import Executor, ThisProcess
 from skiplens.sweeps.failures import forget_failure, record_failure
 from skiplens.sweeps.run import Failure, Outcome, Run
 from skiplens.sweeps.standing import Clock, Standing, Watch, unwatched
+from skiplens.sweeps.unfinished import forget_unfinished, unfinished_path
 
 ATTEMPTS = 2
 """A failing run is tried once more, after all others and, if there are several, perhaps on another worker."""
@@ -50,7 +51,11 @@ class _Sweep:
         self.store, self.watch, self.total = store, watch, len(runs)
         stored = ((key, store.load(key)) for key in runs)
         self.readings = {key: reading for key, reading in stored if reading is not None}
-        missing = [run for key, run in runs.items() if key not in self.readings]
+        missing = [
+            replace(run, unfinished=unfinished_path(store, key))
+            for key, run in runs.items()
+            if key not in self.readings
+        ]
         self.queue = deque(sorted(missing, key=lambda run: -run.cost))
         self.failures: dict[str, Failure] = {}
         self.tries: Counter[str] = Counter()
@@ -60,6 +65,7 @@ class _Sweep:
     def go(self, executor: Executor, attempts: int) -> Swept:
         self._tell()
         if self.queue:
+            self.store.folder.mkdir(parents=True, exist_ok=True)
             for outcome in executor.outcomes(self.queue, self._runs):
                 self._take(outcome, attempts)
         return Swept(self.readings, self.failures)
@@ -68,9 +74,12 @@ class _Sweep:
         """Store a reading; put a failed run at the end of the queue, or record its failure."""
         run = outcome.run
         self.tries[run.key] += 1
+        if outcome.failure is not None and outcome.failure.traceback:  # it failed by itself: the next try begins anew
+            forget_unfinished(self.store, run.key)
         if outcome.reading is not None:
             self.store.save(run.key, outcome.reading)
             forget_failure(self.store, run.key)
+            forget_unfinished(self.store, run.key)
             self.readings[run.key] = outcome.reading
         elif self.tries[run.key] < attempts:
             self.queue.append(run)
