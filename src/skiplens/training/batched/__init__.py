@@ -1,5 +1,6 @@
 """Many small networks of one architecture trained as one program."""
 
+from skiplens.training.batched.linear import Units as Units
 from skiplens.training.batched.linear import network_maps as network_maps
 from skiplens.training.batched.linear import train_linear_networks as train_linear_networks
 from skiplens.training.batched.plan import ManyRuns as ManyRuns

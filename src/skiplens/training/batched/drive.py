@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ from skiplens.core.axes import Bool, Float, Tensor
 from skiplens.core.progress import Progress, silent
 from skiplens.training.batched.plan import ManyRuns, Plan
 from skiplens.training.batched.program import Program
-from skiplens.training.checkpoints import Checkpoint, Keeper, require_same_run
+from skiplens.training.checkpoints import Keeper, require_same_run
 
 CHECK_EVERY = 20
 """Epochs between two looks for networks that diverged."""
@@ -35,14 +34,9 @@ class Drive:
         self.histories = {name: history.to(learning_rates) for name, history in self.histories.items()}
         self.snapshots: dict[int, dict[str, Tensor]] = {}
 
-    def run(
-        self,
-        identity: dict[str, Any],
-        checkpoint: Checkpoint | Path | str | None = None,
-        progress: Progress = silent,
-    ) -> ManyRuns:
+    def run(self, identity: dict[str, Any], progress: Progress = silent) -> ManyRuns:
         """All epochs, from the checkpoint on where there is one; `identity` tells this run from others."""
-        keeper = Keeper(checkpoint)
+        keeper, identity = Keeper(self.plan.checkpoint), {**identity, "plan": self.plan.identity()}
         kept = keeper.read()
         if kept is not None and keeper.path is not None:
             require_same_run(keeper.path, kept["began_as"], identity)

@@ -1,7 +1,7 @@
 """Many linear networks trained on the second moments of their data: the number of samples costs nothing."""
 
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import torch
 
@@ -13,7 +13,19 @@ from skiplens.training.batched.chains import Chains, Chunk, check_starts
 from skiplens.training.batched.drive import Drive
 from skiplens.training.batched.plan import ManyRuns, Plan
 from skiplens.training.batched.tape import Instruction, product
-from skiplens.training.checkpoints import Checkpoint
+
+
+@dataclass(frozen=True)
+class Units:
+    """How the matrices of a linear network are put together.
+
+    Attributes:
+        branch_depth: Matrices of a unit, the n of an n-shortcut network; without shortcuts it changes rounding only.
+        shortcut: Whether the map of a unit is I + W_n … W_1, or the product alone.
+    """
+
+    branch_depth: int = 2
+    shortcut: bool = True
 
 
 def train_linear_networks(
@@ -21,10 +33,7 @@ def train_linear_networks(
     learning_rates: Float[Tensor, " nets"],
     moments: SecondMoments,
     plan: Plan,
-    *,
-    branch_depth: int = 2,
-    shortcut: bool = True,
-    checkpoint: Checkpoint | Path | str | None = None,
+    units: Units = Units(),  # noqa: B008 - frozen
     progress: Progress = silent,
 ) -> ManyRuns:
     """Gradient descent of many linear networks on 1/(2m) Σ ‖y − W x‖², all samples in each step.
@@ -35,38 +44,35 @@ def train_linear_networks(
         starts: The matrices W_1, …, W_D of each network in order of application.
         learning_rates: Of each network.
         moments: Of the data.
-        plan: Epochs, and when to look.
-        branch_depth: Matrices of a unit, the n of an n-shortcut network; without shortcuts it changes nothing.
-        shortcut: Whether a unit is I + W_n … W_1, or the product alone.
-        checkpoint: File to keep the run in; it goes on from there with the same bits.
+        plan: Epochs, when to look, and where to keep the run.
+        units: What the matrices are put together to.
         progress: Told the epochs made.
     """
-    check_starts(starts, learning_rates, branch_depth, len(moments.inputs))
+    check_starts(starts, learning_rates, units.branch_depth, len(moments.inputs))
     rates, data = learning_rates.to(starts), _like(moments, starts)
-    unit = branch_depth if shortcut else (2 if starts.shape[1] % 2 == 0 else 1)
-    build = partial(LinearChunk, moments=data, branch_depth=unit, shortcut=shortcut)
+    build = partial(LinearChunk, moments=data, units=units)
     matrix = starts[0, 0].numel() * starts.element_size()
     program = Chains(starts, rates, build, bytes_of_a_net=4 * starts.shape[1] * matrix)
     identity = {
-        "networks": f"{'shortcut' if shortcut else 'plain'} {unit}",
-        "plan": str(plan),
+        "networks": str(units),
         "first weights": fingerprint([("starts", starts), ("rates", rates)]),
         "data": fingerprint([("inputs", data.inputs), ("cross", data.cross)]),
     }
-    return Drive(program, rates, plan).run(identity, checkpoint, progress)
+    return Drive(program, rates, plan).run(identity, progress)
 
 
 def network_maps(
-    weights: Float[Tensor, "nets matrices width width"], branch_depth: int = 2, shortcut: bool = True
+    weights: Float[Tensor, "nets matrices width width"],
+    units: Units = Units(),  # noqa: B008 - frozen
 ) -> Float[Tensor, "nets width width"]:
     """What each linear network multiplies its input with."""
     identity = torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)
     whole = identity.expand(len(weights), -1, -1)
-    for unit in weights.unflatten(1, (-1, branch_depth)).unbind(1):
+    for unit in weights.unflatten(1, (-1, units.branch_depth)).unbind(1):
         branch = whole
         for matrix in unit.unbind(1):
             branch = matrix @ branch
-        whole = whole + branch if shortcut else branch
+        whole = whole + branch if units.shortcut else branch
     return whole
 
 
@@ -83,19 +89,17 @@ class LinearChunk(Chunk):
     q starts with the learning rate as a factor, so that the gradients come as steps.
     """
 
-    def __init__(
-        self, weights: Tensor, rates: Tensor, moments: SecondMoments, branch_depth: int, shortcut: bool
-    ) -> None:
+    def __init__(self, weights: Tensor, rates: Tensor, moments: SecondMoments, units: Units) -> None:
         super().__init__(weights, rates)
         self.moments, self.best, self.lowest = moments, moments.best_map(), moments.lowest_loss()
-        units = weights.shape[0] // branch_depth
-        self.matrices = weights.unflatten(0, (units, branch_depth)).unbind(1)
-        self.products = [self.matrices[0], *(torch.empty_like(self.matrices[0]) for _ in range(branch_depth - 1))]
-        self.maps = self.products[-1] if branch_depth > 1 else torch.empty_like(weights)
-        self.forwards = torch.empty_like(weights[:1]).repeat(units + 1, 1, 1, 1)
+        n, R = units.branch_depth, weights.shape[0] // units.branch_depth
+        self.matrices = weights.unflatten(0, (R, n)).unbind(1)
+        self.products = [self.matrices[0], *(torch.empty_like(self.matrices[0]) for _ in range(n - 1))]
+        self.maps = self.products[-1] if n > 1 else torch.empty_like(weights)
+        self.forwards = torch.empty_like(weights[:1]).repeat(R + 1, 1, 1, 1)
         self.forwards[0] = torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)
         self.backwards = torch.empty_like(self.maps)
-        self.gradient = [*self._unit_maps(shortcut), *self._recursions(), *self._steps()]
+        self.gradient = [*self._unit_maps(units.shortcut), *self._recursions(), *self._steps()]
 
     def losses(self) -> Float[Tensor, " nets"]:
         """L* + ½ tr((W − W*) S_xx (W − W*)ᵀ)."""

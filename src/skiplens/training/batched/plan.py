@@ -3,9 +3,11 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from skiplens.core.axes import Bool, Float, Int, Tensor
 from skiplens.core.errors import InvalidInputError
+from skiplens.training.checkpoints import Checkpoint
 
 
 @dataclass(frozen=True)
@@ -16,11 +18,14 @@ class Plan:
         epochs: Updates of every network.
         record_at: When losses and norms are kept; they are always known at the end.
         snapshots_at: When the parameters are kept.
+        checkpoint: File to keep the run in. Where it exists, the run goes on from there, with the same bits as if it
+            had never stopped.
     """
 
     epochs: int = 1000
     record_at: tuple[int, ...] = ()
     snapshots_at: tuple[int, ...] = ()
+    checkpoint: Checkpoint | Path | str | None = None
 
     def __post_init__(self) -> None:
         """Refuse epochs that do not come."""
@@ -29,6 +34,10 @@ class Plan:
         outside = [e for e in (*self.record_at, *self.snapshots_at) if not 0 <= e <= self.epochs]
         if outside:
             raise InvalidInputError(f"Epochs {outside} lie outside of a run from 0 to {self.epochs}.")
+
+    def identity(self) -> str:
+        """What must agree for a run to go on from a checkpoint."""
+        return f"{self.epochs} epochs, records at {self.record_at}, snapshots at {self.snapshots_at}"
 
 
 @dataclass(frozen=True, eq=False)

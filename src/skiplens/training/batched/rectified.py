@@ -1,7 +1,6 @@
 """Many networks with ReLUs inside their units, trained on samples."""
 
 from functools import partial
-from pathlib import Path
 
 import torch
 
@@ -13,7 +12,6 @@ from skiplens.training.batched.chains import Chains, Chunk, check_starts
 from skiplens.training.batched.drive import Drive
 from skiplens.training.batched.plan import ManyRuns, Plan
 from skiplens.training.batched.tape import Instruction, product
-from skiplens.training.checkpoints import Checkpoint
 
 Samples = tuple[Float[Tensor, "samples width"], Float[Tensor, "samples width"]]
 
@@ -23,9 +21,7 @@ def train_rectified_networks(
     learning_rates: Float[Tensor, " nets"],
     data: Samples,
     plan: Plan,
-    *,
     shortcut: bool = True,
-    checkpoint: Checkpoint | Path | str | None = None,
     progress: Progress = silent,
 ) -> ManyRuns:
     """Gradient descent of many mid-ReLU networks on 1/(2m) Σ ‖y − f(x)‖², all samples in each step.
@@ -36,9 +32,8 @@ def train_rectified_networks(
         starts: The matrices W_1, …, W_D of each network in order of application; their dtype is that of the training.
         learning_rates: Of each network.
         data: Inputs and targets, samples in rows.
-        plan: Epochs, and when to look.
+        plan: Epochs, when to look, and where to keep the run.
         shortcut: Whether units have shortcuts.
-        checkpoint: File to keep the run in; it goes on from there with the same bits.
         progress: Told the epochs made.
     """
     inputs, targets = data
@@ -53,11 +48,10 @@ def train_rectified_networks(
     program = Chains(starts, rates, build, bytes_of_a_net=activations)
     identity = {
         "networks": "rectified shortcut" if shortcut else "rectified plain",
-        "plan": str(plan),
         "first weights": fingerprint([("starts", starts), ("rates", rates)]),
         "data": fingerprint([("inputs", columns[0]), ("targets", columns[1])]),
     }
-    return Drive(program, rates, plan).run(identity, checkpoint, progress)
+    return Drive(program, rates, plan).run(identity, progress)
 
 
 class RectifiedChunk(Chunk):
