@@ -4,7 +4,7 @@ import torch
 from skiplens.core.errors import InvalidInputError
 from skiplens.core.randomness import Randomness
 from skiplens.data import Batch
-from skiplens.training.augmentation import augmented, crop, flip
+from skiplens.training.augmentation import augmented, crop, flip, resized_crop
 from tests.tolerances import STANDARD_ERRORS
 
 
@@ -45,3 +45,25 @@ def test_the_seed_decides_and_targets_stay():
 def test_only_pictures_can_be_changed():
     with pytest.raises(InvalidInputError, match=r"wants images of shape .* got \(3, 4\)"):
         augmented(Batch(torch.zeros(3, 4), torch.zeros(3)), "flip", Randomness(0))
+
+
+def test_resized_crops_are_parts_of_the_picture_of_the_usual_sizes(generator):
+    """On a picture whose two channels are its coordinates, a part shows where it was cut and how large it was."""
+    count, side = 4000, 16
+    places = (2 * torch.arange(side) + 1) / side - 1
+    picture = torch.stack([places.expand(side, side), places[:, None].expand(side, side)])
+    parts = resized_crop(picture.expand(count, 2, side, side), generator)
+    assert parts.shape == (count, 2, 14, 14)
+    columns, rows = parts[:, 0, 7, :], parts[:, 1, :, 7]
+    width, height = columns[:, 9] - columns[:, 4], rows[:, 9] - rows[:, 4]  # five of fourteen pixels, none at a border
+    width, height = width * 14 / 10, height * 14 / 10
+    area, ratio = width * height, (width / height).log()
+    assert area.min() > 0.07 and area.max() < 1.01 and ratio.abs().max() < 0.35  # log(4/3) = 0.29, pixels cut at edges
+    whole = area[(width < 0.95) & (height < 0.95)]
+    assert abs(whole.median() - 0.45) < 0.1 and abs(ratio.mean()) < STANDARD_ERRORS * 0.166 / count**0.5
+
+
+def test_resized_crops_are_mirrored_or_not():
+    batch = Batch(pictures(5, 16), torch.arange(5))
+    first, again = (augmented(batch, "resized_crop_flip", Randomness(1)).inputs for _ in range(2))
+    assert first.shape == (5, 2, 14, 14) and torch.equal(first, again)

@@ -31,3 +31,15 @@ def test_the_model_stays_in_its_mode():
 def test_regression_has_no_accuracy():
     found = evaluate(Point(torch.tensor([1.0, 2.0])), (torch.zeros(4, 1), torch.zeros(4, 2)), loss="half_squared_error")
     assert found.accuracy is None and found.loss == 2.5
+
+
+def test_batch_statistics_are_those_of_the_batches_looked_at():
+    model = torch.nn.Sequential(torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 3))
+    inputs, targets = samples()
+    before = copy.deepcopy(model.state_dict())
+    found = evaluate(model, (inputs, targets), batch_size=11, statistics="batch")
+    halves = [(half - half.mean(0)) / (half.var(0, unbiased=False) + 1e-5).sqrt() for half in inputs.split(11)]
+    outputs = model[1](torch.cat(halves)).detach()
+    assert found.loss == pytest.approx(float(F.cross_entropy(outputs, targets)), rel=1e-12)
+    assert found.loss != evaluate(model, (inputs, targets)).loss
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())

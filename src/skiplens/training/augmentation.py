@@ -14,6 +14,10 @@ PADDING_SHARE = 8
 """Crops move by at most an eighth of the side: 4 pixels for 32, as is usual for CIFAR."""
 
 
+SMALLEST_AREA, LONGEST_SIDE = 0.08, 4 / 3
+"""Of the random part of an image, as is usual for ImageNet."""
+
+
 def augmented(batch: Batch, name: str, randomness: Randomness) -> Batch:
     """The batch with its images changed as the augmentation called `name` says."""
     if name == "none":
@@ -45,7 +49,35 @@ def crop_flip(images: Tensor, generator: torch.Generator) -> Tensor:
     return flip(crop(images, generator), generator)
 
 
-_CHANGES: dict[str, Callable[[Tensor, torch.Generator], Tensor]] = {"flip": flip, "crop_flip": crop_flip}
+def resized_crop(images: Tensor, generator: torch.Generator) -> Tensor:
+    """A random part of each image, 8 to 100 % of its area with sides as 3:4 to 4:3, scaled to 7/8 of the image's side.
+
+    The usual change of ImageNet: images of 256 pixels a side become 224. A part that would be longer than the image is
+    cut to its side.
+    """
+    count, _, height, width = images.shape
+    area, ratio, *place = torch.rand(4, count, generator=generator)
+    share = torch.lerp(torch.tensor(SMALLEST_AREA), torch.tensor(1.0), area)
+    longer = (LONGEST_SIDE ** (2 * ratio - 1)).sqrt()  # log-uniform ratio
+    sides = torch.stack([share.sqrt() * longer, share.sqrt() / longer]).clamp(max=1)
+    centres = (torch.stack(place) * 2 - 1) * (1 - sides)
+    # rows of the maps from places in the result, -1 to 1, to places in the image
+    theta = torch.cat([torch.diag_embed(sides.T), centres.T[:, :, None]], 2).to(images)
+    size = (height * 7 // 8, width * 7 // 8)
+    grid = F.affine_grid(theta, [count, 1, *size], align_corners=False)
+    return F.grid_sample(images, grid, padding_mode="border", align_corners=False)
+
+
+def resized_crop_flip(images: Tensor, generator: torch.Generator) -> Tensor:
+    """A random part of each image, mirrored or not."""
+    return flip(resized_crop(images, generator), generator)
+
+
+_CHANGES: dict[str, Callable[[Tensor, torch.Generator], Tensor]] = {
+    "flip": flip,
+    "crop_flip": crop_flip,
+    "resized_crop_flip": resized_crop_flip,
+}
 
 
 def _images(tensor: Tensor) -> Tensor:

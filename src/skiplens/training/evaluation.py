@@ -1,8 +1,8 @@
-"""Loss and accuracy of a model over all of its data, in evaluation mode."""
+"""Loss and accuracy of a model over all of its data."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -22,20 +22,28 @@ class Evaluation:
     samples: int
 
 
-def evaluate(model: nn.Module, data: Any, loss: str = "cross_entropy", batch_size: int = 512) -> Evaluation:
+def evaluate(
+    model: nn.Module,
+    data: Any,
+    loss: str = "cross_entropy",
+    batch_size: int = 512,
+    statistics: Literal["running", "batch"] = "running",
+) -> Evaluation:
     """The loss and the accuracy of `model` on `data`; the model is as before afterwards.
 
     Args:
-        model: Any module; it is looked at in evaluation mode.
+        model: Any module.
         data: `(inputs, targets)` or an iterable of such batches.
         loss: As in a recipe; a mean over samples.
         batch_size: Samples looked at at once.
+        statistics: ``"running"`` looks in evaluation mode, ``"batch"`` in training mode: batch norms then use the
+            statistics of the batches looked at, and dropout drops.
     """
     function, device = LossFunction(loss), _device(model)
     total, share, right, samples = 0.0, 0.0, 0, 0
     classes = True
     with torch.no_grad(), untouched(model):
-        model.eval()
+        model.train(statistics == "batch")
         for batch in _pieces(data, batch_size):
             batch = batch.to(device)
             outputs = batch.arguments().call(model)

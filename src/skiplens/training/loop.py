@@ -1,11 +1,10 @@
 """Train a network as a recipe says; the same recipe gives the same numbers, also after an interruption."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from skiplens.core.errors import InvalidInputError
@@ -18,8 +17,10 @@ from skiplens.readings.training_history import TrainingHistory
 from skiplens.training.augmentation import augmented
 from skiplens.training.callbacks import Callback, Moment, as_callback
 from skiplens.training.checkpoints import Checkpoint, Keeper, require_same_run, restore_weights_, weights_of
+from skiplens.training.graphed import GraphedPasses
 from skiplens.training.losses import LossFunction
 from skiplens.training.optimiser import build_optimiser
+from skiplens.training.passes import EagerPasses
 from skiplens.training.random_state import own_random_state, seed_torch
 from skiplens.training.recipe import Recipe
 from skiplens.training.record import Record
@@ -72,8 +73,9 @@ class _Run:
         self.device = next(model.parameters()).device
         self.randomness = Randomness(recipe.seed).child("training")
         self.source = source_of(data, recipe.batch_size, self.randomness, self.device)
-        self.loss = LossFunction(recipe.loss)
         self.optimiser = build_optimiser(model.parameters(), recipe)
+        eager = EagerPasses(model, LossFunction(recipe.loss), self.optimiser, recipe)
+        self.passes = GraphedPasses(eager) if recipe.cuda_graph else eager
         steps = recipe.steps or recipe.epochs * self.source.steps_per_epoch
         self.record = Record(steps, self.source.steps_per_epoch, self.device)
         self.began_as = self._identity() if keeper.path else {}
@@ -86,6 +88,7 @@ class _Run:
         require_same_run(self.keeper.path, state["began_as"], self.began_as)
         restore_weights_(self.model, state["weights"])
         self.optimiser.load_state_dict(state["optimiser"])
+        self.passes.restore(state.get("passes", {}))
         self.record.restore(state["record"])
         for callback, kept in zip(self.callbacks, state["callbacks"], strict=True):
             callback.restore(kept)
@@ -113,13 +116,11 @@ class _Run:
         randomness = self.randomness.child("step", record.step)
         seed_torch(randomness, self.device)
         batch = augmented(batch, self.recipe.augmentation, randomness)
-        self.optimiser.zero_grad()
-        with self._precision():
-            loss = self.loss(self.model, batch)
+        loss = self.passes.forward(batch)
         record.note_loss(loss)
         if record.over:
             return self._moment(batch, loss)
-        loss.backward()
+        self.passes.backward(loss)
         before = self._moment(batch, loss)
         for callback in self.callbacks:
             callback.before_step(before)
@@ -135,7 +136,7 @@ class _Run:
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         record.learning_rates[record.step] = rate
-        self.optimiser.step()
+        self.passes.update()
         record.step += 1
 
     def _finish(self, moment: Moment | None) -> None:
@@ -149,16 +150,13 @@ class _Run:
         kept = (record.note, record.end)
         return Moment(record.step, record.steps_per_epoch, self.model, batch, loss.detach(), *kept)
 
-    def _precision(self) -> AbstractContextManager[Any]:
-        if self.recipe.precision == "full":
-            return nullcontext()
-        return torch.autocast(self.device.type, dtype=torch.bfloat16)
-
     def _state(self) -> dict[str, Any]:
+        passes = self.passes.state()
         return {
             "began_as": self.began_as,
             "weights": weights_of(self.model),
             "optimiser": self.optimiser.state_dict(),
+            **({"passes": passes} if passes else {}),
             "record": self.record.state(),
             "callbacks": [callback.state() for callback in self.callbacks],
         }

@@ -30,9 +30,13 @@ class Recipe(Settings):
     milestone_factor: float = option(0.1, "what each milestone multiplies the learning rate by")
     warmup_epochs: int = option(0, "epochs in which the learning rate rises linearly to its value")
     loss: str = option("cross_entropy", "name of a loss, 'model' where the model returns it, or file.py:function")
-    augmentation: Literal["none", "flip", "crop_flip"] = option("none", "random changes of images at each step")
-    precision: Literal["full", "bfloat16"] = option("full", "bfloat16: mixed precision in the forward pass")
+    augmentation: Literal["none", "flip", "crop_flip", "resized_crop_flip"] = option(
+        "none", "random changes of images at each step"
+    )
+    precision: Literal["full", "bfloat16", "float16"] = option("full", "half a word: mixed precision, weights in full")
     seed: int = option(0, "seed of the order of samples and of all that is drawn while training")
+    channels_last: bool = option(False, "images and kernels with channels innermost, as tensor cores read them")
+    cuda_graph: bool = option(False, "replay forward and backward as one CUDA graph; a GPU is needed")
 
     def __post_init__(self) -> None:
         """Refuse values with which no run is possible."""
