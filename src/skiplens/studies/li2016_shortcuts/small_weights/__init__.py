@@ -1,0 +1,1 @@
+"""Theorem 1: the explicit network with small weights."""
