@@ -4,8 +4,10 @@ Every part of the study is a folder whose `items.py` has `ITEMS`.
 """
 
 from skiplens.studies.macdonald2023_regularity.card import CARD
+from skiplens.studies.macdonald2023_regularity.descent.items import ITEMS as DESCENT
+from skiplens.studies.macdonald2023_regularity.linear.items import ITEMS as LINEAR
 from skiplens.studies.study import Item, Study
 
-_PARTS: tuple[tuple[Item, ...], ...] = ()
+_PARTS: tuple[tuple[Item, ...], ...] = (LINEAR, DESCENT)
 
 STUDY = Study("macdonald2023_regularity", CARD, tuple(item for part in _PARTS for item in part))

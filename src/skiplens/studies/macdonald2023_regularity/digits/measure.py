@@ -1,0 +1,97 @@
+"""What each run of figure 2 measures."""
+
+from functools import partial
+
+import torch
+from torch import nn
+
+from skiplens.core.axes import Tensor
+from skiplens.studies.macdonald2023_regularity.digits.jacobians import (
+    batch_spectrum,
+    image_spectrum,
+    parameter_spectrum,
+)
+from skiplens.studies.macdonald2023_regularity.digits.settings import (
+    NETWORKS,
+    PRINTED,
+    Blocks,
+    Composites,
+    Losses,
+    Parameters,
+    Starts,
+)
+from skiplens.studies.macdonald2023_regularity.digits.trial import batch_of, descent, network_of
+
+
+def digit_losses(settings: Losses) -> dict[str, Tensor]:
+    """Losses (trials, networks, iterations), before each update."""
+    first = settings.replicate * settings.trials
+    return {"loss": torch.stack([_losses(settings, first + trial) for trial in range(settings.trials)])}
+
+
+def digit_composites(settings: Composites) -> dict[str, Tensor]:
+    """Singular values (networks, moments, values) from the first block's input to the logits, as training goes on."""
+    return {"values": torch.stack([_followed(settings, name) for name in PRINTED])}
+
+
+def digit_starts(settings: Starts) -> dict[str, Tensor]:
+    """Singular values (networks, values) to the logits before training, and without the last batch norm."""
+    images, _ = batch_of(settings, settings.replicate)
+    found: dict[str, list[Tensor]] = {"logits": [], "without_norm": []}
+    for network in (network_of(settings, settings.replicate, name) for name in PRINTED):
+        stem = _stem(network, images)
+        found["logits"].append(batch_spectrum(after_stem(network), stem))
+        found["without_norm"].append(batch_spectrum(after_stem(network, final_norm=False), stem))
+    return {name: torch.stack(spectra) for name, spectra in found.items()}
+
+
+def digit_parameters(settings: Parameters) -> dict[str, Tensor]:
+    """Singular values (networks, values) of the derivative DF of the logits in the parameters, before training."""
+    images, _ = batch_of(settings, settings.replicate)
+    networks = (network_of(settings, settings.replicate, name) for name in PRINTED)
+    return {"values": torch.stack([parameter_spectrum(network, images) for network in networks])}
+
+
+def digit_blocks(settings: Blocks) -> dict[str, Tensor]:
+    """Singular values (networks, values) of block 1, and of block 2 behind its first ReLU, before training."""
+    images, _ = batch_of(settings, settings.replicate)
+    found: dict[str, list[Tensor]] = {"block1": [], "block2": []}
+    for network in (network_of(settings, settings.replicate, name) for name in NETWORKS):
+        stem, spectrum = _stem(network, images), partial(image_spectrum, images=settings.looked_at)
+        with torch.no_grad():
+            inside = network.block2.preactivation(network.block1(stem))
+        if len(found["block1"]) < 2:  # the pools are in block 2
+            found["block1"].append(spectrum(network.block1, stem))
+        found["block2"].append(spectrum(network.block2.residual, inside))
+    return {name: torch.stack(spectra) for name, spectra in found.items()}
+
+
+def after_stem(network: nn.Sequential, final_norm: bool = True) -> nn.Sequential:
+    """Both blocks and the head: the composite whose Jacobian figure 2 shows."""
+    head = [layer for layer in network.head if final_norm or not isinstance(layer, nn.BatchNorm1d)]
+    return nn.Sequential(network.block1, network.block2, *head)
+
+
+def _losses(settings: Losses, trial: int) -> Tensor:
+    batch = batch_of(settings, trial)
+    networks = (network_of(settings, trial, name) for name in NETWORKS)
+    return torch.tensor(
+        [list(descent(network, batch, settings.learning_rate, settings.iterations)) for network in networks],
+        dtype=torch.float64,
+    )
+
+
+def _followed(settings: Composites, name: str) -> Tensor:
+    network, batch = network_of(settings, settings.replicate, name), batch_of(settings, settings.replicate)
+    spectra, done = [], 0
+    for moment in settings.moments:
+        for _ in descent(network, batch, settings.learning_rate, moment - done):
+            pass
+        done = moment
+        spectra.append(batch_spectrum(after_stem(network), _stem(network, batch[0])))
+    return torch.stack(spectra)
+
+
+def _stem(network: nn.Sequential, images: Tensor) -> Tensor:
+    with torch.no_grad():
+        return network.stem(images)

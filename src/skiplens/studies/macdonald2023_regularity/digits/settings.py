@@ -1,0 +1,85 @@
+"""The runs of figure 2, and how large they are at each preset."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from skiplens.core.settings import option
+from skiplens.studies.replicates import ReplicateSettings
+from skiplens.studies.study import Preset
+
+NETWORKS = ("mnist_chain", "mnist_residual", "mnist_residual_avgpool", "mnist_residual_isopool")
+"""The paper's three and ours, whose pool has all singular values 1, from the zoo."""
+
+PRINTED = NETWORKS[:3]
+TITLES = dict(zip(NETWORKS, ("Chain", "Res", "ResAvg", "ResIso (ours)"), strict=True))
+
+
+@dataclass(frozen=True)
+class Digits(ReplicateSettings):
+    """Networks of one initialisation on one small batch; replicates of all measures share both."""
+
+    images: int = option(32, "images of the batch")
+    source: Literal["sample", "mnist"] = option("sample", "where images are drawn: the first 2,000 of MNIST, or all")
+    learning_rate: float = option(0.1, "of full-batch gradient descent")
+
+
+@dataclass(frozen=True)
+class Losses(Digits):
+    """Training losses of all networks in several trials."""
+
+    trials: int = option(10, "initialisations and batches")
+    iterations: int = option(20, "updates")
+
+
+@dataclass(frozen=True)
+class Composites(Digits):
+    """Jacobians from the first block's input to the logits while the paper's networks train."""
+
+    moments: tuple[int, ...] = option(tuple(range(10)), "numbers of updates before each Jacobian")
+
+
+@dataclass(frozen=True)
+class Starts(Digits):
+    """The same before training, with and without the last batch norm."""
+
+
+@dataclass(frozen=True)
+class Parameters(Digits):
+    """Jacobians of the logits in the parameters, before training."""
+
+
+@dataclass(frozen=True)
+class Blocks(Digits):
+    """Jacobians of single blocks before training, with the statistics of batch norm frozen."""
+
+    looked_at: int = option(4, "images whose Jacobians are taken")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much of everything a preset does.
+
+    Attributes:
+        loss_runs: Runs of ten trials each.
+        composites: Trials whose Jacobians are followed in training.
+        moments: At which numbers of updates.
+        starts: Trials whose Jacobians are taken before training.
+        parameters: Trials whose Jacobians in the parameters are taken.
+        blocks: Trials whose blocks are looked at.
+        source: Of the images.
+    """
+
+    loss_runs: int
+    composites: int
+    moments: tuple[int, ...]
+    starts: int
+    parameters: int
+    blocks: int
+    source: Literal["sample", "mnist"] = "sample"
+
+
+SIZES: dict[Preset, Sizes] = {
+    "smoke": Sizes(1, 2, (0, 9), 2, 2, 4),
+    "laptop": Sizes(8, 5, (0, 5, 9), 20, 10, 16),
+    "paper": Sizes(100, 150, tuple(range(10)), 100, 60, 60, source="mnist"),
+}

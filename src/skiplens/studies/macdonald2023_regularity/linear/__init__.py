@@ -1,0 +1,1 @@
+"""Figure 1: singular values of a random linear layer, with and without a skip."""
