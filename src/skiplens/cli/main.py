@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from skiplens.cli import compare, console, data, inspect, reproduce, studies, zoo
+from skiplens.cli import compare, console, data, explore, inspect, reproduce, studies, zoo
 from skiplens.core.errors import SkiplensError
 from skiplens.core.version import VERSION
 
@@ -23,6 +23,7 @@ app.command("compare")(compare.compare)
 app.command("zoo")(zoo.zoo)
 app.command("studies")(studies.studies)
 app.command("reproduce")(reproduce.reproduce)
+app.command("explore")(explore.explore)
 app.add_typer(data.app, name="data")
 
 

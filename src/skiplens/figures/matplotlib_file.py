@@ -1,5 +1,6 @@
 """A figure as a PNG or SVG file; the one door to Matplotlib."""
 
+import io
 from functools import singledispatch
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,13 @@ def save_figure(figure: Figure, path: Path | str) -> None:
     path = Path(path)
     canvas = _drawn(figure)
     write_atomically(path, lambda file: canvas.savefig(file, format=path.suffix[1:], dpi=DOTS_PER_INCH))
+
+
+def figure_bytes(figure: Figure, ending: str) -> bytes:
+    """The same file as its content, for those who do not want it on disk."""
+    content = io.BytesIO()
+    _drawn(figure).savefig(content, format=ending, dpi=DOTS_PER_INCH)
+    return content.getvalue()
 
 
 def _drawn(figure: Figure) -> Any:

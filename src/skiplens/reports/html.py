@@ -18,7 +18,7 @@ from skiplens.reports.section import Section
 if TYPE_CHECKING:
     from skiplens.reports.report import Problem
 
-SCRIPTS = ("elements", "plots", "numbers", "blocks", "actions")
+SCRIPTS = ("elements", "plots", "numbers", "copying", "blocks", "actions")
 """Parts of the page's script, in the order in which they build on each other."""
 
 
@@ -65,9 +65,9 @@ def resource(name: str) -> str:
     return files("skiplens.reports").joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def page_script() -> str:
-    """The script of a page, which keeps its names to itself."""
-    parts = "\n".join(resource(f"{name}.js") for name in SCRIPTS)
+def page_script(names: Sequence[str] = SCRIPTS, own: str = "") -> str:
+    """The script of a page, which keeps its names to itself; `own` comes after the parts that are named."""
+    parts = "\n".join([*(resource(f"{name}.js") for name in names), own])
     return f'"use strict";\n(function () {{\n{parts}}})();\n'
 
 

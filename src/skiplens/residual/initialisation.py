@@ -68,11 +68,26 @@ def zero_branch_ends(network: nn.Module, branches: Iterable[Sequence[str]]) -> n
         branches: For each residual block the names of its branch's parameters, in order of execution.
     """
     fresh = copy.deepcopy(network)
-    parameters = dict(fresh.named_parameters())
-    for names in _checked(branches, parameters):
-        owner = names[-1].rpartition(".")[0]
-        for name in (name for name in names if name.rpartition(".")[0] == owner):
-            parameters[name].detach().zero_()
+    for parameter in _branch_ends(fresh, branches):
+        parameter.detach().zero_()
+    return fresh
+
+
+def scale_branch_ends(network: nn.Module, branches: Iterable[Sequence[str]], factor: float) -> nn.Module:
+    """A copy of `network` in which the last layer of each branch is multiplied by `factor`.
+
+    Where nothing but ReLUs, pools and the like comes after that layer, each branch is multiplied by the factor.
+
+    Args:
+        network: Any network.
+        branches: For each residual block the names of its branch's parameters, in order of execution.
+        factor: Not negative: a ReLU after the layer would not let a sign pass.
+    """
+    if not (factor >= 0 and math.isfinite(factor)):
+        raise InvalidInputError(f"The factor of branches must be a number of at least 0, got {factor}.")
+    fresh = copy.deepcopy(network)
+    for parameter in _branch_ends(fresh, branches):
+        parameter.detach().mul_(factor)
     return fresh
 
 
@@ -155,6 +170,14 @@ def fill_weights_(network: nn.Module, law: Law, randomness: Randomness, bias_law
             if parameter is not None:
                 stream = randomness.child(f"{name}.{part}").torch()
                 parameter.detach().copy_(part_law(tuple(layer.weight.shape), stream))  # type: ignore[arg-type]  # a layer has a weight
+
+
+def _branch_ends(network: nn.Module, branches: Iterable[Sequence[str]]) -> Iterator[nn.Parameter]:
+    """The parameters of the last layer of each branch."""
+    parameters = dict(network.named_parameters())
+    for names in _checked(branches, parameters):
+        owner = names[-1].rpartition(".")[0]
+        yield from (parameters[name] for name in names if name.rpartition(".")[0] == owner)
 
 
 def _checked(branches: Iterable[Sequence[str]], parameters: dict[str, nn.Parameter]) -> list[list[str]]:

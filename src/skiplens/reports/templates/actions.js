@@ -1,32 +1,4 @@
-// Copying, downloading, the light and the dark look, printing; and what happens when something is pressed.
-
-function tableText(table) {
-  const rows = [...table.rows].filter((row) => !row.hidden);
-  return rows.map((row) => [...row.cells].map((cell) => cell.textContent).join("\t")).join("\n");
-}
-
-function copyBySelection(text) {
-  const area = element("textarea", "", { value: text, className: "clipboard", readOnly: true });
-  document.body.append(area);
-  area.select();
-  const done = document.execCommand("copy");
-  area.remove();
-  return done;
-}
-
-async function copy(button, text) {
-  const label = button.dataset.label || (button.dataset.label = button.textContent);
-  let done = true;
-  try {
-    await navigator.clipboard.writeText(text);
-  } catch {
-    done = copyBySelection(text);
-    button.focus();
-  }
-  button.textContent = done ? "Copied" : "Could not copy";
-  say(button.textContent);
-  setTimeout(() => { button.textContent = label; }, 1500);
-}
+// Downloading, the light and the dark look, printing; and what happens when something is pressed.
 
 function download() {
   const source = byId("readings");

@@ -1,0 +1,78 @@
+"""Who may ask this server: the same machine, or those who have the token."""
+
+import hmac
+import secrets
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+COOKIE_DAYS = 30
+_SAME_PAGE = ("", "same-origin", "none")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nothing outside of this machine can reach a server at `host`."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def new_token() -> str:
+    """192 random bits."""
+    return secrets.token_urlsafe(24)
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """What a request says of who sent it: the Host header, where the browser says it comes from, token and cookie."""
+
+    host: str
+    site: str = ""
+    mode: str = ""
+    token: str = ""
+    cookie: str = ""
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Lets requests in or says why not.
+
+    Attributes:
+        host: Where the server listens.
+        port: The same.
+        token: Asked for where others than this machine can reach the server; empty on loopback.
+    """
+
+    host: str
+    port: int
+    token: str = field(default="", repr=False)
+
+    @property
+    def cookie_name(self) -> str:
+        """Cookies are shared by all servers of a machine, so the name holds the port."""
+        return f"skiplens_explorer_{self.port}"
+
+    def refusal(self, visitor: Visitor) -> str:
+        """Why the visitor is not let in; empty if it is."""
+        if visitor.site not in _SAME_PAGE and visitor.mode != "navigate":
+            return "Another web page asked for this; open the explorer itself."
+        if not self.token:
+            return "" if self._is_here(visitor.host) else f"The explorer does not answer to the name {visitor.host!r}."
+        if self.knows(visitor.token) or self.knows(visitor.cookie):
+            return ""
+        return "The explorer asks for its token: open the link that skiplens explore has printed."
+
+    def knows(self, word: str) -> bool:
+        """Whether it is the token, in a time that does not tell how much of it is right."""
+        return bool(self.token) and hmac.compare_digest(word.encode(), self.token.encode())
+
+    def _is_here(self, host: str) -> bool:
+        """A name that a stranger has pointed at this machine (DNS rebinding) is no name of it."""
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            return False
+        return is_loopback(name)

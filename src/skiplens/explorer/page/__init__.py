@@ -1,0 +1,1 @@
+"""Views as a page in a browser; the one door to Dash."""

@@ -1,0 +1,172 @@
+"""The server: Dash's page, the files of views and runs, and the guard before all of them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+import flask
+from dash import Dash
+
+from skiplens.core.doors import open_door
+from skiplens.core.errors import SkiplensError
+from skiplens.explorer.address import words_of
+from skiplens.explorer.exports import TYPES, exported
+from skiplens.explorer.guard import COOKIE_DAYS, Guard, Visitor
+from skiplens.explorer.measurements import Measurements
+from skiplens.explorer.page.callbacks import Callbacks
+from skiplens.explorer.page.drawn import draw
+from skiplens.explorer.page.layout import INDEX, layout
+from skiplens.explorer.view import View
+from skiplens.reports.html import page_script, resource
+
+SCRIPTS = ("elements", "plots", "numbers", "copying")
+_POLICY = (
+    "default-src 'none'; script-src 'self' {hashes}; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+    "font-src 'self' data:; connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+
+
+def make_app(views: Sequence[View], guard: Guard, file_of: Callable[[str], Path] | None = None) -> Dash:
+    """The whole application; it can be served, or asked by a test without a server.
+
+    Args:
+        views: What it shows, in order.
+        guard: Who may see it.
+        file_of: From the name of a file that can be downloaded to its place; it refuses all names but those.
+    """
+    server = flask.Flask("skiplens.explorer", static_folder=None)
+    app = Dash(
+        __name__,
+        server=server,
+        title="Skiplens explorer",
+        update_title="",
+        index_string=INDEX,
+        serve_locally=True,
+        include_assets_files=False,
+        suppress_callback_exceptions=True,
+        add_log_handler=False,
+        enable_mcp=False,
+        meta_tags=[{"name": "viewport", "content": "width=device-width, initial-scale=1"}],
+    )
+    app.enable_dev_tools(debug=False, dev_tools_disable_version_check=True)  # it would ask a server of Plotly's
+    measurements = Measurements()
+    app.layout = layout(views)
+    Callbacks(views, measurements).register(app)
+    _add_guard(server, guard)
+    _add_look(server)
+    _add_exports(server, {view.name: view for view in views}, measurements)
+    if file_of is not None:
+        _add_files(server, file_of)
+    policy = _POLICY.format(hashes=" ".join(app.csp_hashes()))
+    server.after_request(lambda response: _with_headers(response, policy))
+    return app
+
+
+def _with_headers(response: flask.Response, policy: str) -> flask.Response:
+    response.headers.update(_HEADERS)
+    response.headers.setdefault("Content-Security-Policy", policy)
+    if not flask.request.path.startswith("/_dash-component-suites"):
+        response.headers.setdefault("Cache-Control", "no-store")
+    return response
+
+
+def _add_guard(server: flask.Flask, guard: Guard) -> None:
+    @server.before_request
+    def check() -> flask.Response | None:
+        refusal = guard.refusal(_visitor(guard))
+        if refusal:
+            return flask.Response(f"{refusal}\n", 403, mimetype="text/plain")
+        return _welcome(guard) if guard.knows(flask.request.args.get("token", "")) else None
+
+
+def _visitor(guard: Guard) -> Visitor:
+    request = flask.request
+    return Visitor(
+        request.host,
+        request.headers.get("Sec-Fetch-Site", ""),
+        request.headers.get("Sec-Fetch-Mode", ""),
+        request.args.get("token", ""),
+        request.cookies.get(guard.cookie_name, ""),
+    )
+
+
+def _welcome(guard: Guard) -> flask.Response:
+    """Move the token from the address into a cookie.
+
+    By a page and not by a redirection: after one, a browser that came from elsewhere keeps a strict cookie to itself.
+    """
+    others = [(name, value) for name, value in flask.request.args.items(multi=True) if name != "token"]
+    address = f"{quote(flask.request.path)}{f'?{urlencode(others)}' if others else ''}"
+    page = f'<!doctype html><meta http-equiv="refresh" content="0; url={escape(address)}"><title>Skiplens</title>'
+    response = flask.Response(page, mimetype="text/html")
+    age = COOKIE_DAYS * 24 * 3600
+    response.set_cookie(guard.cookie_name, guard.token, max_age=age, httponly=True, samesite="Strict")
+    return response
+
+
+def _add_look(server: flask.Flask) -> None:
+    """The colours, plots and copying of the report, and what the explorer adds to them."""
+    texts: dict[str, tuple[Callable[[], str], str]] = {
+        "look.css": (lambda: resource("report.css") + _asset("explorer.css"), "text/css"),
+        "theme.js": (lambda: _asset("theme.js"), "text/javascript"),
+        "page.js": (lambda: page_script(SCRIPTS, _asset("explorer.js")), "text/javascript"),
+        "plotly.js": (_plotly, "text/javascript"),
+    }
+
+    @server.get("/<any('look.css','theme.js','page.js','plotly.js'):name>")
+    def look(name: str) -> flask.Response:
+        text, kind = texts[name]
+        response = flask.Response(text(), mimetype=kind)
+        response.headers["Cache-Control"] = "private, max-age=3600" if name == "plotly.js" else "no-cache"
+        return response
+
+
+@cache
+def _plotly() -> str:
+    return open_door("plotly.offline", "the plots of the explorer", "plotly").get_plotlyjs()
+
+
+def _asset(name: str) -> str:
+    return files("skiplens.explorer.page").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _add_exports(server: flask.Flask, views: Mapping[str, View], measurements: Measurements) -> None:
+    @server.get("/export/<view>/<name>.<ending>")
+    def export(view: str, name: str, ending: str) -> flask.Response:
+        if view not in views:
+            return _not_found(f"There is no view {view!r}.")
+        drawn = draw(
+            views[view], words_of(flask.request.query_string.decode(errors="replace")), measurements, wait=True
+        )
+        try:
+            content = exported(drawn.drawing, name, ending)
+        except SkiplensError as error:
+            return _not_found(drawn.problem or str(error))
+        response = flask.Response(content, content_type=TYPES[ending])
+        response.headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(name, safe='')}.{ending}"
+        return response
+
+
+def _add_files(server: flask.Flask, file_of: Callable[[str], Path]) -> None:
+    @server.get("/files/<path:name>")
+    def file(name: str) -> flask.Response:
+        try:
+            response = flask.send_file(file_of(name), mimetype="application/octet-stream", as_attachment=True)
+        except (SkiplensError, OSError) as error:
+            return _not_found(str(error) if isinstance(error, SkiplensError) else "There is no such file.")
+        response.headers["Content-Security-Policy"] = "sandbox; default-src 'none'"
+        return response
+
+
+def _not_found(message: str) -> flask.Response:
+    return flask.Response(f"{message}\n", 404, mimetype="text/plain")

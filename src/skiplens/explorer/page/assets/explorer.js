@@ -1,0 +1,105 @@
+// The explorer's page: plots follow the figures that the server sends, sliders and fields move together, and the
+// address says what is shown. The functions of the report's page (all, byId, draw, fillNumbers, copy …) come before.
+
+const numberOf = (text) => (String(text).trim() === "" ? NaN : Number(text));
+const placeOf = (value, meta) => (meta.logarithmic ? Math.log10(value) : value);
+
+function valueAt(place, meta) {
+  let value = meta.logarithmic ? Number((10 ** place).toPrecision(3)) : Number(Number(place).toPrecision(12));
+  if (meta.whole) value = Math.round(value);
+  return Math.min(meta.high, Math.max(meta.low, value));
+}
+
+window.dash_clientside = Object.assign({}, window.dash_clientside, {
+  explorer: {
+    together(text, place, meta) {
+      const same = window.dash_clientside.no_update;
+      const moved = window.dash_clientside.callback_context.triggered_id;
+      if (!moved || !meta) return [same, same];
+      if (moved.kind === "range") return [String(valueAt(Number(place), meta)), same];
+      const value = numberOf(text);
+      return [same, value >= meta.low && value <= meta.high ? placeOf(value, meta) : same];
+    },
+    tell(shown) {
+      if (shown) {
+        const address = `/${shown.view}${shown.query}`;
+        if (location.pathname + location.search !== address) history.replaceState(history.state, "", address);
+        document.title = `${byId("title").textContent} · Skiplens explorer`;
+      }
+      return window.dash_clientside.no_update;
+    },
+  },
+});
+
+// A figure is drawn when its JSON changes; React writes the JSON and leaves the inside of a plot alone.
+const drawnFrom = new WeakMap();
+
+function drawChanged() {
+  if (!window.Plotly) return;
+  for (const plot of all(".plot")) {
+    const source = plot.nextElementSibling && plot.nextElementSibling.textContent;
+    if (!source || drawnFrom.get(plot) === source) continue;
+    drawnFrom.set(plot, source);
+    draw(plot);
+    renewNumbers(plot);
+  }
+  root.dataset.plots = "drawn";
+}
+
+function renewNumbers(plot) {
+  const details = plot.parentElement.querySelector("details.numbers");
+  for (const rows of all(".rows", details)) rows.remove();
+  fillNumbers(details);
+}
+
+function nameSliders() {
+  for (const rail of all(".rail")) {
+    const slider = rail.querySelector("input[type=range]");
+    if (!slider) continue;
+    slider.setAttribute("aria-label", `${rail.dataset.label}, slider`);
+    const share = (slider.value - slider.min) / (slider.max - slider.min);
+    slider.style.setProperty("--share", `${100 * share}%`);
+  }
+}
+
+let waiting = false;
+function soon() {
+  if (waiting) return;
+  waiting = true;
+  requestAnimationFrame(() => { waiting = false; nameSliders(); drawChanged(); });
+}
+
+const isOurs = (change) => !(change.target.closest ? change.target : change.target.parentElement || root).closest(".plot");
+new MutationObserver((changes) => { if (changes.some(isOurs)) soon(); })
+  .observe(document.body, { childList: true, subtree: true, characterData: true });
+document.addEventListener("input", soon);
+
+function setLook(name) {
+  root.dataset.theme = name;
+  sessionStorage.setItem("look", name);
+  nameLook();
+  drawAll();
+}
+
+function nameLook() {
+  const button = byId("theme");
+  if (!button) return;
+  button.textContent = root.dataset.theme === "dark" ? "Light" : "Dark";
+  button.setAttribute("aria-label", `${button.textContent} look`);
+}
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("button");
+  if (!button) return;
+  if (button.id === "theme") setLook(root.dataset.theme === "dark" ? "light" : "dark");
+  if (button.classList.contains("copy")) copy(button, tableText(button.parentElement.querySelector("table")));
+  if (button.classList.contains("copy-code")) copy(button, button.nextElementSibling.textContent);
+});
+document.addEventListener("toggle", (event) => {
+  if (event.target.matches && event.target.matches("details.numbers")) fillNumbers(event.target);
+}, true);
+document.addEventListener("submit", (event) => event.preventDefault());
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) => {
+  if (!sessionStorage.getItem("look")) { root.dataset.theme = event.matches ? "dark" : "light"; nameLook(); drawAll(); }
+});
+window.addEventListener("load", soon);  // plotly.js has come by then

@@ -1,0 +1,161 @@
+"""What happens when a control moves: pure functions of what the page says; the server remembers no page."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dash import ALL, MATCH, ClientsideFunction, Dash, Input, Output, State, no_update
+from dash.development.base_component import Component
+
+from skiplens.explorer.address import read, words_of
+from skiplens.explorer.control import Several, is_shown
+from skiplens.explorer.measurements import Measurements, Standing
+from skiplens.explorer.page.drawn import Drawn, draw
+from skiplens.explorer.page.layout import navigation
+from skiplens.explorer.page.panes import drawing_panes, progress_pane
+from skiplens.explorer.page.widgets import field, words_in
+from skiplens.explorer.view import View
+
+Opened = Mapping[str, Any]
+"""The name of the view that is open, and the words of the address it was opened with."""
+
+Fields = Mapping[str, Sequence[Any]]
+"""The values of fields, and where they belong."""
+
+
+class Callbacks:
+    """The functions behind the page, for the views of one server."""
+
+    def __init__(self, views: Sequence[View], measurements: Measurements) -> None:
+        self._views = {view.name: view for view in views}
+        self._measurements = measurements
+
+    def register(self, app: Dash) -> None:
+        """Tie them to the page."""
+        opened, fields, choosers = Input("view", "data"), _all("field"), _all("several")
+        given = {"values": State(fields, "value"), "ids": State(fields, "id")}
+        watched = {"values": Input(fields, "value"), "ids": State(fields, "id")}
+        chosen = {"values": Input(choosers, "value"), "ids": State(choosers, "id")}
+        app.callback(
+            output=[Output("view", "data"), *_children("chooser", "navigation", "title", "lead")],
+            inputs={"pathname": Input("address", "pathname"), "search": Input("address", "search")},
+        )(self.open)
+        app.callback(output=Output("fields", "children"), inputs={"opened": opened, "chosen": chosen, "fields": given})(
+            self.fields
+        )
+        app.callback(
+            output={
+                "panes": _children("words", "hero", "rest", "progress"),
+                "problems": Output(_all("problem"), "children"),
+                "hidden": Output(_all("row"), "hidden"),
+                "page": [Output("query", "data"), Output("clock", "disabled")],
+            },
+            inputs={
+                "opened": opened,
+                "chosen": chosen,
+                "fields": watched,
+                "rows": State(_all("row"), "id"),
+                "measured": Input("measured", "data"),
+            },
+        )(self.draw)
+        app.callback(
+            output=[Output("progress", "children", allow_duplicate=True), Output("measured", "data")],
+            inputs={
+                "ticks": Input("clock", "n_intervals"),
+                "opened": State("view", "data"),
+                "shown": State("query", "data"),
+            },
+            prevent_initial_call=True,
+        )(self.poll)
+        _register_in_browser(app)
+
+    def open(self, pathname: str | None, search: str | None) -> list[Any]:
+        """The view that the address names, with what has to be chosen first; the first view for any other address."""
+        view = self._views.get((pathname or "").strip("/"), next(iter(self._views.values())))
+        words = words_of(search or "")
+        links = navigation(list(self._views.values()), view.name)
+        return [{"name": view.name, "words": words}, _fields(view, words, True), links, view.title, view.lead]
+
+    def fields(self, opened: Opened | None, chosen: Fields, fields: Fields) -> Any:
+        """The other controls, which may depend on what was chosen."""
+        if not opened:
+            return no_update
+        view = self._views[opened["name"]]
+        return _fields(view, current_words(view, opened, chosen, fields), False)
+
+    def draw(
+        self,
+        opened: Opened | None,
+        chosen: Fields,
+        fields: Fields,
+        rows: Sequence[Mapping[str, str]],
+        measured: Any,
+    ) -> Any:
+        """What is shown for the values of all controls; `measured` only says that there is something new."""
+        if not opened:
+            return no_update
+        view = self._views[opened["name"]]
+        drawn = draw(view, current_words(view, opened, chosen, fields), self._measurements)
+        return {
+            "panes": [*drawing_panes(drawn), progress_pane(drawn.standing)],
+            "problems": [drawn.state.refused.get(row["name"], "") for row in rows],
+            "hidden": [not _is_shown(drawn, row["name"]) for row in rows],
+            "page": [{"view": view.name, "query": drawn.query}, drawn.standing.is_over],
+        }
+
+    def poll(self, ticks: int, opened: Opened | None, shown: Mapping[str, str] | None) -> list[Any]:
+        """How far the measurement is; when it is over the page is drawn again."""
+        if not opened or not shown or shown["view"] != opened["name"]:
+            return [no_update, no_update]
+        view = self._views[opened["name"]]
+        words = words_of(shown["query"])
+        wanted = view.measurement(read(view.controls(words), words).values)
+        standing = self._measurements.ask(view, wanted) if wanted is not None else Standing("done")
+        return [progress_pane(standing), ticks if standing.is_over else no_update]
+
+
+def current_words(view: View, opened: Opened, *groups: Fields) -> dict[str, str]:
+    """The words in the fields of the view; those of the address for fields that are not there yet."""
+    pairs = [pair for fields in groups for pair in zip(fields["ids"], fields["values"], strict=True)]
+    own = {place["name"]: value for place, value in pairs if place["view"] == view.name}
+    words = dict(opened["words"])
+    for control in view.controls(words):
+        if control.name in own:
+            words[control.name] = words_in(control, own[control.name])
+    return words
+
+
+def _fields(view: View, words: Mapping[str, str], choosers: bool) -> list[Component]:
+    """The fields that others depend on, or all the others."""
+    controls = view.controls(words)
+    state = read(controls, words)
+    return [
+        field(control, view.name, state.values[control.name], state.refused)
+        for control in controls
+        if isinstance(control, Several) == choosers
+    ]
+
+
+def _is_shown(drawn: Drawn, name: str) -> bool:
+    control = next((control for control in drawn.controls if control.name == name), None)
+    return control is not None and is_shown(control, drawn.state.values)
+
+
+def _all(kind: str) -> dict[str, Any]:
+    return {"kind": kind, "view": ALL, "name": ALL}
+
+
+def _children(*places: str) -> list[Output]:
+    return [Output(place, "children") for place in places]
+
+
+def _register_in_browser(app: Dash) -> None:
+    """What needs no server: a slider moves its field and the other way round; the address follows."""
+    own = {"view": MATCH, "name": MATCH}
+    app.clientside_callback(
+        ClientsideFunction("explorer", "together"),
+        *(Output({"kind": "field", **own}, "value"), Output({"kind": "range", **own}, "value")),
+        *(Input({"kind": "field", **own}, "value"), Input({"kind": "range", **own}, "value")),
+        State({"kind": "meta", **own}, "data"),
+        prevent_initial_call=True,
+    )
+    app.clientside_callback(ClientsideFunction("explorer", "tell"), Output("unused", "data"), Input("query", "data"))

@@ -1,0 +1,131 @@
+"""A drawing as parts of the page; every word of it is text, never markup."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dash import html
+from dash.development.base_component import Component
+
+from skiplens.explorer.drawing import Check, Download, Drawing
+from skiplens.explorer.measurements import Standing
+from skiplens.explorer.page.drawn import Drawn
+from skiplens.figures import Figure
+from skiplens.figures.plotly_json import plotly_json
+from skiplens.reports.html import json_in_html
+from skiplens.reports.section import number_in_words
+
+MOST_ROWS = 200
+_STATES = {"holds": "✓", "fails": "✗", "unknown": "?"}
+
+
+def drawing_panes(drawn: Drawn) -> tuple[list[Component], list[Component], list[Component]]:
+    """The words, the main figure and everything below it."""
+    if drawn.problem:
+        return [html.P(drawn.problem, className="problem")], [], []
+    unknown = [
+        html.P(f"The address says {name!r}, which this view does not know.", className="problem")
+        for name in drawn.state.unknown
+    ]
+    drawing = drawn.drawing
+    hero = [figure_pane(figure, drawn.exports[figure.name]) for figure in drawing.figures[:1]]
+    return [*unknown, *words_pane(drawing)], hero, rest_pane(drawing, drawn.exports, drawn.table_export)
+
+
+def progress_pane(standing: Standing) -> list[Component]:
+    """How far the measurement is, as a bar and in words; nothing once it is done."""
+    if standing.state == "done":
+        return []
+    if standing.state == "failed":
+        return [html.P(standing.problem, className="problem")]
+    words = "waiting for another measurement" if standing.state == "waiting" else standing.label
+    done = {"value": str(standing.done), "max": str(standing.total)} if standing.total else {}
+    return [html.Progress(**done), html.Span(f"Measuring: {words}")]
+
+
+def words_pane(drawing: Drawing) -> list[Component]:
+    """What is seen, in words and in a few numbers."""
+    tiles = [html.Div([html.Dt(label), html.Dd(value)]) for label, value in drawing.facts]
+    says = [html.P(drawing.says, className="says")] if drawing.says else []
+    return [*says, *([html.Dl(tiles, className="facts")] if tiles else [])]
+
+
+def figure_pane(figure: Figure, export: str) -> Component:
+    """A figure with its caption, its numbers and its files; `export` is the address of them without the ending."""
+    label = f"{figure.title}. {figure.caption}"
+    unseen = html.Span(f": {figure.title}", className="unseen")
+    return html.Figure(
+        [
+            html.H3(figure.title),
+            html.Div(className="plot", role="img", **{"aria-label": label}),
+            html.Script(json_in_html(plotly_json(figure)), type="application/json"),
+            html.Figcaption(figure.caption),
+            html.P([*_files(figure, export)], className="files"),
+            html.Details([html.Summary(["Numbers of this plot", unseen])], className="numbers"),
+        ]
+    )
+
+
+def rest_pane(drawing: Drawing, exports: Mapping[str, str], table: str) -> list[Component]:
+    """Everything below the main figure; `exports` are the addresses of figures, `table` that of the rows."""
+    figures = [figure_pane(figure, exports[figure.name]) for figure in drawing.figures[1:]]
+    return [
+        *([_checklist(drawing.checks)] if drawing.checks else []),
+        *([html.Div(figures, className="figures")] if figures else []),
+        *([_table(drawing.rows, table)] if drawing.rows else []),
+        *([_downloads(drawing.downloads)] if drawing.downloads else []),
+        *([_code(drawing.code)] if drawing.code else []),
+        *[html.P(note, className="note") for note in drawing.notes],
+    ]
+
+
+def _files(figure: Figure, export: str) -> list[Component]:
+    links: list[Component] = []
+    for ending in ("PNG", "SVG", "CSV"):
+        address = export.replace("{ending}", ending.lower())
+        unseen = html.Span(f" of {figure.title}", className="unseen")
+        links.append(html.A([ending, unseen], href=address, download=f"{figure.name}.{ending.lower()}"))
+    return links
+
+
+def _checklist(checks: Sequence[Check]) -> Component:
+    entries = [
+        html.Li(
+            [
+                html.Span(_STATES[check.state], className="state", **{"aria-hidden": "true"}),
+                html.Span(f"{check.state}: ", className="unseen"),
+                html.B(check.name),
+                html.Span(f" {check.why}"),
+            ],
+            className=f"check {check.state}",
+        )
+        for check in checks
+    ]
+    return html.Ul(entries, className="checks")
+
+
+def _table(rows: Sequence[Mapping[str, Any]], export: str) -> Component:
+    names = list(rows[0])
+    head = html.Thead(html.Tr([html.Th(name, scope="col") for name in names]))
+    body = html.Tbody([html.Tr([html.Td(_cell(row.get(name, ""))) for name in names]) for row in rows[:MOST_ROWS]])
+    more = f" (the first {MOST_ROWS} of {len(rows)} rows)" if len(rows) > MOST_ROWS else ""
+    frame = html.Div(html.Table([head, body]), className="table", role="region", tabIndex=0, **{"aria-label": "Table"})
+    links = html.P([html.A("Table as CSV", href=export, download="table.csv"), more], className="files")
+    return html.Div([frame, links], className="rows")
+
+
+def _cell(value: Any) -> str:
+    return number_in_words(value) if isinstance(value, float) else str(value)
+
+
+def _downloads(downloads: Sequence[Download]) -> Component:
+    entries = [
+        html.Li([html.A(entry.name, href=entry.address, download=""), html.Span(f" {entry.about}", className="soft")])
+        for entry in downloads
+    ]
+    return html.Section([html.H2("Files"), html.Ul(entries, className="downloads")])
+
+
+def _code(code: str) -> Component:
+    button = html.Button("Copy", type="button", className="copy-code", **{"aria-label": "Copy the code"})
+    text = html.Pre(html.Code(code), tabIndex=0)
+    return html.Section([html.H2("The same in Python"), html.Div([button, text], className="code")])

@@ -1,0 +1,108 @@
+"""Serve the explorer on this machine."""
+
+import errno
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from skiplens.core.doors import open_door
+from skiplens.core.errors import InvalidInputError, SkiplensError
+from skiplens.explorer.catalogue import theory_views
+from skiplens.explorer.guard import Guard, is_loopback, new_token
+
+DEFAULT_PORT = 8050
+_NEXT_PORTS = 20  # tried when the usual port is taken and none was asked for
+
+
+@dataclass(frozen=True)
+class Explorer:
+    """A server that listens; `serve` answers until it is interrupted."""
+
+    server: Any
+    guard: Guard
+
+    @property
+    def link(self) -> str:
+        """What to open in a browser; where a token is needed it is in it."""
+        host = self.guard.host
+        if host in ("0.0.0.0", "::"):
+            host = "127.0.0.1" if host == "0.0.0.0" else "::1"
+        shown = f"[{host}]" if ":" in host else host
+        return f"http://{shown}:{self.guard.port}/{f'?token={self.guard.token}' if self.guard.token else ''}"
+
+    def serve(self) -> None:
+        """Answer requests until this process is interrupted or `close` is called."""
+        self.server.serve_forever()
+
+    def close(self) -> None:
+        """Stop answering."""
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def explorer(folder: Path | None = None, host: str = "127.0.0.1", port: int | None = None) -> Explorer:
+    """The explorer, listening but not answering yet.
+
+    Args:
+        folder: Where runs are; without one there are none to see.
+        host: Whoever can reach it gets in with the token; on loopback there is no need of one.
+        port: Where to listen; the first free one from 8050 on if not given, any free one for 0.
+    """
+    open_door("dash", "the explorer", "skiplens[explorer]")
+    views = theory_views()
+    for candidate in _ports(port):
+        try:
+            return _listening(views, host, candidate)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or port is not None:
+                raise _cannot_listen(host, candidate, error) from error
+    raise SkiplensError(
+        f"The ports {DEFAULT_PORT} to {DEFAULT_PORT + _NEXT_PORTS - 1} of {host} are all in use. Name a free one: "
+        "skiplens explore --port 9000."
+    )
+
+
+def _ports(port: int | None) -> Sequence[int]:
+    if port is None:
+        return range(DEFAULT_PORT, DEFAULT_PORT + _NEXT_PORTS)
+    if not 0 <= port < 2**16:
+        raise InvalidInputError(f"--port {port} is no port; give a number from 1 to 65535, or 0 for any free one.")
+    return (port,)
+
+
+def _listening(views: Sequence[Any], host: str, port: int) -> Explorer:
+    # The socket is made here: werkzeug would end the process where a port is taken.
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host.strip("[]"), port), family=family) as listener:
+        guard = Guard(host.strip("[]"), listener.getsockname()[1], "" if is_loopback(host) else new_token())
+        return Explorer(_server(views, guard, listener), guard)
+
+
+def _server(views: Sequence[Any], guard: Guard, listener: socket.socket) -> Any:
+    from werkzeug import serving
+
+    from skiplens.explorer.page.app import make_app
+
+    class Quiet(serving.WSGIRequestHandler):
+        """Answers without a line on the terminal for each request."""
+
+        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+            """Say nothing: addresses may hold the token."""
+
+    app = make_app(views, guard).server
+    made = serving.make_server(guard.host, guard.port, app, threaded=True, request_handler=Quiet, fd=listener.fileno())
+    return made
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> SkiplensError:
+    if error.errno == errno.EADDRINUSE:
+        return SkiplensError(
+            f"Port {port} of {host} is in use by another program. Leave --port out for the next free one, or name "
+            "another."
+        )
+    return InvalidInputError(
+        f"The explorer cannot listen at {host}, port {port}: {error.strerror or error}. Leave --host out for this "
+        "machine alone, or give one of its addresses."
+    )
