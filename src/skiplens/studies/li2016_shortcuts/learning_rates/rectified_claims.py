@@ -1,0 +1,113 @@
+"""What figure 8 says about networks with ReLUs, and what the grids show."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+
+from skiplens.readings import Measurement
+from skiplens.studies.claim import Claim, Judgement
+from skiplens.studies.li2016_shortcuts.learning_rates.optima import (
+    best_losses,
+    depths_of,
+    each,
+    final_losses,
+    grid_of,
+    judge_columns,
+)
+from skiplens.studies.statistics import Band
+
+PLAIN = ("xavier", "orthogonal")
+BEST_DEPTH = 8
+"""Of plain networks: deeper ones are harder to train."""
+
+NOTHING = 0.5
+"""The loss of a network that gives nothing but zero."""
+
+
+def judge_deeper(readings: Sequence[Measurement]) -> Judgement:
+    """2-shortcut from one depth to the next."""
+    losses = each(readings, "2-shortcut", best_losses)
+    columns = [after - before for before, after in pairwise(losses)]
+    sentence = "Decades by which the final loss of 2-shortcut networks changes from one depth to the next, least fall."
+    return judge_columns(columns, Band(-math.inf, 0.0), sentence)
+
+
+def judge_low(readings: Sequence[Measurement]) -> Judgement:
+    """2-shortcut at depths 32 and 64."""
+    sentence = "log10(final loss) of 2-shortcut networks, worse of the depths 32 and 64."
+    return judge_columns(each(readings, "2-shortcut", best_losses, 32), Band(-math.inf, math.log10(0.05)), sentence)
+
+
+def judge_plain(readings: Sequence[Measurement]) -> Judgement:
+    """Plain networks against those of depth 8."""
+    columns = [
+        best_losses(grid_of(readings, family, depth)) - best_losses(grid_of(readings, family, BEST_DEPTH))
+        for family in PLAIN
+        for depth in depths_of(readings, family, 2 * BEST_DEPTH)
+    ]
+    sentence = "Decades by which plain networks of depth 16 and more end above those of depth 8, least of all."
+    return judge_columns(columns, Band(0.0, math.inf), sentence)
+
+
+def judge_dead(readings: Sequence[Measurement]) -> Judgement:
+    """Plain networks at depth 64: every learning rate that does not diverge."""
+    columns = []
+    for family in PLAIN:
+        for depth in depths_of(readings, family, 64):
+            losses = final_losses(grid_of(readings, family, depth))
+            columns += list(losses[torch.isfinite(losses).all(1)] - NOTHING)
+    sentence = "Final loss of plain networks at depth 64 minus 1/2, that of an output of zero; worst learning rate."
+    return judge_columns(columns, Band.around(0.0, 1e-3), sentence)
+
+
+def judge_lowest(readings: Sequence[Measurement], factor: float) -> Judgement:
+    """2-shortcut against the plain networks at the same depth."""
+    columns = [
+        best_losses(grid_of(readings, "2-shortcut", depth)) - best_losses(grid_of(readings, family, depth))
+        for depth in depths_of(readings, "2-shortcut", 2 * BEST_DEPTH)
+        for family in PLAIN
+    ]
+    sentence = "log10 of the final loss of 2-shortcut over that of plain networks, worst of the depths 16 and more."
+    return judge_columns(columns, Band(-math.inf, math.log10(factor)), sentence)
+
+
+def judge_lower(readings: Sequence[Measurement]) -> Judgement:
+    """Lower at all."""
+    return judge_lowest(readings, 1.0)
+
+
+def judge_half(readings: Sequence[Measurement]) -> Judgement:
+    """Less than half."""
+    return judge_lowest(readings, 0.5)
+
+
+FIG8 = (
+    Claim(
+        "deeper",
+        "Deeper 2-shortcut networks find their lower optimal losses.",
+        "Figure 8, left, and the text under it",
+        "falls with every depth",
+        judge_deeper,
+    ),
+    Claim("low", "Deep 2-shortcut networks end low.", "Figure 8, left", "below 0.05", judge_low),
+    Claim(
+        "plain",
+        "Deep networks with Xavier or orthogonal initialisation have difficulties finding their optimal losses.",
+        "Figure 8, left, and the text under it",
+        "above those of depth 8",
+        judge_plain,
+    ),
+    Claim(
+        "dead",
+        "At depth 64, the final losses of Xavier and orthogonal with different learning rates are basically the same.",
+        "Caption of figure 8",
+        "within 0.001 of an output of zero",
+        judge_dead,
+    ),
+    Claim(
+        "lower", "Deep 2-shortcut networks end lower than plain ones.", "Figure 8, left", "ratio below 1", judge_lower
+    ),
+    Claim("half", "They end clearly lower, at less than half.", "Figure 8, left", "ratio below 1/2", judge_half),
+)
