@@ -42,6 +42,11 @@ def random_labels(generator: torch.Generator) -> Tensor:
     return torch.randint(CLASSES, (SAMPLES,), generator=generator)
 
 
+def random_targets(generator: torch.Generator) -> Float[Tensor, "outputs samples"]:
+    """Numbers to fit, of about the size of the outputs."""
+    return torch.randn(CLASSES, SAMPLES, dtype=torch.float64, generator=generator)
+
+
 def random_parameters(system: Composition, scale: float, generator: torch.Generator) -> Float[Tensor, " params"]:
     """Normal numbers times `scale`."""
     return scale * torch.randn(system.parameters, dtype=torch.float64, generator=generator)

@@ -8,12 +8,11 @@ import torch
 from skiplens.core.axes import Float, Tensor
 from skiplens.core.settings import option
 from skiplens.studies.macdonald2023_regularity.networks import (
-    CLASSES,
     FEATURES,
     HIDDEN,
-    SAMPLES,
     WIDTHS,
     random_data,
+    random_targets,
 )
 from skiplens.studies.replicates import ReplicateSettings
 from skiplens.theory.guaranteed_training import GuaranteedNetwork, descend, guarantee_from, guaranteed_loss
@@ -64,8 +63,7 @@ def descent_network(settings: NonConvex) -> dict[str, Tensor]:
     generator = settings.stream()
     network = GuaranteedNetwork((FEATURES, *WIDTHS), HIDDEN)
     data = random_data(generator)
-    targets = torch.randn(SAMPLES, CLASSES, dtype=torch.float64, generator=generator)
-    loss = guaranteed_loss(network, (data.T, targets))
+    loss = guaranteed_loss(network, (data.T, random_targets(generator).T))
     start = network.random_start(generator, settings.scale)
     first = float(loss(start))
     beta = certified_smoothness(loss, first).finite()

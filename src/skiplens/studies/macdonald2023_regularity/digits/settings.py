@@ -20,6 +20,7 @@ class Digits(ReplicateSettings):
 
     images: int = option(32, "images of the batch")
     source: Literal["sample", "mnist"] = option("sample", "where images are drawn: the first 2,000 of MNIST, or all")
+    standardised: bool = option(False, "give the pixels mean 0 and variance 1; else they are between 0 and 1")
     learning_rate: float = option(0.1, "of full-batch gradient descent")
 
 
@@ -27,6 +28,7 @@ class Digits(ReplicateSettings):
 class Losses(Digits):
     """Training losses of all networks in several trials."""
 
+    standardised: bool = option(True, "give the pixels mean 0 and variance 1; else they are between 0 and 1")
     trials: int = option(10, "initialisations and batches")
     iterations: int = option(20, "updates")
 

@@ -20,11 +20,12 @@ MEAN, DEVIATION = 0.1306604763, 0.3081078039
 
 
 def batch_of(settings: Digits, trial: int) -> tuple[Tensor, Tensor]:
-    """The standardised images and labels of a trial, drawn without replacement."""
+    """The images and labels of a trial, drawn without replacement."""
     digits = _digits(settings.source)
     generator = _randomness(settings, trial).child("images").torch()
     chosen = digits.select(torch.randperm(len(digits), generator=generator)[: settings.images])
-    return (chosen.pixels(torch.float32) - MEAN) / DEVIATION, chosen.labels
+    pixels = chosen.pixels(torch.float32)
+    return (pixels - MEAN) / DEVIATION if settings.standardised else pixels, chosen.labels
 
 
 def network_of(settings: Digits, trial: int, name: str) -> nn.Sequential:

@@ -1,0 +1,1 @@
+"""Theorem 4.7: skips around contracting branches keep the parameter derivative regular."""

@@ -1,0 +1,1 @@
+"""Theorem 4.5: normalised layers make the loss smooth over all of parameter space."""
