@@ -30,3 +30,13 @@ def test_the_settings_name_the_stream():
     assert torch.equal(draw(), draw())
     for other in ({"replicate": 1}, {"seed": 1}, {"depth": 2}):
         assert not torch.equal(draw(), draw(**other))
+
+
+def test_runs_of_a_replicate_share_named_streams():
+    def draw(name: str, **settings: int) -> torch.Tensor:
+        return torch.randn(3, generator=Probe(**settings).shared_stream(name))
+
+    assert torch.equal(draw("data"), draw("data", depth=2))
+    for other in ({"replicate": 1}, {"seed": 1}):
+        assert not torch.equal(draw("data"), draw("data", **other))
+    assert not torch.equal(draw("data"), draw("signs"))

@@ -22,6 +22,10 @@ class ReplicateSettings(Settings):
         """Where all draws of this run come from: its settings name the stream."""
         return Randomness(self.seed).child(self.key()).torch()
 
+    def shared_stream(self, name: str) -> torch.Generator:
+        """Where the draws called `name` come from that all runs of this replicate share, such as those of the data."""
+        return Randomness(self.seed).child(name, self.replicate).torch()
+
 
 R = TypeVar("R", bound=ReplicateSettings)
 

@@ -31,7 +31,9 @@ def _exponent(readings: Sequence[Measurement], name: str) -> Tensor:
 def judge_fit(readings: Sequence[Measurement]) -> Judgement:
     """How far the outputs are from the labels."""
     _, errors = by_units(readings, "fit_error")
-    return judge_equality(errors, "Distance of the outputs from the labels, equation (3) evaluated with all matrices.")
+    return judge_equality(
+        errors.amax(1), "Distance of the outputs from the labels, equation (3) evaluated with all matrices."
+    )
 
 
 def judge_norm_law(readings: Sequence[Measurement]) -> Judgement:
@@ -92,9 +94,9 @@ def judge_shared_labels(readings: Sequence[Measurement]) -> Judgement:
     return decide_correction(
         (over_seeds(distances), Band(torch.finfo(torch.float64).eps, math.inf)),
         (over_seeds(loss / bound), Band(-math.inf, 1.0)),
-        f"Printed: a distance ρ > 0 between all samples and labels; with {m} samples and {d} labels ρ = 0, and networks "
-        "with small weights are injective, so none fits. Right: targets within ε of the labels can be fitted, with a "
-        f"loss of at most ε²/2 (the number: loss over ε²/2; ρ ≥ {smallest:.2g} then).",
+        f"Printed: a distance ρ > 0 between all samples and labels; with {m} samples and {d} labels ρ = 0, and "
+        "networks with small weights are injective, so none fits. Right: targets within ε of the labels can be fitted, "
+        f"with a loss of at most ε²/2 (the number: loss over ε²/2; ρ ≥ {smallest:.2g} then).",
     )
 
 

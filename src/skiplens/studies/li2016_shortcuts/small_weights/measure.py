@@ -5,8 +5,8 @@ import math
 import torch
 
 from skiplens.core.axes import Float, Tensor
-from skiplens.core.randomness import Randomness
 from skiplens.data import random_unit_vectors
+from skiplens.studies.li2016_shortcuts.scalars import scalars
 from skiplens.studies.li2016_shortcuts.small_weights.settings import Construction, OneStep, Points, SharedLabels
 from skiplens.theory.small_weights import (
     BiasedUnits,
@@ -23,11 +23,11 @@ _UNITS_AT_ONCE = 500
 
 def construction(settings: Construction) -> dict[str, Tensor]:
     """Fit, norms and path lengths of the printed construction with so many units."""
-    inputs, targets = points(settings, _stream_of_points(settings))
+    inputs, targets = points(settings, settings.shared_stream("points"))  # the same at every depth
     built = small_weight_network(inputs, targets, units=settings.units, kind="printed")
     step = float(built.network.moves.norm(dim=1).max())
     rho, m = built.separation, settings.samples
-    return _numbers(
+    return scalars(
         fit_error=_fit_error(built, inputs, targets),
         largest_norm=_largest_norm(built),
         longest_step=step,
@@ -64,7 +64,7 @@ def shared_labels(settings: SharedLabels) -> dict[str, Tensor]:
     surrogates = surrogate_targets(inputs, targets, settings.distance, generator)
     built = small_weight_network(inputs, surrogates, units=settings.units)
     outputs = run_units(built.network.matrices(), inputs)
-    return _numbers(
+    return scalars(
         separation=separation(inputs, targets).distance,
         surrogate_separation=built.separation,
         loss=float((outputs - targets).square().sum() / (2 * settings.samples)),
@@ -89,11 +89,6 @@ def run_units(units: BiasedUnits, inputs: Float[Tensor, "samples width"]) -> Flo
     return h
 
 
-def _stream_of_points(settings: Construction) -> torch.Generator:
-    """The same for every number of units, so that depths are compared on the same points."""
-    return Randomness(settings.seed).child("points", settings.replicate).torch()
-
-
 def _fit_error(built: Interpolation, inputs: Tensor, targets: Tensor) -> float:
     h = inputs
     for first in range(0, built.network.units, _UNITS_AT_ONCE):
@@ -112,7 +107,3 @@ def _moved(point: Tensor, distance: float, generator: torch.Generator) -> Tensor
     side = draw - (draw @ point) * point
     angle = 2 * math.asin(distance / 2)
     return math.cos(angle) * point + math.sin(angle) * side / side.norm()
-
-
-def _numbers(**values: float) -> dict[str, Tensor]:
-    return {name: torch.tensor(float(value), dtype=torch.float64) for name, value in values.items()}

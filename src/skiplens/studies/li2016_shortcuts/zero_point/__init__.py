@@ -1,0 +1,1 @@
+"""Theorem 2: the Hessian at zero weights."""
