@@ -1,12 +1,18 @@
 """Li, Jiao, Han & Weissman 2016, Demystifying ResNet: figures 2 to 9, theorems 1 and 2."""
 
 from skiplens.studies.li2016_shortcuts.card import CARD
+from skiplens.studies.li2016_shortcuts.initial_point import items as initial_point
 from skiplens.studies.li2016_shortcuts.learning_rates import items as learning_rates
 from skiplens.studies.li2016_shortcuts.small_weights import items as small_weights
 from skiplens.studies.li2016_shortcuts.zero_point import items as zero_point
 from skiplens.studies.study import Item, Study
 
-_PARTS: tuple[tuple[Item, ...], ...] = (learning_rates.ITEMS, small_weights.ITEMS, zero_point.ITEMS)
+_PARTS: tuple[tuple[Item, ...], ...] = (
+    initial_point.ITEMS,
+    learning_rates.ITEMS,
+    small_weights.ITEMS,
+    zero_point.ITEMS,
+)
 _ORDER = ("fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "thm1", "thm2")
 
 STUDY = Study(

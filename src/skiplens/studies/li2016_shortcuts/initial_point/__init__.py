@@ -1,0 +1,1 @@
+"""Figure 4: condition numbers at the start."""
