@@ -5,11 +5,12 @@ Every part of the study is a folder whose `items.py` has `ITEMS`.
 
 from skiplens.studies.macdonald2023_regularity.card import CARD
 from skiplens.studies.macdonald2023_regularity.descent.items import ITEMS as DESCENT
+from skiplens.studies.macdonald2023_regularity.images.items import ITEMS as IMAGES
 from skiplens.studies.macdonald2023_regularity.linear.items import ITEMS as LINEAR
 from skiplens.studies.macdonald2023_regularity.regularity.items import ITEMS as REGULARITY
 from skiplens.studies.macdonald2023_regularity.smoothness.items import ITEMS as SMOOTHNESS
 from skiplens.studies.study import Item, Study
 
-_PARTS: tuple[tuple[Item, ...], ...] = (LINEAR, DESCENT, SMOOTHNESS, REGULARITY)
+_PARTS: tuple[tuple[Item, ...], ...] = (LINEAR, DESCENT, SMOOTHNESS, REGULARITY, IMAGES)
 
 STUDY = Study("macdonald2023_regularity", CARD, tuple(item for part in _PARTS for item in part))
