@@ -45,11 +45,12 @@ def read(controls: Sequence[Control], words: Mapping[str, str]) -> State:
     values: dict[str, Any] = {}
     refused: dict[str, str] = {}
     for control in controls:
-        values[control.name] = control.default
+        default: Any = control.default
+        values[control.name] = default
         if control.name in words:
             try:
                 values[control.name] = control.parse(words[control.name])
             except RefusedError as error:
-                refused[control.name] = f"{error} The page shows {control.words(control.default) or 'none'}."
+                refused[control.name] = f"{error} The page shows {control.words(default) or 'none'}."
     known = {control.name for control in controls}
     return State(values, refused, tuple(name for name in words if name not in known))

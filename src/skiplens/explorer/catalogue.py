@@ -1,9 +1,12 @@
 """All views, in the order of the page."""
 
 from skiplens.explorer.view import View
+from skiplens.explorer.views.curvature import CurvatureView
+from skiplens.explorer.views.jacobians import JacobiansView
 from skiplens.explorer.views.paths import PathsView
+from skiplens.explorer.views.tangent import TangentView
 
 
 def theory_views() -> tuple[View, ...]:
     """The views that need no files."""
-    return (PathsView(),)
+    return (PathsView(), CurvatureView(), JacobiansView(), TangentView())

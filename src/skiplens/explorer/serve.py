@@ -11,8 +11,12 @@ from skiplens.core.doors import open_door
 from skiplens.core.errors import InvalidInputError, SkiplensError
 from skiplens.explorer.catalogue import theory_views
 from skiplens.explorer.guard import Guard, is_loopback, new_token
+from skiplens.explorer.views.runs import RunsFolder, RunsView
 
 DEFAULT_PORT = 8050
+DEFAULT_FOLDER = Path("runs")
+"""Where `skiplens inspect` writes when it is not told otherwise."""
+
 _NEXT_PORTS = 20  # tried when the usual port is taken and none was asked for
 
 
@@ -46,15 +50,15 @@ def explorer(folder: Path | None = None, host: str = "127.0.0.1", port: int | No
     """The explorer, listening but not answering yet.
 
     Args:
-        folder: Where runs are; without one there are none to see.
+        folder: Where runs are; `runs` in the present folder if not given, and none where there is no such folder.
         host: Whoever can reach it gets in with the token; on loopback there is no need of one.
         port: Where to listen; the first free one from 8050 on if not given, any free one for 0.
     """
     open_door("dash", "the explorer", "skiplens[explorer]")
-    views = theory_views()
+    runs = _runs_in(folder)
     for candidate in _ports(port):
         try:
-            return _listening(views, host, candidate)
+            return _listening(runs, host, candidate)
         except OSError as error:
             if error.errno != errno.EADDRINUSE or port is not None:
                 raise _cannot_listen(host, candidate, error) from error
@@ -62,6 +66,12 @@ def explorer(folder: Path | None = None, host: str = "127.0.0.1", port: int | No
         f"The ports {DEFAULT_PORT} to {DEFAULT_PORT + _NEXT_PORTS - 1} of {host} are all in use. Name a free one: "
         "skiplens explore --port 9000."
     )
+
+
+def _runs_in(folder: Path | None) -> RunsFolder | None:
+    if folder is None:
+        return RunsFolder(DEFAULT_FOLDER) if DEFAULT_FOLDER.is_dir() else None
+    return RunsFolder(folder)
 
 
 def _ports(port: int | None) -> Sequence[int]:
@@ -72,15 +82,15 @@ def _ports(port: int | None) -> Sequence[int]:
     return (port,)
 
 
-def _listening(views: Sequence[Any], host: str, port: int) -> Explorer:
+def _listening(runs: RunsFolder | None, host: str, port: int) -> Explorer:
     # The socket is made here: werkzeug would end the process where a port is taken.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host.strip("[]"), port), family=family) as listener:
         guard = Guard(host.strip("[]"), listener.getsockname()[1], "" if is_loopback(host) else new_token())
-        return Explorer(_server(views, guard, listener), guard)
+        return Explorer(_server(runs, guard, listener), guard)
 
 
-def _server(views: Sequence[Any], guard: Guard, listener: socket.socket) -> Any:
+def _server(runs: RunsFolder | None, guard: Guard, listener: socket.socket) -> Any:
     from werkzeug import serving
 
     from skiplens.explorer.page.app import make_app
@@ -91,7 +101,7 @@ def _server(views: Sequence[Any], guard: Guard, listener: socket.socket) -> Any:
         def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
             """Say nothing: addresses may hold the token."""
 
-    app = make_app(views, guard).server
+    app = make_app((*theory_views(), RunsView(runs)), guard, None if runs is None else runs.file).server
     made = serving.make_server(guard.host, guard.port, app, threaded=True, request_handler=Quiet, fd=listener.fileno())
     return made
 

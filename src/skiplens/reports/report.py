@@ -20,6 +20,9 @@ from skiplens.reports.sections import section_of
 
 R = TypeVar("R", bound=Reading)
 
+# What json, torch and the classes of readings say to a file that was not written by `Report.write`.
+_NO_REPORT = (AttributeError, FileNotFoundError, KeyError, RecursionError, RuntimeError, TypeError, ValueError)
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -104,7 +107,7 @@ class Report:
             readings = tuple(from_json(values) for values in content["readings"])
             problems = tuple(Problem(**problem) for problem in content["problems"])
             return cls(content["title"], readings, problems, _findings(content, readings))
-        except (KeyError, TypeError, ValueError, FileNotFoundError) as error:
+        except _NO_REPORT as error:
             raise InvalidInputError(f"{path} does not hold the readings of a report: {error}.") from error
 
 

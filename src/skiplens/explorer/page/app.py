@@ -158,10 +158,12 @@ def _add_exports(server: flask.Flask, views: Mapping[str, View], measurements: M
 
 
 def _add_files(server: flask.Flask, file_of: Callable[[str], Path]) -> None:
-    @server.get("/files/<path:name>")
-    def file(name: str) -> flask.Response:
+    @server.get("/files")
+    def file() -> flask.Response:
         try:
-            response = flask.send_file(file_of(name), mimetype="application/octet-stream", as_attachment=True)
+            response = flask.send_file(
+                file_of(flask.request.args.get("name", "")), mimetype="application/octet-stream", as_attachment=True
+            )
         except (SkiplensError, OSError) as error:
             return _not_found(str(error) if isinstance(error, SkiplensError) else "There is no such file.")
         response.headers["Content-Security-Policy"] = "sandbox; default-src 'none'"

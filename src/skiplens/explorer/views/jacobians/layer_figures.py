@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from skiplens.explorer.views.jacobians.layer import NAMES, RandomLayer, log_typical
-from skiplens.figures import Band, Figure, Line, Points, Reference
+from skiplens.figures import Band, Figure, Line, Reference
 from skiplens.figures.figure import Mark, numbers
 from skiplens.figures.style import colour
 from skiplens.theory.random_singular_values import SingularValueLaw
 
-BINS = 30
+FEWEST_BINS, MOST_BINS = 8, 30
 SCALES = torch.linspace(0.05, 2, 40, dtype=torch.float64).tolist()
 DEPTHS = tuple(range(1, 101))
 
@@ -24,9 +24,9 @@ def singular_value_densities(layer: RandomLayer) -> Figure:
     for has_skip, name in NAMES.items():
         heights = layer.law(has_skip).density(places)
         marks.append(Line(numbers(places), numbers(heights), f"{name}, infinitely wide", colour=colour(int(has_skip))))
-    for has_skip, name in NAMES.items():
-        middles, shares = histogram(layer.singular_values[has_skip], highest)
-        marks.append(Points(numbers(middles), numbers(shares), f"{name}, width {layer.width}"))
+        steps, shares = histogram(layer.singular_values[has_skip], highest)
+        name = f"{name}, width {layer.width}"
+        marks.append(Line(numbers(steps), numbers(shares), name, colour=colour(int(has_skip)), faint=True))
     return Figure(
         name="singular_values",
         title=f"Singular values of W and of I + W, weight scale {layer.scale:g}",
@@ -39,10 +39,11 @@ def singular_value_densities(layer: RandomLayer) -> Figure:
 
 
 def histogram(values: Tensor, highest: float) -> tuple[Tensor, Tensor]:
-    """The middles of equal bins from 0 to `highest`, and the share of values in each over its width."""
-    counts = torch.histc(values, BINS, 0, highest)
-    width = highest / BINS
-    return (torch.arange(BINS, dtype=torch.float64) + 0.5) * width, counts / (len(values) * width)
+    """The outline of a histogram: both edges of each bin from 0 to `highest`, and its share over its width twice."""
+    bins = min(MOST_BINS, max(FEWEST_BINS, len(values) // 6))
+    shares = torch.histc(values, bins, 0, highest) * (bins / (len(values) * highest))
+    edges = torch.linspace(0, highest, bins + 1, dtype=torch.float64)
+    return edges.repeat_interleave(2)[1:-1], shares.repeat_interleave(2)
 
 
 def range_against_scale(layer: RandomLayer) -> Figure:

@@ -83,7 +83,7 @@ def _weights(depth: int, ratio: float) -> Figure:
     place, height = numbers(lengths[inside]), numbers(energy[inside])
     marks: list[Band | Line | Points | Reference] = [
         Band(place, (0.0,) * len(place), height, "90 % of the energy", colour(0)),
-        Line(numbers(lengths), numbers(energy), "energy of all paths of this length"),
+        Line(numbers(lengths), numbers(energy), "energy of all paths of this length", colour=colour(0)),
         Reference(depth * float(limit_fraction(ratio)), "p β/(1+β)", "x"),
     ]
     if depth <= 60:
@@ -111,7 +111,7 @@ def _against_depth(ratio: float) -> Figure:
         "path length / depth",
         (
             Band(_DEPTHS, numbers(shortest / depths), numbers(longest / depths), "90 % of the energy", colour(0)),
-            Line(_DEPTHS, numbers(peaks / depths), "peak"),
+            Line(_DEPTHS, numbers(peaks / depths), "peak", colour=colour(0)),
             Reference(float(limit_fraction(ratio)), "β/(1+β)"),
         ),
         x_log=True,
