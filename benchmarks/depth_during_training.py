@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from infinite_width_gram import environment, show
+from measuring import environment, show
 from scipy.special import stdtrit
 from torch import nn
 

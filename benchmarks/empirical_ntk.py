@@ -1,30 +1,22 @@
-"""Empirical tangent kernel of a CIFAR ResNet-20: Skiplens against torch.func's Jacobian contraction.
+"""What does the empirical tangent kernel of a CIFAR ResNet-20 cost, in time and memory, compared with torch libraries?
 
-    python benchmarks/empirical_ntk.py                       # 64 images, values compared, then both timed
-    python benchmarks/empirical_ntk.py --images 1000 --budget 3.0 --only skiplens --outputs trace
-
-Every measurement is a process of its own, so that its peak memory is its own; memory is what the computation adds to
-the process with model, images and libraries loaded. CPU time is that of all threads. The table goes to the terminal,
-the numbers with their environment to --json.
+0.27 million parameters, 10 outputs, images of 3×32×32, float32, one thread, half of the free memory as budget unless
+said otherwise. TorchJD refuses batch norm, so the compared network has none; the rows with batch norm in eval mode
+compare with torch.func alone. nngeometry and TorchJD give the full kernel only; nngeometry runs
+on half of the images, its time doubled, which is less than it would take.
 """
-
-import argparse
-import json
-import resource
-import subprocess
-import sys
-import tempfile
-import time
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from infinite_width_gram import environment
+from rows import Floor, Row, Target
 from torch import Tensor, nn
+from ways import Way
 
 from skiplens.derivatives import empirical_ntk
 
+PARAMETERS, MULTIPLICATIONS, OUTPUTS = 271_690, 40.8e6, 10
 GIBIBYTE = 2**30
+ROUNDING = 5e-5  # with eight images torch's float32 convolutions move either kernel by 2e-5 from the float64 one
 
 
 class Block(nn.Module):
@@ -53,123 +45,119 @@ def resnet20(norm: bool) -> nn.Module:
             blocks.append(Block(inputs, outputs, stride, norm))
             inputs = outputs
     stem = [nn.Conv2d(3, 16, 3, 1, 1, bias=not norm), nn.BatchNorm2d(16) if norm else nn.Identity(), nn.ReLU()]
-    head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10)]
+    head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, OUTPUTS)]
     return nn.Sequential(*stem, *blocks, *head).eval()
 
 
-def torch_func(model: nn.Module, images: Tensor, outputs: str) -> Tensor:
+def case(images: int, norm: bool, device: str = "cpu") -> tuple[nn.Module, Tensor]:
+    """The same network and images in every process."""
+    torch.manual_seed(0)
+    torch.backends.cudnn.allow_tf32 = False
+    model = resnet20(norm)
+    return model.to(device), torch.randn(images, 3, 32, 32, generator=torch.Generator().manual_seed(1)).to(device)
+
+
+def skiplens(images, outputs, norm=False, budget=None, device="cpu"):
+    model, inputs = case(images, norm, device)
+    return lambda: empirical_ntk(model, inputs, outputs=outputs, budget=budget)
+
+
+def torch_func(images, outputs, norm=False, device="cpu"):
     """`vmap(jacrev)` and one einsum a parameter, as in torch.func's own tutorial."""
+    model, inputs = case(images, norm, device)
     parameters = {name: p.detach() for name, p in model.named_parameters()}
 
     def one(values: dict[str, Tensor], image: Tensor) -> Tensor:
         return torch.func.functional_call(model, values, (image[None],))[0]
 
-    jacobian = torch.func.vmap(torch.func.jacrev(one), (None, 0))(parameters, images)
-    pattern = "nop,mqp->nomq" if outputs == "full" else "nop,mop->nm"
-    return sum(torch.einsum(pattern, j.flatten(2), j.flatten(2)) for j in jacobian.values())
+    def kernel():
+        jacobian = torch.func.vmap(torch.func.jacrev(one), (None, 0))(parameters, inputs)
+        pattern = "nop,mqp->nomq" if outputs == "full" else "nop,mop->nm"
+        return sum(torch.einsum(pattern, j.flatten(2), j.flatten(2)) for j in jacobian.values())
+
+    return kernel
 
 
-def skiplens(model: nn.Module, images: Tensor, outputs: str, budget: float | None) -> Tensor:
-    return empirical_ntk(model, images, outputs=outputs, budget=None if budget is None else int(budget * GIBIBYTE))
+def torchjd(images, outputs="full"):
+    from torchjd.autogram import Engine
+
+    model, inputs = case(images, norm=False)
+    engine = Engine(model, batch_dim=0)
+
+    def kernel():
+        return engine.compute_gramian(model(inputs)).view(images, OUTPUTS, images, OUTPUTS)
+
+    return kernel
 
 
-def compute(model: nn.Module, images: Tensor, arguments: argparse.Namespace) -> Tensor:
-    if arguments.method == "torch.func":
-        return torch_func(model, images, arguments.outputs)
-    return skiplens(model, images, arguments.outputs, arguments.budget)
+def nngeometry(images, outputs="full"):
+    from nngeometry.gram import GramMatrix
+    from torch.utils.data import DataLoader, TensorDataset
+
+    model, inputs = case(images, norm=False)
+    loader = DataLoader(TensorDataset(inputs, torch.zeros(len(inputs))), batch_size=len(inputs))
+
+    def kernel():
+        return GramMatrix(model, loader).to_torch().permute(1, 0, 3, 2)
+
+    return kernel
 
 
-def measure(arguments: argparse.Namespace) -> dict[str, float]:
-    """Run one method in this process; save its kernel and return its times and the memory it added."""
-    torch.manual_seed(0)  # a script's own process, not the library
-    torch.set_num_threads(arguments.threads)
-    model, images = resnet20(arguments.norm), torch.randn(arguments.images, 3, 32, 32)
-    compute(model, images[:2], arguments)  # what is loaded and chosen at the first call is not counted
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    wall, cpu = time.perf_counter(), time.process_time()
-    kernel = compute(model, images, arguments)
-    result = {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}
-    result["added_gib"] = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before) / GIBIBYTE
-    result["peak_gib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / GIBIBYTE
-    torch.save(kernel, arguments.kernel)
-    return result
+def numbers(kernel):
+    return kernel.detach().cpu()
 
 
-def in_a_process(
-    arguments: argparse.Namespace, method: str, outputs: str, norm: bool, kernel: Path
-) -> dict[str, float]:
-    command = [sys.executable, __file__, "--method", method, "--outputs", outputs, "--kernel", str(kernel)]
-    command += ["--images", str(arguments.images), "--threads", str(arguments.threads)]
-    command += ["--norm"] if norm else []
-    command += [] if arguments.budget is None else ["--budget", str(arguments.budget)]
-    finished = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return json.loads(finished.stdout.splitlines()[-1])
+def floor(images, outputs):
+    """Forward pass, all outputs back through the layers and into the parameters, and the products of the Jacobians."""
+    passes = 2 * MULTIPLICATIONS * images * (1 + 2 * OUTPUTS)
+    pairs = images**2 * (OUTPUTS if outputs == "trace" else OUTPUTS**2)
+    return Floor(passes + pairs * PARAMETERS)
 
 
-def compare(arguments: argparse.Namespace) -> list[dict[str, object]]:
-    """All methods on all kernels; values first, then the best of the repetitions."""
-    methods = [arguments.only] if arguments.only else ["torch.func", "skiplens"]
-    kinds = [arguments.outputs] if arguments.outputs else ["trace", "full"]
-    rows: list[dict[str, object]] = []
-    with tempfile.TemporaryDirectory() as folder:
-        for norm in (False, True):
-            for outputs in kinds:
-                runs: dict[str, list[dict[str, float]]] = {method: [] for method in methods}
-                for _ in range(arguments.repeat):
-                    for method in methods:  # in turn, so that a busy machine slows both
-                        path = Path(folder) / f"{method}.pt"
-                        runs[method].append(in_a_process(arguments, method, outputs, norm, path))
-                deviation = _deviation([torch.load(Path(folder) / f"{method}.pt") for method in methods])
-                for method in methods:
-                    best = min(runs[method], key=lambda run: run["cpu_s"])
-                    rows.append({"norm": norm, "outputs": outputs, "method": method, **best, "deviation": deviation})
-    return rows
+def _way(function, outputs, **more):
+    arguments = {"outputs": outputs, **more.pop("arguments", {})}
+    return Way("empirical_ntk", function, arguments, warm={"images": 2}, keep="numbers", **more)
 
 
-def _deviation(kernels: list[Tensor]) -> float | None:
-    if len(kernels) < 2:
-        return None
-    deviation = ((kernels[0] - kernels[1]).abs().max() / kernels[0].abs().max()).item()
-    if deviation > 1e-5:
-        raise SystemExit(
-            f"The kernels differ by {deviation:.2e} of their largest entry; timing them would mean nothing."
-        )
-    return deviation
+def _row(outputs, norm):
+    arguments, peers = {"norm": norm}, {}
+    peers["torch.func"] = _way("torch_func", outputs, arguments=arguments)
+    if outputs == "full" and not norm:
+        peers["TorchJD 0.18"] = _way("torchjd", outputs, environment="torch", repeats=1)
+        peers["nngeometry 0.4"] = _way("nngeometry", outputs, environment="torch", repeats=1, size=32)
+    targets = [Target("≥ 2 × faster than torch.func", "torch.func", least=2)]
+    targets.append(Target("≤ 1/4 of its memory", "torch.func", of="memory", least=4))
+    targets += [Target(f"≥ 2 × faster than {name}", name, least=2) for name in list(peers)[1:]]
+    return Row(
+        f"empirical-{outputs}{'-norm' if norm else ''}",
+        f"empirical tangent kernel, {outputs}{', batch norm in eval mode' if norm else ''}, float32",
+        _way("skiplens", outputs, arguments=arguments),
+        (16, 32, 64),
+        (2, 3, 4),
+        peers,
+        "images",
+        floor=lambda images: floor(images, outputs),
+        targets=tuple(targets),
+        tolerance=ROUNDING,
+        held_back="like torch.func it carries every output of every image back through the same convolutions",
+    )
 
 
-def show(rows: list[dict[str, object]]) -> None:
-    print(f"{'batch norm':<11}{'outputs':<8}{'method':<12}{'CPU s':>8}{'wall s':>8}{'added GiB':>11}{'deviation':>11}")
-    for row in rows:
-        norm = "eval" if row["norm"] else "none"
-        deviation = "" if row["deviation"] is None else f"{row['deviation']:.1e}"
-        numbers = f"{row['cpu_s']:>8.2f}{row['wall_s']:>8.2f}{row['added_gib']:>11.3f}{deviation:>11}"
-        print(f"{norm:<11}{row['outputs']:<8}{row['method']:<12}{numbers}")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--images", type=int, default=64)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--budget", type=float, help="GiB that Skiplens may use; by default half of what is free")
-    parser.add_argument("--outputs", choices=["trace", "full"])
-    parser.add_argument("--only", choices=["torch.func", "skiplens"])
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--method", help=argparse.SUPPRESS)
-    parser.add_argument("--norm", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--kernel", type=Path, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.method:
-        print(json.dumps(measure(arguments)))
-        return
-    rows = compare(arguments)
-    show(rows)
-    if arguments.json:
-        torch.set_num_threads(arguments.threads)  # what the measurements had, told by `environment`
-        settings = {"images": arguments.images, "threads": arguments.threads, "budget_gib": arguments.budget}
-        content = {"environment": environment(), **settings, "rows": rows}
-        arguments.json.write_text(json.dumps(content, indent=1) + "\n")
-
+ROWS = [_row(outputs, norm) for norm in (False, True) for outputs in ("trace", "full")]
+ROWS.append(
+    Row(
+        "empirical-1000",
+        "empirical tangent kernel, trace, 1,000 images, budget 3 GiB, float32",
+        _way("skiplens", "trace", arguments={"budget": 3 * GIBIBYTE}, repeats=1),
+        (250, 500, 1000),
+        (2, 3, 4),
+        axis="images",
+        floor=lambda images: floor(images, "trace"),
+        targets=(Target("within 4 GiB", of="bytes", most=4 * GIBIBYTE),),
+    )
+)
 
 if __name__ == "__main__":
-    main()
+    from run import run_script
+
+    run_script(__file__)

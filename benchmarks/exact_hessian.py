@@ -1,25 +1,16 @@
 """How fast are exact Hessians, their spectra and their index, against torch's own automatic differentiation?
 
-One thread, each measurement in a process of its own (so that its peak memory is its own). Values are compared before
-anything is timed: all entries at a small depth, some rows and the index at the full depth.
-
-    OMP_NUM_THREADS=1 python benchmarks/exact_hessian.py --depth 96 --json benchmarks/results/exact_hessian.json
+Shortcut networks of width 10 with two matrices per branch, squared loss, float64. Autograd gets the same head start as
+we do: the loss of the linear network from second moments of the data, not from 400 samples. `torch.func.hessian` runs
+in chunks of 200 rows, since all at once do not fit.
 """
 
-import argparse
-import json
-import math
-import multiprocessing
-import time
-from collections import defaultdict
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import torch
-from infinite_width_gram import environment
+from rows import Floor, Row, Target
 from torch import Tensor
+from ways import Way
 
 from skiplens.theory import shortcut_hessian as theory
 
@@ -39,7 +30,7 @@ def near_zero(depth: int) -> Tensor:
 
 
 def linear_loss() -> Callable[[Tensor], Tensor]:
-    """The loss of the 2-shortcut linear network from second moments: autograd gets the same head start as we do."""
+    """The loss of the 2-shortcut linear network from second moments."""
     moments = theory.second_moments(*task())
 
     def loss(params: Tensor) -> Tensor:
@@ -51,200 +42,182 @@ def linear_loss() -> Callable[[Tensor], Tensor]:
     return loss
 
 
-def closed_form(depth: int) -> Tensor:
-    return theory.linear_hessian(theory.shortcut_units(near_zero(depth)), theory.second_moments(*task()))
+def linear_case(depth: int):
+    return theory.shortcut_units(near_zero(depth)), theory.second_moments(*task())
 
 
-def closed_form_again(depth: int) -> Callable[[], Tensor]:
+def closed_form(depth: int):
+    case = linear_case(depth)
+    return lambda: theory.linear_hessian(*case)
+
+
+def closed_form_again(depth: int):
     """Into a matrix that is already there, as for many Hessians along a training run."""
-    units, moments, place = theory.shortcut_units(near_zero(depth)), theory.second_moments(*task()), closed_form(depth)
-    return lambda: theory.linear_hessian(units, moments, out=place)
+    case, place = linear_case(depth), closed_form(depth)()
+    return lambda: theory.linear_hessian(*case, out=place)
 
 
-def new_pages(depth: int) -> Tensor:
-    """What the system takes for handing out a matrix of this size, whatever is written into it."""
-    return torch.empty(depth * WIDTH**2, depth * WIDTH**2, dtype=torch.float64).fill_(1.0)
-
-
-def forward_over_reverse(depth: int) -> Tensor:
+def forward_over_reverse(depth: int):
     """What torch.func.hessian does, in chunks so that it fits."""
     params, gradient = theory.flatten(near_zero(depth)), torch.func.grad(linear_loss())
 
     def row(direction: Tensor) -> Tensor:
         return torch.func.jvp(gradient, (params,), (direction,))[1]
 
-    return torch.func.vmap(row, chunk_size=ROWS_AT_ONCE)(torch.eye(len(params), dtype=torch.float64))
+    return lambda: torch.func.vmap(row, chunk_size=ROWS_AT_ONCE)(torch.eye(len(params), dtype=torch.float64))
 
 
-def reverse_over_reverse(depth: int) -> Tensor:
+def reverse_over_reverse(depth: int):
+    params = theory.flatten(near_zero(depth))
     hessian = torch.func.jacrev(torch.func.grad(linear_loss()), chunk_size=ROWS_AT_ONCE)
-    return hessian(theory.flatten(near_zero(depth)))
+    return lambda: hessian(params)
 
 
-def some_rows(depth: int, rows: Tensor) -> Tensor:
-    params = theory.flatten(near_zero(depth)).requires_grad_()
-    (gradient,) = torch.autograd.grad(linear_loss()(params), params, create_graph=True)
-    return torch.stack([torch.autograd.grad(gradient[row], params, retain_graph=True)[0] for row in rows.tolist()])
+def some_rows(hessian):
+    """Twelve rows of a large matrix."""
+    return hessian[torch.linspace(0, len(hessian) - 1, 12).long()]
 
 
-def eigenvalues(depth: int) -> Callable[[], Tensor]:
-    matrix = closed_form(depth)
-    return lambda: torch.linalg.eigvalsh(matrix)
+def spectrum(depth: int):
+    make = closed_form(depth)
+    return lambda: torch.linalg.eigvalsh(make())
 
 
-def factored_index(depth: int) -> Callable[[], int]:
-    matrix = closed_form(depth)
-    return lambda: theory.count_negative(matrix)
+def spectrum_by_autograd(depth: int):
+    make = forward_over_reverse(depth)
+    return lambda: torch.linalg.eigvalsh(make())
 
 
-def counted_index(depth: int) -> int:
-    units, moments = theory.shortcut_units(near_zero(depth)), theory.second_moments(*task())
-    return theory.linear_spectrum(units, moments).count_below(0.0)
+def index(depth: int):
+    """The number of negative eigenvalues without the matrix."""
+    case = linear_case(depth)
+    return lambda: theory.linear_spectrum(*case).count_below(0.0)
 
 
-def counted_statistics(depth: int) -> list[float]:
-    """|λ|max, its 10 % quantile and the index, to eight digits, without the matrix."""
-    units, moments = theory.shortcut_units(near_zero(depth)), theory.second_moments(*task())
-    spectrum = theory.linear_spectrum(units, moments, accuracy=1e-8)
-    return [spectrum.largest_absolute, spectrum.absolute_quantile(), spectrum.index]
+def index_by_autograd(depth: int):
+    make = spectrum_by_autograd(depth)
+    return lambda: int((make() < 0).sum())
 
 
-def toeplitz_statistics(units: int) -> list[float]:
-    spectrum = theory.hessian_at_zero(*task(), units, branch_depth=1).spectrum
-    return [spectrum.largest, spectrum.smallest, spectrum.absolute_quantile(), spectrum.index]
+def rectified(depth: int):
+    case = near_zero(depth), *task(1000)
+    return lambda: theory.rectified_hessian(*case).total()
 
 
-def rectified_closed_form(depth: int) -> Tensor:
-    return theory.rectified_hessian(near_zero(depth), *task(1000)).total()
-
-
-def rectified_autograd(depth: int) -> Tensor:
-    relu = theory.BranchActivations(mid="relu")
-    x, y = task(1000)
+def rectified_by_autograd(depth: int):
+    relu, (x, y) = theory.BranchActivations(mid="relu"), task(1000)
 
     def loss(params: Tensor) -> Tensor:
         return theory.square_loss(theory.shortcut_outputs(theory.unflatten(params, WIDTH), x, 2, relu), y)
 
-    return torch.func.jacrev(torch.func.grad(loss), chunk_size=50)(theory.flatten(near_zero(depth)))
+    hessian, params = torch.func.jacrev(torch.func.grad(loss), chunk_size=50), theory.flatten(near_zero(depth))
+    return lambda: hessian(params)
 
 
-def compare(depth: int) -> dict[str, float]:
-    """Largest deviations of the ways from each other, before any is timed."""
-    small = min(depth, 12)
-    ours, theirs = closed_form(small), forward_over_reverse(small)
-    rows = torch.linspace(0, depth * WIDTH**2 - 1, 12).long()
-    relu = (rectified_closed_form(4) - rectified_autograd(4)).abs().max() / rectified_autograd(4).abs().max()
-    full = closed_form(depth)
-    deviations = {
-        "all entries, depth 12": ((ours - theirs).abs().max() / theirs.abs().max()).item(),
-        "12 rows, full depth": ((full[rows] - some_rows(depth, rows)).abs().max() / full.abs().max()).item(),
-        "mid-ReLU, depth 4": relu.item(),
-    }
-    bad = {name: value for name, value in deviations.items() if not value <= 1e-12}
-    assert not bad, f"values differ: {bad}"
-    assert counted_index(small) == theory.count_negative(ours) == int((torch.linalg.eigvalsh(ours) < 0).sum())
-    return deviations
+def statistics_at_zero(units: int):
+    x, y = task()
+
+    def found():
+        values = theory.hessian_at_zero(x, y, units, branch_depth=1).spectrum
+        return torch.tensor([values.largest, values.smallest, values.absolute_quantile(), values.index])
+
+    return found
 
 
-def _run(function: Callable[[int], Any], depth: int, repeats: int) -> dict[str, Any]:
-    torch.set_num_threads(1)
-    function(2)  # first calls load what torch loads lazily
-    prepared = function(depth) if function in PREPARED else None
-    before, runs = _forget_peak(), []
-    for _ in range(repeats):
-        wall, cpu = time.perf_counter(), time.process_time()
-        result = prepared() if prepared is not None else function(depth)
-        runs.append((time.process_time() - cpu, time.perf_counter() - wall))
-        value = result if not isinstance(result, Tensor) else int((result < 0).sum()) if result.ndim == 1 else None
-        del result
-    best = min(runs)
-    return {"cpu_s": best[0], "wall_s": best[1], "extra_peak_mib": (_peak() - before) / 1024, "value": value}
+def _way(function, **more):
+    return Way("exact_hessian", function, **{"warm": {"depth": 2}, **more})
 
 
-def _forget_peak() -> int:
-    """Start counting the peak anew (a child of a large process is born with its parent's); Linux only."""
-    Path("/proc/self/clear_refs").write_text("5")
-    return _peak()
+def matrix_floor(depth):
+    """Every entry written once."""
+    return Floor(bytes=8 * (depth * WIDTH**2) ** 2, dtype="float64")
 
 
-def _peak() -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+def eigenvalue_floor(depth):
+    """Tridiagonalisation, 4/3 n³."""
+    return Floor(4 / 3 * (depth * WIDTH**2) ** 3, dtype="float64")
 
 
-PREPARED = (eigenvalues, factored_index, closed_form_again)  # timed without building the matrix
-INDICES = ("eigenvalues", "factored_index", "counted_index")  # ways that must count alike
-
-
-def measure(function: Callable[[int], Any], depth: int, repeats: int) -> dict[str, Any]:
-    with ProcessPoolExecutor(max_workers=1, mp_context=multiprocessing.get_context("spawn")) as child:
-        return {"what": function.__name__, "depth": depth, **child.submit(_run, function, depth, repeats).result()}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--depth", type=int, default=96)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--only", nargs="*", help="names of rows to measure; all by default")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    deviations = compare(options.depth)
-    wanted = [row for row in rows(options.depth) if not options.only or row[0].__name__ in options.only]
-    report(options, deviations, [measure(*row) for row in wanted])
-
-
-def rows(depth: int) -> list[tuple[Callable[[int], Any], int, int]]:
-    """What is measured, at which depth, and how often (the best counts)."""
-    return [
-        (new_pages, depth, 3),
-        (closed_form, depth, 3),
-        (closed_form_again, depth, 3),
-        (forward_over_reverse, depth, 1),
-        (reverse_over_reverse, depth, 1),
-        (eigenvalues, depth, 1),
-        (factored_index, depth, 1),
-        (counted_index, depth, 3),
-        (counted_statistics, depth, 1),
-        (toeplitz_statistics, 10_000, 1),
-        (rectified_closed_form, 16, 3),
-        (rectified_autograd, 16, 1),
-    ]
-
-
-def ratios(cpu: dict[str, float]) -> dict[str, float]:
-    """How many times faster, in CPU time; NaN where a row was left out."""
-    cpu = defaultdict(lambda: math.nan, cpu)
-    theirs, fastest, ours = cpu["forward_over_reverse"], cpu["reverse_over_reverse"], cpu["closed_form"]
-    spectrum = ours + cpu["eigenvalues"]
-    return {
-        "Hessian: torch.func.hessian / ours": theirs / ours,
-        "Hessian: torch.func.hessian / ours, matrix kept": theirs / cpu["closed_form_again"],
-        "Hessian: fastest autograd / ours": fastest / ours,
-        "Hessian: fastest autograd / ours, matrix kept": fastest / cpu["closed_form_again"],
-        "spectrum: torch.func.hessian + eigvalsh / ours": (theirs + cpu["eigenvalues"]) / spectrum,
-        "statistics: our spectrum / our counts": spectrum / cpu["counted_statistics"],
-        "index: our spectrum / our count": spectrum / cpu["counted_index"],
-        "index: our spectrum / LDL of the matrix": spectrum / (ours + cpu["factored_index"]),
-        "mid-ReLU Hessian: autograd / ours": cpu["rectified_autograd"] / cpu["rectified_closed_form"],
-    }
-
-
-def report(options: argparse.Namespace, deviations: dict[str, float], rows: list[dict[str, Any]]) -> None:
-    counts = {row["what"]: row["value"] for row in rows if row["what"] in INDICES}
-    assert len(set(counts.values())) <= 1, f"indices differ: {counts}"
-    factors = ratios({row["what"]: row["cpu_s"] for row in rows})
-    print(f"{'what':26}{'depth':>7}{'CPU s':>10}{'wall s':>10}{'extra MiB':>11}")
-    for row in rows:
-        print(f"{row['what']:26}{row['depth']:7}{row['cpu_s']:10.3f}{row['wall_s']:10.3f}{row['extra_peak_mib']:11.0f}")
-    for name, factor in factors.items():
-        print(f"{name}: {factor:.1f} times")
-    known = {name: factor for name, factor in factors.items() if not math.isnan(factor)}
-    record = {"environment": environment(), "deviations": deviations, "rows": rows, "ratios": known}
-    print(json.dumps(record))
-    if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(record, indent=1) + "\n")
-
+DEPTHS, SMALL = (16, 48, 96), (2, 4)
+AUTOGRAD = "torch.func.hessian"
+HESSIANS = {
+    AUTOGRAD: _way("forward_over_reverse", repeats=1, keep="some_rows"),
+    "torch.func, reverse over reverse": _way("reverse_over_reverse", repeats=1, keep="some_rows"),
+}
+ROWS = [
+    Row(
+        "hessian-linear",
+        "exact Hessian, linear 2-shortcut network, into new memory",
+        _way("closed_form", keep="some_rows"),
+        DEPTHS,
+        SMALL,
+        HESSIANS,
+        "depth",
+        matrix_floor,
+        targets=(Target("≥ 20 × torch.func.hessian", AUTOGRAD, least=20),),
+        tolerance=1e-12,
+        held_back="most of the time goes into being handed new memory by the system, whatever is written into it",
+    ),
+    Row(
+        "hessian-linear-again",
+        "exact Hessian, linear 2-shortcut network, into a matrix that is there",
+        _way("closed_form_again", keep="some_rows"),
+        DEPTHS,
+        SMALL,
+        {AUTOGRAD: HESSIANS[AUTOGRAD]},
+        "depth",
+        matrix_floor,
+        targets=(Target("≥ 20 × torch.func.hessian", AUTOGRAD, least=20),),
+        tolerance=1e-12,
+    ),
+    Row(
+        "hessian-spectrum",
+        "all eigenvalues of that Hessian",
+        _way("spectrum", repeats=1),
+        DEPTHS,
+        SMALL,
+        {"torch.func.hessian and eigvalsh": _way("spectrum_by_autograd", repeats=1)},
+        "depth",
+        eigenvalue_floor,
+        targets=(Target("≥ 1.3 ×", "torch.func.hessian and eigvalsh", least=1.3),),
+        tolerance=1e-11,
+        held_back="nine tenths of both are the dense eigenvalue solver; the couplings of the Hessian have rank 100, "
+        "as large as its blocks, so its structure helps counting eigenvalues but not finding all of them",
+    ),
+    Row(
+        "hessian-index",
+        "share of negative eigenvalues alone",
+        _way("index", repeats=5),
+        DEPTHS,
+        SMALL,
+        {"torch.func.hessian and eigvalsh": _way("index_by_autograd", repeats=1, size=48, grows=3)},
+        "depth",
+        targets=(Target("≥ 4 ×", "torch.func.hessian and eigvalsh", least=4),),
+        tolerance=0,
+    ),
+    Row(
+        "hessian-relu",
+        "exact Hessian, mid-ReLU 2-shortcut network",
+        _way("rectified"),
+        (4, 8, 16),
+        (2, 4),
+        {"torch.func": _way("rectified_by_autograd", repeats=1)},
+        "depth",
+        matrix_floor,
+        targets=(Target("≥ 20 ×", "torch.func", least=20),),
+        tolerance=1e-12,
+    ),
+    Row(
+        "hessian-at-zero",
+        "statistics of the Hessian at zero, 1-shortcut units of width 10",
+        Way("exact_hessian", "statistics_at_zero", warm={"units": 2}, repeats=1),
+        (100, 1000, 10_000),
+        (3, 6),
+        axis="units",
+    ),
+]
 
 if __name__ == "__main__":
-    main()
+    from run import run_script
+
+    run_script(__file__)

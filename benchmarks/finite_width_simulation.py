@@ -1,158 +1,93 @@
 """How much cheaper are tangent kernels of random finite networks drawn without their weights?
 
-    python benchmarks/finite_width_simulation.py [--depths 10 30 100] [--networks 200] [--width 500] [--inputs 20]
-    python benchmarks/finite_width_simulation.py --neural-tangents PYTHON   # an environment that has it: one more row
-
-Every row gives the tangent kernels (all layers trained, float32) of random ResNets with two matrices per branch and
-α = depth^-1/2 on the same inputs. Times are per network, so that the slow ways may draw fewer of them; they exclude the
-first call, which loads and compiles. `z` is the deviation of the mean diagonal from its exact mean in standard errors.
-Prints a table and, as the last line, the same numbers as JSON with the environment.
+Tangent kernels (all layers trained, float32) of 200 random ResNets of width 500 with two matrices per branch and
+α = 1/√L on 20 inputs. The slow ways draw fewer networks, and their time is scaled to 200. What is compared is the mean
+of the kernels' diagonal over networks: a few random networks agree to some per cent only, hence the tolerance.
 """
-
-import argparse
-import json
-import subprocess
-import time
 
 import torch
-from infinite_width_gram import environment, inputs, show
+from infinite_width_gram import gaussian_inputs
+from rows import Floor, Row, Target
+from ways import Way
 
-from skiplens.theory.finite_width import (
-    DenseNet,
-    KernelSamples,
-    ResNet,
-    Simulation,
-    Vanilla,
-    kernel_moments,
-    sample_kernels,
-)
+from skiplens.theory.finite_width import ResNet, Simulation, sample_kernels
 
-NEURAL_TANGENTS = """
-import sys, time, warnings
-warnings.simplefilter("ignore")
-import jax, numpy as np
-import neural_tangents as nt
-from neural_tangents import stax
-depth, width, networks = map(int, sys.argv[1:4])
-x = np.array(eval(sys.stdin.read()), dtype="float32")
-alpha = depth ** -0.5
-branch = stax.serial(stax.Dense(width, alpha**0.5), stax.Relu(), stax.Dense(width, (2 * alpha) ** 0.5))
-block = stax.serial(stax.FanOut(2), stax.parallel(stax.Identity(), branch), stax.FanInSum())
-init, apply, _ = stax.serial(stax.Dense(width, 1.0), stax.repeat(block, depth), stax.Dense(1, 1.0))
-kernel = nt.monte_carlo_kernel_fn(init, apply, jax.random.PRNGKey(0), networks)
-kernel(x, None, "ntk").block_until_ready()  # compiles
-wall, cpu = time.perf_counter(), time.process_time()
-kernel(x, None, "ntk").block_until_ready()
-print(time.perf_counter() - wall, time.process_time() - cpu)
-"""
+WIDTH, INPUTS, FEATURES, NETWORKS = 500, 20, 10, 200
 
 
-def resnet(depth, width):
+def resnet(depth, width=WIDTH):
     return ResNet(depth, width, 2, depth**-0.5)
 
 
-def timed(draw, networks):
-    draw(2)
-    wall, cpu = time.perf_counter(), time.process_time()
-    samples = draw(networks)
-    return samples, (time.perf_counter() - wall) / networks, (time.process_time() - cpu) / networks
+def without_weights(depth, networks=NETWORKS, width=WIDTH):
+    X = gaussian_inputs(INPUTS, FEATURES)
+    return lambda: sample_kernels(resnet(depth, width), X, networks, torch.Generator().manual_seed(1), "all").samples
 
 
-def loop_over_networks(network, X, networks, generator):
+def with_weights(depth, networks, width=WIDTH):
+    X, simulation = gaussian_inputs(INPUTS, FEATURES), Simulation(resnet(depth, width), trained="all")
+    return lambda: simulation.kernels(X, networks, torch.Generator().manual_seed(1)).samples
+
+
+def torch_loop(depth, networks, width=WIDTH):
     """One torch network after the other: per-input gradients by vmap, one product per matrix."""
-    n, d, scale = network.width, X.shape[1], (network.branch_scale / network.width) ** 0.5
+    X, generator = gaussian_inputs(INPUTS, FEATURES), torch.Generator().manual_seed(1)
+    scale, shapes = (depth**-0.5 / width) ** 0.5, [(width, FEATURES), *[(width, width)] * (2 * depth), (1, width)]
 
     def output(weights, x):
-        y = weights[0] @ x / d**0.5
-        for block in range(network.depth):
+        y = weights[0] @ x / FEATURES**0.5
+        for block in range(depth):
             hidden = torch.relu(scale * weights[1 + 2 * block] @ y) * 2**0.5
             y = y + scale * weights[2 + 2 * block] @ hidden
-        return (weights[-1] @ y / n**0.5)[0]
+        return (weights[-1] @ y / width**0.5)[0]
 
-    shapes = [(n, d), *[(n, n)] * (2 * network.depth), (1, n)]
-    kernels = []
-    for _ in range(networks):
+    def kernel():
         weights = [torch.randn(shape, generator=generator) for shape in shapes]
         gradients = torch.func.vmap(torch.func.grad(output), (None, 0))(weights, X)
-        flat = (gradient.flatten(1) for gradient in gradients)
-        kernels.append(sum(part @ part.T for part in flat))
-    return KernelSamples(torch.stack(kernels))
+        return sum(gradient.flatten(1) @ gradient.flatten(1).T for gradient in gradients)
+
+    return lambda: torch.stack([kernel() for _ in range(networks)])
 
 
-def row(case, network, X, draw, networks):
-    samples, wall, cpu = timed(draw, networks)
-    diagonals = samples.samples.diagonal(dim1=1, dim2=2).double() / (X.square().sum(1) / X.shape[1])
-    mean, error = diagonals.mean(), diagonals.mean(1).std() / networks**0.5
-    deviation = float((mean - kernel_moments(network, "all").mean) / error)
-    return {
-        "case": case,
-        "networks": networks,
-        "wall_s_per_200": 200 * wall,
-        "cpu_s_per_200": 200 * cpu,
-        "z": deviation if networks >= 30 else "",  # a few networks have no usable standard error
-    }
+def mean_diagonal(kernels):
+    """The mean over inputs and networks of the kernel of an input with itself, for inputs of ‖x‖² = d."""
+    lengths = gaussian_inputs(INPUTS, FEATURES).square().sum(1) / FEATURES
+    return (kernels.diagonal(dim1=1, dim2=2) / lengths).mean()
 
 
-def neural_tangents(python, network, X, networks):
-    command = [python, "-c", NEURAL_TANGENTS, str(network.depth), str(network.width), str(networks)]
-    run = subprocess.run(command, input=repr(X.tolist()), capture_output=True, text=True, check=True)
-    wall, cpu = map(float, run.stdout.split())
-    scale = 200 / networks
-    return {
-        "case": f"neural-tangents, L={network.depth}",
-        "networks": networks,
-        "wall_s_per_200": scale * wall,
-        "cpu_s_per_200": scale * cpu,
-    }
+def floor(depth):
+    """One product of all inputs with each other a layer, and the random numbers of a layer written once."""
+    layers = NETWORKS * 2 * depth
+    return Floor(layers * 2 * INPUTS**2 * WIDTH, layers * INPUTS * WIDTH * 4)
 
 
-def rows_of(options, X, depth):
-    generator, network = torch.Generator().manual_seed(depth), resnet(depth, options.width)
-    few = max(2, options.networks * 10 // (20 * depth))
-    rows = [
-        row(
-            f"{name}, L={depth}", spec, X, lambda k, s=spec: sample_kernels(s, X, k, generator, "all"), options.networks
-        )
-        for name, spec in {
-            "resnet, matrix-free": network,
-            "densenet, matrix-free": DenseNet(depth, options.width),
-            "vanilla, matrix-free": Vanilla(depth, options.width),
-        }.items()
-    ]
-    simulation = Simulation(network, trained="all")
-    rows.append(row(f"resnet, weights, L={depth}", network, X, lambda k: simulation.kernels(X, k, generator), few))
-    loop = row(
-        f"resnet, torch loop, L={depth}", network, X, lambda k: loop_over_networks(network, X, k, generator), few
+def _row(sizes, networks):
+    """`networks` are drawn by the slow ways."""
+    slow, small = {"arguments": {"networks": networks}, "share": networks / NETWORKS, "repeats": 1}, {"depth": 1}
+    mine = {"module": "finite_width_simulation", "warm": small, "keep": "mean_diagonal"}
+    theirs = {"module": "neural_tangents_ways", "environment": "neural_tangents", "untimed": 1}
+    loop, monte_carlo = "a loop over torch networks", "neural-tangents, Monte Carlo"
+    return Row(
+        f"simulation-{sizes[-1]}",
+        f"200 tangent kernels of random ResNets, width 500, L = {sizes[-1]}",
+        Way(function="without_weights", **mine),
+        sizes,
+        (1, 2),
+        {
+            "Skiplens, with weights": Way(function="with_weights", **mine, **slow),
+            loop: Way(function="torch_loop", **mine, **slow),
+            monte_carlo: Way(function="monte_carlo", keep="mean_diagonal", **theirs, **slow),
+        },
+        "depth",
+        floor=floor,
+        targets=(Target(f"≥ 50 × {loop}", loop, least=50), Target(f"≥ 50 × {monte_carlo}", monte_carlo, least=50)),
+        tolerance=0.3,
     )
-    rows.append(loop)
-    if options.neural_tangents:
-        rows.append(neural_tangents(options.neural_tangents, network, X, max(2, 2 * options.networks // depth)))
-    for entry in rows:
-        entry["cpu_over_matrix_free"] = entry["cpu_s_per_200"] / rows[0]["cpu_s_per_200"]
-    return rows
 
 
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--depths", type=int, nargs="+", default=[10, 30, 100])
-    parser.add_argument("--networks", type=int, default=200)
-    parser.add_argument("--width", type=int, default=500)
-    parser.add_argument("--inputs", type=int, default=20)
-    parser.add_argument("--features", type=int, default=10)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--neural-tangents", metavar="PYTHON", help="a Python that can import neural_tangents")
-    return parser.parse_args()
-
-
-def main():
-    options = arguments()
-    torch.set_num_threads(options.threads)
-    X = inputs(options.inputs, options.features)
-    rows = [entry for depth in options.depths for entry in rows_of(options, X, depth)]
-    show(rows)
-    settings = {"width": options.width, "inputs": options.inputs, "features": options.features}
-    print(json.dumps({"environment": environment(), **settings, "rows": rows}))
-
+ROWS = [_row((3, 5, 10), 10), _row((10, 30, 100), 2)]
 
 if __name__ == "__main__":
-    main()
+    from run import run_script
+
+    run_script(__file__)

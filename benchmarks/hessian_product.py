@@ -1,30 +1,19 @@
 """What does a Hessian product of a ResNet-20 cost, in time and memory of a training step?
 
-    python benchmarks/hessian_product.py [--samples 128] [--threads 1] [--peers FOLDER]
-
-Every way runs in a process of its own. The products are compared with that of torch's forward over reverse mode before
-anything is timed; the times are medians, the memory is what the process grows at its peak during the first two calls,
-the kept graphs included. FOLDER holds curvlinops, if it shall be compared. The last line is JSON.
+CIFAR ResNet-20, batch norm in eval mode, cross-entropy, float32. The memory is that of the first product, the graphs
+that are kept included; the row with a budget may take 1.45 times the memory of a training step.
 """
-
-import argparse
-import json
-import warnings
 
 import torch
 import torch.nn.functional as F
-from hessian_network import added_mebibytes, in_a_process, median_times, resnet20, training_step
-from infinite_width_gram import environment, show
+from hessian_network import product_floor, random_vector, resnet20
+from rows import Row, Target
 from torch.func import functional_call, grad, jvp
+from ways import Way
 
 from skiplens.derivatives.hessian import loss_operator
 
-MEBIBYTE = 2**20
-
-
-def vector_for(model):
-    size = sum(p.numel() for p in model.parameters())
-    return torch.randn(size, generator=torch.Generator().manual_seed(1))
+BUDGET = int(1.45 * 245 * 2**20)  # of a training step with 128 images
 
 
 def pieces(model, vector):
@@ -32,114 +21,116 @@ def pieces(model, vector):
     return [part.view_as(p) for part, p in zip(parts, model.parameters(), strict=True)]
 
 
-def forward_over_reverse(model, images, labels, vector):
+def flat(parts):
+    return torch.cat([part.reshape(-1) for part in parts])
+
+
+def skiplens(samples, device="cpu", budget=None, columns=None, by_one=False):
+    """A product; with `by_one`, that of each column after the other."""
+    model, images, labels = resnet20(samples, device)
+    vector = random_vector(model, columns)
+    operator = loss_operator(model, "cross_entropy", (images, labels), budget=budget)
+    if by_one:
+        return lambda: torch.stack([operator @ column for column in vector.T], 1)
+    return lambda: operator @ vector
+
+
+def forward_over_reverse(samples, device="cpu"):
+    model, images, labels = resnet20(samples, device)
     parameters = {name: p.detach() for name, p in model.named_parameters()}
-    tangents = dict(zip(parameters, pieces(model, vector), strict=True))
+    tangents = dict(zip(parameters, pieces(model, random_vector(model)), strict=True))
 
     def loss(values):
         return F.cross_entropy(functional_call(model, values, (images,)), labels)
 
-    def product():
-        parts = jvp(grad(loss), (parameters,), (tangents,))[1]
-        return torch.cat([part.reshape(-1) for part in parts.values()])
-
-    return product
+    return lambda: flat(jvp(grad(loss), (parameters,), (tangents,))[1].values())
 
 
-def double_backward(model, images, labels, vector):
-    parameters = list(model.parameters())
-    parts = pieces(model, vector)
+def double_backward(samples, device="cpu"):
+    model, images, labels = resnet20(samples, device)
+    parameters, parts = list(model.parameters()), pieces(model, random_vector(model))
 
     def product():
         gradient = torch.autograd.grad(F.cross_entropy(model(images), labels), parameters, create_graph=True)
-        return torch.cat([part.reshape(-1) for part in torch.autograd.grad(gradient, parameters, parts)])
+        return flat(torch.autograd.grad(gradient, parameters, parts))
 
     return product
 
 
-def skiplens(model, images, labels, vector, budget=None, kind="hessian"):
-    operator = loss_operator(model, "cross_entropy", (images, labels), kind, budget=budget)
-    return lambda: operator @ vector
-
-
-def curvlinops(model, images, labels, vector):
+def curvlinops(samples, device="cpu", columns=None):
     from curvlinops import HessianLinearOperator
 
-    loss = torch.nn.CrossEntropyLoss()
+    model, images, labels = resnet20(samples, device)
+    loss, vector = torch.nn.CrossEntropyLoss(), random_vector(model, columns)
     operator = HessianLinearOperator(
         model, loss, list(model.parameters()), [(images, labels)], check_deterministic=False
     )
     return lambda: operator @ vector
 
 
-WAYS = {
-    "training step": lambda *case: lambda: training_step(*case[:3]),
-    "torch, forward over reverse": forward_over_reverse,
-    "torch, double backward": double_backward,
-    "curvlinops": curvlinops,
-    "skiplens": skiplens,
-    "skiplens, budget": skiplens,
-    "skiplens, nothing kept": skiplens,
-    "skiplens, Gauss-Newton": lambda *case: skiplens(*case, kind="gauss_newton"),
-}
+def numbers(product):
+    return product.detach().cpu()
 
 
-def measured(options):
-    """One way in this process."""
-    torch.set_num_threads(options.threads)
-    model, images, labels = resnet20(samples=options.samples)
-    vector = vector_for(model)
-    budget = [] if options.budget is None else [int(options.budget * MEBIBYTE)]
-    training_step(model, images[:2], labels[:2])  # what the first call loads is not counted
-    WAYS[options.way](model, images[:2], labels[:2], vector, *budget)()
-    product = WAYS[options.way](model, images, labels, vector, *budget)
-    added = added_mebibytes(lambda: (product(), product()))
-    result = {"way": options.way, "added_mib": added, **median_times(product, options.repetitions)}
-    if options.way not in ("training step", "skiplens, Gauss-Newton"):
-        expected = forward_over_reverse(model, images, labels, vector)()
-        result["deviation"] = float((product() - expected).norm() / expected.norm())
-        if result["deviation"] > 1e-4:
-            raise SystemExit(f"{options.way} deviates by {result['deviation']:.1e}; timing it would mean nothing.")
-    return result
+def _way(function, **more):
+    return Way("hessian_product", function, **{"warm": {"samples": 2}, "keep": "numbers", **more})
 
 
-def compared(options):
-    """All ways, one process after the other; ratios to the training step."""
-    common = ("--samples", options.samples, "--threads", options.threads, "--repetitions", options.repetitions)
-    step = in_a_process(__file__, "--way", "training step", *common)
-    budgets = {"skiplens, budget": 1.45 * step["added_mib"], "skiplens, nothing kept": 0.6 * step["added_mib"]}
-    print(json.dumps(step), flush=True)
-    rows = [step]
-    for way in list(WAYS)[1:]:
-        if way != "curvlinops" or options.peers:
-            limit = ["--budget", budgets[way]] if way in budgets else []
-            rows.append(in_a_process(__file__, "--way", way, *common, *limit, peers=options.peers))
-            print(json.dumps(rows[-1]), flush=True)
-    for row in rows:
-        row["cpu_over_step"] = row["cpu_s"] / step["cpu_s"]
-        row["memory_over_step"] = row["added_mib"] / step["added_mib"]
-    return rows
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--samples", type=int, default=128)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--repetitions", type=int, default=7)
-    parser.add_argument("--peers", help="folder with curvlinops")
-    parser.add_argument("--way", choices=WAYS, help=argparse.SUPPRESS)
-    parser.add_argument("--budget", type=float, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    if options.way:
-        print(json.dumps(measured(options)))
-        return
-    rows = compared(options)
-    torch.set_num_threads(options.threads)  # what the measurements had, told by `environment`
-    show(rows)
-    settings = {"samples": options.samples, "repetitions": options.repetitions}
-    print(json.dumps({"environment": environment(), "options": settings, "rows": rows}))
-
+STEP = Way("hessian_network", "training_step", warm={"samples": 2}, repeats=7, same=False)
+SIZES, QUICK = (32, 64, 128), (2, 4)
+ROWS = [
+    Row(
+        "product",
+        "Hessian product of a ResNet-20, graphs kept",
+        _way("skiplens", repeats=7),
+        SIZES,
+        QUICK,
+        {
+            "training step": STEP,
+            "torch, forward over reverse": _way("forward_over_reverse"),
+            "torch, double backward": _way("double_backward"),
+            "curvlinops 3.0.1": _way("curvlinops", environment="torch"),
+        },
+        floor=product_floor,
+        targets=(
+            Target("≤ 2.5 × a training step", "training step", least=1 / 2.5),
+            Target("≥ 1.3 × curvlinops", "curvlinops 3.0.1", least=1.3),
+        ),
+        tolerance=1e-4,
+    ),
+    Row(
+        "product-budget",
+        "the same within 1.45 × the memory of a training step",
+        _way("skiplens", arguments={"budget": BUDGET}, repeats=5),
+        SIZES,
+        QUICK,
+        {"training step": STEP},
+        floor=product_floor,
+        targets=(
+            Target("≤ 1.5 × the memory of a training step", "training step", of="memory", least=1 / 1.5),
+            Target("≤ 2.5 × a training step", "training step", least=1 / 2.5),
+        ),
+        tolerance=1e-4,
+        held_back="a product needs the activations and their tangents: with less than both kept, a part of the forward "
+        "pass is done again",
+    ),
+    Row(
+        "product-block",
+        "eight Hessian products of a ResNet-20 as one",
+        _way("skiplens", arguments={"columns": 8}, repeats=1),
+        (16, 32, 64),
+        QUICK,
+        {
+            "Skiplens, one after the other": _way("skiplens", arguments={"columns": 8, "by_one": True}, repeats=1),
+            "curvlinops 3.0.1": _way("curvlinops", arguments={"columns": 8}, environment="torch", repeats=1),
+        },
+        floor=lambda samples: product_floor(samples, 8),
+        targets=(Target("≥ 1.3 × curvlinops", "curvlinops 3.0.1", least=1.3),),
+        tolerance=1e-4,
+    ),
+]
 
 if __name__ == "__main__":
-    main()
+    from run import run_script
+
+    run_script(__file__)

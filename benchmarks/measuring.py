@@ -13,17 +13,33 @@ import time
 from pathlib import Path
 
 
-def median_times(action, repeats, synchronise=None):
-    """Median wall and CPU seconds of an action, over all threads of this process."""
-    walls, cpus = [], []
-    for _ in range(repeats):
+class Clock:
+    """Wall and CPU seconds of calls, over all threads of this process."""
+
+    def __init__(self, synchronise=None):
+        self.walls, self.cpus, self.synchronise = [], [], synchronise
+
+    def timed(self, action):
+        """What `action` returns."""
         wall, cpu = time.perf_counter(), time.process_time()
-        action()
-        if synchronise is not None:
-            synchronise()
-        walls.append(time.perf_counter() - wall)
-        cpus.append(time.process_time() - cpu)
-    return {"wall_s": statistics.median(walls), "cpu_s": statistics.median(cpus)}
+        result = action()
+        if self.synchronise is not None:
+            self.synchronise()
+        self.walls.append(time.perf_counter() - wall)
+        self.cpus.append(time.process_time() - cpu)
+        return result
+
+    def medians(self):
+        """Of all calls so far."""
+        return {"wall_s": statistics.median(self.walls), "cpu_s": statistics.median(self.cpus), "runs": len(self.cpus)}
+
+
+def median_cpu_seconds(action, repeats):
+    """Of an action that has run before."""
+    clock = Clock()
+    for _ in range(repeats):
+        clock.timed(action)
+    return clock.medians()["cpu_s"]
 
 
 def added_bytes(action):
@@ -82,10 +98,10 @@ def machine_limits(side=1536, mebibytes=256):
     for name, dtype in (("float32", torch.float32), ("float64", torch.float64)):
         A = torch.randn(side, side, dtype=dtype)
         A @ A
-        limits[f"{name}_operations_per_s"] = 2 * side**3 / median_times(lambda A=A: A @ A, 5)["cpu_s"]
+        limits[f"{name}_operations_per_s"] = 2 * side**3 / median_cpu_seconds(lambda A=A: A @ A, 5)
     source = torch.ones(mebibytes * 2**18)
     target = torch.empty_like(source).copy_(source)
-    limits["bytes_per_s"] = 2 * mebibytes * 2**20 / median_times(lambda: target.copy_(source), 5)["cpu_s"]
+    limits["bytes_per_s"] = 2 * mebibytes * 2**20 / median_cpu_seconds(lambda: target.copy_(source), 5)
     return limits
 
 

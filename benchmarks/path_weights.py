@@ -1,20 +1,19 @@
 """How much faster than direct summation are complexity and path weights of deep networks for many depth ratios?
 
-    python benchmarks/path_weights.py [--depth 100000] [--ratios 10000] [--lengths 100] [--threads 1]
-
-Direct summation adds up all path lengths in log space for each depth ratio, a few ratios at a time, with the binomial
-coefficients computed once beforehand (not timed). The three-term recursion of the squared sums is timed too. Values are
-compared before anything is timed; the last line is JSON.
+10,000 depth ratios between 1/1000 and 1000. Direct summation adds up all path lengths in log space for each of them, a
+few ratios at a time, with the binomial coefficients computed beforehand (not timed); it is run on a tenth of the
+ratios. The three-term recursion of the squared sums is timed too.
 """
 
-import argparse
-import json
-
+import numpy as np
 import torch
-from infinite_width_gram import best_times, environment, show
+from rows import Floor, Row, Target
+from ways import Way
 
-from skiplens.theory.path_weights import log_path_counts, log_path_weights, path_moments
+from skiplens.theory.path_weights import log_path_counts, log_path_weights
 from skiplens.theory.spin_glass import complexity, network_complexity
+
+RATIOS, LENGTHS = 10_000, 100
 
 
 class DirectSummation:
@@ -58,61 +57,85 @@ def by_recursion(depth, ratios):
     return complexity((q**2 * x / R + mean) / (1 + mean))
 
 
-def deviation(actual, expected):
-    """Largest deviation, relative where values exceed 1."""
-    return float(((actual - expected).abs() / expected.abs().clamp(min=1)).max())
+def depth_ratios(step=1):
+    return torch.logspace(-3, 3, RATIOS, dtype=torch.float64)[::step]
 
 
-def compare(what, ours, direct, depth, ratios):
-    """Check the values on some ratios, then time both ways on all of them."""
-    some = ratios[:: max(1, len(ratios) // 200)]
-    error = deviation(ours(some), direct(some))
-    if error > 1e-8:
-        raise SystemExit(f"{what}: values differ by {error:.2g}")
-    ours(ratios)
-    wall, cpu = best_times(lambda: ours(ratios), 5)
-    direct_wall, direct_cpu = best_times(lambda: direct(ratios), 1)
-    return {
-        "case": what,
-        "skiplens_wall_s": wall,
-        "skiplens_cpu_s": cpu,
-        "other_wall_s": direct_wall,
-        "other_cpu_s": direct_cpu,
-        "speed_up_cpu": direct_cpu / cpu,
-        "deviation": error,
-    }
+def path_lengths(depth):
+    return torch.linspace(1, depth, LENGTHS).round().long()
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--depth", type=int, default=100_000)
-    parser.add_argument("--ratios", type=int, default=10_000)
-    parser.add_argument("--lengths", type=int, default=100)
-    parser.add_argument("--threads", type=int, default=1)
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    depth, ratios = options.depth, torch.logspace(-3, 3, options.ratios, dtype=torch.float64)
-    lengths = torch.linspace(1, depth, options.lengths).round().long()
-    direct = DirectSummation(depth)
+def complexities(depth):
+    ratios = depth_ratios()
+    return lambda: network_complexity(depth, ratios, shortest=1)
 
-    def ours(some):
-        return network_complexity(depth, some, shortest=1)
 
-    rows = [
-        compare("complexity", ours, direct.complexity, depth, ratios),
-        compare("complexity, recursion", ours, lambda some: by_recursion(depth, some), depth, ratios),
-        compare(
-            f"weights, {options.lengths} lengths",
-            lambda some: log_path_weights(depth, some, lengths),
-            lambda some: direct.log_weights(some, lengths),
-            depth,
-            ratios,
-        ),
-    ]
-    assert torch.isfinite(path_moments(depth, ratios).mean).all(), "nothing may overflow"
-    show(rows)
-    print(json.dumps({"environment": environment(), "depth": depth, "ratios": len(ratios), "rows": rows}))
+def summed_complexities(depth):
+    direct, ratios = DirectSummation(depth), depth_ratios(10)
+    return lambda: direct.complexity(ratios)
 
+
+def recursive_complexities(depth):
+    ratios = depth_ratios()
+    return lambda: by_recursion(depth, ratios)
+
+
+def weights(depth):
+    ratios, lengths = depth_ratios(), path_lengths(depth)
+    return lambda: log_path_weights(depth, ratios, lengths)
+
+
+def summed_weights(depth):
+    direct, ratios, lengths = DirectSummation(depth), depth_ratios(10), path_lengths(depth)
+    return lambda: direct.log_weights(ratios, lengths)
+
+
+def deviation(ours, theirs):
+    """Largest deviation where both were computed, relative where values exceed 1; infinite if anything overflowed."""
+    if not np.isfinite(ours).all():
+        return np.inf
+    ours = ours[:: len(ours) // len(theirs)]
+    return float((np.abs(ours - theirs) / np.maximum(np.abs(theirs), 1)).max())
+
+
+def _way(function, **more):
+    return Way("path_weights", function, **{"warm": {"depth": 10}, "repeats": 5, **more})
+
+
+SUM, RECURSION = "direct summation", "three-term recursion"
+ROWS = [
+    Row(
+        "complexity",
+        "complexity of networks with 100,000 layers, 10,000 depth ratios",
+        _way("complexities"),
+        (1000, 10_000, 100_000),
+        (10, 20),
+        {
+            SUM: _way("summed_complexities", repeats=1, share=0.1),
+            RECURSION: _way("recursive_complexities", repeats=1),
+        },
+        "depth",
+        lambda depth: Floor(bytes=16 * RATIOS),
+        targets=(Target("≥ 20 × direct summation", SUM, least=20), Target("≥ 20 × the recursion", RECURSION, least=20)),
+        tolerance=1e-8,
+        compare=deviation,
+    ),
+    Row(
+        "weights",
+        "100 path weights of networks with 100,000 layers, 10,000 depth ratios",
+        _way("weights"),
+        (1000, 10_000, 100_000),
+        (200, 400),
+        {SUM: _way("summed_weights", repeats=1, share=0.1)},
+        "depth",
+        lambda depth: Floor(bytes=8 * RATIOS * LENGTHS),
+        targets=(Target("≥ 20 × direct summation", SUM, least=20),),
+        tolerance=1e-8,
+        compare=deviation,
+    ),
+]
 
 if __name__ == "__main__":
-    main()
+    from run import run_script
+
+    run_script(__file__)

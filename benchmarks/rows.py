@@ -1,0 +1,149 @@
+"""A row of the benchmarks: the same work by Skiplens and by others, its floor, its growth and its targets."""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from measuring import environment, exponent
+from ways import Way, measured, measured_apart, runs_here
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The least that the work takes: operations and bytes to and from memory, counted by hand."""
+
+    operations: float = 0.0
+    bytes: float = 0.0
+    dtype: str = "float32"
+
+    def seconds(self, limits):
+        """On one thread of a machine with these limits."""
+        return max(self.operations / limits[f"{self.dtype}_operations_per_s"], self.bytes / limits["bytes_per_s"])
+
+
+@dataclass(frozen=True)
+class Target:
+    """What was asked of a row.
+
+    Attributes:
+        words: As it was asked.
+        peer: Who is compared with; nobody for `bytes`.
+        of: "time" or "memory" of the peer over ours, "result" for our memory over the size of the result, "bytes" for
+            all memory of our process.
+        least: The ratio that must be reached,
+        most: or the amount that must not be exceeded.
+    """
+
+    words: str
+    peer: str | None = None
+    of: str = "time"
+    least: float | None = None
+    most: float | None = None
+
+
+def deviation(ours, theirs):
+    """Largest deviation relative to the largest number."""
+    return float(np.abs(ours - theirs).max() / (np.abs(theirs).max() or 1.0))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One comparison.
+
+    Attributes:
+        name: In file names and on the command line.
+        work: In the table.
+        ours: How Skiplens does it.
+        peers: How others do it, by the name in the table.
+        axis: The argument that says how large the work is.
+        sizes: Three of them; the last one is the row's own.
+        quick: Sizes for a test.
+        floor: Of the work at a size.
+        result_bytes: What is asked for takes at a size.
+        targets: What was asked.
+        tolerance: How far the numbers may differ.
+        compare: How far they do.
+        held_back: What a missed target misses for.
+    """
+
+    name: str
+    work: str
+    ours: Way
+    sizes: tuple[int, ...]
+    quick: tuple[int, ...]
+    peers: dict[str, Way] = field(default_factory=dict)
+    axis: str = "samples"
+    floor: Callable[[int], Floor] | None = None
+    result_bytes: Callable[[int], float] | None = None
+    targets: tuple[Target, ...] = ()
+    tolerance: float = 1e-5
+    compare: Callable[[np.ndarray, np.ndarray], float] = deviation
+    held_back: str = ""
+
+
+def record(row, limits, quick=False):
+    """Everything about the row, measured now; numbers that differ end the run before anything is recorded."""
+    sizes, measure = (row.quick, measured) if quick else (row.sizes, measured_apart)
+    with tempfile.TemporaryDirectory() as folder:
+        files = {size: Path(folder) / f"ours-{size}.npy" for size in sizes}
+        ours = {size: measure(_way(row.ours, quick).at(row.axis, size), files[size]) for size in sizes}
+        peers = [
+            _peer(row, name, _way(way, quick), sizes[-1], files, measure)
+            for name, way in row.peers.items()
+            if not quick or runs_here(way.environment)
+        ]
+    found = {"name": row.name, "work": row.work, "axis": row.axis, "size": sizes[-1], "ours": ours[sizes[-1]]}
+    found |= {"peers": peers, "growth": _growth(list(sizes), [ours[size] for size in sizes])}
+    if row.floor is not None:
+        found["floor"] = _floor(row.floor(sizes[-1]), limits, ours[sizes[-1]])
+    found["targets"] = [_reached(target, row, found) for target in row.targets]
+    if not all(target["reached"] for target in found["targets"]):
+        found["held_back"] = row.held_back
+    return {**found, "environment": {**environment(), **limits}}
+
+
+def _way(way, quick):
+    return way.quick() if quick else way
+
+
+def _peer(row, name, way, own, files, measure):
+    """One peer: measured, compared, and brought to the row's size where it ran at a smaller one."""
+    size = way.size or own
+    values = files[own].with_name("peer.npy") if way.same else None
+    found = {"name": name, **measure(way.at(row.axis, size), values)}
+    if values is not None:
+        found["deviation"] = row.compare(np.load(files[size]), np.load(values))
+        if not found["deviation"] <= row.tolerance:
+            raise SystemExit(f"{row.name}: {name} deviates by {found['deviation']:.2g}; its time would mean nothing.")
+    factor = (own / size) ** way.grows / way.share
+    if factor != 1:
+        found |= {key: found[key] * factor for key in ("wall_s", "cpu_s")} | {"extrapolated_by": factor}
+    return found
+
+
+def _growth(sizes, ours):
+    times, bytes_ = ([found[key] for found in ours] for key in ("cpu_s", "added_bytes"))
+    exponents = {"time_exponent": exponent(sizes, times), "memory_exponent": exponent(sizes, bytes_)}
+    return {"sizes": sizes, "cpu_s": times, "added_bytes": bytes_, **exponents}
+
+
+def _floor(floor, limits, ours):
+    seconds = floor.seconds(limits)
+    return {"operations": floor.operations, "bytes": floor.bytes, "seconds": seconds, "share": seconds / ours["cpu_s"]}
+
+
+def _reached(target, row, found):
+    """The target with its value, and whether it is reached."""
+    ours, value = found["ours"], None
+    if target.of == "bytes":
+        value = ours["process_bytes"]
+    elif target.of == "result":
+        value = ours["added_bytes"] / row.result_bytes(found["size"])
+    else:
+        key = "cpu_s" if target.of == "time" else "added_bytes"
+        peer = next((peer for peer in found["peers"] if peer["name"] == target.peer), None)
+        value = None if peer is None else peer[key] / max(ours[key], 1e-9)
+    reached = value is not None and (value >= target.least if target.least is not None else value <= target.most)
+    return {"words": target.words, "of": target.of, "peer": target.peer, "value": value, "reached": reached}

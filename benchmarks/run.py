@@ -1,0 +1,106 @@
+"""Run the benchmarks: `python benchmarks/run.py [NAME ...] [--quick]`; `make bench` sets up the peers first.
+
+A NAME is a script or the beginning of a row's name; all rows run without one. A row that ends is kept in
+`benchmarks/.work`, so the same command after an interruption goes on with the next row; when all are done their
+numbers are in `benchmarks/results` and the page of the documentation is written anew.
+"""
+
+import argparse
+import importlib
+import json
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import torch
+from measuring import machine_limits, show
+from rows import record
+
+HERE = Path(__file__).parent
+RESULTS, WORK = HERE / "results", HERE / ".work"
+SCRIPTS = (
+    "infinite_width_gram",
+    "densenet_gram",
+    "empirical_ntk",
+    "finite_width_simulation",
+    "exact_hessian",
+    "hessian_product",
+    "hessian_density",
+    "jacobian_singular_values",
+    "path_spectrum",
+    "path_weights",
+)
+
+
+def chosen(names):
+    """The rows that are asked for, each with its script."""
+    rows = [(script, row) for script in SCRIPTS for row in importlib.import_module(script).ROWS]
+    if not names:
+        return rows
+    found = [pair for pair in rows if any(pair[0] == name or pair[1].name.startswith(name) for name in names)]
+    if not found:
+        raise SystemExit(f"No row is called {' or '.join(names)}. There are: {', '.join(row.name for _, row in rows)}.")
+    return found
+
+
+def keep(script, found, results):
+    """Put a row among those of its script, in place of an earlier one of the same name."""
+    results.mkdir(parents=True, exist_ok=True)
+    file = results / f"{script}.json"
+    before = json.loads(file.read_text())["rows"] if file.exists() else []
+    order = [row.name for row in importlib.import_module(script).ROWS]
+    rows = {row["name"]: row for row in before if row.get("name") in order} | {found["name"]: found}
+    content = {"script": f"{script}.py", "rows": [rows[name] for name in order if name in rows]}
+    file.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def run(pairs, results, quick=False, finished=WORK):
+    """Measure the rows that are not finished yet."""
+    limits = machine_limits(256, 8) if quick else machine_limits()
+    for script, row in pairs:
+        mark = finished / row.name
+        if mark.exists():
+            print(f"{row.name}: measured before the interruption", flush=True)
+            continue
+        began = time.perf_counter()
+        found = record(row, limits, quick)
+        keep(script, found, results)
+        finished.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+        print(f"{row.name}: {time.perf_counter() - began:.0f} s", flush=True)
+        show([{"way": "Skiplens", **found["ours"]}, *({"way": peer["name"], **peer} for peer in found["peers"])])
+        show([{key: target[key] for key in ("words", "value", "reached")} for target in found["targets"]])
+    shutil.rmtree(finished, ignore_errors=True)
+
+
+def main(names=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=names, help="scripts or beginnings of rows' names")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes in this process: do the scripts work at all?")
+    parser.add_argument("--results", type=Path, help="folder for the numbers")
+    parser.add_argument("--list", action="store_true", help="only say which rows there are")
+    options = parser.parse_args()
+    pairs = chosen(options.names or names)
+    if options.list:
+        print("\n".join(f"{script:28}{row.name}" for script, row in pairs))
+        return
+    torch.set_num_threads(1)
+    if options.quick and options.results is None:
+        raise SystemExit("Numbers of tiny sizes belong into a folder of their own: give --results FOLDER.")
+    results = options.results or RESULTS
+    run(pairs, results, options.quick, results / ".work" if options.quick else WORK)
+    if results == RESULTS:
+        from page import write
+
+        write()
+
+
+def run_script(file):
+    """What a script does when it is run by itself: its rows."""
+    main([Path(file).stem])
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(HERE))
+    main()
