@@ -3,6 +3,8 @@
 from skiplens.training.batched.linear import Units as Units
 from skiplens.training.batched.linear import network_maps as network_maps
 from skiplens.training.batched.linear import train_linear_networks as train_linear_networks
+from skiplens.training.batched.many import RatesAndSeeds as RatesAndSeeds
+from skiplens.training.batched.many import train_many as train_many
 from skiplens.training.batched.plan import ManyRuns as ManyRuns
 from skiplens.training.batched.plan import Plan as Plan
 from skiplens.training.batched.plan import best_rate as best_rate

@@ -95,7 +95,9 @@ class Chains(Program):
     def _chunk(self, weights: Tensor) -> None:
         places = range(0, max(1, len(weights)), self._nets_at_once)
         parts = [slice(start, start + self._nets_at_once) for start in places]
-        self._chunks = [self._build(weights[part].transpose(0, 1).contiguous(), self._rates[part]) for part in parts]
+        # Copies, also where nothing moves: they are trained in place.
+        own = [weights[part].transpose(0, 1).clone(memory_format=torch.contiguous_format) for part in parts]
+        self._chunks = [self._build(mine, self._rates[part]) for mine, part in zip(own, parts, strict=True)]
 
 
 def check_starts(starts: Tensor, rates: Tensor, branch_depth: int, features: int) -> None:
