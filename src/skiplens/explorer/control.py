@@ -1,7 +1,7 @@
 """What a person can change in a view: each control says its range, its default and what it means."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ from skiplens.core.errors import InvalidInputError
 from skiplens.core.nearest import did_you_mean
 
 Condition = tuple[str, tuple[Any, ...]]
-"""The name of another control and the values of it for which a control is shown."""
+"""The name of a control that comes before, and the values of it for which a control is shown."""
 
 SEPARATOR = ","
 _DIGITS = 3  # of values that a logarithmic slider stops at
@@ -146,11 +146,17 @@ def rounded(number: float) -> float:
     return float(f"{number:.{_DIGITS}g}")
 
 
-def is_shown(control: Control, values: Mapping[str, Any]) -> bool:
-    """Whether the control means something for these values."""
-    if control.only_when is None:
-        return True
-    name, wanted = control.only_when
+def shown_names(controls: Sequence[Control], values: Mapping[str, Any]) -> set[str]:
+    """The names of the controls that mean something for these values; one that hangs on a hidden one is hidden too."""
+    shown: set[str] = set()
+    for control in controls:
+        if control.only_when is None or (control.only_when[0] in shown and _holds(control.only_when, values)):
+            shown.add(control.name)
+    return shown
+
+
+def _holds(condition: Condition, values: Mapping[str, Any]) -> bool:
+    name, wanted = condition
     return values[name] in wanted
 
 

@@ -7,9 +7,9 @@ from dash import ALL, MATCH, ClientsideFunction, Dash, Input, Output, State, no_
 from dash.development.base_component import Component
 
 from skiplens.explorer.address import read, words_of
-from skiplens.explorer.control import Several, is_shown
+from skiplens.explorer.control import Several, shown_names
 from skiplens.explorer.measurements import Measurements, Standing
-from skiplens.explorer.page.drawn import Drawn, draw
+from skiplens.explorer.page.drawn import draw
 from skiplens.explorer.page.layout import navigation
 from skiplens.explorer.page.panes import drawing_panes, progress_pane
 from skiplens.explorer.page.widgets import field, words_in
@@ -95,10 +95,11 @@ class Callbacks:
             return no_update
         view = self._views[opened["name"]]
         drawn = draw(view, current_words(view, opened, chosen, fields), self._measurements)
+        shown = shown_names(drawn.controls, drawn.state.values)
         return {
             "panes": [*drawing_panes(drawn), progress_pane(drawn.standing)],
             "problems": [drawn.state.refused.get(row["name"], "") for row in rows],
-            "hidden": [not _is_shown(drawn, row["name"]) for row in rows],
+            "hidden": [row["name"] not in shown for row in rows],
             "page": [{"view": view.name, "query": drawn.query}, drawn.standing.is_over],
         }
 
@@ -133,11 +134,6 @@ def _fields(view: View, words: Mapping[str, str], choosers: bool) -> list[Compon
         for control in controls
         if isinstance(control, Several) == choosers
     ]
-
-
-def _is_shown(drawn: Drawn, name: str) -> bool:
-    control = next((control for control in drawn.controls if control.name == name), None)
-    return control is not None and is_shown(control, drawn.state.values)
 
 
 def _all(kind: str) -> dict[str, Any]:

@@ -77,14 +77,13 @@ def _main() -> Component:
         tabIndex=-1,
         **{"aria-label": "Controls"},
     )
-    hero = html.Div([html.Div(id="words", **{"aria-live": "polite"}), html.Div(id="hero")], className="hero")
-    progress = html.Div(id="progress", role="status")
+    words = html.Div([html.Div(id="progress", role="status"), html.Div(id="words", **{"aria-live": "polite"})])
     return html.Main(
         [
             html.Div([html.H1(id="title"), html.P(id="lead", className="lead")], className="top"),
-            panel,
-            html.Div([progress, hero], className="picture"),
-            html.Div(id="rest", className="rest"),
+            html.Div(words, className="words"),
+            html.Div([html.Div(id="hero"), panel], className="stage"),
+            html.Div(id="rest"),
             html.P(id="status", className="unseen", role="status"),
         ],
         id="main",

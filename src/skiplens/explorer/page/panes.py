@@ -27,7 +27,7 @@ def drawing_panes(drawn: Drawn) -> tuple[list[Component], list[Component], list[
         for name in drawn.state.unknown
     ]
     drawing = drawn.drawing
-    hero = [figure_pane(figure, drawn.exports[figure.name]) for figure in drawing.figures[:1]]
+    hero = [html.Figure(_picture(figure)) for figure in drawing.figures[:1]]
     return [*unknown, *words_pane(drawing)], hero, rest_pane(drawing, drawn.exports, drawn.table_export)
 
 
@@ -51,30 +51,42 @@ def words_pane(drawing: Drawing) -> list[Component]:
 
 def figure_pane(figure: Figure, export: str) -> Component:
     """A figure with its caption, its numbers and its files; `export` is the address of them without the ending."""
-    label = f"{figure.title}. {figure.caption}"
-    unseen = html.Span(f": {figure.title}", className="unseen")
-    return html.Figure(
-        [
-            html.H3(figure.title),
-            html.Div(className="plot", role="img", **{"aria-label": label}),
-            html.Script(json_in_html(plotly_json(figure)), type="application/json"),
-            html.Figcaption(figure.caption),
-            html.P([*_files(figure, export)], className="files"),
-            html.Details([html.Summary(["Numbers of this plot", unseen])], className="numbers"),
-        ]
-    )
+    return html.Figure([*_picture(figure), html.Figcaption(figure.caption), *_files_and_numbers(figure, export)])
 
 
 def rest_pane(drawing: Drawing, exports: Mapping[str, str], table: str) -> list[Component]:
     """Everything below the main figure; `exports` are the addresses of figures, `table` that of the rows."""
-    figures = [figure_pane(figure, exports[figure.name]) for figure in drawing.figures[1:]]
+    main, others = drawing.figures[:1], drawing.figures[1:]
+    figures = [figure_pane(figure, exports[figure.name]) for figure in others]
     return [
+        *[html.Div(_below(figure, exports[figure.name]), className="below") for figure in main],
         *([_checklist(drawing.checks)] if drawing.checks else []),
         *([html.Div(figures, className="figures")] if figures else []),
         *([_table(drawing.rows, table)] if drawing.rows else []),
         *([_downloads(drawing.downloads)] if drawing.downloads else []),
         *([_code(drawing.code)] if drawing.code else []),
         *[html.P(note, className="note") for note in drawing.notes],
+    ]
+
+
+def _picture(figure: Figure) -> list[Component]:
+    """The plot; what it is drawn from stands beside it, as in a report."""
+    return [
+        html.H3(figure.title),
+        html.Div(className="plot", role="img", **{"aria-label": f"{figure.title}. {figure.caption}"}),
+        html.Script(json_in_html(plotly_json(figure)), type="application/json"),
+    ]
+
+
+def _below(figure: Figure, export: str) -> list[Component]:
+    return [html.P(figure.caption, className="caption"), *_files_and_numbers(figure, export)]
+
+
+def _files_and_numbers(figure: Figure, export: str) -> list[Component]:
+    unseen = html.Span(f": {figure.title}", className="unseen")
+    return [
+        html.P([*_files(figure, export)], className="files"),
+        html.Details([html.Summary(["Numbers of this plot", unseen])], className="numbers"),
     ]
 
 
@@ -122,7 +134,7 @@ def _downloads(downloads: Sequence[Download]) -> Component:
         html.Li([html.A(entry.name, href=entry.address, download=""), html.Span(f" {entry.about}", className="soft")])
         for entry in downloads
     ]
-    return html.Section([html.H2("Files"), html.Ul(entries, className="downloads")])
+    return html.Details([html.Summary(f"{len(entries)} files to download"), html.Ul(entries, className="downloads")])
 
 
 def _code(code: str) -> Component:

@@ -45,9 +45,9 @@ function withCopyButton(table, label) {
   return whole;
 }
 
-function fillNumbers(details) {
+function fillNumbers(details, plot = details.parentElement.querySelector(".plot")) {
   if (!details.open || details.querySelector("table")) return;
-  const figure = figureOf(details.parentElement.querySelector(".plot"));
+  const figure = figureOf(plot);
   const rows = figure.data.flatMap((trace) => rowsOf(trace, figure.layout));
   details.append(withCopyButton(tableOf(headOf(figure), rows), details.querySelector("summary").textContent));
 }

@@ -46,10 +46,15 @@ function drawChanged() {
   root.dataset.plots = "drawn";
 }
 
+// The words below the main figure stand apart from it, so that on a phone the figure alone stays in sight.
+const wordsOf = (plot) => plot.parentElement.querySelector("details.numbers") || document.querySelector(".below details.numbers");
+const plotOf = (details) => details.parentElement.querySelector(".plot") || document.querySelector("#hero .plot");
+
 function renewNumbers(plot) {
-  const details = plot.parentElement.querySelector("details.numbers");
+  const details = wordsOf(plot);
+  if (!details) return;
   for (const rows of all(".rows", details)) rows.remove();
-  fillNumbers(details);
+  fillNumbers(details, plot);
 }
 
 function nameSliders() {
@@ -66,7 +71,7 @@ let waiting = false;
 function soon() {
   if (waiting) return;
   waiting = true;
-  requestAnimationFrame(() => { waiting = false; nameSliders(); drawChanged(); });
+  requestAnimationFrame(() => { waiting = false; nameLook(); nameSliders(); drawChanged(); });
 }
 
 const isOurs = (change) => !(change.target.closest ? change.target : change.target.parentElement || root).closest(".plot");
@@ -83,9 +88,10 @@ function setLook(name) {
 
 function nameLook() {
   const button = byId("theme");
-  if (!button) return;
-  button.textContent = root.dataset.theme === "dark" ? "Light" : "Dark";
-  button.setAttribute("aria-label", `${button.textContent} look`);
+  const other = root.dataset.theme === "dark" ? "Light" : "Dark";
+  if (!button || button.textContent === other) return;
+  button.textContent = other;
+  button.setAttribute("aria-label", `${other} look`);
 }
 
 document.addEventListener("click", (event) => {
@@ -96,7 +102,7 @@ document.addEventListener("click", (event) => {
   if (button.classList.contains("copy-code")) copy(button, button.nextElementSibling.textContent);
 });
 document.addEventListener("toggle", (event) => {
-  if (event.target.matches && event.target.matches("details.numbers")) fillNumbers(event.target);
+  if (event.target.matches && event.target.matches("details.numbers")) fillNumbers(event.target, plotOf(event.target));
 }, true);
 document.addEventListener("submit", (event) => event.preventDefault());
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) => {

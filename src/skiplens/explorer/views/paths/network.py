@@ -25,7 +25,7 @@ from skiplens.residual.initialisation import scale_branch_ends
 from skiplens.theory.path_laws import binomial, fit_laws, squared_binomial
 
 SAMPLES = 16
-FAR = 0.2
+FAR = 0.15
 """A total variation above which a law does not describe a spectrum."""
 
 _MOST_NETWORKS = 4  # taken apart and kept; the largest has 11 million weights
@@ -71,9 +71,9 @@ def draw_network(values: Values, measured: ScaledSpectrum | None) -> Drawing:
         figures=(_spectrum(reading, predictions), _before_and_after(measured)),
         says=_says(values, measured, predictions),
         facts=(
-            ("mean depth", f"{reading.mean_depth:.2f} of {reading.blocks} branches"),
+            ("mean depth, branches", f"{reading.mean_depth:.2f} of {reading.blocks}"),
             ("before scaling", f"{measured.plain.mean_depth:.2f}"),
-            ("peak", f"{reading.peak_depth} branches"),
+            ("peak", str(reading.peak_depth)),
             *((f"distance, {law.name}", f"{law.distance(reading):.0%}") for law in predictions),
             ("nearest law of all", reading.law.replace("_", " ") or "none"),
         ),
