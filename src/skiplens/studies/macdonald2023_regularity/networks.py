@@ -1,6 +1,7 @@
 """Small networks of the theorems: a first affine layer, then residual blocks, normalised or not."""
 
 import math
+from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
@@ -19,17 +20,43 @@ from skiplens.theory.parameterised_systems import (
 )
 from skiplens.theory.parameterised_systems.parameterisation import Parameterisation
 
-FEATURES, SAMPLES = 6, 4
-WIDTHS = (5, 4, 3)
-HIDDEN, MARGIN = 4, 0.1
-CLASSES = WIDTHS[-1]
+WIDTHS = (6, 5, 4, 3)
+FEATURES, CLASSES = WIDTHS[0], WIDTHS[-1]
+SAMPLES, HIDDEN, MARGIN = 4, 4, 0.1
 
 
-def residual_network(normalised: bool = True, nonlinearity: str = "tanh") -> Composition:
+@dataclass(frozen=True)
+class ResidualNetwork:
     """en(W) X, then blocks I Z + s_b wn(B) φ(s_a wn(A) Z) with |Jg|₂ < 0.9; free matrices if not `normalised`."""
-    first: Parameterisation = EntryNormalised(WIDTHS[0], FEATURES) if normalised else Free(WIDTHS[0], FEATURES)
-    blocks = (_block(number, pair, normalised, nonlinearity) for number, pair in enumerate(pairwise(WIDTHS), start=2))
-    return Composition((Affine(first, name="first"), *blocks))
+
+    widths: tuple[int, ...] = WIDTHS
+    hidden: int = HIDDEN
+    normalised: bool = True
+    nonlinearity: str = "tanh"
+
+    def system(self) -> Composition:
+        """The network as layers on a data matrix."""
+        features, outputs = self.widths[:2]
+        first: Parameterisation = EntryNormalised(outputs, features) if self.normalised else Free(outputs, features)
+        blocks = (self._block(number, pair) for number, pair in enumerate(pairwise(self.widths[1:]), start=2))
+        return Composition((Affine(first, name="first"), *blocks))
+
+    def _block(self, number: int, widths: tuple[int, int]) -> Residual:
+        inputs, outputs = widths
+        branch = Composition(
+            (
+                Affine(self._matrix(self.hidden, inputs, 1.0), name=f"inner {number}"),
+                Elementwise(NONLINEARITIES[self.nonlinearity], self.hidden),
+                Affine(self._matrix(outputs, self.hidden, 1 - MARGIN), name=f"outer {number}"),
+            )
+        )
+        return Residual(SkipMap.truncation(outputs, inputs), branch, name=f"block {number}")
+
+    def _matrix(self, outputs: int, inputs: int, largest: float) -> Parameterisation:
+        """Of norm below `largest` for all parameters, if normalised: rows below 1 alone do not give that."""
+        if not self.normalised:
+            return Free(outputs, inputs)
+        return WeightNormalised(outputs, inputs, factor=largest / math.sqrt(outputs))
 
 
 def random_data(generator: torch.Generator) -> Float[Tensor, "features samples"]:
@@ -50,23 +77,3 @@ def random_targets(generator: torch.Generator) -> Float[Tensor, "outputs samples
 def random_parameters(system: Composition, scale: float, generator: torch.Generator) -> Float[Tensor, " params"]:
     """Normal numbers times `scale`."""
     return scale * torch.randn(system.parameters, dtype=torch.float64, generator=generator)
-
-
-def _block(number: int, widths: tuple[int, int], normalised: bool, nonlinearity: str) -> Residual:
-    inputs, outputs = widths
-    inner, outer = _matrix(HIDDEN, inputs, normalised, 1.0), _matrix(outputs, HIDDEN, normalised, 1 - MARGIN)
-    branch = Composition(
-        (
-            Affine(inner, name=f"inner {number}"),
-            Elementwise(NONLINEARITIES[nonlinearity], HIDDEN),
-            Affine(outer, name=f"outer {number}"),
-        )
-    )
-    return Residual(SkipMap.truncation(outputs, inputs), branch, name=f"block {number}")
-
-
-def _matrix(outputs: int, inputs: int, normalised: bool, largest: float) -> Parameterisation:
-    """Of norm below `largest` for all parameters, if normalised: rows below 1 alone do not give that."""
-    if not normalised:
-        return Free(outputs, inputs)
-    return WeightNormalised(outputs, inputs, factor=largest / math.sqrt(outputs))

@@ -16,7 +16,9 @@ ROUNDING = 1e-9
 def judge_rate(readings: Sequence[Measurement], measure: str) -> Judgement:
     """The largest quotient of loss and bound, whatever the step size."""
     loss, bound = (stacked(readings, name, measure)[:, :, 1:] for name in ("loss", "bound"))
-    sentence = "Largest loss over bound (4) among all steps, step sizes from 0.1/β to 1.9/β and runs: no run may exceed it."
+    sentence = (
+        "Largest loss over bound (4) among all steps, step sizes from 0.1/β to 1.9/β and runs: no run may exceed it."
+    )
     return decide(exactly((loss / bound).max()), Band(-math.inf, 1 + ROUNDING, ROUNDING), sentence)
 
 

@@ -8,7 +8,8 @@ from skiplens.studies.replicates import replicated
 from skiplens.studies.study import Item, Preset
 from skiplens.sweeps import Run
 
-REPLICATES: dict[Preset, int] = {"smoke": 3, "laptop": 10, "paper": 50}
+REPLICATES: dict[Preset, int] = {"smoke": 3, "laptop": 6, "paper": 50}
+ITERATIONS: dict[Preset, int] = {"smoke": 40, "laptop": 200, "paper": 2000}
 
 
 def quadratics(preset: Preset, seed: int) -> list[Run]:
@@ -18,7 +19,8 @@ def quadratics(preset: Preset, seed: int) -> list[Run]:
 
 def runs(preset: Preset, seed: int) -> list[Run]:
     """Least squares and networks."""
-    networks = replicated(f"{measure.__name__}:descent_network", measure.NonConvex(), REPLICATES[preset], seed)
+    base = measure.NonConvex(iterations=ITERATIONS[preset])
+    networks = replicated(f"{measure.__name__}:descent_network", base, REPLICATES[preset], seed)
     return [*quadratics(preset, seed), *networks]
 
 

@@ -8,7 +8,6 @@ import torch
 from skiplens.core.axes import Float, Tensor
 from skiplens.core.settings import option
 from skiplens.studies.macdonald2023_regularity.networks import (
-    FEATURES,
     HIDDEN,
     WIDTHS,
     random_data,
@@ -61,7 +60,7 @@ def descent_quadratic(settings: Quadratic) -> dict[str, Tensor]:
 def descent_network(settings: NonConvex) -> dict[str, Tensor]:
     """Losses and bounds of a network, and the smallest eigenvalue of its first Hessian: it is not convex."""
     generator = settings.stream()
-    network = GuaranteedNetwork((FEATURES, *WIDTHS), HIDDEN)
+    network = GuaranteedNetwork(WIDTHS, HIDDEN)
     data = random_data(generator)
     loss = guaranteed_loss(network, (data.T, random_targets(generator).T))
     start = network.random_start(generator, settings.scale)

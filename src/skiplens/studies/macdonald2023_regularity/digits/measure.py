@@ -35,14 +35,11 @@ def digit_composites(settings: Composites) -> dict[str, Tensor]:
 
 
 def digit_starts(settings: Starts) -> dict[str, Tensor]:
-    """Singular values (networks, values) to the logits before training, and without the last batch norm."""
+    """Singular values (residual networks, values) to the logits before training."""
     images, _ = batch_of(settings, settings.replicate)
-    found: dict[str, list[Tensor]] = {"logits": [], "without_norm": []}
-    for network in (network_of(settings, settings.replicate, name) for name in PRINTED):
-        stem = _stem(network, images)
-        found["logits"].append(batch_spectrum(after_stem(network), stem))
-        found["without_norm"].append(batch_spectrum(after_stem(network, final_norm=False), stem))
-    return {name: torch.stack(spectra) for name, spectra in found.items()}
+    networks = (network_of(settings, settings.replicate, name) for name in PRINTED[1:])
+    spectra = [batch_spectrum(after_stem(network, settings.final_norm), _stem(network, images)) for network in networks]
+    return {"values": torch.stack(spectra)}
 
 
 def digit_parameters(settings: Parameters) -> dict[str, Tensor]:

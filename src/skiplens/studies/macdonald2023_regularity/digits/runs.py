@@ -1,5 +1,7 @@
 """The runs of figure 2, for a preset and a seed."""
 
+from dataclasses import replace
+
 from skiplens.studies.macdonald2023_regularity.digits import measure
 from skiplens.studies.macdonald2023_regularity.digits.settings import (
     SIZES,
@@ -8,6 +10,7 @@ from skiplens.studies.macdonald2023_regularity.digits.settings import (
     Digits,
     Losses,
     Parameters,
+    Sizes,
     Starts,
 )
 from skiplens.studies.replicates import replicated
@@ -18,16 +21,24 @@ from skiplens.sweeps import Run
 def fig2(preset: Preset, seed: int) -> list[Run]:
     """Losses, Jacobians to the logits in training and before it, in the parameters, and of blocks."""
     sizes = SIZES[preset]
-    source = sizes.source
-    planned: tuple[tuple[str, Digits, int, float], ...] = (
-        ("digit_losses", Losses(source=source), sizes.loss_runs, 6.0),
-        ("digit_composites", Composites(source=source, moments=sizes.moments), sizes.composites, 9.0),
-        ("digit_starts", Starts(source=source), sizes.starts, 4.5),
-        ("digit_parameters", Parameters(source=source), sizes.parameters, 3.5),
-        ("digit_blocks", Blocks(source=source), sizes.blocks, 2.0),
+    planned = (
+        ("digit_losses", Losses(trials=sizes.trials), sizes.loss_runs, 6.0),
+        ("digit_composites", Composites(moments=sizes.moments), sizes.composites, 7.0),
+        ("digit_starts", Starts(), sizes.starts, 1.5),
+        ("digit_starts", Starts(final_norm=False), sizes.without_norm, 1.5),
+        ("digit_parameters", Parameters(), sizes.parameters, 3.5),
+        ("digit_blocks", Blocks(), sizes.blocks, 2.0),
     )
-    return [run for name, base, count, seconds in planned for run in _repeated(name, base, (count, seed), seconds)]
+    return [
+        run
+        for name, base, count, seconds in planned
+        for run in _repeated(name, _sized(base, sizes), count, seed, seconds)
+    ]
 
 
-def _repeated(name: str, base: Digits, count_and_seed: tuple[int, int], seconds: float) -> list[Run]:
-    return replicated(f"{measure.__name__}:{name}", base, *count_and_seed, cost=lambda _: seconds)
+def _sized(base: Digits, sizes: Sizes) -> Digits:
+    return replace(base, images=sizes.images, source=sizes.source)
+
+
+def _repeated(name: str, base: Digits, count: int, seed: int, seconds: float) -> list[Run]:
+    return replicated(f"{measure.__name__}:{name}", base, count, seed, cost=lambda _: seconds)

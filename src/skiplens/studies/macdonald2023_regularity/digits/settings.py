@@ -42,12 +42,16 @@ class Composites(Digits):
 
 @dataclass(frozen=True)
 class Starts(Digits):
-    """The same before training, with and without the last batch norm."""
+    """The same before training, of the two residual networks."""
+
+    final_norm: bool = option(True, "with the batch norm in front of the last layer")
 
 
 @dataclass(frozen=True)
 class Parameters(Digits):
     """Jacobians of the logits in the parameters, before training."""
+
+    standardised: bool = option(True, "give the pixels mean 0 and variance 1; else they are between 0 and 1")
 
 
 @dataclass(frozen=True)
@@ -62,26 +66,32 @@ class Sizes:
     """How much of everything a preset does.
 
     Attributes:
-        loss_runs: Runs of ten trials each.
+        images: Of a batch.
+        loss_runs: Runs of several trials each.
+        trials: Of each of these runs.
         composites: Trials whose Jacobians are followed in training.
         moments: At which numbers of updates.
         starts: Trials whose Jacobians are taken before training.
+        without_norm: Trials that are also looked at without the last batch norm.
         parameters: Trials whose Jacobians in the parameters are taken.
         blocks: Trials whose blocks are looked at.
         source: Of the images.
     """
 
-    loss_runs: int
-    composites: int
-    moments: tuple[int, ...]
-    starts: int
-    parameters: int
-    blocks: int
+    images: int = 32
+    loss_runs: int = 8
+    trials: int = 10
+    composites: int = 5
+    moments: tuple[int, ...] = (0, 5, 9)
+    starts: int = 36
+    without_norm: int = 12
+    parameters: int = 12
+    blocks: int = 12
     source: Literal["sample", "mnist"] = "sample"
 
 
 SIZES: dict[Preset, Sizes] = {
-    "smoke": Sizes(1, 2, (0, 9), 2, 2, 4),
-    "laptop": Sizes(8, 5, (0, 5, 9), 20, 10, 16),
-    "paper": Sizes(100, 150, tuple(range(10)), 100, 60, 60, source="mnist"),
+    "smoke": Sizes(8, 1, 3, 2, (0, 9), 2, 2, 2, 2),
+    "laptop": Sizes(),
+    "paper": Sizes(32, 100, 10, 150, tuple(range(10)), 100, 60, 60, 60, source="mnist"),
 }

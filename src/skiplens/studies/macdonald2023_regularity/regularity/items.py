@@ -9,13 +9,17 @@ from skiplens.studies.study import Item, Preset
 from skiplens.sweeps import Run
 
 REPLICATES: dict[Preset, int] = {"smoke": 8, "laptop": 20, "paper": 200}
+POINTS: dict[Preset, int] = {"smoke": 1, "laptop": 4, "paper": 20}
+"""Random parameters of each size."""
 
 
 def runs(preset: Preset, seed: int) -> list[Run]:
     """Networks at random parameters, and first layers."""
     count, module = REPLICATES[preset], measure.__name__
     return [
-        *replicated(f"{module}:regular_points", measure.Points(), count, seed, cost=lambda _: 100.0),
+        *replicated(
+            f"{module}:regular_points", measure.Points(points=POINTS[preset]), count, seed, cost=lambda _: 100.0
+        ),
         *replicated(f"{module}:first_layers", measure.FirstLayer(), count, seed),
     ]
 

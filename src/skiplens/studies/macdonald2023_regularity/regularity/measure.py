@@ -6,7 +6,7 @@ import torch
 
 from skiplens.core.axes import Tensor
 from skiplens.core.settings import option
-from skiplens.studies.macdonald2023_regularity.networks import random_data, random_parameters, residual_network
+from skiplens.studies.macdonald2023_regularity.networks import ResidualNetwork, random_data, random_parameters
 from skiplens.studies.replicates import ReplicateSettings
 from skiplens.theory.parameterised_systems import (
     Affine,
@@ -44,7 +44,7 @@ class FirstLayer(ReplicateSettings):
 def regular_points(settings: Points) -> dict[str, Tensor]:
     """At each size (sizes, points): λ(DF), its bounds, the slack of lemma B.4, and λ(DF) without skips."""
     generator = settings.stream()
-    network, data = residual_network(), random_data(generator)
+    network, data = ResidualNetwork().system(), random_data(generator)
     chain = Composition(tuple(_without_skip(layer) for layer in network.layers))
     rows: list[list[tuple[float, ...]]] = []
     for scale in SCALES:

@@ -21,7 +21,10 @@ LARGEST_SCALES = 3
 
 def judge_bounded(readings: Sequence[Measurement]) -> Judgement:
     """The largest Hessian norm over the certified constant."""
-    found = torch.cat([stacked(readings, "normalised", "smooth_hessians"), stacked(readings, "roughest", "smooth_hessians")[:, None]], dim=1)
+    found = torch.cat(
+        [stacked(readings, "normalised", "smooth_hessians"), stacked(readings, "roughest", "smooth_hessians")[:, None]],
+        dim=1,
+    )
     ratio = found / stacked(readings, "certified", "smooth_hessians")[:, None]
     sentence = (
         "Largest |H| over the certified β, normalised network: random parameters of sizes 0.03 to 32 and an ascent on "

@@ -9,7 +9,7 @@ from skiplens.studies.study import Item, Preset
 from skiplens.sweeps import Run
 
 REPLICATES: dict[Preset, int] = {"smoke": 4, "laptop": 10, "paper": 40}
-POINTS: dict[Preset, tuple[int, int]] = {"smoke": (1, 10), "laptop": (5, 100), "paper": (40, 500)}
+POINTS: dict[Preset, tuple[int, int]] = {"smoke": (1, 3), "laptop": (5, 100), "paper": (40, 500)}
 """Random parameters of each size, and steps of the ascent."""
 
 

@@ -7,10 +7,10 @@ import torch
 from skiplens.core.axes import Float, Tensor
 from skiplens.core.settings import option
 from skiplens.studies.macdonald2023_regularity.networks import (
+    ResidualNetwork,
     random_data,
     random_parameters,
     random_targets,
-    residual_network,
 )
 from skiplens.studies.replicates import ReplicateSettings
 from skiplens.theory.parameterised_systems import (
@@ -56,8 +56,9 @@ def smooth_hessians(settings: Curvatures) -> dict[str, Tensor]:
     """The largest |H|₂ at each size of parameters, with and without normalisation; the certified β; an ascent."""
     generator = settings.stream()
     data, cost = random_data(generator), SquareCost(random_targets(generator))
-    losses = [TrainingLoss(residual_network(normalised, "softplus"), data, cost) for normalised in (True, False)]
-    start = random_parameters(residual_network(), 1.0, generator)
+    networks = (ResidualNetwork(normalised=normalised, nonlinearity="softplus") for normalised in (True, False))
+    losses = [TrainingLoss(network.system(), data, cost) for network in networks]
+    start = random_parameters(ResidualNetwork().system(), 1.0, generator)
     rough, _ = search_rough_point(losses[0], start, settings.ascent)
     normalised, plain = (_by_scale(loss, settings.points, generator) for loss in losses)
     return {
@@ -87,7 +88,7 @@ def batch_norm_gains(settings: Layers) -> dict[str, Tensor]:
 
 
 def entry_curvatures(settings: Layers) -> dict[str, Tensor]:
-    """en'' at random entries: by automatic differentiation, as equation (33) prints it, and with the exponent −5/2."""
+    """Second derivatives of en at random entries: automatic, as equation (33) prints them, and with exponent −5/2."""
     epsilon = settings.epsilon
     w = torch.randn(settings.entries, dtype=torch.float64, generator=settings.stream())
     second = torch.func.vmap(torch.func.grad(torch.func.grad(lambda x: x * (epsilon + x * x) ** -0.5)))
@@ -100,7 +101,7 @@ def entry_curvatures(settings: Layers) -> dict[str, Tensor]:
 
 
 def slope_quotients(settings: Layers) -> dict[str, Tensor]:
-    """|φ'(h) − φ'(0)|/h for (2/3)|x|^(3/2), which is continuously differentiable, and for softplus; nothing is drawn."""
+    """Quotients |φ'(h) − φ'(0)|/h for the continuously differentiable (2/3)|x|^(3/2) and softplus; nothing is drawn."""
     h = torch.tensor(GAPS, dtype=torch.float64)
     softplus = NONLINEARITIES["softplus"].derivative
     return {

@@ -1,0 +1,236 @@
+"""Theorem 5.1: the statement, the steps of its proof, and what is true instead."""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+
+from skiplens.core.axes import Tensor
+from skiplens.readings import Measurement
+from skiplens.studies.claim import Claim, Judgement
+from skiplens.studies.macdonald2023_regularity.convergence.settings import CHECKED
+from skiplens.studies.macdonald2023_regularity.descent.measure import STEPS
+from skiplens.studies.selection import chosen, stacked
+from skiplens.studies.statistics import Band, decide, decide_correction, exactly, over_seeds, slope
+from skiplens.theory.guaranteed_training.counterexample import INPUT, TRAP
+from skiplens.theory.smoothness import descent_constant
+
+ARRIVED = 0.01
+"""A loss that has converged is within this of the infimum; the trap is 0.044 (logistic) and 0.026 (square) above."""
+
+ROUNDING = 1e-9
+EXPONENT = 0.05
+MUCH_SMALLER = 100
+"""Step sizes that are so many times smaller are much smaller."""
+
+FIRST_STEPS = 20
+"""Of least squares: later on, losses are rounding."""
+
+
+def judge_any_start(readings: Sequence[Measurement], cost: str) -> Judgement:
+    """The last loss above the infimum, and the last output, of runs that begin near the trap."""
+    loss, output, infimum = (
+        stacked(readings, name, "trapped_descent", cost=cost, start="trapped") for name in ("loss", "output", "infimum")
+    )
+    sentence = (
+        f"{cost.capitalize()} cost. Printed: the loss tends to its infimum from any start; here it stays "
+        f"{(loss[:, -1] - infimum).min():.4f} or more above it. Right: it may be trapped. An output between {INPUT} and "
+        f"{TRAP:.4f} (the last ones, farthest shown) never leaves this interval, although larger ones have less loss."
+    )
+    return decide_correction(
+        (over_seeds(loss[:, -1] - infimum), Band.around(0.0, ARRIVED)),
+        (over_seeds(output[:, -1]), Band(INPUT, TRAP)),
+        sentence,
+    )
+
+
+def judge_infimum(readings: Sequence[Measurement]) -> Judgement:
+    """The last loss of one normalised weight, and how far it is from its floor."""
+    reading = chosen(readings, "one_layer_bounds")[0]
+    last, floor = reading["loss"][-1], reading["floor"]
+    sentence = (
+        "Cross-entropy of one sample after a million steps. Printed: its optimum is at infinity, where it is 0. Right: "
+        f"normalised layers bound the outputs, so it has a floor, here {floor:.6f}; shown is the distance to it."
+    )
+    return decide_correction(
+        (exactly(last), Band.around(0.0, ARRIVED)), (exactly(last - floor), Band(0.0, ARRIVED, ARRIVED)), sentence
+    )
+
+
+def judge_printed_bound(readings: Sequence[Measurement]) -> Judgement:
+    """The loss over the bound with σ, and over the bound with λ = σ²."""
+    reading = chosen(readings, "one_layer_bounds")[0]
+    printed, valid = ((reading["loss"] / reading[name])[1:].max() for name in ("printed", "valid"))
+    sentence = (
+        f"Largest loss over bound in a million steps. Printed: rates μ_t proportional to σ(D en): {printed:.3f}, so the "
+        "loss crosses the bound. Right: to λ = σ², whose bound it keeps (shown); but Σ λ converges, and nothing follows."
+    )
+    band = Band(-math.inf, 1 + ROUNDING, ROUNDING)
+    return decide_correction((exactly(printed), band), (exactly(valid), band), sentence)
+
+
+def judge_exponent(readings: Sequence[Measurement]) -> Judgement:
+    """With which power of the steps λ falls."""
+    found = exactly(_last_decade(readings, "sigma") * 2)
+    sentence = (
+        "Exponent with which λ(DF) falls over the last decade of steps. Printed: μ_t is at least Γ t^(−3/4), so that "
+        "Σ μ_t diverges. Right: t^(−3/2), which can be summed."
+    )
+    return decide_correction(
+        (found, Band(-0.75 - EXPONENT, math.inf, EXPONENT)), (found, Band.around(-1.5, EXPONENT)), sentence
+    )
+
+
+def judge_growth(readings: Sequence[Measurement]) -> Judgement:
+    """With which power of the steps a weight grows."""
+    sentence = "Exponent with which the weight grows over the last decade of a million steps."
+    return decide(exactly(_last_decade(readings, "weight")), Band(-math.inf, 0.25 + EXPONENT, EXPONENT), sentence)
+
+
+def judge_descent_constant(readings: Sequence[Measurement]) -> Judgement:
+    """The smallest decrease of a step over α |∇ℓ|², with both α."""
+    decrease = stacked(readings, "decrease", "descent_quadratic")[:, :, :FIRST_STEPS]
+    beta = stacked(readings, "beta", "descent_quadratic")[:, None]
+    eta = torch.tensor(STEPS, dtype=torch.float64) / beta
+    printed, right = eta * (1 - 2 * eta / beta), _descent_constants(beta, eta)
+    worst = [(decrease / alpha[:, :, None]).amin((1, 2)) for alpha in (printed, right)]
+    sentence = (
+        "Smallest decrease of a step over α |∇ℓ|², least squares. Printed: α = η(1 − 2η/β). Right: α = η(1 − βη/2); "
+        "the smallest quotient with it is shown."
+    )
+    return decide_correction(
+        (over_seeds(worst[0]), Band(1.0, math.inf)),
+        (exactly(worst[1].min()), Band(1 - ROUNDING, math.inf, ROUNDING)),
+        sentence,
+    )
+
+
+def judge_descends(readings: Sequence[Measurement]) -> Judgement:
+    """The largest relative change of the loss in a step."""
+    loss = stacked(readings, "loss", "printed_network_descent")
+    sentence = "Largest relative change of the loss in a step of 1.9/β, starts of sizes 0.1, 1.5 and 15: negative."
+    return decide(exactly((loss.diff(dim=2) / loss[:, :, :-1]).max()), Band(-math.inf, 0.0), sentence)
+
+
+def judge_repaired(readings: Sequence[Measurement], cost: str) -> Judgement:
+    """The largest loss over the bound that was proved before the first step."""
+    loss, bound, kept = (stacked(readings, name, "repaired_descent", cost=cost) for name in ("loss", "bound", "kept"))
+    ratio = (loss[:, :, 1:] / bound[:, :, 1:]).max()
+    sentence = (
+        "Largest loss over the bound proved before the first step, which tends to 0; starts of sizes 0.1, 1.5 and 15. "
+        "Every step also kept its own certificate."
+    )
+    worst = ratio if bool(kept.all()) else torch.tensor(math.inf)
+    return decide(exactly(worst), Band(-math.inf, 1 + ROUNDING, ROUNDING), sentence)
+
+
+def judge_steps(readings: Sequence[Measurement]) -> Judgement:
+    """How many times the certified constant exceeds the Hessian's norm, as a power of ten."""
+    certified, measured = (stacked(readings, name, "digit_certificates") for name in ("certified", "measured"))
+    sentence = (
+        "log₁₀ of the certified β over the Hessian's norm at the start, 32 digits: so many times smaller is the "
+        "certified step than one that fits."
+    )
+    return decide(over_seeds((certified / measured).log10()), Band(math.log10(MUCH_SMALLER), math.inf), sentence)
+
+
+def judge_practice(readings: Sequence[Measurement]) -> Judgement:
+    """How many hypotheses fail for the network of figure 2."""
+    reading = chosen(readings, "hypotheses_met")[0]
+    failing = torch.stack([values[0] == 0 for values in reading.arrays.values()]).sum()
+    sentence = f"Hypotheses of theorems 4.5, 4.7 and 5.1 that fail for {CHECKED[0]} on 32 digits; the table lists them."
+    return decide(exactly(failing), Band(1.0, math.inf), sentence)
+
+
+def _last_decade(readings: Sequence[Measurement], name: str) -> Tensor:
+    """The exponent of a quantity as a power of the number of steps."""
+    reading = chosen(readings, "one_layer_bounds")[0]
+    step = reading["step"]
+    late = step >= step[-1] // 10
+    return slope(step[late].double().log().tolist(), reading[name][late].log())
+
+
+def _descent_constants(beta: Tensor, eta: Tensor) -> Tensor:
+    rows = [[descent_constant(float(b), float(e)) for e in row] for b, row in zip(beta, eta, strict=True)]
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+CLAIMS = (
+    *(
+        Claim(
+            f"any_start_{cost}",
+            "Gradient descent converges from any initialisation to a global minimum.",
+            "Theorem 5.1",
+            "loss − infimum tends to 0",
+            partial(judge_any_start, cost=cost),
+        )
+        for cost in ("logistic", "square")
+    ),
+    Claim(
+        "infimum",
+        "Deep networks are trained to global optima that exist only at infinity, as for cross-entropy.",
+        "Abstract, Section 5",
+        "infimum 0",
+        judge_infimum,
+    ),
+    Claim(
+        "printed_bound",
+        "The loss obeys the bound with rates proportional to σ(D en).",
+        "Proof of Theorem 5.1, Eq. 37",
+        "loss over bound at most 1",
+        judge_printed_bound,
+    ),
+    Claim(
+        "rate_exponent",
+        "The rates fall no faster than t^(−3/4).",
+        "Proof of Theorem 5.1, Eq. 44",
+        "exponent at least −0.75",
+        judge_exponent,
+    ),
+    Claim(
+        "weight_growth",
+        "Weights of the first layer grow no faster than t^(1/4).",
+        "Proof of Theorem 5.1, Eq. 43",
+        "exponent at most 0.25",
+        judge_growth,
+    ),
+    Claim(
+        "descent_constant",
+        "A step decreases the loss by α |∇ℓ|².",
+        "Proof of Theorem 5.1, after Eq. 37",
+        "at least 1",
+        judge_descent_constant,
+    ),
+    Claim(
+        "descends",
+        "The loss decreases with every step of a size below 2/β, from any start.",
+        "Proof of Theorem 5.1",
+        "below 0",
+        judge_descends,
+    ),
+    *(
+        Claim(
+            f"repaired_{cost}",
+            "Gradient descent converges from any initialisation to a global minimum: the repaired network.",
+            "Theorem 5.1, with a free first layer and bounded branches",
+            "loss over bound at most 1",
+            partial(judge_repaired, cost=cost),
+        )
+        for cost in ("square", "cross_entropy")
+    ),
+    Claim(
+        "worst_case",
+        "Lipschitz bounds are worst cases, with learning rates much smaller than those of practice.",
+        "Section 5, last paragraph",
+        f"at least {MUCH_SMALLER} times",
+        judge_steps,
+    ),
+    Claim(
+        "practice",
+        "Practical problems typically do not satisfy the hypotheses.",
+        "Section 5, last paragraph",
+        "at least one fails",
+        judge_practice,
+    ),
+)

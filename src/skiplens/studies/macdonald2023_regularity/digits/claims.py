@@ -1,0 +1,185 @@
+"""Figure 2: do skips raise the singular values of Jacobians, and is training faster?"""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+
+from skiplens.core.axes import Tensor
+from skiplens.readings import Measurement
+from skiplens.residual.zoo.skips import IsometricPool, PaddedAveragePool, skip_matrix
+from skiplens.studies.claim import Claim, Judgement
+from skiplens.studies.macdonald2023_regularity.digits.settings import NETWORKS, TITLES
+from skiplens.studies.selection import chosen, stacked
+from skiplens.studies.statistics import Band, decide, decide_correction, exactly, over_seeds
+
+HIGHER, LOWER = Band(0.0, math.inf), Band(-math.inf, 0.0)
+ZERO = 1e-6
+"""Singular values below this are zero; logarithms are taken of this instead."""
+
+BLOCK_GAIN = 2.0
+"""By so many powers of ten at least an identity skip raises the mean logarithm of a block."""
+
+FIRST_TEN = slice(0, 10)
+LAST = slice(-1, None)
+ROUNDING = 1e-6
+POOLED = (5, 12, 12)
+"""Channels and pixels in front of the second block's shortcut."""
+
+
+def mean_log(values: Tensor) -> Tensor:
+    """Mean of log₁₀ of the singular values."""
+    return values.double().clamp_min(ZERO).log10().mean(-1)
+
+
+def median(values: Tensor) -> Tensor:
+    """Median of the singular values."""
+    return values.double().quantile(0.5, dim=-1)
+
+
+def judge_block1(readings: Sequence[Measurement]) -> Judgement:
+    """Mean logarithm of block 1 with its identity skip minus that without."""
+    gain = mean_log(stacked(readings, "block1", "digit_blocks")).diff(dim=1)[:, 0]
+    sentence = (
+        f"Mean log₁₀ σ of block 1 (zeros as {ZERO:g}) with the identity skip minus that without; asked for are at least "
+        f"{BLOCK_GAIN:g} powers of ten."
+    )
+    return decide(over_seeds(gain), Band(BLOCK_GAIN, math.inf), sentence)
+
+
+def judge_block2(readings: Sequence[Measurement], network: str) -> Judgement:
+    """Median of block 2 of a network minus that of the one before."""
+    place = NETWORKS.index(network)
+    medians = median(stacked(readings, "block2", "digit_blocks"))
+    sentence = f"Median σ of block 2 behind its first ReLU, {TITLES[network]} minus {TITLES[NETWORKS[place - 1]]}."
+    return decide(over_seeds(medians[:, place] - medians[:, place - 1]), HIGHER, sentence)
+
+
+def judge_composite(readings: Sequence[Measurement]) -> Judgement:
+    """Medians to the logits, averaged over the iterations that were looked at."""
+    medians = median(stacked(readings, "values", "digit_composites")).mean(2)
+    sentence = (
+        "Median σ from block 1 to the logits, mean over the first ten iterations: Res minus Chain, ResAvg minus Res; "
+        f"means over trials {_listed(medians.mean(0))}."
+    )
+    return decide(over_seeds(medians.diff(dim=1)), HIGHER, sentence)
+
+
+def judge_start(readings: Sequence[Measurement]) -> Judgement:
+    """Medians to the logits before training, with the last batch norm and without it."""
+    with_norm, without = (
+        median(stacked(readings, "values", "digit_starts", final_norm=final_norm)).diff(dim=1)[:, 0]
+        for final_norm in (True, False)
+    )
+    sentence = (
+        "Median σ from block 1 to the logits before training, ResAvg minus Res. Printed: above 0; it is "
+        f"{with_norm.mean():.3f}, since the last batch norm divides by the larger scale. Right: the pool raises what "
+        "comes before it; without that batch norm the difference is the number shown."
+    )
+    return decide_correction((over_seeds(with_norm), HIGHER), (over_seeds(without), HIGHER), sentence)
+
+
+def judge_parameters(readings: Sequence[Measurement]) -> Judgement:
+    """Mean logarithms of DF."""
+    means = mean_log(stacked(readings, "values", "digit_parameters"))
+    sentence = (
+        "Mean log₁₀ σ of the derivative DF in the parameters before training: Res minus Chain, ResAvg minus Res; means "
+        f"over trials {_listed(means.mean(0))}. The last batch norm turns the order round."
+    )
+    return decide(over_seeds(means.diff(dim=1)), HIGHER, sentence)
+
+
+def judge_loss(readings: Sequence[Measurement], network: str, iterations: slice) -> Judgement:
+    """Losses of a network minus those of the one before, over the mean of the latter."""
+    place = NETWORKS.index(network)
+    losses = stacked(readings, "loss", "digit_losses").flatten(0, 1)[:, :, iterations].mean(2)
+    difference = losses[:, place] - losses[:, place - 1]
+    when = "mean of iterations 0 to 9" if iterations == FIRST_TEN else "at the last iteration shown"
+    sentence = (
+        f"Loss, {when}: {TITLES[network]} minus {TITLES[NETWORKS[place - 1]]}, the same weights and images; lower in "
+        f"{int((difference < 0).sum())} of {len(difference)} trials."
+    )
+    return decide(over_seeds(difference), LOWER, sentence)
+
+
+def judge_pool(readings: Sequence[Measurement]) -> Judgement:
+    """The smallest singular values of both pools."""
+    padded, isometric = (
+        torch.linalg.svdvals(skip_matrix(pool.double(), POOLED))
+        for pool in (PaddedAveragePool(3, 15), IsometricPool(3, 5, 20))
+    )
+    zeros = int((padded < ROUNDING).sum())
+    sentence = (
+        f"Smallest singular value of the pool. Printed: all are 1. With zero channels, as it was run, {zeros} of "
+        f"{len(padded)} are 0. Right: a pool with orthonormal filters has them all at 1 (shown)."
+    )
+    band = Band.around(1.0, ROUNDING)
+    return decide_correction((exactly(padded.min()), band), (exactly(isometric.min()), band), sentence)
+
+
+def batch_images(readings: Sequence[Measurement]) -> int:
+    """How many images a batch has."""
+    return chosen(readings, "digit_losses")[0].setting("images")
+
+
+def _listed(values: Tensor) -> str:
+    return ", ".join(f"{value:.3f}" for value in values.tolist())
+
+
+_SHIFT = "Distributions are shifted upwards as deterministic skip connections are added"
+
+CLAIMS = (
+    Claim("block1", f"{_SHIFT}: the identity around block 1.", "Section 6.2, Hypothesis 6.1", "above 0", judge_block1),
+    *(
+        Claim(
+            f"block2_{name}",
+            f"{_SHIFT}: {what} around block 2.",
+            "Section 6.2, Hypothesis 6.1",
+            "above 0",
+            partial(judge_block2, network=network),
+        )
+        for name, what, network in (
+            ("projection", "a 1×1 convolution", "mnist_residual"),
+            ("average_pool", "an average pool added", "mnist_residual_avgpool"),
+            ("isometric_pool", "a pool with all singular values 1 in place of it (ours)", "mnist_residual_isopool"),
+        )
+    ),
+    Claim("composite", f"{_SHIFT}: to the logits.", "Figure 2a-c", "both above 0", judge_composite),
+    Claim("composite_at_start", f"{_SHIFT}: to the logits, before training.", "Section 6.1", "above 0", judge_start),
+    Claim(
+        "parameters",
+        "The singular values of DF are shifted upwards too.",
+        "Section 6.1",
+        "both above 0",
+        judge_parameters,
+    ),
+    Claim(
+        "loss_residual",
+        "Skips improve convergence speed at least initially.",
+        "Figure 2d, Hypothesis 6.1",
+        "below 0",
+        partial(judge_loss, network="mnist_residual", iterations=FIRST_TEN),
+    ),
+    Claim(
+        "loss_residual_later",
+        "Skips result in faster convergence.",
+        "Figure 2d",
+        "below 0",
+        partial(judge_loss, network="mnist_residual", iterations=LAST),
+    ),
+    Claim(
+        "loss_average_pool",
+        "An average pool in the skip results in faster convergence.",
+        "Figure 2d",
+        "below 0",
+        partial(judge_loss, network="mnist_residual_avgpool", iterations=LAST),
+    ),
+    Claim(
+        "pool",
+        "The average pool is rescaled to have all singular values equal to 1.",
+        "Section 6.2, Eq. 15",
+        "1",
+        judge_pool,
+    ),
+)
