@@ -18,7 +18,7 @@ _COMMON = (
     "The paper does not say which learning rates it tries nor how many runs it averages: here the rates are powers of "
     "ten in equal steps, and intervals are over independent starts.",
     "The learning rate is chosen by the mean loss over the starts, as in the paper, and its claims are judged by the "
-    "logarithms there: means of losses depend on the worst start alone.",
+    "logarithms there, 10^-8 being the least: means of losses depend on the worst start alone.",
 )
 _LINEAR = (
     *_COMMON,

@@ -42,12 +42,10 @@ def judge_close_to_optimal(readings: Sequence[Measurement]) -> Judgement:
 
 
 def judge_lowest(readings: Sequence[Measurement]) -> Judgement:
-    """Every other family minus 2-shortcut at the same depth."""
+    """The lowest of all other families minus 2-shortcut at the same depth."""
     columns = [
-        best_losses(grid_of(readings, family, depth_of(family, depth)))
-        - best_losses(grid_of(readings, "2-shortcut", depth))
+        _nearest_other(readings, depth) - best_losses(grid_of(readings, "2-shortcut", depth))
         for depth in depths_of(readings, "2-shortcut", 8)
-        for family in OTHERS
     ]
     sentence = "Decades by which the nearest other family ends above 2-shortcut, worst depth of 8 and more."
     return judge_columns(columns, Band(0.7, math.inf), sentence)
@@ -67,12 +65,10 @@ def judge_xavier(readings: Sequence[Measurement]) -> Judgement:
 
 
 def judge_flat_in_rate(readings: Sequence[Measurement]) -> Judgement:
-    """Xavier at depth 96: how far each learning rate is from the others."""
-    sentence = "log10(final loss − optimal loss) of Xavier at depth 96 at each rate without divergence, minus its mean."
-    columns = [
-        column for depth in depths_of(readings, "xavier", 96) for column in _centred(grid_of(readings, "xavier", depth))
-    ]
-    return judge_columns(columns, Band.around(0.0, 0.075), sentence)
+    """Xavier at depth 96: how far the highest and the lowest learning rate are from each other."""
+    columns = [_spread(grid_of(readings, "xavier", depth)) for depth in depths_of(readings, "xavier", 96)]
+    sentence = "Decades between Xavier's final losses at the worst and at the best rate without divergence, depth 96."
+    return judge_columns(columns, Band(-math.inf, 0.15), sentence)
 
 
 def judge_high_rate(readings: Sequence[Measurement]) -> Judgement:
@@ -128,11 +124,17 @@ def judge_equal_rate(readings: Sequence[Measurement]) -> Judgement:
     return decide_correction((found, Band(-math.inf, 0.0)), (found, Band(0.0, math.inf)), sentence)
 
 
-def _centred(grid: Measurement) -> list[Tensor]:
-    """For each rate at which all networks end: log10 of the losses, minus the mean over those rates."""
+def _nearest_other(readings: Sequence[Measurement], depth: int) -> Tensor:
+    """The losses of the family that ends lowest in the mean, 2-shortcut apart."""
+    others = [best_losses(grid_of(readings, family, depth_of(family, depth))) for family in OTHERS]
+    return min(others, key=lambda losses: float(losses.mean()))
+
+
+def _spread(grid: Measurement) -> Tensor:
+    """log10 of the losses at the rate with the highest mean, over those at the one with the lowest."""
     losses = final_losses(grid)
     logs = losses[torch.isfinite(losses).all(1)].log10()
-    return list(logs - logs.mean(0))
+    return logs[logs.mean(1).argmax()] - logs[logs.mean(1).argmin()]
 
 
 def _row(grid: Measurement, exponent: float) -> int:

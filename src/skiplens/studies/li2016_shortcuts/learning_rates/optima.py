@@ -12,6 +12,9 @@ from skiplens.studies.selection import chosen
 from skiplens.studies.statistics import Band, decide, over_seeds
 from skiplens.training.batched import best_rate
 
+FLOOR = -8.0
+"""Nearer to the optimum counts as this near: some starts end at rounding, and one of them would widen all intervals."""
+
 
 def grid_of(readings: Sequence[Measurement], family: str, depth: int) -> Measurement:
     """The grid of a family and depth."""
@@ -35,9 +38,12 @@ def rates_of(grid: Measurement) -> Float[Tensor, " rates"]:
 
 
 def best_losses(grid: Measurement) -> Float[Tensor, " networks"]:
-    """log10 of the final losses at the rate with the lowest mean loss; a rate at which one diverges is out."""
+    """log10 of the final losses at the rate with the lowest mean loss, but no less than `FLOOR`.
+
+    A rate at which one network diverges has an infinite mean, and is out.
+    """
     losses = final_losses(grid)
-    return losses[best_rate(losses)].log10()
+    return losses[best_rate(losses)].log10().clamp(min=FLOOR)
 
 
 def best_rates(grid: Measurement) -> Float[Tensor, " networks"]:
