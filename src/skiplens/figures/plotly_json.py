@@ -40,8 +40,10 @@ def plotly_json(figure: Figure) -> dict[str, Any]:
 
 
 def _named(trace: dict[str, Any]) -> dict[str, Any]:
-    """The trace with a name that is drawn as the words it is; it can be that of a model."""
-    return trace | {"name": _escape(trace["name"])} if "name" in trace else trace
+    """The trace with a name that is drawn as the words it is, which can be those of a model; none is in no legend."""
+    if not trace.get("name"):
+        return trace | {"showlegend": False}
+    return trace | {"name": _escape(trace["name"])}
 
 
 @singledispatch

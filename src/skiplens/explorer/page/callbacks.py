@@ -53,7 +53,7 @@ class Callbacks:
                 "opened": opened,
                 "chosen": chosen,
                 "fields": watched,
-                "rows": State(_all("row"), "id"),
+                "page": {"rows": State(_all("row"), "id"), "shown": State("query", "data")},
                 "measured": Input("measured", "data"),
             },
         )(self.draw)
@@ -87,7 +87,7 @@ class Callbacks:
         opened: Opened | None,
         chosen: Fields,
         fields: Fields,
-        rows: Sequence[Mapping[str, str]],
+        page: Mapping[str, Any],
         measured: Any,
     ) -> Any:
         """What is shown for the values of all controls; `measured` only says that there is something new."""
@@ -95,9 +95,13 @@ class Callbacks:
             return no_update
         view = self._views[opened["name"]]
         drawn = draw(view, current_words(view, opened, chosen, fields), self._measurements)
+        rows, before = page["rows"], page["shown"]
         shown = shown_names(drawn.controls, drawn.state.values)
+        words, *pictures = drawing_panes(drawn)
+        if drawn.is_awaited and before and before["view"] == view.name:
+            pictures = [no_update, no_update]  # what was measured before stays in sight until there is something new
         return {
-            "panes": [*drawing_panes(drawn), progress_pane(drawn.standing)],
+            "panes": [words, *pictures, progress_pane(drawn.standing)],
             "problems": [drawn.state.refused.get(row["name"], "") for row in rows],
             "hidden": [row["name"] not in shown for row in rows],
             "page": [{"view": view.name, "query": drawn.query}, drawn.standing.is_over],

@@ -43,6 +43,11 @@ class Drawn:
         """The words that say what is shown."""
         return query_of(self.controls, self.state.values)
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether there is no picture yet because it has to be measured first."""
+        return not self.standing.is_over and not self.drawing.figures
+
     def export(self, name: str, ending: str = "{ending}") -> str:
         """The address of a file of this drawing."""
         return f"/export/{self.view.name}/{quote(name, safe='')}.{ending}{self.query}"

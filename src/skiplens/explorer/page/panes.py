@@ -28,7 +28,8 @@ def drawing_panes(drawn: Drawn) -> tuple[list[Component], list[Component], list[
     ]
     drawing = drawn.drawing
     hero = [html.Figure(_picture(figure)) for figure in drawing.figures[:1]]
-    return [*unknown, *words_pane(drawing)], hero, rest_pane(drawing, drawn.exports, drawn.table_export)
+    awaited = [html.Span(className="awaited")] if drawn.is_awaited else []
+    return [*unknown, *words_pane(drawing), *awaited], hero, rest_pane(drawing, drawn.exports, drawn.table_export)
 
 
 def progress_pane(standing: Standing) -> list[Component]:

@@ -8,7 +8,7 @@ MATRIX_CONTROLS: tuple[Control, ...] = (
         "Weight scale s",
         help="How large the weights are: entries have variance s²/width. PyTorch's linear layers start at 0.577.",
         low=0.05,
-        high=2,
+        high=2.0,
         default=0.577,
         logarithmic=True,
         only_when=("topic", ("layer", "block")),

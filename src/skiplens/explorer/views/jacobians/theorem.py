@@ -82,7 +82,7 @@ def case_of(options: TheoremOptions) -> Case:
         first_weights=gaussian((FEATURES * FEATURES,), 1.0, Randomness(0).child("first").torch()),
     )
     beta = case.smoothness
-    return replace(case, step=options.step / beta if beta and beta < math.inf else options.step)
+    return replace(case, step=float(options.step) / (beta if beta and beta < math.inf else 1.0))
 
 
 def _first(options: TheoremOptions) -> Description:

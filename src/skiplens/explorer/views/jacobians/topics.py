@@ -26,7 +26,7 @@ PAPER = (
 
 def draw_layer(values: Values) -> Drawing:
     """Singular values of a random layer with and without a skip."""
-    layer = RandomLayer(values["scale"], values["width"], values["depth"], values["seed"])
+    layer = RandomLayer(float(values["scale"]), values["width"], values["depth"], values["seed"])
     return Drawing(
         figures=(singular_value_densities(layer), range_against_scale(layer), typical_against_depth(layer)),
         says=words.about_layer(layer),
@@ -39,7 +39,7 @@ def draw_layer(values: Values) -> Drawing:
 
 def draw_block(values: Values, measured: Any) -> Drawing:
     """Singular values of blocks with different shortcuts."""
-    blocks = RandomBlocks(values["scale"], values["width"], values["seed"])
+    blocks = RandomBlocks(float(values["scale"]), values["width"], values["seed"])
     real = (mnist_block(measured),) if isinstance(measured, MeasuredBlocks) else ()
     return Drawing(
         figures=(shrinking_blocks(blocks), width_keeping_blocks(blocks), *real),

@@ -5,7 +5,7 @@ import torch
 from skiplens.explorer.drawing import Drawing
 from skiplens.explorer.view import Values
 from skiplens.explorer.views.paths.controls import SCALE
-from skiplens.figures import Band, Figure, Line, Points, Reference
+from skiplens.figures import Band, Figure, Line, Reference
 from skiplens.figures.figure import numbers
 from skiplens.figures.style import colour
 from skiplens.reports.section import number_in_words
@@ -81,20 +81,18 @@ def _weights(depth: int, ratio: float) -> Figure:
     first, last = band(depth, ratio)
     inside = (lengths >= first) & (lengths <= last)
     place, height = numbers(lengths[inside]), numbers(energy[inside])
-    marks: list[Band | Line | Points | Reference] = [
+    marks = (
         Band(place, (0.0,) * len(place), height, "90 % of the energy", colour(0)),
         Line(numbers(lengths), numbers(energy), "energy of all paths of this length", colour=colour(0)),
         Reference(depth * float(limit_fraction(ratio)), "p β/(1+β)", "x"),
-    ]
-    if depth <= 60:
-        marks.append(Points(numbers(lengths), numbers(energy)))
+    )
     return Figure(
         "path_weights",
         "Energy of paths by their length",
         f"Depth {depth}, β = {number_in_words(ratio)}. The shaded lengths hold 90 % of the energy.",
         "path length r (layers)",
         "energy ε_r²",
-        tuple(marks),
+        marks,
     )
 
 

@@ -42,7 +42,8 @@ class Setting:
     @classmethod
     def of(cls, values: Values) -> "Setting":
         """The setting that the values of the controls describe."""
-        return cls(**{name: values[name] for name in cls.__dataclass_fields__})
+        found = cls(**{name: values[name] for name in cls.__dataclass_fields__})
+        return replace(found, branch_scale=float(found.branch_scale), mark=float(found.mark))
 
     @property
     def block_gain(self) -> float:
