@@ -45,6 +45,22 @@ pytest: $(VENV)/.test  ## the fast tests, on all cores
 slow: $(VENV)/.test  ## the tests that take minutes
 	$(BIN)/pytest -n auto -m slow $(ARGS)
 
+# What Skiplens is compared with, never a dependency. Without their own requirements: several would replace torch, or
+# bring a torchvision that does not load beside it; peers.txt has all they need.
+PEERS := benchmarks/.peers
+
+$(PEERS)/torch/.installed: benchmarks/peers.txt | $(VENV)/.test
+	$(PIP) install --no-deps --upgrade --target $(PEERS)/torch -r $<
+	@touch $@
+
+$(PEERS)/neural_tangents/.installed: benchmarks/neural_tangents.txt
+	$(PYTHON) -m venv $(PEERS)/neural_tangents
+	$(PEERS)/neural_tangents/bin/python -m pip --disable-pip-version-check -q install -r $<
+	@touch $@
+
+bench: $(VENV)/.test $(PEERS)/torch/.installed $(PEERS)/neural_tangents/.installed  ## time and memory beside other libraries; ROWS="gram empirical" for a part
+	$(BIN)/python -W ignore benchmarks/run.py $(ROWS)
+
 docs: $(VENV)/.test  ## the documentation site, strictly, into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -q
 

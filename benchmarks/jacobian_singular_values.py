@@ -19,9 +19,8 @@ BLOCK, SIDE = "block1", 720
 
 
 def case(images):
-    torch.set_default_dtype(torch.float64)
     torch.manual_seed(0)
-    return zoo.build("mnist_residual"), data.load("sample").first(images).inputs.double()
+    return zoo.build("mnist_residual").double(), data.load("sample").first(images).inputs.double()
 
 
 def low_rank(images):
@@ -59,7 +58,7 @@ ROWS = [
         "singular values of a batch-coupled block, float64",
         Way("jacobian_singular_values", "low_rank", repeats=1),
         (4, 16, 32),
-        (1, 2),
+        (2,),
         {"torch.func.jacrev and svdvals": Way("jacobian_singular_values", "dense", repeats=1, size=4, grows=3)},
         "images",
         floor,

@@ -76,10 +76,10 @@ def gram(
     directions_of_pair(X, Y)
     allowed = budget_bytes(X.device, budget)
     if out is None:
-        job = _Job(kernel, X, Y, _plan(X, Y, allowed - _require_result_fits(X, Y, allowed)))
+        job = _Job(kernel, X, Y, plan_tiles(X, Y, allowed - _require_result_fits(X, Y, allowed)))
         return job.run(InMemory(X.new_empty(job.plan.rows, job.plan.columns)), None, progress)
     path = Path(out)
-    plan = _plan(X, Y, allowed)
+    plan = plan_tiles(X, Y, allowed)
     require_writable(path, (plan.rows, plan.columns), X.dtype)
     journal = Journal.begin(path, fingerprint(kernel, X, Y), plan.side)
     job = _Job(kernel, X, Y, replace(plan, side=journal.side))
@@ -115,8 +115,8 @@ class _Job:
             destination.write(columns, rows, tile.T)
 
 
-def _plan(X: Tensor, Y: Tensor | None, budget: int) -> TilePlan:
-    """The largest tiles that fit in `budget` bytes."""
+def plan_tiles(X: Tensor, Y: Tensor | None, budget: int) -> TilePlan:
+    """The plan with the largest tiles whose computation fits in `budget` bytes."""
     others = X if Y is None else Y
     side = _LARGEST_SIDE
     while side > _SMALLEST_SIDE and _tile_bytes(X, side) > budget:

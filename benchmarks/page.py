@@ -1,0 +1,206 @@
+"""The page of the documentation, made from `benchmarks/results`: `python benchmarks/page.py` writes it anew."""
+
+import ast
+import json
+from pathlib import Path
+
+HERE = Path(__file__).parent
+RESULTS, PAGE = HERE / "results", HERE.parent / "docs" / "benchmarks.md"
+PROCESSOR_ROWS = {  # the scripts of `make bench`, in the order of the page
+    "infinite_width_gram": "Infinite-width Gram matrices",
+    "densenet_gram": "DenseNet Gram matrices",
+    "gram_store": "Gram matrices larger than the memory",
+    "finite_width_simulation": "Random finite networks",
+    "empirical_ntk": "Empirical tangent kernel",
+    "exact_hessian": "Exact Hessians of shortcut networks",
+    "hessian_product": "Hessian products of any model",
+    "hessian_density": "Spectral densities",
+    "jacobian_singular_values": "Singular values of a batch that batch norm couples",
+    "path_spectrum": "Path spectra",
+    "path_weights": "Path weights",
+}
+OTHER_TABLES = {  # results of scripts that were run by hand, most of them on a GPU: title and columns
+    "infinite_width_gram_h200": (
+        "Infinite-width Gram matrices on a GPU",
+        "`infinite_width_gram_gpu.py` on an NVIDIA H200: residual tangent kernel of 100 blocks, 784 features, float32, "
+        "median of 5, CUDA events; asked for were at most 3 times the product alone at 50,000 inputs.",
+        {
+            "samples": "inputs",
+            "product_ms": "product, ms",
+            "kernel_ms": "kernel, ms",
+            "kernel_over_product": "kernel / product",
+            "peak_memory_over_result": "memory / result",
+            "error": "error",
+        },
+    ),
+    "empirical_ntk_h200": ("Empirical tangent kernel on a GPU", "`empirical_ntk.py` on an NVIDIA H200.", None),
+    "hessian_density_h200": (
+        "Hessians on a GPU",
+        "`hessian_density.py` and `hessian_product.py` on an NVIDIA H200, TF32 off for everybody (with it, a product "
+        "of curvlinops was wrong by 6.6 %). Asked for were 2 times curvlinops: one vector reaches it (a density 3.1 "
+        "times, a product 4.9 times), eight vectors as one block do not (1.3 times): their products are bound by the "
+        "same convolutions. Curvlinops did not end four densities of eight vectors within a minute.",
+        {
+            "what": "what",
+            "way": "way",
+            "probes": "vectors",
+            "vectors": "vectors as one",
+            "wall_s": "wall s",
+            "skiplens_ms": "Skiplens, ms",
+            "curvlinops_ms": "curvlinops, ms",
+        },
+    ),
+    "learning_rate_grid": ("Learning-rate grids", "`learning_rate_grid.py`.", None),
+    "learning_rate_grid_h200": ("Learning-rate grids on a GPU", "`learning_rate_grid.py` on an NVIDIA H200.", None),
+    "kernel_regression": (
+        "Kernel regression with all training images",
+        "`kernel_regression.py`: ridge regression with the best kernel of each architecture, chosen on training images "
+        "that were held out, then fitted to 50,000 images by a Cholesky factorisation in float64. Published for fully "
+        "connected kernels on CIFAR-10: {published[cifar10]}.",
+        {
+            "data": "data",
+            "architecture": "architecture",
+            "quantity": "kernel",
+            "depth": "depth",
+            "branch_scale": "branch scale",
+            "whiten": "whitening",
+            "ridge": "ridge",
+            "validation": "validation accuracy",
+            "test": "test accuracy",
+            "kernel_s": "kernel, s",
+            "solve_s": "solution, s",
+            "peak_gib": "peak, GiB",
+        },
+    ),
+}
+
+
+def text():
+    """The whole page."""
+    found = {script: _rows(RESULTS / f"{script}.json") for script in PROCESSOR_ROWS}
+    sections = [_section(script, rows) for script, rows in found.items() if rows]
+    others = [_other(name, *how) for name, how in OTHER_TABLES.items() if (RESULTS / f"{name}.json").exists()]
+    return "\n\n".join([_introduction(found), _targets(found), *sections, *others]) + "\n"
+
+
+def write():
+    """Write the page."""
+    PAGE.write_text(text(), encoding="utf-8")
+
+
+def _rows(file):
+    return [row for row in json.loads(file.read_text())["rows"] if "ours" in row] if file.exists() else []
+
+
+def _introduction(found):
+    environments = [row["environment"] for rows in found.values() for row in rows]
+    machines = sorted({f"{e['processor']} with {e['cores']} cores" for e in environments})
+    versions = sorted({f"Python {e['python']}, torch {e['torch'].partition('+')[0]}" for e in environments})
+    dates, loads = sorted({e["date"] for e in environments}), sorted(e["load"] for e in environments)
+    when = " to ".join(dict.fromkeys((dates[0], dates[-1]))) if dates else "never"
+    where = f"{', '.join(machines)} ({'; '.join(versions)}; {when}; load {loads[:1]} to {loads[-1:]})"
+    return f"""# Benchmarks
+
+`make bench` sets up the libraries that are compared with, each in an environment of its own, runs every row on the
+same data and writes this page and `benchmarks/results`; `make bench ROWS="gram empirical"` runs a part. The rows here
+were measured on {where.replace("[", "").replace("]", "")}.
+
+Every way runs in a process of its own, with one thread unless said otherwise. Values are compared: a row whose numbers
+differ by more than its tolerance is not recorded. *CPU s* and *wall s* are medians; what is done once (tables,
+compilation, first calls) is not in them. *Memory* is what the process grows at its peak. The *floor* is the least that
+the work takes, operations and bytes counted by hand, at the speed of this machine's matrix products and copies; *share*
+is how much of our time that is. *Grows* gives the fitted exponents of time and memory over three sizes."""
+
+
+def _targets(found):
+    lines = ["## Targets", "", "| work | asked for | measured |  |", "|---|---|---:|---|"]
+    for rows in found.values():
+        for row in rows:
+            for target in row["targets"]:
+                held = row.get("held_back") or "the other way was not run"
+                verdict = "reached" if target["reached"] else f"missed: {held}"
+                lines.append(f"| {row['work']} | {target['words']} | {_value(target)} | {verdict} |")
+    return "\n".join(lines)
+
+
+def _value(target):
+    if target["value"] is None:
+        return ""
+    if target["of"] == "bytes":
+        return _bytes(target["value"])
+    ratio = target["value"]
+    if target["of"] == "result":
+        return f"{ratio:.2f} ×"
+    return f"{ratio:.3g} ×" if not target["words"].startswith("≤") else f"{1 / ratio:.3g} ×"
+
+
+def _section(script, rows):
+    paragraphs = ast.get_docstring(ast.parse((HERE / f"{script}.py").read_text())).split("\n\n")[1:]
+    lines = [f"## {PROCESSOR_ROWS[script]}", "", f"`{script}.py`: " + " ".join("\n\n".join(paragraphs).split("\n")), ""]
+    lines += [
+        "| work | size | CPU s | wall s | memory | floor, s | share | grows |",
+        "|---|---:|---:|---:|---:|---:|---:|---|",
+    ]
+    lines += [_ours(row) for row in rows]
+    lines += ["", "| work | other way | CPU s | wall s | memory | time / Skiplens | deviation |"]
+    lines += ["|---|---|---:|---:|---:|---:|---:|"]
+    lines += [_peer(row, peer) for row in rows for peer in row["peers"]]
+    return "\n".join(lines if any(row["peers"] for row in rows) else lines[:-3])
+
+
+def _ours(row):
+    ours, floor, growth = row["ours"], row.get("floor"), row["growth"]
+    cells = [row["work"], f"{row['size']:,} {row['axis']}", _seconds(ours["cpu_s"]), _seconds(ours["wall_s"])]
+    cells += [
+        _bytes(ours["added_bytes"]),
+        *([_seconds(floor["seconds"]), f"{floor['share']:.0%}"] if floor else ["", ""]),
+    ]
+    exponents = [growth["time_exponent"], growth["memory_exponent"]]
+    sizes = ", ".join(f"{size:,}" for size in growth["sizes"])
+    known = [
+        f"{name} {value:.1f}" for name, value in zip(("time", "memory"), exponents, strict=True) if value is not None
+    ]
+    return "| " + " | ".join([*cells, f"{', '.join(known)} over {sizes}"]) + " |"
+
+
+def _peer(row, peer):
+    name = peer["name"] + (" (scaled)" if "extrapolated_by" in peer else "")
+    ratio = peer["cpu_s"] / row["ours"]["cpu_s"]
+    deviation = f"{peer['deviation']:.1e}".replace("e-0", "e−").replace("e-", "e−") if "deviation" in peer else ""
+    cells = [row["work"], name, _seconds(peer["cpu_s"]), _seconds(peer["wall_s"]), _bytes(peer["added_bytes"])]
+    return "| " + " | ".join([*cells, f"{ratio:.3g}", deviation]) + " |"
+
+
+def _other(name, title, words, columns):
+    record = json.loads((RESULTS / f"{name}.json").read_text())
+    rows = [{key: value for key, value in row.items() if not isinstance(value, list | dict)} for row in record["rows"]]
+    columns = columns or {key: key.replace("_", " ") for key in dict.fromkeys(key for row in rows for key in row)}
+    lines = [f"## {title}", "", words.format_map(record), "", "| " + " | ".join(columns.values()) + " |"]
+    lines.append("|" + "|".join("---:" if _numeric(rows, key) else "---" for key in columns) + "|")
+    lines += ["| " + " | ".join(_cell(row.get(key)) for key in columns) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def _numeric(rows, key):
+    return any(isinstance(row.get(key), int | float) for row in rows)
+
+
+def _cell(value):
+    if value is None or value != value:
+        return ""
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _seconds(value):
+    return f"{value:.3g}"
+
+
+def _bytes(value):
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:.0f} B"
+
+
+if __name__ == "__main__":
+    write()

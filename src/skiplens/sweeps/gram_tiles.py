@@ -1,0 +1,176 @@
+"""Gram matrices by many workers: symmetric tiles into one zarr store, on this machine or a cluster, resumable."""
+
+import dataclasses
+import json
+from collections import Counter, deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import skiplens.kernels as kernels
+from skiplens.core.errors import InvalidInputError, SkiplensError
+from skiplens.core.files import write_atomically
+from skiplens.core.memory import budget_bytes
+from skiplens.core.progress import Progress, silent, track
+from skiplens.core.settings import Settings, option
+from skiplens.kernels import InfiniteWidthKernel
+from skiplens.kernels.angular import Quantity
+from skiplens.kernels.gram import plan_tiles
+from skiplens.kernels.gram_destination import on_disk, require_writable
+from skiplens.kernels.gram_journal import Journal, fingerprint
+from skiplens.kernels.inputs import directions_of_pair
+from skiplens.sweeps.executor import Executor
+from skiplens.sweeps.run import Failure, Needs, Run
+
+ATTEMPTS = 2
+"""A tile that fails is tried once more, after all others."""
+
+
+@dataclass(frozen=True)
+class TileOptions:
+    """How the tiles are computed.
+
+    Attributes:
+        quantity: ``"ntk"`` or ``"nngp"``.
+        budget: Bytes that a worker may use beside what it has loaded; half of what is free here if not given.
+        gpus: GPUs a worker needs, 0 or 1: with one worker a GPU, the tiles are computed there.
+    """
+
+    quantity: Quantity = "ntk"
+    budget: int | None = None
+    gpus: int = 0
+
+
+@dataclass(frozen=True)
+class Tile(Settings):
+    """One tile of a Gram matrix: what a worker is told."""
+
+    matrix: str = option("", "path of the zarr store, the same for all workers")
+    kernel: str = option("", "class and fields of the kernel, as JSON")
+    quantity: str = option("ntk", "ntk or nngp")
+    device: str = option("cpu", "where it is computed")
+    rows: tuple[int, int] = option((0, 0), "first row and the one after the last")
+    columns: tuple[int, int] = option((0, 0), "first column and the one after the last")
+
+
+def spread_gram(
+    executor: Executor,
+    kernel: InfiniteWidthKernel,
+    inputs: Tensor,
+    out: str | Path,
+    options: TileOptions | None = None,
+    progress: Progress = silent,
+) -> Any:
+    """The kernel matrix of `inputs` with themselves as a zarr array, its tiles computed by the workers of `executor`.
+
+    Workers read the inputs from a file beside the store and write their tiles into it themselves, so they need a disk
+    in common; through this process go only the numbers of tiles. A killed call, or one that lost its workers, goes on
+    with what is missing when it is given again.
+
+    Args:
+        executor: `LocalWorkers(2)`, `DaskCluster("tcp://head:8786")` or any other.
+        kernel: A kernel without learned hyper-parameters.
+        inputs: (samples, features).
+        out: A path that ends in ``.zarr``.
+        options: Quantity, memory of a worker, GPUs.
+        progress: Called after each tile.
+    """
+    path, options, shape = Path(out).absolute(), options or TileOptions(), (len(inputs), len(inputs))
+    directions_of_pair(inputs, None)
+    _require_zarr(path)
+    plan = plan_tiles(inputs, None, budget_bytes("cpu", options.budget))
+    require_writable(path, shape, inputs.dtype)
+    journal = Journal.begin(path, fingerprint(getattr(kernel, options.quantity), inputs, None), plan.side)
+    store = on_disk(path, shape, journal.side, inputs.dtype)
+    _write_inputs(path, inputs)
+    tiles = enumerate(dataclasses.replace(plan, side=journal.side).tiles())
+    common = Tile(str(path), described(kernel), options.quantity, "cuda" if options.gpus else "cpu")
+    missing = {number: _tile(common, *tile) for number, tile in tiles if not journal.is_done(number)}
+    _compute(executor, missing, options, journal, progress)
+    _inputs_of(path).unlink(missing_ok=True)
+    return store.finished()
+
+
+def compute_tile(tile: Tile) -> dict[str, Tensor]:
+    """Compute one tile, write it and its mirror image into the store, and return the number of its entries."""
+    path, rows, columns = Path(tile.matrix), slice(*tile.rows), slice(*tile.columns)
+    inputs = np.load(_inputs_of(path), mmap_mode="r")
+    top, left = (torch.from_numpy(inputs[part].copy()).to(tile.device) for part in (rows, columns))
+    evaluate = getattr(rebuilt(tile.kernel), tile.quantity)
+    block = evaluate(top, None if rows == columns else left)
+    store = on_disk(path, (len(inputs), len(inputs)), len(block), block.dtype)
+    store.write(rows, columns, block)
+    if rows != columns:
+        store.write(columns, rows, block.T)
+    return {"entries": torch.tensor([block.numel()])}
+
+
+def described(kernel: InfiniteWidthKernel) -> str:
+    """Class and fields of a kernel as JSON."""
+    assert dataclasses.is_dataclass(kernel), "every kernel is a frozen dataclass"
+    values = {field.name: getattr(kernel, field.name) for field in dataclasses.fields(kernel)}
+    learned = [name for name, value in values.items() if isinstance(value, Tensor)]
+    if learned:
+        raise InvalidInputError(
+            f"{learned[0]} is a tensor that asks for a gradient; workers take plain numbers. Give {learned[0]}.item()."
+        )
+    return json.dumps({"class": type(kernel).__name__, **values})
+
+
+def rebuilt(description: str) -> InfiniteWidthKernel:
+    """The kernel that `described` wrote."""
+    values = json.loads(description)
+    family = getattr(kernels, values.pop("class"))
+    assert issubclass(family, InfiniteWidthKernel), "only kernels are described"
+    return family(**values)
+
+
+def _compute(
+    executor: Executor, missing: dict[int, Tile], options: TileOptions, journal: Journal, progress: Progress
+) -> None:
+    """Have every missing tile computed and remember it as soon as it is there."""
+    needs = Needs(gpus=options.gpus)
+    runs = {number: Run("skiplens.sweeps.gram_tiles:compute_tile", tile, needs) for number, tile in missing.items()}
+    numbers, queue, tries = {run.key: number for number, run in runs.items()}, deque(runs.values()), Counter[str]()
+    outcomes = executor.outcomes(queue, lambda running: None) if queue else iter(())
+    for outcome in track(outcomes, "kernel matrix", len(runs), progress):
+        tries[outcome.run.key] += 1
+        if outcome.failure is None:
+            journal.mark(numbers[outcome.run.key])
+        elif tries[outcome.run.key] < ATTEMPTS:
+            queue.append(outcome.run)
+        else:
+            raise _failed(outcome.failure, journal)
+
+
+def _failed(failure: Failure, journal: Journal) -> SkiplensError:
+    return SkiplensError(
+        f"A tile failed {ATTEMPTS} times, at last with: {failure.error} The {len(journal.done)} tiles that are done "
+        "are kept; give the same call again to go on."
+    )
+
+
+def _tile(common: Tile, rows: slice, columns: slice) -> Tile:
+    return dataclasses.replace(common, rows=(rows.start, rows.stop), columns=(columns.start, columns.stop))
+
+
+def _require_zarr(path: Path) -> None:
+    if path.suffix != ".zarr":
+        raise InvalidInputError(
+            f"Many workers write to a path that ends in .zarr, where each tile is a file; got {path.name!r}."
+        )
+
+
+def _inputs_of(path: Path) -> Path:
+    return path.with_name(path.name + ".inputs.npy")
+
+
+def _write_inputs(path: Path, inputs: Tensor) -> None:
+    def write(file: BinaryIO) -> None:
+        np.save(file, inputs.detach().cpu().numpy())
+
+    write_atomically(_inputs_of(path), write)
