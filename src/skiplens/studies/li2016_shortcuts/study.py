@@ -1,6 +1,7 @@
 """Li, Jiao, Han & Weissman 2016, Demystifying ResNet: figures 2 to 9, theorems 1 and 2."""
 
 from skiplens.studies.li2016_shortcuts.card import CARD
+from skiplens.studies.li2016_shortcuts.dynamics import items as dynamics
 from skiplens.studies.li2016_shortcuts.images import items as images
 from skiplens.studies.li2016_shortcuts.initial_point import items as initial_point
 from skiplens.studies.li2016_shortcuts.learning_rates import items as learning_rates
@@ -10,6 +11,7 @@ from skiplens.studies.study import Item, Study
 
 _PARTS: tuple[tuple[Item, ...], ...] = (
     images.ITEMS,
+    dynamics.ITEMS,
     initial_point.ITEMS,
     learning_rates.ITEMS,
     small_weights.ITEMS,

@@ -1,0 +1,111 @@
+"""Figures 5 and 6: settings of their runs, and how large they are at each preset."""
+
+from dataclasses import dataclass
+
+from skiplens.core.settings import option
+from skiplens.studies.li2016_shortcuts.digits import Source
+from skiplens.studies.li2016_shortcuts.families import FamilyName
+from skiplens.studies.replicates import ReplicateSettings, replicated
+from skiplens.studies.study import Preset
+from skiplens.sweeps import Run
+
+_MEASURES = "skiplens.studies.li2016_shortcuts.dynamics.measure"
+
+
+@dataclass(frozen=True)
+class Training(ReplicateSettings):
+    """Gradient descent of a linear network on all digits."""
+
+    family: FamilyName = option("2-shortcut", "initialisation and shortcuts")
+    depth: int = option(16, "weight matrices (D)")
+    learning_rate: float = option(0.1, "of gradient descent")
+    epochs: int = option(1000, "updates, each with all samples")
+    source: Source = option("mnist", "digits: the embedded ones or all of MNIST")
+
+
+@dataclass(frozen=True)
+class SpectraAtLosses(Training):
+    """The Hessian's spectrum where the loss first falls to given values."""
+
+    losses: tuple[float, ...] = option((), "losses at which the spectrum is taken, descending")
+
+
+@dataclass(frozen=True)
+class Descent(Training):
+    """Loss, gradient and index in the first epochs."""
+
+    epochs: int = option(80, "updates, each with all samples")
+    every: int = option(2, "epochs between two looks")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large the runs of one preset are.
+
+    Attributes:
+        replicates: Runs of 2-shortcut networks and of orthogonal ones, which are compared.
+        others: Runs of the other networks.
+        depth: 16 in the paper.
+        losses: At which spectra are taken.
+        one_shortcut_losses: Those for 1-shortcut networks.
+        xavier_losses: Those for Xavier networks, which start below the larger ones and hardly get to the smallest.
+        source: The digits.
+    """
+
+    replicates: int
+    others: int
+    depth: int
+    losses: tuple[float, ...]
+    one_shortcut_losses: tuple[float, ...]
+    xavier_losses: tuple[float, ...]
+    source: Source
+
+
+ALL_LOSSES = (4.5, 4.0, 3.0, 2.0, 1.5, 1.0, 0.7, 0.5, 0.45, 0.4, 0.36, 0.345)
+
+SIZES: dict[Preset, Sizes] = {
+    "smoke": Sizes(3, 2, 6, (4.5, 3.0, 2.0, 1.0, 0.5, 0.4), (2.0, 1.0), (0.5,), "sample"),
+    "laptop": Sizes(10, 6, 16, ALL_LOSSES, (4.5, 3.0, 2.0, 1.0, 0.5), (0.7, 0.5, 0.45), "mnist"),
+    "paper": Sizes(20, 20, 16, ALL_LOSSES, ALL_LOSSES, ALL_LOSSES, "mnist"),
+}
+
+RECIPES: dict[FamilyName, tuple[float, int]] = {
+    "xavier": (10**-1.75, 1000),
+    "orthogonal": (0.01, 3000),
+    "1-shortcut": (0.01, 3000),
+    "2-shortcut": (0.1, 1000),
+}
+"""Learning rate and epochs: curves against the loss hardly depend on them, as long as the descent is stable."""
+
+
+def spectra(preset: Preset, seed: int) -> list[Run]:
+    """Spectra at losses: figure 5, and the left half of figure 6."""
+    sizes = SIZES[preset]
+    plans: tuple[tuple[FamilyName, int, tuple[float, ...]], ...] = (
+        ("xavier", sizes.others, sizes.xavier_losses),
+        ("orthogonal", sizes.replicates, sizes.losses),
+        ("1-shortcut", sizes.others, sizes.one_shortcut_losses),
+        ("2-shortcut", sizes.replicates, sizes.losses),
+    )
+    return [run for plan in plans for run in _family(plan, sizes, seed)]
+
+
+def descents(preset: Preset, seed: int) -> list[Run]:
+    """The first epochs of 2-shortcut networks: the right half of figure 6."""
+    sizes = SIZES[preset]
+    base = Descent(depth=sizes.depth, source=sizes.source)
+    return replicated(f"{_MEASURES}:descent", base, sizes.replicates, seed, lambda settings: 0.4)
+
+
+def _family(plan: tuple[FamilyName, int, tuple[float, ...]], sizes: Sizes, seed: int) -> list[Run]:
+    family, replicates, losses = plan
+    rate, epochs = RECIPES[family]
+    base = SpectraAtLosses(
+        family=family,
+        depth=sizes.depth,
+        learning_rate=rate,
+        epochs=epochs,
+        source=sizes.source,
+        losses=losses,
+    )
+    return replicated(f"{_MEASURES}:spectra_at_losses", base, replicates, seed, lambda settings: len(losses) / 10)
