@@ -63,5 +63,5 @@ SIZES: dict[Preset, Sizes] = {
     "paper": Sizes(NORM_DEPTHS, 200, 5, (38, 110, 218, 434), (1, 2, 3, 4, 6), 164, 10, _FULL),
 }
 
-ONE_GPU = Sizes((20, 32, 44, 56), 30, 3, (38, 110), (1, 2, 3, 4), 5, 3, _FULL)
-"""All images and whole networks of up to 110 layers, a fifth of the epochs or less: minutes on one GPU."""
+ONE_GPU = Sizes((20, 32, 44, 56), 10, 4, (38, 110), (1, 2, 3, 4), 3, 4, _FULL)
+"""All images and whole networks of up to 110 layers, few epochs: minutes on one GPU."""

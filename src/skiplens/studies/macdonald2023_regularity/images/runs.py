@@ -10,6 +10,8 @@ from skiplens.sweeps import Needs, Run
 
 MEASURE = "skiplens.studies.macdonald2023_regularity.images.measure:image_training"
 IMAGENET_BATCH, IMAGENET_TRIALS = 256, 3
+SMALL_IMAGENET_SIDE = 37
+"""Where images are small: random parts have 7/8 of the side, 32 pixels, which can be halved five times."""
 DATA_MEMORY = 4 * 2**30
 """Of the images of CIFAR as float32, twice, and what comes with them."""
 
@@ -45,7 +47,7 @@ def _base(data: Data, sizes: Sizes, stands_in: bool) -> ImageTraining:
         milestones=tuple(sorted({third, 2 * third})),
         images=sizes.images,
         test_images=sizes.test_images,
-        side=sizes.side,
+        side=SMALL_IMAGENET_SIDE if data == "imagenet" and sizes.side else sizes.side,
         width=sizes.width,
         batch_size=IMAGENET_BATCH if data == "imagenet" and sizes.images is None else sizes.batch_size,
         gpu=sizes.gpu,
