@@ -35,8 +35,8 @@ def judge_any_start(readings: Sequence[Measurement], cost: str) -> Judgement:
     )
     sentence = (
         f"{cost.capitalize()} cost. Printed: the loss tends to its infimum from any start; here it stays "
-        f"{(loss[:, -1] - infimum).min():.4f} or more above it. Right: it may be trapped. An output between {INPUT} and "
-        f"{TRAP:.4f} (the last ones, farthest shown) never leaves this interval, although larger ones have less loss."
+        f"{(loss[:, -1] - infimum).min():.4f} or more above it. Right: it may be trapped. An output between {INPUT} "
+        f"and {TRAP:.4f} (shown: the last ones) never leaves this interval, although larger ones have less loss."
     )
     return decide_correction(
         (over_seeds(loss[:, -1] - infimum), Band.around(0.0, ARRIVED)),
@@ -63,8 +63,9 @@ def judge_printed_bound(readings: Sequence[Measurement]) -> Judgement:
     reading = chosen(readings, "one_layer_bounds")[0]
     printed, valid = ((reading["loss"] / reading[name])[1:].max() for name in ("printed", "valid"))
     sentence = (
-        f"Largest loss over bound in a million steps. Printed: rates μ_t proportional to σ(D en): {printed:.3f}, so the "
-        "loss crosses the bound. Right: to λ = σ², whose bound it keeps (shown); but Σ λ converges, and nothing follows."
+        f"Largest loss over bound in a million steps. Printed: rates μ_t proportional to σ(D en): {printed:.3f}, so "
+        "the loss crosses the bound. Right: to λ = σ², whose bound it keeps (shown); but Σ λ converges, and nothing "
+        "follows."
     )
     band = Band(-math.inf, 1 + ROUNDING, ROUNDING)
     return decide_correction((exactly(printed), band), (exactly(valid), band), sentence)

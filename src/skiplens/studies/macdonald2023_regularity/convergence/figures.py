@@ -59,8 +59,8 @@ def _bounds(readings: Sequence[Measurement]) -> Figure:
     return Figure(
         name="printed_bound",
         title="Proof of theorem 5.1: inequality (37) on one normalised weight",
-        caption="The loss crosses the bound as it is printed, with rates proportional to σ. The right one, with λ = σ², "
-        "is kept, and stops falling: it proves nothing.",
+        caption="The loss crosses the bound as it is printed, with rates proportional to σ. The right one, with λ = "
+        "σ², is kept, and stops falling: it proves nothing.",
         x_label="steps of gradient descent",
         y_label="loss",
         marks=(

@@ -1,7 +1,6 @@
 """The item of theorem 5.1."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from skiplens.studies.macdonald2023_regularity.convergence import measure, practice
 from skiplens.studies.macdonald2023_regularity.convergence.claims import CLAIMS
@@ -20,27 +19,23 @@ from skiplens.studies.replicates import ReplicateSettings, replicated
 from skiplens.studies.study import Item, Preset
 from skiplens.sweeps import Run
 
-COSTS: tuple[Literal["logistic", "square"], ...] = ("logistic", "square")
-
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much of everything a preset does: replicates (also of trapped runs), and steps of each kind of descent."""
+    """How much of everything a preset does: replicates, and steps of each kind of descent."""
 
     replicates: int
-    trapped_replicates: int
-    trapped: int
+    logistic: int
+    square: int
     printed: int
     repaired: int
     digits: int
 
 
 SIZES: dict[Preset, Sizes] = {
-    "smoke": Sizes(replicates=4, trapped_replicates=3, trapped=1400, printed=30, repaired=15, digits=10),
-    "laptop": Sizes(replicates=5, trapped_replicates=5, trapped=2000, printed=500, repaired=200, digits=100),
-    "paper": Sizes(
-        replicates=10, trapped_replicates=10, trapped=100_000, printed=100_000, repaired=10_000, digits=1000
-    ),
+    "smoke": Sizes(replicates=4, logistic=700, square=1500, printed=30, repaired=15, digits=10),
+    "laptop": Sizes(replicates=5, logistic=2000, square=2000, printed=500, repaired=200, digits=100),
+    "paper": Sizes(replicates=10, logistic=100_000, square=100_000, printed=100_000, repaired=10_000, digits=1000),
 }
 
 
@@ -48,11 +43,10 @@ def runs(preset: Preset, seed: int) -> list[Run]:
     """The counterexample, one weight, both networks, digits, hypotheses; and the least squares of theorem 2.3."""
     sizes = SIZES[preset]
     planned: list[tuple[str, ReplicateSettings, int]] = [
-        *(
-            ("trapped_descent", Trapped(cost=cost, iterations=sizes.trapped), sizes.trapped_replicates)
-            for cost in COSTS
-        ),
-        *(("trapped_descent", Trapped(cost=cost, start="free", iterations=sizes.trapped), 1) for cost in COSTS),
+        ("trapped_descent", Trapped(cost="logistic", iterations=sizes.logistic), sizes.replicates),
+        ("trapped_descent", Trapped(cost="square", iterations=sizes.square), sizes.replicates),
+        ("trapped_descent", Trapped(cost="logistic", start="free", iterations=sizes.logistic), 1),
+        ("trapped_descent", Trapped(cost="square", start="free", iterations=sizes.square), 1),
         ("one_layer_bounds", OneLayer(), 1),
         ("printed_network_descent", Descents(iterations=sizes.printed), sizes.replicates),
         ("repaired_descent", Repaired(cost="square", iterations=sizes.repaired), sizes.replicates),

@@ -40,8 +40,8 @@ SAFETY = 1.9
 def trapped_descent(settings: Trapped) -> dict[str, Tensor]:
     """Losses and outputs of the counterexample at some steps, the trap and the infimum."""
     centre = torch.tensor(TRAPPED_START if settings.start == "trapped" else FREE_START, dtype=torch.float64)
-    start = centre + settings.spread * torch.randn(3, dtype=torch.float64, generator=settings.stream())
-    run = run_counterexample(settings.cost, tuple(start.tolist()), settings.iterations)  # type: ignore[arg-type]  # three numbers
+    w, a, b = (centre + settings.spread * torch.randn(3, dtype=torch.float64, generator=settings.stream())).tolist()
+    run = run_counterexample(settings.cost, (w, a, b), settings.iterations)
     places = some_steps(settings.iterations)
     return {
         "step": places,

@@ -36,8 +36,8 @@ def _figure(readings: Sequence[Measurement], measure: str, what: str) -> Figure:
     return Figure(
         name=measure.removeprefix("descent_"),
         title=f"Theorem 2.3: {what}",
-        caption="Losses over the first loss (mean and range over draws) stay below the bound of equation (4), dashed, at "
-        "every step size below 2/β.",
+        caption="Losses over the first loss (mean and range over draws) stay below the bound of equation (4), dashed, "
+        "at every step size below 2/β.",
         x_label="steps of gradient descent",
         y_label="loss over first loss",
         marks=tuple(marks),

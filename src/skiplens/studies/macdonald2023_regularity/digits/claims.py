@@ -42,8 +42,8 @@ def judge_block1(readings: Sequence[Measurement]) -> Judgement:
     """Mean logarithm of block 1 with its identity skip minus that without."""
     gain = mean_log(stacked(readings, "block1", "digit_blocks")).diff(dim=1)[:, 0]
     sentence = (
-        f"Mean log₁₀ σ of block 1 (zeros as {ZERO:g}) with the identity skip minus that without; asked for are at least "
-        f"{BLOCK_GAIN:g} powers of ten."
+        f"Mean log₁₀ σ of block 1 (zeros as {ZERO:g}) with the identity skip minus that without; asked for are at "
+        f"least {BLOCK_GAIN:g} powers of ten."
     )
     return decide(over_seeds(gain), Band(BLOCK_GAIN, math.inf), sentence)
 

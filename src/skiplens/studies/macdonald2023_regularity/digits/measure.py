@@ -54,19 +54,20 @@ def digit_blocks(settings: Blocks) -> dict[str, Tensor]:
     images, _ = batch_of(settings, settings.replicate)
     found: dict[str, list[Tensor]] = {"block1": [], "block2": []}
     for network in (network_of(settings, settings.replicate, name) for name in NETWORKS):
+        block1, activation, block2 = map(network.get_submodule, ("block1", "block2.preactivation", "block2.residual"))
         stem, spectrum = _stem(network, images), partial(image_spectrum, images=settings.looked_at)
-        with torch.no_grad():
-            inside = network.block2.preactivation(network.block1(stem))
         if len(found["block1"]) < 2:  # the pools are in block 2
-            found["block1"].append(spectrum(network.block1, stem))
-        found["block2"].append(spectrum(network.block2.residual, inside))
+            found["block1"].append(spectrum(block1, stem))
+        with torch.no_grad():
+            found["block2"].append(spectrum(block2, activation(block1(stem))))
     return {name: torch.stack(spectra) for name, spectra in found.items()}
 
 
-def after_stem(network: nn.Sequential, final_norm: bool = True) -> nn.Sequential:
+def after_stem(network: nn.Module, final_norm: bool = True) -> nn.Sequential:
     """Both blocks and the head: the composite whose Jacobian figure 2 shows."""
-    head = [layer for layer in network.head if final_norm or not isinstance(layer, nn.BatchNorm1d)]
-    return nn.Sequential(network.block1, network.block2, *head)
+    block1, block2, head = map(network.get_submodule, ("block1", "block2", "head"))
+    layers = (layer for layer in head.children() if final_norm or not isinstance(layer, nn.BatchNorm1d))
+    return nn.Sequential(block1, block2, *layers)
 
 
 def _losses(settings: Losses, trial: int) -> Tensor:
@@ -89,6 +90,6 @@ def _followed(settings: Composites, name: str) -> Tensor:
     return torch.stack(spectra)
 
 
-def _stem(network: nn.Sequential, images: Tensor) -> Tensor:
+def _stem(network: nn.Module, images: Tensor) -> Tensor:
     with torch.no_grad():
-        return network.stem(images)
+        return network.get_submodule("stem")(images)

@@ -28,11 +28,9 @@ def batch_of(settings: Digits, trial: int) -> tuple[Tensor, Tensor]:
     return (pixels - MEAN) / DEVIATION if settings.standardised else pixels, chosen.labels
 
 
-def network_of(settings: Digits, trial: int, name: str) -> nn.Sequential:
+def network_of(settings: Digits, trial: int, name: str) -> nn.Module:
     """A network of the zoo with the weights of a trial, the same in all networks that have them."""
-    network = build(name, _randomness(settings, trial).child("weights")).to(torch.float32)
-    assert isinstance(network, nn.Sequential), "the MNIST networks are stem, two blocks and head in a row"
-    return network
+    return build(name, _randomness(settings, trial).child("weights")).to(torch.float32)
 
 
 def descent(network: nn.Module, batch: tuple[Tensor, Tensor], learning_rate: float, steps: int) -> Iterator[float]:
@@ -44,7 +42,7 @@ def descent(network: nn.Module, batch: tuple[Tensor, Tensor], learning_rate: flo
         gradients = torch.autograd.grad(loss, parameters)
         with torch.no_grad():
             for parameter, gradient in zip(parameters, gradients, strict=True):
-                parameter -= learning_rate * gradient
+                parameter.sub_(gradient, alpha=learning_rate)
         yield loss.item()
 
 

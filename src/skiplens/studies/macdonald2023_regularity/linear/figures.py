@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from skiplens.figures import Figure, Line
-from skiplens.figures.figure import numbers
+from skiplens.figures.figure import Mark, numbers
 from skiplens.figures.style import colour
 from skiplens.readings import Measurement
 from skiplens.studies.macdonald2023_regularity.histograms import histogram
@@ -20,7 +20,7 @@ def fig1(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     """The singular values of A and of I + A."""
     edges = torch.linspace(0, LARGEST, BINS + 1, dtype=torch.float64)
     grid = torch.linspace(0, LARGEST, 401, dtype=torch.float64)
-    marks = []
+    marks: list[Mark] = []
     for index, (name, title) in enumerate(NAMES.items()):
         marks += histogram(stacked(readings, name), edges, title, colour(index))
         marks.append(Line(numbers(grid), numbers(LAWS[name].density(grid)), f"{title}, limit", True, colour(index)))

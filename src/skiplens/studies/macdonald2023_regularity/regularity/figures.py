@@ -32,8 +32,8 @@ def thm4_7(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
         Figure(
             name="regularity",
             title="Theorem 4.7: regularity over parameter space",
-            caption="The smallest eigenvalue of DF DFᵀ (mean and range over draws) lies above both bounds at every size "
-            "of the parameters, and is positive, but not uniformly so. Without skips it is much smaller.",
+            caption="The smallest eigenvalue of DF DFᵀ (mean and range over draws) lies above both bounds at every "
+            "size of the parameters, and is positive, but not uniformly so. Without skips it is much smaller.",
             x_label="size of the parameters",
             y_label="smallest eigenvalue",
             marks=tuple(marks),

@@ -8,8 +8,8 @@ from skiplens.studies.replicates import replicated
 from skiplens.studies.study import Item, Preset
 from skiplens.sweeps import Run
 
-REPLICATES: dict[Preset, int] = {"smoke": 8, "laptop": 20, "paper": 200}
-POINTS: dict[Preset, int] = {"smoke": 1, "laptop": 4, "paper": 20}
+REPLICATES: dict[Preset, int] = {"smoke": 16, "laptop": 20, "paper": 200}
+POINTS: dict[Preset, int] = {"smoke": 2, "laptop": 4, "paper": 20}
 """Random parameters of each size."""
 
 
