@@ -9,6 +9,7 @@ from skiplens.studies.study import Item, Study
 MODULES = {
     "li2016_shortcuts": "skiplens.studies.li2016_shortcuts.study",
     "littwin2020_tangent": "skiplens.studies.littwin2020_tangent.study",
+    "macdonald2023_regularity": "skiplens.studies.macdonald2023_regularity.study",
 }
 """Where each study is; its module has `STUDY`, and is imported when the study is asked for."""
 
