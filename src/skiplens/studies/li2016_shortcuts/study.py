@@ -5,6 +5,7 @@ from skiplens.studies.li2016_shortcuts.dynamics import items as dynamics
 from skiplens.studies.li2016_shortcuts.images import items as images
 from skiplens.studies.li2016_shortcuts.initial_point import items as initial_point
 from skiplens.studies.li2016_shortcuts.learning_rates import items as learning_rates
+from skiplens.studies.li2016_shortcuts.norms import items as norms
 from skiplens.studies.li2016_shortcuts.small_weights import items as small_weights
 from skiplens.studies.li2016_shortcuts.zero_point import items as zero_point
 from skiplens.studies.study import Item, Study
@@ -14,6 +15,7 @@ _PARTS: tuple[tuple[Item, ...], ...] = (
     dynamics.ITEMS,
     initial_point.ITEMS,
     learning_rates.ITEMS,
+    norms.ITEMS,
     small_weights.ITEMS,
     zero_point.ITEMS,
 )

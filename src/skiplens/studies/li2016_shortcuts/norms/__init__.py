@@ -1,0 +1,1 @@
+"""Figure 3: norms of the weights during training."""
