@@ -101,12 +101,10 @@ def test_the_limit_has_the_edges_of_the_theory_s_table():
 
 
 def test_the_range_against_scale_marks_where_the_skip_loses_its_floor():
-    band = line(drawn(), "range_against_scale", "I + W, from smallest to largest")
+    band = line(drawn(), "range_against_scale", "I + W, range")
     # the scale 1 is off by a rounding, and the edge with it
     assert all((low < 1e-9) == (scale > 1 - 1e-9) for scale, low in zip(band.x, band.low, strict=True))
-    assert_close(
-        np.array(line(drawn(), "range_against_scale", "W, from smallest to largest").high), 2 * np.array(band.x)
-    )
+    assert_close(np.array(line(drawn(), "range_against_scale", "W, range").high), 2 * np.array(band.x))
 
 
 def blocks(**options):

@@ -22,8 +22,8 @@ def facts(setting: Setting) -> tuple[tuple[str, str], ...]:
         ("weight matrices", _counted(setting)),
         ("condition number at zero", condition(zero)),
         ("condition number at the start", condition(start)),
-        ("directions down at zero", f"{zero.index:.0%}"),
-        ("directions down at the start", f"{start.index:.0%}"),
+        ("directions down at zero", f"{100 * zero.index:.0f} %"),
+        ("directions down at the start", f"{100 * start.index:.0f} %"),
         ("loss at the start", f"{float(linear_loss(setting.start, setting.moments)):.3g}"),
     )
 

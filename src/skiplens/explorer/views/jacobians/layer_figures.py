@@ -23,14 +23,15 @@ def singular_value_densities(layer: RandomLayer) -> Figure:
     marks: list[Mark] = []
     for has_skip, name in NAMES.items():
         heights = layer.law(has_skip).density(places)
-        marks.append(Line(numbers(places), numbers(heights), f"{name}, infinitely wide", colour=colour(int(has_skip))))
+        marks.append(Line(numbers(places), numbers(heights), f"{name}, theory", colour=colour(int(has_skip))))
         steps, shares = histogram(layer.singular_values[has_skip], highest)
-        name = f"{name}, width {layer.width}"
-        marks.append(Line(numbers(steps), numbers(shares), name, colour=colour(int(has_skip)), faint=True))
+        floor = numbers(torch.zeros_like(shares))
+        marks.append(Band(numbers(steps), floor, numbers(shares), f"{name}, drawn", colour=colour(int(has_skip))))
     return Figure(
         name="singular_values",
         title=f"Singular values of W and of I + W, weight scale {layer.scale:g}",
-        caption="A singular value is the factor by which a layer stretches one direction. Without the skip many are "
+        caption="A singular value is the factor by which a layer stretches one direction: areas are those drawn, "
+        "lines the limit of infinite width. Without the skip many are "
         "near zero: those directions of the gradient die. With it they gather around one.",
         x_label="singular value",
         y_label="density",
@@ -54,13 +55,14 @@ def range_against_scale(layer: RandomLayer) -> Figure:
         low, high = (numbers(side) for side in zip(*ends, strict=True))
         typical = numbers([math.exp(log_typical(scale, has_skip)) for scale in SCALES])
         shade = colour(int(has_skip))
-        marks.append(Band(numbers(SCALES), low, high, f"{name}, from smallest to largest", colour=shade))
+        marks.append(Band(numbers(SCALES), low, high, f"{name}, range", colour=shade))
         marks.append(Line(numbers(SCALES), typical, f"{name}, typical", colour=shade))
     return Figure(
         name="range_against_scale",
         title="Range of singular values against weight scale",
-        caption="The typical value is the geometric mean. With a skip it is exactly one and nothing reaches zero as "
-        "long as the scale is below one; without a skip it is far below one unless weights are large.",
+        caption="From the smallest to the largest singular value of a wide layer; typical is the geometric mean. With a "
+        "skip it is exactly one and nothing reaches zero as long as the scale is below one; without a skip it is far "
+        "below one unless weights are large.",
         x_label="weight scale s (entries have variance s²/width)",
         y_label="singular value",
         marks=(*marks, Reference(layer.scale, f"s = {layer.scale:g}", axis="x")),

@@ -54,18 +54,19 @@ def draw_theorem(values: Values) -> Drawing:
     """The hypotheses of the convergence theorem, one by one."""
     options = TheoremOptions.of(values)
     case = case_of(options)
-    checks = check(case)
+    checks, follows = check(case), what_follows(case)
+    says = words.about_theorem(checks, follows)
     figures = (verdicts_by_theorem(checks), certified_slope(options), certified_step(options))
     return Drawing(
         figures=tuple(figure for figure in figures if figure is not None),
-        says=words.about_theorem(case, checks),
+        says=says,
         facts=words.theorem_facts(case, checks),
         checks=tuple(_check(one) for one in checks),
         code=code.theorem_code(options),
         notes=(
             f"Theorems 4.5, 4.7 and 5.1 of {PAPER}",
             "Hardly any network in use meets all hypotheses; one that fails is no fault, only no guarantee.",
-            what_follows(case),
+            *((follows,) if follows not in says else ()),
             "The first loss is taken to be that of outputs that are all zero, as with zero weights.",
         ),
     )
@@ -73,5 +74,7 @@ def draw_theorem(values: Values) -> Drawing:
 
 def _check(one: CheckedHypothesis) -> Check:
     state = "unknown" if one.verdict == "cannot be decided" else one.verdict
-    why = f"{one.reason[:1].upper()}{one.reason[1:]}".removesuffix(".")
+    # the formula en(W) X is a reason too, and no sentence
+    reason = f"it is {one.reason}" if one.reason.startswith("en(") else one.reason
+    why = f"{reason[:1].upper()}{reason[1:]}".removesuffix(".")
     return Check(state, f"{one.label}: {one.hypothesis.statement}", f"{why}. {one.change}".strip())

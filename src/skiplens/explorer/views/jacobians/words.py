@@ -9,7 +9,7 @@ from torch import Tensor
 from skiplens.explorer.views.jacobians.block import RandomBlocks
 from skiplens.explorer.views.jacobians.layer import NAMES, RandomLayer, log_typical
 from skiplens.explorer.views.jacobians.layer_figures import through
-from skiplens.theory.hypotheses import Case, CheckedHypothesis, what_follows
+from skiplens.theory.hypotheses import Case, CheckedHypothesis
 
 
 def about_layer(layer: RandomLayer) -> str:
@@ -65,11 +65,11 @@ def block_facts(blocks: RandomBlocks) -> tuple[tuple[str, str], ...]:
     return tuple((f"smallest, {name}", f"{_smallest(jacobian):.3g}") for name, jacobian in blocks.shrinking().items())
 
 
-def about_theorem(case: Case, checks: Sequence[CheckedHypothesis]) -> str:
+def about_theorem(checks: Sequence[CheckedHypothesis], follows: str) -> str:
     """How many hypotheses hold, and what is certain if nothing that matters fails."""
     holding = sum(one.holds for one in checks)
     count = "All" if holding == len(checks) else f"{holding} of"
-    return f"{count} {len(checks)} hypotheses hold. {_certain(case, checks)}"
+    return f"{count} {len(checks)} hypotheses hold. {_certain(checks, follows)}"
 
 
 def theorem_facts(case: Case, checks: Sequence[CheckedHypothesis]) -> tuple[tuple[str, str], ...]:
@@ -84,8 +84,7 @@ def theorem_facts(case: Case, checks: Sequence[CheckedHypothesis]) -> tuple[tupl
     )
 
 
-def _certain(case: Case, checks: Sequence[CheckedHypothesis]) -> str:
-    follows = what_follows(case)
+def _certain(checks: Sequence[CheckedHypothesis], follows: str) -> str:
     if not follows.startswith("All hypotheses"):
         return follows
     # The library's sentence is for reports: it tells all conditions, which stand in the small print here.

@@ -42,14 +42,14 @@ def kernel_against_angle(setting: Setting, curves: dict[Architecture, Tensor], s
         name="kernel_against_angle",
         title=f"Tangent kernel against angle at depth {setting.depth}",
         caption="How alike two inputs look to each network while it trains, relative to equal inputs. A curve that "
-        "drops at once to a plateau tells hardly any two inputs from any other two; the dotted cosine is a linear "
+        "drops at once to a plateau tells hardly any two inputs from any other two; the dashed cosine is a linear "
         "model.",
         x_label="angle between the inputs (degrees)",
         y_label="kernel relative to equal inputs",
         marks=(
             *(_bundle(setting, sampled) if sampled else ()),
             *lines,
-            Line(numbers(degrees), numbers(cosine), "cosine: a linear model", dashed=True, colour="ink"),
+            Line(numbers(degrees), numbers(cosine), "linear model", dashed=True, colour="ink"),
         ),
     )
 
@@ -60,7 +60,7 @@ def _bundle(setting: Setting, sampled: Sampled) -> tuple[Mark, ...]:
     degrees = numbers(torch.linspace(0, 180, sampled.kernels.shape[1], dtype=torch.float64))
     rows = [Line(degrees, numbers(row), colour=shade, faint=True) for row in sampled.kernels]
     error = sampled.kernels.std(0) / math.sqrt(len(sampled.kernels))
-    name = f"mean of {len(rows)} networks of width {setting.width}"
+    name = f"mean of {len(rows)} drawn"
     return (*rows, Points(degrees, numbers(sampled.kernels.mean(0)), name, error=numbers(error)))
 
 

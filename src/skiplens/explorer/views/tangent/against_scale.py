@@ -23,15 +23,16 @@ def growth_against_scale(setting: Setting) -> Figure:
     return Figure(
         name="growth_against_scale",
         title=f"ResNet of depth {setting.depth} against the scale of its branches",
-        caption="Both curves are flat up to about the marked scale and explode beyond it: with branches of the scale "
-        "a·L^(−1/m) signal and kernel stay bounded however deep the network is.",
+        caption="Growth (1 + α^m)^L of the squared signal, and width times relative variance of the kernel. Both are "
+        "flat up to about the marked scale and explode beyond it: with branches of the scale a·L^(−1/m) signal and "
+        "kernel stay bounded however deep the network is.",
         x_label="branch scale α",
         y_label="growth, or width × relative variance",
         marks=(
-            Line(numbers(SCALES), numbers(growth), "growth of the squared signal, (1 + α^m)^L"),
-            Line(numbers(SCALES), numbers(spread), "width × relative variance of the kernel"),
+            Line(numbers(SCALES), numbers(growth), "signal"),
+            Line(numbers(SCALES), numbers(spread), "kernel"),
             Reference(setting.marked_scale, f"α = {setting.mark:g}·L^(−1/{setting.branch_depth})", axis="x"),
-            Points((setting.branch_scale,) * 2, growth_and_spread(setting), "the α of now"),
+            Points((setting.branch_scale,) * 2, growth_and_spread(setting), "now"),
         ),
         x_log=True,
         y_log=True,

@@ -11,7 +11,7 @@ from skiplens.theory.finite_width.networks import Network
 
 Architecture = Literal["resnet", "densenet", "vanilla"]
 
-TITLES: dict[Architecture, str] = {"resnet": "ResNet", "densenet": "DenseNet", "vanilla": "vanilla (no skips)"}
+TITLES: dict[Architecture, str] = {"resnet": "ResNet", "densenet": "DenseNet", "vanilla": "vanilla"}
 """Each architecture as people call it, in the order of its colours."""
 
 _DIGITS = 4  # of a computed scale: the moments are exact in its decimals, and few of them make them quick

@@ -35,18 +35,18 @@ def relative_variance(setting: Setting, architecture: Architecture) -> float:
 def variance_against_depth(setting: Setting, sampled: Sampled | None = None) -> Figure:
     """Each architecture at this width; the residual one also with the scale that shrinks with depth."""
     settings = [replace(setting, depth=depth) for depth in DEPTHS]
+    rule = f"α = {setting.mark:g}·L^(−1/{setting.branch_depth})"
     shrinking = [relative_variance(each.at_marked_scale(), "resnet") for each in settings]
-    name = f"ResNet with α = {setting.mark:g}·L^(−1/{setting.branch_depth})"
     return Figure(
         name="variance_against_depth",
         title=f"Spread of the kernel against depth, width {setting.width}",
-        caption=f"{_CAPTION} The dashed curve shrinks the branches as depth grows, and stays low.",
+        caption=f"{_CAPTION} The dashed curve shrinks the branches like {rule} as depth grows, and stays low.",
         x_label="depth L",
         y_label="relative variance of the diagonal",
         marks=(
             *_lines(DEPTHS, settings),
-            Line(numbers(DEPTHS), numbers(shrinking), name, dashed=True, colour=colour(0)),
-            *_measured(setting.depth, setting, sampled),
+            Line(numbers(DEPTHS), numbers(shrinking), "ResNet, α shrinking", dashed=True, colour=colour(0)),
+            *_measured(setting.depth, sampled),
             Reference(float(setting.depth), f"depth {setting.depth}", axis="x"),
         ),
         x_log=True,
@@ -64,7 +64,7 @@ def variance_against_width(setting: Setting, sampled: Sampled | None = None) -> 
         y_label="relative variance of the diagonal",
         marks=(
             *_lines(WIDTHS, [replace(setting, width=width) for width in WIDTHS]),
-            *_measured(setting.width, setting, sampled),
+            *_measured(setting.width, sampled),
             Reference(float(setting.width), f"width {setting.width}", axis="x"),
         ),
         x_log=True,
@@ -79,9 +79,8 @@ def _lines(places: Iterable[int], settings: list[Setting]) -> list[Line]:
     ]
 
 
-def _measured(place: int, setting: Setting, sampled: Sampled | None) -> tuple[Mark, ...]:
+def _measured(place: int, sampled: Sampled | None) -> tuple[Mark, ...]:
     if sampled is None:
         return ()
     value, error = sampled.relative_variance
-    title = f"{TITLES[setting.architecture]}, {len(sampled.kernels)} sampled"
-    return (Points((float(place),), (value,), title, error=(error,)),)
+    return (Points((float(place),), (value,), f"{len(sampled.kernels)} drawn", error=(error,)),)

@@ -15,8 +15,6 @@ ANGLES = 9
 """From 0 to π; the narrowest network of the view is still twice as wide as there are inputs."""
 
 AT_ONCE = 5
-MEMORY = 2**28
-"""A fixed budget: with another one the same seed would be cut into other chunks and give other numbers."""
 
 
 def plane(angles: int = ANGLES) -> Tensor:
@@ -54,5 +52,5 @@ class Sampling:
         inputs, mean = plane(), float(kernel_moments(self.network, self.trained).mean)
         generator = Randomness(self.seed).torch()
         rounds = track(range(self.networks // AT_ONCE), "sampled networks", self.networks // AT_ONCE, progress)
-        drawn = [sample_kernels(self.network, inputs, AT_ONCE, generator, self.trained, MEMORY) for _ in rounds]
+        drawn = [sample_kernels(self.network, inputs, AT_ONCE, generator, self.trained) for _ in rounds]
         return Sampled(torch.cat([each.samples[:, 0] for each in drawn]) / mean)

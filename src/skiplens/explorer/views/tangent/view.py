@@ -21,7 +21,7 @@ CONTROLS: tuple[Control, ...] = (
         "architecture",
         "Architecture",
         help="The network that the numbers and the sampled networks are of; all three curves are always drawn.",
-        options=tuple(TITLES.items()),
+        options=(("resnet", "ResNet"), ("densenet", "DenseNet"), ("vanilla", "vanilla (no skips)")),
         default="resnet",
     ),
     Slider(

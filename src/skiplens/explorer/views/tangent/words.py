@@ -56,7 +56,7 @@ def _angles(setting: Setting, curves: dict[Architecture, Tensor]) -> str:
     middle = {architecture: float(curve[len(curve) // 2]) for architecture, curve in curves.items()}
     seen = ", ".join(f"{TITLES[architecture]} {share(value)}" for architecture, value in middle.items())
     linear = " (branches of one matrix have no ReLU: this ResNet is linear)" if setting.branch_depth == 1 else ""
-    return f"Inputs at a right angle share of the kernel of equal inputs: {seen}{linear}."
+    return f"Of the kernel of equal inputs, inputs at a right angle keep: {seen}{linear}."
 
 
 def _scale(setting: Setting) -> str:
