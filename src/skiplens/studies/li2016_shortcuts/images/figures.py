@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from skiplens.figures import Figure, Line, Points
+from skiplens.figures import Figure, Line, Points, Reference
 from skiplens.figures.figure import Mark, numbers
 from skiplens.figures.style import colour
 from skiplens.readings import Measurement
@@ -23,9 +23,9 @@ def fig2(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     return (
         Figure(
             name="norms",
-            title=f"Figure 2: average Frobenius norm of the convolutions, {_trained_on(readings)}",
-            caption="Means over runs with one standard deviation; points mark where the learning rate falls. All "
-            "depths start from nearly the same norm.",
+            title=f"Figure 2: average Frobenius norms, {_trained_on(readings)}",
+            caption="Means over runs with one standard deviation; lines mark where the learning rate falls. At the "
+            "start ‖W‖_F is √(2 inputs) on average; the stem with its three inputs weighs less in deeper networks.",
             x_label="epoch",
             y_label="mean of ‖W‖_F over convolutions",
             marks=(*marks, *_falls(readings)),
@@ -58,15 +58,10 @@ def fig9(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     )
 
 
-def _falls(readings: Sequence[Measurement]) -> list[Points]:
-    """Where the learning rate falls, on every curve."""
-    found = []
-    for number, epoch in enumerate(readings[0].setting("milestones"), 1):
-        heights = [stacked(readings, "norm", depth=depth)[:, epoch].nanmean() for depth in values(readings, "depth")]
-        found.append(
-            Points((float(epoch),) * len(heights), numbers(heights), f"learning rate {0.1 ** (number + 1):.2g}")
-        )
-    return found
+def _falls(readings: Sequence[Measurement]) -> list[Reference]:
+    """Where the learning rate falls to a tenth."""
+    places = enumerate(readings[0].setting("milestones"), 2)
+    return [Reference(float(epoch), f"learning rate {0.1**power:.2g}", "x") for power, epoch in places]
 
 
 def _trained_on(readings: Sequence[Measurement]) -> str:

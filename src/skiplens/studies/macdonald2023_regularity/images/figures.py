@@ -14,6 +14,8 @@ from skiplens.studies.macdonald2023_regularity.images.settings import SHOWN, Dat
 
 SERIES = ((False, "original: convolutional shortcuts"), (True, "modified: average pool + convolution"))
 
+SPREAD = 5.0
+
 
 def shown_curves(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     """Figure 3: each data set at the learning rate that suits the original network best."""
@@ -50,7 +52,7 @@ def final_losses(readings: Sequence[Measurement], data: Data, name: str) -> tupl
             y_label="loss of the last epoch",
             marks=tuple(marks),
             x_log=True,
-            y_log=True,
+            y_log=_spread(marks),
         ),
     )
 
@@ -69,8 +71,14 @@ def _figure(readings: Sequence[Measurement], data: Data, rate: float, name: str)
         x_label="epoch",
         y_label="training loss",
         marks=tuple(marks),
-        y_log=True,
+        y_log=_spread(marks),
     )
+
+
+def _spread(marks: Sequence[Band | Line]) -> bool:
+    """Whether losses spread so far that an axis wants to be logarithmic."""
+    heights = [height for mark in marks if isinstance(mark, Line) for height in mark.y if height > 0]
+    return bool(heights) and max(heights) > SPREAD * min(heights)
 
 
 def _losses(readings: Sequence[Measurement]) -> Tensor:

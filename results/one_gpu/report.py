@@ -1,0 +1,56 @@
+"""Verdicts and figures of what `sweep.py` trained: `python results/one_gpu/report.py PART STORE FOLDER`."""
+
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from skiplens.readings import Store
+from skiplens.studies.folder import write_folder
+from skiplens.studies.li2016_shortcuts import study as shortcuts
+from skiplens.studies.li2016_shortcuts.images import items as shortcut_items
+from skiplens.studies.li2016_shortcuts.images.settings import ONE_GPU as SHORTCUTS
+from skiplens.studies.macdonald2023_regularity import study as regularity
+from skiplens.studies.macdonald2023_regularity.images import items as regularity_items
+from skiplens.studies.macdonald2023_regularity.images.settings import ONE_GPU as REGULARITY
+from skiplens.studies.reproduction import Effort, reproduce
+from skiplens.studies.study import Item, Study
+
+SAID = "Reduced for some minutes on one H200: fewer epochs, learning rates, depths and trials, as the tables say."
+
+
+def main(part: str, store: Path, folder: Path) -> None:
+    """Judge whole replicates; what is in the store is not trained again."""
+    trials = 1 + max(replicates(store))
+    study, items = {"macdonald": macdonald, "norms": norms, "errors": errors}[part](trials)
+    shutil.copytree(store, folder / "store", dirs_exist_ok=True)
+    found = reproduce([(study, item) for item in items], folder, Effort("paper"))
+    write_folder(found, folder)
+    for verdict in found.verdicts:
+        sys.stdout.write(f"{verdict.name} {verdict.verdict} {verdict.ours} {verdict.uncertainty}\n")
+
+
+def replicates(store: Path) -> set[int]:
+    """The numbers of the replicates in a store."""
+    readings = (Store(store).load(key) for key in Store(store).keys())
+    return {int(reading.provenance.settings["replicate"]) for reading in readings if reading is not None}
+
+
+def macdonald(trials: int) -> tuple[Study, list[Item]]:
+    """Figures 3 and 4 and table 1 at one learning rate."""
+    items = regularity_items.items({"paper": replace(REGULARITY, trials=trials)}, (SAID,))
+    return regularity.STUDY, [item for item in items if item.name in ("fig3", "fig4", "table1")]
+
+
+def norms(trials: int) -> tuple[Study, list[Item]]:
+    """Figure 2."""
+    return shortcuts.STUDY, [shortcut_items.items({"paper": replace(SHORTCUTS, norm_runs=trials)}, (SAID,))[0]]
+
+
+def errors(trials: int) -> tuple[Study, list[Item]]:
+    """Figure 9."""
+    return shortcuts.STUDY, [shortcut_items.items({"paper": replace(SHORTCUTS, error_runs=trials)}, (SAID,))[1]]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))

@@ -1,0 +1,58 @@
+"""Train on one GPU for a given time: `python results/one_gpu/sweep.py PART FOLDER SECONDS`.
+
+All networks of one replicate come before those of the next, so that whenever the time is over the replicates so far are
+whole. PART is macdonald, norms or errors; `report.py` makes verdicts and figures of what came out.
+"""
+
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+from skiplens.readings import Store
+from skiplens.studies.li2016_shortcuts.images import runs as shortcut_runs
+from skiplens.studies.li2016_shortcuts.images.settings import ONE_GPU as SHORTCUTS
+from skiplens.studies.macdonald2023_regularity.images import runs as regularity_runs
+from skiplens.studies.macdonald2023_regularity.images.settings import ONE_GPU as REGULARITY
+from skiplens.sweeps import Run, sweep
+
+
+def main(part: str, folder: Path, seconds: float) -> None:
+    """Do replicates until the next one would not fit; keep all readings in one archive as well."""
+    runs = by_replicate({"macdonald": macdonald, "norms": norms, "errors": errors}[part]())
+    store, start = Store(folder / part / "store"), time.monotonic()
+    for done, replicate in enumerate(runs, 1):
+        swept = sweep(replicate, store)
+        passed = time.monotonic() - start
+        for failure in swept.failures.values():
+            sys.stderr.write(f"{failure.error}\n{failure.traceback}\n")
+        sys.stderr.write(f"{part} replicates {done} {passed:.1f} s\n")
+        with tarfile.open(folder / f"{part}.tar", "w") as archive:
+            archive.add(store.folder, f"{part}/store")
+        if passed * (done + 1) / done > seconds:
+            break
+
+
+def macdonald() -> list[Run]:
+    """Figure 4 and table 1 at one learning rate."""
+    return regularity_runs.all_rates("cifar10", REGULARITY, 0)
+
+
+def norms() -> list[Run]:
+    """Figure 2."""
+    return shortcut_runs.fig2(SHORTCUTS, 0)
+
+
+def errors() -> list[Run]:
+    """Figure 9."""
+    return shortcut_runs.fig9(SHORTCUTS, 0)
+
+
+def by_replicate(runs: list[Run]) -> list[list[Run]]:
+    """The runs, those of a replicate together."""
+    numbers = sorted({run.settings.replicate for run in runs})  # type: ignore[attr-defined]  # all of them have one
+    return [[run for run in runs if run.settings.replicate == number] for number in numbers]  # type: ignore[attr-defined]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), float(sys.argv[3]))
