@@ -41,7 +41,7 @@ def tables(readings: Sequence[Measurement]) -> tuple[Table, ...]:
 def _rows(reading: Measurement) -> Iterator[dict[str, Any]]:
     for exponent, row in zip(reading.setting("exponents"), final_losses(reading), strict=True):
         for network, loss in enumerate(row.tolist()):
-            yield {"exponents": exponent, "network": network, "final_loss": loss}
+            yield {"exponents": exponent, "learning_rate": 10**exponent, "network": network, "final_loss": loss}
 
 
 ITEMS = (

@@ -73,8 +73,8 @@ _LINEAR_RATES, _RECTIFIED_RATES = exponents(-4.0, 1.0, 0.25), exponents(-3.0, 1.
 
 SIZES: dict[Preset, Sizes] = {
     "smoke": Sizes(
-        linear=(6, exponents(-2.5, 1.0, 0.5), (8, 16)),
-        rectified=(5, exponents(-1.0, 0.0, 0.5), (4, 8)),
+        linear=(12, (-3.0, *exponents(-2.0, 0.75, 0.25)), (4, 16)),
+        rectified=(8, exponents(-1.0, 0.0, 0.5), (4, 8)),
         linear_source="sample",
         rectified_samples=250,
     ),

@@ -1,0 +1,34 @@
+"""Figures 7 and 8 from one command at the smallest preset."""
+
+import pytest
+
+from skiplens.studies import choose, reproduce
+from skiplens.studies.li2016_shortcuts.learning_rates.settings import fig7, fig8
+from skiplens.studies.reproduction import Effort
+
+CERTAIN_AT_SMOKE = {
+    "fig7": {"close_to_optimal", "lowest", "xavier", "high_rate", "falling_rate", "three_stay"},
+    "fig8": {"deeper"},
+}
+"""What even the smallest preset reproduces, whatever the seed."""
+
+
+@pytest.mark.parametrize("item", ["fig7", "fig8"])
+def test_the_smallest_preset(item, tmp_path, seed):
+    found = reproduce(choose(f"li2016_shortcuts/{item}"), tmp_path, Effort("smoke", seed))
+    (result,) = found.results
+    assert not result.problems
+    words = {verdict.claim: verdict.verdict for verdict in result.verdicts}
+    assert {name for name in CERTAIN_AT_SMOKE[item] if words[name] != "reproduced"} == set(), words
+    assert set(words.values()) <= {"reproduced", "not attempted"}
+    assert len(result.figures) == 3 and len(result.tables) == 1
+
+
+def test_grids_are_as_large_as_the_note_says():
+    linear, rectified = fig7("laptop", 0), fig8("laptop", 0)
+    assert len(linear) == 30 and len(rectified) == 15
+    assert {len(run.settings.exponents) for run in linear} == {21}
+    assert {len(run.settings.exponents) for run in rectified} == {9}
+    assert {run.settings.depth for run in linear if run.settings.family == "3-shortcut"} == {6, 12, 18, 33, 66, 96}
+    assert {run.settings.epochs for run in [*linear, *rectified]} == {1000}
+    assert len({run.key for run in [*linear, *rectified, *fig7("laptop", 1)]}) == 75
