@@ -113,6 +113,22 @@ class TestZeroBranchEnds:
         assert network[1].weight.abs().max() > 0
 
 
+class TestScaleBranchEnds:
+    @pytest.mark.parametrize("branch_depth", [1, 2, 3])
+    @pytest.mark.parametrize("factor", [0.0, 0.3, 4.0])
+    def test_each_branch_is_multiplied_by_the_factor(self, branch_depth, factor, generator):
+        network = zoo.build("shortcut_network", branch_depth=branch_depth, initialisation="xavier", width=5, units=3)
+        inputs = torch.randn(6, 5, generator=generator)
+        scaled = initialisation.scale_branch_ends(network, zoo.branch_parameters(network), factor)
+        for before, after in zip(network, scaled, strict=True):
+            assert_close(after.branch(inputs), factor * before.branch(inputs))
+
+    @pytest.mark.parametrize("factor", [-1.0, float("nan"), float("inf")])
+    def test_refuses_a_factor_that_no_branch_can_have(self, factor):
+        with pytest.raises(InvalidInputError, match="must be a number of at least 0, got"):
+            initialisation.scale_branch_ends(nn.Linear(2, 2), [["weight"]], factor)
+
+
 class TestRescaleBranches:
     @pytest.mark.parametrize("branch_depth", [1, 2, 3])
     def test_each_branch_keeps_its_share_of_the_power(self, branch_depth, generator):

@@ -1,5 +1,6 @@
 """`skiplens explore`: the interactive page, on this machine."""
 
+import contextlib
 import webbrowser
 from pathlib import Path
 from typing import Annotated
@@ -31,7 +32,6 @@ def explore(
     console.err().print("Press Ctrl-C to end it.", markup=False)
     if browser:
         webbrowser.open(page.link)
-    try:
+    with contextlib.suppress(KeyboardInterrupt):
         page.serve()
-    except KeyboardInterrupt:
-        console.err().print("The explorer has ended.", markup=False)
+    console.err().print("The explorer has ended.", markup=False)

@@ -60,8 +60,8 @@ def range_against_scale(layer: RandomLayer) -> Figure:
     return Figure(
         name="range_against_scale",
         title="Range of singular values against weight scale",
-        caption="From the smallest to the largest singular value of a wide layer; typical is the geometric mean. With a "
-        "skip it is exactly one and nothing reaches zero as long as the scale is below one; without a skip it is far "
+        caption="From the smallest to the largest singular value of a wide layer; typical is the geometric mean. With "
+        "a skip it is exactly one and nothing reaches zero as long as the scale is below one; without a skip it is far "
         "below one unless weights are large.",
         x_label="weight scale s (entries have variance s²/width)",
         y_label="singular value",

@@ -1,7 +1,7 @@
 """The lines of Python that make the main curve again, and the sampled networks if there are any."""
 
 from skiplens.explorer.views.tangent.architectures import Setting
-from skiplens.explorer.views.tangent.sampling import ANGLES, AT_ONCE, Sampling
+from skiplens.explorer.views.tangent.sampling import ANGLES, Sampling
 
 _CURVE = """\
 import torch, skiplens as sl
@@ -15,7 +15,7 @@ from skiplens.core.randomness import Randomness
 from skiplens.theory.finite_width import DenseNet, ResNet, Vanilla, kernel_moments, sample_kernels
 network, generator = {network}, Randomness({seed}).torch()
 few = inputs[::{every}]
-rounds = [sample_kernels(network, few, {at_once}, generator, {trained!r}) for _ in range({rounds})]
+rounds = [sample_kernels(network, few, size, generator, {trained!r}) for size in {rounds}]
 sampled = torch.cat([each.samples[:, 0] for each in rounds]) / kernel_moments(network, {trained!r}).mean
 """
 
@@ -29,9 +29,8 @@ def code(setting: Setting, angles: int, sampling: Sampling | None) -> str:
         network=sampling.network,
         seed=sampling.seed,
         every=(angles - 1) // (ANGLES - 1),
-        at_once=AT_ONCE,
         trained=sampling.trained,
-        rounds=sampling.networks // AT_ONCE,
+        rounds=sampling.rounds,
     )
 
 

@@ -47,10 +47,16 @@ class Sampling:
     seed: int
     trained: str
 
+    @property
+    def rounds(self) -> list[int]:
+        """How many networks are drawn at a time."""
+        whole, rest = divmod(self.networks, AT_ONCE)
+        return [AT_ONCE] * whole + [rest] * bool(rest)
+
     def draw(self, progress: Progress = silent) -> Sampled:
         """The kernels of all networks, relative to their exact mean at equal inputs."""
         inputs, mean = plane(), float(kernel_moments(self.network, self.trained).mean)
-        generator = Randomness(self.seed).torch()
-        rounds = track(range(self.networks // AT_ONCE), "sampled networks", self.networks // AT_ONCE, progress)
-        drawn = [sample_kernels(self.network, inputs, AT_ONCE, generator, self.trained) for _ in rounds]
+        generator, rounds = Randomness(self.seed).torch(), self.rounds
+        sizes = track(rounds, "sampled networks", len(rounds), progress)
+        drawn = [sample_kernels(self.network, inputs, size, generator, self.trained) for size in sizes]
         return Sampled(torch.cat([each.samples[:, 0] for each in drawn]) / mean)

@@ -1,0 +1,198 @@
+"""The server without a browser: who is let in, what it answers, and what it never gives away."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from skiplens.explorer.guard import Guard
+from skiplens.explorer.page.app import make_app
+from skiplens.explorer.views.paths import PathsView
+from skiplens.explorer.views.runs import RunsFolder, RunsView
+from tests.explorer.run_folders import HOSTILE, report, write_report
+
+HERE = {"Host": "127.0.0.1:8050"}
+
+
+@pytest.fixture
+def root(tmp_path):
+    write_report(tmp_path / "runs" / "mine", report())
+    (tmp_path / "secret.txt").write_text("secret")
+    return tmp_path / "runs"
+
+
+def client_of(root, guard):
+    folder = RunsFolder(root)
+    return make_app((PathsView(), RunsView(folder)), guard, folder.file).server.test_client()
+
+
+@pytest.fixture
+def client(root):
+    return client_of(root, Guard("127.0.0.1", 8050))
+
+
+@pytest.fixture
+def guarded(root):
+    return client_of(root, Guard("0.0.0.0", 8050, "the-token"))
+
+
+PLACES = ("/", "/paths", "/look.css", "/page.js", "/theme.js", "/plotly.js", "/_dash-layout", "/_dash-dependencies")
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_everything_a_page_needs_is_on_this_server(client, place):
+    assert client.get(place, headers=HERE).status_code == 200
+
+
+def test_no_page_may_load_anything_from_elsewhere(client):
+    response = client.get("/", headers=HERE)
+    policy = response.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy and "http" not in policy and "'unsafe-eval'" not in policy
+    assert "connect-src 'self'" in policy and "frame-ancestors 'none'" in policy
+    scripts = [part for part in policy.split("; ") if part.startswith("script-src")]
+    assert "unsafe-inline" not in scripts[0]
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert response.headers["Referrer-Policy"] == "no-referrer"
+    assert 'src="http' not in response.text and 'href="http' not in response.text
+
+
+@pytest.mark.parametrize("place", [*PLACES, "/export/paths/path_weights.csv", "/files?name=mine/readings.json"])
+class TestGuard:
+    def test_without_the_token_nothing_is_given(self, guarded, place):
+        response = guarded.get(place)
+        assert response.status_code == 403 and "asks for its token" in response.text
+        assert "Set-Cookie" not in response.headers
+
+    def test_a_wrong_token_is_none(self, guarded, place):
+        join = "&" if "?" in place else "?"
+        assert guarded.get(f"{place}{join}token=wrong").status_code == 403
+
+    def test_with_the_cookie_everything_is(self, guarded, place):
+        guarded.set_cookie("skiplens_explorer_8050", "the-token")
+        assert guarded.get(place, buffered=True).status_code == 200
+
+    def test_a_name_that_a_stranger_has_pointed_here_is_refused(self, client, place):
+        assert client.get(place, headers={"Host": "evil.example:8050"}).status_code == 403
+
+    def test_another_page_gets_nothing(self, client, place):
+        headers = {**HERE, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
+        assert client.get(place, headers=headers).status_code == 403
+
+
+def test_callbacks_ask_for_the_token_too(guarded):
+    assert guarded.post("/_dash-update-component", json={}).status_code == 403
+
+
+def test_the_token_moves_from_the_address_into_a_cookie(guarded):
+    response = guarded.get("/paths?depth=7&token=the-token&beta=%22%3E%3Cscript%3E")
+    assert response.status_code == 200
+    cookie = response.headers["Set-Cookie"]
+    assert cookie.startswith("skiplens_explorer_8050=the-token;")
+    assert "HttpOnly" in cookie and "SameSite=Strict" in cookie
+    assert 'url=/paths?depth=7&amp;beta=%22%3E%3Cscript%3E"' in response.text and "the-token" not in response.text
+    assert guarded.get("/paths").status_code == 200
+
+
+class TestExport:
+    def test_a_figure_is_a_file(self, client):
+        response = client.get("/export/paths/path_weights.csv?depth=3&beta=1", headers=HERE)
+        assert response.mimetype == "text/csv"
+        assert response.headers["Content-Disposition"].startswith("attachment;")
+        rows = [row for row in csv.DictReader(io.StringIO(response.text)) if row["y"]]
+        assert [float(row["y"]) for row in rows] == pytest.approx([1 / 6, 4 / 6, 1 / 6])
+
+    @pytest.mark.parametrize(("ending", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
+    def test_pictures(self, client, ending, start):
+        assert client.get(f"/export/paths/complexity.{ending}", headers=HERE).data.startswith(start)
+
+    @pytest.mark.parametrize("place", ["/export/none/a.csv", "/export/paths/none.csv", "/export/paths/complexity.exe"])
+    def test_what_is_not_there_is_told(self, client, place):
+        response = client.get(place, headers=HERE)
+        assert response.status_code == 404 and response.mimetype == "text/plain" and "no" in response.text
+
+
+class TestFiles:
+    def test_a_file_of_a_run_is_downloaded_and_never_shown(self, client):
+        response = client.get("/files?name=mine/readings.json", headers=HERE, buffered=True)
+        assert json.loads(response.text)["title"] == "Net"
+        assert response.headers["Content-Disposition"].startswith("attachment")
+        assert response.mimetype == "application/octet-stream"
+        assert response.headers["Content-Security-Policy"].startswith("sandbox")
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "../secret.txt",
+            "..%2fsecret.txt",
+            "%252e%252e/secret.txt",
+            "/etc/passwd",
+            "mine/%00",
+            "",
+            "mine/../../secret.txt",
+        ],
+    )
+    def test_nothing_outside_of_the_folder_is_given(self, client, name):
+        response = client.get(f"/files?name={name}", headers=HERE)
+        assert response.status_code == 404 and "secret\n" not in response.text.replace("secret.txt", "")
+
+    def test_without_a_folder_there_are_no_files(self):
+        client = make_app((PathsView(), RunsView()), Guard("127.0.0.1", 8050)).server.test_client()
+        assert b"{" not in client.get("/files?name=mine/readings.json", headers=HERE).data[:1]
+
+
+def update(client, view, words, fields):
+    """What the browser sends when a control has moved."""
+    ids = [{"kind": "field", "view": view, "name": name} for name in fields]
+    outputs = {
+        "panes": [{"id": name, "property": "children"} for name in ("words", "hero", "rest", "progress")],
+        "problems": [
+            {"id": {"kind": "problem", "view": view, "name": name}, "property": "children"} for name in fields
+        ],
+        "hidden": [{"id": {"kind": "row", "view": view, "name": name}, "property": "hidden"} for name in fields],
+        "page": [{"id": "query", "property": "data"}, {"id": "clock", "property": "disabled"}],
+    }
+    dependencies = json.loads(client.get("/_dash-dependencies", headers=HERE).text)
+    (output,) = [one["output"] for one in dependencies if "words.children" in one["output"]]
+    values = [{"id": one, "property": "value", "value": value} for one, value in zip(ids, fields.values(), strict=True)]
+    body = {
+        "output": output,
+        "outputs": [*outputs["panes"], outputs["problems"], outputs["hidden"], *outputs["page"]],
+        "inputs": [
+            {"id": "view", "property": "data", "value": {"name": view, "words": words}},
+            [],
+            values,
+            {"id": "measured", "property": "data"},
+        ],
+        "changedPropIds": ["view.data"],
+        "state": [
+            [],
+            [{"id": one, "property": "id", "value": one} for one in ids],
+            [{"id": {"kind": "row", **one}, "property": "id", "value": one} for one in ids],
+            {"id": "query", "property": "data"},
+        ],
+    }
+    return client.post("/_dash-update-component", json=body, headers=HERE)
+
+
+def test_two_pages_with_different_values_do_not_see_each_other(client):
+    first = update(client, "paths", {}, {"depth": "7"})
+    second = update(client, "paths", {}, {"depth": "9"})
+    again = update(client, "paths", {}, {"depth": "7"})
+    assert first.status_code == 200, first.text
+    assert "Of 7 layers" in first.text and "Of 9 layers" in second.text
+    assert first.json == again.json
+
+
+def test_wrong_words_are_refused_beside_the_field_and_the_default_is_drawn(client):
+    text = update(client, "paths", {}, {"depth": "1e9"}).text
+    assert "'1e9' is outside of the range" in text and "Of 100 layers" in text
+
+
+def test_a_hostile_run_is_shown_as_text(root, client):
+    write_report(root / HOSTILE, report(HOSTILE))
+    word = next(run.word for run in RunsFolder(root).runs() if run.path.name == HOSTILE)
+    body = update(client, "runs", {"run": word}, {})
+    assert body.status_code == 200, body.text
+    words = body.json["response"]["words"]["children"]
+    assert words[0]["props"]["children"].startswith(f"{HOSTILE}: ")

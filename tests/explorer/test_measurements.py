@@ -1,0 +1,126 @@
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import pytest
+
+from skiplens.core.errors import InvalidInputError
+from skiplens.explorer.drawing import Drawing
+from skiplens.explorer.measurements import Measurements
+from skiplens.explorer.view import View
+
+SOON = 20  # seconds until a busy machine has started a thread
+
+
+@dataclass(frozen=True, eq=False)
+class Slow(View):
+    """Measures what it is told, and only when it is let go."""
+
+    name: ClassVar[str] = "slow"
+    title: ClassVar[str] = "Slow"
+    lead: ClassVar[str] = ""
+    go: threading.Event = field(default_factory=threading.Event)
+    calls: list = field(default_factory=list)
+
+    def controls(self, words):
+        return ()
+
+    def draw(self, values, measured=None):
+        return Drawing()
+
+    def measure(self, values, progress):
+        self.calls.append(values["x"])
+        progress("half", 1, 2)
+        while not self.go.wait(0.01):
+            progress("half", 1, 2)
+        if values["x"] < 0:
+            raise InvalidInputError("x is negative; give another.")
+        if values["x"] == 0:
+            return 1 / values["x"]
+        return 2 * values["x"]
+
+
+def until(condition):
+    end = time.monotonic() + SOON
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert condition()
+
+
+def test_a_measurement_is_started_told_of_and_kept():
+    view, measurements = Slow(), Measurements()
+    assert measurements.ask(view, {"x": 3}).state in ("waiting", "running")
+    until(lambda: measurements.ask(view, {"x": 3}).label == "half")
+    standing = measurements.ask(view, {"x": 3})
+    assert (standing.state, standing.done, standing.total) == ("running", 1, 2) and not standing.is_over
+    view.go.set()
+    assert measurements.wait(view, {"x": 3}).result == 6
+    assert measurements.ask(view, {"x": 3}).result == 6
+    assert view.calls == [3]
+
+
+def test_measurements_take_turns():
+    view, measurements = Slow(), Measurements()
+    measurements.ask(view, {"x": 1})
+    until(lambda: view.calls)
+    assert measurements.ask(view, {"x": 2}).state == "waiting"
+    time.sleep(0.2)
+    assert view.calls == [1]
+    view.go.set()
+    assert measurements.wait(view, {"x": 2}).result == 4
+
+
+def test_what_nobody_asks_for_any_more_is_abandoned_and_can_be_asked_for_again():
+    view, measurements = Slow(), Measurements(patience=0.1)
+    measurements.ask(view, {"x": 1})
+    until(lambda: view.calls)
+    until(lambda: not measurements._turn.locked())
+    view.go.set()
+    measurements._patience = SOON
+    assert measurements.wait(view, {"x": 1}).result == 2
+    assert view.calls == [1, 1]
+
+
+def test_an_abandoned_one_that_waits_for_its_turn_never_starts():
+    view, measurements = Slow(), Measurements(patience=0.3)
+    measurements.ask(view, {"x": 1})
+    until(lambda: view.calls)
+    measurements.ask(view, {"x": 2})
+    until(lambda: measurements.ask(view, {"x": 1}) and len(measurements._jobs) == 1)
+    view.go.set()
+    assert measurements.wait(view, {"x": 1}).result == 2
+    assert view.calls == [1]
+
+
+def test_an_error_for_a_person_is_told_as_it_is():
+    view, measurements = Slow(), Measurements()
+    view.go.set()
+    standing = measurements.wait(view, {"x": -1})
+    assert standing.state == "failed" and standing.problem == "x is negative; give another."
+
+
+def test_any_other_error_is_told_too_and_does_not_end_the_others(caplog):
+    view, measurements = Slow(), Measurements()
+    view.go.set()
+    assert measurements.wait(view, {"x": 0}).problem == "The measurement failed: ZeroDivisionError: division by zero"
+    assert "measurement of slow failed" in caplog.text
+    assert measurements.wait(view, {"x": 1}).result == 2
+
+
+def test_only_the_latest_results_are_kept():
+    view, measurements = Slow(), Measurements(most_kept=2)
+    view.go.set()
+    for x in (1, 2, 3):
+        measurements.wait(view, {"x": x})
+    assert measurements.wait(view, {"x": 3}).result == 6 and view.calls == [1, 2, 3]
+    assert measurements.wait(view, {"x": 1}).result == 2 and view.calls == [1, 2, 3, 1]
+    assert len(measurements._jobs) == 2
+
+
+def test_a_view_that_announces_a_measurement_must_have_one():
+    class Empty(Slow):
+        measure = View.measure
+
+    with pytest.raises(NotImplementedError, match="Empty announces a measurement and has none"):
+        Empty().measure({}, print)

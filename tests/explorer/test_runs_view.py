@@ -1,0 +1,252 @@
+import json
+
+import pytest
+
+from skiplens.core.errors import InvalidInputError
+from skiplens.core.progress import silent
+from skiplens.explorer.address import read
+from skiplens.explorer.measurements import Measurements
+from skiplens.explorer.page.drawn import draw
+from skiplens.explorer.views.runs import RunsFolder, RunsView
+from skiplens.figures import figures_of
+from skiplens.reports import Problem
+from skiplens.studies.catalogue import MODULES
+from tests.explorer.run_folders import HOSTILE, report, write_report, write_study
+from tests.reports.test_findings_section import finding
+
+
+def shown(root, **words):
+    """What the view shows for the words of an address; measured where it has to be."""
+    view = RunsView(RunsFolder(root))
+    state = read(view.controls(words), words)
+    assert not state.refused, state.refused
+    wanted = view.measurement(state.values)
+    return view.draw(state.values, None if wanted is None else view.measure(wanted, silent))
+
+
+def run_code(drawing):
+    names = {}
+    exec(drawing.code, names)
+    return names["result"]
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    monkeypatch.setitem(MODULES, "small", "tests.studies.small_study")
+    return tmp_path
+
+
+class TestNothing:
+    def test_without_a_folder_the_view_says_how_to_name_one(self):
+        assert "skiplens explore RUNS_DIR" in RunsView().draw({}).says
+        assert RunsView().controls({}) == () and RunsView().measurement({}) is None
+
+    def test_an_empty_folder_says_how_to_fill_it(self, root):
+        assert "There are no reports or studies" in shown(root).says and "skiplens inspect --out" in shown(root).says
+
+    def test_before_one_is_chosen_all_are_listed(self, root):
+        write_report(root / "a", report())
+        write_study(root / "b")
+        rows = shown(root).rows
+        assert [(row["run"], row["kind"]) for row in rows] == [("a", "report"), ("b", "study")]
+
+
+class TestReport:
+    def test_its_verdict_and_findings_come_first(self, root):
+        made = report("My net", findings=(finding("critical"), finding("note")), problems=(Problem("tangent", "no"),))
+        write_report(root / "a", made)
+        drawing = shown(root, run="a")
+        assert drawing.says == f"My net: {made.verdict}"
+        assert [check.state for check in drawing.checks] == ["fails", "unknown", "unknown"]
+        assert run_code(drawing) == made.verdict
+
+    def test_a_reading_is_drawn_again(self, root):
+        made = report()
+        write_report(root / "a", made)
+        drawing = shown(root, run="a", reading="paths")
+        assert drawing.figures == figures_of(made.readings[1]) == tuple(run_code(drawing))
+
+    def test_its_files_can_be_downloaded(self, root):
+        write_report(root / HOSTILE, report())
+        folder = RunsFolder(root)
+        (run,) = folder.runs()
+        (download,) = shown(root, run=run.word).downloads
+        assert download.name == "readings.json"
+        assert download.address.startswith("/files?name=") and "<" not in download.address
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            "",
+            "[]",
+            "{}",
+            '{"title": "x", "readings": [{"kind": "os"}], "problems": []}',
+            '{"title": "x", "problems": [], "readings": [{"kind": "paths", "version": 1, "provenance": {}, "values": '
+            "{}}]}",
+            '{"title": "x", "problems": [], "readings": [{"kind": "paths", "version": 1, "provenance": {}, "values": '
+            '{"of": {"dtype": "load", "shape": [1], "values": [1]}}}]}',
+            '{"title": "x", "problems": [], "readings": [{"kind": "paths", "version": 1, "provenance": {}, "values": '
+            '{"of": {"dtype": "no_such", "shape": [1], "values": [1]}}}]}',
+            '{"title": "x", "problems": [], "readings": [{"kind": "paths", "version": 1, "provenance": {}, "values": '
+            '{"of": {"dtype": "float32", "shape": [99999999999], "values": [1]}}}]}',
+            "[" * 100_000,
+        ],
+    )
+    def test_a_file_that_is_no_report_is_told(self, root, content):
+        write_report(root / "a", report())
+        (root / "a" / "readings.json").write_text(content)
+        drawn = draw(RunsView(RunsFolder(root)), {"run": "a"}, Measurements())
+        assert "does not hold the readings of a report" in drawn.problem
+
+    def test_a_huge_file_is_not_opened(self, root, monkeypatch):
+        monkeypatch.setattr("skiplens.explorer.views.runs.content.MOST_BYTES", 100)
+        write_report(root / "a", report())
+        with pytest.raises(InvalidInputError, match="the explorer opens files up to 100 B"):
+            shown(root, run="a")
+
+    def test_a_changed_file_is_read_again(self, root):
+        write_report(root / "a", report("First"))
+        assert shown(root, run="a").says.startswith("First: ")
+        (root / "a" / "readings.json").write_text(json.dumps(report("The second").to_json()))
+        assert shown(root, run="a").says.startswith("The second: ")
+
+
+class TestReports:
+    def test_numbers_stand_beside_each_other_and_curves_in_one_picture(self, root):
+        write_report(root / "a", report())
+        write_report(root / "b", report(energy=(1.0, 0.0, 0.0, 0.0, 1.0)))
+        drawing = shown(root, run="a,b", reading="paths")
+        first, second = drawing.figures[0].marks
+        assert (first.name, first.y) == ("a", (1 / 16, 4 / 16, 6 / 16, 4 / 16, 1 / 16))
+        assert (second.name, second.y) == ("b", (0.5, 0.0, 0.0, 0.0, 0.5))
+        assert drawing.rows[0] == {"number": "mean depth in branches", "a": "2", "b": "2"}
+        assert [numbers["mean depth in branches"] for numbers in run_code(drawing)] == [2.0, 2.0]
+
+    def test_only_readings_that_all_have_can_be_chosen(self, root):
+        write_report(root / "a", report())
+        made = report()
+        write_report(root / "b", type(made)("Other", made.readings[:1]))
+        view = RunsView(RunsFolder(root))
+        _, reading = view.controls({"run": "a,b"})
+        assert [name for name, _ in reading.options] == ["verdict", "structure"]
+
+    def test_verdicts_are_compared(self, root):
+        write_report(root / "a", report("One"))
+        write_report(root / "b", report("Two"))
+        drawing = shown(root, run="b,a")
+        assert [row["model"] for row in drawing.rows] == ["Two", "One"]
+        assert run_code(drawing) == [row["verdict"] for row in drawing.rows]
+
+    def test_a_reading_without_curves_says_so(self, root):
+        write_report(root / "a", report())
+        write_report(root / "b", report())
+        assert shown(root, run="a,b", reading="structure").says == "The numbers of a and b."
+
+    def test_kinds_are_not_mixed(self, root):
+        write_report(root / "a", report())
+        write_study(root / "b")
+        with pytest.raises(InvalidInputError, match="Reports are compared with reports and studies with studies"):
+            shown(root, run="a,b")
+
+
+class TestStudy:
+    def test_the_figures_are_drawn_again_from_the_stored_readings(self, root):
+        write_study(root / "s")
+        drawing = shown(root, run="s")
+        assert drawing.says == "small/coin: 1 reproduced, 1 differs."
+        (figure,) = drawing.figures
+        assert figure.name == "heads" and len(figure.marks[0].y) == 8
+        assert [row["verdict"] for row in drawing.rows] == run_code(drawing) == ["reproduced", "differs"]
+        assert drawing.facts == (("preset", "smoke"), ("seed", "0"))
+
+    def test_where_readings_are_missing_it_says_so(self, root):
+        write_study(root / "s")
+        next((root / "s" / "store").glob("*.npz")).unlink()
+        assert "1 of 8 readings are not in the folder" in shown(root, run="s").notes[0]
+
+    def test_a_study_that_is_not_known_is_never_imported(self, root):
+        write_study(root / "s")
+        text = (root / "s" / "verdicts.json").read_text().replace('"small"', '"os.path"')
+        (root / "s" / "verdicts.json").write_text(text)
+        assert "not known here" in shown(root, run="s").notes[0]
+
+    def test_a_pickle_in_the_store_is_not_loaded(self, root):
+        import pickle
+
+        class Bomb:
+            def __reduce__(self):
+                return (exec, ("raise SystemExit('the pickle was loaded')",))
+
+        write_study(root / "s")
+        for path in (root / "s" / "store").glob("*.npz"):
+            path.write_bytes(pickle.dumps(Bomb()))
+        drawn = draw(RunsView(RunsFolder(root)), {"run": "s"}, Measurements(), wait=True)
+        assert drawn.standing.state == "failed" and "is not a whole Skiplens reading" in drawn.standing.problem
+
+    def test_an_archive_that_unpacks_to_very_much_is_not_opened(self, root, monkeypatch):
+        monkeypatch.setattr("skiplens.explorer.views.runs.content.MOST_UNPACKED", 100)
+        write_study(root / "s")
+        drawn = draw(RunsView(RunsFolder(root)), {"run": "s"}, Measurements(), wait=True)
+        assert "the explorer opens less than that" in drawn.standing.problem
+
+    def test_columns_of_a_table_are_drawn(self, root):
+        write_study(root / "s")
+        words = {"run": "s", "table": "small_coin_grid", "x": "depth", "y": "loss", "by": "width"}
+        drawing = shown(root, **words)
+        narrow, wide = drawing.figures[0].marks
+        assert (narrow.name, narrow.x, narrow.y) == ("width = 10.0", (1.0, 2.0), (4.0, 2.0))
+        assert (wide.name, wide.x, wide.y) == ("width = 20.0", (1.0, 2.0), (3.0, 1.0))
+        assert len(drawing.rows) == 5
+
+    def test_the_code_of_a_table_reads_it(self, root):
+        write_study(root / "s")
+        (root / "s" / "tables" / "small_coin_grid.csv").write_text("depth,width,loss\n1,10,4\n2,10,2\n")
+        drawing = shown(root, run="s", table="small_coin_grid")
+        assert run_code(drawing) == [(1.0, 4.0), (2.0, 2.0)]
+        assert drawing.figures[0].marks[0].y == (4.0, 2.0)
+
+    def test_a_table_of_words_says_that_it_cannot_be_drawn(self, root):
+        write_study(root / "s")
+        with pytest.raises(InvalidInputError, match="fewer than two columns of numbers"):
+            shown(root, run="s", table="small_coin_heads")
+
+    @pytest.mark.parametrize(
+        ("content", "message"),
+        [("{", "is no JSON"), ("{}", "must hold a list of objects"), ("[1]", "must hold a list")],
+    )
+    def test_broken_verdicts_are_told(self, root, content, message):
+        write_study(root / "s")
+        (root / "s" / "verdicts.json").write_text(content)
+        drawn = draw(RunsView(RunsFolder(root)), {"run": "s"}, Measurements(), wait=True)
+        assert message in drawn.problem
+
+    def test_studies_are_compared_claim_by_claim(self, root):
+        write_study(root / "a")
+        write_study(root / "b", seed=1)
+        drawing = shown(root, run="a,b")
+        assert drawing.says == "2 claims; the runs have different verdicts on 0 of them."
+        assert [row["claim"] for row in drawing.rows] == ["small/coin/fair", "small/coin/unfair"]
+        assert drawing.rows[0]["a"].startswith("reproduced (0.")
+        assert run_code(drawing) == [["reproduced", "differs"]] * 2
+
+
+class TestComparison:
+    def test_its_numbers_are_shown(self, root):
+        (root / "c").mkdir()
+        number = {"kind": "paths", "number": "mean depth", "values": {"x": [1.0, 3.0], "y": [4.0]}}
+        content = {
+            "verdict": "They differ.",
+            "notes": ["How."],
+            "numbers": [number | {"against_first": [{"verdict": "higher"}]}],
+        }
+        (root / "c" / "comparison.json").write_text(json.dumps(content))
+        drawing = shown(root, run="c")
+        assert drawing.rows == ({"number": "mean depth", "x": 2.0, "y": 4.0, "against the first": "higher"},)
+        assert (drawing.says, drawing.notes, run_code(drawing)) == ("They differ.", ("How.",), ["mean depth"])
+
+    @pytest.mark.parametrize("content", ["[]", "{}", '{"numbers": 1}'])
+    def test_a_broken_one_is_told(self, root, content):
+        (root / "c").mkdir()
+        (root / "c" / "comparison.json").write_text(content)
+        with pytest.raises(InvalidInputError, match="it was not written by skiplens compare"):
+            shown(root, run="c")
