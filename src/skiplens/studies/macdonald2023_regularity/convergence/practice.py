@@ -28,7 +28,7 @@ def digit_certificates(settings: DigitCertificate) -> dict[str, Tensor]:
     """The certified β, |H| at the start and σ(X); losses with multiples of the certified step (factors, steps)."""
     generator = settings.stream()
     loss = _digit_loss(settings.images, generator)
-    start = random_parameters(NETWORK.system(), 1.0, generator)
+    start = random_parameters(NETWORK.system(), settings.scale, generator)
     beta = certified_smoothness(loss).finite()
     losses = [
         [point.loss for point in descend(loss, start, factor * 1.9 / beta, settings.iterations)]

@@ -53,6 +53,7 @@ class DigitCertificate(ReplicateSettings):
 
     images: int = option(32, "training images")
     iterations: int = option(100, "steps of gradient descent")
+    scale: float = option(0.1, "size of the first parameters")
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,11 @@ def thm2_3(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     """Least squares, and a network."""
     return (
         _figure(readings, "descent_quadratic", "least squares, 10 equations, 30 unknowns"),
-        _figure(readings, "descent_network", "a residual network, square cost"),
+        _figure(readings, "descent_network", "a residual network, square cost", " Its constants are worst cases."),
     )
 
 
-def _figure(readings: Sequence[Measurement], measure: str, what: str) -> Figure:
+def _figure(readings: Sequence[Measurement], measure: str, what: str, remark: str = "") -> Figure:
     loss, bound = (stacked(readings, name, measure) for name in ("loss", "bound"))
     loss, bound = loss / loss[:, :, :1], bound / bound[:, :, :1]
     x = torch.arange(loss.shape[2], dtype=torch.float64)
@@ -37,7 +37,7 @@ def _figure(readings: Sequence[Measurement], measure: str, what: str) -> Figure:
         name=measure.removeprefix("descent_"),
         title=f"Theorem 2.3: {what}",
         caption="Losses over the first loss (mean and range over draws) stay below the bound of equation (4), dashed, "
-        "at every step size below 2/β.",
+        f"at every step size below 2/β.{remark}",
         x_label="steps of gradient descent",
         y_label="loss over first loss",
         marks=tuple(marks),
