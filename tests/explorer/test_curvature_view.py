@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.tolerances import assert_close
+from tests.tolerances import STANDARD_ERRORS, assert_close
 
 
 def view():
@@ -152,9 +152,21 @@ def test_condition_numbers_beyond_rounding_are_said_to_be_so():
     from skiplens.explorer.views.curvature.conditioning import shape_of
     from skiplens.explorer.views.curvature.words import condition
 
-    assert condition(shape_of(torch.tensor([1e-15, 1.0]))) == "above 1e13"
+    beyond = shape_of(torch.tensor([1e-15, 1.0]))
+    assert condition(beyond) == "above 1e13"
+    assert beyond.condition_number == math.inf
     assert condition(shape_of(torch.tensor([0.5, 1.0]))) == "2"
     assert condition(shape_of(torch.zeros(3))) == "none: the Hessian is zero"
+
+
+def test_weights_follow_the_law_of_their_start():
+    from skiplens.explorer.views.curvature.networks import initial_weights
+
+    small, xavier, orthogonal = (initial_weights(start, 400, 4, 1) for start in ("near_zero", "xavier", "orthogonal"))
+    assert_close(small, 0.01 * xavier)
+    count = xavier.numel()
+    assert abs(4 * xavier.square().mean().item() - 1) < STANDARD_ERRORS * math.sqrt(2 / count)
+    assert_close(orthogonal @ orthogonal.mT, torch.eye(4).expand(400, 4, 4))
 
 
 @pytest.mark.parametrize("data", ["digits", "random", "rotation", "near"])

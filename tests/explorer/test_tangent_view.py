@@ -128,7 +128,7 @@ def test_sampled_networks_are_drawn_over_the_curves():
 
 @pytest.mark.parametrize("architecture", ["resnet", "densenet", "vanilla"])
 def test_the_code_makes_the_same_numbers(architecture):
-    asked = values(architecture=architecture, depth=9, branch_scale=0.37, trained="all", networks=10, seed=3)
+    asked = values(architecture=architecture, depth=9, branch_scale=0.37, trained="all", networks=12, seed=3)
     sampled = view().measure(view().measurement(asked), lambda *_: None)
     found: dict = {}
     exec(view().draw(asked, sampled).code, found)
