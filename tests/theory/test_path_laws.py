@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from skiplens.core.errors import InvalidInputError
-from skiplens.theory.path_laws import LAWS, binomial, fit_law, fit_laws, squared_binomial
+from skiplens.theory.path_laws import LAWS, binomial, fit_law, fit_laws, fit_named_law, squared_binomial
 from tests.theory import wide_networks
 from tests.tolerances import assert_close
 
@@ -108,3 +108,16 @@ def test_float32_energies_are_welcome():
 def test_bad_energies(energy, message):
     with pytest.raises(InvalidInputError, match=message):
         fit_law(torch.tensor(energy))
+
+
+@pytest.mark.parametrize("name", [law.name for law in LAWS])
+def test_one_law_alone_is_fitted_as_among_all(name):
+    energies = binomial(6, 0.4) + 0.1 * squared_binomial(6, 2.0)
+    among_all = {fit.name: fit for fit in fit_laws(energies)}[name]
+    alone = fit_named_law(energies, name)
+    assert (alone.name, alone.parameter, alone.distance) == (name, among_all.parameter, among_all.distance)
+
+
+def test_an_unknown_law_is_refused():
+    with pytest.raises(InvalidInputError, match=r"There is no law 'binomal'\. .*binomial"):
+        fit_named_law(binomial(6, 0.4), "binomal")

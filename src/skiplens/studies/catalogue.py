@@ -8,6 +8,7 @@ from skiplens.studies.study import Item, Study
 
 MODULES = {
     "li2016_shortcuts": "skiplens.studies.li2016_shortcuts.study",
+    "littwin2016_ensembles": "skiplens.studies.littwin2016_ensembles.study",
     "littwin2020_tangent": "skiplens.studies.littwin2020_tangent.study",
     "macdonald2023_regularity": "skiplens.studies.macdonald2023_regularity.study",
 }

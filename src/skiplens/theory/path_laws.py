@@ -10,6 +10,7 @@ from torch import Tensor
 
 from skiplens.core.axes import Float
 from skiplens.core.errors import InvalidInputError
+from skiplens.core.nearest import did_you_mean
 from skiplens.theory.batch_norm_paths import linear_branch_energies, rectified_branch_energies
 from skiplens.theory.path_weights import path_weights
 from skiplens.theory.path_weights.binomial import log_binomial
@@ -80,6 +81,15 @@ def fit_laws(energy: Float[Tensor, " orders"]) -> list[LawFit]:
     blocks = len(shares) - 1
     fits = [_fit(law, shares) for law in LAWS if blocks <= law.most_blocks]
     return sorted(fits, key=lambda fit: fit.distance)
+
+
+def fit_named_law(energy: Float[Tensor, " orders"], name: str) -> LawFit:
+    """The law called `name` fitted to a measured spectrum, at the price of this one alone."""
+    shares = _shares(energy)
+    for law in LAWS:
+        if law.name == name:
+            return _fit(law, shares)
+    raise InvalidInputError(f"There is no law {name!r}. {did_you_mean(name, [law.name for law in LAWS])}")
 
 
 def squared_binomial(blocks: int, depth_ratio: float) -> Float[Tensor, " orders"]:

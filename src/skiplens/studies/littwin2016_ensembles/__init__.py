@@ -1,0 +1,1 @@
+"""Littwin & Wolf 2016, The Loss Surface of Residual Networks."""

@@ -1,0 +1,215 @@
+"""Theorems 3 and 4: what one gradient step on a spin-glass loss does to the scales."""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+
+from skiplens.core.axes import Tensor
+from skiplens.readings import Measurement
+from skiplens.studies.claim import Claim, Judgement
+from skiplens.studies.littwin2016_ensembles.measure.spin_glass import opposed_share
+from skiplens.studies.selection import chosen, stacked
+from skiplens.studies.statistics import Band, decide, decide_correction, over_seeds
+
+LEADING_ORDER = 4e-4
+"""How far the ratio of a step to its leading order may be from 1 at the smallest learning rate."""
+
+POSITIVE = Band(0.0, math.inf)
+ALWAYS = Band.around(1.0, 0.0)
+
+
+def ratio(measured: Tensor, predicted: Tensor) -> Tensor:
+    """The factor that fits measured to predicted numbers best."""
+    return (measured * predicted).sum() / predicted.square().sum()
+
+
+def judge_layer_growth(readings: Sequence[Measurement], layer: str) -> Judgement:
+    """How often |λ| grows under the theorem's hypotheses."""
+    shares, losses = [], 0
+    for reading in chosen(readings, "layer_steps"):
+        grown = reading[layer][:, -1] > 0
+        if layer == "skipped":
+            grown = grown[reading["skipped_long_over_short"] > 1]
+        losses += len(grown)
+        shares.append(grown.double().mean())
+    sentence = f"Share of {losses} random losses with ∂L/∂λ = 0 on which |λ| is larger after a step of 1e-5."
+    return decide(over_seeds([share for share in shares if not share.isnan()]), ALWAYS, sentence)
+
+
+def judge_layer_formula(readings: Sequence[Measurement], layer: str, formula: str) -> Judgement:
+    """The size of the growth."""
+    found = [ratio(reading[layer][:, -1], reading[f"{layer}_predicted"]) for reading in chosen(readings, "layer_steps")]
+    sentence = f"Growth of |λ| in a step of 1e-5 over {formula}, fitted over the losses of a replicate."
+    return decide(over_seeds(found), Band.around(1.0, LEADING_ORDER), sentence)
+
+
+def judge_equation_41(readings: Sequence[Measurement]) -> Judgement:
+    """The line that lost the gradient."""
+    printed, right = [], []
+    for reading in chosen(readings, "layer_steps"):
+        grown, predicted = reading["unskipped"][:, -1], reading["unskipped_predicted"]
+        printed.append(ratio(grown, predicted / reading["unskipped_squared_gradient"]))
+        right.append(ratio(grown, predicted))
+    band = Band.around(1.0, LEADING_ORDER)
+    return decide_correction(
+        (over_seeds(printed), band),
+        (over_seeds(right), band),
+        "Growth of |λ| over the corrected μ²‖g_m + g_p‖²/|λ|. The middle of equation 41 prints μ²/|λ|, without the "
+        f"gradient: the growth is {float(torch.stack(printed).mean()):.1f} times that.",
+    )
+
+
+def judge_equation_25(readings: Sequence[Measurement]) -> Judgement:
+    """Theorem 4."""
+    found = [ratio(reading["slope"][:, -1], reading["predicted"]) for reading in chosen(readings, "scale_steps")]
+    sentence = "∂L/∂C after a step of 1e-5, from points where it was 0, over equation 25; fitted over the losses."
+    return decide(over_seeds(found), Band.around(1.0, LEADING_ORDER), sentence)
+
+
+def judge_equation_45(readings: Sequence[Measurement]) -> Judgement:
+    """The line with ‖g_p‖² twice."""
+    steps = chosen(readings, "scale_steps")
+    printed = [ratio(reading["slope"][:, -1], reading["printed_as_45"]) for reading in steps]
+    right = [ratio(reading["slope"][:, -1], reading["predicted"]) for reading in steps]
+    band = Band.around(1.0, LEADING_ORDER)
+    return decide_correction(
+        (over_seeds(printed), band),
+        (over_seeds(right), band),
+        "∂L/∂C after a step over the corrected line, whose first square is ‖g_m‖² (as in equation 25). With ‖g_p‖² "
+        f"twice, as equation 45 prints, the ratio is {float(torch.stack(printed).mean()):.2f}.",
+    )
+
+
+def judge_dominant(readings: Sequence[Measurement]) -> Judgement:
+    """The sign where long paths dominate the gradient."""
+    shares, losses = [], 0
+    for reading in chosen(readings, "scale_steps"):
+        up = reading["slope"][:, -1][reading["long_over_short"] > 1] < 0
+        losses += len(up)
+        shares.append(up.double().mean())
+    sentence = f"Share of {losses} random losses with ∂L/∂C = 0 and ‖g_p‖ > ‖g_m‖ on which the next step increases C."
+    return decide(over_seeds([share for share in shares if not share.isnan()]), ALWAYS, sentence)
+
+
+def judge_opposed(readings: Sequence[Measurement]) -> Judgement:
+    """The sign where gradients are opposed and long paths do not dominate."""
+    found = [
+        reading["opposed"].mean() / _opposed_prediction(reading.setting("short"), reading.setting("long"))
+        for reading in chosen(readings, "scale_steps")
+    ]
+    interval = over_seeds(found)
+    return decide_correction(
+        (interval, Band(-math.inf, 0.0)),
+        (interval, Band.around(1.0, LEADING_ORDER)),
+        "C ∂L/∂C after a step over (1-κ)(pκ-m)μ‖g_m‖² > 0, on losses made such that g_p = -κ g_m with κ in the middle "
+        "of m/p and 1. There C is driven down: it is driven up for certain only if κ > 1 or κ < m/p.",
+    )
+
+
+def judge_norm_step(readings: Sequence[Measurement]) -> Judgement:
+    """The norm itself always grows to second order."""
+    found = [reading["norm_growth"][:, 0].mean() for reading in chosen(readings, "scale_steps")]
+    sentence = "Growth of ‖w‖² in a step from a point with ∂L/∂C = 0, over μ²‖g‖²; it is exact for every loss."
+    return decide(over_seeds(found), Band.around(1.0, LEADING_ORDER), sentence)
+
+
+def judge_descent(readings: Sequence[Measurement], name: str, change: Callable[[Tensor], Tensor]) -> Judgement:
+    """Scale or mean length after a descent."""
+    columns = [change(stacked(readings, name, "descents", depth_ratio=beta)) for beta in depth_ratios(readings)]
+    sentence = "Change over 60 steps of gradient descent from points with ∂L/∂C = 0; the least of three β."
+    return decide(over_seeds(torch.stack(columns, dim=1)), POSITIVE, sentence)
+
+
+def depth_ratios(readings: Sequence[Measurement]) -> list[float]:
+    """β of the descents."""
+    return sorted({reading.setting("depth_ratio") for reading in chosen(readings, "descents")})
+
+
+def log_change(history: Tensor) -> Tensor:
+    """The log of end over start."""
+    return (history[:, -1] / history[:, 0]).log()
+
+
+def plain_change(history: Tensor) -> Tensor:
+    """End minus start."""
+    return history[:, -1] - history[:, 0]
+
+
+def _opposed_prediction(short: int, long: int) -> float:
+    kappa = opposed_share(short, long)
+    return (1 - kappa) * (long * kappa - short)
+
+
+THM3 = (
+    Claim(
+        "unskipped",
+        "|λ| of a layer that no path skips grows.",
+        "Theorem 3, Eq. 22",
+        "always",
+        partial(judge_layer_growth, layer="unskipped"),
+    ),
+    Claim(
+        "skipped",
+        "|λ| of a layer with a skip grows if ‖g_p‖ > ‖g_m‖.",
+        "Theorem 3, Eq. 23",
+        "always",
+        partial(judge_layer_growth, layer="skipped"),
+    ),
+    Claim(
+        "unskipped_size",
+        "It grows by μ²‖g_m + g_p‖²/|λ|.",
+        "Eq. 40",
+        "ratio 1",
+        partial(judge_layer_formula, layer="unskipped", formula="μ²‖g_m + g_p‖²/|λ|"),
+    ),
+    Claim(
+        "skipped_size",
+        "It grows by μ²(g_m·g_p + ‖g_p‖²)/|λ|.",
+        "Eq. 42",
+        "ratio 1",
+        partial(judge_layer_formula, layer="skipped", formula="μ²(g_m·g_p + ‖g_p‖²)/|λ|"),
+    ),
+    Claim("equation_41", "It grows by μ²/|λ|.", "Eq. 41, middle", "ratio 1", judge_equation_41),
+)
+
+THM4 = (
+    Claim(
+        "equation_25",
+        "∂L/∂C becomes -(μ/C)(m‖g_m‖² + p‖g_p‖² + (m+p) g_m·g_p).",
+        "Theorem 4, Eq. 25",
+        "ratio 1",
+        judge_equation_25,
+    ),
+    Claim(
+        "equation_45",
+        "∂L/∂C becomes -(μ/C)(m‖g_p‖² + p‖g_p‖² + (m+p) g_m·g_p).",
+        "Proof of Theorem 4, Eq. 45",
+        "ratio 1",
+        judge_equation_45,
+    ),
+    Claim(
+        "dominant",
+        "C increases when the gradients of deeper paths dominate.",
+        "Section 4.2, after Theorem 4",
+        "always",
+        judge_dominant,
+    ),
+    Claim("always", "C increases.", "Section 4, claim 2; after Theorem 4", "∂L/∂C < 0", judge_opposed),
+    Claim("norm", "The gradient is orthogonal to the weights.", "Proof of Theorem 4", "ratio 1", judge_norm_step),
+    Claim(
+        "scale_in_descent",
+        "During training C increases.",
+        "Section 4, claim 2",
+        "> 0",
+        partial(judge_descent, name="weight_scale", change=log_change),
+    ),
+    Claim(
+        "deeper_in_descent",
+        "The expansion emphasises deeper paths.",
+        "Section 4.2, after Theorem 4",
+        "> 0",
+        partial(judge_descent, name="mean_length", change=plain_change),
+    ),
+)

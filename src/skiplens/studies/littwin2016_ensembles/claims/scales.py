@@ -1,0 +1,218 @@
+"""Figures 1(d) and 1(e): batch-norm scales and weight norms of networks that learn to tell Gaussians apart."""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+
+from skiplens.core.axes import Float, Tensor
+from skiplens.readings import Measurement
+from skiplens.studies.claim import Claim, Judgement
+from skiplens.studies.selection import stacked
+from skiplens.studies.statistics import Band, decide, decide_correction, over_seeds
+
+POSITIVE = Band(0.0, math.inf)
+NEGATIVE = Band(-math.inf, 0.0)
+
+
+def scales(readings: Sequence[Measurement], setting: str) -> Float[Tensor, "replicates looks layers"]:
+    """λ_l at each look."""
+    return stacked(readings, "scale", "gaussians", setting=setting)
+
+
+def norms(readings: Sequence[Measurement], setting: str) -> Float[Tensor, "replicates looks"]:
+    """The Frobenius norm of all weights but the head's at each look."""
+    return stacked(readings, "weight_norm", "gaussians", setting=setting)
+
+
+def lengths(readings: Sequence[Measurement], setting: str) -> Float[Tensor, "replicates looks"]:
+    """The mean path length at each look."""
+    return stacked(readings, "mean_length", "gaussians", setting=setting)
+
+
+def judge_growth(readings: Sequence[Measurement], setting: str) -> Judgement:
+    """Whether the mean scale grows from look to look."""
+    means = scales(readings, setting).mean(2)
+    sentence = (
+        f"Smallest growth of the mean of all λ from one look to the next; it ends at {float(means[:, -1].mean()):.3f} "
+        "from 1."
+    )
+    return decide(over_seeds(means.diff(dim=1)), POSITIVE, sentence)
+
+
+def judge_every_layer(readings: Sequence[Measurement], setting: str) -> Judgement:
+    """Whether every scale ends above its start."""
+    grown = scales(readings, setting)[:, -1] - 1
+    return decide(over_seeds(grown), POSITIVE, "Growth of the layer's λ that grows least, from start to end.")
+
+
+def judge_first_layer(readings: Sequence[Measurement], setting: str) -> Judgement:
+    """Whether the first scale leaves the range of the others."""
+    last = scales(readings, setting)[:, -1]
+    first, others = last[:, 0], last[:, 1:]
+    outside = torch.maximum(first - others.max(1).values, others.min(1).values - first)
+    sentence = (
+        "How far λ_1 ends outside the range of the other layers' scales; "
+        f"λ_1 ends at {float(first.mean()):.2f}, the others between {float(others.min(1).values.mean()):.2f} and "
+        f"{float(others.max(1).values.mean()):.2f}."
+    )
+    return decide(over_seeds(outside), POSITIVE, sentence)
+
+
+def judge_learned(readings: Sequence[Measurement], setting: str, least: float) -> Judgement:
+    """Whether the classes are told apart."""
+    accuracy = stacked(readings, "accuracy", "gaussians", setting=setting)
+    return decide(
+        over_seeds(accuracy), Band(least, 1.0), f"Accuracy on fresh samples; at least {least:g} is asked for."
+    )
+
+
+def judge_deeper_with_scales(readings: Sequence[Measurement], setting: str) -> Judgement:
+    """Whether growing scales make the ensemble deeper."""
+    change = lengths(readings, setting)[:, -1] - lengths(readings, setting)[:, 0]
+    grown = scales(readings, setting).mean(2)[:, -1] - 1
+    return decide_correction(
+        (over_seeds(change), POSITIVE),
+        (over_seeds(change), NEGATIVE),
+        f"Change of the mean path length (of 10 layers) while the mean scale grows by {float(grown.mean()):.0%}. The "
+        "corrected statement: it falls. Only ratios of scales count, and λ_1, which grows most, shortens paths.",
+    )
+
+
+def judge_norm(readings: Sequence[Measurement]) -> Judgement:
+    """Whether the norm of the weights grows from look to look."""
+    found = norms(readings, "plain")
+    sentence = (
+        "Smallest growth of ‖W‖ from one look to the next, over the start; from small weights. It ends at "
+        f"{float((found[:, -1] / found[:, 0]).mean()):.2f} times the start."
+    )
+    return decide(over_seeds(found.diff(dim=1) / found[:, :1]), POSITIVE, sentence)
+
+
+def judge_large_start(readings: Sequence[Measurement]) -> Judgement:
+    """The same from weights of the usual size: the norm falls first."""
+    found = norms(readings, "plain_large")
+    relative = found / found[:, :1] - 1
+    return decide_correction(
+        (over_seeds(relative.diff(dim=1)), POSITIVE),
+        (over_seeds(relative[:, -1]), POSITIVE),
+        "Growth of ‖W‖ from start to end, over the start, from weights of variance 1/inputs. It is positive in the "
+        f"end, but not steady: by step {_step(readings, 2)} the norm changes by {float(relative[:, 2].mean()):.1%}.",
+    )
+
+
+def judge_deeper_without(readings: Sequence[Measurement]) -> Judgement:
+    """Whether networks without batch norm get deeper from small weights."""
+    found = lengths(readings, "plain")
+    sentence = (
+        f"Change of the mean path length (10 layers) from start to end; it starts at {float(found[:, 0].mean()):.2f} "
+        f"and ends at {float(found[:, -1].mean()):.2f}."
+    )
+    return decide(over_seeds(found[:, -1] - found[:, 0]), POSITIVE, sentence)
+
+
+def judge_deeper_from_large(readings: Sequence[Measurement]) -> Judgement:
+    """Whether they do from large weights."""
+    found = lengths(readings, "plain_large")
+    change = over_seeds(found[:, -1] - found[:, 0])
+    return decide_correction(
+        (change, POSITIVE),
+        (change, NEGATIVE),
+        f"Change of the mean path length from weights of variance 1/inputs: {float(found[:, 0].mean()):.2f} at the "
+        f"start, {float(found[:, -1].mean()):.2f} at the end. The corrected statement: from large branches it falls.",
+    )
+
+
+def _step(readings: Sequence[Measurement], look: int) -> int:
+    return int(stacked(readings, "step", "gaussians", setting="plain_large")[0, look])
+
+
+_GROWTH = "The scales λ grow steadily as training goes on"
+_DEEPER = "Growing scales shift the ensemble to bigger depths"
+
+FIG1D = (
+    Claim("growth", f"{_GROWTH} (Eq. 20 as printed).", "Figure 1d", "> 0", partial(judge_growth, setting="literal")),
+    Claim("growth_centred", f"{_GROWTH} (centred).", "Figure 1d", "> 0", partial(judge_growth, setting="centred")),
+    Claim(
+        "growth_large_head",
+        f"{_GROWTH} (centred, logits that start large).",
+        "Figure 1d",
+        "> 0",
+        partial(judge_growth, setting="large_head"),
+    ),
+    Claim(
+        "every_layer",
+        "Later lines lie higher at every layer (Eq. 20 as printed).",
+        "Figure 1d, caption",
+        "> 0",
+        partial(judge_every_layer, setting="literal"),
+    ),
+    Claim(
+        "every_layer_centred",
+        "Later lines lie higher at every layer (centred).",
+        "Figure 1d, caption",
+        "> 0",
+        partial(judge_every_layer, setting="centred"),
+    ),
+    Claim(
+        "first_layer",
+        "The first layer, which cannot be skipped, behaves differently (Eq. 20 as printed).",
+        "Section 4.2, after Theorem 3",
+        "outside the others",
+        partial(judge_first_layer, setting="literal"),
+    ),
+    Claim(
+        "first_layer_centred",
+        "The first layer, which cannot be skipped, behaves differently (centred).",
+        "Section 4.2, after Theorem 3",
+        "outside the others",
+        partial(judge_first_layer, setting="centred"),
+    ),
+    Claim(
+        "learned",
+        "The network learns to discriminate between 50 Gaussians.",
+        "Figure 1d, caption",
+        "trained",
+        partial(judge_learned, setting="literal", least=0.7),
+    ),
+    Claim(
+        "deeper",
+        f"{_DEEPER} (Eq. 20 as printed).",
+        "Section 1; Section 4, claim 2",
+        "> 0",
+        partial(judge_deeper_with_scales, setting="literal"),
+    ),
+    Claim(
+        "deeper_centred",
+        f"{_DEEPER} (centred).",
+        "Section 1; Section 4, claim 2",
+        "> 0",
+        partial(judge_deeper_with_scales, setting="centred"),
+    ),
+)
+
+FIG1E = (
+    Claim("growth", "The norm of the weights increases steadily (small start).", "Figure 1e", "> 0", judge_norm),
+    Claim(
+        "large_start",
+        "The norm of the weights increases steadily (weights of variance 1/inputs).",
+        "Figure 1e",
+        "> 0",
+        judge_large_start,
+    ),
+    Claim(
+        "deeper",
+        "Without batch normalisation, too, the ensemble gets deeper (small start).",
+        "Section 4.2, before Eq. 24",
+        "> 0",
+        judge_deeper_without,
+    ),
+    Claim(
+        "deeper_large_start",
+        "Without batch normalisation, too, the ensemble gets deeper (weights of variance 1/inputs).",
+        "Section 4.2, before Eq. 24",
+        "> 0",
+        judge_deeper_from_large,
+    ),
+)

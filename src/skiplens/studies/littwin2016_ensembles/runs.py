@@ -1,0 +1,150 @@
+"""The runs of each item, for a preset and a seed."""
+
+from dataclasses import replace
+from functools import partial
+
+from skiplens.studies.images import missing
+from skiplens.studies.littwin2016_ensembles.settings import (
+    COUNTED_RATIOS,
+    FACTORS,
+    LOOKS,
+    ORDERS,
+    RATIOS,
+    SIZES,
+    Counts,
+    Curve,
+    Descents,
+    FiniteSize,
+    Gaussians,
+    Images,
+    Mixtures,
+    Normaliser,
+    PeakFormulas,
+    Peaks,
+    Reach,
+    Spectra,
+    Tails,
+    TwoPaths,
+    Weights,
+    once,
+    repeated,
+)
+from skiplens.studies.study import Preset
+from skiplens.sweeps import Needs, Run
+
+
+def histogram(preset: Preset, seed: int, depth_ratio: float) -> list[Run]:
+    """The path weights of one depth ratio; the same at all presets."""
+    return [once("weights:weights", Weights(depth_ratio=depth_ratio))]
+
+
+fig1a, fig1b, fig1c = (partial(histogram, depth_ratio=ratio) for ratio in RATIOS)
+
+
+def fig1d(preset: Preset, seed: int) -> list[Run]:
+    """Networks with batch-norm scales, in three settings."""
+    return _gaussians(preset, seed, "literal", "centred", "large_head")
+
+
+def fig1e(preset: Preset, seed: int) -> list[Run]:
+    """Networks without, from small and from large weights."""
+    return _gaussians(preset, seed, "plain", "plain_large")
+
+
+def fig1f(preset: Preset, seed: int) -> list[Run]:
+    """The curve, exact counts for few spins, and counts in sampled spin glasses with two."""
+    sizes = SIZES[preset]
+    base = Counts(samples=sizes.counted[0])
+    return [
+        once("mixtures:curve", Curve()),
+        once("mixtures:finite_size", FiniteSize()),
+        *repeated("mixtures:counts", base, sizes.replicates, seed, depth_ratio=COUNTED_RATIOS),
+    ]
+
+
+def thm1(preset: Preset, seed: int) -> list[Run]:
+    """Peaks against the depth, formulas for them, and spectra of random networks."""
+    ratios = (*RATIOS[:2], 1.0, RATIOS[2], 5.0)
+    peaks = [once("weights:peaks", Peaks(depth_ratio=ratio)) for ratio in ratios]
+    formulas = once("weights:peak_formulas", PeakFormulas(largest=SIZES[preset].largest))
+    return [*peaks, formulas, *_spectra(preset, seed, Spectra())]
+
+
+def thm2(preset: Preset, seed: int) -> list[Run]:
+    """Tails against the depth, the normaliser, and spectra of random networks with two kinds of branch."""
+    tails = [once("weights:tails", Tails(depth_ratio=ratio)) for ratio in RATIOS]
+    spectra = [*_spectra(preset, seed, Spectra()), *_spectra(preset, seed, Spectra(branch="two_layer"))]
+    return [*tails, once("weights:normaliser", Normaliser()), *spectra]
+
+
+def lemma4(preset: Preset, seed: int) -> list[Run]:
+    """A ratio for every peak, and random networks whose weights or batch-norm scales are multiplied."""
+    count = SIZES[preset].trainings
+    base = Spectra(blocks=10, width=100, factors=FACTORS)
+    scaled = replace(base, scaling="centred", factors=(1.0, 3.0))
+    return [
+        once("weights:reach", Reach()),
+        *repeated("networks:spectra", base, count, seed),
+        *repeated("networks:spectra", scaled, count, seed),
+    ]
+
+
+def thm3(preset: Preset, seed: int) -> list[Run]:
+    """Steps of layer scales on losses of two pairs of orders."""
+    return _two_paths("spin_glass:layer_steps", preset, seed)
+
+
+def thm4(preset: Preset, seed: int) -> list[Run]:
+    """Steps of the weight scale on the same kind of losses, and descents."""
+    descents = repeated("spin_glass:descents", Descents(), SIZES[preset].replicates, seed, depth_ratio=RATIOS)
+    return [*_two_paths("spin_glass:scale_steps", preset, seed), *descents]
+
+
+def thm5(preset: Preset, seed: int) -> list[Run]:
+    """Mixtures that climb, the network's curve, and counts of critical points with and without shortcuts."""
+    sizes = SIZES[preset]
+    climbs = repeated("mixtures:climbs", Mixtures(), sizes.trainings, seed, order=ORDERS)
+    base = Counts(depth=4, spins=3, samples=sizes.counted[1])
+    counts = repeated("mixtures:counts", base, sizes.replicates, seed, cost=10, pure=(False, True))
+    return [*climbs, once("mixtures:curve", Curve()), *counts]
+
+
+def depth_during_training(preset: Preset, seed: int) -> list[Run]:
+    """Networks on images."""
+    return [run for network in SIZES[preset].networks for run in _images(preset, seed, network)]
+
+
+def _gaussians(preset: Preset, seed: int, *names: str) -> list[Run]:
+    runs: list[Run] = []
+    for name in names:
+        looks = _looks(preset, LOOKS[name])
+        base = Gaussians.from_json({"setting": name, "looks": looks})
+        runs += repeated("training:gaussians", base, SIZES[preset].trainings, seed, cost=max(looks))
+    return runs
+
+
+def _images(preset: Preset, seed: int, network: Images) -> list[Run]:
+    """None where the data are not at hand; the claims say so."""
+    if missing(network.images):
+        return []
+    shorter = replace(network, looks=_looks(preset, network.looks))
+    runs = repeated("training:images", shorter, SIZES[preset].trainings, seed, cost=4 * max(shorter.looks))
+    return [replace(run, needs=Needs(gpus=1)) for run in runs] if network.device == "cuda" else runs
+
+
+def _looks(preset: Preset, looks: tuple[int, ...]) -> tuple[int, ...]:
+    """All looks, or every other one of a shortened run."""
+    shortened = SIZES[preset].shortened
+    return looks if shortened == 1 else tuple(look // shortened for look in looks[::2])
+
+
+def _spectra(preset: Preset, seed: int, base: Spectra) -> list[Run]:
+    sizes = SIZES[preset]
+    return repeated("networks:spectra", replace(base, width=sizes.width), sizes.trainings, seed)
+
+
+def _two_paths(place: str, preset: Preset, seed: int) -> list[Run]:
+    sizes, pairs = SIZES[preset], (TwoPaths(), TwoPaths(short=3, long=5, spins=6))
+    return [
+        run for pair in pairs for run in repeated(place, replace(pair, losses=sizes.losses), sizes.replicates, seed)
+    ]
