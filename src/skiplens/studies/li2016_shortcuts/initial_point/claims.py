@@ -15,8 +15,8 @@ from skiplens.studies.statistics import Band, decide, over_seeds
 CONSTANT = 0.005
 """Of log10 of the 2-shortcut networks' condition number, at every depth."""
 
-DOUBLING = Band(1.9, 2.3)
-"""Of a condition number that grows linearly, when the depth doubles from 8 on."""
+FIRST, DOUBLING = 8, Band(1.9, 2.3)
+"""The factor of a condition number that grows linearly, when the depth doubles from 8 on."""
 
 ALIKE = 0.1
 """Between log10 of two condition numbers that are called similar."""
@@ -45,10 +45,13 @@ def judge_constant(readings: Sequence[Measurement]) -> Judgement:
 def judge_linear_growth(readings: Sequence[Measurement], family: str) -> Judgement:
     """How the condition number grows when the depth doubles."""
     depths, found = log_conditions(readings, family)
-    factors = (found.diff(dim=1) * math.log(10)).exp()[:, [D >= 8 for D in depths[:-1]]]
+    doublings = [D >= FIRST for D in depths[:-1]]
+    if not any(doublings):
+        return Judgement("not attempted", explanation=f"No network is deeper than {FIRST}. Use a larger preset.")
+    factors = (found.diff(dim=1) * math.log(10)).exp()[:, doublings]
     sentence = (
-        "Factor of the condition number for each doubling of the depth from 8 on; worst depth. It does not explode: it "
-        "grows linearly."
+        f"Factor of the condition number for each doubling of the depth from {FIRST} on; worst depth. It does not "
+        "explode: it grows linearly."
     )
     return decide(over_seeds(factors), DOUBLING, sentence)
 

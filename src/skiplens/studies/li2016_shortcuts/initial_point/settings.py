@@ -32,7 +32,7 @@ class Sizes:
 
 
 SIZES: dict[Preset, Sizes] = {
-    "smoke": Sizes(5, (2, 4, 8, 16), "sample"),
+    "smoke": Sizes(10, (2, 4, 8), "sample"),
     "laptop": Sizes(10, (2, 4, 8, 16, 32), "mnist"),
     "paper": Sizes(10, (2, 4, 8, 16, 32, 64, 96), "mnist"),
 }

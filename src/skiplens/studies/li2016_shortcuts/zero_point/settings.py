@@ -1,5 +1,6 @@
 """Theorem 2: settings of its runs, and how large they are at each preset."""
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -100,6 +101,7 @@ def runs(preset: Preset, seed: int) -> list[Run]:
         *replicated(f"{_MEASURES}:picture", Picture(), 1, seed, branch_depth=BRANCH_DEPTHS),
         *repeat("derivatives", Derivatives(units=2), branch_depth=(2, 3, 4)),
         *repeat("biased", Biased(), units=UNITS),
-        *repeat("digit_spectrum", digits, branch_depth=(1, 2), depth=sizes.depths),
+        *repeat("digit_spectrum", dataclasses.replace(digits, branch_depth=1), depth=sizes.depths),
+        *repeat("digit_spectrum", digits, depth=sizes.depths[:-1]),  # nothing new in the deepest of them
         *replicated(f"{_MEASURES}:near_zero", NearZero(), RECTIFIED_REPLICATES, seed, depth=RECTIFIED_DEPTHS),
     ]
