@@ -7,7 +7,7 @@ import torch
 
 from skiplens.studies.macdonald2023_regularity.descent import claims as descent_claims
 from skiplens.studies.macdonald2023_regularity.descent import measure as descent
-from skiplens.studies.macdonald2023_regularity.networks import ResidualNetwork
+from skiplens.studies.macdonald2023_regularity.networks import SCALES, ResidualNetwork
 from skiplens.studies.macdonald2023_regularity.regularity import claims as regularity_claims
 from skiplens.studies.macdonald2023_regularity.regularity import measure as regularity_measure
 from skiplens.studies.macdonald2023_regularity.smoothness import claims as smoothness_claims
@@ -99,7 +99,7 @@ def test_regular_points_by_dense_matrices(seed):
     found = regularity_measure.regular_points(settings)
     generator = settings.stream()
     data, system = torch.randn(6, 4, generator=generator), ResidualNetwork().system()
-    for place, scale in enumerate(regularity_measure.SCALES):
+    for place, scale in enumerate(SCALES):
         theta = scale * torch.randn(system.parameters, generator=generator)
         DF = torch.func.jacrev(lambda weights: system(weights, data))(theta).flatten(0, 1)
         # singular values are right to roundings of the largest: λ loses digits as it falls below it

@@ -24,6 +24,9 @@ WIDTHS = (6, 5, 4, 3)
 FEATURES, CLASSES = WIDTHS[0], WIDTHS[-1]
 SAMPLES, HIDDEN, MARGIN = 4, 4, 0.1
 
+SCALES = tuple(10 ** (power / 2) for power in range(-3, 4))
+"""Sizes of parameters."""
+
 
 @dataclass(frozen=True)
 class ResidualNetwork:

@@ -6,6 +6,7 @@ import torch
 
 from skiplens.core.axes import Tensor
 from skiplens.data.embedded import sample
+from skiplens.data.images import ImageSet
 from skiplens.lenses.jacobians.hypotheses import check_hypotheses
 from skiplens.residual.zoo.catalogue import build
 from skiplens.studies.macdonald2023_regularity.convergence.settings import (
@@ -45,9 +46,8 @@ def digit_certificates(settings: DigitCertificate) -> dict[str, Tensor]:
 
 def hypotheses_met(settings: Hypotheses) -> dict[str, Tensor]:
     """For each hypothesis, and each network in order: 1 where it holds, 0 where it fails, NaN where it is open."""
-    digits = sample()
-    chosen = digits.select(torch.randperm(len(digits), generator=settings.stream())[: settings.images])
-    pixels, labels = chosen.pixels(torch.float32), chosen.labels
+    digits = _digits(settings.images, settings.stream())
+    pixels, labels = digits.pixels(torch.float32), digits.labels
     found: dict[str, list[float]] = {}
     for name in CHECKED:
         network = build(name).to(torch.float32)
@@ -59,7 +59,12 @@ def hypotheses_met(settings: Hypotheses) -> dict[str, Tensor]:
 
 
 def _digit_loss(images: int, generator: torch.Generator) -> TrainingLoss:
+    digits = _digits(images, generator)
+    data = digits.pixels(torch.float64).flatten(1).T.contiguous()
+    return TrainingLoss(NETWORK.system(), data, CrossEntropy(digits.labels, CLASSES))
+
+
+def _digits(images: int, generator: torch.Generator) -> ImageSet:
+    """Some of the embedded digits, drawn without replacement."""
     digits = sample()
-    chosen = digits.select(torch.randperm(len(digits), generator=generator)[:images])
-    data = chosen.pixels(torch.float64).flatten(1).T.contiguous()
-    return TrainingLoss(NETWORK.system(), data, CrossEntropy(chosen.labels, CLASSES))
+    return digits.select(torch.randperm(len(digits), generator=generator)[:images])

@@ -6,7 +6,7 @@ from functools import partial
 
 from skiplens.readings import Measurement
 from skiplens.studies.claim import Claim, Judgement
-from skiplens.studies.macdonald2023_regularity.regularity.measure import SCALES
+from skiplens.studies.macdonald2023_regularity.networks import SCALES
 from skiplens.studies.selection import stacked
 from skiplens.studies.statistics import Band, decide, decide_correction, exactly, over_seeds, slope
 

@@ -7,7 +7,7 @@ import torch
 from skiplens.figures import Figure
 from skiplens.figures.bundle import bundle
 from skiplens.readings import Measurement
-from skiplens.studies.macdonald2023_regularity.regularity.measure import SCALES
+from skiplens.studies.macdonald2023_regularity.networks import SCALES
 from skiplens.studies.selection import stacked
 
 NAMES = {

@@ -6,7 +6,12 @@ import torch
 
 from skiplens.core.axes import Tensor
 from skiplens.core.settings import option
-from skiplens.studies.macdonald2023_regularity.networks import ResidualNetwork, random_data, random_parameters
+from skiplens.studies.macdonald2023_regularity.networks import (
+    SCALES,
+    ResidualNetwork,
+    random_data,
+    random_parameters,
+)
 from skiplens.studies.replicates import ReplicateSettings
 from skiplens.theory.parameterised_systems import (
     Affine,
@@ -20,9 +25,6 @@ from skiplens.theory.parameterised_systems import (
     smallest_singular_value,
 )
 from skiplens.theory.regularity import Regularity, regularity, skip_bound
-
-SCALES = tuple(10 ** (power / 2) for power in range(-3, 4))
-"""Sizes of parameters."""
 
 IMAGE, WINDOW = (4, 4), (3, 3)
 

@@ -8,7 +8,8 @@ import torch
 from skiplens.core.axes import Tensor
 from skiplens.readings import Measurement
 from skiplens.studies.claim import Claim, Judgement
-from skiplens.studies.macdonald2023_regularity.smoothness.measure import GAPS, ROW_NORMS, SCALES
+from skiplens.studies.macdonald2023_regularity.networks import SCALES
+from skiplens.studies.macdonald2023_regularity.smoothness.measure import GAPS, ROW_NORMS
 from skiplens.studies.selection import stacked
 from skiplens.studies.statistics import Band, decide, decide_correction, exactly, over_seeds, slope
 

@@ -9,7 +9,8 @@ from skiplens.figures.bundle import bundle
 from skiplens.figures.figure import Reference, numbers
 from skiplens.figures.style import colour
 from skiplens.readings import Measurement
-from skiplens.studies.macdonald2023_regularity.smoothness.measure import GAPS, ROW_NORMS, SCALES
+from skiplens.studies.macdonald2023_regularity.networks import SCALES
+from skiplens.studies.macdonald2023_regularity.smoothness.measure import GAPS, ROW_NORMS
 from skiplens.studies.selection import chosen, stacked
 
 

@@ -7,6 +7,7 @@ import torch
 from skiplens.core.axes import Float, Tensor
 from skiplens.core.settings import option
 from skiplens.studies.macdonald2023_regularity.networks import (
+    SCALES,
     ResidualNetwork,
     random_data,
     random_parameters,
@@ -23,9 +24,6 @@ from skiplens.theory.parameterised_systems import (
 )
 from skiplens.theory.parameterised_systems.parameterisation import Parameterisation
 from skiplens.theory.smoothness import SquareCost, TrainingLoss, certified_smoothness, search_rough_point
-
-SCALES = tuple(10 ** (power / 2) for power in range(-3, 4))
-"""Sizes of parameters."""
 
 ROW_NORMS = (1.0, 10.0, 100.0, 1000.0)
 """Of the matrix in front of a batch norm."""
