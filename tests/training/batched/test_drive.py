@@ -15,7 +15,6 @@ from skiplens.training.batched import (
     best_rate,
     chains,
     drawn_starts,
-    drive,
     train_linear_networks,
     train_many,
     train_rectified_networks,
@@ -103,49 +102,6 @@ def test_what_diverges_is_marked_and_given_up(train):
 def test_all_may_diverge(train):
     runs = train(LEAVE, Plan(60, record_at=(60,)))
     assert bool(runs.diverged.all()) and bool(torch.isinf(runs.losses).all())
-
-
-def half_dead(plan, progress=lambda *_: None):
-    """Networks 1 and 2 give nothing but zero from the start, and network 3 is at its optimum to the last bit."""
-    given = starts(4)
-    given[1, 2], given[2, 1::2] = 0, 0
-    given[3] = torch.eye(10)
-    inputs = data(10, 40)[0].abs()
-    return train_rectified_networks(given, RATES[STAY[:1] * 4], (inputs, inputs), plan, False, progress)
-
-
-def test_networks_that_rest_are_not_trained_on(monkeypatch):
-    """The drive without its looks for them makes all epochs, and comes to the same bits."""
-    plan = Plan(250, record_at=(0, 130, 250), snapshots_at=(120,))
-    chunks = []
-    original = chains.Chains._chunk
-    monkeypatch.setattr(
-        chains.Chains, "_chunk", lambda self, weights: (chunks.append(len(weights)), original(self, weights))
-    )
-    found = half_dead(plan)
-    assert chunks == [4, 1]
-    monkeypatch.setattr(drive, "REST_EVERY", 10**9)
-    monkeypatch.setattr(drive.Drive, "_let_rest", lambda self: None)
-    expected = half_dead(plan)
-    assert torch.equal(found.weights, expected.weights) and torch.equal(found.losses, expected.losses)
-    assert torch.equal(found.weights_at(120), expected.weights_at(120))
-    for name in ("loss_history", "mean_norm_history", "gradient_norm_history"):
-        assert torch.equal(getattr(found, name), getattr(expected, name))
-    assert not bool(found.diverged.any())
-    assert found.losses[3] == 0 and found.losses[1] == found.losses[2] > 0
-
-
-def test_networks_that_rest_are_in_the_checkpoint(tmp_path):
-    def stop(label, done, total):
-        if done >= 120:
-            raise StopError
-
-    plan = Plan(200, record_at=(0, 200), checkpoint=Checkpoint(tmp_path / "run.pt", every_steps=20))
-    with pytest.raises(StopError):
-        half_dead(plan, stop)
-    resumed, whole = half_dead(plan), half_dead(Plan(200, record_at=(0, 200)))
-    assert torch.equal(resumed.weights, whole.weights) and torch.equal(resumed.losses, whole.losses)
-    assert torch.equal(resumed.gradient_norm_history, whole.gradient_norm_history)
 
 
 @pytest.mark.parametrize("nets", [1, 3])

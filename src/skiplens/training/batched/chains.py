@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import torch
 
-from skiplens.core.axes import Bool, Float, Int, Tensor
+from skiplens.core.axes import Float, Int, Tensor
 from skiplens.core.errors import InvalidInputError
 from skiplens.training.batched.plan import Look
 from skiplens.training.batched.program import Program
@@ -41,12 +41,6 @@ class Chunk(ABC):
     def update(self) -> None:
         """Make the step."""
         self.weights.sub_(self.steps)
-
-    def at_rest(self) -> Bool[Tensor, " nets"]:
-        """Which networks the next update does not change."""
-        play(self.gradient)
-        same = self.weights - self.steps == self.weights
-        return same.transpose(0, 1).flatten(1).all(1)
 
     def look(self) -> Look:
         """Losses and norms as they are now."""
@@ -97,10 +91,6 @@ class Chains(Program):
         weights = self.parameters()["weights"][nets]
         self._rates = self._rates[nets]
         self._chunk(weights)
-
-    def at_rest(self) -> Bool[Tensor, " nets"]:
-        """Dead networks and those whose steps are below rounding."""
-        return torch.cat([chunk.at_rest() for chunk in self._chunks])
 
     def _chunk(self, weights: Tensor) -> None:
         places = range(0, max(1, len(weights)), self._nets_at_once)

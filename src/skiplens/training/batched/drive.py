@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import torch
@@ -19,17 +18,11 @@ CHECK_EVERY = 20
 LIMITS = {torch.float64: 1e6, torch.float32: 1e4}
 """A network with a larger weight has diverged; more would overflow in its products soon."""
 
-REST_EVERY = 100
-"""Epochs between two looks for networks that do not move any more."""
-
 HISTORIES = ("losses", "mean_norms", "gradient_norms")
 
 
 class Drive:
-    """A program on its way through a plan.
-
-    Networks that diverge, and those that rest, leave the program. What rests is kept as it is.
-    """
+    """A program on its way through a plan."""
 
     def __init__(self, program: Program, learning_rates: Float[Tensor, " nets"], plan: Plan) -> None:
         self.program, self.rates, self.plan = program, learning_rates, plan
@@ -38,8 +31,6 @@ class Drive:
         self.diverged_at = torch.full((nets,), -1)
         self.records = tuple(sorted({*plan.record_at, plan.epochs}))
         self.histories = {name: learning_rates.new_full((len(self.records), nets), math.nan) for name in HISTORIES}
-        self.resting_look = {name: learning_rates.new_full((nets,), math.nan) for name in HISTORIES}
-        self.resting = {name: torch.full_like(tensor, math.nan) for name, tensor in program.parameters().items()}
         self.snapshots: dict[int, dict[str, Tensor]] = {}
 
     def run(self, identity: dict[str, Any], progress: Progress = silent) -> ManyRuns:
@@ -63,19 +54,17 @@ class Drive:
         """The epochs at which the drive stops to look, those that are behind it left out."""
         plan, started = self.plan, self.epoch > 0
         every = keeper.checkpoint.every_steps if keeper.checkpoint else None
-        regular = (*range(0, plan.epochs, CHECK_EVERY), *range(0, plan.epochs, REST_EVERY))
-        stops = {0, plan.epochs, *self.records, *plan.snapshots_at, *regular}
+        stops = {0, plan.epochs, *self.records, *plan.snapshots_at, *range(0, plan.epochs, CHECK_EVERY)}
         stops |= set(range(0, plan.epochs, every)) if every else set()
         return iter(sorted(stop for stop in stops if stop > self.epoch or not started))
 
     def _note(self) -> None:
         if self.epoch % CHECK_EVERY == 0 or self.epoch == self.plan.epochs:
             self._give_up_diverged()
-        if self.epoch % REST_EVERY == 0:
-            self._let_rest()
-        if self.epoch in self.records:
-            for name, values in self._looked().items():
-                self.histories[name][self.records.index(self.epoch)] = values
+        if self.epoch in self.records and len(self.alive):
+            look, row = self.program.look(self.epoch), self.records.index(self.epoch)
+            for name, history in self.histories.items():
+                history[row, self.alive] = getattr(look, name).to(history)
         if self.epoch in self.plan.snapshots_at:
             self.snapshots[self.epoch] = self._spread(self.program.parameters())
 
@@ -85,38 +74,16 @@ class Drive:
         good = _within_limits(self.program.parameters())
         if not bool(good.all()):
             self.diverged_at[self.alive[~good]] = self.epoch
-            self._go_on_with(good)
-
-    def _let_rest(self) -> None:
-        if not len(self.alive):
-            return
-        rest = self.program.at_rest().cpu()
-        if bool(rest.any()):
-            places = self.alive[rest]
-            for name, values in self._looked().items():
-                self.resting_look[name][places] = values[places]
-            for name, tensor in self.program.parameters().items():
-                self.resting[name][places] = tensor[rest]
-            self._go_on_with(~rest)
-
-    def _go_on_with(self, which: Bool[Tensor, " nets"]) -> None:
-        self.alive = self.alive[which]
-        self.program.keep(which.nonzero()[:, 0])
-
-    def _looked(self) -> dict[str, Float[Tensor, " nets"]]:
-        """Losses and norms of all networks, NaN where they diverged."""
-        whole = {name: values.clone() for name, values in self.resting_look.items()}
-        if len(self.alive):
-            look = self.program.look(self.epoch)
-            for name, values in whole.items():
-                values[self.alive] = getattr(look, name).to(values)
-        return whole
+            self.alive = self.alive[good]
+            self.program.keep(good.nonzero()[:, 0])
 
     def _spread(self, parameters: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Parameters of all networks, NaN where they diverged."""
-        whole = {name: tensor.clone() for name, tensor in self.resting.items()}
-        for name, tensor in parameters.items():
-            whole[name][self.alive] = tensor
+        """Parameters of the networks that are left at the places of all, NaN elsewhere."""
+        return {name: self._placed(tensor) for name, tensor in parameters.items()}
+
+    def _placed(self, tensor: Tensor) -> Tensor:
+        whole = tensor.new_full((len(self.rates), *tensor.shape[1:]), math.nan)
+        whole[self.alive] = tensor
         return whole
 
     def _state(self) -> dict[str, Any]:
@@ -124,22 +91,21 @@ class Drive:
             "epoch": self.epoch,
             "alive": self.alive,
             "diverged_at": self.diverged_at,
-            "histories": self.histories,
-            "resting_look": self.resting_look,
-            "resting": self.resting,
+            "histories": {name: history.cpu() for name, history in self.histories.items()},
             "snapshots": self.snapshots,
-            "program": self.program.state(),
+            "program": {name: tensor.cpu() for name, tensor in self.program.state().items()},
         }
 
     def _restore(self, state: dict[str, Any]) -> None:
-        here = partial(_on, self.rates.device)
         self.epoch, self.alive, self.diverged_at = state["epoch"], state["alive"], state["diverged_at"]
-        self.histories, self.resting_look = here(state["histories"]), here(state["resting_look"])
-        self.resting = here(state["resting"])
-        self.snapshots = {epoch: here(kept) for epoch, kept in state["snapshots"].items()}
+        self.histories = {name: kept.to(self.histories[name]) for name, kept in state["histories"].items()}
+        self.snapshots = {
+            epoch: {name: tensor.to(self.rates.device) for name, tensor in kept.items()}
+            for epoch, kept in state["snapshots"].items()
+        }
         self.program.keep(self.alive)
         if len(self.alive):
-            self.program.restore(here(state["program"]))
+            self.program.restore({name: tensor.to(self.rates.device) for name, tensor in state["program"].items()})
 
     def _runs(self) -> ManyRuns:
         chosen = torch.tensor([self.records.index(epoch) for epoch in self.plan.record_at], dtype=torch.int64)
@@ -154,10 +120,6 @@ class Drive:
             gradient_norm_history=self.histories["gradient_norms"][chosen],
             snapshots=self.snapshots,
         )
-
-
-def _on(device: torch.device, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.to(device) for name, tensor in tensors.items()}
 
 
 def _within_limits(parameters: dict[str, Tensor]) -> Bool[Tensor, " nets"]:

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 
-from skiplens.core.axes import Bool, Int, Tensor
+from skiplens.core.axes import Int, Tensor
 from skiplens.training.batched.plan import Look
 
 
@@ -32,7 +32,3 @@ class Program(ABC):
     @abstractmethod
     def keep(self, nets: Int[Tensor, " kept"]) -> None:
         """Go on with some of the networks; theirs are the numbers they would have had with the others."""
-
-    @abstractmethod
-    def at_rest(self) -> Bool[Tensor, " nets"]:
-        """Which networks an update leaves as they are, to the last bit: so will all later ones."""

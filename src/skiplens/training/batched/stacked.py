@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.func import functional_call, grad_and_value, stack_module_state, vmap
 
-from skiplens.core.axes import Bool, Float, Int, Tensor
+from skiplens.core.axes import Float, Int, Tensor
 from skiplens.core.memory import REDUCTION
 from skiplens.core.randomness import Randomness
 from skiplens.core.shortage import halving_memory
@@ -79,10 +79,6 @@ class StackedModels(Program):
         self._rates = self._rates[nets]
         for stack in (self._trained, self._fixed, self._buffers, self._velocities):
             stack.update({name: tensor[nets] for name, tensor in stack.items()})
-
-    def at_rest(self) -> Bool[Tensor, " nets"]:
-        """None: with batches and momentum the next step may be another one."""
-        return torch.zeros(len(self._rates), dtype=torch.bool)
 
     def _gradients(self, batch: Batch) -> tuple[Stack, Float[Tensor, " nets"]]:
         """Gradients and losses of all models, as many at once as memory holds."""

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import torch
 
+from skiplens.core.axes import Tensor
 from skiplens.readings import Measurement
 from skiplens.studies.claim import Claim, Judgement
 from skiplens.studies.li2016_shortcuts.learning_rates.optima import (
@@ -20,7 +21,7 @@ from skiplens.studies.statistics import Band
 
 PLAIN = ("xavier", "orthogonal")
 BEST_DEPTH = 8
-"""Of plain networks: deeper ones are harder to train."""
+"""At which plain networks end lowest."""
 
 NOTHING = 0.5
 """The loss of a network that gives nothing but zero."""
@@ -41,14 +42,23 @@ def judge_low(readings: Sequence[Measurement]) -> Judgement:
 
 
 def judge_plain(readings: Sequence[Measurement]) -> Judgement:
-    """Plain networks against those of depth 8."""
-    columns = [
+    """Plain networks of depths 32 and 64 against those of depth 8."""
+    sentence = "Decades by which plain networks of depths 32 and 64 end above those of depth 8, least of all."
+    return judge_columns(_above_best_depth(readings, 32), Band(0.0, math.inf), sentence)
+
+
+def judge_turning_point(readings: Sequence[Measurement]) -> Judgement:
+    """Plain networks of depth 16 and more against those of depth 8."""
+    sentence = "Decades by which plain networks of depth 16 and more end above those of depth 8, least of all."
+    return judge_columns(_above_best_depth(readings, 16), Band(0.0, math.inf), sentence)
+
+
+def _above_best_depth(readings: Sequence[Measurement], at_least: int) -> list[Tensor]:
+    return [
         best_losses(grid_of(readings, family, depth)) - best_losses(grid_of(readings, family, BEST_DEPTH))
         for family in PLAIN
-        for depth in depths_of(readings, family, 2 * BEST_DEPTH)
+        for depth in depths_of(readings, family, at_least)
     ]
-    sentence = "Decades by which plain networks of depth 16 and more end above those of depth 8, least of all."
-    return judge_columns(columns, Band(0.0, math.inf), sentence)
 
 
 def judge_dead(readings: Sequence[Measurement]) -> Judgement:
@@ -98,6 +108,13 @@ FIG8 = (
         "Figure 8, left, and the text under it",
         "above those of depth 8",
         judge_plain,
+    ),
+    Claim(
+        "turning_point",
+        "Plain networks are best at depth 8 and worse from depth 16 on.",
+        "Figure 8, left",
+        "above those of depth 8",
+        judge_turning_point,
     ),
     Claim(
         "dead",
