@@ -20,6 +20,10 @@ from skiplens.studies.study import Item, Preset
 from skiplens.sweeps import Run
 
 
+DIGIT_REPLICATES = 8
+"""Of step sizes on digits, which vary more and cost little."""
+
+
 @dataclass(frozen=True)
 class Sizes:
     """How much of everything a preset does: replicates, and steps of each kind of descent."""
@@ -33,7 +37,7 @@ class Sizes:
 
 
 SIZES: dict[Preset, Sizes] = {
-    "smoke": Sizes(replicates=4, logistic=700, square=1500, printed=30, repaired=15, digits=10),
+    "smoke": Sizes(replicates=4, logistic=900, square=1500, printed=30, repaired=15, digits=10),
     "laptop": Sizes(replicates=5, logistic=2000, square=2000, printed=500, repaired=200, digits=100),
     "paper": Sizes(replicates=10, logistic=100_000, square=100_000, printed=100_000, repaired=10_000, digits=1000),
 }
@@ -56,7 +60,7 @@ def runs(preset: Preset, seed: int) -> list[Run]:
     digits = DigitCertificate(iterations=sizes.digits)
     return [
         *(run for each in descents for run in each),
-        *replicated(f"{practice.__name__}:digit_certificates", digits, sizes.replicates, seed),
+        *replicated(f"{practice.__name__}:digit_certificates", digits, DIGIT_REPLICATES, seed),
         *replicated(f"{practice.__name__}:hypotheses_met", Hypotheses(), 1, seed),
         *quadratics(preset, seed),
     ]
