@@ -19,7 +19,6 @@ from skiplens.studies.replicates import ReplicateSettings, replicated
 from skiplens.studies.study import Item, Preset
 from skiplens.sweeps import Run
 
-
 DIGIT_REPLICATES = 8
 """Of step sizes on digits, which vary more and cost little."""
 
