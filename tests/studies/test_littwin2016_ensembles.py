@@ -21,10 +21,12 @@ from skiplens.studies.littwin2016_ensembles.settings import (
     Gaussians,
     Images,
     Mixtures,
+    Moments,
     Normaliser,
     PeakFormulas,
     Peaks,
     Reach,
+    Slopes,
     Spectra,
     Tails,
     TwoPaths,
@@ -47,6 +49,7 @@ CERTAIN_AT_SMOKE = {
     "thm2/speed": "reproduced",
     "thm2/legendre": "corrected",
     "lemma4/any_depth": "reproduced",
+    "lemma4/derivative": "corrected",
     "thm3/unskipped": "reproduced",
     "thm3/skipped": "reproduced",
     "thm3/equation_41": "corrected",
@@ -155,6 +158,12 @@ def test_every_length_can_be_the_peak():
     assert not found["tied"].any()
 
 
+def test_slopes_of_the_weights_are_the_corrected_ones():
+    found = weights.slopes(Slopes(depth=12, depth_ratio=0.4))
+    assert_close(found["corrected"], found["difference"], relative=1e-8)
+    assert float(found["corrected"][0]) < 0 < float(found["printed"][0])
+
+
 @pytest.mark.parametrize(("short", "long", "spins"), [(2, 4, 8), (3, 5, 6)])
 def test_layer_scales_grow_by_the_leading_order(short, long, spins, seed):
     found = spin_glass.layer_steps(TwoPaths(short=short, long=long, spins=spins, losses=3, seed=seed))
@@ -225,6 +234,14 @@ def test_random_networks_follow_their_laws(seed):
     assert float(relu["squared_binomial_distance"]) < float(relu["binomial_distance"])
     zero_mean = networks.spectra(Spectra(width=100, blocks=8, samples=16, branch="two_layer", seed=seed))
     assert float(zero_mean["binomial_distance"]) < float(zero_mean["squared_binomial_distance"])
+
+
+def test_mean_squares_grow_by_one_only_where_branches_are_centred(seed):
+    """From another program, for width 600: 1.48, 4.83, 11.6 as printed; 1, 2, 3 centred."""
+    literal = networks.moments(Moments(depth=3, seed=seed))["mean_square"]
+    assert_close(literal, torch.tensor([1.48, 4.83, 11.6]), relative=0.1)
+    centred = networks.moments(Moments(depth=3, scaling="centred", seed=seed))["mean_square"]
+    assert_close(centred, torch.tensor([1.0, 2.0, 3.0]), relative=0.1)
 
 
 def test_factors_move_the_depth_and_leave_no_trace(seed):

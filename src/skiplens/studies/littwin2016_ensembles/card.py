@@ -33,7 +33,8 @@ PLAIN = (
 )
 SPIN_GLASS = (
     "The paper has no example. Here losses are random spin glasses of orders (2, 4) with 8 weights and (3, 5) with 6, "
-    "scales around ±1, σ = 1; each point lies on a random great circle where the hypothesis holds to rounding."
+    "scales around ±1, σ = 1; each point lies on a random great circle where the hypothesis holds to rounding: "
+    "L_m + L_p = 0 for a layer without skip, L_p = 0 for one with it (one hypothesis in the paper)."
 )
 LINEAR_TERM = (
     "Paths of length 1 are left out and ε is normalised again, as in the paper's section 5; the network has them, and "
@@ -42,7 +43,7 @@ LINEAR_TERM = (
 FEW_SPINS = "The paper counts in the limit of many spins; here counts are for two or three, against the exact mean."
 IMAGES = (
     "The paper shows no spectra of trained networks. Here: identity blocks x + λR(Wx)/σ on 1,700 of the embedded MNIST "
-    "digits at 16×16 pixels, looked at on 64 others, 300 steps of SGD with momentum; six conv blocks of 8 channels, "
+    "digits at 16×16 pixels, looked at on 64 others, 200 steps of SGD with momentum; six conv blocks of 8 channels, "
     "nine dense ones of 64 units. The paper preset takes 10,000 whole images of MNIST and CIFAR-10 (`skiplens data get "
     "mnist`, `skiplens data get cifar10`) and needs a GPU."
 )

@@ -18,10 +18,12 @@ from skiplens.studies.littwin2016_ensembles.settings import (
     Gaussians,
     Images,
     Mixtures,
+    Moments,
     Normaliser,
     PeakFormulas,
     Peaks,
     Reach,
+    Slopes,
     Spectra,
     Tails,
     TwoPaths,
@@ -42,8 +44,11 @@ fig1a, fig1b, fig1c = (partial(histogram, depth_ratio=ratio) for ratio in RATIOS
 
 
 def fig1d(preset: Preset, seed: int) -> list[Run]:
-    """Networks with batch-norm scales, in three settings."""
-    return _gaussians(preset, seed, "literal", "centred", "large_head")
+    """Networks with batch-norm scales, in three settings, and random ones."""
+    sizes = SIZES[preset]
+    base = Moments(width=sizes.width)
+    moments = repeated("networks:moments", base, sizes.trainings, seed, scaling=("uncentred", "centred"))
+    return [*_gaussians(preset, seed, "literal", "centred", "large_head"), *moments]
 
 
 def fig1e(preset: Preset, seed: int) -> list[Run]:
@@ -84,6 +89,7 @@ def lemma4(preset: Preset, seed: int) -> list[Run]:
     scaled = replace(base, scaling="centred", factors=(1.0, 3.0))
     return [
         once("weights:reach", Reach()),
+        once("weights:slopes", Slopes()),
         *repeated("networks:spectra", base, count, seed),
         *repeated("networks:spectra", scaled, count, seed),
     ]
@@ -133,9 +139,9 @@ def _images(preset: Preset, seed: int, network: Images) -> list[Run]:
 
 
 def _looks(preset: Preset, looks: tuple[int, ...]) -> tuple[int, ...]:
-    """All looks, or every other one of a shortened run."""
+    """All looks, or start, first look and end of a shortened run."""
     shortened = SIZES[preset].shortened
-    return looks if shortened == 1 else tuple(look // shortened for look in looks[::2])
+    return looks if shortened == 1 else tuple(look // shortened for look in (*looks[:2], looks[-1]))
 
 
 def _spectra(preset: Preset, seed: int, base: Spectra) -> list[Run]:

@@ -66,6 +66,14 @@ class Reach(Settings):
 
 
 @dataclass(frozen=True)
+class Slopes(Settings):
+    """How the path weights move with the weight scale (equation 19)."""
+
+    depth: int = option(DEPTH, "layers")
+    depth_ratio: float = option(0.5, "β")
+
+
+@dataclass(frozen=True)
 class Curve(Settings):
     """The complexity against the depth ratio (figure 1f)."""
 
@@ -107,6 +115,16 @@ class Spectra(ReplicateSettings):
 
 
 @dataclass(frozen=True)
+class Moments(ReplicateSettings):
+    """The mean square of the units of each layer of a random network with batch-norm scales (section 4.1)."""
+
+    scaling: Literal["uncentred", "centred"] = option("uncentred", "equation 20 as printed, or centred")
+    depth: int = option(10, "layers")
+    width: int = option(400, "units of a layer and features of an input")
+    samples: int = option(400, "inputs")
+
+
+@dataclass(frozen=True)
 class TwoPaths(ReplicateSettings):
     """Gradient steps on spin-glass losses of two orders (theorems 3 and 4)."""
 
@@ -143,7 +161,7 @@ class Gaussians(ReplicateSettings):
     """Training to tell 50 Gaussians apart (figures 1d and 1e)."""
 
     setting: Literal["literal", "centred", "large_head", "plain", "plain_large"] = option("literal", "which network")
-    looks: tuple[int, ...] = option((0, 200, 500, 1000, 2000), "steps at which the network is looked at")
+    looks: tuple[int, ...] = option((0, 500, 1000, 1500), "steps at which the network is looked at")
 
 
 @dataclass(frozen=True)
@@ -158,16 +176,16 @@ class Images(ReplicateSettings):
     side: int | None = option(16, "pixels a side; none: as they are")
     blocks: int = option(6, "residual blocks")
     width: int = option(8, "channels, or units of a dense network")
-    looks: tuple[int, ...] = option((0, 50, 100, 200, 300), "steps at which the network is looked at")
+    looks: tuple[int, ...] = option((0, 50, 100, 200), "steps at which the network is looked at")
     device: Literal["cpu", "cuda"] = option("cpu", "where it is trained")
 
 
 LOOKS = {
-    "literal": (0, 200, 500, 1000, 2000),
-    "centred": (0, 200, 500, 1000, 1500),
-    "large_head": (0, 50, 100, 200, 400),
-    "plain": (0, 200, 500, 1000, 2000, 4000),
-    "plain_large": (0, 50, 200, 1000, 4000),
+    "literal": (0, 500, 1000, 1500),
+    "centred": (0, 200, 500, 1000),
+    "large_head": (0, 50, 100, 200),
+    "plain": (0, 500, 1000, 2000),
+    "plain_large": (0, 50, 200, 1000),
 }
 """When each network on Gaussians is looked at; the last look is the end."""
 
@@ -204,7 +222,7 @@ _WHOLE = {"training": 10_000, "test": 1000, "side": None, "looks": (0, 125, 250,
 
 SIZES: dict[Preset, Sizes] = {
     "smoke": Sizes(6, 2, (20, 2), 4, 64, 50, 12),
-    "laptop": Sizes(10, 8, (200, 10), 20, 400, 1, 40),
+    "laptop": Sizes(10, 6, (200, 10), 20, 400, 1, 40),
     "paper": Sizes(
         20,
         16,

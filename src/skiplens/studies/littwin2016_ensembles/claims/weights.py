@@ -160,6 +160,22 @@ def judge_any_depth(readings: Sequence[Measurement]) -> Judgement:
     return decide(exactly(missed), Band.around(0.0, 0.0), sentence)
 
 
+def judge_derivative(readings: Sequence[Measurement]) -> Judgement:
+    """Equation 19."""
+    (found,) = chosen(readings, "slopes")
+    printed, corrected = (
+        (found[name] - found["difference"]).abs().max() / found["difference"].abs().max()
+        for name in ("printed", "corrected")
+    )
+    band = Band.around(0.0, 1e-6)
+    return decide_correction(
+        (exactly(printed), band),
+        (exactly(corrected), band),
+        "Largest deviation of (r - v′) ε_r / C from differences of whole-number weights, over the largest slope. "
+        f"Printed is r ε_r / C, {float(printed):.2g} off: z depends on C, so paths shorter than v′ lose weight.",
+    )
+
+
 def judge_scaling(readings: Sequence[Measurement]) -> Judgement:
     """A global factor on the weights of random networks."""
     shares = stacked(readings, "mean", "spectra", scaling="none") / 10
@@ -256,6 +272,7 @@ THM2 = (
 
 LEMMA4 = (
     Claim("any_depth", "Every length is the peak for some scale C.", "Lemma 4", "all lengths", judge_any_depth),
+    Claim("derivative", "∂ε_r/∂C = r ε_r / C.", "Section 4, before Eq. 19", "equal", judge_derivative),
     Claim(
         "scaling",
         "A global scaling of the weights changes a shallow ensemble to a deep one.",

@@ -11,7 +11,7 @@ from skiplens.core.randomness import Randomness
 from skiplens.lenses.paths.spectrum import measure
 from skiplens.residual import dissect, zoo
 from skiplens.residual.zoo.littwin2016 import BatchScale
-from skiplens.studies.littwin2016_ensembles.settings import Spectra
+from skiplens.studies.littwin2016_ensembles.settings import Moments, Spectra
 from skiplens.theory.path_laws import fit_named_law
 
 
@@ -44,6 +44,30 @@ def spectra(settings: Spectra) -> dict[str, Tensor]:
         with _multiplied(scaled, factor):
             energies.append(measure(taken_apart, inputs).energy)
     return _with_laws(torch.stack(energies), torch.tensor(settings.factors, dtype=torch.float64))
+
+
+def moments(settings: Moments) -> dict[str, Tensor]:
+    """E N_l² over units and samples, after each layer."""
+    randomness = Randomness(settings.seed).child(settings.key())
+    network = features(
+        zoo.build(
+            "ensemble_resnet",
+            randomness.child("weights"),
+            depth=settings.depth,
+            width=settings.width,
+            input_features=settings.width,
+            classes=0,
+            scaling=settings.scaling,
+        ).double()
+    )
+    generator = randomness.child("inputs").torch()
+    units = torch.randn(settings.samples, settings.width, generator=generator, dtype=torch.float64)
+    squares = []
+    with torch.no_grad():
+        for layer in (network[0], *network[1].children()):
+            units = layer(units)
+            squares.append(units.square().mean())
+    return {"layer": torch.arange(1, settings.depth + 1), "mean_square": torch.stack(squares)}
 
 
 def features(network: nn.Module) -> nn.Sequential:

@@ -14,7 +14,15 @@ from skiplens.studies.littwin2016_ensembles.exact import (
     exact_peaks,
     exact_weights,
 )
-from skiplens.studies.littwin2016_ensembles.settings import Normaliser, PeakFormulas, Peaks, Reach, Tails, Weights
+from skiplens.studies.littwin2016_ensembles.settings import (
+    Normaliser,
+    PeakFormulas,
+    Peaks,
+    Reach,
+    Slopes,
+    Tails,
+    Weights,
+)
 from skiplens.theory.path_weights import (
     band_rate,
     depth_ratio_for_peak,
@@ -22,6 +30,7 @@ from skiplens.theory.path_weights import (
     limit_fraction,
     log_energy_outside,
     log_path_weights,
+    path_weight_slopes,
     path_weights,
     peak_lengths,
 )
@@ -117,4 +126,17 @@ def reach(settings: Reach) -> dict[str, Tensor]:
         "tied": torch.tensor([len(peak) - 1 for peak in found]),
         "lowest_ratio": torch.tensor([low for low, _ in ends], dtype=torch.float64),
         "highest_ratio": torch.tensor([high for _, high in ends], dtype=torch.float64),
+    }
+
+
+def slopes(settings: Slopes) -> dict[str, Tensor]:
+    """C dε_r/dC by differences of whole-number weights, as equation 19 has it, and corrected."""
+    ratio, step = Fraction(settings.depth_ratio), Fraction(1, 10**5)
+    above, below = (exact_weights(settings.depth, ratio * (1 + sign * step)) for sign in (1, -1))
+    lengths = torch.arange(1, settings.depth + 1)
+    return {
+        "length": lengths,
+        "difference": (above - below) / float(2 * step),
+        "printed": lengths * path_weights(settings.depth, settings.depth_ratio),
+        "corrected": path_weight_slopes(settings.depth, settings.depth_ratio),
     }
