@@ -146,7 +146,7 @@ def _looks(preset: Preset, looks: tuple[int, ...]) -> tuple[int, ...]:
 
 def _spectra(preset: Preset, seed: int, base: Spectra) -> list[Run]:
     sizes = SIZES[preset]
-    return repeated("networks:spectra", replace(base, width=sizes.width), sizes.trainings, seed)
+    return repeated("networks:spectra", replace(base, width=sizes.width), sizes.replicates, seed)
 
 
 def _two_paths(place: str, preset: Preset, seed: int) -> list[Run]:

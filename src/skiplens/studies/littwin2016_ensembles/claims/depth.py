@@ -51,7 +51,7 @@ def judge_start(readings: Sequence[Measurement]) -> Judgement:
         blocks = chosen(readings, "images", network=network, normalised=normalised)[0].setting("blocks")
         columns += [depth[:, 0] / blocks for depth in depths(readings, network, normalised)]
     sentence = "Largest mean depth at the start over the number of blocks, all networks."
-    return decide(over_seeds(torch.stack(columns, dim=1)), Band(0.0, 0.5), sentence)
+    return decide(over_seeds(torch.stack(columns, dim=1)), Band(-math.inf, 0.5), sentence)
 
 
 def _no_data() -> Judgement:

@@ -64,7 +64,7 @@ def judge_learned(readings: Sequence[Measurement], setting: str, least: float) -
     """Whether the classes are told apart."""
     accuracy = stacked(readings, "accuracy", "gaussians", setting=setting)
     return decide(
-        over_seeds(accuracy), Band(least, 1.0), f"Accuracy on fresh samples; at least {least:g} is asked for."
+        over_seeds(accuracy), Band(least, math.inf), f"Accuracy on fresh samples; at least {least:g} is asked for."
     )
 
 

@@ -89,7 +89,7 @@ def judge_initial(readings: Sequence[Measurement]) -> Judgement:
     """Random networks with weights of variance 1/n."""
     shares = _lengths(readings, "relu")
     sentence = "Mean path length over depth, random networks R(Wx) with C = 1/√n; β = ρ = 1/2 would give 0.33."
-    return decide(over_seeds(shares), Band(0.0, 0.5), sentence)
+    return decide(over_seeds(shares), Band(-math.inf, 0.5), sentence)
 
 
 def judge_concentration(readings: Sequence[Measurement]) -> Judgement:
@@ -132,7 +132,7 @@ def judge_coherent(readings: Sequence[Measurement]) -> Judgement:
     """The squared law on the paper's own network."""
     found = stacked(readings, "squared_binomial_distance", "spectra", branch="relu", scaling="none")[:, 0]
     sentence = "Total variation between the path spectrum of random networks R(Wx) and the nearest ε²(β)."
-    return decide(over_seeds(found), Band(0.0, COHERENT), sentence)
+    return decide(over_seeds(found), _at_most(COHERENT), sentence)
 
 
 def judge_incoherent(readings: Sequence[Measurement]) -> Judgement:
@@ -142,8 +142,8 @@ def judge_incoherent(readings: Sequence[Measurement]) -> Judgement:
         for name in ("squared_binomial", "binomial")
     )
     return decide_correction(
-        (over_seeds(squared), Band(0.0, COHERENT)),
-        (over_seeds(plain), Band(0.0, INCOHERENT)),
+        (over_seeds(squared), _at_most(COHERENT)),
+        (over_seeds(plain), _at_most(INCOHERENT)),
         "Total variation between the path spectrum of random networks V R(Wx) and the nearest binomial law: branches "
         f"of mean zero do not add in phase. The nearest ε²(β) is {float(squared.mean()):.2f} away.",
     )
@@ -199,6 +199,10 @@ def judge_batch_norm(readings: Sequence[Measurement]) -> Judgement:
         "Rise of the mean depth when all scales λ are multiplied by 3, over the rise that 3β would give. Each σ scales "
         "with its input, so a common factor changes nothing; only ratios of scales count.",
     )
+
+
+def _at_most(distance: float) -> Band:
+    return Band(-math.inf, distance, distance)
 
 
 def _lengths(readings: Sequence[Measurement], branch: str) -> Tensor:

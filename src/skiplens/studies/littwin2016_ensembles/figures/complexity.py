@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from skiplens.figures import Bars, Figure, Line, Points, Reference
 from skiplens.figures.figure import numbers
@@ -27,11 +28,17 @@ def fig1f(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
         marks=(
             Line(ratios, numbers(found["complexity"]), "without paths of length 1"),
             Line(ratios, numbers(found["complexity_with_linear"]), "with them", dashed=True),
+            Line(ratios, numbers(_shown(found["printed_with_linear"])), "with them, Eq. 31 as printed"),
             Reference(equation_31(DEPTH - 1), "conventional network"),
         ),
         x_log=True,
     )
     return curve, _counted(readings)
+
+
+def _shown(printed: Tensor) -> Tensor:
+    """Where equation 31 is wrong, down to where it would leave the figure."""
+    return printed.masked_fill((printed >= 0) | (printed < -0.3), float("nan"))
 
 
 def _counted(readings: Sequence[Measurement]) -> Figure:

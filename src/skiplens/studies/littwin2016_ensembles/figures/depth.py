@@ -2,12 +2,10 @@
 
 from collections.abc import Sequence
 
-from skiplens.figures import Figure, Line, Points
-from skiplens.figures.figure import numbers
-from skiplens.figures.style import colour
+from skiplens.figures import Band, Figure, Line
 from skiplens.readings import Measurement
+from skiplens.studies.curves import curve
 from skiplens.studies.selection import stacked
-from skiplens.theory.finite_width import estimate
 
 Kind = tuple[str, str, bool]
 
@@ -34,18 +32,15 @@ def _settings(kind: Kind) -> dict[str, object]:
 
 
 def _depths(readings: Sequence[Measurement], kinds: list[Kind]) -> Figure:
-    marks: list[Points | Line] = []
+    marks: list[Band | Line] = []
     for index, kind in enumerate(kinds):
-        found = estimate(stacked(readings, "mean_depth", "images", **_settings(kind)))
-        steps = numbers(stacked(readings, "step", "images", **_settings(kind))[0])
-        heights = numbers(found.value)
-        marks.append(Points(steps, heights, _name(kind), numbers(found.standard_error)))
-        marks.append(Line(steps, heights, colour=colour(index), faint=True))
+        steps, depths = (stacked(readings, name, "images", **_settings(kind)) for name in ("step", "mean_depth"))
+        marks += curve(steps[0], depths, _name(kind), index)
     return Figure(
         name="depth",
         title="Mean depth during training",
-        caption="How many branches the energy of the logits passes on average; means over seeds with standard errors. "
-        "The conv net gets deeper, the dense one with batch norm shallower.",
+        caption="How many branches the energy of the logits passes on average; means over seeds with standard "
+        "deviations. The conv net gets deeper, the dense one with batch norm shallower.",
         x_label="steps",
         y_label="mean depth (branches)",
         marks=tuple(marks),
@@ -55,17 +50,13 @@ def _depths(readings: Sequence[Measurement], kinds: list[Kind]) -> Figure:
 def _spectra(readings: Sequence[Measurement], kind: Kind) -> Figure:
     shares = stacked(readings, "share", "images", **_settings(kind))
     steps = stacked(readings, "step", "images", **_settings(kind))[0]
-    orders = numbers(range(shares.shape[2]))
-    marks: list[Points | Line] = []
+    marks: list[Band | Line] = []
     for index, look in enumerate((0, -1)):
-        found = estimate(shares[:, look])
-        heights = numbers(found.value)
-        marks.append(Points(orders, heights, f"step {int(steps[look])}", numbers(found.standard_error)))
-        marks.append(Line(orders, heights, colour=colour(index), faint=True))
+        marks += curve(range(shares.shape[2]), shares[:, look], f"step {int(steps[look])}", index)
     return Figure(
         name=f"spectrum_{kind[1]}_{'scaled' if kind[2] else 'plain'}_{kind[0]}",
         title=f"Path spectrum before and after training: {_name(kind)}",
-        caption="Share of the energy of the logits that passes so many branches; means over seeds, standard errors.",
+        caption="Share of the energy of the logits that passes so many branches; means and deviations over seeds.",
         x_label="branches on the path",
         y_label="share of the energy",
         marks=tuple(marks),

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 
 import torch
 
-from skiplens.core.axes import Tensor
-from skiplens.figures import Figure, Line, Points, Reference
+from skiplens.figures import Band, Figure, Line, Points, Reference
 from skiplens.figures.figure import numbers
-from skiplens.figures.style import colour
 from skiplens.readings import Measurement
+from skiplens.studies.curves import curve
 from skiplens.studies.littwin2016_ensembles.claims.dynamics import depth_ratios, ratio
 from skiplens.studies.selection import chosen, stacked
 from skiplens.theory.finite_width import estimate
@@ -86,22 +85,15 @@ def _growth(readings: Sequence[Measurement]) -> Figure:
 
 
 def _descent(readings: Sequence[Measurement], array: str, label: str) -> Figure:
-    marks: list[Points | Line] = []
+    marks: list[Band | Line] = []
     for index, beta in enumerate(depth_ratios(readings)):
         history = stacked(readings, array, "descents", depth_ratio=beta)
-        marks += _joined(numbers(stacked(readings, "step", "descents")[0]), history, f"β = {beta:g}", index)
+        marks += curve(stacked(readings, "step", "descents")[0], history, f"β = {beta:g}", index)
     return Figure(
         name=array,
         title=f"Theorem 4: {label} in descents on spin-glass losses",
-        caption="From points where ∂L/∂C = 0; means over losses with standard errors. The weights are free to grow.",
+        caption="From points where ∂L/∂C = 0; means and deviations over losses. The weights are free to grow.",
         x_label="steps",
         y_label=label,
         marks=tuple(marks),
     )
-
-
-def _joined(places: tuple[float, ...], values: Tensor, name: str, index: int) -> list[Points | Line]:
-    found = estimate(values)
-    heights = numbers(found.value)
-    points = Points(places, heights, name, numbers(found.standard_error))
-    return [points, Line(places, heights, colour=colour(index), faint=True)]

@@ -31,8 +31,9 @@ def histogram(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
             x_label="path length r",
             y_label="weight ε_r",
             marks=(
-                Bars(tuple(str(int(r)) for r in reading["length"]), numbers(reading["weight"]), "ε_r"),
-                Reference(depth * beta / (1 + beta) - 1, "βp/(1+β)", axis="x"),
+                # A bar for length 0, which no path has, so that bars stand at their lengths.
+                Bars(tuple(map(str, range(depth + 1))), (0.0, *numbers(reading["weight"])), "ε_r"),
+                Reference(depth * beta / (1 + beta), "βp/(1+β)", axis="x"),
             ),
         ),
     )
@@ -43,7 +44,8 @@ def thm1(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     marks: list[Line | Reference] = []
     for index, reading in enumerate(chosen(readings, "peaks")):
         beta = reading.setting("depth_ratio")
-        marks.append(Line(numbers(reading["depth"]), numbers(reading["share_of_depth"]), f"β = {beta:g}"))
+        shares = numbers(reading["share_of_depth"])
+        marks.append(Line(numbers(reading["depth"]), shares, f"β = {beta:g}", colour=colour(index)))
         limit = float(limit_fraction(beta))
         ends = numbers([reading["depth"][0], reading["depth"][-1]])
         marks.append(Line(ends, (limit, limit), dashed=True, colour=colour(index)))
@@ -66,7 +68,8 @@ def thm2(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     marks: list[Line] = []
     for index, reading in enumerate(chosen(readings, "tails")):
         depth, decades = reading["depth"].double(), -reading["log_outside"] / math.log(10)
-        marks.append(Line(numbers(depth), numbers(decades), f"β = {reading.setting('depth_ratio'):g}"))
+        name = f"β = {reading.setting('depth_ratio'):g}"
+        marks.append(Line(numbers(depth), numbers(decades), name, colour=colour(index)))
         rate = float(reading["limiting_rate"]) / math.log(10)
         marks.append(Line(numbers(depth), numbers(rate * depth), dashed=True, colour=colour(index)))
     return (
