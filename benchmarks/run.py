@@ -9,6 +9,7 @@ import argparse
 import importlib
 import json
 import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -30,7 +31,10 @@ SCRIPTS = (
     "jacobian_singular_values",
     "path_spectrum",
     "path_weights",
+    "learning_rate_grid",
 )
+
+PROGRAMS = ("gram_store",)  # measure several processes at once, so they do it themselves
 
 
 def chosen(names):
@@ -39,9 +43,26 @@ def chosen(names):
     if not names:
         return rows
     found = [pair for pair in rows if any(pair[0] == name or pair[1].name.startswith(name) for name in names)]
-    if not found:
+    if not found and not programs(names):
         raise SystemExit(f"No row is called {' or '.join(names)}. There are: {', '.join(row.name for _, row in rows)}.")
     return found
+
+
+def programs(names):
+    """The programs that are asked for."""
+    return [program for program in PROGRAMS if not names or program in names]
+
+
+def run_program(program, results, quick, finished):
+    """Let a program write its numbers, unless it did before an interruption."""
+    mark = finished / program
+    if mark.exists():
+        return
+    results.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-W", "ignore", str(HERE / f"{program}.py"), "--json", str(results / f"{program}.json")]
+    subprocess.run(command + ["--quick"] * quick, check=True)
+    finished.mkdir(parents=True, exist_ok=True)
+    mark.touch()
 
 
 def keep(script, found, results):
@@ -71,7 +92,6 @@ def run(pairs, results, quick=False, finished=WORK):
         print(f"{row.name}: {time.perf_counter() - began:.0f} s", flush=True)
         show([{"way": "Skiplens", **found["ours"]}, *({"way": peer["name"], **peer} for peer in found["peers"])])
         show([{key: target[key] for key in ("words", "value", "reached")} for target in found["targets"]])
-    shutil.rmtree(finished, ignore_errors=True)
 
 
 def main(names=None):
@@ -83,13 +103,17 @@ def main(names=None):
     options = parser.parse_args()
     pairs = chosen(options.names or names)
     if options.list:
-        print("\n".join(f"{script:28}{row.name}" for script, row in pairs))
+        print("\n".join(f"{script:28}{row.name}" for script, row in pairs), *programs(options.names), sep="\n")
         return
     torch.set_num_threads(1)
     if options.quick and options.results is None:
         raise SystemExit("Numbers of tiny sizes belong into a folder of their own: give --results FOLDER.")
     results = options.results or RESULTS
-    run(pairs, results, options.quick, results / ".work" if options.quick else WORK)
+    finished = results / ".work" if options.quick else WORK
+    run(pairs, results, options.quick, finished)
+    for program in programs(options.names or names):
+        run_program(program, results, options.quick, finished)
+    shutil.rmtree(finished, ignore_errors=True)
     if results == RESULTS:
         from page import write
 

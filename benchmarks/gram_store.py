@@ -1,0 +1,163 @@
+"""What does a Gram matrix cost that does not fit into memory, over Dask workers into a chunked store?
+
+    python benchmarks/gram_store.py [--samples 15000 30000 60000] [--workers 2] [--folder FOLDER] [--json FILE]
+
+Tangent kernel of MNIST (float32, 784 features, 10 residual blocks) in symmetric tiles, each computed once and written
+with its mirror image into a zarr store by one of two Dask workers with one thread each. Every call is interrupted after
+a third of its tiles and given again: the second one goes on. 64 rows of the store are compared with the kernel itself.
+CPU seconds and memory are those of all processes together: workers, scheduler and the one that asks.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from measuring import environment, exponent, show
+
+from skiplens import data
+from skiplens.kernels import ResNetKernel
+from skiplens.sweeps import ThisProcess
+from skiplens.sweeps.dask_executor import DaskCluster
+from skiplens.sweeps.gram_tiles import TileOptions, spread_gram
+
+KERNEL = ResNetKernel(10, 2, 10**-0.5, trained="all")
+LIMIT, TILE_BUDGET, CHECKED = 4 * 2**30, 2**29, 64
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class InterruptedError(Exception):
+    """What stands for a kill."""
+
+
+def family(root=None):
+    """This process and all its descendants."""
+    found = [root or os.getpid()]
+    for process in found:
+        for thread in Path(f"/proc/{process}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                found += map(int, thread.read_text().split())
+    return found
+
+
+def resident_bytes(processes):
+    """What they hold together, memory that they share counted once (Linux)."""
+    total = 0
+    for process in processes:
+        with contextlib.suppress(OSError):
+            lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+            total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024
+    return total
+
+
+def cpu_seconds(processes):
+    """User and system time of all of them."""
+    total = 0
+    for process in processes:
+        with contextlib.suppress(OSError):
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+            total += int(fields[11]) + int(fields[12])
+    return total / TICKS
+
+
+class Watch(threading.Thread):
+    """Looks at the memory of all processes five times a second."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.peak, self.over = 0, threading.Event()
+
+    def run(self):
+        while not self.over.wait(0.2):
+            self.peak = max(self.peak, resident_bytes(family()))
+
+
+@contextlib.contextmanager
+def dask_workers(count):
+    """An executor with so many workers of one thread."""
+    from distributed import LocalCluster
+
+    os.environ["OMP_NUM_THREADS"] = "1"
+    with LocalCluster(n_workers=count, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+        yield DaskCluster(cluster.scheduler_address)
+
+
+def interrupted_and_resumed(executor, X, out):
+    """The store, and how many tiles each of two calls computed: the first is stopped after a third of them."""
+    steps = []
+
+    def stop(label, done, total):
+        steps.append(done)
+        if done >= max(1, total // 3):
+            raise InterruptedError
+
+    options = TileOptions(budget=TILE_BUDGET)
+    with contextlib.suppress(InterruptedError):
+        spread_gram(executor, KERNEL, X, out, options, stop)
+    later = []
+    store = spread_gram(executor, KERNEL, X, out, options, lambda label, done, total: later.append(done))
+    return store, len(steps) - 1, later[-1]
+
+
+def error(store, X):
+    """Largest deviation of some rows from the kernel, relative to the largest entry."""
+    chosen = torch.linspace(0, len(X) - 1, min(CHECKED, len(X))).long()
+    found = torch.from_numpy(np.stack([store[row] for row in chosen.tolist()]))
+    expected = KERNEL.ntk(X[chosen].double(), X.double())
+    return float((found - expected).abs().max() / expected.abs().max())
+
+
+def measured(executor, X, folder):
+    out, watch = folder / f"gram-{len(X)}.zarr", Watch()
+    before, began = cpu_seconds(family()), time.perf_counter()
+    watch.start()
+    store, first, second = interrupted_and_resumed(executor, X, out)
+    wall, cpu = time.perf_counter() - began, cpu_seconds(family()) - before
+    watch.over.set()
+    size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
+    row = {"samples": len(X), "tiles": first + second, "tiles_after_interruption": second, "wall_s": wall, "cpu_s": cpu}
+    row |= {"peak_gib": watch.peak / 2**30, "store_gib": size / 2**30, "deviation": error(store, X)}
+    shutil.rmtree(out)
+    if row["deviation"] > 1e-5:
+        raise SystemExit(f"The store deviates by {row['deviation']:.2g}; its time would mean nothing.")
+    return row | {"within_4_gib": watch.peak <= LIMIT}
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--samples", type=int, nargs="+", default=[15_000, 30_000, 60_000])
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--folder", type=Path, help="on a disk with room for the largest matrix")
+    parser.add_argument("--quick", action="store_true", help="some embedded images, no workers")
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+def main():
+    options = arguments()
+    torch.set_num_threads(1)
+    images = data.sample() if options.quick else data.get("mnist")
+    X = images.images.flatten(1).float() / 255
+    sizes = [300, 600] if options.quick else options.samples
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        room = shutil.disk_usage(folder).free
+        sizes = [size for size in sizes if 1.1 * 4 * size**2 < room]
+        workers = contextlib.nullcontext(ThisProcess()) if options.quick else dask_workers(options.workers)
+        with workers as executor:
+            rows = [measured(executor, X[:size], Path(folder)) for size in sizes]
+    show(rows)
+    growth = {key: exponent(sizes, [row[key] for row in rows]) for key in ("wall_s", "cpu_s", "peak_gib")}
+    record = {"environment": environment(), "workers": options.workers, "rows": rows, "exponents": growth}
+    if options.json:
+        options.json.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

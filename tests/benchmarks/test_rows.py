@@ -1,0 +1,125 @@
+"""Rows: what is compared, when a target counts as reached, and that an interrupted run goes on."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+LIMITS = {"float32_operations_per_s": 1e9, "float64_operations_per_s": 5e8, "bytes_per_s": 1e9}
+
+
+def squares(samples, wrong=0.0, calls=1):
+    """A way: the squares of the first numbers."""
+    return lambda: np.arange(1, samples + 1) ** 2 + wrong
+
+
+@pytest.fixture
+def row():
+    from rows import Floor, Row, Target
+    from ways import Way
+
+    def make(**changes):
+        ours = Way(__name__, "squares")
+        common = {"name": "squares", "work": "squares", "ours": ours, "sizes": (2, 4, 8), "quick": (2, 4, 8)}
+        peers = {"twin": Way(__name__, "squares")}
+        targets = (Target("≥ 0 ×", "twin", least=0.0), Target("within 1 TiB", of="bytes", most=2**40))
+        return Row(**{**common, "peers": peers, "targets": targets, "floor": lambda n: Floor(n, 8 * n), **changes})
+
+    return make
+
+
+def test_a_row_tells_times_floor_growth_and_targets(row):
+    from rows import record
+
+    found = record(row(), LIMITS, quick=True)
+    assert found["size"] == 8 and found["growth"]["sizes"] == [2, 4, 8]
+    assert found["floor"]["seconds"] == pytest.approx(64 / 1e9)  # bytes, not operations, are the bound
+    assert found["floor"]["share"] == pytest.approx(found["floor"]["seconds"] / found["ours"]["cpu_s"])
+    assert [target["reached"] for target in found["targets"]] == [True, True]
+    assert found["peers"][0]["deviation"] == 0
+    assert "held_back" not in found
+
+
+def test_numbers_that_differ_end_the_run(row):
+    from rows import record
+    from ways import Way
+
+    wrong = {"twin": Way(__name__, "squares", {"wrong": 1.0})}
+    with pytest.raises(SystemExit, match=r"squares: twin deviates by 0\.015; its time would mean nothing"):
+        record(row(peers=wrong), LIMITS, quick=True)
+
+
+def test_a_missed_target_tells_what_holds_it_back(row):
+    from rows import Target, record
+
+    target = Target("≥ 10⁹ ×", "twin", least=1e9)
+    found = record(row(targets=(target,), held_back="arithmetic"), LIMITS, quick=True)
+    assert not found["targets"][0]["reached"] and found["held_back"] == "arithmetic"
+
+
+def test_a_share_of_the_work_is_scaled(row):
+    from rows import record
+    from ways import Way
+
+    found = record(row(peers={"twin": Way(__name__, "squares", share=0.1)}), LIMITS, quick=True)
+    assert found["peers"][0]["extrapolated_by"] == pytest.approx(10)
+
+
+def test_the_exponent_is_the_slope_of_logarithms():
+    from measuring import exponent
+
+    assert exponent([1, 10, 100], [3, 300, 30_000]) == pytest.approx(2)
+    assert exponent([1, 10, 100], [3, 0, 1]) is None  # a cost of nothing has no logarithm
+    assert exponent([5], [3]) is None
+
+
+def test_memory_is_that_of_the_action():
+    from measuring import added_bytes
+
+    result, added = added_bytes(lambda: np.ones(2**23).sum())
+    assert result == 2**23
+    assert math.isnan(added) or 0.9 * 2**26 < added < 2**28  # the kernel counts pages in batches
+
+
+def test_an_interrupted_run_goes_on(row, tmp_path, monkeypatch):
+    import run
+
+    measured = []
+    monkeypatch.setattr(run, "record", lambda row, limits, quick: measured.append(row.name) or _found(row.name))
+    monkeypatch.setattr(run, "machine_limits", lambda *sizes: LIMITS)
+    monkeypatch.setattr(run, "keep", lambda script, found, results: None)
+    pairs = [("script", row(name="first")), ("script", row(name="second"))]
+    finished = tmp_path / "finished"
+    finished.mkdir()
+    (finished / "first").touch()
+    run.run(pairs, tmp_path, finished=finished)
+    assert measured == ["second"]
+    run.run(pairs, tmp_path, finished=finished)
+    assert measured == ["second"]
+
+
+def _found(name):
+    return {"name": name, "ours": {"cpu_s": 1.0}, "peers": [], "targets": []}
+
+
+def test_a_row_takes_the_place_of_the_earlier_one(tmp_path):
+    import run
+
+    for cpu in (1.0, 2.0):
+        run.keep("densenet_gram", {"name": "densenet-gram", "cpu": cpu}, tmp_path)
+    content = json.loads((tmp_path / "densenet_gram.json").read_text())
+    assert [row["cpu"] for row in content["rows"]] == [2.0]
+
+
+def test_an_unknown_name_is_told():
+    import run
+
+    with pytest.raises(SystemExit, match=r"No row is called nonsense\. There are: gram-10-float32"):
+        run.chosen(["nonsense"])
+
+
+def test_the_page_is_that_of_the_results():
+    import page
+
+    assert page.PAGE.read_text("utf-8") == page.text(), "python benchmarks/page.py writes it"

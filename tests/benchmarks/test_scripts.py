@@ -1,0 +1,81 @@
+"""Every benchmark works, at tiny sizes, and records what the page shows."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.benchmarks.conftest import FOLDER
+
+
+@pytest.fixture
+def quick(tmp_path):
+    def run(*names):
+        command = [
+            sys.executable,
+            "-W",
+            "ignore",
+            str(FOLDER / "run.py"),
+            *names,
+            "--quick",
+            "--results",
+            str(tmp_path),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return {file.stem: json.loads(file.read_text())["rows"] for file in tmp_path.glob("*.json")}
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "scripts",
+    [
+        ("densenet_gram", "path_weights"),
+        pytest.param(("infinite_width_gram", "gram_store"), marks=pytest.mark.slow),
+        pytest.param(("finite_width_simulation", "exact_hessian", "path_spectrum"), marks=pytest.mark.slow),
+        pytest.param(("empirical_ntk", "jacobian_singular_values"), marks=pytest.mark.slow),
+        pytest.param(("hessian_product", "hessian_density", "learning_rate_grid"), marks=pytest.mark.slow),
+    ],
+    ids=lambda scripts: scripts[0],
+)
+def test_scripts_run_and_their_numbers_agree(quick, scripts):
+    import run
+
+    assert set(scripts) <= {*run.SCRIPTS, *run.PROGRAMS}
+    found = quick(*scripts)
+    assert set(found) == set(scripts)
+    for row in (row for rows in found.values() for row in rows if "ours" in row):
+        assert row["ours"]["cpu_s"] > 0
+        assert {"targets", "growth", "environment"} <= set(row)
+
+
+def test_no_script_is_forgotten():
+    import run
+    from page import PROCESSOR_ROWS
+
+    assert set(PROCESSOR_ROWS) == set(run.SCRIPTS)
+    written = {file.stem for file in FOLDER.glob("*.py") if "\nROWS" in file.read_text("utf-8")}
+    assert written == set(run.SCRIPTS)
+    names = [row.name for _, row in run.chosen([])]
+    assert len(names) == len(set(names))
+
+
+def test_kernel_regression_runs_on_a_handful_of_images(tmp_path):
+    import numpy as np
+
+    from skiplens import data
+
+    images = data.sample()
+    for split, part in (("train", slice(0, 300)), ("test", slice(300, 400))):
+        numbers = {"images": images.images[part].numpy(), "labels": images.labels[part].numpy()}
+        np.savez(tmp_path / f"mnist-{split}-0.npz", **numbers)
+    files = [str(file) for file in tmp_path.glob("*.npz")]
+    sizes = ["--samples", "300", "--select", "200", "--validation", "100", "--quick"]
+    command = [sys.executable, str(FOLDER / "kernel_regression.py"), "--data", *files, *sizes]
+    done = subprocess.run([*command, "--json", str(tmp_path / "out.json")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    rows = json.loads((tmp_path / "out.json").read_text())["rows"]
+    assert [row["architecture"] for row in rows] == ["resnet", "densenet", "vanilla"]
+    assert all(row["test"] > 0.5 for row in rows)  # by chance one image in ten
