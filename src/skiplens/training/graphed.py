@@ -47,7 +47,7 @@ class GraphedPasses(Passes):
         for held, came in zip(_tensors(self._batch), _tensors(batch), strict=True):
             held.copy_(came)
         self._graph.replay()
-        return self._loss.detach().clone()
+        return self._loss.clone()
 
     def backward(self, loss: Tensor) -> None:
         """The gradients, which a replay has left already; free of the loss's scale."""
@@ -89,7 +89,7 @@ class GraphedPasses(Passes):
             parameter.grad = None
         loss = self.eager.loss_of(self._batch)
         self.eager.scaler.scale(loss).backward()
-        return loss
+        return loss.detach()  # its history would keep nodes of the side stream alive
 
     def _take_gradients(self) -> None:
         """Point the parameters to the memory that a replay writes: a measurement may have put copies in its place."""
