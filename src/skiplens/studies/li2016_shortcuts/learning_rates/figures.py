@@ -38,7 +38,7 @@ FIG7_LOSSES = Words(
     "Figure 7, left: optimal final losses of linear networks",
     "log10(final loss − optimal loss)",
     "Only 2-shortcut networks stay close to the optimal loss at any depth; the mean over the starts chooses the "
-    "learning rate.",
+    "learning rate, and nearer than 10^-8 counts as 10^-8.",
 )
 FIG7_RATES = Words(
     "rates",
