@@ -19,6 +19,7 @@ from skiplens.data.load import LoadOptions, load
 from skiplens.data.local import user_folder
 from skiplens.data.shuffled import CentredBatches, ShuffledBatches
 from skiplens.data.standardise import Standardisation, measure_channels
+from skiplens.sweeps import Needs
 
 DIGITS, IMAGENET = "digits", "imagenet"
 _MEASURED_IMAGES = 1000
@@ -34,6 +35,11 @@ class Portion:
     training: int | None = None
     test: int | None = None
     side: int | None = None
+
+
+def needs(gpu: bool) -> Needs:
+    """What a training run on images needs: on a GPU, memory for CIFAR as float32, twice, and what comes with it."""
+    return Needs(gpus=1, memory=4 * 2**30) if gpu else Needs()
 
 
 def missing(name: str) -> str:

@@ -3,14 +3,12 @@
 import dataclasses
 from typing import Any
 
-from skiplens.studies.images import missing
+from skiplens.studies.images import missing, needs
 from skiplens.studies.li2016_shortcuts.images.settings import ShortcutTraining, Sizes
 from skiplens.studies.replicates import replicated
-from skiplens.sweeps import Needs, Run
+from skiplens.sweeps import Run
 
 MEASURE = "skiplens.studies.li2016_shortcuts.images.measure:shortcut_training"
-DATA_MEMORY = 4 * 2**30
-"""Of the images of CIFAR as float32, twice, and what comes with them."""
 
 
 def fig2(sizes: Sizes, seed: int) -> list[Run]:
@@ -28,9 +26,8 @@ def _runs(base: ShortcutTraining, epochs: int, count: int, seed: int, **axes: An
     if missing(base.data):
         return []
     base = dataclasses.replace(base, epochs=epochs, milestones=_milestones(epochs))
-    needs = Needs(gpus=1, memory=DATA_MEMORY) if base.gpu else Needs()
     found = replicated(MEASURE, base, count, seed, _cost, **axes)
-    return [dataclasses.replace(run, needs=needs) for run in found]
+    return [dataclasses.replace(run, needs=needs(base.gpu)) for run in found]
 
 
 def _milestones(epochs: int) -> tuple[int, ...]:

@@ -3,17 +3,15 @@
 import dataclasses
 from collections.abc import Iterable
 
-from skiplens.studies.images import missing
+from skiplens.studies.images import missing, needs
 from skiplens.studies.macdonald2023_regularity.images.settings import CLASSES, SHOWN, Data, ImageTraining, Sizes
 from skiplens.studies.replicates import replicated
-from skiplens.sweeps import Needs, Run
+from skiplens.sweeps import Run
 
 MEASURE = "skiplens.studies.macdonald2023_regularity.images.measure:image_training"
 IMAGENET_BATCH, IMAGENET_TRIALS = 256, 3
 SMALL_IMAGENET_SIDE = 37
 """Where images are small: random parts have 7/8 of the side, 32 pixels, which can be halved five times."""
-DATA_MEMORY = 4 * 2**30
-"""Of the images of CIFAR as float32, twice, and what comes with them."""
 
 
 def compared(data: Data, sizes: Sizes, seed: int, learning_rates: Iterable[float]) -> list[Run]:
@@ -24,8 +22,7 @@ def compared(data: Data, sizes: Sizes, seed: int, learning_rates: Iterable[float
     base = _base(data, sizes, stands_in)
     trials = min(sizes.trials, IMAGENET_TRIALS) if data == "imagenet" else sizes.trials
     found = replicated(MEASURE, base, trials, seed, _cost, learning_rate=tuple(learning_rates), modified=(False, True))
-    needs = Needs(gpus=1, memory=DATA_MEMORY) if sizes.gpu else Needs()
-    return [dataclasses.replace(run, needs=needs) for run in found]
+    return [dataclasses.replace(run, needs=needs(sizes.gpu)) for run in found]
 
 
 def all_rates(data: Data, sizes: Sizes, seed: int) -> list[Run]:
