@@ -78,7 +78,9 @@ def judge_other_bounds(readings: Sequence[Measurement], law: str) -> Judgement:
         f"E‖J‖⁴ / E f⁴ of a matrix, {law} weights (c₄ = {c4:g}). Printed: at least 1/c₄ = {1 / c4:.3f}. "
         f"Right: between 1/max(3, c₄) = 0.333 and 1/min(3, c₄) = {1 / min(3, c4):.3f}."
     )
-    return decide_correction((found, Band(1 / c4, math.inf)), (found, Band.between(LOWEST_RATIO, 1 / c4, RATIO)), sentence)
+    return decide_correction(
+        (found, Band(1 / c4, math.inf)), (found, Band.between(LOWEST_RATIO, 1 / c4, RATIO)), sentence
+    )
 
 
 def _by_depth(readings: Sequence[Measurement], name: str, power: int) -> Tensor:
