@@ -12,7 +12,7 @@ from skiplens.figures.figure import Mark, numbers
 from skiplens.figures.style import colour
 from skiplens.theory.shortcut_hessian import listed_spectrum
 
-DEPTHS = {0: (2, 4, 8, 16, 24), 1: (1, 2, 4, 8, 16, 24), 2: (2, 4, 8, 16, 24), 3: (3, 6, 12, 24)}
+DEPTHS = {0: (2, 4, 8, 20), 1: (1, 2, 4, 8, 20), 2: (2, 4, 8, 20), 3: (3, 6, 12, 21)}
 """Weight matrices that make whole units, by the matrices that a shortcut jumps over."""
 
 BEYOND_ROUNDING = 1e13
