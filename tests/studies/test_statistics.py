@@ -28,6 +28,12 @@ def test_many_numbers_share_the_chance_of_a_miss(generator):
     assert together.half_width[0] > alone.half_width
 
 
+def test_numbers_elsewhere_may_share_the_chance_too(generator):
+    draws = torch.randn(8, 3, generator=generator)
+    apart = torch.stack([over_seeds(column, comparisons=3).half_width for column in draws.T])
+    assert torch.allclose(apart, over_seeds(draws).half_width)
+
+
 def test_a_closed_form_has_no_uncertainty():
     found = exactly([0.5, 2.0])
     assert found.low.tolist() == found.high.tolist() == [0.5, 2.0]

@@ -65,10 +65,15 @@ class Band:
         return int(torch.maximum(self.low - found.low, found.high - self.high).argmax())
 
 
-def over_seeds(values: Sequence[Tensor | float] | Tensor) -> Interval:
-    """The means over the first axis with Student's intervals; many numbers share the chance of a miss (Bonferroni)."""
+def over_seeds(values: Sequence[Tensor | float] | Tensor, comparisons: int | None = None) -> Interval:
+    """The means over the first axis with Student's intervals; many numbers share the chance of a miss (Bonferroni).
+
+    Args:
+        values: One entry a seed.
+        comparisons: How many numbers share that chance, where there are more than these.
+    """
     stacked = torch.stack([torch.as_tensor(value, dtype=torch.float64) for value in values])
-    seeds, comparisons = len(stacked), max(1, stacked[0].numel())
+    seeds, comparisons = len(stacked), comparisons or max(1, stacked[0].numel())
     if seeds < 2:
         raise InvalidInputError(f"A confidence interval needs at least 2 seeds, got {seeds}.")
     quantile = scipy.stats.t.ppf(1 - LEVEL / (2 * comparisons), seeds - 1)

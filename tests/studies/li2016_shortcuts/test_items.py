@@ -38,9 +38,15 @@ def test_no_item_of_the_paper_is_missing():
     assert items == ["fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "thm1", "thm2"]
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """One for all items: figures 5 and 6 share runs."""
+    return tmp_path_factory.mktemp("smoke")
+
+
 @pytest.mark.parametrize("item", CERTAIN_AT_SMOKE)
-def test_every_item_runs_at_the_smallest_preset(item, tmp_path, seed):
-    found = reproduce(choose(f"li2016_shortcuts/{item}"), tmp_path, Effort("smoke", seed))
+def test_every_item_runs_at_the_smallest_preset(item, folder, seed):
+    found = reproduce(choose(f"li2016_shortcuts/{item}"), folder, Effort("smoke", seed))
     (result,) = found.results
     assert not result.problems
     assert result.figures and result.tables

@@ -8,7 +8,7 @@ import torch
 from skiplens.core.axes import Tensor
 from skiplens.readings import Measurement
 from skiplens.studies.claim import Claim, Judgement
-from skiplens.studies.li2016_shortcuts.dynamics.curves_at_losses import at_losses
+from skiplens.studies.li2016_shortcuts.dynamics.curves_at_losses import at_losses, by_loss, over_losses
 from skiplens.studies.li2016_shortcuts.dynamics.paper_depth import at_paper_depth
 from skiplens.studies.statistics import Band, decide, decide_correction, exactly, over_seeds
 
@@ -25,56 +25,52 @@ ALIKE = 0.1
 """Between log10 of two condition numbers that are called similar."""
 
 
-def _log_condition(readings: Sequence[Measurement], family: str, least: float = 0.0) -> Tensor:
-    return at_losses(readings, family, "condition_number", least)[1].log10()
-
-
-def _at(readings: Sequence[Measurement], family: str, quantity: str, loss: float) -> Tensor:
-    """A quantity at one loss, (replicates)."""
-    losses, found = at_losses(readings, family, quantity)
-    return found[:, losses.index(loss)]
+def log_gaps(
+    readings: Sequence[Measurement], least: float = 0.0, families: tuple[str, str] = ("orthogonal", "2-shortcut")
+) -> dict[float, Tensor]:
+    """log10 of the condition number of one family minus that of the other at each loss they share, run by run."""
+    first, second = (by_loss(readings, family, "condition_number") for family in families)
+    shared = [loss for loss in first if loss in second and loss >= least]
+    return {loss: first[loss].log10() - second[loss].log10() for loss in shared}
 
 
 def judge_smaller(readings: Sequence[Measurement]) -> Judgement:
     """Every 2-shortcut run against every orthogonal one, and their means from a loss of 0.4 on."""
-    two, orthogonal = (_log_condition(readings, family) for family in ("2-shortcut", "orthogonal"))
-    worst_pair = (orthogonal[None] - two[:, None]).amin()
-    gaps = _log_condition(readings, "orthogonal", SMALL) - _log_condition(readings, "2-shortcut", SMALL)
+    two, orthogonal = (by_loss(readings, family, "condition_number") for family in ("2-shortcut", "orthogonal"))
+    worst = min(float((orthogonal[loss].amin() / two[loss].amax()).log10()) for loss in two)
     return decide_correction(
-        (exactly(float(worst_pair)), Band(0.0, math.inf)),
-        (over_seeds(gaps.amin(1)), Band(0.0, math.inf)),
+        (exactly(worst), Band(0.0, math.inf)),
+        (over_losses(log_gaps(readings, SMALL)), Band(0.0, math.inf)),
         "log10 of the condition number with orthogonal initialisation minus that of 2-shortcut networks. Printed: "
-        f"always positive; near the end some runs have it the other way round, by up to {float(-worst_pair):.2f}. "
-        f"Right: positive for losses of at least {SMALL:g} (the number: at the worst of these losses).",
+        f"always positive; near the end some runs have it the other way round, by up to {-worst:.2f}. Right: positive "
+        f"in the mean for losses of at least {SMALL:g} (the number: at the worst of these losses).",
     )
 
 
 def judge_much_smaller(readings: Sequence[Measurement]) -> Judgement:
     """The gap while the loss is large."""
-    gaps = _log_condition(readings, "orthogonal", LARGE) - _log_condition(readings, "2-shortcut", LARGE)
-    sentence = (
-        f"log10 of the ratio of condition numbers, orthogonal over 2-shortcut, smallest for losses from {LARGE:g} on."
-    )
-    return decide(over_seeds(gaps), Band(1.0, math.inf), sentence)
+    sentence = "log10 of the ratio of condition numbers, orthogonal over 2-shortcut, smallest for losses from 2 on."
+    return decide(over_losses(log_gaps(readings, LARGE)), Band(1.0, math.inf), sentence)
 
 
 def judge_xavier(readings: Sequence[Measurement]) -> Judgement:
     """Xavier networks against the largest condition number of 2-shortcut networks at losses they share."""
     losses, xavier = at_losses(readings, "xavier", "condition_number")
-    two = _log_condition(readings, "2-shortcut", min(losses)).amax()
+    two = by_loss(readings, "2-shortcut", "condition_number")
+    largest = max(float(found.amax()) for loss, found in two.items() if loss >= min(losses))
     sentence = (
         "log10 of the condition number of Xavier networks, mean over the losses they come to, minus the largest of any "
         f"2-shortcut network at a loss of at least {min(losses):g}."
     )
-    return decide(over_seeds(xavier.log10().nanmean(1) - two), Band(0.0, math.inf), sentence)
+    return decide(over_seeds(xavier.log10().nanmean(1) - math.log10(largest)), Band(0.0, math.inf), sentence)
 
 
 def judge_end(readings: Sequence[Measurement]) -> Judgement:
     """Whether condition numbers come to a last value."""
-    rises = [
-        (_at(readings, family, "condition_number", END) / _at(readings, family, "condition_number", SMALL)).log10()
-        for family in ("2-shortcut", "orthogonal")
-    ]
+    rises = []
+    for family in ("2-shortcut", "orthogonal"):
+        found = by_loss(readings, family, "condition_number")
+        rises.append((found[END] / found[SMALL]).log10())
     rise = over_seeds(torch.stack(rises).mean(0))
     return decide_correction(
         (rise, Band.around(0.0, LEVEL)),
@@ -87,11 +83,9 @@ def judge_end(readings: Sequence[Measurement]) -> Judgement:
 
 def judge_alike(readings: Sequence[Measurement]) -> Judgement:
     """1-shortcut networks against orthogonal ones while the loss is at least 1."""
-    losses, one = at_losses(readings, "1-shortcut", "condition_number", 1.0)
-    all_losses, orthogonal = at_losses(readings, "orthogonal", "condition_number")
-    same = orthogonal[:, [all_losses.index(loss) for loss in losses]]
+    gaps = log_gaps(readings, 1.0, ("1-shortcut", "orthogonal"))
     sentence = "log10 of the 1-shortcut networks' condition number minus orthogonal ones', worst loss from 1 on."
-    return decide(over_seeds(one.log10() - same.log10()[: len(one)]), Band.around(0.0, ALIKE), sentence)
+    return decide(over_losses(gaps), Band.around(0.0, ALIKE), sentence)
 
 
 CLAIMS = (

@@ -9,7 +9,7 @@ from skiplens.core.axes import Float, Tensor
 from skiplens.readings import Measurement
 from skiplens.studies.claim import Claim, Judgement
 from skiplens.studies.li2016_shortcuts.digits import WIDTH
-from skiplens.studies.li2016_shortcuts.dynamics.curves_at_losses import at_losses
+from skiplens.studies.li2016_shortcuts.dynamics.curves_at_losses import by_loss, over_losses
 from skiplens.studies.li2016_shortcuts.dynamics.paper_depth import at_paper_depth
 from skiplens.studies.selection import stacked, values
 from skiplens.studies.statistics import Band, decide, over_seeds
@@ -35,15 +35,15 @@ def lost(readings: Sequence[Measurement], index: Tensor) -> Tensor:
 
 def judge_smaller(readings: Sequence[Measurement]) -> Judgement:
     """2-shortcut networks against orthogonal ones at every loss."""
-    two, orthogonal = (at_losses(readings, family, "index")[1] for family in ("2-shortcut", "orthogonal"))
+    two, orthogonal = (by_loss(readings, family, "index") for family in ("2-shortcut", "orthogonal"))
+    gaps = {loss: orthogonal[loss] - two[loss] for loss in two}
     sentence = "Index with orthogonal initialisation minus that of 2-shortcut networks; smallest over the losses."
-    return decide(over_seeds(orthogonal - two), Band(0.0, math.inf), sentence)
+    return decide(over_losses(gaps), Band(0.0, math.inf), sentence)
 
 
 def judge_drop(readings: Sequence[Measurement]) -> Judgement:
     """How many negative eigenvalues are gone at a loss of 1.5."""
-    losses, index = at_losses(readings, "2-shortcut", "index")
-    found = lost(readings, index[:, losses.index(DROP_LOSS)])
+    found = lost(readings, by_loss(readings, "2-shortcut", "index")[DROP_LOSS])
     share = 0.5 - DROP / (values(readings, "depth")[0] * WIDTH**2)
     sentence = (
         f"Negative eigenvalues lost from the start to a loss of {DROP_LOSS}; d(d + 1)/2 = {DROP} make the index fall "

@@ -43,10 +43,11 @@ class Sizes:
     """How large the runs of one preset are.
 
     Attributes:
-        replicates: Runs of 2-shortcut networks and of orthogonal ones, which are compared.
-        others: Runs of the other networks.
+        replicates: Runs of each kind of network.
+        end_replicates: Runs of 2-shortcut and of orthogonal networks at the smallest losses, where they scatter.
         depth: 16 in the paper.
-        losses: At which spectra are taken.
+        losses: At which spectra of 2-shortcut and of orthogonal networks are taken.
+        end_losses: The smallest ones.
         one_shortcut_losses: Those for 1-shortcut networks.
         xavier_losses: Those for Xavier networks, which start below the larger ones and hardly get to the smallest.
         slow_epochs: Epochs at the lowest learning rate; the others have 1,000.
@@ -54,21 +55,23 @@ class Sizes:
     """
 
     replicates: int
-    others: int
+    end_replicates: int
     depth: int
     losses: tuple[float, ...]
+    end_losses: tuple[float, ...]
     one_shortcut_losses: tuple[float, ...]
     xavier_losses: tuple[float, ...]
-    slow_epochs: int
-    source: Source
+    slow_epochs: int = 3000
+    source: Source = "mnist"
 
 
-ALL_LOSSES = (4.5, 4.0, 3.0, 2.0, 1.5, 1.0, 0.7, 0.5, 0.45, 0.4, 0.36, 0.345)
+LOSSES = (4.5, 4.0, 3.0, 2.0, 1.5, 1.0, 0.7, 0.5, 0.45)
+END_LOSSES = (0.4, 0.36, 0.345)
 
 SIZES: dict[Preset, Sizes] = {
-    "smoke": Sizes(3, 2, 6, (4.5, 3.0, 2.0, 1.0, 0.5), (2.0, 1.0), (0.5,), 800, "sample"),
-    "laptop": Sizes(10, 6, 16, ALL_LOSSES, (4.5, 3.0, 2.0, 1.0, 0.5), (0.7, 0.5, 0.45), 3000, "mnist"),
-    "paper": Sizes(20, 20, 16, ALL_LOSSES, ALL_LOSSES, ALL_LOSSES, 3000, "mnist"),
+    "smoke": Sizes(3, 3, 6, (4.5, 3.0, 2.0, 1.0), (0.5,), (2.0, 1.0), (0.5,), slow_epochs=800, source="sample"),
+    "laptop": Sizes(8, 30, 16, LOSSES, END_LOSSES, (4.5, 3.0, 2.0, 1.0, 0.5), (0.7, 0.5, 0.45)),
+    "paper": Sizes(20, 50, 16, LOSSES, END_LOSSES, LOSSES + END_LOSSES, LOSSES + END_LOSSES),
 }
 
 LEARNING_RATES: dict[FamilyName, float] = {
@@ -84,10 +87,12 @@ def spectra(preset: Preset, seed: int) -> list[Run]:
     """Spectra at losses: figure 5, and the left half of figure 6."""
     sizes = SIZES[preset]
     plans: tuple[tuple[FamilyName, int, tuple[float, ...]], ...] = (
-        ("xavier", sizes.others, sizes.xavier_losses),
+        ("xavier", sizes.replicates, sizes.xavier_losses),
         ("orthogonal", sizes.replicates, sizes.losses),
-        ("1-shortcut", sizes.others, sizes.one_shortcut_losses),
+        ("orthogonal", sizes.end_replicates, sizes.end_losses),
+        ("1-shortcut", sizes.replicates, sizes.one_shortcut_losses),
         ("2-shortcut", sizes.replicates, sizes.losses),
+        ("2-shortcut", sizes.end_replicates, sizes.end_losses),
     )
     return [run for plan in plans for run in _family(plan, sizes, seed)]
 
