@@ -25,6 +25,5 @@ def figures(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
             x_label="depth (weight matrices)",
             y_label="log10(|λ|max / |λ|(0.1))",
             marks=tuple(marks),
-            x_log=True,
         ),
     )

@@ -47,6 +47,4 @@ def _conditions(readings: Sequence[Measurement]) -> Figure:
         x_label="depth (weight matrices)",
         y_label="|λ|max over the 10 % quantile of |λ|",
         marks=tuple(marks),
-        x_log=True,
-        y_log=True,
     )
