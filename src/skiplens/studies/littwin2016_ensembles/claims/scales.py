@@ -35,16 +35,17 @@ def judge_growth(readings: Sequence[Measurement], setting: str) -> Judgement:
     """Whether the mean scale grows from look to look."""
     means = scales(readings, setting).mean(2)
     sentence = (
-        f"Smallest growth of the mean of all λ from one look to the next; it ends at {float(means[:, -1].mean()):.3f} "
-        "from 1."
+        "Smallest growth of the mean of all λ from one look to the next, in each run; it ends at "
+        f"{float(means[:, -1].mean()):.3f}, from 1."
     )
-    return decide(over_seeds(means.diff(dim=1)), POSITIVE, sentence)
+    return decide(over_seeds(means.diff(dim=1).min(1).values), POSITIVE, sentence)
 
 
 def judge_every_layer(readings: Sequence[Measurement], setting: str) -> Judgement:
     """Whether every scale ends above its start."""
     grown = scales(readings, setting)[:, -1] - 1
-    return decide(over_seeds(grown), POSITIVE, "Growth of the layer's λ that grows least, from start to end.")
+    sentence = "Growth from start to end of the λ that grows least, in each run."
+    return decide(over_seeds(grown.min(1).values), POSITIVE, sentence)
 
 
 def judge_first_layer(readings: Sequence[Measurement], setting: str) -> Judgement:
@@ -99,10 +100,10 @@ def judge_norm(readings: Sequence[Measurement]) -> Judgement:
     """Whether the norm of the weights grows from look to look."""
     found = norms(readings, "plain")
     sentence = (
-        "Smallest growth of ‖W‖ from one look to the next, over the start; from small weights. It ends at "
+        "Smallest growth of ‖W‖ from one look to the next in each run, over the start; small weights. It ends at "
         f"{float((found[:, -1] / found[:, 0]).mean()):.2f} times the start."
     )
-    return decide(over_seeds(found.diff(dim=1) / found[:, :1]), POSITIVE, sentence)
+    return decide(over_seeds(found.diff(dim=1).min(1).values / found[:, 0]), POSITIVE, sentence)
 
 
 def judge_large_start(readings: Sequence[Measurement]) -> Judgement:
@@ -110,7 +111,7 @@ def judge_large_start(readings: Sequence[Measurement]) -> Judgement:
     found = norms(readings, "plain_large")
     relative = found / found[:, :1] - 1
     return decide_correction(
-        (over_seeds(relative.diff(dim=1)), POSITIVE),
+        (over_seeds(relative.diff(dim=1).min(1).values), POSITIVE),
         (over_seeds(relative.min(1).values), NEGATIVE),
         "Lowest ‖W‖ of all looks over the start, minus 1, from weights of variance 1/inputs. The corrected statement: "
         f"from the usual weights the norm falls at first. It ends at {float(relative[:, -1].mean()):+.1%}.",

@@ -181,10 +181,10 @@ def judge_scaling(readings: Sequence[Measurement]) -> Judgement:
     shares = stacked(readings, "mean", "spectra", scaling="none") / 10
     low, high = (float(column.mean()) for column in (shares[:, 0], shares[:, -1]))
     sentence = (
-        "Smallest rise of the mean depth, as a share of the blocks, from one common factor of all weights to the next; "
-        f"over all factors it rises from {low:.3f} to {high:.3f}."
+        "Smallest rise of the mean depth, over the blocks, from one common factor of all weights to the next, in each "
+        f"network; over all factors it rises from {low:.3f} to {high:.3f}."
     )
-    return decide(over_seeds(shares.diff(dim=1)), Band(0.0, math.inf), sentence)
+    return decide(over_seeds(shares.diff(dim=1).min(1).values), Band(0.0, math.inf), sentence)
 
 
 def judge_batch_norm(readings: Sequence[Measurement]) -> Judgement:
