@@ -8,7 +8,7 @@ from torch import Tensor
 
 from skiplens.explorer.views.tangent.architectures import TITLES, Architecture, Setting
 from skiplens.explorer.views.tangent.sampling import Sampled
-from skiplens.figures import Figure, Line, Points
+from skiplens.figures import Band, Figure, Line, Points
 from skiplens.figures.figure import Mark, numbers
 from skiplens.figures.style import colour
 from skiplens.kernels.infinite_width import InfiniteWidthKernel
@@ -55,13 +55,15 @@ def kernel_against_angle(setting: Setting, curves: dict[Architecture, Tensor], s
 
 
 def _bundle(setting: Setting, sampled: Sampled) -> tuple[Mark, ...]:
-    """One faint line for each network, and their mean with its standard error."""
+    """One faint line for each network, the area they fill, and their mean with its standard error."""
     shade = _colour(setting.architecture)
     degrees = numbers(torch.linspace(0, 180, sampled.kernels.shape[1], dtype=torch.float64))
     rows = [Line(degrees, numbers(row), colour=shade, faint=True) for row in sampled.kernels]
     error = sampled.kernels.std(0) / math.sqrt(len(sampled.kernels))
     name = f"mean of {len(rows)} drawn"
-    return (*rows, Points(degrees, numbers(sampled.kernels.mean(0)), name, error=numbers(error)))
+    low, high = torch.aminmax(sampled.kernels, dim=0)
+    area = Band(degrees, numbers(low), numbers(high), colour=shade)
+    return (area, *rows, Points(degrees, numbers(sampled.kernels.mean(0)), name, error=numbers(error)))
 
 
 def _colour(architecture: Architecture) -> str:

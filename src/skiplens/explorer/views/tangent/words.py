@@ -54,9 +54,13 @@ def _width_for(spread: float, setting: Setting) -> float:
 
 def _angles(setting: Setting, curves: dict[Architecture, Tensor]) -> str:
     middle = {architecture: float(curve[len(curve) // 2]) for architecture, curve in curves.items()}
-    seen = ", ".join(f"{TITLES[architecture]} {share(value)}" for architecture, value in middle.items())
+    seen = ", ".join(f"{share(value)} to {_called(architecture)}" for architecture, value in middle.items())
     linear = " (branches of one matrix have no ReLU: this ResNet is linear)" if setting.branch_depth == 1 else ""
-    return f"Of the kernel of equal inputs, inputs at a right angle keep: {seen}{linear}."
+    return f"How alike inputs at a right angle look (equal ones: 100 %): {seen}{linear}."
+
+
+def _called(architecture: Architecture) -> str:
+    return "the vanilla network" if architecture == "vanilla" else f"the {TITLES[architecture]}"
 
 
 def _scale(setting: Setting) -> str:
@@ -71,7 +75,7 @@ def _scale(setting: Setting) -> str:
 
 def _spread(setting: Setting) -> str:
     spread = math.sqrt(relative_variance(setting, setting.architecture))
-    start = f"From draw to draw the {TITLES[setting.architecture]}'s kernel at width {setting.width} varies by"
+    start = f"From draw to draw the kernel of {_called(setting.architecture)} of width {setting.width} varies by"
     if spread < CLOSE:
         return f"{start} {share(spread)}: it is close to its infinitely wide limit."
     if spread < 1:
