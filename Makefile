@@ -59,7 +59,7 @@ $(PEERS)/neural_tangents/.installed: benchmarks/neural_tangents.txt
 	@touch $@
 
 bench: $(VENV)/.test $(PEERS)/torch/.installed $(PEERS)/neural_tangents/.installed  ## time and memory beside other libraries; ROWS="gram empirical" for a part
-	$(BIN)/python -W ignore benchmarks/run.py $(ROWS)
+	$(BIN)/python -W ignore benchmarks/run.py $(ROWS) --workers $(or $(WORKERS),1)
 
 docs: $(VENV)/.test  ## the documentation site, strictly, into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -q

@@ -149,7 +149,7 @@ ROWS.append(
         "empirical-1000",
         "empirical tangent kernel, trace, 1,000 images, budget 3 GiB, float32",
         _way("skiplens", "trace", arguments={"budget": 3 * GIBIBYTE}, repeats=1),
-        (250, 500, 1000),
+        (125, 250, 1000),
         (2, 3, 4),
         axis="images",
         floor=lambda images: floor(images, "trace"),

@@ -57,7 +57,7 @@ ROWS = [
         "jacobian",
         "singular values of a batch-coupled block, float64",
         Way("jacobian_singular_values", "low_rank", repeats=1),
-        (4, 16, 32),
+        (4, 8, 32),
         (2,),
         {"torch.func.jacrev and svdvals": Way("jacobian_singular_values", "dense", repeats=1, size=4, grows=3)},
         "images",

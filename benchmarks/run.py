@@ -11,7 +11,9 @@ import json
 import shutil
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
@@ -53,18 +55,6 @@ def programs(names):
     return [program for program in PROGRAMS if not names or program in names]
 
 
-def run_program(program, results, quick, finished):
-    """Let a program write its numbers, unless it did before an interruption."""
-    mark = finished / program
-    if mark.exists():
-        return
-    results.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-W", "ignore", str(HERE / f"{program}.py"), "--json", str(results / f"{program}.json")]
-    subprocess.run(command + ["--quick"] * quick, check=True)
-    finished.mkdir(parents=True, exist_ok=True)
-    mark.touch()
-
-
 def keep(script, found, results):
     """Put a row among those of its script, in place of an earlier one of the same name."""
     results.mkdir(parents=True, exist_ok=True)
@@ -76,28 +66,60 @@ def keep(script, found, results):
     file.write_text(json.dumps(content, indent=1) + "\n")
 
 
-def run(pairs, results, quick=False, finished=WORK):
-    """Measure the rows that are not finished yet."""
-    limits = machine_limits(256, 8) if quick else machine_limits()
-    for script, row in pairs:
-        mark = finished / row.name
-        if mark.exists():
+class Session:
+    """One run: what is to be measured, where numbers go, and what failed."""
+
+    def __init__(self, results, finished, quick):
+        self.results, self.finished, self.quick = results, finished, quick
+        self.limits = machine_limits(256, 8) if quick else machine_limits()
+        self.failed, self.lock = [], threading.Lock()
+
+    def measure(self, script, row):
+        """Measure a row unless that was done before an interruption; a failure leaves the others alone."""
+        if (self.finished / row.name).exists():
             print(f"{row.name}: measured before the interruption", flush=True)
-            continue
+            return
         began = time.perf_counter()
-        found = record(row, limits, quick)
-        keep(script, found, results)
-        finished.mkdir(parents=True, exist_ok=True)
-        mark.touch()
-        print(f"{row.name}: {time.perf_counter() - began:.0f} s", flush=True)
-        show([{"way": "Skiplens", **found["ours"]}, *({"way": peer["name"], **peer} for peer in found["peers"])])
-        show([{key: target[key] for key in ("words", "value", "reached")} for target in found["targets"]])
+        try:
+            found = record(row, self.limits, self.quick)
+        except (Exception, SystemExit) as error:
+            self.failed.append(f"{row.name}: {error}")
+            return
+        with self.lock:
+            keep(script, found, self.results)
+            self.mark(row.name)
+            print(f"{row.name}: {time.perf_counter() - began:.0f} s", flush=True)
+            show([{"way": "Skiplens", **found["ours"]}, *({"way": peer["name"], **peer} for peer in found["peers"])])
+            show([{key: target[key] for key in ("words", "value", "reached")} for target in found["targets"]])
+
+    def run_program(self, program):
+        """Let a program write its numbers."""
+        if (self.finished / program).exists():
+            return
+        self.results.mkdir(parents=True, exist_ok=True)
+        file = self.results / f"{program}.json"
+        command = [sys.executable, "-W", "ignore", str(HERE / f"{program}.py"), "--json", str(file)]
+        if subprocess.run(command + ["--quick"] * self.quick).returncode:
+            self.failed.append(f"{program}: what it said is above")
+        else:
+            self.mark(program)
+
+    def mark(self, name):
+        self.finished.mkdir(parents=True, exist_ok=True)
+        (self.finished / name).touch()
+
+    def end(self):
+        """Say what failed; if nothing did, the next run starts from the beginning."""
+        if self.failed:
+            raise SystemExit("\n".join(["Not measured:", *self.failed]))
+        shutil.rmtree(self.finished, ignore_errors=True)
 
 
 def main(names=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", default=names, help="scripts or beginnings of rows' names")
     parser.add_argument("--quick", action="store_true", help="tiny sizes in this process: do the scripts work at all?")
+    parser.add_argument("--workers", type=int, default=1, help="rows at a time, each on a core of its own")
     parser.add_argument("--results", type=Path, help="folder for the numbers")
     parser.add_argument("--list", action="store_true", help="only say which rows there are")
     options = parser.parse_args()
@@ -109,15 +131,16 @@ def main(names=None):
     if options.quick and options.results is None:
         raise SystemExit("Numbers of tiny sizes belong into a folder of their own: give --results FOLDER.")
     results = options.results or RESULTS
-    finished = results / ".work" if options.quick else WORK
-    run(pairs, results, options.quick, finished)
+    session = Session(results, results / ".work" if options.quick else WORK, options.quick)
+    with ThreadPoolExecutor(options.workers) as workers:
+        list(workers.map(lambda pair: session.measure(*pair), pairs))
     for program in programs(options.names or names):
-        run_program(program, results, options.quick, finished)
-    shutil.rmtree(finished, ignore_errors=True)
+        session.run_program(program)
     if results == RESULTS:
         from page import write
 
         write()
+    session.end()
 
 
 def run_script(file):

@@ -82,25 +82,41 @@ def test_memory_is_that_of_the_action():
     assert math.isnan(added) or 0.9 * 2**26 < added < 2**28  # the kernel counts pages in batches
 
 
-def test_an_interrupted_run_goes_on(row, tmp_path, monkeypatch):
+@pytest.fixture
+def session(tmp_path, monkeypatch):
+    """A session whose rows are named `good` or `bad`; what it measures is in `measured`."""
     import run
 
-    measured = []
-    monkeypatch.setattr(run, "record", lambda row, limits, quick: measured.append(row.name) or _found(row.name))
+    def record(row, limits, quick):
+        session.measured.append(row.name)
+        if row.name == "bad":
+            raise SystemExit("bad: numbers differ")
+        return {"name": row.name, "ours": {"cpu_s": 1.0}, "peers": [], "targets": []}
+
+    monkeypatch.setattr(run, "record", record)
     monkeypatch.setattr(run, "machine_limits", lambda *sizes: LIMITS)
     monkeypatch.setattr(run, "keep", lambda script, found, results: None)
-    pairs = [("script", row(name="first")), ("script", row(name="second"))]
-    finished = tmp_path / "finished"
-    finished.mkdir()
-    (finished / "first").touch()
-    run.run(pairs, tmp_path, finished=finished)
-    assert measured == ["second"]
-    run.run(pairs, tmp_path, finished=finished)
-    assert measured == ["second"]
+    session = run.Session(tmp_path, tmp_path / "finished", quick=False)
+    session.measured = []
+    return session
 
 
-def _found(name):
-    return {"name": name, "ours": {"cpu_s": 1.0}, "peers": [], "targets": []}
+def test_an_interrupted_run_goes_on(row, session):
+    session.measure("script", row(name="good"))
+    session.measure("script", row(name="good"))
+    assert session.measured == ["good"]
+    session.end()
+    session.measure("script", row(name="good"))
+    assert session.measured == ["good", "good"]  # a finished run starts from the beginning
+
+
+def test_a_row_that_fails_leaves_the_others_alone(row, session):
+    for name in ("bad", "good"):
+        session.measure("script", row(name=name))
+    with pytest.raises(SystemExit, match="Not measured:\nbad: bad: numbers differ"):
+        session.end()
+    session.measure("script", row(name="good"))
+    assert session.measured == ["bad", "good"]  # what was good is kept for the next try
 
 
 def test_a_row_takes_the_place_of_the_earlier_one(tmp_path):
