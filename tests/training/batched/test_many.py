@@ -104,10 +104,12 @@ def test_models_that_cannot_be_trained_together_are_refused(model, message):
         train_many(model, GRID, samples(), Recipe(steps=2))
 
 
-@pytest.mark.parametrize("change", [{"optimiser": "adam"}, {"augmentation": "flip"}, {"precision": "bfloat16"}])
+@pytest.mark.parametrize(
+    "change", [{"optimiser": "adam"}, {"augmentation": "flip"}, {"precision": "bfloat16"}, {"channels_last": True}]
+)
 def test_other_recipes_are_refused(change):
     name, value = next(iter(change.items()))
-    with pytest.raises(InvalidInputError, match=f"train_many wants {name}=.*the recipe has '{value}'"):
+    with pytest.raises(InvalidInputError, match=f"train_many wants {name}=.*the recipe has {value!r}"):
         train_many(build, GRID, samples(), Recipe(steps=2, **change))
 
 

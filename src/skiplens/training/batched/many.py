@@ -76,7 +76,13 @@ def train_many(
 
 
 def _require_plain_sgd(recipe: Recipe) -> None:
-    wanted = {"optimiser": "sgd", "augmentation": "none", "precision": "full"}
+    wanted = {
+        "optimiser": "sgd",
+        "augmentation": "none",
+        "precision": "full",
+        "channels_last": False,
+        "cuda_graph": False,
+    }
     for name, value in wanted.items():
         if getattr(recipe, name) != value:
             raise InvalidInputError(
