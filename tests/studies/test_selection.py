@@ -3,7 +3,7 @@ import torch
 
 from skiplens.core.errors import InvalidInputError
 from skiplens.readings import Measurement, Provenance
-from skiplens.studies.selection import chosen, stacked, values
+from skiplens.studies.selection import against, chosen, stacked, values
 
 
 def measurement(measure: str, number: float, **settings: object) -> Measurement:
@@ -27,6 +27,12 @@ def test_readings_by_measure_and_settings(readings):
     assert [float(one["x"]) for one in chosen(readings, "weigh", depth=20)] == [1.0, 2.0]
     assert stacked(readings, "x", "weigh", replicate=0).tolist() == [[1.0], [3.0]]
     assert values(readings, "depth", "weigh") == [5, 20]
+
+
+def test_an_array_against_a_setting(readings):
+    depths, found = against([*readings, measurement("weigh", 5.0, depth=5, replicate=1)], "x", "depth", "weigh")
+    assert depths == [5, 20]
+    assert found[..., 0].tolist() == [[3.0, 1.0], [5.0, 2.0]]
 
 
 def test_nothing_chosen_is_told(readings):

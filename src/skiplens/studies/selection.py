@@ -28,6 +28,15 @@ def values(readings: Sequence[Measurement], name: str, measure: str = "", **sett
     return sorted({reading.setting(name) for reading in chosen(readings, measure, **settings)})
 
 
+def against(
+    readings: Sequence[Measurement], array: str, axis: str, measure: str = "", **settings: Any
+) -> tuple[list[Any], Tensor]:
+    """The values of the setting called `axis`, and an array against them: (runs of one value, values, …)."""
+    places = values(readings, axis, measure, **settings)
+    columns = [stacked(readings, array, measure, **settings, **{axis: place}) for place in places]
+    return places, torch.stack(columns, dim=1)
+
+
 def _fits(reading: Measurement, measure: str, settings: dict[str, Any]) -> bool:
     own = reading.provenance.settings
     named = not measure or reading.name.rpartition(":")[2] == measure

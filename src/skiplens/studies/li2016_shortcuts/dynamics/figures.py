@@ -10,7 +10,6 @@ from skiplens.studies.li2016_shortcuts.dynamics.curves_at_losses import at_losse
 from skiplens.studies.selection import chosen
 
 FAMILIES = ("xavier", "orthogonal", "1-shortcut", "2-shortcut")
-_LOSS = "loss"
 
 
 def fig5(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
@@ -27,46 +26,40 @@ def _eigenvalues(readings: Sequence[Measurement]) -> Figure:
     marks: list[Mark] = []
     for number, family in enumerate(FAMILIES):
         for quantity, word, dashed in (("largest", "maximum", False), ("tenth", "10th percentile", True)):
-            marks += _logarithms(readings, family, quantity, f"{family}, {word}", number, dashed)
-    return Figure(
-        name="eigenvalues_at_losses",
-        title=f"Figure 5: |eigenvalues| at different losses, {_depth(readings)} matrices",
-        caption="Whole lines are maxima, dashed ones 10th percentiles; their distance is the condition number. It is "
-        "smallest for 2-shortcut networks, most of all while the loss is large. Training goes from right to left.",
-        x_label=_LOSS,
-        y_label="log10 |λ|",
-        marks=tuple(marks),
-        x_log=True,
+            losses, found = at_losses(readings, family, quantity)
+            marks += curve(losses, found.log10(), f"{family}, {word}", number, dashed)
+    caption = (
+        "Whole lines are maxima, dashed ones 10th percentiles; their distance is the condition number. It is smallest "
+        "for 2-shortcut networks, most of all while the loss is large."
     )
+    return _against_loss("eigenvalues_at_losses", "Figure 5: |eigenvalues|", caption, "log10 |λ|", marks)
 
 
 def _conditions(readings: Sequence[Measurement]) -> Figure:
     marks: list[Mark] = []
     for number, family in enumerate(FAMILIES):
-        marks += _logarithms(readings, family, "condition_number", family, number)
-    return Figure(
-        name="condition_numbers_at_losses",
-        title=f"Figure 5: condition numbers at different losses, {_depth(readings)} matrices",
-        caption="The ratio of the two curves of each kind of network. Near the lowest loss all rise without bound. "
-        "Bands are one standard deviation over runs.",
-        x_label=_LOSS,
-        y_label="log10(|λ|max / |λ|(0.1))",
-        marks=tuple(marks),
-        x_log=True,
-    )
+        losses, found = at_losses(readings, family, "condition_number")
+        marks += curve(losses, found.log10(), family, number)
+    caption = "The ratio of the two curves of each kind of network. Near the lowest loss all rise without bound."
+    title, label = "Figure 5: condition numbers", "log10(|λ|max / |λ|(0.1))"
+    return _against_loss("condition_numbers_at_losses", title, caption, label, marks)
 
 
 def _indices(readings: Sequence[Measurement]) -> Figure:
     marks: list[Mark] = []
     for number, family in enumerate(FAMILIES):
         marks += curve(*at_losses(readings, family, "index"), family, number)
+    caption = "The index of 2-shortcut networks is below that of orthogonal ones, and drops at the beginning."
+    return _against_loss("index_at_losses", "Figure 6 left: share of negative eigenvalues", caption, "index", marks)
+
+
+def _against_loss(name: str, title: str, caption: str, y_label: str, marks: Sequence[Mark]) -> Figure:
     return Figure(
-        name="index_at_losses",
-        title=f"Figure 6 left: share of negative eigenvalues, {_depth(readings)} matrices",
-        caption="The index of 2-shortcut networks is below the others' and drops at the beginning (training goes from "
-        "right to left). Bands are one standard deviation over runs.",
-        x_label=_LOSS,
-        y_label="index",
+        name=name,
+        title=f"{title} at different losses",
+        caption=f"{caption} Training goes from right to left. Bands are one standard deviation over runs.",
+        x_label="loss",
+        y_label=y_label,
         marks=tuple(marks),
         x_log=True,
     )
@@ -87,14 +80,3 @@ def _single_run(readings: Sequence[Measurement]) -> Figure:
             Line(epochs, numbers(2 * run["index"]), "2 × index"),
         ),
     )
-
-
-def _logarithms(
-    readings: Sequence[Measurement], family: str, quantity: str, name: str, number: int, dashed: bool = False
-) -> tuple[Mark, ...]:
-    losses, found = at_losses(readings, family, quantity)
-    return curve(losses, found.log10(), name, number, dashed)
-
-
-def _depth(readings: Sequence[Measurement]) -> int:
-    return int(chosen(readings, "spectra_at_losses")[0].setting("depth"))

@@ -9,7 +9,7 @@ import torch
 from skiplens.core.axes import Float, Tensor
 from skiplens.readings import Measurement
 from skiplens.studies.claim import Claim, Judgement
-from skiplens.studies.selection import stacked, values
+from skiplens.studies.selection import against, stacked
 from skiplens.studies.statistics import Band, decide, over_seeds
 
 CONSTANT = 0.005
@@ -29,9 +29,8 @@ def log_conditions(
     readings: Sequence[Measurement], family: str
 ) -> tuple[list[int], Float[Tensor, "replicates depths"]]:
     """The depths, and log10 of the condition numbers (replicates, depths)."""
-    depths = values(readings, "depth", "initial_spectrum")
-    columns = [stacked(readings, "condition_number", "initial_spectrum", family=family, depth=D) for D in depths]
-    return depths, torch.stack(columns, dim=1).clamp(max=LIMIT).log10()
+    depths, found = against(readings, "condition_number", "depth", "initial_spectrum", family=family)
+    return depths, found.clamp(max=LIMIT).log10()
 
 
 def judge_constant(readings: Sequence[Measurement]) -> Judgement:

@@ -9,7 +9,7 @@ from skiplens.core.axes import Float, Tensor
 from skiplens.readings import Measurement
 from skiplens.studies.claim import Claim, Judgement
 from skiplens.studies.li2016_shortcuts.rounding import judge_equality
-from skiplens.studies.selection import stacked, values
+from skiplens.studies.selection import against, stacked, values
 from skiplens.studies.statistics import Band, decide, decide_correction, over_seeds, slope
 from skiplens.theory.small_weights import norm_bound
 
@@ -19,8 +19,7 @@ EXPONENT = 0.02
 
 def by_units(readings: Sequence[Measurement], name: str) -> tuple[list[int], Float[Tensor, "replicates depths"]]:
     """The numbers of units, and a number of the constructions (replicates, numbers of units)."""
-    counts = values(readings, "units", "construction")
-    return counts, torch.stack([stacked(readings, name, "construction", units=count) for count in counts], dim=1)
+    return against(readings, name, "units", "construction")
 
 
 def _exponent(readings: Sequence[Measurement], name: str) -> Tensor:

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 import torch
 
-from skiplens.core.axes import Float, Tensor
+from skiplens.core.axes import Tensor
 from skiplens.readings import Measurement
 from skiplens.studies.claim import Claim, Judgement
 from skiplens.studies.li2016_shortcuts.rounding import ROUNDING, judge_equality
 from skiplens.studies.li2016_shortcuts.zero_point.settings import RECTIFIED_DEPTHS, UNITS
-from skiplens.studies.selection import stacked, values
+from skiplens.studies.selection import against, stacked, values
 from skiplens.studies.statistics import Band, decide, decide_correction, over_seeds
 
 DOUBLING = Band(1.9, 2.3)
@@ -26,21 +26,11 @@ CONVENTION = 0.05
 """How far from the condition number of the slope-1/2 convention still agrees with it, relatively."""
 
 
-def by_setting(
-    readings: Sequence[Measurement], name: str, measure: str, axis: str, **settings: object
-) -> tuple[list[int], Float[Tensor, "replicates places"]]:
-    """The values of a setting, and an array of numbers (replicates, values)."""
-    places = values(readings, axis, measure, **settings)
-    columns = [stacked(readings, name, measure, **settings, **{axis: place}) for place in places]
-    return places, torch.stack(columns, dim=1)
-
-
 def _structure(readings: Sequence[Measurement], name: str, branch_depth: int) -> Tensor:
     """A number of all networks on random data with this shortcut's length, (replicates, networks)."""
     kinds = values(readings, "activations", "structure", branch_depth=branch_depth)
     parts = [
-        by_setting(readings, name, "structure", "units", branch_depth=branch_depth, activations=kind)[1]
-        for kind in kinds
+        against(readings, name, "units", "structure", branch_depth=branch_depth, activations=kind)[1] for kind in kinds
     ]
     return torch.cat(parts, dim=1)
 
@@ -70,7 +60,7 @@ def judge_condition_number(readings: Sequence[Measurement]) -> Judgement:
     """The condition number at several depths against equation (9)."""
     found, printed = (
         torch.cat(
-            [_structure(readings, name, 2), by_setting(readings, full, "digit_spectrum", "depth", branch_depth=2)[1]], 1
+            [_structure(readings, name, 2), against(readings, full, "depth", "digit_spectrum", branch_depth=2)[1]], 1
         )
         for name, full in (("condition_number", "full_condition_number"), ("printed_condition_number",) * 2)
     )
@@ -112,7 +102,7 @@ def judge_local_minimum(readings: Sequence[Measurement]) -> Judgement:
 
 def judge_explosion(readings: Sequence[Measurement]) -> Judgement:
     """How the condition number of 1-shortcut networks grows."""
-    depths, found = by_setting(readings, "condition_number", "digit_spectrum", "depth", branch_depth=1)
+    depths, found = against(readings, "condition_number", "depth", "digit_spectrum", branch_depth=1)
     doublings = found.log().diff(dim=1)
     return decide_correction(
         (over_seeds(doublings[:, -1] / doublings[:, -2]), EXPONENTIAL),
@@ -125,8 +115,8 @@ def judge_explosion(readings: Sequence[Measurement]) -> Judgement:
 
 def judge_biases(readings: Sequence[Measurement]) -> Judgement:
     """The condition number of the network with biases."""
-    _, smallest = by_setting(readings, "smallest_share", "biased", "units")
-    _, rest = by_setting(readings, "condition_of_rest", "biased", "units")
+    _, smallest = against(readings, "smallest_share", "units", "biased")
+    _, rest = against(readings, "condition_of_rest", "units", "biased")
     return decide_correction(
         (over_seeds(smallest), Band(ROUNDING, math.inf)),
         (over_seeds(rest / rest[:, :1] - 1), Band.around(0.0, ROUNDING)),
@@ -138,8 +128,8 @@ def judge_biases(readings: Sequence[Measurement]) -> Judgement:
 
 def judge_rectified(readings: Sequence[Measurement]) -> Judgement:
     """The condition number beside zero with ReLU against the slope-1/2 convention."""
-    _, found = by_setting(readings, "condition_number", "near_zero", "depth")
-    _, convention = by_setting(readings, "convention", "near_zero", "depth")
+    _, found = against(readings, "condition_number", "depth", "near_zero")
+    _, convention = against(readings, "convention", "depth", "near_zero")
     return decide_correction(
         (over_seeds(found / convention - 1), Band.around(0.0, CONVENTION)),
         (over_seeds((found[:, 1:] - found[:, :1]) / found.mean()), Band.around(0.0, INVARIANT)),

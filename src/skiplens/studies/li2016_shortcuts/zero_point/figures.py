@@ -6,8 +6,7 @@ from skiplens.figures import Figure, Heat
 from skiplens.figures.figure import Mark, numbers
 from skiplens.readings import Measurement
 from skiplens.studies.li2016_shortcuts.curves import curve
-from skiplens.studies.li2016_shortcuts.zero_point.claims import by_setting
-from skiplens.studies.selection import stacked, values
+from skiplens.studies.selection import against, stacked, values
 
 _CAPTIONS = {
     1: "One matrix a unit: B on the diagonal of blocks, A below it, Aᵀ above it; every two units are coupled.",
@@ -37,7 +36,7 @@ def _blocks(readings: Sequence[Measurement], branch_depth: int) -> Figure:
 def _conditions(readings: Sequence[Measurement]) -> Figure:
     marks: list[Mark] = []
     for number, n in enumerate((1, 2)):
-        depths, found = by_setting(readings, "condition_number", "digit_spectrum", "depth", branch_depth=n)
+        depths, found = against(readings, "condition_number", "depth", "digit_spectrum", branch_depth=n)
         marks += curve(depths, found, f"{n}-shortcut", number)
     return Figure(
         name="condition_numbers",
