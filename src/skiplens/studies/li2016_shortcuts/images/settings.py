@@ -53,7 +53,7 @@ class Sizes:
     base: ShortcutTraining
 
 
-_TINY = ShortcutTraining(data="digits", images=64, test_images=40, side=8, width=4, batch_size=32)
+_TINY = ShortcutTraining(data="digits", images=32, test_images=40, side=8, width=4, batch_size=32)
 _SMALL = ShortcutTraining(images=128, test_images=100, side=16, width=4, batch_size=64)
 _FULL = ShortcutTraining(gpu=True)
 
