@@ -9,7 +9,7 @@ from dash.development.base_component import Component
 from skiplens.explorer.address import read, words_of
 from skiplens.explorer.control import Several, shown_names
 from skiplens.explorer.measurements import Measurements, Standing
-from skiplens.explorer.page.drawn import draw
+from skiplens.explorer.page.drawn import Drawn, draw
 from skiplens.explorer.page.layout import navigation
 from skiplens.explorer.page.panes import drawing_panes, progress_pane
 from skiplens.explorer.page.widgets import field, words_in
@@ -18,8 +18,8 @@ from skiplens.explorer.view import View
 Opened = Mapping[str, Any]
 """The name of the view that is open, and the words of the address it was opened with."""
 
-Fields = Mapping[str, Sequence[Any]]
-"""The values of fields, and where they belong."""
+Fields = Mapping[str, Mapping[str, Sequence[Any]]]
+"""For each kind of field the values, and where they belong."""
 
 
 class Callbacks:
@@ -31,15 +31,15 @@ class Callbacks:
 
     def register(self, app: Dash) -> None:
         """Tie them to the page."""
-        opened, fields, choosers = Input("view", "data"), _all("field"), _all("several")
-        given = {"values": State(fields, "value"), "ids": State(fields, "id")}
-        watched = {"values": Input(fields, "value"), "ids": State(fields, "id")}
-        chosen = {"values": Input(choosers, "value"), "ids": State(choosers, "id")}
+        opened = Input("view", "data")
+        others = {kind: _values(kind, State) for kind in ("field", "number")}
+        chooser = {"several": _values("several", Input)}
+        everything = {kind: _values(kind, Input) for kind in ("several", "field", "number")}
         app.callback(
             output=[Output("view", "data"), *_children("chooser", "navigation", "title", "lead")],
             inputs={"pathname": Input("address", "pathname"), "search": Input("address", "search")},
         )(self.open)
-        app.callback(output=Output("fields", "children"), inputs={"opened": opened, "chosen": chosen, "fields": given})(
+        app.callback(output=Output("fields", "children"), inputs={"opened": opened, "fields": chooser | others})(
             self.fields
         )
         app.callback(
@@ -51,8 +51,7 @@ class Callbacks:
             },
             inputs={
                 "opened": opened,
-                "chosen": chosen,
-                "fields": watched,
+                "fields": everything,
                 "page": {"rows": State(_all("row"), "id"), "shown": State("query", "data")},
                 "measured": Input("measured", "data"),
             },
@@ -75,17 +74,16 @@ class Callbacks:
         links = navigation(list(self._views.values()), view.name)
         return [{"name": view.name, "words": words}, _fields(view, words, True), links, view.title, view.lead]
 
-    def fields(self, opened: Opened | None, chosen: Fields, fields: Fields) -> Any:
+    def fields(self, opened: Opened | None, fields: Fields) -> Any:
         """The other controls, which may depend on what was chosen."""
         if not opened:
             return no_update
         view = self._views[opened["name"]]
-        return _fields(view, current_words(view, opened, chosen, fields), False)
+        return _fields(view, current_words(view, opened, fields), False)
 
     def draw(
         self,
         opened: Opened | None,
-        chosen: Fields,
         fields: Fields,
         page: Mapping[str, Any],
         measured: Any,
@@ -94,15 +92,16 @@ class Callbacks:
         if not opened:
             return no_update
         view = self._views[opened["name"]]
-        drawn = draw(view, current_words(view, opened, chosen, fields), self._measurements)
+        drawn = draw(view, current_words(view, opened, fields), self._measurements)
         rows, before = page["rows"], page["shown"]
         shown = shown_names(drawn.controls, drawn.state.values)
+        problems = {**_refused_when_opened(drawn, opened), **drawn.state.refused}
         words, *pictures = drawing_panes(drawn)
         if drawn.is_awaited and before and before["view"] == view.name:
             pictures = [no_update, no_update]  # what was measured before stays in sight until there is something new
         return {
             "panes": [words, *pictures, progress_pane(drawn.standing)],
-            "problems": [drawn.state.refused.get(row["name"], "") for row in rows],
+            "problems": [problems.get(row["name"], "") for row in rows],
             "hidden": [row["name"] not in shown for row in rows],
             "page": [{"view": view.name, "query": drawn.query}, drawn.standing.is_over],
         }
@@ -118,15 +117,17 @@ class Callbacks:
         return [progress_pane(standing), ticks if standing.is_over else no_update]
 
 
-def current_words(view: View, opened: Opened, *groups: Fields) -> dict[str, str]:
-    """The words in the fields of the view; those of the address for fields that are not there yet."""
-    pairs = [pair for fields in groups for pair in zip(fields["ids"], fields["values"], strict=True)]
-    own = {place["name"]: value for place, value in pairs if place["view"] == view.name}
-    words = dict(opened["words"])
-    for control in view.controls(words):
-        if control.name in own:
-            words[control.name] = words_in(control, own[control.name])
-    return words
+def current_words(view: View, opened: Opened, fields: Fields) -> dict[str, str]:
+    """The words in the fields of the view; those of the address for fields that are not there yet.
+
+    Fields that have just lost their meaning, because something else was chosen, are left out.
+    """
+    pairs = [pair for group in fields.values() for pair in zip(group["ids"], group["values"], strict=True)]
+    own = {place["name"]: words_in(place["kind"], value) for place, value in pairs if place["view"] == view.name}
+    words = {**opened["words"], **own}
+    known = {control.name for control in view.controls(words)}
+    gone = {control.name for control in view.controls(opened["words"])} | set(own)
+    return {name: word for name, word in words.items() if name in known or name not in gone}
 
 
 def _fields(view: View, words: Mapping[str, str], choosers: bool) -> list[Component]:
@@ -140,8 +141,19 @@ def _fields(view: View, words: Mapping[str, str], choosers: bool) -> list[Compon
     ]
 
 
+def _refused_when_opened(drawn: Drawn, opened: Opened) -> dict[str, str]:
+    """What was wrong in the address, for the fields that still stand at what they were given instead."""
+    refused = read(drawn.controls, opened["words"]).refused
+    untouched = {control.name for control in drawn.controls if drawn.state.values[control.name] == control.default}
+    return {name: problem for name, problem in refused.items() if name in untouched}
+
+
 def _all(kind: str) -> dict[str, Any]:
     return {"kind": kind, "view": ALL, "name": ALL}
+
+
+def _values(kind: str, dependency: type[Input] | type[State]) -> dict[str, Any]:
+    return {"values": dependency(_all(kind), "value"), "ids": State(_all(kind), "id")}
 
 
 def _children(*places: str) -> list[Output]:
@@ -153,8 +165,8 @@ def _register_in_browser(app: Dash) -> None:
     own = {"view": MATCH, "name": MATCH}
     app.clientside_callback(
         ClientsideFunction("explorer", "together"),
-        *(Output({"kind": "field", **own}, "value"), Output({"kind": "range", **own}, "value")),
-        *(Input({"kind": "field", **own}, "value"), Input({"kind": "range", **own}, "value")),
+        *(Output({"kind": "number", **own}, "value"), Output({"kind": "range", **own}, "value")),
+        *(Input({"kind": "number", **own}, "value"), Input({"kind": "range", **own}, "value")),
         State({"kind": "meta", **own}, "data"),
         prevent_initial_call=True,
     )

@@ -9,7 +9,7 @@ from typing import Any
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from skiplens.explorer.control import Choice, Control, Several, Slider, Switch
+from skiplens.explorer.control import SEPARATOR, Choice, Control, Several, Slider, Switch
 
 MOST_RADIOS = 4
 _LOG_STEPS = 200  # of a logarithmic slider, over its whole range
@@ -49,7 +49,7 @@ def _widget(control: Control, view: str, value: Any) -> list[Component]:
 def _(control: Slider, view: str, value: Any) -> list[Component]:
     name = control.name
     text = dcc.Input(
-        id=identity("field", view, name),
+        id=identity("number", view, name),
         type="text",
         inputMode="numeric" if control.whole else "verbatim",
         value=control.words(value),
@@ -57,7 +57,7 @@ def _(control: Slider, view: str, value: Any) -> list[Component]:
         autoComplete="off",
         className="number",
     )
-    label = html.Label(control.label, htmlFor=element_id("field", view, name))
+    label = html.Label(control.label, htmlFor=element_id("number", view, name))
     scale = _scale(control)
     slider = dcc.Input(
         id=identity("range", view, name), type="range", value=_place(control, value), className="range", **scale
@@ -101,12 +101,12 @@ def _group(control: Control, role: str) -> dict[str, str]:
     return {"role": role, "aria-label": control.label}
 
 
-def words_in(control: Control, value: Any) -> str:
-    """What the browser has in a field, as the words of an address."""
-    if isinstance(control, Switch):
+def words_in(kind: str, value: Any) -> str:
+    """What the browser has in a field of this kind, as the words of an address."""
+    if kind == "several":
+        return SEPARATOR.join(map(str, value or ()))
+    if isinstance(value, list):  # the one box of a switch
         return "on" if value else "off"
-    if isinstance(control, Several):
-        return control.words(tuple(map(str, value or ())))
     return "" if value is None else str(value).strip()
 
 

@@ -67,16 +67,30 @@ function nameSliders() {
   }
 }
 
+// The server's answer comes as new elements: what a person had opened is opened again.
+const opened = new Set();
+const nameOf = (details) => details.querySelector("summary").textContent;
+const reopen = () => { for (const details of all("main details:not([open])")) if (opened.has(nameOf(details))) details.open = true; };
+
+function forget(nodes) {
+  for (const node of nodes) {
+    if (node.querySelectorAll && window.Plotly) for (const plot of all(".js-plotly-plot", node)) Plotly.purge(plot);
+  }
+}
+
 let waiting = false;
 function soon() {
   if (waiting) return;
   waiting = true;
-  requestAnimationFrame(() => { waiting = false; nameLook(); nameSliders(); drawChanged(); });
+  requestAnimationFrame(() => { waiting = false; nameLook(); nameSliders(); reopen(); drawChanged(); });
 }
 
 const isOurs = (change) => !(change.target.closest ? change.target : change.target.parentElement || root).closest(".plot");
-new MutationObserver((changes) => { if (changes.some(isOurs)) soon(); })
-  .observe(document.body, { childList: true, subtree: true, characterData: true });
+new MutationObserver((changes) => {
+  const ours = changes.filter(isOurs);
+  for (const change of ours) forget(change.removedNodes);
+  if (ours.length) soon();
+}).observe(document.body, { childList: true, subtree: true, characterData: true });
 document.addEventListener("input", soon);
 
 function setLook(name) {
@@ -95,6 +109,10 @@ function nameLook() {
 }
 
 document.addEventListener("click", (event) => {
+  if (event.target.closest("a.skip")) {  // by hand: a change of the address would open the view anew
+    event.preventDefault();
+    byId("panel").focus();
+  }
   const button = event.target.closest("button");
   if (!button) return;
   if (button.id === "theme") setLook(root.dataset.theme === "dark" ? "light" : "dark");
@@ -102,7 +120,8 @@ document.addEventListener("click", (event) => {
   if (button.classList.contains("copy-code")) copy(button, button.nextElementSibling.textContent);
 });
 document.addEventListener("toggle", (event) => {
-  if (event.target.matches && event.target.matches("details.numbers")) fillNumbers(event.target, plotOf(event.target));
+  if (event.target.matches("details")) opened[event.target.open ? "add" : "delete"](nameOf(event.target));
+  if (event.target.matches("details.numbers")) fillNumbers(event.target, plotOf(event.target));
 }, true);
 document.addEventListener("submit", (event) => event.preventDefault());
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) => {
