@@ -34,12 +34,13 @@ class Clock:
         return {"wall_s": statistics.median(self.walls), "cpu_s": statistics.median(self.cpus), "runs": len(self.cpus)}
 
 
-def median_cpu_seconds(action, repeats):
-    """Of an action that has run before."""
-    clock = Clock()
+def median_seconds(action, repeats, synchronise=None):
+    """CPU seconds, or wall seconds where there is something to wait for, of an action after its first call."""
+    action()
+    clock = Clock(synchronise)
     for _ in range(repeats):
         clock.timed(action)
-    return clock.medians()["cpu_s"]
+    return clock.medians()["cpu_s" if synchronise is None else "wall_s"]
 
 
 def added_bytes(action):
@@ -67,11 +68,13 @@ def exponent(sizes, costs):
     return statistics.linear_regression(*zip(*pairs, strict=True)).slope
 
 
-def environment():
-    """What the numbers depend on: versions, processor, cores, threads, load."""
+def environment(device="cpu"):
+    """What the numbers depend on: versions, processor, cores, threads, load, GPU."""
     import torch
 
+    gpu = {} if device == "cpu" else {"device": torch.cuda.get_device_name(), "cuda": torch.version.cuda}
     return {
+        **gpu,
         "date": datetime.date.today().isoformat(),
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -90,18 +93,19 @@ def processor():
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
-def machine_limits(side=1536, mebibytes=256):
-    """What one thread of this machine can do: operations a second in matrix products, bytes a second in a copy."""
+def machine_limits(side=1536, mebibytes=256, device="cpu"):
+    """What one thread, or a GPU, can do: operations a second in matrix products, bytes a second in a copy."""
     import torch
 
+    synchronise = None if device == "cpu" else torch.cuda.synchronize
     limits = {}
     for name, dtype in (("float32", torch.float32), ("float64", torch.float64)):
-        A = torch.randn(side, side, dtype=dtype)
-        A @ A
-        limits[f"{name}_operations_per_s"] = 2 * side**3 / median_cpu_seconds(lambda A=A: A @ A, 5)
-    source = torch.ones(mebibytes * 2**18)
-    target = torch.empty_like(source).copy_(source)
-    limits["bytes_per_s"] = 2 * mebibytes * 2**20 / median_cpu_seconds(lambda: target.copy_(source), 5)
+        A = torch.randn(side, side, dtype=dtype, device=device)
+        seconds = median_seconds(lambda A=A: A @ A, 5, synchronise)
+        limits[f"{name}_operations_per_s"] = 2 * side**3 / seconds
+    source = torch.ones(mebibytes * 2**18, device=device)
+    target = torch.empty_like(source)
+    limits["bytes_per_s"] = 2 * mebibytes * 2**20 / median_seconds(lambda: target.copy_(source), 5, synchronise)
     return limits
 
 

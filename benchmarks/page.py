@@ -96,8 +96,13 @@ def text():
     found = {script: _rows(RESULTS / f"{script}.json") for script in PROCESSOR_ROWS}
     measured = {script: rows for script, rows in found.items() if rows}
     sections = [_section(script, rows) for script, rows in measured.items()]
+    on_gpu = {script: rows for script in PROCESSOR_ROWS if (rows := _rows(RESULTS / f"{script}_gpu.json"))}
+    sections += [
+        _section(script, rows, f" on an {rows[0]['environment']['device']}") for script, rows in on_gpu.items()
+    ]
     others = [_other(name, *how) for name, how in OTHER_TABLES.items() if (RESULTS / f"{name}.json").exists()]
-    others += [_earlier(name) for name in _left_over({*measured, *OTHER_TABLES, *ON_OTHER_PAGES})]
+    shown = {*measured, *OTHER_TABLES, *ON_OTHER_PAGES, *(f"{script}_gpu" for script in on_gpu)}
+    others += [_earlier(name) for name in _left_over(shown)]
     return "\n\n".join([_introduction(measured), _targets(measured), *sections, *others]) + "\n"
 
 
@@ -164,9 +169,14 @@ def _value(target):
     return f"{ratio:.3g} ×" if not target["words"].startswith("≤") else f"{1 / ratio:.3g} ×"
 
 
-def _section(script, rows):
+def _section(script, rows, where=""):
     paragraphs = ast.get_docstring(ast.parse((HERE / f"{script}.py").read_text())).split("\n\n")[1:]
-    lines = [f"## {PROCESSOR_ROWS[script]}", "", f"`{script}.py`: " + " ".join("\n\n".join(paragraphs).split("\n")), ""]
+    lines = [
+        f"## {PROCESSOR_ROWS[script]}{where}",
+        "",
+        f"`{script}.py`: " + " ".join("\n\n".join(paragraphs).split("\n")),
+        "",
+    ]
     lines += [
         "| work | size | CPU s | wall s | memory | floor, s | share | grows |",
         "|---|---:|---:|---:|---:|---:|---:|---|",
@@ -195,7 +205,7 @@ def _ours(row):
 
 def _peer(row, peer):
     name = peer["name"] + (" (scaled)" if "extrapolated_by" in peer else "")
-    ratio = peer["cpu_s"] / row["ours"]["cpu_s"]
+    ratio = peer[row["clock"]] / row["ours"][row["clock"]]
     deviation = f"{peer['deviation']:.1e}".replace("e-0", "e−").replace("e-", "e−") if "deviation" in peer else ""
     cells = [row["work"], name, _seconds(peer["cpu_s"]), _seconds(peer["wall_s"]), _bytes(peer["added_bytes"])]
     return "| " + " | ".join([*cells, f"{ratio:.3g}", deviation]) + " |"

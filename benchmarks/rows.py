@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -83,9 +83,18 @@ class Row:
     held_back: str = ""
 
 
+def on_device(row, device):
+    """The row with all its ways on a device; None where ours does not go there, without the peers that do not."""
+    ours = row.ours.on(device)
+    peers = {name: way.on(device) for name, way in row.peers.items()}
+    return ours and replace(row, ours=ours, peers={name: way for name, way in peers.items() if way is not None})
+
+
 def record(row, limits, quick=False):
     """Everything about the row, measured now; numbers that differ end the run before anything is recorded."""
     sizes, measure = (row.quick, measured) if quick else (row.sizes, measured_apart)
+    device = row.ours.arguments.get("device", "cpu")
+    clock = "cpu_s" if device == "cpu" else "wall_s"
     with tempfile.TemporaryDirectory() as folder:
         files = {size: Path(folder) / f"ours-{size}.npy" for size in sizes}
         ours = {size: measure(_way(row.ours, quick).at(row.axis, size), files[size]) for size in sizes}
@@ -94,14 +103,15 @@ def record(row, limits, quick=False):
             for name, way in row.peers.items()
             if not quick or runs_here(way.environment)
         ]
-    found = {"name": row.name, "work": row.work, "axis": row.axis, "size": sizes[-1], "ours": ours[sizes[-1]]}
-    found |= {"peers": peers, "growth": _growth(list(sizes), [ours[size] for size in sizes])}
+    found = {"name": row.name, "work": row.work, "axis": row.axis, "size": sizes[-1], "clock": clock}
+    found |= {"ours": ours[sizes[-1]], "peers": peers}
+    found["growth"] = _growth(list(sizes), [ours[size] for size in sizes], clock)
     if row.floor is not None:
-        found["floor"] = _floor(row.floor(sizes[-1]), limits, ours[sizes[-1]])
+        found["floor"] = _floor(row.floor(sizes[-1]), limits, found["ours"][clock])
     found["targets"] = [_reached(target, row, found) for target in row.targets]
     if not all(target["reached"] for target in found["targets"]):
         found["held_back"] = row.held_back
-    return {**found, "environment": {**environment(), **limits}}
+    return {**found, "environment": {**environment(device), **limits}}
 
 
 def _way(way, quick):
@@ -123,15 +133,15 @@ def _peer(row, name, way, own, files, measure):
     return found
 
 
-def _growth(sizes, ours):
-    times, bytes_ = ([found[key] for found in ours] for key in ("cpu_s", "added_bytes"))
+def _growth(sizes, ours, clock):
+    times, bytes_ = ([found[key] for found in ours] for key in (clock, "added_bytes"))
     exponents = {"time_exponent": exponent(sizes, times), "memory_exponent": exponent(sizes, bytes_)}
-    return {"sizes": sizes, "cpu_s": times, "added_bytes": bytes_, **exponents}
+    return {"sizes": sizes, clock: times, "added_bytes": bytes_, **exponents}
 
 
 def _floor(floor, limits, ours):
     seconds = floor.seconds(limits)
-    return {"operations": floor.operations, "bytes": floor.bytes, "seconds": seconds, "share": seconds / ours["cpu_s"]}
+    return {"operations": floor.operations, "bytes": floor.bytes, "seconds": seconds, "share": seconds / ours}
 
 
 def _reached(target, row, found):
@@ -142,7 +152,7 @@ def _reached(target, row, found):
     elif target.of == "result":
         value = ours["added_bytes"] / row.result_bytes(found["size"])
     else:
-        key = "cpu_s" if target.of == "time" else "added_bytes"
+        key = found["clock"] if target.of == "time" else "added_bytes"
         peer = next((peer for peer in found["peers"] if peer["name"] == target.peer), None)
         value = None if peer is None else peer[key] / max(ours[key], 1e-9)
     reached = value is not None and (value >= target.least if target.least is not None else value <= target.most)

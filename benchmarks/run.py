@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 from measuring import machine_limits, show
-from rows import record
+from rows import on_device, record
 
 HERE = Path(__file__).parent
 RESULTS, WORK = HERE / "results", HERE / ".work"
@@ -55,10 +55,10 @@ def programs(names):
     return [program for program in PROGRAMS if not names or program in names]
 
 
-def keep(script, found, results):
+def keep(script, found, results, suffix=""):
     """Put a row among those of its script, in place of an earlier one of the same name."""
     results.mkdir(parents=True, exist_ok=True)
-    file = results / f"{script}.json"
+    file = results / f"{script}{suffix}.json"
     before = json.loads(file.read_text())["rows"] if file.exists() else []
     order = [row.name for row in importlib.import_module(script).ROWS]
     rows = {row["name"]: row for row in before if row.get("name") in order} | {found["name"]: found}
@@ -69,9 +69,10 @@ def keep(script, found, results):
 class Session:
     """One run: what is to be measured, where numbers go, and what failed."""
 
-    def __init__(self, results, finished, quick):
+    def __init__(self, results, finished, quick, device="cpu"):
         self.results, self.finished, self.quick = results, finished, quick
-        self.limits = machine_limits(256, 8) if quick else machine_limits()
+        self.suffix = "" if device == "cpu" else "_gpu"
+        self.limits = machine_limits(256, 8) if quick else machine_limits(device=device)
         self.failed, self.lock = [], threading.Lock()
 
     def measure(self, script, row):
@@ -86,7 +87,7 @@ class Session:
             self.failed.append(f"{row.name}: {error}")
             return
         with self.lock:
-            keep(script, found, self.results)
+            keep(script, found, self.results, self.suffix)
             self.mark(row.name)
             print(f"{row.name}: {time.perf_counter() - began:.0f} s", flush=True)
             show([{"way": "Skiplens", **found["ours"]}, *({"way": peer["name"], **peer} for peer in found["peers"])])
@@ -119,6 +120,7 @@ def main(names=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", default=names, help="scripts or beginnings of rows' names")
     parser.add_argument("--quick", action="store_true", help="tiny sizes in this process: do the scripts work at all?")
+    parser.add_argument("--device", default="cpu", help="cuda: the rows that can be had there, by wall time")
     parser.add_argument("--workers", type=int, default=1, help="rows at a time, each on a core of its own")
     parser.add_argument("--results", type=Path, help="folder for the numbers")
     parser.add_argument("--list", action="store_true", help="only say which rows there are")
@@ -131,10 +133,11 @@ def main(names=None):
     if options.quick and options.results is None:
         raise SystemExit("Numbers of tiny sizes belong into a folder of their own: give --results FOLDER.")
     results = options.results or RESULTS
-    session = Session(results, results / ".work" if options.quick else WORK, options.quick)
+    session = Session(results, results / ".work" if options.quick else WORK, options.quick, options.device)
+    pairs = [(script, moved) for script, row in pairs if (moved := on_device(row, options.device))]
     with ThreadPoolExecutor(options.workers) as workers:
         list(workers.map(lambda pair: session.measure(*pair), pairs))
-    for program in programs(options.names or names):
+    for program in programs(options.names or names) if options.device == "cpu" else ():
         session.run_program(program)
     if results == RESULTS:
         from page import write

@@ -6,6 +6,7 @@ environments that have neither torch nor Skiplens, so only the standard library 
 
 import gc
 import importlib
+import inspect
 import json
 import os
 import subprocess
@@ -55,6 +56,15 @@ class Way:
     def at(self, axis, size):
         """The same way with a size among its arguments."""
         return replace(self, arguments={**self.arguments, axis: size})
+
+    def on(self, device):
+        """The same way on a device, or None where it does not go there."""
+        if device == "cpu":
+            return self
+        if self.environment == "neural_tangents":
+            return None
+        takes = inspect.signature(getattr(importlib.import_module(self.module), self.function)).parameters
+        return replace(self, arguments={**self.arguments, "device": device}) if "device" in takes else None
 
     def quick(self):
         """One call, with nothing before it."""

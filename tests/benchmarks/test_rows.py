@@ -94,8 +94,8 @@ def session(tmp_path, monkeypatch):
         return {"name": row.name, "ours": {"cpu_s": 1.0}, "peers": [], "targets": []}
 
     monkeypatch.setattr(run, "record", record)
-    monkeypatch.setattr(run, "machine_limits", lambda *sizes: LIMITS)
-    monkeypatch.setattr(run, "keep", lambda script, found, results: None)
+    monkeypatch.setattr(run, "machine_limits", lambda *sizes, **device: LIMITS)
+    monkeypatch.setattr(run, "keep", lambda script, found, results, suffix: None)
     session = run.Session(tmp_path, tmp_path / "finished", quick=False)
     session.measured = []
     return session
@@ -126,6 +126,18 @@ def test_a_row_takes_the_place_of_the_earlier_one(tmp_path):
         run.keep("densenet_gram", {"name": "densenet-gram", "cpu": cpu}, tmp_path)
     content = json.loads((tmp_path / "densenet_gram.json").read_text())
     assert [row["cpu"] for row in content["rows"]] == [2.0]
+
+
+def test_a_row_goes_to_a_device_with_the_peers_that_can(row):
+    from rows import on_device
+    from ways import Way
+
+    there = Way("hessian_product", "skiplens")
+    both = row(ours=there, peers={"stays": Way(__name__, "squares"), "goes": Way("hessian_product", "curvlinops")})
+    moved = on_device(both, "cuda")
+    assert moved.ours.arguments == {"device": "cuda"} and set(moved.peers) == {"goes"}
+    assert on_device(row(), "cuda") is None
+    assert on_device(row(), "cpu") is not None
 
 
 def test_an_unknown_name_is_told():
