@@ -133,7 +133,7 @@ def main(names=None):
     if options.quick and options.results is None:
         raise SystemExit("Numbers of tiny sizes belong into a folder of their own: give --results FOLDER.")
     results = options.results or RESULTS
-    session = Session(results, results / ".work" if options.quick else WORK, options.quick, options.device)
+    session = Session(results, WORK if results == RESULTS else results / ".work", options.quick, options.device)
     pairs = [(script, moved) for script, row in pairs if (moved := on_device(row, options.device))]
     with ThreadPoolExecutor(options.workers) as workers:
         list(workers.map(lambda pair: session.measure(*pair), pairs))
