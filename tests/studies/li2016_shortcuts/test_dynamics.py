@@ -94,7 +94,7 @@ def test_a_counterexample_near_the_end_corrects_always():
 
 
 def test_condition_numbers_that_rise_have_no_last_value():
-    rising, level = ({0.4: 100.0, 0.345: end} for end in (1e4, 110.0))
+    rising, level = ({0.45: 100.0, 0.345: end} for end in (1e4, 110.0))
     assert conditions.judge_end(spectra("2-shortcut", rising) + spectra("orthogonal", rising)).verdict == "corrected"
     assert conditions.judge_end(spectra("2-shortcut", level) + spectra("orthogonal", level)).verdict == "reproduced"
 

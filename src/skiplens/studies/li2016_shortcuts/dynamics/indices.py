@@ -14,6 +14,9 @@ from skiplens.studies.li2016_shortcuts.dynamics.paper_depth import at_paper_dept
 from skiplens.studies.selection import stacked, values
 from skiplens.studies.statistics import Band, decide, over_seeds
 
+LEAST = 0.4
+"""The smallest loss at which indices are compared: below it eigenvalues near zero have no sure sign."""
+
 DROP = WIDTH * (WIDTH + 1) // 2
 """Negative eigenvalues that a 2-shortcut network loses at the beginning."""
 
@@ -36,8 +39,11 @@ def lost(readings: Sequence[Measurement], index: Tensor) -> Tensor:
 def judge_smaller(readings: Sequence[Measurement]) -> Judgement:
     """2-shortcut networks against orthogonal ones at every loss."""
     two, orthogonal = (by_loss(readings, family, "index") for family in ("2-shortcut", "orthogonal"))
-    gaps = {loss: orthogonal[loss] - two[loss] for loss in two}
-    sentence = "Index with orthogonal initialisation minus that of 2-shortcut networks; smallest over the losses."
+    gaps = {loss: orthogonal[loss] - two[loss] for loss in two if loss >= LEAST}
+    sentence = (
+        "Index with orthogonal initialisation minus that of 2-shortcut networks; smallest over losses of at least "
+        f"{LEAST:g}."
+    )
     return decide(over_losses(gaps), Band(0.0, math.inf), sentence)
 
 

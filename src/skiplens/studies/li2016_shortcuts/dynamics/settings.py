@@ -44,10 +44,11 @@ class Sizes:
 
     Attributes:
         replicates: Runs of each kind of network.
-        end_replicates: Runs of 2-shortcut and of orthogonal networks at the smallest losses, where they scatter.
+        crossing_replicates: Runs of 2-shortcut and of orthogonal networks where their condition numbers meet.
         depth: 16 in the paper.
         losses: At which spectra of 2-shortcut and of orthogonal networks are taken.
-        end_losses: The smallest ones.
+        crossing_losses: Where they meet.
+        end_losses: The last ones.
         one_shortcut_losses: Those for 1-shortcut networks.
         xavier_losses: Those for Xavier networks, which start below the larger ones and hardly get to the smallest.
         slow_epochs: Epochs at the lowest learning rate; the others have 1,000.
@@ -55,9 +56,10 @@ class Sizes:
     """
 
     replicates: int
-    end_replicates: int
+    crossing_replicates: int
     depth: int
     losses: tuple[float, ...]
+    crossing_losses: tuple[float, ...]
     end_losses: tuple[float, ...]
     one_shortcut_losses: tuple[float, ...]
     xavier_losses: tuple[float, ...]
@@ -66,12 +68,13 @@ class Sizes:
 
 
 LOSSES = (4.5, 4.0, 3.0, 2.0, 1.5, 1.0, 0.7, 0.5, 0.45)
-END_LOSSES = (0.4, 0.36, 0.345)
+CROSSING, END = (0.4,), (0.36, 0.345)
+ALL = LOSSES + CROSSING + END
 
 SIZES: dict[Preset, Sizes] = {
-    "smoke": Sizes(3, 3, 6, (4.5, 3.0, 2.0, 1.0), (0.5,), (2.0, 1.0), (0.5,), slow_epochs=800, source="sample"),
-    "laptop": Sizes(8, 30, 16, LOSSES, END_LOSSES, (4.5, 3.0, 2.0, 1.0, 0.5), (0.7, 0.5, 0.45)),
-    "paper": Sizes(20, 50, 16, LOSSES, END_LOSSES, LOSSES + END_LOSSES, LOSSES + END_LOSSES),
+    "smoke": Sizes(3, 3, 6, (4.5, 3.0, 2.0), (1.0,), (0.5,), (2.0, 1.0), (0.5,), slow_epochs=800, source="sample"),
+    "laptop": Sizes(8, 30, 16, LOSSES, CROSSING, END, (4.5, 3.0, 2.0, 1.0, 0.5), (0.7, 0.5, 0.45)),
+    "paper": Sizes(20, 50, 16, LOSSES, CROSSING, END, ALL, ALL),
 }
 
 LEARNING_RATES: dict[FamilyName, float] = {
@@ -89,10 +92,12 @@ def spectra(preset: Preset, seed: int) -> list[Run]:
     plans: tuple[tuple[FamilyName, int, tuple[float, ...]], ...] = (
         ("xavier", sizes.replicates, sizes.xavier_losses),
         ("orthogonal", sizes.replicates, sizes.losses),
-        ("orthogonal", sizes.end_replicates, sizes.end_losses),
+        ("orthogonal", sizes.crossing_replicates, sizes.crossing_losses),
+        ("orthogonal", sizes.replicates, sizes.end_losses),
         ("1-shortcut", sizes.replicates, sizes.one_shortcut_losses),
         ("2-shortcut", sizes.replicates, sizes.losses),
-        ("2-shortcut", sizes.end_replicates, sizes.end_losses),
+        ("2-shortcut", sizes.crossing_replicates, sizes.crossing_losses),
+        ("2-shortcut", sizes.replicates, sizes.end_losses),
     )
     return [run for plan in plans for run in _family(plan, sizes, seed)]
 

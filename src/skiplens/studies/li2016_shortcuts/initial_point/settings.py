@@ -33,7 +33,7 @@ class Sizes:
 
 SIZES: dict[Preset, Sizes] = {
     "smoke": Sizes(10, (2, 4, 8), "sample"),
-    "laptop": Sizes(10, (2, 4, 8, 16, 32), "mnist"),
+    "laptop": Sizes(10, (2, 4, 8, 16), "mnist"),
     "paper": Sizes(10, (2, 4, 8, 16, 32, 64, 96), "mnist"),
 }
 
