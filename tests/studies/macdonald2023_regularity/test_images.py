@@ -183,6 +183,18 @@ def test_a_figure_has_both_networks_and_says_what_was_trained_on():
     assert "256 images of CIFAR-10" in figure.title
 
 
+def test_a_learning_rate_at_which_all_diverge_is_drawn_as_a_gap():
+    readings = [
+        reading(ImageTraining(modified=flag, replicate=trial, learning_rate=rate), [2.0, loss])
+        for flag in (False, True)
+        for trial in range(3)
+        for rate, loss in ((0.2, torch.nan), (0.1, 0.1))
+    ]
+    points = figures.final_losses(readings, "cifar10", "Table 1")[0].marks[0]
+    assert points.y[0] == pytest.approx(0.1) and points.y[1] != points.y[1]
+    assert tables(readings)[1].rows[0]["diverged"] == 3
+
+
 def test_without_the_data_nothing_is_attempted_and_nothing_fails(tmp_path, monkeypatch):
     monkeypatch.setenv("SKIPLENS_CACHE", str(tmp_path))
     monkeypatch.delenv("SKIPLENS_DATA", raising=False)

@@ -5,11 +5,13 @@ from collections.abc import Sequence
 import torch
 
 from skiplens.core.axes import Tensor
-from skiplens.figures import Band, Figure, Line
+from skiplens.figures import Band, Figure, Line, Points
+from skiplens.figures.figure import numbers
+from skiplens.figures.style import colour
 from skiplens.readings import Measurement
 from skiplens.studies.curves import curve
 from skiplens.studies.macdonald2023_regularity.images.claims import NAMES
-from skiplens.studies.macdonald2023_regularity.images.pairs import final_loss, of_data
+from skiplens.studies.macdonald2023_regularity.images.pairs import final_loss, mean_and_deviation, of_data
 from skiplens.studies.macdonald2023_regularity.images.settings import SHOWN, Data
 
 SERIES = ((False, "original: convolutional shortcuts"), (True, "modified: average pool + convolution"))
@@ -37,12 +39,13 @@ def final_losses(readings: Sequence[Measurement], data: Data, name: str) -> tupl
     rates = sorted({reading.setting("learning_rate") for reading in readings})
     if not rates:
         return ()
-    marks: list[Band | Line] = []
+    points, lines = [], []
     for number, (modified, label) in enumerate(SERIES):
-        columns = [
-            [final_loss(r) for r in of_data(readings, data, learning_rate=rate, modified=modified)] for rate in rates
-        ]
-        marks += curve(rates, torch.tensor(columns, dtype=torch.float64).T, label, number)
+        by_rate = [of_data(readings, data, learning_rate=rate, modified=modified) for rate in rates]
+        found = [mean_and_deviation([final_loss(reading) for reading in chosen]) for chosen in by_rate]
+        means, deviations = (numbers(column) for column in zip(*found, strict=True))
+        points.append(Points(numbers(rates), means, label, deviations))
+        lines.append(Line(numbers(rates), means, colour=colour(number)))
     return (
         Figure(
             name=f"{data}_final_loss",
@@ -50,9 +53,9 @@ def final_losses(readings: Sequence[Measurement], data: Data, name: str) -> tupl
             caption="Mean loss of the last epoch, with one standard deviation over trials.",
             x_label="learning rate",
             y_label="loss of the last epoch",
-            marks=tuple(marks),
+            marks=(*points, *lines),
             x_log=True,
-            y_log=_spread(marks),
+            y_log=_spread(lines),
         ),
     )
 

@@ -45,6 +45,13 @@ def accuracy(reading: Measurement) -> float:
     return float(reading["accuracy_batch_statistics"])
 
 
+def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and standard deviation, the paper's, of the runs that ended; NaN where none did."""
+    ended = torch.tensor(values, dtype=torch.float64)
+    ended = ended[torch.isfinite(ended)]
+    return float(ended.mean()), float((ended - ended.mean()).square().mean().sqrt())
+
+
 def differences(readings: Sequence[Measurement], number: Number) -> Tensor:
     """Modified minus original in every trial; a trial in which one of the two diverged is left out."""
     by_trial = {

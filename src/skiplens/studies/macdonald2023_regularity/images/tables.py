@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from skiplens.readings import Measurement
-from skiplens.studies.macdonald2023_regularity.images.pairs import final_loss, of_data
+from skiplens.studies.macdonald2023_regularity.images.pairs import final_loss, mean_and_deviation, of_data
 from skiplens.studies.macdonald2023_regularity.images.printed import TABLES
 from skiplens.studies.macdonald2023_regularity.images.settings import CLASSES
 from skiplens.studies.raw_tables import raw_tables
@@ -38,10 +36,7 @@ def _summary(readings: Sequence[Measurement]) -> dict[str, float]:
     }
     found: dict[str, float] = {"diverged": sum(value != value for value in columns["final_loss"])}
     for name, column in columns.items():
-        kept = torch.tensor(column, dtype=torch.float64)
-        kept = kept[torch.isfinite(kept)]
-        found[name] = float(kept.mean())
-        found[f"{name}_deviation"] = float(kept.std(correction=0))
+        found[name], found[f"{name}_deviation"] = mean_and_deviation(column)
     return found
 
 
