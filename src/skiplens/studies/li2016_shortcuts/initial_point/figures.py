@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from skiplens.figures import Figure
 from skiplens.figures.figure import Mark
 from skiplens.readings import Measurement
-from skiplens.studies.li2016_shortcuts.curves import curve
+from skiplens.studies.curves import curve
 from skiplens.studies.li2016_shortcuts.initial_point.claims import log_conditions
 from skiplens.studies.li2016_shortcuts.initial_point.settings import FAMILY_NAMES
 

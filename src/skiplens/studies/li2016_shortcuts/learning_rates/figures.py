@@ -10,7 +10,7 @@ from skiplens.core.axes import Float, Tensor
 from skiplens.figures import Figure
 from skiplens.figures.figure import Mark
 from skiplens.readings import Measurement
-from skiplens.studies.li2016_shortcuts.curves import curve
+from skiplens.studies.curves import curve
 from skiplens.studies.li2016_shortcuts.learning_rates.optima import (
     best_losses,
     best_rates,

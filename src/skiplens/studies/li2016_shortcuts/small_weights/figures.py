@@ -8,7 +8,7 @@ from skiplens.figures import Figure, Line
 from skiplens.figures.figure import numbers
 from skiplens.figures.style import INK
 from skiplens.readings import Measurement
-from skiplens.studies.li2016_shortcuts.curves import curve
+from skiplens.studies.curves import curve
 from skiplens.studies.li2016_shortcuts.small_weights.claims import by_units
 from skiplens.studies.selection import values
 from skiplens.theory.small_weights import norm_bound

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from skiplens.figures import Figure, Heat
 from skiplens.figures.figure import Mark, numbers
 from skiplens.readings import Measurement
-from skiplens.studies.li2016_shortcuts.curves import curve
+from skiplens.studies.curves import curve
 from skiplens.studies.selection import against, stacked, values
 
 _CAPTIONS = {
