@@ -222,7 +222,7 @@ _WHOLE = {"training": 10_000, "test": 1000, "side": None, "looks": (0, 125, 250,
 
 SIZES: dict[Preset, Sizes] = {
     "smoke": Sizes(6, 2, (20, 2), 4, 64, 50, 12),
-    "laptop": Sizes(10, 6, (200, 10), 20, 400, 1, 40),
+    "laptop": Sizes(10, 6, (200, 15), 20, 400, 1, 40),
     "paper": Sizes(
         20,
         16,

@@ -81,12 +81,16 @@ def judge_maximiser(readings: Sequence[Measurement]) -> Judgement:
 
 def judge_bound(readings: Sequence[Measurement]) -> Judgement:
     """Theorem 5: no mixture is above the pure model."""
-    columns = []
-    for order in _orders(readings):
-        best = stacked(readings, "random", "climbs", order=order)
-        columns.append(best - equation_31(order - 1))
-    sentence = "Largest θ of 1000 random mixtures minus that of the pure model, p = 3 to 50."
-    return decide(over_seeds(torch.stack(columns, dim=1)), Band(-math.inf, 0.0), sentence)
+    gaps = torch.stack(
+        [stacked(readings, "random", "climbs", order=order) - equation_31(order - 1) for order in _orders(readings)],
+        dim=1,
+    )
+    draws = chosen(readings, "climbs")[0].setting("draws")
+    sentence = (
+        f"Share of the orders (p = 3 to 50) at which the best of {draws} random mixtures has a smaller θ than the pure "
+        f"model; the closest is {float(-gaps.max()):.2g} below."
+    )
+    return decide(over_seeds((gaps < 0).double().mean(1)), Band.around(1.0, 0.0), sentence)
 
 
 def judge_printed_bound(readings: Sequence[Measurement]) -> Judgement:
@@ -162,7 +166,7 @@ FIG1F = (
 
 THM5 = (
     Claim("maximiser", "θ is largest for ε_p = 1, all others 0.", "Theorem 5, Eq. 33", "ε_p² = 1", judge_maximiser),
-    Claim("bound", "Every other mixture has a smaller θ.", "Theorem 5", "< 0", judge_bound),
+    Claim("bound", "Every other mixture has a smaller θ.", "Theorem 5", "always", judge_bound),
     Claim(
         "equation_48",
         "The bound of the chain of inequalities is θ of the pure model.",
