@@ -12,7 +12,10 @@ from skiplens.training.batched.program import Program
 from skiplens.training.batched.tape import Instruction, play
 
 CACHE_BYTES = 2**24
-"""What the buffers of one chunk may take: a share of the processor's last cache."""
+"""What the buffers of one chunk may take on a processor: a share of its last cache."""
+
+DEVICE_BYTES = 2**32
+"""What they may take on a GPU; a constant, since other chunks could mean other rounding there."""
 
 
 class Chunk(ABC):
@@ -61,7 +64,8 @@ class Chains(Program):
         bytes_of_a_net: int,
     ) -> None:
         self._rates, self._build = rates, build
-        self._nets_at_once = max(1, CACHE_BYTES // bytes_of_a_net) if starts.device.type == "cpu" else len(starts)
+        room = CACHE_BYTES if starts.device.type == "cpu" else DEVICE_BYTES
+        self._nets_at_once = max(1, room // bytes_of_a_net)
         self._chunk(starts)
 
     def advance(self, start: int, stop: int) -> None:

@@ -34,8 +34,9 @@ def rectified_grid(settings: RectifiedGrid) -> dict[str, Tensor]:
     starts, rates = _starts(settings)
     data = whitened_digits(settings.source, settings.samples)
     shortcut = FAMILIES[settings.family].shortcut
-    runs = train_rectified_networks(starts.float(), rates, (data.inputs, data.targets), _plan(settings), shortcut)
-    return {"losses": _square(runs.losses.double(), settings)}
+    starts = starts.to("cuda" if settings.gpu else "cpu", torch.float32)
+    runs = train_rectified_networks(starts, rates, (data.inputs, data.targets), _plan(settings), shortcut)
+    return {"losses": _square(runs.losses.double().cpu(), settings)}
 
 
 def _starts(settings: RateGrid) -> tuple[Float[Tensor, "nets matrices width width"], Float[Tensor, " nets"]]:

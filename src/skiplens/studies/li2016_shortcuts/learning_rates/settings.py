@@ -1,10 +1,11 @@
 """Figures 7 and 8: the grids of learning rates, and how large they are at each preset."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from skiplens.core.randomness import Randomness
 from skiplens.core.settings import Settings, option
+from skiplens.studies.images import needs
 from skiplens.studies.li2016_shortcuts.digits import Source
 from skiplens.studies.li2016_shortcuts.families import FamilyName
 from skiplens.studies.study import Preset
@@ -41,6 +42,7 @@ class RateGrid(Settings):
     source: Source = option("mnist", "the embedded digits or all of MNIST")
     samples: int | None = option(None, "the first images only")
     seed: int = option(0, "names every draw")
+    gpu: bool = option(False, "train on a GPU")
 
     def streams(self) -> list[Randomness]:
         """Where the weights of each start come from; the same for every grid of rates, number of epochs and data."""
@@ -67,6 +69,7 @@ class Sizes:
     linear_source: Source = "mnist"
     rectified_source: Source = "sample"  # the first 1,000 digits of MNIST are among the embedded ones
     rectified_samples: int | None = 1000
+    rectified_gpu: bool = False
 
 
 _LINEAR_RATES, _RECTIFIED_RATES = exponents(-4.0, 1.0, 0.25), exponents(-3.0, 1.0, 0.5)
@@ -86,6 +89,7 @@ SIZES: dict[Preset, Sizes] = {
         rectified=(10, _RECTIFIED_RATES, (4, 8, 16, 32, 64)),
         rectified_source="mnist",
         rectified_samples=None,
+        rectified_gpu=True,
     ),
 }
 
@@ -104,16 +108,13 @@ def fig8(preset: Preset, seed: int) -> list[Run]:
     networks, rates, depths = sizes.rectified
     source, samples = sizes.rectified_source, sizes.rectified_samples
     base = RectifiedGrid(exponents=rates, networks=networks, source=source, samples=samples, seed=seed)
+    base = replace(base, gpu=sizes.rectified_gpu)
     return _grids("rectified_grid", base, RECTIFIED_FAMILIES, depths)
 
 
 def _grids(measure: str, base: RateGrid, families: Iterable[FamilyName], depths: Iterable[int]) -> list[Run]:
-    settings = [
-        type(base).from_json({**base.to_json(), "family": family, "depth": depth_of(family, depth)})
-        for family in families
-        for depth in depths
-    ]
-    return [Run(f"{_MEASURES}:{measure}", one, cost=_cost(one)) for one in settings]
+    settings = [replace(base, family=family, depth=depth_of(family, depth)) for family in families for depth in depths]
+    return [Run(f"{_MEASURES}:{measure}", one, needs(base.gpu), _cost(one)) for one in settings]
 
 
 def _cost(settings: RateGrid) -> float:
