@@ -48,13 +48,15 @@ def family(root=None):
 
 
 def resident_bytes(processes):
-    """What they hold together, memory that they share counted once (Linux)."""
-    total = 0
+    """Memory of their own of all of them, and the files that they have mapped, which they share, once (Linux)."""
+    own, mapped = 0, [0]
     for process in processes:
         with contextlib.suppress(OSError):
-            lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
-            total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024
-    return total
+            lines = Path(f"/proc/{process}/status").read_text().splitlines()
+            fields = {line.partition(":")[0]: line.split()[1] for line in lines if line.startswith("Rss")}
+            own += int(fields.get("RssAnon", 0)) * 1024
+            mapped.append(int(fields.get("RssFile", 0)) * 1024)
+    return own + max(mapped)
 
 
 def cpu_seconds(processes):
