@@ -83,8 +83,8 @@ class Sizes:
     trials: int = 10
     composites: int = 5
     moments: tuple[int, ...] = (0, 5, 9)
-    starts: int = 36
-    without_norm: int = 12
+    starts: int = 24
+    without_norm: int = 16
     parameters: int = 12
     blocks: int = 12
     source: Literal["sample", "mnist"] = "sample"
