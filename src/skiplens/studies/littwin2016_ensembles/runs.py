@@ -48,12 +48,12 @@ def fig1d(preset: Preset, seed: int) -> list[Run]:
     sizes = SIZES[preset]
     base = Moments(width=sizes.width)
     moments = repeated("networks:moments", base, sizes.trainings, seed, scaling=("uncentred", "centred"))
-    return [*_gaussians(preset, seed, "literal", "centred", "large_head"), *moments]
+    return [*_gaussians(preset, seed, sizes.gaussians, "literal", "centred", "large_head"), *moments]
 
 
 def fig1e(preset: Preset, seed: int) -> list[Run]:
     """Networks without, from small and from large weights."""
-    return _gaussians(preset, seed, "plain", "plain_large")
+    return _gaussians(preset, seed, SIZES[preset].trainings, "plain", "plain_large")
 
 
 def fig1f(preset: Preset, seed: int) -> list[Run]:
@@ -120,12 +120,12 @@ def depth_during_training(preset: Preset, seed: int) -> list[Run]:
     return [run for network in SIZES[preset].networks for run in _images(preset, seed, network)]
 
 
-def _gaussians(preset: Preset, seed: int, *names: str) -> list[Run]:
+def _gaussians(preset: Preset, seed: int, count: int, *names: str) -> list[Run]:
     runs: list[Run] = []
     for name in names:
         looks = _looks(preset, LOOKS[name])
         base = Gaussians.from_json({"setting": name, "looks": looks})
-        runs += repeated("training:gaussians", base, SIZES[preset].trainings, seed, cost=max(looks))
+        runs += repeated("training:gaussians", base, count, seed, cost=max(looks))
     return runs
 
 

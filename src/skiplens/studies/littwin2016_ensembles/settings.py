@@ -199,7 +199,8 @@ class Sizes:
 
     Attributes:
         replicates: Repetitions of what is cheap; confidence intervals are over them.
-        trainings: Repetitions of training runs and random networks.
+        trainings: Repetitions of training runs, and of random networks that are measured several times.
+        gaussians: Repetitions of training runs with batch-norm scales on Gaussians.
         counted: Spin glasses whose critical points are counted, with two and with three spins.
         losses: Two-path losses of a replicate.
         width: Of random networks.
@@ -210,6 +211,7 @@ class Sizes:
 
     replicates: int
     trainings: int
+    gaussians: int
     counted: tuple[int, int]
     losses: int
     width: int
@@ -221,11 +223,12 @@ class Sizes:
 _WHOLE = {"training": 10_000, "test": 1000, "side": None, "looks": (0, 125, 250, 375, 500), "device": "cuda"}
 
 SIZES: dict[Preset, Sizes] = {
-    "smoke": Sizes(6, 2, (20, 2), 4, 64, 50, 12),
-    "laptop": Sizes(10, 6, (200, 15), 20, 400, 1, 40),
+    "smoke": Sizes(6, 2, 2, (20, 2), 4, 64, 50, 12),
+    "laptop": Sizes(10, 6, 10, (200, 15), 20, 400, 1, 40),
     "paper": Sizes(
         20,
         16,
+        20,
         (1000, 100),
         50,
         1000,
