@@ -143,7 +143,7 @@ class TestFiles:
 
 def update(client, view, words, fields):
     """What the browser sends when a control has moved."""
-    ids = [{"kind": "field", "view": view, "name": name} for name in fields]
+    ids = [{"kind": "number", "view": view, "name": name} for name in fields]
     outputs = {
         "panes": [{"id": name, "property": "children"} for name in ("words", "hero", "rest", "progress")],
         "problems": [

@@ -1,0 +1,88 @@
+"""The explorer in a real browser: a server of this process, and pages that may ask nobody else."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from skiplens.explorer.serve import Explorer, explorer
+
+Visit = Callable[..., Page]
+PATIENCE = 120  # seconds; machines that test are busy
+expect.set_options(timeout=1000 * PATIENCE)
+
+
+@contextmanager
+def served(folder: Path | None = None, host: str = "127.0.0.1") -> Iterator[Explorer]:
+    """The explorer on a free port, answering."""
+    page = explorer(folder, host, port=0)
+    thread = threading.Thread(target=page.serve, daemon=True)
+    thread.start()
+    yield page
+    page.close()
+    thread.join()
+
+
+@contextmanager
+def visits(browser: Browser, server: Explorer) -> Iterator[Visit]:
+    """Opens addresses of the server; a page that complained, or asked anybody but the server, fails its test."""
+    complaints: list[str] = []
+    contexts: dict[str, BrowserContext] = {}
+    home = urlsplit(server.link).netloc
+
+    def check(address: str) -> None:
+        parts = urlsplit(address)
+        if parts.scheme not in ("data", "blob") and parts.netloc != home:
+            complaints.append(f"request: {address}")
+
+    def opened(address: str = "/", **options) -> Page:
+        if repr(options) not in contexts:
+            made = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+            made.set_default_timeout(1000 * PATIENCE)
+            contexts[repr(options)] = made
+        page = contexts[repr(options)].new_page()
+        page.on("console", lambda message: message.type == "error" and complaints.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: (complaints.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("request", lambda request: check(request.url))
+        page.goto(f"http://{home}{address}")
+        return page
+
+    yield opened
+    for context in contexts.values():
+        context.close()
+    assert not complaints, complaints
+
+
+def settled(page: Page) -> Page:
+    """The page when its main picture is drawn and nothing is measured any more."""
+    page.wait_for_selector("#hero .plot .main-svg")
+    wait(page, "!document.querySelector('#progress progress')")
+    return page
+
+
+def wait(page: Page, condition: str) -> None:
+    """Wait until a condition in JavaScript is true; asked from here, since the page may not evaluate text itself."""
+    end = time.monotonic() + PATIENCE
+    while not page.evaluate(f"() => Boolean({condition})"):
+        assert time.monotonic() < end, f"in vain: {condition}"
+        page.wait_for_timeout(50)
+
+
+def curve(page: Page, name: str = "energy of all paths of this length") -> list[float]:
+    """The heights of a curve of the main picture, as they are drawn."""
+    return page.evaluate(f"[...{_curve(name)}.y]")
+
+
+def wait_for_points(page: Page, count: int, name: str = "energy of all paths of this length") -> None:
+    """Wait until a curve of the main picture has so many points."""
+    wait(page, f"{_curve(name)}?.y.length === {count}")
+
+
+def _curve(name: str) -> str:
+    return f"document.querySelector('#hero .plot').data?.find(trace => (trace.name || '') === {json.dumps(name)})"

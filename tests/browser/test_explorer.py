@@ -1,0 +1,297 @@
+"""The explorer as a person has it: in a real browser."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from playwright.sync_api import Page, expect
+
+from skiplens.explorer.catalogue import theory_views
+from skiplens.studies.catalogue import MODULES
+from tests.browser.contrast import contrast
+from tests.browser.explorer_page import curve, served, settled, visits, wait, wait_for_points
+from tests.explorer.run_folders import HOSTILE, report, write_report, write_study
+
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
+NAMES = [view.name for view in theory_views()]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("explorer")
+    MODULES["small"] = "tests.studies.small_study"
+    torch.set_default_dtype(torch.float64)  # this comes before the fixture that does so for every test
+    (folder / "secret.txt").write_text("secret")
+    write_report(folder / "runs" / "first", report("First"))
+    write_report(folder / "runs" / "second", report("Second", energy=(1.0, 0.0, 0.0, 0.0, 1.0)))
+    write_report(folder / "runs" / HOSTILE, report(HOSTILE))
+    write_study(folder / "runs" / "study")
+    torch.set_default_dtype(torch.float32)
+    yield folder / "runs"
+    del MODULES["small"]
+
+
+@pytest.fixture(scope="module")
+def server(root):
+    with served(root) as page:
+        yield page
+
+
+@pytest.fixture(scope="module")
+def all_visits(browser, server):
+    with visits(browser, server) as opened:
+        yield opened
+
+
+@pytest.fixture
+def visit(all_visits):
+    """Opens a page; all pages of this file share a cache, as those of a person do. Complaints are told at the end."""
+    pages = []
+
+    def opened(*arguments, **options):
+        pages.append(all_visits(*arguments, **options))
+        return pages[-1]
+
+    yield opened
+    for page in pages:
+        page.close()
+
+
+def field(page: Page, label: str):
+    return page.get_by_label(label, exact=True)
+
+
+def slider(page: Page, label: str):
+    return page.get_by_label(f"{label}, slider")
+
+
+def problem(page: Page, label: str):
+    return page.locator(".field", has=field(page, label)).locator(".problem")
+
+
+def go_to(page: Page, name: str) -> None:
+    page.locator("nav.views a", has_text=name.capitalize()).click()
+    page.wait_for_url(f"**/{name}?**")
+    expect(page.locator("h1")).to_have_text(name.capitalize())
+    settled(page)
+
+
+def test_each_view_is_drawn_and_fits_a_phone(visit):
+    """From the first page through all views and back, on a phone."""
+    page = settled(visit("/", **PHONE))
+    page.wait_for_url(f"**/{NAMES[0]}?**")
+    for name in (*NAMES[1:], NAMES[0]):
+        go_to(page, name)
+        assert page.locator("nav [aria-current=page]").inner_text() == name.capitalize()
+        assert page.locator(".says").inner_text() and page.locator("pre").inner_text()
+        wait(page, "[...document.querySelectorAll('.plot')].every(plot => plot.querySelector('.main-svg'))")
+        marks = ":is(.bars path, .lines path, .points path, .heatmaplayer image)"
+        assert page.locator(".plot").count() == page.locator(f".plot:has({marks})").count() > 0
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.go_back()
+    expect(page.locator("h1")).to_have_text(NAMES[-1].capitalize())
+
+
+def test_a_slider_changes_the_plot_the_words_and_the_address(visit):
+    page = settled(visit("/paths?depth=50&beta=0.5"))
+    before = curve(page)
+    slider(page, "Depth ratio β").focus()
+    for _ in range(10):
+        page.keyboard.press("ArrowRight")
+    expect(field(page, "Depth ratio β")).not_to_have_value("0.5")
+    value = float(field(page, "Depth ratio β").input_value())
+    assert value > 0.5
+    page.wait_for_url(f"**beta={value:g}&**")
+    wait(page, f"document.querySelector('#words').innerText.includes('{value:.3g}')")
+    assert curve(page) != before and len(curve(page)) == 50
+    field(page, "Depth p").fill("10")
+    page.wait_for_url("**depth=10&**")
+    wait_for_points(page, 10)
+    assert float(slider(page, "Depth p").input_value()) == pytest.approx(1, abs=0.01)  # log10 of the depth
+    expect(page.locator(".says")).to_contain_text("Of 10 layers")
+
+
+def test_a_shared_address_restores_the_view_and_pages_do_not_see_each_other(visit):
+    page = settled(visit("/paths?depth=50"))
+    field(page, "Depth p").fill("33")
+    page.get_by_label("C, width, ρ").check()
+    page.wait_for_url("**depth=33&given=scale&**")
+    field(page, "Width n").fill("100")
+    page.wait_for_url("**width=100&**")
+    wait_for_points(page, 33)
+    other = settled(visit(f"/{page.url.split('/', 3)[3]}"))
+    expect(field(other, "Width n")).to_have_value("100")
+    expect(field(other, "Depth p")).to_have_value("33")
+    assert other.get_by_label("C, width, ρ").is_checked()
+    assert curve(other) == curve(page) and other.locator("#words").inner_text() == page.locator("#words").inner_text()
+    field(other, "Depth p").fill("44")
+    wait_for_points(other, 44)
+    page.reload()
+    wait_for_points(settled(page), 33)
+
+
+def test_wrong_values_are_refused_beside_the_field(visit):
+    page = settled(visit("/paths?depth=none&beta=2&nothing=1"))
+    expect(problem(page, "Depth p")).to_contain_text("'none' is no number")
+    expect(page.locator("#words .problem")).to_contain_text("'nothing', which this view does not know")
+    expect(field(page, "Depth ratio β")).to_have_value("2")
+    for words in ("-3", "deep", "1e9", "2.5", ""):
+        field(page, "Depth p").fill("20")
+        expect(problem(page, "Depth p")).to_have_text("")
+        expect(page.locator(".says")).to_contain_text("Of 20 layers")
+        field(page, "Depth p").fill(words)
+        expect(problem(page, "Depth p")).to_contain_text("Give a whole number from 2 to 1000")
+        expect(page.locator(".says")).to_contain_text("Of 100 layers")
+        page.wait_for_url("**depth=100&**")
+
+
+def test_a_network_is_measured_with_progress_while_another_page_answers(visit):
+    page = visit("/paths?look_at=network&model=digits_resnet&seed=7&factor=2")
+    page.locator("#progress progress").wait_for()
+    assert page.locator("#progress").inner_text().startswith("Measuring: ")
+    other = settled(visit("/paths?depth=20"))
+    assert len(curve(other)) == 20
+    settled(page)
+    assert page.locator("#hero h3").inner_text() == "Measured path spectrum and the theory's"
+    shares = curve(page, "measured")
+    assert len(shares) == 9 and sum(shares) == pytest.approx(1)
+    slider(page, "Branches times").focus()
+    page.keyboard.press("ArrowRight")
+    wait(page, "!location.search.includes('factor=2&')")
+    wait(page, f"(document.querySelector('#hero .plot').data?.[0].y[4] ?? {shares[4]!r}) !== {shares[4]!r}")
+
+
+def test_figures_numbers_and_code_can_be_taken_away(visit):
+    page = settled(visit("/paths?depth=3&beta=1", permissions=["clipboard-read", "clipboard-write"]))
+    for ending, start in (("PNG", b"\x89PNG"), ("SVG", b"<?xml"), ("CSV", b"series,")):
+        with page.expect_download() as download:
+            page.get_by_role("link", name=f"{ending} of Energy of paths by their length").click()
+        assert download.value.suggested_filename == f"path_weights.{ending.lower()}"
+        content = Path(download.value.path()).read_bytes()
+        assert content.startswith(start)
+    rows = [row for row in csv.DictReader(content.decode().splitlines()) if row["y"]]
+    assert [float(row["y"]) for row in rows] == pytest.approx([1 / 6, 4 / 6, 1 / 6])
+    page.get_by_role("button", name="Copy the code").click()
+    page.get_by_text("Copied").first.wait_for()
+    names: dict = {}
+    exec(page.evaluate("navigator.clipboard.readText()"), names)
+    assert names["result"].tolist() == pytest.approx(curve(page))
+    details = page.locator(".below details.numbers")
+    details.locator("summary").click()
+    line = details.locator("tr", has_text="energy of all paths of this length")
+    expect(line.locator("td:nth-child(3)")).to_have_text(["0.16667", "0.66667", "0.16667"])
+    field(page, "Depth p").fill("2")
+    expect(line.locator("td:nth-child(3)")).to_have_text(["0.5", "0.5"])
+
+
+def test_reports_are_opened_drawn_again_compared_and_downloaded(visit):
+    page = visit("/runs?run=../secret")
+    expect(page.locator("#chooser .problem")).to_contain_text("There is no '../secret'")
+    expect(page.locator(".says")).to_contain_text("4 runs in")
+    page.get_by_label("first (report)").check()
+    expect(page.locator(".says")).to_contain_text("First: Healthy.")
+    page.get_by_label("Path spectrum").check()
+    wait(page, "document.querySelector('#hero .plot')?.data")
+    assert curve(settled(page), "measured") == [1 / 16, 4 / 16, 6 / 16, 4 / 16, 1 / 16]
+    page.locator("summary", has_text="1 files to download").click()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="readings.json").click()
+    assert json.loads(Path(download.value.path()).read_text())["title"] == "First"
+    page.get_by_label("second (report)").check()
+    page.wait_for_url("**run=first%2Csecond&reading=paths**")
+    wait_for_points(page, 5, "second")
+    assert curve(page, "second") == [0.5, 0, 0, 0, 0.5]
+    expect(page.locator("#rest th")).to_have_text(["number", "first", "second"])
+
+
+def test_a_study_is_opened_with_its_figures_and_tables(visit):
+    page = settled(visit("/runs?run=study"))
+    assert len(curve(page, "")) == 8
+    page.get_by_label("small_coin_grid").check()
+    page.wait_for_url("**table=small_coin_grid**")
+    expect(page.locator("#hero h3")).to_have_text("loss against depth")
+
+
+def test_hostile_names_are_text_and_paths_outside_are_refused(visit):
+    page = visit("/runs")
+    page.get_by_label(f"{HOSTILE} (report)").check()
+    expect(page.locator(".says")).to_contain_text(f"{HOSTILE}: Healthy.")
+    page.get_by_label("first (report)").check()
+    page.get_by_label("Path spectrum").check()
+    wait(page, "document.querySelectorAll('#hero .legendtext').length === 2")
+    assert page.locator("#hero .legendtext").first.text_content() == HOSTILE
+    page.wait_for_url("**reading=paths**")
+    page.reload()
+    settled(page)
+    assert page.get_by_label(f"{HOSTILE} (report)").is_checked()
+    assert page.locator("img").count() == 0
+    home = page.url.split("/runs")[0]
+    for name in ("../secret.txt", "%2e%2e%2fsecret.txt", "%252e%252e%252fsecret.txt", "/etc/passwd", "first/%00"):
+        answer = page.request.get(f"{home}/files?name={name}")
+        assert answer.status == 404 and answer.text().strip() != "secret"
+
+
+def test_on_a_phone_the_picture_stays_in_sight_of_the_sliders(visit):
+    page = settled(visit("/paths", **PHONE))
+    page.evaluate("document.querySelector('#panel').scrollIntoView({block: 'end'})")
+    box = page.locator("#hero .plot").bounding_box()
+    handle = slider(page, "Depth ratio β").bounding_box()
+    assert box["y"] >= 0 and box["y"] + box["height"] <= handle["y"] <= 844
+
+
+def test_both_looks_can_be_read_and_the_button_changes_them(visit):
+    """WCAG 2 AA: a contrast of 4.5 between words and what is behind them."""
+    page = settled(visit("/paths", color_scheme="dark"))
+    word = "name => getComputedStyle(document.documentElement).getPropertyValue(name).trim()"
+    ink = "plot => getComputedStyle(plot.querySelector('.xtick text')).fill"
+    fills = []
+    for look, button in (("dark", "Light look"), ("light", "Dark look")):
+        assert page.locator("html").get_attribute("data-theme") == look
+        fills.append(page.locator("#hero .plot").evaluate(ink))
+        for name in ("--ink", "--soft", "--accent", "--critical", "--good"):
+            for behind in ("--paper", "--panel"):
+                assert contrast(page.evaluate(word, name), page.evaluate(word, behind)) >= 4.5, (look, name, behind)
+        assert contrast(page.evaluate(word, "--on-colour"), page.evaluate(word, "--accent")) >= 4.5
+        page.get_by_role("button", name=button).click()
+    assert fills[0] != fills[1]
+    page.reload()
+    assert page.locator("html").get_attribute("data-theme") == "dark"
+
+
+def test_it_is_used_by_keyboard_alone_and_told_by_a_screen_reader(visit):
+    page = settled(visit("/paths"))
+    for role in ("banner", "navigation", "main", "contentinfo", "form"):
+        assert page.get_by_role(role).count() == 1, role
+    assert page.locator("h1").count() == 1
+    nameless = "all => all.filter(e => e.offsetParent && !(e.labels && e.labels.length) && !e.ariaLabel).length"
+    assert page.locator("input").evaluate_all(nameless) == 0
+    ids = page.locator("[id]").evaluate_all("all => all.map(e => e.id)")
+    assert len(ids) == len(set(ids))
+    stops = page.locator("[role=img] *").evaluate_all("all => all.filter(e => e.tabIndex >= 0).length")
+    assert stops == 0  # a picture is no place for the keyboard
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the controls"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.get_by_label("Theory").evaluate("element => element === document.activeElement")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Control+a")
+    page.keyboard.type("64")
+    page.wait_for_url("**depth=64&**")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Home")
+    page.wait_for_url("**depth=2&**")
+    expect(field(page, "Depth p")).to_have_value("2")
+
+
+def test_elsewhere_the_token_opens_the_door(browser, root):
+    with served(root, host="0.0.0.0") as guarded, visits(browser, guarded) as visit:
+        stranger = browser.new_context()
+        assert stranger.new_page().goto(guarded.link.split("?")[0]).status == 403
+        stranger.close()
+        page = settled(visit(f"/paths?depth=7&token={guarded.guard.token}"))
+        assert "token" not in page.url and len(curve(page)) == 7
+        (cookie,) = page.context.cookies()
+        assert cookie["httpOnly"] and cookie["sameSite"] == "Strict"
