@@ -22,6 +22,7 @@ from skiplens.figures.style import (
     colour,
 )
 
+SHORT_AXIS = 200.0  # largest over smallest value of a logarithmic axis whose ticks need spacing
 WIDTH_OF_BARS = 0.8  # the share of a category that its bars fill together
 
 
@@ -54,11 +55,24 @@ def _drawn(figure: Figure) -> Any:
     axes.spines[["top", "right"]].set_visible(False)
     if figure.x_log:
         axes.set_xscale("log")
+        _space_ticks(axes.xaxis)
     if figure.y_log:
         axes.set_yscale("log")
+        _space_ticks(axes.yaxis)
     if len(axes.get_legend_handles_labels()[1]) > 1:
         axes.legend(frameon=False, fontsize="small")
     return canvas
+
+
+def _space_ticks(axis: Any) -> None:
+    """Ticks at 1, 2 and 5 times powers of ten on a short logarithmic axis, where all of them would overlap."""
+    low, high = sorted(axis.get_view_interval())
+    if not 0 < low < high < SHORT_AXIS * low:
+        return
+    ticker = open_door("matplotlib.ticker", "drawing a figure")
+    axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+    axis.set_minor_formatter(ticker.NullFormatter())
 
 
 def _draw_bars(groups: list[Bars], axes: Any, shades: dict[int, str]) -> None:

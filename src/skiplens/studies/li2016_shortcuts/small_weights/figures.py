@@ -1,4 +1,4 @@
-"""Theorem 1 as pictures: norms that fall with depth, and how exactly the labels are met."""
+"""Theorem 1 as a picture: norms that fall with depth."""
 
 from collections.abc import Sequence
 
@@ -15,18 +15,14 @@ from skiplens.theory.small_weights import norm_bound
 
 
 def figures(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
-    """The norms against the number of units, and the fit."""
-    return _norms(readings), _fit(readings)
-
-
-def _norms(readings: Sequence[Measurement]) -> Figure:
+    """The norms against the number of units."""
     counts, norms = by_units(readings, "largest_norm")
     _, constants = by_units(readings, "norm_constant")
     _, separations = by_units(readings, "separation")
     m = values(readings, "samples", "construction")[0]
     law = constants.mean() / torch.tensor(counts).sqrt()
     bound = [norm_bound(R, m, float(separations.mean())) for R in counts]
-    return Figure(
+    figure = Figure(
         name="norms",
         title="Theorem 1: the explicit network's weights shrink with depth",
         caption=f"The largest Frobenius norm among all matrices of the network that maps {m} random unit vectors to "
@@ -41,17 +37,4 @@ def _norms(readings: Sequence[Measurement]) -> Figure:
         x_log=True,
         y_log=True,
     )
-
-
-def _fit(readings: Sequence[Measurement]) -> Figure:
-    counts, errors = by_units(readings, "fit_error")
-    return Figure(
-        name="fit",
-        title="Theorem 1: the outputs are the labels",
-        caption="The largest distance of an output from its label, with equation (3) evaluated in float64: rounding.",
-        x_label="residual units R",
-        y_label="largest distance from the label",
-        marks=(Line(numbers(counts), numbers(errors.amax(0)), "worst of all networks"),),
-        x_log=True,
-        y_log=True,
-    )
+    return (figure,)
