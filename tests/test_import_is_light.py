@@ -6,7 +6,7 @@ import sys
 import pytest
 
 HEAVY = (
-    "dash dask flask gpytorch jinja2 lightning matplotlib pandas PIL plotly pooch rich safetensors sklearn streamlit tensorboard "
+    "dash dask flask gpytorch jinja2 lightning matplotlib pandas PIL plotly pooch rich safetensors sklearn tensorboard "
     "transformers typer zarr"
 ).split()
 

@@ -142,36 +142,32 @@ class TestFiles:
 
 
 def update(client, view, words, fields):
-    """What the browser sends when a control has moved."""
-    ids = [{"kind": "number", "view": view, "name": name} for name in fields]
-    outputs = {
-        "panes": [{"id": name, "property": "children"} for name in ("words", "hero", "rest", "progress")],
-        "problems": [
-            {"id": {"kind": "problem", "view": view, "name": name}, "property": "children"} for name in fields
-        ],
-        "hidden": [{"id": {"kind": "row", "view": view, "name": name}, "property": "hidden"} for name in fields],
-        "page": [{"id": "query", "property": "data"}, {"id": "clock", "property": "disabled"}],
-    }
+    """What the browser sends when a control has moved: the page's state, as the server has asked for it."""
     dependencies = json.loads(client.get("/_dash-dependencies", headers=HERE).text)
-    (output,) = [one["output"] for one in dependencies if "words.children" in one["output"]]
-    values = [{"id": one, "property": "value", "value": value} for one, value in zip(ids, fields.values(), strict=True)]
+    (asked,) = [one for one in dependencies if "words.children" in one["output"]]
+    shared = {"view": {"name": view, "words": words}}
+
+    def entry(one):
+        name, wanted = one["id"], one["property"]
+        if not name.startswith("{"):
+            return {"id": name, "property": wanted, "value": shared.get(name)}
+        kind = json.loads(name)["kind"]
+        own = fields if kind in ("number", "row", "problem") else ()
+        places = [{"kind": kind, "name": field, "view": view} for field in own]
+        values = [place if wanted == "id" else fields[place["name"]] for place in places]
+        return [{"id": place, "property": wanted, "value": value} for place, value in zip(places, values, strict=True)]
+
+    outputs = [part.rsplit(".", 1) for part in asked["output"].strip(".").split("...")]
     body = {
-        "output": output,
-        "outputs": [*outputs["panes"], outputs["problems"], outputs["hidden"], *outputs["page"]],
-        "inputs": [
-            {"id": "view", "property": "data", "value": {"name": view, "words": words}},
-            [],
-            values,
-            {"id": "measured", "property": "data"},
-        ],
+        "output": asked["output"],
+        "outputs": [entry({"id": name, "property": wanted.split("@")[0]}) for name, wanted in outputs],
+        "inputs": [entry(one) for one in asked["inputs"]],
+        "state": [entry(one) for one in asked["state"]],
         "changedPropIds": ["view.data"],
-        "state": [
-            [],
-            [{"id": one, "property": "id", "value": one} for one in ids],
-            [{"id": {"kind": "row", **one}, "property": "id", "value": one} for one in ids],
-            {"id": "query", "property": "data"},
-        ],
     }
+    for output in body["outputs"]:
+        for one in output if isinstance(output, list) else [output]:
+            one.pop("value")
     return client.post("/_dash-update-component", json=body, headers=HERE)
 
 
