@@ -48,7 +48,8 @@ def fig1d(preset: Preset, seed: int) -> list[Run]:
     sizes = SIZES[preset]
     base = Moments(width=sizes.width)
     moments = repeated("networks:moments", base, sizes.trainings, seed, scaling=("uncentred", "centred"))
-    return [*_gaussians(preset, seed, sizes.gaussians, "literal", "centred", "large_head"), *moments]
+    centred = _gaussians(preset, seed, sizes.centred, "centred")
+    return [*_gaussians(preset, seed, sizes.trainings, "literal", "large_head"), *centred, *moments]
 
 
 def fig1e(preset: Preset, seed: int) -> list[Run]:

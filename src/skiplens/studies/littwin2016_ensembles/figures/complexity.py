@@ -79,7 +79,6 @@ def thm5(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
             Points(places, numbers(climbed.value), "climbed", numbers(climbed.standard_error)),
             Points(places, numbers(random.value), "best of random mixtures", numbers(random.standard_error)),
         ),
-        x_log=True,
     )
     return mixtures, _with_and_without(readings)
 

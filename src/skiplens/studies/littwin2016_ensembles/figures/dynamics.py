@@ -51,8 +51,8 @@ def thm4(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
             ),
             x_log=True,
         ),
-        _descent(readings, "weight_scale", "weight scale C"),
-        _descent(readings, "mean_length", "mean path length"),
+        _descent(readings, "weight_scale", "change of the weight scale C"),
+        _descent(readings, "mean_length", "change of the mean path length"),
     )
 
 
@@ -80,7 +80,6 @@ def _growth(readings: Sequence[Measurement]) -> Figure:
         x_label="‖g_p‖ / ‖g_m‖",
         y_label="(|λ_new| - |λ|) / μ²",
         marks=(*marks, Reference(1.0, "‖g_p‖ = ‖g_m‖", axis="x"), Reference(0.0)),
-        x_log=True,
     )
 
 
@@ -88,6 +87,7 @@ def _descent(readings: Sequence[Measurement], array: str, label: str) -> Figure:
     marks: list[Band | Line] = []
     for index, beta in enumerate(depth_ratios(readings)):
         history = stacked(readings, array, "descents", depth_ratio=beta)
+        history = history - history[:, :1]
         marks += curve(stacked(readings, "step", "descents")[0], history, f"β = {beta:g}", index)
     return Figure(
         name=array,
