@@ -57,7 +57,11 @@ class Callbacks:
             },
         )(self.draw)
         app.callback(
-            output=[Output("progress", "children", allow_duplicate=True), Output("measured", "data")],
+            output=[
+                Output("progress", "children", allow_duplicate=True),
+                Output("measured", "data"),
+                Output("clock", "disabled", allow_duplicate=True),
+            ],
             inputs={
                 "ticks": Input("clock", "n_intervals"),
                 "opened": State("view", "data"),
@@ -103,18 +107,19 @@ class Callbacks:
             "panes": [words, *pictures, progress_pane(drawn.standing)],
             "problems": [problems.get(row["name"], "") for row in rows],
             "hidden": [row["name"] not in shown for row in rows],
-            "page": [{"view": view.name, "query": drawn.query}, drawn.standing.is_over],
+            # The clock is stopped by a poll: one that is under way now would show what nobody waits for any more.
+            "page": [{"view": view.name, "query": drawn.query}, no_update if drawn.standing.is_over else False],
         }
 
     def poll(self, ticks: int, opened: Opened | None, shown: Mapping[str, str] | None) -> list[Any]:
-        """How far the measurement is; when it is over the page is drawn again."""
+        """How far the measurement is; when it is over the page is drawn again and the clock stops."""
         if not opened or not shown or shown["view"] != opened["name"]:
-            return [no_update, no_update]
+            return [no_update, no_update, no_update]
         view = self._views[opened["name"]]
         words = words_of(shown["query"])
         wanted = view.measurement(read(view.controls(words), words).values)
         standing = self._measurements.ask(view, wanted) if wanted is not None else Standing("done")
-        return [progress_pane(standing), ticks if standing.is_over else no_update]
+        return [progress_pane(standing), *([ticks, True] if standing.is_over else [no_update, no_update])]
 
 
 def current_words(view: View, opened: Opened, fields: Fields) -> dict[str, str]:
