@@ -15,6 +15,7 @@ from skiplens.reports.html import json_in_html
 from skiplens.reports.section import number_in_words
 
 MOST_ROWS = 200
+MOST_LARGE_FACTS = 8
 _STATES = {"holds": "✓", "fails": "✗", "unknown": "?"}
 
 
@@ -47,7 +48,8 @@ def words_pane(drawing: Drawing) -> list[Component]:
     """What is seen, in words and in a few numbers."""
     tiles = [html.Div([html.Dt(label), html.Dd(value)]) for label, value in drawing.facts]
     says = [html.P(drawing.says, className="says")] if drawing.says else []
-    return [*says, *([html.Dl(tiles, className="facts")] if tiles else [])]
+    look = "facts" if len(tiles) <= MOST_LARGE_FACTS else "facts many"
+    return [*says, *([html.Dl(tiles, className=look)] if tiles else [])]
 
 
 def figure_pane(figure: Figure, export: str) -> Component:
