@@ -1,10 +1,12 @@
 import csv
 import json
+from dataclasses import replace
 
 import pytest
 
 from skiplens.core.errors import InvalidInputError
 from skiplens.studies import reproduce
+from skiplens.studies.claim import Claim, Judgement
 from skiplens.studies.folder import write_folder
 from skiplens.studies.recorded import recorded_verdicts
 from skiplens.studies.reproduction import Effort
@@ -93,6 +95,15 @@ def test_verdicts_are_compared_with_the_recorded_ones(tmp_path, recorded, worse)
     small = study()
     found = reproduce([(small, small.items[0])], tmp_path / "out", Effort("smoke"), recorded=file)
     assert [verdict.name for verdict in found.worse] == worse
+
+
+def test_without_its_data_an_item_is_not_worse(tmp_path):
+    file = tmp_path / "before.json"
+    file.write_text(json.dumps([{"study": "small", "item": "coin", "claim": "fair", "verdict": "reproduced"}]))
+    small, lacking = study(), Claim("fair", "", "", "", lambda readings: Judgement("not attempted"))
+    item = replace(small.items[0], runs=lambda *_: (), claims=(lacking,), figures=lambda _: (), tables=lambda _: ())
+    found = reproduce([(small, item)], tmp_path / "out", Effort("smoke"), recorded=file)
+    assert [verdict.verdict for verdict in found.verdicts] == ["not attempted"] and found.worse == ()
 
 
 @pytest.mark.parametrize("content", [None, "{", '[{"study": 1}]', "3"])

@@ -90,7 +90,8 @@ def reproduce(
     everything = [run for of_item in runs.values() for run in of_item]
     swept = sweep(everything, Store(Path(folder) / "store"), executor, watch)
     results = (_result(study, item, runs[study.name, item.name], swept) for study, item in chosen)
-    return Reproduction(effort.preset, effort.seed, tuple(_compared(result, words) for result in results))
+    compared = (_compared(result, words if runs[result.study.name, result.item.name] else {}) for result in results)
+    return Reproduction(effort.preset, effort.seed, tuple(compared))
 
 
 def _runs(item: Item, effort: Effort) -> tuple[Run, ...]:
@@ -122,6 +123,7 @@ def _verdicts(study: Study, item: Item, judgements: Sequence[Judgement]) -> tupl
 
 
 def _compared(result: ItemResult, words: Mapping[str, str]) -> ItemResult:
+    """With the recorded words; an item without runs lacks its data, which is no worse than having them."""
     verdicts = (dataclasses.replace(verdict, recorded=words.get(verdict.name)) for verdict in result.verdicts)
     return dataclasses.replace(result, verdicts=tuple(verdicts))
 
