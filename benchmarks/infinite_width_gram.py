@@ -77,10 +77,7 @@ def _row(depth, dtype):
         targets=tuple(targets),
         tolerance={"float32": 1e-5, "float64": 1e-10}[dtype],
         compare=off_diagonal,
-        held_back="the kernel already costs about as much as the product of its inputs, and that is what is left to pay"
-        if dtype == "float32"
-        else "in float64 every entry is evaluated from its angle and a Chebyshev table, which costs more than the "
-        "product; a look-up as in float32 would lose digits",
+        held_back="the kernel costs about as much as the product of its inputs, and that is what is left to pay",
     )
 
 

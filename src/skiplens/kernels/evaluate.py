@@ -9,7 +9,7 @@ from skiplens.core.axes import Float
 from skiplens.core.memory import free_bytes, readable, require_fits
 from skiplens.kernels.angular import AngularKernel
 from skiplens.kernels.inputs import Directions
-from skiplens.kernels.lookup import LinearLookup
+from skiplens.kernels.lookup import Lookup
 from skiplens.kernels.near_pairs import half_squared_distance, near_pairs, precise_correlation
 from skiplens.theory.infinite_width.arc_cosine import Correlation
 
@@ -20,13 +20,13 @@ _BYTES_WITH_GRADIENT = 160  # about twenty float64 intermediates per entry stay 
 
 
 def kernel_matrix(
-    kernel: AngularKernel, lookup: LinearLookup | None, rows: Directions, columns: Directions | None
+    kernel: AngularKernel, lookup: Lookup | None, rows: Directions, columns: Directions | None
 ) -> Float[Tensor, "samples other_samples"]:
     """The kernel of all rows with all columns, or with themselves.
 
     Args:
         kernel: The kernel as a function of the correlation.
-        lookup: Its float32 look-up; without it every entry is evaluated in float64.
+        lookup: Its look-up in the dtype of the inputs; without it every entry is evaluated from its angle in float64.
         rows: Inputs.
         columns: Other inputs; `None` for a symmetric matrix, of which one half is computed.
     """
@@ -51,7 +51,7 @@ def _differentiable(kernel: AngularKernel, rows: Directions, columns: Directions
 class _Tiles:
     """Evaluates one tile in the input's precision, without gradients."""
 
-    def __init__(self, kernel: AngularKernel, lookup: LinearLookup | None) -> None:
+    def __init__(self, kernel: AngularKernel, lookup: Lookup | None) -> None:
         self.kernel, self.lookup = kernel, lookup
 
     def __call__(self, rows: Directions, columns: Directions, on_diagonal: bool) -> Tensor:
@@ -59,7 +59,7 @@ class _Tiles:
 
         With `on_diagonal`, row i is column i and the entry of the two is left to the closed form.
         """
-        if rows.unit.dtype == torch.float32 and self.lookup is not None:
+        if self.lookup is not None:
             return self._by_lookup(self.lookup, rows, columns, on_diagonal)
         return self._in_double(rows, columns).to(rows.unit.dtype)
 
@@ -67,14 +67,14 @@ class _Tiles:
         left, right = rows.double().unit, columns.double().unit
         return self.kernel.values(precise_correlation(left, right, self.kernel.near_limits(torch.float64)))
 
-    def _by_lookup(self, lookup: LinearLookup, rows: Directions, columns: Directions, on_diagonal: bool) -> Tensor:
+    def _by_lookup(self, lookup: Lookup, rows: Directions, columns: Directions, on_diagonal: bool) -> Tensor:
         cosine = rows.unit @ columns.unit.T
         if on_diagonal:
             cosine.diagonal().zero_()  # or every diagonal entry would be corrected as a nearly equal pair
-        limits = self.kernel.near_limits(torch.float32)
+        limits = self.kernel.near_limits(cosine.dtype)
         equal, opposite = near_pairs(cosine, limits)
         if len(equal) + len(opposite) > max(len(rows), _MANY_NEAR * cosine.numel()):
-            return self._in_double(rows, columns).float()
+            return self._in_double(rows, columns).to(cosine.dtype)
         k = lookup.to(cosine.device).replace(cosine)
         self._correct(k, equal, rows, columns, sign=1)
         self._correct(k, opposite, rows, columns, sign=-1)

@@ -12,11 +12,13 @@ from skiplens.kernels.angular import QUANTITIES, AngularKernel, Quantity
 from skiplens.kernels.evaluate import kernel_matrix
 from skiplens.kernels.from_limit import Evaluation, angular_kernels, peaks
 from skiplens.kernels.inputs import directions, directions_of_pair, require_inputs
-from skiplens.kernels.lookup import LinearLookup, linear_lookup
+from skiplens.kernels.lookup import Lookup, lookup_of
 from skiplens.kernels.peak import Peak
 from skiplens.theory.infinite_width.limit import Limit
 
 Trained = Literal["branches", "all"]
+
+_MANY_ENTRIES = 2**18  # in float64 a look-up takes about as long to make as so many entries without it
 
 
 class InfiniteWidthKernel(ABC):
@@ -71,7 +73,9 @@ class InfiniteWidthKernel(ABC):
     def _matrix(self, quantity: Quantity, X: Tensor, Y: Tensor | None) -> Tensor:
         rows, columns = directions_of_pair(X, Y)
         self._peak(quantity).require_representable(X.dtype)
-        lookup = self._lookup(quantity) if X.dtype == torch.float32 and self.evaluation == "table" else None
+        entries = len(rows) * len(rows if columns is None else columns)
+        worth_it = self.evaluation == "table" and (X.dtype == torch.float32 or entries >= _MANY_ENTRIES)
+        lookup = self._lookup(quantity, X.dtype) if worth_it else None
         return kernel_matrix(self.angular(quantity), lookup, rows, columns)
 
     def _peak(self, quantity: Quantity) -> Peak:
@@ -80,8 +84,8 @@ class InfiniteWidthKernel(ABC):
     def _angular_kernels(self) -> tuple[AngularKernel, ...]:
         return angular_kernels(self.limit(), self.evaluation, self.accuracy, self.normalise)
 
-    def _lookup(self, quantity: Quantity) -> LinearLookup:
-        return _cached_lookup(self._settled(), quantity)
+    def _lookup(self, quantity: Quantity, dtype: torch.dtype) -> Lookup | None:
+        return _cached_lookup(self._settled(), quantity, dtype)
 
     def _learns(self) -> bool:
         """Whether a hyperparameter is a tensor that asks for a gradient."""
@@ -111,8 +115,10 @@ def _cached_angular_kernels(kernel: InfiniteWidthKernel) -> tuple[AngularKernel,
 
 
 @lru_cache(maxsize=64)
-def _cached_lookup(kernel: InfiniteWidthKernel, quantity: Quantity) -> LinearLookup:
+def _cached_lookup(kernel: InfiniteWidthKernel, quantity: Quantity, dtype: torch.dtype) -> Lookup | None:
+    """The look-up, or None where it would add visibly to the error of the table in float64."""
     table = kernel.angular(quantity).table
     assert table is not None, "only tabulated kernels have a look-up"
     with torch.no_grad():
-        return linear_lookup(table)
+        lookup = lookup_of(table, dtype)
+    return lookup if dtype == torch.float32 or lookup.error <= kernel.accuracy / 4 else None
