@@ -7,10 +7,13 @@ import pytest
 import torch
 
 from skiplens.core.errors import DidNotConverge
+from skiplens.core.randomness import Randomness
+from skiplens.readings import Measurement, Provenance
 from skiplens.residual import dissect
 from skiplens.studies import choose, reproduce
 from skiplens.studies.littwin2016_ensembles import exact, runs
 from skiplens.studies.littwin2016_ensembles.claims import depth as depth_claims
+from skiplens.studies.littwin2016_ensembles.claims import scales as scale_claims
 from skiplens.studies.littwin2016_ensembles.figures.depth import depth_during_training
 from skiplens.studies.littwin2016_ensembles.measure import mixtures, networks, spin_glass, training, weights
 from skiplens.studies.littwin2016_ensembles.measure.image_networks import image_network
@@ -296,12 +299,34 @@ def test_image_networks_without_batch_norm_start_shallow():
 
 
 def test_image_networks_have_the_blocks_they_are_asked_for():
-    from skiplens.core.randomness import Randomness
-
     for network in ("conv", "dense"):
         settings = Images(network=network, blocks=3, width=4)
         model = image_network(settings, (3, 8, 8), Randomness(0))
         assert len(dissect(model, torch.randn(4, 3, 8, 8, dtype=torch.float32)).blocks) == 3
+
+
+def trained(scales, lengths):
+    """A reading of training on Gaussians with the given scales (looks, layers) and mean lengths (looks)."""
+    arrays = {"scale": torch.tensor(scales), "mean_length": torch.tensor(lengths)}
+    provenance = Provenance.begin({"setting": "literal"}, 0).end()
+    return Measurement(name="x:gaussians", arrays=arrays, provenance=provenance)
+
+
+@pytest.mark.parametrize(
+    ("last", "growth", "every_layer", "first_layer"),
+    [
+        ((1.6, 1.3), "reproduced", "reproduced", "reproduced"),
+        ((1.6, 0.9), "reproduced", "differs", "reproduced"),
+        ((0.8, 0.9), "differs", "differs", "differs"),
+    ],
+)
+def test_scales_are_judged_by_what_they_do(last, growth, every_layer, first_layer):
+    readings = [trained([[1.0, 1.0], [last[0] + noise, last[1]]], [3.0, 2.0]) for noise in (0.0, 0.001, 0.002)]
+    assert scale_claims.judge_growth(readings, "literal").verdict == growth
+    assert scale_claims.judge_every_layer(readings, "literal").verdict == every_layer
+    assert scale_claims.judge_first_layer(readings, "literal").verdict == first_layer
+    deeper = scale_claims.judge_deeper_with_scales(readings, "literal")
+    assert (deeper.verdict, deeper.ours) == ("corrected", -1.0)
 
 
 def test_runs_have_streams_of_their_own_and_the_same_run_the_same_numbers():
