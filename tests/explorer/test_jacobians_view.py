@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.explorer.drawings import series_of, values_of
 from tests.tolerances import assert_close
 
 
@@ -16,16 +17,11 @@ def view():
 
 
 def values(**changed):
-    return {control.name: control.default for control in view().controls({})} | changed
+    return values_of(view(), **changed)
 
 
 def drawn(**changed):
     return view().draw(values(**changed))
-
-
-def line(drawing, figure, name):
-    marks = next(each for each in drawing.figures if each.name == figure).marks
-    return next(mark for mark in marks if getattr(mark, "name", "") == name)
 
 
 def layer(**options):
@@ -101,10 +97,10 @@ def test_the_limit_has_the_edges_of_the_theory_s_table():
 
 
 def test_the_range_against_scale_marks_where_the_skip_loses_its_floor():
-    band = line(drawn(), "range_against_scale", "I + W, range")
+    band = series_of(drawn(), "range_against_scale", "I + W, range")
     # the scale 1 is off by a rounding, and the edge with it
     assert all((low < 1e-9) == (scale > 1 - 1e-9) for scale, low in zip(band.x, band.low, strict=True))
-    assert_close(np.array(line(drawn(), "range_against_scale", "W, range").high), 2 * np.array(band.x))
+    assert_close(np.array(series_of(drawn(), "range_against_scale", "W, range").high), 2 * np.array(band.x))
 
 
 def blocks(**options):
@@ -135,7 +131,7 @@ def test_features_left_over_are_dropped():
 
 def test_blocks_are_drawn_in_order():
     drawing = drawn(topic="block", width=40)
-    curve = line(drawing, "shrinking_blocks", "residual with average pool")
+    curve = series_of(drawing, "shrinking_blocks", "residual with average pool")
     expected = np.linalg.svd(blocks(width=40).shrinking()["residual with average pool"].numpy(), compute_uv=False)
     assert_close(np.array(curve.y), np.sort(expected))
     assert "smallest is 0 in the chain" in drawing.says
@@ -199,7 +195,7 @@ def test_the_words_of_the_theorem_follow_the_options():
 
 
 def test_the_certified_slope_fades_with_the_margin_and_the_depth():
-    curve = line(drawn(topic="theorem", margin=0.4), "certified_slope", "")
+    curve = series_of(drawn(topic="theorem", margin=0.4), "certified_slope", "")
     assert_close(np.array(curve.y), 0.4 ** (2 * np.array(curve.x)))
 
 
@@ -237,7 +233,7 @@ def test_the_code_makes_the_same_numbers(topic):
         assert_close(found["result"], layer(scale=0.61, width=24, seed=7).singular_values[True])
         assert found["smallest"] == drawing.rows[3]["smallest"]
     elif topic == "block":
-        curve = line(drawing, "shrinking_blocks", "residual (projection)")
+        curve = series_of(drawing, "shrinking_blocks", "residual (projection)")
         assert_close(found["result"]["residual (projection)"].flip(0), torch.tensor(curve.y))
     else:
         states = {check.name.split(":")[0]: check.state for check in drawing.checks}
@@ -296,7 +292,9 @@ def test_the_measured_block_is_that_of_autograd(monkeypatch):
     found = measured.singular_values["residual with average pool"]
     assert_close(found, expected.to(found.dtype), relative=1e-4)  # float32, two convolutions of hundreds of terms
     assert seen[-1] == (100, 100)
-    curve = line(view().draw(values(topic="block", mnist=True), measured), "mnist_block", "residual with average pool")
+    curve = series_of(
+        view().draw(values(topic="block", mnist=True), measured), "mnist_block", "residual with average pool"
+    )
     assert_close(np.array(curve.y), found.flip(0).double().numpy())
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.explorer.drawings import figure_of, series_of, values_of
 from tests.theory.infinite_width import reference
 from tests.tolerances import STANDARD_ERRORS, assert_close
 
@@ -18,7 +19,7 @@ def view():
 
 
 def values(**changed):
-    return {control.name: control.default for control in view().controls({})} | changed
+    return values_of(view(), **changed)
 
 
 def setting(**changed):
@@ -31,18 +32,10 @@ def drawn(**changed):
     return view().draw(values(**changed))
 
 
-def figure(drawing, name):
-    return next(each for each in drawing.figures if each.name == name)
-
-
-def series(drawing, name, title):
-    return next(mark for mark in figure(drawing, name).marks if getattr(mark, "name", "").startswith(title))
-
-
 @pytest.mark.parametrize("trained", ["branches", "all"])
 def test_the_resnet_curve_is_that_of_the_unnormalised_recursion(trained):
     drawing = drawn(depth=7, branch_depth=3, branch_scale=0.6, trained=trained)
-    curve, outer = series(drawing, "kernel_against_angle", "ResNet"), trained == "all"
+    curve, outer = series_of(drawing, "kernel_against_angle", "ResNet"), trained == "all"
     places = (0, 8, 32, 50, 64)
     cosines = [mpmath.cos(mpmath.pi * place / 64) for place in places]
     kernels = [reference.resnet(rho, [mpmath.mpf("0.6") ** 3] * 7, 3, outer)[1] for rho in cosines]
@@ -52,7 +45,7 @@ def test_the_resnet_curve_is_that_of_the_unnormalised_recursion(trained):
 
 @pytest.mark.parametrize(("title", "algorithm"), [("DenseNet", reference.densenet), ("vanilla", reference.vanilla)])
 def test_the_other_curves_are_those_of_second_algorithms(title, algorithm):
-    curve = series(drawn(depth=6), "kernel_against_angle", title)
+    curve = series_of(drawn(depth=6), "kernel_against_angle", title)
     places = (0, 5, 32, 60)
     kernels = [algorithm(mpmath.cos(mpmath.pi * place / 64), 6)[1] for place in places]
     assert_close(np.array(curve.y)[list(places)], np.array([float(k / kernels[0]) for k in kernels]))
@@ -62,13 +55,14 @@ def test_variances_are_those_of_the_theory_s_table():
     # depth 20, width 200; the scale 0.3/sqrt(20) is rounded to 4 digits, which moves its row by a few 1e-5
     drawing = drawn(depth=20, width=200, mark=0.3)
     by_depth = {
-        title: series(drawing, "variance_against_depth", title) for title in ("DenseNet", "vanilla", "ResNet, α")
+        title: series_of(drawing, "variance_against_depth", title)
+        for title in ("DenseNet", "vanilla", "ResNet, α shrinking")
     }
     at_twenty = {title: dict(zip(line.x, line.y, strict=True))[20] for title, line in by_depth.items()}
     assert at_twenty["DenseNet"] == pytest.approx(0.049553385, rel=1e-7)
     assert at_twenty["vanilla"] == pytest.approx(0.46593163, rel=1e-7)
-    assert at_twenty["ResNet, α"] == pytest.approx(0.022133825, rel=1e-4)
-    by_width = series(drawing, "variance_against_width", "vanilla")
+    assert at_twenty["ResNet, α shrinking"] == pytest.approx(0.022133825, rel=1e-4)
+    by_width = series_of(drawing, "variance_against_width", "vanilla")
     assert dict(zip(by_width.x, by_width.y, strict=True))[200] == pytest.approx(0.46593163, rel=1e-7)
 
 
@@ -89,12 +83,12 @@ def test_the_advised_width_gives_the_spread_it_promises():
 
 def test_the_marked_scale_is_a_over_the_mth_root_of_the_depth():
     assert setting(depth=64, branch_depth=3, mark=2.0).marked_scale == 0.5
-    marks = figure(drawn(depth=64, branch_depth=3, mark=2.0), "growth_against_scale").marks
+    marks = figure_of(drawn(depth=64, branch_depth=3, mark=2.0), "growth_against_scale").marks
     assert next(mark.value for mark in marks if getattr(mark, "axis", "") == "x") == 0.5
 
 
 def test_growth_is_the_product_over_blocks():
-    line = series(drawn(depth=5, branch_depth=2), "growth_against_scale", "signal")
+    line = series_of(drawn(depth=5, branch_depth=2), "growth_against_scale", "signal")
     assert_close(np.array(line.y), (1 + np.array(line.x) ** 2) ** 5)
 
 
@@ -103,7 +97,7 @@ def test_sampled_networks_scatter_around_the_limit(architecture):
     asked = values(architecture=architecture, depth=5, width=300, networks=100)
     sampled = view().measure(view().measurement(asked), lambda *_: None)
     theory = {"resnet": "ResNet", "densenet": "DenseNet", "vanilla": "vanilla"}[architecture]
-    curve = torch.tensor(series(view().draw(asked), "kernel_against_angle", theory).y)[::8]
+    curve = torch.tensor(series_of(view().draw(asked), "kernel_against_angle", theory).y)[::8]
     error = sampled.kernels.std(0) / 10
     # beside the diagonal the mean of finite networks is off by at most about half a kernel over the width (theory note)
     assert bool(((sampled.kernels.mean(0) - curve).abs() <= STANDARD_ERRORS * error + 0.5 / 300).all())
@@ -121,9 +115,9 @@ def test_sampled_networks_are_drawn_over_the_curves():
     asked = values(networks=10)
     sampled = view().measure(view().measurement(asked), lambda *_: None)
     drawing = view().draw(asked, sampled)
-    faint = [mark for mark in figure(drawing, "kernel_against_angle").marks if getattr(mark, "faint", False)]
+    faint = [mark for mark in figure_of(drawing, "kernel_against_angle").marks if getattr(mark, "faint", False)]
     assert len(faint) == 10
-    assert series(drawing, "variance_against_depth", "10 drawn").x == (20.0,)
+    assert series_of(drawing, "variance_against_depth", "10 drawn").x == (20.0,)
 
 
 @pytest.mark.parametrize("architecture", ["resnet", "densenet", "vanilla"])
@@ -133,7 +127,7 @@ def test_the_code_makes_the_same_numbers(architecture):
     found: dict = {}
     exec(view().draw(asked, sampled).code, found)
     theory = {"resnet": "ResNet", "densenet": "DenseNet", "vanilla": "vanilla"}[architecture]
-    assert_close(found["result"], torch.tensor(series(view().draw(asked), "kernel_against_angle", theory).y))
+    assert_close(found["result"], torch.tensor(series_of(view().draw(asked), "kernel_against_angle", theory).y))
     assert torch.equal(found["sampled"], sampled.kernels)
 
 
@@ -174,7 +168,10 @@ def test_the_words_follow_the_values():
 
 def test_a_linear_resnet_is_the_cosine():
     drawing = drawn(branch_depth=1)
-    curve, cosine = series(drawing, "kernel_against_angle", "ResNet"), series(drawing, "kernel_against_angle", "linear")
+    curve, cosine = (
+        series_of(drawing, "kernel_against_angle", "ResNet"),
+        series_of(drawing, "kernel_against_angle", "linear model"),
+    )
     assert_close(np.array(curve.y), np.array(cosine.y))
 
 
