@@ -14,6 +14,7 @@ from skiplens.studies import choose, reproduce
 from skiplens.studies.littwin2016_ensembles import exact, runs
 from skiplens.studies.littwin2016_ensembles.claims import depth as depth_claims
 from skiplens.studies.littwin2016_ensembles.claims import scales as scale_claims
+from skiplens.studies.littwin2016_ensembles.claims.always import judge_always
 from skiplens.studies.littwin2016_ensembles.figures.depth import depth_during_training
 from skiplens.studies.littwin2016_ensembles.measure import mixtures, networks, spin_glass, training, weights
 from skiplens.studies.littwin2016_ensembles.measure.image_networks import image_network
@@ -305,6 +306,12 @@ def test_image_networks_have_the_blocks_they_are_asked_for():
         assert len(dissect(model, torch.randn(4, 3, 8, 8, dtype=torch.float32)).blocks) == 3
 
 
+def test_few_replicates_do_not_say_always():
+    assert judge_always([torch.tensor(1.0)] * 4, "").verdict == "not attempted"
+    assert judge_always([torch.tensor(1.0)] * 5, "").verdict == "reproduced"
+    assert judge_always([torch.tensor(0.5)] * 5, "").verdict == "differs"
+
+
 def trained(scales, lengths):
     """A reading of training on Gaussians with the given scales (looks, layers) and mean lengths (looks)."""
     arrays = {"scale": torch.tensor(scales), "mean_length": torch.tensor(lengths)}
@@ -321,7 +328,9 @@ def trained(scales, lengths):
     ],
 )
 def test_scales_are_judged_by_what_they_do(last, growth, every_layer, first_layer):
-    readings = [trained([[1.0, 1.0], [last[0] + noise, last[1]]], [3.0, 2.0]) for noise in (0.0, 0.001, 0.002)]
+    readings = [
+        trained([[1.0, 1.0], [last[0] + noise, last[1]]], [3.0, 2.0]) for noise in (0.0, 0.001, 0.002, 0.001, 0.0)
+    ]
     assert scale_claims.judge_growth(readings, "literal").verdict == growth
     assert scale_claims.judge_every_layer(readings, "literal").verdict == every_layer
     assert scale_claims.judge_first_layer(readings, "literal").verdict == first_layer

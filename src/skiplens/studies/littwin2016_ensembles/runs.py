@@ -48,7 +48,7 @@ def fig1d(preset: Preset, seed: int) -> list[Run]:
     sizes = SIZES[preset]
     base = Moments(width=sizes.width)
     moments = repeated("networks:moments", base, sizes.trainings, seed, scaling=("uncentred", "centred"))
-    centred = _gaussians(preset, seed, sizes.centred, "centred")
+    centred = _gaussians(preset, seed, sizes.varied, "centred")
     return [*_gaussians(preset, seed, sizes.trainings, "literal", "large_head"), *centred, *moments]
 
 
@@ -135,7 +135,7 @@ def _images(preset: Preset, seed: int, network: Images) -> list[Run]:
     if missing(network.images):
         return []
     shorter = replace(network, looks=_looks(preset, network.looks))
-    runs = repeated("training:images", shorter, SIZES[preset].trainings, seed, cost=4 * max(shorter.looks))
+    runs = repeated("training:images", shorter, SIZES[preset].varied, seed, cost=4 * max(shorter.looks))
     return [replace(run, needs=Needs(gpus=1)) for run in runs] if network.device == "cuda" else runs
 
 

@@ -200,7 +200,7 @@ class Sizes:
     Attributes:
         replicates: Repetitions of what is cheap; confidence intervals are over them.
         trainings: Repetitions of training runs, and of random networks that are measured several times.
-        centred: Repetitions of those with centred batch-norm scales on Gaussians, which vary most.
+        varied: Repetitions of training runs that vary most: centred scales on Gaussians, networks on images.
         counted: Spin glasses whose critical points are counted, with two and with three spins.
         losses: Two-path losses of a replicate.
         width: Of random networks.
@@ -211,7 +211,7 @@ class Sizes:
 
     replicates: int
     trainings: int
-    centred: int
+    varied: int
     counted: tuple[int, int]
     losses: int
     width: int

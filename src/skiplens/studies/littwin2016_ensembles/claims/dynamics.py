@@ -9,14 +9,13 @@ import torch
 from skiplens.core.axes import Tensor
 from skiplens.readings import Measurement
 from skiplens.studies.claim import Claim, Judgement
+from skiplens.studies.littwin2016_ensembles.claims.always import judge_always
 from skiplens.studies.littwin2016_ensembles.measure.spin_glass import opposed_share
 from skiplens.studies.selection import chosen, stacked
 from skiplens.studies.statistics import Band, decide, decide_correction, over_seeds
 
 LEADING_ORDER = 4e-4
 """How far the ratio of a step to its leading order may be from 1 at the smallest learning rate."""
-
-ALWAYS = Band.around(1.0, 0.0)
 
 
 def ratio(measured: Tensor, predicted: Tensor) -> Tensor:
@@ -34,7 +33,7 @@ def judge_layer_growth(readings: Sequence[Measurement], layer: str) -> Judgement
         losses += len(grown)
         shares.append(grown.double().mean())
     sentence = f"Share of {losses} random losses with ∂L/∂λ = 0 on which |λ| is larger after a step of 1e-5."
-    return decide(over_seeds([share for share in shares if not share.isnan()]), ALWAYS, sentence)
+    return judge_always([share for share in shares if not share.isnan()], sentence)
 
 
 def judge_layer_formula(readings: Sequence[Measurement], layer: str, formula: str) -> Judgement:
@@ -89,7 +88,7 @@ def judge_dominant(readings: Sequence[Measurement]) -> Judgement:
         losses += len(up)
         shares.append(up.double().mean())
     sentence = f"Share of {losses} random losses with ∂L/∂C = 0 and ‖g_p‖ > ‖g_m‖ on which the next step increases C."
-    return decide(over_seeds([share for share in shares if not share.isnan()]), ALWAYS, sentence)
+    return judge_always([share for share in shares if not share.isnan()], sentence)
 
 
 def judge_opposed(readings: Sequence[Measurement]) -> Judgement:
@@ -122,7 +121,7 @@ def judge_descent(readings: Sequence[Measurement], name: str) -> Judgement:
         f"Share of {higher.numel()} descents from points with ∂L/∂C = 0, for three β, after which it is larger; "
         f"the median change is {float(torch.cat([plain_change(history) for history in columns]).median()):.2g}."
     )
-    return decide(over_seeds(higher.mean(1)), ALWAYS, sentence)
+    return judge_always(higher.mean(1), sentence)
 
 
 def depth_ratios(readings: Sequence[Measurement]) -> list[float]:

@@ -7,6 +7,7 @@ from functools import partial
 from skiplens.core.axes import Float, Tensor
 from skiplens.readings import Measurement
 from skiplens.studies.claim import Claim, Judgement
+from skiplens.studies.littwin2016_ensembles.claims.always import judge_always
 from skiplens.studies.selection import stacked
 from skiplens.studies.statistics import Band, decide, decide_correction, over_seeds
 
@@ -46,7 +47,7 @@ def judge_every_layer(readings: Sequence[Measurement], setting: str) -> Judgemen
     sentence = (
         f"Share of the layers whose λ ends above its start, in each run; the lowest λ ends at {lowest} on average."
     )
-    return decide(over_seeds((last > 1).double().mean(1)), Band.around(1.0, 0.0), sentence)
+    return judge_always((last > 1).double().mean(1), sentence)
 
 
 def judge_first_layer(readings: Sequence[Measurement], setting: str) -> Judgement:
@@ -104,7 +105,7 @@ def judge_norm(readings: Sequence[Measurement], setting: str) -> Judgement:
         f"{float((found[:, -1] / found[:, 0]).mean()):.3f} times its start. Steady growth is a matter of small weights "
         "at the start: larger ones shrink for a while."
     )
-    return decide(over_seeds(grows), Band.around(1.0, 0.0), sentence)
+    return judge_always(grows, sentence)
 
 
 def judge_deeper_without(readings: Sequence[Measurement]) -> Judgement:
