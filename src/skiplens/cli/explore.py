@@ -13,13 +13,15 @@ from skiplens.cli import console
 def explore(
     runs: Annotated[
         Path | None,
-        typer.Argument(metavar="[RUNS_DIR]", help="Folder of reports and studies.", show_default=False),
+        typer.Argument(metavar="RUNS_DIR", help="Folder of reports and studies.", show_default=False),
     ] = None,
     host: Annotated[str, typer.Option(help="Where to listen; others than this machine need a token.")] = "127.0.0.1",
     port: Annotated[
         int | None, typer.Option(help="Where to listen; 8050 or the next free one if not given.", show_default=False)
     ] = None,
-    browser: Annotated[bool, typer.Option(" /--no-browser", help="Do not open a browser.")] = True,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Do not open a browser.", show_default=False)
+    ] = False,
 ) -> None:
     """Play with the theory and with your own runs in a browser.
 
@@ -30,7 +32,7 @@ def explore(
     page = explorer(runs, host, port)
     console.out().print(f"The explorer is at {page.link}", markup=False, soft_wrap=True)
     console.err().print("Press Ctrl-C to end it.", markup=False)
-    if browser:
+    if not no_browser:
         webbrowser.open(page.link)
     with contextlib.suppress(KeyboardInterrupt):
         page.serve()
