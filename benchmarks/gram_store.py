@@ -4,8 +4,8 @@
 
 Tangent kernel of MNIST (float32, 784 features, 10 residual blocks) in symmetric tiles, each computed once and written
 with its mirror image into a zarr store by one of two Dask workers with one thread each. Every call is interrupted after
-a third of its tiles and given again: the second one goes on. Some rows and columns of the store are compared with the kernel itself.
-CPU seconds and memory are those of all processes together: workers, scheduler and the one that asks.
+a third of its tiles and given again: the second one goes on. Some rows and columns of the store are compared with the
+kernel itself. CPU seconds and memory are those of all processes together: workers, scheduler, and who asks.
 """
 
 import argparse
@@ -18,7 +18,6 @@ import threading
 import time
 from pathlib import Path
 
-import numpy as np
 import torch
 from measuring import environment, exponent, show
 
