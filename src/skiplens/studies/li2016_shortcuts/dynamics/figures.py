@@ -74,7 +74,7 @@ def _single_run(readings: Sequence[Measurement]) -> Figure:
         caption="The gradient is largest while the index drops: the network leaves the saddle along directions of "
         "negative curvature.",
         x_label="epoch",
-        y_label="norm of the gradient over its maximum; twice the index",
+        y_label="gradient over its maximum, 2 × index",
         marks=(
             Line(epochs, numbers(gradient / gradient.max()), f"gradient (maximum {float(gradient.max()):.3f})"),
             Line(epochs, numbers(2 * run["index"]), "2 × index"),

@@ -73,7 +73,7 @@ ALL = LOSSES + CROSSING + END
 
 SIZES: dict[Preset, Sizes] = {
     "smoke": Sizes(3, 3, 6, (4.5, 3.0, 2.0), (1.0,), (0.5,), (2.0, 1.0), (0.5,), slow_epochs=800, source="sample"),
-    "laptop": Sizes(8, 30, 16, LOSSES, CROSSING, END, (4.5, 3.0, 2.0, 1.0, 0.5), (0.7, 0.5, 0.45)),
+    "laptop": Sizes(10, 30, 16, LOSSES, CROSSING, END, (4.5, 3.0, 2.0, 1.0, 0.5), (0.7, 0.5, 0.45)),
     "paper": Sizes(20, 50, 16, LOSSES, CROSSING, END, ALL, ALL),
 }
 
