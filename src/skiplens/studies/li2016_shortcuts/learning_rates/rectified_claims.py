@@ -18,7 +18,7 @@ from skiplens.studies.li2016_shortcuts.learning_rates.optima import (
     grid_of,
     judge_columns,
 )
-from skiplens.studies.statistics import Band
+from skiplens.studies.statistics import Band, decide, over_seeds, slope
 
 PLAIN = ("xavier", "orthogonal")
 BEST_DEPTH = 8
@@ -34,6 +34,14 @@ def judge_deeper(readings: Sequence[Measurement]) -> Judgement:
     columns = [after - before for before, after in pairwise(losses)]
     sentence = "Decades by which the final loss of 2-shortcut networks changes from one depth to the next, least fall."
     return judge_columns(columns, Band(-math.inf, 0.0), sentence)
+
+
+def judge_trend(readings: Sequence[Measurement]) -> Judgement:
+    """2-shortcut over all depths: the power of the depth with which the loss falls."""
+    losses = torch.stack(each(readings, "2-shortcut", best_losses), dim=1)
+    power = slope([math.log10(depth) for depth in depths_of(readings, "2-shortcut")], losses)
+    sentence = "Slope of log10(final loss) of 2-shortcut networks over log10(depth), all depths together."
+    return decide(over_seeds(power), Band(-math.inf, 0.0), sentence)
 
 
 def judge_low(readings: Sequence[Measurement]) -> Judgement:
@@ -91,6 +99,13 @@ FIG8 = (
         "Figure 8, left, and the text under it",
         "falls with every depth",
         judge_deeper,
+    ),
+    Claim(
+        "trend",
+        "The deeper a 2-shortcut network, the lower it ends.",
+        "Figure 8, left, and the text under it",
+        "negative slope",
+        judge_trend,
     ),
     Claim("low", "Deep 2-shortcut networks end low.", "Figure 8, left", "below 0.05", judge_low),
     Claim(
