@@ -24,7 +24,7 @@ class InitialSpectrum(ReplicateSettings):
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large the runs of one preset are; the paper has 10 replicates."""
+    """How large the runs of one preset are."""
 
     replicates: int
     depths: tuple[int, ...]
@@ -33,8 +33,8 @@ class Sizes:
 
 SIZES: dict[Preset, Sizes] = {
     "smoke": Sizes(10, (2, 4, 8), "sample"),
-    "laptop": Sizes(10, (2, 4, 8, 16), "mnist"),
-    "paper": Sizes(10, (2, 4, 8, 16, 32, 64, 96), "mnist"),
+    "laptop": Sizes(16, (2, 4, 8, 16), "mnist"),
+    "paper": Sizes(20, (2, 4, 8, 16, 32, 64, 96), "mnist"),
 }
 
 
