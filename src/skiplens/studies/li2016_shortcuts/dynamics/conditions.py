@@ -8,7 +8,7 @@ import torch
 from skiplens.core.axes import Tensor
 from skiplens.readings import Measurement
 from skiplens.studies.claim import Claim, Judgement
-from skiplens.studies.li2016_shortcuts.dynamics.curves_at_losses import at_losses, by_loss, over_losses
+from skiplens.studies.li2016_shortcuts.dynamics.curves_at_losses import arrived, at_losses, by_loss, over_losses
 from skiplens.studies.li2016_shortcuts.dynamics.paper_depth import at_paper_depth
 from skiplens.studies.statistics import Band, decide, decide_correction, exactly, over_seeds
 
@@ -62,7 +62,8 @@ def judge_xavier(readings: Sequence[Measurement]) -> Judgement:
         "log10 of the condition number of Xavier networks, mean over the losses they come to, minus the largest of any "
         f"2-shortcut network at a loss of at least {min(losses):g}."
     )
-    return decide(over_seeds(xavier.log10().nanmean(1) - math.log10(largest)), Band(0.0, math.inf), sentence)
+    gaps = xavier.log10().nanmean(1) - math.log10(largest)
+    return decide(over_seeds(arrived(gaps)), Band(0.0, math.inf), sentence)
 
 
 def judge_end(readings: Sequence[Measurement]) -> Judgement:
@@ -71,7 +72,7 @@ def judge_end(readings: Sequence[Measurement]) -> Judgement:
     for family in ("2-shortcut", "orthogonal"):
         found = by_loss(readings, family, "condition_number")
         rises.append((found[END] / found[NEARLY]).log10())
-    rise = over_seeds(torch.stack(rises).mean(0))
+    rise = over_seeds(arrived(torch.stack(rises).mean(0)))
     return decide_correction(
         (rise, Band.around(0.0, LEVEL)),
         (rise, Band(LEVEL, math.inf)),

@@ -30,6 +30,11 @@ def at_losses(
     return list(columns), torch.stack(padded, dim=1)
 
 
+def arrived(numbers: Float[Tensor, " replicates"]) -> Float[Tensor, " arrived"]:
+    """The numbers of the runs that came to the losses in question; the others have NaN."""
+    return numbers[numbers.isfinite()]
+
+
 def over_losses(columns: Mapping[float, Tensor]) -> Interval:
     """Intervals of the means at each loss, holding together; each loss has its own number of runs."""
     found = [over_seeds(column, comparisons=len(columns)) for column in columns.values()]

@@ -20,8 +20,7 @@ from skiplens.theory.spin_glass import (
 )
 from skiplens.theory.spin_glass.circle import critical_angles
 
-_CLIMB = 400
-_FASTEST = 1e4
+_STEPS, _STRIDE = 800, 0.5
 
 
 def curve(settings: Curve) -> dict[str, Tensor]:
@@ -95,14 +94,14 @@ def _minima_and_total(glass: SpinGlass, generator: torch.Generator) -> tuple[int
 def climbs(settings: Mixtures) -> dict[str, Tensor]:
     """The largest complexity of random mixtures, and where climbing ones end: complexity and share of order p.
 
-    Mixtures of orders 2..p are drawn uniformly (Dirichlet); climbing is multiplicative ascent on ε² with longer steps
-    as it goes on. All complexities are equation 46, added up as printed.
+    Mixtures of orders 2..p are drawn uniformly (Dirichlet); climbing is multiplicative ascent on ε² with steps of one
+    length, since the slope vanishes at the pure model of order 2. All complexities are equation 46, added up as printed.
     """
     generator = settings.stream()
     random = equation_46(_dirichlet(settings.draws, settings.order, generator))
     squares = _dirichlet(settings.starts, settings.order, generator)
-    for step in range(_CLIMB):
-        squares = _climbed(squares, _FASTEST ** (step / _CLIMB))
+    for _ in range(_STEPS):
+        squares = _climbed(squares)
     return {
         "random": random.max(),
         "climbed": equation_46(squares).max(),
@@ -118,10 +117,11 @@ def equation_46(squares: Float[Tensor, "mixtures orders"]) -> Float[Tensor, " mi
     return logarithm - (squares @ (r * (r - 2))) / (squares @ r.square())
 
 
-def _climbed(squares: Tensor, rate: float) -> Tensor:
+def _climbed(squares: Tensor) -> Tensor:
     leaf = squares.detach().requires_grad_()
     (slope,) = torch.autograd.grad(equation_46(leaf).sum(), leaf)
-    return torch.softmax(squares.log() + rate * slope, 1)
+    steepness = slope.amax(1, keepdim=True) - slope.amin(1, keepdim=True)
+    return torch.softmax(squares.log() + _STRIDE * slope / steepness, 1)
 
 
 def _dirichlet(count: int, order: int, generator: torch.Generator) -> Float[Tensor, "mixtures orders"]:
