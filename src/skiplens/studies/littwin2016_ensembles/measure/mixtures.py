@@ -95,7 +95,7 @@ def climbs(settings: Mixtures) -> dict[str, Tensor]:
     """The largest complexity of random mixtures, and where climbing ones end: complexity and share of order p.
 
     Mixtures of orders 2..p are drawn uniformly (Dirichlet); climbing is multiplicative ascent on ε² with steps of one
-    length, since the slope vanishes at the pure model of order 2. All complexities are equation 46, added up as printed.
+    length, since the slope vanishes at the pure model of order 2. Complexities are equation 46, added up as printed.
     """
     generator = settings.stream()
     random = equation_46(_dirichlet(settings.draws, settings.order, generator))
