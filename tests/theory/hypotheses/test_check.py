@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -354,9 +355,12 @@ def test_the_counterexample_meets_every_hypothesis():
 
 def test_conclusions_name_what_fails(case):
     from skiplens.theory.hypotheses import Unrecognised, what_follows
+    from skiplens.theory.hypotheses.convergence_checks import conclusion
 
     kink = case_of(network_a(nonlinearity="relu"))
     assert what_follows(kink) == "Nothing is certified: S1, S5, S6 fail."
+    only_one = [SimpleNamespace(label="R2", verdict="fails")]
+    assert conclusion(case, only_one) == "Nothing is certified: R2 fails."
     strange = changed_block(case, branch=(Unrecognised("x", "?", 4, 3),))
     assert "cannot be decided" in what_follows(strange)
     from skiplens.theory.parameterised_systems import Affine, Composition, WeightNormalised

@@ -25,7 +25,7 @@ def conclusion(case: Case, checks: Sequence[CheckedHypothesis]) -> str:
     failing = [label for label in needed if verdicts[label] == "fails"]
     unknown = [label for label in needed if verdicts[label] == "cannot be decided"]
     if failing:
-        return f"Nothing is certified: {', '.join(failing)} fail."
+        return f"Nothing is certified: {', '.join(failing)} {'fail' if len(failing) > 1 else 'fails'}."
     if unknown:
         return f"Nothing is certified: {', '.join(unknown)} cannot be decided."
     if is_harmless_first_layer(case):
