@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -359,7 +358,7 @@ def test_conclusions_name_what_fails(case):
 
     kink = case_of(network_a(nonlinearity="relu"))
     assert what_follows(kink) == "Nothing is certified: S1, S5, S6 fail."
-    only_one = [SimpleNamespace(label="R2", verdict="fails")]
+    only_one = [replace(verdicts(case)["R2"], verdict="fails")]
     assert conclusion(case, only_one) == "Nothing is certified: R2 fails."
     strange = changed_block(case, branch=(Unrecognised("x", "?", 4, 3),))
     assert "cannot be decided" in what_follows(strange)
