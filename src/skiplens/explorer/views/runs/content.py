@@ -93,8 +93,8 @@ def _require_small(path: Path) -> None:
     size = path.stat().st_size
     if size > MOST_BYTES:
         raise InvalidInputError(
-            f"{path.name} has {readable(size)}; the explorer opens files up to {readable(MOST_BYTES)}. Download it, and "
-            "read it in Python."
+            f"{path.name} has {readable(size)}; the explorer opens files up to {readable(MOST_BYTES)}. "
+            "Download it, and read it in Python."
         )
 
 

@@ -17,7 +17,11 @@ _STATES: dict[str, Literal["holds", "fails", "unknown"]] = {"critical": "fails",
 def reading_control(reports: tuple[Report, ...]) -> Choice:
     """Which of the readings that all reports have to look at."""
     kinds = [{reading.kind for reading in report.readings} for report in reports]
-    shared = [reading for reading in reports[0].readings if all(reading.kind in own for own in kinds) and type(reading) in SECTIONS]
+    shared = [
+        reading
+        for reading in reports[0].readings
+        if all(reading.kind in own for own in kinds) and type(reading) in SECTIONS
+    ]
     titles = [(reading.kind, section_of(reading).title) for reading in shared]
     return Choice(
         "reading",

@@ -107,9 +107,7 @@ def _column_controls(table: Table) -> tuple[Control, ...]:
     return (
         Choice("x", "Along", help="The column along the picture.", options=numeric, default=numeric[0][0]),
         Choice("y", "Up", help="The column that is drawn.", options=numeric, default=numeric[-1][0]),
-        Choice(
-            "by", "One line for each", help="Tells rows apart.", options=((NONE, "nothing"), *series), default=NONE
-        ),
+        Choice("by", "One line for each", help="Tells rows apart.", options=((NONE, "nothing"), *series), default=NONE),
         Switch("x_log", "Logarithmic along", help="For columns that span factors.", default=False),
         Switch("y_log", "Logarithmic up", help="For columns that span factors.", default=False),
     )

@@ -18,11 +18,16 @@ def draw_reports(labels: Sequence[str], reports: Sequence[Report], kind: str, fo
     """One reading of all reports, or their verdicts."""
     contenders = [Contender(label, (report,)) for label, report in zip(labels, reports, strict=True)]
     if kind == VERDICT:
-        verdicts = tuple({"run": one.name, "model": one.reports[0].title, "verdict": one.reports[0].verdict} for one in contenders)
+        verdicts = tuple(
+            {"run": one.name, "model": one.reports[0].title, "verdict": one.reports[0].verdict} for one in contenders
+        )
         return Drawing(says=f"{len(contenders)} reports.", rows=verdicts, code=_verdict_code(folders))
     numbers = measure(contenders, [KINDS[kind]])
     rows = [
-        {"number": number.label, **{label: in_words(values) for label, values in zip(labels, number.values, strict=True)}}
+        {
+            "number": number.label,
+            **{label: in_words(values) for label, values in zip(labels, number.values, strict=True)},
+        }
         for number in numbers
     ]
     figures = overlays(contenders, KINDS[kind])

@@ -17,9 +17,7 @@ def draw_studies(labels: Sequence[str], folders: Sequence[Path]) -> Drawing:
     rows = [
         {
             "claim": claim,
-            **{
-                label: _words(found.get(claim)) for label, found in zip(labels, by_claim, strict=True)
-            },
+            **{label: _words(found.get(claim)) for label, found in zip(labels, by_claim, strict=True)},
         }
         for claim in claims
     ]
