@@ -1,11 +1,15 @@
 import json
+import math
 
 import pytest
 
 from skiplens.core.errors import InvalidInputError
 from skiplens.core.progress import silent
 from skiplens.explorer.address import read
+from skiplens.explorer.exports import exported
+from skiplens.explorer.guard import Guard
 from skiplens.explorer.measurements import Measurements
+from skiplens.explorer.page.app import make_app
 from skiplens.explorer.page.drawn import draw
 from skiplens.explorer.views.runs import RunsFolder, RunsView
 from skiplens.figures import figures_of
@@ -205,6 +209,21 @@ class TestStudy:
         assert run_code(drawing) == [(1.0, 4.0), (2.0, 2.0)]
         assert drawing.figures[0].marks[0].y == (4.0, 2.0)
 
+    def test_the_code_of_a_table_with_an_empty_cell_tells_the_lines_apart(self, root):
+        write_study(root / "s")
+        drawing = shown(root, run="s", table="small_coin_grid", x="depth", y="loss", by="width")
+        *whole, last = run_code(drawing)
+        assert whole == [(1.0, 4.0, "10"), (2.0, 2.0, "10"), (1.0, 3.0, "20"), (2.0, 1.0, "20")]
+        assert (last[0], last[2]) == (3.0, "20") and math.isnan(last[1])
+
+    def test_the_file_of_a_chart_holds_what_is_drawn_and_that_of_the_table_all_of_it(self, root):
+        write_study(root / "s")
+        drawing = shown(root, run="s", table="small_coin_grid", x="depth", y="loss", by="width")
+        (figure,) = drawing.figures
+        lines = exported(drawing, figure.name, "csv").decode().splitlines()
+        assert lines[:2] == ["series,x,y", "width = 10.0,1.0,4.0"] and len(lines) == 5
+        assert exported(drawing, "table", "csv").decode().startswith("depth,width,loss\n")
+
     def test_a_table_of_words_says_that_it_cannot_be_drawn(self, root):
         write_study(root / "s")
         with pytest.raises(InvalidInputError, match="fewer than two columns of numbers"):
@@ -250,3 +269,80 @@ class TestComparison:
         (root / "c" / "comparison.json").write_text(content)
         with pytest.raises(InvalidInputError, match="it was not written by skiplens compare"):
             shown(root, run="c")
+
+
+class TestLinks:
+    """A link in a run's folder shows nothing of where it leads, neither on the page nor as a file."""
+
+    SECRET = "a secret of somebody else"
+
+    def link(self, root, place, beside=False):
+        """Moves a file or folder of a run out of the folder of runs (or beside the run), and leaves a link there."""
+        moved = (root / "runs" if beside else root) / "elsewhere" / place.name
+        moved.parent.mkdir(exist_ok=True)
+        place.rename(moved)
+        place.symlink_to(moved)
+
+    def refusal(self, root, **words):
+        """What the view says instead of drawing, which is the same in its files."""
+        view = RunsView(RunsFolder(root / "runs"))
+        drawn = draw(view, words, Measurements(), wait=True)
+        assert not drawn.drawing.figures and self.SECRET not in str(drawn)
+        client = make_app((view,), Guard("127.0.0.1", 8050)).server.test_client()
+        for name in ("table", "columns", "heads"):
+            query = {"run": "s", **words}
+            answer = client.get(f"/export/runs/{name}.csv", query_string=query, headers={"Host": "127.0.0.1:8050"})
+            assert self.SECRET not in answer.text and (answer.status_code == 404 or not drawn.problem)
+        return drawn.problem or drawn.standing.problem
+
+    @pytest.fixture
+    def study(self, root):
+        folder = write_study(root / "runs" / "s")
+        for path in (folder / "environment.json", folder / "verdicts.json"):
+            content = json.loads(path.read_text())
+            (content if isinstance(content, dict) else content[0])["claim"] = self.SECRET
+            path.write_text(json.dumps(content))
+        (folder / "tables" / "small_coin_grid.csv").write_text(f"depth,loss,word\n1,2,{self.SECRET}\n")
+        return folder
+
+    @pytest.mark.parametrize("name", ["readings.json", "verdicts.json", "comparison.json"])
+    def test_a_folder_whose_only_mark_leads_outside_is_no_run(self, root, name):
+        (root / "runs" / "s").mkdir(parents=True)
+        (root / "runs" / "s" / name).write_text("[]")
+        self.link(root, root / "runs" / "s" / name)
+        folder = RunsFolder(root / "runs")
+        assert folder.runs() == ()
+        with pytest.raises(InvalidInputError, match="There is no run"):
+            folder.run("s")
+
+    @pytest.mark.parametrize("name", ["readings.json", "verdicts.json", "comparison.json"])
+    def test_a_mark_that_is_a_link_inside_is_not_opened(self, root, name):
+        (root / "runs" / "s").mkdir(parents=True)
+        (root / "runs" / "s" / name).write_text(self.SECRET)
+        self.link(root, root / "runs" / "s" / name, beside=True)
+        assert f"{name} is a link; the explorer opens only files that are in" in self.refusal(root, run="s")
+
+    def test_several_studies_of_which_one_is_a_link_are_not_compared(self, root, study):
+        write_study(root / "runs" / "t")
+        self.link(root, study / "verdicts.json", beside=True)
+        assert "verdicts.json is a link" in self.refusal(root, run="s,t")
+
+    def test_the_environment(self, root, study):
+        self.link(root, study / "environment.json")
+        view = RunsView(RunsFolder(root / "runs"))
+        with pytest.raises(InvalidInputError, match=r"environment\.json is a link"):
+            view.draw({"run": ["s"], "item": "small/coin", "table": "none"})
+        drawn = draw(view, {"run": "s"}, Measurements(), wait=True)
+        assert "environment.json is a link" in drawn.problem
+
+    @pytest.mark.parametrize("place", ["tables/small_coin_grid.csv", "tables"])
+    def test_a_table_or_all_of_them(self, root, study, place):
+        self.link(root, study / place)
+        assert "small_coin_grid.csv is a link" in self.refusal(root, run="s", table="small_coin_grid")
+
+    @pytest.mark.parametrize("place", ["one", "store"])
+    def test_a_reading_of_the_store_or_all_of_them(self, root, study, place):
+        (study / "verdicts.json").write_text((study / "verdicts.json").read_text().replace(self.SECRET, "fair"))
+        (study / "environment.json").write_text((study / "environment.json").read_text().replace(self.SECRET, ""))
+        self.link(root, next((study / "store").glob("*.npz")) if place == "one" else study / "store")
+        assert "npz is a link; the explorer opens only files" in self.refusal(root, run="s")

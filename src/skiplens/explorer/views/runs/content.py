@@ -50,7 +50,7 @@ def load_table(path: Path) -> "Table":
 
 def load_reading(path: Path) -> Reading:
     """The reading in a file; one that would unpack to very much is refused."""
-    _require_small(path)
+    _require_small_and_here(path)
     try:
         with zipfile.ZipFile(path) as archive:
             unpacked = sum(member.file_size for member in archive.infolist())
@@ -84,12 +84,17 @@ class Table:
 
 def _kept(load: Callable[[str, int, int], T], path: Path) -> T:
     """What `load` makes of the file; read again only when it has changed."""
-    _require_small(path)
+    _require_small_and_here(path)
     stat = path.stat()
     return load(str(path), stat.st_mtime_ns, stat.st_size)
 
 
-def _require_small(path: Path) -> None:
+def _require_small_and_here(path: Path) -> None:
+    """Folders of runs are resolved, so a path that resolves to another one has a link below the run's folder."""
+    if path.resolve() != path:
+        raise InvalidInputError(
+            f"{path.name} is a link; the explorer opens only files that are in the folder itself. Copy it there."
+        )
     size = path.stat().st_size
     if size > MOST_BYTES:
         raise InvalidInputError(

@@ -95,7 +95,8 @@ class RunsFolder:
                     yield from self._walk(path.resolve(), deeper - 1, seen)
 
     def _run(self, folder: Path) -> Run | None:
-        kind = next((kind for name, kind in MARKS.items() if (folder / name).is_file()), None)
+        marks = ((folder / name, kind) for name, kind in MARKS.items())
+        kind = next((kind for path, kind in marks if path.is_file() and self._holds(path)), None)
         if kind is None:
             return None
         name = folder.relative_to(self._root)

@@ -10,7 +10,7 @@ from skiplens.core.progress import Progress, track
 from skiplens.explorer.control import Choice, Control, Switch
 from skiplens.explorer.drawing import Drawing
 from skiplens.explorer.view import Values
-from skiplens.explorer.views.runs.content import Table, load_environment, load_reading, load_table, load_verdicts
+from skiplens.explorer.views.runs.content import load_environment, load_reading, load_table, load_verdicts
 from skiplens.explorer.views.runs.table_chart import MOST_SERIES, chart
 from skiplens.figures import Figure
 from skiplens.studies.catalogue import MODULES, study
@@ -42,7 +42,7 @@ def study_controls(folder: Path, words: Mapping[str, str]) -> tuple[Control, ...
         default=NONE,
     )
     path = tables.get(words.get("table", NONE))
-    return (item, table, *(_column_controls(load_table(path)) if path is not None else ()))
+    return (item, table, *(_column_controls(path) if path is not None else ()))
 
 
 def tables_of(folder: Path, item: str) -> dict[str, Path]:
@@ -99,7 +99,12 @@ def _known(name: str) -> Item | None:
         return None
 
 
-def _column_controls(table: Table) -> tuple[Control, ...]:
+def _column_controls(path: Path) -> tuple[Control, ...]:
+    """The columns of a table; none where it cannot be read, which drawing it will say."""
+    try:
+        table = load_table(path)
+    except Exception:
+        return ()
     numeric = tuple((name, name) for name in table.numeric)
     if len(numeric) < 2:
         return ()
@@ -122,7 +127,11 @@ def _cell(value: Any) -> Any:
 
 
 def _table_code(path: Path, values: Values) -> str:
-    columns = f"float(row[{values['x']!r}]), float(row[{values['y']!r}])" if "x" in values else "row"
+    names = (values["x"], values["y"]) if "x" in values else ()
+    cells = [f"float(row[{name!r}] or 'nan')" for name in names]
+    if names and values["by"] != NONE:
+        cells.append(f"row[{values['by']!r}]")
+    columns = ", ".join(cells) or "row"
     return (
         f"import csv\n\nwith open({str(path)!r}, newline='') as file:\n"
         f"    result = [({columns}) for row in csv.DictReader(file)]\n"

@@ -18,7 +18,7 @@ def chart(table: Table, values: Values) -> Figure:
     x, y, by = values["x"], values["y"], values["by"]
     marks = [mark for name in _names(table, by) for mark in _series(table, (x, y, by), name, values)]
     return Figure(
-        "table",
+        "columns",
         f"{y} against {x}",
         f"{len(table.rows)} rows of the table{'' if by == _EVERYTHING else f', one line for each {by}'}.",
         x,
