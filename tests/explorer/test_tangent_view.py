@@ -166,6 +166,19 @@ def test_the_words_follow_the_values():
     assert "says little about one network" in drawn(architecture="vanilla", depth=100, width=20).says
 
 
+def test_the_marked_scale_is_advised_only_where_it_helps():
+    assert "the marked scale α = 0.224 would keep it bounded." in drawn(depth=20, branch_scale=0.4, mark=1.0).says
+    assert "α = 0.447 is too large as well, so lower a." in drawn(depth=20, branch_scale=0.4, mark=2.0).says
+
+
+@pytest.mark.parametrize("scale", [0.05, 0.5])
+def test_branches_are_named_as_those_of_the_resnet_where_another_architecture_is_chosen(scale):
+    own, other = (drawn(depth=100, branch_scale=scale, architecture=name) for name in ("resnet", "vanilla"))
+    assert "The branches are " in own.says and "The branches of the ResNet are " in other.says
+    growth = dict(own.facts)["growth of the squared signal"]
+    assert dict(other.facts)["growth of the squared signal, ResNet"] == growth
+
+
 def test_a_linear_resnet_is_the_cosine():
     drawing = drawn(branch_depth=1)
     curve, cosine = (

@@ -28,7 +28,7 @@ def facts(setting: Setting) -> tuple[tuple[str, str], ...]:
         (f"its spread at width {setting.width}", f"±{share(math.sqrt(found.relative_variance))}"),
         ("width for a spread of ±10 %", f"about {in_digits(_width_for(0.1, setting))}"),
         ("marked scale α = a·L^(−1/m)", in_digits(setting.marked_scale)),
-        ("growth of the squared signal", f"×{in_digits(signal_growth(setting))}"),
+        (f"growth of the squared signal{_of_the_resnet(setting, ', ResNet')}", f"×{in_digits(signal_growth(setting))}"),
     )
 
 
@@ -64,13 +64,21 @@ def _called(architecture: Architecture) -> str:
 
 
 def _scale(setting: Setting) -> str:
-    growth, advised = signal_growth(setting), in_digits(setting.marked_scale)
-    if setting.depth * math.log1p(setting.block_gain) <= BOUNDED:
-        return f"The branches are small enough for this depth: the squared signal grows only by {in_digits(growth)}."
-    return (
-        f"The branches are too large for this depth: the squared signal grows by {in_digits(growth)}; "
-        f"the marked scale α = {advised} would keep it bounded."
-    )
+    branches = f"The branches{_of_the_resnet(setting, ' of the ResNet')}"
+    growth, marked = in_digits(signal_growth(setting)), f"the marked scale α = {in_digits(setting.marked_scale)}"
+    if _is_bounded(setting):
+        return f"{branches} are small enough for this depth: the squared signal grows only by {growth}."
+    advice = "would keep it bounded" if _is_bounded(setting.at_marked_scale()) else "is too large as well, so lower a"
+    return f"{branches} are too large for this depth: the squared signal grows by {growth}; {marked} {advice}."
+
+
+def _is_bounded(setting: Setting) -> bool:
+    return setting.depth * math.log1p(setting.block_gain) <= BOUNDED
+
+
+def _of_the_resnet(setting: Setting, words: str) -> str:
+    """The words that name the ResNet where numbers are of it although another architecture is chosen."""
+    return "" if setting.architecture == "resnet" else words
 
 
 def _spread(setting: Setting) -> str:
