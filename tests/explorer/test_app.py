@@ -84,6 +84,24 @@ def test_callbacks_ask_for_the_token_too(guarded):
     assert guarded.post("/_dash-update-component", json={}).status_code == 403
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        *({}, [], None, 1, {"output": []}, {"output": "none"}, {"output": "unused.data"}),
+        *({"output": "fields.children", "inputs": inputs} for inputs in ([], [1], {}, None, [{}], [[{"id": "view"}]])),
+        {"output": "fields.children", "changedPropIds": 1},
+    ],
+)
+def test_a_request_that_no_page_sends_is_refused_without_a_trace(client, caplog, body):
+    response = client.post("/_dash-update-component", json=body, headers=HERE)
+    assert (response.status_code, response.mimetype) == (400, "text/plain")
+    assert response.text == "This is no request of the explorer's page.\n" and not caplog.records
+
+
+def test_a_request_without_json_is_refused(client):
+    assert client.post("/_dash-update-component", data="{", headers=HERE).status_code == 400
+
+
 def test_the_token_moves_from_the_address_into_a_cookie(guarded):
     response = guarded.get("/paths?depth=7&token=the-token&beta=%22%3E%3Cscript%3E")
     assert response.status_code == 200
@@ -119,6 +137,7 @@ class TestFiles:
         assert response.headers["Content-Disposition"].startswith("attachment")
         assert response.mimetype == "application/octet-stream"
         assert response.headers["Content-Security-Policy"].startswith("sandbox")
+        assert response.headers["Cache-Control"] == "no-store"
 
     @pytest.mark.parametrize(
         "name",

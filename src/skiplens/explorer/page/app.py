@@ -19,6 +19,7 @@ from skiplens.explorer.measurements import Measurements
 from skiplens.explorer.page.callbacks import Callbacks
 from skiplens.explorer.page.drawn import draw
 from skiplens.explorer.page.layout import INDEX, layout
+from skiplens.explorer.page.request_shape import UPDATES, is_update
 from skiplens.explorer.view import View
 from skiplens.reports.html import page_script, resource
 
@@ -63,6 +64,7 @@ def make_app(views: Sequence[View], guard: Guard, file_of: Callable[[str], Path]
     app.layout = layout(views)
     Callbacks(views, measurements).register(app)
     _add_guard(server, guard)
+    _add_check(server, app)
     _add_look(server)
     _add_exports(server, {view.name: view for view in views}, measurements)
     if file_of is not None:
@@ -87,6 +89,15 @@ def _add_guard(server: flask.Flask, guard: Guard) -> None:
         if refusal:
             return flask.Response(f"{refusal}\n", 403, mimetype="text/plain")
         return _welcome(guard) if guard.knows(flask.request.args.get("token", "")) else None
+
+
+def _add_check(server: flask.Flask, app: Dash) -> None:
+    @server.before_request
+    def check() -> flask.Response | None:
+        request = flask.request
+        if request.path != UPDATES or is_update(request.get_json(silent=True), app.callback_map):
+            return None
+        return flask.Response("This is no request of the explorer's page.\n", 400, mimetype="text/plain")
 
 
 def _visitor(guard: Guard) -> Visitor:
@@ -167,6 +178,7 @@ def _add_files(server: flask.Flask, file_of: Callable[[str], Path]) -> None:
         except (SkiplensError, OSError) as error:
             return _not_found(str(error) if isinstance(error, SkiplensError) else "There is no such file.")
         response.headers["Content-Security-Policy"] = "sandbox; default-src 'none'"
+        response.headers["Cache-Control"] = "no-store"
         return response
 
 
