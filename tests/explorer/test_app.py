@@ -204,6 +204,12 @@ def test_wrong_words_are_refused_beside_the_field_and_the_default_is_drawn(clien
     assert "'1e9' is outside of the range" in text and "Of 100 layers" in text
 
 
+def test_files_to_download_are_counted(root, client):
+    assert '"1 file to download"' in update(client, "runs", {"run": "mine"}, {}).text
+    (root / "mine" / "report.html").write_text("")
+    assert '"2 files to download"' in update(client, "runs", {"run": "mine"}, {}).text
+
+
 def test_a_hostile_run_is_shown_as_text(root, client):
     write_report(root / HOSTILE, report(HOSTILE))
     word = next(run.word for run in RunsFolder(root).runs() if run.path.name == HOSTILE)

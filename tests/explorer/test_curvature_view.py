@@ -206,3 +206,12 @@ def test_the_table_has_both_points():
     assert [row["point"] for row in rows] == ["zero weights", "start"]
     assert rows[0]["share of negative eigenvalues"] == 0.5
     assert rows[0]["largest eigenvalue"] == -rows[0]["smallest eigenvalue"]
+
+
+def test_every_shortcut_depth_that_can_be_chosen_has_its_line_against_depth():
+    from skiplens.explorer.views.curvature.conditioning import DEPTHS
+
+    control = next(control for control in view().controls({}) if control.name == "branch_depth")
+    assert list(DEPTHS) == list(range(int(control.low), int(control.high) + 1))
+    assert all(depth % max(1, jumped) == 0 for jumped, depths in DEPTHS.items() for depth in depths)
+    assert has_series(drawn(branch_depth=4), "condition_against_depth", "over 4, start")

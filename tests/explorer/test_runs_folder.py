@@ -25,7 +25,13 @@ def root(tmp_path):
     return tmp_path / "runs"
 
 
-def test_reports_studies_and_comparisons_are_found_at_any_depth(root):
+def test_runs_are_found_up_to_five_folders_below(root):
+    touch(root / "1" / "2" / "3" / "4" / "5" / "readings.json")
+    touch(root / "1" / "2" / "3" / "4" / "5" / "6" / "readings.json")
+    assert next(run.word for run in RunsFolder(root).runs()) == "1/2/3/4/5" and len(RunsFolder(root).runs()) == 4
+
+
+def test_reports_studies_and_comparisons_are_found_in_folders_of_folders(root):
     found = [(run.word, run.label, run.kind) for run in RunsFolder(root).runs()]
     assert found == [
         ("mine", "mine", "report"),

@@ -17,6 +17,7 @@ DEFAULT_PORT = 8050
 DEFAULT_FOLDER = Path("runs")
 """Where `skiplens inspect` writes when it is not told otherwise."""
 
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # all addresses of this machine, and the one it has for itself
 _NEXT_PORTS = 20  # tried when the usual port is taken and none was asked for
 
 
@@ -30,11 +31,12 @@ class Explorer:
     @property
     def link(self) -> str:
         """What to open in a browser; where a token is needed it is in it."""
-        host = self.guard.host
-        if host in ("0.0.0.0", "::"):
-            host = "127.0.0.1" if host == "0.0.0.0" else "::1"
-        shown = f"[{host}]" if ":" in host else host
-        return f"http://{shown}:{self.guard.port}/{f'?token={self.guard.token}' if self.guard.token else ''}"
+        return self._link_to(_EVERYWHERE.get(self.guard.host, self.guard.host))
+
+    @property
+    def link_elsewhere(self) -> str:
+        """What to open on other machines, by the name of this one; empty unless it listens at all its addresses."""
+        return self._link_to(socket.gethostname()) if self.guard.host in _EVERYWHERE else ""
 
     def serve(self) -> None:
         """Answer requests until this process is interrupted or `close` is called."""
@@ -44,6 +46,10 @@ class Explorer:
         """Stop answering."""
         self.server.shutdown()
         self.server.server_close()
+
+    def _link_to(self, host: str) -> str:
+        shown = f"[{host}]" if ":" in host else host
+        return f"http://{shown}:{self.guard.port}/{f'?token={self.guard.token}' if self.guard.token else ''}"
 
 
 def explorer(folder: Path | None = None, host: str = "127.0.0.1", port: int | None = None) -> Explorer:
@@ -55,6 +61,8 @@ def explorer(folder: Path | None = None, host: str = "127.0.0.1", port: int | No
         port: Where to listen; the first free one from 8050 on if not given, any free one for 0.
     """
     open_door("dash", "the explorer", "skiplens[explorer]")
+    if not host.strip("[] "):
+        raise InvalidInputError("--host is empty; leave it out for this machine alone, or give one of its addresses.")
     runs = _runs_in(folder)
     for candidate in _ports(port):
         try:

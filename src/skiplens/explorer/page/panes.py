@@ -137,7 +137,8 @@ def _downloads(downloads: Sequence[Download]) -> Component:
         html.Li([html.A(entry.name, href=entry.address, download=""), html.Span(f" {entry.about}", className="soft")])
         for entry in downloads
     ]
-    return html.Details([html.Summary(f"{len(entries)} files to download"), html.Ul(entries, className="downloads")])
+    counted = f"{len(entries)} file{'s' if len(entries) > 1 else ''}"
+    return html.Details([html.Summary(f"{counted} to download"), html.Ul(entries, className="downloads")])
 
 
 def _code(code: str) -> Component:

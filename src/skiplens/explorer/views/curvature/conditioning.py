@@ -1,4 +1,4 @@
-"""The condition number against depth: where shortcuts over one, two and three matrices part ways."""
+"""The condition number against depth: where shortcuts over one, two and more matrices part ways."""
 
 import math
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from skiplens.figures.figure import Mark, numbers
 from skiplens.figures.style import colour
 from skiplens.theory.shortcut_hessian import listed_spectrum
 
-DEPTHS = {0: (2, 4, 8, 20), 1: (1, 2, 4, 8, 20), 2: (2, 4, 8, 20), 3: (3, 6, 12, 21)}
+DEPTHS = {0: (2, 4, 8, 20), 1: (1, 2, 4, 8, 20), 2: (2, 4, 8, 20), 3: (3, 6, 12, 21), 4: (4, 8, 12, 20)}
 """Weight matrices that make whole units, by the matrices that a shortcut jumps over."""
 
 BEYOND_ROUNDING = 1e13
