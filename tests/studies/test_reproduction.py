@@ -53,6 +53,7 @@ def test_the_folder_holds_what_is_promised(reproduction, tmp_path):
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {"small_coin_heads.png", "small_coin_heads.svg"}
     environment = json.loads((tmp_path / "environment.json").read_text())
     assert environment["preset"] == "smoke" and "torch" in environment
+    assert environment["cores"] >= 1 and environment["processor"]
 
 
 def test_the_page_is_one_file_with_escaped_words(reproduction, tmp_path):
@@ -60,6 +61,7 @@ def test_the_page_is_one_file_with_escaped_words(reproduction, tmp_path):
     assert "a &lt;coin&gt;" in text and "<coin>" not in text
     assert "Half of the throws are heads." in text and "Our coin is not of gold." in text
     assert 'class="word differs"' in text
+    assert "Errata: page errata/none of the documentation." in text
     outside = text.split("<script>")[0]
     assert "http" not in outside.replace("http-equiv", "")
 

@@ -35,13 +35,14 @@ class GalleryItem:
 
 @dataclass(frozen=True)
 class GalleryPaper:
-    """A paper and its items."""
+    """A paper and its items; `errata` says in words where its mistakes are listed."""
 
     name: str
     title: str
     byline: str
     question: str
     items: tuple[GalleryItem, ...]
+    errata: str = ""
 
 
 def gallery_page(papers: Sequence[GalleryPaper], facts: Sequence[tuple[str, str]]) -> str:

@@ -14,6 +14,7 @@ from skiplens.readings.provenance import versions
 from skiplens.reports.gallery import GalleryItem, GalleryPaper, gallery_page
 from skiplens.studies.reproduction import ItemResult, Reproduction
 from skiplens.studies.study import Study, Table
+from skiplens.sweeps.local_executor import available_cores
 
 
 def write_folder(reproduction: Reproduction, folder: Path | str) -> Path:
@@ -21,7 +22,7 @@ def write_folder(reproduction: Reproduction, folder: Path | str) -> Path:
     folder = Path(folder)
     for result in reproduction.results:
         _write_item(result, folder)
-    environment = {"preset": reproduction.preset, "seed": reproduction.seed, "machine": _machine(), **versions()}
+    environment = {"preset": reproduction.preset, "seed": reproduction.seed, **_machine(), **versions()}
     write_content(folder / "environment.json", _json(environment))
     write_content(folder / "verdicts.json", _json([verdict.to_json() for verdict in reproduction.verdicts]))
     page = folder / "index.html"
@@ -57,7 +58,9 @@ def _paper(results: list[ItemResult]) -> GalleryPaper:
     study: Study = results[0].study
     card = study.card
     byline = f"{card.authors} ({card.year}), {card.link}."
-    return GalleryPaper(study.name, card.title, byline, card.question, tuple(_item(result) for result in results))
+    errata = f"page {card.errata.removesuffix('.md')} of the documentation"
+    items = tuple(_item(result) for result in results)
+    return GalleryPaper(study.name, card.title, byline, card.question, items, errata)
 
 
 def _item(result: ItemResult) -> GalleryItem:
@@ -80,8 +83,21 @@ def _place(result: ItemResult, table: Table) -> str:
     return f"tables/{_stem(result)}_{table.name}.csv"
 
 
-def _machine() -> str:
-    return f"{platform.system()} {platform.machine()}"
+def _machine() -> dict[str, str | int]:
+    """System, processor, and the cores that this process may use."""
+    return {
+        "machine": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": available_cores(),
+    }
+
+
+def _processor() -> str:
+    """The model of the processor where Linux tells it, else what the system calls it."""
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, "") or platform.processor() or platform.machine()
 
 
 def _json(value: object) -> str:

@@ -24,7 +24,7 @@ def test_the_smallest_preset(item, tmp_path, seed):
     assert len(result.figures) == 3 and len(result.tables) == 1
 
 
-def test_grids_are_as_large_as_the_note_says():
+def test_grids_are_have_all_depths_and_rates():
     linear, rectified = fig7("laptop", 0), fig8("laptop", 0)
     assert len(linear) == 30 and len(rectified) == 15
     assert {len(run.settings.exponents) for run in linear} == {21}

@@ -1,4 +1,4 @@
-"""The measures against the theory note's table, which another program made, and against training one by one."""
+"""The measures against reference values, which another program made, and against training one by one."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ from skiplens.studies.li2016_shortcuts.digits import digit_moments, whitened_dig
 from skiplens.studies.li2016_shortcuts.learning_rates import measure
 from skiplens.studies.li2016_shortcuts.learning_rates.settings import LinearGrid, RectifiedGrid
 from skiplens.training import Recipe, train
-from tests.studies.li2016_shortcuts.learning_rates.note import start
+from tests.studies.li2016_shortcuts.learning_rates.reference_starts import start
 from tests.tolerances import assert_close
 
 SMALL = {"depth": 4, "exponents": (-2.0, -1.0, 1.0), "networks": 2, "epochs": 40, "source": "sample"}
@@ -37,8 +37,8 @@ FIGURE_8 = {  # final loss of seeds 100 to 102 with 1,000 images
 }
 
 
-def with_starts_of_the_note(monkeypatch, first_seed):
-    """Let the grids start where the note's runs start."""
+def with_reference_starts(monkeypatch, first_seed):
+    """Let the grids start where the runs of the reference values start."""
 
     def starts(settings):
         drawn = [start(settings.family, settings.depth, first_seed + net) for net in range(settings.networks)]
@@ -49,17 +49,17 @@ def with_starts_of_the_note(monkeypatch, first_seed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("family", "depth"), FIGURE_7)
-def test_figure_7_of_the_note(family, depth, monkeypatch):
+def test_figure_7_against_reference_values(family, depth, monkeypatch):
     """On all of MNIST, which is fetched if it is not there."""
-    with_starts_of_the_note(monkeypatch, 100)
+    with_reference_starts(monkeypatch, 100)
     expected, exponent = FIGURE_7[family, depth]
     found = measure.linear_grid(LinearGrid(family=family, depth=depth, exponents=(exponent,), networks=5))
     assert found["excess"].mean().log10().item() == pytest.approx(expected, abs=0.011)  # two printed decimals
 
 
 @pytest.mark.parametrize(("family", "depth"), FIGURE_8)
-def test_figure_8_of_the_note(family, depth, monkeypatch):
-    with_starts_of_the_note(monkeypatch, 100)
+def test_figure_8_against_reference_values(family, depth, monkeypatch):
+    with_reference_starts(monkeypatch, 100)
     expected, exponent = FIGURE_8[family, depth]
     settings = RectifiedGrid(
         family=family, depth=depth, exponents=(exponent,), networks=3, source="sample", samples=1000

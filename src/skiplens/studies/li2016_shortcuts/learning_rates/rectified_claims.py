@@ -46,7 +46,9 @@ def judge_trend(readings: Sequence[Measurement]) -> Judgement:
 
 def judge_low(readings: Sequence[Measurement]) -> Judgement:
     """2-shortcut at depths 32 and 64."""
-    sentence = "log10(final loss) of 2-shortcut networks, worse of the depths 32 and 64."
+    sentence = (
+        "log10(final loss) of 2-shortcut networks, worse of the depths 32 and 64. We ask for a loss of at most 0.05."
+    )
     return judge_columns(each(readings, "2-shortcut", best_losses, 32), Band(-math.inf, math.log10(0.05)), sentence)
 
 
@@ -88,7 +90,10 @@ def judge_half(readings: Sequence[Measurement], at_least: int) -> Judgement:
         for depth in depths_of(readings, "2-shortcut", at_least)
         for family in PLAIN
     ]
-    sentence = f"log10 of the final loss of 2-shortcut over that of plain networks, worst depth of {at_least} and more."
+    sentence = (
+        f"log10 of the final loss of 2-shortcut over that of plain networks, worst depth of {at_least} and more. We "
+        "ask for at most half the loss."
+    )
     return judge_columns(columns, Band(-math.inf, math.log10(0.5)), sentence)
 
 
@@ -107,7 +112,7 @@ FIG8 = (
         "negative slope",
         judge_trend,
     ),
-    Claim("low", "Deep 2-shortcut networks end low.", "Figure 8, left", "below 0.05", judge_low),
+    Claim("low", "Deep 2-shortcut networks end low.", "Figure 8, left", "log10 loss ≤ -1.3", judge_low),
     Claim(
         "plain",
         "Deep networks with Xavier or orthogonal initialisation have difficulties finding their optimal losses.",
@@ -133,14 +138,14 @@ FIG8 = (
         "half",
         "2-shortcut networks of depths 32 and 64 end clearly lower than plain ones.",
         "Figure 8, left",
-        "ratio below 1/2",
+        "log10 ratio < 0; we ask for ≤ -0.3",
         partial(judge_half, at_least=32),
     ),
     Claim(
         "half_from_16",
         "2-shortcut networks end clearly lower than plain ones from depth 16 on.",
         "Figure 8, left",
-        "ratio below 1/2",
+        "log10 ratio < 0; we ask for ≤ -0.3",
         partial(judge_half, at_least=16),
     ),
 )

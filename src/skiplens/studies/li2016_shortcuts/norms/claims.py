@@ -41,7 +41,10 @@ def judge_decrease(readings: Sequence[Measurement], activation: str) -> Judgemen
 def judge_end(readings: Sequence[Measurement], activation: str) -> Judgement:
     """How fast the final norms fall with depth."""
     found = _exponents(readings, activation, CLAIM_EPOCHS[-1:])
-    sentence = f"Exponent of the mean Frobenius norm in the depth after {CLAIM_EPOCHS[-1]} epochs."
+    sentence = (
+        f"Exponent of the mean Frobenius norm in the depth after {CLAIM_EPOCHS[-1]} epochs. We ask for an exponent "
+        f"from {EXPONENT.low:g} to {EXPONENT.high:g}; theorem 1's limit is -1/2."
+    )
     return decide(over_seeds(found), EXPONENT, sentence)
 
 
@@ -66,7 +69,7 @@ CLAIMS = tuple(
             f"{word.lower()}_end",
             f"When the training ends, deeper networks are nearer to zero, as theorem 1 allows ({word}).",
             f"Figure 3 {panel}, Section 4.1",
-            "exponent near -1/2",
+            "falls with depth: exponent < 0",
             partial(judge_end, activation=activation),
         ),
     )

@@ -25,8 +25,8 @@ def _panel(readings: Sequence[Measurement], activation: str, side: str, words: s
     return Figure(
         name=f"norms_{side}",
         title=f"Figure 3 {side}: 2-shortcut networks {words}",
-        caption="The deeper the network, the smaller the mean Frobenius norm of its matrices, during the training and "
-        "at its end. Bands are one standard deviation over networks.",
+        caption="Mean Frobenius norm of a network's matrices against the epoch, one line a depth. Bands are one "
+        "standard deviation over networks.",
         x_label="epoch",
         y_label="mean of ‖W‖_F over the matrices",
         marks=tuple(marks),

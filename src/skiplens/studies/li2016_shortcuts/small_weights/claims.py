@@ -8,7 +8,7 @@ import torch
 from skiplens.core.axes import Float, Tensor
 from skiplens.readings import Measurement
 from skiplens.studies.claim import Claim, Judgement
-from skiplens.studies.li2016_shortcuts.rounding import judge_equality
+from skiplens.studies.li2016_shortcuts.rounding import EQUAL, judge_equality
 from skiplens.studies.selection import against, stacked, values
 from skiplens.studies.statistics import Band, decide, decide_correction, over_seeds, slope
 from skiplens.theory.small_weights import norm_bound
@@ -100,7 +100,13 @@ def judge_shared_labels(readings: Sequence[Measurement]) -> Judgement:
 
 
 CLAIMS = (
-    Claim("fit", "A network of the form (3) maps every sample to its label.", "Theorem 1", "global minimum", judge_fit),
+    Claim(
+        "fit",
+        "A network of the form (3) maps every sample to its label.",
+        "Theorem 1",
+        f"global minimum: {EQUAL}",
+        judge_fit,
+    ),
     Claim(
         "norm_law",
         "Its weights have norms O(√(1/n)), so deeper networks have solutions nearer to zero.",
@@ -126,7 +132,7 @@ CLAIMS = (
         "lemma1",
         "A unit with norms √(8d)/ρ moves one column by d and keeps the others.",
         "Lemma 1, Eqs. 13 to 17",
-        "equality",
+        f"equality: {EQUAL}",
         judge_lemma1,
     ),
     Claim(

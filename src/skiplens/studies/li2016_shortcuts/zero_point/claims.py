@@ -8,7 +8,7 @@ import torch
 from skiplens.core.axes import Tensor
 from skiplens.readings import Measurement
 from skiplens.studies.claim import Claim, Judgement
-from skiplens.studies.li2016_shortcuts.rounding import ROUNDING, judge_equality
+from skiplens.studies.li2016_shortcuts.rounding import EQUAL, ROUNDING, judge_equality
 from skiplens.studies.li2016_shortcuts.zero_point.settings import RECTIFIED_DEPTHS, UNITS
 from skiplens.studies.selection import against, stacked, values
 from skiplens.studies.statistics import Band, decide, decide_correction, over_seeds
@@ -145,22 +145,24 @@ CLAIMS = (
         "stationary_point",
         "Zero is a stationary point of order n − 1 for n ≥ 2.",
         "Theorem 2.1, Lemma 3",
-        "derivatives vanish",
+        f"derivatives vanish: {EQUAL}",
         judge_stationary,
     ),
-    Claim("zero_hessian", "For n ≥ 3 the Hessian is the zero matrix.", "Theorem 2.1", "0", judge_zero_hessian),
+    Claim(
+        "zero_hessian", "For n ≥ 3 the Hessian is the zero matrix.", "Theorem 2.1", f"0: {EQUAL}", judge_zero_hessian
+    ),
     Claim(
         "two_shortcut_form",
         "For n = 2 the Hessian has blocks [[0, Aᵀ], [A, 0]] with A from the data alone.",
         "Theorem 2.2, Eqs. 8, 23 and 25",
-        "equality",
+        f"equality: {EQUAL}",
         judge_two_shortcut,
     ),
     Claim(
         "condition_number",
         "For n = 2 the condition number is √cond((Σ^X − Σ^Y)ᵀ(Σ^X − Σ^Y)) at every depth.",
         "Theorem 2.2, Eq. 9",
-        "equality",
+        f"equality: {EQUAL}",
         judge_condition_number,
     ),
     Claim("strict_saddle", "For n = 2 zero is a strict saddle point.", "Theorem 2.2", "index > 0", judge_saddle),
@@ -168,14 +170,14 @@ CLAIMS = (
         "copies",
         "The eigenvalues are copies of ±√eigs(AᵀA), as many as shortcuts.",
         "Section 4.2, Eqs. 22 and 26",
-        "equality",
+        f"equality: {EQUAL}",
         judge_copies,
     ),
     Claim(
         "one_shortcut_form",
         "For n = 1 the Hessian has B on the diagonal of blocks, A below and Aᵀ above.",
         "Theorem 2.3, Eqs. 10, 29 and 32",
-        "equality",
+        f"equality: {EQUAL}",
         judge_one_shortcut,
     ),
     Claim(
@@ -203,7 +205,7 @@ CLAIMS = (
         "relu",
         "ReLU is covered through a local polynomial.",
         "Section 4.2, after Assumption 3",
-        "1.56 on digits",
+        "1.56 on digits (shown if corrected: relative change with depth)",
         judge_rectified,
     ),
 )

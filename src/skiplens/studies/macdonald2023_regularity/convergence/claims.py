@@ -131,7 +131,7 @@ def judge_steps(readings: Sequence[Measurement]) -> Judgement:
     certified, measured = (stacked(readings, name, "digit_certificates") for name in ("certified", "measured"))
     sentence = (
         "log₁₀ of the certified β over the Hessian's norm at the start, 32 digits: so many times smaller is the "
-        "certified step than one that fits."
+        f"certified step than one that fits. We ask for at least {MUCH_SMALLER} times."
     )
     return decide(over_seeds((certified / measured).log10()), Band(math.log10(MUCH_SMALLER), math.inf), sentence)
 
@@ -163,7 +163,7 @@ CLAIMS = (
             f"any_start_{cost}",
             "Gradient descent converges from any initialisation to a global minimum.",
             "Theorem 5.1",
-            "loss − infimum tends to 0",
+            "loss − infimum tends to 0 (shown if corrected: the output)",
             partial(judge_any_start, cost=cost),
         )
         for cost in ("logistic", "square")
@@ -224,7 +224,7 @@ CLAIMS = (
         "worst_case",
         "Lipschitz bounds are worst cases, with learning rates much smaller than those of practice.",
         "Section 5, last paragraph",
-        f"at least {MUCH_SMALLER} times",
+        f"log₁₀ ratio > 0; we ask for ≥ {math.log10(MUCH_SMALLER):g}",
         judge_steps,
     ),
     Claim(

@@ -33,9 +33,9 @@ def _composites(readings: Sequence[Measurement]) -> Figure:
     ]
     return _figure(
         ("composites", "Figure 2a-c: Jacobians to the logits, first ten iterations"),
-        f"Sorted singular values from block 1 to the logits, averaged over iterations, on {batch_images(readings)} "
-        "images; histograms are means over trials with standard errors. The paper sees them shifted upwards from Chain "
-        "to Res to ResAvg; here they hardly differ.",
+        f"Sorted singular values from block 1 to the logits, averaged over the iterations looked at, on "
+        f"{batch_images(readings)} images; histograms are means over trials with standard errors. The paper sees them "
+        "shifted upwards from Chain to Res to ResAvg.",
         ("singular value", "density"),
         marks,
     )
@@ -54,8 +54,7 @@ def _losses(readings: Sequence[Measurement]) -> Figure:
         ]
     return _figure(
         ("losses", "Figure 2d: training loss"),
-        f"Gradient descent on {batch_images(readings)} digits, means over {len(losses)} trials with standard errors. "
-        "Networks with skips are ahead in the first ten iterations and behind afterwards; the pool does not help.",
+        f"Gradient descent on {batch_images(readings)} digits, means over {len(losses)} trials with standard errors.",
         ("iteration", "cross-entropy"),
         marks,
         log=True,

@@ -1,4 +1,4 @@
-"""The starts of the theory note: NumPy's generator, W_1, …, W_D in order."""
+"""Where the runs of the reference values start: NumPy's generator, W_1, …, W_D in order."""
 
 import numpy as np
 import torch
