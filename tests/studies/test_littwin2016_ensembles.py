@@ -335,6 +335,7 @@ def test_scales_are_judged_by_what_they_do(last, growth, every_layer, first_laye
     assert scale_claims.judge_every_layer(readings, "literal").verdict == every_layer
     assert scale_claims.judge_first_layer(readings, "literal").verdict == first_layer
     deeper = scale_claims.judge_deeper_with_scales(readings, "literal")
+    assert "corrected statement" not in deeper.explanation
     assert (deeper.verdict, deeper.ours) == ("corrected", -1.0)
 
 

@@ -15,6 +15,10 @@ from skiplens.studies.statistics import Band, decide, decide_correction, over_se
 
 GROWS, FALLS = Band(0.0, math.inf), Band(-math.inf, 0.0)
 
+SMALL_CONV = (
+    " This is said of the networks measured here only: other small conv nets got shallower (page of the errata)."
+)
+
 
 def depths(readings: Sequence[Measurement], network: str, normalised: bool) -> list[Float[Tensor, "replicates looks"]]:
     """The mean depth at each look, for each data set on which the network was trained."""
@@ -29,7 +33,7 @@ def judge_deeper(readings: Sequence[Measurement], network: str, normalised: bool
         return _no_data()
     found = depths(readings, network, normalised)
     change = over_seeds(torch.stack([depth[:, -1] - depth[:, 0] for depth in found], dim=1))
-    return decide(change, GROWS, _sentence(readings, network, normalised))
+    return decide(change, GROWS, _sentence(readings, network, normalised) + (SMALL_CONV if network == "conv" else ""))
 
 
 def judge_dense(readings: Sequence[Measurement]) -> Judgement:
@@ -38,7 +42,7 @@ def judge_dense(readings: Sequence[Measurement]) -> Judgement:
         return _no_data()
     found = depths(readings, "dense", True)
     change = over_seeds(torch.stack([depth[:, -1] - depth[:, 0] for depth in found], dim=1))
-    corrected = " The corrected statement: fully connected networks with batch norm get shallower."
+    corrected = " Tested in place of a printed statement that fails: these networks get shallower."
     return decide_correction((change, GROWS), (change, FALLS), _sentence(readings, "dense", True) + corrected)
 
 

@@ -29,8 +29,7 @@ def fig1e(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     norm = Figure(
         name="weight_norm",
         title="Figure 1e: norm of the weights without batch normalisation",
-        caption=f"Means over seeds with standard deviations, relative to the start ({start:.2f} for the small one). "
-        "From small weights the norm grows all the time; from the usual ones it falls first.",
+        caption=f"Means over seeds with standard deviations, relative to the start ({start:.2f} for the small one).",
         x_label="iteration",
         y_label="‖W‖ over its start",
         marks=(
@@ -50,19 +49,11 @@ def _by_layer(readings: Sequence[Measurement], setting: str) -> Figure:
     return Figure(
         name=f"scales_{setting}",
         title=f"Figure 1d: batch-norm scales, {SCALED[setting]}",
-        caption=f"λ of each layer at stages of training, means over seeds with standard deviations. {_seen(setting)}",
+        caption="λ of each layer at stages of training, means over seeds with standard deviations.",
         x_label="layer l",
         y_label="λ_l",
         marks=tuple(marks),
     )
-
-
-def _seen(setting: str) -> str:
-    return {
-        "literal": "Later lines lie higher, as in the paper.",
-        "centred": "The first layer's scale grows most by far.",
-        "large_head": "With logits that start large, the scales shrink.",
-    }[setting]
 
 
 def _depth(readings: Sequence[Measurement], names: dict[str, str]) -> Figure:
