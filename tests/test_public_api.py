@@ -29,7 +29,7 @@ NAMES = {
 }
 MODULES = {"initialisation", "surgery"}
 FOLDERS = set(
-    "cli core data derivatives figures findings kernels lenses linalg readings reports residual studies sweeps theory "
+    "cli core data derivatives explorer figures findings kernels lenses linalg readings reports residual studies sweeps theory "
     "training".split()
 )
 
