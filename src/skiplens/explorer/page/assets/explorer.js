@@ -17,6 +17,8 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
       const moved = window.dash_clientside.callback_context.triggered_id;
       if (!moved || !meta) return [same, same];
       if (moved.kind === "range") return [String(valueAt(Number(place), meta)), same];
+      // A slider that is being moved is ahead of its field: the field must not call it back.
+      if (document.activeElement && document.activeElement.type === "range") return [same, same];
       const value = numberOf(text);
       return [same, value >= meta.low && value <= meta.high ? placeOf(value, meta) : same];
     },
