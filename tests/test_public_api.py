@@ -29,8 +29,8 @@ NAMES = {
 }
 MODULES = {"initialisation", "surgery"}
 FOLDERS = set(
-    "cli core data derivatives explorer figures findings kernels lenses linalg readings reports residual studies sweeps "
-    "theory training".split()
+    "cli core data derivatives explorer figures findings kernels lenses linalg readings reports residual studies "
+    "sweeps theory training".split()
 )
 
 
