@@ -50,8 +50,8 @@ def errors() -> list[Run]:
 
 def by_replicate(runs: list[Run]) -> list[list[Run]]:
     """The runs, those of a replicate together."""
-    numbers = sorted({run.settings.replicate for run in runs})  # type: ignore[attr-defined]  # all of them have one
-    return [[run for run in runs if run.settings.replicate == number] for number in numbers]  # type: ignore[attr-defined]
+    numbers = [run.settings.replicate for run in runs]  # type: ignore[attr-defined]  # all of them have one
+    return [[run for run, own in zip(runs, numbers, strict=True) if own == number] for number in sorted(set(numbers))]
 
 
 if __name__ == "__main__":
