@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from skiplens.core.axes import Float
+from skiplens.core.fresh_memory import fresh_empty
 from skiplens.core.memory import free_bytes, readable, require_fits
 from skiplens.kernels.angular import AngularKernel
 from skiplens.kernels.inputs import Directions
@@ -94,7 +95,7 @@ class _Tiles:
 def _tiled(tiles: _Tiles, rows: Directions, columns: Directions | None) -> Tensor:
     others = rows if columns is None else columns
     left, right = (tiles.kernel.peak.scaled_length(part).to(rows.unit.dtype) for part in (rows, others))
-    out = rows.unit.new_empty(len(rows), len(others))
+    out = fresh_empty(rows.unit, len(rows), len(others))
     for start, stop in _row_blocks(rows, others):
         first = start if columns is None else 0
         k = tiles(rows[start:stop], others[first:], on_diagonal=columns is None)

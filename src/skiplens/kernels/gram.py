@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from skiplens.core.fresh_memory import fresh_empty
 from skiplens.core.memory import budget_bytes, require_fits
 from skiplens.core.progress import Progress, silent, track
 from skiplens.kernels.gram_destination import Destination, InMemory, on_disk, require_writable
@@ -77,7 +78,7 @@ def gram(
     allowed = budget_bytes(X.device, budget)
     if out is None:
         job = _Job(kernel, X, Y, plan_tiles(X, Y, allowed - _require_result_fits(X, Y, allowed)))
-        return job.run(InMemory(X.new_empty(job.plan.rows, job.plan.columns)), None, progress)
+        return job.run(InMemory(fresh_empty(X, job.plan.rows, job.plan.columns)), None, progress)
     path = Path(out)
     plan = plan_tiles(X, Y, allowed)
     require_writable(path, (plan.rows, plan.columns), X.dtype)

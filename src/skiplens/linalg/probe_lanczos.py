@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from skiplens.core.axes import Float, Tensor
+from skiplens.core.fresh_memory import fresh_empty
 from skiplens.core.progress import Progress, silent, track
 from skiplens.linalg.operator import SymmetricOperator
 
@@ -59,7 +60,7 @@ class _State:
         rows = probes.T.contiguous()
         self.newest = rows / rows.norm(dim=1, keepdim=True)
         self.previous = torch.zeros_like(self.newest)
-        self.basis = rows.new_empty(rows.shape[0], steps if keep else 0, rows.shape[1])
+        self.basis = fresh_empty(rows, rows.shape[0], steps if keep else 0, rows.shape[1])
         self.alphas: list[Tensor] = []
         self.betas: list[Tensor] = [rows.new_zeros(rows.shape[0])]
         self.scale = rows.new_zeros(rows.shape[0])

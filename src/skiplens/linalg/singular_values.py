@@ -7,6 +7,7 @@ import torch
 
 from skiplens.core.axes import Float, Tensor
 from skiplens.core.errors import InvalidInputError
+from skiplens.core.fresh_memory import fresh_empty
 
 Product = Callable[[Tensor], Tensor]
 """From a block of vectors, one a row, to the block of their images."""
@@ -89,7 +90,7 @@ class _Basis:
         """What of each vector lies outside its basis, of length one, and its length; zero for mere rounding."""
         before = vectors.norm(dim=1)
         if not self.count:
-            self.vectors = vectors.new_empty(len(vectors), self.most, vectors.shape[1])
+            self.vectors = fresh_empty(vectors, len(vectors), self.most, vectors.shape[1])
         known = self.vectors[:, : self.count]
         for _ in range(2):  # twice is enough
             vectors = vectors - (known.mT @ (known @ vectors[:, :, None]))[:, :, 0]

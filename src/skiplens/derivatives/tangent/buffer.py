@@ -3,6 +3,7 @@
 import math
 
 from skiplens.core.axes import Tensor
+from skiplens.core.fresh_memory import fresh_empty
 
 
 class Buffer:
@@ -23,7 +24,7 @@ class Buffer:
         if self._used + count > self._size:
             return self._like.new_empty(shape)
         if self._flat is None:
-            self._flat = self._like.new_empty(self._size)
+            self._flat = fresh_empty(self._like, self._size)
         taken = self._flat[self._used : self._used + count].view(shape)
         self._used += count
         return taken

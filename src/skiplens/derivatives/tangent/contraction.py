@@ -3,6 +3,7 @@
 import torch
 
 from skiplens.core.axes import Float, Tensor
+from skiplens.core.fresh_memory import fresh_zeros
 from skiplens.derivatives.tangent.pieces import Deferred, Factor, Gradients, OuterProducts
 
 _SYMMETRIC_BLOCK = 128  # rows of a block of the upper triangle: large enough for full speed, small enough to skip half
@@ -26,7 +27,7 @@ class KernelSum:
         """
         self.counts, self.outputs, self.symmetric = counts, outputs, symmetric
         per_sample = outputs or 1
-        self.matrix = like.new_zeros((counts[0] * per_sample, counts[1] * per_sample))
+        self.matrix = fresh_zeros(like, counts[0] * per_sample, counts[1] * per_sample)
 
     def add(self, left: Factor, right: Factor) -> None:
         """Add the products of all left gradients with all right gradients."""

@@ -8,6 +8,7 @@ import torch
 
 from skiplens.core.axes import Float, Tensor
 from skiplens.core.errors import InvalidInputError
+from skiplens.core.fresh_memory import fresh_zeros
 from skiplens.theory.shortcut_hessian.activations import BranchActivations, vanishing
 from skiplens.theory.shortcut_hessian.arguments import check_count, check_data, require_dense_fits
 from skiplens.theory.shortcut_hessian.listed import listed_spectrum
@@ -66,7 +67,7 @@ class ZeroPoint:
             return self.toeplitz.dense(self.units)
         if self.branch_depth == 2:
             return torch.block_diag(*[two_shortcut_unit(self.slope)] * self.units)
-        return self.slope.new_zeros(self.params, self.params)
+        return fresh_zeros(self.slope, self.params, self.params)
 
     def derivative_along(self, direction: Float[Tensor, "matrices width features"]) -> Float[Tensor, ""]:
         """The n-th derivative of L(t V) at t = 0 for a stack of matrices V: n! Σ_r ⟨s G_0, V_{r,n} … V_{r,1}⟩."""

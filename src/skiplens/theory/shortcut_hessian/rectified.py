@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 
 from skiplens.core.axes import Float, Tensor
+from skiplens.core.fresh_memory import fresh_zeros
 from skiplens.theory.shortcut_hessian.arguments import check_network, require_dense_fits
 
 _SAMPLES_AT_ONCE = 256  # maps of 256 samples between 64 matrices of width 10 are 13 MiB, near the cache
@@ -47,7 +48,7 @@ def rectified_hessian(
     check_network(weights, inputs, targets, 2)
     params = weights.numel()
     require_dense_fits(2 * params, weights, _INSTEAD)  # two matrices and their sum
-    gauss_newton, residual = (weights.new_zeros(params, params) for _ in range(2))
+    gauss_newton, residual = (fresh_zeros(weights, params, params) for _ in range(2))
     smallest = torch.inf
     for x, y in zip(inputs.split(_SAMPLES_AT_ONCE), targets.split(_SAMPLES_AT_ONCE), strict=True):
         passes = _passes(weights, x, y, shortcut)
