@@ -190,6 +190,13 @@ def update(client, view, words, fields):
     return client.post("/_dash-update-component", json=body, headers=HERE)
 
 
+@pytest.mark.parametrize("name", ["none", ["paths"]])
+def test_a_view_that_there_is_not_is_told_in_a_sentence(client, caplog, name):
+    response = update(client, name, {}, {})
+    assert (response.status_code, response.mimetype) == (404, "text/plain")
+    assert response.text == f"There is no view {name!r}; choose one of paths, runs.\n" and not caplog.records
+
+
 def test_two_pages_with_different_values_do_not_see_each_other(client):
     first = update(client, "paths", {}, {"depth": "7"})
     second = update(client, "paths", {}, {"depth": "9"})

@@ -1,15 +1,20 @@
 """A view: controls and what is drawn for their values; it knows nothing of the page around it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
+from skiplens.core.errors import InvalidInputError
 from skiplens.core.progress import Progress
 from skiplens.explorer.control import Control
 from skiplens.explorer.drawing import Drawing
 
 Values = Mapping[str, Any]
 """The value of each control by its name."""
+
+
+class UnknownViewError(InvalidInputError):
+    """A name that no view has."""
 
 
 class View(ABC):
@@ -43,3 +48,12 @@ class View(ABC):
     def measure(self, values: Values, progress: Progress) -> Any:
         """What is measured for the values that `measurement` gave; it may take long and reports its progress."""
         raise NotImplementedError(f"{type(self).__name__} announces a measurement and has none.")
+
+
+def view_named(views: Iterable[View], name: str) -> View:
+    """The view of that name, or an error that says which there are."""
+    known = tuple(views)
+    found = next((view for view in known if view.name == name), None)
+    if found is None:
+        raise UnknownViewError(f"There is no view {name!r}; choose one of {', '.join(view.name for view in known)}.")
+    return found

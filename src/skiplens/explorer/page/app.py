@@ -1,6 +1,6 @@
 """The server: Dash's page, the files of views and runs, and the guard before all of them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -20,7 +20,7 @@ from skiplens.explorer.page.callbacks import Callbacks
 from skiplens.explorer.page.drawn import draw
 from skiplens.explorer.page.layout import INDEX, layout
 from skiplens.explorer.page.request_shape import UPDATES, is_update
-from skiplens.explorer.view import View
+from skiplens.explorer.view import UnknownViewError, View, view_named
 from skiplens.reports.html import page_script, resource
 
 SCRIPTS = ("elements", "plots", "numbers", "copying")
@@ -66,7 +66,8 @@ def make_app(views: Sequence[View], guard: Guard, file_of: Callable[[str], Path]
     _add_guard(server, guard)
     _add_check(server, app)
     _add_look(server)
-    _add_exports(server, {view.name: view for view in views}, measurements)
+    _add_exports(server, views, measurements)
+    server.register_error_handler(UnknownViewError, lambda error: _not_found(str(error)))
     if file_of is not None:
         _add_files(server, file_of)
     policy = _POLICY.format(hashes=" ".join(app.csp_hashes()))
@@ -151,14 +152,11 @@ def _asset(name: str) -> str:
     return files("skiplens.explorer.page").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def _add_exports(server: flask.Flask, views: Mapping[str, View], measurements: Measurements) -> None:
+def _add_exports(server: flask.Flask, views: Sequence[View], measurements: Measurements) -> None:
     @server.get("/export/<view>/<name>.<ending>")
     def export(view: str, name: str, ending: str) -> flask.Response:
-        if view not in views:
-            return _not_found(f"There is no view {view!r}.")
-        drawn = draw(
-            views[view], words_of(flask.request.query_string.decode(errors="replace")), measurements, wait=True
-        )
+        words = words_of(flask.request.query_string.decode(errors="replace"))
+        drawn = draw(view_named(views, view), words, measurements, wait=True)
         try:
             content = exported(drawn.drawing, name, ending)
         except SkiplensError as error:

@@ -13,7 +13,7 @@ from skiplens.explorer.page.drawn import Drawn, draw
 from skiplens.explorer.page.layout import navigation
 from skiplens.explorer.page.panes import drawing_panes, progress_pane
 from skiplens.explorer.page.widgets import field, words_in
-from skiplens.explorer.view import View
+from skiplens.explorer.view import View, view_named
 
 Opened = Mapping[str, Any]
 """The name of the view that is open, and the words of the address it was opened with."""
@@ -26,7 +26,7 @@ class Callbacks:
     """The functions behind the page, for the views of one server."""
 
     def __init__(self, views: Sequence[View], measurements: Measurements) -> None:
-        self._views = {view.name: view for view in views}
+        self._views = tuple(views)
         self._measurements = measurements
 
     def register(self, app: Dash) -> None:
@@ -73,16 +73,17 @@ class Callbacks:
 
     def open(self, pathname: str | None, search: str | None) -> list[Any]:
         """The view that the address names, with what has to be chosen first; the first view for any other address."""
-        view = self._views.get((pathname or "").strip("/"), next(iter(self._views.values())))
+        name = (pathname or "").strip("/")
+        view = next((view for view in self._views if view.name == name), self._views[0])
         words = words_of(search or "")
-        links = navigation(list(self._views.values()), view.name)
+        links = navigation(self._views, view.name)
         return [{"name": view.name, "words": words}, _fields(view, words, True), links, view.title, view.lead]
 
     def fields(self, opened: Opened | None, fields: Fields) -> Any:
         """The other controls, which may depend on what was chosen."""
         if not opened:
             return no_update
-        view = self._views[opened["name"]]
+        view = view_named(self._views, opened["name"])
         return _fields(view, current_words(view, opened, fields), False)
 
     def draw(
@@ -95,7 +96,7 @@ class Callbacks:
         """What is shown for the values of all controls; `measured` only says that there is something new."""
         if not opened:
             return no_update
-        view = self._views[opened["name"]]
+        view = view_named(self._views, opened["name"])
         drawn = draw(view, current_words(view, opened, fields), self._measurements)
         rows, before = page["rows"], page["shown"]
         shown = shown_names(drawn.controls, drawn.state.values)
@@ -115,7 +116,7 @@ class Callbacks:
         """How far the measurement is; when it is over the page is drawn again and the clock stops."""
         if not opened or not shown or shown["view"] != opened["name"]:
             return [no_update, no_update, no_update]
-        view = self._views[opened["name"]]
+        view = view_named(self._views, opened["name"])
         words = words_of(shown["query"])
         wanted = view.measurement(read(view.controls(words), words).values)
         standing = self._measurements.ask(view, wanted) if wanted is not None else Standing("done")
