@@ -85,7 +85,7 @@ def test_each_view_is_drawn_and_fits_a_phone(visit):
     for name in (*NAMES[1:], NAMES[0]):
         go_to(page, name)
         assert page.locator("nav [aria-current=page]").inner_text() == name.capitalize()
-        assert page.locator(".says").inner_text() and page.locator("pre").inner_text()
+        assert page.locator(".says").inner_text() and page.locator("pre").last.inner_text()
         wait(page, "[...document.querySelectorAll('.plot')].every(plot => plot.querySelector('.main-svg'))")
         marks = ":is(.bars path, .lines path, .points path, .heatmaplayer image)"
         assert page.locator(".plot").count() == page.locator(f".plot:has({marks})").count() > 0

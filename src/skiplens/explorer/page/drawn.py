@@ -12,6 +12,7 @@ from skiplens.explorer.control import Control
 from skiplens.explorer.drawing import Drawing
 from skiplens.explorer.exports import TABLE
 from skiplens.explorer.measurements import Measurements, Standing
+from skiplens.explorer.picture import picture_code
 from skiplens.explorer.view import Values, View
 
 _LOG = logging.getLogger(__name__)
@@ -61,6 +62,11 @@ class Drawn:
     def table_export(self) -> str:
         """The address of the table's file."""
         return self.export(TABLE, "csv")
+
+    @property
+    def picture_code(self) -> str:
+        """The Python that draws the same figures; empty where there is none."""
+        return picture_code(self.view, self.query)
 
 
 def draw(view: View, words: Mapping[str, str], measurements: Measurements, wait: bool = False) -> Drawn:

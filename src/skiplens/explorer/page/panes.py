@@ -30,7 +30,7 @@ def drawing_panes(drawn: Drawn) -> tuple[list[Component], list[Component], list[
     drawing = drawn.drawing
     hero = [html.Figure(_picture(figure)) for figure in drawing.figures[:1]]
     awaited = [html.Span(className="awaited")] if drawn.is_awaited else []
-    return [*unknown, *words_pane(drawing), *awaited], hero, rest_pane(drawing, drawn.exports, drawn.table_export)
+    return [*unknown, *words_pane(drawing), *awaited], hero, rest_pane(drawn)
 
 
 def progress_pane(standing: Standing) -> list[Component]:
@@ -57,17 +57,18 @@ def figure_pane(figure: Figure, export: str) -> Component:
     return html.Figure([*_picture(figure), html.Figcaption(figure.caption), *_files_and_numbers(figure, export)])
 
 
-def rest_pane(drawing: Drawing, exports: Mapping[str, str], table: str) -> list[Component]:
-    """Everything below the main figure; `exports` are the addresses of figures, `table` that of the rows."""
+def rest_pane(drawn: Drawn) -> list[Component]:
+    """Everything below the main figure."""
+    drawing, exports = drawn.drawing, drawn.exports
     main, others = drawing.figures[:1], drawing.figures[1:]
     figures = [figure_pane(figure, exports[figure.name]) for figure in others]
     return [
         *[html.Div(_below(figure, exports[figure.name]), className="below") for figure in main],
         *([_checklist(drawing.checks)] if drawing.checks else []),
         *([html.Div(figures, className="figures")] if figures else []),
-        *([_table(drawing.rows, table)] if drawing.rows else []),
+        *([_table(drawing.rows, drawn.table_export)] if drawing.rows else []),
         *([_downloads(drawing.downloads)] if drawing.downloads else []),
-        *([_code(drawing.code)] if drawing.code else []),
+        *([_code(drawing.code, drawn.picture_code)] if drawing.code else []),
         *[html.P(note, className="note") for note in drawing.notes],
     ]
 
@@ -141,7 +142,15 @@ def _downloads(downloads: Sequence[Download]) -> Component:
     return html.Details([html.Summary(f"{counted} to download"), html.Ul(entries, className="downloads")])
 
 
-def _code(code: str) -> Component:
-    button = html.Button("Copy", type="button", className="copy-code", **{"aria-label": "Copy the code"})
-    text = html.Pre(html.Code(code), tabIndex=0)
-    return html.Section([html.H2("The same in Python"), html.Div([button, text], className="code")])
+def _code(code: str, picture: str) -> Component:
+    """The lines that draw the pictures, where there are some, and those that make the numbers."""
+    numbers = _lines(code, "Copy the code")
+    drawing = _lines(picture, "Copy the lines that draw the pictures")
+    words = [html.P(text, className="soft") for text in ("The pictures:", "The numbers:")]
+    both = [words[0], drawing, words[1], numbers] if picture else [numbers]
+    return html.Section([html.H2("The same in Python"), *both])
+
+
+def _lines(code: str, what: str) -> Component:
+    button = html.Button("Copy", type="button", className="copy-code", **{"aria-label": what})
+    return html.Div([button, html.Pre(html.Code(code), tabIndex=0)], className="code")
