@@ -10,7 +10,7 @@ from skiplens.derivatives.tangent.pieces import Piece
 from skiplens.derivatives.tangent.work import Work
 
 _WORTH_ITS_MEMORY = 1.05  # a plan may cost this much more than the quickest if it needs less memory
-_FORWARD_COST = 2  # a forward pass and what the rules prepare of it, in passes backward from one output
+_FORWARD_COST = 1  # a forward pass, in passes backward from one output
 _NEVER = 2**63
 _OUTER_PENALTY = 2.0  # elementwise products and small matrices run slower than the one large product of plain gradients
 
