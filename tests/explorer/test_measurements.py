@@ -72,12 +72,12 @@ def test_measurements_take_turns():
 
 
 def test_what_nobody_asks_for_any_more_is_abandoned_and_can_be_asked_for_again():
-    view, measurements = Slow(), Measurements(patience=0.1)
+    view, measurements = Slow(), Measurements(patience_alone=0.1)
     measurements.ask(view, {"x": 1})
     until(lambda: view.calls)
     until(lambda: not measurements._turn.locked())
     view.go.set()
-    measurements._patience = SOON
+    measurements._patience_alone = SOON
     assert measurements.wait(view, {"x": 1}).result == 2
     assert view.calls == [1, 1]
 
@@ -90,6 +90,35 @@ def test_an_abandoned_one_that_waits_for_its_turn_never_starts():
     until(lambda: measurements.ask(view, {"x": 1}) and len(measurements._jobs) == 1)
     view.go.set()
     assert measurements.wait(view, {"x": 1}).result == 2
+    assert view.calls == [1]
+
+
+def test_what_was_asked_for_last_comes_first():
+    view, measurements = Slow(), Measurements(patience=SOON)
+    measurements.ask(view, {"x": 1})
+    until(lambda: view.calls)
+    for x in (2, 3, 4, 3):
+        measurements.ask(view, {"x": x})
+    view.go.set()
+    until(lambda: len(view.calls) == 4)
+    assert view.calls == [1, 3, 4, 2]
+
+
+def test_one_that_nobody_asks_for_makes_room_for_one_that_waits():
+    view, measurements = Slow(), Measurements(patience=0.2, patience_alone=10 * SOON)
+    measurements.ask(view, {"x": 1})
+    until(lambda: view.calls)
+    until(lambda: measurements.ask(view, {"x": 2}) and 2 in view.calls)
+    assert view.calls[0] == 1 and not view.go.is_set()
+
+
+def test_one_that_nobody_asks_for_goes_on_for_a_while_where_none_waits():
+    view, measurements = Slow(), Measurements(patience=0.01, patience_alone=10 * SOON)
+    measurements.ask(view, {"x": 1})
+    until(lambda: view.calls)
+    time.sleep(0.1)
+    view.go.set()
+    until(lambda: measurements.ask(view, {"x": 1}).result == 2)
     assert view.calls == [1]
 
 

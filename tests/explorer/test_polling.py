@@ -4,6 +4,7 @@ from dash import no_update
 
 from skiplens.explorer.measurements import Measurements
 from skiplens.explorer.page.callbacks import Callbacks
+from skiplens.explorer.page.layout import POLL_MILLISECONDS
 from skiplens.explorer.views.tangent import TangentView
 
 OPENED = {"name": "tangent", "words": {"sampled": "off"}}
@@ -31,3 +32,7 @@ def test_a_poll_clears_the_bar_and_stops_the_clock_when_nothing_is_measured():
 
 def test_a_poll_of_another_view_changes_nothing():
     assert callbacks().poll(7, OPENED, {"view": "paths", "query": ""}) == [no_update] * 3
+
+
+def test_one_that_is_wanted_outlives_two_lost_polls_and_one_that_is_not_soon_makes_room():
+    assert 3 * POLL_MILLISECONDS / 1000 < Measurements()._patience <= 2

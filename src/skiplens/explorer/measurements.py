@@ -1,4 +1,4 @@
-"""Measurements beside the page: one at a time, in a thread of its own, kept by the values that they depend on."""
+"""Measurements beside the page: one at a time, the newest first, each in a thread, kept by the values it depends on."""
 
 import logging
 import threading
@@ -56,10 +56,17 @@ class _Job:
 class Measurements:
     """What views measure. Results are pure functions of the values, so pages that share one do not see each other."""
 
-    def __init__(self, most_kept: int = 64, patience: float = 6.0) -> None:
-        """Keep at most `most_kept` results; abandon what nobody asked for during `patience` seconds."""
+    def __init__(self, most_kept: int = 64, patience: float = 1.5, patience_alone: float = 6.0) -> None:
+        """No measurements yet.
+
+        Args:
+            most_kept: How many results are kept at most.
+            patience: Seconds after which a measurement that nobody asked for again makes room for another that waits.
+            patience_alone: The same where no other waits: a page in the background asks seldom.
+        """
         self._most_kept = most_kept
         self._patience = patience
+        self._patience_alone = patience_alone
         self._jobs: OrderedDict[Hashable, _Job] = OrderedDict()
         self._lock = threading.Lock()
         self._turn = threading.Lock()
@@ -99,12 +106,12 @@ class Measurements:
 
     def _measured(self, job: _Job, view: View, values: Values) -> Standing:
         def progress(label: str, done: int, total: int) -> None:
-            self._require_wanted(job)
+            _require_wanted(job, self._patience_now())
             job.standing = Standing("running", label, done, total)
 
         self._take_turn(job)
         try:
-            progress("starting", 0, 0)
+            job.standing = Standing("running", "starting")
             return Standing("done", result=view.measure(values, progress))
         except Abandoned:
             raise
@@ -118,9 +125,25 @@ class Measurements:
 
     def _take_turn(self, job: _Job) -> None:
         """Wait until no other measurement runs: each uses all cores, and taking models apart is not for two threads."""
-        while not self._turn.acquire(timeout=_POLL_SECONDS):
-            self._require_wanted(job)
+        while not self._has_turn(job):
+            _require_wanted(job, self._patience)
+            time.sleep(_POLL_SECONDS)
 
-    def _require_wanted(self, job: _Job) -> None:
-        if time.monotonic() - job.wanted_at > self._patience:
-            raise Abandoned
+    def _has_turn(self, job: _Job) -> bool:
+        """Take the turn if it is free and none that waits was asked for later: a moving slider leaves many behind."""
+        with self._lock:
+            return job is self._waiting()[-1] and self._turn.acquire(blocking=False)
+
+    def _waiting(self) -> list[_Job]:
+        """The jobs that wait for their turn; the one that was asked for last comes last."""
+        return [job for job in self._jobs.values() if job.standing.state == "waiting"]
+
+    def _patience_now(self) -> float:
+        """For the job that runs."""
+        with self._lock:
+            return self._patience if self._waiting() else self._patience_alone
+
+
+def _require_wanted(job: _Job, patience: float) -> None:
+    if time.monotonic() - job.wanted_at > patience:
+        raise Abandoned
