@@ -79,6 +79,22 @@ class TestGuard:
         headers = {**HERE, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
         assert client.get(place, headers=headers).status_code == 403
 
+    @pytest.mark.parametrize("site", ["same-site", "cross-site"])
+    def test_another_page_may_link_to_the_start_alone(self, client, place, site):
+        headers = {**HERE, "Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate"}
+        assert client.get(place, headers=headers, buffered=True).status_code == (200 if place == "/" else 403)
+
+    @pytest.mark.parametrize("site", ["same-origin", "none"])
+    def test_this_page_and_the_address_bar_may_open_everything(self, client, place, site):
+        headers = {**HERE, "Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate"}
+        assert client.get(place, headers=headers, buffered=True).status_code == 200
+
+
+def test_the_link_with_the_token_opens_from_another_page(guarded):
+    headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    assert "Set-Cookie" in guarded.get("/?token=the-token", headers=headers).headers
+    assert guarded.get("/paths?token=the-token", headers=headers).status_code == 403
+
 
 def test_callbacks_ask_for_the_token_too(guarded):
     assert guarded.post("/_dash-update-component", json={}).status_code == 403

@@ -26,12 +26,19 @@ def test_on_loopback_a_strangers_name_is_refused(host):
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
-def test_other_pages_may_link_here_and_nothing_else(site):
+def test_other_pages_may_link_to_the_start_and_nothing_else(site):
     guard = Guard("127.0.0.1", 8050)
-    assert "Another web page" in guard.refusal(Visitor("localhost", site, "no-cors"))
-    assert "Another web page" in guard.refusal(Visitor("localhost", site, "cors"))
-    assert guard.refusal(Visitor("localhost", site, "navigate")) == ""
-    assert guard.refusal(Visitor("localhost", "same-origin", "cors")) == ""
+    assert "Another web page" in guard.refusal(Visitor("localhost", site, "no-cors", path="/"))
+    assert "Another web page" in guard.refusal(Visitor("localhost", site, "cors", path="/"))
+    assert guard.refusal(Visitor("localhost", site, "navigate", path="/")) == ""
+    for path in ("/paths", "/export/paths/path_weights.csv", "/files", "//", ""):
+        assert "Another web page" in guard.refusal(Visitor("localhost", site, "navigate", path=path))
+
+
+@pytest.mark.parametrize("site", ["same-origin", "none", ""])
+@pytest.mark.parametrize("mode", ["navigate", "cors", "no-cors"])
+def test_the_page_itself_and_the_address_bar_get_everything(site, mode):
+    assert Guard("127.0.0.1", 8050).refusal(Visitor("localhost", site, mode, path="/export/paths/a.csv")) == ""
 
 
 def test_elsewhere_the_token_is_asked_for():

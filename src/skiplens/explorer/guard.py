@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 COOKIE_DAYS = 30
 _SAME_PAGE = ("", "same-origin", "none")
+_LINK_FROM_ELSEWHERE = ("navigate", "/")  # all that another page may send a person to: nothing is downloaded there
 
 
 def is_loopback(host: str) -> bool:
@@ -27,13 +28,14 @@ def new_token() -> str:
 
 @dataclass(frozen=True)
 class Visitor:
-    """What a request says of who sent it: the Host header, where the browser says it comes from, token and cookie."""
+    """What a request says of who sent it: the Host header, where it comes from, token and cookie; and what it wants."""
 
     host: str
     site: str = ""
     mode: str = ""
     token: str = ""
     cookie: str = ""
+    path: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,8 @@ class Guard:
 
     def refusal(self, visitor: Visitor) -> str:
         """Why the visitor is not let in; empty if it is."""
-        if visitor.site not in _SAME_PAGE and visitor.mode != "navigate":
-            return "Another web page asked for this; open the explorer itself."
+        if visitor.site not in _SAME_PAGE and (visitor.mode, visitor.path) != _LINK_FROM_ELSEWHERE:
+            return "Another web page asked for this; open the explorer itself, or paste the address into a new tab."
         if not self.token:
             return "" if self._is_here(visitor.host) else f"The explorer does not answer to the name {visitor.host!r}."
         if self.knows(visitor.token) or self.knows(visitor.cookie):

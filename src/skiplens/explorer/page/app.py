@@ -109,6 +109,7 @@ def _visitor(guard: Guard) -> Visitor:
         request.headers.get("Sec-Fetch-Mode", ""),
         request.args.get("token", ""),
         request.cookies.get(guard.cookie_name, ""),
+        request.path,
     )
 
 
