@@ -1,7 +1,9 @@
+import pytest
 import torch
 
 from skiplens.derivatives.polynomial import BlockDerivatives, PathOrders, TotalDerivative, expand_signal, frozen_plan
 from skiplens.derivatives.polynomial.memory import all_bytes, highest_orders, peak_bytes
+from skiplens.derivatives.polynomial.stacks import padded, summed
 from skiplens.residual import dissect
 from tests.derivatives.polynomial.frozen_by_hand import Perceptrons, polynomial
 from tests.networks import drawn, noise
@@ -33,6 +35,35 @@ def test_derivatives_by_the_factors_are_differences_of_frozen_networks():
         assert_close(derivatives[block + 1], derivatives[0] - without)
     total = expand_signal(plan, TotalDerivative()).stack
     assert_close(total[1], derivatives[1:].sum(0))
+
+
+@pytest.mark.parametrize(("left", "right", "moved"), [(1, 1, 0), (4, 2, 0), (2, 4, 0), (1, 1, 1), (5, 2, 1), (1, 3, 1)])
+def test_sum_of_two_stacks(left, right, moved):
+    a, b = noise(left, 3), noise(right, 3, seed=1)
+    long = left + right + moved
+    expected = padded(a, long) + padded(torch.cat([torch.zeros(moved, 3), b]), long)
+    assert_close(summed(a, b, moved), expected[: max(left, right + moved)])
+
+
+COUNTINGS = {
+    "orders": PathOrders(),
+    "no order": PathOrders(most=0),
+    "few orders": PathOrders(most=2),
+    "signed orders": PathOrders(factors=(1.0, -1.0, 0.5)),
+    "derivatives": BlockDerivatives(),
+    "scaled derivatives": BlockDerivatives(factors=(1.0, 2.0, 0.5)),
+    "signal": BlockDerivatives(factors=(1.0, 2.0, 0.5), derivatives=False),
+    "total derivative": TotalDerivative(),
+}
+
+
+@pytest.mark.parametrize(("left", "right"), [(1, 1), (1, 2), (2, 1), (2, 2)])
+@pytest.mark.parametrize("counting", COUNTINGS.values(), ids=COUNTINGS)
+def test_a_join_is_the_shortcut_plus_what_the_branch_brings(counting, left, right):
+    shortcut, branch = noise(left, 3), noise(right, 3, seed=1)
+    brought = counting.enter(branch, 1)
+    length = max(left, len(brought))
+    assert_close(counting.join(shortcut, branch, 1), padded(shortcut, length) + padded(brought, length))
 
 
 def test_memory_grows_with_the_orders_that_are_kept():

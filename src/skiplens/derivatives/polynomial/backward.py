@@ -11,7 +11,7 @@ from skiplens.core.errors import SkiplensError
 from skiplens.derivatives.functional import transformable
 from skiplens.derivatives.polynomial.joins import Counting, branch_arguments
 from skiplens.derivatives.polynomial.plan import GETITEM, Plan, where
-from skiplens.derivatives.polynomial.stacks import padded
+from skiplens.derivatives.polynomial.stacks import padded, summed
 from skiplens.derivatives.polynomial.step import Step, at_slot
 from skiplens.derivatives.polynomial.tangents import differentiable
 from skiplens.residual.operations import operation
@@ -124,7 +124,4 @@ class _Sweep:
         self._add(source, self.counting.enter(gradient, block) if position in positions else gradient)
 
     def _add(self, key: Any, stack: Tensor) -> None:
-        if key in self.stacks:
-            length = max(len(stack), len(self.stacks[key]))
-            stack = padded(stack, length) + padded(self.stacks[key], length)
-        self.stacks[key] = stack
+        self.stacks[key] = summed(stack, self.stacks[key]) if key in self.stacks else stack

@@ -89,8 +89,22 @@ class _Carrying:
         stacks = {slot: at_slot(arguments, slot).stack for slot in self.plan.fates[node].slots}
         if operation(node) == GETITEM:
             return Carried(value, stacks[(0,)][arguments[1]])
+        if self._is_plain_join(node, stacks):
+            return Carried(value, self._join(node, stacks))
         step = Step(node, plain, keywords, value, self._joined(node, stacks))
         return Carried(value, _one_for_each(self._stack(step), value))
+
+    def _is_plain_join(self, node: fx.Node, stacks: dict[Slot, Tensor]) -> bool:
+        """Whether an operation is the sum of one branch and its shortcut, neither of which is stretched."""
+        _, positions = self.branches.get(node.name, (0, ()))
+        if operation(node) != "aten.add" or node.kwargs or len(positions) != 1 or len(stacks) != 2:
+            return False
+        left, right = stacks.values()
+        return left.shape[1:] == right.shape[1:] and left.dtype == right.dtype
+
+    def _join(self, node: fx.Node, stacks: dict[Slot, Tensor]) -> Tensor:
+        block, (position,) = self.branches[node.name]
+        return self.counting.join(stacks[(1 - position,)], stacks[(position,)], block)
 
     def _joined(self, node: fx.Node, stacks: dict[Slot, Tensor]) -> dict[Slot, Tensor]:
         """The stacks of an operation's arguments, those of a branch as they come out of it."""

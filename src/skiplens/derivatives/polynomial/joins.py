@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from skiplens.derivatives.polynomial.stacks import padded, shifted
+from skiplens.derivatives.polynomial.stacks import padded, shifted, summed
 from skiplens.residual import ResidualNetwork
 
 
@@ -16,6 +16,10 @@ class Counting(ABC):
     @abstractmethod
     def enter(self, branch: Tensor, block: int) -> Tensor:
         """The stack that a branch of block number `block` brings to its join."""
+
+    def join(self, shortcut: Tensor, branch: Tensor, block: int) -> Tensor:
+        """The stack of the sum of a shortcut and the branch of block number `block`, of one shape."""
+        return summed(shortcut, self.enter(branch, block))
 
     @abstractmethod
     def products(self, entry: int, left: int, right: int) -> list[tuple[int, int]]:
@@ -38,6 +42,11 @@ class PathOrders(Counting):
         """One branch more on each path."""
         stack = shifted(branch, self.most)
         return stack * self.factors[block] if self.factors else stack
+
+    def join(self, shortcut: Tensor, branch: Tensor, block: int) -> Tensor:
+        """The branch is moved by one order as it is added."""
+        kept = branch if self.most is None else branch[: self.most]
+        return summed(shortcut, kept * self.factors[block] if self.factors else kept, moved=1)
 
     def products(self, entry: int, left: int, right: int) -> list[tuple[int, int]]:
         """Those whose orders add up."""

@@ -19,6 +19,20 @@ def shifted(stack: Tensor, most: int | None = None) -> Tensor:
     return torch.cat([stack.new_zeros(1, *stack.shape[1:]), moved])
 
 
+def summed(left: Tensor, right: Tensor, moved: int = 0) -> Tensor:
+    """The sum of two stacks of any lengths, the right one times t to the power `moved`, written once.
+
+    The left stack has at least `moved` entries.
+    """
+    both = slice(moved, min(len(left), len(right) + moved))
+    longer, start = (left, both.stop) if len(left) > both.stop else (right, both.stop - moved)
+    total = left.new_empty(max(len(left), len(right) + moved), *left.shape[1:])
+    total[:moved] = left[:moved]
+    torch.add(left[both], right[: both.stop - moved], out=total[both])
+    total[both.stop :] = longer[start:]
+    return total
+
+
 def over_entries(function: Callable[..., Any], stacks: Sequence[Tensor]) -> Any:
     """A linear function of several tensors applied to each entry of their stacks, all entries at once."""
     length = max(stack.shape[0] for stack in stacks)

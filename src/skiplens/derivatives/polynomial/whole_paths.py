@@ -18,7 +18,7 @@ from skiplens.derivatives.polynomial.plan import activation_plan, tangent_plan
 from skiplens.derivatives.polynomial.rules import Fate, rule_of
 from skiplens.derivatives.polynomial.rules.affine import Affine
 from skiplens.derivatives.polynomial.rules.normalisation import Normalising, RunningBatchNorm
-from skiplens.derivatives.polynomial.stacks import padded
+from skiplens.derivatives.polynomial.stacks import summed
 from skiplens.derivatives.polynomial.step import Slot, Step, at_slot, slots_at, with_slots
 from skiplens.residual import ResidualNetwork
 
@@ -46,7 +46,7 @@ def weight_paths(
 
     def visit(step: Step, arrived: Tensor) -> None:
         for name, stack in readers.gradients(step, arrived):
-            found[name] = _sum(found[name], stack) if name in found else stack
+            found[name] = summed(found[name], stack) if name in found else stack
 
     plan = tangent_plan(network, network.node(network.output), readers.names)
     for one in pull_back(plan, counting, cotangent, visit=visit):
@@ -121,8 +121,3 @@ def _pulled(made: Tensor, arrived: Tensor, leaves: list[Tensor], pairs: list[tup
     signals, partners = ([made[i] for i, _ in pairs], [arrived[j] for _, j in pairs])
     gradients = torch.autograd.grad(signals, leaves, partners, retain_graph=True, allow_unused=True)
     return [torch.zeros_like(leaf) if g is None else g for leaf, g in zip(leaves, gradients, strict=True)]
-
-
-def _sum(left: Tensor, right: Tensor) -> Tensor:
-    length = max(len(left), len(right))
-    return padded(left, length) + padded(right, length)

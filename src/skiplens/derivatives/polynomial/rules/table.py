@@ -5,6 +5,7 @@ from torch import fx
 
 from skiplens.derivatives.polynomial.rules.affine import Affine
 from skiplens.derivatives.polynomial.rules.attention import Attention
+from skiplens.derivatives.polynomial.rules.convolution import Convolving
 from skiplens.derivatives.polynomial.rules.normalisation import (
     BatchNorm,
     GroupNorm,
@@ -42,7 +43,8 @@ TANGENT = "relu6 hardtanh clamp clamp_min clamp_max hardsigmoid threshold".split
 
 _AFFINE = {
     **{f"aten.{name}": Affine(terms=(0,)) for name in LINEAR},
-    **{name: Affine(terms=(2,), factors=(0, 1)) for name in (*CONVOLUTIONS, "aten.linear")},
+    **{name: Convolving() for name in CONVOLUTIONS},
+    "aten.linear": Affine(terms=(2,), factors=(0, 1)),
     **{f"aten.{name}": Affine(factors=(0, 1)) for name in ("mul", "matmul", "mm", "bmm", "mv", "dot", "outer")},
     **{f"aten.{name}": Affine(terms=(0, 1)) for name in ("add", "sub", "rsub")},
     **{f"aten.{name}": Affine(terms=(0,), factors=(1, 2)) for name in ("addmm", "addmv", "addbmm", "baddbmm")},

@@ -3,14 +3,11 @@
 from dataclasses import dataclass
 
 import torch
-from torch import nn
-from torch.nn import functional as F
 
 from skiplens.core.axes import Float, Tensor
+from skiplens.derivatives.patches import Convolution, patches
 from skiplens.derivatives.tangent.calls import Call
 from skiplens.derivatives.tangent.rules.rule import Cotangents, OuterShape, Rule, by_sample
-
-Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
 
 
 @dataclass(frozen=True)
@@ -71,25 +68,3 @@ class ConvolutionWeight(Rule):
         """Cotangents by sample, output and position."""
         B = by_sample(cotangents[0].flatten(3), prepared.samples).transpose(3, 4)
         return B.reshape(prepared.samples, B.shape[1], -1, self.layer.out_channels)
-
-
-def patches(layer: Convolution, inputs: Tensor) -> Float[Tensor, "batch groups entries positions"]:
-    """The patch of `inputs` that each output position of `layer` sees, in the order of the kernel's entries."""
-    padded = _padded(layer, inputs)
-    dims = len(layer.kernel_size)
-    for axis in range(dims):
-        extent = layer.dilation[axis] * (layer.kernel_size[axis] - 1) + 1
-        padded = padded.unfold(axis + 2, extent, layer.stride[axis])[..., :: layer.dilation[axis]]
-    # A strided view copied once: several times quicker than torch's im2col.
-    order = (0, 1, *range(2 + dims, 2 + 2 * dims), *range(2, 2 + dims))
-    windows = padded.permute(order)
-    positions = windows.shape[2 + dims :].numel()
-    return windows.reshape(len(inputs), layer.groups, -1, positions)
-
-
-def _padded(layer: Convolution, inputs: Tensor) -> Tensor:
-    amounts = list(layer._reversed_padding_repeated_twice)
-    if not any(amounts):
-        return inputs
-    mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
-    return F.pad(inputs, amounts, mode=mode)
