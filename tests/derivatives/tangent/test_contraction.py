@@ -4,8 +4,11 @@ from torch import nn
 
 from skiplens.derivatives.tangent.buffer import Buffer
 from skiplens.derivatives.tangent.contraction import KernelSum, diagonal_of
-from skiplens.derivatives.tangent.pieces import Deferred, Gradients, OuterProducts
+from skiplens.derivatives.tangent.deferred import Deferred
+from skiplens.derivatives.tangent.gradients import Gradients
+from skiplens.derivatives.tangent.pieces import OuterProducts
 from skiplens.derivatives.tangent.rules import rules_of
+from skiplens.derivatives.tangent.rules.convolution import patches
 from tests.networks import drawn, noise
 from tests.tolerances import assert_close
 
@@ -65,8 +68,8 @@ def deferred(layer, samples, seed, *shape):
 )
 @pytest.mark.parametrize("separate", [True, False])
 def test_deferred_gradients_give_the_einsum(layer, shape, slice_bytes, separate, monkeypatch):
-    monkeypatch.setattr("skiplens.derivatives.tangent.pieces._SLICE_BYTES", slice_bytes)
-    monkeypatch.setattr("skiplens.derivatives.tangent.pieces._SAMPLES_AT_ONCE", 2)
+    monkeypatch.setattr("skiplens.derivatives.tangent.buffer._SCRATCH_BYTES", {"cpu": slice_bytes})
+    monkeypatch.setattr("skiplens.derivatives.tangent.deferred._SAMPLES_AT_ONCE", {"cpu": 2})
     layer = drawn(layer.double())
     (left, left_rows), (right, right_rows) = deferred(layer, 5, 0, *shape), deferred(layer, 3, 1, *shape)
     pattern = "nop,mqp->nomq" if separate else "nop,mop->nm"
@@ -77,6 +80,22 @@ def test_deferred_gradients_give_the_einsum(layer, shape, slice_bytes, separate,
         assert_close(total.result(), torch.einsum(pattern, left_rows, rows))
     with torch.no_grad():
         assert_close(diagonal_of(left), left_rows.square().sum(-1))
+
+
+@pytest.mark.parametrize(("room", "times"), [(1, 2 * 5), (2 * 5 * 18 * 8 * 2, 2)])
+def test_patches_are_made_once_where_there_is_room_for_them(room, times, monkeypatch):
+    monkeypatch.setattr("skiplens.derivatives.tangent.buffer._SCRATCH_BYTES", {"cpu": room})
+    monkeypatch.setattr("skiplens.derivatives.tangent.deferred._SAMPLES_AT_ONCE", {"cpu": 3})
+    layer = drawn(nn.Conv2d(2, 5, 3).double())
+    factor, rows = deferred(layer, 5, 0, 2, 3, 3)
+    made = []
+    monkeypatch.setattr(
+        "skiplens.derivatives.tangent.rules.convolution.patches", lambda *a: made.append(1) or patches(*a)
+    )
+    with torch.no_grad():
+        found = [part.rows.clone() for part in factor.slices(1, side=0)]
+    assert_close(torch.cat(found, dim=2), rows)
+    assert len(made) == times
 
 
 @pytest.mark.parametrize("block", [1, 3, 320])

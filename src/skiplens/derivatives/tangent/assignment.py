@@ -16,7 +16,7 @@ from skiplens.derivatives.tangent.problem import Problem
 from skiplens.derivatives.tangent.sources import SingleRows, Source, VectorisedRows
 from skiplens.derivatives.tangent.work import Work, layer_work, plain_work
 
-_CHUNK_BYTES = 56 * 2**20  # on a processor larger chunks are no quicker: they only leave the caches
+_CHUNK_BYTES = 40 * 2**20  # on a processor larger chunks are no quicker: they only leave the caches
 
 _ROWS_WORTH_MEASURING = 1000  # rows of the Jacobian; fewer are done before a measurement pays
 _CLEARLY = 1.5  # the layers' factors also save most of the products, which the measurement does not see

@@ -5,6 +5,15 @@ import math
 from skiplens.core.axes import Tensor
 from skiplens.core.fresh_memory import fresh_empty
 
+_SCRATCH_BYTES = {"cpu": 12 * 2**20, "cuda": 2**28}  # long enough for matrix products at full speed
+_SCRATCH_SHARE = 1 / 8  # of a large buffer: shorter slices of many samples would mean more passes over the inputs
+_BUFFER_SHARE = 1 / (1 + 2 * _SCRATCH_SHARE)  # a slice of gradients and what is kept for the next one
+
+
+def buffer_bytes(room: int) -> int:
+    """How much of `room` bytes a buffer may take, so that what is used beside it fits too."""
+    return int(room * _BUFFER_SHARE)
+
 
 class Buffer:
     """A flat tensor from which tensors are cut; fresh memory would cost as much time as filling it.
@@ -33,9 +42,15 @@ class Buffer:
         """Hand out everything again from the start."""
         self._used = 0
 
+    @property
+    def scratch_bytes(self) -> int:
+        """How large scratch should be at most."""
+        shortest = _SCRATCH_BYTES.get(self._like.device.type, 2**24)
+        return max(shortest, int(self._size * self._like.element_size() * _SCRATCH_SHARE))
+
     def scratch(self, name: int, *shape: int) -> Tensor:
         """A tensor of this shape beside the others, valid until scratch of the same name is asked for again."""
         count = math.prod(shape)
         if name not in self._scratch or self._scratch[name].numel() < count:
-            self._scratch[name] = self._like.new_empty(count)
+            self._scratch[name] = fresh_empty(self._like, count)
         return self._scratch[name][:count].view(shape)

@@ -1,7 +1,7 @@
 """Calls of modules during one forward pass: what went in, and where the gradient of what came out can be read."""
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -119,12 +119,22 @@ def _noting_hook(noted: list[Call], spread_to: int | None, ticks: Iterator[int])
 
 def pull_back(total: Tensor, calls: Mapping[Place, Call], keep_graph: bool) -> dict[Place, tuple[Tensor, ...]]:
     """Gradients of the number `total` with respect to what each call returned."""
+    return pull_back_to(total, calls, [], keep_graph)[0]
+
+
+def pull_back_to(
+    total: Tensor, calls: Mapping[Place, Call], leaves: Sequence[Tensor], keep_graph: bool
+) -> tuple[dict[Place, tuple[Tensor, ...]], tuple[Tensor | None, ...]]:
+    """The same, and the gradients with respect to some leaves (None where nothing depends on one), in one pass."""
     edges = [edge for call in calls.values() for edge in call.edges]
-    if not edges:
-        return dict.fromkeys(calls, ())
-    gradients = torch.autograd.grad(total, edges, retain_graph=keep_graph, allow_unused=True)
+    if not edges and not leaves:
+        return dict.fromkeys(calls, ()), ()
+    gradients = torch.autograd.grad(
+        total, [*edges, *map(get_gradient_edge, leaves)], retain_graph=keep_graph, allow_unused=True
+    )
     remaining = iter(gradients)
-    return {place: tuple(_or_zero(next(remaining), zero) for zero in call.zeros) for place, call in calls.items()}
+    by_call = {place: tuple(_or_zero(next(remaining), zero) for zero in call.zeros) for place, call in calls.items()}
+    return by_call, tuple(remaining)
 
 
 def _or_zero(gradient: Tensor | None, zero: Tensor) -> Tensor:

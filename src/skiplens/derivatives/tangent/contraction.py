@@ -4,7 +4,9 @@ import torch
 
 from skiplens.core.axes import Float, Tensor
 from skiplens.core.fresh_memory import fresh_zeros
-from skiplens.derivatives.tangent.pieces import Deferred, Factor, Gradients, OuterProducts
+from skiplens.derivatives.tangent.deferred import Deferred
+from skiplens.derivatives.tangent.gradients import Gradients
+from skiplens.derivatives.tangent.pieces import Factor, OuterProducts
 
 _SYMMETRIC_BLOCK = 128  # rows of a block of the upper triangle: large enough for full speed, small enough to skip half
 _SCRATCH_BYTES = 2**25

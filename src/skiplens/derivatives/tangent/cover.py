@@ -10,7 +10,7 @@ from skiplens.core.axes import Float, Tensor
 from skiplens.core.randomness import Randomness
 from skiplens.derivatives.functional import PureModel, same_up_to_rounding, transformable
 from skiplens.derivatives.samples import Samples
-from skiplens.derivatives.tangent.calls import Call, PatternChanged, Place, Recording, pull_back, record
+from skiplens.derivatives.tangent.calls import Call, PatternChanged, Place, Recording, pull_back_to, record
 from skiplens.derivatives.tangent.rules import Rule, rules_of
 from skiplens.derivatives.tangent.rules.local import LocalGradient, sample_axes
 from skiplens.derivatives.tangent.rules.rule import Cotangents
@@ -119,9 +119,7 @@ class Probe:
         with torch.enable_grad():
             total = (outputs[sample] * weights).sum()
         places = {(n, i): call for n, calls in self.recording.calls.items() for i, call in enumerate(calls)}
-        cotangents = pull_back(total, places, keep_graph=True)
-        leaves = list(self.leaves.values())
-        gradients = torch.autograd.grad(total, leaves, retain_graph=True, allow_unused=True)
+        cotangents, gradients = pull_back_to(total, places, list(self.leaves.values()), keep_graph=True)
         return _Backward(sample, cotangents, dict(zip(self.leaves, gradients, strict=True)))
 
     def _negligible(self) -> Tensor:

@@ -12,7 +12,7 @@ from skiplens.core.untouched import untouched
 from skiplens.derivatives.outputs import OutputChoice
 from skiplens.derivatives.samples import Inputs
 from skiplens.derivatives.tangent.assignment import Assignment, assign, assign_generally
-from skiplens.derivatives.tangent.buffer import Buffer
+from skiplens.derivatives.tangent.buffer import Buffer, buffer_bytes
 from skiplens.derivatives.tangent.calls import PatternChanged
 from skiplens.derivatives.tangent.contraction import KernelSum
 from skiplens.derivatives.tangent.options import TangentOptions
@@ -66,7 +66,7 @@ def empirical_ntk(
 @torch.no_grad()
 def _compute(problem: Problem, assignments: list[Assignment], room: int) -> Tensor:
     kernel = _empty_kernel(problem)
-    plans = [make_plan(problem.task, job.work, max(room // 4, room - job.overhead)) for job in assignments]
+    plans = [make_plan(problem.task, job.work, _room_for_buffer(room, job)) for job in assignments]
     done, total = 0, sum(_steps(problem, plan) for plan in plans)
     problem.progress("tangent kernel", done, total)
     for job, plan in zip(assignments, plans, strict=True):
@@ -94,6 +94,10 @@ def _add_group(problem: Problem, kernel: KernelSum, source: Source, share: _Shar
     right = left if problem.right is None else source.fill(problem.right, share.pieces, share.outputs, share.buffer)
     for one, another in zip(left, right, strict=True):
         kernel.add(one, another)
+
+
+def _room_for_buffer(room: int, job: Assignment) -> int:
+    return buffer_bytes(max(room // 4, room - job.overhead))
 
 
 def _empty_kernel(problem: Problem) -> KernelSum:

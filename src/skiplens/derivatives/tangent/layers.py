@@ -12,7 +12,8 @@ from skiplens.derivatives.samples import Samples
 from skiplens.derivatives.tangent.buffer import Buffer
 from skiplens.derivatives.tangent.calls import Place, pull_back, record
 from skiplens.derivatives.tangent.cover import Cover, Use, calls_of
-from skiplens.derivatives.tangent.pieces import Deferred, Factor, OuterProducts, Piece
+from skiplens.derivatives.tangent.deferred import Deferred
+from skiplens.derivatives.tangent.pieces import Factor, OuterProducts, Piece
 from skiplens.derivatives.tangent.rules.rule import Cotangents
 from skiplens.derivatives.tangent.sources import Source, empty_gradients
 

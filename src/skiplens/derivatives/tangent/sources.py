@@ -10,7 +10,8 @@ from skiplens.core.axes import Float, Tensor
 from skiplens.derivatives.functional import PureModel, transformable
 from skiplens.derivatives.samples import Samples
 from skiplens.derivatives.tangent.buffer import Buffer
-from skiplens.derivatives.tangent.pieces import Factor, Gradients, Piece
+from skiplens.derivatives.tangent.gradients import Gradients
+from skiplens.derivatives.tangent.pieces import Factor, Piece
 
 
 class Source(ABC):

@@ -49,6 +49,10 @@ class ConvolutionWeight(Rule):
         B = cotangents[0].flatten(3)[:, :, part].reshape(batch, -1, positions)
         torch.bmm(B, prepared.tensor[:, 0].transpose(1, 2), out=out.view(batch, -1, entries))
 
+    def prepared_bytes(self, prepared: Patches) -> int:
+        """A copy of the input for each entry of the kernel."""
+        return prepared.tensor.nbytes
+
     @property
     def deferrable(self) -> bool:
         """The input and the cotangent suffice."""

@@ -38,6 +38,10 @@ class Rule(ABC):
         """Put the gradients into `out`; a rule that can compute them in place saves a copy."""
         out.copy_(self.gradients(prepared, cotangents, part))
 
+    def prepared_bytes(self, prepared: Any) -> int:
+        """Memory that `prepared` takes beside the inputs; nothing where it only looks at them."""
+        return 0
+
     @property
     def deferrable(self) -> bool:
         """Whether the gradient follows from the one input tensor and the cotangent, whenever it is asked for."""
