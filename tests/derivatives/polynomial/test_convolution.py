@@ -5,7 +5,9 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from skiplens.derivatives.polynomial import weight_paths
 from skiplens.derivatives.polynomial.rules import convolution
+from skiplens.residual import dissect
 from tests.derivatives.polynomial.frozen_by_hand import coefficients
 from tests.networks import Formula, drawn, noise
 from tests.tolerances import assert_close
@@ -53,11 +55,12 @@ def expected(model, inputs):
         return torch.stack([model.layer(inputs), model.layer(model.first(inputs)) - constant])
 
 
-@pytest.mark.parametrize("patches", [1, 4, 100], ids="{} images at once".format)
+@pytest.mark.parametrize("at_once", [1, 4, 6], ids="{} images at once".format)
 @pytest.mark.parametrize(("layer", "sizes"), LAYERS.values(), ids=LAYERS)
-def test_each_coefficient_is_convolved(layer, sizes, patches, monkeypatch):
+def test_each_coefficient_is_convolved(layer, sizes, at_once, monkeypatch):
     model, inputs = behind_a_join(layer, sizes)
-    monkeypatch.setattr(convolution, "_images_at_once", lambda *_: patches)
+    monkeypatch.setattr(convolution, "_images_at_once", lambda _: at_once)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     assert_close(coefficients(model, inputs), expected(model, inputs))
 
 
@@ -66,25 +69,40 @@ def test_images_without_a_batch():
     assert_close(coefficients(model, inputs[0]), expected(model, inputs)[:, 0])
 
 
-def test_what_is_unfolded_at_once_takes_some_megabytes_whatever_the_stack():
-    many = [convolution._images_at_once(noise(n, 64, 8, 8), noise(64, 64, 3, 3), noise(n, 64, 8, 8)) for n in (9, 90)]
-    assert many[0] == many[1] == torch.get_num_threads() * 2**21 // (8 * 8 * 64 * 9 * 8)
-    large = noise(1, 1, 1, 1).expand(2, 64, 256, 256)
-    assert convolution._images_at_once(large, noise(64, 64, 3, 3), large) >= 1
+@pytest.fixture
+def torch_convolves(monkeypatch):
+    """Whether torch is asked for a convolution of a whole stack, where two images at once are unfolded."""
+
+    def asked(layer=None, dtype=torch.float64, threads=1, at_once=2):
+        model, inputs = behind_a_join(layer or nn.Conv2d(4, 6, 3, padding=1), (7, 5))
+        monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+        monkeypatch.setattr(convolution, "_PATCH_BYTES", at_once * (7 * 5) * (4 * 9) * 8)
+        with Shapes() as shapes:
+            coefficients(model.to(dtype), inputs.to(dtype))
+        return any(shape[0] > len(inputs) for shape in shapes.seen)
+
+    return asked
 
 
-def stacks_that_torch_convolves(dtype):
-    """How many convolutions of more than the three samples torch is asked for."""
+def test_torch_unfolds_no_stack_in_double_precision(torch_convolves):
+    """Its patches would take nine times the memory of the stack, and half as much time again."""
+    assert not torch_convolves()
+
+
+def test_torch_convolves_what_it_is_good_at(torch_convolves):
+    assert torch_convolves(dtype=torch.float32)
+    assert torch_convolves(threads=2)
+    assert torch_convolves(at_once=6)
+    assert torch_convolves(nn.Conv2d(4, 6, 1))
+    assert torch_convolves(nn.Conv2d(4, 4, 3, groups=2))
+
+
+def test_the_gradient_of_a_kernel_is_that_of_autograd(monkeypatch):
+    monkeypatch.setattr(convolution, "_images_at_once", lambda _: 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     model, inputs = behind_a_join(nn.Conv2d(4, 6, 3, padding=1), (7, 5))
-    with Shapes() as shapes:
-        coefficients(model.to(dtype), inputs.to(dtype))
-    return sum(shape[0] > len(inputs) for shape in shapes.seen)
-
-
-def test_torch_unfolds_no_stack_in_double_precision():
-    """Its patches would take nine times the memory of the stack, and more time than the products."""
-    assert stacks_that_torch_convolves(torch.float64) == 0
-
-
-def test_torch_convolves_stacks_in_single_precision():
-    assert stacks_that_torch_convolves(torch.float32) == 1
+    output = model(inputs)
+    cotangent = noise(*output.shape, seed=5)
+    found = {one.name: one.stack for one in weight_paths(dissect(model, inputs), ["layer.weight"], cotangent)}
+    (expected,) = torch.autograd.grad(output, [model.layer.weight], cotangent)
+    assert_close(found["layer.weight"].sum(0), expected)

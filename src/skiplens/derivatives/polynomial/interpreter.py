@@ -91,7 +91,7 @@ class _Carrying:
             return Carried(value, stacks[(0,)][arguments[1]])
         if self._is_plain_join(node, stacks):
             return Carried(value, self._join(node, stacks))
-        step = Step(node, plain, keywords, value, self._joined(node, stacks))
+        step = Step(node, plain, keywords, value, self._joined(node, stacks), self.plan.is_sole_reader(node))
         return Carried(value, _one_for_each(self._stack(step), value))
 
     def _is_plain_join(self, node: fx.Node, stacks: dict[Slot, Tensor]) -> bool:

@@ -44,6 +44,16 @@ class Plan:
                 pending += [at_slot(node.args, slot) for slot in self.fates[node].slots]
         return frozenset(found)
 
+    def is_sole_reader(self, node: fx.Node) -> bool:
+        """Whether the stack of an operation's first argument was made for this operation alone."""
+        source, wanted = node.args[0] if node.args else None, {self.output, *self.others, *self.sources}
+        while isinstance(source, fx.Node) and len(source.users) == 1 and source not in wanted:
+            if operation(source) != GETITEM:
+                rule = rule_of(source)
+                return rule is not None and rule.is_fresh
+            source = source.args[0]
+        return False
+
 
 def sources_of(network: ResidualNetwork, output: fx.Node) -> tuple[fx.Node, ...]:
     """The floating inputs that the output depends on and the embeddings of its integer inputs, in execution order."""

@@ -26,13 +26,23 @@ class Carried:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """An operation with plain arguments, its plain value, and the stacks of the arguments that carry one."""
+    """An operation with plain arguments, its plain value, and the stacks of the arguments that carry one.
+
+    Attributes:
+        node: The operation.
+        arguments: Its plain arguments,
+        keywords: and those with names.
+        value: Its plain value.
+        stacks: The stacks of the arguments that carry one, by their slots.
+        may_overwrite: Whether the first argument's stack is nobody else's.
+    """
 
     node: fx.Node
     arguments: tuple[Any, ...]
     keywords: dict[str, Any]
     value: Any
     stacks: Mapping[Slot, Tensor]
+    may_overwrite: bool = False
 
     def call(self, replaced: Mapping[Slot, Any]) -> Any:
         """The operation with some arguments replaced."""
@@ -47,6 +57,11 @@ class Step:
         """The stack of the only argument that carries one."""
         (stack,) = self.stacks.values()
         return stack
+
+    def scaled(self, factor: Tensor) -> Tensor:
+        """That stack times a factor, in the same memory where it may be overwritten: new memory costs as much again."""
+        in_place = self.may_overwrite and torch.result_type(self.stack, factor) == self.stack.dtype
+        return self.stack.mul_(factor) if in_place else self.stack * factor
 
 
 def slots_at(arguments: tuple[Any, ...], position: int) -> Iterator[Slot]:

@@ -1,6 +1,11 @@
-"""Convolutions of stacks: in double precision on the CPU as patches times the kernel, elsewhere as torch does them."""
+"""Convolutions of stacks: on one thread in double precision as patches times the kernel, elsewhere as torch does them.
 
-import math
+torch has no convolution of its own in double precision: it writes the patches of all images to memory, slowly, and
+multiplies image by image. Here some images at a time are unfolded into the cache and multiplied together, which takes
+two thirds of the time. Several threads that have to wait for each other at each of these small steps would lose more
+than that, and torch lets each of them have images of its own.
+"""
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +18,7 @@ from skiplens.derivatives.polynomial.rules.affine import Affine
 from skiplens.derivatives.polynomial.step import Slot, Stacks, Step
 from skiplens.residual.operations import operation
 
-_PATCH_BYTES = 2**21  # of the patches that a thread makes at once: they stay in its cache until they are multiplied
+_PATCH_BYTES = 2**21  # unfolded at once: stays in the cache until it is multiplied
 _PLAIN = {"aten.conv1d", "aten.conv2d", "aten.conv3d"}
 
 
@@ -21,24 +26,38 @@ _PLAIN = {"aten.conv1d", "aten.conv2d", "aten.conv3d"}
 class Convolving(Affine):
     """``conv(x, kernel, bias, stride, padding, dilation, groups)`` and its transposed forms."""
 
+    is_fresh = True
     terms: tuple[int, ...] = (2,)
     factors: tuple[int, ...] = (0, 1)
 
     def _entries(self, step: Step, still: dict[Slot, Any]) -> Stacks:
         if not _is_quicker_by_patches(step):
             return super()._entries(step, still)
-        images = by_patches(step, step.stack.flatten(0, 1))
+        images = _convolved(step, step.stack.flatten(0, 1))
         return images.unflatten(0, step.stack.shape[:2])
 
 
-def by_patches(step: Step, images: Tensor) -> Tensor:
-    """Any number of images convolved as the step does it, without the bias.
+def _is_quicker_by_patches(step: Step) -> bool:
+    """Whether torch would unfold each image, and all of them together do not stay in the cache."""
+    image, kernel = step.arguments[:2]
+    if operation(step.node) not in _PLAIN or tuple(step.stacks) != ((0,),) or image.ndim != kernel.ndim:
+        return False
+    doubles = step.stack.dtype == kernel.dtype == torch.float64 and kernel.device.type == "cpu"
+    is_unfolded = kernel.shape[2:].numel() > 1 and step.argument(6, 1) == 1 and not isinstance(step.argument(4), str)
+    is_large = step.stack.shape[:2].numel() > _images_at_once(step)
+    alone = torch.get_num_threads() == 1 and not torch.is_grad_enabled()  # gradients of the kernel are torch's work
+    return doubles and is_unfolded and is_large and alone
 
-    torch has no convolution of its own in double precision: it writes the patches of all images to memory, slowly, and
-    multiplies image by image. Here some images at a time are unfolded into the cache and multiplied together.
-    """
+
+def _images_at_once(step: Step) -> int:
+    patches = step.arguments[1][0].numel() * step.value.shape[2:].numel()
+    return max(1, _PATCH_BYTES // (patches * step.stack.element_size()))
+
+
+def _convolved(step: Step, images: Tensor) -> Tensor:
+    """Any number of images convolved as the step does it, without the bias."""
     out = images.new_empty(len(images), *step.value.shape[1:])
-    at_once = min(len(images), _images_at_once(images, step.arguments[1], out))
+    at_once = _images_at_once(step)
     whole = len(images) - len(images) % at_once
     for part, place in ((images[:whole], out[:whole]), (images[whole:], out[whole:])):
         if len(part):
@@ -52,32 +71,21 @@ class _Bench:
     def __init__(self, step: Step, images: Tensor) -> None:
         kernel, dims = step.arguments[1], step.arguments[1].ndim - 2
         stride, padding, dilation = (_each(step.argument(3 + i, default), dims) for i, default in enumerate((1, 0, 1)))
-        groups, positions = step.argument(6, 1), step.value.shape[2:]
         padded, self.inside = _with_margins(images, padding)
         self.seen = windows(padded, kernel.shape[2:], stride, dilation).movedim(0, 1 + dims)
         self.patches = images.new_empty(self.seen.shape)
-        self.kernels = kernel.reshape(groups, len(kernel) // groups, -1)
-        self.products = images.new_empty(groups, self.kernels.shape[1], len(images) * positions.numel())
-        self.result = self.products.view(len(kernel), len(images), *positions).transpose(0, 1)
+        self.kernel = kernel.flatten(1)
+        self.products = images.new_empty(len(kernel), len(images), *step.value.shape[2:])
 
     def convolve(self, images: Tensor, out: Tensor) -> None:
-        """Write the convolved images to `out`; there are a multiple of so many as the bench is for."""
-        columns = self.patches.view(len(self.kernels), self.kernels.shape[2], -1)
-        for some, place in zip(images.split(self.inside.shape[0]), out.split(self.inside.shape[0]), strict=True):
+        """Write the convolved images to `out`; there are a multiple of as many as the bench is for."""
+        at_once, entries = len(self.inside), self.kernel.shape[1]
+        columns, products = self.patches.view(entries, -1), self.products.flatten(1)
+        for some, place in zip(images.split(at_once), out.split(at_once), strict=True):
             self.inside.copy_(some)
             self.patches.copy_(self.seen)
-            torch.bmm(self.kernels, columns, out=self.products)
-            place.copy_(self.result)
-
-
-def _is_quicker_by_patches(step: Step) -> bool:
-    """Whether torch would unfold each image; what it does otherwise it does well."""
-    image, kernel = step.arguments[:2]
-    if operation(step.node) not in _PLAIN or tuple(step.stacks) != ((0,),) or image.ndim != kernel.ndim:
-        return False
-    doubles = step.stack.dtype == kernel.dtype == torch.float64 and kernel.device.type == "cpu"
-    is_unfolded = math.prod(kernel.shape[2:]) > 1 and not isinstance(step.argument(4), str)
-    return doubles and is_unfolded and not torch.is_grad_enabled()  # gradients of the kernel are torch's work
+            torch.mm(self.kernel, columns, out=products)
+            place.copy_(self.products.transpose(0, 1))
 
 
 def _with_margins(images: Tensor, padding: Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -88,11 +96,6 @@ def _with_margins(images: Tensor, padding: Sequence[int]) -> tuple[Tensor, Tenso
     for axis, (size, margin) in enumerate(sizes):
         inside = inside.narrow(axis + 2, margin, size)
     return padded, inside
-
-
-def _images_at_once(images: Tensor, kernel: Tensor, out: Tensor) -> int:
-    patch_bytes = images.shape[1] * kernel.shape[2:].numel() * out.shape[2:].numel() * images.element_size()
-    return max(1, _PATCH_BYTES * torch.get_num_threads() // patch_bytes)
 
 
 def _each(amounts: Any, dims: int) -> list[int]:

@@ -140,6 +140,7 @@ class RunningBatchNorm(OfOne):
     """Batch norm with running statistics: a factor for each channel, and a shift that is a constant."""
 
     curves = False
+    is_fresh = True
     epsilon_at: int = 6
 
     def apply(self, step: Step, with_constants: bool) -> Tensor:
@@ -148,7 +149,7 @@ class RunningBatchNorm(OfOne):
         assert mean is not None and variance is not None, "batch norm without batch statistics has running ones"
         factor = (variance + step.arguments[self.epsilon_at]).rsqrt()
         factor = factor if weight is None else factor * weight
-        stack = step.stack * factor
+        stack = step.scaled(factor)
         shift = -mean * factor if bias is None else bias - mean * factor
         return plus_constant(stack, shift) if with_constants else stack
 

@@ -16,6 +16,7 @@ class Secant(OfOne):
     """φ with φ(0) = 0 as the factor φ(u)/u: the mask of a ReLU, the gate of a GELU; φ′(0) where u = 0."""
 
     curves = True
+    is_fresh = True
 
     def apply(self, step: Step, with_constants: bool) -> Tensor:
         """Each entry times the factor."""
@@ -24,7 +25,7 @@ class Secant(OfOne):
         zero = argument == 0
         if bool(zero.any()):
             factor = torch.where(zero, slope(step).nan_to_num(0.0, 0.0, 0.0), factor)
-        return step.stack * factor
+        return step.scaled(factor)
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,12 @@ class Tangent(OfOne):
     """A piecewise linear φ as its piece: slope times u, plus the height of the piece as a constant."""
 
     curves = True
+    is_fresh = True
 
     def apply(self, step: Step, with_constants: bool) -> Tensor:
         """Each entry times the slope; the height goes to entry 0."""
         factor = slope(step)
-        stack = step.stack * factor
+        stack = step.scaled(factor)
         return plus_constant(stack, step.value - factor * step.arguments[0]) if with_constants else stack
 
 

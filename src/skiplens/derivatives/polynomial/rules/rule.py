@@ -45,6 +45,9 @@ class Rule(ABC):
     curves: bool = False
     """Whether the operation is nonlinear."""
 
+    is_fresh: bool = False
+    """Whether the stack of the result shares memory with nothing but that of an argument that may be overwritten."""
+
     @abstractmethod
     def carried_slots(self, node: fx.Node, fates: Fates) -> tuple[Slot, ...] | None:
         """The arguments whose stacks the result is made from; None where there is no such form."""
