@@ -54,7 +54,9 @@ def rectified_hessian(
         passes = _passes(weights, x, y, shortcut)
         _accumulate(gauss_newton, residual, passes, len(inputs))
         smallest = min(smallest, passes.preactivations.abs().min().item())
-    return RectifiedHessian(_mirrored(gauss_newton), _mirrored(residual), smallest)
+    for part in (gauss_newton, residual):
+        _mirror(part, weights[0].numel())
+    return RectifiedHessian(gauss_newton, residual, smallest)
 
 
 class _Passes(NamedTuple):
@@ -129,6 +131,10 @@ def _block_row(matrix: Tensor, k: int, width: int, blocks: int) -> Tensor:
     return rows.unflatten(1, (blocks, width, width)).unflatten(0, (width, width))
 
 
-def _mirrored(lower: Tensor) -> Tensor:
-    """The symmetric matrix with these blocks on and below the diagonal."""
-    return lower.tril() + lower.tril(-1).mT
+def _mirror(lower: Tensor, entries: int) -> None:
+    """Copy what is below the diagonal above it, block by block, so that both are the same bit for bit."""
+    for start in range(0, len(lower), entries):
+        rows = slice(start, start + entries)
+        lower[:start, rows] = lower[rows, :start].mT
+        corner = lower[rows, rows]
+        corner.copy_(corner.tril() + corner.tril(-1).mT)
