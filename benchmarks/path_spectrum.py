@@ -1,9 +1,14 @@
 """How much faster is a path spectrum than one forward pass for each of its coefficients?
 
-A network with p blocks has p + 1 coefficients; interpolating them takes p + 1 forward passes of the network with its
-branches scaled. Plain forward passes of the model itself are timed, which is less than such passes would cost. What is
-compared is the sum of all coefficients with the output, in float64 (an interpolation would lose every digit). Two
-images of 32×32 pixels, or one text of 32 tokens.
+A network with p blocks has p + 1 coefficients. To interpolate them takes p + 1 passes with every branch times a
+number t and all gates and norms held where the model itself has them. Such a pass does all multiplications of a
+forward pass, a product at each gate and at each join besides, and through our own interpreter it takes 3.3 times as
+long as a forward pass of the model (ResNet-110 and GPT-2 alike). Timed in their place are p + 1 plain forward passes
+by torch, without any of that and without the interpolation, so the comparison is in their favour. One pass with all
+coefficients does half of their multiplications.
+
+What is compared is the sum of all coefficients with the output, in float64 (an interpolation would lose every digit),
+on one thread. Two images of 32×32 pixels, or one text of 32 tokens.
 """
 
 import torch
