@@ -103,7 +103,17 @@ def text():
     others = [_other(name, *how) for name, how in OTHER_TABLES.items() if (RESULTS / f"{name}.json").exists()]
     shown = {*measured, *OTHER_TABLES, *ON_OTHER_PAGES, *(f"{script}_gpu" for script in on_gpu)}
     others += [_earlier(name) for name in _left_over(shown)]
-    return "\n\n".join([_introduction(measured), _targets(measured), *sections, *others]) + "\n"
+    return (
+        "\n\n".join(
+            [
+                _introduction(measured),
+                _targets({**measured, **{f"{name}_gpu": rows for name, rows in on_gpu.items()}}),
+                *sections,
+                *others,
+            ]
+        )
+        + "\n"
+    )
 
 
 def _left_over(shown):
@@ -151,11 +161,20 @@ def _targets(found):
     lines = ["## Targets", "", "| work | asked for | measured |  |", "|---|---|---:|---|"]
     for rows in found.values():
         for row in rows:
+            where = ", H200" if row["clock"] == "wall_s" else ""
             for target in row["targets"]:
-                held = row.get("held_back") or "the other way was not run"
-                verdict = "reached" if target["reached"] else f"missed: {held}"
-                lines.append(f"| {row['work']} | {target['words']} | {_value(target)} | {verdict} |")
+                lines.append(
+                    f"| {row['work']}{where} | {target['words']} | {_value(target)} | {_verdict(row, target)} |"
+                )
     return "\n".join(lines)
+
+
+def _verdict(row, target):
+    if target["reached"]:
+        return "reached"
+    if target["value"] is None:
+        return "the other way was not run"
+    return f"missed: {row['held_back']}" if row.get("held_back") else "missed"
 
 
 def _value(target):

@@ -66,6 +66,8 @@ class Row:
         tolerance: How far the numbers may differ.
         compare: How far they do.
         held_back: What a missed target misses for.
+        gpu_peers: Those that are compared with on a GPU only,
+        gpu_targets: and what was asked there.
     """
 
     name: str
@@ -81,13 +83,18 @@ class Row:
     tolerance: float = 1e-5
     compare: Callable[[np.ndarray, np.ndarray], float] = deviation
     held_back: str = ""
+    gpu_peers: dict[str, Way] = field(default_factory=dict)
+    gpu_targets: tuple[Target, ...] = ()
 
 
 def on_device(row, device):
     """The row with all its ways on a device; None where ours does not go there, without the peers that do not."""
+    if device == "cpu":
+        return row
     ours = row.ours.on(device)
-    peers = {name: way.on(device) for name, way in row.peers.items()}
-    return ours and replace(row, ours=ours, peers={name: way for name, way in peers.items() if way is not None})
+    everybody = {**row.peers, **row.gpu_peers}.items()
+    peers = {name: moved for name, way in everybody if (moved := way.on(device)) is not None}
+    return ours and replace(row, ours=ours, peers=peers, targets=row.gpu_targets)
 
 
 def record(row, limits, quick=False):

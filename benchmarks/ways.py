@@ -107,9 +107,9 @@ def measured_apart(way, values=None):
     apart = {**os.environ, **one, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "TF_CPP_MIN_LOG_LEVEL": "3"}
     request = json.dumps({"way": asdict(way), "values": None if values is None else str(values)})
     command = [str(python), "-W", "ignore", str(HERE / "ways.py"), request]
-    done = subprocess.run(command, env=apart, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(command, env=apart, capture_output=True, text=True)
     if done.returncode:
-        raise SystemExit(f"{way.module}.{way.function}({way.arguments}) failed; what it said is above.")
+        raise SystemExit(f"{way.module}.{way.function}({way.arguments}) failed:\n{done.stderr[-4000:]}")
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -19,9 +19,10 @@ from skiplens.derivatives.tangent.work import Work, layer_work, plain_work
 _CHUNK_BYTES = 40 * 2**20  # on a processor larger chunks are no quicker: they only leave the caches
 
 _ROWS_WORTH_MEASURING = 1000  # rows of the Jacobian; fewer are done before a measurement pays
+_TRIAL_SAMPLES = {"cpu": 2, "cuda": 32}  # with fewer, a GPU only shows how long it takes to be told what to do
 _CLEARLY = 1.5  # the layers' factors also save most of the products, which the measurement does not see
 _NOT_VECTORISABLE = (RuntimeError, ValueError, TypeError, NotImplementedError)  # what vmap raises at some models
-_STACK = 5  # outputs at once: enough rows for matrix products at full speed, and room for more samples
+_STACK = {"cpu": 5, "cuda": 64}  # outputs at once: enough rows for matrix products at full speed
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def assign(problem: Problem, room: int) -> list[Assignment]:
 
 
 def assign_generally(problem: Problem, names: Iterable[str], room: int) -> Assignment:
-    """The quicker of the two algorithms that need no rules, both tried on two samples and two outputs."""
+    """The quicker of the two algorithms that need no rules, both tried on a few samples and two outputs."""
     names = list(names)
     vectorised, single = _vectorised(problem, names, room), _single(problem, names)
     try:
@@ -58,7 +59,7 @@ def assign_generally(problem: Problem, names: Iterable[str], room: int) -> Assig
 
 
 def _quicker(problem: Problem, layered: list[Assignment], vectorised: Assignment) -> list[Assignment]:
-    """The layers' own formulas, unless the general algorithm is clearly quicker on two samples and two outputs."""
+    """The layers' own formulas, unless the general algorithm is clearly quicker on a few samples and two outputs."""
     try:
         general = _seconds_a_row(vectorised, problem)
     except _NOT_VECTORISABLE:
@@ -73,7 +74,7 @@ def _by_layers(problem: Problem, room: int) -> list[Assignment]:
     assignments = []
     if cover.uses:
         work, cotangents = layer_work(pure, cover)
-        stack = min(_STACK, problem.selection.count)
+        stack = min(_STACK.get(pure.device.type, 5), problem.selection.count)
         bytes_per_sample = (stack + 1) * cotangents + saved_bytes_per_sample(pure, samples)
         chunk = _chunk(problem, bytes_per_sample, room)
         assignments.append(Assignment(LayerRows(pure, cover, chunk, stack), work, chunk * bytes_per_sample))
@@ -127,7 +128,7 @@ def _subset(pure: PureModel, names: Iterable[str]) -> dict[str, torch.Tensor]:
 
 def _seconds_a_row(assignment: Assignment, problem: Problem) -> float:
     pieces = [Piece(name, slice(0, entry.rows)) for name, entry in assignment.work.items()]
-    few: Samples = problem.most_samples.take(slice(0, 2))
+    few: Samples = problem.most_samples.take(slice(0, _TRIAL_SAMPLES.get(problem.pure.device.type, 2)))
     seconds = []
     for _ in range(2):  # the first time, torch also chooses and loads what it needs
         start = time.perf_counter()

@@ -22,6 +22,8 @@ from skiplens.derivatives.tangent.problem import Problem, pose, require_kernel_f
 from skiplens.derivatives.tangent.products import kernel_by_products
 from skiplens.derivatives.tangent.sources import Source
 
+_THRIFT = {"cpu": 1.05, "cuda": 1.0}  # a GPU's memory is its own, and more passes are more launches
+
 
 def empirical_ntk(
     model: nn.Module,
@@ -66,7 +68,8 @@ def empirical_ntk(
 @torch.no_grad()
 def _compute(problem: Problem, assignments: list[Assignment], room: int) -> Tensor:
     kernel = _empty_kernel(problem)
-    plans = [make_plan(problem.task, job.work, _room_for_buffer(room, job)) for job in assignments]
+    thrift = _THRIFT.get(problem.pure.device.type, 1.0)
+    plans = [make_plan(problem.task, job.work, _room_for_buffer(room, job), thrift) for job in assignments]
     done, total = 0, sum(_steps(problem, plan) for plan in plans)
     problem.progress("tangent kernel", done, total)
     for job, plan in zip(assignments, plans, strict=True):

@@ -9,7 +9,6 @@ from skiplens.core.memory import readable
 from skiplens.derivatives.tangent.pieces import Piece
 from skiplens.derivatives.tangent.work import Work
 
-_WORTH_ITS_MEMORY = 1.05  # a plan may cost this much more than the quickest if it needs less memory
 _FORWARD_COST = 1  # a forward pass, in passes backward from one output
 _NEVER = 2**63
 _OUTER_PENALTY = 2.0  # elementwise products and small matrices run slower than the one large product of plain gradients
@@ -54,8 +53,15 @@ class Plan:
     memory: int
 
 
-def make_plan(task: Task, work: Mapping[str, Work], budget: int) -> Plan:
-    """The plan with the least memory among those within a twentieth of the quickest that fits in `budget` bytes."""
+def make_plan(task: Task, work: Mapping[str, Work], budget: int, thrift: float = 1.05) -> Plan:
+    """The plan with the least memory among those that cost at most `thrift` times as much as the quickest that fits.
+
+    Args:
+        task: The kernel.
+        work: Its parameters.
+        budget: Bytes that a plan must fit in.
+        thrift: What less memory may cost.
+    """
     runs = [task.outputs] if task.separate else _halvings(task.outputs)
     plans = [plan for run in runs for plan in _plans(task, work, run, budget)]
     if not plans:
@@ -66,7 +72,7 @@ def make_plan(task: Task, work: Mapping[str, Work], budget: int) -> Plan:
             "Hand over fewer samples, raise budget=…, or use NTKOperator, which keeps no gradients."
         )
     quickest = min(plan.cost for plan in plans)
-    return min((p for p in plans if p.cost <= _WORTH_ITS_MEMORY * quickest), key=lambda p: (p.memory, p.cost))
+    return min((p for p in plans if p.cost <= thrift * quickest), key=lambda p: (p.memory, p.cost))
 
 
 def _plans(task: Task, work: Mapping[str, Work], run: int, budget: int) -> list[Plan]:
