@@ -1,9 +1,9 @@
 """Spectral density and largest eigenvalue of a ResNet-20's Hessian: what do they cost, and what do they cost elsewhere?
 
 A density is one start vector with 20 Lanczos steps; what is compared is one product with a vector. PyHessian's density
-does not run on current torch: its largest eigenvalue after 20 power iterations is compared with that after 10 Lanczos
-steps, which is nearer to the truth. (Built twice on one model, PyHessian adds to the gradients it finds and reports
-twice the eigenvalue; they are cleared here.)
+does not run on current torch: its largest eigenvalue after 20 power iterations is compared with that after 9 Lanczos
+steps, which is nearer to the truth (at 128 images it misses 8.6337 by 3e-5, power iteration by 6e-5). Built twice on
+one model, PyHessian adds to the gradients it finds and reports twice the eigenvalue; they are cleared here.
 """
 
 import torch
@@ -106,6 +106,7 @@ ROWS = [
             Target("≥ 1.3 × curvlinops", "curvlinops 3.0.1", least=1.3),
             Target("≥ 1.3 × hessian-eigenthings", "hessian-eigenthings 1.0.0a5", least=1.3),
         ),
+        held_back="on a GPU nearly half of a short density is the check that the loss repeats and the plan of memory",
         gpu_targets=(
             Target("≥ 2 × curvlinops", "curvlinops 3.0.1", least=2),
             Target("≥ 2 × hessian-eigenthings", "hessian-eigenthings 1.0.0a5", least=2),

@@ -19,7 +19,6 @@ from skiplens.derivatives.tangent.work import Work, layer_work, plain_work
 _CHUNK_BYTES = 40 * 2**20  # on a processor larger chunks are no quicker: they only leave the caches
 
 _ROWS_WORTH_MEASURING = 1000  # rows of the Jacobian; fewer are done before a measurement pays
-_TRIAL_SAMPLES = {"cpu": 2, "cuda": 32}  # with fewer, a GPU only shows how long it takes to be told what to do
 _CLEARLY = 1.5  # the layers' factors also save most of the products, which the measurement does not see
 _NOT_VECTORISABLE = (RuntimeError, ValueError, TypeError, NotImplementedError)  # what vmap raises at some models
 _STACK = {"cpu": 5, "cuda": 64}  # outputs at once: enough rows for matrix products at full speed
@@ -42,8 +41,9 @@ def assign(problem: Problem, room: int) -> list[Assignment]:
         return [_vectorised(problem, problem.pure.parameters, room)]
     layered = _by_layers(problem, room)
     rows = (problem.task.left + problem.task.right) * problem.task.outputs
-    if problem.algorithm == "layers" or rows < _ROWS_WORTH_MEASURING:
-        return layered
+    few = rows < _ROWS_WORTH_MEASURING
+    if problem.algorithm == "layers" or few or problem.pure.device.type != "cpu":
+        return layered  # a few samples would not keep a GPU busy, so they tell nothing about many
     return _quicker(problem, layered, _vectorised(problem, problem.pure.parameters, room))
 
 
@@ -128,7 +128,7 @@ def _subset(pure: PureModel, names: Iterable[str]) -> dict[str, torch.Tensor]:
 
 def _seconds_a_row(assignment: Assignment, problem: Problem) -> float:
     pieces = [Piece(name, slice(0, entry.rows)) for name, entry in assignment.work.items()]
-    few: Samples = problem.most_samples.take(slice(0, _TRIAL_SAMPLES.get(problem.pure.device.type, 2)))
+    few: Samples = problem.most_samples.take(slice(0, 2))
     seconds = []
     for _ in range(2):  # the first time, torch also chooses and loads what it needs
         start = time.perf_counter()
