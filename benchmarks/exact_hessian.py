@@ -14,7 +14,7 @@ from ways import Way
 
 from skiplens.theory import shortcut_hessian as theory
 
-WIDTH, ROWS_AT_ONCE = 10, 200
+WIDTH, SAMPLES, ROWS_AT_ONCE = 10, 1000, 200
 
 
 def task(samples: int = 400) -> tuple[Tensor, Tensor]:
@@ -100,12 +100,12 @@ def index_by_autograd(depth: int):
 
 
 def rectified(depth: int):
-    case = near_zero(depth), *task(1000)
+    case = near_zero(depth), *task(SAMPLES)
     return lambda: theory.rectified_hessian(*case).total()
 
 
 def rectified_by_autograd(depth: int):
-    relu, (x, y) = theory.BranchActivations(mid="relu"), task(1000)
+    relu, (x, y) = theory.BranchActivations(mid="relu"), task(SAMPLES)
 
     def loss(params: Tensor) -> Tensor:
         return theory.square_loss(theory.shortcut_outputs(theory.unflatten(params, WIDTH), x, 2, relu), y)
@@ -136,6 +136,18 @@ def matrix_floor(depth):
 def eigenvalue_floor(depth):
     """Tridiagonalisation, 4/3 n³."""
     return Floor(4 / 3 * (depth * WIDTH**2) ** 3, dtype="float64")
+
+
+def rectified_floor(depth):
+    """One product over the samples for each block of both parts, half of them by symmetry."""
+    return Floor(depth**2 * 2 * SAMPLES * WIDTH**4, dtype="float64")
+
+
+def index_floor(depth):
+    """Products of a unit's parameters with the maps before and after it, and the factorisation of its block."""
+    unit, maps = 2 * WIDTH**2, WIDTH**2
+    products = 6 * unit * maps**2 + 4 * unit**2 * maps + 4 * maps**3
+    return Floor(depth // 2 * (products + unit**3 / 3), dtype="float64")
 
 
 DEPTHS, SMALL = (16, 48, 96), (2, 4)
@@ -192,6 +204,7 @@ ROWS = [
         SMALL,
         {"torch.func.hessian and eigvalsh": _way("index_by_autograd", repeats=1, size=48, grows=3)},
         "depth",
+        index_floor,
         targets=(Target("≥ 4 ×", "torch.func.hessian and eigvalsh", least=4),),
         tolerance=0,
     ),
@@ -203,7 +216,7 @@ ROWS = [
         (2, 4),
         {"torch.func": _way("rectified_by_autograd", repeats=1)},
         "depth",
-        matrix_floor,
+        rectified_floor,
         targets=(Target("≥ 20 ×", "torch.func", least=20),),
         tolerance=1e-12,
         held_back="more than half of the time are products of 100 columns over the samples, too small for full speed",
