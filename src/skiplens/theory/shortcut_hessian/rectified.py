@@ -7,6 +7,7 @@ M_kk' the map from the output of W_k' to the input of a later W_k,
     H[(k, c, b), (k', e, q)] = ⟨v_k[c] v_k'[e] (L_kᵀ L_k')[b, q]⟩ + [k > k'] ⟨u_k[b] v_k'[e] M_kk'[c, q]⟩.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -52,7 +53,8 @@ def rectified_hessian(
     smallest = torch.inf
     for x, y in zip(inputs.split(_SAMPLES_AT_ONCE), targets.split(_SAMPLES_AT_ONCE), strict=True):
         passes = _passes(weights, x, y, shortcut)
-        _accumulate(gauss_newton, residual, passes, len(inputs))
+        _add_gauss_newton(gauss_newton, passes, len(inputs))
+        _add_residual(residual, passes, _between(weights, passes.gates, shortcut), len(inputs))
         smallest = min(smallest, passes.preactivations.abs().min().item())
     for part in (gauss_newton, residual):
         _mirror(part, weights[0].numel())
@@ -60,12 +62,12 @@ def rectified_hessian(
 
 
 class _Passes(NamedTuple):
-    """What each sample meets at each matrix; axes (matrices, samples, …)."""
+    """What each sample meets at each matrix."""
 
-    values: Tensor  # v_k
-    onward: Tensor  # L_k
-    pulled: Tensor  # u_k
-    between: list[Tensor]  # for each k, M_kk' for all k' < k: (k, samples, width, width)
+    values: Tensor  # v_k: (matrices, width, samples)
+    onward: Tensor  # L_k: (matrices, samples, width, width)
+    pulled: Tensor  # u_k: (matrices, width, samples)
+    gates: list[Tensor]  # of each unit
     preactivations: Tensor
 
 
@@ -77,8 +79,8 @@ def _passes(weights: Tensor, inputs: Tensor, targets: Tensor, shortcut: bool) ->
         values += [h, before[-1] * gates[-1]]
         h = (h if shortcut else 0) + values[-1] @ second.T
     onward = _onward(weights, gates, shortcut)
-    pulled = torch.einsum("kmib,mi->kmb", onward, h - targets)
-    return _Passes(torch.stack(values), onward, pulled, _between(weights, gates, shortcut), torch.stack(before))
+    pulled = torch.einsum("kmib,mi->kbm", onward, h - targets)
+    return _Passes(torch.stack(values).mT.contiguous(), onward, pulled, gates, torch.stack(before))
 
 
 def _onward(weights: Tensor, gates: list[Tensor], shortcut: bool) -> Tensor:
@@ -93,35 +95,47 @@ def _onward(weights: Tensor, gates: list[Tensor], shortcut: bool) -> Tensor:
     return torch.stack(onward[::-1])
 
 
-def _between(weights: Tensor, gates: list[Tensor], shortcut: bool) -> list[Tensor]:
-    """M_kk' for every matrix k, all earlier k' and every sample."""
+def _between(weights: Tensor, gates: list[Tensor], shortcut: bool) -> Iterator[Tensor]:
+    """For each matrix k, M_kk' for all earlier k' and every sample, in memory that the next one overwrites."""
     width, samples = weights.shape[-1], len(gates[0])
-    eye = torch.eye(width, dtype=weights.dtype, device=weights.device).expand(1, samples, width, width)
-    between, since = [], eye[:0]
-    for (first, second), gate in zip(weights.unflatten(0, (-1, 2)), gates, strict=True):
-        hidden = torch.cat([gate[:, :, None] * (first @ since), eye * gate[:, :, None]])
-        between += [since, hidden]
-        kept = torch.cat([since, torch.zeros_like(eye)]) if shortcut else 0
-        since = torch.cat([kept + second @ hidden, eye])
-    return between
+    eye = torch.eye(width, dtype=weights.dtype, device=weights.device)
+    since, hidden = (weights.new_empty(len(weights), samples, width, width) for _ in range(2))
+    for unit, ((first, second), gate) in enumerate(zip(weights.unflatten(0, (-1, 2)), gates, strict=True)):
+        k = 2 * unit
+        yield since[:k]
+        torch.matmul(first, since[:k], out=hidden[:k])
+        hidden[k] = eye
+        hidden[: k + 1].mul_(gate[:, :, None])
+        yield hidden[: k + 1]
+        moved = second @ hidden[: k + 1]
+        since[:k] = since[:k] + moved[:k] if shortcut else moved[:k]
+        since[k], since[k + 1] = moved[k], eye
 
 
-def _accumulate(gauss_newton: Tensor, residual: Tensor, passes: _Passes, total: int) -> None:
+def _add_gauss_newton(part: Tensor, passes: _Passes, total: int) -> None:
     """Add these samples' share to the blocks on and below the diagonal."""
     for k, v in enumerate(passes.values):
-        earlier = passes.values[: k + 1] / total
-        products = torch.einsum("mc,kme->kmce", v, earlier)
+        products = _products(v / total, passes.values[: k + 1])
         gains = passes.onward[k].mT @ passes.onward[: k + 1]
-        _block_row(gauss_newton, k, v.shape[1], k + 1).add_(_summed(products, gains).permute(1, 3, 0, 2, 4))
-        if k:
-            pushes = torch.einsum("mb,kme->kmbe", passes.pulled[k], earlier[:k])
-            _block_row(residual, k, v.shape[1], k).add_(_summed(passes.between[k], pushes).permute(1, 3, 0, 4, 2))
+        _block_row(part, k, len(v), k + 1).add_(_summed(products, gains).permute(1, 3, 0, 2, 4))
+
+
+def _add_residual(part: Tensor, passes: _Passes, between: Iterator[Tensor], total: int) -> None:
+    """Add these samples' share to the blocks below the diagonal."""
+    for k, maps in enumerate(between):
+        pushes = _products(passes.pulled[k] / total, passes.values[:k])
+        _block_row(part, k, maps.shape[-1], k).add_(_summed(pushes, maps).permute(3, 1, 0, 2, 4))
+
+
+def _products(one: Tensor, several: Tensor) -> Tensor:
+    """Each sample's outer products: (a, samples) and (blocks, b, samples) to (blocks, a, b, samples)."""
+    return one[:, None, :] * several[:, None, :, :]
 
 
 def _summed(left: Tensor, right: Tensor) -> Tensor:
-    """Σ over samples of left ⊗ right: (blocks, samples, a, b) and (blocks, samples, c, d) to (blocks, a, b, c, d)."""
-    product = left.flatten(2).mT @ right.flatten(2)
-    return product.unflatten(2, right.shape[2:]).unflatten(1, left.shape[2:])
+    """Σ over samples of left ⊗ right: (blocks, a, b, samples) and (blocks, samples, c, d) to (blocks, a, b, c, d)."""
+    product = left.flatten(1, 2) @ right.flatten(2)
+    return product.unflatten(2, right.shape[2:]).unflatten(1, left.shape[1:3])
 
 
 def _block_row(matrix: Tensor, k: int, width: int, blocks: int) -> Tensor:
