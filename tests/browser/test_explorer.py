@@ -113,6 +113,19 @@ def test_a_slider_changes_the_plot_the_words_and_the_address(visit):
     expect(page.locator(".says")).to_contain_text("Of 10 layers")
 
 
+def test_a_late_answer_does_not_stay(visit):
+    """Answers can come in another order than they were asked for; here an old one is put on top by hand."""
+    page = settled(visit("/paths?depth=50"))
+    field(page, "Depth p").fill("20")
+    page.wait_for_url("**depth=20&**")
+    wait_for_points(page, 20)
+    old = "{data: {view: 'paths', query: '?depth=50', asked: [['50']]}}"
+    with page.expect_request(lambda request: '"20"' in (request.post_data or "")):
+        page.evaluate(f"window.dash_clientside.set_props('query', {old})")
+    page.wait_for_load_state("networkidle")
+    assert "depth=20&" in page.url
+
+
 def test_a_shared_address_restores_the_view_and_pages_do_not_see_each_other(visit):
     page = settled(visit("/paths?depth=50"))
     field(page, "Depth p").fill("33")

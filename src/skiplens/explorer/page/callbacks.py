@@ -18,6 +18,8 @@ from skiplens.explorer.view import View, view_named
 Opened = Mapping[str, Any]
 """The name of the view that is open, and the words of the address it was opened with."""
 
+KINDS = ("several", "field", "number")
+
 Fields = Mapping[str, Mapping[str, Sequence[Any]]]
 """For each kind of field the values, and where they belong."""
 
@@ -34,7 +36,7 @@ class Callbacks:
         opened = Input("view", "data")
         others = {kind: _values(kind, State) for kind in ("field", "number")}
         chooser = {"several": _values("several", Input)}
-        everything = {kind: _values(kind, Input) for kind in ("several", "field", "number")}
+        everything = {kind: _values(kind, Input) for kind in KINDS}
         app.callback(
             output=[Output("view", "data"), *_children("chooser", "navigation", "title", "lead")],
             inputs={"pathname": Input("address", "pathname"), "search": Input("address", "search")},
@@ -109,7 +111,10 @@ class Callbacks:
             "problems": [problems.get(row["name"], "") for row in rows],
             "hidden": [row["name"] not in shown for row in rows],
             # The clock is stopped by a poll: one that is under way now would show what nobody waits for any more.
-            "page": [{"view": view.name, "query": drawn.query}, no_update if drawn.standing.is_over else False],
+            "page": [
+                {"view": view.name, "query": drawn.query, "asked": _asked(fields)},
+                no_update if drawn.standing.is_over else False,
+            ],
         }
 
     def poll(self, ticks: int, opened: Opened | None, shown: Mapping[str, str] | None) -> list[Any]:
@@ -121,6 +126,11 @@ class Callbacks:
         wanted = view.measurement(read(view.controls(words), words).values)
         standing = self._measurements.ask(view, wanted) if wanted is not None else Standing("done")
         return [progress_pane(standing), *([ticks, True] if standing.is_over else [no_update, no_update])]
+
+
+def _asked(fields: Fields) -> list[list[Any]]:
+    """The values that an answer is for; the page asks again where they are no longer those of its fields."""
+    return [list(fields[kind]["values"]) for kind in KINDS if kind in fields]
 
 
 def current_words(view: View, opened: Opened, fields: Fields) -> dict[str, str]:
@@ -176,4 +186,9 @@ def _register_in_browser(app: Dash) -> None:
         State({"kind": "meta", **own}, "data"),
         prevent_initial_call=True,
     )
-    app.clientside_callback(ClientsideFunction("explorer", "tell"), Output("unused", "data"), Input("query", "data"))
+    app.clientside_callback(
+        ClientsideFunction("explorer", "tell"),
+        Output("unused", "data"),
+        Input("query", "data"),
+        *(State(_all(kind), "value") for kind in KINDS),
+    )

@@ -22,8 +22,11 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
       const value = numberOf(text);
       return [same, value >= meta.low && value <= meta.high ? placeOf(value, meta) : same];
     },
-    tell(shown) {
-      if (shown) {
+    tell(shown, ...values) {
+      // Answers may come in another order than they were asked for: an old one on top is asked for again.
+      if (shown && JSON.stringify(shown.asked) !== JSON.stringify(values)) {
+        window.dash_clientside.set_props("measured", { data: Date.now() });
+      } else if (shown) {
         const address = `/${shown.view}${shown.query}`;
         if (location.pathname + location.search !== address) history.replaceState(history.state, "", address);
         document.title = `${byId("title").textContent} · Skiplens explorer`;
