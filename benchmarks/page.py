@@ -163,7 +163,7 @@ def _targets(found):
     lines = ["## Targets", "", "| work | asked for | measured |  |", "|---|---|---:|---|"]
     for rows in found.values():
         for row in rows:
-            where = ", H200" if row["clock"] == "wall_s" else ""
+            where = f", {row['environment']['device']}" if "device" in row["environment"] else ""
             for target in row["targets"]:
                 lines.append(
                     f"| {row['work']}{where} | {target['words']} | {_value(target)} | {_verdict(row, target)} |"
