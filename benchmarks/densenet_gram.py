@@ -11,7 +11,7 @@ from infinite_width_gram import gaussian_inputs, symmetric_floor
 from rows import Row, Target
 from ways import Way
 
-from skiplens.kernels import DenseNetKernel
+from skiplens.kernels.architectures import DenseNetKernel
 
 
 def depth_free(samples, depth=100):

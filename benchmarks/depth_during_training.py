@@ -27,12 +27,13 @@ from scipy.special import stdtrit
 from torch import nn
 
 from skiplens import data
-from skiplens.core.randomness import Randomness
-from skiplens.data import Batch
-from skiplens.readings.depth_history import DepthHistory
-from skiplens.training import MeasureAlong, Measurer, Recipe, train
-from skiplens.training.depth_moment import DepthMoment
-from skiplens.training.depth_options import DepthOptions
+from skiplens.base.randomness import Randomness
+from skiplens.graph.batch import Batch
+from skiplens.report.during_training.depth import DepthMoment, DepthOptions
+from skiplens.report.during_training.depth_reading import DepthHistory
+from skiplens.report.during_training.measurer import MeasureAlong, Measurer
+from skiplens.training.loop import train
+from skiplens.training.recipe import Recipe
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ from rows import Floor, Row, Target
 from torch import Tensor, nn
 from ways import Way
 
-from skiplens.derivatives import empirical_ntk
+from skiplens.tangent.empirical import empirical_ntk
 
 PARAMETERS, MULTIPLICATIONS, OUTPUTS = 271_690, 40.8e6, 10
 GIBIBYTE = 2**30

@@ -12,7 +12,8 @@ from rows import Floor, Row, Target
 from torch import Tensor
 from ways import Way
 
-from skiplens.theory import shortcut_hessian as theory
+from skiplens.linalg import second_moments
+from skiplens.papers.li2016_shortcuts import hessian as li2016_shortcuts_hessian
 
 WIDTH, SAMPLES, ROWS_AT_ONCE = 10, 1000, 200
 
@@ -31,11 +32,11 @@ def near_zero(depth: int) -> Tensor:
 
 def linear_loss() -> Callable[[Tensor], Tensor]:
     """The loss of the 2-shortcut linear network from second moments."""
-    moments = theory.second_moments(*task())
+    moments = second_moments.second_moments(*task())
 
     def loss(params: Tensor) -> Tensor:
         h = torch.eye(WIDTH, dtype=torch.float64)
-        for W_1, W_2 in theory.unflatten(params, WIDTH).unflatten(0, (-1, 2)):
+        for W_1, W_2 in li2016_shortcuts_hessian.unflatten(params, WIDTH).unflatten(0, (-1, 2)):
             h = h + W_2 @ (W_1 @ h)
         return moments.loss(h)
 
@@ -43,23 +44,23 @@ def linear_loss() -> Callable[[Tensor], Tensor]:
 
 
 def linear_case(depth: int):
-    return theory.shortcut_units(near_zero(depth)), theory.second_moments(*task())
+    return li2016_shortcuts_hessian.shortcut_units(near_zero(depth)), second_moments.second_moments(*task())
 
 
 def closed_form(depth: int):
     case = linear_case(depth)
-    return lambda: theory.linear_hessian(*case)
+    return lambda: li2016_shortcuts_hessian.linear_hessian(*case)
 
 
 def closed_form_again(depth: int):
     """Into a matrix that is already there, as for many Hessians along a training run."""
     case, place = linear_case(depth), closed_form(depth)()
-    return lambda: theory.linear_hessian(*case, out=place)
+    return lambda: li2016_shortcuts_hessian.linear_hessian(*case, out=place)
 
 
 def forward_over_reverse(depth: int):
     """What torch.func.hessian does, in chunks so that it fits."""
-    params, gradient = theory.flatten(near_zero(depth)), torch.func.grad(linear_loss())
+    params, gradient = li2016_shortcuts_hessian.flatten(near_zero(depth)), torch.func.grad(linear_loss())
 
     def row(direction: Tensor) -> Tensor:
         return torch.func.jvp(gradient, (params,), (direction,))[1]
@@ -68,7 +69,7 @@ def forward_over_reverse(depth: int):
 
 
 def reverse_over_reverse(depth: int):
-    params = theory.flatten(near_zero(depth))
+    params = li2016_shortcuts_hessian.flatten(near_zero(depth))
     hessian = torch.func.jacrev(torch.func.grad(linear_loss()), chunk_size=ROWS_AT_ONCE)
     return lambda: hessian(params)
 
@@ -91,7 +92,7 @@ def spectrum_by_autograd(depth: int):
 def index(depth: int):
     """The number of negative eigenvalues without the matrix."""
     case = linear_case(depth)
-    return lambda: theory.linear_spectrum(*case).count_below(0.0)
+    return lambda: li2016_shortcuts_hessian.linear_spectrum(*case).count_below(0.0)
 
 
 def index_by_autograd(depth: int):
@@ -101,16 +102,21 @@ def index_by_autograd(depth: int):
 
 def rectified(depth: int):
     case = near_zero(depth), *task(SAMPLES)
-    return lambda: theory.rectified_hessian(*case).total()
+    return lambda: li2016_shortcuts_hessian.rectified_hessian(*case).total()
 
 
 def rectified_by_autograd(depth: int):
-    relu, (x, y) = theory.BranchActivations(mid="relu"), task(SAMPLES)
+    relu, (x, y) = li2016_shortcuts_hessian.BranchActivations(mid="relu"), task(SAMPLES)
 
     def loss(params: Tensor) -> Tensor:
-        return theory.square_loss(theory.shortcut_outputs(theory.unflatten(params, WIDTH), x, 2, relu), y)
+        return li2016_shortcuts_hessian.square_loss(
+            li2016_shortcuts_hessian.shortcut_outputs(li2016_shortcuts_hessian.unflatten(params, WIDTH), x, 2, relu), y
+        )
 
-    hessian, params = torch.func.jacrev(torch.func.grad(loss), chunk_size=50), theory.flatten(near_zero(depth))
+    hessian, params = (
+        torch.func.jacrev(torch.func.grad(loss), chunk_size=50),
+        li2016_shortcuts_hessian.flatten(near_zero(depth)),
+    )
     return lambda: hessian(params)
 
 
@@ -118,7 +124,7 @@ def statistics_at_zero(units: int):
     x, y = task()
 
     def found():
-        values = theory.hessian_at_zero(x, y, units, branch_depth=1).spectrum
+        values = li2016_shortcuts_hessian.hessian_at_zero(x, y, units, branch_depth=1).spectrum
         return torch.tensor([values.largest, values.smallest, values.absolute_quantile(), values.index])
 
     return found

@@ -10,7 +10,9 @@ from infinite_width_gram import gaussian_inputs
 from rows import Floor, Row, Target
 from ways import Way
 
-from skiplens.theory.finite_width import ResNet, Simulation, sample_kernels
+from skiplens.kernels.finite_width.matrix_free import sample_kernels
+from skiplens.kernels.finite_width.networks import ResNet
+from skiplens.kernels.finite_width.simulation import Simulation
 
 WIDTH, INPUTS, FEATURES, NETWORKS = 500, 20, 10, 200
 

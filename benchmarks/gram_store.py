@@ -22,9 +22,9 @@ import torch
 from measuring import environment, exponent, show
 
 from skiplens import data
-from skiplens.kernels import ResNetKernel
-from skiplens.sweeps import ThisProcess
+from skiplens.kernels.architectures import ResNetKernel
 from skiplens.sweeps.dask_executor import DaskCluster
+from skiplens.sweeps.executor import ThisProcess
 from skiplens.sweeps.gram_tiles import TileOptions, spread_gram
 
 KERNEL = ResNetKernel(10, 2, 10**-0.5, trained="all")

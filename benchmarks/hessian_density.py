@@ -11,10 +11,10 @@ from hessian_network import product_floor, random_vector, resnet20
 from rows import Row, Target, deviation
 from ways import Way
 
-from skiplens.core.randomness import Randomness
-from skiplens.derivatives.hessian import loss_operator
-from skiplens.linalg.probe_lanczos import tridiagonalise_each
-from skiplens.linalg.probes import draw
+from skiplens.base.randomness import Randomness
+from skiplens.curvature.operator import loss_operator
+from skiplens.linalg.lanczos import tridiagonalise_each
+from skiplens.linalg.trace import draw
 
 STEPS = 20
 

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from rows import Floor
 
-from skiplens.residual import zoo
+from skiplens import zoo
 
 MULTIPLICATIONS, PARAMETERS = 40.8e6, 272_000
 

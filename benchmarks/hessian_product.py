@@ -11,7 +11,7 @@ from rows import Row, Target
 from torch.func import functional_call, grad, jvp
 from ways import Way
 
-from skiplens.derivatives.hessian import loss_operator
+from skiplens.curvature.operator import loss_operator
 
 BUDGET = int(1.45 * 245 * 2**20)  # of a training step with 128 images
 

@@ -13,7 +13,7 @@ from measuring import show as show
 from rows import Floor, Row, Target, deviation
 from ways import Way
 
-from skiplens.kernels import ResNetKernel
+from skiplens.kernels.architectures import ResNetKernel
 
 FEATURES = 784
 ITEM = {"float32": 4, "float64": 8}

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from infinite_width_gram import environment
 
-from skiplens.kernels import ResNetKernel
+from skiplens.kernels.architectures import ResNetKernel
 
 FEATURES, REPETITIONS, CORNER = 784, 5, 200
 KERNEL = ResNetKernel(depth=100, branch_depth=2, branch_scale=0.1)

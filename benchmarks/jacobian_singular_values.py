@@ -11,9 +11,10 @@ from rows import Floor, Row, Target
 from ways import Way
 
 import skiplens as sl
-from skiplens import data
-from skiplens.derivatives.functional import transformable
-from skiplens.residual import dissect, part_function, zoo
+from skiplens import data, zoo
+from skiplens.graph.dissect import dissect
+from skiplens.graph.functional import transformable
+from skiplens.graph.network import part_function
 
 BLOCK, SIDE = "block1", 720
 

@@ -22,9 +22,9 @@ import torch
 from measuring import environment, show
 
 from skiplens import data
-from skiplens.core.errors import DidNotConverge
-from skiplens.kernels import DenseNetKernel, ResNetKernel, VanillaKernel
-from skiplens.kernels.ridge import ridge_weights
+from skiplens.base.errors import DidNotConverge
+from skiplens.kernels.architectures import DenseNetKernel, ResNetKernel, VanillaKernel
+from skiplens.kernels.sklearn_kernel import ridge_weights
 
 CLASSES, PART_BYTES = 10, 40 * 2**20
 RIDGES = (1e-4, 1e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)

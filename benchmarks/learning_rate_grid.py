@@ -12,20 +12,17 @@ import torch
 from rows import Floor, Row, Target
 from ways import Way
 
-from skiplens.core.randomness import Randomness
-from skiplens.data import fit_whitening, sample
-from skiplens.residual import zoo
-from skiplens.residual.initialisation import scaled, xavier_weights
-from skiplens.theory.shortcut_hessian import second_moments
-from skiplens.training import Recipe, train
-from skiplens.training.batched import (
-    Plan,
-    RatesAndSeeds,
-    drawn_starts,
-    train_linear_networks,
-    train_many,
-    train_rectified_networks,
-)
+from skiplens import zoo
+from skiplens.base.randomness import Randomness
+from skiplens.data.images import sample
+from skiplens.data.preprocessing import fit_whitening
+from skiplens.linalg.second_moments import second_moments
+from skiplens.training.batched.chains import train_linear_networks, train_rectified_networks
+from skiplens.training.batched.many import RatesAndSeeds, train_many
+from skiplens.training.batched.plan import BatchedPlan, drawn_starts
+from skiplens.training.loop import train
+from skiplens.training.recipe import Recipe
+from skiplens.zoo.weight_laws import scaled, xavier_weights
 
 WIDTH = 10
 LINEAR_EPOCHS, RECTIFIED_EPOCHS, STACKED_STEPS = 1000, 100, 50
@@ -49,7 +46,7 @@ def grid(depth, rates, starts):
 
 
 def linear(depth):
-    case = *grid(depth, 21, 5), second_moments(*digits()), Plan(LINEAR_EPOCHS)
+    case = *grid(depth, 21, 5), second_moments(*digits()), BatchedPlan(LINEAR_EPOCHS)
     return lambda: train_linear_networks(*case).weights
 
 
@@ -59,7 +56,9 @@ def linear_one_by_one(depth):
 
     def networks():
         parts = [slice(net % len(starts), net % len(starts) + 1) for net in SOME]
-        found = [train_linear_networks(starts[part], rates[part], moments, Plan(LINEAR_EPOCHS)) for part in parts]
+        found = [
+            train_linear_networks(starts[part], rates[part], moments, BatchedPlan(LINEAR_EPOCHS)) for part in parts
+        ]
         return torch.cat([runs.weights for runs in found])
 
     return networks
@@ -79,7 +78,7 @@ def linear_by_autograd(depth):
 
 def rectified(depth):
     starts, rates = grid(depth, 9, 3)
-    case = starts.float(), rates, digits(SAMPLES), Plan(RECTIFIED_EPOCHS)
+    case = starts.float(), rates, digits(SAMPLES), BatchedPlan(RECTIFIED_EPOCHS)
     return lambda: train_rectified_networks(*case).weights
 
 

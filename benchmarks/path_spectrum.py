@@ -15,8 +15,10 @@ import torch
 from rows import Floor, Row, Target
 from ways import Way
 
-from skiplens.derivatives.polynomial import PathOrders, expand_signal, frozen_plan
-from skiplens.residual import dissect, zoo
+from skiplens import zoo
+from skiplens.graph.dissect import dissect
+from skiplens.paths.forward import PathOrders, expand_signal
+from skiplens.paths.plan import frozen_plan
 
 IMAGES, TOKENS = 2, 32
 

@@ -10,8 +10,8 @@ import torch
 from rows import Floor, Row, Target
 from ways import Way
 
-from skiplens.theory.path_weights import log_path_counts, log_path_weights
-from skiplens.theory.spin_glass import complexity, network_complexity
+from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import complexity, network_complexity
+from skiplens.paths.weights import log_path_counts, log_path_weights
 
 RATIOS, LENGTHS = 10_000, 100
 

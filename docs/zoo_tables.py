@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Literal, get_args, get_origin, get_type_hints
 
-from skiplens.residual import zoo
+from skiplens import zoo
 
 PAGE = Path(__file__).with_name("zoo.md")
 START, END = "<!-- tables: start -->", "<!-- tables: end -->"

@@ -1,8 +1,8 @@
 """How wide is wide enough, and how small should branches start? Exact answers; no network is drawn."""
 
-from skiplens.theory.finite_width import advice
-from skiplens.theory.finite_width.moments import kernel_moments
-from skiplens.theory.finite_width.networks import DenseNet, ResNet, Vanilla
+from skiplens.kernels.finite_width import advice
+from skiplens.kernels.finite_width.moments import kernel_moments
+from skiplens.kernels.finite_width.networks import DenseNet, ResNet, Vanilla
 
 depth = 50
 scale = advice.branch_scale(depth, branch_depth=2)

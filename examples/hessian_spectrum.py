@@ -3,8 +3,7 @@
 import torch
 
 import skiplens as sl
-from skiplens import data
-from skiplens.residual import zoo
+from skiplens import data, zoo
 
 batch = data.load("sample").first(16)
 

@@ -4,9 +4,8 @@ import tempfile
 from pathlib import Path
 
 import skiplens as sl
-from skiplens import data
-from skiplens.readings import StructureReading
-from skiplens.residual import zoo
+from skiplens import data, zoo
+from skiplens.signal.structure import StructureReading
 
 model = zoo.build("digits_resnet", seed=0)
 report = sl.inspect(model, data.load("sample"), lenses=["structure"], name="my network")

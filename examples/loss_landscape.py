@@ -1,10 +1,9 @@
 """Slices of the loss around a network: along its sharpest directions, and along random ones."""
 
 import skiplens as sl
-from skiplens import data
-from skiplens.figures import figures_of
-from skiplens.figures.matplotlib_file import save_figure
-from skiplens.residual import zoo
+from skiplens import data, zoo
+from skiplens.plots.matplotlib_file import save_figure
+from skiplens.report.lenses import figures_of
 
 model = zoo.build("mnist_residual").eval()
 samples = data.load("sample").first(16)

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import torch
 
-from skiplens import data
-from skiplens.residual import zoo
-from skiplens.training import Checkpoint, MeasureAlong, Recipe, evaluate, readings_along, train
-from skiplens.training.measures import mean_weight_norm
+from skiplens import data, zoo
+from skiplens.report.during_training.along import readings_along
+from skiplens.report.during_training.measurer import MeasureAlong
+from skiplens.training.callbacks import evaluate, mean_weight_norm
+from skiplens.training.checkpoints import Checkpoint
+from skiplens.training.loop import train
+from skiplens.training.recipe import Recipe
 
 digits = data.load("sample").first(300)
 training, test = digits.first(200), digits.select(slice(200, 300))

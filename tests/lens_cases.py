@@ -3,9 +3,9 @@
 import torch
 from torch import nn
 
-from skiplens.data import Batch
-from skiplens.lenses.catalogue import LENSES
-from skiplens.lenses.lens import Subject
+from skiplens.graph.batch import Batch
+from skiplens.graph.lens import Subject
+from skiplens.report.lenses import LENSES
 from tests.networks import drawn
 
 CASES = list(LENSES.values())

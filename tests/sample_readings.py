@@ -2,7 +2,10 @@
 
 import torch
 
-from skiplens.readings import HessianSpectrum, JacobianSpectrum, Provenance, StructureReading
+from skiplens.curvature.reading import HessianSpectrum
+from skiplens.jacobians.reading import JacobianSpectrum
+from skiplens.readings.reading import Provenance
+from skiplens.signal.structure import StructureReading
 
 
 def structure(blocks: int = 2, **changes) -> StructureReading:

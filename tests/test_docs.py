@@ -45,8 +45,8 @@ def require_command(line: str) -> None:
     """Fail unless the verb, its flags and the networks that `line` names exist."""
     from typer.main import get_command
 
+    from skiplens import zoo
     from skiplens.cli.main import app
-    from skiplens.residual import zoo
 
     words = shlex.split(line.split(">")[0])[1:]
     command = get_command(app)
@@ -90,7 +90,7 @@ def test_commands_exist(page):
     "line", ["skiplens inspekt", "skiplens inspect --colour red", "skiplens data fetch", "skiplens inspect zoo:nothing"]
 )
 def test_a_wrong_command_would_be_noticed(line):
-    from skiplens.core.errors import SkiplensError
+    from skiplens.base.errors import SkiplensError
 
     with pytest.raises((AssertionError, SkiplensError)):
         require_command(line)
@@ -100,7 +100,7 @@ def test_a_wrong_command_would_be_noticed(line):
     "mistake", ["model", "network", "function", "returned", "inputs", "export", "data", "weights", "fit"]
 )
 def test_the_errors_that_a_beginner_meets_are_told(mistake, tmp_path, monkeypatch):
-    from skiplens.core.errors import SkiplensError
+    from skiplens.base.errors import SkiplensError
 
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SkiplensError) as caught:
@@ -112,9 +112,8 @@ def test_the_errors_that_a_beginner_meets_are_told(mistake, tmp_path, monkeypatc
 def make_mistake(mistake: str) -> None:
     """Do what the table of errors in `start.md` speaks of."""
     from skiplens import data
-    from skiplens.residual import find_residual_blocks
-    from skiplens.residual.model_spec import build_model
-    from skiplens.residual.weights import load_weights
+    from skiplens.cli.models import build_model, load_weights
+    from skiplens.graph.dissect import find_residual_blocks
 
     class MyModel(torch.nn.Linear):
         def forward(self, x):

@@ -6,13 +6,11 @@ import io
 import pytest
 import torch
 
-from skiplens.core.progress import silent
-from skiplens.core.randomness import Randomness
-from skiplens.figures import figures_of
-from skiplens.figures.plotly_json import plotly_json
-from skiplens.readings import read_file, write_file
-from skiplens.reports.json_readings import to_json
-from skiplens.reports.sections import section_of
+from skiplens.base.progress import silent
+from skiplens.base.randomness import Randomness
+from skiplens.plots.plotly_json import plotly_json
+from skiplens.readings.file import read_file, to_json, write_file
+from skiplens.report.lenses import figures_of, section_of
 from tests.lens_cases import CASES, subject
 
 each_lens = pytest.mark.parametrize("lens", CASES, ids=lambda lens: lens.name)

@@ -9,18 +9,20 @@ import pytest
 import torch
 
 import skiplens as sl
-from skiplens.core.progress import silent
-from skiplens.core.randomness import Randomness
-from skiplens.data import Batch
-from skiplens.lenses.lens import Subject
-from skiplens.readings import VerificationReading
-from skiplens.reports import RaceOptions
-from skiplens.reports.json_readings import to_json
-from skiplens.training import Recipe, evaluate, train
+from skiplens.base.progress import silent
+from skiplens.base.randomness import Randomness
+from skiplens.graph.batch import Batch
+from skiplens.graph.lens import Subject
+from skiplens.readings.file import to_json
+from skiplens.report.verification import RaceOptions
+from skiplens.report.verification_reading import VerificationReading
+from skiplens.training.callbacks import evaluate
+from skiplens.training.loop import train
+from skiplens.training.recipe import Recipe
 from tests.lens_cases import CASES, subject
-from tests.reports.verification import planted
+from tests.report import planted
+from tests.report.during_training.subjects import FREELY, network, samples
 from tests.tolerances import assert_close
-from tests.training.monitor.subjects import FREELY, network, samples
 
 pytestmark = [
     pytest.mark.gpu,

@@ -11,17 +11,19 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from skiplens import data
-from skiplens.figures import Figure, Line, Reference
-from skiplens.figures.figure import numbers
-from skiplens.theory.guaranteed_training import (
+from skiplens.papers.macdonald2023_regularity.counterexample import (
+    FREE_START,
+    TRAPPED_START,
+    run_counterexample,
+    run_printed_bound,
+)
+from skiplens.papers.macdonald2023_regularity.guaranteed import (
     GuaranteedNetwork,
     GuaranteedRun,
     TrainingPlan,
-    run_counterexample,
-    run_printed_bound,
     train_with_guarantee,
 )
-from skiplens.theory.guaranteed_training.counterexample import FREE_START, TRAPPED_START
+from skiplens.plots.figure import Figure, Line, Reference, numbers
 
 
 @dataclass(frozen=True)

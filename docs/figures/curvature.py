@@ -10,19 +10,14 @@ import torch
 from torch import Tensor, nn
 
 import skiplens as sl
-from skiplens import data
-from skiplens.figures import Band, Figure, Line, Points, figures_of
-from skiplens.figures.figure import numbers
-from skiplens.readings import HessianSpectrum
-from skiplens.residual import zoo
-from skiplens.theory.shortcut_hessian import (
-    hessian_at_zero,
-    linear_hessian,
-    plain_units,
-    second_moments,
-    shortcut_units,
-    spectrum_of,
-)
+from skiplens import data, zoo
+from skiplens.curvature.reading import HessianSpectrum
+from skiplens.linalg.second_moments import second_moments
+from skiplens.papers.li2016_shortcuts.hessian.at_zero import hessian_at_zero
+from skiplens.papers.li2016_shortcuts.hessian.linear import linear_hessian, plain_units, shortcut_units
+from skiplens.papers.li2016_shortcuts.hessian.spectrum import spectrum_of
+from skiplens.plots.figure import Band, Figure, Line, Points, numbers
+from skiplens.report.lenses import figures_of
 
 
 @dataclass(frozen=True)

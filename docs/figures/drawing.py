@@ -5,9 +5,9 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from skiplens.core.doors import open_door
-from skiplens.figures import Figure
-from skiplens.figures.matplotlib_file import save_figure
+from skiplens.base.optional_imports import optional_import
+from skiplens.plots.figure import Figure
+from skiplens.plots.matplotlib_file import save_figure
 
 FOLDER = Path(__file__).parents[1] / "images"
 
@@ -19,7 +19,7 @@ def draw(figures: Iterable[Figure], prefix: str, description: str | None) -> Non
     parser.add_argument("--png", action="store_true", help="write PNG files beside the SVG files")
     options = parser.parse_args()
     os.environ["SOURCE_DATE_EPOCH"] = "0"  # no date in the files
-    matplotlib = open_door("matplotlib", "drawing the documentation's figures")
+    matplotlib = optional_import("matplotlib", "drawing the documentation's figures")
     with matplotlib.rc_context({"svg.hashsalt": "skiplens"}):
         for figure in figures:
             for ending in ("svg", "png") if options.png else ("svg",):

@@ -11,12 +11,11 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 import skiplens as sl
-from skiplens import data
-from skiplens.figures import Figure, Line, Reference, figures_of
-from skiplens.figures.figure import numbers
-from skiplens.lenses.jacobians import SpectrumAverage
-from skiplens.readings import JacobianSpectrum
-from skiplens.residual import zoo
+from skiplens import data, zoo
+from skiplens.jacobians.averages import SpectrumAverage
+from skiplens.jacobians.reading import JacobianSpectrum
+from skiplens.plots.figure import Figure, Line, Reference, numbers
+from skiplens.report.lenses import figures_of
 
 NETWORKS = {
     "mnist_residual": "projection",

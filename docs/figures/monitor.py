@@ -6,11 +6,13 @@ Takes a few minutes. Everything drawn at random has a seed, and the files hold n
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from skiplens import Monitor, data
-from skiplens.figures import Figure, figures_of
-from skiplens.readings import MonitorReading
-from skiplens.residual import zoo
-from skiplens.training import Recipe, train
+from skiplens import data, zoo
+from skiplens.plots.figure import Figure
+from skiplens.report.during_training.monitor import Monitor
+from skiplens.report.during_training.record import MonitorReading
+from skiplens.report.lenses import figures_of
+from skiplens.training.loop import train
+from skiplens.training.recipe import Recipe
 
 LEFT_OUT = {"cost_of_looking", "weight_norm_while_training"}
 """The cost depends on the machine; the norm is told in words."""

@@ -15,14 +15,16 @@ from typing import Any
 import torch
 
 import skiplens as sl
-from skiplens import data
-from skiplens.core.randomness import Randomness
-from skiplens.figures import Figure, Line, Points, figures_of
-from skiplens.figures.figure import numbers
-from skiplens.residual import zoo
-from skiplens.theory.path_weights import path_weights
-from skiplens.theory.spin_glass import Mixture, SpinGlass, random_points
-from skiplens.training import Recipe, depth_during_training, spin_glass_depth
+from skiplens import data, zoo
+from skiplens.base.randomness import Randomness
+from skiplens.papers.littwin2016_ensembles.dynamics import spin_glass_depth
+from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import Mixture
+from skiplens.papers.littwin2016_ensembles.spin_glass.hamiltonian import SpinGlass, random_points
+from skiplens.paths.weights import path_weights
+from skiplens.plots.figure import Figure, Line, Points, numbers
+from skiplens.report.during_training.depth import depth_during_training
+from skiplens.report.lenses import figures_of
+from skiplens.training.recipe import Recipe
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks/results/depth_during_training.json"

@@ -11,16 +11,17 @@ import torch
 from torch import Tensor
 
 import skiplens as sl
-from skiplens import data
-from skiplens.derivatives import empirical_ntk
-from skiplens.figures import Figure, Line, Points, Reference, figures_of
-from skiplens.figures.figure import numbers
-from skiplens.kernels import DenseNetKernel, InfiniteWidthKernel, ResNetKernel, VanillaKernel
+from skiplens import data, zoo
+from skiplens.kernels.architectures import DenseNetKernel, InfiniteWidthKernel, ResNetKernel, VanillaKernel
 from skiplens.kernels.dynamics import Start, gradient_descent, largest_learning_rate
-from skiplens.readings import TangentReading
-from skiplens.residual import zoo
-from skiplens.theory.finite_width import DenseNet, ResNet, Simulation, Vanilla, estimate, kernel_moments, sample_kernels
-from skiplens.theory.finite_width.networks import Network
+from skiplens.kernels.finite_width.matrix_free import sample_kernels
+from skiplens.kernels.finite_width.moments import kernel_moments
+from skiplens.kernels.finite_width.networks import DenseNet, Network, ResNet, Vanilla
+from skiplens.kernels.finite_width.simulation import Simulation, estimate
+from skiplens.plots.figure import Figure, Line, Points, Reference, numbers
+from skiplens.report.lenses import figures_of
+from skiplens.tangent.empirical import empirical_ntk
+from skiplens.tangent.reading import TangentReading
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,25 @@ import torch
 from torch import Tensor, nn
 
 import skiplens as sl
-from skiplens import data
-from skiplens.data import fit_whitening
-from skiplens.figures import Figure, figures_of
-from skiplens.figures.along import quantities_along
-from skiplens.readings import QuantityAlong, TrainingHistory
-from skiplens.residual import zoo
-from skiplens.residual.zoo.li2016 import matrices
-from skiplens.theory.shortcut_hessian import linear_hessian, plain_units, second_moments, shortcut_units, spectrum_of
-from skiplens.training import AlongTraining, MeasureAlong, Recipe, at_losses, readings_along, train
+from skiplens import data, zoo
+from skiplens.data.preprocessing import fit_whitening
+from skiplens.linalg.second_moments import second_moments
+from skiplens.papers.li2016_shortcuts.hessian.linear import linear_hessian, plain_units, shortcut_units
+from skiplens.papers.li2016_shortcuts.hessian.spectrum import spectrum_of
+from skiplens.plots.figure import Figure
+from skiplens.report.during_training.along import (
+    AlongTraining,
+    QuantityAlong,
+    at_losses,
+    quantities_along,
+    readings_along,
+)
+from skiplens.report.during_training.measurer import MeasureAlong
+from skiplens.report.lenses import figures_of
+from skiplens.training.history import TrainingHistory
+from skiplens.training.loop import train
+from skiplens.training.recipe import Recipe
+from skiplens.zoo.li2016 import matrices
 
 DEPTH = 8
 """Matrices of the linear networks whose spectra are followed."""

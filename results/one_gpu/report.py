@@ -5,16 +5,15 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from skiplens.readings import Store
-from skiplens.studies.folder import write_folder
-from skiplens.studies.li2016_shortcuts import study as shortcuts
-from skiplens.studies.li2016_shortcuts.images import items as shortcut_items
-from skiplens.studies.li2016_shortcuts.images.settings import ONE_GPU as SHORTCUTS
-from skiplens.studies.macdonald2023_regularity import study as regularity
-from skiplens.studies.macdonald2023_regularity.images import items as regularity_items
-from skiplens.studies.macdonald2023_regularity.images.settings import ONE_GPU as REGULARITY
-from skiplens.studies.reproduction import Effort, reproduce
-from skiplens.studies.study import Item, Study
+from skiplens.papers.li2016_shortcuts import fig2_fig9
+from skiplens.papers.li2016_shortcuts import study as li2016_shortcuts_study
+from skiplens.papers.li2016_shortcuts.images import ONE_GPU as LI2016_SIZES
+from skiplens.papers.macdonald2023_regularity import fig3_to_fig6
+from skiplens.papers.macdonald2023_regularity import study as macdonald2023_regularity_study
+from skiplens.papers.macdonald2023_regularity.images import ONE_GPU
+from skiplens.papers.reproduction import ReproductionEffort, reproduce, write_folder
+from skiplens.papers.study import Item, Study
+from skiplens.readings.store import Store
 
 SAID = "Reduced for some minutes on one H200: fewer epochs, learning rates, depths and trials, as the tables say."
 
@@ -24,7 +23,7 @@ def main(part: str, store: Path, folder: Path) -> None:
     trials = 1 + max(replicates(store))
     study, items = {"macdonald": macdonald, "norms": norms, "errors": errors}[part](trials)
     shutil.copytree(store, folder / "store", dirs_exist_ok=True)
-    found = reproduce([(study, item) for item in items], folder, Effort("paper"))
+    found = reproduce([(study, item) for item in items], folder, ReproductionEffort("paper"))
     write_folder(found, folder)
     for verdict in found.verdicts:
         sys.stdout.write(f"{verdict.name} {verdict.verdict} {verdict.ours} {verdict.uncertainty}\n")
@@ -38,18 +37,22 @@ def replicates(store: Path) -> set[int]:
 
 def macdonald(trials: int) -> tuple[Study, list[Item]]:
     """Figures 3 and 4 and table 1 at one learning rate."""
-    items = regularity_items.items({"paper": replace(REGULARITY, trials=trials)}, (SAID,))
-    return regularity.STUDY, [item for item in items if item.name in ("fig3", "fig4", "table1")]
+    items = fig3_to_fig6.items({"paper": replace(ONE_GPU, trials=trials)}, (SAID,))
+    return macdonald2023_regularity_study.STUDY, [item for item in items if item.name in ("fig3", "fig4", "table1")]
 
 
 def norms(trials: int) -> tuple[Study, list[Item]]:
     """Figure 2."""
-    return shortcuts.STUDY, [shortcut_items.items({"paper": replace(SHORTCUTS, norm_runs=trials)}, (SAID,))[0]]
+    return li2016_shortcuts_study.STUDY, [
+        fig2_fig9.items({"paper": replace(LI2016_SIZES, norm_runs=trials)}, (SAID,))[0]
+    ]
 
 
 def errors(trials: int) -> tuple[Study, list[Item]]:
     """Figure 9."""
-    return shortcuts.STUDY, [shortcut_items.items({"paper": replace(SHORTCUTS, error_runs=trials)}, (SAID,))[1]]
+    return li2016_shortcuts_study.STUDY, [
+        fig2_fig9.items({"paper": replace(LI2016_SIZES, error_runs=trials)}, (SAID,))[1]
+    ]
 
 
 if __name__ == "__main__":

@@ -9,12 +9,13 @@ import tarfile
 import time
 from pathlib import Path
 
-from skiplens.readings import Store
-from skiplens.studies.li2016_shortcuts.images import runs as shortcut_runs
-from skiplens.studies.li2016_shortcuts.images.settings import ONE_GPU as SHORTCUTS
-from skiplens.studies.macdonald2023_regularity.images import runs as regularity_runs
-from skiplens.studies.macdonald2023_regularity.images.settings import ONE_GPU as REGULARITY
-from skiplens.sweeps import Run, sweep
+from skiplens.papers.li2016_shortcuts import images as li2016_shortcuts_images
+from skiplens.papers.li2016_shortcuts.images import ONE_GPU as LI2016_SIZES
+from skiplens.papers.macdonald2023_regularity import images
+from skiplens.papers.macdonald2023_regularity.images import ONE_GPU
+from skiplens.readings.store import Store
+from skiplens.sweeps.run import Run
+from skiplens.sweeps.sweep import sweep
 
 
 def main(part: str, folder: Path, seconds: float) -> None:
@@ -35,17 +36,17 @@ def main(part: str, folder: Path, seconds: float) -> None:
 
 def macdonald() -> list[Run]:
     """Figure 4 and table 1 at one learning rate."""
-    return regularity_runs.all_rates("cifar10", REGULARITY, 0)
+    return images.all_rates("cifar10", ONE_GPU, 0)
 
 
 def norms() -> list[Run]:
     """Figure 2."""
-    return shortcut_runs.fig2(SHORTCUTS, 0)
+    return li2016_shortcuts_images.fig2_runs(LI2016_SIZES, 0)
 
 
 def errors() -> list[Run]:
     """Figure 9."""
-    return shortcut_runs.fig9(SHORTCUTS, 0)
+    return li2016_shortcuts_images.fig9_runs(LI2016_SIZES, 0)
 
 
 def by_replicate(runs: list[Run]) -> list[list[Run]]:

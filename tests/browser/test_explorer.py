@@ -8,8 +8,8 @@ import pytest
 import torch
 from playwright.sync_api import Page, expect
 
-from skiplens.explorer.catalogue import theory_views
-from skiplens.studies.catalogue import MODULES
+from skiplens.explorer.views.catalogue import theory_views
+from skiplens.papers.study import MODULES
 from tests.browser.contrast import contrast
 from tests.browser.explorer_page import curve, served, settled, visits, wait, wait_for_points
 from tests.explorer.run_folders import HOSTILE, report, write_report, write_study
@@ -21,7 +21,7 @@ NAMES = [view.name for view in theory_views()]
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     folder = tmp_path_factory.mktemp("explorer")
-    MODULES["small"] = "tests.studies.small_study"
+    MODULES["small"] = "tests.papers.small_study"
     torch.set_default_dtype(torch.float64)  # this comes before the fixture that does so for every test
     (folder / "secret.txt").write_text("secret")
     write_report(folder / "runs" / "first", report("First"))

@@ -1,5 +1,5 @@
-from skiplens.figures.figure import Figure, Line, Surface
-from skiplens.reports.gallery import GalleryItem, GalleryPaper, gallery_page
+from skiplens.plots.figure import Figure, Line, Surface
+from skiplens.report.gallery import GalleryItem, GalleryPaper, gallery_page
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 

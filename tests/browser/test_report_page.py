@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 import skiplens as sl
-from skiplens.reports import Problem, Report
+from skiplens.report.inspection import Problem, Report
 from tests.browser.contrast import contrast
-from tests.findings.readings import paths, signal
-from tests.reports.test_findings_section import finding
+from tests.report.readings import paths, signal
+from tests.report.test_findings_section import finding
 from tests.sample_readings import curvature, jacobians, structure
 
 HOSTILE = "</script><img src=x onerror=alert(1)><b>'\"&amp;"

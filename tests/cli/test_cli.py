@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from skiplens.base.version import VERSION
 from skiplens.cli.main import app
-from skiplens.core.version import VERSION
 
 SMALL = "zoo:shortcut_linear,units=2,width=784"
 

@@ -2,12 +2,12 @@ import json
 
 import pytest
 
-from skiplens.studies import catalogue
+from skiplens.papers import study
 
 
 @pytest.fixture(autouse=True)
 def one_small_study(monkeypatch):
-    monkeypatch.setattr(catalogue, "MODULES", {"small": "tests.studies.small_study"})
+    monkeypatch.setattr(study, "MODULES", {"small": "tests.papers.small_study"})
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from skiplens.core.errors import DataError
-from skiplens.data.cache import alone, cache_folder, cached, explained, fill
+from skiplens.base.errors import DataError
+from skiplens.data.download import cache_folder, cached, explain_os_errors, file_lock, fill
 from tests.data.toy import ToyDigits, write_all
 
 DIGITS = ToyDigits.data_set()
@@ -71,7 +71,7 @@ def test_the_folder_is_the_users_choice_or_the_systems(monkeypatch, tmp_path):
 def test_a_full_disk_is_explained(tmp_path, number):
     with (
         pytest.raises(DataError, match=r"No space left in .* for toy-digits, which needs about .* SKIPLENS_CACHE"),
-        explained(DIGITS, tmp_path),
+        explain_os_errors(DIGITS, tmp_path),
     ):
         raise OSError(number, os.strerror(number))
 
@@ -79,13 +79,13 @@ def test_a_full_disk_is_explained(tmp_path, number):
 def test_a_forbidden_folder_is_explained(tmp_path):
     with (
         pytest.raises(DataError, match=r"The cache folder .* cannot be written \(Permission denied\).*SKIPLENS_CACHE"),
-        explained(DIGITS, tmp_path),
+        explain_os_errors(DIGITS, tmp_path),
     ):
         raise PermissionError(errno.EACCES, "Permission denied")
 
 
 def test_other_errors_of_the_system_pass(tmp_path):
-    with pytest.raises(InterruptedError), explained(DIGITS, tmp_path):
+    with pytest.raises(InterruptedError), explain_os_errors(DIGITS, tmp_path):
         raise InterruptedError(errno.EINTR, "interrupted")
 
 
@@ -94,7 +94,7 @@ def test_one_holder_at_a_time_gets_through(tmp_path):
     log: list[str] = []
 
     def enter(who):
-        with alone(tmp_path / "lock"):
+        with file_lock(tmp_path / "lock"):
             log.append(who)
             time.sleep(0.01)  # gives the others every chance to come in between
             log.append(who)

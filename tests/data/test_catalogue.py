@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from skiplens.core.errors import DataError
+from skiplens.base.errors import DataError
 from skiplens.data.catalogue import CATALOGUE, look_up
 from tests.data.toy import ToyColours, ToyDigits
 

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from skiplens.core.errors import DataError
-from skiplens.data.cifar import read_cifar, write_cifar
+from skiplens.base.errors import DataError
+from skiplens.data.formats import read_cifar, write_cifar
 
 
 def test_a_record_is_labels_then_red_green_and_blue_planes():

@@ -2,8 +2,8 @@ import pytest
 import torch
 from PIL import Image
 
-from skiplens.core.errors import DataError, InvalidInputError
-from skiplens.data.decode import Framing, decode
+from skiplens.base.errors import DataError, InvalidInputError
+from skiplens.data.formats import Framing, decode
 from tests.data.toy import random_bytes
 
 

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from skiplens.core.progress import silent
-from skiplens.data import download as module
+from skiplens.base.progress import silent
+from skiplens.data import download as data_download
 from skiplens.data.download import RouteClosed, download
 from tests.data.host import serving
 from tests.data.toy import archive_of
@@ -131,8 +131,8 @@ def test_a_full_disk_leaves_no_half_file(host, tmp_path, monkeypatch):
 
         return Full() if self.name.endswith(".unfinished") else file
 
-    original = module.Path.open
-    monkeypatch.setattr(module.Path, "open", full)
+    original = data_download.Path.open
+    monkeypatch.setattr(data_download.Path, "open", full)
     with pytest.raises(OSError, match="No space left"):
         get(host, tmp_path)
     monkeypatch.undo()

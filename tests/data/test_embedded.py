@@ -1,7 +1,7 @@
 import hashlib
 from importlib.resources import files
 
-from skiplens.data import sample
+from skiplens.data.images import sample
 
 
 def test_the_sample_is_the_beginning_of_mnist():

@@ -4,10 +4,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from skiplens.core.errors import DataError
-from skiplens.data import available, get, registries
-from skiplens.data.cache import cache_folder
+from skiplens.base.errors import DataError
+from skiplens.data import registries
 from skiplens.data.catalogue import RegistryCopy
+from skiplens.data.download import cache_folder
+from skiplens.data.fetch import available, get
 from tests.data.host import serving
 from tests.data.toy import ToyColours, ToyDigits, gzipped, tarred, with_copies, write_all
 

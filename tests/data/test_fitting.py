@@ -1,8 +1,10 @@
 import pytest
 import torch
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.data import ImageBatches, ImageSet, LoadOptions, fit_to, load, take
+from skiplens.base.errors import InvalidInputError
+from skiplens.data.images import ImageSet
+from skiplens.data.load import ImageBatches, LoadOptions, fit_to, load
+from skiplens.graph.batch import take
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.core.randomness import Randomness
-from skiplens.data import GaussianClasses, gaussian_classes
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.randomness import Randomness
+from skiplens.data.synthetic import GaussianClasses, gaussian_classes
 from tests.tolerances import STANDARD_ERRORS, assert_close
 
 

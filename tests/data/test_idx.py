@@ -3,8 +3,8 @@ import struct
 import pytest
 import torch
 
-from skiplens.core.errors import DataError
-from skiplens.data.idx import read_idx, write_idx
+from skiplens.base.errors import DataError
+from skiplens.data.formats import read_idx, write_idx
 
 TWO_BY_THREE = bytes([0, 0, 8, 2]) + struct.pack(">II", 2, 3) + bytes([1, 2, 3, 4, 5, 255])
 

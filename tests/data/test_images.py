@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from skiplens.core.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError
 from skiplens.data.images import ImageSet
 
 

@@ -2,8 +2,10 @@ import pytest
 import torch
 from PIL import Image
 
-from skiplens.core.errors import DataError, InvalidInputError
-from skiplens.data import LoadOptions, as_batches, count_samples, load, sample
+from skiplens.base.errors import DataError, InvalidInputError
+from skiplens.data.images import sample
+from skiplens.data.load import LoadOptions, load
+from skiplens.graph.batch import as_batches, count_samples
 from tests.data.toy import ToyDigits, random_bytes, write_all
 from tests.tolerances import assert_close
 

@@ -1,8 +1,8 @@
 import pytest
 
-from skiplens.core.errors import DataError
+from skiplens.base.errors import DataError
 from skiplens.data.catalogue import DataSet
-from skiplens.data.local import find, holds, user_folder
+from skiplens.data.fetch import find, holds, user_folder
 from tests.data.toy import ToyColours, ToyDigits, gzipped, part_of, tarred, write_all
 
 DIGITS, COLOURS = ToyDigits.data_set(), ToyColours.data_set()

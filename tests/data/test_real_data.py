@@ -10,9 +10,11 @@ import shutil
 import pytest
 import torch
 
-from skiplens.core.errors import DataError
-from skiplens.data import fit_whitening, get, measure_channels, sample
+from skiplens.base.errors import DataError
 from skiplens.data.catalogue import CATALOGUE
+from skiplens.data.fetch import get
+from skiplens.data.images import sample
+from skiplens.data.preprocessing import fit_whitening, measure_channels
 from skiplens.data.registries import parts_from_registry
 
 pytestmark = pytest.mark.slow

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from skiplens.core.errors import DataError
+from skiplens.base.errors import DataError
 from skiplens.data import registries
 from skiplens.data.catalogue import RegistryCopy
 from skiplens.data.download import RouteClosed

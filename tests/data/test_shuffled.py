@@ -1,7 +1,8 @@
 import torch
 
-from skiplens.data import LoadOptions, Standardisation, load
-from skiplens.data.shuffled import CentredBatches, ShuffledBatches
+from skiplens.data.load import LoadOptions, load
+from skiplens.data.preprocessing import Standardisation
+from skiplens.data.synthetic import CentredBatches, ShuffledBatches
 
 AS_THEY_ARE = Standardisation((0.0,), (1.0,))
 

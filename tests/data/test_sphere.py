@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.data import random_unit_vectors, vectors_at_angles, vectors_on_circle
+from skiplens.base.errors import InvalidInputError
+from skiplens.data.synthetic import random_unit_vectors, vectors_at_angles, vectors_on_circle
 from tests.tolerances import STANDARD_ERRORS, assert_close
 
 

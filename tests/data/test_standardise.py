@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.data import Standardisation, measure_channels
+from skiplens.base.errors import InvalidInputError
+from skiplens.data.preprocessing import Standardisation, measure_channels
 from tests.tolerances import assert_close
 
 

@@ -1,7 +1,7 @@
 import pytest
 
-from skiplens.core.errors import DataError
-from skiplens.data.unpack import read_gzip, read_tar, require_checksum
+from skiplens.base.errors import DataError
+from skiplens.data.download import read_gzip, read_tar, require_checksum
 from tests.data.toy import gzipped, part_of, tarred
 
 CONTENT = bytes(range(256)) * 64

@@ -1,8 +1,9 @@
 import pytest
 import torch
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.data import fit_whitening, sample
+from skiplens.base.errors import InvalidInputError
+from skiplens.data.images import sample
+from skiplens.data.preprocessing import fit_whitening
 from tests.tolerances import RELATIVE, assert_close
 
 
@@ -47,7 +48,7 @@ def test_bytes_are_pixels_and_images_are_flattened(generator):
 
 
 def test_chunks_do_not_matter(inputs, monkeypatch):
-    from skiplens.data import whitening as module
+    from skiplens.data import preprocessing as module
 
     whole = fit_whitening(inputs, 3)(inputs)
     monkeypatch.setattr(module, "_ROWS_AT_ONCE", 7)

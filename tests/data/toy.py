@@ -12,8 +12,7 @@ from typing import ClassVar
 import torch
 
 from skiplens.data.catalogue import Archive, DataSet, Part, RegistryCopy
-from skiplens.data.cifar import write_cifar
-from skiplens.data.idx import write_idx
+from skiplens.data.formats import write_cifar, write_idx
 
 
 def random_bytes(*shape: int, seed: int = 0, high: int = 256) -> torch.Tensor:

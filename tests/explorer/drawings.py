@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from skiplens.explorer.drawing import Drawing
-from skiplens.explorer.view import View
-from skiplens.figures.figure import Figure, Mark
+from skiplens.explorer.view import Drawing, View
+from skiplens.plots.figure import Figure, Mark
 
 
 def values_of(view: View, **changed: Any) -> dict[str, Any]:

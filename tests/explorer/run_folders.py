@@ -3,13 +3,11 @@
 import json
 from pathlib import Path
 
-from skiplens.reports import Report
-from skiplens.studies import reproduce
-from skiplens.studies.folder import csv_text
-from skiplens.studies.reproduction import Effort
-from tests.findings.readings import paths
+from skiplens.papers.reproduction import ReproductionEffort, csv_text, reproduce
+from skiplens.report.inspection import Report
+from tests.papers.small_study import study
+from tests.report.readings import paths
 from tests.sample_readings import jacobians, structure
-from tests.studies.small_study import study
 
 HOSTILE = "<img src=x onerror=alert(1)> , & ' \" =1+1 %2e%2e"
 """The name of a folder that tries everything."""
@@ -28,7 +26,7 @@ def write_report(folder: Path, made: Report) -> Path:
 
 def write_study(folder: Path, seed: int = 0) -> Path:
     small = study()
-    made = reproduce([(small, small.items[0])], folder, Effort("smoke", seed))
+    made = reproduce([(small, small.items[0])], folder, ReproductionEffort("smoke", seed))
     (folder / "verdicts.json").write_text(json.dumps([verdict.to_json() for verdict in made.verdicts]))
     (folder / "environment.json").write_text(json.dumps({"preset": "smoke", "seed": seed, "torch": "2"}))
     (folder / "tables").mkdir()

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skiplens.explorer.address import query_of, read, words_of
+from skiplens.explorer.control import query_of, read, words_of
 from tests.explorer.test_control import DEPTH, RUNS, SAMPLED, SHAPE
 
 CONTROLS = (DEPTH, SHAPE, SAMPLED, RUNS)

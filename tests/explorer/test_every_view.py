@@ -5,13 +5,12 @@ import math
 
 import pytest
 
-from skiplens.core.errors import SkiplensError
-from skiplens.explorer.address import query_of, read, words_of
-from skiplens.explorer.catalogue import theory_views
-from skiplens.explorer.control import Choice, Slider, Switch
-from skiplens.explorer.figure_table import csv_text, figure_rows
+from skiplens.base.errors import SkiplensError
+from skiplens.explorer.control import Choice, Slider, Switch, query_of, read, words_of
+from skiplens.explorer.exports import csv_text, figure_rows
 from skiplens.explorer.view import View
-from skiplens.figures.plotly_json import plotly_json
+from skiplens.explorer.views.catalogue import theory_views
+from skiplens.plots.plotly_json import plotly_json
 
 VIEWS = theory_views()
 

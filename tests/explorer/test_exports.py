@@ -3,10 +3,10 @@ import io
 import pytest
 from PIL import Image
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.explorer.drawing import Drawing
+from skiplens.base.errors import InvalidInputError
 from skiplens.explorer.exports import exported
-from skiplens.figures import Figure, Line
+from skiplens.explorer.view import Drawing
+from skiplens.plots.figure import Figure, Line
 
 DRAWING = Drawing((Figure("f", "Title", "Caption.", "x", "y", (Line((1.0, 2.0), (3.0, 4.0), "l"),)),), rows=({"a": 1},))
 

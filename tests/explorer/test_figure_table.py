@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from skiplens.explorer.figure_table import csv_text, figure_rows
-from skiplens.figures import Band, Bars, Contour, Figure, Heat, Line, Points, Reference, Surface
+from skiplens.explorer.exports import csv_text, figure_rows
+from skiplens.plots.figure import Band, Bars, Contour, Figure, Heat, Line, Points, Reference, Surface
 
 NAN = float("nan")
 

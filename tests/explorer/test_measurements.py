@@ -5,10 +5,9 @@ from typing import ClassVar
 
 import pytest
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.explorer.drawing import Drawing
+from skiplens.base.errors import InvalidInputError
 from skiplens.explorer.measurements import Measurements
-from skiplens.explorer.view import View
+from skiplens.explorer.view import Drawing, View
 
 SOON = 20  # seconds until a busy machine has started a thread
 

@@ -5,15 +5,14 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from skiplens.core.errors import NotResidualError
-from skiplens.core.progress import silent
-from skiplens.explorer.address import read
-from skiplens.explorer.views.paths import PathsView
-from skiplens.explorer.views.paths.controls import MODELS
-from skiplens.explorer.views.paths.network import measure_network, predict
-from skiplens.residual import zoo
-from skiplens.residual.zoo.blocks import count_joins
-from tests.findings.readings import paths
+from skiplens import zoo
+from skiplens.base.errors import NotResidualError
+from skiplens.base.progress import silent
+from skiplens.explorer.control import read
+from skiplens.explorer.views.paths import MODELS, PathsView
+from skiplens.explorer.views.paths_network import measure_network, predict
+from skiplens.zoo.layers import count_joins
+from tests.report.readings import paths
 
 VIEW = PathsView()
 

@@ -6,11 +6,11 @@ import time
 import pytest
 from plotly.basedatatypes import BaseFigure
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.explorer.catalogue import theory_views
+from skiplens.base.errors import InvalidInputError
+from skiplens.explorer.exports import picture, picture_code
 from skiplens.explorer.measurements import Measurements
 from skiplens.explorer.page.callbacks import Callbacks
-from skiplens.explorer.picture import picture, picture_code
+from skiplens.explorer.views.catalogue import theory_views
 from skiplens.explorer.views.runs import RunsView
 
 ADDRESSES = (

@@ -3,8 +3,7 @@
 from dash import no_update
 
 from skiplens.explorer.measurements import Measurements
-from skiplens.explorer.page.callbacks import Callbacks
-from skiplens.explorer.page.layout import POLL_MILLISECONDS
+from skiplens.explorer.page.callbacks import POLL_MILLISECONDS, Callbacks
 from skiplens.explorer.views.tangent import TangentView
 
 OPENED = {"name": "tangent", "words": {"sampled": "off"}}

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from skiplens.core.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError
 from skiplens.explorer.views.runs import RunsFolder
 from tests.explorer.run_folders import HOSTILE
 

@@ -3,20 +3,20 @@ import math
 
 import pytest
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.core.progress import silent
-from skiplens.explorer.address import read
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.progress import silent
+from skiplens.explorer.control import read
 from skiplens.explorer.exports import exported
 from skiplens.explorer.guard import Guard
 from skiplens.explorer.measurements import Measurements
 from skiplens.explorer.page.app import make_app
-from skiplens.explorer.page.drawn import draw
+from skiplens.explorer.page.panes import draw
 from skiplens.explorer.views.runs import RunsFolder, RunsView
-from skiplens.figures import figures_of
-from skiplens.reports import Problem
-from skiplens.studies.catalogue import MODULES
+from skiplens.papers.study import MODULES
+from skiplens.report.inspection import Problem
+from skiplens.report.lenses import figures_of
 from tests.explorer.run_folders import HOSTILE, report, write_report, write_study
-from tests.reports.test_findings_section import finding
+from tests.report.test_findings_section import finding
 
 
 def shown(root, **words):
@@ -36,7 +36,7 @@ def run_code(drawing):
 
 @pytest.fixture
 def root(tmp_path, monkeypatch):
-    monkeypatch.setitem(MODULES, "small", "tests.studies.small_study")
+    monkeypatch.setitem(MODULES, "small", "tests.papers.small_study")
     return tmp_path
 
 
@@ -103,7 +103,7 @@ class TestReport:
         assert "does not hold the readings of a report" in drawn.problem
 
     def test_a_huge_file_is_not_opened(self, root, monkeypatch):
-        monkeypatch.setattr("skiplens.explorer.views.runs.content.MOST_BYTES", 100)
+        monkeypatch.setattr("skiplens.explorer.views.runs_content.MOST_BYTES", 100)
         write_report(root / "a", report())
         with pytest.raises(InvalidInputError, match="the explorer opens files up to 100 B"):
             shown(root, run="a")
@@ -188,7 +188,7 @@ class TestStudy:
         assert drawn.standing.state == "failed" and "is not a whole Skiplens reading" in drawn.standing.problem
 
     def test_an_archive_that_unpacks_to_very_much_is_not_opened(self, root, monkeypatch):
-        monkeypatch.setattr("skiplens.explorer.views.runs.content.MOST_UNPACKED", 100)
+        monkeypatch.setattr("skiplens.explorer.views.runs_content.MOST_UNPACKED", 100)
         write_study(root / "s")
         drawn = draw(RunsView(RunsFolder(root)), {"run": "s"}, Measurements(), wait=True)
         assert "the explorer opens less than that" in drawn.standing.problem

@@ -5,8 +5,8 @@ import urllib.request
 
 import pytest
 
-from skiplens.core import doors
-from skiplens.core.errors import InvalidInputError, MissingDependencyError, SkiplensError
+from skiplens.base import optional_imports
+from skiplens.base.errors import InvalidInputError, MissingDependencyError, SkiplensError
 from skiplens.explorer.serve import DEFAULT_PORT, explorer
 
 
@@ -87,6 +87,6 @@ def test_without_dash_it_says_how_to_get_it(monkeypatch):
     def missing(name):
         raise ImportError(f"No module named {name!r}")
 
-    monkeypatch.setattr(doors.importlib, "import_module", missing)
+    monkeypatch.setattr(optional_imports.importlib, "import_module", missing)
     with pytest.raises(MissingDependencyError, match=r"pip install 'skiplens\[explorer\]'"):
         explorer(port=0)

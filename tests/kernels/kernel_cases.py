@@ -1,6 +1,6 @@
 """The kernels that every common test runs on."""
 
-from skiplens.kernels import DenseNetKernel, InfiniteWidthKernel, ResNetKernel, VanillaKernel
+from skiplens.kernels.architectures import DenseNetKernel, InfiniteWidthKernel, ResNetKernel, VanillaKernel
 
 KERNELS = [
     ResNetKernel(1, 2, 0.5),

@@ -1,8 +1,7 @@
 import pytest
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.kernels import DenseNetKernel, ResNetKernel, VanillaKernel
-from skiplens.kernels.architecture import ArchitectureOptions
+from skiplens.base.errors import InvalidInputError
+from skiplens.kernels.architectures import ArchitectureOptions, DenseNetKernel, ResNetKernel, VanillaKernel
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from skiplens import kernels
-from skiplens.core import doors
-from skiplens.core.errors import MissingDependencyError
+from skiplens.base import optional_imports
+from skiplens.base.errors import MissingDependencyError
 
 HEAVY = ("sklearn", "gpytorch", "zarr")
 
@@ -35,7 +35,7 @@ def test_a_missing_package_is_named(name, package, monkeypatch):
     def missing(module):
         raise ImportError(f"No module named {module!r}")
 
-    monkeypatch.setattr(doors.importlib, "import_module", missing)
+    monkeypatch.setattr(optional_imports.importlib, "import_module", missing)
     with pytest.raises(MissingDependencyError, match=rf"{package} is needed for {name} .*skiplens\[{package}\]"):
         getattr(kernels, name)
 

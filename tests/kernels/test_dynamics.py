@@ -5,8 +5,8 @@ import pytest
 import torch
 from scipy.integrate import solve_ivp
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.kernels import ResNetKernel
+from skiplens.base.errors import InvalidInputError
+from skiplens.kernels.architectures import ResNetKernel
 from skiplens.kernels.dynamics import Start, Unseen, gradient_descent, gradient_flow, largest_learning_rate
 from tests.kernels import finite_networks
 from tests.tolerances import STANDARD_ERRORS

@@ -7,8 +7,8 @@ from sklearn.datasets import make_moons
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import GridSearchCV
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.kernels import ResidualKernel, ResidualKernelClassifier, ResidualKernelRegressor, estimators
+from skiplens.base.errors import InvalidInputError
+from skiplens.kernels import ResidualKernel, ResidualKernelClassifier, ResidualKernelRegressor, sklearn_kernel
 
 CHECKS = """
 from sklearn.utils.estimator_checks import check_estimator
@@ -77,7 +77,7 @@ def test_predictions_in_batches_are_the_same(seed, monkeypatch):
     X, y = make_moons(60, noise=0.1, random_state=seed)
     model = ResidualKernelClassifier().fit(X, y)
     whole = model.decision_function(X)
-    monkeypatch.setattr(estimators, "_ENTRIES_AT_ONCE", 60 * 7)
+    monkeypatch.setattr(sklearn_kernel, "_ENTRIES_AT_ONCE", 60 * 7)
     np.testing.assert_allclose(model.decision_function(X), whole, rtol=1e-9, atol=1e-10)
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from skiplens.kernels import DenseNetKernel, ResNetKernel, VanillaKernel
+from skiplens.kernels.architectures import DenseNetKernel, ResNetKernel, VanillaKernel
 from tests.kernels import finite_networks
 from tests.tolerances import STANDARD_ERRORS
 

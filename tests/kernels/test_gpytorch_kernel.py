@@ -7,8 +7,9 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # linear_operator still compiles with torch.jit.script
     import gpytorch
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.kernels import DenseNetKernel, GPyTorchResidualKernel, ResNetKernel
+from skiplens.base.errors import InvalidInputError
+from skiplens.kernels import GPyTorchResidualKernel
+from skiplens.kernels.architectures import DenseNetKernel, ResNetKernel
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.kernels import DenseNetKernel, ResNetKernel, VanillaKernel
+from skiplens.base.errors import InvalidInputError
+from skiplens.kernels.architectures import DenseNetKernel, ResNetKernel, VanillaKernel
 
 
 @pytest.mark.parametrize("kernel", [ResNetKernel(4, 2, 0.6), DenseNetKernel(3), VanillaKernel(3)])

@@ -6,10 +6,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skiplens.core import doors
-from skiplens.core.errors import BrokenFileError, InvalidInputError, MissingDependencyError, TooLargeError
-from skiplens.kernels import DenseNetKernel, ResNetKernel, gram, gram_destination
-from skiplens.kernels.gram import TilePlan
+from skiplens.base import optional_imports
+from skiplens.base.errors import BrokenFileError, InvalidInputError, MissingDependencyError, TooLargeError
+from skiplens.kernels import gram as kernels_gram
+from skiplens.kernels.architectures import DenseNetKernel, ResNetKernel
+from skiplens.kernels.gram import TilePlan, gram
 
 KERNEL = ResNetKernel(5, 2, 0.5)
 SMALL = 2**17  # bytes: tiles of 32 × 32
@@ -137,7 +138,7 @@ def test_a_full_disk_is_told_before_anything_is_written(X, tmp_path, monkeypatch
     class Usage:
         free = 8 * 60 * 60
 
-    monkeypatch.setattr(gram_destination.shutil, "disk_usage", lambda folder: Usage)
+    monkeypatch.setattr(kernels_gram.shutil, "disk_usage", lambda folder: Usage)
     with pytest.raises(TooLargeError, match=r"70 × 70 entries needs .* on the disk.*About 60 rows and columns"):
         gram(KERNEL.ntk, X, out=tmp_path / "gram.npy")
     assert list(tmp_path.iterdir()) == []
@@ -166,7 +167,7 @@ def test_without_zarr_the_package_is_named(X, tmp_path, monkeypatch):
     def missing(name):
         raise ImportError(f"No module named {name!r}")
 
-    monkeypatch.setattr(doors.importlib, "import_module", missing)
+    monkeypatch.setattr(optional_imports.importlib, "import_module", missing)
     with pytest.raises(MissingDependencyError, match=r"zarr is needed for writing.*skiplens\[chunked\]"):
         gram(KERNEL.ntk, X, out=tmp_path / "gram.zarr")
     assert list(tmp_path.iterdir()) == []

@@ -8,11 +8,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skiplens.core.errors import InvalidInputError, TooLargeError
-from skiplens.kernels import DenseNetKernel, ResNetKernel, VanillaKernel, evaluate
-from skiplens.theory.infinite_width import Correlation
+from skiplens.base.errors import InvalidInputError, TooLargeError
+from skiplens.kernels import evaluate
+from skiplens.kernels.arc_cosine import Correlation
+from skiplens.kernels.architectures import DenseNetKernel, ResNetKernel, VanillaKernel
+from tests.kernels import reference
 from tests.kernels.kernel_cases import KERNELS, QUANTITIES, name
-from tests.theory.infinite_width import reference
 from tests.tolerances import RELATIVE
 
 every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=name)

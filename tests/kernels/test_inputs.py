@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.kernels import DenseNetKernel
+from skiplens.base.errors import InvalidInputError
+from skiplens.kernels.architectures import DenseNetKernel
 from skiplens.kernels.inputs import directions, require_inputs
 
 KERNEL = DenseNetKernel(2)

@@ -4,8 +4,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from skiplens.kernels import DenseNetKernel, ResNetKernel, VanillaKernel, infinite_width
-from skiplens.kernels.lookup import lookup_of
+from skiplens.kernels import architectures
+from skiplens.kernels.architectures import DenseNetKernel, ResNetKernel, VanillaKernel
+from skiplens.kernels.evaluate import lookup_of
 
 
 # of the rounding of a cosine near 1, not of the look-up: the angle there is its square root
@@ -49,7 +50,7 @@ def test_a_function_no_table_can_follow_gets_the_best_one():
 )
 @pytest.mark.parametrize("quantity", ["ntk", "nngp"])
 def test_many_entries_in_float64_are_those_of_the_recursion(kernel, quantity, generator, monkeypatch):
-    monkeypatch.setattr(infinite_width, "_MANY_ENTRIES", 1)
+    monkeypatch.setattr(architectures, "_MANY_ENTRIES", 1)
     X = torch.randn(40, 3, generator=generator)
     X = torch.cat([X, X[:5] * 2, X[:5] + 1e-9, -X[:5]])  # equal, nearly equal and opposite directions
     exact = getattr(replace(kernel, evaluation="recursion"), quantity)(X)

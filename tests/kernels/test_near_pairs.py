@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from skiplens.kernels import near_pairs
+from skiplens.kernels import evaluate
 from skiplens.kernels.angular import NearLimits
-from skiplens.kernels.near_pairs import half_squared_distance, precise_correlation
+from skiplens.kernels.evaluate import half_squared_distance, precise_correlation
 
 
 def unit(*angles):
@@ -12,7 +12,7 @@ def unit(*angles):
 
 @pytest.mark.parametrize("many", [0.0, 1.0])
 def test_small_distances_are_accurate_both_by_gathering_and_by_dense_distances(many, monkeypatch):
-    monkeypatch.setattr(near_pairs, "_MANY", many)
+    monkeypatch.setattr(evaluate, "_MANY", many)
     rows, columns = unit(0.0, 1e-9), unit(0.0, 1.0)
     found = precise_correlation(rows, columns, NearLimits(1e-3, 1e-3))
     expected = torch.tensor(
@@ -33,7 +33,7 @@ def test_without_limits_nothing_is_replaced():
 
 
 def test_pairs_in_several_batches(monkeypatch, generator):
-    monkeypatch.setattr(near_pairs, "_ENTRIES_AT_ONCE", 6)
+    monkeypatch.setattr(evaluate, "_ENTRIES_AT_ONCE", 6)
     X, Y = torch.randn(5, 3, generator=generator), torch.randn(4, 3, generator=generator)
     pairs = torch.cartesian_prod(torch.arange(5), torch.arange(4))
     expected = torch.cdist(X, Y).square().flatten() / 2

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from skiplens.core.errors import DidNotConverge, InvalidInputError
-from skiplens.kernels.ridge import ridge_weights
+from skiplens.base.errors import DidNotConverge, InvalidInputError
+from skiplens.kernels.sklearn_kernel import ridge_weights
 
 
 def test_solves_the_shifted_system(generator):

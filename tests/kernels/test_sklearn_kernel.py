@@ -7,8 +7,9 @@ from sklearn.gaussian_process.kernels import ConstantKernel, WhiteKernel
 from sklearn.model_selection import GridSearchCV
 from sklearn.svm import SVC
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.kernels import DenseNetKernel, ResidualKernel, ResNetKernel
+from skiplens.base.errors import InvalidInputError
+from skiplens.kernels import ResidualKernel
+from skiplens.kernels.architectures import DenseNetKernel, ResNetKernel
 
 
 @pytest.fixture

@@ -3,10 +3,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.core.randomness import Randomness
-from skiplens.linalg.density import DensityOptions, spectral_density
-from skiplens.linalg.density_intervals import spread_factor
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.randomness import Randomness
+from skiplens.linalg.density import DensityOptions, spectral_density, spread_factor
 from skiplens.linalg.operator import DenseOperator
 from tests.linalg.coverage import least_covered
 from tests.linalg.matrices import with_spectrum

@@ -3,16 +3,18 @@ import math
 import pytest
 import torch
 
-from skiplens.core.randomness import Randomness
-from skiplens.linalg.density import DensityOptions, SpectralDensity, spectral_density
-from skiplens.linalg.density_intervals import (
+from skiplens.base.randomness import Randomness
+from skiplens.linalg.density import (
+    DensityOptions,
+    SpectralDensity,
     absolute_quantile_interval,
     ratio_of_means,
     share_below_interval,
+    spectral_density,
     spread_factor,
 )
 from skiplens.linalg.operator import DenseOperator
-from skiplens.linalg.probes import rademacher
+from skiplens.linalg.trace import rademacher
 from tests.linalg.coverage import least_covered
 from tests.linalg.matrices import with_spectrum
 from tests.tolerances import assert_close

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from skiplens.linalg.far_field import windows
+from skiplens.linalg.secular import windows
 from tests.tolerances import assert_close
 
 

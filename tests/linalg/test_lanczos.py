@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from skiplens.core.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError
 from skiplens.linalg.lanczos import LanczosOptions, extreme_eigenpairs, tridiagonalise
 from skiplens.linalg.operator import DenseOperator
 from tests.linalg.matrices import with_spectrum

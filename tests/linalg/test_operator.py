@@ -2,7 +2,7 @@ import pytest
 import scipy.sparse.linalg
 import torch
 
-from skiplens.core.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError
 from skiplens.linalg.operator import DenseOperator, FunctionOperator
 from tests.linalg.matrices import with_spectrum
 from tests.tolerances import assert_close

@@ -1,10 +1,9 @@
 import pytest
 import torch
 
-from skiplens.linalg.lanczos import tridiagonalise
+from skiplens.linalg.lanczos import tridiagonalise, tridiagonalise_each
 from skiplens.linalg.operator import DenseOperator
-from skiplens.linalg.probe_lanczos import tridiagonalise_each
-from skiplens.linalg.probes import rademacher
+from skiplens.linalg.trace import rademacher
 from tests.linalg.matrices import with_spectrum
 from tests.tolerances import assert_close
 

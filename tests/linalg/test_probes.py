@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from skiplens.core.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError
 from skiplens.linalg.operator import DenseOperator
-from skiplens.linalg.probes import DISTRIBUTIONS, draw, rademacher, sphere
+from skiplens.linalg.trace import DISTRIBUTIONS, draw, rademacher, sphere
 from tests.tolerances import STANDARD_ERRORS
 
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from skiplens.core.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError
 from skiplens.linalg.singular_values import all_singular_values, singular_density
 from tests.tolerances import assert_close
 

@@ -1,10 +1,9 @@
 import pytest
 import torch
 
-from skiplens.core.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError
 from skiplens.linalg.operator import DenseOperator
-from skiplens.linalg.probes import sphere
-from skiplens.linalg.trace import _leave_one_out, hutch_plus_plus, hutchinson, xtrace
+from skiplens.linalg.trace import _leave_one_out, hutch_plus_plus, hutchinson, sphere, xtrace
 from tests.linalg.matrices import with_spectrum
 from tests.tolerances import STANDARD_ERRORS, assert_close
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from skiplens.core.errors import BrokenFileError, InvalidInputError, SkiplensError, TooNewFileError
-from skiplens.readings import Provenance, Reading, read_file, write_file
+from skiplens.base.errors import BrokenFileError, InvalidInputError, SkiplensError, TooNewFileError
+from skiplens.readings.file import read_file, write_file
+from skiplens.readings.reading import Provenance, Reading
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from skiplens.core.errors import InvalidInputError, SkiplensError, TooNewFileError
-from skiplens.readings import BrokenFileWarning, Store, read_file
+from skiplens.base.errors import InvalidInputError, SkiplensError, TooNewFileError
+from skiplens.readings.file import read_file
+from skiplens.readings.store import BrokenFileWarning, Store
 from tests.readings.test_file import example, rewrite_header
 
 

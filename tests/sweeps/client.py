@@ -2,10 +2,10 @@
 
 import sys
 
-from skiplens.readings import Store
-from skiplens.sweeps import sweep
+from skiplens.readings.store import Store
 from skiplens.sweeps.dask_executor import DaskCluster
-from skiplens.sweeps.local_executor import LocalWorkers
+from skiplens.sweeps.executor import LocalWorkers
+from skiplens.sweeps.sweep import sweep
 from tests.sweeps.measures import runs
 
 if __name__ == "__main__":

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import torch
 
-from skiplens.core.settings import Settings, option
-from skiplens.sweeps import Run, grid, unfinished_work
+from skiplens.base.settings import Settings, option
+from skiplens.sweeps.run import Run, unfinished_work
+from skiplens.sweeps.sweep import grid
 from tests.training import killed_run
 
 

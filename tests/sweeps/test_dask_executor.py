@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from skiplens.core.errors import ClusterError, MissingDependencyError
-from skiplens.readings import Store
-from skiplens.sweeps import Needs, Run, sweep
+from skiplens.base.errors import ClusterError, MissingDependencyError
+from skiplens.readings.store import Store
 from skiplens.sweeps.dask_executor import DaskCluster, _resources
+from skiplens.sweeps.run import Needs, Run
+from skiplens.sweeps.sweep import sweep
 from tests.sweeps.measures import Probe, runs
 from tests.sweeps.test_local_executor import wait_until
 
@@ -144,7 +145,7 @@ def test_a_failing_run_is_recorded_and_a_measure_may_be_missing(cluster, tmp_pat
 
 
 def test_workers_with_another_version_are_refused(cluster, tmp_path, monkeypatch):
-    monkeypatch.setattr("skiplens.sweeps.dask_executor.VERSION", "9.9.9")
+    monkeypatch.setattr("skiplens.base.version.VERSION", "9.9.9")
     with pytest.raises(ClusterError, match=r"The command has Skiplens 9.9.9, and workers have another one: .* at tcp"):
         sweep(runs(), Store(tmp_path), executor(cluster))
     assert not list(Store(tmp_path).keys())
@@ -152,7 +153,7 @@ def test_workers_with_another_version_are_refused(cluster, tmp_path, monkeypatch
 
 def test_a_late_worker_with_another_version_refuses_the_work(cluster, tmp_path, monkeypatch):
     monkeypatch.setattr("skiplens.sweeps.dask_executor._require_versions", lambda client: None)
-    monkeypatch.setattr("skiplens.sweeps.dask_executor.VERSION", "9.9.9")
+    monkeypatch.setattr("skiplens.base.version.VERSION", "9.9.9")
     with pytest.raises(ClusterError, match=r"A worker has Skiplens .*, the command has 9.9.9"):
         sweep(runs(), Store(tmp_path), executor(cluster))
 

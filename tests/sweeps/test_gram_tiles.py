@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from skiplens.core.errors import InvalidInputError, SkiplensError
-from skiplens.kernels import DenseNetKernel, ResNetKernel, VanillaKernel
-from skiplens.sweeps import Failure, Outcome, ThisProcess
+from skiplens.base.errors import InvalidInputError, SkiplensError
+from skiplens.kernels.architectures import DenseNetKernel, ResNetKernel, VanillaKernel
+from skiplens.sweeps.executor import LocalWorkers, ThisProcess
 from skiplens.sweeps.gram_tiles import TileOptions, described, rebuilt, spread_gram
-from skiplens.sweeps.local_executor import LocalWorkers
+from skiplens.sweeps.run import Failure, Outcome
 
 KERNEL = ResNetKernel(4, 2, 0.5)
 SMALL = TileOptions(budget=2**17)  # tiles of 32 × 32

@@ -1,7 +1,7 @@
 import pytest
 
-from skiplens.core.errors import SettingsError
-from skiplens.sweeps import grid
+from skiplens.base.errors import SettingsError
+from skiplens.sweeps.sweep import grid
 from tests.sweeps.measures import Probe
 
 

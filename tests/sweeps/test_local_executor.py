@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.readings import Store
-from skiplens.sweeps import Needs, Run, sweep
-from skiplens.sweeps.local_executor import LocalWorkers, _Places, _shares, available_cores
+from skiplens.base.errors import InvalidInputError
+from skiplens.readings.store import Store
+from skiplens.sweeps.executor import LocalWorkers, _Places, _shares, available_cores
+from skiplens.sweeps.run import Needs, Run
+from skiplens.sweeps.sweep import sweep
 from tests.sweeps.measures import Probe, runs
 
 ROOT = Path(__file__).parents[2]
@@ -106,7 +107,7 @@ class _Place:
 
 @pytest.fixture
 def places(monkeypatch):
-    monkeypatch.setattr("skiplens.sweeps.local_executor._Place.start", _Place)
+    monkeypatch.setattr("skiplens.sweeps.executor._Place.start", _Place)
     return _Places([(0,), (), ()], memory=100)
 
 

@@ -1,7 +1,7 @@
 import pytest
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.sweeps.ownership import claim_folder, owner_of
+from skiplens.base.errors import InvalidInputError
+from skiplens.sweeps.run import claim_folder, owner_of
 
 
 def test_a_folder_belongs_to_the_first_preset(tmp_path):

@@ -1,10 +1,9 @@
 import pytest
 import torch
 
-from skiplens.core.errors import ClusterError
-from skiplens.core.version import VERSION
-from skiplens.sweeps import Needs, Run
-from skiplens.sweeps.perform import perform, threads
+from skiplens.base.errors import ClusterError
+from skiplens.base.version import VERSION
+from skiplens.sweeps.run import Needs, Run, perform, threads
 from tests.sweeps.measures import Probe, runs
 
 

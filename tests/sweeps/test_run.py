@@ -1,7 +1,7 @@
 import pytest
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.sweeps import Needs, Run
+from skiplens.base.errors import InvalidInputError
+from skiplens.sweeps.run import Needs, Run
 from tests.sweeps.measures import Probe, runs
 
 

@@ -1,17 +1,16 @@
 import pytest
 
-from skiplens.sweeps import Standing
-from skiplens.sweeps.standing import Clock
+from skiplens.sweeps.sweep import Clock, Status
 
 
 @pytest.mark.parametrize(
     ("standing", "words"),
     [
-        (Standing(0, 0, 0, 9), "0 of 9 runs done"),
-        (Standing(3, 2, 1, 9, 61.0), "3 of 9 runs done, 2 running, 1 failed, about 61 s left"),
-        (Standing(3, 2, 0, 9, 600.0), "3 of 9 runs done, 2 running, about 10 min left"),
-        (Standing(3, 0, 0, 9, 9000.0), "3 of 9 runs done, about 2.5 h left"),
-        (Standing(8, 0, 1, 9, 0.0), "8 of 9 runs done, 1 failed"),
+        (Status(0, 0, 0, 9), "0 of 9 runs done"),
+        (Status(3, 2, 1, 9, 61.0), "3 of 9 runs done, 2 running, 1 failed, about 61 s left"),
+        (Status(3, 2, 0, 9, 600.0), "3 of 9 runs done, 2 running, about 10 min left"),
+        (Status(3, 0, 0, 9, 9000.0), "3 of 9 runs done, about 2.5 h left"),
+        (Status(8, 0, 1, 9, 0.0), "8 of 9 runs done, 1 failed"),
     ],
 )
 def test_in_words(standing, words):

@@ -5,10 +5,10 @@ import os
 import pytest
 import torch
 
-from skiplens.core.errors import InvalidInputError, SkiplensError
-from skiplens.readings import Store
-from skiplens.sweeps import Needs, Run, Standing, sweep
-from skiplens.sweeps.failures import failure_path
+from skiplens.base.errors import InvalidInputError, SkiplensError
+from skiplens.readings.store import Store
+from skiplens.sweeps.run import Needs, Run
+from skiplens.sweeps.sweep import Status, failure_path, sweep
 from tests.sweeps.measures import Probe, runs
 
 
@@ -68,7 +68,7 @@ def test_an_earlier_failure_is_forgotten_when_the_run_succeeds(store, tmp_path):
 
 
 def test_it_tells_how_it_stands(store):
-    told: list[Standing] = []
+    told: list[Status] = []
     sweep(runs("fail_at_three", 4), store, watch=told.append)
     assert (told[0].done, told[0].total) == (0, 4)
     assert (told[-1].done, told[-1].failed, told[-1].running) == (3, 1, 0)

@@ -1,9 +1,9 @@
 import torch
 
-from skiplens.readings import Store
-from skiplens.sweeps import sweep, unfinished_work
-from skiplens.sweeps.local_executor import LocalWorkers
-from skiplens.sweeps.unfinished import keeping, unfinished_path
+from skiplens.readings.store import Store
+from skiplens.sweeps.executor import LocalWorkers
+from skiplens.sweeps.run import keeping, unfinished_path, unfinished_work
+from skiplens.sweeps.sweep import sweep
 from tests.sweeps.measures import runs
 
 

@@ -6,7 +6,10 @@ import sys
 
 import torch
 
-from skiplens.training import Callback, Checkpoint, Recipe, train
+from skiplens.training.callbacks import Callback
+from skiplens.training.checkpoints import Checkpoint
+from skiplens.training.loop import train
+from skiplens.training.recipe import Recipe
 from tests.training.networks import noisy_network, samples
 
 RECIPE = Recipe(optimiser="adam", batch_size=5, epochs=6, learning_rate=0.01, schedule="cosine", seed=11)

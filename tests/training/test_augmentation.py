@@ -1,10 +1,10 @@
 import pytest
 import torch
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.core.randomness import Randomness
-from skiplens.data import Batch
-from skiplens.training.augmentation import augmented, crop, flip, resized_crop
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.randomness import Randomness
+from skiplens.graph.batch import Batch
+from skiplens.training.source import augmented, crop, flip, resized_crop
 from tests.tolerances import STANDARD_ERRORS
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from skiplens.core.errors import BrokenFileError, InvalidInputError, TooNewFileError
-from skiplens.training import Checkpoint, Recipe, train
-from skiplens.training.checkpoints import read_checkpoint
+from skiplens.base.errors import BrokenFileError, InvalidInputError, TooNewFileError
+from skiplens.training.checkpoints import Checkpoint, read_checkpoint
+from skiplens.training.loop import train
+from skiplens.training.recipe import Recipe
 from tests.training.killed_run import run
 from tests.training.networks import noisy_network, samples
 

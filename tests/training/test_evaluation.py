@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from skiplens.training import evaluate
+from skiplens.training.callbacks import evaluate
 from tests.training.networks import Point, noisy_network, samples
 
 

@@ -3,11 +3,16 @@
 import pytest
 import torch
 
-from skiplens.data import fit_whitening, get
-from skiplens.residual import zoo
-from skiplens.residual.zoo.li2016 import matrices
-from skiplens.theory.shortcut_hessian import second_moments, shortcut_hessian, spectrum_of
-from skiplens.training import MeasureAlong, Recipe, at_losses, readings_along
+from skiplens import zoo
+from skiplens.data.fetch import get
+from skiplens.data.preprocessing import fit_whitening
+from skiplens.linalg.second_moments import second_moments
+from skiplens.papers.li2016_shortcuts.hessian.exact import shortcut_hessian
+from skiplens.papers.li2016_shortcuts.hessian.spectrum import spectrum_of
+from skiplens.report.during_training.along import at_losses, readings_along
+from skiplens.report.during_training.measurer import MeasureAlong
+from skiplens.training.recipe import Recipe
+from skiplens.zoo.li2016 import matrices
 
 pytestmark = pytest.mark.slow
 

@@ -5,8 +5,10 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.training import Callback, Recipe, train
+from skiplens.base.errors import InvalidInputError
+from skiplens.training.callbacks import Callback
+from skiplens.training.loop import train
+from skiplens.training.recipe import Recipe
 from tests.tolerances import assert_close
 from tests.training.networks import Point, noisy_network, samples
 

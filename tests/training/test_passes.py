@@ -6,12 +6,16 @@ import pytest
 import torch
 from torch import nn
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.data import Batch
-from skiplens.training import Callback, Checkpoint, MeasureAlong, Recipe, readings_along, train
-from skiplens.training.losses import LossFunction
-from skiplens.training.optimiser import build_optimiser
+from skiplens.base.errors import InvalidInputError
+from skiplens.graph.batch import Batch
+from skiplens.graph.loss import LossFunction
+from skiplens.report.during_training.along import readings_along
+from skiplens.report.during_training.measurer import MeasureAlong
+from skiplens.training.callbacks import Callback
+from skiplens.training.checkpoints import Checkpoint
+from skiplens.training.loop import train
 from skiplens.training.passes import EagerPasses
+from skiplens.training.recipe import Recipe, build_optimiser
 from tests.networks import drawn, noise
 from tests.tolerances import assert_close
 from tests.training.networks import noisy_network, samples

@@ -1,7 +1,7 @@
 import pytest
 
-from skiplens.core.errors import SettingsError
-from skiplens.training import Recipe
+from skiplens.base.errors import SettingsError
+from skiplens.training.recipe import Recipe
 
 
 def test_a_recipe_survives_json_and_flags():

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skiplens.training import Recipe
-from skiplens.training.schedule import learning_rate
+from skiplens.training.recipe import Recipe, learning_rate
 
 
 def rates(recipe: Recipe, steps_per_epoch: int, steps: int) -> list[float]:

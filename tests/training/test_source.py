@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader, TensorDataset
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.core.randomness import Randomness
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.randomness import Randomness
 from skiplens.training.source import source_of
 from tests.training.networks import samples
 

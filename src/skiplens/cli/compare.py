@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from torch import nn
 
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.settings import Settings, option
 from skiplens.cli import console
 from skiplens.cli.flags import with_settings
 from skiplens.cli.inspect import data_for
-from skiplens.core.errors import InvalidInputError
-from skiplens.core.settings import Settings, option
 
 if TYPE_CHECKING:
-    from skiplens.reports import Comparison
+    from skiplens.report.comparison import Comparison
 
 NO_WEIGHTS = "none"
 
@@ -46,7 +46,7 @@ def compare(
 
     Example: [bold]skiplens compare zoo:preact_resnet18 zoo:preact_resnet18_avgskip[/]
     """
-    from skiplens import reports
+    from skiplens import report as reports
 
     names = _told_apart(models)
     if settings.weights and len(settings.weights) != len(models):
@@ -76,9 +76,8 @@ def _told_apart(models: Sequence[str]) -> list[str]:
 
 
 def _builder(spec: str, weights: str) -> Callable[[int], nn.Module] | nn.Module:
-    from skiplens.reports.comparison.builders import drawn_by_seed
-    from skiplens.residual.model_spec import build_model
-    from skiplens.residual.weights import load_weights
+    from skiplens.cli.models import build_model, load_weights
+    from skiplens.report.comparison import drawn_by_seed
 
     if weights != NO_WEIGHTS:
         model = build_model(spec)

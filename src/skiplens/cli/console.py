@@ -12,9 +12,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bars
 from rich.table import Table
 
-from skiplens.core.progress import Progress
+from skiplens.base.progress import Progress
 
 WIDTH_WITHOUT_TERMINAL = 120
+
 _STYLES = {"critical": "bold red", "warning": "bold yellow"}
 
 

@@ -11,10 +11,11 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_typ
 
 import typer
 
-from skiplens.core.errors import SettingsError
-from skiplens.core.settings import Settings
+from skiplens.base.errors import SettingsError
+from skiplens.base.settings import Settings
 
 S = TypeVar("S", bound=Settings)
+
 FILE_HELP = "A JSON file of settings; flags go before it."
 
 

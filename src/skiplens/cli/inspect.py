@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
+from skiplens.base.files import require_writable
+from skiplens.base.import_by_name import call_by_name
+from skiplens.base.settings import Settings, option
 from skiplens.cli import console
 from skiplens.cli.flags import with_settings
-from skiplens.core.files import require_writable
-from skiplens.core.named import call_named
-from skiplens.core.settings import Settings, option
-from skiplens.reports.report import Report
+from skiplens.report.inspection import Report
 
 DEFAULT_OUT = Path("runs/inspect")
 
@@ -41,10 +41,9 @@ def inspect(
 
     Example: [bold]skiplens inspect zoo:mnist_residual --out runs/mnist[/]
     """
-    from skiplens import reports
-    from skiplens.lenses.catalogue import choose
-    from skiplens.residual.model_spec import build_model
-    from skiplens.residual.weights import load_weights
+    from skiplens import report as reports
+    from skiplens.cli.models import build_model, load_weights
+    from skiplens.report.lenses import choose
 
     choose(settings.lens)  # a wrong name and a folder that cannot be written are told before any work is done
     require_writable(out)
@@ -69,9 +68,9 @@ def inspect(
 def data_for(model: str, named: str) -> Any:
     """The data that was named; the images of a data set are brought to the form that a network of the zoo takes."""
     if ":" in named and not named.endswith((":train", ":test")):
-        return call_named(named)
+        return call_by_name(named)
     from skiplens import data
-    from skiplens.residual.model_spec import input_shape
+    from skiplens.cli.models import input_shape
 
     with console.progress_shown() as progress:
         images = data.load(named, progress=progress)
@@ -86,8 +85,8 @@ def data_for(model: str, named: str) -> Any:
 
 def _held(data: Any) -> Any:
     """All samples that a verification reads as one batch: the data may be an iterator that ends."""
-    from skiplens.data.batch import take
-    from skiplens.reports import RaceOptions
+    from skiplens.graph.batch import take
+    from skiplens.report.verification import RaceOptions
 
     return take(data, RaceOptions().samples)
 

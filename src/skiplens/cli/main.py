@@ -4,9 +4,9 @@ import sys
 
 import typer
 
-from skiplens.cli import compare, console, data, explore, inspect, reproduce, studies, zoo
-from skiplens.core.errors import SkiplensError
-from skiplens.core.version import VERSION
+from skiplens.base.errors import SkiplensError
+from skiplens.base.version import VERSION
+from skiplens.cli import compare, console, data, explore, inspect, reproduce, studies
 
 BAD_INPUT, INTERRUPTED = 2, 130
 
@@ -18,12 +18,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     epilog="Exit status: 0 done, 1 a check failed, 2 bad input, 130 interrupted.",
 )
+
 app.command("inspect")(inspect.inspect)
+
 app.command("compare")(compare.compare)
-app.command("zoo")(zoo.zoo)
+
+app.command("zoo")(studies.zoo)
+
 app.command("studies")(studies.studies)
+
 app.command("reproduce")(reproduce.reproduce)
+
 app.command("explore")(explore.explore)
+
 app.add_typer(data.app, name="data")
 
 

@@ -10,15 +10,14 @@ from typing import Annotated, Literal
 
 import typer
 
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.settings import Settings, option
 from skiplens.cli import console
 from skiplens.cli.flags import with_settings
-from skiplens.core.errors import InvalidInputError
-from skiplens.core.settings import Settings, option
-from skiplens.studies import Reproduction
-from skiplens.sweeps import Executor, Standing, ThisProcess
+from skiplens.papers.reproduction import Reproduction
 from skiplens.sweeps.dask_executor import DaskCluster
-from skiplens.sweeps.local_executor import LocalWorkers, available_cores
-from skiplens.sweeps.standing import Watch
+from skiplens.sweeps.executor import Executor, LocalWorkers, ThisProcess, available_cores
+from skiplens.sweeps.sweep import Status, Watch
 
 SECONDS_BETWEEN_LINES = 5.0
 
@@ -50,9 +49,9 @@ def reproduce(
 
     Example: [bold]skiplens reproduce littwin2020_tangent/fig2[/]
     """
-    from skiplens import studies
-    from skiplens.studies.folder import write_folder
-    from skiplens.studies.reproduction import Effort
+    from skiplens import papers as studies
+    from skiplens.papers.reproduction import ReproductionEffort as Effort
+    from skiplens.papers.reproduction import write_folder
 
     chosen = studies.choose(settings.target)  # a wrong name is told before any work is done
     executor = _executor(settings)
@@ -80,7 +79,7 @@ def _executor(settings: ReproduceSettings) -> Executor:
 
 
 def _summarise(reproduction: Reproduction, page: Path) -> None:
-    from skiplens.reports.gallery import number
+    from skiplens.report.gallery import number
 
     rows = [
         {
@@ -117,7 +116,7 @@ class _Lines:
     def __init__(self) -> None:
         self._last = time.monotonic()
 
-    def __call__(self, standing: Standing) -> None:
+    def __call__(self, standing: Status) -> None:
         ended = standing.done + standing.failed == standing.total
         if ended or time.monotonic() - self._last > SECONDS_BETWEEN_LINES:
             self._last = time.monotonic()

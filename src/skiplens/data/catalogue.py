@@ -9,11 +9,9 @@ from typing import Literal
 
 import torch
 
-from skiplens.core.errors import DataError
-from skiplens.core.nearest import did_you_mean
-from skiplens.data import class_names
-from skiplens.data.cifar import read_cifar
-from skiplens.data.idx import read_idx
+from skiplens.base.errors import DataError, did_you_mean
+from skiplens.data import images
+from skiplens.data.formats import read_cifar, read_idx
 from skiplens.data.images import ImageSet
 
 Split = Literal["train", "test"]
@@ -104,12 +102,14 @@ def look_up(name: str) -> DataSet:
 
 
 _MNIST_HOST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
+
 _FASHION_HOST = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
+
 _CIFAR_HOST = "https://www.cs.toronto.edu/~kriz/"
 
 _MNIST = DataSet(
     name="mnist",
-    classes=class_names.DIGITS,
+    classes=images.DIGITS,
     shape=(1, 28, 28),
     train=(
         Part("train-images-idx3-ubyte", 47040016, "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"),
@@ -131,7 +131,7 @@ _MNIST = DataSet(
 
 _FASHION = DataSet(
     name="fashion-mnist",
-    classes=class_names.FASHION,
+    classes=images.FASHION,
     shape=(1, 28, 28),
     train=(
         Part("train-images-idx3-ubyte", 47040016, "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888"),
@@ -153,7 +153,7 @@ _FASHION = DataSet(
 
 _CIFAR10 = DataSet(
     name="cifar10",
-    classes=class_names.CIFAR10,
+    classes=images.CIFAR10,
     shape=(3, 32, 32),
     train=(
         Part("data_batch_1.bin", 30730000, "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5"),
@@ -171,7 +171,7 @@ _CIFAR10 = DataSet(
 
 _CIFAR100 = DataSet(
     name="cifar100",
-    classes=class_names.CIFAR100,
+    classes=images.CIFAR100,
     shape=(3, 32, 32),
     train=(Part("train.bin", 153700000, "f31298fc616915fa142368359df1c4ca2ae984d6915ca468b998a5ec6aeebf29"),),
     test=(Part("test.bin", 30740000, "d8b1e6b7b3bee4020055f0699b111f60b1af1e262aeb93a0b659061746f8224a"),),

@@ -1,17 +1,28 @@
 """The canonical download: pooch checks and places the files, and a transfer that broke off is continued."""
 
-from collections.abc import Iterator
+import errno
+import gzip
+import hashlib
+import os
+import shutil
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from skiplens.core.doors import open_door
-from skiplens.core.errors import DataError
-from skiplens.core.progress import Progress
-from skiplens.data.catalogue import Archive
+from skiplens.base.errors import DataError
+from skiplens.base.memory import readable
+from skiplens.base.optional_imports import optional_import
+from skiplens.base.progress import Progress
+from skiplens.data.catalogue import Archive, DataSet, Part
 
 _ATTEMPTS = 3
+
 _CHUNK = 1 << 16
+
 _CONNECT_AND_READ_SECONDS = (10, 60)
 
 
@@ -21,7 +32,7 @@ class RouteClosed(DataError):  # noqa: N818 - it says what happened, and the nex
 
 def download(archive: Archive, folder: Path, progress: Progress) -> Path:
     """The archive as a file in `folder`, complete and with the right checksum; continued if a part of it is there."""
-    pooch = open_door("pooch", "downloading data sets")
+    pooch = optional_import("pooch", "downloading data sets")
     folder.mkdir(parents=True, exist_ok=True)
     unfinished = folder / f"{archive.name}.unfinished"
     for attempt in ("continued", "anew") if unfinished.exists() else ("anew",):
@@ -49,7 +60,7 @@ class _Transfer:
         self.unfinished, self.expected, self.progress = unfinished, expected, progress
 
     def __call__(self, url: str, output_file: str, pooch: Any) -> None:
-        requests, urllib3 = open_door("requests", "downloads"), open_door("urllib3", "downloads")
+        requests, urllib3 = optional_import("requests", "downloads"), optional_import("urllib3", "downloads")
         broken = (requests.RequestException, urllib3.exceptions.HTTPError)
         for attempt in range(_ATTEMPTS):
             try:
@@ -110,3 +121,120 @@ def _quiet(logger: Any) -> Iterator[None]:
         yield
     finally:
         logger.setLevel(before)
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+def cache_folder() -> Path:
+    """The folder of the cache: SKIPLENS_CACHE, or the place this system has for caches."""
+    named = os.environ.get("SKIPLENS_CACHE")
+    if named:
+        return Path(named).expanduser() / "data"
+    return Path(optional_import("pooch", "finding the cache folder").os_cache("skiplens")) / "data"
+
+
+def cached(parts: Iterable[Part], folder: Path) -> list[bytes] | None:
+    """The verified contents of the parts in `folder`, or None if one is missing or damaged."""
+    contents = []
+    for part in parts:
+        path = folder / part.name
+        if not path.is_file():
+            return None
+        try:
+            contents.append(require_checksum(part, path.read_bytes(), str(path)))
+        except DataError:  # a damaged cache is fetched again, as a missing one is
+            return None
+    return contents
+
+
+def fill(data_set: DataSet, contents: Iterable[tuple[Part, bytes]], target: Path) -> None:
+    """Write all parts into a folder beside `target` and move it there when every one has its checksum."""
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{data_set.name}-") as staging:
+        ready = Path(staging) / "ready"
+        ready.mkdir()
+        for part, content in contents:
+            (ready / part.name).write_bytes(require_checksum(part, content, f"{part.name} as it came"))
+        missing = [part.name for part in data_set.parts if not (ready / part.name).is_file()]
+        if missing:
+            raise DataError(f"What came for {data_set.name} does not hold {', '.join(missing)}.")
+        shutil.rmtree(target, ignore_errors=True)
+        ready.replace(target)
+
+
+@contextmanager
+def file_lock(lock: Path) -> Iterator[None]:
+    """Let one process at a time through; the system frees the lock when a process dies."""
+    with lock.open("ab") as file:
+        try:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except (ImportError, OSError):  # no such locks on this system or file system: checksums still hold
+            pass
+        yield
+
+
+@contextmanager
+def explain_os_errors(data_set: DataSet, folder: Path) -> Iterator[None]:
+    """Turn a full disk or a folder that cannot be written into an error that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        needed = readable(sum(part.size for part in data_set.parts) + sum(a.size for a in data_set.archives))
+        if error.errno in _FULL:
+            raise DataError(
+                f"No space left in {folder} for {data_set.name}, which needs about {needed}. "
+                "Free some, or name a cache folder elsewhere with SKIPLENS_CACHE."
+            ) from error
+        if error.errno in _FORBIDDEN:
+            raise DataError(
+                f"The cache folder {folder} cannot be written ({error.strerror}). Name another one with SKIPLENS_CACHE."
+            ) from error
+        raise
+
+
+def require_checksum(part: Part, content: bytes, where: str) -> bytes:
+    """The content itself if it is the published one; else an error that says in what it differs."""
+    if len(content) != part.size:
+        problem = "is truncated" if len(content) < part.size else "is too long"
+        raise DataError(
+            f"{where} {problem}: {part.name} has {part.size} bytes, this has {len(content)}. "
+            "Delete it and fetch it again."
+        )
+    found = hashlib.sha256(content).hexdigest()
+    if found != part.sha256:
+        raise DataError(
+            f"{where} has the wrong checksum: its SHA-256 is {found}, wanted {part.sha256} for {part.name}. "
+            "It is damaged or another file; delete it and fetch it again."
+        )
+    return content
+
+
+def read_gzip(path: Path, part: Part) -> bytes:
+    """The uncompressed content of a `.gz` file, never more than the part's size and one byte."""
+    try:
+        with gzip.open(path) as file:
+            return file.read(part.size + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{path} is truncated or damaged ({error}). Delete it and fetch it again.") from error
+
+
+def read_tar(path: Path, wanted: Sequence[Part]) -> Iterator[tuple[Part, bytes]]:
+    """Each wanted part in a tar archive (compressed or not) with its content, in the order of the archive.
+
+    A member counts by the last piece of its path, plain or with `.gz` behind it. Nothing is written to disk.
+    """
+    by_name = {part.name: part for part in wanted}
+    try:
+        with tarfile.open(path) as archive:
+            for member in archive:
+                part = by_name.get(Path(member.name).name.removesuffix(".gz"))
+                file = archive.extractfile(member) if part and member.isfile() else None
+                if part and file:
+                    reader = gzip.open(file) if member.name.endswith(".gz") else file
+                    yield part, reader.read(part.size + 1)
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{path} is truncated or damaged ({error}). Delete it and fetch it again.") from error

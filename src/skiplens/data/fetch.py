@@ -1,23 +1,31 @@
 """Get a data set by name: from the user's folder, the cache, its authors, or a copy in a package registry."""
 
+import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from skiplens.core.errors import DataError
-from skiplens.core.progress import Progress, silent
-from skiplens.data import local, registries
-from skiplens.data.cache import alone, cache_folder, cached, explained, fill
+from skiplens.base.errors import DataError
+from skiplens.base.progress import Progress, silent
+from skiplens.data import registries
 from skiplens.data.catalogue import CATALOGUE, DataSet, Part, RegistryCopy, look_up
-from skiplens.data.download import download
-from skiplens.data.embedded import sample
-from skiplens.data.images import ImageSet
-from skiplens.data.unpack import read_gzip, read_tar
+from skiplens.data.download import (
+    cache_folder,
+    cached,
+    download,
+    explain_os_errors,
+    file_lock,
+    fill,
+    read_gzip,
+    read_tar,
+    require_checksum,
+)
+from skiplens.data.images import ImageSet, sample
 
 Parts = Iterator[tuple[Part, bytes]]
 
@@ -39,8 +47,8 @@ def get(
     """
     data_set = look_up(name)
     wanted = data_set.split(split)
-    folder = local.user_folder(root)
-    contents = local.find(data_set, wanted, folder) if folder else None
+    folder = user_folder(root)
+    contents = find(data_set, wanted, folder) if folder else None
     if contents is None:
         contents = _from_cache(data_set, wanted, progress)
     return data_set.assemble(contents, [part.name for part in wanted])
@@ -63,7 +71,7 @@ def available(root: str | os.PathLike[str] | None = None) -> list[Availability]:
     """The known data sets with the place each would be read from now; nothing is fetched and nothing is hashed."""
     digits = sample()
     rows = [Availability("sample", len(digits), 0, digits.shape, len(digits.classes), "embedded in the package", 0)]
-    folder = local.user_folder(root)
+    folder = user_folder(root)
     for entry in CATALOGUE.values():
         size = sum(archive.size for archive in entry.archives)
         train, test = entry.samples("train"), entry.samples("test")
@@ -72,7 +80,7 @@ def available(root: str | os.PathLike[str] | None = None) -> list[Availability]:
 
 
 def _place(data_set: DataSet, folder: Path | None) -> str:
-    if folder and local.holds(data_set, folder):
+    if folder and holds(data_set, folder):
         return str(folder)
     target = cache_folder() / data_set.name
     return str(target) if all((target / part.name).is_file() for part in data_set.parts) else "not fetched yet"
@@ -83,9 +91,9 @@ def _from_cache(data_set: DataSet, wanted: tuple[Part, ...], progress: Progress)
     contents = cached(wanted, target)
     if contents is not None:
         return contents
-    with explained(data_set, target.parent):
+    with explain_os_errors(data_set, target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
-        with alone(target.parent / f".{data_set.name}.lock"):
+        with file_lock(target.parent / f".{data_set.name}.lock"):
             contents = cached(wanted, target)  # another process may have filled it while we waited
             if contents is None:
                 _fetch(data_set, target, progress)
@@ -136,7 +144,7 @@ def _arriving(data_set: DataSet, cache: Path) -> Path:
 def _from_copy(data_set: DataSet, copy: RegistryCopy, cache: Path, progress: Progress) -> Parts:
     installed = registries.installed_folder(copy)
     if installed:
-        yield from zip(data_set.parts, local.find(data_set, data_set.parts, installed) or [], strict=False)
+        yield from zip(data_set.parts, find(data_set, data_set.parts, installed) or [], strict=False)
         return
     label = f"fetching {copy.package} with {copy.client}"
     progress(label, 0, 1)
@@ -155,3 +163,76 @@ def _by_hand(data_set: DataSet, reasons: list[str]) -> str:
         + f"\nTo place it by hand, get these files on a machine with network\n{files}\n"
         + f"put them into a folder named {data_set.name}, and name the folder above it with SKIPLENS_DATA or root."
     )
+
+
+def user_folder(root: str | os.PathLike[str] | None) -> Path | None:
+    """The folder the user named, by argument or by SKIPLENS_DATA; None if there is none."""
+    named, by = (root, "root") if root is not None else (os.environ.get("SKIPLENS_DATA") or None, "SKIPLENS_DATA")
+    if named is None:
+        return None
+    folder = Path(named).expanduser()
+    if not folder.is_dir():
+        raise DataError(f"{by} names the data folder {folder}, which is not a folder. Create it or name another one.")
+    return folder
+
+
+def find(data_set: DataSet, wanted: Sequence[Part], root: Path) -> list[bytes] | None:
+    """The verified contents of the `wanted` parts in `root`, or None if nothing of them is there."""
+    for folder in _places(data_set, root):
+        files = {part: file for part in wanted if (file := _file_of(part, folder))}
+        if files and len(files) < len(wanted):
+            missing = ", ".join(part.name for part in wanted if part not in files)
+            raise DataError(f"{folder} holds a part of {data_set.name} but not {missing}. Add it (plain or as .gz).")
+        if files and not _is_another(data_set, wanted, files):
+            return [read_part(files[part], part) for part in wanted]
+        for archive in data_set.archives:
+            if archive.name.endswith(".tar.gz") and (folder / archive.name).is_file():
+                return _from_archive(folder / archive.name, wanted)
+    return None
+
+
+def read_part(path: Path, part: Part) -> bytes:
+    """The verified content of one part from its plain or its compressed file."""
+    return require_checksum(part, read_gzip(path, part) if path.suffix == ".gz" else path.read_bytes(), str(path))
+
+
+def holds(data_set: DataSet, root: Path) -> bool:
+    """Whether all parts or the archive seem to be in `root`; only names are looked at."""
+    for folder in _places(data_set, root):
+        if all(_file_of(part, folder) for part in data_set.parts):
+            return True
+        if any((folder / archive.name).is_file() for archive in data_set.archives if archive.name.endswith(".tar.gz")):
+            return True
+    return False
+
+
+def _places(data_set: DataSet, root: Path) -> Iterator[Path]:
+    for name in (data_set.name, *data_set.folders, *(f"{data_set.name}/{inner}" for inner in data_set.folders), "."):
+        if (root / name).is_dir():
+            yield root / name
+
+
+def _is_another(data_set: DataSet, wanted: Sequence[Part], files: dict[Part, Path]) -> bool:
+    """Whether the smallest file is that of another known data set: MNIST and Fashion-MNIST share their file names."""
+    smallest = min(wanted, key=lambda part: part.size)
+    twins = [
+        p for other in CATALOGUE.values() if other.name != data_set.name for p in other.parts if p.size == smallest.size
+    ]
+    path = files[smallest]
+    content = read_gzip(path, smallest) if path.suffix == ".gz" else path.read_bytes()
+    return hashlib.sha256(content).hexdigest() in {twin.sha256 for twin in twins}
+
+
+def _file_of(part: Part, folder: Path) -> Path | None:
+    for path in (folder / part.name, folder / f"{part.name}.gz"):
+        if path.is_file():
+            return path
+    return None
+
+
+def _from_archive(path: Path, wanted: Sequence[Part]) -> list[bytes]:
+    found = {part: require_checksum(part, content, f"{path}/{part.name}") for part, content in read_tar(path, wanted)}
+    for part in wanted:
+        if part not in found:
+            raise DataError(f"{path} does not hold {part.name}; is it the binary version? Fetch it again.")
+    return [found[part] for part in wanted]

@@ -1,13 +1,16 @@
 """A set of labelled images in memory: bytes as they were stored, floats when asked for."""
 
+import gzip
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.resources import files
 
 import torch
 from torch import Tensor
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.data.batch import Batch
+from skiplens.base.errors import InvalidInputError
+from skiplens.data.formats import read_idx
+from skiplens.graph.batch import Batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,3 +73,44 @@ class ImageSet:
 def as_floats(images: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """Bytes 0…255 as floats 0…1, in torch's default dtype unless given."""
     return images.to(dtype or torch.get_default_dtype()) / 255
+
+
+def sample() -> ImageSet:
+    """The first 2,000 MNIST training digits (28×28, ten classes), read from the package itself.
+
+    They are the leading images and not a balanced choice, so what a paper says about "the first 1000 training images"
+    can be checked without fetching anything. Licence: see `skiplens/data/sample/NOTICE.md`.
+
+    Examples:
+        >>> digits = sample()
+        >>> tuple(digits.images.shape), digits.labels[:5].tolist()
+        ((2000, 1, 28, 28), [5, 0, 4, 1, 9])
+    """
+    images, labels = (_read(f"mnist-first-2000-{kind}.gz") for kind in ("images-idx3-ubyte", "labels-idx1-ubyte"))
+    return ImageSet(images.unsqueeze(1), labels.long(), DIGITS)
+
+
+def _read(name: str) -> Tensor:
+    return read_idx(gzip.decompress(files("skiplens.data").joinpath("sample", name).read_bytes()), name)
+
+
+DIGITS = tuple("0123456789")
+
+FASHION = (
+    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
+    "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
+)  # fmt: skip
+
+CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+CIFAR100 = tuple(
+    """
+    apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can
+    castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin
+    elephant flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard lobster
+    man maple_tree motorcycle mountain mouse mushroom oak_tree orange orchid otter palm_tree pear pickup_truck
+    pine_tree plain plate poppy porcupine possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk
+    skyscraper snail snake spider squirrel streetcar sunflower sweet_pepper table tank telephone television tiger
+    tractor train trout tulip turtle wardrobe whale willow_tree wolf woman worm
+    """.split()
+)

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import torch
 
-from skiplens.core.doors import open_door
-from skiplens.core.errors import DataError
+from skiplens.base.errors import DataError
+from skiplens.base.optional_imports import optional_import
 from skiplens.data.catalogue import DataSet, Part, RegistryCopy
-from skiplens.data.cifar import write_cifar
-from skiplens.data.download import RouteClosed
-from skiplens.data.unpack import read_tar
+from skiplens.data.download import RouteClosed, read_tar
+from skiplens.data.formats import write_cifar
 
 _LONGEST_SECONDS = 1800
+
 _DEBIAN_FOLDER = Path("/usr/share/datasets")
 
 
@@ -105,5 +105,5 @@ def _read(archive: tarfile.TarFile, members: dict[str, tarfile.TarInfo], name: s
 
 def _decode(picture: bytes) -> torch.Tensor:
     """The RGB bytes of a picture, (height, width, 3)."""
-    image = open_door("PIL.Image", "decoding images", "pillow").open(io.BytesIO(picture)).convert("RGB")
+    image = optional_import("PIL.Image", "decoding images", "pillow").open(io.BytesIO(picture)).convert("RGB")
     return torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8).reshape(image.height, image.width, 3)

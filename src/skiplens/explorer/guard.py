@@ -2,12 +2,16 @@
 
 import hmac
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
+from typing import Any
 from urllib.parse import urlsplit
 
 COOKIE_DAYS = 30
+
 _SAME_PAGE = ("", "same-origin", "none")
+
 _LINK_FROM_ELSEWHERE = ("navigate", "/")  # all that another page may send a person to: nothing is downloaded there
 
 
@@ -78,3 +82,26 @@ class Guard:
         except ValueError:
             return False
         return is_loopback(name)
+
+
+UPDATES = "/_dash-update-component"
+
+
+def is_update(body: Any, callbacks: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether the body names one of the server's callbacks, and brings as many inputs and states as that one takes."""
+    if not isinstance(body, dict) or not isinstance(body.get("output"), str):
+        return False
+    callback = callbacks.get(body["output"], {})
+    if "callback" not in callback or not isinstance(body.get("changedPropIds", []), list):
+        return False
+    return _are_places(body.get("outputs", [])) and all(
+        _are_places(body.get(group, [])) and len(body.get(group, [])) == len(callback[group])
+        for group in ("inputs", "state")
+    )
+
+
+def _are_places(entries: Any) -> bool:
+    """A place has an id and a property; a pattern stands for a list of places."""
+    if isinstance(entries, dict):
+        return "id" in entries and "property" in entries
+    return isinstance(entries, list) and all(map(_are_places, entries))

@@ -8,10 +8,11 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from skiplens.core.errors import SkiplensError
+from skiplens.base.errors import SkiplensError
 from skiplens.explorer.view import Values, View
 
 _LOG = logging.getLogger(__name__)
+
 _POLL_SECONDS = 0.05
 
 
@@ -20,7 +21,7 @@ class Abandoned(Exception):  # noqa: N818 - named after what happened
 
 
 @dataclass(frozen=True)
-class Standing:
+class MeasurementStatus:
     """How far a measurement is.
 
     Attributes:
@@ -49,7 +50,7 @@ class Standing:
 class _Job:
     """A measurement and when somebody last asked for it."""
 
-    standing: Standing = field(default_factory=lambda: Standing("waiting"))
+    standing: MeasurementStatus = field(default_factory=lambda: MeasurementStatus("waiting"))
     wanted_at: float = field(default_factory=time.monotonic)
 
 
@@ -71,7 +72,7 @@ class Measurements:
         self._lock = threading.Lock()
         self._turn = threading.Lock()
 
-    def ask(self, view: View, values: Values) -> Standing:
+    def ask(self, view: View, values: Values) -> MeasurementStatus:
         """How far the measurement for these values is; it is started if there is none."""
         key = (view.name, tuple(sorted(values.items())))
         with self._lock:
@@ -84,7 +85,7 @@ class Measurements:
             self._forget_oldest()
             return job.standing
 
-    def wait(self, view: View, values: Values) -> Standing:
+    def wait(self, view: View, values: Values) -> MeasurementStatus:
         """The measurement when it is over."""
         standing = self.ask(view, values)
         while not standing.is_over:
@@ -104,22 +105,22 @@ class Measurements:
             with self._lock:
                 self._jobs.pop(key, None)
 
-    def _measured(self, job: _Job, view: View, values: Values) -> Standing:
+    def _measured(self, job: _Job, view: View, values: Values) -> MeasurementStatus:
         def progress(label: str, done: int, total: int) -> None:
             _require_wanted(job, self._patience_now())
-            job.standing = Standing("running", label, done, total)
+            job.standing = MeasurementStatus("running", label, done, total)
 
         self._take_turn(job)
         try:
-            job.standing = Standing("running", "starting")
-            return Standing("done", result=view.measure(values, progress))
+            job.standing = MeasurementStatus("running", "starting")
+            return MeasurementStatus("done", result=view.measure(values, progress))
         except Abandoned:
             raise
         except SkiplensError as error:
-            return Standing("failed", problem=str(error))
+            return MeasurementStatus("failed", problem=str(error))
         except Exception as error:
             _LOG.exception("The measurement of %s failed for %s", view.name, values)
-            return Standing("failed", problem=f"The measurement failed: {type(error).__name__}: {error}")
+            return MeasurementStatus("failed", problem=f"The measurement failed: {type(error).__name__}: {error}")
         finally:
             self._turn.release()
 

@@ -7,17 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from skiplens.core.doors import open_door
-from skiplens.core.errors import InvalidInputError, SkiplensError
-from skiplens.explorer.catalogue import theory_views
+from skiplens.base.errors import InvalidInputError, SkiplensError
+from skiplens.base.optional_imports import optional_import
 from skiplens.explorer.guard import Guard, is_loopback, new_token
+from skiplens.explorer.views.catalogue import theory_views
 from skiplens.explorer.views.runs import RunsFolder, RunsView
 
 DEFAULT_PORT = 8050
+
 DEFAULT_FOLDER = Path("runs")
 """Where `skiplens inspect` writes when it is not told otherwise."""
 
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # all addresses of this machine, and the one it has for itself
+
 _NEXT_PORTS = 20  # tried when the usual port is taken and none was asked for
 
 
@@ -60,7 +62,7 @@ def explorer(folder: Path | None = None, host: str = "127.0.0.1", port: int | No
         host: Whoever can reach it gets in with the token; on loopback there is no need of one.
         port: Where to listen; the first free one from 8050 on if not given, any free one for 0.
     """
-    open_door("dash", "the explorer", "skiplens[explorer]")
+    optional_import("dash", "the explorer", "skiplens[explorer]")
     if not host.strip("[] "):
         raise InvalidInputError("--host is empty; leave it out for this machine alone, or give one of its addresses.")
     runs = _runs_in(folder)

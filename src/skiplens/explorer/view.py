@@ -2,12 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.core.progress import Progress
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.progress import Progress
 from skiplens.explorer.control import Control
-from skiplens.explorer.drawing import Drawing
+from skiplens.plots.figure import Figure
 
 Values = Mapping[str, Any]
 """The value of each control by its name."""
@@ -15,6 +16,49 @@ Values = Mapping[str, Any]
 
 class UnknownViewError(InvalidInputError):
     """A name that no view has."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """A condition and whether it is met."""
+
+    state: Literal["holds", "fails", "unknown"]
+    name: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Download:
+    """A file that can be taken away: what it is called, its address on this server, what is in it."""
+
+    name: str
+    address: str
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Pictures, numbers and words.
+
+    Attributes:
+        figures: The first is the main one; their names are unique.
+        says: What is to be seen, in one to three sentences.
+        facts: Label and value of the few numbers that matter.
+        rows: A table, in rows of the same names.
+        checks: A list of conditions.
+        code: Lines of Python that make the same numbers; they leave the main one in `result`.
+        notes: What a person should know before believing it.
+        downloads: Files beside the exported pictures.
+    """
+
+    figures: tuple[Figure, ...] = ()
+    says: str = ""
+    facts: tuple[tuple[str, str], ...] = ()
+    rows: tuple[Mapping[str, Any], ...] = ()
+    checks: tuple[Check, ...] = ()
+    code: str = ""
+    notes: tuple[str, ...] = ()
+    downloads: tuple[Download, ...] = ()
 
 
 class View(ABC):

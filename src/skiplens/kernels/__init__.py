@@ -2,18 +2,18 @@
 
 from typing import Any
 
-from skiplens.core.doors import open_door
-from skiplens.kernels.densenet import DenseNetKernel as DenseNetKernel
+from skiplens.base.optional_imports import optional_import
+from skiplens.kernels.architectures import DenseNetKernel as DenseNetKernel
+from skiplens.kernels.architectures import InfiniteWidthKernel as InfiniteWidthKernel
+from skiplens.kernels.architectures import ResNetKernel as ResNetKernel
+from skiplens.kernels.architectures import VanillaKernel as VanillaKernel
 from skiplens.kernels.gram import gram as gram
-from skiplens.kernels.infinite_width import InfiniteWidthKernel as InfiniteWidthKernel
-from skiplens.kernels.resnet import ResNetKernel as ResNetKernel
-from skiplens.kernels.vanilla import VanillaKernel as VanillaKernel
 
 # Their base classes belong to other packages, so their modules are imported when one of these names is first used.
 _BEHIND_DOORS = {
     "ResidualKernel": ("skiplens.kernels.sklearn_kernel", "sklearn", "skiplens[sklearn]"),
-    "ResidualKernelRegressor": ("skiplens.kernels.estimators", "sklearn", "skiplens[sklearn]"),
-    "ResidualKernelClassifier": ("skiplens.kernels.estimators", "sklearn", "skiplens[sklearn]"),
+    "ResidualKernelRegressor": ("skiplens.kernels.sklearn_kernel", "sklearn", "skiplens[sklearn]"),
+    "ResidualKernelClassifier": ("skiplens.kernels.sklearn_kernel", "sklearn", "skiplens[sklearn]"),
     "GPyTorchResidualKernel": ("skiplens.kernels.gpytorch_kernel", "gpytorch", "skiplens[gpytorch]"),
 }
 
@@ -22,8 +22,8 @@ def __getattr__(name: str) -> Any:
     if name not in _BEHIND_DOORS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, package, install = _BEHIND_DOORS[name]
-    open_door(package, name, install)
-    return getattr(open_door(module, name, install), name)
+    optional_import(package, name, install)
+    return getattr(optional_import(module, name, install), name)
 
 
 def __dir__() -> list[str]:

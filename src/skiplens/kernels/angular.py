@@ -1,5 +1,6 @@
 """One kernel as a function of the correlation of two inputs, by table or by recursion."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,9 +9,12 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from skiplens.kernels.peak import Peak
-from skiplens.theory.infinite_width.arc_cosine import Correlation, angle_of
-from skiplens.theory.infinite_width.tabulated import Table
+from skiplens.base.axes import Float
+from skiplens.base.errors import InvalidInputError
+from skiplens.kernels.arc_cosine import Correlation, angle_of
+from skiplens.kernels.infinite_network import InfiniteNetwork, LimitKernels
+from skiplens.kernels.inputs import Directions
+from skiplens.kernels.tables import Evaluate, Table, tabulate
 
 Quantity = Literal["nngp", "ntk"]
 """Covariance of the outputs at initialisation, or tangent kernel."""
@@ -26,6 +30,40 @@ class NearLimits(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
+class DiagonalValue:
+    """k(1) in two factors, so that no depth overflows.
+
+    Attributes:
+        value: k(1), divided by exp(`log_scale`).
+        log_scale: Logarithm of the scale of k.
+    """
+
+    value: Tensor
+    log_scale: Tensor
+
+    def scaled_length(self, inputs: Directions) -> Float[Tensor, " samples"]:
+        """‖x‖/√d times the root of the scale, in float64; the kernel is the product of two of these and k/scale."""
+        return inputs.length.double() * (self.log_scale / 2).exp().to(inputs.length.device)
+
+    def diagonal(self, inputs: Directions) -> Float[Tensor, " samples"]:
+        """The kernel of each input with itself."""
+        self.require_representable(inputs.unit.dtype)
+        value = self.value.to(inputs.unit.device)
+        return (self.scaled_length(inputs).square() * value).to(inputs.unit.dtype)
+
+    def require_representable(self, dtype: torch.dtype) -> None:
+        """Refuse a kernel whose value at inputs of ‖x‖² = d is beyond `dtype`."""
+        size = max(float(self.value.detach().abs()), 1e-300)
+        largest = float(self.log_scale.detach()) + math.log(size)
+        if largest >= math.log(torch.finfo(dtype).max):
+            raise InvalidInputError(
+                f"The kernel is 10^{largest / math.log(10):.0f} at inputs of norm √d, beyond "
+                f"{str(dtype).removeprefix('torch.')}. Take a smaller branch_scale (about 1/√depth for "
+                "branch_depth=2 keeps it of order 1) or ask for values relative to equal inputs with normalise=True."
+            )
+
+
+@dataclass(frozen=True, eq=False)
 class AngularKernel:
     """k(ρ), divided by its scale.
 
@@ -37,7 +75,7 @@ class AngularKernel:
     """
 
     values: Callable[[Correlation], Tensor]
-    peak: Peak
+    peak: DiagonalValue
     learned: bool = False
     table: Callable[[Tensor], Tensor] | None = None
 
@@ -65,7 +103,7 @@ class AngularKernel:
 _TOLERANCE_OVER_ROUNDING = {torch.float32: 1e-6 / 2**-22, torch.float64: 5e-13 / 2**-51}
 
 
-def of_table(table: Table, number: int, peak: Peak, learned: bool = False) -> AngularKernel:
+def of_table(table: Table, number: int, peak: DiagonalValue, learned: bool = False) -> AngularKernel:
     """Kernel number `number` of a table."""
 
     def by_angle(angle: Tensor) -> Tensor:
@@ -77,3 +115,84 @@ def of_table(table: Table, number: int, peak: Peak, learned: bool = False) -> An
 def _last_above(distance: Tensor, slope: Tensor, bound: float) -> float:
     above = (slope > bound).nonzero()
     return float(distance[above[-1]]) if len(above) else 0.0
+
+
+Evaluation = Literal["table", "recursion"]
+
+
+def diagonal_values(limit: InfiniteNetwork, normalise: bool) -> tuple[DiagonalValue, ...]:
+    """Both kernels of `limit` at equal inputs, in the order of `QUANTITIES`."""
+    at_equal = limit.at_equal_inputs()
+    if not normalise:
+        return tuple(DiagonalValue(value, limit.log_scale()) for value in at_equal)
+    _require_not_zero(at_equal)
+    return tuple(DiagonalValue(torch.ones_like(value), torch.zeros_like(value)) for value in at_equal)
+
+
+def angular_kernels(
+    limit: InfiniteNetwork, evaluation: Evaluation, accuracy: float, normalise: bool
+) -> tuple[AngularKernel, ...]:
+    """The covariance and the tangent kernel of `limit`, in the order of `QUANTITIES`."""
+    at_equal = diagonal_values(limit, normalise)
+    one = torch.ones((), dtype=torch.float64)
+    divisors = limit.at_equal_inputs() if normalise else LimitKernels(one, one)
+
+    def evaluate(correlation: Correlation) -> Tensor:
+        return torch.stack([k / divisor for k, divisor in zip(limit.recursion(correlation), divisors, strict=True)])
+
+    learned = limit.log_scale().requires_grad
+    if evaluation == "recursion":
+        return tuple(_by_recursion(evaluate, number, peak, learned) for number, peak in enumerate(at_equal))
+    table = tabulate(evaluate, limit.stretch(), accuracy)
+    return tuple(of_table(table, number, peak, learned) for number, peak in enumerate(at_equal))
+
+
+def derivative_kernels(
+    limit_at: Callable[[Tensor], InfiniteNetwork], scale: float, accuracy: float, normalise: bool
+) -> tuple[AngularKernel, ...]:
+    """∂/∂`scale` of both kernels, in the order of `QUANTITIES`.
+
+    Args:
+        limit_at: The network with a scale of its own for each correlation.
+        scale: Where to differentiate.
+        accuracy: Of the table.
+        normalise: Whether the kernels are divided by their values at equal inputs.
+    """
+    limit = limit_at(torch.tensor(scale, dtype=torch.float64))
+    log_scale = torch.zeros((), dtype=torch.float64) if normalise else limit.log_scale()
+
+    def kernels(scales: Tensor, correlation: Correlation | None) -> list[Tensor]:
+        there = limit_at(scales)
+        at_equal = there.at_equal_inputs()
+        found = at_equal if correlation is None else there.recursion(correlation)
+        factors = [1 / peak for peak in at_equal] if normalise else [(there.log_scale() - log_scale).exp()] * 2
+        return [kernel * factor for kernel, factor in zip(found, factors, strict=True)]
+
+    def derivative(correlation: Correlation | None) -> Tensor:
+        # each correlation has a copy of the scale, so one backward pass gives all derivatives entry by entry
+        shape = () if correlation is None else correlation.below_one.shape
+        with torch.enable_grad():
+            scales = torch.full(shape, scale, dtype=torch.float64, requires_grad=True)
+            found = kernels(scales, correlation)
+            found = [k if k.requires_grad else k + 0 * scales for k in found]  # a constant has the derivative 0
+            return torch.stack([torch.autograd.grad(k.sum(), scales, retain_graph=True)[0] for k in found])
+
+    if normalise:
+        _require_not_zero(limit.at_equal_inputs())
+    table = tabulate(derivative, limit.stretch(), accuracy)
+    return tuple(
+        of_table(table, number, DiagonalValue(value, log_scale)) for number, value in enumerate(derivative(None))
+    )
+
+
+def _by_recursion(evaluate: Evaluate, number: int, peak: DiagonalValue, learned: bool) -> AngularKernel:
+    return AngularKernel(lambda correlation: evaluate(correlation)[number], peak, learned)
+
+
+def _require_not_zero(at_equal: LimitKernels) -> None:
+    for quantity, peak in zip(QUANTITIES, at_equal, strict=True):
+        if float(peak.detach()) == 0:
+            raise InvalidInputError(
+                f"The {quantity} is 0 everywhere (branch_scale is 0 and only branches are trained), so it cannot be "
+                "normalised. Take a positive branch_scale, trained='all' or normalise=False."
+            )

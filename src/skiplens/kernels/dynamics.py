@@ -10,8 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from skiplens.core.axes import Float, Int
-from skiplens.core.errors import InvalidInputError
+from skiplens.base.axes import Float, Int
+from skiplens.base.errors import InvalidInputError
 
 
 @dataclass(frozen=True, eq=False)

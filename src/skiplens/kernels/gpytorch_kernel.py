@@ -8,8 +8,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from skiplens.kernels.angular import Quantity
-from skiplens.kernels.architecture import Architecture, ArchitectureOptions
-from skiplens.kernels.infinite_width import InfiniteWidthKernel, Trained
+from skiplens.kernels.architectures import Architecture, ArchitectureOptions, InfiniteWidthKernel, Trained
 
 
 class GPyTorchResidualKernel(Kernel):

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from skiplens.core.axes import Float
-from skiplens.core.errors import InvalidInputError
+from skiplens.base.axes import Float
+from skiplens.base.errors import InvalidInputError
 
 _DTYPES = (torch.float32, torch.float64)
 

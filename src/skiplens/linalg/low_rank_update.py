@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
-from skiplens.core.axes import Float, Tensor
-from skiplens.core.progress import Progress, silent, track
+from skiplens.base.axes import Float
+from skiplens.base.progress import Progress, silent, track
 from skiplens.linalg.secular import refined_squares, rotated, secular_roots
 
 _ROUNDINGS = 8

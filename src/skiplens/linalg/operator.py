@@ -6,9 +6,10 @@ from collections.abc import Callable
 import numpy as np
 import scipy.sparse.linalg
 import torch
+from torch import Tensor
 
-from skiplens.core.axes import Float, Tensor
-from skiplens.core.errors import InvalidInputError
+from skiplens.base.axes import Float
+from skiplens.base.errors import InvalidInputError
 
 
 class SymmetricOperator(ABC):

@@ -8,6 +8,7 @@ import dataclasses
 import errno
 import io
 import json
+import math
 import struct
 import zipfile
 import zlib
@@ -18,16 +19,19 @@ from typing import Any, BinaryIO
 import numpy as np
 import torch
 
-from skiplens.core.errors import BrokenFileError, TooNewFileError
-from skiplens.core.files import write_atomically
-from skiplens.readings.provenance import Provenance
-from skiplens.readings.reading import KINDS, Reading
+from skiplens.base.errors import BrokenFileError, TooNewFileError
+from skiplens.base.files import write_atomically
+from skiplens.readings.reading import KINDS, Provenance, Reading
 
 FORMAT = "skiplens-reading"
+
 FORMAT_VERSION = 1
+
 HEADER = "reading.json"
+
 # What zipfile, NumPy and json say to damaged bytes; RuntimeError is zipfile's word for flags it does not know.
 _DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, KeyError, TypeError, ValueError, RuntimeError)
+
 _ARRAY = "$array"  # stands in the JSON where a tensor was; its value is the name of the array in the archive
 
 
@@ -124,4 +128,50 @@ def _decode(value: Any, arrays: _Arrays) -> Any:
         return {key: _decode(entry, arrays) for key, entry in value.items()}
     if isinstance(value, list):
         return tuple(_decode(entry, arrays) for entry in value)
+    return value
+
+
+_TENSOR = {"dtype", "shape", "values"}
+
+
+def to_json(reading: Reading) -> dict[str, Any]:
+    """The kind, the version, the provenance and the values of `reading`."""
+    return {
+        "kind": reading.kind,
+        "version": reading.version,
+        "provenance": _plain(dataclasses.asdict(reading.provenance)),
+        "values": _plain(reading.values()),
+    }
+
+
+def from_json(content: Mapping[str, Any]) -> Reading:
+    """The reading that `to_json` wrote."""
+    kind = KINDS[content["kind"]]
+    values = kind.upgrade(_restored(content["values"]), content["version"])
+    return kind(**values, provenance=Provenance.from_json(_restored(content["provenance"])))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        name = str(value.dtype).removeprefix("torch.")
+        return {"dtype": name, "shape": list(value.shape), "values": _plain(value.flatten().tolist())}
+    if isinstance(value, Mapping):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": str(value)}
+    return value
+
+
+def _restored(value: Any) -> Any:
+    if isinstance(value, dict):
+        if set(value) == {"float"}:
+            return float(value["float"])
+        if set(value) == _TENSOR:
+            entries = torch.tensor(_restored(value["values"]), dtype=getattr(torch, value["dtype"]))
+            return entries.reshape(value["shape"])
+        return {key: _restored(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return tuple(_restored(entry) for entry in value)
     return value

@@ -1,19 +1,70 @@
 """The reading: a frozen record of named CPU arrays with the provenance that made it."""
 
+import platform
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy
 import torch
+from torch import Tensor
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.readings.provenance import Provenance
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.version import VERSION
 
 KINDS: dict[str, type["Reading"]] = {}
 """Every kind of reading by its name; a file says which kind it holds."""
 
 PLAIN = (str, int, float, bool, type(None))
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Everything needed to take a reading again."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    seed: int | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    device: str = "cpu"
+    started: str = ""
+    seconds: float = 0.0
+
+    @classmethod
+    def begin(cls, settings: Mapping[str, Any], seed: int | None, device: torch.device | str = "cpu") -> "Stopwatch":
+        """Start the clock of a measurement; `.end()` gives its provenance."""
+        return Stopwatch(
+            cls(dict(settings), seed, versions(), str(device), datetime.now(UTC).isoformat("T", "seconds"))
+        )
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """The provenance that `dataclasses.asdict` wrote."""
+        return cls(**dict(values))
+
+
+class Stopwatch:
+    """A provenance whose clock is running."""
+
+    def __init__(self, provenance: Provenance) -> None:
+        self._provenance = provenance
+        self._start = time.perf_counter()
+
+    def end(self) -> Provenance:
+        """The provenance with the time since the start."""
+        p = self._provenance
+        return Provenance(p.settings, p.seed, p.versions, p.device, p.started, time.perf_counter() - self._start)
+
+
+def versions() -> dict[str, str]:
+    """Versions of what computes: Skiplens, Python, torch, NumPy, SciPy."""
+    return {
+        "skiplens": VERSION,
+        "python": platform.python_version(),
+        **{package.__name__: package.__version__ for package in (torch, np, scipy)},
+    }
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,3 +123,29 @@ def _settle(value: Any, name: str) -> Any:
     raise InvalidInputError(
         f"{name} is a {type(value).__name__}; a reading holds tensors, numbers, words, tuples and mappings of them."
     )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Measurement(Reading, kind="measurement"):
+    """The reading of a measurement that has no kind of its own.
+
+    Attributes:
+        name: Of the function that measured.
+        arrays: What it measured.
+
+    Examples:
+        >>> import torch
+        >>> Measurement(name="norms", arrays={"squared": torch.ones(3)})["squared"].tolist()
+        [1.0, 1.0, 1.0]
+    """
+
+    name: str
+    arrays: Mapping[str, Tensor]
+
+    def __getitem__(self, name: str) -> Tensor:
+        """The array called `name`."""
+        return self.arrays[name]
+
+    def setting(self, name: str) -> Any:
+        """The value of a setting of the run."""
+        return self.provenance.settings[name]

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from skiplens.core.errors import BrokenFileError, InvalidInputError
+from skiplens.base.errors import BrokenFileError, InvalidInputError
 from skiplens.readings.file import read_file, write_file
 from skiplens.readings.reading import Reading
 

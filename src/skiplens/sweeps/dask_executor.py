@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from skiplens.core.doors import open_door
-from skiplens.core.errors import ClusterError
-from skiplens.core.version import VERSION
+from skiplens.base.errors import ClusterError
+from skiplens.base.optional_imports import optional_import
+from skiplens.base.version import VERSION
 from skiplens.sweeps.executor import Executor, Running
-from skiplens.sweeps.perform import perform
-from skiplens.sweeps.run import Failure, Outcome, Run
+from skiplens.sweeps.run import Failure, Outcome, Run, perform
 
 _POLL_SECONDS = 0.5
 
@@ -152,7 +151,7 @@ def _require_versions(client: Any) -> None:
 
     def installed() -> str:  # goes by value: an old worker need not know this module
         try:
-            from skiplens.core import version
+            from skiplens.base import version
         except ImportError:
             return "none"
         return version.VERSION
@@ -171,4 +170,4 @@ def _require_versions(client: Any) -> None:
 
 
 def _distributed() -> ModuleType:
-    return open_door("distributed", "runs on a Dask cluster", "skiplens[cluster]")
+    return optional_import("distributed", "runs on a Dask cluster", "skiplens[cluster]")

@@ -11,17 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-import skiplens.kernels as kernels
-from skiplens.core.errors import InvalidInputError, SkiplensError
-from skiplens.core.files import write_atomically
-from skiplens.core.memory import budget_bytes
-from skiplens.core.progress import Progress, silent, track
-from skiplens.core.settings import Settings, option
-from skiplens.kernels import InfiniteWidthKernel
+from skiplens import kernels
+from skiplens.base.errors import InvalidInputError, SkiplensError
+from skiplens.base.files import write_atomically
+from skiplens.base.memory import budget_bytes
+from skiplens.base.progress import Progress, silent, track
+from skiplens.base.settings import Settings, option
 from skiplens.kernels.angular import Quantity
-from skiplens.kernels.gram import plan_tiles
-from skiplens.kernels.gram_destination import on_disk, require_writable
-from skiplens.kernels.gram_journal import Journal, fingerprint
+from skiplens.kernels.architectures import InfiniteWidthKernel
+from skiplens.kernels.gram import Journal, fingerprint, on_disk, plan_tiles, require_writable
 from skiplens.kernels.inputs import directions_of_pair
 from skiplens.sweeps.executor import Executor
 from skiplens.sweeps.run import Failure, Needs, Run

@@ -1,16 +1,24 @@
 """A sweep: do the runs that the store lacks, keep each reading at once, try failed runs again, record what failed."""
 
+import dataclasses
+import itertools
+import json
+import platform
+import time
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.readings import Reading, Store
+from skiplens.base.errors import InvalidInputError, SettingsError, did_you_mean
+from skiplens.base.files import write_content
+from skiplens.base.settings import Settings
+from skiplens.base.version import VERSION
+from skiplens.readings.reading import Reading
+from skiplens.readings.store import Store
 from skiplens.sweeps.executor import Executor, ThisProcess
-from skiplens.sweeps.failures import forget_failure, record_failure
-from skiplens.sweeps.run import Failure, Outcome, Run
-from skiplens.sweeps.standing import Clock, Standing, Watch, unwatched
-from skiplens.sweeps.unfinished import forget_unfinished, unfinished_path
+from skiplens.sweeps.run import Failure, Outcome, Run, forget_unfinished, unfinished_path
 
 ATTEMPTS = 2
 """A failing run is tried once more, after all others and, if there are several, perhaps on another worker."""
@@ -22,6 +30,41 @@ class Swept:
 
     readings: Mapping[str, Reading]
     failures: Mapping[str, Failure]
+
+
+@dataclass(frozen=True)
+class Status:
+    """A moment of a sweep.
+
+    Attributes:
+        done: Runs that are in the store, those of earlier commands included.
+        running: Runs being done now.
+        failed: Runs that failed and will not be tried again in this sweep.
+        total: All runs.
+        seconds_left: Expected; None before the first run of this command has ended.
+    """
+
+    done: int
+    running: int
+    failed: int
+    total: int
+    seconds_left: float | None = None
+
+    def __str__(self) -> str:
+        """In words."""
+        parts = [f"{self.done} of {self.total} runs done"]
+        parts += [f"{self.running} running"] * bool(self.running)
+        parts += [f"{self.failed} failed"] * bool(self.failed)
+        left = self.seconds_left if self.done + self.failed < self.total else None
+        parts += [f"about {_duration(left)} left"] if left is not None else []
+        return ", ".join(parts)
+
+
+Watch = Callable[[Status], None]
+
+
+def unwatched(standing: Status) -> None:
+    """Show nothing."""
 
 
 def sweep(
@@ -98,7 +141,7 @@ class _Sweep:
 
     def _tell(self) -> None:
         left = self.clock.seconds_left()
-        self.watch(Standing(len(self.readings), self.running, len(self.failures), self.total, left))
+        self.watch(Status(len(self.readings), self.running, len(self.failures), self.total, left))
 
 
 def _distinct(runs: Sequence[Run]) -> dict[str, Run]:
@@ -111,3 +154,75 @@ def _distinct(runs: Sequence[Run]) -> dict[str, Run]:
                 f"Two different runs have the key {run.key}: {first.measure} and {run.measure}. Rename one function."
             )
     return found
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def grid(base: S, **axes: Iterable[Any]) -> tuple[S, ...]:
+    """`base` with every combination of the given values; the last axis changes fastest.
+
+    Examples:
+        >>> from skiplens.base.settings import Settings, option
+        >>> @dataclasses.dataclass(frozen=True)
+        ... class Probe(Settings):
+        ...     depth: int = option(1, "residual blocks")
+        ...     seed: int = option(0, "names every draw")
+        >>> [(probe.depth, probe.seed) for probe in grid(Probe(), depth=(5, 10), seed=range(2))]
+        [(5, 0), (5, 1), (10, 0), (10, 1)]
+    """
+    known = [field.name for field in dataclasses.fields(base)]
+    for name in axes:
+        if name not in known:
+            raise SettingsError(f"{type(base).__name__} has no setting {name!r}. {did_you_mean(name, known)}")
+    combinations = itertools.product(*(tuple(values) for values in axes.values()))
+    return tuple(dataclasses.replace(base, **dict(zip(axes, values, strict=True))) for values in combinations)
+
+
+def failure_path(store: Store, key: str) -> Path:
+    """Where the failure of the run called `key` is, or would be, recorded."""
+    return store.path(key).parent / "failed" / f"{key}.json"
+
+
+def record_failure(store: Store, outcome: Outcome) -> None:
+    """Write down why the run failed, with its traceback."""
+    assert outcome.failure is not None
+    content = {
+        "run": str(outcome.run),
+        "measure": outcome.run.measure,
+        "settings": outcome.run.settings.to_json(),
+        "error": outcome.failure.error,
+        "traceback": outcome.failure.traceback,
+        "skiplens": VERSION,
+        "host": platform.node(),
+    }
+    write_content(failure_path(store, outcome.run.key), json.dumps(content, indent=1, ensure_ascii=False))
+
+
+def forget_failure(store: Store, key: str) -> None:
+    """Remove the record of an earlier failure, if there is one."""
+    failure_path(store, key).unlink(missing_ok=True)
+
+
+class Clock:
+    """Expects the time left from what the runs so far took, by their cost."""
+
+    def __init__(self, cost: float, now: Callable[[], float] = time.monotonic) -> None:
+        self._now, self._start = now, now()
+        self._ahead, self._behind = cost, 0.0
+
+    def passed(self, cost: float) -> None:
+        """Take note that work of this cost is behind us."""
+        self._ahead, self._behind = self._ahead - cost, self._behind + cost
+
+    def seconds_left(self) -> float | None:
+        """Expected from the pace so far; None without a pace."""
+        if not self._behind:
+            return None
+        return max(0.0, self._ahead) * (self._now() - self._start) / self._behind
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

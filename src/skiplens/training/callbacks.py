@@ -1,12 +1,18 @@
 """What a run tells while it trains, and to whom."""
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+import torch
 from torch import Tensor, nn
 
-from skiplens.data.batch import Batch
+from skiplens.base.errors import InvalidInputError, did_you_mean
+from skiplens.base.preserve_state import preserve_state
+from skiplens.graph.batch import Batch, as_batches
+from skiplens.graph.functional import main_output
+from skiplens.graph.loss import LossFunction
 
 
 @dataclass(frozen=True)
@@ -83,3 +89,115 @@ class AfterEachStep(Callback):
 def as_callback(callback: Callback | Callable[[Moment], None]) -> Callback:
     """The callback itself, or a plain function as one that is called after each step."""
     return callback if isinstance(callback, Callback) else AfterEachStep(callback)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The mean loss over `samples` samples, and the share of them classified right where targets are classes."""
+
+    loss: float
+    accuracy: float | None
+    samples: int
+
+
+def evaluate(
+    model: nn.Module,
+    data: Any,
+    loss: str = "cross_entropy",
+    batch_size: int = 512,
+    statistics: Literal["running", "batch"] = "running",
+) -> Evaluation:
+    """The loss and the accuracy of `model` on `data`; the model is as before afterwards.
+
+    Args:
+        model: Any module.
+        data: `(inputs, targets)` or an iterable of such batches.
+        loss: As in a recipe; a mean over samples.
+        batch_size: Samples looked at at once.
+        statistics: ``"running"`` looks in evaluation mode, ``"batch"`` in training mode: batch norms then use the
+            statistics of the batches looked at, and dropout drops.
+    """
+    function, device = LossFunction(loss), _device(model)
+    total, share, right, samples = 0.0, 0.0, 0, 0
+    classes = True
+    with torch.no_grad(), preserve_state(model):
+        model.train(statistics == "batch")
+        for batch in _pieces(data, batch_size):
+            batch = batch.to(device)
+            outputs = batch.arguments().call(model)
+            total += function.total(outputs, batch.targets)
+            share += function.share(batch.targets)
+            classes = classes and _are_classes(batch.targets)
+            right += _right(outputs, batch.targets) if classes else 0
+            samples += batch.samples
+    return Evaluation(total / share, right / samples if classes else None, samples)
+
+
+def _device(model: nn.Module) -> torch.device | None:
+    return next((parameter.device for parameter in model.parameters()), None)
+
+
+def _pieces(data: Any, size: int) -> Iterator[Batch]:
+    for batch in as_batches(data):
+        for start in range(0, batch.samples, size):
+            yield batch.select(slice(start, start + size))
+
+
+def _are_classes(targets: Tensor) -> bool:
+    return targets.ndim == 1 and not targets.is_floating_point()
+
+
+def _right(outputs: Any, targets: Tensor) -> int:
+    predictions = main_output(outputs)
+    return int((predictions.argmax(-1) == targets).sum()) if predictions.ndim == 2 else 0
+
+
+def gradient_norm(model: nn.Module) -> float:
+    """The norm of all gradients that the last backward pass left, as one vector."""
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    if not gradients:
+        raise InvalidInputError("The model has no gradients; the norm is there during a training run only.")
+    return float(torch.stack([gradient.double().norm() for gradient in gradients]).norm())
+
+
+def mean_weight_norm(model: nn.Module) -> float:
+    """The mean of the Frobenius norms of all weight matrices and convolution kernels."""
+    weights = [parameter for parameter in model.parameters() if parameter.ndim >= 2]
+    if not weights:
+        raise InvalidInputError(f"{type(model).__name__} has no weight matrix, so there is no norm to take.")
+    return float(torch.stack([weight.detach().double().norm() for weight in weights]).mean())
+
+
+class RunningLoss:
+    """The mean of the last losses; at the start, of as many as there are."""
+
+    def __init__(self, window: int | None) -> None:
+        self.window = window
+        self._losses: deque[float] = deque()
+
+    @classmethod
+    def named(cls, name: str) -> "RunningLoss":
+        """``"step"``: the loss of the last batch; ``"running"``: the mean over as many steps as an epoch has."""
+        windows = {"step": 1, "running": None}
+        if name not in windows:
+            raise InvalidInputError(f"loss={name!r} is unknown. {did_you_mean(name, windows)} Or give a function.")
+        return cls(windows[name])
+
+    def note(self, moment: Moment) -> None:
+        """Take in the loss of one more step."""
+        self._losses.append(moment.loss)
+        while len(self._losses) > (self.window or moment.steps_per_epoch):
+            self._losses.popleft()
+
+    @property
+    def value(self) -> float:
+        """The mean now."""
+        return sum(self._losses) / len(self._losses)
+
+    def state(self) -> dict[str, Any]:
+        """The losses in the window."""
+        return {"losses": list(self._losses)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take up the losses that `state` gave."""
+        self._losses = deque(state["losses"])

@@ -7,25 +7,19 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.core.fingerprint import fingerprint
-from skiplens.core.progress import Progress, silent
-from skiplens.core.randomness import Randomness
-from skiplens.data.batch import Batch
-from skiplens.readings.provenance import Provenance
-from skiplens.readings.training_history import TrainingHistory
-from skiplens.training.augmentation import augmented
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.files import fingerprint
+from skiplens.base.progress import Progress, silent
+from skiplens.base.randomness import Randomness, own_random_state, seed_torch
+from skiplens.graph.batch import Batch
+from skiplens.graph.loss import LossFunction
+from skiplens.readings.reading import Provenance
 from skiplens.training.callbacks import Callback, Moment, as_callback
-from skiplens.training.checkpoints import Checkpoint, Keeper, require_same_run, restore_weights_, weights_of
-from skiplens.training.graphed import GraphedPasses
-from skiplens.training.losses import LossFunction
-from skiplens.training.optimiser import build_optimiser
-from skiplens.training.passes import EagerPasses
-from skiplens.training.random_state import own_random_state, seed_torch
-from skiplens.training.recipe import Recipe
-from skiplens.training.record import Record
-from skiplens.training.schedule import learning_rate
-from skiplens.training.source import source_of
+from skiplens.training.checkpoints import Checkpoint, Keeper, Record, require_same_run, restore_weights_, weights_of
+from skiplens.training.history import TrainingHistory
+from skiplens.training.passes import EagerPasses, GraphedPasses
+from skiplens.training.recipe import Recipe, build_optimiser, learning_rate
+from skiplens.training.source import augmented, source_of
 
 
 def train(

@@ -1,11 +1,14 @@
 """How a network is trained, in one frozen object that names the run."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from skiplens.core.errors import SettingsError
-from skiplens.core.settings import Settings, option
+from torch import nn, optim
+
+from skiplens.base.errors import InvalidInputError, SettingsError
+from skiplens.base.settings import Settings, option
 
 
 @dataclass(frozen=True)
@@ -58,3 +61,33 @@ class Recipe(Settings):
     def _require(self, good: bool, name: str, wanted: str) -> None:
         if not good:
             raise SettingsError(f"Recipe.{name} is {getattr(self, name)!r}; wanted {wanted}.")
+
+
+def build_optimiser(parameters: Iterable[nn.Parameter], recipe: Recipe) -> optim.Optimizer:
+    """The torch optimiser of `recipe` for all parameters that require a gradient."""
+    trained = [parameter for parameter in parameters if parameter.requires_grad]
+    if not trained:
+        raise InvalidInputError(
+            "No parameter of the model requires a gradient, so there is nothing to train; "
+            "call requires_grad_() on those that should change."
+        )
+    rate, decay = recipe.learning_rate, recipe.weight_decay
+    if recipe.optimiser == "sgd":
+        momentum, nesterov = recipe.momentum, recipe.nesterov
+        return optim.SGD(trained, lr=rate, momentum=momentum, nesterov=nesterov, weight_decay=decay)
+    kind = {"adam": optim.Adam, "adamw": optim.AdamW}[recipe.optimiser]
+    return kind(trained, lr=rate, weight_decay=decay)
+
+
+def learning_rate(recipe: Recipe, step: int, steps_per_epoch: int, steps: int) -> float:
+    """The learning rate of the update that follows `step` updates in a run of `steps`."""
+    passed = sum(step >= milestone * steps_per_epoch for milestone in recipe.milestones)
+    rate = recipe.learning_rate * recipe.milestone_factor**passed
+    if recipe.schedule == "cosine":
+        rate *= (1 + math.cos(math.pi * step / steps)) / 2
+    return rate * _warmth(step, recipe.warmup_epochs * steps_per_epoch)
+
+
+def _warmth(step: int, warmup_steps: int) -> float:
+    """The share of the rate in use: it rises by equal amounts and is one at the last step of the warm-up."""
+    return min(1.0, (step + 1) / warmup_steps) if warmup_steps else 1.0

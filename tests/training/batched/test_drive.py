@@ -3,24 +3,18 @@
 import pytest
 import torch
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.core.randomness import Randomness
-from skiplens.residual.initialisation import xavier_weights
-from skiplens.theory.shortcut_hessian import second_moments
-from skiplens.training import Checkpoint, Recipe
-from skiplens.training.batched import (
-    Plan,
-    RatesAndSeeds,
-    Units,
-    best_rate,
-    chains,
-    drawn_starts,
-    train_linear_networks,
-    train_many,
-    train_rectified_networks,
-)
-from skiplens.training.batched.drive import CHECK_EVERY
-from tests.theory.shortcut_hessian.reference import data
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.randomness import Randomness
+from skiplens.linalg.second_moments import second_moments
+from skiplens.training.batched import chains
+from skiplens.training.batched.chains import Units, train_linear_networks, train_rectified_networks
+from skiplens.training.batched.many import RatesAndSeeds, train_many
+from skiplens.training.batched.plan import BatchedPlan, best_rate, drawn_starts
+from skiplens.training.batched.trainer import CHECK_EVERY
+from skiplens.training.checkpoints import Checkpoint
+from skiplens.training.recipe import Recipe
+from skiplens.zoo.weight_laws import xavier_weights
+from tests.papers.li2016_shortcuts.hessian.reference import data
 from tests.training.networks import samples
 
 RATES = torch.tensor([0.02, 40.0, 0.05, 30.0, 0.01])
@@ -70,7 +64,7 @@ def same(left, right):
 @pytest.mark.parametrize("net", STAY)
 def test_company_changes_no_bits(train, net):
     """Also after the networks that diverge have been taken out and the others have moved."""
-    plan = Plan(3 * CHECK_EVERY, record_at=(0, 50))
+    plan = BatchedPlan(3 * CHECK_EVERY, record_at=(0, 50))
     together, alone = train(list(range(5)), plan), train([net], plan)
     assert torch.equal(together.weights[net], alone.weights[0])
     assert torch.equal(together.loss_history[:, net], alone.loss_history[:, 0])
@@ -78,16 +72,16 @@ def test_company_changes_no_bits(train, net):
 
 @same_bits
 def test_the_size_of_chunks_changes_no_bits(train, monkeypatch):
-    whole = train(list(range(5)), Plan(30))
+    whole = train(list(range(5)), BatchedPlan(30))
     monkeypatch.setattr(chains, "CACHE_BYTES", 1)  # one network after the other
-    pieces = train(list(range(5)), Plan(30))
+    pieces = train(list(range(5)), BatchedPlan(30))
     assert torch.equal(whole.weights[STAY], pieces.weights[STAY])
     assert torch.equal(whole.losses, pieces.losses)
 
 
 @each_trainer
 def test_what_diverges_is_marked_and_given_up(train):
-    plan = Plan(100, record_at=(0, 100), snapshots_at=(100,))
+    plan = BatchedPlan(100, record_at=(0, 100), snapshots_at=(100,))
     runs = train(list(range(5)), plan)
     assert runs.diverged.tolist() == [False, True, False, True, False]
     assert bool(torch.isinf(runs.losses[LEAVE]).all()) and bool(torch.isfinite(runs.losses[STAY]).all())
@@ -100,7 +94,7 @@ def test_what_diverges_is_marked_and_given_up(train):
 
 @each_trainer
 def test_all_may_diverge(train):
-    runs = train(LEAVE, Plan(60, record_at=(60,)))
+    runs = train(LEAVE, BatchedPlan(60, record_at=(60,)))
     assert bool(runs.diverged.all()) and bool(torch.isinf(runs.losses).all())
 
 
@@ -108,8 +102,8 @@ def test_all_may_diverge(train):
 def test_starts_stay_as_they_are(nets):
     given, rates = starts(nets), torch.full((nets,), 0.05)
     before = given.clone()
-    train_linear_networks(given, rates, second_moments(*data(10, 40)), Plan(5))
-    train_rectified_networks(given, rates, data(10, 40), Plan(5))
+    train_linear_networks(given, rates, second_moments(*data(10, 40)), BatchedPlan(5))
+    train_rectified_networks(given, rates, data(10, 40), BatchedPlan(5))
     assert torch.equal(given, before)
 
 
@@ -125,12 +119,12 @@ def test_a_run_that_was_killed_goes_on_with_the_same_bits(train, at, tmp_path):
             raise StopError
 
     records = {"record_at": (0, 7, 50, 90), "snapshots_at": (20, 90)}
-    plan = Plan(90, **records, checkpoint=Checkpoint(tmp_path / "run.pt", every_steps=7))
+    plan = BatchedPlan(90, **records, checkpoint=Checkpoint(tmp_path / "run.pt", every_steps=7))
     with pytest.raises(StopError):
         train(list(range(5)), plan, progress=stop)
     moments = []
     resumed = train(list(range(5)), plan, progress=lambda label, done, total: moments.append(done))
-    whole = train(list(range(5)), Plan(90, **records))
+    whole = train(list(range(5)), BatchedPlan(90, **records))
     assert 0 < moments[0] <= at + 7, "the run began anew"
     good = [0, 2, 4]
     assert same({k: v[good] for k, v in resumed.parameters.items()}, {k: v[good] for k, v in whole.parameters.items()})
@@ -147,7 +141,7 @@ def test_a_finished_run_is_not_run_again(train, tmp_path):
     def refuse(label, done, total):
         raise AssertionError("an epoch was made")
 
-    plan = Plan(25, checkpoint=tmp_path / "run.pt")
+    plan = BatchedPlan(25, checkpoint=tmp_path / "run.pt")
     first = train(list(range(5)), plan)
     again = train(list(range(5)), plan, progress=refuse)
     assert torch.equal(first.losses, again.losses)
@@ -158,12 +152,12 @@ def test_a_finished_run_is_not_run_again(train, tmp_path):
     [
         (lambda plan: linear([1, 2], plan), "differs in first weights"),
         (lambda plan: linear([0, 2], plan, Units(3)), "differs in networks"),
-        (lambda plan: linear([0, 2], Plan(30, record_at=(3,), checkpoint=plan.checkpoint)), "differs in plan"),
+        (lambda plan: linear([0, 2], BatchedPlan(30, record_at=(3,), checkpoint=plan.checkpoint)), "differs in plan"),
         (lambda plan: rectified([0, 2], plan), "differs in networks"),
     ],
 )
 def test_the_checkpoint_of_another_run_is_refused(change, message, tmp_path):
-    plan = Plan(30, checkpoint=tmp_path / "run.pt")
+    plan = BatchedPlan(30, checkpoint=tmp_path / "run.pt")
     linear([0, 2], plan)
     with pytest.raises(InvalidInputError, match=message):
         change(plan)
@@ -179,7 +173,7 @@ def test_the_checkpoint_of_another_run_is_refused(change, message, tmp_path):
 )
 def test_impossible_plans_are_refused(arguments, message):
     with pytest.raises(InvalidInputError, match=message):
-        Plan(**arguments)
+        BatchedPlan(**arguments)
 
 
 def test_the_best_rate_has_the_lowest_mean_and_no_divergence():

@@ -1,13 +1,14 @@
 import pytest
 import torch
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.core.randomness import Randomness
-from skiplens.residual.initialisation import orthogonal_weights, xavier_weights
-from skiplens.theory.shortcut_hessian import second_moments
-from skiplens.training.batched import Plan, Units, drawn_starts, network_maps, train_linear_networks
-from tests.theory.shortcut_hessian.reference import data, network_loss, stacked
-from tests.theory.shortcut_hessian.test_descent import RUNS
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.randomness import Randomness
+from skiplens.linalg.second_moments import second_moments
+from skiplens.training.batched.chains import Units, network_maps, train_linear_networks
+from skiplens.training.batched.plan import BatchedPlan, drawn_starts
+from skiplens.zoo.weight_laws import orthogonal_weights, xavier_weights
+from tests.papers.li2016_shortcuts.hessian.reference import data, network_loss, stacked
+from tests.papers.li2016_shortcuts.hessian.test_descent import RUNS
 from tests.tolerances import assert_close
 from tests.training.batched.descent import descend
 
@@ -16,7 +17,7 @@ from tests.training.batched.descent import descend
 def test_the_trajectories_of_the_note(d, branch_depth):
     rate, losses, norm, _ = RUNS[d, branch_depth]
     starts, moments = stacked(d, 6 if d == 3 else 12, 0.01)[None], second_moments(*data(d, 8 if d == 3 else 40))
-    plan = Plan(1000, record_at=(0, 10, 100, 1000))
+    plan = BatchedPlan(1000, record_at=(0, 10, 100, 1000))
     runs = train_linear_networks(starts, torch.tensor([rate]), moments, plan, Units(branch_depth))
     assert_close(runs.loss_history[:, 0], torch.tensor(losses), 1e-12)
     assert runs.mean_norm_history[-1].item() == pytest.approx(norm, abs=6e-11)  # ten printed decimals
@@ -31,7 +32,7 @@ def test_all_networks_descend_as_autograd_does(units, matrices, generator):
     x, y = (torch.randn(9, 4, generator=generator) for _ in range(2))
     starts = drawn_starts(xavier_weights, matrices, 4, [Randomness(7).child(net) for net in range(3)])
     rates = torch.tensor([0.01, 0.03, 0.02])
-    plan = Plan(30, record_at=(0, 7, 30), snapshots_at=(7,))
+    plan = BatchedPlan(30, record_at=(0, 7, 30), snapshots_at=(7,))
     runs = train_linear_networks(starts, rates, second_moments(x, y), plan, units)
     loss = network_loss(x, y, units.branch_depth if units.shortcut else 1, shortcut=units.shortcut)
     for net in range(3):
@@ -56,8 +57,8 @@ def test_maps_are_the_product_of_all_units(generator):
 def test_float32_is_float64_to_rounding():
     x, y = data(3, 8)
     starts, rates = stacked(3, 4, 0.3)[None], torch.tensor([0.1])
-    double = train_linear_networks(starts, rates, second_moments(x, y), Plan(20))
-    single = train_linear_networks(starts.float(), rates, second_moments(x, y), Plan(20))
+    double = train_linear_networks(starts, rates, second_moments(x, y), BatchedPlan(20))
+    single = train_linear_networks(starts.float(), rates, second_moments(x, y), BatchedPlan(20))
     assert single.weights.dtype == torch.float32
     assert_close(single.weights, double.weights.float(), 1e-5)
 
@@ -78,7 +79,9 @@ def test_float32_is_float64_to_rounding():
 def test_what_does_not_fit_is_refused(change, message):
     given = {"starts": torch.zeros(2, 4, 3, 3), "rates": torch.ones(2), "units": Units(), **change}
     with pytest.raises(InvalidInputError, match=message):
-        train_linear_networks(given["starts"], given["rates"], second_moments(*data(3, 8)), Plan(2), given["units"])
+        train_linear_networks(
+            given["starts"], given["rates"], second_moments(*data(3, 8)), BatchedPlan(2), given["units"]
+        )
 
 
 def test_starts_are_drawn_from_streams_of_their_own():

@@ -2,11 +2,13 @@ import pytest
 import torch
 from torch import nn
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.core.randomness import Randomness
-from skiplens.residual import zoo
-from skiplens.training import Recipe, train
-from skiplens.training.batched import Plan, RatesAndSeeds, train_many
+from skiplens import zoo
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.randomness import Randomness
+from skiplens.training.batched.many import RatesAndSeeds, train_many
+from skiplens.training.batched.plan import BatchedPlan
+from skiplens.training.loop import train
+from skiplens.training.recipe import Recipe
 from tests.tolerances import assert_close
 from tests.training.networks import samples
 
@@ -34,7 +36,7 @@ def build(seed: int) -> nn.Module:
 )
 def test_each_network_is_what_train_makes_of_it_alone(recipe):
     steps = recipe.steps or recipe.epochs * -(-22 // recipe.batch_size)
-    runs = train_many(build, GRID, samples(), recipe, Plan(steps, record_at=tuple(range(steps))))
+    runs = train_many(build, GRID, samples(), recipe, BatchedPlan(steps, record_at=tuple(range(steps))))
     for rate, parameters in enumerate(zip(*runs.parameters.values(), strict=True)):
         model = build(GRID.seeds[rate % 3])
         fixed = model[3].bias.clone()
@@ -62,7 +64,7 @@ def test_a_residual_network_of_the_zoo():
 
 
 def test_norms_are_those_of_the_matrices_and_of_the_whole_gradient():
-    runs = train_many(build, RatesAndSeeds((0.05,), (1,)), samples(), Recipe(steps=1), Plan(1, record_at=(0,)))
+    runs = train_many(build, RatesAndSeeds((0.05,), (1,)), samples(), Recipe(steps=1), BatchedPlan(1, record_at=(0,)))
     model = build(1)
     nn.functional.cross_entropy(model(samples()[0]), samples()[1]).backward()
     gradient = torch.cat([p.grad.flatten() for p in model.parameters() if p.requires_grad])
@@ -75,7 +77,7 @@ def test_a_table_has_rates_and_seeds():
 
 
 def test_memory_that_runs_out_halves_the_models_at_once(monkeypatch):
-    from skiplens.training.batched import stacked
+    from skiplens.training.batched import many as stacked
 
     expected = train_many(build, GRID, samples(), Recipe(steps=3)).losses
     real, sizes = stacked.vmap, []

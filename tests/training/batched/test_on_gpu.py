@@ -3,17 +3,18 @@
 import pytest
 import torch
 
-from skiplens.core.randomness import Randomness
-from skiplens.residual.initialisation import xavier_weights
-from skiplens.theory.shortcut_hessian import second_moments
-from skiplens.training.batched import Plan, Units, drawn_starts, train_linear_networks, train_rectified_networks
-from tests.theory.shortcut_hessian.reference import data
+from skiplens.base.randomness import Randomness
+from skiplens.linalg.second_moments import second_moments
+from skiplens.training.batched.chains import Units, train_linear_networks, train_rectified_networks
+from skiplens.training.batched.plan import BatchedPlan, drawn_starts
+from skiplens.zoo.weight_laws import xavier_weights
+from tests.papers.li2016_shortcuts.hessian.reference import data
 from tests.tolerances import assert_close
 
 pytestmark = pytest.mark.gpu
 
 RATES = torch.tensor([0.02, 40.0, 0.05])
-PLAN = Plan(60, record_at=(0, 30), snapshots_at=(30,))
+PLAN = BatchedPlan(60, record_at=(0, 30), snapshots_at=(30,))
 
 
 def starts():

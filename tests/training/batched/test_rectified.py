@@ -1,11 +1,12 @@
 import pytest
 import torch
 
-from skiplens.core.errors import InvalidInputError
-from skiplens.core.randomness import Randomness
-from skiplens.residual.initialisation import xavier_weights
-from skiplens.training.batched import Plan, drawn_starts, train_rectified_networks
-from tests.theory.shortcut_hessian.reference import data, network_loss, stacked
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.randomness import Randomness
+from skiplens.training.batched.chains import train_rectified_networks
+from skiplens.training.batched.plan import BatchedPlan, drawn_starts
+from skiplens.zoo.weight_laws import xavier_weights
+from tests.papers.li2016_shortcuts.hessian.reference import data, network_loss, stacked
 from tests.tolerances import assert_close
 from tests.training.batched.descent import descend
 
@@ -14,7 +15,7 @@ RELU = ("identity", "relu", "identity")
 
 def test_the_trajectory_of_the_note():
     runs = train_rectified_networks(
-        stacked(10, 12, 0.01)[None], torch.tensor([0.1]), data(10, 40), Plan(200, record_at=(0, 10, 100, 200))
+        stacked(10, 12, 0.01)[None], torch.tensor([0.1]), data(10, 40), BatchedPlan(200, record_at=(0, 10, 100, 200))
     )
     expected = torch.tensor([2.1670837836065, 2.1649326577444, 1.5858211666639, 0.6350595616527])
     assert_close(runs.loss_history[:, 0], expected, 1e-12)
@@ -26,7 +27,7 @@ def test_all_networks_descend_as_autograd_does(shortcut, generator):
     x, y = (torch.randn(30, 4, generator=generator) for _ in range(2))
     starts = drawn_starts(xavier_weights, 6, 4, [Randomness(3).child(net) for net in range(3)])
     rates = torch.tensor([0.02, 0.05, 0.1])
-    plan = Plan(25, record_at=(0, 5, 25), snapshots_at=(5,))
+    plan = BatchedPlan(25, record_at=(0, 5, 25), snapshots_at=(5,))
     runs = train_rectified_networks(starts, rates, (x, y), plan, shortcut)
     loss = network_loss(x, y, 2, RELU, shortcut)
     for net in range(3):
@@ -38,8 +39,8 @@ def test_all_networks_descend_as_autograd_does(shortcut, generator):
 
 
 def test_data_are_brought_to_the_dtype_of_the_weights():
-    runs = train_rectified_networks(stacked(3, 4, 0.3).float()[None], torch.tensor([0.1]), data(3, 8), Plan(20))
-    double = train_rectified_networks(stacked(3, 4, 0.3)[None], torch.tensor([0.1]), data(3, 8), Plan(20))
+    runs = train_rectified_networks(stacked(3, 4, 0.3).float()[None], torch.tensor([0.1]), data(3, 8), BatchedPlan(20))
+    double = train_rectified_networks(stacked(3, 4, 0.3)[None], torch.tensor([0.1]), data(3, 8), BatchedPlan(20))
     assert runs.losses.dtype == torch.float32
     assert_close(runs.losses, double.losses.float())
 
@@ -49,4 +50,4 @@ def test_data_are_brought_to_the_dtype_of_the_weights():
 )
 def test_other_data_are_refused(inputs, targets):
     with pytest.raises(InvalidInputError, match=r"must have one shape \(samples, width\)"):
-        train_rectified_networks(stacked(3, 4, 0.3)[None], torch.tensor([0.1]), (inputs, targets), Plan(1))
+        train_rectified_networks(stacked(3, 4, 0.3)[None], torch.tensor([0.1]), (inputs, targets), BatchedPlan(1))

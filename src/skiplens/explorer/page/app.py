@@ -10,24 +10,24 @@ from urllib.parse import quote, urlencode
 import flask
 from dash import Dash
 
-from skiplens.core.doors import open_door
-from skiplens.core.errors import SkiplensError
-from skiplens.explorer.address import words_of
+from skiplens.base.errors import SkiplensError
+from skiplens.base.optional_imports import optional_import
+from skiplens.explorer.control import words_of
 from skiplens.explorer.exports import TYPES, exported
-from skiplens.explorer.guard import COOKIE_DAYS, Guard, Visitor
+from skiplens.explorer.guard import COOKIE_DAYS, UPDATES, Guard, Visitor, is_update
 from skiplens.explorer.measurements import Measurements
-from skiplens.explorer.page.callbacks import Callbacks
-from skiplens.explorer.page.drawn import draw
-from skiplens.explorer.page.layout import INDEX, layout
-from skiplens.explorer.page.request_shape import UPDATES, is_update
+from skiplens.explorer.page.callbacks import INDEX, Callbacks, layout
+from skiplens.explorer.page.panes import draw
 from skiplens.explorer.view import UnknownViewError, View, view_named
-from skiplens.reports.html import page_script, resource
+from skiplens.report.page import page_script, resource
 
 SCRIPTS = ("elements", "plots", "numbers", "copying")
+
 _POLICY = (
     "default-src 'none'; script-src 'self' {hashes}; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
     "font-src 'self' data:; connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
+
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -146,7 +146,7 @@ def _add_look(server: flask.Flask) -> None:
 
 @cache
 def _plotly() -> str:
-    return open_door("plotly.offline", "the plots of the explorer", "plotly").get_plotlyjs()
+    return optional_import("plotly.offline", "the plots of the explorer", "plotly").get_plotlyjs()
 
 
 def _asset(name: str) -> str:

@@ -3,16 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dash import ALL, MATCH, ClientsideFunction, Dash, Input, Output, State, no_update
+from dash import ALL, MATCH, ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 from dash.development.base_component import Component
 
-from skiplens.explorer.address import read, words_of
-from skiplens.explorer.control import Several, shown_names
-from skiplens.explorer.measurements import Measurements, Standing
-from skiplens.explorer.page.drawn import Drawn, draw
-from skiplens.explorer.page.layout import navigation
-from skiplens.explorer.page.panes import drawing_panes, progress_pane
-from skiplens.explorer.page.widgets import field, words_in
+from skiplens.base.version import VERSION
+from skiplens.explorer.control import Several, read, shown_names, words_of
+from skiplens.explorer.measurements import Measurements, MeasurementStatus
+from skiplens.explorer.page.panes import Drawn, draw, drawing_panes, field, progress_pane, words_in
 from skiplens.explorer.view import View, view_named
 
 Opened = Mapping[str, Any]
@@ -124,7 +121,7 @@ class Callbacks:
         view = view_named(self._views, opened["name"])
         words = words_of(shown["query"])
         wanted = view.measurement(read(view.controls(words), words).values)
-        standing = self._measurements.ask(view, wanted) if wanted is not None else Standing("done")
+        standing = self._measurements.ask(view, wanted) if wanted is not None else MeasurementStatus("done")
         return [progress_pane(standing), *([ticks, True] if standing.is_over else [no_update, no_update])]
 
 
@@ -191,4 +188,86 @@ def _register_in_browser(app: Dash) -> None:
         Output("unused", "data"),
         Input("query", "data"),
         *(State(_all(kind), "value") for kind in KINDS),
+    )
+
+
+POLL_MILLISECONDS = 400
+
+INDEX = """<!DOCTYPE html>
+<html lang="en">
+<head>
+{%metas%}
+<meta name="color-scheme" content="light dark">
+<title>{%title%}</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="/look.css">
+{%css%}
+<script src="/theme.js"></script>
+</head>
+<body>
+<noscript><p class="note">The explorer needs JavaScript; everything it loads comes from this machine.</p></noscript>
+{%app_entry%}
+<script src="/page.js"></script>
+{%config%}
+{%scripts%}
+{%renderer%}
+<script src="/plotly.js" defer></script>
+</body>
+</html>
+"""
+"""Around the page: the look of the report, its plots, and no address outside of this server."""
+
+
+def layout(views: Sequence[View]) -> Component:
+    """The page before a view is chosen."""
+    return html.Div(
+        [
+            dcc.Location(id="address", refresh=False),
+            dcc.Store(id="view"),
+            dcc.Store(id="query"),
+            dcc.Store(id="measured"),
+            dcc.Store(id="unused"),
+            dcc.Interval(id="clock", interval=POLL_MILLISECONDS, disabled=True),
+            html.A("Skip to the controls", href="#panel", className="skip"),
+            _header(views),
+            _main(),
+            html.Footer(f"Skiplens {VERSION}. Everything on this page is computed on this machine."),
+        ]
+    )
+
+
+def navigation(views: Sequence[View], chosen: str) -> list[Component]:
+    """Links to all views."""
+    return [_link(view, {"aria-current": "page"} if view.name == chosen else {}) for view in views]
+
+
+def _link(view: View, marks: Mapping[str, str]) -> Component:
+    # dcc.Link takes no aria attributes, so the item around it carries the mark.
+    return html.Li(dcc.Link(view.title, href=f"/{view.name}"), **marks)
+
+
+def _header(views: Sequence[View]) -> Component:
+    theme = html.Button("Dark", id="theme", type="button", **{"aria-label": "Dark look"})
+    brand = html.P(["Skiplens ", html.Span("explorer")], className="brand")
+    links = html.Ul(navigation(views, ""), id="navigation")
+    return html.Header([brand, html.Nav(links, className="views", **{"aria-label": "Views"}), theme])
+
+
+def _main() -> Component:
+    panel = html.Form(
+        [html.Div(id="chooser"), html.Div(id="fields")],
+        id="panel",
+        tabIndex=-1,
+        **{"aria-label": "Controls"},
+    )
+    words = html.Div([html.Div(id="progress", role="status"), html.Div(id="words", **{"aria-live": "polite"})])
+    return html.Main(
+        [
+            html.Div([html.H1(id="title"), html.P(id="lead", className="lead")], className="top"),
+            html.Div(words, className="words"),
+            html.Div([html.Div(id="hero"), panel], className="stage"),
+            html.Div(id="rest"),
+            html.P(id="status", className="unseen", role="status"),
+        ],
+        id="main",
     )

@@ -2,14 +2,19 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 import torch
+from torch import Tensor
 
-from skiplens.core.axes import Float, Int, Tensor
-from skiplens.core.errors import InvalidInputError
-from skiplens.training.batched.plan import Look
-from skiplens.training.batched.program import Program
-from skiplens.training.batched.tape import Instruction, play
+from skiplens.base.axes import Float, Int
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.files import fingerprint
+from skiplens.base.progress import Progress, silent
+from skiplens.linalg.second_moments import SecondMoments
+from skiplens.training.batched.plan import BatchedPlan, Look, ManyRuns, Program
+from skiplens.training.batched.trainer import Instruction, Trainer, play, product
 
 CACHE_BYTES = 2**24
 """What the buffers of one chunk may take on a processor: a share of its last cache."""
@@ -120,3 +125,230 @@ def check_starts(starts: Tensor, rates: Tensor, branch_depth: int, features: int
         )
     if features != starts.shape[2]:
         raise InvalidInputError(f"The matrices are {starts.shape[2]} wide, but the data have {features} features.")
+
+
+@dataclass(frozen=True)
+class Units:
+    """How the matrices of a linear network are put together.
+
+    Attributes:
+        branch_depth: Matrices of a unit, the n of an n-shortcut network; without shortcuts it changes rounding only.
+        shortcut: Whether the map of a unit is I + W_n … W_1, or the product alone.
+    """
+
+    branch_depth: int = 2
+    shortcut: bool = True
+
+
+def train_linear_networks(
+    starts: Float[Tensor, "nets matrices width width"],
+    learning_rates: Float[Tensor, " nets"],
+    moments: SecondMoments,
+    plan: BatchedPlan,
+    units: Units = Units(),  # noqa: B008 - frozen
+    progress: Progress = silent,
+) -> ManyRuns:
+    """Gradient descent of many linear networks on 1/(2m) Σ ‖y − W x‖², all samples in each step.
+
+    An epoch costs three products of two matrices for each matrix of a network, which is the least that gradients cost.
+
+    Args:
+        starts: The matrices W_1, …, W_D of each network in order of application.
+        learning_rates: Of each network.
+        moments: Of the data.
+        plan: Epochs, when to look, and where to keep the run.
+        units: What the matrices are put together to.
+        progress: Told the epochs made.
+    """
+    check_starts(starts, learning_rates, units.branch_depth, len(moments.inputs))
+    rates, data = learning_rates.to(starts), _like(moments, starts)
+    build = partial(LinearChunk, moments=data, units=units)
+    matrix = starts[0, 0].numel() * starts.element_size()
+    program = Chains(starts, rates, build, bytes_of_a_net=4 * starts.shape[1] * matrix)
+    identity = {
+        "networks": str(units),
+        "first weights": fingerprint([("starts", starts), ("rates", rates)]),
+        "data": fingerprint([("inputs", data.inputs), ("cross", data.cross)]),
+    }
+    return Trainer(program, rates, plan).run(identity, progress)
+
+
+def network_maps(
+    weights: Float[Tensor, "nets matrices width width"],
+    units: Units = Units(),  # noqa: B008 - frozen
+) -> Float[Tensor, "nets width width"]:
+    """What each linear network multiplies its input with."""
+    identity = torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)
+    whole = identity.expand(len(weights), -1, -1)
+    for unit in weights.unflatten(1, (-1, units.branch_depth)).unbind(1):
+        branch = whole
+        for matrix in unit.unbind(1):
+            branch = matrix @ branch
+        whole = whole + branch if units.shortcut else branch
+    return whole
+
+
+def _like(moments: SecondMoments, starts: Tensor) -> SecondMoments:
+    return SecondMoments(moments.inputs.to(starts), moments.cross.to(starts), moments.target_power.to(starts))
+
+
+class LinearChunk(Chunk):
+    """Linear networks and the instructions of their gradient.
+
+    Units have the maps P_r = [I +] W_n … W_1. Forwards h_r = P_r h_{r-1}; backwards, with q the transposed derivative
+    by h, q_{r-1} = q_r P_r. The derivative by P_r is M = (h_{r-1} q_r)ᵀ, and inside a unit that by W_l is
+    (W_n … W_{l+1})ᵀ M (W_{l-1} … W_1)ᵀ. Everything outside of the two recursions is one product of whole stacks, and
+    q starts with the learning rate as a factor, so that the gradients come as steps.
+    """
+
+    def __init__(self, weights: Tensor, rates: Tensor, moments: SecondMoments, units: Units) -> None:
+        super().__init__(weights, rates)
+        self.moments, self.best, self.lowest = moments, moments.best_map(), moments.lowest_loss()
+        n, R = units.branch_depth, weights.shape[0] // units.branch_depth
+        self.matrices = weights.unflatten(0, (R, n)).unbind(1)
+        self.products = [self.matrices[0], *(torch.empty_like(self.matrices[0]) for _ in range(n - 1))]
+        self.maps = self.products[-1] if n > 1 else torch.empty_like(weights)
+        self.forwards = torch.empty_like(weights[:1]).repeat(R + 1, 1, 1, 1)
+        self.forwards[0] = torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)
+        self.backwards = torch.empty_like(self.maps)
+        self.gradient = [*self._unit_maps(units.shortcut), *self._recursions(), *self._steps()]
+
+    def losses(self) -> Float[Tensor, " nets"]:
+        """L* + ½ tr((W − W*) S_xx (W − W*)ᵀ)."""
+        gap = self.forwards[-1] - self.best
+        return self.lowest + ((gap @ self.moments.inputs) * gap).sum((1, 2)) / 2
+
+    def _unit_maps(self, shortcut: bool) -> list[Instruction]:
+        found = [
+            product(matrix, before, after)
+            for matrix, before, after in zip(self.matrices[1:], self.products, self.products[1:], strict=False)
+        ]
+        if len(self.matrices) == 1:
+            found.append(partial(self.maps.copy_, self.matrices[0]))
+        if shortcut:
+            found.append(partial(self.maps.diagonal(dim1=-2, dim2=-1).add_, 1))
+        return found
+
+    def _recursions(self) -> list[Instruction]:
+        P, h, q = self.maps, self.forwards, self.backwards
+        units = len(P)
+        cross, rates = self.moments.cross.T.contiguous(), self.rates[:, None, None]
+        return [
+            partial(h[1].copy_, P[0]),
+            *(product(P[r], h[r], h[r + 1]) for r in range(1, units)),
+            product(self.moments.inputs.expand_as(h[units]), h[units].mT, q[-1]),  # q = rate (W S_xx − S_yx)ᵀ
+            partial(q[-1].sub_, cross),
+            partial(q[-1].mul_, rates),
+            *(product(q[r], P[r], q[r - 1]) for r in range(units - 1, 0, -1)),
+        ]
+
+    def _steps(self) -> list[Instruction]:
+        steps, last = self.steps.unflatten(0, (-1, len(self.matrices))).unbind(1), len(self.matrices) - 1
+        if last == 0:
+            return [product(self.backwards.mT, self.forwards[:-1].mT, steps[0])]
+        slope = torch.empty_like(self.maps)  # transposed, of the product of the matrices up to the present one
+        found = [product(self.forwards[:-1], self.backwards, slope)]
+        for place in range(last, 0, -1):
+            found.append(product(slope.mT, self.products[place - 1].mT, steps[place]))
+            if place == 1:
+                found.append(product(self.matrices[1].mT, slope.mT, steps[0]))
+            else:
+                before = torch.empty_like(self.maps)
+                found.append(product(slope, self.matrices[place], before))
+                slope = before
+        return found
+
+
+Samples = tuple[Float[Tensor, "samples width"], Float[Tensor, "samples width"]]
+
+
+def train_rectified_networks(
+    starts: Float[Tensor, "nets matrices width width"],
+    learning_rates: Float[Tensor, " nets"],
+    data: Samples,
+    plan: BatchedPlan,
+    shortcut: bool = True,
+    progress: Progress = silent,
+) -> ManyRuns:
+    """Gradient descent of many mid-ReLU networks on 1/(2m) Σ ‖y − f(x)‖², all samples in each step.
+
+    A unit is h ↦ [h +] W_2 relu(W_1 h): the paper's 2-shortcut network, or the plain one with as many ReLUs.
+
+    Args:
+        starts: The matrices W_1, …, W_D of each network in order of application; their dtype is that of the training.
+        learning_rates: Of each network.
+        data: Inputs and targets, samples in rows.
+        plan: Epochs, when to look, and where to keep the run.
+        shortcut: Whether units have shortcuts.
+        progress: Told the epochs made.
+    """
+    inputs, targets = data
+    if inputs.ndim != 2 or inputs.shape != targets.shape or len(inputs) == 0:
+        raise InvalidInputError(
+            f"Inputs {tuple(inputs.shape)} and targets {tuple(targets.shape)} must have one shape (samples, width)."
+        )
+    check_starts(starts, learning_rates, 2, inputs.shape[1])
+    rates, columns = learning_rates.to(starts), (inputs.T.to(starts).contiguous(), targets.T.to(starts).contiguous())
+    build = partial(RectifiedChunk, data=columns, shortcut=shortcut)
+    activations = starts.shape[1] * inputs.numel() * starts.element_size()
+    program = Chains(starts, rates, build, bytes_of_a_net=activations)
+    identity = {
+        "networks": "rectified shortcut" if shortcut else "rectified plain",
+        "first weights": fingerprint([("starts", starts), ("rates", rates)]),
+        "data": fingerprint([("inputs", columns[0]), ("targets", columns[1])]),
+    }
+    return Trainer(program, rates, plan).run(identity, progress)
+
+
+class RectifiedChunk(Chunk):
+    """Mid-ReLU networks and the instructions of their gradient; samples are columns here."""
+
+    def __init__(self, weights: Tensor, rates: Tensor, data: tuple[Tensor, Tensor], shortcut: bool) -> None:
+        super().__init__(weights, rates)
+        inputs, self.targets = data
+        units, nets, (features, samples) = weights.shape[0] // 2, weights.shape[1], inputs.shape
+        self.shortcut, self.samples = shortcut, samples
+        self.forwards = weights.new_empty(units + 1, nets, features, samples)
+        self.forwards[0] = inputs
+        self.hidden = weights.new_empty(units, nets, features, samples)
+        self.gradient = [*self._forward(), *self._backward()]
+
+    def losses(self) -> Float[Tensor, " nets"]:
+        """‖Y − f(X)‖² / 2m."""
+        return (self.forwards[-1] - self.targets).square().sum((1, 2)) / (2 * self.samples)
+
+    def _forward(self) -> list[Instruction]:
+        W, h, z = self.weights, self.forwards, self.hidden
+        found: list[Instruction] = []
+        for r in range(len(z)):
+            found += [
+                product(W[2 * r], h[r], z[r]),
+                partial(z[r].clamp_min_, 0),
+                product(W[2 * r + 1], z[r], h[r + 1]),
+            ]
+            if self.shortcut:
+                found.append(partial(h[r + 1].add_, h[r]))
+        return found
+
+    def _backward(self) -> list[Instruction]:
+        """With g the derivative by h: steps g zᵀ and (gate ∘ W_2ᵀ g) hᵀ, and on to the unit before."""
+        W, h, z, steps = self.weights, self.forwards, self.hidden, self.steps
+        g, inner, other = (torch.empty_like(h[0]) for _ in range(3))
+        found: list[Instruction] = [
+            partial(torch.sub, h[-1], self.targets, out=g),
+            partial(g.mul_, (self.rates / self.samples)[:, None, None]),
+        ]
+        for r in range(len(z) - 1, -1, -1):
+            found += [
+                product(g, z[r].mT, steps[2 * r + 1]),
+                product(W[2 * r + 1].mT, g, inner),
+                partial(torch.sign, z[r], out=other),  # 1 where the unit is open, 0 where it is shut
+                partial(inner.mul_, other),
+                product(inner, h[r].mT, steps[2 * r]),
+                product(W[2 * r].mT, inner, other),
+            ]
+            if self.shortcut:
+                found.append(partial(g.add_, other))
+            else:
+                g, other = other, g
+        return found[: -2 if self.shortcut else -1]  # nobody asks for the derivative by the inputs

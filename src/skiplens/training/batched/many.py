@@ -1,20 +1,25 @@
 """The learning-rate grid of any small model as one program."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value, stack_module_state, vmap
 
-from skiplens.core.axes import Tensor
-from skiplens.core.errors import InvalidInputError
-from skiplens.core.fingerprint import fingerprint
-from skiplens.core.progress import Progress, silent
-from skiplens.training.batched.drive import Drive
-from skiplens.training.batched.plan import ManyRuns, Plan
-from skiplens.training.batched.stacked import StackedModels
-from skiplens.training.recipe import Recipe
+from skiplens.base.axes import Float, Int
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.files import fingerprint
+from skiplens.base.memory import REDUCTION, memory_retry
+from skiplens.base.progress import Progress, silent
+from skiplens.base.randomness import Randomness
+from skiplens.graph.batch import Batch
+from skiplens.graph.loss import LossFunction
+from skiplens.training.batched.plan import BatchedPlan, Look, ManyRuns, Program
+from skiplens.training.batched.trainer import Trainer
+from skiplens.training.recipe import Recipe, learning_rate
+from skiplens.training.source import source_of
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,7 @@ def train_many(
     grid: RatesAndSeeds,
     data: Any,
     recipe: Recipe,
-    plan: Plan | None = None,
+    plan: BatchedPlan | None = None,
     progress: Progress = silent,
 ) -> ManyRuns:
     """What becomes of a model for every learning rate and seed, all trained together.
@@ -72,7 +77,7 @@ def train_many(
         "first weights": fingerprint([*program.parameters().items(), ("rates", rates)]),
         "data": program.source.fingerprint(),
     }
-    return Drive(program, rates, plan or Plan(program.steps)).run(identity, progress)
+    return Trainer(program, rates, plan or BatchedPlan(program.steps)).run(identity, progress)
 
 
 def _require_plain_sgd(recipe: Recipe) -> None:
@@ -109,3 +114,98 @@ def _with_a_will_of_their_own(modules: Iterable[nn.Module]) -> Iterable[str]:
         draws = isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0
         if draws or getattr(module, "track_running_stats", False):
             yield type(module).__name__
+
+
+_VELOCITY = "velocity of "
+
+Stack = dict[str, Tensor]
+
+
+class StackedModels(Program):
+    """Models of one architecture, each with a learning rate of its own, trained by SGD as a recipe says."""
+
+    def __init__(self, models: list[nn.Module], rates: Float[Tensor, " nets"], data: Any, recipe: Recipe) -> None:
+        self._model, self._rates, self._recipe = models[0], rates, recipe
+        stacked, self._buffers = stack_module_state(models)
+        trained = {name for name, parameter in models[0].named_parameters() if parameter.requires_grad}
+        self._trained = {name: tensor.detach() for name, tensor in stacked.items() if name in trained}
+        self._fixed = {name: tensor.detach() for name, tensor in stacked.items() if name not in trained}
+        self._velocities: Stack = {}
+        self._loss = LossFunction(recipe.loss)
+        device = next(iter(stacked.values())).device
+        self.source = source_of(data, recipe.batch_size, Randomness(recipe.seed).child("training"), device)
+        self.steps = recipe.steps or recipe.epochs * self.source.steps_per_epoch
+
+    def advance(self, start: int, stop: int) -> None:
+        """The batch of a step is the same for all models, and the one that `train` takes."""
+        for step, batch in zip(range(start, stop), self.source.batches(start), strict=False):
+            gradients, _ = self._gradients(batch)
+            factor = learning_rate(
+                replace(self._recipe, learning_rate=1.0), step, self.source.steps_per_epoch, self.steps
+            )
+            for name, gradient in gradients.items():
+                weights = self._trained[name]
+                self._trained[name] = weights - _along(self._rates * factor, weights) * self._direction(name, gradient)
+
+    def look(self, epoch: int) -> Look:
+        """With the batch that the next update would take."""
+        gradients, losses = self._gradients(next(self.source.batches(epoch)))
+        matrices = [tensor.flatten(1).norm(dim=1) for tensor in self._trained.values() if tensor.ndim > 2]
+        norms = matrices or [tensor.flatten(1).norm(dim=1) for tensor in self._trained.values()]
+        slopes = torch.stack([gradient.flatten(1).norm(dim=1) for gradient in gradients.values()]).norm(dim=0)
+        return Look(losses, torch.stack(norms).mean(0), slopes)
+
+    def parameters(self) -> Stack:
+        """What is trained."""
+        return {name: tensor.clone() for name, tensor in self._trained.items()}
+
+    def state(self) -> Stack:
+        """The parameters and, with momentum, their velocities."""
+        velocities = {f"{_VELOCITY}{name}": tensor.clone() for name, tensor in self._velocities.items()}
+        return {**self.parameters(), **velocities}
+
+    def restore(self, state: Stack) -> None:
+        """Go on with other parameters and velocities."""
+        self._trained = {name: tensor for name, tensor in state.items() if not name.startswith(_VELOCITY)}
+        self._velocities = {
+            name.removeprefix(_VELOCITY): tensor for name, tensor in state.items() if name.startswith(_VELOCITY)
+        }
+
+    def keep(self, nets: Int[Tensor, " kept"]) -> None:
+        """Some of every stack."""
+        nets = nets.to(self._rates.device)
+        self._rates = self._rates[nets]
+        for stack in (self._trained, self._fixed, self._buffers, self._velocities):
+            stack.update({name: tensor[nets] for name, tensor in stack.items()})
+
+    def _gradients(self, batch: Batch) -> tuple[Stack, Float[Tensor, " nets"]]:
+        """Gradients and losses of all models, as many at once as memory holds."""
+
+        def loss(trained: Stack, fixed: Stack, buffers: Stack) -> Tensor:
+            arguments = batch.arguments()
+            state = {**trained, **fixed, **buffers}
+            outputs = functional_call(self._model, state, arguments.positional, arguments.named)
+            return self._loss.rule.plain(outputs, batch.targets)
+
+        def all_of_them() -> tuple[Stack, Tensor]:
+            at_once = max(1, int(len(self._rates) * REDUCTION.get()))
+            return vmap(grad_and_value(loss), chunk_size=at_once)(self._trained, self._fixed, self._buffers)
+
+        return memory_retry(all_of_them)
+
+    def _direction(self, name: str, gradient: Tensor) -> Tensor:
+        """Where SGD goes: the gradient with weight decay, gathered by momentum."""
+        decay, momentum = self._recipe.weight_decay, self._recipe.momentum
+        if decay:
+            gradient = gradient + decay * self._trained[name]
+        if not momentum:
+            return gradient
+        before = self._velocities.get(name)
+        velocity = gradient if before is None else momentum * before + gradient
+        self._velocities[name] = velocity
+        return gradient + momentum * velocity if self._recipe.nesterov else velocity
+
+
+def _along(rates: Tensor, stack: Tensor) -> Tensor:
+    """One number for each network, as a factor of its entry of the stack."""
+    return rates.to(stack.dtype).reshape(-1, *[1] * (stack.ndim - 1))

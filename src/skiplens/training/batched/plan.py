@@ -1,17 +1,23 @@
 """How long many networks are trained, when they are looked at, and what came out."""
 
 import math
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from skiplens.core.axes import Bool, Float, Int, Tensor
-from skiplens.core.errors import InvalidInputError
+import torch
+from torch import Tensor
+
+from skiplens.base.axes import Bool, Float, Int
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.randomness import Randomness
 from skiplens.training.checkpoints import Checkpoint
+from skiplens.zoo.weight_laws import Law
 
 
 @dataclass(frozen=True)
-class Plan:
+class BatchedPlan:
     """A number of epochs, and the epochs at which something is kept; epoch e is the state after e updates.
 
     Attributes:
@@ -99,3 +105,42 @@ class ManyRuns:
 def best_rate(losses: Float[Tensor, "rates seeds"]) -> int:
     """The row with the lowest mean loss over its seeds; a loss that is no number counts as infinite."""
     return int(losses.nan_to_num(math.inf, math.inf).mean(1).argmin())
+
+
+def drawn_starts(
+    law: Law, matrices: int, width: int, streams: Sequence[Randomness]
+) -> Float[Tensor, "nets matrices width width"]:
+    """The matrices W_1, …, W_D of one network for each stream, drawn by `law` in order of application, in float64."""
+    return torch.stack([_chain(law, matrices, width, stream.torch()) for stream in streams])
+
+
+def _chain(law: Law, matrices: int, width: int, generator: torch.Generator) -> Tensor:
+    return torch.stack([law((width, width), generator) for _ in range(matrices)])
+
+
+class Program(ABC):
+    """Networks that are trained together; entry i of every tensor belongs to network i, none to two of them."""
+
+    @abstractmethod
+    def advance(self, start: int, stop: int) -> None:
+        """Bring all networks from `start` updates to `stop`."""
+
+    @abstractmethod
+    def look(self, epoch: int) -> Look:
+        """Losses and norms after `epoch` updates, as the networks are now; changes nothing."""
+
+    @abstractmethod
+    def parameters(self) -> dict[str, Tensor]:
+        """Copies of the parameters by name, networks first."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Tensor]:
+        """The parameters and whatever else a run needs to go on, networks first."""
+
+    @abstractmethod
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Take up what `state` gave, for as many networks as it has."""
+
+    @abstractmethod
+    def keep(self, nets: Int[Tensor, " kept"]) -> None:
+        """Go on with some of the networks; theirs are the numbers they would have had with the others."""

@@ -1,0 +1,75 @@
+"""Files are written whole or not at all."""
+
+import contextlib
+import hashlib
+import os
+import secrets
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import BinaryIO
+
+import torch
+from torch import Tensor
+
+from skiplens.base.errors import InvalidInputError, SkiplensError
+
+
+def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
+    """Let `write` fill a temporary file beside `path`, then move it into place in one step.
+
+    A process killed on the way leaves the old file, or the new one, and perhaps a hidden temporary file that no reader
+    looks at. Each writer has a temporary file of its own, so many may write to one folder.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise SkiplensError(
+            f"Could not write {path}: {error.strerror or error}. "
+            "Nothing was changed; free some space or choose another folder."
+        ) from error
+    finally:
+        with contextlib.suppress(OSError):  # an unwritable folder has been reported already
+            temporary.unlink(missing_ok=True)
+
+
+def require_writable(folder: Path) -> None:
+    """Refuse a folder into which no file can be written; a folder that is not there is not there afterwards."""
+    probe = folder / f".writable-{os.getpid()}-{secrets.token_hex(4)}"
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise InvalidInputError(
+            f"Nothing can be written to {folder}: {error.strerror or error}. Choose another folder, or allow writing."
+        ) from error
+    finally:
+        for path in missing:  # the innermost first
+            with contextlib.suppress(OSError):
+                path.rmdir()
+
+
+def write_content(path: Path, content: bytes | str) -> None:
+    """Write all of `content` to `path`, whole or not at all; text as UTF-8."""
+    encoded = content.encode() if isinstance(content, str) else content
+
+    def write(file: BinaryIO) -> None:
+        file.write(encoded)
+
+    write_atomically(path, write)
+
+
+def fingerprint(named: Iterable[tuple[str, Tensor]]) -> str:
+    """Sixteen hexadecimal digits that tell one set of named tensors from another, by name, type, shape and bits."""
+    digest = hashlib.sha256()
+    for name, tensor in named:
+        digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,24 @@
+"""One door for each package that `import skiplens` does not load."""
+
+import importlib
+from types import ModuleType
+
+from skiplens.base.errors import MissingDependencyError
+
+
+def optional_import(module: str, needed_for: str, install: str | None = None) -> ModuleType:
+    """Import `module` now, or say which package is missing and how to get it.
+
+    Args:
+        module: Dotted name of the module, e.g. ``"plotly.graph_objects"``.
+        needed_for: What the caller wants to do, as it stands in "… is needed for <needed_for>".
+        install: What to hand to pip; the top package of `module` if not given.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = install or module.split(".")[0]
+        raise MissingDependencyError(
+            f"{module} is needed for {needed_for} and could not be imported ({error}). "
+            f"Install it with: pip install '{package}'"
+        ) from error

@@ -1,0 +1,115 @@
+"""A model from the words that name it: `zoo:NAME`, `path/file.py:function` or `package.module:function`."""
+
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from skiplens import zoo
+from skiplens.base.arguments import with_article
+from skiplens.base.errors import BrokenFileError, InvalidInputError, ModelSpecError, UnsafeFileError
+from skiplens.base.import_by_name import call_by_name
+from skiplens.base.optional_imports import optional_import
+
+
+def build_model(spec: str, seed: int = 0) -> nn.Module:
+    """The model that `spec` names.
+
+    `zoo:NAME` takes options after commas, as in ``zoo:tangent_resnet,depth=10,branch_scale=0.3``, and `seed` for its
+    weights. A function of a file or a package is called without arguments and must return an `nn.Module`.
+    """
+    if ":" not in spec:
+        raise ModelSpecError(
+            f"{spec!r} does not name a model. Write zoo:NAME (skiplens zoo lists them), path/file.py:function or "
+            "package.module:function."
+        )
+    if spec.startswith("zoo:"):
+        name, comma, options = spec.removeprefix("zoo:").partition(",")
+        return zoo.build_from_text(f"{name},seed={seed}{comma}{options}")
+    model = call_by_name(spec)
+    if not isinstance(model, nn.Module):
+        raise ModelSpecError(
+            f"{spec!r} returned {with_article(type(model).__name__)}, not a torch.nn.Module. Return the model itself."
+        )
+    return model
+
+
+def input_shape(spec: str) -> tuple[int, ...] | None:
+    """The shape of one sample of a network of the zoo; None for models that do not say."""
+    if not spec.startswith("zoo:"):
+        return None
+    name, options = zoo.parse(spec.removeprefix("zoo:"))
+    options.pop("seed", None)
+    return zoo.entry(name).settings(options).input_shape()
+
+
+_WRAPPERS = ("state_dict", "model_state_dict", "model")  # where training scripts keep the weights in a checkpoint
+
+
+def load_weights(model: nn.Module, path: Path | str) -> nn.Module:
+    """`model` with the weights of `path`; every name and shape must fit."""
+    path = Path(path)
+    if not path.is_file():
+        raise InvalidInputError(f"There is no file of weights {path}.")
+    state = _read_safetensors(path) if path.suffix == ".safetensors" else _read_checkpoint(path)
+    _require_fit(model, state, path)
+    model.load_state_dict(state)
+    return model
+
+
+def _read_safetensors(path: Path) -> dict[str, Tensor]:
+    safetensors = optional_import("safetensors", "reading .safetensors weights")
+    try:
+        return optional_import("safetensors.torch", "reading .safetensors weights", "safetensors").load_file(path)
+    except safetensors.SafetensorError as error:
+        raise BrokenFileError(f"{path} is not a whole safetensors file: {error}.") from error
+
+
+def _read_checkpoint(path: Path) -> dict[str, Tensor]:
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise UnsafeFileError(
+            f"{path} was refused: loading it would run code that it brings along, or it is no checkpoint at all. "
+            "Save the weights alone, with torch.save(model.state_dict(), FILE) or as safetensors."
+        ) from error
+    except (EOFError, RuntimeError, ValueError) as error:
+        raise BrokenFileError(f"{path} is not a whole checkpoint: {error}") from error
+    return _tensors_of(content, path)
+
+
+def _tensors_of(content: Any, path: Path) -> dict[str, Tensor]:
+    if isinstance(content, Mapping):
+        for wrapper in _WRAPPERS:
+            if isinstance(content.get(wrapper), Mapping):
+                content = content[wrapper]
+                break
+        if content and all(isinstance(value, Tensor) for value in content.values()):
+            return {str(name): value for name, value in content.items()}
+    raise InvalidInputError(
+        f"{path} does not hold a mapping from names to tensors. Save it with torch.save(model.state_dict(), FILE)."
+    )
+
+
+def _require_fit(model: nn.Module, state: Mapping[str, Tensor], path: Path) -> None:
+    wanted = model.state_dict()
+    problems = [f"missing: {_some(wanted.keys() - state.keys())}"] if wanted.keys() - state.keys() else []
+    if state.keys() - wanted.keys():
+        problems.append(f"unknown: {_some(state.keys() - wanted.keys())}")
+    shapes = {
+        f"{name} has shape {tuple(state[name].shape)} instead of {tuple(wanted[name].shape)}"
+        for name in wanted.keys() & state.keys()
+        if state[name].shape != wanted[name].shape
+    }
+    if shapes:
+        problems.append(_some(shapes))
+    if problems:
+        raise InvalidInputError(f"The weights of {path} do not fit {type(model).__name__}: {'; '.join(problems)}.")
+
+
+def _some(names: set[str]) -> str:
+    shown = sorted(names)[:3]
+    return ", ".join(shown) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

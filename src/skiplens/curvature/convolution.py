@@ -1,0 +1,107 @@
+"""Convolutions whose second derivatives are convolutions of the usual kind.
+
+Torch writes the gradient of the weights' gradient as a convolution with kernels as large as the image, which takes
+five times as long as all the rest on a GPU (H200, ResNet-20), and multiplies several vectors one after the other.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.overrides import TorchFunctionMode
+
+_AXES = {torch.conv1d: 1, torch.conv2d: 2, torch.conv3d: 3}
+
+
+class PlainConvolutions(TorchFunctionMode):
+    """Run a block in which convolutions build the graph of `_Convolution`."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call the function, or its replacement if it is a convolution of a batch with padding in numbers."""
+        if func in _AXES and torch.is_grad_enabled():
+            call = _arguments(_AXES[func], *args, **(kwargs or {}))
+            if call is not None:
+                return _Convolution.apply(*call)
+        return func(*args, **(kwargs or {}))
+
+
+def _arguments(
+    axes: int,
+    input: Tensor,
+    weight: Tensor,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    *more: Any,
+    **named: Any,
+) -> tuple[Any, ...] | None:
+    given = dict(zip(("dilation", "groups"), more, strict=False)) | named
+    dilation, groups = given.get("dilation", 1), given.get("groups", 1)
+    if isinstance(padding, str) or input.ndim != axes + 2:
+        return None
+    return input, weight, bias, (_each(stride, axes), _each(padding, axes), _each(dilation, axes), groups)
+
+
+def _each(value: Any, axes: int) -> list[int]:
+    return [value] * axes if isinstance(value, int) else list(value) * (axes if len(value) == 1 else 1)
+
+
+class _Convolution(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Tensor | None, shape: Any) -> Tensor:
+        ctx.save_for_backward(input, weight)
+        ctx.shape = shape
+        return _convolved(input, weight, bias, shape)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+        input, weight = ctx.saved_tensors
+        wanted = list(ctx.needs_input_grad[:3])
+        # Without a graph to build there is no need of a function of ours, which could not take several vectors at once.
+        pull = _Gradients.apply if torch.is_grad_enabled() else _pulled
+        found = pull(gradients[0], input, weight, ctx.shape, wanted)
+        return *(part if wish else None for part, wish in zip(found, wanted, strict=True)), None
+
+
+class _Gradients(torch.autograd.Function):
+    """The gradients of a convolution; linear in each of its three arguments."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: Tensor, input: Tensor, weight: Tensor, shape: Any, wanted: list[bool]) -> Any:
+        ctx.save_for_backward(gradient, input, weight)
+        ctx.shape = shape
+        ctx.set_materialize_grads(False)
+        return _pulled(gradient, input, weight, shape, wanted)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, to_input: Tensor | None, to_weight: Tensor | None, to_bias: Tensor | None) -> Any:
+        gradient, input, weight = ctx.saved_tensors
+        shape, terms = ctx.shape, []
+        found: list[Tensor | None] = [None, None, None]
+        if to_input is not None:
+            terms.append(_convolved(to_input, weight, None, shape))
+            found[2] = _pulled(gradient, to_input, weight, shape, [False, True, False])[1]
+        if to_weight is not None:
+            terms.append(_convolved(input, to_weight, None, shape))
+            if ctx.needs_input_grad[1]:
+                found[1] = _pulled(gradient, input, to_weight, shape, [True, False, False])[0]
+        if to_bias is not None:
+            terms.append(to_bias.reshape(-1, *(1,) * (input.ndim - 2)).expand_as(gradient))
+        found[0] = sum(terms[1:], terms[0]) if terms else None
+        return *found, None, None
+
+
+def _convolved(input: Tensor, weight: Tensor, bias: Tensor | None, shape: Any) -> Tensor:
+    stride, padding, dilation, groups = shape
+    none = [0] * len(stride)
+    return torch.ops.aten.convolution(input, weight, bias, stride, padding, dilation, False, none, groups)
+
+
+def _pulled(gradient: Tensor, input: Tensor, weight: Tensor, shape: Any, wanted: list[bool]) -> Any:
+    stride, padding, dilation, groups = shape
+    none, sizes = [0] * len(stride), [weight.shape[0]] if wanted[2] else None
+    return torch.ops.aten.convolution_backward(
+        gradient, input, weight, sizes, stride, padding, dilation, False, none, groups, wanted
+    )

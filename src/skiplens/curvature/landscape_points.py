@@ -1,0 +1,345 @@
+"""What can be asked of a slice of the loss landscape."""
+
+import copy
+import json
+import math
+import os
+import pickle
+import queue
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+import torch
+from torch import Tensor, nn
+
+from skiplens.base.axes import Float
+from skiplens.base.errors import BrokenFileError, InvalidInputError, did_you_mean
+from skiplens.base.files import write_atomically
+from skiplens.base.randomness import Randomness
+from skiplens.base.settings import Settings, option
+from skiplens.curvature.operator import LossOperator
+from skiplens.curvature.problem import FlatOrder, LossProblem
+from skiplens.graph.batch import Batch
+from skiplens.linalg.lanczos import LanczosOptions, extreme_eigenpairs
+
+Normalisation = Literal["auto", "filter", "none"]
+
+
+@dataclass(frozen=True)
+class LandscapeOptions(Settings):
+    """Options of `loss_landscape`."""
+
+    dimensions: int = option(2, "1 for a curve, 2 for a surface; given directions count themselves")
+    points: int = option(25, "points along each direction; an odd number has the model itself in the middle")
+    radius: float = option(1.0, "largest multiple of a direction")
+    normalise: Normalisation = option(
+        "auto", "filter: each filter of a direction as long as the model's own; auto: filter for random directions only"
+    )
+    tolerance: float = option(1e-3, "residual at which an eigenvector is good enough, relative to the eigenvalue")
+    max_products: int = option(300, "Hessian products spent on eigenvectors at most")
+    workers: int = option(0, "points looked at at once on a CPU, one thread each; 0: as many as torch has threads")
+    journal: str | None = option(None, "folder to keep finished rows in; a killed run goes on from it")
+    seed: int = option(0, "names the random directions and the start of the search for eigenvectors")
+    memory: int | None = option(None, "bytes that may be used; half of what is free if not given")
+
+    def __post_init__(self) -> None:
+        """Refuse slices that cannot be drawn."""
+        super().__post_init__()
+        if self.dimensions not in (1, 2):
+            raise InvalidInputError(f"dimensions={self.dimensions}; a slice has 1 or 2 dimensions.")
+        if self.points < 2:
+            raise InvalidInputError(f"points={self.points}; a slice needs at least 2 points along each direction.")
+        if not (math.isfinite(self.radius) and self.radius > 0):
+            raise InvalidInputError(f"radius={self.radius}; give a positive number, e.g. 1.0.")
+        if self.workers < 0:
+            raise InvalidInputError(f"workers={self.workers}; give 1 or more, or 0 to choose automatically.")
+
+
+Point = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class SliceLoss:
+    """The loss of a model moved along directions."""
+
+    problem: LossProblem
+    directions: tuple[dict[str, Tensor], ...]
+    pieces: Sequence[Batch]
+
+    @classmethod
+    def of(
+        cls, problem: LossProblem, order: FlatOrder, vectors: Float[Tensor, "params directions"], size: int
+    ) -> "SliceLoss":
+        """The loss along the columns of `vectors`, looked at with at most `size` samples at once."""
+        directions = tuple(order.unflatten(vector) for vector in vectors.T.contiguous())
+        return cls(problem, directions, list(problem.pieces(size)))
+
+    def at(self, point: Point, model: nn.Module) -> float:
+        """The loss at the weights plus `point` times the directions; NaN or infinite where it is."""
+        objective = replace(self.problem.objective, pure=replace(self.problem.objective.pure, model=model))
+        with torch.no_grad():
+            leaves = self._moved(point)
+            totals = [objective.rule.total(objective.outputs(leaves, piece), piece.targets) for piece in self.pieces]
+            return sum(float(total) for total in totals) / self.problem.divisor
+
+    def _moved(self, point: Point) -> list[Tensor]:
+        moved = []
+        for name, weight in self.problem.objective.pure.parameters.items():
+            for coordinate, direction in zip(point, self.directions, strict=True):
+                weight = weight + coordinate * direction[name]
+            moved.append(weight)
+        return moved
+
+
+def evaluated_rows(
+    slice_loss: SliceLoss, rows: Mapping[int, Sequence[Point]], workers: int
+) -> Iterator[tuple[int, list[float]]]:
+    """The losses of each row of points as it is finished, in any order."""
+    model = slice_loss.problem.objective.pure.model
+    models = queue.SimpleQueue[nn.Module]()
+    for twin in (model, *(copy.deepcopy(model) for _ in range(workers - 1))):
+        models.put(twin)
+
+    def row_of_losses(number: int) -> tuple[int, list[float]]:
+        own = models.get()
+        try:
+            return number, [slice_loss.at(point, own) for point in rows[number]]
+        finally:
+            models.put(own)
+
+    with _one_thread_each(slice_loss.problem.objective.device), ThreadPoolExecutor(workers) as pool:
+        waiting = [pool.submit(row_of_losses, number) for number in rows]
+        try:
+            yield from (done.result() for done in as_completed(waiting))
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def chosen_workers(asked: int, rows: int, device: torch.device) -> int:
+    """How many workers there are: one on a GPU, which is busy with one point; never more than rows."""
+    if device.type != "cpu":
+        return 1
+    return max(1, min(asked or torch.get_num_threads(), rows))
+
+
+@contextmanager
+def _one_thread_each(device: torch.device) -> Iterator[None]:
+    before = torch.get_num_threads()
+    try:
+        if device.type == "cpu":
+            torch.set_num_threads(1)
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+Directions = str | Sequence[Tensor | Mapping[str, Tensor]]
+"""``"eigenvectors"``, ``"extremes"``, ``"random"``, or one or two vectors, each flat or by the names of parameters."""
+
+KINDS = ("eigenvectors", "extremes", "random")
+
+
+@dataclass(frozen=True)
+class DirectionSet:
+    """One or two directions as columns, what they are in words, and what is known of the loss along them."""
+
+    vectors: Float[Tensor, "params directions"]
+    names: tuple[str, ...]
+    slopes: Float[Tensor, " directions"]
+    curvatures: Float[Tensor, " directions"]
+
+
+def require_kind(directions: Directions) -> None:
+    """Refuse a word that names no directions."""
+    if isinstance(directions, str) and directions not in KINDS:
+        raise InvalidInputError(f"directions={directions!r} is unknown. {did_you_mean(directions, KINDS)}")
+
+
+def eigenvector_directions(operator: LossOperator, kind: str, options: LandscapeOptions) -> DirectionSet:
+    """Eigenvectors of the Hessian: of the largest eigenvalues, or (``"extremes"``) of the largest and the smallest."""
+    if kind == "extremes" and options.dimensions == 1:
+        raise InvalidInputError("directions='extremes' are two eigenvectors; ask for dimensions=2.")
+    ends = (1, 1) if kind == "extremes" else (options.dimensions, 0)
+    generator = Randomness(options.seed).child("landscape", "lanczos").torch()
+    limits = LanczosOptions(tolerance=options.tolerance, max_products=options.max_products)
+    found = extreme_eigenpairs(operator, generator, *ends, options=limits)
+    vectors, values = _upright(found.vectors.flip(1)), found.values.flip(0)
+    names = tuple(f"eigenvector of {value:.4g}" for value in values.tolist())
+    return DirectionSet(vectors, names, vectors.T @ operator.gradient, values)
+
+
+def random_directions(order: FlatOrder, options: LandscapeOptions, like: Tensor) -> DirectionSet:
+    """Directions with independent standard normal entries."""
+    randomness = Randomness(options.seed).child("landscape", "random")
+    generators = [randomness.child(number).torch() for number in range(options.dimensions)]
+    columns = [torch.randn(order.size, generator=generator, dtype=torch.float64) for generator in generators]
+    names = tuple(f"random direction {number}" for number in range(1, options.dimensions + 1))
+    return _without_derivatives(torch.stack(columns, 1).to(like), names)
+
+
+def given_directions(order: FlatOrder, given: Sequence[Any], like: Tensor) -> DirectionSet:
+    """The user's own directions, checked."""
+    if isinstance(given, Tensor | Mapping) or not 1 <= len(given) <= 2:
+        count = 1 if isinstance(given, Tensor | Mapping) else len(given)
+        came = "a single one without its list" if count == 1 else f"{count} of them"
+        raise InvalidInputError(f"directions has {came}; give a list of one or two vectors, e.g. directions=[v].")
+    columns = [_column(order, direction, number).to(like) for number, direction in enumerate(given, start=1)]
+    names = tuple(f"direction {number}" for number in range(1, len(given) + 1))
+    return _without_derivatives(torch.stack(columns, 1), names)
+
+
+def filter_normalised(directions: DirectionSet, order: FlatOrder, weights: Mapping[str, Tensor]) -> DirectionSet:
+    """The directions with every filter as long as the model's own, and nothing along biases and scales.
+
+    A filter is what makes one output of a layer: a row of a matrix, the kernel of one output channel. Where a network
+    does not change when a filter is scaled (ReLU, batch norm), slices of two models can be compared only so
+    (Li, Xu, Taylor, Studer & Goldstein 2018, section 4).
+    """
+    columns = []
+    for vector in directions.vectors.T:
+        parts = order.unflatten(vector)
+        columns.append(order.flatten({name: _as_long(part, weights[name]) for name, part in parts.items()}))
+    changed = torch.stack(columns, 1)
+    _require_length(changed, "after filter normalisation; it keeps matrices and convolution kernels only")
+    return _without_derivatives(changed, directions.names)
+
+
+def _as_long(part: Tensor, weight: Tensor) -> Tensor:
+    if weight.ndim < 2:
+        return torch.zeros_like(part)
+    lengths, wanted = part.flatten(1).norm(dim=1), weight.to(part).flatten(1).norm(dim=1)
+    factors = torch.where(lengths > 0, wanted / lengths.clamp_min(torch.finfo(part.dtype).tiny), 0.0)
+    return part * factors.reshape(-1, *[1] * (part.ndim - 1))
+
+
+def _column(order: FlatOrder, direction: Any, number: int) -> Tensor:
+    if isinstance(direction, Mapping):
+        vector = order.flatten(direction)
+    elif isinstance(direction, Tensor):
+        order.unflatten(direction)  # refuses a wrong length
+        vector = direction
+    else:
+        raise InvalidInputError(
+            f"Direction {number} is of type {type(direction).__name__}; give a flat tensor with {order.size} entries, "
+            "or a mapping from the names of parameters to tensors."
+        )
+    if not bool(torch.isfinite(vector).all()):
+        raise InvalidInputError(f"Direction {number} has NaN or infinite entries; repair it first.")
+    _require_length(vector[:, None], f"in place {number}")
+    return vector
+
+
+def _require_length(vectors: Tensor, where: str) -> None:
+    if bool((vectors.norm(dim=0) == 0).any()):
+        raise InvalidInputError(f"A direction is zero everywhere {where}; give one that leads somewhere.")
+
+
+def _upright(vectors: Tensor) -> Tensor:
+    """Eigenvectors with the sign that makes their largest entry positive: the search may end with either."""
+    largest = vectors.abs().argmax(0, keepdim=True)
+    return vectors * vectors.gather(0, largest).sign()
+
+
+def _without_derivatives(vectors: Tensor, names: tuple[str, ...]) -> DirectionSet:
+    unknown = torch.full((vectors.shape[1],), torch.nan)
+    return DirectionSet(vectors, names, unknown, unknown)
+
+
+_DAMAGE = (pickle.UnpicklingError, zipfile.BadZipFile, EOFError, RuntimeError, ValueError, KeyError)
+
+
+class Journal:
+    """Finished rows in a folder; without a folder nothing is kept.
+
+    A row is one line with its own checksum, written to disk before the next row is reported: a killed process loses
+    the rows it was at, and a half-written line is noticed and dropped. Numbers are in hexadecimal, so they come back
+    bit for bit.
+    """
+
+    def __init__(self, folder: str | None, identity: Mapping[str, Any]) -> None:
+        self.folder = None if folder is None else Path(folder)
+        self.identity = dict(identity)
+        self.rows: dict[int, list[float]] = {}
+        if self.folder is not None:
+            self._load(self.folder / "rows.jsonl")
+
+    def directions(self) -> DirectionSet | None:
+        """The directions that the slice was begun with, or None where it has not begun."""
+        if self.folder is None or not (path := self.folder / "directions.pt").exists():
+            return None
+        try:
+            kept = torch.load(path, map_location="cpu", weights_only=True)
+            self._require_same(kept["identity"])
+            return DirectionSet(kept["vectors"], tuple(kept["names"]), kept["slopes"], kept["curvatures"])
+        except _DAMAGE as error:
+            if isinstance(error, InvalidInputError):
+                raise
+            raise BrokenFileError(
+                f"{path} is damaged ({type(error).__name__}). Delete the folder {self.folder} to begin anew."
+            ) from error
+
+    def begin(self, directions: DirectionSet) -> None:
+        """Keep the directions, so that a slice that goes on has exactly the same."""
+        if self.folder is None:
+            return
+        whole = {
+            "identity": self.identity,
+            "vectors": directions.vectors.cpu(),
+            "names": list(directions.names),
+            "slopes": directions.slopes.cpu(),
+            "curvatures": directions.curvatures.cpu(),
+        }
+        write_atomically(self.folder / "directions.pt", lambda file: torch.save(whole, file))
+
+    def add(self, number: int, losses: list[float]) -> None:
+        """Keep a finished row."""
+        self.rows[number] = losses
+        if self.folder is not None:
+            with (self.folder / "rows.jsonl").open("ab") as file:
+                file.write(_line({"row": number, "losses": [loss.hex() for loss in losses]}))
+                file.flush()
+                os.fsync(file.fileno())
+
+    def _load(self, path: Path) -> None:
+        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        good = _undamaged(lines)
+        if good:
+            self._require_same(good[0])
+            self.rows = {entry["row"]: [float.fromhex(loss) for loss in entry["losses"]] for entry in good[1:]}
+        if not good or len(good) < len(lines):
+            kept = b"".join(lines[: len(good)]) or _line(self.identity)
+            write_atomically(path, lambda file: _write_all(file, kept))
+
+    def _require_same(self, kept: Mapping[str, Any]) -> None:
+        different = [name for name in self.identity if kept.get(name) != self.identity[name]]
+        if different:
+            raise InvalidInputError(
+                f"{self.folder} holds another slice, which differs in {', '.join(different)}. "
+                "Give this slice a folder of its own, or delete that one."
+            )
+
+
+def _write_all(file: BinaryIO, content: bytes) -> None:
+    file.write(content)
+
+
+def _line(entry: Mapping[str, Any]) -> bytes:
+    text = json.dumps(entry)
+    return f"{zlib.crc32(text.encode()):08x} {text}\n".encode()
+
+
+def _undamaged(lines: list[bytes]) -> list[dict[str, Any]]:
+    """The entries up to the first line that is not whole."""
+    entries: list[dict[str, Any]] = []
+    for line in lines:
+        checksum, _, text = line.partition(b" ")
+        if not line.endswith(b"\n") or checksum != f"{zlib.crc32(text[:-1]):08x}".encode():
+            break
+        entries.append(json.loads(text))
+    return entries

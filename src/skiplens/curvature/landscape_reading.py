@@ -1,0 +1,147 @@
+"""What the loss looks like around a model: a slice along one or two directions."""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from skiplens.base.axes import Float
+from skiplens.plots.figure import Contour, Figure, Line, Reference, Surface, Values, numbers
+from skiplens.plots.section import ReadingView
+from skiplens.readings.reading import Reading
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LandscapeReading(Reading, kind="landscape"):
+    """The loss at the model's weights plus multiples of one or two directions.
+
+    Attributes:
+        coordinates: The multiples, ascending; the same for both directions.
+        losses: Entry i (or i, j) is the loss at coordinate i of the first (and j of the second) direction; NaN and
+            infinite where the loss is.
+        directions: What each direction is, in words.
+        loss: The loss of the model itself.
+        samples: How many samples the loss is taken over.
+        normalised: ``"filter"`` (each filter of a direction as long as the model's own) or ``"none"``.
+        norms: The length of each direction.
+        slopes: The first derivative of the loss along each direction at the model; NaN where it was not computed.
+        curvatures: The second derivative; for eigenvectors of the Hessian these are the eigenvalues.
+    """
+
+    coordinates: Float[Tensor, " points"]
+    losses: Tensor  # (points,) for a curve, (points, points) for a surface
+    directions: tuple[str, ...]
+    loss: float
+    samples: int
+    normalised: str
+    norms: Float[Tensor, " directions"]
+    slopes: Float[Tensor, " directions"] = field(default_factory=lambda: torch.zeros(0))
+    curvatures: Float[Tensor, " directions"] = field(default_factory=lambda: torch.zeros(0))
+
+    @property
+    def dimensions(self) -> int:
+        """One for a curve, two for a surface."""
+        return self.losses.ndim
+
+    @property
+    def missing(self) -> int:
+        """At how many points the loss is NaN or infinite."""
+        return int((~torch.isfinite(self.losses)).sum())
+
+    @property
+    def lowest(self) -> float:
+        """The smallest finite loss of the slice; NaN where there is none."""
+        finite = self.losses[torch.isfinite(self.losses)]
+        return float(finite.min()) if len(finite) else float("nan")
+
+
+_WIDE_RANGE = 100.0
+"""A slice whose losses span more than this is drawn on a logarithmic scale."""
+
+
+def loss_curve(reading: LandscapeReading) -> Figure | None:
+    """The loss along one direction, beside the parabola that slope and curvature at the model predict."""
+    if reading.dimensions != 1:
+        return None
+    x = numbers(reading.coordinates)
+    marks = [Line(x, numbers(reading.losses), "loss")]
+    if reading.curvatures.numel() and bool(torch.isfinite(reading.curvatures).all()):
+        marks.append(Line(x, numbers(_parabola(reading)), "slope and curvature at the model", dashed=True))
+    return Figure(
+        name="loss_curve",
+        title=f"Loss along the {reading.directions[0]}",
+        caption=f"The loss over {reading.samples} samples when the weights move along one direction; the model is at "
+        f"0, with a loss of {reading.loss:.4g}.{_about_missing(reading)}",
+        x_label=f"multiple of the {reading.directions[0]}",
+        y_label="loss",
+        marks=(*marks, Reference(0.0, "model", axis="x")),
+        y_log=_spans_widely(reading) and reading.lowest > 0,
+    )
+
+
+def loss_contours(reading: LandscapeReading) -> Figure | None:
+    """The loss over a plane through the model as levels."""
+    if reading.dimensions != 2 or reading.missing == reading.losses.numel():
+        return None
+    heights, name = _heights(reading)
+    x = numbers(reading.coordinates)
+    return Figure(
+        name="loss_contours",
+        title="Loss around the model",
+        caption=f"The loss over {reading.samples} samples on a plane through the model, which is in the middle with a "
+        f"loss of {reading.loss:.4g}. Round valleys are easy to descend, long and narrow ones are not."
+        f"{_about_missing(reading)}",
+        x_label=f"multiple of the {reading.directions[0]}",
+        y_label=f"multiple of the {reading.directions[1]}",
+        marks=(Contour(x, x, heights, name),),
+    )
+
+
+def loss_surface(reading: LandscapeReading) -> Figure | None:
+    """The same plane as a surface in space."""
+    contours = loss_contours(reading)
+    if contours is None:
+        return None
+    heights, name = _heights(reading)
+    x = numbers(reading.coordinates)
+    return Figure(
+        name="loss_surface",
+        title=contours.title,
+        caption=contours.caption,
+        x_label=f"1: {reading.directions[0]}",
+        y_label=f"2: {reading.directions[1]}",
+        marks=(Surface(x, x, heights, name),),
+    )
+
+
+def _parabola(reading: LandscapeReading) -> torch.Tensor:
+    t, slope, curvature = reading.coordinates, float(reading.slopes[0]), float(reading.curvatures[0])
+    return reading.loss + slope * t + curvature * t.square() / 2
+
+
+def _heights(reading: LandscapeReading) -> tuple[tuple[Values, ...], str]:
+    """The heights with the first direction along x, and their name; logarithms where losses span widely."""
+    logarithmic = _spans_widely(reading) and reading.lowest > 0
+    heights = reading.losses.log10() if logarithmic else reading.losses
+    return tuple(numbers(row) for row in heights.T), "log10 of the loss" if logarithmic else "loss"
+
+
+def _spans_widely(reading: LandscapeReading) -> bool:
+    finite = reading.losses[torch.isfinite(reading.losses)]
+    return len(finite) > 0 and float(finite.max()) > _WIDE_RANGE * max(reading.lowest, 0.0)
+
+
+def _about_missing(reading: LandscapeReading) -> str:
+    total = reading.losses.numel()
+    return f" At {reading.missing} of {total} points the loss is not finite: left open." if reading.missing else ""
+
+
+FIGURES = (
+    loss_curve,
+    loss_contours,
+    loss_surface,
+)
+"""Of such a reading, in order."""
+
+
+VIEW = ReadingView(LandscapeReading, figures=FIGURES)

@@ -1,0 +1,301 @@
+"""Hessian, Gauss-Newton and Fisher matrices of any model and data as symmetric operators."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypedDict, Unpack
+
+import torch
+from torch import Tensor, nn
+
+from skiplens.base.axes import Float
+from skiplens.base.errors import InvalidInputError, did_you_mean
+from skiplens.base.memory import budget_bytes
+from skiplens.base.preserve_state import preserve_state
+from skiplens.base.progress import Progress, silent, track
+from skiplens.curvature.problem import FlatOrder, LossProblem, loss_batches, make_problem, objective
+from skiplens.curvature.products import (
+    BatchCurvature,
+    Differentiate,
+    EmpiricalFisherCurvature,
+    GaussNewtonCurvature,
+    HessianCurvature,
+    graph_bytes_per_sample,
+)
+from skiplens.graph.functional import ParameterChoice, transformable
+from skiplens.graph.loss import Loss, LossRule, loss_rule
+from skiplens.linalg.operator import SymmetricOperator
+
+_CURVATURES: dict[str, Differentiate] = {
+    "hessian": HessianCurvature,
+    "gauss_newton": GaussNewtonCurvature,
+    "fisher": GaussNewtonCurvature,
+    "empirical_fisher": EmpiricalFisherCurvature,
+}
+
+
+class LossOptions(TypedDict, total=False):
+    """Optional arguments of `loss_operator`."""
+
+    progress: Progress
+    """Told about each batch that is gone through; by default nobody is."""
+    dtype: torch.dtype | None
+    """What to compute in; by default the parameters' own dtype, or float32 if they have fewer bits."""
+    budget: int | None
+    """Bytes that graphs may take; by default half of what is free on the device."""
+
+
+def loss_operator(
+    model: nn.Module,
+    loss: Loss,
+    data: Any,
+    kind: str = "hessian",
+    parameters: ParameterChoice = None,
+    **options: Unpack[LossOptions],
+) -> "LossOperator":
+    """The Hessian, Gauss-Newton or Fisher matrix of a loss over data as a symmetric operator.
+
+    Args:
+        model: Any module; its mode (training or not) is respected, and it is left as it was.
+        loss: ``"cross_entropy"``, ``"mse"``, ``"binary_cross_entropy"``, a function (outputs, targets) -> scalar or
+            None where the model returns its loss. Mean losses are averaged over all samples, sums are added; which one
+            a function is, is found out by evaluating it on parts of a batch.
+        data: ``(inputs, targets)`` or an iterable of such batches that can be gone through again.
+        kind: ``"hessian"``; ``"gauss_newton"`` (JᵀSJ, S the Hessian of the loss at the outputs); ``"fisher"``, the
+            same for losses that are log-likelihoods; ``"empirical_fisher"``, the mean of g gᵀ over samples.
+        parameters: Names, a test on names, or None for all that require a gradient.
+        **options: See `LossOptions`.
+
+    Examples:
+        >>> model = nn.Linear(2, 1, bias=False, dtype=torch.float64)
+        >>> inputs, targets = torch.eye(2, dtype=torch.float64), torch.zeros(2, 1, dtype=torch.float64)
+        >>> loss_operator(model, "mse", (inputs, targets)).dense()
+        tensor([[1., 0.],
+                [0., 1.]], dtype=torch.float64)
+    """
+    rule = loss_rule(loss)
+    _require_kind(kind, rule, model_returns_loss=loss is None)
+    check_options(options)
+    progress = options.get("progress", silent)
+    with preserve_state(model), transformable(), torch.enable_grad():
+        goal = objective(model, rule, parameters, options.get("dtype"))
+        problem = make_problem(goal, loss_batches(data, loss is None), progress, model_returns_loss=loss is None)
+        per_sample = graph_bytes_per_sample(_CURVATURES[kind], problem.objective, problem.first())
+        plan = planned(per_sample, problem, options.get("budget"))
+    return LossOperator(problem, kind, plan, progress)
+
+
+@dataclass(frozen=True)
+class ProductPlan:
+    """How products are computed."""
+
+    kept: int
+    """Pieces whose graphs stay in memory from one product to the next; those of the others are built each time."""
+    piece: int
+    """Samples at most that are differentiated at once, where batches may be cut."""
+    probes: int
+    """Vectors at most that are multiplied at once."""
+
+
+class LossOperator(SymmetricOperator):
+    """The matrix of `loss_operator`; vectors hold the chosen parameters one after the other, in the order of `names`.
+
+    It belongs to the parameters' values at the time it was made. Products are summed over mini-batches in float64 and
+    come back in the dtype of the vectors.
+    """
+
+    def __init__(self, problem: LossProblem, kind: str, plan: ProductPlan, progress: Progress = silent) -> None:
+        self._problem, self._kind, self._plan, self._progress = problem, kind, plan, progress
+        pure = problem.objective.pure
+        self._order = FlatOrder({name: tuple(tensor.shape) for name, tensor in pure.parameters.items()})
+        self._versions = _versions(pure.model)
+        self._pieces = len(problem.piece_sizes(plan.piece))
+        self._kept: list[BatchCurvature] = []
+        self._probes = plan.probes
+
+    @property
+    def size(self) -> int:
+        """The number of chosen parameters."""
+        return self._order.size
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What is computed in."""
+        return self._problem.objective.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model lives."""
+        return self._problem.objective.device
+
+    @property
+    def kind(self) -> str:
+        """Which matrix this is."""
+        return self._kind
+
+    @property
+    def names(self) -> list[str]:
+        """The chosen parameters, in the order in which they stand in a vector."""
+        return list(self._order.shapes)
+
+    @property
+    def samples(self) -> int:
+        """Samples in all batches."""
+        return self._problem.samples
+
+    @property
+    def loss(self) -> float:
+        """The loss of all samples together."""
+        return self._problem.loss
+
+    @property
+    def plan(self) -> ProductPlan:
+        """How products are computed."""
+        return self._plan
+
+    @cached_property
+    def gradient(self) -> Float[Tensor, " params"]:
+        """The gradient of the loss as one vector."""
+        total = torch.zeros(self.size, dtype=torch.float64, device=self.device)
+        goal = self._problem.objective
+        with preserve_state(goal.pure.model), transformable(), torch.enable_grad():
+            for batch in self._problem.pieces(self._plan.piece):
+                leaves = goal.leaves()
+                value = goal.total(goal.outputs(leaves, batch), batch)
+                parts = torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True)
+                total += torch.cat([part.reshape(-1) for part in parts])
+        return (total / self._problem.divisor).to(self.dtype)
+
+    def flatten(self, tensors: Mapping[str, Tensor]) -> Float[Tensor, " params"]:
+        """One vector from a tensor for each of `names`."""
+        return self._order.flatten(tensors)
+
+    def unflatten(self, vector: Float[Tensor, " params"]) -> dict[str, Tensor]:
+        """The parts of a vector by the name of their parameter, in its shape."""
+        return self._order.unflatten(vector)
+
+    def apply(self, block: Float[Tensor, "size vectors"]) -> Float[Tensor, "size vectors"]:
+        """The matrix times each column of `block`; the model is left as it was."""
+        self._require_same_parameters()
+        total = torch.zeros(block.shape, dtype=torch.float64, device=self.device)
+        if block.shape[1] == 0:
+            return total.to(block.dtype)
+        columns = block.detach().to(self.device, self.dtype)
+        with preserve_state(self._problem.objective.pure.model), transformable(), torch.enable_grad():
+            self._visit(lambda curvature: self._add_products(total, curvature, columns))
+        _require_finite(total, columns)
+        return (total / self._problem.divisor).to(block)
+
+    def _visit(self, act: Callable[[BatchCurvature], None]) -> None:
+        """Do something with the curvature of each piece: the kept ones, then the others, built and dropped in turn."""
+        for curvature in self._kept:
+            act(curvature)
+        known = len(self._kept)
+        if known == self._pieces:
+            return
+        goal, differentiate = self._problem.objective, _CURVATURES[self._kind]
+        pieces = enumerate(self._problem.pieces(self._plan.piece))
+        for number, batch in track(pieces, "curvature of the data", self._pieces, self._progress):
+            if number >= known:
+                curvature = differentiate(goal, batch)
+                act(curvature)
+                if number < self._plan.kept:
+                    self._kept.append(curvature)
+                del curvature  # before the next one is built
+
+    def _add_products(self, total: Tensor, curvature: BatchCurvature, columns: Tensor) -> None:
+        for start in range(0, columns.shape[1], self._probes):
+            few = columns[:, start : start + self._probes]
+            total[:, start : start + few.shape[1]] += self._products(curvature, few)
+
+    def _products(self, curvature: BatchCurvature, few: Tensor) -> Tensor:
+        """The curvature times a few columns: as one where that works, else one by one."""
+        vectors, probes = self._order.split_columns(few), few.shape[1]
+        if probes > 1 and self._probes > 1:
+            try:
+                return self._order.join_columns(curvature.product(vectors, batched=True), probes)
+            except RuntimeError:  # an operation without a rule for several vectors, or no memory for them
+                self._probes = 1
+        each = [curvature.product([vector[i] for vector in vectors], batched=False) for i in range(probes)]
+        return torch.cat([self._order.join_columns(parts, 1) for parts in each], dim=1)
+
+    def _require_same_parameters(self) -> None:
+        if _versions(self._problem.objective.pure.model) != self._versions:
+            raise InvalidInputError(
+                "The model's parameters changed after this operator was made; it belongs to the old ones. "
+                "Make a new operator with loss_operator(…)."
+            )
+
+
+def _versions(model: nn.Module) -> dict[str, tuple[int, int]]:
+    return {name: (id(parameter), parameter._version) for name, parameter in model.named_parameters()}
+
+
+def _require_finite(products: Tensor, columns: Tensor) -> None:
+    if bool(torch.isfinite(products).all()):
+        return
+    if not bool(torch.isfinite(columns).all()):
+        raise InvalidInputError("The vectors to multiply hold NaN or infinite entries; hand over finite ones.")
+    raise InvalidInputError(
+        "A product is NaN or infinite though the loss is finite: a second derivative does not exist here, e.g. that of "
+        "a norm or a square root at zero, or numbers overflow. Add a small constant there or compute in float64."
+    )
+
+
+def _require_kind(kind: str, rule: LossRule, model_returns_loss: bool) -> None:
+    if kind not in _CURVATURES:
+        raise InvalidInputError(f"There is no matrix called {kind!r}. {did_you_mean(kind, _CURVATURES)}")
+    if kind != "hessian" and model_returns_loss:
+        raise InvalidInputError(
+            f"kind={kind!r} needs the loss as a function of the outputs, but loss=None leaves it inside the model. "
+            "Hand over the loss, e.g. 'cross_entropy', or ask for the Hessian."
+        )
+    if kind == "fisher" and not rule.is_likelihood:
+        raise InvalidInputError(
+            "The Fisher information is that of a distribution, and this loss does not say which: it is known for "
+            "'cross_entropy', 'mse' and 'binary_cross_entropy'. Use one of them, or kind='empirical_fisher' or "
+            "'gauss_newton'."
+        )
+
+
+def check_options(options: Any) -> None:
+    """Refuse unknown options by name."""
+    known = LossOptions.__annotations__
+    for name in options:
+        if name not in known:
+            raise InvalidInputError(f"There is no option {name!r}. {did_you_mean(name, known)}")
+
+
+_PIECE_BYTES = 96 * 2**20
+"""On a CPU pieces with graphs of this size are as quick as whole batches, and what a product adds stays small."""
+
+_BATCHED_BYTES = 4 * 2**20
+"""On a CPU several vectors are multiplied as one only while they and the graph stay in the cache."""
+
+_ADDED_BY_PRODUCT = 1.5
+"""What a product allocates beside the graph, in sizes of the graph."""
+
+
+def planned(per_sample: int, problem: LossProblem, budget: int | None) -> ProductPlan:
+    """The plan for graphs of `per_sample` bytes, within `budget` bytes or half of what is free."""
+    device = problem.objective.device
+    budget = budget_bytes(device, budget)
+    on_cpu = device.type == "cpu"
+    room = min(budget / (1 + _ADDED_BY_PRODUCT), _PIECE_BYTES if on_cpu else budget)
+    piece = max(1, int(room // per_sample))
+    sizes = problem.piece_sizes(piece)
+    largest = max(sizes) * per_sample
+    kept = _kept(sizes, int((budget - _ADDED_BY_PRODUCT * largest) // per_sample), problem.ordered)
+    graphs = max(largest, sum(sizes[:kept]) * per_sample)
+    batched = _BATCHED_BYTES if on_cpu else (budget - graphs) / _ADDED_BY_PRODUCT
+    return ProductPlan(kept, piece, max(1, int(batched // largest)))
+
+
+def _kept(sizes: list[int], samples: int, ordered: bool) -> int:
+    """How many of the first pieces fit, with room for one more that is built and dropped unless all are kept."""
+    if sum(sizes) <= samples:
+        return len(sizes)
+    if not ordered:
+        return 0  # the pieces after the kept ones would not be the same at the next pass
+    fitting = [sum(sizes[:count]) + max(sizes) <= samples for count in range(1, len(sizes))]
+    return sum(fitting)

@@ -1,0 +1,362 @@
+"""A loss over data, checked once: it repeats, it is finite, and it is known how its mini-batches add up."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.utils._pytree import tree_map_only
+
+from skiplens.base.axes import Float
+from skiplens.base.errors import InvalidInputError, SkiplensError
+from skiplens.base.progress import Progress
+from skiplens.curvature.convolution import PlainConvolutions
+from skiplens.graph.batch import Batch, Batches, as_batches, concatenate
+from skiplens.graph.functional import ParameterChoice, PureModel, is_batch_coupled, pure_model
+from skiplens.graph.loss import Combination, LossRule
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A model, its parameters in the dtype to compute in, and the loss of its outputs."""
+
+    pure: PureModel
+    rule: LossRule
+    dtype: torch.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters live."""
+        return self.pure.device
+
+    def leaves(self) -> list[Tensor]:
+        """Fresh leaves of the autograd graph that share the chosen parameters' memory, in their order."""
+        return list(self.pure.leaves().values())
+
+    def outputs(self, leaves: list[Tensor], batch: Batch) -> Any:
+        """What the model returns for a batch with `leaves` in place of its chosen parameters.
+
+        Each call works on its own copy of the buffers: running statistics stay as they are, and a graph that is kept
+        does not see the next call change what it has saved.
+        """
+        arguments = batch.arguments()
+        chosen = dict(zip(self.pure.parameters, leaves, strict=True))
+        replaced = {alias: chosen.get(name, value) for alias, (name, value) in self.pure.aliases.items()}
+        for name, _ in self.pure.model.named_buffers(remove_duplicate=False):
+            replaced[name] = replaced[name].clone()
+        try:
+            with PlainConvolutions():
+                return functional_call(
+                    self.pure.model, replaced, arguments.positional, arguments.named, tie_weights=False
+                )
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            if isinstance(error, SkiplensError) or isinstance(error, torch.OutOfMemoryError):
+                raise
+            raise InvalidInputError(f"The model cannot be called with these inputs ({arguments}): {error}") from error
+
+    def total(self, outputs: Any, batch: Batch) -> Tensor:
+        """The batch's part of the loss before the division by all shares; refused where it is no number."""
+        value = self.rule.total(outputs, batch.targets)
+        return require_scalar(value)
+
+    def prepared(self, batch: Batch) -> Batch:
+        """The batch on the model's device, its floating tensors in the dtype that is computed in."""
+        return batch.to(self.device, self.dtype)
+
+
+@dataclass(frozen=True)
+class LossProblem:
+    """An objective and its data, with what one pass over them tells."""
+
+    objective: Objective
+    batches: Batches
+    samples: int
+    sizes: tuple[int, ...]
+    loss: float
+    divisor: float
+    ordered: bool
+    """Whether a second pass gave the same batches in the same order."""
+    splits: bool
+    """Whether a batch may be cut: its samples do not depend on each other, neither in the model nor in the loss."""
+
+    def first(self) -> Batch:
+        """The first batch."""
+        return self.objective.prepared(next(iter(self.batches)))
+
+    def pieces(self, size: int) -> Iterator[Batch]:
+        """The batches, cut into pieces of equal length of at most `size` samples."""
+        for batch in self.batches:
+            yield from _cut(self.objective.prepared(batch), size if self.splits else None)
+
+    def piece_sizes(self, size: int) -> list[int]:
+        """The samples of each piece."""
+        return [piece for count in self.sizes for piece in _cut_sizes(count, size if self.splits else None)]
+
+
+def make_problem(objective: Objective, batches: Batches, progress: Progress, model_returns_loss: bool) -> LossProblem:
+    """The problem, after two passes over the data that must give the same loss."""
+    first = objective.prepared(next(iter(batches)))
+    rule = objective.rule
+    if rule.combination == "unknown":
+        rule = rule.combined_by(found_combination(objective, first, model_returns_loss))
+        objective = replace(objective, rule=rule)
+    totals, shares, sizes = _evaluated(objective, batches, progress)
+    if rule.combination == "whole" and len(sizes) > 1:
+        raise InvalidInputError(
+            f"The loss is neither a mean nor a sum over samples, so those of {len(sizes)} batches do not add up to "
+            "one. Hand over all data as one batch, or a loss that is a mean or a sum over samples."
+        )
+    ordered = repeats_in_order(objective, batches, totals)
+    divisor = sum(shares) or 1.0
+    splits = not model_returns_loss and rule.combination != "whole" and not _coupled(objective, first)
+    return LossProblem(
+        objective, batches, sum(sizes), tuple(sizes), sum(totals) / divisor, divisor, ordered=ordered, splits=splits
+    )
+
+
+def _evaluated(
+    objective: Objective, batches: Batches, progress: Progress
+) -> tuple[list[float], list[float], list[int]]:
+    totals, shares, sizes = [], [], []
+    leaves = objective.leaves()
+    with torch.no_grad():
+        for number, batch in enumerate(batches, start=1):
+            batch = objective.prepared(batch)
+            totals.append(objective.total(objective.outputs(leaves, batch), batch).item())
+            shares.append(objective.rule.share(batch.targets))
+            sizes.append(batch.samples)
+            progress("loss of the data", number, number)
+    return totals, shares, sizes
+
+
+def _coupled(objective: Objective, batch: Batch) -> bool:
+    try:
+        return is_batch_coupled(objective.pure, batch.inputs)
+    except (RuntimeError, TypeError, ValueError, IndexError):
+        return True  # it does not take a few samples alone, so its batches cannot be cut
+
+
+def _cut(batch: Batch, size: int | None) -> Iterator[Batch]:
+    start = 0
+    for count in _cut_sizes(batch.samples, size):
+        yield batch if count == batch.samples else batch.select(slice(start, start + count))
+        start += count
+
+
+def _cut_sizes(samples: int, size: int | None) -> list[int]:
+    pieces = 1 if size is None else -(-samples // max(1, size))
+    return [samples // pieces + (i < samples % pieces) for i in range(pieces)]
+
+
+def objective(model: nn.Module, rule: LossRule, parameters: ParameterChoice, dtype: torch.dtype | None) -> Objective:
+    """The objective with the parameters in `dtype`; by default in theirs, or float32 if they have fewer bits."""
+    pure = pure_model(model, parameters)
+    dtype = _working_dtype(pure.dtype if dtype is None else dtype)
+    chosen = {name: tensor.to(dtype) for name, tensor in pure.parameters.items()}
+    aliases = {alias: (name, chosen.get(name, _as(value, dtype))) for alias, (name, value) in pure.aliases.items()}
+    buffers = {name: (name, _as(b, dtype)) for name, b in model.named_buffers(remove_duplicate=False)}
+    return Objective(PureModel(model, chosen, {**aliases, **buffers}), rule, dtype)
+
+
+def require_scalar(value: Any) -> Tensor:
+    """The loss, refused unless it is one finite number that gradients flow through."""
+    if not isinstance(value, Tensor) or value.numel() != 1:
+        came = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+        raise InvalidInputError(
+            f"The loss of a batch is {came}; a scalar tensor is wanted. Reduce it in the loss, e.g. with "
+            "reduction='mean' or .mean()."
+        )
+    if not bool(torch.isfinite(value.detach()).all()):
+        raise InvalidInputError(
+            f"The loss of a batch is {value.item()}: look for parameters, inputs or targets that are not finite, "
+            "or for a logarithm or division by zero in the loss."
+        )
+    return value.reshape(())
+
+
+def _working_dtype(dtype: torch.dtype) -> torch.dtype:
+    if not dtype.is_floating_point:
+        raise InvalidInputError(f"dtype={dtype} cannot be differentiated in; use torch.float32 or torch.float64.")
+    return torch.promote_types(dtype, torch.float32)
+
+
+def _as(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    return tensor.to(dtype) if tensor.is_floating_point() else tensor
+
+
+def loss_batches(data: Any, model_returns_loss: bool) -> Batches:
+    """The batches of `data`; a one-shot iterator is refused, since every product may read the data again.
+
+    Where the model returns its own loss, a batch may be the mapping of its keyword arguments alone, and the targets
+    of a pair are handed to it as `labels`.
+    """
+    if isinstance(data, Iterator):
+        raise InvalidInputError(
+            f"data is a one-shot iterator ({type(data).__name__}), but every product may read the data again. "
+            "Pass a list of batches or a DataLoader instead."
+        )
+    if not model_returns_loss:
+        return as_batches(data)
+    return Batches(_Labelled(as_batches([data] if isinstance(data, Mapping) else data).source))
+
+
+@dataclass(frozen=True)
+class _Labelled:
+    source: Iterable[Any]
+
+    def __iter__(self) -> Iterator[Any]:
+        for entry in self.source:
+            yield _pair(entry) if isinstance(entry, Mapping) else _with_labels(entry)
+
+
+def _pair(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    """The arguments with the tensor that counts their samples."""
+    tensors = [value for value in arguments.values() if isinstance(value, Tensor) and value.ndim > 0]
+    return dict(arguments), arguments.get("labels", next(iter(tensors), None))
+
+
+def _with_labels(entry: Any) -> Any:
+    """The pair with its targets among the arguments; what is no such pair is refused later, by the check of pairs."""
+    if isinstance(entry, Batch | tuple | list) and len(entry) == 2 and isinstance(entry[0], Mapping):
+        return {"labels": entry[1], **entry[0]}, entry[1]
+    return entry
+
+
+@dataclass(frozen=True)
+class FlatOrder:
+    """The order in which parameters follow each other in a vector: by name, each in its row-major order."""
+
+    shapes: dict[str, tuple[int, ...]]
+
+    @property
+    def size(self) -> int:
+        """Length of the vector."""
+        return sum(self.counts)
+
+    @property
+    def counts(self) -> list[int]:
+        """Entries of each parameter."""
+        return [math.prod(shape) for shape in self.shapes.values()]
+
+    def flatten(self, tensors: Mapping[str, Tensor]) -> Float[Tensor, " params"]:
+        """The tensors of all parameters joined to one vector; refused if names or shapes differ."""
+        wanted, came = self.shapes, {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+        wrong = sorted(name for name in {*wanted, *came} if wanted.get(name) != came.get(name))
+        if wrong:
+            name = wrong[0]
+            raise InvalidInputError(
+                f"The tensors to join do not match the parameters at {len(wrong)} names, first {name!r}: shape "
+                f"{came.get(name, 'missing')} came, {wanted.get(name, 'no such parameter')} was wanted. Hand over one "
+                "tensor for each name in `names`, shaped like the parameter."
+            )
+        return torch.cat([tensors[name].reshape(-1) for name in self.shapes])
+
+    def unflatten(self, vector: Float[Tensor, " params"]) -> dict[str, Tensor]:
+        """The parts of a vector by the name of their parameter, each in its shape; they share the vector's memory."""
+        if vector.shape != (self.size,):
+            raise InvalidInputError(
+                f"A tensor of shape {tuple(vector.shape)} came; a vector of {self.size} entries was wanted, "
+                "one for each chosen parameter."
+            )
+        parts = zip(self.shapes.items(), vector.split(self.counts), strict=True)
+        return {name: part.reshape(shape) for (name, shape), part in parts}
+
+    def split_columns(self, block: Float[Tensor, "params probes"]) -> list[Tensor]:
+        """For each parameter its share of every column, shaped (probes, *shape)."""
+        parts = zip(self.shapes.values(), block.split(self.counts), strict=True)
+        return [part.T.reshape(part.shape[1], *shape) for shape, part in parts]
+
+    def join_columns(self, parts: Sequence[Tensor], probes: int) -> Float[Tensor, "params probes"]:
+        """The opposite of `split_columns`."""
+        return torch.cat([part.reshape(probes, -1).T for part in parts])
+
+
+def found_combination(objective: Objective, batch: Batch, model_returns_loss: bool) -> Combination:
+    """Whether the loss of some samples is the mean or the sum of their losses, or neither ("whole").
+
+    Where the model itself returns the loss, the same samples twice must give the same loss or twice as much.
+    """
+    with torch.no_grad():
+        if model_returns_loss:
+            return _of_repeated(objective, batch.first(4))
+        return _of_parts(objective, objective.outputs(objective.leaves(), batch), batch)
+
+
+def _of_repeated(objective: Objective, few: Batch) -> Combination:
+    once, twice = (_loss(objective, batch) for batch in (few, concatenate([few, few])))
+    return _matching(twice, mean=once, total=2 * once)
+
+
+def _loss(objective: Objective, batch: Batch) -> float:
+    outputs = objective.outputs(objective.leaves(), batch)
+    return require_scalar(objective.rule.plain(outputs, batch.targets)).item()
+
+
+def _of_parts(objective: Objective, outputs: Any, batch: Batch) -> Combination:
+    """Compare the loss of all samples with those of the first one and of the rest; one sample is taken three times."""
+    index = list(range(batch.samples)) if batch.samples > 1 else [0, 0, 0]
+    whole, first, rest = (_loss_at(objective, outputs, batch, part) for part in (index, index[:1], index[1:]))
+    n = len(index)
+    return _matching(whole, mean=(first + (n - 1) * rest) / n, total=first + rest)
+
+
+def _loss_at(objective: Objective, outputs: Any, batch: Batch, index: list[int]) -> float:
+    chosen = tree_map_only(Tensor, lambda tensor: _rows(tensor, index, batch.samples), outputs)
+    return require_scalar(objective.rule.plain(chosen, batch.targets[index])).item()
+
+
+def _rows(tensor: Tensor, index: list[int], samples: int) -> Tensor:
+    return tensor[index] if tensor.ndim and tensor.shape[0] == samples else tensor
+
+
+def _matching(value: float, mean: float, total: float) -> Combination:
+    """A loss of zero is both; then it is taken for a mean, as most are."""
+    tolerance = 1e-4 * abs(value)
+    if abs(value - mean) <= tolerance:
+        return "mean"
+    return "sum" if abs(value - total) <= tolerance else "whole"
+
+
+def repeats_in_order(objective: Objective, batches: Batches, totals: list[float]) -> bool:
+    """Whether a second pass gives the batches in the same order; refused where their sum differs from that of `totals`.
+
+    A loader that only shuffles is fine where samples do not depend on each other: the sum is the same.
+    """
+    again = [_total(objective, objective.prepared(batch)) for batch in batches]
+    if _same(sum(again), sum(totals), objective.dtype, sum(abs(total) for total in totals)):
+        pairs = zip(again, totals, strict=False)
+        return len(again) == len(totals) and all(_same(*pair, objective.dtype, abs(pair[0])) for pair in pairs)
+    batch = objective.prepared(next(iter(batches)))
+    first, second = _total(objective, batch), _total(objective, batch)
+    if not _same(first, second, objective.dtype, abs(first)):
+        raise SkiplensError(
+            f"Two calls of the model with the same batch give different losses ({first:.6g} and {second:.6g}): "
+            f"{_reason(objective.pure.model)} at each call. Call model.eval() first, or set the dropout probability "
+            "to 0."
+        )
+    raise InvalidInputError(
+        f"Two passes over data give different losses ({_mean(totals):.6g} and {_mean(again):.6g} a batch of "
+        f"{len(totals)} and {len(again)}), though the model repeats itself: the loader gives other samples each time, "
+        "e.g. by random augmentation or by shuffling. Pass the batches of one pass, list(loader), or switch that off."
+    )
+
+
+def _total(objective: Objective, batch: Batch) -> float:
+    with torch.no_grad():
+        return objective.total(objective.outputs(objective.leaves(), batch), batch).item()
+
+
+def _same(left: float, right: float, dtype: torch.dtype, scale: float) -> bool:
+    return abs(left - right) <= torch.finfo(dtype).eps ** 0.75 * scale
+
+
+def _reason(model: nn.Module) -> str:
+    drawing = sorted({type(m).__name__ for m in model.modules() if m.training and "drop" in type(m).__name__.lower()})
+    return f"{' and '.join(drawing)} in training mode draws anew" if drawing else "its forward pass draws or counts"
+
+
+def _mean(totals: list[float]) -> float:
+    return sum(totals) / max(1, len(totals))

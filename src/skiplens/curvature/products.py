@@ -1,0 +1,269 @@
+"""The curvature of one batch's loss: graphs that are built once and multiplied with many vectors."""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+
+from skiplens.base.errors import InvalidInputError, NotTwiceDifferentiableError
+from skiplens.curvature.problem import Objective, require_scalar
+from skiplens.graph.batch import Batch
+from skiplens.graph.functional import main_output
+
+
+class BatchCurvature(ABC):
+    """A symmetric matrix over the parameters that belongs to one batch; it holds the graph of a backward pass."""
+
+    loss: Tensor
+    """The batch's part of the loss, before the division by all shares."""
+
+    @abstractmethod
+    def product(self, vectors: Sequence[Tensor], batched: bool) -> list[Tensor]:
+        """The matrix times vectors given by parameter; `batched` ones have a first axis, the probes."""
+
+
+class HessianCurvature(BatchCurvature):
+    """Second derivatives of the batch's loss: the gradient with its graph, differentiated again for each vector."""
+
+    def __init__(self, objective: Objective, batch: Batch) -> None:
+        self._leaves = objective.leaves()
+        self.loss = objective.total(objective.outputs(self._leaves, batch), batch)
+        require_graph(self.loss)
+        self.gradient = _gradients([self.loss], self._leaves, None, create_graph=True)
+
+    def product(self, vectors: Sequence[Tensor], batched: bool) -> list[Tensor]:
+        """Reverse over reverse: the gradient of ⟨gradient, vector⟩."""
+        return _gradients(self.gradient, self._leaves, vectors, batched=batched)
+
+
+class GaussNewtonCurvature(BatchCurvature):
+    """JᵀSJ with the Jacobian J of the outputs and the Hessian S of the loss at the outputs.
+
+    J times a vector is the derivative of Jᵀw with respect to w, which needs the same graph as Jᵀ and no forward mode.
+    """
+
+    def __init__(self, objective: Objective, batch: Batch) -> None:
+        self._leaves = objective.leaves()
+        returned = objective.outputs(self._leaves, batch)
+        self._outputs, rebuild = differentiable_parts(returned)
+        self._cut = [tensor.detach().requires_grad_() for tensor in self._outputs]
+        self.loss = objective.total(rebuild(self._cut), batch)
+        require_graph(self.loss)
+        self._slopes = _gradients([self.loss], self._cut, None, create_graph=True)
+        self._pull = _Transposed(self._outputs, self._leaves)
+
+    def product(self, vectors: Sequence[Tensor], batched: bool) -> list[Tensor]:
+        """Outputs forward, loss twice, parameters backward."""
+        changes = self._pull.forward(vectors, batched)
+        slopes = _gradients(self._slopes, self._cut, changes, batched=batched)
+        return _gradients(self._outputs, self._leaves, slopes, batched=batched)
+
+
+class EmpiricalFisherCurvature(BatchCurvature):
+    """Σ g gᵀ over the gradients g of the samples' losses: JᵀJ with the losses as outputs."""
+
+    def __init__(self, objective: Objective, batch: Batch) -> None:
+        self._leaves = objective.leaves()
+        outputs = main_output(objective.outputs(self._leaves, batch))
+        self._losses = objective.rule.each(outputs, batch.targets)
+        self.loss = require_scalar(self._losses.sum())
+        require_graph(self.loss)
+        self._pull = _Transposed([self._losses], self._leaves)
+
+    def product(self, vectors: Sequence[Tensor], batched: bool) -> list[Tensor]:
+        """Losses forward, parameters backward."""
+        return _gradients([self._losses], self._leaves, self._pull.forward(vectors, batched), batched=batched)
+
+
+class _Transposed:
+    """Jᵀw with its graph in w, from which J times a vector is one backward pass."""
+
+    def __init__(self, outputs: list[Tensor], leaves: list[Tensor]) -> None:
+        self._weights = [torch.zeros_like(tensor, requires_grad=True) for tensor in outputs]
+        self._pulled = _gradients(outputs, leaves, self._weights, create_graph=True)
+
+    def forward(self, vectors: Sequence[Tensor], batched: bool) -> list[Tensor]:
+        """J times the vectors."""
+        return _gradients(self._pulled, self._weights, vectors, batched=batched)
+
+
+def differentiable_parts(outputs: Any) -> tuple[list[Tensor], Callable[[list[Tensor]], Any]]:
+    """The tensors of a model's outputs that depend on its parameters, and how to put others in their places."""
+    leaves, structure = tree_flatten(outputs)
+    places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf.requires_grad]
+
+    def rebuild(tensors: list[Tensor]) -> Any:
+        changed = list(leaves)
+        for place, tensor in zip(places, tensors, strict=True):
+            changed[place] = tensor
+        return tree_unflatten(changed, structure)
+
+    return [leaves[place] for place in places], rebuild
+
+
+def require_graph(loss: Tensor) -> None:
+    """Refuse a loss that no gradient flows through."""
+    if not loss.requires_grad:
+        raise InvalidInputError(
+            "The loss does not depend on the chosen parameters through differentiable operations: look for .detach(), "
+            ".item(), argmax or torch.no_grad() in the model or the loss, or choose other parameters."
+        )
+
+
+def _gradients(
+    outputs: Sequence[Tensor],
+    inputs: Sequence[Tensor],
+    weights: Sequence[Tensor] | None,
+    batched: bool = False,
+    create_graph: bool = False,
+) -> list[Tensor]:
+    """The gradient of Σ⟨output, weight⟩; zero where an input has no part in it. The graph stays."""
+    used = [i for i, output in enumerate(outputs) if output.requires_grad]
+    chosen = None if weights is None else [weights[i] for i in used]
+    if not used:
+        probes = () if weights is None or not batched else weights[0].shape[:1]
+        return [tensor.new_zeros((*probes, *tensor.shape)) for tensor in inputs]
+    return list(
+        torch.autograd.grad(
+            [outputs[i] for i in used],
+            inputs,
+            chosen,
+            retain_graph=True,
+            create_graph=create_graph,
+            is_grads_batched=batched,
+            allow_unused=True,
+            materialize_grads=True,
+        )
+    )
+
+
+Differentiate = Callable[[Objective, Batch], BatchCurvature]
+"""Makes the curvature of a batch."""
+
+_MISSING = re.compile(r"derivative for '?(?:aten::)?(?P<operation>\w+)'? is not implemented")
+
+
+def graph_bytes_per_sample(differentiate: Differentiate, objective: Objective, batch: Batch) -> int:
+    """Bytes that the graph keeps for each sample, measured on a few; refused where a second derivative is missing."""
+    few = batch.first(4)
+    try:
+        curvature, kept = _built(differentiate, objective, few)
+    except InvalidInputError:  # a model may want whole batches; what it does not want either is told by this call
+        few = batch
+        curvature, kept = _built(differentiate, objective, few)
+    _require_twice(curvature, objective, few)
+    return kept // few.samples + 1
+
+
+def _built(differentiate: Differentiate, objective: Objective, few: Batch) -> tuple[BatchCurvature, int]:
+    own = {value.data_ptr() for _, value in objective.pure.aliases.values()}
+    sizes: dict[int, int] = {}
+
+    def note(tensor: Tensor) -> Tensor:
+        if tensor.data_ptr() not in own:
+            sizes[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        curvature = differentiate(objective, few)
+    return curvature, sum(sizes.values())
+
+
+def _require_twice(curvature: BatchCurvature, objective: Objective, few: Batch) -> None:
+    """Refuse a graph that cannot be differentiated again; autograd tells the operation, a second look the module.
+
+    An operation marked once_differentiable does not always raise: its second derivative may silently be missing.
+    """
+    loss = objective.total(objective.outputs(objective.leaves(), few), few)
+    once = [node for node in nodes_behind([loss]) if _goes_once(node)]
+    if once:
+        raise _refused(type(once[0]).__name__.removesuffix("Backward"), objective, few)
+    try:
+        curvature.product([torch.ones_like(value) for value in objective.pure.parameters.values()], batched=False)
+    except (RuntimeError, NotImplementedError) as error:
+        found = _MISSING.search(str(error))
+        if found is None:
+            raise
+        raise _refused(found["operation"], objective, few) from error
+
+
+def _goes_once(node: Any) -> bool:
+    backward: Any = getattr(getattr(node, "_forward_cls", None), "backward", None)
+    return hasattr(backward, "__wrapped__") and backward.__code__.co_filename == torch.autograd.function.__file__
+
+
+def _refused(operation: str, objective: Objective, few: Batch) -> NotTwiceDifferentiableError:
+    name = operation.strip("_").removesuffix("_backward")
+    where = module_of_node(name, objective, few)
+    return NotTwiceDifferentiableError(
+        f"The operation {name!r} {where} has no second derivative in torch, and Hessian products need one. Replace it "
+        "by operations that have one (for attention, the plain formula), or choose parameters that come after it."
+    )
+
+
+def nodes_behind(tensors: Iterable[Tensor], seen: set[Any] | None = None) -> Iterator[Any]:
+    """Every node of the autograd graph that the tensors come from, but those in `seen`, which grows."""
+    seen = set() if seen is None else seen
+    waiting: list[Any] = [tensor.grad_fn for tensor in tensors]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        yield node
+        waiting.extend(parent for parent, _ in node.next_functions)
+
+
+def module_of_node(operation: str, objective: Objective, batch: Batch) -> str:
+    """Where the first node of an operation was made, in words: ``"in module 'head' (Linear)"`` or ``"of the loss"``."""
+    model = objective.pure.model
+    calls = _Calls(_plain(operation), {module: name for name, module in model.named_modules()})
+    handles = [handle for module in model.modules() for handle in calls.watch(module)]
+    try:
+        objective.outputs(objective.leaves(), batch)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return calls.found or "of the loss"
+
+
+class _Calls:
+    """The stack of running modules; what has appeared in the graph since the last look belongs to the innermost."""
+
+    def __init__(self, operation: str, names: dict[nn.Module, str]) -> None:
+        self.operation, self.names = operation, names
+        self.running: list[nn.Module] = []
+        self.seen: set[Any] = set()
+        self.found = ""
+
+    def watch(self, module: nn.Module) -> Iterator[Any]:
+        yield module.register_forward_pre_hook(self._enter, with_kwargs=True)
+        yield module.register_forward_hook(self._leave)
+
+    def _enter(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        if self.running:
+            self._look((args, kwargs))
+        self.running.append(module)
+
+    def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
+        self._look(output)
+        self.running.pop()
+
+    def _look(self, values: Any) -> None:
+        tensors = [leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)]
+        for node in nodes_behind(tensors, self.seen):
+            if not self.found and _plain(node.name()).startswith(self.operation):
+                self.found = _named(self.running[-1], self.names)
+
+
+def _named(module: nn.Module, names: dict[nn.Module, str]) -> str:
+    name, kind = names[module], type(module).__name__
+    return f"in module {name!r} ({kind})" if name else f"in the model ({kind})"
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()

@@ -1,0 +1,420 @@
+"""The curvature lens: the spectrum of the loss's Hessian on a few samples, sampled cheaply."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from skiplens.base.errors import NotExportableError
+from skiplens.base.preserve_state import preserve_state
+from skiplens.base.progress import Progress, silent, track
+from skiplens.base.randomness import Randomness
+from skiplens.curvature.reading import HessianSpectrum
+from skiplens.curvature.spectrum import hessian_spectrum, parameters_by_block
+from skiplens.graph.batch import Batch
+from skiplens.graph.functional import main_output, pure_model
+from skiplens.graph.inputs import try_call
+from skiplens.graph.lens import Lens, Subject
+from skiplens.graph.loss import fitted
+from skiplens.linalg.density import weighted_quantiles
+from skiplens.plots.figure import Band, Bars, Figure, Line, Mark, Points, Reference, drawn, in_order, numbers
+from skiplens.plots.section import (
+    LEVELS,
+    Curve,
+    KeyNumber,
+    Overlay,
+    ReadingView,
+    Section,
+    number_in_words,
+    provenance_of,
+)
+from skiplens.readings.finding import Finding, Rule
+from skiplens.readings.reading import Provenance
+
+MOST_EXACT = 100
+"""Parameters up to which all eigenvalues are computed: one product each."""
+
+PASSES_OF_A_PRODUCT = 6
+"""A product with the Hessian in forward passes: two forward, and backward through both."""
+
+
+@dataclass(frozen=True)
+class CurvatureEffort:
+    """How many samples and products a model is looked at with."""
+
+    samples: int
+    probes: int
+    steps: int
+
+    def options(self, size: int, seed: int) -> dict[str, Any]:
+        """In the words of `hessian_spectrum`: exact where that takes hardly more products than the density.
+
+        The extremes are those that the density shows.
+        """
+        method = "exact" if size <= MOST_EXACT else "lanczos"
+        return {"method": method, "probes": self.probes, "steps": self.steps, "extremes": 0, "seed": seed}
+
+
+@dataclass(frozen=True)
+class CurvatureLens(Lens):
+    """The Hessian's extremes, density, condition number and index, and the extremes of each block."""
+
+    name: ClassVar[str] = "curvature"
+    question: ClassVar[str] = "How well conditioned is the loss here, and how many directions lead down?"
+
+    effort: CurvatureEffort = CurvatureEffort(samples=20, probes=3, steps=16)
+    large_effort: CurvatureEffort = CurvatureEffort(samples=8, probes=2, steps=12)
+    block_effort: CurvatureEffort = CurvatureEffort(samples=8, probes=2, steps=5)
+    large_from: int = 2_000_000
+    """Models with more parameters than this get the large effort, and their blocks are not looked at one by one."""
+    most_blocks: int = 16
+    """With more residual blocks than this they are not looked at one by one."""
+
+    def __call__(self, subject: Subject, randomness: Randomness, progress: Progress = silent) -> HessianSpectrum:
+        """Measure with cross-entropy where targets are classes and the mean square where they are numbers."""
+        pure = pure_model(subject.model)
+        effort = self.large_effort if pure.parameter_count > self.large_from else self.effort
+        batch, cut = subject.few(effort.samples, passes=PASSES_OF_A_PRODUCT * effort.probes * effort.steps)
+        loss, batch = _fitted(subject, batch)
+        settings = {"lens": self.name, "model": subject.name, "loss": loss, "samples": batch.samples}
+        clock = Provenance.begin(settings, randomness.seed, subject.device)
+        asked = effort.options(pure.parameter_count, randomness.seed)
+        whole = hessian_spectrum(subject.model, loss, batch, progress=progress, **asked)
+        groups, notes = self._groups(subject, pure.parameters) if effort == self.effort else ({}, ())
+        few, blocks = batch.first(self.block_effort.samples), {}
+        for name, names in track(groups.items(), "curvature of the blocks", len(groups), progress):
+            size = sum(pure.parameters[parameter].numel() for parameter in names)
+            asked = self.block_effort.options(size, randomness.seed) | {"moment_products": 0}
+            blocks[name] = hessian_spectrum(subject.model, loss, few, parameters=names, **asked).values()
+        sampled = _sampling_note(whole, few.samples if blocks else 0, subject.batch)
+        return replace(whole, block_values=blocks, notes=(sampled, *cut, *whole.notes, *notes), provenance=clock.end())
+
+    def _groups(
+        self, subject: Subject, chosen: Mapping[str, Any]
+    ) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
+        """The parameters of each block, and why there are none where there are none."""
+        try:
+            groups = parameters_by_block(subject.network.blocks, chosen)
+        except NotExportableError:
+            return {}, ("The residual blocks of this model cannot be found, so they were not looked at one by one.",)
+        if len(groups) > self.most_blocks:
+            return {}, (f"The {len(groups)} residual blocks were not looked at one by one.",)
+        return groups, ()
+
+
+def _fitted(subject: Subject, batch: Batch) -> tuple[str, Batch]:
+    with preserve_state(subject.model):
+        outputs = main_output(try_call(subject.model, batch.arguments()))
+    return fitted(outputs, batch)
+
+
+def _sampling_note(whole: HessianSpectrum, block_samples: int, batch: Batch) -> str:
+    """What was measured, in a sentence."""
+    how = (
+        "all eigenvalues were computed"
+        if whole.method == "exact"
+        else f"the density was sampled with {whole.probes} random vectors and {whole.steps} products each"
+    )
+    blocks = f"; single blocks were looked at with {block_samples} samples" if block_samples else ""
+    return f"The loss was taken over {whole.samples} of {batch.samples} samples; {how}{blocks}."
+
+
+_MOST_POINTS = 2000
+"""More eigenvalues than this are not drawn one by one."""
+
+
+def eigenvalue_density(reading: HessianSpectrum) -> Figure:
+    """The smoothed density with its error band, the extremes, and the eigenvalues where they are known."""
+    floor = _floor(reading)
+    error = 2 * reading.density_error
+    marks = [Line(numbers(reading.grid), numbers(_above(reading.density, floor)), "density")]
+    if reading.method == "lanczos":
+        low = (reading.density - error).clamp_min(floor)
+        band = Band(
+            numbers(reading.grid),
+            numbers(low),
+            numbers((reading.density + error).clamp_min(floor)),
+            "± 2 standard errors",
+        )
+        return _density_figure(reading, (band, *marks, *_ends(reading)))
+    values = reading.eigenvalues if len(reading.eigenvalues) <= _MOST_POINTS else reading.eigenvalues[[0, -1]]
+    rug = Points(numbers(values), (floor,) * len(values), "eigenvalues")
+    return _density_figure(reading, (*marks, rug, *_ends(reading)))
+
+
+def eigenvalues_by_size(reading: HessianSpectrum) -> Figure | None:
+    """How many eigenvalues are steeper than a level, up and down, over all orders of magnitude."""
+    up, down = (_tail(sign * reading.nodes, reading.weights, reading.rounding) for sign in (1, -1))
+    lines = [
+        Line(numbers(sizes), numbers(shares), name)
+        for (sizes, shares), name in ((up, "upward, λ > x"), (down, "downward, λ < −x"))
+        if len(sizes) > 1
+    ]
+    if not lines:
+        return None
+    top = reading.largest_absolute
+    return Figure(
+        name="eigenvalues_by_size",
+        title="How many directions are steeper than x",
+        caption="Share of directions in which the loss curves up, or down, more strongly than x. Where both curves lie "
+        "together the loss has as many ways down as up at that steepness.",
+        x_label="steepness x",
+        y_label="share of directions",
+        marks=(*lines, Reference(top, "steepest", axis="x")),
+        x_log=True,
+        y_log=True,
+    )
+
+
+def extremes_by_block(reading: HessianSpectrum) -> Figure | None:
+    """The largest and the smallest eigenvalue of each block's parameters alone."""
+    blocks = reading.blocks
+    if not blocks:
+        return None
+    names = tuple(blocks)
+    return Figure(
+        name="extremes_by_block",
+        title="Steepest directions of each block",
+        caption="Largest and smallest eigenvalue when only the parameters of one residual block move. The block with "
+        "the longest bars limits the learning rate; bars below zero are directions that lead down. An eigenvalue lies "
+        "within each error bar.",
+        x_label="residual block",
+        y_label="eigenvalue",
+        marks=(
+            Bars(names, numbers([block.largest for block in blocks.values()]), "largest", _residuals(reading, -1)),
+            Bars(names, numbers([block.smallest for block in blocks.values()]), "smallest", _residuals(reading, 0)),
+        ),
+        block_places=in_order(names),
+    )
+
+
+def _density_figure(reading: HessianSpectrum, marks: tuple[Mark, ...]) -> Figure:
+    return Figure(
+        name="eigenvalue_density",
+        title=f"Eigenvalues of the {reading.matrix_name}",
+        caption="How many directions have which curvature, on a logarithmic axis. Left of zero the loss curves down: "
+        "a saddle. A peak at zero with a few far-away eigenvalues is a badly conditioned loss."
+        + " Inner bumps are groups of eigenvalues that so few products do not tell apart."
+        * (reading.method == "lanczos"),
+        x_label="eigenvalue",
+        y_label="density",
+        marks=marks,
+        y_log=True,
+    )
+
+
+def _residuals(reading: HessianSpectrum, place: int) -> tuple[float, ...]:
+    """For each block how far an eigenvalue may be from its extreme; nothing where they are exact."""
+    found = [block.extreme_residuals for block in reading.blocks.values() if block.method == "lanczos"]
+    return numbers([residuals[place] for residuals in found]) if len(found) == len(reading.block_values) else ()
+
+
+def _ends(reading: HessianSpectrum) -> tuple[Reference, ...]:
+    return (Reference(reading.smallest, "smallest", axis="x"), Reference(reading.largest, "largest", axis="x"))
+
+
+def _floor(reading: HessianSpectrum) -> float:
+    """A fifth of the peak that a single eigenvalue makes: what is below it is the tail of the smoothing."""
+    return 0.2 / (reading.parameters * reading.smoothing_width * (2 * torch.pi) ** 0.5)
+
+
+def _above(values: Tensor, floor: float) -> Tensor:
+    return torch.where(values >= floor, values, torch.nan)
+
+
+def _tail(values: Tensor, weights: Tensor, rounding: float) -> tuple[Tensor, Tensor]:
+    """The values beyond rounding in ascending order, and how much weight lies at or above each."""
+    chosen = values > rounding
+    values, order = values[chosen].sort(descending=True)
+    return values.flip(0), weights[chosen][order].cumsum(0).flip(0)
+
+
+FIGURES = (
+    eigenvalue_density,
+    eigenvalues_by_size,
+    extremes_by_block,
+)
+"""Of such a reading, in order."""
+
+_TELLING = 0.2
+"""An interval of the index wider than this is told as not known."""
+
+
+def curvature_section(reading: HessianSpectrum) -> Section:
+    """How well conditioned the loss is, and how many directions lead down."""
+    return Section(
+        anchor=reading.kind,
+        title="Curvature of the loss",
+        sentence=curvature_sentence(reading),
+        facts=_facts(reading),
+        rows=_rows(reading),
+        notes=reading.notes,
+        figures=drawn(reading, FIGURES),
+        provenance=provenance_of(reading),
+    )
+
+
+def curvature_sentence(reading: HessianSpectrum) -> str:
+    """The spectrum in one or two sentences."""
+    if reading.largest_absolute == 0:
+        return "The loss does not curve at all here: every eigenvalue is zero."
+    return f"{_conditioning(reading)} {_descent(reading)}"
+
+
+def _conditioning(reading: HessianSpectrum) -> str:
+    low, high = reading.condition_interval
+    meaning = "the steepest direction curves that many times more than the flattest tenth"
+    if reading.method == "exact" and not _known(low, high):
+        flat = "At least a tenth of all directions is flat to working precision"
+        return f"{flat}; the condition number is above {number_in_words(low)}."
+    if _known(low, high):
+        return f"The loss has condition number {number_in_words(reading.condition_number)}: {meaning}."
+    if math.isinf(high):
+        return f"The loss has a condition number of at least {number_in_words(low)}: {meaning}."
+    return f"The loss has a condition number between {number_in_words(low)} and {number_in_words(high)}: {meaning}."
+
+
+def _descent(reading: HessianSpectrum) -> str:
+    low, high = reading.index_interval
+    if high - low > _TELLING:
+        mass = _percent(reading.negative_mass, reading.negative_mass_error)
+        return f"Of all its curvature {mass} is downward; most directions are too flat to tell up from down."
+    if _known(low, high):
+        return f"It curves down in {reading.index:.1%} of all directions."
+    return f"It curves down in {low:.0%} to {high:.0%} of all directions."
+
+
+def _facts(reading: HessianSpectrum) -> tuple[tuple[str, str], ...]:
+    return (
+        ("matrix", f"{reading.matrix_name} of {reading.parameters:,} parameters"),
+        ("loss", f"{number_in_words(reading.loss)} over {reading.samples} samples"),
+        ("length of the gradient", number_in_words(reading.gradient_norm)),
+        ("largest eigenvalue", _with_residual(reading, -1)),
+        ("smallest eigenvalue", _with_residual(reading, 0)),
+        ("condition number (|λ|max over the 10 % quantile of |λ|)", _condition(reading)),
+        ("index (share of directions that lead down)", _share(reading.index, reading.index_interval)),
+        ("flat directions (|λ| at most a tenth of |λ|max)", _share(reading.flat_share, reading.flat_interval)),
+        ("curvature that is downward", _percent(reading.negative_mass, reading.negative_mass_error)),
+        ("trace", _with_error(reading.trace, reading.trace_error)),
+        ("Frobenius norm", _with_error(reading.frobenius_norm, reading.frobenius_error)),
+        ("largest step of gradient descent (2/λmax)", _largest_step(reading)),
+    )
+
+
+def _with_residual(reading: HessianSpectrum, place: int) -> str:
+    value, residual = number_in_words(reading.largest if place else reading.smallest), _residual(reading, place)
+    return f"{value} (an eigenvalue lies within {residual:.1g})" if residual else value
+
+
+def _residual(reading: HessianSpectrum, place: int) -> float:
+    """How far an eigenvalue may be from an extreme; 0 where it is exact but for rounding."""
+    return float(reading.extreme_residuals[place]) if reading.method == "lanczos" else 0.0
+
+
+def _condition(reading: HessianSpectrum) -> str:
+    low, high = reading.condition_interval
+    if _known(low, high):
+        return number_in_words(reading.condition_number)
+    if reading.method == "exact":
+        return f"above {number_in_words(low)}"
+    limit = "infinity" if math.isinf(high) else number_in_words(high)
+    return f"{number_in_words(reading.condition_number)} (95 %: from {number_in_words(low)} to {limit})"
+
+
+def _share(value: float, interval: tuple[float, float]) -> str:
+    low, high = interval
+    return f"{value:.1%}" if _known(low, high) else f"{value:.1%} (95 %: from {low:.1%} to {high:.1%})"
+
+
+def _known(low: float, high: float) -> bool:
+    """Whether an interval is so narrow that a person need not know of it."""
+    return high - low <= 1e-3 * abs(low)
+
+
+def _percent(value: float, error: float) -> str:
+    return f"{value:.1%}" if error == 0 else f"{value:.1%} ± {error:.1%}"
+
+
+def _with_error(value: float, error: float) -> str:
+    return number_in_words(value) if error == 0 else f"{number_in_words(value)} ± {error:.2g}"
+
+
+def _largest_step(reading: HessianSpectrum) -> str:
+    return number_in_words(2 / reading.largest) if reading.largest > 0 else "any: no direction curves up"
+
+
+def _rows(reading: HessianSpectrum) -> tuple[Mapping[str, Any], ...]:
+    """One row a block, where blocks were looked at one by one."""
+    return tuple(
+        {
+            "block": name,
+            "parameters": f"{block.parameters:,}",
+            "largest (an eigenvalue lies within)": _with_error(block.largest, _residual(block, -1)),
+            "smallest (an eigenvalue lies within)": _with_error(block.smallest, _residual(block, 0)),
+        }
+        for name, block in reading.blocks.items()
+    )
+
+
+MANY_STEPS = 1e4
+"""Steps of gradient descent for the slow tenth of all directions that count as many."""
+
+
+def judge_hessian_condition(reading: HessianSpectrum) -> Iterator[Finding]:
+    """How much slower the slowest tenth of all directions is than the fastest."""
+    surely, most = reading.condition_interval[0], reading.largest_absolute
+    if not surely > MANY_STEPS:
+        return
+    yield Finding(
+        rule="hessian_condition",
+        severity="note",
+        sentence=f"The loss is ill conditioned here: its steepest direction is {reading.condition_number:.2g} times as "
+        f"curved as the flattest tenth of all directions (at least {surely:.2g} with 95 % confidence).",
+        number=reading.condition_number,
+        threshold=MANY_STEPS,
+        source="|λ|max over the 10 % quantile of |λ| ('Demystifying ResNet', figure 4): plain networks pass 10⁴ at "
+        "eight layers, shortcuts of depth two stay near that of the data at any depth",
+        change=f"Steps above 2/|λ|max = {2 / most:.2g} diverge, and at smaller ones flat directions hardly move: let "
+        "shortcuts span two weight layers, start branches near zero, standardise the inputs, or use an optimiser that "
+        "rescales directions.",
+    )
+
+
+RULES = (Rule("hessian_condition", (HessianSpectrum,), judge_hessian_condition),)
+
+
+def curvature_numbers(reading: HessianSpectrum) -> tuple[KeyNumber, ...]:
+    """What models are compared by."""
+    return (
+        KeyNumber("loss", reading.loss, logarithmic=True),
+        KeyNumber("length of the gradient", reading.gradient_norm, logarithmic=True),
+        KeyNumber("largest eigenvalue", reading.largest, logarithmic=True),
+        KeyNumber("smallest eigenvalue", reading.smallest),
+        KeyNumber("trace", reading.trace),
+        KeyNumber("condition number", reading.condition_number, logarithmic=True),
+        KeyNumber("share of curvature that is downward", reading.negative_mass),
+    )
+
+
+def _steepness(reading: HessianSpectrum) -> Curve:
+    sizes, order = reading.nodes.double().abs().sort(descending=True)
+    return Curve(100 * LEVELS, weighted_quantiles(sizes, reading.weights[order], LEVELS))
+
+
+HESSIAN_OVERLAYS = (
+    Overlay(
+        "steepness",
+        "Steepness of the loss",
+        "Eigenvalues of the Hessian by size: so many percent of the directions curve less than this.",
+        ("share of the directions (%)", "|eigenvalue|"),
+        _steepness,
+    ),
+)
+
+
+VIEW = ReadingView(
+    HessianSpectrum, CurvatureLens, curvature_section, FIGURES, RULES, curvature_numbers, HESSIAN_OVERLAYS
+)

@@ -1,0 +1,139 @@
+"""Remedies carried out: from a model to a new one, the given one left as it is."""
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from skiplens.base.errors import InvalidInputError, did_you_mean
+from skiplens.edits.surgery import add_average_pool_skips
+from skiplens.readings.finding import Remedy
+
+
+def apply_remedy(remedy: Remedy, model: nn.Module, inputs: Any = None) -> nn.Module:
+    """A new model with the remedy applied; `model` is left as it is.
+
+    Args:
+        remedy: What a finding recommends.
+        model: The model that was looked at, or one of the same structure.
+        inputs: Inputs of the model; only remedies that change its structure need them.
+    """
+    if remedy.name not in REMEDIES:
+        raise InvalidInputError(f"There is no remedy {remedy.name!r}. {did_you_mean(remedy.name, REMEDIES)}")
+    return REMEDIES[remedy.name](model, inputs, remedy.parameters)
+
+
+def _scale_parameters(model: nn.Module, inputs: Any, parameters: Mapping[str, Any]) -> nn.Module:
+    fresh = copy.deepcopy(model)
+    with torch.no_grad():
+        for name, factor in parameters["factors"].items():
+            fresh.get_parameter(name).mul_(factor)
+    return fresh
+
+
+def _redraw_parameters(model: nn.Module, inputs: Any, parameters: Mapping[str, Any]) -> nn.Module:
+    fresh, generator = copy.deepcopy(model), torch.Generator().manual_seed(parameters["seed"])
+    with torch.no_grad():
+        for name in parameters["drawn"]:
+            _he_normal(fresh.get_parameter(name), generator)
+        for value in ("ones", "zeros"):
+            for name in parameters[value]:
+                fresh.get_parameter(name).fill_(value == "ones")
+    return fresh
+
+
+def _he_normal(parameter: torch.Tensor, generator: torch.Generator) -> None:
+    """Drawn on the CPU, so that the numbers do not depend on the device."""
+    parameter.copy_(nn.init.kaiming_normal_(torch.empty(parameter.shape), nonlinearity="relu", generator=generator))
+
+
+def _evaluation_mode(model: nn.Module, inputs: Any, parameters: Mapping[str, Any]) -> nn.Module:
+    return copy.deepcopy(model).eval()
+
+
+def _training_mode(model: nn.Module, inputs: Any, parameters: Mapping[str, Any]) -> nn.Module:
+    fresh = copy.deepcopy(model)
+    for name in parameters["modules"]:
+        fresh.get_submodule(name).train()
+    return fresh
+
+
+def _add_average_pool_skips(model: nn.Module, inputs: Any, parameters: Mapping[str, Any]) -> nn.Module:
+    if inputs is None:
+        raise InvalidInputError("Adding pools to shortcuts needs inputs of the model, from which shapes are read.")
+    return add_average_pool_skips(model, inputs, parameters["blocks"])
+
+
+REMEDIES: dict[str, Callable[[nn.Module, Any, Mapping[str, Any]], nn.Module]] = {
+    "scale_parameters": _scale_parameters,
+    "redraw_parameters": _redraw_parameters,
+    "evaluation_mode": _evaluation_mode,
+    "training_mode": _training_mode,
+    "add_average_pool_skips": _add_average_pool_skips,
+}
+"""Every remedy by its name."""
+
+
+def code_of(remedy: Remedy) -> str:
+    """The remedy as code to paste, for a model that is called `model` (and its inputs `inputs`)."""
+    return _CODE[remedy.name](remedy.parameters)
+
+
+def _scaling_code(parameters: Mapping[str, Any]) -> str:
+    lines = [f"    {name!r}: {factor!r}," for name, factor in parameters["factors"].items()]
+    return "\n".join(
+        [
+            "import torch",
+            "",
+            "factors = {",
+            *lines,
+            "}",
+            "with torch.no_grad():",
+            "    for name, factor in factors.items():",
+            "        model.get_parameter(name).mul_(factor)",
+        ]
+    )
+
+
+def _redrawing_code(parameters: Mapping[str, Any]) -> str:
+    lines = [
+        "import torch",
+        "from torch import nn",
+        "",
+        f"generator = torch.Generator().manual_seed({parameters['seed']})",
+        "with torch.no_grad():",
+        *_loop(parameters["drawn"], "weight = torch.empty(parameter.shape)"),
+        "        nn.init.kaiming_normal_(weight, nonlinearity='relu', generator=generator)",
+        "        parameter.copy_(weight)",
+    ]
+    for value in ("ones", "zeros"):
+        if parameters[value]:
+            lines += _loop(parameters[value], f"parameter.fill_({int(value == 'ones')})")
+    return "\n".join(lines)
+
+
+def _loop(names: Sequence[str], body: str) -> list[str]:
+    entries = [f"        {name!r}," for name in names]
+    return ["    for name in (", *entries, "    ):", "        parameter = model.get_parameter(name)", f"        {body}"]
+
+
+def _pooling_code(parameters: Mapping[str, Any]) -> str:
+    names = (f"    {name!r}," for name in parameters["blocks"])
+    lines = ["import skiplens as sl", "", "blocks = (", *names, ")"]
+    return "\n".join([*lines, "model = sl.surgery.add_average_pool_skips(model, inputs, blocks)"])
+
+
+def _training_code(parameters: Mapping[str, Any]) -> str:
+    names = (f"    {name!r}," for name in parameters["modules"])
+    return "\n".join(["for name in (", *names, "):", "    model.get_submodule(name).train()"])
+
+
+_CODE: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "scale_parameters": _scaling_code,
+    "redraw_parameters": _redrawing_code,
+    "evaluation_mode": lambda parameters: "model.eval()",
+    "training_mode": _training_code,
+    "add_average_pool_skips": _pooling_code,
+}

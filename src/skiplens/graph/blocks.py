@@ -1,0 +1,190 @@
+"""What a residual block is: its input, its shortcut, its branch and the additions that join them."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from skiplens.graph.export import module_of
+
+ShortcutKind = Literal["identity", "truncated", "projection", "pooling", "other"]
+"""What a shortcut does to the block's input.
+
+* ``identity``: nothing; the same numbers, perhaps reshaped or reordered.
+* ``truncated``: slices it or pads it with constants (the parameter-free shortcut of the first CIFAR ResNets).
+* ``pooling``: pools it or convolves it with fixed filters, perhaps times a constant; no parameters.
+* ``projection``: multiplies it by a matrix or convolves it, perhaps with pooling and normalisation around.
+* ``other``: scales it, normalises it, gates it (highway networks), interpolates it, or applies a nonlinearity.
+"""
+
+
+@dataclass(frozen=True)
+class Shortcut:
+    """The way from a block's input to its join that does the least."""
+
+    kind: ShortcutKind
+    nodes: tuple[str, ...]
+    """Operations of the shortcut in execution order; empty when the input itself is added."""
+    parameters: tuple[str, ...]
+    """Full names of the parameters that these operations read."""
+    modules: tuple[str, ...]
+    """Modules that run these operations, in execution order."""
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Everything between a block's input and its join that is not the shortcut; several added branches count as one."""
+
+    nodes: tuple[str, ...]
+    """Operations in execution order, with those that feed the branch from elsewhere inside the same module."""
+    parameters: tuple[str, ...]
+    modules: tuple[str, ...]
+    """The innermost modules that run these operations, in execution order."""
+    whole_modules: tuple[str, ...]
+    """The outermost modules whose every operation belongs to this branch: what to replace when replacing the branch."""
+    depth: int
+    """Weight matrices (or convolutions) in series on the longest way through the branch."""
+
+
+@dataclass(frozen=True)
+class Addition:
+    """One operation where a branch meets the shortcut, and which of its arguments carry which.
+
+    The operation is affine in the shortcut's argument: what flows in there stays on its path, and what flows in through
+    the branch's arguments has passed one more branch.
+    """
+
+    node: str
+    shortcut_argument: int
+    branch_arguments: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ResidualBlock:
+    """One residual block: ``join = shortcut(input) + branch(input)``.
+
+    Examples:
+        >>> import torch
+        >>> from skiplens.graph import find_residual_blocks
+        >>> class Block(torch.nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.branch = torch.nn.Linear(3, 3, bias=False)
+        ...     def forward(self, x):
+        ...         return x + self.branch(x)
+        >>> print(find_residual_blocks(Block(), torch.ones(1, 3))[0])
+        0 branch: identity shortcut, 1 weight matrix in the branch, 9 parameters
+    """
+
+    index: int
+    name: str
+    """The module that holds the block; of several blocks in one module, the submodule that tells them apart. Unique."""
+    input: str
+    """Node where shortcut and branch part."""
+    join: str
+    """Node where they are one again."""
+    shortcut: Shortcut
+    branch: Branch
+    additions: tuple[Addition, ...]
+    """The additions from the shortcut to the join: one, or one for each branch in ``x + f(x) + g(x)``."""
+    input_shape: tuple[int, ...]
+    output_shape: tuple[int, ...]
+    parameters: int
+    """Number of scalar parameters that shortcut and branch read, each counted once."""
+    parent: int | None
+    """Index of the smallest block inside whose branch or shortcut this block lies."""
+
+    @property
+    def branch_depth(self) -> int:
+        """Weight matrices in series in the branch."""
+        return self.branch.depth
+
+    def __str__(self) -> str:
+        """The block in one line."""
+        matrices = "1 weight matrix" if self.branch_depth == 1 else f"{self.branch_depth} weight matrices"
+        return (
+            f"{self.index} {self.name}: {self.shortcut.kind} shortcut, {matrices} in the branch, "
+            f"{self.parameters:,} parameters"
+        )
+
+
+@dataclass(frozen=True)
+class DenseJoin:
+    """One concatenation of an activation with something computed from it: the join of dense and U-shaped networks."""
+
+    index: int
+    name: str
+    input: str
+    """Node from which the kept and the computed pieces come."""
+    join: str
+    """Node of the concatenation."""
+    pieces: tuple[str, ...]
+    """The activations that are concatenated, in their order."""
+    axis: int
+    output_shape: tuple[int, ...]
+
+
+Calls = tuple[str, ...]
+"""The calls of modules running at a node, outermost first."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a name is made from.
+
+    Attributes:
+        join: Calls running at the join.
+        sides: Calls running at each operation of shortcut and branch.
+        weighted: Calls running at each operation of the branch that reads parameters; the last gives the finer name.
+        fallback: Name of the join's node, for a join that no module holds.
+    """
+
+    join: Calls
+    sides: tuple[Calls, ...]
+    weighted: tuple[Calls, ...]
+    fallback: str
+
+
+def unique_names(surroundings: Sequence[Surroundings]) -> list[str]:
+    """One name for each block, in order, no two the same."""
+    coarse = [common_calls([one.join, *one.sides]) for one in surroundings]
+    counts = Counter(coarse)
+    alone = [counts[calls] == 1 and bool("".join(calls)) for calls in coarse]
+    taken = {calls[-1] for calls, is_alone in zip(coarse, alone, strict=True) if is_alone}
+    names = []
+    for calls, one, is_alone in zip(coarse, surroundings, alone, strict=True):
+        finer = [] if is_alone else _finer(calls, one)
+        name = calls[-1] if is_alone else next((name for name in finer if name not in taken), finer[0])
+        taken.add(name)
+        names.append(module_of(name))
+    return _numbered(names)
+
+
+def common_calls(calls: Iterable[Calls]) -> Calls:
+    """The calls that all have in common, outermost first."""
+    together = list(calls)
+    shared: list[str] = []
+    for level in zip(*together, strict=False):
+        if len(set(level)) > 1:
+            break
+        shared.append(level[0])
+    return tuple(shared)
+
+
+def _finer(coarse: Calls, one: Surroundings) -> list[str]:
+    """Names to choose from: the module of the whole branch, those called in it from the last on, the join's node."""
+    depth = len(coarse)
+    deeper = [calls for calls in one.weighted if len(calls) > depth]
+    whole = common_calls(deeper)
+    node = f"{coarse[-1]}.{one.fallback}" if "".join(coarse) else one.fallback
+    return [*whole[depth:][-1:], *(calls[depth] for calls in reversed(deeper)), node]
+
+
+def _numbered(names: list[str]) -> list[str]:
+    """The names, with @2, @3, … behind those that came before (a module that runs more than once)."""
+    seen: Counter[str] = Counter()
+    unique = []
+    for name in names:
+        seen[name] += 1
+        unique.append(name if seen[name] == 1 else f"{name}@{seen[name]}")
+    return unique

@@ -1,0 +1,234 @@
+"""Take a model apart: from a module and its inputs to its residual blocks."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.utils._pytree import tree_map_only
+
+from skiplens.base.arguments import Arguments
+from skiplens.base.errors import NotExportableError
+from skiplens.base.preserve_state import preserve_state
+from skiplens.graph.blocks import (
+    Addition,
+    Branch,
+    DenseJoin,
+    ResidualBlock,
+    Shortcut,
+    Surroundings,
+    common_calls,
+    unique_names,
+)
+from skiplens.graph.export import ExportedGraph, export, module_calls, module_of
+from skiplens.graph.flow import DataFlow, Nodes, find_fork, members, union
+from skiplens.graph.inputs import require_data, require_module, try_call
+from skiplens.graph.joins import Join, Step, find_joins
+from skiplens.graph.network import ResidualNetwork
+from skiplens.graph.operations import SIDES
+
+
+def find_residual_blocks(model: nn.Module, inputs: Any) -> list[ResidualBlock]:
+    """The residual blocks of `model` in execution order, one for each residual join; empty if it has none.
+
+    Args:
+        model: Any module that `torch.export` accepts, in the mode in which it is to be seen; it is not changed.
+        inputs: A tensor, a tuple of positional arguments or a dict of keyword arguments of the model.
+    """
+    return dissect(model, inputs).blocks
+
+
+def dissect(model: nn.Module, inputs: Any) -> ResidualNetwork:
+    """The model with its functional graph, its residual blocks and its dense joins.
+
+    Args:
+        model: Any module that `torch.export` accepts, in the mode in which it is to be seen; it is not changed.
+        inputs: A tensor, a tuple of positional arguments or a dict of keyword arguments of the model.
+    """
+    model, arguments = require_module(model), Arguments.of(inputs)
+    require_data(model, arguments)
+    exported = _export_untouched(model, arguments)
+    flow = DataFlow(exported)
+    blocks = residual_blocks(flow, find_joins(flow))
+    return ResidualNetwork(model, arguments, exported, blocks, dense_joins(flow, find_dense_joins(flow)))
+
+
+def _export_untouched(model: nn.Module, arguments: Arguments) -> ExportedGraph:
+    """The graph of the model; inputs that the model refuses are told from a model that torch.export refuses."""
+    copies = Arguments(*tree_map_only(torch.Tensor, torch.clone, (arguments.positional, arguments.named)))
+    with preserve_state(model), _attributes_kept(model), torch.no_grad():
+        try:
+            exported = export(model, copies)
+        except NotExportableError:
+            try_call(model, copies)
+            raise
+        try_call(model, copies)
+    return exported
+
+
+@contextmanager
+def _attributes_kept(model: nn.Module) -> Iterator[None]:
+    """Put back what a forward pass stores on its modules: during an export these are tensors without data."""
+    before = [(module, dict(module.__dict__)) for module in model.modules()]
+    try:
+        yield
+    finally:
+        for module, attributes in before:
+            module.__dict__.clear()
+            module.__dict__.update(attributes)
+
+
+def residual_blocks(flow: DataFlow, joins: list[Join]) -> list[ResidualBlock]:
+    """The blocks that `joins` close, named and in the same order."""
+    names = unique_names([_surroundings(flow, join.number, join.shortcut, join.branch) for join in joins])
+    return [_block(flow, joins, index, name) for index, name in enumerate(names)]
+
+
+@dataclass(frozen=True)
+class KeptPiece:
+    """A concatenation in numbers of nodes, and the activation that it keeps."""
+
+    number: int
+    fork: int
+    pieces: tuple[int, ...]
+    axis: int
+
+
+def dense_joins(flow: DataFlow, kept: list[KeptPiece]) -> list[DenseJoin]:
+    """The concatenations in words, named and in the same order."""
+    ways = [flow.between(one.fork, [one.number]) for one in kept]
+    names = unique_names([_surroundings(flow, one.number, 0, way) for one, way in zip(kept, ways, strict=True)])
+    return [
+        DenseJoin(
+            index=index,
+            name=name,
+            input=flow.nodes[one.fork].name,
+            join=flow.nodes[one.number].name,
+            pieces=tuple(flow.nodes[piece].name for piece in one.pieces),
+            axis=one.axis,
+            output_shape=flow.shape(one.number),
+        )
+        for index, (name, one) in enumerate(zip(names, kept, strict=True))
+    ]
+
+
+def _block(flow: DataFlow, joins: list[Join], index: int, name: str) -> ResidualBlock:
+    join = joins[index]
+    branch = join.branch | _feeding_inside(flow, join)
+    read = flow.parameters_in(branch) | join.branch_parameters(flow)
+    owned = read | join.shortcut_parameters(flow)
+    return ResidualBlock(
+        index=index,
+        name=name,
+        input=flow.nodes[join.fork].name,
+        join=flow.nodes[join.number].name,
+        shortcut=Shortcut(
+            join.kind,
+            flow.names(join.shortcut),
+            _listed(flow, join.shortcut_parameters(flow)),
+            _modules(flow, join.shortcut),
+        ),
+        branch=Branch(
+            flow.names(branch),
+            _listed(flow, read),
+            _modules(flow, branch),
+            _whole_modules(flow, branch),
+            max(flow.depth(branch), join.branch_depth(flow)),
+        ),
+        additions=tuple(_addition(flow, step) for step in join.steps),
+        input_shape=flow.shape(join.fork),
+        output_shape=flow.shape(join.number),
+        parameters=sum(flow.parameter_sizes[parameter] for parameter in owned),
+        parent=_parent(joins, index),
+    )
+
+
+def _feeding_inside(flow: DataFlow, join: Join) -> Nodes:
+    """Operations that feed the branch from elsewhere but run inside the block's module: keys of a cross-attention."""
+    block = common_calls([module_calls(flow.nodes[number]) for number in (join.number, *members(join.branch))])
+    if not "".join(block):
+        return 0  # the block's module is the model, and everything runs inside that
+    feeding = union(flow.above[number] for number in members(join.branch))
+    feeding &= ~flow.below[join.fork] & ~flow.above[join.fork]
+    inside = (number for number in members(feeding) if module_calls(flow.nodes[number])[: len(block)] == block)
+    return union(1 << number for number in inside)
+
+
+def _addition(flow: DataFlow, step: Step) -> Addition:
+    node = flow.nodes[step.addition]
+    positions = SIDES[flow.operation(step.addition)]
+    carrying = [place for place in positions[1 - step.side] if isinstance(node.args[place], fx.Node)]
+    return Addition(node.name, positions[step.side][0], tuple(carrying))
+
+
+def _parent(joins: list[Join], index: int) -> int | None:
+    """The smallest block that has this join inside its branch or shortcut."""
+    number = joins[index].number
+    around = [
+        other for other, join in enumerate(joins) if other != index and (join.branch | join.shortcut) >> number & 1
+    ]
+    return min(around, key=lambda other: (joins[other].branch | joins[other].shortcut).bit_count(), default=None)
+
+
+def _listed(flow: DataFlow, parameters: frozenset[str]) -> tuple[str, ...]:
+    """Names in the order in which the model lists its parameters."""
+    return tuple(name for name in flow.parameter_sizes if name in parameters)
+
+
+def _modules(flow: DataFlow, nodes: Nodes) -> tuple[str, ...]:
+    running = (_running(flow, number) for number in members(nodes))
+    return tuple(dict.fromkeys(names[-1] for names in running if names))
+
+
+def _whole_modules(flow: DataFlow, nodes: Nodes) -> tuple[str, ...]:
+    outside = {name for number in members(flow.live & ~nodes) for name in _running(flow, number)}
+    outermost = (
+        next((name for name in _running(flow, number) if name not in outside), None) for number in members(nodes)
+    )
+    return tuple(dict.fromkeys(name for name in outermost if name is not None))
+
+
+def _running(flow: DataFlow, number: int) -> list[str]:
+    """The modules running at a node, outermost first, without the model itself."""
+    return [module_of(call) for call in module_calls(flow.nodes[number]) if call]
+
+
+def _surroundings(flow: DataFlow, join: int, shortcut: Nodes, branch: Nodes) -> Surroundings:
+    return Surroundings(
+        join=module_calls(flow.nodes[join]),
+        sides=tuple(module_calls(flow.nodes[number]) for number in members(shortcut | branch)),
+        weighted=tuple(module_calls(flow.nodes[number]) for number in members(branch) if flow.parameters[number]),
+        fallback=flow.nodes[join].name,
+    )
+
+
+def find_dense_joins(flow: DataFlow) -> list[KeptPiece]:
+    """All dense joins of a graph in execution order.
+
+    One piece must reach the concatenation without parameters of its own, another must read some on its way from the
+    same activation. Parallel branches that all compute (Inception), class tokens and rotary embeddings are none.
+    """
+    found = (_dense_join(flow, number) for number in range(len(flow.nodes)) if flow.operation(number) == "aten.cat")
+    return [join for join in found if join is not None]
+
+
+def _dense_join(flow: DataFlow, number: int) -> KeptPiece | None:
+    arguments = flow.nodes[number].args
+    listed = arguments[0] if isinstance(arguments[0], list | tuple) else ()
+    numbers = [flow.number[piece] for piece in listed if isinstance(piece, fx.Node)]
+    pieces = tuple(piece for piece in numbers if flow.is_floating(piece))
+    for kept in pieces:
+        fork = find_fork(flow, kept, [piece for piece in pieces if piece != kept])
+        if fork is None or flow.parameters_in(flow.between(fork, [kept])):
+            continue
+        if any(flow.parameters_in(flow.between(fork, [piece])) for piece in pieces):
+            return KeptPiece(number, fork, pieces, _axis(flow.nodes[number]))
+    return None
+
+
+def _axis(node: fx.Node) -> int:
+    axis = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
+    assert isinstance(axis, int), f"cat takes a whole number as its axis, not {axis!r}"
+    return axis

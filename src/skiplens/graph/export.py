@@ -1,0 +1,190 @@
+"""The functional graph of a model, taken with `torch.export` without touching the model."""
+
+import contextlib
+import io
+import logging
+import re
+import traceback
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+
+from skiplens.base.arguments import Arguments
+from skiplens.base.errors import InvalidInputError, NotExportableError
+from skiplens.graph.inputs import first_line, named_tensors
+
+
+@dataclass(frozen=True, eq=False)
+class ExportedGraph:
+    """A model as a list of functional operations; parameters and buffers are named, not stored.
+
+    Attributes:
+        graph: The operations in execution order; nothing in it happens in place.
+        parameters: Full name of the parameter that each such placeholder stands for.
+        buffers: Full name of the buffer that each such placeholder stands for.
+        constants: Tensors that the forward pass makes out of nothing.
+        inputs: The placeholders that take the model's inputs, in the order of `Arguments.leaves`.
+        outputs: The node of each output tensor by the output's name, such as ``logits``.
+    """
+
+    graph: fx.Graph
+    parameters: dict[str, str]
+    buffers: dict[str, str]
+    constants: dict[str, Any]
+    inputs: tuple[str, ...]
+    outputs: dict[str, str]
+
+
+def export(model: nn.Module, arguments: Arguments) -> ExportedGraph:
+    """The functional graph of `model` in the mode it is in, or an error that says why there is none."""
+    if isinstance(model, torch.jit.ScriptModule):
+        raise NotExportableError(
+            f"{type(model).__name__} is compiled TorchScript, which torch.export cannot trace. "
+            "Hand in the nn.Module that it was compiled from."
+        )
+    names: list[str] = []
+    door = _FlatOutputs(model, names.extend)
+    try:
+        with torch.no_grad(), _quiet():
+            program = torch.export.export(door, arguments.positional, arguments.named, strict=False)
+            program = program.run_decompositions({})  # an empty table makes it functional and decomposes nothing
+    except Exception as error:
+        raise NotExportableError(explain(model, error)) from error
+    _refuse_changed_parameters(program)
+    return _read(model, program, names)
+
+
+class _FlatOutputs(nn.Module):
+    """The model with its outputs as a plain tuple, so that no class of its own has to be known to torch.export."""
+
+    def __init__(self, model: nn.Module, report_names: Callable[[Iterable[str]], None]) -> None:
+        super().__init__()
+        self.model = model
+        self.training = model.training
+        self.report_names = report_names  # a function, because torch.export puts back a list that forward changes
+
+    def forward(self, *arguments: Any, **named: Any) -> tuple[torch.Tensor, ...]:
+        outputs = dict(named_tensors(self.model(*arguments, **named)))
+        self.report_names(outputs)
+        return tuple(outputs.values())
+
+
+def module_calls(node: fx.Node) -> tuple[str, ...]:
+    """The calls of modules that were running at `node`, from the model itself (named '') inwards.
+
+    A module that is called again has the number of the call behind its name, such as ``layer@1``; `module_of` takes it
+    off.
+    """
+    stack = node.meta.get("nn_module_stack", {}).items()
+    return tuple(_without_door(module_of(path)) + _repetition(key) for key, (path, _) in stack if path)
+
+
+def module_of(call: str) -> str:
+    """The module that a call runs."""
+    return re.sub(r"@\d+", "", call)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Hide what torch.export prints and logs; a failure carries it in its exception anyway."""
+    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "torch"]
+    loud = [logger for logger in map(logging.getLogger, names) if not logger.disabled]
+    for logger in loud:
+        logger.disabled = True
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger in loud:
+            logger.disabled = False
+
+
+def _refuse_changed_parameters(program: ExportedProgram) -> None:
+    changed = [
+        _without_door(spec.target or "")
+        for spec in program.graph_signature.output_specs
+        if spec.kind.name == "PARAMETER_MUTATION"  # torch before 2.9 has no such kind
+    ]
+    if changed:
+        raise InvalidInputError(
+            f"The model changes its own parameters when it is called: {', '.join(changed[:5])}. "
+            "Hand in a model whose forward pass has no such side effect."
+        )
+
+
+def _read(model: nn.Module, program: ExportedProgram, output_names: list[str]) -> ExportedGraph:
+    signature = program.graph_signature
+    first_names = {id(parameter): name for name, parameter in model.named_parameters()}  # of tied weights, the first
+    parameters = {
+        placeholder: first_names[id(model.get_parameter(_without_door(target)))]
+        for placeholder, target in signature.inputs_to_parameters.items()
+    }
+    buffers = {spec.arg.name: spec.target for spec in signature.input_specs if spec.kind is InputKind.BUFFER}
+    constants = (InputKind.CONSTANT_TENSOR, InputKind.CUSTOM_OBJ)
+    outputs = [spec.arg.name for spec in signature.output_specs if spec.kind is OutputKind.USER_OUTPUT]
+    return ExportedGraph(
+        graph=program.graph,
+        parameters=parameters,
+        buffers={name: _without_door(target or "") for name, target in buffers.items()},
+        constants={
+            spec.arg.name: program.constants[spec.target or ""]
+            for spec in signature.input_specs
+            if spec.kind in constants
+        },
+        inputs=tuple(spec.arg.name for spec in signature.input_specs if spec.kind is InputKind.USER_INPUT),
+        outputs=dict(zip(output_names, outputs, strict=True)),
+    )
+
+
+def _repetition(key: str) -> str:
+    """The mark that torch.export puts behind the key of a repeated call."""
+    mark = re.search(r"@\d+$", key)
+    return mark.group() if mark else ""
+
+
+def _without_door(path: str) -> str:
+    return path.removeprefix("model").removeprefix(".")
+
+
+_DATA_DEPENDENT = re.compile(r"data-dependent|GuardOnDataDependent|_local_scalar_dense|\.item\(\)")
+
+_TORCH_FOLDER = str(Path(torch.__file__).parent)
+
+_OWN_FOLDER = str(Path(__file__).parent)
+
+_FRAME_IN_MESSAGE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)\n\s+(?P<code>.+)')
+
+
+def explain(model: nn.Module, error: Exception) -> str:
+    """What to tell the user about a model that could not be exported."""
+    if _DATA_DEPENDENT.search(f"{type(error).__name__}: {error}"):
+        reason = "its forward pass decides something in Python by the values inside a tensor"
+        advice = "Decide by shapes or settings instead (or with torch.where, torch.cond), and look again."
+    else:
+        reason = f"torch.export said: {type(error).__name__}: {first_line(error).rstrip('.')}"
+        advice = "Write the forward pass with torch operations only, and try torch.export.export(model, inputs) alone."
+    place = _place_in_user_code(error)
+    return f"{type(model).__name__} cannot be exported, so its graph cannot be read: {reason}{place}. {advice}"
+
+
+def _place_in_user_code(error: Exception) -> str:
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith((_TORCH_FOLDER, _OWN_FOLDER, "<"))
+    ]
+    if frames:
+        frame = frames[-1]
+        return f" (at {frame.filename}:{frame.lineno}, in {frame.name}: {frame.line})"
+    named = _FRAME_IN_MESSAGE.search(str(error))
+    if named:
+        return f" (at {named['file']}:{named['line']}, in {named['function']}: {named['code'].strip()})"
+    return ""

@@ -1,0 +1,192 @@
+"""Who depends on whom in an exported graph: ancestors, descendants, dominators and the parameters that each node reads.
+
+A set of nodes is an integer whose bit i stands for node number i: with a few thousand nodes, union and intersection are
+single operations and all ancestor sets together take a few megabytes.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property, reduce
+
+import torch
+from torch import fx
+
+from skiplens.graph.export import ExportedGraph
+from skiplens.graph.operations import MATRIX_PRODUCTS, READING_SHAPES, operation
+
+Nodes = int
+"""A set of nodes as bits."""
+
+NOWHERE = -1
+"""Number of the imagined node above all inputs."""
+
+
+def members(nodes: Nodes) -> Iterator[int]:
+    """Numbers of the nodes in a set, ascending: in execution order."""
+    while nodes:
+        lowest = nodes & -nodes
+        yield lowest.bit_length() - 1
+        nodes ^= lowest
+
+
+def union(sets: Iterable[Nodes]) -> Nodes:
+    """All nodes of all sets."""
+    return reduce(lambda left, right: left | right, sets, 0)
+
+
+def known_shape(value: torch.Tensor) -> tuple[int, ...]:
+    """Shape of a traced tensor; -1 where it depends on the data."""
+    return tuple(size if isinstance(size, int) else -1 for size in value.shape)
+
+
+def _meeting(dominators: Sequence[int], numbers: Iterable[int]) -> int:
+    """Where the chains of dominators above these nodes meet; a dominator always has the smaller number."""
+
+    def meet(left: int, right: int) -> int:
+        while left != right:
+            left, right = (dominators[left], right) if left > right else (left, dominators[right])
+        return left
+
+    return reduce(meet, numbers)
+
+
+class DataFlow:
+    """The activations of an exported graph (the nodes that depend on an input) and how they depend on each other."""
+
+    def __init__(self, exported: ExportedGraph) -> None:
+        self.nodes: tuple[fx.Node, ...] = tuple(exported.graph.nodes)
+        self.number = {node: number for number, node in enumerate(self.nodes)}
+        self.inputs = frozenset(exported.inputs)
+        self._outputs = frozenset(exported.outputs.values())
+        self._parameter_of = exported.parameters
+        self.parameter_sizes = {
+            exported.parameters[node.name]: node.meta["val"].numel()
+            for node in self.nodes
+            if node.name in exported.parameters
+        }
+
+    @cached_property
+    def sources(self) -> tuple[tuple[int, ...], ...]:
+        """For each node the activations that it reads."""
+        return tuple(
+            tuple(self.number[n] for n in node.all_input_nodes if self.above[self.number[n]]) for node in self.nodes
+        )
+
+    @cached_property
+    def above(self) -> tuple[Nodes, ...]:
+        """For each activation the activations that it depends on, itself included; nothing for a constant."""
+        above: list[Nodes] = []
+        for number, node in enumerate(self.nodes):
+            read = () if self.operation(number) in READING_SHAPES else node.all_input_nodes
+            found = union(above[self.number[source]] for source in read)
+            is_input = node.op == "placeholder" and node.name in self.inputs
+            above.append(found | (1 << number) if found or is_input else 0)
+        return tuple(above)
+
+    @cached_property
+    def below(self) -> tuple[Nodes, ...]:
+        """For each activation the activations that depend on it, itself included."""
+        below = [0] * len(self.nodes)
+        for number in reversed(range(len(self.nodes))):
+            if self.above[number]:
+                below[number] |= 1 << number
+                for source in self.sources[number]:
+                    below[source] |= below[number]
+        return tuple(below)
+
+    @cached_property
+    def parameters(self) -> tuple[frozenset[str], ...]:
+        """For each node the parameters it reads, also those that reach it through constants (a normalised weight)."""
+        reads: list[frozenset[str]] = []
+        for node in self.nodes:
+            own = {self._parameter_of[node.name]} if node.name in self._parameter_of else set()
+            constants = (self.number[n] for n in node.all_input_nodes if not self.above[self.number[n]])
+            reads.append(frozenset(own.union(*(reads[number] for number in constants))))
+        return tuple(reads)
+
+    @cached_property
+    def live(self) -> Nodes:
+        """The activations that an output depends on; the others check something or update running statistics."""
+        return union(self.above[number] for number, node in enumerate(self.nodes) if node.name in self._outputs)
+
+    @cached_property
+    def dominator(self) -> tuple[int, ...]:
+        """For each activation the nearest other one through which every way from the inputs leads, or `NOWHERE`."""
+        dominators: list[int] = []
+        for sources in self.sources:
+            dominators.append(_meeting(dominators, sources) if sources else NOWHERE)
+        return tuple(dominators)
+
+    def common_dominator(self, numbers: Iterable[int]) -> int:
+        """The nearest activation through which every way to any of `numbers` leads (one of them, it may be)."""
+        return _meeting(self.dominator, numbers)
+
+    def between(self, start: int, ends: Iterable[int]) -> Nodes:
+        """Every activation on a way from `start` to one of `ends`, the end included and the start not."""
+        return self.below[start] & union(self.above[end] for end in ends) & ~(1 << start)
+
+    def parameters_in(self, nodes: Nodes) -> frozenset[str]:
+        """The parameters that the operations of a set read."""
+        return frozenset().union(*(self.parameters[number] for number in members(nodes)))
+
+    def names(self, nodes: Nodes) -> tuple[str, ...]:
+        """Names of the nodes of a set in execution order."""
+        return tuple(self.nodes[number].name for number in members(nodes))
+
+    def is_floating(self, number: int) -> bool:
+        """Whether a node is an activation of real or complex numbers with at least one axis."""
+        value = self.nodes[number].meta.get("val")
+        if not self.above[number] or not isinstance(value, torch.Tensor):
+            return False
+        return value.ndim > 0 and (value.is_floating_point() or value.is_complex())
+
+    def shape(self, number: int) -> tuple[int, ...]:
+        """Shape of a node's tensor; -1 where it depends on the data."""
+        return known_shape(self.nodes[number].meta["val"])
+
+    def operation(self, number: int) -> str:
+        """The operation of a node without its overload."""
+        return operation(self.nodes[number])
+
+    def is_weight_product(self, number: int) -> bool:
+        """Whether a node multiplies an activation by a weight matrix or convolves it."""
+        return self.operation(number) in MATRIX_PRODUCTS and bool(self.parameters[number])
+
+    def depth(self, nodes: Nodes) -> int:
+        """Weight matrices in series on the longest way through a set of nodes."""
+        return self.longest(nodes, self.is_weight_product)
+
+    def longest(self, nodes: Nodes, counts: Callable[[int], bool]) -> int:
+        """The most nodes that `counts` accepts on one way through a set of nodes."""
+        longest: dict[int, int] = {}
+        for number in members(nodes):
+            before = max((longest.get(source, 0) for source in self.sources[number]), default=0)
+            longest[number] = before + counts(number)
+        return max(longest.values(), default=0)
+
+
+def find_fork(flow: DataFlow, end: int, others: Iterable[int]) -> int | None:
+    """The floating activation from which both `end` and `others` are computed and where the ways to them part.
+
+    It is `end` itself when the others are computed from it. Else it is the activation where the part of the graph that
+    only `end` needs takes its input; of several such activations the one that the others are computed from, or the
+    nearest one that all ways to them lead through. None when the two have no floating activation in common.
+    """
+    shared = flow.above[end] & union(flow.above[other] for other in others)
+    if shared >> end & 1:
+        return end
+    alone = flow.above[end] & ~shared
+    doors = {source for number in members(alone) for source in flow.sources[number] if shared >> source & 1}
+    candidates = {_floating_at_or_above(flow, door) for door in doors} - {NOWHERE}
+    if not candidates:
+        return None
+    first = min(candidates)
+    if all(flow.above[candidate] >> first & 1 for candidate in candidates):
+        return first
+    meeting = _floating_at_or_above(flow, flow.common_dominator(candidates))
+    return meeting if meeting != NOWHERE else max(candidates)
+
+
+def _floating_at_or_above(flow: DataFlow, number: int) -> int:
+    while number != NOWHERE and not flow.is_floating(number):
+        number = flow.dominator[number]
+    return number

@@ -1,0 +1,290 @@
+"""A model as a pure function of its parameters: nothing it does to itself is kept."""
+
+import math
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from skiplens.base.axes import Float
+from skiplens.base.errors import InvalidInputError, SkiplensError, did_you_mean
+from skiplens.base.preserve_state import preserve_state
+from skiplens.graph.inputs import Inputs, Samples, require_device, require_finite, samples_of
+
+ParameterChoice = Iterable[str] | Callable[[str], bool] | None
+"""Names of parameters, a test on names, or None for all that require a gradient."""
+
+Parameters = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class PureModel:
+    """A model as a function (parameters, samples) -> outputs, with the parameters that derivatives are taken of.
+
+    A parameter that the model uses under several names (tied weights) stands in `parameters` once; `aliases` maps each
+    of its names, and those of all parameters that are not chosen, to the first name and the value.
+    """
+
+    model: nn.Module
+    parameters: dict[str, Tensor]
+    aliases: dict[str, tuple[str, Tensor]]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters live."""
+        return next(iter(self.parameters.values())).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type that holds all chosen parameters, at least float32."""
+        dtype = torch.float32
+        for tensor in self.parameters.values():
+            dtype = torch.promote_types(dtype, tensor.dtype)
+        return dtype
+
+    @property
+    def parameter_count(self) -> int:
+        """How many numbers the chosen parameters hold."""
+        return sum(tensor.numel() for tensor in self.parameters.values())
+
+    def leaves(self, names: Iterable[str] | None = None) -> dict[str, Tensor]:
+        """Fresh leaves of the autograd graph that share the chosen parameters' memory."""
+        names = self.parameters if names is None else names
+        return {name: self.parameters[name].detach().requires_grad_() for name in names}
+
+    def call(self, parameters: Parameters, samples: Samples) -> Any:
+        """Whatever the model returns with `parameters` in place of its own; all others give no gradient."""
+        replaced = {alias: parameters.get(name, value) for alias, (name, value) in self.aliases.items()}
+        return functional_call(self.model, replaced, samples.args, samples.kwargs, tie_weights=False)
+
+    def __call__(self, parameters: Parameters, samples: Samples) -> Float[Tensor, "samples outputs"]:
+        """The main output with all axes after the samples joined."""
+        return flat_outputs(self.call(parameters, samples), samples.count)
+
+
+def pure_model(model: nn.Module, parameters: ParameterChoice = None) -> PureModel:
+    """`model` as a pure function of its chosen parameters, refused where it has none or they are spread out."""
+    if not isinstance(model, nn.Module):
+        raise InvalidInputError(f"model is of type {type(model).__name__}; hand over a torch.nn.Module.")
+    chosen = _choose(dict(model.named_parameters()), parameters)
+    devices = sorted({str(p.device) for p in model.parameters()})
+    if len(devices) > 1:
+        raise InvalidInputError(f"The model's parameters are on {' and '.join(devices)}; move the model to one device.")
+    return PureModel(model, {name: tensor.detach() for name, tensor in chosen.items()}, _aliases(model))
+
+
+def output_shape(pure: PureModel, samples: Samples) -> tuple[int, ...]:
+    """Shape of one sample's output, after checking that inputs, model and outputs fit together and repeat.
+
+    Raises:
+        InvalidInputError: Inputs or outputs are not finite, on another device, or the model refuses the inputs.
+        SkiplensError: Two calls with the same inputs give different outputs.
+    """
+    require_device(samples, pure.device)
+    require_finite(samples)
+    few = samples.take(slice(0, 4))
+    with torch.no_grad():
+        first, second = _try_call(pure, few), _try_call(pure, few)
+    flat = flat_outputs(first, few.count)
+    if not bool(torch.isfinite(flat).all()):
+        raise InvalidInputError(
+            "The model's outputs are NaN or infinite for finite inputs; look for parameters that are not finite or for "
+            "numbers that overflow."
+        )
+    _require_same(flat, flat_outputs(second, few.count), pure.model)
+    return tuple(main_output(first).shape[1:])
+
+
+def is_batch_coupled(model: nn.Module | PureModel, inputs: Inputs | Samples) -> bool:
+    """Whether a sample's output depends on the other samples of the batch (batch norm in training mode does so)."""
+    pure = model if isinstance(model, PureModel) else pure_model(model)
+    if any(_uses_batch_statistics(module) for module in pure.model.modules()):
+        return True
+    few = samples_of(inputs).take(slice(0, 4))
+    same = few.take([0] * few.count)
+    with torch.no_grad(), preserve_state(pure.model):
+        together, alone = pure(pure.parameters, few)[0], pure(pure.parameters, same)[0]
+    return not same_up_to_rounding(together, alone)
+
+
+@contextmanager
+def transformable() -> Iterator[None]:
+    """Attention by its plain formula, the only form that forward mode, vmap and second derivatives accept.
+
+    What torch remarks about its own inner workings under these transforms is not shown: nobody can act on it.
+    """
+    with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*torch.jit.script.* is deprecated", category=DeprecationWarning)
+        warnings.filterwarnings("ignore", message=".*not yet implemented the batching rule", category=UserWarning)
+        yield
+
+
+def _choose(available: dict[str, nn.Parameter], choice: ParameterChoice) -> dict[str, nn.Parameter]:
+    if choice is None:
+        chosen = {name: p for name, p in available.items() if p.requires_grad}
+    elif callable(choice):
+        chosen = {name: p for name, p in available.items() if choice(name)}
+    else:
+        names = list(choice)
+        for name in names:
+            if name not in available:
+                raise InvalidInputError(f"The model has no parameter {name!r}. {did_you_mean(name, available)}")
+        chosen = {name: available[name] for name in names}
+    chosen = {name: p for name, p in chosen.items() if p.numel() > 0}
+    if not chosen:
+        raise InvalidInputError(
+            f"None of the model's {len(available)} parameters is chosen, so there is nothing to differentiate; hand "
+            "over a model with parameters that require a gradient, or name them with parameters=…."
+        )
+    for name, p in chosen.items():
+        if not p.is_floating_point():
+            raise InvalidInputError(f"The parameter {name!r} is of type {p.dtype}; only real ones can be chosen.")
+    return chosen
+
+
+def _aliases(model: nn.Module) -> dict[str, tuple[str, Tensor]]:
+    first = {id(parameter): name for name, parameter in model.named_parameters()}
+    every = model.named_parameters(remove_duplicate=False)
+    return {alias: (first[id(parameter)], parameter.detach()) for alias, parameter in every}
+
+
+def _try_call(pure: PureModel, samples: Samples) -> Any:
+    try:
+        return pure.call(pure.parameters, samples)
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        if isinstance(error, SkiplensError):
+            raise
+        shapes = ", ".join(f"{name}: {tuple(t.shape)} {t.dtype}" for name, t in samples.tensors().items())
+        raise InvalidInputError(f"The model cannot be called with these inputs ({shapes}): {error}") from error
+
+
+def _require_same(first: Tensor, second: Tensor, model: nn.Module) -> None:
+    if same_up_to_rounding(first, second):
+        return
+    drawing = sorted({type(module).__name__ for module in model.modules() if _is_random(module)})
+    reason = f"{' and '.join(drawing)} in training mode draws anew" if drawing else "its forward pass draws or counts"
+    raise SkiplensError(
+        f"Two calls of the model with the same inputs give different outputs: {reason} at each call. "
+        "Call model.eval() first, or set the dropout probability to 0."
+    )
+
+
+def _is_random(module: nn.Module) -> bool:
+    return module.training and "drop" in type(module).__name__.lower()
+
+
+def _uses_batch_statistics(module: nn.Module) -> bool:
+    if not isinstance(module, nn.modules.batchnorm._BatchNorm):
+        return False
+    return module.training or module.running_mean is None
+
+
+def same_up_to_rounding(left: Tensor, right: Tensor, scale: Tensor | None = None) -> bool:
+    """Whether two tensors agree to half the digits of their dtype, relative to the larger of left and `scale`."""
+    size = left.abs().max() if scale is None else torch.maximum(left.abs().max(), scale)
+    return bool((left - right).abs().max() <= torch.finfo(left.dtype).eps ** 0.5 * size)
+
+
+def saved_bytes_per_sample(pure: PureModel, samples: Samples) -> int:
+    """Bytes that autograd keeps of each sample between forward and backward pass, measured on a few samples."""
+    few = samples.take(slice(0, 4))
+    own = {parameter.data_ptr() for parameter in pure.model.parameters()}
+    sizes: dict[int, int] = {}
+
+    def note(tensor: Tensor) -> Tensor:
+        if tensor.data_ptr() not in own:
+            sizes[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+        return tensor
+
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        outputs = pure(pure.leaves(), few)
+    del outputs
+    return sum(sizes.values()) // few.count + 1
+
+
+OutputChoice = str | int | tuple[int, ...]
+"""``"trace"``, ``"full"``, or the index of one output (a tuple for outputs with several axes)."""
+
+
+@dataclass(frozen=True)
+class OutputSelection:
+    """The flat outputs that are looked at, and whether each keeps its own axis in the result."""
+
+    indices: tuple[int, ...]
+    separate: bool
+
+    @property
+    def count(self) -> int:
+        """How many outputs are looked at."""
+        return len(self.indices)
+
+    def runs(self, size: int) -> list[tuple[int, ...]]:
+        """The outputs in consecutive runs of at most `size`."""
+        return [self.indices[start : start + size] for start in range(0, self.count, size)]
+
+
+def main_output(output: Any) -> Tensor:
+    """The tensor a model is about: itself, its logits, or the first floating tensor of a tuple or mapping."""
+    if isinstance(output, Mapping) and isinstance(output.get("logits"), Tensor):
+        return output["logits"]
+    for tensor in tensors_in(output):
+        if tensor.is_floating_point():
+            return tensor
+    raise InvalidInputError(
+        f"The model returned {type(output).__name__}, in which there is no floating-point tensor; "
+        "wrap the model so that it returns the tensor to look at."
+    )
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """All tensors of nested tuples, lists and mappings, in order."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for entry in value.values():
+            yield from tensors_in(entry)
+    elif isinstance(value, tuple | list):
+        for entry in value:
+            yield from tensors_in(entry)
+
+
+def flat_outputs(output: Any, samples: int) -> Float[Tensor, "samples outputs"]:
+    """The main output with all axes after the samples joined to one."""
+    tensor = main_output(output)
+    if tensor.ndim == 0 or tensor.shape[0] != samples:
+        raise InvalidInputError(
+            f"The model returned a tensor of shape {tuple(tensor.shape)} for {samples} samples; its first axis must be "
+            "the samples. Wrap the model if it returns a loss or another order of axes."
+        )
+    return tensor.reshape(samples, -1)
+
+
+def select_outputs(choice: OutputChoice, shape: tuple[int, ...]) -> OutputSelection:
+    """The selection that `choice` means for outputs of `shape` (without the samples)."""
+    total = math.prod(shape)
+    if isinstance(choice, str):
+        if choice not in ("trace", "full"):
+            raise InvalidInputError(f"outputs={choice!r}; use 'trace', 'full' or the index of one output.")
+        return OutputSelection(tuple(range(total)), separate=choice == "full")
+    index = (choice,) if isinstance(choice, int) else tuple(choice)
+    sizes = (total,) if len(index) == 1 else shape
+    return OutputSelection((_flat_index(index, sizes, shape),), separate=False)
+
+
+def _flat_index(index: tuple[int, ...], sizes: tuple[int, ...], shape: tuple[int, ...]) -> int:
+    inside = len(index) == len(sizes) and all(-size <= i < size for i, size in zip(index, sizes, strict=True))
+    if not inside:
+        shown = index[0] if len(index) == 1 else index
+        raise InvalidInputError(
+            f"outputs={shown} is not an output of the model: one sample's outputs have shape {shape}."
+        )
+    flat = 0
+    for i, size in zip(index, sizes, strict=True):
+        flat = flat * size + i % size
+    return flat

@@ -1,0 +1,177 @@
+"""Model inputs as a row of samples: count them, take some of them, check them once."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from skiplens.base.arguments import Arguments, type_name
+from skiplens.base.errors import InvalidInputError
+
+Inputs = Tensor | tuple[Any, ...] | list[Any] | Mapping[str, Any]
+"""A tensor, a tuple of positional arguments or a mapping of keyword arguments of the model."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Positional and keyword arguments of a model whose tensors share their first axis, the samples."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    count: int
+
+    def take(self, index: slice | list[int]) -> "Samples":
+        """The samples at `index`, in that order."""
+        return self._map(lambda tensor: tensor[index])
+
+    def chunks(self, size: int) -> Iterator[tuple[slice, "Samples"]]:
+        """Consecutive runs of at most `size` samples, each with where it stands."""
+        for start in range(0, self.count, size):
+            where = slice(start, min(start + size, self.count))
+            yield where, self.take(where)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors that have a sample axis, by the name or position of their argument."""
+        named = {**{str(i): value for i, value in enumerate(self.args)}, **self.kwargs}
+        return {name: value for name, value in named.items() if _has_samples(value)}
+
+    def with_tensors(self, tensors: Mapping[str, Tensor], count: int) -> "Samples":
+        """The same arguments with the tensors of `tensors()` replaced by name."""
+        args = tuple(tensors.get(str(i), value) for i, value in enumerate(self.args))
+        return Samples(args, {name: tensors.get(name, value) for name, value in self.kwargs.items()}, count)
+
+    def _map(self, change: Callable[[Tensor], Tensor]) -> "Samples":
+        changed = {name: change(tensor) for name, tensor in self.tensors().items()}
+        return self.with_tensors(changed, next(iter(changed.values())).shape[0])
+
+
+def samples_of(inputs: Inputs | Samples) -> Samples:
+    """`inputs` as samples; all tensors must agree on their number, other arguments are shared by all samples."""
+    if isinstance(inputs, Samples):
+        return inputs
+    arguments = Arguments.of(tuple(inputs) if isinstance(inputs, list) else inputs)
+    whole = Samples(arguments.positional, arguments.named, 0)
+    tensors = {name: tensor.detach() for name, tensor in whole.tensors().items()}
+    return whole.with_tensors(tensors, _common_count(tensors))
+
+
+def require_finite(samples: Samples) -> None:
+    """Refuse NaN and infinite inputs: every number computed from them would be NaN."""
+    for name, tensor in samples.tensors().items():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            bad = (~torch.isfinite(tensor)).flatten(1).any(1) if tensor.ndim > 1 else ~torch.isfinite(tensor)
+            raise InvalidInputError(
+                f"The input {name!r} has NaN or infinite values in {int(bad.sum())} of {len(bad)} samples, first in "
+                f"sample {int(bad.nonzero()[0])}; remove or repair these samples."
+            )
+
+
+def require_device(samples: Samples, device: torch.device) -> None:
+    """Refuse inputs that live elsewhere than the model."""
+    for name, tensor in samples.tensors().items():
+        if tensor.device != device:
+            raise InvalidInputError(
+                f"The input {name!r} is on {tensor.device} and the model's parameters are on {device}; "
+                f"move one of them, e.g. inputs.to({str(device)!r})."
+            )
+
+
+def _has_samples(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.ndim > 0
+
+
+def _common_count(tensors: Mapping[str, Tensor]) -> int:
+    counts = {name: tensor.shape[0] for name, tensor in tensors.items()}
+    if not counts:
+        raise InvalidInputError("inputs holds no tensor with a sample axis; hand over a tensor of shape (samples, …).")
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{name!r} has {count}" for name, count in counts.items())
+        raise InvalidInputError(f"The inputs disagree on the number of samples (their first axis): {listed}.")
+    count = next(iter(counts.values()))
+    if count == 0:
+        raise InvalidInputError("inputs has no samples (its first axis has size 0); hand over at least one.")
+    return count
+
+
+def require_module(model: Any) -> nn.Module:
+    """The model itself, or an error when it is nothing that can be looked at."""
+    if not isinstance(model, nn.Module):
+        raise InvalidInputError(
+            f"model is {model!r:.80} of type {type(model).__name__}; a torch.nn.Module instance was wanted. "
+            "Build the model first and hand in the instance."
+        )
+    if any(is_lazy(parameter) for parameter in model.parameters()):
+        raise InvalidInputError(
+            "The model has lazy parameters without a shape, and looking must not create them. "
+            "Call the model once on your inputs first."
+        )
+    return model
+
+
+def require_data(model: nn.Module, arguments: Arguments) -> None:
+    """Refuse inputs without data for a model with data, and the reverse: torch lets some of them pass."""
+    given = {leaf.device.type for leaf in arguments.leaves() if isinstance(leaf, torch.Tensor)}
+    owned = {parameter.device.type for parameter in model.parameters()}
+    if given and owned and ("meta" in given) != ("meta" in owned):
+        raise InvalidInputError(
+            f"The inputs do not lie where the model lies: {arguments}. {_first_parameter(model)} "
+            "Move the inputs to the device of the model."
+        )
+
+
+def try_call(model: nn.Module, arguments: Arguments) -> dict[str, torch.Tensor]:
+    """The tensors that `model` returns, by name; a failure says what came and what the model said."""
+    try:
+        with torch.no_grad():
+            outputs = dict(named_tensors(arguments.call(model)))
+    except Exception as error:
+        raise InvalidInputError(
+            f"The model cannot be called with these inputs: {arguments}. {_first_parameter(model)} "
+            f"The model said: {type(error).__name__}: {first_line(error)} "
+            "Give inputs of the shape, dtype and device that the model takes."
+        ) from error
+    if not outputs:
+        raise InvalidInputError(
+            f"{type(model).__name__} returned no tensor for these inputs: {arguments}. "
+            "Hand in a model whose forward pass returns a tensor, or a tuple or mapping that holds one."
+        )
+    return outputs
+
+
+def named_tensors(output: Any, name: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+    """Each tensor inside a model's output with the way to it, such as ``logits`` or ``hidden_states.0``.
+
+    Anything else inside (caches, numbers, None) is passed over.
+    """
+    if isinstance(output, torch.Tensor):
+        yield name or "output", output
+        return
+    for key, value in _entries(output):
+        yield from named_tensors(value, f"{name}.{key}" if name else str(key))
+
+
+def _entries(output: Any) -> list[tuple[Any, Any]]:
+    if isinstance(output, Mapping):
+        return list(output.items())
+    if isinstance(output, tuple | list):
+        return list(enumerate(output))
+    if dataclasses.is_dataclass(output):
+        return [(entry.name, getattr(output, entry.name)) for entry in dataclasses.fields(output)]
+    return []
+
+
+def _first_parameter(model: nn.Module) -> str:
+    for parameter in model.parameters():
+        return f"Its first parameter is {type_name(parameter.dtype)} on {parameter.device}."
+    return "It has no parameters."
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error's message as a sentence."""
+    lines = str(error).strip().splitlines()
+    line = lines[0].strip() if lines else "(no message)"
+    return line if line.endswith((".", "!", "?")) else f"{line}."

@@ -1,0 +1,345 @@
+"""Which additions join a branch with a shortcut.
+
+A *residual join* is an addition of floating activations that come from the inputs and have a floating activation in
+common, where one side reads parameters after the fork that the other does not. Rotary embeddings and the tanh form of
+GELU add without parameters of their own; word and position embeddings have no floating activation in common: no joins.
+
+Additions that feed only each other are one sum, and one sum makes one block: ``x + f(x) + g(x)`` is a block with two
+branches, whichever addition comes first. Of the terms of a sum the one with the fewest weight matrices since the fork
+is the shortcut. A term may itself be a sum with an identity shortcut, ``x + (h + g(h))``: that is a block in a block.
+
+The definition knows no intentions: two learned maps of one activation that are added are a block with a projection
+shortcut, be they a ResNet's first block of a stage, a linear layer with a low-rank adapter, or the mean and the noise
+of a variational encoder. Highway and recurrent cells are blocks whose shortcut is of kind ``other``.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import fx
+
+from skiplens.graph.blocks import ShortcutKind
+from skiplens.graph.flow import DataFlow, Nodes, find_fork, members, union
+from skiplens.graph.operations import (
+    ATTENTION,
+    CONVOLUTIONS,
+    COPYING,
+    CROPPING,
+    DROPPING,
+    MATRIX_PRODUCTS,
+    NORMALISING,
+    POOLING,
+    REARRANGING,
+    SCALING,
+    SIDES,
+    drops_at_random,
+    factor,
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One addition on the way from a sum to one of its terms, and the side on which the term lies."""
+
+    addition: int
+    side: int
+
+
+@dataclass(frozen=True)
+class Join:
+    """A residual join in numbers of nodes.
+
+    Attributes:
+        fork: The activation where shortcut and branches part.
+        steps: The additions that bring in a branch, in execution order, each with the side of the shortcut.
+        kind: Kind of the shortcut.
+        shortcut: Operations of the shortcut.
+        branch: Operations of the branches.
+    """
+
+    fork: int
+    steps: tuple[Step, ...]
+    kind: ShortcutKind
+    shortcut: Nodes
+    branch: Nodes
+
+    @property
+    def number(self) -> int:
+        """The addition after which shortcut and branches are one."""
+        return self.steps[-1].addition
+
+    def branch_parameters(self, flow: DataFlow) -> frozenset[str]:
+        """The parameters of the branches, those by which the additions themselves multiply them included."""
+        return flow.parameters_in(self.branch).union(*(fused_parameters(flow, _other(step)) for step in self.steps))
+
+    def shortcut_parameters(self, flow: DataFlow) -> frozenset[str]:
+        """The parameters of the shortcut, those by which the first addition multiplies it included."""
+        return flow.parameters_in(self.shortcut) | fused_parameters(flow, self.steps[0])
+
+    def branch_depth(self, flow: DataFlow) -> int:
+        """Weight matrices in series on the longest way through a branch, one fused with its addition included."""
+        ways = (flow.between(self.fork, _other_side(flow, step)) for step in self.steps)
+        fused = (fused_depth(flow, _other(step)) for step in self.steps)
+        return max(flow.depth(way) + own for way, own in zip(ways, fused, strict=True))
+
+
+@dataclass(frozen=True)
+class Term:
+    """One term of a sum.
+
+    Attributes:
+        nodes: What enters the innermost addition: one activation, or the factors of a fused product.
+        steps: The additions from the whole sum inwards.
+        scalings: Operations on the way that multiply the partial sum by a constant.
+    """
+
+    nodes: tuple[int, ...]
+    steps: tuple[Step, ...]
+    scalings: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Trunk:
+    """A term of a sum seen as its shortcut."""
+
+    term: Term
+    fork: int
+    nodes: Nodes
+
+
+def find_joins(flow: DataFlow) -> list[Join]:
+    """All residual joins of a graph in execution order."""
+    joins = [join for root in sum_roots(flow) for join in _joins_of_sum(flow, root)]
+    return sorted(joins, key=lambda join: join.number)
+
+
+def _joins_of_sum(flow: DataFlow, root: int, outer_fork: int | None = None) -> Iterator[Join]:
+    """The join that a sum makes, and those that sums among its terms make."""
+    trunk = _choose_trunk(flow, terms_of(flow, root))
+    if trunk is None:
+        return
+    # inside a term of a larger sum, parallel branches without an identity (attention + MLP) are gathered, not joined
+    kind = _kind(flow, trunk)
+    gathers = outer_fork is not None and (kind != "identity" or trunk.fork == outer_fork)
+    if not gathers:
+        join = _make_join(flow, trunk, kind)
+        if join is not None:
+            yield join
+    for step in trunk.term.steps:
+        inner = inner_sum(flow, _other(step))
+        if inner is not None:
+            yield from _joins_of_sum(flow, inner.addition, trunk.fork)
+
+
+def _choose_trunk(flow: DataFlow, terms: list[Term]) -> _Trunk | None:
+    """The term that does least to the input it shares with the others: fewest matrices, parameters, operations."""
+    trunks = [trunk for term in terms if (trunk := _as_trunk(flow, term, terms))]
+
+    def effort(trunk: _Trunk) -> tuple[int, ...]:
+        size = sum(flow.parameter_sizes[name] for name in _parameters_of(flow, trunk))
+        fused = fused_depth(flow, trunk.term.steps[-1])
+        return flow.depth(trunk.nodes) + fused, size, fused, trunk.nodes.bit_count(), trunk.term.nodes[0]
+
+    return min(trunks, key=effort, default=None)
+
+
+def _as_trunk(flow: DataFlow, term: Term, terms: list[Term]) -> _Trunk | None:
+    if len(term.nodes) != 1 or flow.shape(term.nodes[0]) != flow.shape(term.steps[-1].addition):
+        return None
+    end = term.nodes[0]
+    fork = find_fork(flow, end, [number for other in terms if other is not term for number in other.nodes])
+    if fork is None:
+        return None
+    nodes = flow.between(fork, [end]) | union(1 << number for number in term.scalings)
+    return None if multiplies_activations(flow, nodes) else _Trunk(term, fork, nodes)
+
+
+def _kind(flow: DataFlow, trunk: _Trunk) -> ShortcutKind:
+    kept = all(factor(flow.nodes[step.addition], step.side) == 1.0 for step in trunk.term.steps)
+    return shortcut_kind(flow, trunk.nodes) if kept else "other"
+
+
+def _make_join(flow: DataFlow, trunk: _Trunk, kind: ShortcutKind) -> Join | None:
+    steps = tuple(step for step in reversed(trunk.term.steps) if _brings_branch(flow, trunk, step, kind))
+    if not steps:
+        return None
+    branch = flow.between(trunk.fork, [number for step in steps for number in _other_side(flow, step)])
+    join = Join(trunk.fork, steps, kind, trunk.nodes, branch)
+    shortest = flow.depth(trunk.nodes) + fused_depth(flow, trunk.term.steps[-1])
+    return None if join.branch_depth(flow) < shortest else join  # summed attention scores, each from its projections
+
+
+def _brings_branch(flow: DataFlow, trunk: _Trunk, step: Step, kind: ShortcutKind) -> bool:
+    """Whether the other summand is computed from the fork with other parameters than the shortcut."""
+    entering = _other_side(flow, step)
+    nodes, fused = flow.between(trunk.fork, entering), fused_parameters(flow, _other(step))
+    if not (nodes or fused) or flow.parameters_in(nodes) | fused == _parameters_of(flow, trunk):
+        return False
+    full = len(entering) > 1 or flow.shape(entering[0]) == flow.shape(step.addition)
+    return full or kind == "identity"  # a broadcast branch is one only beside the very thing it was made from
+
+
+def _parameters_of(flow: DataFlow, trunk: _Trunk) -> frozenset[str]:
+    return flow.parameters_in(trunk.nodes) | fused_parameters(flow, trunk.term.steps[-1])
+
+
+def _other(step: Step) -> Step:
+    return Step(step.addition, 1 - step.side)
+
+
+def _other_side(flow: DataFlow, step: Step) -> tuple[int, ...]:
+    return side_nodes(flow, step.addition, 1 - step.side)
+
+
+Role = Literal["rearranges", "crops", "pools", "projects", "normalises", "scales", "bends"]
+
+_FIXED: set[Role] = {"rearranges", "crops", "pools", "scales"}
+
+_LINEAR: set[Role] = {*_FIXED, "projects", "normalises"}
+
+_ROLES: list[tuple[Role, set[str]]] = [
+    ("rearranges", REARRANGING | DROPPING),
+    ("crops", CROPPING),
+    ("pools", POOLING),
+    ("projects", MATRIX_PRODUCTS),
+    ("normalises", NORMALISING),
+    ("scales", SCALING),
+]
+
+
+def shortcut_kind(flow: DataFlow, nodes: Nodes) -> ShortcutKind:
+    """The kind of the shortcut that consists of these operations."""
+    roles = {_role(flow, number) for number in members(nodes)}
+    if roles <= {"rearranges"}:
+        return "identity"
+    if roles <= {"rearranges", "crops"}:
+        return "truncated"
+    if "pools" in roles and roles <= _FIXED and not flow.parameters_in(nodes):
+        return "pooling"
+    return "projection" if "projects" in roles and roles <= _LINEAR else "other"
+
+
+def multiplies_activations(flow: DataFlow, nodes: Nodes) -> bool:
+    """Whether attention, or another matrix product of two activations, is among these operations."""
+    return any(
+        flow.operation(number) in ATTENTION
+        or (flow.operation(number) in MATRIX_PRODUCTS and len(flow.sources[number]) > 1)
+        for number in members(nodes)
+    )
+
+
+def _role(flow: DataFlow, number: int) -> Role:
+    kind, node, sources = flow.operation(number), flow.nodes[number], flow.sources[number]
+    if len(sources) > 1 or drops_at_random(node):
+        return "bends"
+    if kind == "aten.add" and 0 in node.args:  # sum() of a list starts with 0 + the first entry
+        return "rearranges"
+    if kind == "_operator.getitem" and flow.operation(sources[0]) in NORMALISING | DROPPING | POOLING:
+        return "rearranges"
+    if kind in CONVOLUTIONS and not flow.parameters[number]:
+        return "pools"  # an average pool is a convolution with a fixed filter too
+    return next((role for role, operations in _ROLES if kind in operations), "bends")
+
+
+def sum_roots(flow: DataFlow) -> list[int]:
+    """The additions that are not themselves a term of a larger sum, in execution order."""
+    additions = [number for number in range(len(flow.nodes)) if is_addition(flow, number)]
+    steps = (Step(number, side) for number in additions for side in (0, 1))
+    swallowed = {inner.addition for step in steps if (inner := inner_sum(flow, step))}
+    return [number for number in additions if number not in swallowed]
+
+
+def terms_of(flow: DataFlow, root: int) -> list[Term]:
+    """The terms of the sum that ends in `root`, left to right."""
+    terms: list[Term] = []
+    pending = _sides(flow, Term((), (), ()), root)
+    while pending:  # a loop, because a sum over a list of a thousand branches nests a thousand deep
+        term = pending.pop()
+        inner = inner_sum(flow, term.steps[-1])
+        if inner is None:
+            terms.append(term)
+        else:
+            outer = Term((), term.steps, (*term.scalings, *inner.scalings))
+            pending += _sides(flow, outer, inner.addition)
+    return terms
+
+
+def _sides(flow: DataFlow, outer: Term, addition: int) -> list[Term]:
+    """Both summands of an addition as terms, the right one first."""
+    return [
+        Term(side_nodes(flow, addition, side), (*outer.steps, Step(addition, side)), outer.scalings) for side in (1, 0)
+    ]
+
+
+def is_addition(flow: DataFlow, number: int) -> bool:
+    """Whether a node adds two different floating activations, or one and its product with parameters."""
+    if flow.operation(number) not in SIDES or not flow.is_floating(number):
+        return False
+    left, right = side_nodes(flow, number, 0), side_nodes(flow, number, 1)
+    differ = left != right or bool(fused_parameters(flow, Step(number, 1)))
+    return bool(left and right) and differ and all(flow.is_floating(n) for n in (*left, *right))
+
+
+def side_nodes(flow: DataFlow, number: int, side: int) -> tuple[int, ...]:
+    """The activations that make up one summand of an addition."""
+    node = flow.nodes[number]
+    positions = SIDES[flow.operation(number)][side]
+    arguments = [node.args[position] for position in positions if position < len(node.args)]
+    numbers = [flow.number[argument] for argument in arguments if isinstance(argument, fx.Node)]
+    return tuple(number for number in numbers if flow.above[number])
+
+
+def fused_parameters(flow: DataFlow, step: Step) -> frozenset[str]:
+    """The parameters by which an addition multiplies a summand before it adds it: W in ``addmm(x, g(x), W)``."""
+    node = flow.nodes[step.addition]
+    positions = SIDES[flow.operation(step.addition)][step.side]
+    arguments = [node.args[position] for position in positions if position < len(node.args)]
+    constants = (flow.number[argument] for argument in arguments if isinstance(argument, fx.Node))
+    return frozenset().union(*(flow.parameters[number] for number in constants if not flow.above[number]))
+
+
+def fused_depth(flow: DataFlow, step: Step) -> int:
+    """1 where an addition multiplies a summand by a weight matrix, else 0."""
+    return int(multiplies_matrix(flow, step) and bool(fused_parameters(flow, step)))
+
+
+def multiplies_matrix(flow: DataFlow, step: Step) -> bool:
+    """Whether an addition makes a summand by a matrix product."""
+    return step.side == 1 and flow.operation(step.addition) in MATRIX_PRODUCTS
+
+
+@dataclass(frozen=True)
+class InnerSum:
+    """An addition that only a larger sum reads, and the constants by which it is multiplied before."""
+
+    addition: int
+    scalings: tuple[int, ...]
+
+
+def inner_sum(flow: DataFlow, step: Step) -> InnerSum | None:
+    """The sum that a summand is, or is a constant multiple of, if nothing else reads it."""
+    nodes = side_nodes(flow, step.addition, step.side)
+    if multiplies_matrix(flow, step):
+        return None
+    number, scalings = nodes[0], list[int]()
+    while len(nodes) == 1 and len(flow.nodes[number].users) == 1:
+        if is_addition(flow, number):
+            return InnerSum(number, tuple(scalings))
+        if not _is_multiple(flow, number):
+            return None
+        scalings.append(number)
+        number = flow.sources[number][0]
+    return None
+
+
+def _is_multiple(flow: DataFlow, number: int) -> bool:
+    """Whether a node is its one source times constants (a number, a parameter, a dropout mask)."""
+    kind, sources = flow.operation(number), flow.sources[number]
+    if len(sources) != 1:
+        return False
+    if kind == "_operator.getitem":
+        return flow.operation(sources[0]) in DROPPING
+    if kind == "aten.div":
+        return flow.nodes[number].args[0] is flow.nodes[sources[0]]
+    return kind in SCALING or kind in COPYING or kind in DROPPING

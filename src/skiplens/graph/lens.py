@@ -1,0 +1,140 @@
+"""A lens: options in, and a reading of a subject out; looking changes nothing."""
+
+import copy
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from skiplens.base.arguments import type_name
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.memory import REDUCTION
+from skiplens.base.preserve_state import preserve_state
+from skiplens.base.progress import Progress
+from skiplens.base.randomness import Randomness
+from skiplens.graph.batch import Batch, take
+from skiplens.graph.dissect import dissect
+from skiplens.graph.inputs import try_call
+from skiplens.graph.network import ResidualNetwork
+from skiplens.readings.reading import Reading
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is looked at: a model and the samples it is looked at with."""
+
+    model: nn.Module
+    batch: Batch
+    name: str
+    notes: tuple[str, ...] = ()
+    """What was done to the model before it was looked at."""
+
+    @cached_property
+    def network(self) -> ResidualNetwork:
+        """The model with its residual blocks; found once, when a lens first asks."""
+        return dissect(self.model, self.batch.inputs)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next((tensor.device for tensor in self.model.parameters()), torch.device("cpu"))
+
+    @cached_property
+    def operations(self) -> float:
+        """Floating operations of one forward pass of one sample; counted once, when a lens first asks."""
+        return operations_of(self.model, self.batch)
+
+    def few(self, most: int, passes: float) -> tuple[Batch, tuple[str, ...]]:
+        """The first samples, up to `most`, of which a lens can afford so many forward passes; what to tell if fewer."""
+        wanted = min(most, self.batch.samples)
+        least = min(wanted, 2 if self.model.training else 1)  # batch norm in training mode refuses a single sample
+        count = max(least, int(affordable(self.operations, passes, wanted, least) * REDUCTION.get()))
+        return self.batch.first(count), cut_note(count, wanted)
+
+
+class Lens(ABC):
+    """A way to look; a subclass is a frozen dataclass of its options."""
+
+    name: ClassVar[str]
+    question: ClassVar[str]
+
+    @abstractmethod
+    def __call__(self, subject: Subject, randomness: Randomness, progress: Progress) -> Reading:
+        """Take the reading; the model is as before afterwards, also after an error."""
+
+
+OPERATIONS = 1e12
+"""Floating operations that one lens may take: some twenty seconds on two cores."""
+
+
+def operations_of(model: nn.Module, batch: Batch) -> float:
+    """Floating operations of one forward pass of one sample, those of matrix products and convolutions."""
+    few = batch.first(2)  # batch norm in training mode refuses a single sample
+    with preserve_state(model), torch.no_grad(), FlopCounterMode(display=False) as counter:
+        few.arguments().call(model)
+    return counter.get_total_flops() / few.samples
+
+
+def affordable(operations: float, passes: float, most: int, least: int = 1) -> int:
+    """As many samples, up to `most`, as leave `passes` forward passes within the operations that a lens may take."""
+    return max(least, min(most, int(OPERATIONS / max(1.0, operations * passes))))
+
+
+def cut_note(looked_at: int, wanted: int) -> tuple[str, ...]:
+    """What to tell where fewer samples were looked at than usual."""
+    if looked_at >= wanted:
+        return ()
+    return (f"A pass through this model is costly, so {looked_at} instead of {wanted} samples were looked at.",)
+
+
+COARSE = (torch.bfloat16, torch.float16)
+"""With 8 or 11 bits a second derivative, a small singular value or a condition number is rounding."""
+
+PASSES = 10
+"""Forward passes for which all samples of a subject are needed at once."""
+
+
+def prepared(model: nn.Module, data: Any, samples: int, name: str) -> Subject:
+    """The first samples that can be afforded, and the model or a float32 copy of one in half precision.
+
+    The model is called once, so that inputs which do not fit are one error here and not one of each lens.
+    """
+    batch = take(data, samples)
+    types = sorted({type_name(tensor.dtype) for tensor in _tensors(model) if tensor.dtype in COARSE})
+    notes: tuple[str, ...] = ()
+    if types:
+        model, batch = _in_float32(model), _in_float32_batch(batch)
+        notes = (f"The model is in {' and '.join(types)}; a copy of it in float32 was measured.",)
+    with preserve_state(model):
+        try_call(model, batch.first(2).arguments())
+    batch, cut = Subject(model, batch, name).few(samples, passes=PASSES)
+    with preserve_state(model):
+        try_call(model, batch.arguments())
+    return Subject(model, batch, name, (*notes, *cut))
+
+
+def _tensors(model: nn.Module) -> list[torch.Tensor]:
+    return [*model.parameters(), *model.buffers()]
+
+
+def _in_float32(model: nn.Module) -> nn.Module:
+    try:
+        fresh = copy.deepcopy(model)
+    except Exception as error:
+        raise InvalidInputError(
+            f"The model is in half precision, which is too coarse to measure in, and cannot be copied ({error}). "
+            "Hand in model.float()."
+        ) from error
+    for tensor in _tensors(fresh):
+        tensor.grad = None
+        if tensor.dtype in COARSE:
+            tensor.data = tensor.data.float()
+    return fresh
+
+
+def _in_float32_batch(batch: Batch) -> Batch:
+    return batch.map(lambda tensor: tensor.float() if tensor.dtype in COARSE else tensor)

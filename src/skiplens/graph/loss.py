@@ -1,0 +1,284 @@
+"""Losses that add up over mini-batches: a total for each, and what the sum of totals is divided by in the end."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from skiplens.base.errors import InvalidInputError, did_you_mean
+from skiplens.base.import_by_name import call_by_name
+from skiplens.graph.batch import Batch
+from skiplens.graph.functional import main_output
+
+Loss = Any
+"""A name (``"cross_entropy"``, ``"mse"``), a function (outputs, targets) -> scalar, or None: the model returns it."""
+
+Combination = Literal["mean", "sum", "whole", "unknown"]
+"""How a loss of several batches comes from theirs: averaged over samples, added, not at all, or not known yet."""
+
+LIKELIHOODS = (nn.CrossEntropyLoss, nn.MSELoss, nn.BCEWithLogitsLoss)
+"""Negative log-likelihoods in natural parameters: their Gauss-Newton matrix is the Fisher information."""
+
+
+@dataclass(frozen=True)
+class LossRule:
+    """A loss (outputs, targets) -> scalar and how it adds up over mini-batches.
+
+    `total` of all batches, divided by the sum of their `share`s, is the loss of all samples together.
+    """
+
+    plain: Callable[[Any, Tensor], Tensor]
+    combination: Combination
+    is_likelihood: bool = False
+
+    def total(self, outputs: Any, targets: Tensor) -> Tensor:
+        """The loss of a batch before the division by all shares."""
+        value = self.plain(outputs, targets)
+        return value * targets.shape[0] if self.combination == "mean" else value
+
+    def share(self, targets: Tensor) -> float:
+        """What a batch adds to the divisor; 0 for losses that are not divided."""
+        return float(targets.shape[0]) if self.combination == "mean" else 0.0
+
+    def each(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The loss of every sample alone, scaled so that their mean (or sum) over all batches is the loss."""
+        values = [self.plain(outputs[i : i + 1], targets[i : i + 1]) for i in range(targets.shape[0])]
+        return torch.stack(values)
+
+    def combined_by(self, combination: Combination) -> "LossRule":
+        """The same loss, known to add up that way."""
+        return replace(self, combination=combination)
+
+
+@dataclass(frozen=True)
+class CrossEntropyRule(LossRule):
+    """Cross-entropy averaged over the targets that count: ignored ones and class weights are in the divisor."""
+
+    module: nn.CrossEntropyLoss | nn.NLLLoss = nn.CrossEntropyLoss()  # noqa: RUF009 - it has no state
+
+    def total(self, outputs: Any, targets: Tensor) -> Tensor:
+        """The sum over targets."""
+        module = self.module
+        scores = _classes_second(main_output(outputs), targets)
+        weight = None if module.weight is None else module.weight.to(scores)
+        if isinstance(module, nn.NLLLoss):
+            return F.nll_loss(scores, targets, weight, ignore_index=module.ignore_index, reduction="sum")
+        return F.cross_entropy(
+            scores, targets, weight, None, module.ignore_index, None, "sum", label_smoothing=module.label_smoothing
+        )
+
+    def share(self, targets: Tensor) -> float:
+        """The number of targets that count, each with the weight of its class."""
+        if targets.is_floating_point():
+            return targets.numel() / targets.shape[1]
+        counting = targets[targets != self.module.ignore_index]
+        weight = self.module.weight
+        return float(counting.numel()) if weight is None else float(weight.to(targets.device)[counting].sum())
+
+
+def loss_rule(loss: Loss) -> LossRule:
+    """The rule of a named loss, a torch module or a function; how a function adds up is found out on data later."""
+    if loss is None:
+        return LossRule(lambda outputs, targets: returned_loss(outputs), "unknown")
+    if isinstance(loss, str):
+        return _rule_of_module(_named(loss))
+    if isinstance(loss, nn.Module):
+        return _rule_of_module(loss)
+    if callable(loss):
+        return LossRule(_on_main_output(loss) if _is_torch(loss) else loss, "unknown")
+    raise InvalidInputError(
+        f"loss is of type {type(loss).__name__}; hand over a name ({', '.join(NAMED)}), a function "
+        "(outputs, targets) -> scalar, or None if the model returns its own loss."
+    )
+
+
+def returned_loss(outputs: Any) -> Tensor:
+    """The loss that a model returned: a scalar tensor, or the entry `loss` of what Hugging Face models return."""
+    value = outputs.get("loss") if hasattr(outputs, "get") else outputs
+    if isinstance(value, tuple | list) and value:
+        value = value[0]
+    if isinstance(value, Tensor) and value.ndim == 0:
+        return value
+    raise InvalidInputError(
+        f"loss=None means that the model returns its loss, but it returned {_described(outputs)}. Hand over "
+        "a loss, or inputs with labels, so that the model computes one."
+    )
+
+
+NAMED: dict[str, Callable[[], nn.Module]] = {
+    "cross_entropy": nn.CrossEntropyLoss,
+    "mse": nn.MSELoss,
+    "binary_cross_entropy": nn.BCEWithLogitsLoss,
+}
+
+
+def _named(name: str) -> nn.Module:
+    if name not in NAMED:
+        raise InvalidInputError(f"There is no loss called {name!r}. {did_you_mean(name, NAMED)}")
+    return NAMED[name]()
+
+
+def _rule_of_module(module: nn.Module) -> LossRule:
+    likelihood = isinstance(module, LIKELIHOODS)
+    reduction = getattr(module, "reduction", None)
+    plain = _on_main_output(module) if _is_torch(type(module)) else module
+    if isinstance(module, nn.CrossEntropyLoss | nn.NLLLoss):
+        plain = _on_scores(module)
+        if reduction == "mean":
+            return CrossEntropyRule(plain, "sum", likelihood, module)
+    combinations: dict[Any, Combination] = {"mean": "mean", "batchmean": "mean", "sum": "sum"}
+    return LossRule(plain, combinations.get(reduction, "unknown"), likelihood)
+
+
+def _on_main_output(loss: Callable[..., Tensor]) -> Callable[[Any, Tensor], Tensor]:
+    return lambda outputs, targets: loss(main_output(outputs), targets)
+
+
+def _on_scores(loss: Callable[..., Tensor]) -> Callable[[Any, Tensor], Tensor]:
+    return lambda outputs, targets: loss(_classes_second(main_output(outputs), targets), targets)
+
+
+def _classes_second(scores: Tensor, targets: Tensor) -> Tensor:
+    """Scores as torch's losses want them; language models have the classes last, (samples, tokens, classes)."""
+    as_torch = scores.shape[:1] + scores.shape[2:]
+    if scores.ndim > 2 and targets.shape != as_torch and targets.shape == scores.shape[:-1]:
+        return scores.movedim(-1, 1)
+    return scores
+
+
+def _is_torch(thing: Any) -> bool:
+    return str(getattr(thing, "__module__", "")).startswith("torch")
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {tuple(value.shape)}"
+    return f"a {type(value).__name__} without an entry 'loss'" if hasattr(value, "get") else f"a {type(value).__name__}"
+
+
+FROM_MODEL = "model"
+"""The name that says that the model itself returns its loss."""
+
+
+def squared_error(outputs: Any, targets: Tensor) -> Tensor:
+    """Mean over all entries of (output − target)²."""
+    return _difference(outputs, targets).square().mean()
+
+
+def half_squared_error(outputs: Any, targets: Tensor) -> Tensor:
+    """‖outputs − targets‖² / (2 · samples): the loss of 'Demystifying ResNet'."""
+    return _difference(outputs, targets).square().sum() / (2 * len(targets))
+
+
+def _difference(outputs: Any, targets: Tensor) -> Tensor:
+    values = main_output(outputs)
+    if targets.shape != values.shape:
+        raise InvalidInputError(
+            f"A squared error wants targets of the outputs' shape {tuple(values.shape)}, got "
+            f"{tuple(targets.shape)}. Classes become such targets with torch.nn.functional.one_hot."
+        )
+    return values - targets.to(values.dtype)
+
+
+OWN = {"mse": LossRule(squared_error, "mean"), "half_squared_error": LossRule(half_squared_error, "mean")}
+"""Losses with checks or definitions that torch has not; all other names are those of `hessian_spectrum`."""
+
+
+class LossFunction:
+    """The loss called `name` as a function of a model and a batch.
+
+    The loss of several batches is the sum of their `total` over the sum of their `share`.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name, self.rule = name, _rule(name)
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
+        """The scalar loss, with its graph."""
+        return _scalar(self.rule.plain(batch.arguments().call(model), batch.targets), self.name)
+
+    def total(self, outputs: Any, targets: Tensor) -> float:
+        """The loss of a batch times its share."""
+        return float(_scalar(self.rule.plain(outputs, targets), self.name)) * self.share(targets)
+
+    def share(self, targets: Tensor) -> float:
+        """How much a batch counts: its samples, or for cross-entropy the targets that are not ignored."""
+        return self.rule.share(targets) or float(len(targets))
+
+
+def _rule(name: str) -> LossRule:
+    if name == FROM_MODEL:
+        return loss_rule(None)
+    if name in OWN:
+        return OWN[name]
+    if name in NAMED:
+        return loss_rule(name)
+    if ":" in name:
+        return _users_own(name)
+    raise InvalidInputError(f"There is no loss {name!r}. {did_you_mean(name, [*OWN, *NAMED, FROM_MODEL])}")
+
+
+def _users_own(name: str) -> LossRule:
+    loss = call_by_name(name)
+    if not callable(loss):
+        raise InvalidInputError(
+            f"{name!r} returned a {type(loss).__name__}; wanted a loss: a function of outputs and targets."
+        )
+    return loss_rule(loss)
+
+
+def _scalar(loss: Any, name: str) -> Tensor:
+    if not isinstance(loss, Tensor) or loss.numel() != 1:
+        came = f"has shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"is a {type(loss).__name__}"
+        raise InvalidInputError(f"The loss {name!r} {came}; wanted one number. Take the mean over the samples.")
+    return loss.reshape(())
+
+
+_WANTED = (
+    "The curvature lens takes cross-entropy where targets are whole numbers, one for each row of scores, and the mean "
+    "square where they are real numbers, one for each output. Bring the targets to one of these forms, or call "
+    "skiplens.hessian_spectrum with a loss of your own."
+)
+
+_IGNORED = -100  # what torch and Hugging Face write for targets that do not count
+
+
+def fitted(outputs: Tensor, batch: Batch) -> tuple[str, Batch]:
+    """The name of the loss and the batch with targets in the form that it takes."""
+    targets = batch.targets
+    if targets.is_floating_point() or _is_one_number(outputs, targets):
+        if targets.numel() != outputs.numel():
+            raise _misfit(outputs, targets)
+        return "mse", Batch(batch.inputs, targets.reshape(outputs.shape).to(outputs.dtype))
+    _require_classes(outputs, targets)
+    return "cross_entropy", Batch(batch.inputs, targets.long())
+
+
+def _is_one_number(outputs: Tensor, targets: Tensor) -> bool:
+    """One output for each whole number: a regression, for cross-entropy over one class is always zero."""
+    return targets.ndim == 1 and outputs.numel() == targets.numel() and targets.dtype != torch.bool
+
+
+def _require_classes(outputs: Tensor, targets: Tensor) -> None:
+    forms = {tuple(outputs.shape[:1] + outputs.shape[2:]): 1, tuple(outputs.shape[:-1]): outputs.ndim - 1}
+    axis = forms.get(tuple(targets.shape)) if outputs.ndim > 1 else None
+    if axis is None or targets.dtype == torch.bool:
+        raise _misfit(outputs, targets)
+    classes, counting = outputs.shape[axis], targets[targets != _IGNORED]
+    least, most = (int(counting.min()), int(counting.max())) if counting.numel() else (0, 0)
+    if not 0 <= least <= most < classes:
+        raise InvalidInputError(
+            f"The targets run from {least} to {most}, but the model has {classes} outputs: "
+            f"classes run from 0 to {classes - 1}. Number the classes from 0, or use a model with more outputs."
+        )
+
+
+def _misfit(outputs: Tensor, targets: Tensor) -> InvalidInputError:
+    kind = str(targets.dtype).removeprefix("torch.")
+    return InvalidInputError(
+        f"Targets of shape {tuple(targets.shape)} and type {kind} do not fit outputs of shape {tuple(outputs.shape)}. "
+        f"{_WANTED}"
+    )

@@ -1,0 +1,329 @@
+"""A model taken apart: its graph, its residual blocks, its dense joins, and the means to run any part of it."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+from torch import fx, nn
+
+from skiplens.base.arguments import Arguments
+from skiplens.base.errors import InvalidInputError, did_you_mean
+from skiplens.graph.blocks import Addition, DenseJoin, ResidualBlock
+from skiplens.graph.export import ExportedGraph, module_calls, module_of
+from skiplens.graph.flow import known_shape
+from skiplens.graph.operations import operation
+
+NetworkKind = Literal["residual", "dense", "mixed", "chain"]
+
+
+@dataclass(frozen=True)
+class NodeCard:
+    """One operation of the graph in words.
+
+    Attributes:
+        name: Name of the node.
+        operation: What it computes, such as ``aten.conv2d``; ``placeholder`` for what comes from outside.
+        module: The module that ran it; '' is the model itself.
+        reads: Names of the nodes whose values it takes.
+        shape: Shape of its tensor (-1 where it depends on the data), None if its value is no tensor.
+    """
+
+    name: str
+    operation: str
+    module: str
+    reads: tuple[str, ...]
+    shape: tuple[int, ...] | None
+
+
+Call = Callable[[fx.Node, tuple[Any, ...], dict[str, Any]], Any]
+"""How one operation is carried out: `call(node, arguments, keywords)` returns the value of `node`."""
+
+
+def plain_call(node: fx.Node, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """The value of an operation, as torch computes it; a view is copied where it does not fit the memory order.
+
+    Attention leaves its result in an order that depends on the kernel that ran, which need not be the exported one.
+    """
+    if node.target in VIEWS:
+        return arguments[0].reshape(arguments[1])
+    assert callable(node.target), f"{node.op} {node.name} is not an operation"
+    return node.target(*arguments, **keywords)
+
+
+@dataclass(frozen=True, eq=False)
+class ResidualNetwork:
+    """A model with its functional graph and what was found in it.
+
+    The graph reads the model's own parameters and buffers whenever it runs: train the model on and it is still true. It
+    holds for the mode the model was in and for inputs of the same shapes.
+
+    Attributes:
+        model: The model, untouched.
+        inputs: The arguments it was exported with.
+        exported: Its functional graph.
+        blocks: Its residual blocks in execution order.
+        dense: Its dense joins (concatenations) in execution order.
+    """
+
+    model: nn.Module
+    inputs: Arguments
+    exported: ExportedGraph
+    blocks: list[ResidualBlock]
+    dense: list[DenseJoin]
+
+    @property
+    def kind(self) -> NetworkKind:
+        """What the skip connections do: they add (residual), concatenate (dense), both (mixed) or are not there."""
+        if self.blocks:
+            return "mixed" if self.dense else "residual"
+        return "dense" if self.dense else "chain"
+
+    @property
+    def graph(self) -> fx.Graph:
+        """The operations in execution order."""
+        return self.exported.graph
+
+    @property
+    def output(self) -> str:
+        """Node of the first floating output: the logits, in most models."""
+        floating = (name for name in self.exported.outputs.values() if _is_floating(self.node(name)))
+        return next(floating, next(iter(self.exported.outputs.values())))
+
+    @cached_property
+    def cards(self) -> tuple[NodeCard, ...]:
+        """Every node of the graph in execution order, in words."""
+        return tuple(_card(node) for node in self.graph.nodes)
+
+    @cached_property
+    def _nodes(self) -> dict[str, fx.Node]:
+        return {node.name: node for node in self.graph.nodes}
+
+    def node(self, name: str) -> fx.Node:
+        """The node called `name`."""
+        if name not in self._nodes:
+            raise InvalidInputError(f"The graph has no node {name!r}. {did_you_mean(name, self._nodes)}")
+        return self._nodes[name]
+
+    def block(self, name: str) -> ResidualBlock:
+        """The block called `name`."""
+        named = {block.name: block for block in self.blocks}
+        if name not in named:
+            raise InvalidInputError(f"The network has no block {name!r}. {did_you_mean(name, named)}")
+        return named[name]
+
+    def run(
+        self,
+        wanted: Iterable[str],
+        given: Mapping[str, Any] | None = None,
+        inputs: Any = None,
+        call: Call = plain_call,
+    ) -> dict[str, Any]:
+        """The values of the `wanted` nodes, computed from the inputs and from the values `given` to other nodes.
+
+        Nothing of the model changes: running statistics that a forward pass in train mode would update are values of
+        nodes here. Gradients flow to parameters and given values as usual.
+
+        Args:
+            wanted: Names of nodes.
+            given: Values that replace those of these nodes, for everything that depends on them.
+            inputs: Other inputs than those the network was made with, of the same shapes and dtypes.
+            call: How one operation is carried out; for interpreters that carry more than values.
+        """
+        arguments = self.inputs if inputs is None else self._checked(Arguments.of(inputs))
+        fed = dict(zip(self.exported.inputs, arguments.leaves(), strict=True))
+        names = list(wanted)
+        replaced = {self.node(name): value for name, value in (given or {}).items()}
+        values = interpret([self.node(name) for name in names], replaced, lambda node: self._feed(node, fed), call)
+        return {name: values[self.node(name)] for name in names}
+
+    def outputs(self, inputs: Any = None) -> dict[str, torch.Tensor]:
+        """The tensors that the model returns, by their names, computed by the graph."""
+        values = self.run(self.exported.outputs.values(), inputs=inputs)
+        return {name: values[node] for name, node in self.exported.outputs.items()}
+
+    def _feed(self, node: fx.Node, fed: Mapping[str, Any]) -> Any:
+        if node.name in fed:
+            return fed[node.name]
+        if node.name in self.exported.parameters:
+            return self.model.get_parameter(self.exported.parameters[node.name])
+        if node.name in self.exported.buffers:
+            return self.model.get_buffer(self.exported.buffers[node.name])
+        return self.exported.constants[node.name]
+
+    def _checked(self, arguments: Arguments) -> Arguments:
+        before, now = self.inputs.leaves(), arguments.leaves()
+        if [_form(leaf) for leaf in before] != [_form(leaf) for leaf in now]:
+            raise InvalidInputError(
+                f"The network was taken apart with {self.inputs}; it cannot be run on {arguments}. "
+                "Give inputs of the same shapes and dtypes, or take the model apart again."
+            )
+        return arguments
+
+
+def _form(leaf: Any) -> Any:
+    return (leaf.shape, leaf.dtype) if isinstance(leaf, torch.Tensor) else leaf
+
+
+def _is_floating(node: fx.Node) -> bool:
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def _card(node: fx.Node) -> NodeCard:
+    value, calls = node.meta.get("val"), module_calls(node)
+    return NodeCard(
+        name=node.name,
+        operation=operation(node) if node.op == "call_function" else node.op,
+        module=module_of(calls[-1]) if calls else "",
+        reads=tuple(source.name for source in node.all_input_nodes),
+        shape=known_shape(value) if isinstance(value, torch.Tensor) else None,
+    )
+
+
+VIEWS = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)
+
+
+def plan(wanted: Iterable[fx.Node], known: Iterable[fx.Node]) -> list[fx.Node]:
+    """The operations needed to compute `wanted` when `known` are given, in execution order."""
+    known, needed, pending = set(known), set[fx.Node](), list(wanted)
+    while pending:
+        node = pending.pop()
+        if node not in needed and node not in known:
+            needed.add(node)
+            pending.extend(node.all_input_nodes)
+    return sorted(needed)  # nodes of one graph are ordered by their place in it
+
+
+def interpret(
+    wanted: Iterable[fx.Node], given: Mapping[fx.Node, Any], feed: Callable[[fx.Node], Any], call: Call = plain_call
+) -> dict[fx.Node, Any]:
+    """The values of `wanted` from those of `given`; a value is let go as soon as nothing needs it any more.
+
+    Args:
+        wanted: Nodes whose values are returned.
+        given: Values that are taken as they are; what lies only above them is not computed.
+        feed: Value of a placeholder that is not given.
+        call: How one operation is carried out.
+    """
+    wanted = list(wanted)
+    steps = plan(wanted, given)
+    last_reader = {source: node for node in steps for source in node.all_input_nodes}
+    values, kept = dict(given), set(wanted)
+    for node in steps:
+        values[node] = feed(node) if node.op == "placeholder" else _carry_out(node, values, call)
+        for source in node.all_input_nodes:
+            if last_reader[source] is node and source not in kept:
+                values.pop(source, None)
+    return {node: values[node] for node in wanted}
+
+
+def _carry_out(node: fx.Node, values: Mapping[fx.Node, Any], call: Call) -> Any:
+    arguments = fx.node.map_arg(node.args, values.__getitem__)
+    keywords = fx.node.map_arg(node.kwargs, values.__getitem__)
+    return call(node, arguments, keywords)
+
+
+Part = Literal["block", "shortcut", "branch"]
+
+
+def part_function(
+    network: ResidualNetwork, block: ResidualBlock, part: Part = "block", call: Call = plain_call
+) -> Callable[[torch.Tensor], torch.Tensor]:
+    """A function from the block's input to what `part` of the block contributes to its join.
+
+    Block = shortcut + branch, up to rounding (the z of ``x + f(x) + z + g(x)``, which comes from neither, is in both).
+    What the block takes from elsewhere (masks, states of an encoder) is computed once, now, from the network's inputs.
+    `call` carries out one operation, as in `ResidualNetwork.run`.
+    """
+    return span_function(network, block.input, block.join, _call_for(block, part, call))
+
+
+def span_function(
+    network: ResidualNetwork, start: str, end: str, call: Call = plain_call
+) -> Callable[[torch.Tensor], torch.Tensor]:
+    """A function from the value of node `start` to that of node `end`, all else as the network's inputs make it."""
+    surroundings = network.run(_side_inputs(network, start, end))
+
+    def function(value: torch.Tensor) -> torch.Tensor:
+        return network.run([end], given={**surroundings, start: value}, call=call)[end]
+
+    return function
+
+
+def _side_inputs(network: ResidualNetwork, first: str, last: str) -> list[str]:
+    """What the operations between the two nodes read that does not depend on the first."""
+    start = network.node(first)
+    steps = plan([network.node(last)], [start])
+    moving = {start}
+    for node in steps:
+        if not moving.isdisjoint(node.all_input_nodes):
+            moving.add(node)
+    read = {source for node in steps if node in moving for source in node.all_input_nodes}
+    return [node.name for node in sorted(read - moving) if node.op != "placeholder"]
+
+
+def _call_for(block: ResidualBlock, part: Part, plain: Call) -> Call:
+    """Operations as they are, but with a zero where the other part would come in."""
+    if part == "block":
+        return plain
+    first = block.additions[0].node  # the shortcut comes in at the first addition, each branch at its own
+    silent = {addition.node: _silenced(addition, part, addition.node == first) for addition in block.additions}
+
+    def call(node: fx.Node, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        muted = silent.get(node.name, ())
+        changed = (
+            torch.zeros_like(argument) if position in muted else argument for position, argument in enumerate(arguments)
+        )
+        return plain(node, tuple(changed), keywords)
+
+    return call
+
+
+def _silenced(addition: Addition, part: Part, is_first: bool) -> tuple[int, ...]:
+    if part == "shortcut":
+        return addition.branch_arguments[:1]
+    return (addition.shortcut_argument,) if is_first else ()
+
+
+EMBEDDINGS = {"aten.embedding", "aten.embedding_bag"}
+
+
+def sources_of(network: ResidualNetwork, output: fx.Node) -> tuple[fx.Node, ...]:
+    """The floating inputs that the output depends on and the embeddings of its integer inputs, in execution order."""
+    above = _above(output)
+    inputs = set(network.exported.inputs)
+    from_inputs = set[fx.Node]()
+    found: list[fx.Node] = []
+    for node in network.graph.nodes:
+        if node not in above:
+            continue
+        is_input = node.op == "placeholder" and node.name in inputs
+        if is_input or not from_inputs.isdisjoint(node.all_input_nodes):
+            from_inputs.add(node)
+            if is_floating(node) and (is_input or operation(node) in EMBEDDINGS):
+                found.append(node)
+    if not found:
+        raise InvalidInputError(
+            "No floating number flows from the inputs to the output: the inputs are integers and no embedding reads "
+            "them. Wrap the model so that it takes floating inputs."
+        )
+    return tuple(found)
+
+
+def is_floating(node: fx.Node) -> bool:
+    """Whether a node's value is a real tensor, or a tuple with one."""
+    value = node.meta.get("val")
+    values = value if isinstance(value, list | tuple) else (value,)
+    return any(isinstance(entry, torch.Tensor) and entry.is_floating_point() for entry in values)
+
+
+def _above(output: fx.Node) -> set[fx.Node]:
+    found, pending = set[fx.Node](), [output]
+    while pending:
+        node = pending.pop()
+        if node not in found:
+            found.add(node)
+            pending += node.all_input_nodes
+    return found

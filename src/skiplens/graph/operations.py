@@ -1,0 +1,223 @@
+"""What the operations of an exported graph do, as far as finding residual blocks needs to know."""
+
+from collections.abc import Sequence
+
+from torch import Tensor, fx, nn
+from torch.nn import functional as F
+
+from skiplens.base.axes import Float
+
+SIDES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+    "aten.add": ((0,), (1,)),
+    "aten.sub": ((0,), (1,)),
+    "aten.rsub": ((0,), (1,)),
+    "aten.addcmul": ((0,), (1, 2)),
+    "aten.addcdiv": ((0,), (1, 2)),
+    "aten.addmm": ((0,), (1, 2)),
+    "aten.addmv": ((0,), (1, 2)),
+    "aten.addr": ((0,), (1, 2)),
+    "aten.addbmm": ((0,), (1, 2)),
+    "aten.baddbmm": ((0,), (1, 2)),
+    "aten.lerp": ((0,), (1, 2)),
+}
+"""Operations that add, and which arguments make up each summand.
+
+Each is linear in the first argument of each side while the others are held, so a summand is silenced by a zero there.
+"""
+
+CONVOLUTIONS = {
+    "aten.convolution",
+    "aten.conv1d",
+    "aten.conv2d",
+    "aten.conv3d",
+    "aten.conv_transpose1d",
+    "aten.conv_transpose2d",
+    "aten.conv_transpose3d",
+}
+
+MATRIX_PRODUCTS = CONVOLUTIONS | {
+    "aten.linear",
+    "aten.bilinear",
+    "aten.mm",
+    "aten.mv",
+    "aten.bmm",
+    "aten.matmul",
+    "aten.einsum",
+    "aten.tensordot",
+    "aten.addmm",
+    "aten.addmv",
+    "aten.addbmm",
+    "aten.baddbmm",
+    "aten.lstm",
+    "aten.gru",
+    "aten.rnn_tanh",
+    "aten.rnn_relu",
+}
+"""Count as one weight matrix when one factor is made of parameters alone."""
+
+ATTENTION = {
+    "aten.scaled_dot_product_attention",
+    "aten._scaled_dot_product_flash_attention",
+    "aten._scaled_dot_product_flash_attention_for_cpu",
+    "aten._scaled_dot_product_efficient_attention",
+    "aten._scaled_dot_product_cudnn_attention",
+}
+
+COPYING = {
+    "aten.alias",
+    "aten.clone",
+    "aten.contiguous",
+    "aten.detach",
+    "aten.lift_fresh_copy",
+    "aten._to_copy",
+    "aten.to",
+}
+
+REARRANGING = COPYING | {
+    "aten.view",
+    "aten._unsafe_view",
+    "aten.reshape",
+    "aten.flatten",
+    "aten.unflatten",
+    "aten.permute",
+    "aten.transpose",
+    "aten.t",
+    "aten.squeeze",
+    "aten.unsqueeze",
+    "aten.channel_shuffle",
+    "aten.movedim",
+    "aten.roll",
+    "aten.flip",
+    "aten.view_as_real",
+    "aten.view_as_complex",
+}
+"""Keep every number and at most change its place or precision."""
+
+CROPPING = {
+    "aten.slice",
+    "aten.select",
+    "aten.narrow",
+    "aten.index",
+    "aten.index_select",
+    "aten.split",
+    "aten.split_with_sizes",
+    "aten.chunk",
+    "aten.unbind",
+    "aten.constant_pad_nd",
+    "aten.pad",
+    "aten.cat",
+    "aten.slice_scatter",
+    "_operator.getitem",
+}
+"""Take some numbers and leave others, or put constants beside them."""
+
+POOLING = {
+    "aten.avg_pool1d",
+    "aten.avg_pool2d",
+    "aten.avg_pool3d",
+    "aten.max_pool1d",
+    "aten.max_pool2d",
+    "aten.max_pool3d",
+    "aten.max_pool2d_with_indices",
+    "aten.max_pool3d_with_indices",
+    "aten.adaptive_avg_pool1d",
+    "aten.adaptive_avg_pool2d",
+    "aten.adaptive_avg_pool3d",
+    "aten._adaptive_avg_pool2d",
+    "aten._adaptive_avg_pool3d",
+    "aten.adaptive_max_pool2d",
+    "aten.mean",
+    "aten.amax",
+}
+
+NORMALISING = {
+    "aten.batch_norm",
+    "aten.native_batch_norm",
+    "aten._native_batch_norm_legit",
+    "aten._native_batch_norm_legit_functional",
+    "aten._native_batch_norm_legit_no_training",
+    "aten.layer_norm",
+    "aten.native_layer_norm",
+    "aten.group_norm",
+    "aten.native_group_norm",
+    "aten.instance_norm",
+    "aten.rms_norm",
+}
+
+READING_SHAPES = {
+    "aten.zeros_like",
+    "aten.ones_like",
+    "aten.full_like",
+    "aten.empty_like",
+    "aten.rand_like",
+    "aten.randn_like",
+    "aten.new_zeros",
+    "aten.new_ones",
+    "aten.new_full",
+    "aten.new_empty",
+    "aten.sym_size",
+    "aten.sym_numel",
+}
+"""Read the shape of their argument and none of its numbers."""
+
+SCALING = {"aten.mul", "aten.div", "aten.neg"}
+
+DROPPING = {"aten.dropout", "aten.native_dropout", "aten.feature_dropout", "aten.alpha_dropout"}
+
+
+def operation(node: fx.Node) -> str:
+    """The operation without its overload: ``'aten.add'`` for ``aten.add.Tensor``."""
+    target = node.target
+    if isinstance(target, str):
+        return target
+    if getattr(target, "__module__", "") == "_operator":
+        return f"_operator.{target.__name__}"
+    return ".".join(str(target).split(".")[:2])
+
+
+def factor(node: fx.Node, argument: int) -> float | None:
+    """The constant by which an addition multiplies this argument; None when it is not a constant."""
+    kind = operation(node)
+    alpha = float(node.kwargs.get("alpha", 1.0))  # type: ignore[arg-type]  # fx types every argument as a nested union
+    if kind in ("aten.add", "aten.sub", "aten.rsub"):
+        sign = {"aten.add": (1, 1), "aten.sub": (1, -1), "aten.rsub": (-1, 1)}[kind][argument]
+        scaled = argument == (0 if kind == "aten.rsub" else 1)
+        return sign * (alpha if scaled else 1.0)
+    if kind == "aten.lerp":
+        return None
+    return float(node.kwargs.get("beta", 1.0)) if argument == 0 else None  # type: ignore[arg-type]  # as above
+
+
+def drops_at_random(node: fx.Node) -> bool:
+    """Whether a dropout is switched on."""
+    return operation(node) in DROPPING and len(node.args) > 2 and node.args[2] is not False
+
+
+Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
+
+
+def windows(padded: Tensor, kernel_size: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> Tensor:
+    """A view of padded inputs as (batch, channels, *entries of the kernel, *positions), with nothing copied.
+
+    Copying this view is several times quicker than torch's im2col.
+    """
+    dims = len(kernel_size)
+    for axis in range(dims):
+        extent = dilation[axis] * (kernel_size[axis] - 1) + 1
+        padded = padded.unfold(axis + 2, extent, stride[axis])[..., :: dilation[axis]]
+    return padded.permute(0, 1, *range(2 + dims, 2 + 2 * dims), *range(2, 2 + dims))
+
+
+def patches(layer: Convolution, inputs: Tensor) -> Float[Tensor, "batch groups entries positions"]:
+    """The patch of `inputs` that each output position of `layer` sees, in the order of the kernel's entries."""
+    seen = windows(_padded(layer, inputs), layer.kernel_size, layer.stride, layer.dilation)
+    positions = seen.shape[2 + len(layer.kernel_size) :].numel()
+    return seen.reshape(len(inputs), layer.groups, -1, positions)
+
+
+def _padded(layer: Convolution, inputs: Tensor) -> Tensor:
+    amounts = list(layer._reversed_padding_repeated_twice)
+    if not any(amounts):
+        return inputs
+    mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
+    return F.pad(inputs, amounts, mode=mode)

@@ -1,0 +1,301 @@
+"""Which hypotheses of the convergence theorems a model meets, and what to change where it does not."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from skiplens.base.preserve_state import preserve_state
+from skiplens.base.progress import Progress, silent
+from skiplens.base.randomness import Randomness
+from skiplens.graph.batch import Batch, as_batches, concatenate
+from skiplens.graph.blocks import ResidualBlock
+from skiplens.graph.dissect import dissect
+from skiplens.graph.functional import transformable
+from skiplens.graph.lens import Lens, Subject
+from skiplens.graph.network import ResidualNetwork, part_function
+from skiplens.jacobians.hypotheses.chain import LossArgument, describe_cost, describe_model
+from skiplens.jacobians.hypotheses.convergence import check, conclusion
+from skiplens.jacobians.hypotheses.descriptions import Description, ResidualLayer
+from skiplens.jacobians.hypotheses.facts import Case, CheckedHypothesis, CostFacts, DataFacts, SampledGain, listed
+from skiplens.jacobians.hypotheses.parts import GraphView
+from skiplens.jacobians.hypotheses.report import RULES, HypothesesReading, convergence_section, hypotheses_numbers
+from skiplens.jacobians.linearised import Linearised
+from skiplens.jacobians.part_spectrum import couples_samples, keeps_samples
+from skiplens.jacobians.systems.affine import Affine
+from skiplens.linalg.singular_values import singular_density
+from skiplens.plots.section import ReadingView
+from skiplens.readings.reading import Provenance
+
+PROBED_SAMPLES = 4
+"""The graph is read with so few samples; what is counted over the batch takes the number of all."""
+
+
+def check_hypotheses(
+    model: nn.Module, data: Any, loss: LossArgument = "cross_entropy", step: float | None = None, seed: int = 0
+) -> HypothesesReading:
+    """For each hypothesis of the convergence theorems: holds, fails or cannot be decided, and what to change.
+
+    The model is read layer by layer from its graph. What is not recognised is named, and what depends on it cannot be
+    decided.
+
+    Args:
+        model: Any module that `torch.export` accepts, in the mode in which it is trained; it is not changed.
+        data: The training data: (inputs, targets) or an iterable of such batches.
+        loss: ``"cross_entropy"``, ``"mse"``, a loss module or function of torch, or a function of your own.
+        step: A learning rate of plain gradient descent to ask about.
+        seed: Of the random vectors that probe large shortcuts.
+
+    Examples:
+        >>> import skiplens as sl
+        >>> model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
+        >>> print(sl.check_hypotheses(model, (torch.eye(3), torch.tensor([0, 1, 0])))["S1"]["reason"])
+        relu has a kink: its derivative jumps
+    """
+    settings = {"check": "hypotheses", "model": type(model).__name__, "step": step}
+    clock = Provenance.begin(settings, seed)
+    samples = training_data(data)
+    with preserve_state(model):
+        network = dissect(model, samples.first.first(PROBED_SAMPLES).inputs)
+        view, probes = GraphView(network), Randomness(seed)
+        view.require_data_matrices()
+        layers = describe_model(view, probes.child("skips").torch())
+        gains = sampled_gains(view, probes.child("branches").torch(), samples.facts.samples == view.samples)
+        case = replace(_case(network, layers, samples, loss, step), sampled_gains=gains)
+    checks = check(case)
+    return _reading(model, case, checks, clock.end())
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """What the checker needs of the data: a few samples to call the model with, all targets, and the facts."""
+
+    first: Batch
+    targets: Tensor
+    facts: DataFacts
+    whole: Batch | None
+    """All samples, where they are few enough to be kept."""
+
+
+def _case(
+    network: ResidualNetwork,
+    layers: tuple[Description, ...],
+    samples: TrainingData,
+    loss: LossArgument,
+    step: float | None,
+) -> Case:
+    shape = tuple(network.node(network.output).meta["val"].shape)
+    cost = describe_cost(loss, shape, samples.targets)
+    return Case(
+        layers=layers,
+        data=samples.facts,
+        cost=cost,
+        step=step,
+        sublevel=_first_loss(network.model, samples, cost),
+        first_weights=_first_weights(network.model, layers[0]),
+    )
+
+
+def _first_loss(model: nn.Module, samples: TrainingData, cost: CostFacts) -> float:
+    """The loss now, which gradient descent with a certified step does not exceed; infinite if it is not computed."""
+    if cost.cost is None or samples.whole is None:
+        return math.inf
+    with torch.no_grad():
+        outputs = samples.whole.arguments().call(model)
+    return float(cost.cost(outputs.T.to("cpu", torch.float64))) if isinstance(outputs, torch.Tensor) else math.inf
+
+
+def _first_weights(model: nn.Module, first: Description) -> torch.Tensor | None:
+    weight = dict(model.named_parameters()).get(f"{first.name}.weight") if isinstance(first, Affine) else None
+    return None if weight is None else weight.detach().flatten().to("cpu", torch.float64)
+
+
+def _reading(
+    model: nn.Module, case: Case, checks: Sequence[CheckedHypothesis], provenance: Provenance
+) -> HypothesesReading:
+    return HypothesesReading(
+        model=type(model).__name__,
+        loss=case.cost.name,
+        layers=tuple(_line(layer) for layer in case.layers),
+        labels=tuple(entry.label for entry in checks),
+        statements=tuple(entry.hypothesis.statement for entry in checks),
+        verdicts=tuple(entry.verdict for entry in checks),
+        numbers=tuple(entry.number for entry in checks),
+        meanings=tuple(entry.hypothesis.number for entry in checks),
+        where=tuple(listed(entry.where) for entry in checks),
+        reasons=tuple(entry.reason for entry in checks),
+        changes=tuple(entry.change for entry in checks),
+        codes=tuple(code_for(entry.label, entry.where, model) for entry in checks),
+        conclusion=conclusion(case, checks),
+        sampled=tuple(entry.sampled for entry in checks),
+        provenance=provenance,
+    )
+
+
+def _line(layer: Description) -> str:
+    """A layer in words: its name, what it is and its widths."""
+    kind = type(layer).__name__
+    inside = f" ({', '.join(type(part).__name__ for part in layer.branch)})" if isinstance(layer, ResidualLayer) else ""
+    return f"{layer.name}: {kind}{inside}, {layer.inputs} -> {layer.outputs}"
+
+
+MOST = 3
+"""Lines of code for one hypothesis at most: the pattern is clear then."""
+
+_IMPORT = "from skiplens.zoo.macdonald2023 import NormalisedConv2d, NormalisedLinear, Parameterisation"
+
+
+def code_for(label: str, where: Sequence[str], model: nn.Module) -> str:
+    """Lines that change the modules a hypothesis fails at, or '' where there are none to give."""
+    modules = dict(model.named_modules())
+    found = [(name, modules[name]) for name in dict.fromkeys(where) if name in modules]
+    if label == "S1":
+        lines = [_replaced(name, "torch.nn.Tanh()") for name, module in found if not any(module.parameters())]
+    elif label == "S2":
+        lines = [_replaced(name, new) for name, module in found if (new := _normalised(module))]
+    else:
+        lines = []
+    more = [f"# and {len(lines) - MOST} more like these"] if len(lines) > MOST else []
+    imports = [_IMPORT] if any("Normalised" in line for line in lines[:MOST]) else []
+    return "\n".join([*imports, *lines[:MOST], *more])
+
+
+def _replaced(name: str, new: str) -> str:
+    return f'model.set_submodule("{name}", {new})'
+
+
+def _normalised(module: nn.Module) -> str:
+    """The call that makes the normalised counterpart of a module, '' if there is none."""
+    rule = 'Parameterisation("weight")'
+    if isinstance(module, nn.Linear):
+        return f"NormalisedLinear({module.in_features}, {module.out_features}, {rule})"
+    if isinstance(module, nn.modules.batchnorm._BatchNorm):
+        return f"torch.nn.{type(module).__name__}({module.num_features}, affine=False)"
+    if isinstance(module, nn.LayerNorm):
+        return f"torch.nn.LayerNorm({module.normalized_shape}, elementwise_affine=False)"
+    if isinstance(module, nn.GroupNorm):
+        return f"torch.nn.GroupNorm({module.num_groups}, {module.num_channels}, affine=False)"
+    if isinstance(module, nn.Conv2d) and _is_simple(module):
+        channels, window = f"({module.in_channels}, {module.out_channels})", module.kernel_size[0]
+        return f"NormalisedConv2d({channels}, {window}, {rule}, stride={module.stride[0]}, padding={module.padding[0]})"
+    return ""
+
+
+def _is_simple(module: nn.Conv2d) -> bool:
+    square = all(len({*sizes}) == 1 for sizes in (module.kernel_size, module.stride, module.padding))
+    return square and not isinstance(module.padding, str) and module.groups == 1 and {*module.dilation} == {1}
+
+
+MOST_NUMBERS = 20_000_000
+
+MOST_RANK = 1500
+"""Singular values of larger data matrices would take minutes; then only the counts are told."""
+
+
+def training_data(data: Any) -> TrainingData:
+    """All batches, gone through once; they are kept only as long as they are few."""
+    first, kept, targets, samples = None, list[Batch](), list[Tensor](), 0
+    for batch in as_batches(data):
+        first = batch if first is None else first
+        samples += batch.samples
+        targets.append(batch.targets)
+        kept = [*kept, batch] if samples * _features(first) <= MOST_NUMBERS else []
+    assert first is not None, "as_batches refuses data without batches"
+    whole = concatenate(kept) if kept and sum(batch.samples for batch in kept) == samples else None
+    return TrainingData(first, torch.cat(targets), _facts(first, whole, samples), whole)
+
+
+def _facts(first: Batch, whole: Batch | None, samples: int) -> DataFacts:
+    features = _features(first)
+    matrix = None if whole is None else _matrix(whole)
+    if matrix is None or min(samples, features) > MOST_RANK:
+        return DataFacts(samples, features)
+    return DataFacts.of_matrix(matrix)
+
+
+def _matrix(batch: Batch) -> Tensor | None:
+    """Features × samples in float64, where the input is one floating tensor."""
+    tensors = _tensors(batch.inputs)
+    if len(tensors) != 1 or not tensors[0].is_floating_point():
+        return None
+    return tensors[0].detach().flatten(1).T.to("cpu", torch.float64)
+
+
+def _features(batch: Batch) -> int:
+    return sum(tensor[0].numel() for tensor in _tensors(batch.inputs) if tensor.ndim and len(tensor))
+
+
+def _tensors(inputs: Any) -> list[Tensor]:
+    if isinstance(inputs, Tensor):
+        return [inputs]
+    values: Iterable[Any] = inputs.values() if isinstance(inputs, dict) else inputs
+    return [value for value in values if isinstance(value, Tensor)]
+
+
+STEPS = 8
+"""Of Golub-Kahan: what they find lies below the largest singular value, by a few percent at most on real networks."""
+
+MOST_SAMPLED_NUMBERS = 2_000_000
+"""Branches with larger inputs are not measured: a checker answers in seconds."""
+
+
+def sampled_gains(view: GraphView, generator: torch.Generator, is_whole: bool) -> dict[str, SampledGain]:
+    """The measured slope of each outermost block whose branch has one, by the block's name.
+
+    Args:
+        view: The model's graph, with the samples it was made with.
+        generator: Draws the start vectors.
+        is_whole: Whether these samples are all of the data.
+    """
+    blocks = [block for block in view.network.blocks if block.parent is None]
+    with torch.no_grad():
+        inputs = view.network.run([block.input for block in blocks])
+    found = {}
+    for block in blocks:
+        gain = _gain(view, block, inputs[block.input], generator, is_whole)
+        if gain is not None:
+            found[block.name] = gain
+    return found
+
+
+def _gain(
+    view: GraphView, block: ResidualBlock, point: torch.Tensor, generator: torch.Generator, is_whole: bool
+) -> SampledGain | None:
+    if not point.is_floating_point() or not 0 < point.numel() <= MOST_SAMPLED_NUMBERS:
+        return None
+    with transformable():
+        branch = Linearised(part_function(view.network, block, "branch"), point)
+        start = torch.randn((1, branch.columns), generator=generator, device=generator.device).to(point)
+        try:
+            largest = float(singular_density(branch.forward, branch.adjoint, start, STEPS).nodes[0])
+            alone = keeps_samples(branch, view.samples) and not couples_samples(branch, view.samples, generator)
+        except RuntimeError:  # an operation without the derivatives that torch needs for this
+            return None
+    return SampledGain(largest, is_whole or alone)
+
+
+LABEL = "checking hypotheses"
+
+
+@dataclass(frozen=True)
+class ConvergenceLens(Lens):
+    """Which hypotheses of the convergence theorems the network meets on these samples."""
+
+    name: ClassVar[str] = "convergence"
+    question: ClassVar[str] = "Is gradient descent guaranteed to reach the optimum, and if not, which hypothesis fails?"
+
+    def __call__(self, subject: Subject, randomness: Randomness, progress: Progress = silent) -> HypothesesReading:
+        """Check with the mean square where targets are numbers and with cross-entropy where they are classes."""
+        loss = "mse" if subject.batch.targets.is_floating_point() else "cross_entropy"
+        settings = {"lens": self.name, "model": subject.name, "loss": loss, "samples": subject.batch.samples}
+        clock = Provenance.begin(settings, randomness.seed, subject.device)
+        progress(LABEL, 0, 1)
+        reading = check_hypotheses(subject.model, subject.batch, loss, seed=randomness.seed)
+        progress(LABEL, 1, 1)
+        return replace(reading, model=subject.name, provenance=clock.end())
+
+
+VIEW = ReadingView(HypothesesReading, ConvergenceLens, convergence_section, (), RULES, hypotheses_numbers)

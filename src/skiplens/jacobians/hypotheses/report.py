@@ -1,0 +1,183 @@
+"""What the checker of the convergence theorems found: one verdict for each hypothesis."""
+
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from skiplens.base.errors import InvalidInputError, did_you_mean
+from skiplens.plots.section import KeyNumber, Section, number_in_words, provenance_of
+from skiplens.readings.finding import Finding, Rule
+from skiplens.readings.reading import Reading
+
+WIDTH = 100
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HypothesesReading(Reading, kind="hypotheses"):
+    """The hypotheses of theorems 4.5 (S), 4.7 (R) and 5.1 (G) of MacDonald et al. 2023 for one model.
+
+    Entry i of each tuple speaks of the hypothesis `labels[i]`. `str()` gives a table.
+
+    Attributes:
+        model: Name of the model.
+        loss: Name of the loss.
+        layers: The network as it was read: a line for each layer.
+        labels: Short names, S1 to G6.
+        statements: What each hypothesis says.
+        verdicts: ``holds``, ``fails`` or ``cannot be decided``.
+        numbers: The number behind each verdict, None where there is none.
+        meanings: What the numbers are.
+        where: The layers that each verdict comes from, joined by commas.
+        reasons: Why.
+        changes: The smallest change that would make it hold, '' where it holds.
+        codes: The change as code to paste, '' where there is none.
+        conclusion: What follows for gradient descent.
+        sampled: The numbers at the present weights and data, where `numbers` bounds them for all; None elsewhere.
+    """
+
+    model: str
+    loss: str
+    layers: tuple[str, ...]
+    labels: tuple[str, ...]
+    statements: tuple[str, ...]
+    verdicts: tuple[str, ...]
+    numbers: tuple[float | None, ...]
+    meanings: tuple[str, ...]
+    where: tuple[str, ...]
+    reasons: tuple[str, ...]
+    changes: tuple[str, ...]
+    codes: tuple[str, ...]
+    conclusion: str
+    sampled: tuple[float | None, ...] = ()
+
+    def rows(self) -> tuple[Mapping[str, Any], ...]:
+        """One row a hypothesis."""
+        names = ("statements", "verdicts", "numbers", "meanings", "where", "reasons", "changes", "codes")
+        columns = ("statement", "verdict", "number", "meaning", "where", "reason", "change", "code")
+        sampled = self.sampled or (None,) * len(self.labels)
+        values = zip(self.labels, *(getattr(self, name) for name in names), sampled, strict=True)
+        return tuple(dict(zip(("hypothesis", *columns, "sampled"), row, strict=True)) for row in values)
+
+    def __getitem__(self, label: str) -> Mapping[str, Any]:
+        """The row of one hypothesis, such as ``reading["S1"]``."""
+        if label not in self.labels:
+            raise InvalidInputError(f"There is no hypothesis {label!r}. {did_you_mean(label, self.labels)}")
+        return self.rows()[self.labels.index(label)]
+
+    @property
+    def failing(self) -> tuple[str, ...]:
+        """Labels of the hypotheses that fail."""
+        return tuple(label for label, verdict in zip(self.labels, self.verdicts, strict=True) if verdict == "fails")
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """Labels of the hypotheses that cannot be decided."""
+        pairs = zip(self.labels, self.verdicts, strict=True)
+        return tuple(label for label, verdict in pairs if verdict == "cannot be decided")
+
+    def __str__(self) -> str:
+        """The verdicts as a table, then what follows."""
+        lines = [f"{self.model} with {self.loss}", ""]
+        for row in self.rows():
+            number = f" [{row['meaning']}: {numbers}]" if (numbers := _numbers(row)) else ""
+            lines.append(f"{row['hypothesis']}  {row['verdict']:<17}  {row['statement']}{number}")
+            if row["verdict"] != "holds":
+                lines += _indented(f"at {row['where']}: {row['reason']}")
+                lines += _indented(f"-> {row['change']}")
+                lines += [f"        {line}" for line in row["code"].splitlines()]
+        return "\n".join([*lines, "", *textwrap.wrap(self.conclusion, WIDTH)])
+
+
+def _numbers(row: Mapping[str, Any]) -> str:
+    """The number of a row and what it is here, '' where there is neither."""
+    number, here = row["number"], row["sampled"]
+    if here is None:
+        return "" if number is None else f"{number:.6g}"
+    return f"{'not known' if number is None else f'{number:.6g}'}, here {here:.6g}"
+
+
+def _indented(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent="      ", subsequent_indent="         ")
+
+
+MEANING = (
+    "Theorems of MacDonald et al. 2023: S1 to S6 make the loss smooth, R1 to R6 keep its gradient from vanishing, G1 "
+    "to G6 let gradient descent use both. Hardly any network in use meets them all; a failing hypothesis is no fault."
+)
+
+
+def convergence_section(reading: HypothesesReading) -> Section:
+    """One row a hypothesis, and what follows."""
+    return Section(
+        anchor=reading.kind,
+        title="Convergence",
+        sentence=convergence_sentence(reading),
+        facts=(
+            ("loss", reading.loss),
+            ("hypotheses that hold", str(reading.verdicts.count("holds"))),
+            ("that fail", ", ".join(reading.failing) or "none"),
+            ("that cannot be decided", ", ".join(reading.undecided) or "none"),
+        ),
+        rows=tuple(
+            {
+                "hypothesis": row["hypothesis"],
+                "verdict": row["verdict"],
+                "says": row["statement"],
+                "number": _number(row),
+                "where": row["where"] if row["verdict"] != "holds" else "",
+            }
+            for row in reading.rows()
+        ),
+        notes=(MEANING,),
+        provenance=provenance_of(reading),
+    )
+
+
+def _number(row: Mapping[str, Any]) -> str:
+    if row["number"] is None and row["sampled"] is None:
+        return "–"
+    number = "not known" if row["number"] is None else number_in_words(row["number"])
+    here = "" if row["sampled"] is None else f" (here {number_in_words(row['sampled'])})"
+    return f"{row['meaning']}: {number}{here}"
+
+
+def convergence_sentence(reading: HypothesesReading) -> str:
+    """What is guaranteed."""
+    return reading.conclusion if reading.conclusion.endswith(".") else f"{reading.conclusion}."
+
+
+DERIVED = ("S5", "S6", "G1", "G4")
+"""Hypotheses that fail only because another one does."""
+
+
+def judge_hypotheses(reading: HypothesesReading) -> Iterator[Finding]:
+    """One note with all that fail, and the smallest change for each."""
+    failing = [row for row in reading.rows() if row["verdict"] == "fails"]
+    causes = [row for row in failing if row["hypothesis"] not in DERIVED] or failing
+    if not failing:
+        return
+    named = ", ".join(row["hypothesis"] for row in causes)
+    yield Finding(
+        rule="convergence_hypotheses",
+        severity="note",
+        sentence=f"Convergence to the optimum is not guaranteed: {len(failing)} of {len(reading.labels)} hypotheses "
+        f"fail, above all {named}.",
+        number=float(len(failing)),
+        threshold=0.0,
+        source="'On skip connections and normalisation layers in deep optimisation', theorems 4.5 (S), 4.7 (R) and 5.1 "
+        "(G, in its corrected form)",
+        change=" ".join(f"{row['hypothesis']} ({row['statement']}): {row['change']}" for row in causes),
+        where=tuple(row["hypothesis"] for row in failing),
+    )
+
+
+RULES = (Rule("convergence_hypotheses", (HypothesesReading,), judge_hypotheses),)
+
+
+def hypotheses_numbers(reading: HypothesesReading) -> tuple[KeyNumber, ...]:
+    """What models are compared by."""
+    return (
+        KeyNumber("hypotheses that hold", float(reading.verdicts.count("holds"))),
+        KeyNumber("hypotheses that fail", float(len(reading.failing))),
+    )

@@ -1,0 +1,322 @@
+"""The singular values of one part of a network: which way to find them, and what they are."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from skiplens.base.axes import Float
+from skiplens.base.errors import DidNotConverge, InvalidInputError
+from skiplens.base.memory import budget_bytes, require_fits
+from skiplens.base.progress import Progress, silent
+from skiplens.jacobians.linearised import Function, Linearised
+from skiplens.linalg.low_rank_update import updated_eigenvalues
+from skiplens.linalg.singular_values import all_singular_values, singular_density
+from skiplens.linalg.trace import sphere
+
+Coupling = Literal["auto", "sample", "batch"]
+
+Method = Literal["auto", "exact", "lanczos"]
+
+_FEWEST_STEPS = 8
+"""With fewer Lanczos steps a density says nothing."""
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Singular values, descending, with the share of all that each stands for.
+
+    Attributes:
+        values: All singular values, or nodes of their density.
+        weights: The share of each; they add up to one.
+        count: How many singular values there are.
+        method: "exact", "low rank" (exact too) or "lanczos".
+        coupled: Whether the samples of the batch were seen as coupled.
+    """
+
+    values: Float[Tensor, " values"]
+    weights: Float[Tensor, " values"]
+    count: int
+    method: str
+    coupled: bool
+
+
+@dataclass(frozen=True)
+class Part:
+    """A function of a batch, where it is looked at, and its form without coupling of samples.
+
+    Attributes:
+        name: What to call it in errors.
+        function: From the input of the part to its output.
+        frozen: The same with batch statistics frozen; None where no batch norm couples samples.
+        point: The input.
+        samples: How many samples the batch has.
+        channels: Channels of the batch norms that couple samples.
+    """
+
+    name: str
+    function: Function
+    frozen: Function | None
+    point: Tensor
+    samples: int
+    channels: int
+
+
+@dataclass(frozen=True)
+class SpectrumEffort:
+    """How to find singular values, and how much may be spent.
+
+    Attributes:
+        coupling: Jacobians of single samples, of the whole batch, or of the batch where its samples are coupled.
+        method: All singular values, their density, or all where that takes no more than `work` and `memory`.
+        steps: Lanczos steps.
+        probes: Random vectors of Lanczos.
+        work: Floating operations that one exact spectrum may take with method="auto".
+        memory: Bytes that may be used; half of what is free if None.
+    """
+
+    coupling: Coupling = "auto"
+    method: Method = "auto"
+    steps: int = 80
+    probes: int = 4
+    work: float = 1e12
+    memory: int | None = None
+
+
+def part_spectrum(
+    part: Part, effort: SpectrumEffort, generator: torch.Generator, progress: Progress = silent
+) -> Spectrum:
+    """The singular values of the Jacobian of `part`; to be called within `transformable()`."""
+    whole = Linearised(part.function, part.point)
+    coupled = not keeps_samples(whole, part.samples) or couples_samples(whole, part.samples, generator)
+    if not coupled:
+        return _blockwise(part, whole, effort, generator)
+    if effort.coupling == "sample":
+        return _blockwise(part, _uncoupled(part, whole, generator), effort, generator)
+    return _joint(part, whole, effort, generator, progress)
+
+
+def _uncoupled(part: Part, whole: Linearised, generator: torch.Generator) -> Linearised:
+    """The part with frozen statistics, or an error that says why there is no such form."""
+    if not keeps_samples(whole, part.samples):
+        raise InvalidInputError(
+            f"{part.name!r} maps shape {whole.input_shape} to shape {whole.output_shape} for {part.samples} samples: "
+            "its first axis is not the samples throughout. Ask for coupling='batch', or look at a part that keeps them."
+        )
+    frozen = whole if part.frozen is None else Linearised(part.frozen, part.point)
+    if couples_samples(frozen, part.samples, generator):
+        raise InvalidInputError(
+            f"The samples of the batch depend on each other in {part.name!r}, and not only through the statistics of "
+            "batch norm layers, which could be frozen. Ask for coupling='batch'."
+        )
+    return frozen
+
+
+def _blockwise(part: Part, linearised: Linearised, effort: SpectrumEffort, generator: torch.Generator) -> Spectrum:
+    """The union of the singular values of each sample's Jacobian."""
+    rows, columns = linearised.rows // part.samples, linearised.columns // part.samples
+    if not _exactly(part, linearised, effort, (part.samples, rows, columns)):
+        return _density(linearised, effort, generator, coupled=False)
+    values = all_singular_values(sample_jacobians(linearised, part.samples))
+    return _all(values.flatten().sort(descending=True).values, "exact", coupled=False)
+
+
+def _joint(
+    part: Part, whole: Linearised, effort: SpectrumEffort, generator: torch.Generator, progress: Progress
+) -> Spectrum:
+    """The singular values of the Jacobian of the whole batch."""
+    dense = (1, whole.rows, whole.columns)
+    if part.frozen is not None and keeps_samples(whole, part.samples):
+        blocks = (part.samples, whole.rows // part.samples, whole.columns // part.samples)
+        operations = _operations(*blocks) + _update_operations(part, whole)
+        if operations < _operations(*dense) and _exactly(part, whole, effort, blocks, operations):
+            try:
+                return _through_low_rank(part, whole, generator, progress)
+            except DidNotConverge:  # something else couples the samples as well: as if there were no frozen form
+                pass
+    if not _exactly(part, whole, effort, dense):
+        return _density(whole, effort, generator, coupled=True)
+    return _all(all_singular_values(sample_jacobians(whole, 1)[0]), "exact", coupled=True)
+
+
+def _through_low_rank(part: Part, whole: Linearised, generator: torch.Generator, progress: Progress) -> Spectrum:
+    assert part.frozen is not None, "asked for only where there is a frozen form"
+    frozen = Linearised(part.frozen, part.point)
+    values = coupled_singular_values(whole, frozen, part.samples, 2 * part.channels, generator, progress)
+    return _all(values.to(whole.dtype), "low rank", coupled=True)
+
+
+def _density(linearised: Linearised, effort: SpectrumEffort, generator: torch.Generator, coupled: bool) -> Spectrum:
+    """The density, from random vectors on the smaller side."""
+    forward, adjoint = linearised.forward, linearised.adjoint
+    if linearised.rows < linearised.columns:
+        forward, adjoint = adjoint, forward
+    size = min(linearised.rows, linearised.columns)
+    steps = _steps_that_fit(linearised, effort)
+    starts = sphere(size, effort.probes, generator).T.to(linearised.device, linearised.dtype)
+    found = singular_density(forward, adjoint, starts, steps)
+    return Spectrum(found.nodes, found.weights, size, "lanczos", coupled)
+
+
+def _steps_that_fit(linearised: Linearised, effort: SpectrumEffort) -> int:
+    """The Lanczos steps asked for, or as many as memory has room for vectors."""
+    each = effort.probes * (linearised.rows + linearised.columns) * linearised.dtype.itemsize
+    budget = budget_bytes(linearised.device, effort.memory)
+    fewest = min(effort.steps, _FEWEST_STEPS)
+    what = f"The density of singular values of a {linearised.rows} × {linearised.columns} Jacobian"
+    require_fits(fewest * each, what, "Give fewer samples, or ask for probes=1.", budget)
+    return min(effort.steps, budget // each)
+
+
+def _all(values: Tensor, method: str, coupled: bool) -> Spectrum:
+    return Spectrum(values, torch.full_like(values, 1 / len(values)), len(values), method, coupled)
+
+
+def _exactly(
+    part: Part,
+    linearised: Linearised,
+    effort: SpectrumEffort,
+    shape: tuple[int, int, int],
+    operations: float | None = None,
+) -> bool:
+    """Whether all singular values shall be computed from matrices of this shape, with so many operations."""
+    count, rows, columns = shape
+    # The matrices, twice in float64 for a decomposition, and their Gram matrices.
+    needed = 8 * count * (3 * rows * columns + min(rows, columns) ** 2)
+    budget = budget_bytes(linearised.device, effort.memory)
+    if effort.method == "exact":
+        what = f"All singular values of {part.name!r} ({count} Jacobian(s) of {rows} × {columns})"
+        require_fits(needed, what, "Ask for method='lanczos', or give fewer samples.", budget)
+        return True
+    return effort.method == "auto" and needed <= budget and (operations or _operations(*shape)) <= effort.work
+
+
+def _operations(count: int, rows: int, columns: int) -> float:
+    """Floating operations of `count` decompositions."""
+    small, large = sorted((rows, columns))
+    return count * (2.0 * large * small**2 + 10.0 * small**3)
+
+
+def _update_operations(part: Part, whole: Linearised) -> float:
+    """The price of one secular equation for each of the four vectors of each channel.
+
+    In operations of a decomposition, which run much faster one by one: measured as 100 for each entry of the (never
+    formed) matrix of eigenvectors, and as 3e9 for what does not depend on the size.
+    """
+    return 4.0 * part.channels * (3e9 + 100 * float(min(whole.rows, whole.columns)) ** 2)
+
+
+_SPARE = 8
+"""Random vectors beyond the rank, so that the span of their images is the whole range to working precision."""
+
+
+def coupled_singular_values(
+    coupled: Linearised,
+    frozen: Linearised,
+    samples: int,
+    rank: int,
+    generator: torch.Generator,
+    progress: Progress = silent,
+) -> Float[Tensor, " values"]:
+    """All singular values of the Jacobian of a whole batch, descending, without ever forming it.
+
+    Batch norm couples samples through the mean and the scale of each channel, two numbers. So the Jacobian is that with
+    frozen statistics, block diagonal over samples, plus a matrix E of rank at most two for each channel. The blocks are
+    diagonalised sample by sample; E is found by a few products with random vectors, and added by secular equations.
+    Values below 1e-8 of the largest one come out as noise of that size, as from any Gram matrix in float64.
+
+    Args:
+        coupled: The function of the batch.
+        frozen: The same with frozen statistics.
+        samples: Number of samples, the first axis of input and output.
+        rank: A bound on the rank of the difference: two for each channel of each batch norm.
+        generator: Source of the random vectors.
+        progress: Called as the work goes on.
+    """
+    U, V = _difference(coupled, frozen, rank, generator)
+    blocks = sample_jacobians(frozen, samples).double()
+    if coupled.rows > coupled.columns:  # the Gram matrix on the smaller side
+        blocks, U, V = blocks.mT, V, U
+    values, vectors = torch.linalg.eigh(blocks @ blocks.mT)
+    # (A + U Vᵀ)(A + U Vᵀ)ᵀ = A Aᵀ + A V Uᵀ + U (A V)ᵀ + U VᵀV Uᵀ
+    images = (blocks @ V.reshape(samples, -1, V.shape[1])).flatten(0, 1)
+    factors = torch.cat([images, U], dim=1).reshape(samples, -1, 2 * U.shape[1])
+    eye = torch.eye(U.shape[1], dtype=U.dtype, device=U.device)
+    core = torch.cat([torch.cat([0 * eye, eye], 1), torch.cat([eye, V.T @ V], 1)])
+    eigenvalues = updated_eigenvalues(values.flatten(), (vectors.mT @ factors).flatten(0, 1), core, progress)
+    return eigenvalues.clamp_min(0).sqrt().flip(0)
+
+
+def _difference(
+    coupled: Linearised, frozen: Linearised, rank: int, generator: torch.Generator
+) -> tuple[Float[Tensor, "rows rank"], Float[Tensor, "columns rank"]]:
+    """U with orthonormal columns and V such that J = J_frozen + U Vᵀ, in float64."""
+
+    def image(probes: Tensor) -> Tensor:
+        return coupled.forward(probes) - frozen.forward(probes)
+
+    count = min(rank + _SPARE, coupled.rows, coupled.columns)
+    draws = torch.randn((count + 1, coupled.columns), generator=generator, device=generator.device)
+    probes = draws.to(coupled.device, coupled.dtype)
+    images = image(probes).double().T
+    left, sizes, _ = torch.linalg.svd(images[:, :count], full_matrices=False)
+    noise = 100 * torch.finfo(coupled.dtype).eps * (sizes[0] + frozen.forward(probes[:1]).norm())
+    U = left[:, sizes > noise][:, :rank]
+    fresh = images[:, count]
+    if float((fresh - U @ (U.T @ fresh)).norm()) > 10 * float(noise):
+        raise DidNotConverge(
+            f"The coupling of samples has more than the expected rank of {rank}: something other than batch norm "
+            "couples them. Ask for method='lanczos'."
+        )
+    vectors = U.T.to(coupled.dtype)
+    return U, (coupled.adjoint(vectors) - frozen.adjoint(vectors)).double().T
+
+
+def keeps_samples(linearised: Linearised, samples: int) -> bool:
+    """Whether the first axis of input and output is the samples."""
+    shapes = (linearised.input_shape, linearised.output_shape)
+    return all(len(shape) > 0 and shape[0] == samples for shape in shapes)
+
+
+def couples_samples(linearised: Linearised, samples: int, generator: torch.Generator) -> bool:
+    """Whether some sample's output depends on another sample's input.
+
+    Samples are split in two by each bit of their number, so that any two are apart in some split; the gradient of a
+    random combination of one half's outputs must not reach the other half's inputs.
+    """
+    number = torch.arange(samples, device=linearised.device)
+    halves = [(number >> bit) & 1 == side for bit in range((samples - 1).bit_length()) for side in (0, 1)]
+    if not halves:
+        return False
+    shape = (len(halves), samples, linearised.rows // samples)
+    draws = torch.randn(shape, generator=generator, device=generator.device).to(linearised.device, linearised.dtype)
+    mask = torch.stack(halves)[:, :, None]
+    gradients = linearised.adjoint((draws * mask).flatten(1)).reshape(len(halves), samples, -1)
+    return bool((gradients * ~mask).abs().max() > 1e-3 * torch.finfo(linearised.dtype).eps * gradients.abs().max())
+
+
+def sample_jacobians(linearised: Linearised, samples: int) -> Float[Tensor, "samples outputs inputs"]:
+    """The Jacobian of each sample's output by its own input, for a function that does not couple samples.
+
+    One product serves all samples: the same unit vector in every sample gives that row (or column) of all Jacobians.
+    """
+    outputs, inputs = linearised.rows // samples, linearised.columns // samples
+    by_rows = outputs <= inputs
+    size = outputs if by_rows else inputs
+    product = linearised.adjoint if by_rows else linearised.forward
+    whole = torch.empty((samples, outputs, inputs), dtype=linearised.dtype, device=linearised.device)
+    step = max(1, 2**24 // (samples * size))
+    for start in range(0, size, step):
+        units = torch.eye(size, dtype=linearised.dtype, device=linearised.device)[start : start + step]
+        found = product(units[:, None, :].expand(-1, samples, -1).flatten(1)).reshape(len(units), samples, -1)
+        if by_rows:
+            whole[:, start : start + step] = found.transpose(0, 1)
+        else:
+            whole[:, :, start : start + step] = found.permute(1, 2, 0)
+    return whole
+
+
+def whole_jacobian(linearised: Linearised) -> Float[Tensor, "rows columns"]:
+    """The Jacobian of all outputs by all inputs."""
+    return sample_jacobians(linearised, 1)[0]

@@ -1,0 +1,413 @@
+"""The jacobians lens: singular values of every block with and without its shortcut, and end to end."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from skiplens.base.preserve_state import preserve_state
+from skiplens.base.progress import Progress, silent
+from skiplens.base.randomness import Randomness
+from skiplens.edits.remedies import code_of
+from skiplens.graph.dissect import dissect
+from skiplens.graph.lens import Lens, Subject, affordable
+from skiplens.jacobians.reading import FLOOR, JacobianSpectrum, SpectrumStatistics
+from skiplens.jacobians.spectrum import JacobianOptions, measure
+from skiplens.linalg.density import weighted_quantiles
+from skiplens.plots.figure import Bars, Figure, Line, Points, Reference, Values, drawn, in_order, numbers
+from skiplens.plots.section import LEVELS, Curve, KeyNumber, Overlay, Quantity, ReadingView, Section, provenance_of
+from skiplens.readings.finding import Finding, Remedy, Rule, Severity, listed
+from skiplens.readings.reading import Provenance
+from skiplens.signal.structure import StructureReading
+
+PASSES_OF_A_STEP = 6
+"""Of a Lanczos step: forward and back through the blocks with their shortcuts, without, and end to end."""
+
+FEWEST_STEPS = 12
+"""The largest singular value is found with so many, and the density in its coarse form."""
+
+
+@dataclass(frozen=True)
+class JacobiansLens(Lens):
+    """The Jacobian spectrum of a few samples, batch statistics frozen, cheap enough for every report."""
+
+    name: ClassVar[str] = "jacobians"
+    question: ClassVar[str] = "Do the layers keep the gradient alive?"
+
+    samples: int = 4
+    steps: int = 40
+    probes: int = 1
+    work: float = 5e9
+    """Operations of one exact spectrum; larger blocks are seen through Lanczos."""
+
+    def __call__(self, subject: Subject, randomness: Randomness, progress: Progress = silent) -> JacobianSpectrum:
+        """Measure each block with and without its shortcut, and the whole network."""
+        batch, cut = subject.few(self.samples, passes=PASSES_OF_A_STEP * self.steps * self.probes)
+        settings = {"lens": self.name, "model": subject.name, "samples": batch.samples}
+        clock = Provenance.begin(settings, randomness.seed, subject.device)
+        steps = affordable(subject.operations, PASSES_OF_A_STEP * self.probes * batch.samples, self.steps, FEWEST_STEPS)
+        options = JacobianOptions(seed=randomness.seed, steps=steps, probes=self.probes, work=self.work)
+        with preserve_state(subject.model):
+            network = dissect(subject.model, batch.inputs)
+            reading = measure(network, None, options, options.effort("sample", "auto"), progress)
+        return replace(reading, notes=(*cut, *reading.notes), provenance=clock.end())
+
+
+_FEWEST_BINS, _MOST_BINS = 8, 24
+
+_CURVE_POINTS = 400
+
+
+def singular_values_by_block(reading: JacobianSpectrum) -> Figure | None:
+    """Median, 10 % and 90 % quantile of each block's singular values, with and without its shortcut."""
+    blocks = reading.blocks
+    if not blocks:
+        return None
+    levels = torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64)
+    whole = _quantiles(reading.singular_values, reading.weights, blocks, levels)
+    marks = list(_spread(whole, "with its shortcut"))
+    if reading.without_shortcut:
+        alone = _quantiles(reading.without_shortcut, reading.without_shortcut_weights, blocks, levels)
+        marks += _spread(alone, "branch alone")
+    return Figure(
+        name="singular_values_by_block",
+        title="Singular values of each block",
+        caption="Lines: half of the directions through a block grow by less than this factor. Dots: a tenth of them "
+        "grow by less than the lower, a tenth by more than the upper one. At 1 a direction passes as it is; what lies "
+        "far below is lost to the gradient.",
+        x_label="residual block, in order of execution",
+        y_label="singular value",
+        marks=(*marks, Reference(1.0)),
+        y_log=True,
+        block_places=in_order(blocks, start=1),
+    )
+
+
+def spectrum_of_one_block(reading: JacobianSpectrum) -> Figure | None:
+    """All singular values of the block whose shortcut matters most, sorted, with and without it."""
+    if not reading.without_shortcut:
+        return None
+    gains = {name: _gain(reading, name) for name in reading.without_shortcut}
+    name = max(gains, key=lambda block: gains[block])
+    shares = torch.linspace(0, 1, _CURVE_POINTS, dtype=torch.float64)
+    curves = (
+        Line(_percent(shares), _floored(reading.quantiles(name, shares)), "with its shortcut"),
+        Line(
+            _percent(shares),
+            _floored(
+                weighted_quantiles(reading.without_shortcut[name], reading.without_shortcut_weights[name], shares)
+            ),
+            "branch alone",
+            dashed=True,
+        ),
+    )
+    return Figure(
+        name="spectrum_of_one_block",
+        title=f"What the shortcut does to {name}",
+        caption=f"The singular values of the block whose shortcut matters most, sorted. Read: so many percent of the "
+        f"directions are stretched by less than this. Values below {FLOOR:.0e} are drawn there.",
+        x_label="share of the directions (%)",
+        y_label="singular value",
+        marks=(*curves, Reference(1.0)),
+        y_log=True,
+    )
+
+
+def network_histogram(reading: JacobianSpectrum) -> Figure | None:
+    """How the singular values of the whole network are distributed."""
+    if "network" not in reading.singular_values:
+        return None
+    largest = float(reading.singular_values["network"].max())
+    numbers_seen = reading.statistics("network")
+    bins = max(_FEWEST_BINS, min(_MOST_BINS, math.isqrt(4 * numbers_seen.count)))
+    edges = torch.linspace(0, largest or 1.0, bins + 1, dtype=torch.float64)
+    centres = (edges[:-1] + edges[1:]) / 2
+    return Figure(
+        name="network_histogram",
+        title="Singular values from input to output",
+        caption=f"Share of the {numbers_seen.count} singular values of the whole network in each bin, from "
+        f"{numbers_seen.smallest:.3g} to {numbers_seen.largest:.3g}: how much a change of the input changes the "
+        "output, by direction.",
+        x_label="singular value",
+        y_label="share",
+        marks=(Bars(tuple(f"{centre:.2g}" for centre in centres), numbers(reading.histogram("network", edges))),),
+    )
+
+
+def _quantiles(
+    values: Mapping[str, Tensor], weights: Mapping[str, Tensor], blocks: tuple[str, ...], levels: Tensor
+) -> Tensor:
+    found = [weighted_quantiles(values[name], weights[name], levels) for name in blocks]
+    return torch.stack(found).clamp_min(FLOOR)
+
+
+def _spread(quantiles: Tensor, name: str) -> tuple[Line | Points, Points]:
+    """The medians as a line (a point for a single block), the outer quantiles as points."""
+    place = numbers(range(1, len(quantiles) + 1))
+    low, median, high = (numbers(column) for column in quantiles.T)
+    middle = Line(place, median, f"median {name}") if len(place) > 1 else Points(place, median, f"median {name}")
+    return middle, Points((*place, *place), (*low, *high), f"10 % and 90 % {name}")
+
+
+def _gain(reading: JacobianSpectrum, name: str) -> float:
+    return reading.statistics(name).mean_log10 - reading.statistics(name, without_shortcut=True).mean_log10
+
+
+def _floored(values: Tensor) -> Values:
+    return numbers(values.clamp_min(FLOOR))
+
+
+def _percent(shares: Tensor) -> Values:
+    return numbers(100 * shares)
+
+
+FIGURES = (
+    singular_values_by_block,
+    spectrum_of_one_block,
+    network_histogram,
+)
+"""Of such a reading, in order."""
+
+WEAK = 0.1
+"""Directions that shrink below this count as weak."""
+
+
+def jacobians_section(reading: JacobianSpectrum) -> Section:
+    """Whether the layers keep the gradient alive."""
+    return Section(
+        anchor=reading.kind,
+        title="Jacobians",
+        sentence=jacobians_sentence(reading),
+        facts=_facts(reading),
+        rows=_rows(reading),
+        notes=reading.notes,
+        figures=drawn(reading, FIGURES),
+        provenance=provenance_of(reading),
+    )
+
+
+def jacobians_sentence(reading: JacobianSpectrum) -> str:
+    """The spectrum in one sentence."""
+    whole = _end_to_end(reading)
+    if not reading.without_shortcut:
+        return whole or "Singular values of parts of the network were measured."
+    names = list(reading.without_shortcut)
+    alone = sum(reading.share_below(WEAK, name, without_shortcut=True) for name in names) / len(names)
+    kept = sum(reading.share_below(WEAK, name) for name in names) / len(names)
+    return (
+        f"Through the branches alone {alone:.0%} of the directions shrink to less than a tenth; with the shortcuts "
+        f"it is {kept:.0%}. {whole}"
+    ).strip()
+
+
+def _end_to_end(reading: JacobianSpectrum) -> str:
+    if "network" not in reading.singular_values:
+        return ""
+    numbers = reading.statistics("network")
+    lost = f"; {numbers.near_zero:.0%} of the directions are lost" if numbers.near_zero > 0.005 else ""
+    return f"From input to output singular values lie between {numbers.smallest:.2g} and {numbers.largest:.2g}{lost}."
+
+
+def _facts(reading: JacobianSpectrum) -> tuple[tuple[str, str], ...]:
+    joint = "of the whole batch" if reading.coupled else "of each sample"
+    facts = [("samples", str(reading.samples)), ("Jacobians", joint)]
+    if reading.readings > 1:
+        facts.append(("readings averaged", str(reading.readings)))
+    if "network" in reading.singular_values:
+        numbers = reading.statistics("network")
+        facts += [
+            ("singular values of the network", f"{numbers.count:,}"),
+            ("its largest singular value", f"{numbers.largest:.3g}"),
+            ("its median singular value", f"{numbers.median:.3g}"),
+            ("its condition number", _number(numbers.condition_number)),
+            ("its log-volume (sum of ln σ)", f"{numbers.log_volume:.4g}"),
+            ("directions it stretches", f"{numbers.above_one:.1%}"),
+            ("directions it loses (below 1e-6)", f"{numbers.near_zero:.1%}"),
+        ]
+    return tuple(facts)
+
+
+def _rows(reading: JacobianSpectrum) -> tuple[Mapping[str, Any], ...]:
+    """One row for each block, or span of blocks."""
+    return tuple(_row(reading, name) for name in reading.names if name != "network")
+
+
+def _row(reading: JacobianSpectrum, name: str) -> Mapping[str, Any]:
+    own = reading.statistics(name)
+    alone = reading.statistics(name, without_shortcut=True) if name in reading.without_shortcut else None
+    return {
+        "block": name,
+        "median": f"{own.median:.3g}",
+        "branch alone": _branch(alone),
+        "below 0.1": f"{reading.share_below(WEAK, name):.0%}",
+        "below 0.1, branch": "" if alone is None else f"{reading.share_below(WEAK, name, without_shortcut=True):.0%}",
+        "above 1": f"{own.above_one:.0%}",
+        "largest": f"{own.largest:.3g}",
+        "lost, branch": _lost(alone, reading.method(name)),
+        "found by": reading.method(name),
+    }
+
+
+def _branch(alone: SpectrumStatistics | None) -> str:
+    return "" if alone is None else f"{alone.median:.3g}"
+
+
+def _lost(numbers: SpectrumStatistics | None, method: str) -> str:
+    """The share of lost directions; Lanczos smears them out and cannot tell."""
+    if numbers is None:
+        return ""
+    return "not resolved" if method == "lanczos" else f"{numbers.near_zero:.0%}"
+
+
+def _number(value: float) -> str:
+    return "infinite" if math.isinf(value) else f"{value:,.3g}" if value < 1e5 else f"{value:.2e}"
+
+
+LOST = 0.01
+"""Share of lost directions that is worth telling."""
+
+
+def judge_projections(reading: StructureReading) -> Iterator[Finding]:
+    """Shortcuts that multiply by a drawn matrix, whose singular values are not 1."""
+    names = _projections(reading)
+    if not names:
+        return
+    remedy = Remedy("add_average_pool_skips", {"blocks": names})
+    one = len(names) == 1
+    yield Finding(
+        rule="projection_shortcuts",
+        severity="note",
+        sentence=f"{len(names)} shortcut{' is a projection' if one else 's are projections'} (block {listed(names)}): "
+        "some directions of the signal are shrunk there before training has begun.",
+        number=float(len(names)),
+        threshold=0.0,
+        source="'On skip connections and normalisation layers in deep optimisation', theorem 4.7 asks for shortcuts "
+        "with all singular values 1; section 6.3 adds an average pool to each projection",
+        change="Add a scaled average pool beside each projection: identity plus projection, the same parameters.",
+        code=code_of(remedy),
+        where=names,
+        remedy=remedy,
+    )
+
+
+def judge_directions(jacobians: JacobianSpectrum, structure: StructureReading) -> Iterator[Finding]:
+    """Blocks through which some directions of the signal do not pass at all.
+
+    A shortcut that reduces the signal and widens its channels must lose some of them; an identity loses none, unless
+    its branch takes them away.
+    """
+    shares = {name: jacobians.statistics(name).near_zero for name in jacobians.blocks}
+    losing = tuple(name for name, share in shares.items() if share > LOST)
+    if not losing:
+        return
+    worst = max(losing, key=shares.__getitem__)
+    pooled = tuple(name for name in losing if name in _projections(structure))
+    remedy = Remedy("add_average_pool_skips", {"blocks": pooled}) if pooled else None
+    bare = {name for name, kind in zip(structure.block_names, structure.shortcuts, strict=True) if kind == "identity"}
+    severity: Severity = "note" if bare.isdisjoint(losing) else "warning"
+    yield Finding(
+        rule="lost_directions",
+        severity=severity,
+        sentence=f"Block {worst} loses {shares[worst]:.0%} of the directions of its signal (singular values below "
+        f"{FLOOR:g}){_others(losing, worst)}.",
+        number=shares[worst],
+        threshold=LOST,
+        source="'On skip connections and normalisation layers in deep optimisation', proposition 4.6 and lemma B.4: "
+        "with an isometric shortcut and a branch of norm below 1 no singular value of a block is 0",
+        change="Let the shortcut pass every direction: an identity, or a pool beside the projection; and keep "
+        "activations and normalisations off the shortcut.",
+        code=code_of(remedy) if remedy else "",
+        where=losing,
+        remedy=remedy,
+    )
+
+
+def _projections(reading: StructureReading) -> tuple[str, ...]:
+    return tuple(
+        name for name, kind in zip(reading.block_names, reading.shortcuts, strict=True) if kind == "projection"
+    )
+
+
+def _others(losing: tuple[str, ...], worst: str) -> str:
+    others = tuple(name for name in losing if name != worst)
+    return f"; so do {listed(others)}" if others else ""
+
+
+RULES = (
+    Rule("projection_shortcuts", (StructureReading,), judge_projections),
+    Rule("lost_directions", (JacobianSpectrum, StructureReading), judge_directions),
+)
+
+
+def jacobians_numbers(reading: JacobianSpectrum) -> tuple[KeyNumber, ...]:
+    """What models are compared by."""
+    found = []
+    if reading.blocks:
+        blocks = [reading.statistics(name) for name in reading.blocks]
+        mean = float(torch.tensor([block.mean_log10 for block in blocks], dtype=torch.float64).mean())
+        found += [
+            KeyNumber("singular value of blocks, geometric mean", 10**mean, logarithmic=True),
+            KeyNumber("directions that blocks lose, worst block", max(block.near_zero for block in blocks)),
+        ]
+    if "network" in reading.singular_values:
+        whole = reading.statistics("network")
+        found += [
+            KeyNumber("largest singular value end to end", whole.largest, logarithmic=True),
+            KeyNumber("root mean square singular value end to end", whole.rms, logarithmic=True),
+        ]
+    return tuple(found)
+
+
+def _network_values(reading: JacobianSpectrum) -> Curve | None:
+    if "network" not in reading.singular_values:
+        return None
+    return Curve(100 * LEVELS, reading.quantiles("network", LEVELS).clamp_min(FLOOR))
+
+
+def _block_values(reading: JacobianSpectrum) -> Curve | None:
+    if len(reading.blocks) < 2:
+        return None
+    means = [10 ** reading.statistics(name).mean_log10 for name in reading.blocks]
+    return Curve(torch.arange(1, len(means) + 1), torch.tensor(means, dtype=torch.float64))
+
+
+JACOBIAN_OVERLAYS = (
+    Overlay(
+        "blocks",
+        "Singular values of each block",
+        "Geometric mean of the singular values of each block; at 1 directions pass as they are.",
+        ("residual block, in order of execution", "singular value"),
+        _block_values,
+    ),
+    Overlay(
+        "network",
+        "Singular values from input to output",
+        "So many percent of the directions are stretched by less than this.",
+        ("share of the directions (%)", "singular value"),
+        _network_values,
+    ),
+)
+
+
+def _lost_directions(finding: Finding, jacobians: JacobianSpectrum, structure: StructureReading) -> float:
+    return max(jacobians.statistics(name).near_zero for name in finding.where)
+
+
+JACOBIAN_QUANTITIES: dict[str, Quantity] = {
+    "lost_directions": Quantity("largest share of lost directions", _lost_directions),
+}
+
+
+VIEW = ReadingView(
+    JacobianSpectrum,
+    JacobiansLens,
+    jacobians_section,
+    FIGURES,
+    RULES,
+    jacobians_numbers,
+    JACOBIAN_OVERLAYS,
+    JACOBIAN_QUANTITIES,
+)

@@ -1,0 +1,263 @@
+"""The Jacobian spectrum of any model: singular values of each block, with and without its shortcut, and end to end."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.preserve_state import preserve_state
+from skiplens.base.progress import Progress, silent, track
+from skiplens.base.randomness import Randomness
+from skiplens.base.settings import Settings, option
+from skiplens.graph.blocks import ResidualBlock
+from skiplens.graph.dissect import dissect
+from skiplens.graph.functional import transformable
+from skiplens.graph.inputs import require_device, require_finite, require_module, samples_of
+from skiplens.graph.network import ResidualNetwork, part_function, sources_of, span_function
+from skiplens.jacobians.linearised import coupling_norms, frozen_call
+from skiplens.jacobians.part_spectrum import Part, Spectrum, SpectrumEffort, part_spectrum
+from skiplens.jacobians.reading import JacobianSpectrum
+from skiplens.readings.reading import Provenance
+
+BlockChoice = Iterable[str | tuple[str, str]] | None
+"""Names of blocks, and pairs (first, last) for the span from the input of one to the join of another; None for all.
+
+The last of a pair may be ``"output"``, the end of the network.
+"""
+
+
+def jacobian_spectrum(
+    model: nn.Module,
+    inputs: Any,
+    blocks: BlockChoice = None,
+    coupling: str = "auto",
+    method: str = "auto",
+    *,
+    progress: Progress = silent,
+    **options: Any,
+) -> JacobianSpectrum:
+    """The singular values of the input Jacobian of each block, of its branch alone, and of the whole network.
+
+    Args:
+        model: Any module that `torch.export` accepts; it is left as it was.
+        inputs: A tensor, a tuple of positional arguments or a dict of keyword arguments of the model.
+        blocks: Names of blocks; a pair of names is the span from the input of the first to the join of the last (or to
+            ``"output"``). All blocks if not given.
+        coupling: ``"sample"``: Jacobians of single samples, their singular values put together; batch norm in training
+            mode then has its statistics frozen. ``"batch"``: the Jacobian of the whole batch, whose samples batch norm
+            couples. ``"auto"``: of the batch where its samples are coupled. Without coupling all three are the same.
+        method: ``"exact"``: all singular values. ``"lanczos"``: nodes and weights of their density, and the largest.
+            ``"auto"``: all of them where that takes no more than `work` operations and fits in `memory`.
+        progress: Called as the work goes on.
+        options: Fields of `JacobianOptions`: seed, parts, network, steps, probes, work, memory.
+
+    Examples:
+        >>> layer = torch.nn.Linear(2, 2, bias=False)
+        >>> _ = layer.weight.data.copy_(torch.tensor([[3.0, 0.0], [0.0, 4.0]]))
+        >>> jacobian_spectrum(layer, torch.ones(1, 2)).singular_values["network"].tolist()
+        [4.0, 3.0]
+    """
+    asked = JacobianOptions.from_json(options)
+    effort = asked.effort(coupling, method)
+    with preserve_state(require_module(model)):
+        network = dissect(model, inputs)
+        return measure(network, blocks, asked, effort, progress)
+
+
+PartName = Literal["block", "branch", "shortcut"]
+
+
+@dataclass(frozen=True)
+class JacobianOptions(Settings):
+    """Options of `jacobian_spectrum`."""
+
+    seed: int = option(0, "names the random vectors")
+    parts: tuple[PartName, ...] = option(
+        ("block", "branch"), "what to look at of each block: itself, its branch (without the shortcut), its shortcut"
+    )
+    network: bool = option(True, "also the whole network, from its input to its output")
+    steps: int = option(80, "Lanczos steps, where not all singular values are computed")
+    probes: int = option(4, "random vectors of Lanczos")
+    work: float = option(1e12, "floating operations that one exact spectrum may take with method='auto'")
+    memory: int | None = option(None, "bytes that may be used; half of what is free if not given")
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that mean nothing."""
+        super().__post_init__()
+        if self.steps < 1 or self.probes < 1:
+            raise InvalidInputError(f"steps={self.steps}, probes={self.probes}; ask for at least 1 of each.")
+        if "block" not in self.parts:
+            raise InvalidInputError(f"parts={self.parts}; 'block' is always measured, so name it too.")
+
+    def effort(self, coupling: str, method: str) -> SpectrumEffort:
+        """These options for one part of a network."""
+        _require("coupling", coupling, ("auto", "sample", "batch"))
+        _require("method", method, ("auto", "exact", "lanczos"))
+        return SpectrumEffort(coupling, method, self.steps, self.probes, self.work, self.memory)  # type: ignore[arg-type]  # just checked
+
+
+def measure(
+    network: ResidualNetwork,
+    blocks: BlockChoice = None,
+    options: JacobianOptions | None = None,
+    effort: SpectrumEffort | None = None,
+    progress: Progress = silent,
+) -> JacobianSpectrum:
+    """The Jacobian spectrum of a network that is taken apart already; see `jacobian_spectrum`."""
+    options = options or JacobianOptions()
+    effort = effort or options.effort("auto", "auto")
+    samples = samples_of(network.inputs.named or network.inputs.positional)
+    device = next((parameter.device for parameter in network.model.parameters()), torch.device("cpu"))
+    require_finite(samples)
+    require_device(samples, device)
+    settings = {"coupling": effort.coupling, "method": effort.method, **options.difference()}
+    clock = Provenance.begin(settings, options.seed, device)
+    spans = spans_of(network, blocks, options.network)
+    found = _Found(network, samples.count, effort, Randomness(options.seed).child("jacobian_spectrum"), progress)
+    jobs = [(span, part) for span in spans for part in options.parts if part == "block" or span.block is not None]
+    spectra: dict[PartName, dict[str, Spectrum]] = {"block": {}, "branch": {}, "shortcut": {}}
+    for span, part in track(jobs, "measuring Jacobians", len(jobs), progress):
+        spectra[part][span.name] = found.spectrum(span, part)
+    return _reading(spectra, spans, samples.count, notes_of(network, effort, spectra["block"]), clock.end())
+
+
+@dataclass(frozen=True)
+class Span:
+    """From one node to another; the block, if these are a block's input and join."""
+
+    name: str
+    start: str
+    end: str
+    block: ResidualBlock | None = None
+
+    def part(self, network: ResidualNetwork, samples: int, part: PartName = "block") -> Part:
+        """The function between the nodes, with and without coupling of samples."""
+        norms = coupling_norms(network, self.start, self.end, samples)
+        if self.block is None:
+            function = span_function(network, self.start, self.end)
+            frozen = span_function(network, self.start, self.end, frozen_call(norms))
+        else:
+            function = part_function(network, self.block, part)
+            frozen = part_function(network, self.block, part, frozen_call(norms))
+        point = network.run([self.start])[self.start].detach()
+        channels = sum(statistics.channels for statistics in norms.values())
+        label = self.name if part == "block" else f"{self.name} ({part})"
+        return Part(label, function, frozen if norms else None, point, samples, channels)
+
+
+class _Found:
+    """The spectrum of one span after the other, each with random vectors of its own."""
+
+    def __init__(
+        self, network: ResidualNetwork, samples: int, effort: SpectrumEffort, randomness: Randomness, progress: Progress
+    ) -> None:
+        self.network, self.samples, self.effort = network, samples, effort
+        self.randomness, self.progress = randomness, progress
+
+    def spectrum(self, span: Span, part: PartName) -> Spectrum:
+        with torch.no_grad(), transformable():
+            looked_at = span.part(self.network, self.samples, part)
+            generator = self.randomness.child(span.name, part).torch()
+            if not bool(looked_at.function(looked_at.point).isfinite().all()):
+                raise _not_finite(looked_at.name)  # before Lanczos, which takes a NaN for the end of its search
+            try:
+                return part_spectrum(looked_at, self.effort, generator, self.progress)
+            except torch.linalg.LinAlgError as error:
+                raise _not_finite(looked_at.name) from error
+
+
+def _not_finite(name: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"The values or the Jacobian of {name!r} are NaN or infinite: look for parameters that are not finite, for "
+        "numbers that overflow, or for a derivative that does not exist at these inputs."
+    )
+
+
+def _reading(
+    spectra: dict[PartName, dict[str, Spectrum]],
+    spans: list[Span],
+    samples: int,
+    notes: tuple[str, ...],
+    provenance: Provenance,
+) -> JacobianSpectrum:
+    whole, branch, shortcut = spectra["block"], spectra["branch"], spectra["shortcut"]
+    return JacobianSpectrum(
+        singular_values={name: found.values for name, found in whole.items()},
+        weights={name: found.weights for name, found in whole.items()},
+        without_shortcut={name: found.values for name, found in branch.items()},
+        without_shortcut_weights={name: found.weights for name, found in branch.items()},
+        of_shortcut={name: found.values for name, found in shortcut.items()},
+        of_shortcut_weights={name: found.weights for name, found in shortcut.items()},
+        counts=tuple(found.count for found in whole.values()),
+        methods=tuple(found.method for found in whole.values()),
+        shortcuts=tuple(span.block.shortcut.kind for span in spans if span.block is not None and branch),
+        samples=samples,
+        coupled=any(found.coupled for found in whole.values()),
+        notes=notes,
+        provenance=provenance,
+    )
+
+
+def _require(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise InvalidInputError(f"{name}={value!r}; ask for one of {', '.join(map(repr, choices))}.")
+
+
+NETWORK, OUTPUT = "network", "output"
+
+
+def spans_of(network: ResidualNetwork, blocks: BlockChoice, with_network: bool) -> list[Span]:
+    """The chosen spans in order, the whole network last."""
+    if isinstance(blocks, str):
+        blocks = [blocks]
+    chosen = [block.name for block in network.blocks] if blocks is None else list(blocks)
+    spans = [_span(network, choice) for choice in chosen]
+    if with_network:
+        source = sources_of(network, network.node(network.output))[0]
+        spans.append(Span(NETWORK, source.name, network.output))
+    if not spans:
+        raise InvalidInputError("Nothing was chosen to look at; name blocks or ask for network=True.")
+    return spans
+
+
+def _span(network: ResidualNetwork, choice: str | tuple[str, str]) -> Span:
+    if isinstance(choice, str):
+        block = network.block(choice)
+        return Span(block.name, block.input, block.join, block)
+    if len(choice) != 2:
+        raise InvalidInputError(f"blocks holds {choice!r}; a span is a pair (first block, last block or 'output').")
+    first = network.block(choice[0])
+    end = network.output if choice[1] == OUTPUT else network.block(choice[1]).join
+    if network.node(end) < network.node(first.input) or end == first.input:
+        raise InvalidInputError(f"The span from {choice[0]!r} to {choice[1]!r} runs backwards; name the earlier first.")
+    return Span(f"{choice[0]} -> {choice[1]}", first.input, end)
+
+
+def notes_of(network: ResidualNetwork, effort: SpectrumEffort, spectra: Mapping[str, Spectrum]) -> tuple[str, ...]:
+    """Sentences about what was done differently from the plain case."""
+    return tuple(_notes(network, effort, spectra))
+
+
+def _notes(network: ResidualNetwork, effort: SpectrumEffort, spectra: Mapping[str, Spectrum]) -> Iterator[str]:
+    sources = sources_of(network, network.node(network.output))
+    samples = network.node(sources[0].name).meta["val"].shape[0]
+    if not network.blocks:
+        yield "The model has no residual join, so only the whole network was measured."
+    if sources[0].op != "placeholder":
+        yield f"The inputs are integers; the network's Jacobian starts at their embedding ({sources[0].name})."
+    if len(sources) > 1:
+        yield f"The network has {len(sources)} inputs; its Jacobian is by the first of them ({sources[0].name})."
+    if effort.coupling == "sample" and coupling_norms(network, sources[0].name, network.output, samples):
+        yield (
+            "Batch norm is in training mode; its statistics were frozen, so that each sample has its own Jacobian. "
+            "Each channel of a batch norm can shift the sorted singular values of the whole batch by two places."
+        )
+    estimated = [name for name, spectrum in spectra.items() if spectrum.method == "lanczos"]
+    if estimated:
+        yield (
+            f"Densities of {', '.join(estimated)} come from up to {effort.steps} Lanczos steps with {effort.probes} "
+            "random vector(s): the largest singular value is exact, sharp peaks (at 0 and 1) are smeared out."
+        )

@@ -1,0 +1,189 @@
+"""Batch norm without parameters, which couples the samples: biased variance, ε inside of the root."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from skiplens.base.axes import Float
+from skiplens.base.errors import InvalidInputError
+from skiplens.jacobians.systems.layer import Certificate, DataBound, Layer
+from skiplens.jacobians.systems.parameterisation import (
+    CURVATURE,
+    centring,
+    unit_rows,
+    unit_rows_derivative,
+    unit_rows_second_derivative,
+)
+
+
+@dataclass(frozen=True)
+class BatchNorm(Layer):
+    """bn = v ∘ m: each channel centred, then divided by its deviation, over all samples (and positions of an image).
+
+    A channel is a row y of n = samples · positions numbers; v(y) = √n y/sqrt(n ε + |y|²) is the normalised row of
+    weight normalisation, with n ε in place of ε.
+    """
+
+    channels: int
+    epsilon: float = 1e-5
+    positions: int = 1
+    name: str = "batch norm"
+
+    def __post_init__(self) -> None:
+        """Refuse what is no batch norm."""
+        if self.channels < 1 or self.positions < 1 or self.epsilon < 0:
+            raise InvalidInputError(
+                f"A batch norm of {self.channels} channels, {self.positions} positions and epsilon {self.epsilon} was "
+                "asked for; it needs at least one channel and position, and epsilon >= 0."
+            )
+
+    @property
+    def inputs(self) -> int:
+        """Entries of one sample."""
+        return self.channels * self.positions
+
+    @property
+    def outputs(self) -> int:
+        """Entries of one sample."""
+        return self.inputs
+
+    @property
+    def couples_samples(self) -> bool:
+        """True: mean and deviation are those of the batch."""
+        return True
+
+    def __call__(
+        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
+    ) -> Float[Tensor, "outputs samples"]:
+        """The normalised data matrix."""
+        rows, n = self._centred(data)
+        return (math.sqrt(n) * unit_rows(rows, n * self.epsilon)).reshape(data.shape)
+
+    def parameter_derivative(
+        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
+    ) -> Float[Tensor, "rows params"]:
+        """No columns."""
+        return self.no_parameters(data)
+
+    def input_jacobian(
+        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
+    ) -> Float[Tensor, "rows columns"]:
+        """Block diagonal: for each channel √n times equation 27, after the centring of equation 29."""
+        rows, n = self._centred(data)
+        return torch.block_diag(*(math.sqrt(n) * unit_rows_derivative(rows, n * self.epsilon) @ centring(rows)))
+
+    def second_derivative(self, data: Float[Tensor, "inputs samples"]) -> Float[Tensor, "rows columns columns"]:
+        """The second derivative in the data: equation 28 with both directions centred, zero between channels."""
+        rows, n = self._centred(data)
+        M = centring(rows)
+        cubes = math.sqrt(n) * unit_rows_second_derivative(rows, n * self.epsilon)
+        result = data.new_zeros((data.numel(),) * 3)
+        for channel, cube in enumerate(torch.einsum("rjkm,ka,mb->rjab", cubes, M, M)):
+            place = slice(channel * n, (channel + 1) * n)
+            result[place, place, place] = cube
+        return result
+
+    def certificate(self, bound: DataBound) -> Certificate:
+        """Bounded output, slope ε^(−1/2), curvature K2/(√n ε), whatever comes in."""
+        n = bound.samples * self.positions
+        return norm_certificate(self.channels * n, n, self.epsilon)
+
+    def unbounded_because(self, is_first: bool = False) -> str:
+        """Only without ε."""
+        return "" if self.epsilon > 0 else "its epsilon is 0, so the derivative is unbounded at constant channels"
+
+    def _centred(self, data: Tensor) -> tuple[Tensor, int]:
+        rows = data.reshape(self.channels, -1)
+        return rows - rows.mean(1, keepdim=True), rows.shape[1]
+
+
+def norm_certificate(entries: int, row: int, epsilon: float) -> Certificate:
+    """The bounds of any norm: output of size √entries, slope ε^(−1/2), curvature K2/(√row ε), whatever comes in.
+
+    Args:
+        entries: Numbers that are normalised.
+        row: How many of them share a mean and a deviation.
+        epsilon: Inside of the root.
+    """
+    size = math.sqrt(entries)
+    if epsilon == 0:
+        return Certificate(size, 0.0, math.inf, 0.0, 0.0, math.inf)
+    return Certificate(size, 0.0, epsilon**-0.5, 0.0, 0.0, CURVATURE / (math.sqrt(row) * epsilon))
+
+
+@dataclass(frozen=True)
+class SampleNorm(Layer):
+    """Each group of neighbouring features of a sample, centred and divided by its deviation; samples stay apart.
+
+    Attributes:
+        features: Numbers of one sample.
+        groups: How many groups they fall into: 1 for layer norm over whole samples.
+        epsilon: Inside of the root.
+        is_centred: False for RMS norm.
+        name: Of the layer.
+    """
+
+    features: int
+    groups: int = 1
+    epsilon: float = 1e-5
+    is_centred: bool = True
+    name: str = "layer norm"
+
+    def __post_init__(self) -> None:
+        """Refuse groups that do not fill a sample."""
+        if self.groups < 1 or self.features < self.groups or self.features % self.groups or self.epsilon < 0:
+            raise InvalidInputError(
+                f"A norm of {self.groups} groups of {self.features} features with epsilon {self.epsilon} was asked "
+                "for; it needs groups of equal size with at least one feature each, and epsilon >= 0."
+            )
+
+    @property
+    def inputs(self) -> int:
+        """Entries of one sample."""
+        return self.features
+
+    @property
+    def outputs(self) -> int:
+        """Entries of one sample."""
+        return self.features
+
+    def __call__(
+        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
+    ) -> Float[Tensor, "outputs samples"]:
+        """The normalised data matrix."""
+        rows, n = self._rows(data)
+        return (math.sqrt(n) * unit_rows(rows, n * self.epsilon)).reshape(data.T.shape).T
+
+    def parameter_derivative(
+        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
+    ) -> Float[Tensor, "rows params"]:
+        """No columns."""
+        return self.no_parameters(data)
+
+    def input_jacobian(
+        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
+    ) -> Float[Tensor, "rows columns"]:
+        """Block diagonal in groups and samples: for each of them √n times equation 27, after the centring."""
+        rows, n = self._rows(data)
+        samples = data.shape[1]
+        blocks = math.sqrt(n) * unit_rows_derivative(rows, n * self.epsilon)
+        blocks = (blocks @ centring(rows) if self.is_centred else blocks).reshape(samples, self.groups, n, n)
+        one_group, one_sample = (
+            torch.eye(size, dtype=data.dtype, device=data.device) for size in (self.groups, samples)
+        )
+        return torch.einsum("sgij,gh,st->gishjt", blocks, one_group, one_sample).reshape(data.numel(), -1)
+
+    def certificate(self, bound: DataBound) -> Certificate:
+        """Bounded output, slope ε^(−1/2), curvature K2/(√n ε), whatever comes in: those of batch norm."""
+        return norm_certificate(self.features * bound.samples, self.features // self.groups, self.epsilon)
+
+    def unbounded_because(self, is_first: bool = False) -> str:
+        """Only without ε."""
+        return "" if self.epsilon > 0 else "its epsilon is 0, so the derivative is unbounded at constant groups"
+
+    def _rows(self, data: Tensor) -> tuple[Tensor, int]:
+        n = self.features // self.groups
+        rows = data.T.reshape(-1, n)
+        return rows - rows.mean(1, keepdim=True) if self.is_centred else rows, n

@@ -1,0 +1,256 @@
+"""A global Lipschitz constant of the gradient of a training loss, certified by the recursion over its layers."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse.linalg
+import torch
+from torch import Tensor
+
+from skiplens.base.axes import Float
+from skiplens.base.errors import InvalidInputError
+from skiplens.jacobians.systems.affine import ParameterFunctionMap
+from skiplens.jacobians.systems.costs import Cost
+from skiplens.jacobians.systems.layer import Certificate, Composition, DataBound, Layer, composed, product
+
+
+@dataclass(frozen=True)
+class Smoothness:
+    """β with |∇ℓ(θ) − ∇ℓ(θ')| <= β |θ − θ'| for all parameters (on a sublevel set, if one was given).
+
+    Attributes:
+        joint: From the whole data matrix.
+        per_sample: The mean over the samples of the constants of single samples; infinite if a layer couples samples.
+        literal: Lemma B.1 of the paper as printed; none of the three is always the smallest.
+        unbounded: Layers whose derivatives are not bounded, each with the reason.
+    """
+
+    joint: float
+    per_sample: float
+    literal: float
+    unbounded: str = ""
+
+    @property
+    def constant(self) -> float:
+        """The smallest of the three: all of them are valid."""
+        return min(self.joint, self.per_sample, self.literal)
+
+    @property
+    def mode(self) -> str:
+        """The name of the smallest."""
+        return min(("joint", "per_sample", "literal"), key=lambda name: getattr(self, name))
+
+    @property
+    def largest_step(self) -> float:
+        """2/β: gradient descent with any smaller step never goes up."""
+        return 2 / self.finite()
+
+    @property
+    def best_step(self) -> float:
+        """1/β: the step with the largest certified decrease."""
+        return 1 / self.finite()
+
+    def finite(self) -> float:
+        """The constant, or an error that names the layers that have none."""
+        if not math.isfinite(self.constant):
+            raise InvalidInputError(
+                f"The gradient of this loss has no certified Lipschitz constant: {self.unbounded or 'it overflows'}. "
+                "Normalise these layers, or use smooth nonlinearities."
+            )
+        return self.constant
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingLoss:
+    """θ -> γ(F(θ, X)) for one data matrix X of features × samples."""
+
+    system: Layer
+    data: Float[Tensor, "features samples"]
+    cost: Cost
+
+    def __post_init__(self) -> None:
+        """Refuse a cost of another number of samples."""
+        if self.cost.samples != self.data.shape[1]:
+            raise InvalidInputError(
+                f"The data matrix has {self.data.shape[1]} columns, the cost {self.cost.samples} targets; one target a "
+                "sample was wanted. Data matrices are features × samples."
+            )
+
+    @property
+    def function(self) -> ParameterFunctionMap:
+        """θ -> F(θ, X)."""
+        return ParameterFunctionMap(self.system, self.data)
+
+    def __call__(self, parameters: Float[Tensor, " params"]) -> Float[Tensor, ""]:
+        """The loss."""
+        return self.cost(self.system(parameters, self.data))
+
+    def with_gradient(self, parameters: Float[Tensor, " params"]) -> tuple[Tensor, Tensor]:
+        """The loss and its gradient."""
+        variable = parameters.detach().requires_grad_()
+        value = self(variable)
+        return value.detach(), torch.autograd.grad(value, variable)[0]
+
+    def hessian(self, parameters: Float[Tensor, " params"]) -> Float[Tensor, "params params"]:
+        """The Hessian as a matrix."""
+        return torch.func.jacrev(torch.func.jacrev(self))(parameters)
+
+    def hessian_product(self, parameters: Float[Tensor, " params"], direction: Tensor) -> Float[Tensor, " params"]:
+        """The Hessian times a vector, without forming it."""
+        variable = parameters.detach().requires_grad_()
+        gradient = torch.autograd.grad(self(variable), variable, create_graph=True)[0]
+        return torch.autograd.grad(gradient @ direction, variable)[0]
+
+
+class SmoothnessLaw:
+    """The certified smoothness of one loss as a function of a loss that is not exceeded; layers are bounded once."""
+
+    def __init__(self, loss: TrainingLoss) -> None:
+        self._loss = loss
+        self._whole = _certificates(loss.system, DataBound.of_data(loss.data))
+        single = [] if loss.system.couples_samples else _sample_certificates(loss.system, loss.data)
+        self._single = [(loss.cost.of_sample(i), certificate) for i, certificate in enumerate(single)]
+
+    def at(self, sublevel: float = math.inf) -> Smoothness:
+        """The constants where the loss is at most `sublevel`."""
+        cost, N = self._loss.cost, self._loss.cost.samples
+        # of a mean, one sample may be N times as large
+        single = [_constant(own, certificate, N * sublevel) for own, certificate in self._single]
+        return Smoothness(
+            joint=_constant(cost, composed(self._whole), sublevel),
+            per_sample=sum(single) / N if single else math.inf,
+            literal=_literal(cost, self._whole, sublevel),
+            unbounded=self._loss.system.unbounded_because(is_first=True),
+        )
+
+
+def certified_smoothness(loss: TrainingLoss, sublevel: float = math.inf) -> Smoothness:
+    """The certified smoothness β of a loss.
+
+    Args:
+        loss: System, data and cost.
+        sublevel: A loss that is not exceeded. Gradient descent with a step below 2/β stays below its first loss, so
+            that may be given; it is needed for the square cost where outputs are unbounded.
+    """
+    return SmoothnessLaw(loss).at(sublevel)
+
+
+def descent_constant(smoothness: float, step: float) -> float:
+    """α = η (1 − β η/2): a step decreases the loss by at least α |∇ℓ|² (the paper prints η (1 − 2 η/β))."""
+    return step * (1 - smoothness * step / 2)
+
+
+def _certificates(system: Layer, bound: DataBound) -> list[Certificate]:
+    return system.certificates(bound) if isinstance(system, Composition) else [system.certificate(bound)]
+
+
+def _constant(cost: Cost, certificate: Certificate, sublevel: float) -> float:
+    """β = β_γ D² + G DD."""
+    G = cost.gradient_bound(certificate.size, sublevel)
+    return cost.gradient_lipschitz * certificate.slope**2 + product(G, certificate.curvature)
+
+
+def _sample_certificates(system: Layer, data: Float[Tensor, "features samples"]) -> list[Certificate]:
+    return [system.certificate(DataBound.of_data(column[:, None])) for column in data.T]
+
+
+def _literal(cost: Cost, certificates: Sequence[Certificate], sublevel: float) -> float:
+    """β_γ sup|DF|² + G Lip(DF) with Lip(DF) from the product rule, factor by factor (lemma B.1)."""
+    L = len(certificates)
+    a, slopes, gains = 0.0, [], []
+    for c in certificates:  # how fast each factor changes with all parameters before it
+        slopes.append(c.curvature + product(c.mixed, a))
+        gains.append(c.mixed + product(c.bend, a))
+        a = c.slope + product(c.gain, a)
+    squares = 0.0
+    for start in range(L):
+        bounds = [certificates[start].slope, *(c.gain for c in certificates[start + 1 :])]
+        changes = [slopes[start], *gains[start + 1 :]]
+        squares += sum(product(changes[k], *bounds[:k], *bounds[k + 1 :]) for k in range(L - start)) ** 2
+    total = composed(certificates)
+    G = cost.gradient_bound(total.size, sublevel)
+    return cost.gradient_lipschitz * total.slope**2 + product(G, math.sqrt(squares))
+
+
+DENSE_PARAMETERS = 256
+
+SAFETY = 1.9
+"""Steps are this number over a smoothness; from 2 on they may go up."""
+
+
+@dataclass(frozen=True, eq=False)
+class Looseness:
+    """A certified constant beside the Hessian norms measured along a trajectory."""
+
+    certified: float
+    measured: Float[Tensor, " points"]
+
+    @property
+    def factor(self) -> float:
+        """How many times too large the certificate is for this trajectory."""
+        return self.certified / float(self.measured.max())
+
+    @property
+    def certified_step(self) -> float:
+        """A step that never increases the loss, whatever the parameters."""
+        return SAFETY / self.certified
+
+    @property
+    def local_step(self) -> float:
+        """A step that fits the roughest point measured: one to train with, certified by nothing."""
+        return SAFETY / float(self.measured.max())
+
+
+def local_smoothness(loss: TrainingLoss, parameters: Float[Tensor, " params"], generator: torch.Generator) -> float:
+    """|H|_2 at one point: dense for few parameters, by Lanczos from a random vector otherwise."""
+    if len(parameters) <= DENSE_PARAMETERS:
+        return float(torch.linalg.matrix_norm(loss.hessian(parameters), 2))
+    return abs(_top_eigenpair(loss, parameters, generator)[0])
+
+
+def looseness(
+    loss: TrainingLoss, trajectory: Iterable[Float[Tensor, " params"]], certified: float, generator: torch.Generator
+) -> Looseness:
+    """The certified constant beside the measured one at each point of a trajectory."""
+    measured = [local_smoothness(loss, parameters, generator) for parameters in trajectory]
+    return Looseness(certified, torch.tensor(measured, dtype=torch.float64))
+
+
+def search_rough_point(
+    loss: TrainingLoss, start: Float[Tensor, " params"], steps: int = 200, rate: float = 0.05
+) -> tuple[float, Float[Tensor, " params"]]:
+    """The largest |H|_2 found by gradient ascent on it from `start`, and where: an adversary of a certificate.
+
+    With v the top eigenvector, the gradient of |λ| = |vᵀ H v| in the parameters is that of the form with v held fixed.
+    """
+    variable = start.detach().clone()
+    ascent = torch.optim.Adam([variable.requires_grad_()], lr=rate)
+    best, place = 0.0, start
+    for _ in range(steps):
+        values, vectors = torch.linalg.eigh(loss.hessian(variable.detach()))
+        top = int(values.abs().argmax())
+        if float(values[top].abs()) > best:
+            best, place = float(values[top].abs()), variable.detach().clone()
+        ascent.zero_grad()
+        (-values[top].sign() * _quadratic_form(loss, variable, vectors[:, top])).backward()
+        ascent.step()
+    return best, place
+
+
+def _quadratic_form(loss: TrainingLoss, variable: Tensor, direction: Tensor) -> Tensor:
+    gradient = torch.autograd.grad(loss(variable), variable, create_graph=True)[0]
+    return torch.autograd.grad(gradient @ direction, variable, create_graph=True)[0] @ direction
+
+
+def _top_eigenpair(loss: TrainingLoss, parameters: Tensor, generator: torch.Generator) -> tuple[float, np.ndarray]:
+    def matvec(vector: np.ndarray) -> np.ndarray:
+        direction = torch.from_numpy(np.ascontiguousarray(vector).ravel()).to(parameters)
+        return loss.hessian_product(parameters, direction).double().cpu().numpy()
+
+    size = len(parameters)
+    operator = scipy.sparse.linalg.LinearOperator((size, size), matvec=matvec, dtype=np.float64)
+    start = torch.randn(size, dtype=torch.float64, device=generator.device, generator=generator).cpu().numpy()
+    values, vectors = scipy.sparse.linalg.eigsh(operator, k=1, which="LM", v0=start, tol=1e-6)
+    return float(values[0]), vectors[:, 0]

@@ -1,0 +1,371 @@
+"""Exact mean and variance of the tangent kernel's diagonal at any width and depth.
+
+Littwin & Wolf 2020 bound this variance (theorems 5 and 6); here it is computed, by a linear recursion over the layers.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from skiplens.base.errors import InvalidInputError
+from skiplens.kernels.finite_width.networks import (
+    DenseNet,
+    Network,
+    Number,
+    ResNet,
+    Vanilla,
+    as_written,
+    exact_gain,
+    exp_or_infinity,
+    trains_first,
+    trains_last,
+)
+
+
+@dataclass(frozen=True)
+class KernelMoments:
+    """Mean and variance of the tangent kernel 𝒢(x, x) of random networks, for ‖x‖² = d.
+
+    Attributes:
+        mean: E𝒢; infinite where it is beyond the largest float.
+        relative_variance: V/(E𝒢)².
+        log_mean: Natural logarithm of the mean, finite at every depth.
+        log_relative_variance: Natural logarithm of the relative variance, finite at every depth.
+    """
+
+    mean: Number
+    relative_variance: Number
+    log_mean: float
+    log_relative_variance: float
+
+    @property
+    def variance(self) -> Number:
+        """V = E𝒢² - (E𝒢)²."""
+        return self.relative_variance * self.mean * self.mean
+
+    @property
+    def second_moment(self) -> Number:
+        """E𝒢²."""
+        return (1 + self.relative_variance) * self.mean * self.mean
+
+    def scaled(self, input_scale: Number) -> "KernelMoments":
+        """The moments at ‖x‖² = input_scale·d."""
+        return KernelMoments(
+            self.mean * input_scale,
+            self.relative_variance,
+            self.log_mean + math.log(input_scale),
+            self.log_relative_variance,
+        )
+
+
+def kernel_moments(network: Network, trained: str = "branches", exact: bool = False) -> KernelMoments:
+    """Mean and variance of the tangent kernel's diagonal.
+
+    A ResNet or vanilla network of any depth costs a few products of 8 × 8 matrices; a DenseNet one step per layer.
+
+    Args:
+        network: Architecture, depth and width.
+        trained: ``"branches"`` (first and last layer frozen), ``"branches_and_first"``, ``"branches_and_last"`` or
+            ``"all"``.
+        exact: Compute in rationals and return `Fraction`s; a float scale counts as the decimal it is written as.
+
+    Examples:
+        >>> kernel_moments(ResNet(depth=3, width=8, branch_scale=0.5), exact=True).variance
+        Fraction(906344775, 134217728)
+    """
+    if isinstance(network, ResNet) and network.branch_scale == 0:
+        raise InvalidInputError(
+            "With branch_scale 0 the branches have no tangent kernel to speak of. Choose branch_scale > 0."
+        )
+    if exact:
+        return _exact(network, trained)
+    return _floating(network, trained)
+
+
+def resnet(depth: int, branch_depth: int, branch_scale: Number, width: int, trained: str = "branches") -> KernelMoments:
+    """Moments of the tangent kernel's diagonal of a ResNet (L, m, α, n)."""
+    return kernel_moments(ResNet(depth, width, branch_depth, branch_scale), trained)
+
+
+def densenet(depth: int, width: int, trained: str = "branches") -> KernelMoments:
+    """Moments of the tangent kernel's diagonal of a DenseNet (L, n)."""
+    return kernel_moments(DenseNet(depth, width), trained)
+
+
+def vanilla(depth: int, width: int, trained: str = "branches") -> KernelMoments:
+    """Moments of the tangent kernel's diagonal of a network without skip connections (L, n)."""
+    return kernel_moments(Vanilla(depth, width), trained)
+
+
+def mean_over_growth(network: Network, trained: str, exact: bool = False) -> Number:
+    """E𝒢 divided by the growth of E‖y‖² over the depth: m·L·a/(1+a), H_L or L, plus 1 for a trained end layer."""
+    one = Fraction(1)
+    match network:
+        case ResNet():
+            a = exact_gain(network)
+            inner = network.branch_depth * network.depth * a / (1 + a)
+        case DenseNet() if exact:
+            inner = sum((one / layer for layer in range(1, network.depth + 1)), start=Fraction(0))
+        case DenseNet():
+            return math.fsum(1 / layer for layer in range(1, network.depth + 1)) + _ends(trained)
+        case Vanilla():
+            inner = one * network.depth
+    return inner + _ends(trained) if exact else float(inner + _ends(trained))
+
+
+def log_growth(network: Network) -> float:
+    """Natural logarithm of the growth of E‖y‖² from first to last layer: L·log(1+a) for a ResNet, else 0."""
+    return network.depth * math.log1p(exact_gain(network))
+
+
+def _ends(trained: str) -> int:
+    return trains_first(trained) + trains_last(trained)
+
+
+def _exact(network: Network, trained: str) -> KernelMoments:
+    n = Fraction(network.width)
+    start = _rational(first_layer(n, trains_first(trained)))
+    if isinstance(network, DenseNet):
+        end = _dense(MomentState(*start), n, network.depth)
+    else:
+        end = MomentState(*times_exact_power(_matrix(network), network.depth, start))
+    mean = mean_over_growth(network, trained, exact=True) * (1 + exact_gain(network)) ** network.depth
+    relative = _variance(end, trained) / (mean * mean)
+    return KernelMoments(mean, relative, _log(mean), _log(relative))
+
+
+def _floating(network: Network, trained: str) -> KernelMoments:
+    n = Fraction(network.width)
+    if isinstance(network, DenseNet):
+        start = first_layer(float(network.width), trains_first(trained))
+        end, exponent = _dense(start, float(network.width), network.depth), 0
+    else:
+        start = first_layer(n, trains_first(trained))
+        vector, exponent = times_power_of_identity_plus(_excess(network), network.depth, list(start))
+        end = MomentState(*vector)
+    mean = mean_over_growth(network, trained)
+    relative = float(_variance(end, trained)) / mean**2
+    return KernelMoments(
+        mean * exp_or_infinity(log_growth(network)),
+        _ldexp(relative, exponent),
+        math.log(mean) + log_growth(network),
+        math.log(relative) + exponent * math.log(2),
+    )
+
+
+class MomentState(NamedTuple):
+    """Moments of Θ and y at one layer."""
+
+    trace_variance: Number
+    """Variance of tr Θ."""
+    square_trace: Number
+    """Mean of tr Θ²."""
+    covariance: Number
+    """Covariance of tr Θ and ‖y‖²."""
+    quadratic_form: Number
+    """Mean of yᵀΘy."""
+    norm_variance: Number
+    """Variance of ‖y‖²."""
+    trace_squared: Number
+    """(E tr Θ)²."""
+    trace_times_norm: Number
+    """E tr Θ · E‖y‖²."""
+    norm_squared: Number
+    """(E‖y‖²)²."""
+
+    def plus(self, other: "MomentState") -> "MomentState":
+        """Entrywise sum."""
+        return MomentState(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
+
+def _variance(end: MomentState, trained: str) -> Number:
+    inner = end.trace_variance + 2 * end.square_trace
+    return inner + 2 * end.covariance + end.norm_variance if trains_last(trained) else inner
+
+
+def _dense(state: MomentState, width: Number, depth: int) -> MomentState:
+    state = gate(state, width)
+    for layer in range(1, depth):
+        state = dense_layer(state, width, layer)
+    return linear(state, width * depth, width, 1)
+
+
+Rows = list[list[Fraction]]
+
+
+def _matrix(network: ResNet | Vanilla) -> Rows:
+    """The 8 × 8 matrix of one block, column by column the images of the unit states."""
+    n = Fraction(network.width)
+
+    def block(state: MomentState) -> MomentState:
+        if isinstance(network, Vanilla):
+            return gate(linear(state, n, n, 1), n)
+        return residual_block(state, n, network.branch_depth, as_written(network.branch_scale))
+
+    columns = [block(MomentState(*(Fraction(i == j) for i in range(8)))) for j in range(8)]
+    return [_rational(row) for row in zip(*columns, strict=True)]
+
+
+def _excess(network: ResNet | Vanilla) -> Rows:
+    """What one block adds to the identity after the growth of the squared mean norm is divided out."""
+    a = exact_gain(network)
+    rows = _matrix(network)
+    return [[entry / (1 + a) ** 2 - (i == j) for j, entry in enumerate(row)] for i, row in enumerate(rows)]
+
+
+def _rational(numbers: tuple[Number, ...]) -> list[Fraction]:
+    return [Fraction(number) for number in numbers]
+
+
+def _log(number: Number) -> float:
+    fraction = Fraction(number)
+    return math.log(fraction.numerator) - math.log(fraction.denominator)
+
+
+def _ldexp(factor: float, exponent: int) -> float:
+    try:
+        return math.ldexp(factor, exponent)
+    except OverflowError:
+        return math.inf
+
+
+class Raw(NamedTuple):
+    """The second moments E(trΘ)², E trΘ‖y‖² and E‖y‖⁴ behind the variances of a state."""
+
+    trace: Number
+    mixed: Number
+    norm: Number
+
+
+def raw(state: MomentState) -> Raw:
+    """The second moments of tr Θ and ‖y‖²: variance plus product of means."""
+    A1, _, c1, _, e, pp, pq, qq = state
+    return Raw(A1 + pp, c1 + pq, e + qq)
+
+
+def first_layer(width: Number, first_trained: bool) -> MomentState:
+    """The state at y⁰ = Wˢx/√d for ‖x‖² = d, divided by width²."""
+    theta = 1 if first_trained else 0
+    return MomentState(0, theta / width, 0, theta / width, 2 / width, theta, theta, 1)
+
+
+def linear(state: MomentState, fan_in: Number, width: Number, scale: Number) -> MomentState:
+    """The state after y → √(scale/fan_in)·Wᵀy with W trained, from `fan_in` to `width` units."""
+    A1, A2, c1, c2, e, pp, pq, qq = state
+    second = raw(state)
+    N, NN, s4 = width, width * width, scale * scale / (fan_in * fan_in)
+    return MomentState(
+        s4 * (NN * (A1 + 2 * c1 + e) + 2 * N * A2),
+        s4 * (N * (second.trace + 2 * second.mixed + second.norm) + (NN + N) * A2),
+        s4 * (NN * (c1 + e) + 2 * N * c2),
+        s4 * (N * (second.mixed + second.norm) + (NN + N) * c2),
+        s4 * (NN * e + 2 * N * second.norm),
+        s4 * NN * (pp + 2 * pq + qq),
+        s4 * NN * (pq + qq),
+        s4 * NN * qq,
+    )
+
+
+def gate(state: MomentState, width: Number) -> MomentState:
+    """The state after y → √2·relu(y), for a y that a linear layer of `width` units has just made."""
+    A1, A2, c1, c2, e, pp, pq, qq = state
+    second = raw(state)
+    kappa = 1 / (width + 2)
+    u, w = kappa * (second.trace + 2 * A2), kappa * (second.mixed + 2 * c2)
+    return MomentState(A1 + u, A2 + u, c1 + w, c2 + w, e + 3 * kappa * second.norm, pp, pq, qq)
+
+
+def residual_block(state: MomentState, width: Number, branch_depth: int, branch_scale: Number) -> MomentState:
+    """The state after y → y + branch(y), with `branch_depth` matrices in the branch."""
+    n, m, a = width, branch_depth, branch_scale**branch_depth
+    branch = linear(state, n, n, branch_scale)
+    for _ in range(m - 1):
+        branch = linear(gate(branch, n), n, n, branch_scale)
+    return state.plus(_twice_skip_times_branch(state, a, a / n, m)).plus(branch)
+
+
+def dense_layer(state: MomentState, width: Number, layer: int) -> MomentState:
+    """The state of [q⁰, …, q^layer] from that of [q⁰, …, q^{layer-1}], the new q read from all of these."""
+    new = gate(linear(state, width * layer, width, 1), width)
+    return state.plus(_twice_old_times_new(state, layer)).plus(new)
+
+
+def _twice_skip_times_branch(state: MomentState, a: Number, an: Number, m: int) -> MomentState:
+    """The products of skip and branch; the branch's last matrix is independent of the skip, so few survive."""
+    A1, A2, c1, c2, e, pp, pq, qq = state
+    second = raw(state)
+    return MomentState(
+        2 * a * (A1 + m * c1) + 4 * an * A2,
+        2 * (a + an) * A2 + 2 * an * (second.trace + m * second.mixed),
+        a * (2 * c1 + m * e) + 4 * an * c2,
+        2 * (a + an) * c2 + an * (2 * second.mixed + m * second.norm),
+        2 * a * e + 4 * an * second.norm,
+        2 * a * (pp + m * pq),
+        a * (2 * pq + m * qq),
+        2 * a * qq,
+    )
+
+
+def _twice_old_times_new(state: MomentState, layer: int) -> MomentState:
+    """The products of the old units and the new layer, which spreads its weight over `layer` old ones."""
+    A1, A2, c1, c2, e, pp, pq, qq = state
+    return MomentState(
+        2 * (A1 + c1) / layer,
+        2 * A2 / layer,
+        (2 * c1 + e) / layer,
+        2 * c2 / layer,
+        2 * e / layer,
+        2 * (pp + pq) / layer,
+        (2 * pq + qq) / layer,
+        2 * qq / layer,
+    )
+
+
+def times_exact_power(matrix: Rows, power: int, vector: list[Fraction]) -> list[Fraction]:
+    """matrix^power · vector in rationals; over one common denominator, so that only the end looks for divisors."""
+    denominator = math.lcm(*(entry.denominator for row in matrix for entry in row))
+    integers = np.array([[int(entry * denominator) for entry in row] for row in matrix], dtype=object)
+    image = np.array([Fraction(entry) for entry in vector], dtype=object)
+    common = math.lcm(*(entry.denominator for entry in image))
+    image = np.array([int(entry * common) for entry in image], dtype=object)
+    remaining = power
+    while remaining:
+        if remaining & 1:
+            image = integers @ image
+        remaining >>= 1
+        integers = integers @ integers if remaining else integers
+    scale = common * denominator**power
+    return [Fraction(int(entry), scale) for entry in image]
+
+
+def times_power_of_identity_plus(excess: Rows, power: int, vector: list[Number]) -> tuple[list[float], int]:
+    """(I + excess)^power · vector as (v, k), to be read as v·2^k.
+
+    The identity is kept apart: a matrix within 1e-9 of it, raised to the billionth power, loses no digits.
+    """
+    factor = _NearIdentity(1.0, np.array([[float(entry) for entry in row] for row in excess]), 0)
+    result = _NearIdentity(1.0, np.zeros_like(factor.excess), 0)
+    while power:
+        if power & 1:
+            result = result.times(factor)
+        power >>= 1
+        factor = factor.times(factor) if power else factor
+    start = np.array([float(entry) for entry in vector])
+    return list(result.identity * start + result.excess @ start), result.exponent
+
+
+class _NearIdentity:
+    """The matrix (identity·I + excess)·2^exponent, its largest number between 1/2 and 1."""
+
+    def __init__(self, identity: float, excess: np.ndarray, exponent: int) -> None:
+        shift = math.frexp(max(identity, float(excess.max())))[1]
+        self.identity = math.ldexp(identity, -shift)
+        self.excess = np.ldexp(excess, -shift)
+        self.exponent = exponent + shift
+
+    def times(self, other: "_NearIdentity") -> "_NearIdentity":
+        excess = self.identity * other.excess + other.identity * self.excess + self.excess @ other.excess
+        return _NearIdentity(self.identity * other.identity, excess, self.exponent + other.exponent)

@@ -1,0 +1,218 @@
+"""Simulated networks with explicit weights of any law: tangent kernels, Jacobians, path parts, reduced networks."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from skiplens.base.axes import Float
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.memory import budget_bytes, require_fits
+from skiplens.kernels.finite_width.explicit import (
+    ExplicitNetworks,
+    Link,
+    draw_networks,
+    fan_ins,
+    links,
+    reduced_outputs,
+    split_by_source,
+)
+from skiplens.kernels.finite_width.networks import DenseNet, Network, trains_first, trains_last, weight_law
+
+_WEIGHTS_AT_ONCE = 2**23  # numbers of a chunk's largest matrix: enough to hide the calls, few enough for the caches
+
+
+@dataclass(frozen=True)
+class MatrixSamples:
+    """What random networks tell about single trained matrices k, for one input; (networks, matrices) each.
+
+    Attributes:
+        matrices: (layer, matrix) of every column; of a DenseNet read by matrices, (layer, source + 1).
+        reduced: Output f_(k) of the reduced network.
+        path_part: Sum f^k over the paths through k.
+        jacobian_squared: ‖J^k‖².
+        jacobian_fourth_powers: Σ (J^k_ij)⁴.
+    """
+
+    matrices: list[tuple[int, int]]
+    reduced: Float[Tensor, "networks matrices"]
+    path_part: Float[Tensor, "networks matrices"]
+    jacobian_squared: Float[Tensor, "networks matrices"]
+    jacobian_fourth_powers: Float[Tensor, "networks matrices"]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A Monte-Carlo mean with its standard error, entry by entry."""
+
+    value: Tensor
+    standard_error: Tensor
+
+    def deviation(self, expected: Tensor | float) -> Tensor:
+        """How many standard errors the estimate lies above `expected`."""
+        return (self.value - expected) / self.standard_error
+
+
+@dataclass(frozen=True)
+class KernelSamples:
+    """The tangent kernels of independent random networks on the same inputs."""
+
+    samples: Float[Tensor, "networks samples samples"]
+
+    @property
+    def mean(self) -> Estimate:
+        """Mean kernel over the networks."""
+        return estimate(self.samples)
+
+    @property
+    def second_moment(self) -> Estimate:
+        """Mean of the squared entries."""
+        return estimate(self.samples.double().square())
+
+    @property
+    def variance(self) -> Estimate:
+        """Variance over the networks; its standard error is that of the mean of squared deviations."""
+        squares = (self.samples.double() - self.samples.double().mean(0)).square()
+        count = len(squares)
+        found = estimate(squares)
+        return Estimate(found.value * count / (count - 1), found.standard_error * count / (count - 1))
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """Random networks with explicit weights, drawn and evaluated hundreds at a time.
+
+    Attributes:
+        network: Architecture, depth and width.
+        law: Of the weights: ``"gaussian"``, ``"uniform"``, ``"rademacher"`` or ``"laplace"``.
+        trained: Which layers the kernel counts, as in `kernel_moments`.
+        memory: Bytes that may be used; half of what is free if not given.
+    """
+
+    network: Network
+    law: str = "gaussian"
+    trained: str = "branches"
+    memory: int | None = None
+
+    def kernels(self, inputs: Tensor, networks: int, generator: torch.Generator) -> KernelSamples:
+        """Tangent kernels of `networks` independent networks on the same inputs (samples, features).
+
+        The inputs' dtype and device are those of the computation.
+        """
+        unit_inputs(inputs)
+        first = 0 if trains_first(self.trained) else 1
+        last = self.network.depth + (1 if trains_last(self.trained) else 0)
+        kernels = []
+        for drawn in self._draw(inputs, networks, generator):
+            total = torch.zeros((), dtype=inputs.dtype, device=inputs.device)
+            for link in links(drawn, inputs):
+                total = total + link.kernel() if first <= link.layer <= last else total
+            kernels.append(total)
+        return KernelSamples(torch.cat(kernels))
+
+    def matrices(
+        self,
+        inputs: Tensor,
+        networks: int,
+        generator: torch.Generator,
+        single_sources: bool = False,
+    ) -> MatrixSamples:
+        """Reduced networks, path parts and Jacobians of every trained matrix, in the same networks.
+
+        Args:
+            inputs: One input, (1, features).
+            networks: How many to draw.
+            generator: On the device of `inputs`.
+            single_sources: Of a DenseNet: take every matrix W^{l,h} for itself instead of whole layers W^l.
+        """
+        unit_inputs(inputs)
+        if len(inputs) != 1:
+            raise InvalidInputError(f"Single matrices are looked at for one input at a time, got {len(inputs)} inputs.")
+        if single_sources and not isinstance(self.network, DenseNet):
+            raise InvalidInputError("Only a DenseNet has one matrix per source; leave single_sources out.")
+        parts = [_look(drawn, inputs, single_sources) for drawn in self._draw(inputs, networks, generator)]
+        columns = [torch.cat(column) for column in zip(*(part[1:] for part in parts), strict=True)]
+        return MatrixSamples(parts[0][0], *columns)
+
+    def _draw(self, inputs: Tensor, networks: int, generator: torch.Generator) -> Iterator[ExplicitNetworks]:
+        """The networks in chunks that fit into the memory."""
+        law = weight_law(self.law)
+        require_same_device(inputs, generator)
+        largest = self.network.width * max(fan_ins(self.network))
+        per_network = _numbers_per_network(self.network, inputs) * inputs.element_size()
+        budget = budget_bytes(inputs.device, self.memory)
+        instead = "Take a narrower network, float32, or (Gaussian weights) sample_kernels, which draws no weights."
+        require_fits(per_network, "One network with explicit weights", instead, budget)
+        for size in chunks(networks, max(1, min(budget // per_network, _WEIGHTS_AT_ONCE // largest))):
+            yield draw_networks(self.network, inputs.shape[1], size, law, inputs.dtype, generator)
+
+
+def _numbers_per_network(network: Network, inputs: Tensor) -> int:
+    """All weights, and four vectors per input for each matrix: source, image, gradients and a working copy."""
+    n, (p, d) = network.width, inputs.shape
+    weights = n * (sum(fan_ins(network)) + d + 1)
+    return weights + 4 * p * (sum(fan_ins(network)) + len(fan_ins(network)) * (n + p) + d)
+
+
+def _look(
+    drawn: ExplicitNetworks, inputs: Tensor, single_sources: bool
+) -> tuple[list[tuple[int, int]], Tensor, Tensor, Tensor, Tensor]:
+    found = sorted(_inner_links(drawn, inputs, single_sources), key=lambda link: (link.layer, link.matrix))
+    reduced = [_reduced(drawn, inputs, link, single_sources) for link in found]
+    return (
+        [(link.layer, link.matrix) for link in found],
+        torch.cat(reduced, dim=1),
+        torch.cat([link.path_part() for link in found], dim=1),
+        torch.cat([link.jacobian_squared() for link in found], dim=1),
+        torch.cat([link.jacobian_fourth_powers() for link in found], dim=1),
+    )
+
+
+def _inner_links(drawn: ExplicitNetworks, inputs: Tensor, single_sources: bool) -> Iterator[Link]:
+    for link in links(drawn, inputs):
+        if 1 <= link.layer <= drawn.network.depth:
+            yield from split_by_source(drawn, link) if single_sources else (link,)
+
+
+def _reduced(drawn: ExplicitNetworks, inputs: Tensor, link: Link, single_sources: bool) -> Tensor:
+    return reduced_outputs(drawn, inputs, link.layer, link.matrix - 1 if single_sources else None)
+
+
+def estimate(draws: Tensor) -> Estimate:
+    """The mean over the first axis and its standard error, in float64."""
+    if len(draws) < 2:
+        raise InvalidInputError(f"A standard error needs at least 2 draws, got {len(draws)}. Draw more networks.")
+    draws = draws.double()
+    return Estimate(draws.mean(0), draws.std(0) / len(draws) ** 0.5)
+
+
+def unit_inputs(inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """The inputs on the unit sphere (zero stays zero) and the factors ‖x‖‖x′‖/d that the kernels of these lack."""
+    if inputs.dim() != 2 or not inputs.is_floating_point() or 0 in inputs.shape:
+        raise InvalidInputError(
+            f"inputs must be a matrix of floating-point numbers (samples, features), got {inputs.dtype} of shape "
+            f"{tuple(inputs.shape)}."
+        )
+    if not bool(inputs.isfinite().all()):
+        raise InvalidInputError("inputs contain infinite or undefined numbers; a kernel of these does not exist.")
+    wide = inputs.double()
+    norms = torch.linalg.vector_norm(wide, dim=1, keepdim=True)
+    return wide / torch.where(norms == 0, torch.ones_like(norms), norms), norms @ norms.mT / inputs.shape[1]
+
+
+def require_same_device(inputs: Tensor, generator: torch.Generator) -> None:
+    """Refuse a generator that draws elsewhere than where the inputs are."""
+    if generator.device.type != inputs.device.type:
+        raise InvalidInputError(
+            f"The generator is on {generator.device} and the inputs are on {inputs.device}; make the generator with "
+            f"torch.Generator({str(inputs.device)!r})."
+        )
+
+
+def chunks(networks: int, largest: int) -> list[int]:
+    """`networks` cut into equal chunks of at most `largest`."""
+    if networks < 1:
+        raise InvalidInputError(f"networks must be at least 1, got {networks}.")
+    pieces = -(-networks // largest)
+    return [networks // pieces + (piece < networks % pieces) for piece in range(pieces)]

@@ -1,3 +1,0 @@
-"""The signal lens: how signal and gradient fare from block to block; cheap, and taken in every inspection."""
-
-from skiplens.lenses.signal.lens import SignalLens as SignalLens

@@ -1,0 +1,133 @@
+"""The images that studies train on: a data set or a folder that is at hand, or digits in their place."""
+
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from skiplens.base.errors import DataError
+from skiplens.data.fetch import available, get, user_folder
+from skiplens.data.images import ImageSet, sample
+from skiplens.data.load import LoadOptions, load
+from skiplens.data.preprocessing import Standardisation, measure_channels
+from skiplens.data.synthetic import CentredBatches, ShuffledBatches
+from skiplens.graph.batch import Batch
+from skiplens.sweeps.run import Needs
+
+DIGITS, IMAGENET = "digits", "imagenet"
+
+_MEASURED_IMAGES = 1000
+
+_COLOURS = 3
+
+_FRAME = 2
+"""Black pixels around a digit: 28 + 2 · 2 = 32 can be halved as often as a network wants."""
+
+
+@dataclass(frozen=True)
+class Portion:
+    """How much of a data set is used: images of both splits (none: all) and pixels a side (none: as they are)."""
+
+    training: int | None = None
+    test: int | None = None
+    side: int | None = None
+
+
+def needs(gpu: bool) -> Needs:
+    """What a training run on images needs: on a GPU, memory for CIFAR as float32, twice, and what comes with it."""
+    return Needs(gpus=1, memory=4 * 2**30) if gpu else Needs()
+
+
+def missing(name: str) -> str:
+    """Why the data set `name` cannot be trained on here and how to get it; empty where it is at hand."""
+    if name == DIGITS:
+        return ""
+    if name == IMAGENET:
+        return "" if _imagenet() else _IMAGENET_WANTED
+    place = next(row.place for row in available() if row.name == name)
+    return f"{name} is not on this machine; get it with: skiplens data get {name}" if "not fetched" in place else ""
+
+
+@lru_cache(maxsize=2)
+def training_and_test(name: str, portion: Portion, batch_size: int, device: str = "cpu") -> tuple[Any, Any]:
+    """Training and test data as `train` and `evaluate` take them: float32, standardised as the training images are.
+
+    Args:
+        name: cifar10, cifar100, another data set of the catalogue, "imagenet" (a folder) or "digits" (embedded).
+        portion: How much of it.
+        batch_size: Of images that are read from disk; those in memory are cut into batches later.
+        device: Where images in memory are kept, for all runs of this process.
+    """
+    if name == IMAGENET:
+        return _from_folder(portion, batch_size)
+    if name == DIGITS:
+        training, test = _digits(portion)
+    else:
+        training, test = (_first(get(name, split=split), count) for split, count in _wanted(portion))
+    standardise = measure_channels(training.images.split(_MEASURED_IMAGES))
+    first, second = (_batch(images, standardise, portion.side).to(device) for images in (training, test))
+    return first, second
+
+
+_IMAGENET_WANTED = (
+    "ImageNet is not on this machine: put its images into imagenet/train/CLASS/ and imagenet/val/CLASS/ and name the "
+    "folder above with SKIPLENS_DATA."
+)
+
+
+def _imagenet() -> Path | None:
+    """The user's folder of ImageNet, or None; any images in such folders do."""
+    try:
+        above = user_folder(None)
+    except DataError:
+        return None
+    folder = None if above is None else above / "imagenet"
+    return folder if folder and all((folder / split).is_dir() for split in ("train", "val")) else None
+
+
+def _from_folder(portion: Portion, batch_size: int) -> tuple[ShuffledBatches, CentredBatches]:
+    folder = _imagenet()
+    if folder is None:
+        raise DataError(_IMAGENET_WANTED)
+    training, test = (
+        load(os.fspath(folder / split), LoadOptions(batch_size=batch_size, samples=count, image_size=portion.side))
+        for split, count in (("train", portion.training), ("val", portion.test))
+    )
+    assert training.standardisation is not None, "asked for by default"
+    return ShuffledBatches(training, training.standardisation), CentredBatches(test, training.standardisation)
+
+
+def _wanted(portion: Portion) -> tuple[tuple[str, int | None], ...]:
+    return ("train", portion.training), ("test", portion.test)
+
+
+def _digits(portion: Portion) -> tuple[ImageSet, ImageSet]:
+    """The first of the embedded digits to train with and the last ones to test with, framed to the size of CIFAR."""
+    bare = sample()
+    digits = ImageSet(F.pad(bare.images, (_FRAME,) * 4), bare.labels, bare.classes)
+    count = portion.test or len(digits) // 10
+    last = digits.select(torch.arange(len(digits) - count, len(digits)))
+    return digits.first(min(portion.training or len(digits), len(digits) - count)), last
+
+
+def _first(images: ImageSet, count: int | None) -> ImageSet:
+    return images if count is None else images.first(count)
+
+
+def _batch(images: ImageSet, standardise: Standardisation, side: int | None) -> Batch:
+    pixels = standardise(images.images, torch.float32)
+    return Batch(_in_colour(_smaller(pixels, side)), images.labels)
+
+
+def _smaller(pixels: Tensor, side: int | None) -> Tensor:
+    """Means over squares of pixels; the side is the next one below that squares of pixels give."""
+    return pixels if side is None else F.avg_pool2d(pixels, max(1, pixels.shape[-1] // side))
+
+
+def _in_colour(pixels: Tensor) -> Tensor:
+    return pixels if pixels.shape[1] == _COLOURS else pixels.expand(-1, _COLOURS, -1, -1).contiguous()

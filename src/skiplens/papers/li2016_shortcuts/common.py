@@ -1,0 +1,188 @@
+"""The paper, and where all of its items do something else than it says."""
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from skiplens.base.axes import Float
+from skiplens.base.errors import DataError
+from skiplens.data.fetch import get
+from skiplens.data.images import ImageSet, sample
+from skiplens.data.preprocessing import fit_whitening
+from skiplens.linalg.second_moments import SecondMoments, second_moments
+from skiplens.papers.li2016_shortcuts.hessian.linear import LinearUnit, plain_units, shortcut_units
+from skiplens.papers.statistics import Band, decide, over_seeds
+from skiplens.papers.study import Judgement, PaperCard
+from skiplens.zoo.weight_laws import Law, orthogonal_weights, scaled, xavier_weights
+
+CARD = PaperCard(
+    title="Demystifying ResNet",
+    authors="S. Li, J. Jiao, Y. Han and T. Weissman",
+    year=2016,
+    link="arXiv:1611.01186",
+    question="Why do shortcuts over two layers make deep networks easy to optimise?",
+    errata="errata/li2016_shortcuts.md",
+)
+
+DEPTH = "Depth is the number of weight matrices; where the paper counts layers of neurons it is one more."
+
+QUANTILE = (
+    "The 10th percentile of the |eigenvalues| is the one of nearest rank: the paper gives no rule, and at zero weights "
+    "the percentile sits on a jump."
+)
+
+SIGNS = (
+    "Principal components have the sign that makes their entry of largest magnitude positive; the paper gives no rule, "
+    "and the shortcut ties component i to class i."
+)
+
+SMOKE_IMAGES = (
+    "The smoke preset takes the 2,000 embedded MNIST digits instead of the 60,000, so it decides few claims about data."
+)
+
+Source = Literal["sample", "mnist"]
+"""The 2,000 embedded digits, which are the first of MNIST, or all 60,000."""
+
+WIDTH = 10
+"""Of the networks: as many components as classes, since the shortcuts tie them to each other."""
+
+
+class Digits(NamedTuple):
+    """Whitened images and one-hot labels in float64."""
+
+    inputs: Float[Tensor, "samples width"]
+    targets: Float[Tensor, "samples width"]
+
+
+@cache
+def whitened_digits(source: Source = "mnist", samples: int | None = None) -> Digits:
+    """The first `samples` training images (all if not given), whitened by themselves; kept for the next call."""
+    digits = _images(source)
+    images, labels = digits.images[:samples], digits.labels[:samples]
+    targets = torch.nn.functional.one_hot(labels, WIDTH).double()
+    return Digits(fit_whitening(images, WIDTH)(images), targets)
+
+
+@cache
+def digit_moments(source: Source = "mnist", samples: int | None = None) -> SecondMoments:
+    """The second moments of the whitened digits; kept for the next call."""
+    return second_moments(*whitened_digits(source, samples))
+
+
+def _images(source: Source) -> ImageSet:
+    if source == "sample":
+        return sample()
+    try:
+        return get("mnist")
+    except DataError as error:
+        raise DataError(f"{error}\nOr fetch it: skiplens data get mnist. Then give the same command again.") from error
+
+
+FamilyName = Literal["xavier", "orthogonal", "1-shortcut", "2-shortcut", "3-shortcut"]
+
+
+@dataclass(frozen=True)
+class Family:
+    """Networks with the same shortcuts and the same law of the initial weights."""
+
+    law: Law
+    branch_depth: int = 1
+    shortcut: bool = False
+
+    def start(self, depth: int, generator: torch.Generator) -> Float[Tensor, "matrices width width"]:
+        """Initial weights W_1, …, W_D, drawn in this order."""
+        return torch.stack([self.law((WIDTH, WIDTH), generator) for _ in range(depth)])
+
+    def units(self, weights: Float[Tensor, "matrices width width"]) -> tuple[LinearUnit, ...]:
+        """The linear network with these weights."""
+        return shortcut_units(weights, self.branch_depth) if self.shortcut else plain_units(weights)
+
+
+_NEAR_ZERO = scaled(xavier_weights, 0.01)
+
+FAMILIES: dict[FamilyName, Family] = {
+    "xavier": Family(xavier_weights),
+    "orthogonal": Family(orthogonal_weights),
+    "1-shortcut": Family(_NEAR_ZERO, 1, shortcut=True),
+    "2-shortcut": Family(_NEAR_ZERO, 2, shortcut=True),
+    "3-shortcut": Family(_NEAR_ZERO, 3, shortcut=True),
+}
+
+ROUNDING = 1e-9
+"""An equality of float64 numbers that missed by less than this holds; what is wrong is wrong by much more."""
+
+EQUAL = f"log10 error ≤ {math.log10(ROUNDING):g}"
+"""What is asked of an equality, in the unit of the number that is shown."""
+
+_SMALLEST = 1e-17  # where the logarithm of an error that is exactly zero is put
+
+
+def judge_equality(errors: Tensor, sentence: str) -> Judgement:
+    """Whether errors (replicates, …) are rounding; they are compared by their logarithms, since they span decades.
+
+    Args:
+        errors: Relative errors of both sides.
+        sentence: What they are the errors of.
+    """
+    found = over_seeds(errors.abs().clamp(min=_SMALLEST).log10())
+    explanation = (
+        f"{sentence} The number is the log10 of the largest relative error. We count errors up to the tolerance, "
+        f"{ROUNDING:g} or a log10 of {math.log10(ROUNDING):g}, as rounding."
+    )
+    return decide(found, Band(-math.inf, math.log10(ROUNDING), ROUNDING), explanation)
+
+
+def scalars(**values: float) -> dict[str, Tensor]:
+    """The numbers as float64 tensors, whatever torch's default is."""
+    return {name: torch.tensor(float(value), dtype=torch.float64) for name, value in values.items()}
+
+
+def printed_permutation(width: int) -> Float[Tensor, "entries entries"]:
+    """P of equation (24): P_ij = 1 if and only if i = ((j − 1) mod d) d + ⌈j/d⌉, counted from 1."""
+    P = torch.zeros(width**2, width**2, dtype=torch.float64)
+    for j in range(1, width**2 + 1):
+        i = ((j - 1) % width) * width + math.ceil(j / width)
+        P[i - 1, j - 1] = 1.0
+    return P
+
+
+def printed_two_shortcut(
+    slope: Float[Tensor, "width width"], factor: float, units: int
+) -> Float[Tensor, "params params"]:
+    """Equations (8) and (25): blocks [[0, Aᵀ], [A, 0]] with A = s diag(G, …, G) Pᵀ.
+
+    Args:
+        slope: G = Σ^{Xσ_pre(X)} − Σ^{Yσ_pre(X)}.
+        factor: s = σ_mid'(0) σ_post'(0).
+        units: Residual units.
+    """
+    A = factor * torch.block_diag(*[slope] * len(slope)) @ printed_permutation(len(slope)).T
+    zero = torch.zeros_like(A)
+    unit = torch.cat([torch.cat([zero, A.T], dim=1), torch.cat([A, zero], dim=1)])
+    return torch.block_diag(*[unit] * units)
+
+
+def printed_one_shortcut(
+    inputs: Float[Tensor, "width width"], slope: Float[Tensor, "width width"], units: int
+) -> Float[Tensor, "params params"]:
+    """Equations (10), (29) and (32): B on the diagonal, A below it, Aᵀ above it.
+
+    Args:
+        inputs: Σ^{XX}.
+        slope: Σ^{XX} − Σ^{YX}.
+        units: Residual units.
+    """
+    P = printed_permutation(len(slope))
+    B = P @ torch.block_diag(*[inputs] * len(slope)) @ P.T
+    A = torch.block_diag(*[slope] * len(slope)) @ P.T + B
+    rows = [[B if r == c else A if r > c else A.T for c in range(units)] for r in range(units)]
+    return torch.cat([torch.cat(row, dim=1) for row in rows])
+
+
+def printed_condition_number(slope: Float[Tensor, "width width"]) -> float:
+    """Equation (9), √cond(GᵀG); from G itself, since GᵀG loses half of the digits."""
+    return float(torch.linalg.cond(slope))

@@ -1,0 +1,218 @@
+"""Figure 3: settings of its runs, and how large they are at each preset."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from skiplens.base.axes import Float
+from skiplens.base.randomness import Randomness
+from skiplens.base.settings import option
+from skiplens.papers.li2016_shortcuts.common import (
+    DEPTH,
+    FAMILIES,
+    SIGNS,
+    SMOKE_IMAGES,
+    WIDTH,
+    Source,
+    digit_moments,
+    whitened_digits,
+)
+from skiplens.papers.statistics import (
+    Band,
+    ReplicateSettings,
+    chosen,
+    curve,
+    decide,
+    over_seeds,
+    raw_tables,
+    replicated,
+    slope,
+    values,
+)
+from skiplens.papers.study import Claim, Item, Judgement, Preset
+from skiplens.plots.figure import Figure, Mark
+from skiplens.readings.reading import Measurement
+from skiplens.sweeps.run import Run
+from skiplens.training.batched.chains import Units, train_linear_networks, train_rectified_networks
+from skiplens.training.batched.plan import BatchedPlan, ManyRuns, drawn_starts
+
+_MEASURE = f"{__name__}:norm_history"
+
+Activation = Literal["identity", "relu"]
+
+CLAIM_EPOCHS = (50, 100, 200, 500, 1000)
+"""At which norms are compared."""
+
+
+@dataclass(frozen=True)
+class NormHistory(ReplicateSettings):
+    """Norms of many 2-shortcut networks of one depth, trained as one program."""
+
+    activation: Activation = option("identity", "between the two matrices of a unit")
+    depth: int = option(4, "weight matrices (D)")
+    networks: int = option(10, "networks with different initial weights")
+    learning_rate: float = option(0.1, "of gradient descent")
+    epochs: int = option(1000, "updates, each with all samples")
+    every: int = option(10, "epochs between two looks")
+    source: Source = option("mnist", "digits: the embedded ones or all of MNIST")
+    samples: int | None = option(None, "first digits only, whitened by themselves")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large the runs of one preset are."""
+
+    networks: int
+    linear_depths: tuple[int, ...]
+    rectified_depths: tuple[int, ...]
+    source: Source
+    rectified_samples: int
+
+
+SIZES: dict[Preset, Sizes] = {
+    "smoke": Sizes(20, (4, 8, 16, 32), (4, 8, 16), "sample", 200),
+    "laptop": Sizes(20, (4, 8, 16, 32, 64, 96), (4, 8, 16, 32, 64), "mnist", 1000),
+    "paper": Sizes(20, (4, 8, 16, 32, 64, 96), (4, 8, 16, 32, 64, 96), "mnist", 60000),
+}
+
+
+def runs(preset: Preset, seed: int) -> list[Run]:
+    """Linear networks and networks with ReLU, each of several depths."""
+    sizes = SIZES[preset]
+    linear = NormHistory(networks=sizes.networks, source=sizes.source)
+    source: Source = "mnist" if preset == "paper" else "sample"  # the embedded digits are the first of MNIST
+    rectified = NormHistory(activation="relu", networks=sizes.networks, source=source, samples=sizes.rectified_samples)
+    return [
+        *replicated(_MEASURE, linear, 1, seed, _cost, depth=sizes.linear_depths),
+        *replicated(_MEASURE, rectified, 1, seed, _cost, depth=sizes.rectified_depths),
+    ]
+
+
+def _cost(settings: NormHistory) -> float:
+    """Products of matrices: with ReLU every sample has its own."""
+    return settings.depth * settings.networks * (1 + (settings.samples or 0) / 50)
+
+
+def norm_history(settings: NormHistory) -> dict[str, Tensor]:
+    """Mean over the matrices of ‖W‖_F, and the loss, of every network (epochs, networks)."""
+    run = _trained(settings)
+    return {"epoch": run.epochs, "norm": run.mean_norm_history.double(), "loss": run.loss_history.double()}
+
+
+def _trained(settings: NormHistory) -> ManyRuns:
+    family = FAMILIES["2-shortcut"]
+    streams = [Randomness(settings.seed).child(settings.key(), network) for network in range(settings.networks)]
+    starts = drawn_starts(family.law, settings.depth, WIDTH, streams)
+    rates = torch.full((settings.networks,), settings.learning_rate, dtype=torch.float64)
+    plan = BatchedPlan(settings.epochs, record_at=tuple(range(0, settings.epochs + 1, settings.every)))
+    if settings.activation == "identity":
+        moments = digit_moments(settings.source, settings.samples)
+        return train_linear_networks(starts, rates, moments, plan, Units(family.branch_depth, family.shortcut))
+    digits = whitened_digits(settings.source, settings.samples)
+    data = (digits.inputs.float(), digits.targets.float())
+    return train_rectified_networks(starts.float(), rates.float(), data, plan)
+
+
+EXPONENT = Band(-0.5, -0.3)
+"""Of the final norm in the depth; theorem 1's network has -1/2."""
+
+
+def norms_at(
+    readings: Sequence[Measurement], activation: str, epochs: Sequence[int]
+) -> tuple[list[int], Float[Tensor, "networks depths epochs"]]:
+    """The depths, and the mean norm of every network after each number of epochs."""
+    depths = values(readings, "depth", activation=activation)
+    columns = []
+    for depth in depths:
+        (reading,) = chosen(readings, activation=activation, depth=depth)
+        known = reading["epoch"].tolist()
+        columns.append(reading["norm"][[known.index(epoch) for epoch in epochs]].T)
+    return depths, torch.stack(columns, dim=1)
+
+
+def judge_decrease(readings: Sequence[Measurement], activation: str) -> Judgement:
+    """Whether norms fall with depth at every epoch looked at."""
+    found = _exponents(readings, activation, CLAIM_EPOCHS)
+    epochs = ", ".join(map(str, CLAIM_EPOCHS))
+    sentence = f"Exponent of the mean Frobenius norm in the depth, the largest after {epochs} epochs."
+    return decide(over_seeds(found), Band(-math.inf, 0.0), sentence)
+
+
+def judge_end(readings: Sequence[Measurement], activation: str) -> Judgement:
+    """How fast the final norms fall with depth."""
+    found = _exponents(readings, activation, CLAIM_EPOCHS[-1:])
+    sentence = (
+        f"Exponent of the mean Frobenius norm in the depth after {CLAIM_EPOCHS[-1]} epochs. We ask for an exponent "
+        f"from {EXPONENT.low:g} to {EXPONENT.high:g}; theorem 1's limit is -1/2."
+    )
+    return decide(over_seeds(found), EXPONENT, sentence)
+
+
+def _exponents(readings: Sequence[Measurement], activation: str, epochs: Sequence[int]) -> Tensor:
+    """Of the norm in the depth, for each network of the same number and each epoch."""
+    depths, norms = norms_at(readings, activation, epochs)
+    return slope([math.log(depth) for depth in depths], norms.log().transpose(1, 2))
+
+
+CLAIMS = tuple(
+    claim
+    for activation, panel, word in (("identity", "left", "linear"), ("relu", "right", "ReLU"))
+    for claim in (
+        Claim(
+            f"{word.lower()}_decrease",
+            f"The deeper a 2-shortcut network is, the smaller are its norms during training ({word}).",
+            f"Figure 3 {panel}",
+            "exponent < 0",
+            partial(judge_decrease, activation=activation),
+        ),
+        Claim(
+            f"{word.lower()}_end",
+            f"When the training ends, deeper networks are nearer to zero, as theorem 1 allows ({word}).",
+            f"Figure 3 {panel}, Section 4.1",
+            "falls with depth: exponent < 0",
+            partial(judge_end, activation=activation),
+        ),
+    )
+)
+
+
+def figures(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+    """Left: linear. Right: with ReLU between the matrices."""
+    return (
+        _panel(readings, "identity", "left", "without nonlinearities"),
+        _panel(readings, "relu", "right", "with ReLUs at mid positions"),
+    )
+
+
+def _panel(readings: Sequence[Measurement], activation: str, side: str, words: str) -> Figure:
+    marks: list[Mark] = []
+    for number, depth in enumerate(values(readings, "depth", activation=activation)):
+        (reading,) = chosen(readings, activation=activation, depth=depth)
+        marks += curve(reading["epoch"], reading["norm"].T, f"depth {depth}", number)
+    return Figure(
+        name=f"norms_{side}",
+        title=f"Figure 3 {side}: 2-shortcut networks {words}",
+        caption="Mean Frobenius norm of a network's matrices against the epoch, one line a depth. Bands are one "
+        "standard deviation over networks.",
+        x_label="epoch",
+        y_label="mean of ‖W‖_F over the matrices",
+        marks=tuple(marks),
+    )
+
+
+_DEVIATIONS = (
+    "The paper gives no depths, no learning rate and no number of runs for figure 3: here a rate of 0.1 and 20 "
+    "networks of each depth.",
+    "Networks with ReLU are trained in float32 on the first 1,000 digits (200 at smoke, all at paper), whitened by "
+    "themselves.",
+    DEPTH,
+    SIGNS,
+    SMOKE_IMAGES,
+)
+
+ITEMS = (Item("fig3", "norms during training", runs, CLAIMS, figures, raw_tables, _DEVIATIONS),)

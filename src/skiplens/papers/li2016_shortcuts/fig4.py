@@ -1,0 +1,247 @@
+"""Figure 4: settings of its runs, and how large they are at each preset."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from skiplens.base.axes import Float
+from skiplens.base.settings import option
+from skiplens.papers.li2016_shortcuts.common import (
+    DEPTH,
+    FAMILIES,
+    QUANTILE,
+    SIGNS,
+    SMOKE_IMAGES,
+    FamilyName,
+    Source,
+    digit_moments,
+    printed_condition_number,
+    scalars,
+)
+from skiplens.papers.li2016_shortcuts.hessian.linear import linear_hessian
+from skiplens.papers.li2016_shortcuts.hessian.spectrum import spectrum_of
+from skiplens.papers.statistics import (
+    Band,
+    ReplicateSettings,
+    against,
+    curve,
+    decide,
+    over_seeds,
+    raw_tables,
+    replicated,
+    stacked,
+)
+from skiplens.papers.study import Claim, Item, Judgement, Preset
+from skiplens.plots.figure import Figure, Mark
+from skiplens.readings.reading import Measurement
+from skiplens.sweeps.run import Run
+
+_MEASURE = f"{__name__}:initial_spectrum"
+
+FAMILY_NAMES: tuple[FamilyName, ...] = ("xavier", "orthogonal", "1-shortcut", "2-shortcut")
+
+
+@dataclass(frozen=True)
+class InitialSpectrum(ReplicateSettings):
+    """The Hessian's spectrum of a linear network at its initial weights."""
+
+    family: FamilyName = option("2-shortcut", "initialisation and shortcuts")
+    depth: int = option(2, "weight matrices (D)")
+    source: Source = option("mnist", "digits: the embedded ones or all of MNIST")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large the runs of one preset are."""
+
+    replicates: int
+    depths: tuple[int, ...]
+    source: Source
+
+
+SIZES: dict[Preset, Sizes] = {
+    "smoke": Sizes(10, (2, 4, 8), "sample"),
+    "laptop": Sizes(16, (2, 4, 8, 16), "mnist"),
+    "paper": Sizes(20, (2, 4, 8, 16, 32, 64, 96), "mnist"),
+}
+
+
+def runs(preset: Preset, seed: int) -> list[Run]:
+    """Four kinds of networks at several depths."""
+    sizes = SIZES[preset]
+    base = InitialSpectrum(source=sizes.source)
+    return replicated(_MEASURE, base, sizes.replicates, seed, _cost, family=FAMILY_NAMES, depth=sizes.depths)
+
+
+def _cost(settings: InitialSpectrum) -> float:
+    """Eigenvalues of a matrix of so many rows."""
+    return (settings.depth / 16) ** 3
+
+
+def initial_spectrum(settings: InitialSpectrum) -> dict[str, Tensor]:
+    """Largest, 10 % quantile and condition number of the |eigenvalues|, the index, and equation (9) for these data."""
+    moments = digit_moments(settings.source)
+    family = FAMILIES[settings.family]
+    spectrum = spectrum_of(linear_hessian(family.units(family.start(settings.depth, settings.stream())), moments))
+    return scalars(
+        largest=spectrum.largest_absolute,
+        tenth=spectrum.absolute_quantile(0.1),
+        condition_number=spectrum.condition_number,
+        full_condition_number=spectrum.full_condition_number,
+        index=spectrum.index,
+        zero_condition_number=printed_condition_number(moments.inputs - moments.cross),
+    )
+
+
+CONSTANT = 0.005
+"""Of log10 of the 2-shortcut networks' condition number, at every depth."""
+
+FIRST, DOUBLING = 8, Band(1.9, 2.3)
+"""The factor of a condition number that grows linearly, when the depth doubles from 8 on."""
+
+ALIKE = 0.1
+"""Between log10 of two condition numbers that are called similar."""
+
+LIMIT = 1e13
+"""Beyond it the 10 % quantile is rounding: float64 tells eigenvalues apart down to about 1e-15 of the largest."""
+
+
+def log_conditions(
+    readings: Sequence[Measurement], family: str
+) -> tuple[list[int], Float[Tensor, "replicates depths"]]:
+    """The depths, and log10 of the condition numbers (replicates, depths)."""
+    depths, found = against(readings, "condition_number", "depth", "initial_spectrum", family=family)
+    return depths, found.clamp(max=LIMIT).log10()
+
+
+def judge_constant(readings: Sequence[Measurement]) -> Judgement:
+    """2-shortcut networks against equation (9)."""
+    _, found = log_conditions(readings, "2-shortcut")
+    expected = math.log10(float(stacked(readings, "zero_condition_number", "initial_spectrum")[0]))
+    sentence = f"log10 of the condition number minus that of equation (9), {expected:.4f}; worst depth."
+    return decide(over_seeds(found - expected), Band.around(0.0, CONSTANT), sentence)
+
+
+def judge_linear_growth(readings: Sequence[Measurement], family: str) -> Judgement:
+    """How the condition number grows when the depth doubles."""
+    depths, found = log_conditions(readings, family)
+    doublings = [D >= FIRST for D in depths[:-1]]
+    if not any(doublings):
+        return Judgement("not attempted", explanation=f"No network is deeper than {FIRST}. Use a larger preset.")
+    factors = (found.diff(dim=1) * math.log(10)).exp()[:, doublings]
+    sentence = (
+        f"Factor of the condition number for each doubling of the depth from {FIRST} on; worst depth. Any factor "
+        f"that stays above 1 goes to infinity; we ask for linear growth, {DOUBLING.low:g} to {DOUBLING.high:g}."
+    )
+    return decide(over_seeds(factors), DOUBLING, sentence)
+
+
+def judge_xavier(readings: Sequence[Measurement]) -> Judgement:
+    """How the condition number of Xavier networks grows per layer."""
+    depths, found = log_conditions(readings, "xavier")
+    chosen = [D >= 4 for D in depths]
+    per_layer = found[:, chosen] / torch.tensor(depths, dtype=torch.float64)[chosen]
+    sentence = (
+        f"log10 of the condition number over the depth, from depth 4 on; smallest. (Above {LIMIT:g} it is rounding.) "
+        "We ask for at least 0.3."
+    )
+    return decide(over_seeds(per_layer), Band(0.3, math.inf), sentence)
+
+
+def judge_slower(readings: Sequence[Measurement]) -> Judgement:
+    """Orthogonal against Xavier."""
+    _, orthogonal = log_conditions(readings, "orthogonal")
+    _, xavier = log_conditions(readings, "xavier")
+    sentence = "log10 of Xavier's condition number minus that of orthogonal networks; smallest over the depths."
+    return decide(over_seeds(xavier - orthogonal), Band(0.0, math.inf), sentence)
+
+
+def judge_alike(readings: Sequence[Measurement]) -> Judgement:
+    """1-shortcut networks against orthogonal ones."""
+    _, orthogonal = log_conditions(readings, "orthogonal")
+    _, shortcut = log_conditions(readings, "1-shortcut")
+    sentence = "log10 of the 1-shortcut networks' condition number minus that of orthogonal ones; worst depth."
+    return decide(over_seeds(shortcut - orthogonal), Band.around(0.0, ALIKE), sentence)
+
+
+CLAIMS = (
+    Claim(
+        "two_shortcut",
+        "2-shortcut linear networks have constant condition numbers.",
+        "Figure 4",
+        "as at zero, Eq. 9",
+        judge_constant,
+    ),
+    Claim(
+        "orthogonal",
+        "With orthogonal initialisation the initial condition number goes to infinity with depth.",
+        "Figure 4, Section 5.1",
+        "→ ∞: factor > 1 a doubling",
+        partial(judge_linear_growth, family="orthogonal"),
+    ),
+    Claim(
+        "one_shortcut",
+        "The condition number of 1-shortcut networks grows unboundedly with depth.",
+        "Section 2",
+        "→ ∞: factor > 1 a doubling",
+        partial(judge_linear_growth, family="1-shortcut"),
+    ),
+    Claim(
+        "xavier",
+        "With Xavier initialisation the initial condition number goes to infinity with depth.",
+        "Figure 4, Section 5.1",
+        "→ ∞: log10 a layer > 0",
+        judge_xavier,
+    ),
+    Claim(
+        "orthogonal_slower",
+        "The condition number grows slower with orthogonal than with Xavier initialisation.",
+        "Section 5.1",
+        "> 0",
+        judge_slower,
+    ),
+    Claim(
+        "one_shortcut_like_orthogonal",
+        "1-shortcut networks are similar to linear networks with orthogonal initialisation.",
+        "Section 5",
+        "difference 0",
+        judge_alike,
+    ),
+)
+
+
+def figures(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+    """One curve a kind of network."""
+    marks: list[Mark] = []
+    for number, family in enumerate(FAMILY_NAMES):
+        marks += curve(*log_conditions(readings, family), family, number)
+    return (
+        Figure(
+            name="initial_condition_numbers",
+            title="Figure 4: initial condition numbers of linear networks",
+            caption="2-shortcut networks have the same condition number at every depth. It grows linearly for "
+            "1-shortcut networks and orthogonal initialisation, and exponentially for Xavier's, up to what float64 can "
+            "tell. Bands are one standard deviation.",
+            x_label="depth (weight matrices)",
+            y_label="log10(|λ|max / |λ|(0.1))",
+            marks=tuple(marks),
+        ),
+    )
+
+
+_DEVIATIONS = (
+    "The paper gives no depths for figure 4: here 2, 4, 8, … matrices, up to 8 (smoke), 16 (laptop) or 96 (paper).",
+    "The paper has 10 runs of each network, here are 10 (smoke), 16 (laptop) or 20 (paper).",
+    f"Condition numbers above {LIMIT:g} are shown as {LIMIT:g}: float64 cannot tell them from infinite ones.",
+    "3-shortcut networks are left out: at zero their Hessian is the zero matrix.",
+    DEPTH,
+    QUANTILE,
+    SIGNS,
+    SMOKE_IMAGES,
+)
+
+ITEMS = (Item("fig4", "initial condition numbers against depth", runs, CLAIMS, figures, raw_tables, _DEVIATIONS),)

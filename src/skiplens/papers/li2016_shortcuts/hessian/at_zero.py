@@ -1,0 +1,220 @@
+"""Theorem 2: the loss of an n-shortcut network around zero weights, for any depth, without forming the Hessian."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from skiplens.base.axes import Float
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.memory import fresh_zeros
+from skiplens.linalg.second_moments import check_data
+from skiplens.papers.li2016_shortcuts.hessian.activations import (
+    BranchActivations,
+    check_count,
+    check_network,
+    require_dense_fits,
+    vanishing,
+)
+from skiplens.papers.li2016_shortcuts.hessian.one_shortcut import ToeplitzBlocks, one_shortcut_blocks
+from skiplens.papers.li2016_shortcuts.hessian.spectrum import CountedSpectrum, ListedSpectrum, Spectrum, listed_spectrum
+
+_INSTEAD = "Its eigenvalues need no matrix: use .spectrum."
+
+
+@dataclass(frozen=True, eq=False)
+class ZeroPoint:
+    """What is known of the loss at zero weights.
+
+    The lowest derivative that does not vanish has order n = `branch_depth` and lives inside one unit, with one factor
+    from each of its matrices: ∂ⁿL / ∂W_n[i, a] ∂W_{n−1}[a, b] … ∂W_1[c, j] = `slope`[i, j].
+    """
+
+    units: int
+    branch_depth: int
+    slope: Float[Tensor, "width features"]
+    """s G_0 with G_0 = ⟨(x − y) σ_pre(x)ᵀ⟩ and s = σ_mid'(0)ⁿ⁻¹ σ_post'(0); with a bias, its column is last."""
+    toeplitz: ToeplitzBlocks | None = None
+    """The blocks of the Hessian, for one matrix per unit."""
+
+    @property
+    def params(self) -> int:
+        """Number of parameters."""
+        width, features = self.slope.shape
+        return self.units * width * (features + (self.branch_depth - 1) * width)
+
+    @property
+    def order(self) -> int | None:
+        """The order of the lowest derivative that does not vanish; None if s G_0 = 0, where it is above n."""
+        return self.branch_depth if bool((self.slope != 0).any()) else None
+
+    @property
+    def is_strict_saddle(self) -> bool:
+        """Whether zero is stationary and the loss goes down along an eigenvector: two matrices per unit, s G_0 ≠ 0."""
+        return self.branch_depth == 2 and self.order == 2
+
+    @cached_property
+    def spectrum(self) -> Spectrum:
+        """All eigenvalues of the Hessian with their multiplicities."""
+        if self.toeplitz is not None:
+            return self.toeplitz.spectrum(self.units)
+        if self.branch_depth == 2:
+            return two_shortcut_spectrum(self.slope, self.units)
+        zero = torch.zeros(1, dtype=torch.float64, device=self.slope.device)
+        return listed_spectrum(zero, torch.tensor([self.params], device=zero.device))
+
+    def dense(self) -> Float[Tensor, "params params"]:
+        """The Hessian itself in the order of definition 5 (a bias after the matrix it belongs to)."""
+        require_dense_fits(self.params, self.slope, _INSTEAD)
+        if self.toeplitz is not None:
+            return self.toeplitz.dense(self.units)
+        if self.branch_depth == 2:
+            return torch.block_diag(*[two_shortcut_unit(self.slope)] * self.units)
+        return fresh_zeros(self.slope, self.params, self.params)
+
+    def derivative_along(self, direction: Float[Tensor, "matrices width features"]) -> Float[Tensor, ""]:
+        """The n-th derivative of L(t V) at t = 0 for a stack of matrices V: n! Σ_r ⟨s G_0, V_{r,n} … V_{r,1}⟩."""
+        matrices = self.units * self.branch_depth
+        if direction.shape != (matrices, *self.slope.shape):
+            raise InvalidInputError(
+                f"A direction is a stack of {matrices} matrices of shape {tuple(self.slope.shape)}, one for each "
+                f"weight matrix (networks with biases have none); got {tuple(direction.shape)}."
+            )
+        branches = direction.unflatten(0, (self.units, self.branch_depth))
+        product = branches[:, 0]
+        for position in range(1, self.branch_depth):
+            product = branches[:, position] @ product
+        return math.factorial(self.branch_depth) * (self.slope * product).sum()
+
+
+def hessian_at_zero(
+    inputs: Float[Tensor, "samples width"],
+    targets: Float[Tensor, "samples width"],
+    units: int,
+    branch_depth: int = 2,
+    activations: BranchActivations | None = None,
+    bias: bool = False,
+) -> ZeroPoint:
+    """The loss 1/(2m) Σ ‖y − ŷ‖² around zero weights of an n-shortcut network (theorem 2).
+
+    Time and memory do not depend on the depth. ReLU counts with the slope 1/2 at zero, as in the paper; autograd would
+    call the Hessian zero (see `near_zero_rectified_spectrum` for the true one beside zero).
+
+    Args:
+        inputs: Samples in rows.
+        targets: One row per sample, of the same width.
+        units: Residual units (R).
+        branch_depth: Matrices per unit (n).
+        activations: Those of every branch; none by default.
+        bias: A bias after the first matrix of each branch, as in theorem 1; for two matrices per unit.
+
+    Examples:
+        >>> x, y = torch.eye(3, dtype=torch.float64), torch.zeros(3, 3, dtype=torch.float64)
+        >>> hessian_at_zero(x, y, units=1000).spectrum.condition_number
+        1.0
+    """
+    check_data(inputs, targets)
+    check_count(units, "units", "the number of residual units")
+    check_count(branch_depth, "branch_depth", "the number of matrices in each unit")
+    if bias and branch_depth != 2:
+        raise InvalidInputError(f"Biases are known for two matrices per unit (theorem 1); got {branch_depth}.")
+    activations = activations or BranchActivations()
+    slope = _slope(inputs, targets, branch_depth, activations, bias)
+    toeplitz = one_shortcut_blocks(inputs, targets, activations) if branch_depth == 1 else None
+    return ZeroPoint(units, branch_depth, slope, toeplitz)
+
+
+def _slope(inputs: Tensor, targets: Tensor, branch_depth: int, activations: BranchActivations, bias: bool) -> Tensor:
+    """The matrix s ⟨(x − y) σ_pre(x)ᵀ⟩, with a constant feature for the bias."""
+    pre, mid, post = activations.resolved()
+    s = vanishing(post, "post").slope()
+    if branch_depth > 1:
+        s *= vanishing(mid, "mid").slope() ** (branch_depth - 1)
+    features = pre(inputs)
+    if bias:
+        features = torch.cat([features, features.new_ones(len(features), 1)], dim=1)
+    return s * (inputs - targets).T @ features / len(inputs)
+
+
+def two_shortcut_coupling(slope: Float[Tensor, "width features"]) -> Float[Tensor, "second first"]:
+    """The block A = (I ⊗ s G_0) K of one unit [[0, Aᵀ], [A, 0]]: rows are its second matrix, columns its first.
+
+    `slope` is s G_0; it has one column more than rows where the first matrix has a bias (s [G_0, g]).
+    """
+    width, features = slope.shape
+    eye = torch.eye(width, dtype=slope.dtype, device=slope.device)
+    return torch.einsum("jh,ik->jikh", eye, slope).reshape(width * width, features * width)
+
+
+def two_shortcut_unit(slope: Float[Tensor, "width features"]) -> Float[Tensor, "entries entries"]:
+    """The diagonal block of one unit: its first matrix (with its bias as last column), then its second."""
+    A = two_shortcut_coupling(slope)
+    second, first = A.shape
+    unit = A.new_zeros(first + second, first + second)
+    unit[first:, :first] = A
+    unit[:first, first:] = A.T
+    return unit
+
+
+def two_shortcut_spectrum(slope: Float[Tensor, "width features"], units: int) -> ListedSpectrum:
+    """The eigenvalues ±σ_i(s G_0), each `units` · width times, and `units` · width zeros with biases.
+
+    From singular values of `slope` itself: those of GᵀG would lose half of the digits.
+    """
+    width, features = slope.shape
+    sizes = torch.linalg.svdvals(slope.double())
+    zeros = sizes.new_zeros(features - width)
+    values = torch.cat([sizes, -sizes, zeros])
+    copies = torch.full(values.shape, units * width, dtype=torch.int64, device=values.device)
+    return listed_spectrum(values, copies)
+
+
+def half_space_slopes(
+    first_weights: Float[Tensor, "units hidden features"],
+    inputs: Float[Tensor, "samples width"],
+    targets: Float[Tensor, "samples width"],
+) -> Float[Tensor, "units hidden outputs width"]:
+    """G_j = ⟨(x − y) xᵀ [u_j · x > 0]⟩ for each row u_j of the first matrix of each unit."""
+    check_network(first_weights, inputs, targets, 1)
+    active = (torch.einsum("uhw,mw->uhm", first_weights, inputs) > 0).to(inputs.dtype)
+    return torch.einsum("uhm,mi,mj->uhij", active, (inputs - targets) / len(inputs), inputs)
+
+
+def near_zero_rectified_spectrum(
+    first_weights: Float[Tensor, "units hidden features"],
+    inputs: Float[Tensor, "samples width"],
+    targets: Float[Tensor, "samples width"],
+) -> ListedSpectrum:
+    """The eigenvalues ±σ_i(G_j) in the limit of small weights whose first matrices have these directions."""
+    sizes = torch.linalg.svdvals(half_space_slopes(first_weights, inputs, targets).double()).flatten()
+    return listed_spectrum(torch.cat([sizes, -sizes]))
+
+
+def orthogonal_spectrum(
+    weights: Float[Tensor, "matrices outputs features"],
+    inputs: Float[Tensor, "samples width"],
+    targets: Float[Tensor, "samples width"],
+) -> CountedSpectrum:
+    """The Hessian's eigenvalues of the plain linear network with these orthogonal matrices Q_1, …, Q_D.
+
+    The substitution W_k = U_k (I + V_k) U_{k−1}ᵀ with U_k = Q_k … Q_1 is an orthonormal change of parameters that
+    makes it a 1-shortcut network with targets Uᵀ y, U = U_D. No matrix is larger than width² × width².
+    """
+    check_network(weights, inputs, targets, 1)
+    product = torch.eye(weights.shape[1], dtype=weights.dtype, device=weights.device)
+    for matrix in weights:
+        _require_orthogonal(matrix)
+        product = matrix @ product
+    return one_shortcut_blocks(inputs, targets @ product, BranchActivations()).spectrum(len(weights))
+
+
+def _require_orthogonal(matrix: Tensor) -> None:
+    eye = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
+    error = (matrix.T @ matrix - eye).abs().max().item()
+    if error > len(matrix) * 1e2 * torch.finfo(matrix.dtype).eps:
+        raise InvalidInputError(
+            f"The weights must be orthogonal; WᵀW differs from the identity by {error:.2g}. "
+            "For other weights use linear_spectrum(plain_units(weights), moments)."
+        )

@@ -1,0 +1,128 @@
+"""The exact Hessian of any n-shortcut network of the paper, by the fastest way that its activations allow."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from skiplens.base.axes import Float
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.memory import budget_bytes
+from skiplens.linalg.second_moments import second_moments
+from skiplens.papers.li2016_shortcuts.hessian.activations import BranchActivations, check_network, require_dense_fits
+from skiplens.papers.li2016_shortcuts.hessian.linear import linear_hessian, shortcut_units
+from skiplens.papers.li2016_shortcuts.hessian.rectified import rectified_hessian
+
+_LINEAR = ("identity", "identity", "identity")
+
+_MID_RELU = ("identity", "relu", "identity")
+
+
+def shortcut_hessian(
+    weights: Float[Tensor, "matrices outputs features"],
+    inputs: Float[Tensor, "samples width"],
+    targets: Float[Tensor, "samples width"],
+    branch_depth: int = 2,
+    activations: BranchActivations | None = None,
+) -> Float[Tensor, "params params"]:
+    """The exact Hessian of 1/(2m) Σ ‖y − ŷ‖² in the order of definition 5.
+
+    Closed form for linear networks (from second moments, whatever the number of samples) and for two matrices with a
+    ReLU between them; vectorised autograd for the rest.
+
+    Args:
+        weights: All matrices in order of application.
+        inputs: Samples in rows.
+        targets: One row per sample.
+        branch_depth: Matrices per unit (n).
+        activations: Those of every branch; none by default.
+    """
+    check_network(weights, inputs, targets, branch_depth)
+    activations = activations or BranchActivations()
+    names = activations.names(branch_depth)
+    if names == _LINEAR:
+        return linear_hessian(shortcut_units(weights, branch_depth), second_moments(inputs, targets))
+    if names == _MID_RELU and branch_depth == 2:
+        return rectified_hessian(weights, inputs, targets).total()
+    return branch_hessian_by_autograd(weights, inputs, targets, branch_depth, activations)
+
+
+_INSTEAD = "Use a matrix-free Hessian operator and Lanczos for its extreme eigenvalues and its density."
+
+_ROWS_AT_ONCE = 200  # beyond this many, vectorised products get no faster on a processor
+
+
+def shortcut_outputs(
+    weights: Float[Tensor, "matrices outputs features"],
+    inputs: Float[Tensor, "samples width"],
+    branch_depth: int,
+    activations: BranchActivations,
+) -> Float[Tensor, "samples width"]:
+    """The outputs of the n-shortcut network: units h + σ_post(W_n σ_mid(… W_1 σ_pre(h)))."""
+    pre, mid, post = activations.resolved()
+    h = inputs
+    for branch in weights.unflatten(0, (-1, branch_depth)):
+        z = pre(h)
+        for matrix in branch[:-1]:
+            z = mid(z @ matrix.T)
+        h = h + post(z @ branch[-1].T)
+    return h
+
+
+def square_loss(outputs: Float[Tensor, "samples width"], targets: Float[Tensor, "samples width"]) -> Float[Tensor, ""]:
+    """The loss 1/(2m) Σ ‖y − ŷ‖²."""
+    return (outputs - targets).square().sum() / (2 * len(targets))
+
+
+def hessian_by_autograd(
+    loss: Callable[[Tensor], Tensor], params: Float[Tensor, " params"], samples: int = 1
+) -> Float[Tensor, "params params"]:
+    """The Hessian of a scalar function of a vector, many rows at once, symmetrised.
+
+    Args:
+        loss: Maps a parameter vector to a scalar.
+        params: Where.
+        samples: How many samples the loss sums over; the rows at once are chosen from it and the free memory.
+    """
+    require_dense_fits(len(params), params, _INSTEAD)
+    per_row = 8 * params.element_size() * (len(params) + samples * max(1, int(len(params) ** 0.5)))
+    rows = max(1, min(_ROWS_AT_ONCE, budget_bytes(params.device) // per_row))
+    hessian = torch.func.jacrev(torch.func.grad(loss), chunk_size=rows)(params)
+    return (hessian + hessian.mT) / 2
+
+
+def branch_hessian_by_autograd(
+    weights: Float[Tensor, "matrices outputs features"],
+    inputs: Float[Tensor, "samples width"],
+    targets: Float[Tensor, "samples width"],
+    branch_depth: int,
+    activations: BranchActivations,
+) -> Float[Tensor, "params params"]:
+    """The Hessian of the n-shortcut network's square loss in the order of definition 5."""
+    width = weights.shape[1]
+
+    def loss(params: Tensor) -> Tensor:
+        return square_loss(shortcut_outputs(unflatten(params, width), inputs, branch_depth, activations), targets)
+
+    return hessian_by_autograd(loss, flatten(weights.detach()), samples=len(inputs))
+
+
+def flatten(weights: Float[Tensor, "*batch matrices outputs features"]) -> Float[Tensor, "*batch params"]:
+    """The weights as one vector vec(W_1), vec(W_2), …, columns stacked."""
+    return weights.transpose(-2, -1).flatten(-3)
+
+
+def unflatten(params: Float[Tensor, "*batch params"], width: int) -> Float[Tensor, "*batch matrices width width"]:
+    """The stack of square matrices whose vector is `params`."""
+    if params.shape[-1] % width**2:
+        raise InvalidInputError(
+            f"{params.shape[-1]} parameters are not whole matrices of width {width} ({width**2} entries each)."
+        )
+    return params.unflatten(-1, (-1, width, width)).transpose(-2, -1)
+
+
+def commutation_matrix(rows: int, columns: int | None = None) -> Float[Tensor, "entries entries"]:
+    """The permutation K with K vec(V) = vec(Vᵀ) for every V of `rows` × `columns` (square by default)."""
+    columns = rows if columns is None else columns
+    place = torch.arange(rows * columns).reshape(columns, rows)
+    return torch.eye(rows * columns, dtype=torch.float64)[place.T.reshape(-1)]

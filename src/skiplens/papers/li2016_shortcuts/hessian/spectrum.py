@@ -1,0 +1,221 @@
+"""Statistics of a Hessian's spectrum, the same whether its eigenvalues are listed or can only be counted."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from skiplens.base.axes import Float, Int
+from skiplens.base.errors import InvalidInputError
+from skiplens.linalg.second_moments import require_finite
+
+_ROUNDING = 1e-10  # an eigenvalue is negative beyond rounding if below this times the largest |eigenvalue|
+
+
+class Spectrum(ABC):
+    """The eigenvalues of a symmetric matrix in ascending order; ranks count from 1."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Number of eigenvalues with their multiplicities."""
+
+    @abstractmethod
+    def count_below(self, level: float) -> int:
+        """Number of eigenvalues strictly below `level`."""
+
+    @abstractmethod
+    def eigenvalue(self, rank: int) -> float:
+        """The eigenvalue of this rank; 1 is the smallest."""
+
+    @abstractmethod
+    def absolute_value(self, rank: int) -> float:
+        """The absolute value of this rank among all absolute values; 1 is the smallest."""
+
+    @property
+    def smallest(self) -> float:
+        """The smallest eigenvalue."""
+        return self.eigenvalue(1)
+
+    @property
+    def largest(self) -> float:
+        """The largest eigenvalue."""
+        return self.eigenvalue(self.size)
+
+    @property
+    def largest_absolute(self) -> float:
+        """The largest absolute value, |λ|max."""
+        return max(abs(self.smallest), abs(self.largest))
+
+    def absolute_quantile(self, share: float = 0.1) -> float:
+        """The nearest-rank quantile of |λ|: the value of rank ⌈share · size⌉.
+
+        The rule matters: at zero of a 2-shortcut network of width 10 exactly a tenth of the eigenvalues is smallest.
+        """
+        if not 0 < share <= 1:
+            raise InvalidInputError(f"The share of a quantile must lie in (0, 1]; got {share!r}.")
+        # The subtraction keeps 0.07 * 100 = 7.000000000000001 at rank 7.
+        return self.absolute_value(max(1, math.ceil(share * self.size - 1e-9)))
+
+    @property
+    def condition_number(self) -> float:
+        """|λ|max over the 10 % quantile of |λ|, the paper's proxy; infinite if that is 0, NaN for the zero matrix."""
+        return _ratio(self.largest_absolute, self.absolute_quantile(0.1))
+
+    @property
+    def full_condition_number(self) -> float:
+        """|λ|max over the smallest |λ|, the true condition number."""
+        return _ratio(self.largest_absolute, self.absolute_value(1))
+
+    @property
+    def index(self) -> float:
+        """The share of negative eigenvalues."""
+        return self.count_below(0.0) / self.size
+
+    @property
+    def index_beyond_rounding(self) -> float:
+        """The share of eigenvalues below −1e-10 |λ|max: exact zeros that rounding made negative do not count."""
+        return self.count_below(-_ROUNDING * self.largest_absolute) / self.size
+
+
+def check_rank(rank: int, size: int) -> int:
+    """The rank, refused unless it is a whole number from 1 to the size."""
+    if isinstance(rank, bool) or int(rank) != rank or not 1 <= rank <= size:
+        raise InvalidInputError(f"Ranks count from 1 to the size {size}; got {rank!r}.")
+    return int(rank)
+
+
+def _ratio(largest: float, lower: float) -> float:
+    if lower > 0:
+        return largest / lower
+    return math.inf if largest > 0 else math.nan
+
+
+class Counts(ABC):
+    """The counting function of a symmetric matrix's eigenvalues."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Number of eigenvalues."""
+
+    @property
+    @abstractmethod
+    def bound(self) -> float:
+        """A number that every |λ| stays below; asked for only when an eigenvalue is."""
+
+    @abstractmethod
+    def __call__(self, level: float) -> int:
+        """Number of eigenvalues below `level`."""
+
+
+@dataclass(frozen=True)
+class CountedSpectrum(Spectrum):
+    """Eigenvalues by bisection of their counting function.
+
+    An eigenvalue costs about one count for each binary digit.
+    """
+
+    counts: Counts
+    accuracy: float = 2.0**-50
+    """Error of each eigenvalue relative to the largest; by default four roundings of float64."""
+
+    @property
+    def size(self) -> int:
+        """Number of eigenvalues with their multiplicities."""
+        return self.counts.size
+
+    def count_below(self, level: float) -> int:
+        """Number of eigenvalues strictly below `level`."""
+        return self.counts(level)
+
+    @cached_property
+    def smallest(self) -> float:
+        """The smallest eigenvalue."""
+        return self.eigenvalue(1)
+
+    @cached_property
+    def largest(self) -> float:
+        """The largest eigenvalue."""
+        return self.eigenvalue(self.size)
+
+    def eigenvalue(self, rank: int) -> float:
+        """The eigenvalue of this rank; 1 is the smallest."""
+        rank = check_rank(rank, self.size)
+        return self._first_level(lambda level: self.counts(level) >= rank, -self.counts.bound)
+
+    def absolute_value(self, rank: int) -> float:
+        """The absolute value of this rank among all absolute values; 1 is the smallest."""
+        rank = check_rank(rank, self.size)
+        return self._first_level(lambda level: self.counts(level) - self.counts(-level) >= rank, 0.0)
+
+    def _first_level(self, reached: Callable[[float], bool], low: float) -> float:
+        """The lowest level at which `reached` turns true, by bisection."""
+        high, width = self.counts.bound, self.accuracy * self.counts.bound
+        while high - low > width:
+            middle = (low + high) / 2
+            low, high = (low, middle) if reached(middle) else (middle, high)
+        return (low + high) / 2
+
+
+@dataclass(frozen=True, eq=False)
+class ListedSpectrum(Spectrum):
+    """Eigenvalues in ascending order, each with how often it occurs."""
+
+    values: Float[Tensor, " distinct"]
+    multiplicities: Int[Tensor, " distinct"]
+
+    @property
+    def size(self) -> int:
+        """Number of eigenvalues with their multiplicities."""
+        return int(self.multiplicities.sum())
+
+    def count_below(self, level: float) -> int:
+        """Number of eigenvalues strictly below `level`."""
+        return int(self.multiplicities[self.values < level].sum())
+
+    def eigenvalue(self, rank: int) -> float:
+        """The eigenvalue of this rank; 1 is the smallest."""
+        return _of_rank(self.values, self.multiplicities, check_rank(rank, self.size))
+
+    def absolute_value(self, rank: int) -> float:
+        """The absolute value of this rank among all absolute values; 1 is the smallest."""
+        values, order = self.values.abs().sort()
+        return _of_rank(values, self.multiplicities[order], check_rank(rank, self.size))
+
+    @property
+    def negative_mass(self) -> float:
+        """The share of Σ|λ| that lies on negative eigenvalues; NaN for the zero matrix."""
+        mass = self.values.abs() * self.multiplicities
+        return (mass[self.values < 0].sum() / mass.sum()).item()
+
+    def expanded(self) -> Float[Tensor, " params"]:
+        """Every eigenvalue as often as it occurs, ascending."""
+        return self.values.repeat_interleave(self.multiplicities)
+
+
+def listed_spectrum(
+    eigenvalues: Float[Tensor, " distinct"], multiplicities: Int[Tensor, " distinct"] | None = None
+) -> ListedSpectrum:
+    """The spectrum of these eigenvalues in any order, each once unless `multiplicities` says how often."""
+    if eigenvalues.numel() == 0:
+        raise InvalidInputError("A spectrum needs at least one eigenvalue; got none.")
+    require_finite(eigenvalues, "eigenvalues")
+    values, order = eigenvalues.sort()
+    counts = torch.ones_like(order) if multiplicities is None else multiplicities[order]
+    return ListedSpectrum(values, counts)
+
+
+def spectrum_of(matrix: Float[Tensor, "params params"]) -> ListedSpectrum:
+    """The spectrum of a symmetric matrix from all its eigenvalues, in float64."""
+    require_finite(matrix, "matrix entries")
+    return listed_spectrum(torch.linalg.eigvalsh(matrix.double()))
+
+
+def _of_rank(values: Tensor, multiplicities: Tensor, rank: int) -> float:
+    place = torch.searchsorted(multiplicities.cumsum(0), rank)
+    return values[place].item()

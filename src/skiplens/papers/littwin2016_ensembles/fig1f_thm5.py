@@ -1,0 +1,404 @@
+"""Figure 1(f) and theorem 5: how many critical points a mixture of path lengths has."""
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import torch
+from torch import Tensor
+
+from skiplens.base.axes import Float
+from skiplens.kernels.finite_width.simulation import estimate
+from skiplens.papers.littwin2016_ensembles.fig1abc import exact_curvature_ratio
+from skiplens.papers.littwin2016_ensembles.fig1d_fig1e import judge_always
+from skiplens.papers.littwin2016_ensembles.settings import DEPTH, Counts, Curve, FiniteSize, Mixtures
+from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import Mixture, network_complexity, printed_complexity
+from skiplens.papers.littwin2016_ensembles.spin_glass.critical_points import critical_angles, find_critical_points
+from skiplens.papers.littwin2016_ensembles.spin_glass.expected_counts import (
+    expected_critical_points,
+    log_expected_critical_points,
+)
+from skiplens.papers.littwin2016_ensembles.spin_glass.hamiltonian import SpinGlass
+from skiplens.papers.statistics import Band, chosen, decide, decide_correction, exactly, over_seeds, stacked, values
+from skiplens.papers.study import Claim, Judgement
+from skiplens.paths.weights import path_moments
+from skiplens.plots.figure import Bars, Figure, Line, Points, Reference, numbers
+from skiplens.readings.reading import Measurement
+
+POSITIVE = Band(0.0, math.inf)
+
+ROUNDING = 1e-10
+
+COUNT = 0.1
+"""Tolerance of a mean number of critical points, relative."""
+
+
+def judge_increase(readings: Sequence[Measurement]) -> Judgement:
+    """Figure 1(f)."""
+    (found,) = chosen(readings, "curve")
+    rises = found["complexity"].diff()
+    off = (found["complexity"] - found["summed_complexity"]).abs().max()
+    sentence = (
+        f"Smallest rise of θ from one β to the next, {len(rises) + 1} values from 1e-3 to 1e3, p = {DEPTH}, without "
+        f"the linear term. θ is off by at most {float(off):.1e} from equation 31 with moments summed in whole numbers."
+    )
+    return decide(exactly(rises), POSITIVE, sentence)
+
+
+def judge_sums(readings: Sequence[Measurement]) -> Judgement:
+    """The curve itself."""
+    (found,) = chosen(readings, "curve")
+    off = (found["complexity"] - found["summed_complexity"]).abs().max()
+    sentence = "Largest deviation of the curve from equation 31 with moments added up in whole numbers."
+    return decide(exactly(off), Band.around(0.0, ROUNDING), sentence)
+
+
+def judge_linear_term(readings: Sequence[Measurement]) -> Judgement:
+    """Equation 31 where the linear term makes B < 1."""
+    (found,) = chosen(readings, "finite_size")
+    exact, printed = found["log_minima"][-1], float(found["printed"][-1])
+    return decide_correction(
+        (exactly(exact), Band.around(printed, 0.01)),
+        (exactly(exact), Band.around(0.0, 0.01)),
+        f"(1/Λ) log of the exact mean number of minima, Λ = {int(found['spins'][-1])}, β = "
+        f"{found.setting('depth_ratio')}, with the linear term that the network has. Equation 31 gives {printed:.3f}, "
+        "but every smooth function on a sphere has a minimum: θ_0 = 0 where v″ < v′.",
+    )
+
+
+def judge_counts(readings: Sequence[Measurement]) -> Judgement:
+    """Counted minima against the exact mean."""
+    ratios = values(readings, "depth_ratio", "counts", spins=2)
+    found = torch.stack([_minima(readings, depth_ratio=ratio) for ratio in ratios], dim=1)
+    expected = torch.stack([_expected(readings, depth_ratio=ratio) for ratio in ratios])
+    sentence = (
+        "Largest relative deviation over β of the mean number of minima found in sampled spin glasses (p = 10, two "
+        "spins) from the exact mean (Kac-Rice)."
+    )
+    return decide(over_seeds(found / expected - 1), Band.around(0.0, COUNT), sentence)
+
+
+def judge_counted_increase(readings: Sequence[Measurement]) -> Judgement:
+    """Figure 1(f) in sampled spin glasses."""
+    ratios = values(readings, "depth_ratio", "counts", spins=2)
+    found = torch.stack([_minima(readings, depth_ratio=ratio) for ratio in ratios], dim=1)
+    spread = found[:, 2:].diff(dim=1)
+    sentence = f"Smallest rise of the mean number of minima found, from β = {ratios[2]:g} on; p = 10, two spins."
+    return decide(over_seeds(spread), POSITIVE, sentence)
+
+
+def judge_maximiser(readings: Sequence[Measurement]) -> Judgement:
+    """Theorem 5: where climbing ends."""
+    columns = [stacked(readings, "share_of_highest_order", "climbs", order=order) for order in _orders(readings)]
+    sentence = "Smallest ε_p² at which mixtures end that climb θ from random starts, p = 3 to 50."
+    return decide(over_seeds(torch.stack(columns, dim=1)), Band.around(1.0, 1e-6), sentence)
+
+
+def judge_bound(readings: Sequence[Measurement]) -> Judgement:
+    """Theorem 5: no mixture is above the pure model."""
+    gaps = torch.stack(
+        [stacked(readings, "random", "climbs", order=order) - equation_31(order - 1) for order in _orders(readings)],
+        dim=1,
+    )
+    draws = chosen(readings, "climbs")[0].setting("draws")
+    sentence = (
+        f"Share of the orders (p = 3 to 50) at which the best of {draws} random mixtures has a smaller θ than the pure "
+        f"model; the closest is {float(-gaps.max()):.2g} below."
+    )
+    return judge_always((gaps < 0).double().mean(1), sentence)
+
+
+def judge_printed_bound(readings: Sequence[Measurement]) -> Judgement:
+    """Equation 48."""
+    best = stacked(readings, "climbed", "climbs", order=10)
+    chain, pure = 0.5 * math.log(9), equation_31(9)
+    return decide_correction(
+        (exactly(chain), Band.around(pure, ROUNDING)),
+        (over_seeds(best), Band.around(pure, ROUNDING)),
+        "Highest θ reached by climbing mixtures, p = 10. The minimum in equation 48 is 0, at r = 2, not at r = p: the "
+        f"chain only bounds θ by ½ log(p-1) = {chain:.4f}. The theorem holds all the same: θ grows with v″/v′ ≤ p-1.",
+    )
+
+
+def judge_network(readings: Sequence[Measurement]) -> Judgement:
+    """No β reaches the conventional network."""
+    (found,) = chosen(readings, "curve")
+    gap = equation_31(DEPTH - 1) - found["complexity"]
+    sentence = f"Smallest distance of θ(β) below the conventional network's {equation_31(DEPTH - 1):.4f}, p = {DEPTH}."
+    return decide(exactly(gap), POSITIVE, sentence)
+
+
+def judge_fewer(readings: Sequence[Measurement]) -> Judgement:
+    """Counted minima with and without shortcuts."""
+    mixed, pure = (_minima(readings, spins=3, pure=pure) for pure in (False, True))
+    sentence = (
+        "Minima of the conventional network's spin glasses minus those of the ResNet's (β = 1), means of what was "
+        f"found; p = 4, three spins. Exact: {float(_expected(readings, spins=3, pure=True)):.3f} and "
+        f"{float(_expected(readings, spins=3, pure=False)):.3f}."
+    )
+    return decide(over_seeds(pure - mixed), POSITIVE, sentence)
+
+
+def _minima(readings: Sequence[Measurement], **settings: object) -> torch.Tensor:
+    return stacked(readings, "minima", "counts", **settings)
+
+
+def _expected(readings: Sequence[Measurement], **settings: object) -> torch.Tensor:
+    return stacked(readings, "expected_minima", "counts", **settings)[0]
+
+
+def _orders(readings: Sequence[Measurement]) -> list[int]:
+    return values(readings, "order", "climbs")
+
+
+FIG1F = (
+    Claim(
+        "increase", "The number of critical points of finite index grows with β.", "Figure 1f", "> 0", judge_increase
+    ),
+    Claim("curve", "θ = ½ log(v″/v′) - (v″-v′)/(v″+v′).", "Eq. 31", "equal", judge_sums),
+    Claim(
+        "linear_term",
+        "The same with the network's paths of length 1.",
+        "Eq. 31, Eq. 15",
+        "θ of Eq. 31",
+        judge_linear_term,
+    ),
+    Claim(
+        "counts",
+        "Spin glasses have the mean number of critical points that the theory says.",
+        "Section 5",
+        "equal",
+        judge_counts,
+    ),
+    Claim(
+        "counted_increase",
+        "Sampled spin glasses have more minima for larger β.",
+        "Figure 1f",
+        "> 0",
+        judge_counted_increase,
+    ),
+)
+
+
+def equation_31(curvature_ratio: float) -> float:
+    """½ log(v″/v′) − (v″ − v′)/(v″ + v′), as printed."""
+    return 0.5 * math.log(curvature_ratio) - (curvature_ratio - 1) / (curvature_ratio + 1)
+
+
+THM5 = (
+    Claim("maximiser", "θ is largest for ε_p = 1, all others 0.", "Theorem 5, Eq. 33", "ε_p² = 1", judge_maximiser),
+    Claim("bound", "Every other mixture has a smaller θ.", "Theorem 5", "always", judge_bound),
+    Claim(
+        "equation_48",
+        "The bound of the chain of inequalities is θ of the pure model.",
+        "Proof of Theorem 5, Eq. 48",
+        "½ log(p-1) - (1 - 2/p)",
+        judge_printed_bound,
+    ),
+    Claim(
+        "network",
+        "A ResNet has fewer critical points than a conventional network of its depth.",
+        "Section 5, after Theorem 5",
+        "> 0",
+        judge_network,
+    ),
+    Claim(
+        "counted",
+        "Sampled spin glasses of a ResNet have fewer minima than those of a conventional network.",
+        "Section 5, after Theorem 5",
+        "> 0",
+        judge_fewer,
+    ),
+)
+
+
+def draw_fig1f(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+    """The curve, and minima counted in sampled spin glasses."""
+    (found,) = chosen(readings, "curve")
+    ratios = numbers(found["depth_ratio"])
+    curve = Figure(
+        name="complexity",
+        title=f"Figure 1f: complexity of critical points of finite index, p = {DEPTH}",
+        caption="θ grows with β towards that of a conventional network (grey). Without paths of length 1, as in the "
+        "paper's section 5; with them θ is 0 below β ≈ 1/p, where equation 31 would be negative.",
+        x_label="β",
+        y_label="θ = lim (1/Λ) log E Crt",
+        marks=(
+            Line(ratios, numbers(found["complexity"]), "without paths of length 1"),
+            Line(ratios, numbers(found["complexity_with_linear"]), "with them", dashed=True),
+            Line(ratios, numbers(_shown(found["printed_with_linear"])), "with them, Eq. 31 as printed"),
+            Reference(equation_31(DEPTH - 1), "conventional network"),
+        ),
+        x_log=True,
+    )
+    return curve, _counted(readings)
+
+
+def _shown(printed: Tensor) -> Tensor:
+    """Where equation 31 is wrong, down to where it would leave the figure."""
+    return printed.masked_fill((printed >= 0) | (printed < -0.3), float("nan"))
+
+
+def _counted(readings: Sequence[Measurement]) -> Figure:
+    ratios = values(readings, "depth_ratio", "counts", spins=2)
+    columns = [stacked(readings, "minima", "counts", spins=2, depth_ratio=ratio) for ratio in ratios]
+    exact = [float(stacked(readings, "expected_minima", "counts", spins=2, depth_ratio=ratio)[0]) for ratio in ratios]
+    found = estimate(torch.stack(columns, dim=1))
+    return Figure(
+        name="counted",
+        title="Minima counted in sampled spin glasses, p = 10, two spins",
+        caption="Means over replicates with standard errors; the line is exact (Kac-Rice).",
+        x_label="β",
+        y_label="number of minima",
+        marks=(
+            Line(numbers(ratios), numbers(exact), "exact mean"),
+            Points(numbers(ratios), numbers(found.value), "counted", numbers(found.standard_error)),
+        ),
+        x_log=True,
+    )
+
+
+def draw_thm5(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+    """Random and climbing mixtures against the pure model, and counts with and without shortcuts."""
+    orders = values(readings, "order", "climbs")
+    random, climbed = (
+        estimate(torch.stack([stacked(readings, name, "climbs", order=order) for order in orders], dim=1))
+        for name in ("random", "climbed")
+    )
+    places = numbers(orders)
+    mixtures = Figure(
+        name="mixtures",
+        title="Theorem 5: which mixtures maximise the complexity",
+        caption="Mixtures that climb end at the pure model, and the best of 1000 random ones stay below it.",
+        x_label="highest order p",
+        y_label="θ",
+        marks=(
+            Line(places, numbers([equation_31(order - 1) for order in orders]), "pure model"),
+            Points(places, numbers(climbed.value), "climbed", numbers(climbed.standard_error)),
+            Points(places, numbers(random.value), "best of random mixtures", numbers(random.standard_error)),
+        ),
+    )
+    return mixtures, _with_and_without(readings)
+
+
+def _with_and_without(readings: Sequence[Measurement]) -> Figure:
+    kinds = {"ResNet, β = 1": False, "conventional": True}
+    found = [estimate(stacked(readings, "minima", "counts", spins=3, pure=pure)) for pure in kinds.values()]
+    exact = [float(stacked(readings, "expected_minima", "counts", spins=3, pure=pure)[0]) for pure in kinds.values()]
+    return Figure(
+        name="counted",
+        title="Minima counted in sampled spin glasses, p = 4, three spins",
+        caption="Means over replicates with standard errors, and the exact means.",
+        x_label="network",
+        y_label="number of minima",
+        marks=(
+            Bars(
+                tuple(kinds), numbers([f.value for f in found]), "counted", numbers([f.standard_error for f in found])
+            ),
+            Bars(tuple(kinds), numbers(exact), "exact mean"),
+        ),
+    )
+
+
+_STEPS, _STRIDE = 800, 0.5
+
+
+def curve(settings: Curve) -> dict[str, Tensor]:
+    """θ at each depth ratio: without the linear term, with it (right and as printed), and with whole numbers summed."""
+    ratios = torch.logspace(-3, 3, settings.points, dtype=torch.float64)
+    exact = [exact_curvature_ratio(settings.depth, Fraction(beta), 2) for beta in ratios.tolist()]
+    with_linear = path_moments(settings.depth, ratios).curvature_ratio
+    return {
+        "depth_ratio": ratios,
+        "complexity": network_complexity(settings.depth, ratios),
+        "summed_complexity": torch.tensor([equation_31(B) for B in exact], dtype=torch.float64),
+        "complexity_with_linear": network_complexity(settings.depth, ratios, shortest=1),
+        "printed_with_linear": printed_complexity(with_linear),
+    }
+
+
+def finite_size(settings: FiniteSize) -> dict[str, Tensor]:
+    """(1/Λ) log of the exact mean number of minima for each number of spins, and equation 31."""
+    B = float(path_moments(settings.depth, settings.depth_ratio, settings.shortest).curvature_ratio)
+    logs = [float(log_expected_critical_points(spins, B)[0]) / spins for spins in settings.spins]
+    printed = torch.full((len(logs),), equation_31(B), dtype=torch.float64)
+    return {
+        "spins": torch.tensor(settings.spins),
+        "log_minima": torch.tensor(logs, dtype=torch.float64),
+        "printed": printed,
+    }
+
+
+def counts(settings: Counts) -> dict[str, Tensor]:
+    """Mean numbers of minima and of all critical points found, their exact expectations, and searches that missed some.
+
+    A sample whose Euler sum is wrong is left out and counted.
+    """
+    generator = settings.stream()
+    mixture = _mixture(settings)
+    glasses = (SpinGlass.sample(mixture, settings.spins, generator) for _ in range(settings.samples))
+    found = [_minima_and_total(glass, generator) for glass in glasses]
+    good = [numbers for numbers in found if numbers is not None]
+    minima, total = torch.tensor(good, dtype=torch.float64).mean(0)
+    expected = expected_critical_points(settings.spins, mixture.curvature_ratio)
+    return {
+        "minima": minima,
+        "total": total,
+        "expected_minima": expected[0],
+        "expected_total": expected.sum(),
+        "inconsistent": torch.tensor(len(found) - len(good)),
+    }
+
+
+def _mixture(settings: Counts) -> Mixture:
+    if settings.pure:
+        return Mixture.pure(settings.depth)
+    return Mixture.of_network(settings.depth, settings.depth_ratio, shortest=2)
+
+
+def _minima_and_total(glass: SpinGlass, generator: torch.Generator) -> tuple[int, int] | None:
+    """None if the search missed some. On a circle every other critical point is a minimum."""
+    if glass.dimension == 2:
+        total = len(critical_angles(glass))
+        return (total // 2, total) if total and total % 2 == 0 else None
+    points = find_critical_points(glass, generator)
+    by_index = points.count_by_index()
+    return (int(by_index[0]), int(by_index.sum())) if points.is_consistent else None
+
+
+def climbs(settings: Mixtures) -> dict[str, Tensor]:
+    """The largest complexity of random mixtures, and where climbing ones end: complexity and share of order p.
+
+    Mixtures of orders 2..p are drawn uniformly (Dirichlet); climbing is multiplicative ascent on ε² with steps of one
+    length, since the slope vanishes at the pure model of order 2. Complexities are equation 46, added up as printed.
+    """
+    generator = settings.stream()
+    random = equation_46(_dirichlet(settings.draws, settings.order, generator))
+    squares = _dirichlet(settings.starts, settings.order, generator)
+    for _ in range(_STEPS):
+        squares = _climbed(squares)
+    return {
+        "random": random.max(),
+        "climbed": equation_46(squares).max(),
+        "lowest_climbed": equation_46(squares).min(),
+        "share_of_highest_order": squares[:, -1].min(),
+    }
+
+
+def equation_46(squares: Float[Tensor, "mixtures orders"]) -> Float[Tensor, " mixtures"]:
+    """θ of mixtures ε² over the orders 2..p, as printed."""
+    r = torch.arange(2, squares.shape[1] + 2, dtype=squares.dtype)
+    logarithm = 0.5 * torch.log((squares @ (r * (r - 1))) / (squares @ r))
+    return logarithm - (squares @ (r * (r - 2))) / (squares @ r.square())
+
+
+def _climbed(squares: Tensor) -> Tensor:
+    leaf = squares.detach().requires_grad_()
+    (slope,) = torch.autograd.grad(equation_46(leaf).sum(), leaf)
+    steepness = slope.amax(1, keepdim=True) - slope.amin(1, keepdim=True)
+    return torch.softmax(squares.log() + _STRIDE * slope / steepness, 1)
+
+
+def _dirichlet(count: int, order: int, generator: torch.Generator) -> Float[Tensor, "mixtures orders"]:
+    drawn = torch.empty(count, order - 1, dtype=torch.float64).exponential_(generator=generator)
+    return drawn / drawn.sum(1, keepdim=True)

@@ -1,0 +1,384 @@
+"""What the paper says about training speed, final losses and accuracies, decided over pairs of networks."""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from skiplens.papers.macdonald2023_regularity import images
+from skiplens.papers.macdonald2023_regularity.images import (
+    FEW,
+    LEARNING_RATES,
+    SHOWN,
+    SIZES,
+    Data,
+    Sizes,
+    accuracy,
+    differences,
+    final_loss,
+    judged,
+    log_final_loss,
+    mean_and_deviation,
+    mean_log_loss,
+    not_comparable,
+    of_data,
+)
+from skiplens.papers.macdonald2023_regularity.tables import TABLES, tables
+from skiplens.papers.statistics import Band, curve, decide_correction, over_seeds
+from skiplens.papers.study import Claim, Item, Judgement, Preset
+from skiplens.plots.figure import Band as figure_Band
+from skiplens.plots.figure import Figure, Line, Points, colour, numbers
+from skiplens.readings.reading import Measurement
+from skiplens.sweeps.run import Run
+
+DEVIATIONS = 3.0
+"""A printed number is met within so many of its printed standard deviations."""
+
+SAME_ACCURACY = 0.0061
+"""Accuracies that differ by less are the same: the largest printed deviation at learning rate 0.1."""
+
+SAME_LOSS, OTHER_LOSS = 1.1, 1.5
+"""Largest over smallest final loss of four learning rates: as table 2 prints them, and if they really differ."""
+
+PRINTED_DIVERGED, DIVERGED_TOLERANCE = 0.6, 0.3
+
+NOT_CONVERGED: dict[Data, float] = {"cifar10": 0.5, "cifar100": 0.5, "imagenet": 2.0}
+"""A final loss above this has not converged: those that did are below 0.02 on CIFAR and below 1.1 on ImageNet."""
+
+NAMES: dict[Data, str] = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "imagenet": "ImageNet"}
+
+_LOWER, _HIGHER = Band(-math.inf, 0.0), Band(0.0, math.inf)
+
+
+def judge_speed(readings: Sequence[Measurement], data: Data, rate: float) -> Judgement:
+    """Whether the modified network's training curve lies lower."""
+    chosen = of_data(readings, data, learning_rate=rate)
+    sentence = (
+        f"Mean over epochs of ln(loss), modified minus original, {NAMES[data]}, learning rate {rate:g}; faster means "
+        "negative."
+    )
+    return judged(differences(chosen, mean_log_loss), _LOWER, sentence, not_comparable(chosen, data, False))
+
+
+def judge_final(readings: Sequence[Measurement], data: Data, rate: float) -> Judgement:
+    """Whether the final loss changes as printed."""
+    original, modified = (cell.value for cell in TABLES[data][rate].loss)
+    chosen = of_data(readings, data, learning_rate=rate)
+    sentence = (
+        f"ln(final loss), modified minus original, learning rate {rate:g}; the table prints "
+        f"{math.log(modified / original):+.2f}."
+    )
+    band = _LOWER if modified < original else _HIGHER
+    return judged(differences(chosen, log_final_loss), band, sentence, not_comparable(chosen, data, False))
+
+
+def judge_cells(readings: Sequence[Measurement], data: Data, rate: float) -> Judgement:
+    """Whether both final losses are the printed ones."""
+    chosen = of_data(readings, data, learning_rate=rate)
+    sentence = f"Final losses in printed standard deviations from the printed ones, learning rate {rate:g}."
+    problem = not_comparable(chosen, data, True)
+    columns = [
+        [(final_loss(r) - cell.value) / cell.deviation for r in chosen if r.setting("modified") == modified]
+        for modified, cell in zip((False, True), TABLES[data][rate].loss, strict=True)
+    ]
+    values = torch.tensor(columns, dtype=torch.float64).T if chosen else torch.zeros(0, 2)
+    return judged(values[torch.isfinite(values).all(1)], Band.around(0.0, DEVIATIONS), sentence, problem)
+
+
+def judge_accuracy(readings: Sequence[Measurement], data: Data) -> Judgement:
+    """Whether both networks have the same test accuracy."""
+    rate = SHOWN[data]
+    chosen = of_data(readings, data, learning_rate=rate)
+    sentence = (
+        f"Test accuracy, modified minus original, learning rate {rate:g}, with the statistics of test batches as in "
+        "the authors' program."
+    )
+    band = Band.around(0.0, SAME_ACCURACY)
+    return judged(differences(chosen, accuracy), band, sentence, not_comparable(chosen, data, True))
+
+
+def judge_better_accuracy(readings: Sequence[Measurement]) -> Judgement:
+    """Whether the modified network classifies ImageNet better."""
+    chosen = of_data(readings, "imagenet", learning_rate=SHOWN["imagenet"])
+    sentence = "Validation accuracy, modified minus original; the table's differences have p = 0.05, 0.11 and 0.27."
+    return judged(differences(chosen, accuracy), _HIGHER, sentence, not_comparable(chosen, "imagenet", True))
+
+
+def judge_unstable(readings: Sequence[Measurement], data: Data, modified: bool) -> Judgement:
+    """How many networks fail at the largest learning rate."""
+    chosen = [r for r in of_data(readings, data, learning_rate=0.2) if r.setting("modified") == modified]
+    failed = torch.tensor([not final_loss(r) < NOT_CONVERGED[data] for r in chosen], dtype=torch.float64)
+    share = PRINTED_DIVERGED if data == "cifar10" else 1.0
+    sentence = (
+        f"Share of networks that did not converge at learning rate 0.2 (final loss above {NOT_CONVERGED[data]:g})."
+    )
+    return judged(failed, Band.around(share, DIVERGED_TOLERANCE), sentence, not_comparable(chosen, data, True))
+
+
+def judge_rates(readings: Sequence[Measurement]) -> Judgement:
+    """Whether the learning rate matters on CIFAR-100."""
+    chosen = of_data(readings, "cifar100", modified=False)
+    problem = not_comparable(chosen, "cifar100", True)
+    sentence = (
+        "Largest over smallest final loss of the four learning rates, original network: 1.03 in table 2, because the "
+        "authors' program trains all four rows at 0.1; 3.5 on CIFAR-10, where the rates are used."
+    )
+    trials = sorted({r.setting("replicate") for r in chosen})
+    losses = [[final_loss(r) for r in chosen if r.setting("replicate") == trial] for trial in trials]
+    ratios = torch.tensor([max(row) / min(row) for row in losses], dtype=torch.float64)
+    if problem or len(ratios) < FEW:
+        return judged(ratios, Band(1.0, SAME_LOSS), sentence, problem)
+    found = over_seeds(ratios)
+    return decide_correction((found, Band(1.0, SAME_LOSS)), (found, Band(OTHER_LOSS, math.inf)), sentence)
+
+
+def _speed(name: str, data: Data, rate: float, place: str) -> Claim:
+    statement = f"On {NAMES[data]} the modified network trains faster at learning rate {rate:g}."
+    return Claim(name, statement, place, "lower loss", partial(judge_speed, data=data, rate=rate))
+
+
+def _word(rate: float) -> str:
+    return f"{rate:g}".replace(".", "_")
+
+
+def _finals(data: Data, place: str) -> tuple[Claim, ...]:
+    """For every learning rate that converged: the sign of the change, and both numbers."""
+    claims: list[Claim] = []
+    for rate, row in TABLES[data].items():
+        if row.loss[0].value > NOT_CONVERGED[data]:
+            continue
+        original, modified = row.loss
+        word = "lower" if modified.value < original.value else "higher"
+        claims += [
+            Claim(
+                f"final_loss_{_word(rate)}",
+                f"The modified network's final loss is {word} at learning rate {rate:g}.",
+                place,
+                f"{original.value:.4f} → {modified.value:.4f}",
+                partial(judge_final, data=data, rate=rate),
+            ),
+            Claim(
+                f"values_{_word(rate)}",
+                f"The final losses at learning rate {rate:g}.",
+                place,
+                f"{original.value:.4f} ± {original.deviation:.4f}, {modified.value:.4f} ± {modified.deviation:.4f}",
+                partial(judge_cells, data=data, rate=rate),
+            ),
+        ]
+    return tuple(claims)
+
+
+def _same_accuracy(data: Data) -> Claim:
+    return Claim(
+        "accuracy",
+        "Validation accuracies were not significantly different between the two models.",
+        "Section 6.3",
+        "no difference",
+        partial(judge_accuracy, data=data),
+    )
+
+
+FIG3 = tuple(_speed(data, data, rate, "Figure 3") for data, rate in SHOWN.items())
+
+FIG4 = tuple(_speed(f"rate_{_word(rate)}", "cifar10", rate, "Figure 4, hypothesis 6.1") for rate in LEARNING_RATES)
+
+FIG5 = tuple(_speed(f"rate_{_word(rate)}", "cifar100", rate, "Figure 5, hypothesis 6.1") for rate in LEARNING_RATES)
+
+FIG6 = (
+    *(_speed(f"rate_{_word(rate)}", "imagenet", rate, "Figure 6") for rate in LEARNING_RATES[1:]),
+    Claim(
+        "unstable",
+        "The modified architecture did not converge at the maximum learning rate of 0.2.",
+        "Figure 6",
+        "none of 3",
+        partial(judge_unstable, data="imagenet", modified=True),
+    ),
+)
+
+TABLE1 = (
+    *_finals("cifar10", "Table 1"),
+    _same_accuracy("cifar10"),
+    Claim(
+        "unstable",
+        "At learning rate 0.2 training diverged 6 out of 10 times on the original network.",
+        "Appendix C",
+        "6 of 10",
+        partial(judge_unstable, data="cifar10", modified=False),
+    ),
+)
+
+TABLE2 = (
+    *_finals("cifar100", "Table 2"),
+    _same_accuracy("cifar100"),
+    Claim(
+        "learning_rates",
+        "The final losses hardly depend on the learning rate.",
+        "Table 2",
+        "0.0145 to 0.0150",
+        judge_rates,
+    ),
+)
+
+TABLE3 = (
+    *_finals("imagenet", "Table 3"),
+    Claim(
+        "accuracy",
+        "The modified version had significantly better validation accuracy.",
+        "Section 6.3",
+        "74.62 → 74.84 %",
+        judge_better_accuracy,
+    ),
+)
+
+SERIES = ((False, "original: convolutional shortcuts"), (True, "modified: average pool + convolution"))
+
+SPREAD = 5.0
+
+
+def shown_curves(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+    """Figure 3: each data set at the learning rate that suits the original network best."""
+    return tuple(
+        _figure(chosen, data, rate, "Figure 3")
+        for data, rate in SHOWN.items()
+        if (chosen := of_data(readings, data, learning_rate=rate))
+    )
+
+
+def rate_curves(readings: Sequence[Measurement], data: Data, name: str) -> tuple[Figure, ...]:
+    """Figures 4 to 6: one data set at all learning rates."""
+    rates = sorted({reading.setting("learning_rate") for reading in readings}, reverse=True)
+    return tuple(_figure(of_data(readings, data, learning_rate=rate), data, rate, name) for rate in rates)
+
+
+def final_losses(readings: Sequence[Measurement], data: Data, name: str) -> tuple[Figure, ...]:
+    """Tables 1 to 3 as a figure: final loss against learning rate."""
+    rates = sorted({reading.setting("learning_rate") for reading in readings})
+    if not rates:
+        return ()
+    points, lines = [], []
+    for number, (modified, label) in enumerate(SERIES):
+        by_rate = [of_data(readings, data, learning_rate=rate, modified=modified) for rate in rates]
+        found = [mean_and_deviation([final_loss(reading) for reading in chosen]) for chosen in by_rate]
+        means, deviations = (numbers(column) for column in zip(*found, strict=True))
+        points.append(Points(numbers(rates), means, label, deviations))
+        lines.append(Line(numbers(rates), means, colour=colour(number)))
+    return (
+        Figure(
+            name=f"{data}_final_loss",
+            title=f"{name}: final training loss, {_network(data)} on {_trained_on(readings, data)}",
+            caption="Mean loss of the last epoch, with one standard deviation over trials.",
+            x_label="learning rate",
+            y_label="loss of the last epoch",
+            marks=(*points, *lines),
+            x_log=True,
+            y_log=_spread(lines),
+        ),
+    )
+
+
+def _figure(readings: Sequence[Measurement], data: Data, rate: float, name: str) -> Figure:
+    marks: list[figure_Band | Line] = []
+    for number, (modified, label) in enumerate(SERIES):
+        losses = _losses([reading for reading in readings if reading.setting("modified") == modified])
+        marks += curve(range(1, losses.shape[1] + 1), losses, label, number)
+    trials = len({reading.setting("replicate") for reading in readings})
+    return Figure(
+        name=f"{data}_rate_{rate:g}".replace(".", "_"),
+        title=f"{name}: {_network(data)} on {_trained_on(readings, data)}, learning rate {rate:g}",
+        caption=f"Mean training loss of each epoch over {trials} trials, with one standard deviation shaded. Both "
+        "networks of a trial start from the same weights and see the same batches.",
+        x_label="epoch",
+        y_label="training loss",
+        marks=tuple(marks),
+        y_log=_spread(marks),
+    )
+
+
+def _spread(marks: Sequence[figure_Band | Line]) -> bool:
+    """Whether losses spread so far that an axis wants to be logarithmic."""
+    heights = [height for mark in marks if isinstance(mark, Line) for height in mark.y if height > 0]
+    return bool(heights) and max(heights) > SPREAD * min(heights)
+
+
+def _losses(readings: Sequence[Measurement]) -> Tensor:
+    return torch.stack([reading["epoch_loss"] for reading in readings])
+
+
+def _network(data: Data) -> str:
+    return "ResNet-50" if data == "imagenet" else "ResNet-18"
+
+
+def _trained_on(readings: Sequence[Measurement], data: Data) -> str:
+    """The data set, or what stands in for it."""
+    one = readings[0]
+    if one.setting("data") != data:
+        return f"digits in place of {NAMES[data]}"
+    return NAMES[data] if one.setting("images") is None else f"{one.setting('images')} images of {NAMES[data]}"
+
+
+SMALL = (
+    "Only the paper preset (one GPU) trains the paper's networks. smoke takes embedded digits, laptop 256 images of "
+    "16×16 pixels and a network of an eighth of the width, both for two or three epochs: they show that everything "
+    "runs and decide nothing."
+)
+
+PROGRAM = (
+    "As in the authors' program and unlike the text: no momentum, no weight decay, the learning rate falls to a fifth "
+    "after epochs 30 and 60 of 90, images are mirrored left to right, and test accuracy is taken with the "
+    "statistics of test batches of 1,000 (it is recorded with running statistics as well)."
+)
+
+PRECISION = "On a GPU the passes are in bfloat16 with weights in float32; crops are padded with the mean colour."
+
+PAIRED = "Both networks of a trial see the same batches and augmentations, and differences are taken within trials."
+
+_CIFAR = (SMALL, PROGRAM, PAIRED, PRECISION)
+
+_IMAGENET = (
+    "Trained on the folder imagenet/ (train/ and val/) below SKIPLENS_DATA, if there is one.",
+    "Random parts are taken from the centred square of 256 pixels, not from the whole image.",
+    "The authors' program for ImageNet cannot be run as published (class count, stem and pooling do not fit): here the "
+    "usual stem (7×7, stride 2, max pool) and a global average pool.",
+    PAIRED,
+    PRECISION,
+)
+
+
+def items(sizes: Mapping[Preset, Sizes], deviations: tuple[str, ...] = ()) -> tuple[Item, ...]:
+    """All items, with runs as large as `sizes` says and further deviations."""
+    shown = Item(
+        "fig3",
+        "training curves at the best learning rates",
+        lambda preset, seed: images.shown_rates(sizes[preset], seed),
+        FIG3,
+        shown_curves,
+        tables,
+        (*_CIFAR, *_IMAGENET[:-2], *deviations),
+    )
+    by_data: list[Item] = []
+    for data, names, (curves, cells), own in _BY_DATA:
+        rates = partial(_rates, sizes=sizes, data=data)
+        place = f"{NAMES[data]}, all learning rates"
+        draw = partial(rate_curves, data=data, name=f"Figure {names[0][-1]}")
+        final = partial(final_losses, data=data, name=f"Table {names[1][-1]}")
+        said = (*own, *deviations)
+        by_data += [
+            Item(names[0], f"training curves on {place}", rates, curves, draw, tables, said),
+            Item(names[1], f"final losses and accuracies on {place}", rates, cells, final, tables, said),
+        ]
+    return (shown, *by_data)
+
+
+def _rates(preset: Preset, seed: int, sizes: Mapping[Preset, Sizes], data: Data) -> list[Run]:
+    return images.all_rates(data, sizes[preset], seed)
+
+
+_BY_DATA: tuple[tuple[Data, tuple[str, str], tuple[tuple[Claim, ...], tuple[Claim, ...]], tuple[str, ...]], ...] = (
+    ("cifar10", ("fig4", "table1"), (FIG4, TABLE1), _CIFAR),
+    ("cifar100", ("fig5", "table2"), (FIG5, TABLE2), _CIFAR),
+    ("imagenet", ("fig6", "table3"), (FIG6, TABLE3), _IMAGENET),
+)
+
+ITEMS = items(SIZES)

@@ -1,0 +1,272 @@
+"""Training with a guarantee: gradient descent on the repaired network, certified at each step."""
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from skiplens.base.axes import Float
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.progress import Progress, silent, track
+from skiplens.jacobians.systems.affine import Affine
+from skiplens.jacobians.systems.costs import Cost, CrossEntropy, SquareCost
+from skiplens.jacobians.systems.elementwise import NONLINEARITIES, Elementwise, Residual, SkipMap
+from skiplens.jacobians.systems.layer import Composition
+from skiplens.jacobians.systems.parameterisation import Free, WeightNormalised
+from skiplens.jacobians.systems.smoothness import SmoothnessLaw, TrainingLoss, descent_constant
+from skiplens.linalg.singular_values import smallest_gram_eigenvalue, smallest_singular_value
+from skiplens.papers.macdonald2023_regularity.counterexample import DescentPoint, descend
+from skiplens.papers.macdonald2023_regularity.regularity import uniform_bound
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """How long to train and how often to look closer.
+
+    Attributes:
+        steps: Steps of gradient descent.
+        regularity_every: λ(DF) is computed every so many steps (a singular value decomposition); 0 for never.
+    """
+
+    steps: int = 1000
+    regularity_every: int = 0
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What is proved of gradient descent from a start with loss `start`: ℓ_t <= `bound(t)`, which tends to 0.
+
+    Attributes:
+        cost: Square cost or cross-entropy.
+        start: The first loss ℓ_0.
+        regularity: λ_0, a lower bound of λ(DF) for all parameters.
+        decrease: α: each step decreases the loss by at least α |∇ℓ|².
+    """
+
+    cost: Cost
+    start: float
+    regularity: float
+    decrease: float
+
+    def __post_init__(self) -> None:
+        """Refuse a cost for which nothing is proved."""
+        if not isinstance(self.cost, SquareCost | CrossEntropy):
+            raise InvalidInputError(f"Nothing is proved for the {self.cost.name}; use SquareCost or CrossEntropy.")
+
+    def bound(self, step: int) -> float:
+        """The upper bound of the loss after so many steps."""
+        if self.start == 0:
+            return 0.0
+        if isinstance(self.cost, SquareCost):  # |∇γ|² = μ γ: linear convergence
+            return self.start * (1 - self.rate) ** step
+        return 1 / (1 / self.start + self.rate * step)
+
+    @property
+    def rate(self) -> float:
+        """The share that a step takes away (square cost), or what a step adds to 1/ℓ (cross-entropy).
+
+        Cross-entropy: with every sample's cost at most N ℓ_0, |∇γ|² >= κ² γ²/N with κ = (1 − e^(−N ℓ_0))/(N ℓ_0).
+        """
+        N, strength = self.cost.samples, self.decrease * self.regularity
+        if isinstance(self.cost, SquareCost):
+            return strength * self.cost.domination(math.inf)
+        kappa = -math.expm1(-N * self.start) / (N * self.start) if self.start > 0 else 1.0
+        return strength * kappa**2 / N
+
+    def steps_until(self, loss: float) -> int:
+        """The number of steps after which the loss is certainly at most `loss`."""
+        if not loss > 0:
+            raise InvalidInputError(
+                f"A loss of {loss} was asked for; it is approached, never reached. Ask for one above 0."
+            )
+        if self.start <= loss:
+            return 0
+        if isinstance(self.cost, SquareCost):
+            return math.ceil(math.log(loss / self.start) / math.log1p(-self.rate))
+        return math.ceil((1 / loss - 1 / self.start) / self.rate)
+
+
+@dataclass(frozen=True, eq=False)
+class GuaranteedRun:
+    """A run with its certificate at each step; entry t of each list speaks of the point after t steps.
+
+    Attributes:
+        losses: ℓ_t.
+        promised: The loss that step t may at most leave, ℓ_t − α_t |∇ℓ_t|².
+        bounds: What was proved of ℓ_t before the first step.
+        steps: Step sizes η_t = 1/β_t.
+        smoothness: β_t, certified for all parameters whose loss is at most ℓ_t.
+        regularity: λ(DF) by step, where it was computed; `guarantee.regularity` is its proved floor.
+        parameters: After the last step.
+        guarantee: The proof's numbers.
+    """
+
+    losses: Float[Tensor, " points"]
+    promised: Float[Tensor, " points"]
+    bounds: Float[Tensor, " points"]
+    steps: Float[Tensor, " points"]
+    smoothness: Float[Tensor, " points"]
+    regularity: dict[int, float]
+    parameters: Float[Tensor, " params"]
+    guarantee: Guarantee
+
+    @property
+    def holds(self) -> bool:
+        """Whether each step kept its promise, each loss its bound and each λ(DF) its floor, up to rounding."""
+        # near the optimum differences of losses are a few thousand roundings of the parameters' type
+        slack = 1e-15 + 4500 * torch.finfo(self.parameters.dtype).eps * self.losses
+        kept = bool((self.losses[1:] <= self.promised[:-1] + slack[:-1]).all())
+        below = bool((self.losses <= self.bounds + slack).all())
+        return kept and below and all(value >= self.guarantee.regularity for value in self.regularity.values())
+
+
+@dataclass(frozen=True)
+class GuaranteedNetwork:
+    """W x, then blocks I z + s_b wn(B) tanh(s_a wn(A) tanh(z)) with truncated skips I.
+
+    Theorem 5.1 of the paper normalises the first layer, and is false: its derivative dies where weights grow. Here the
+    first layer is plain, so λ(DF) >= σ(X)² margin^(2 blocks) for all parameters; the tanh in front of each branch keeps
+    the gradient Lipschitz although the outputs are unbounded.
+
+    The parameters are W, then A and B of each block, each row first: the order of the zoo's `guaranteed_resnet`.
+
+    Attributes:
+        widths: Features of the input and of each layer's output; they never grow after the first layer.
+        hidden: Units between the two matrices of a branch.
+        margin: δ; branches have slopes of at most 1 − margin.
+        epsilon: Of the normalisations.
+    """
+
+    widths: tuple[int, ...]
+    hidden: int = 16
+    margin: float = 0.5
+    epsilon: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse what the proof does not cover."""
+        layers = self.widths[1:]
+        if not layers or min(self.widths) < 1 or any(after > before for before, after in pairwise(layers)):
+            raise InvalidInputError(
+                f"widths are {self.widths}; wanted are the input's features and then layers that never grow, such as "
+                "(784, 32, 16, 10)."
+            )
+        if not 0 < self.margin < 1 or self.epsilon <= 0 or self.hidden < 1:
+            raise InvalidInputError(
+                f"margin is {self.margin}, epsilon {self.epsilon}, hidden {self.hidden}; wanted are a margin between 0 "
+                "and 1, epsilon above 0 and at least one hidden unit."
+            )
+
+    @property
+    def blocks(self) -> int:
+        """Residual layers behind the first layer."""
+        return len(self.widths) - 2
+
+    def system(self) -> Composition:
+        """The network as layers on a data matrix of features × samples."""
+        first = Affine(Free(self.widths[1], self.widths[0]), name="first")
+        pairs = enumerate(pairwise(self.widths[1:]))
+        return Composition((first, *(self._block(number, *pair) for number, pair in pairs)))
+
+    def random_start(self, generator: torch.Generator, scale: float = 1.0) -> Float[Tensor, " params"]:
+        """Normal parameters in float64; the guarantee holds from any start."""
+        size = self.system().parameters
+        return scale * torch.randn(size, dtype=torch.float64, device=generator.device, generator=generator)
+
+    def _block(self, number: int, inputs: int, outputs: int) -> Residual:
+        tanh, name = NONLINEARITIES["tanh"], f"blocks.{number}"
+        inner = WeightNormalised(self.hidden, inputs, self.epsilon, 1 / math.sqrt(self.hidden))
+        outer = WeightNormalised(outputs, self.hidden, self.epsilon, (1 - self.margin) / math.sqrt(outputs))
+        branch = Composition(
+            (
+                Elementwise(tanh, inputs, name=f"{name}.bound"),
+                Affine(inner, name=f"{name}.inner"),
+                Elementwise(tanh, self.hidden, name=f"{name}.tanh"),
+                Affine(outer, name=f"{name}.outer"),
+            ),
+            name=f"{name}.branch",
+        )
+        return Residual(SkipMap.truncation(outputs, inputs), branch, name=name)
+
+
+def train_with_guarantee(
+    network: GuaranteedNetwork,
+    batch: tuple[Tensor, Tensor],
+    start: Float[Tensor, " params"],
+    plan: TrainingPlan | None = None,
+    progress: Progress = silent,
+) -> GuaranteedRun:
+    """A certified run of gradient descent from `start`, any start.
+
+    Args:
+        network: Its first width is the number of features, its last the number of outputs or classes.
+        batch: Inputs of (samples, features) with at most as many samples as features, linearly independent; targets
+            are integer labels (cross-entropy) or numbers of (samples, outputs) (mean of |z − y|²/2).
+        start: Parameters as in `GuaranteedNetwork`.
+        plan: How long to train.
+        progress: Told after each step.
+    """
+    plan, loss = plan or TrainingPlan(), guaranteed_loss(network, batch)
+    law, guarantee = SmoothnessLaw(loss), guarantee_from(network, loss, start)
+    points = descend(loss, start, lambda value: law.at(value).best_step, plan.steps)
+    kept: list[tuple[float, float, float]] = []
+    regularity: dict[int, float] = {}
+    for number, point in enumerate(track(points, "training with a guarantee", plan.steps + 1, progress)):
+        kept.append((point.loss, _promised(point), point.step))
+        if plan.regularity_every and number % plan.regularity_every == 0:
+            regularity[number] = smallest_gram_eigenvalue(loss.system.parameter_derivative(point.parameters, loss.data))
+    losses, promised, steps = torch.tensor(kept, dtype=torch.float64).T
+    bounds = torch.tensor([guarantee.bound(t) for t in range(len(kept))], dtype=torch.float64)
+    return GuaranteedRun(losses, promised, bounds, steps, 1 / steps, regularity, point.parameters, guarantee)
+
+
+def guarantee_from(network: GuaranteedNetwork, loss: TrainingLoss, start: Float[Tensor, " params"]) -> Guarantee:
+    """What is proved of steps 1/β from this start, before any step."""
+    first = float(loss(start))
+    smoothness = SmoothnessLaw(loss).at(first)
+    decrease = descent_constant(smoothness.finite(), smoothness.best_step)
+    return Guarantee(loss.cost, first, uniform_bound(loss.data, network.margin, network.blocks), decrease)
+
+
+def guaranteed_loss(network: GuaranteedNetwork, batch: tuple[Tensor, Tensor]) -> TrainingLoss:
+    """The training loss of the network on a batch, refused where the proof does not apply."""
+    inputs, targets = batch
+    if inputs.ndim != 2 or inputs.shape[1] != network.widths[0] or inputs.shape[0] != targets.shape[0]:
+        raise InvalidInputError(
+            f"inputs have shape {tuple(inputs.shape)} and targets {tuple(targets.shape)}; wanted are inputs of "
+            f"(samples, {network.widths[0]}) and one target a sample. Flatten images."
+        )
+    _require_independent(inputs)
+    return TrainingLoss(network.system(), inputs.T.contiguous(), _cost(targets, network.widths[-1]))
+
+
+def _promised(point: DescentPoint) -> float:
+    """A step of 1/β decreases the loss by at least |∇ℓ|²/(2β)."""
+    return point.loss - point.step / 2 * point.squared_gradient
+
+
+def _cost(targets: Tensor, outputs: int) -> Cost:
+    if not targets.is_floating_point():
+        return CrossEntropy(targets, outputs)
+    if targets.shape[1:] != (outputs,):
+        raise InvalidInputError(
+            f"targets have shape {tuple(targets.shape)}; numbers to fit have the shape (samples, {outputs}), labels "
+            "are integers."
+        )
+    return SquareCost(targets.T.contiguous())
+
+
+def _require_independent(inputs: Float[Tensor, "samples features"]) -> None:
+    samples, features = inputs.shape
+    if samples > features:
+        raise InvalidInputError(
+            f"There are {samples} samples of {features} features; the proof needs at most as many samples as features. "
+            f"Train on {features} samples or fewer, or add features."
+        )
+    smallest, largest = smallest_singular_value(inputs), float(torch.linalg.matrix_norm(inputs, 2))
+    if smallest <= features * torch.finfo(inputs.dtype).eps * largest or not math.isfinite(largest):
+        raise InvalidInputError(
+            f"The {samples} samples are linearly dependent (singular values from {smallest:.3g} to {largest:.3g}); the "
+            "proof needs independent ones. Drop repeated samples, or add a little noise."
+        )

@@ -1,0 +1,298 @@
+"""One training run, and how large the runs are at each preset."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from skiplens import zoo
+from skiplens.base.randomness import Randomness
+from skiplens.base.settings import option
+from skiplens.papers.images import Portion, missing, needs, training_and_test
+from skiplens.papers.statistics import Band, ReplicateSettings, decide, over_seeds, replicated
+from skiplens.papers.study import Judgement, Preset
+from skiplens.readings.reading import Measurement
+from skiplens.sweeps.run import Run, unfinished_work
+from skiplens.training.callbacks import evaluate
+from skiplens.training.history import TrainingHistory
+from skiplens.training.loop import train
+from skiplens.training.recipe import Recipe
+
+Data = Literal["cifar10", "cifar100", "imagenet", "digits"]
+
+CLASSES: dict[Data, int] = {"cifar10": 10, "cifar100": 100, "imagenet": 1000}
+"""Outputs of the network, which tell the data sets apart also where digits stand in for them."""
+
+LEARNING_RATES = (0.2, 0.1, 0.05, 0.02)
+
+SHOWN: dict[Data, float] = {"cifar10": 0.1, "cifar100": 0.05, "imagenet": 0.05}
+"""The learning rates of figure 3: the best ones for the original networks."""
+
+
+@dataclass(frozen=True)
+class ImageTraining(ReplicateSettings):
+    """A pre-activation ResNet trained on images; the defaults are those of the paper's CIFAR-10."""
+
+    data: Data = option("cifar10", "what is trained on; digits stand in for others")
+    classes: int = option(10, "outputs of the network")
+    modified: bool = option(False, "an average pool beside the convolution of each shortcut")
+    learning_rate: float = option(0.1, "before the first milestone")
+    epochs: int = option(90, "passes through the images")
+    milestones: tuple[int, ...] = option((30, 60), "epochs after which the learning rate falls")
+    images: int | None = option(None, "training images; none: all")
+    test_images: int | None = option(None, "test images; none: all")
+    side: int | None = option(None, "pixels a side; none: as they are")
+    width: int = option(64, "channels of the first stage")
+    batch_size: int = option(128, "images of a step")
+    gpu: bool = option(False, "on a GPU: bfloat16, channels last, replayed as a CUDA graph")
+
+    @property
+    def of_imagenet(self) -> bool:
+        """Whether this is the bottleneck ResNet-50 of ImageNet and its training."""
+        return self.data == "imagenet"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much of everything a preset does.
+
+    Attributes:
+        trials: Pairs of networks with the same first weights, batches and augmentations.
+        epochs: Passes through the images; the learning rate falls after each third of them.
+        images: Training images; None for all.
+        test_images: Test images; None for all.
+        side: Pixels a side; None for all.
+        width: Channels of the first stage.
+        batch_size: Images of a step.
+        digits: Whether the embedded digits stand in for the data sets.
+        gpu: Whether runs want a GPU.
+        learning_rates: Of the runs of figures 4 to 6 and the tables.
+    """
+
+    trials: int
+    epochs: int = 90
+    images: int | None = None
+    test_images: int | None = None
+    side: int | None = None
+    width: int = 64
+    batch_size: int = 128
+    digits: bool = False
+    gpu: bool = False
+    learning_rates: tuple[float, ...] = LEARNING_RATES
+
+
+SIZES: dict[Preset, Sizes] = {
+    "smoke": Sizes(2, 2, 64, 40, side=8, width=4, batch_size=32, digits=True),
+    "laptop": Sizes(3, 3, 256, 200, side=16, width=8, batch_size=64),
+    "paper": Sizes(10, gpu=True),
+}
+
+ONE_GPU = Sizes(10, 15, gpu=True, learning_rates=(0.1,))
+"""All images and the whole network, a sixth of the epochs: minutes on one GPU."""
+
+MEASURE = "skiplens.papers.macdonald2023_regularity.images:image_training"
+
+IMAGENET_BATCH, IMAGENET_TRIALS = 256, 3
+
+SMALL_IMAGENET_SIDE = 37
+"""Where images are small: random parts have 7/8 of the side, 32 pixels, which can be halved five times."""
+
+
+def compared(data: Data, sizes: Sizes, seed: int, learning_rates: Iterable[float]) -> list[Run]:
+    """Original and modified networks on one data set; none where it is not on this machine."""
+    stands_in = sizes.digits and data != "imagenet"
+    if not stands_in and missing(data):
+        return []
+    base = _base(data, sizes, stands_in)
+    trials = min(sizes.trials, IMAGENET_TRIALS) if data == "imagenet" else sizes.trials
+    found = replicated(MEASURE, base, trials, seed, _cost, learning_rate=tuple(learning_rates), modified=(False, True))
+    return [dataclasses.replace(run, needs=needs(sizes.gpu)) for run in found]
+
+
+def all_rates(data: Data, sizes: Sizes, seed: int) -> list[Run]:
+    """At all learning rates of the preset."""
+    return compared(data, sizes, seed, sizes.learning_rates)
+
+
+def shown_rates(sizes: Sizes, seed: int) -> list[Run]:
+    """All data sets, each at the learning rate of figure 3."""
+    return [run for data, rate in SHOWN.items() for run in compared(data, sizes, seed, (rate,))]
+
+
+def _base(data: Data, sizes: Sizes, stands_in: bool) -> ImageTraining:
+    third = max(1, sizes.epochs // 3)
+    return ImageTraining(
+        data="digits" if stands_in else data,
+        classes=CLASSES[data],
+        epochs=sizes.epochs,
+        milestones=tuple(sorted({third, 2 * third})),
+        images=sizes.images,
+        test_images=sizes.test_images,
+        side=SMALL_IMAGENET_SIDE if data == "imagenet" and sizes.side else sizes.side,
+        width=sizes.width,
+        batch_size=IMAGENET_BATCH if data == "imagenet" and sizes.images is None else sizes.batch_size,
+        gpu=sizes.gpu,
+    )
+
+
+def _cost(settings: ImageTraining) -> float:
+    return settings.epochs * (settings.images or 50_000) * settings.width**2 / 1e6
+
+
+IMAGENET_SIDE = 256
+"""Of the centred square of an image; random parts of it are scaled to 224."""
+
+TEST_BATCH = 1000
+"""The authors measure accuracy with the statistics of test batches of this size."""
+
+
+def image_training(settings: ImageTraining) -> dict[str, Tensor]:
+    """Mean loss of each epoch (NaN from where it diverged), and test accuracy with running and batch statistics."""
+    device = "cuda" if settings.gpu else "cpu"
+    training, test = training_and_test(settings.data, _portion(settings), settings.batch_size, device)
+    network = network_of(settings).to(device, torch.float32)
+    kept = unfinished_work() if settings.gpu else None  # the others take seconds
+    history = train(network, training, recipe_of(settings), checkpoint=kept)
+    return {
+        "epoch_loss": _losses(history, settings.epochs),
+        "accuracy": _accuracy(network, test, "running"),
+        "accuracy_batch_statistics": _accuracy(network, test, "batch"),
+    }
+
+
+def network_of(settings: ImageTraining) -> nn.Module:
+    """The network; those of a trial have the same weights, whatever their shortcuts."""
+    name = f"preact_resnet{50 if settings.of_imagenet else 18}{'_avgskip' if settings.modified else ''}"
+    stem = "imagenet" if settings.of_imagenet else "cifar"
+    return zoo.build(name, trial(settings), classes=settings.classes, width=settings.width, stem=stem)
+
+
+def recipe_of(settings: ImageTraining) -> Recipe:
+    """The training of a trial, which draws the same for both networks.
+
+    For CIFAR as in the authors' program: plain gradient descent without momentum and weight decay (erratum X2).
+    """
+    shared = Recipe(
+        learning_rate=settings.learning_rate,
+        batch_size=settings.batch_size,
+        epochs=settings.epochs,
+        milestones=settings.milestones,
+        milestone_factor=0.2,
+        augmentation="crop_flip",
+        precision="bfloat16" if settings.gpu else "full",
+        channels_last=settings.gpu,
+        cuda_graph=settings.gpu,
+        seed=trial(settings).child("training").entropy(),
+    )
+    if not settings.of_imagenet:
+        return shared
+    other = {"batch_size": None, "milestone_factor": 0.1, "momentum": 0.9, "weight_decay": 1e-4}
+    return Recipe.from_json({**shared.to_json(), **other, "augmentation": "resized_crop_flip"})
+
+
+def trial(settings: ImageTraining) -> Randomness:
+    """Where the draws of a trial come from: the same for both networks and all learning rates."""
+    return Randomness(settings.seed).child("image training", settings.replicate)
+
+
+def _portion(settings: ImageTraining) -> Portion:
+    side = (settings.side or IMAGENET_SIDE) if settings.of_imagenet else settings.side
+    return Portion(settings.images, settings.test_images, side)
+
+
+def _losses(history: TrainingHistory, epochs: int) -> Tensor:
+    losses = torch.full((epochs,), torch.nan, dtype=torch.float64)
+    found = history.epoch_losses
+    losses[: len(found)] = found
+    return losses
+
+
+def _accuracy(network: nn.Module, test: object, statistics: str) -> Tensor:
+    found = evaluate(network, test, batch_size=TEST_BATCH, statistics=statistics)  # type: ignore[arg-type]  # a choice
+    return torch.tensor(found.accuracy, dtype=torch.float64)
+
+
+Number = Callable[[Measurement], float]
+
+FEW = 2
+"""Fewer pairs than this have no interval."""
+
+_LOGARITHM_OF_NOTHING = 1e-12
+
+
+def of_data(readings: Sequence[Measurement], data: Data, **settings: object) -> list[Measurement]:
+    """The readings of a data set, or of the digits that stand in for it, whose settings have the given values."""
+    wanted = {"classes": CLASSES[data], **settings}
+    return [reading for reading in readings if all(reading.setting(name) == value for name, value in wanted.items())]
+
+
+def final_loss(reading: Measurement) -> float:
+    """The mean loss of the last epoch; NaN where the run diverged."""
+    return float(reading["epoch_loss"][-1])
+
+
+def log_final_loss(reading: Measurement) -> float:
+    """Its logarithm."""
+    return math.log(max(final_loss(reading), _LOGARITHM_OF_NOTHING))
+
+
+def mean_log_loss(reading: Measurement) -> float:
+    """The mean over epochs of the logarithm of the loss: how high the training curve lies."""
+    return float(reading["epoch_loss"].clamp(min=_LOGARITHM_OF_NOTHING).log().mean())
+
+
+def accuracy(reading: Measurement) -> float:
+    """Test accuracy as the authors measured it: with the statistics of the test batches."""
+    return float(reading["accuracy_batch_statistics"])
+
+
+def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and standard deviation, the paper's, of the runs that ended; NaN where none did."""
+    ended = torch.tensor(values, dtype=torch.float64)
+    ended = ended[torch.isfinite(ended)]
+    return float(ended.mean()), float((ended - ended.mean()).square().mean().sqrt())
+
+
+def differences(readings: Sequence[Measurement], number: Number) -> Tensor:
+    """Modified minus original in every trial; a trial in which one of the two diverged is left out."""
+    by_trial = {
+        modified: {r.setting("replicate"): number(r) for r in readings if r.setting("modified") == modified}
+        for modified in (False, True)
+    }
+    trials = sorted(by_trial[False].keys() & by_trial[True].keys())
+    found = torch.tensor([by_trial[True][t] - by_trial[False][t] for t in trials], dtype=torch.float64)
+    return found[torch.isfinite(found)]
+
+
+def not_comparable(readings: Sequence[Measurement], data: Data, all_epochs: bool) -> str:
+    """Why these runs say nothing about the paper's, or nothing if they do.
+
+    Args:
+        readings: Of one data set and learning rate.
+        data: The data set.
+        all_epochs: Whether the number of epochs must be the paper's too.
+    """
+    if not readings:
+        return missing(data) or "This preset has no runs at this learning rate."
+    one = readings[0]
+    if one.setting("data") != data:
+        return f"This preset trains on embedded digits, not on {data}; use --preset paper on a GPU."
+    if one.setting("images") is not None or one.setting("width") != ImageTraining().width:
+        return (
+            f"This preset trains a network of width {one.setting('width')} on {one.setting('images')} images, to see "
+            "that everything runs; use --preset paper on a GPU."
+        )
+    if all_epochs and one.setting("epochs") != ImageTraining().epochs:
+        return f"The runs have {one.setting('epochs')} epochs instead of {ImageTraining().epochs}."
+    return ""
+
+
+def judged(values: Tensor, band: Band, sentence: str, problem: str) -> Judgement:
+    """The decision on one number, or one row, a trial; where there is a problem, that."""
+    if problem or len(values) < FEW:
+        return Judgement("not attempted", explanation=f"{sentence} {problem or 'Too few trials ended.'}")
+    return decide(over_seeds(values), band, sentence)

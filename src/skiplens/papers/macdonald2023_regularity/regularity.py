@@ -1,0 +1,162 @@
+"""Regularity: lower bounds of λ(DF), the smallest eigenvalue of DF DFᵀ, from the layers, beside its true value.
+
+λ is 0 for a matrix with more rows than columns, σ (the smallest singular value) is not: the bounds need λ.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from skiplens.base.axes import Float
+from skiplens.jacobians.systems.affine import Affine
+from skiplens.jacobians.systems.elementwise import Residual
+from skiplens.jacobians.systems.layer import Composition, Layer
+from skiplens.jacobians.systems.smoothness import TrainingLoss
+from skiplens.linalg.singular_values import largest_singular_value, smallest_gram_eigenvalue
+
+
+@dataclass(frozen=True)
+class LayerRegularity:
+    """One layer at one point.
+
+    Attributes:
+        name: Of the layer.
+        parameter_derivative: λ(Df).
+        input_jacobian: λ(Jf).
+        smallest_gain: σ(Jf).
+        largest_gain: |Jf|_2.
+        branch_gain: |Jg|_2 of a residual layer's branch, None of another layer.
+    """
+
+    name: str
+    parameter_derivative: float
+    input_jacobian: float
+    smallest_gain: float
+    largest_gain: float
+    branch_gain: float | None
+
+
+@dataclass(frozen=True)
+class Regularity:
+    """λ(DF) at one point with its lower bounds.
+
+    Attributes:
+        true: λ(DF) itself.
+        from_layers: Σ_l λ(Df_l) Π_{j>l} λ(Jf_j) (proposition 4.6, equation 12).
+        from_skips: σ(X)² σ(DP)² Π (1 − |Jg_l|)² (theorem 4.7); 0 where its hypotheses do not hold.
+        largest: |DF|_2.
+        layers: The same, layer by layer.
+    """
+
+    true: float
+    from_layers: float
+    from_skips: float
+    largest: float
+    layers: tuple[LayerRegularity, ...]
+
+
+@dataclass(frozen=True)
+class GradientDomination:
+    """|∇ℓ|²/(ℓ − ℓ*) at one point with its lower bounds (theorem 2.4).
+
+    Attributes:
+        ratio: The quotient itself, with ℓ* = 0; 0 at a global minimum.
+        from_outputs: λ(DF) |∇γ|²/ℓ.
+        certified: μ λ(DF) with the cost's constant μ on the ball of the outputs.
+    """
+
+    ratio: float
+    from_outputs: float
+    certified: float
+
+
+def regularity(
+    system: Composition, parameters: Float[Tensor, " params"], data: Float[Tensor, "features samples"]
+) -> Regularity:
+    """The true λ(DF) of a system on a data matrix, and its lower bounds from the layers."""
+    DF = system.parameter_derivative(parameters, data)
+    states, own = system.states(parameters, data), system.split(parameters)
+    layers = tuple(map(_layer_regularity, system.layers, own, states[:-1]))
+    return Regularity(
+        true=smallest_gram_eigenvalue(DF),
+        from_layers=_from_layers(layers),
+        from_skips=_from_skips(system, own[0], data, layers),
+        largest=largest_singular_value(DF),
+        layers=layers,
+    )
+
+
+def gradient_domination(loss: TrainingLoss, parameters: Float[Tensor, " params"]) -> GradientDomination:
+    """How strongly the gradient dominates the loss at one point, beside the two bounds of theorem 2.4."""
+    value, gradient = loss.with_gradient(parameters)
+    outputs = loss.system(parameters, loss.data)
+    strength = smallest_gram_eigenvalue(loss.system.parameter_derivative(parameters, loss.data))
+    if float(value) == 0.0:
+        return GradientDomination(0.0, 0.0, 0.0)
+    by_outputs = strength * float(loss.cost.gradient(outputs).square().sum() / value)
+    mu = loss.cost.domination(float(outputs.norm()))
+    return GradientDomination(float(gradient.square().sum() / value), by_outputs, mu * strength)
+
+
+def skip_bound(branch_gain: float) -> float:
+    """σ(I + Jg) >= 1 − |Jg|_2 for a skip whose singular values are 1 (lemma B.4); 0 where that says nothing."""
+    return max(0.0, 1 - branch_gain)
+
+
+def affine_bound(
+    layer: Affine, parameters: Float[Tensor, " params"], data: Float[Tensor, "features samples"]
+) -> tuple[float, float]:
+    """λ(Xᵀ) λ(DP), and λ(D(P X)) which it bounds from below (lemma B.5, with λ where the paper prints σ)."""
+    P = layer.parameterisation
+    bound = smallest_gram_eigenvalue(data.T) * smallest_gram_eigenvalue(P.derivative(parameters[: P.parameters]))
+    return bound, smallest_gram_eigenvalue(layer.parameter_derivative(parameters, data))
+
+
+def uniform_bound(data: Float[Tensor, "features samples"], margin: float, blocks: int) -> float:
+    """σ(X)² margin^(2 blocks): λ(DF) of a network with a free first layer for all parameters.
+
+    Args:
+        data: With independent columns.
+        margin: δ; the branches have gains of at most 1 − margin.
+        blocks: Residual layers behind the first layer.
+    """
+    return smallest_gram_eigenvalue(data.T) * margin ** (2 * blocks)
+
+
+def _layer_regularity(layer: Layer, own: Tensor, Z: Tensor) -> LayerRegularity:
+    J = layer.input_jacobian(own, Z)
+    values = torch.linalg.svdvals(J)
+    branch = layer.branch.input_jacobian(own, Z) if isinstance(layer, Residual) else None
+    return LayerRegularity(
+        name=layer.name,
+        parameter_derivative=smallest_gram_eigenvalue(layer.parameter_derivative(own, Z)) if layer.parameters else 0.0,
+        input_jacobian=smallest_gram_eigenvalue(J),
+        smallest_gain=float(values[-1]),
+        largest_gain=float(values[0]),
+        branch_gain=None if branch is None else largest_singular_value(branch),
+    )
+
+
+def _from_layers(layers: tuple[LayerRegularity, ...]) -> float:
+    total, behind = 0.0, 1.0
+    for layer in reversed(layers):
+        total += layer.parameter_derivative * behind
+        behind *= layer.input_jacobian
+    return total
+
+
+def _from_skips(system: Composition, own: Tensor, data: Tensor, layers: tuple[LayerRegularity, ...]) -> float:
+    first, blocks = system.layers[0], system.layers[1:]
+    if not isinstance(first, Affine) or not all(map(_is_contracting_residual, blocks)):
+        return 0.0
+    bound, _ = affine_bound(first, own, data)
+    for layer in layers[1:]:
+        assert layer.branch_gain is not None, "all layers after the first are residual"
+        bound *= skip_bound(layer.branch_gain) ** 2
+    return bound
+
+
+def _is_contracting_residual(layer: Layer) -> bool:
+    """Whether the skip has all singular values 1 and does not widen."""
+    return isinstance(layer, Residual) and layer.skip.is_isometric() and layer.outputs <= layer.inputs

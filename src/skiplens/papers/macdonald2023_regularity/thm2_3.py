@@ -1,0 +1,214 @@
+"""Gradient descent on losses whose smoothness and Polyak-Łojasiewicz constant are known beforehand."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from skiplens.base.axes import Float
+from skiplens.base.settings import option
+from skiplens.jacobians.systems.smoothness import certified_smoothness, descent_constant
+from skiplens.papers.macdonald2023_regularity.common import HIDDEN, WIDTHS, random_data, random_targets
+from skiplens.papers.macdonald2023_regularity.counterexample import descend
+from skiplens.papers.macdonald2023_regularity.guaranteed import GuaranteedNetwork, guarantee_from, guaranteed_loss
+from skiplens.papers.statistics import Band, ReplicateSettings, decide, exactly, raw_tables, replicated, stacked
+from skiplens.papers.study import Claim, Item, Judgement, Preset
+from skiplens.plots.figure import Figure, Line, Mark, bundle, colour, numbers
+from skiplens.readings.reading import Measurement
+from skiplens.sweeps.run import Run
+
+STEPS = (0.1, 0.5, 1.0, 1.5, 1.9)
+"""Step sizes η β; the theorem wants less than 2."""
+
+
+@dataclass(frozen=True)
+class Quadratic(ReplicateSettings):
+    """Least squares ½|Aθ − y|² with fewer equations than unknowns."""
+
+    equations: int = option(10, "rows of A")
+    unknowns: int = option(30, "columns of A")
+    iterations: int = option(200, "steps of gradient descent")
+
+
+@dataclass(frozen=True)
+class NonConvex(ReplicateSettings):
+    """A residual network with the square cost whose constants are certified for all parameters below the first loss."""
+
+    iterations: int = option(200, "steps of gradient descent")
+    scale: float = option(1.0, "size of the first parameters")
+
+
+def descent_quadratic(settings: Quadratic) -> dict[str, Tensor]:
+    """Losses (steps, iterations + 1), the bounds of equation (4), and decreases over |∇ℓ|², each step size a row."""
+    generator = settings.stream()
+    A, y, start = (
+        torch.randn(shape, dtype=torch.float64, generator=generator)
+        for shape in ((settings.equations, settings.unknowns), (settings.equations,), (settings.unknowns,))
+    )
+    values = torch.linalg.svdvals(A)
+    beta, mu = float(values[0] ** 2), float(2 * values[-1] ** 2)  # |Aᵀr|² >= σ² |r|² = 2 σ² ℓ
+    etas = torch.tensor(STEPS, dtype=torch.float64) / beta
+    losses, gradients = _least_squares(A, y, start, etas, settings.iterations)
+    return {
+        "loss": losses,
+        "bound": _bounds(losses[:, 0], etas, (beta, mu), settings.iterations),
+        "decrease": -losses.diff(dim=1) / gradients[:, :-1],
+        "beta": torch.tensor(beta, dtype=torch.float64),
+    }
+
+
+def descent_network(settings: NonConvex) -> dict[str, Tensor]:
+    """Losses and bounds of a network, and the smallest eigenvalue of its first Hessian: it is not convex."""
+    generator = settings.stream()
+    network = GuaranteedNetwork(WIDTHS, HIDDEN)
+    data = random_data(generator)
+    loss = guaranteed_loss(network, (data.T, random_targets(generator).T))
+    start = network.random_start(generator, settings.scale)
+    first = float(loss(start))
+    beta = certified_smoothness(loss, first).finite()
+    mu = guarantee_from(network, loss, start).regularity * loss.cost.domination(math.inf)
+    etas = torch.tensor(STEPS, dtype=torch.float64) / beta
+    rows = [[point.loss for point in descend(loss, start, float(eta), settings.iterations)] for eta in etas]
+    losses = torch.tensor(rows, dtype=torch.float64)
+    return {
+        "loss": losses,
+        "bound": _bounds(losses[:, 0], etas, (beta, mu), settings.iterations),
+        "lowest_curvature": torch.linalg.eigvalsh(loss.hessian(start))[0],
+    }
+
+
+def _least_squares(
+    A: Tensor, y: Tensor, start: Tensor, etas: Tensor, iterations: int
+) -> tuple[Float[Tensor, "steps points"], Float[Tensor, "steps points"]]:
+    """Losses and squared gradients, all step sizes at once."""
+    theta = start.expand(len(etas), -1)
+    losses, gradients = [], []
+    for _ in range(iterations + 1):
+        residual = theta @ A.T - y
+        gradient = residual @ A
+        losses.append(residual.square().sum(1) / 2)
+        gradients.append(gradient.square().sum(1))
+        theta = theta - etas[:, None] * gradient
+    return torch.stack(losses, dim=1), torch.stack(gradients, dim=1)
+
+
+def _bounds(first: Tensor, etas: Tensor, constants: tuple[float, float], iterations: int) -> Tensor:
+    """(1 − μ η (1 − β η/2))^t ℓ_0 (equation 4, with ℓ* = 0)."""
+    beta, mu = constants
+    rates = torch.tensor([1 - mu * descent_constant(beta, float(eta)) for eta in etas], dtype=torch.float64)
+    return first[:, None] * rates[:, None] ** torch.arange(iterations + 1, dtype=torch.float64)
+
+
+ROUNDING = 1e-9
+"""A theorem leaves no room but rounding."""
+
+
+def judge_rate(readings: Sequence[Measurement], measure: str) -> Judgement:
+    """The largest quotient of loss and bound, whatever the step size."""
+    loss, bound = (stacked(readings, name, measure)[:, :, 1:] for name in ("loss", "bound"))
+    sentence = (
+        "Largest loss over bound (4) among all steps, step sizes from 0.1/β to 1.9/β and runs: no run may exceed it."
+    )
+    return decide(exactly((loss / bound).max()), Band(-math.inf, 1 + ROUNDING, ROUNDING), sentence)
+
+
+def judge_convexity(readings: Sequence[Measurement]) -> Judgement:
+    """The smallest eigenvalue of a Hessian."""
+    lowest = stacked(readings, "lowest_curvature", "descent_network").min()
+    sentence = (
+        "Smallest eigenvalue of the Hessian at the starts of networks whose loss has the inequality for all parameters."
+    )
+    return decide(exactly(lowest), Band(-math.inf, -ROUNDING, ROUNDING), sentence)
+
+
+CLAIMS = (
+    Claim(
+        "least_squares",
+        "Gradient descent with η < 2/β converges at the linear rate of equation (4): least squares.",
+        "Theorem 2.3, Eq. 4",
+        "loss over bound at most 1",
+        partial(judge_rate, measure="descent_quadratic"),
+    ),
+    Claim(
+        "network",
+        "The same for a residual network with certified constants.",
+        "Theorem 2.3, Eq. 4",
+        "loss over bound at most 1",
+        partial(judge_rate, measure="descent_network"),
+    ),
+    Claim(
+        "not_convex",
+        "A function with the Polyak-Łojasiewicz inequality need not be convex.",
+        "Section 2.1",
+        "a negative eigenvalue of the Hessian",
+        judge_convexity,
+    ),
+)
+
+SHOWN = (0, 2, 4)
+"""Of the step sizes."""
+
+
+def draw_thm2_3(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+    """Least squares, and a network."""
+    return (
+        _figure(readings, "descent_quadratic", "least squares, 10 equations, 30 unknowns"),
+        _figure(readings, "descent_network", "a residual network, square cost", " Its constants are worst cases."),
+    )
+
+
+def _figure(readings: Sequence[Measurement], measure: str, what: str, remark: str = "") -> Figure:
+    loss, bound = (stacked(readings, name, measure) for name in ("loss", "bound"))
+    loss, bound = loss / loss[:, :, :1], bound / bound[:, :, :1]
+    x = torch.arange(loss.shape[2], dtype=torch.float64)
+    marks: list[Mark] = []
+    for index, place in enumerate(SHOWN):
+        marks += bundle(x, loss[:, place], f"η = {STEPS[place]}/β", index, logarithmic=True)
+        mean = bound[:, place].log().mean(0).exp()
+        marks.append(Line(numbers(x), numbers(mean), f"bound, η = {STEPS[place]}/β", True, colour(index)))
+    return Figure(
+        name=measure.removeprefix("descent_"),
+        title=f"Theorem 2.3: {what}",
+        caption="Losses over the first loss (mean and range over draws) stay below the bound of equation (4), dashed, "
+        f"at every step size below 2/β.{remark}",
+        x_label="steps of gradient descent",
+        y_label="loss over first loss",
+        marks=tuple(marks),
+        y_log=True,
+    )
+
+
+REPLICATES: dict[Preset, int] = {"smoke": 3, "laptop": 6, "paper": 50}
+
+ITERATIONS: dict[Preset, int] = {"smoke": 40, "laptop": 200, "paper": 2000}
+
+
+def quadratics(preset: Preset, seed: int) -> list[Run]:
+    """Least squares, which theorem 5.1 looks at again."""
+    return replicated(f"{__name__}:descent_quadratic", Quadratic(), REPLICATES[preset], seed)
+
+
+def runs(preset: Preset, seed: int) -> list[Run]:
+    """Least squares and networks."""
+    base = NonConvex(iterations=ITERATIONS[preset])
+    networks = replicated(f"{__name__}:descent_network", base, REPLICATES[preset], seed)
+    return [*quadratics(preset, seed), *networks]
+
+
+ITEMS = (
+    Item(
+        "thm2_3",
+        "gradient descent at a linear rate",
+        runs,
+        CLAIMS,
+        draw_thm2_3,
+        raw_tables,
+        (
+            "The theorem gives no example: here least squares, whose constants are singular values, and our repaired "
+            "network of theorem 5.1, whose constants are certified.",
+        ),
+    ),
+)

@@ -1,0 +1,216 @@
+"""A study: the card of a paper and its items, each with runs, figures, tables and claims."""
+
+import dataclasses
+import importlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from skiplens.base.errors import InvalidInputError, did_you_mean
+from skiplens.plots.figure import Figure
+from skiplens.sweeps.run import Run
+
+Preset = Literal["smoke", "laptop", "paper"]
+
+PRESETS: tuple[Preset, ...] = get_args(Preset)
+"""Seconds, to see that everything runs; minutes on two cores, enough to decide; the paper's own sizes."""
+
+
+@dataclass(frozen=True)
+class PaperCard:
+    """What is known about a paper.
+
+    Attributes:
+        title: Of the paper.
+        authors: As they are cited.
+        year: Of the version that was read.
+        link: Where it is.
+        question: What the paper asks, in a sentence.
+        errata: Where its mistakes are listed, relative to the documentation.
+    """
+
+    title: str
+    authors: str
+    year: int
+    link: str
+    question: str
+    errata: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """Raw numbers of an item: rows with the same columns."""
+
+    name: str
+    rows: tuple[Mapping[str, Any], ...]
+
+
+Word = Literal["reproduced", "differs", "corrected", "not attempted"]
+"""`corrected`: the printed statement does not hold, and the right one, shown beside it, does."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What the readings say.
+
+    Attributes:
+        verdict: The word.
+        ours: Our number; where a claim is about many, the one farthest from it.
+        uncertainty: Half the width of its confidence interval.
+        tolerance: How far from the paper's number (or beyond its bound) still counts as the same.
+        explanation: What was compared, in a sentence, with the corrected statement where there is one.
+    """
+
+    verdict: Word
+    ours: float | None = None
+    uncertainty: float | None = None
+    tolerance: float | None = None
+    explanation: str = ""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One statement of a paper that numbers can decide.
+
+    Attributes:
+        name: Within its item, in snake_case.
+        statement: As the paper means it, in a sentence.
+        printed_at: Figure, theorem or equation.
+        paper: The paper's number or relation.
+        judge: Decides from the readings of the item's runs, in their order.
+    """
+
+    name: str
+    statement: str
+    printed_at: str
+    paper: str
+    judge: Callable[[Sequence[Any]], Judgement]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A figure, table or theorem.
+
+    Attributes:
+        name: As in ``skiplens reproduce STUDY/NAME``.
+        title: What it is about, in a few words.
+        runs: The independent runs for a preset and a seed; items may share runs.
+        claims: What the paper says.
+        figures: From the readings of the runs, in their order.
+        tables: The raw numbers, from the same readings.
+        deviations: Where we do something else than the paper, or fill a gap it leaves.
+    """
+
+    name: str
+    title: str
+    runs: Callable[[Preset, int], Sequence[Run]]
+    claims: tuple[Claim, ...]
+    figures: Callable[[Sequence[Any]], tuple[Figure, ...]]
+    tables: Callable[[Sequence[Any]], tuple[Table, ...]]
+    deviations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Study:
+    """All items of a paper."""
+
+    name: str
+    card: PaperCard
+    items: tuple[Item, ...]
+
+    def item(self, name: str) -> Item:
+        """The item called `name`; an unknown name is an error that offers the nearest ones."""
+        for item in self.items:
+            if item.name == name:
+                return item
+        known = [item.name for item in self.items]
+        raise InvalidInputError(f"The study {self.name} has no item {name!r}. {did_you_mean(name, known)}")
+
+
+_ALARMS = ("differs", "not attempted")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the paper says, what we found, and the word for it."""
+
+    study: str
+    item: str
+    claim: str
+    statement: str
+    printed_at: str
+    paper: str
+    ours: float | None
+    uncertainty: float | None
+    tolerance: float | None
+    verdict: Word
+    deviations: tuple[str, ...]
+    explanation: str = ""
+    recorded: str | None = None
+
+    @property
+    def name(self) -> str:
+        """`study/item/claim`."""
+        return f"{self.study}/{self.item}/{self.claim}"
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether the claim was recorded with another word, and the present one is no success."""
+        return self.recorded is not None and self.verdict != self.recorded and self.verdict in _ALARMS
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry; numbers that JSON lacks become null."""
+        values = dataclasses.asdict(self)
+        return {name: None if _is_no_number(value) else value for name, value in values.items()}
+
+
+def verdict_of(place: tuple[str, str], claim: Claim, judgement: Judgement, deviations: tuple[str, ...]) -> Verdict:
+    """The verdict on a claim of (study, item)."""
+    return Verdict(
+        *place,
+        claim.name,
+        claim.statement,
+        claim.printed_at,
+        claim.paper,
+        judgement.ours,
+        judgement.uncertainty,
+        judgement.tolerance,
+        judgement.verdict,
+        deviations,
+        judgement.explanation,
+    )
+
+
+def _is_no_number(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+MODULES = {
+    "li2016_shortcuts": "skiplens.papers.li2016_shortcuts.study",
+    "littwin2016_ensembles": "skiplens.papers.littwin2016_ensembles.study",
+    "littwin2020_tangent": "skiplens.papers.littwin2020_tangent.study",
+    "macdonald2023_regularity": "skiplens.papers.macdonald2023_regularity.study",
+}
+"""Where each study is; its module has `STUDY`, and is imported when the study is asked for."""
+
+
+def studies() -> tuple[Study, ...]:
+    """All studies."""
+    return tuple(study(name) for name in MODULES)
+
+
+def study(name: str) -> Study:
+    """The study called `name`; an unknown name is an error that offers the nearest ones."""
+    if name not in MODULES:
+        raise InvalidInputError(f"There is no study {name!r}. {did_you_mean(name, [*MODULES, 'all'])}")
+    return importlib.import_module(MODULES[name]).STUDY
+
+
+def choose(target: str) -> tuple[tuple[Study, Item], ...]:
+    """The items that `all`, `STUDY` or `STUDY/ITEM` names, each with its study."""
+    if target == "all":
+        return tuple((found, item) for found in studies() for item in found.items)
+    name, _, item_name = target.partition("/")
+    found = study(name)
+    return tuple((found, item) for item in ((found.item(item_name),) if item_name else found.items))

@@ -1,0 +1,203 @@
+"""What drives the scales of a network's branches: as the theory of paths predicts it, and as it is.
+
+Theorems 3 and 4 of Littwin & Wolf 2016 in the form of our notes, for any network: with ∂L/∂Y and the operating point
+frozen the loss is a sum over paths, L_p the part through a block and g_p its gradient. What is measured beside it knows
+nothing of paths: gradients by autograd before and after one plain step.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from skiplens.base.axes import Float
+from skiplens.base.errors import InvalidInputError
+from skiplens.graph.blocks import ResidualBlock
+from skiplens.graph.network import ResidualNetwork, plain_call
+from skiplens.graph.operations import NORMALISING, operation
+from skiplens.paths.backward import weight_paths
+from skiplens.paths.forward import BlockDerivatives, expand_signal
+from skiplens.paths.lesions import Loss
+from skiplens.paths.plan import branch_arguments, frozen_plan
+from skiplens.paths.step import padded
+
+
+@dataclass(frozen=True, eq=False)
+class Force:
+    """One quantity twice."""
+
+    predicted: Tensor
+    measured: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class DepthForces:
+    """The forces at one point; see the attributes of the same names of `DepthHistory`.
+
+    Attributes:
+        loss: The loss.
+        block_slope: ⟨∂L/∂Y, paths through block l⟩ beside ∂L/∂τ_l, for a factor τ_l of each branch.
+        block_drive: Theorem 3.
+        radial_slope: Euler's identity.
+        norm_change: Change of ‖W‖² in the step.
+        scale_drive: Theorem 4.
+    """
+
+    loss: float
+    block_slope: Force
+    block_drive: Force
+    radial_slope: Force
+    norm_change: Force
+    scale_drive: Force
+
+
+def depth_forces(network: ResidualNetwork, targets: Tensor, loss: Loss, learning_rate: float) -> DepthForces:
+    """The predicted and the measured forces of one plain gradient step on the matrices of all branches.
+
+    Args:
+        network: The network with the inputs to look at, taken apart.
+        targets: What the loss compares the output with.
+        loss: `loss(output, targets)`, a scalar.
+        learning_rate: Size μ of the step.
+    """
+    if not (learning_rate > 0 and learning_rate < float("inf")):
+        raise InvalidInputError(f"learning_rate={learning_rate}; a step needs a size above 0.")
+    gated = GatedLoss(network, targets, loss)
+    here = gated.slopes(gated.weights)
+    stepped = {name: w - learning_rate * here.weights[name] for name, w in gated.weights.items()}
+    there = gated.slopes(stepped)
+    matrices = torch.tensor([float(block.branch_depth) for block in network.blocks], dtype=torch.float64)
+    slope, drive = _path_slopes(network, here.output), _path_drives(network, here)
+    radial, steepness = _inner(gated.weights, here.weights), _inner(here.weights, here.weights)
+    return DepthForces(
+        loss=float(here.loss),
+        block_slope=Force(slope, here.blocks.double().cpu()),
+        block_drive=Force(drive, ((here.blocks - there.blocks).double() / learning_rate).cpu()),
+        radial_slope=Force(matrices @ slope, radial),
+        norm_change=Force(
+            learning_rate**2 * steepness - 2 * learning_rate * (matrices @ slope),
+            _inner(stepped, stepped) - _inner(gated.weights, gated.weights),
+        ),
+        scale_drive=Force(matrices @ drive, (radial - _inner(stepped, there.weights)) / learning_rate),
+    )
+
+
+def _path_slopes(network: ResidualNetwork, output_gradient: Tensor) -> Float[Tensor, " blocks"]:
+    """⟨∂L/∂Y, sum of all paths through each block⟩."""
+    plan = frozen_plan(network, network.node(network.output))
+    through = padded(expand_signal(plan, BlockDerivatives()).stack, len(network.blocks) + 1)[1:]
+    return (through.double().flatten(1) @ output_gradient.double().flatten()).cpu()
+
+
+@dataclass(frozen=True, eq=False)
+class Slopes:
+    """Derivatives of the loss at one point.
+
+    Attributes:
+        loss: The loss.
+        output: By the output.
+        blocks: By a factor of each branch, at one.
+        weights: By each matrix of the branches, by name.
+    """
+
+    loss: Tensor
+    output: Tensor
+    blocks: Float[Tensor, " blocks"]
+    weights: dict[str, Tensor]
+
+
+def _path_drives(network: ResidualNetwork, here: Slopes) -> Float[Tensor, " blocks"]:
+    """g·g_p of each block, g_p the gradient of what all paths through it add to ⟨∂L/∂Y, Y⟩."""
+    total = torch.zeros(len(network.blocks), dtype=torch.float64)
+    for one in weight_paths(network, here.weights, here.output, BlockDerivatives()):
+        entries = padded(one.stack, len(network.blocks) + 1)[1:].double().flatten(1)
+        total += (entries @ here.weights[one.name].double().flatten()).cpu()
+    return total
+
+
+def _inner(left: dict[str, Tensor], right: dict[str, Tensor]) -> Float[Tensor, ""]:
+    zero = torch.zeros((), dtype=torch.float64)
+    return sum(((left[name].double() * right[name].double()).sum().cpu() for name in left), zero)
+
+
+@dataclass(frozen=True, eq=False)
+class GatedLoss:
+    """The loss on the inputs that a network was taken apart with."""
+
+    network: ResidualNetwork
+    targets: Tensor
+    loss: Loss
+
+    @cached_property
+    def weights(self) -> dict[str, Tensor]:
+        """The matrices (two axes or more) of all branches, by their full names."""
+        names = dict.fromkeys(name for block in self.network.blocks for name in block.branch.parameters)
+        found = {name: self.network.model.get_parameter(name).detach() for name in names}
+        return {name: tensor for name, tensor in found.items() if tensor.ndim > 1}
+
+    def slopes(self, weights: dict[str, Tensor]) -> Slopes:
+        """The derivatives where the matrices have other values; the model is not changed."""
+        leaves = {name: tensor.detach().requires_grad_() for name, tensor in weights.items()}
+        placeholders = {name: node for node, name in self.network.exported.parameters.items()}
+        first = next(iter(leaves.values()), self.targets)
+        gates = torch.ones(len(self.network.blocks), dtype=first.dtype, device=first.device, requires_grad=True)
+        with torch.enable_grad():
+            given = {placeholders[name]: leaf for name, leaf in leaves.items()}
+            name = self.network.output
+            output = self.network.run([name], given=given, call=self._gating(gates))[name]
+            loss = self.loss(output, self.targets)
+        found = torch.autograd.grad(loss, [output, gates, *leaves.values()], allow_unused=True, materialize_grads=True)
+        return Slopes(loss.detach(), found[0], found[1], dict(zip(leaves, found[2:], strict=True)))
+
+    def _gating(self, gates: Tensor) -> Any:
+        branches = branch_arguments(self.network)
+
+        def call(node: fx.Node, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+            if node.name in branches:
+                block, positions = branches[node.name]
+                changed = list(arguments)
+                changed[positions[0]] = changed[positions[0]] * gates[block]  # additions are linear in this argument
+                arguments = tuple(changed)
+            return plain_call(node, arguments, keywords)
+
+        return call
+
+
+def block_scales(network: ResidualNetwork) -> Float[Tensor, " blocks"]:
+    """λ_l: root mean square of the last normalisation's weight, or learned factor, in each branch; NaN without one."""
+    return torch.tensor([_scale(network, block) for block in network.blocks], dtype=torch.float64)
+
+
+def weight_scale(network: ResidualNetwork) -> float:
+    """C: root mean square of all entries of all matrices in branches; NaN if there are none."""
+    names = dict.fromkeys(name for block in network.blocks for name in block.branch.parameters)
+    tensors = [network.model.get_parameter(name).detach() for name in names]
+    matrices = [tensor.double() for tensor in tensors if tensor.ndim > 1]
+    count = sum(matrix.numel() for matrix in matrices)
+    total = sum(float(matrix.square().sum()) for matrix in matrices)
+    return (total / count) ** 0.5 if count else float("nan")
+
+
+def _scale(network: ResidualNetwork, block: ResidualBlock) -> float:
+    for name in reversed(block.branch.nodes):
+        factor = _factor(network, network.node(name))
+        if factor is not None:
+            return float(network.model.get_parameter(factor).detach().double().square().mean().sqrt())
+    return float("nan")
+
+
+def _factor(network: ResidualNetwork, node: fx.Node) -> str | None:
+    """The parameter by which an operation multiplies each channel, if it does; its shift comes later in the call."""
+    if operation(node) not in NORMALISING and operation(node) != "aten.mul":
+        return None
+    for argument in node.args:
+        name = network.exported.parameters.get(argument.name) if isinstance(argument, fx.Node) else None
+        if name is not None and _is_vector(network.model.get_parameter(name)):
+            return name
+    return None
+
+
+def _is_vector(parameter: Tensor) -> bool:
+    return parameter.numel() == max(parameter.shape, default=1)

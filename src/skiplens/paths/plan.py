@@ -1,0 +1,220 @@
+"""Which nodes carry a stack of coefficients, which are constants or gates, and whose stacks are needed at all."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import fx
+
+from skiplens.base.errors import InvalidInputError, NoFrozenFormError
+from skiplens.graph.export import module_calls, module_of
+from skiplens.graph.network import ResidualNetwork, _above, is_floating, sources_of
+from skiplens.graph.operations import READING_SHAPES, drops_at_random, operation
+from skiplens.paths.rule_table import rule_of
+from skiplens.paths.step import CONSTANT, Fate, Slot, at_slot, slots_at
+
+GETITEM = "_operator.getitem"
+
+SPLITTING = {"aten.split", "aten.split_with_sizes", "aten.chunk", "aten.unbind", "aten.tensor_split"}
+
+RANDOM = {"aten.rand", "aten.randn", "aten.rand_like", "aten.randn_like", "aten.bernoulli", "aten.randint"}
+
+
+@dataclass(frozen=True, eq=False)
+class StackPlan:
+    """What becomes of each node on the way from the sources of the signal to `output`."""
+
+    network: ResidualNetwork
+    output: fx.Node
+    sources: tuple[fx.Node, ...]
+    """Where the signal starts: floating inputs, and embeddings of integer inputs."""
+    fates: Mapping[fx.Node, Fate]
+    others: tuple[fx.Node, ...] = ()
+    """Nodes beside the output whose stacks are wanted too."""
+
+    @cached_property
+    def needed(self) -> frozenset[fx.Node]:
+        """The nodes whose stacks reach the output's, or that of another wanted node."""
+        found, pending = set[fx.Node](), [self.output, *self.others]
+        while pending:
+            node = pending.pop()
+            if node not in found and self.fates[node].status == "carried":
+                found.add(node)
+                pending += [at_slot(node.args, slot) for slot in self.fates[node].slots]
+        return frozenset(found)
+
+    def is_sole_reader(self, node: fx.Node) -> bool:
+        """Whether the stack of an operation's first argument was made for this operation alone."""
+        source, wanted = node.args[0] if node.args else None, {self.output, *self.others, *self.sources}
+        while isinstance(source, fx.Node) and len(source.users) == 1 and source not in wanted:
+            if operation(source) != GETITEM:
+                rule = rule_of(source)
+                return rule is not None and rule.is_fresh
+            source = source.args[0]
+        return False
+
+
+def frozen_plan(network: ResidualNetwork, output: fx.Node) -> StackPlan:
+    """The plan that decomposes the output itself, each operation frozen at its operating point.
+
+    Raises:
+        NoFrozenFormError: What an operation without a frozen form computes is added to the signal.
+        InvalidInputError: The network draws at random.
+    """
+    _require_repeatable(output)
+    sources = sources_of(network, output)
+    fates = _fates(network, sources, _frozen_fate)
+    if fates[output].status != "carried":
+        raise NoFrozenFormError(_no_form(network, fates[output]))
+    return StackPlan(network, output, sources, fates)
+
+
+def activation_plan(network: ResidualNetwork, output: fx.Node, wanted: Iterable[fx.Node]) -> StackPlan:
+    """The plan that decomposes those of the `wanted` nodes, all before the output, that are sums over paths."""
+    _require_repeatable(output)
+    sources = sources_of(network, output)
+    fates = _fates(network, sources, _frozen_fate)
+    return StackPlan(network, output, sources, fates, tuple(node for node in wanted if fates[node].status == "carried"))
+
+
+def tangent_plan(network: ResidualNetwork, output: fx.Node, parameters: Iterable[str] = ()) -> StackPlan:
+    """The plan that carries derivatives: every floating argument that moves counts.
+
+    Args:
+        network: The network.
+        output: The node whose derivative is taken.
+        parameters: Full names of parameters that are sources too, beside the inputs.
+    """
+    _require_repeatable(output)
+    wanted, above = set(parameters), _above(output)
+    placeholders = [n for n in network.graph.nodes if network.exported.parameters.get(n.name) in wanted and n in above]
+    sources = (*sources_of(network, output), *placeholders)
+    fates = _fates(network, sources, _tangent_fate)
+    if fates[output].status != "carried":
+        raise InvalidInputError("The output has no derivative with respect to the inputs: it does not depend on them.")
+    return StackPlan(network, output, sources, fates)
+
+
+def _require_repeatable(output: fx.Node) -> None:
+    """Refuse a network that draws at random on the way to its output."""
+    for node in _above(output):
+        if drops_at_random(node) or operation(node) in RANDOM:
+            raise InvalidInputError(
+                f"The model draws at random ({where(node)}), so that its output has no one path spectrum. "
+                "Call model.eval() first, or set the dropout probability to 0."
+            )
+
+
+def where(node: fx.Node) -> str:
+    """An operation in words: what it is and which module runs it."""
+    calls = module_calls(node)
+    module = module_of(calls[-1]) if calls else ""
+    return f"{operation(node)} in {module!r}" if module else f"{operation(node)}, node {node.name!r}"
+
+
+FateOf = Callable[[fx.Node, Mapping[fx.Node, Fate]], Fate]
+
+
+def _fates(network: ResidualNetwork, sources: Iterable[fx.Node], fate_of: FateOf) -> dict[fx.Node, Fate]:
+    fates: dict[fx.Node, Fate] = {source: Fate("carried") for source in sources}
+    for node in network.graph.nodes:
+        if node not in fates:
+            moves = any(fates[source].status != "constant" for source in node.all_input_nodes)
+            fates[node] = fate_of(node, fates) if moves and operation(node) not in READING_SHAPES else CONSTANT
+    return fates
+
+
+def _frozen_fate(node: fx.Node, fates: Mapping[fx.Node, Fate]) -> Fate:
+    moving = [fates[source] for source in node.all_input_nodes if fates[source].status != "constant"]
+    rule = rule_of(node) if is_floating(node) else None
+    curved = max(fate.curved for fate in moving) + (rule is not None and rule.curves)
+    if operation(node) == GETITEM:
+        slots = _entry_slots(node, fates)
+    else:
+        slots = None if rule is None else rule.carried_slots(node, fates)
+    if slots:
+        return Fate("carried", slots, curved)
+    blocker = next((fate.blocker for fate in moving if fate.blocker is not None), node.name)
+    return Fate("gate", (), curved + 1, blocker)
+
+
+def _entry_slots(node: fx.Node, fates: Mapping[fx.Node, Fate]) -> tuple[Slot, ...] | None:
+    """An entry of a tuple is carried if it is a piece of what was split, or the first (the others are statistics)."""
+    whole, index = node.args
+    assert isinstance(whole, fx.Node)
+    is_piece = operation(whole) in SPLITTING or index == 0
+    return ((0,),) if is_piece and fates[whole].status == "carried" else None
+
+
+def _tangent_fate(node: fx.Node, fates: Mapping[fx.Node, Fate]) -> Fate:
+    if not is_floating(node) or operation(node) == "aten.detach":
+        return CONSTANT
+    slots = [slot for position in range(len(node.args)) for slot in slots_at(node.args, position)]
+    return Fate("carried", tuple(slot for slot in slots if _carries(at_slot(node.args, slot), fates)))
+
+
+def _carries(argument: object, fates: Mapping[fx.Node, Fate]) -> bool:
+    return isinstance(argument, fx.Node) and fates[argument].status == "carried"
+
+
+def _no_form(network: ResidualNetwork, fate: Fate) -> str:
+    blocker = network.node(fate.blocker or "")
+    return (
+        f"The operation {where(blocker)} has no frozen form (it is not a frozen factor times its argument), and what "
+        "it computes is added to the signal. Ask for of='jacobian', which follows the derivative through any operation,"
+        " or look at a model without it (at logits instead of probabilities, say)."
+    )
+
+
+_TEMPORARIES = 2  # an operation's padded arguments live beside its result
+
+
+def highest_orders(plan: StackPlan) -> dict[fx.Node, int]:
+    """The most branches that a path to each carried node can pass."""
+    branches = branch_arguments(plan.network)
+    orders: dict[fx.Node, int] = {}
+    for node in sorted(plan.needed):
+        _, positions = branches.get(node.name, (0, ()))
+        arrived = (orders[at_slot(node.args, slot)] + (slot[0] in positions) for slot in plan.fates[node].slots)
+        orders[node] = max(arrived, default=0)
+    return orders
+
+
+def peak_bytes(plan: StackPlan, most: int | None = None) -> int:
+    """Bytes of all values and stacks that live at once, at the worst moment of a forward pass."""
+    orders = highest_orders(plan)
+    steps = [node for node in plan.network.graph.nodes if node in plan.needed]
+    last_reader = {source: node for node in steps for source in node.all_input_nodes}
+    live, peak = dict[fx.Node, int](), 0
+    for node in steps:
+        kept = orders[node] if most is None else min(orders[node], most)
+        live[node] = _bytes(node) * (kept + 2)
+        peak = max(peak, sum(live.values()) + _TEMPORARIES * live[node])
+        for source in _finished(node, last_reader):
+            live.pop(source, None)
+    return peak
+
+
+def all_bytes(plan: StackPlan) -> int:
+    """Bytes of all values that a backward pass keeps."""
+    return sum(_bytes(node) for node in plan.needed)
+
+
+def _finished(node: fx.Node, last_reader: dict[fx.Node, fx.Node]) -> Iterable[fx.Node]:
+    return [source for source in node.all_input_nodes if last_reader.get(source) is node]
+
+
+def _bytes(node: fx.Node) -> int:
+    value = node.meta.get("val")
+    tensors = value if isinstance(value, list | tuple) else (value,)
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors if isinstance(tensor, torch.Tensor))
+
+
+def branch_arguments(network: ResidualNetwork) -> dict[str, tuple[int, tuple[int, ...]]]:
+    """For each addition that joins: the number of its block and the positions of the branch's arguments."""
+    return {
+        addition.node: (block.index, addition.branch_arguments)
+        for block in network.blocks
+        for addition in block.additions
+    }

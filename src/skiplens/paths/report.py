@@ -1,0 +1,345 @@
+"""The paths lens: the spectra of the signal and of the gradient, and what follows from them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+
+from skiplens.base.errors import SkiplensError
+from skiplens.base.preserve_state import preserve_state
+from skiplens.base.progress import Progress, silent
+from skiplens.base.randomness import Randomness
+from skiplens.graph.batch import Batch, Inputs
+from skiplens.graph.dissect import dissect
+from skiplens.graph.lens import OPERATIONS, Lens, Subject
+from skiplens.graph.network import ResidualNetwork
+from skiplens.paths.expanders import PathOptions
+from skiplens.paths.reading import PathSpectrum
+from skiplens.paths.spectrum import Request, measure, signal_or_derivative
+from skiplens.plots.figure import Bars, Figure, Heat, Line, Points, Reference, drawn, in_order, numbers
+from skiplens.plots.section import Curve, KeyNumber, Overlay, ReadingView, Section, provenance_of
+from skiplens.readings.finding import Finding, Rule, listed
+from skiplens.readings.reading import Provenance
+from skiplens.signal.reading import SignalReading
+
+
+@dataclass(frozen=True)
+class PathsLens(Lens):
+    """The path spectrum of the signal, with the contribution of each block, incoherent energies, and the gradient."""
+
+    name: ClassVar[str] = "paths"
+    question: ClassVar[str] = "How deep is this network really, and which path lengths carry its signal?"
+
+    samples: int = 16
+    signs: int = 4
+
+    def __call__(self, subject: Subject, randomness: Randomness, progress: Progress = silent) -> PathSpectrum:
+        """Decompose the output, or its derivative along a random direction where the output has no frozen form."""
+        batch, signs, cut = self._affordable(subject)
+        inputs = batch.inputs
+        settings = {"lens": self.name, "model": subject.name, "samples": batch.samples}
+        clock = Provenance.begin(settings, randomness.seed, subject.device)
+        request = Request(PathOptions(seed=randomness.seed, blocks=True, signs=signs), None, progress)
+        with preserve_state(subject.model):
+            network = dissect(subject.model, inputs)
+            reading = self._measured(network, inputs, request)
+            reading = _with_gradient(reading, network, inputs, request)
+        return replace(reading, notes=(*cut, *reading.notes), provenance=clock.end())
+
+    def _affordable(self, subject: Subject) -> tuple[Batch, int, tuple[str, ...]]:
+        """Samples, random signs and what to tell: signs are left out where even one sample would cost too much."""
+        spectrum = max(1, len(subject.network.blocks))  # a spectrum takes about one forward pass for each block
+        signs = self.signs if subject.operations * (2 + self.signs) * spectrum <= OPERATIONS else 0
+        batch, cut = subject.few(self.samples, passes=(2 + signs) * spectrum)
+        left_out = ("The incoherent energies were left out: they would take too long.",) * (signs < self.signs)
+        return batch, signs, (*cut, *left_out)
+
+    def _measured(self, network: ResidualNetwork, inputs: Inputs, request: Request) -> PathSpectrum:
+        reading, reason = signal_or_derivative(network, inputs, request)
+        if not reason:
+            return reading
+        note = f"{reason} So this is the spectrum of the output's derivative along a random direction."
+        return replace(reading, notes=(*reading.notes, note))
+
+
+def _with_gradient(reading: PathSpectrum, network: ResidualNetwork, inputs: Inputs, request: Request) -> PathSpectrum:
+    """The reading with the spectrum of the gradient beside it, or with the reason why there is none."""
+    plain = replace(request, options=PathOptions(seed=request.options.seed))
+    try:
+        energy = measure(network, inputs, "gradient", plain).sample_energy
+    except SkiplensError as error:
+        return replace(reading, notes=(*reading.notes, f"The gradient has no spectrum here: {error}"))
+    return replace(reading, gradient_energy=energy)
+
+
+_FLOOR = 1e-12
+"""Shares below this are not drawn."""
+
+
+def energy_by_order(reading: PathSpectrum) -> Figure:
+    """The share of energy of paths through r branches, beside the incoherent one and the law that fits."""
+    orders = numbers(range(len(reading.energy)))
+    bars = [Bars(tuple(str(int(order)) for order in orders), numbers(reading.distribution), "measured")]
+    if reading.gradient_energy.numel():
+        bars.append(Bars(bars[0].labels, numbers(reading.gradient_distribution), "gradient"))
+    lines: list[Line] = []
+    if len(reading.law_energy):
+        lines.append(Line(orders, numbers(reading.law_energy), reading.law.replace("_", " "), dashed=True))
+    if len(reading.incoherent):
+        shares = reading.incoherent / reading.incoherent.sum()
+        lines.append(Line(orders, numbers(shares), "paths added without their signs"))
+    return Figure(
+        name="energy_by_order",
+        title=f"Path spectrum of the {reading.of}",
+        caption=f"Share of energy of all paths through exactly r of the {reading.blocks} branches. Its mean, "
+        f"{reading.mean_depth:.2f}, is how deep the network is for these inputs.",
+        x_label="branches on the path",
+        y_label="share of the energy",
+        marks=(*bars, *lines),
+    )
+
+
+def energy_by_order_logarithmic(reading: PathSpectrum) -> Figure | None:
+    """The same spectrum with a logarithmic axis, where the tails can be seen."""
+    shares = reading.distribution
+    seen = shares > _FLOOR
+    if int(seen.sum()) < 2:
+        return None
+    orders = torch.arange(len(shares))
+    marks = [Points(numbers(orders[seen]), numbers(shares[seen]), "measured")]
+    lines = []
+    if len(reading.law_energy):
+        drawn = reading.law_energy > _FLOOR
+        name = reading.law.replace("_", " ")
+        lines.append(Line(numbers(orders[drawn]), numbers(reading.law_energy[drawn]), name, dashed=True))
+    return Figure(
+        name="energy_by_order_logarithmic",
+        title="Tails of the path spectrum",
+        caption="The same shares on a logarithmic axis: how fast very short and very long paths fade.",
+        x_label="branches on the path",
+        y_label="share of the energy",
+        marks=(*marks, *lines),
+        y_log=True,
+    )
+
+
+def energy_by_block(reading: PathSpectrum) -> Figure | None:
+    """What all paths through each block contribute together."""
+    if not len(reading.block_energy):
+        return None
+    shares = reading.block_energy / reading.total_energy
+    return Figure(
+        name="energy_by_block",
+        title="Contribution of each block",
+        caption="Energy of the sum of all paths through a block, and its share along the output itself; shares near "
+        "zero are blocks that could be deleted.",
+        x_label="residual block",
+        y_label="relative to the whole",
+        marks=(
+            Bars(reading.block_names, numbers(shares), "energy"),
+            Bars(reading.block_names, numbers(reading.block_shares), "along the output"),
+        ),
+        block_places=in_order(reading.block_names),
+    )
+
+
+def energy_by_pair(reading: PathSpectrum) -> Figure | None:
+    """What all paths through both blocks of a pair contribute together."""
+    if not reading.pair_energy.numel():
+        return None
+    return Figure(
+        name="energy_by_pair",
+        title="Contribution of each pair of blocks",
+        caption="Energy of the sum of all paths through both blocks; dark pairs do not work together.",
+        x_label="residual block",
+        y_label="residual block",
+        marks=(Heat(tuple(numbers(row / reading.total_energy) for row in reading.pair_energy), "energy"),),
+        block_places=in_order(reading.block_names),
+    )
+
+
+def depth_by_sample(reading: PathSpectrum) -> Figure | None:
+    """The mean depth of each sample."""
+    if len(reading.sample_energy) < 2:
+        return None
+    depths = reading.sample_depths.sort().values
+    return Figure(
+        name="depth_by_sample",
+        title="Mean depth of each sample",
+        caption=f"Samples sorted by the number of branches their energy passes on average; they differ by "
+        f"{reading.depth_spread:.2f} (standard deviation).",
+        x_label="sample, sorted",
+        y_label="mean depth (branches)",
+        marks=(
+            Points(numbers(range(1, len(depths) + 1)), numbers(depths), "samples"),
+            Reference(reading.mean_depth, "of all together"),
+        ),
+    )
+
+
+FIGURES = (
+    energy_by_order,
+    energy_by_order_logarithmic,
+    energy_by_block,
+    energy_by_pair,
+    depth_by_sample,
+)
+"""Of such a reading, in order."""
+
+LAWS = {
+    "squared_binomial": "branches add up in phase, as those with a positive mean do (the paper's law)",
+    "binomial": "branches are independent of each other, as zero-mean branches without normalisation are",
+    "stirling": "each branch is normalised to one scale, so that later blocks count for less",
+    "batch_norm_mean_field": "ReLU branches, each centred and normalised to one scale",
+    "rectified_mean_field": "x + ReLU(Wx) without normalisation",
+}
+"""What each law means."""
+
+_NAMES = {"signal": "signal", "jacobian": "derivative along a random direction", "gradient": "gradient"}
+
+
+def paths_section(reading: PathSpectrum) -> Section:
+    """How deep the network is."""
+    return Section(
+        anchor=reading.kind,
+        title="Path spectrum",
+        sentence=paths_sentence(reading),
+        facts=_facts(reading),
+        rows=_rows(reading),
+        notes=reading.notes,
+        figures=drawn(reading, FIGURES),
+        provenance=provenance_of(reading),
+    )
+
+
+def paths_sentence(reading: PathSpectrum) -> str:
+    """The spectrum in one sentence."""
+    if not reading.blocks:
+        return "There is one path only, without branches: the network has no residual join."
+    what, mean = _NAMES[reading.of], reading.mean_depth
+    deep = f"The energy of the {what} passes {mean:.1f} of {reading.blocks} branches on average"
+    if not reading.law:
+        return f"{deep}."
+    law = reading.law.replace("_", " ")
+    return f"{deep}; its spectrum is nearest to the {law} law with β = {reading.depth_ratio:.3g}."
+
+
+def _facts(reading: PathSpectrum) -> tuple[tuple[str, str], ...]:
+    facts = [
+        ("decomposed", _NAMES[reading.of]),
+        ("residual blocks", str(reading.blocks)),
+        ("samples", str(len(reading.sample_energy))),
+        ("mean depth", f"{reading.mean_depth:.3f} branches"),
+        ("spread over paths", f"{reading.depth_variance**0.5:.3f} branches"),
+        ("spread over samples", f"{reading.depth_spread:.3f} branches"),
+        ("peak depth", f"{reading.peak_depth} branches"),
+        ("coherent depth", f"{reading.coherent_depth:.3f} branches"),
+    ]
+    if len(reading.incoherent):
+        facts.append(("incoherent depth (random signs)", f"{reading.incoherent_depth:.3f} branches"))
+    if reading.gradient_energy.numel():
+        error = f" ± {reading.gradient_depth_error:.2g}" if len(reading.gradient_energy) > 1 else ""
+        facts.append(("mean depth of the gradient", f"{reading.gradient_depth:.3f}{error} branches"))
+        facts.append(("peak depth of the gradient", f"{int(reading.gradient_distribution.argmax())} branches"))
+    if reading.law:
+        facts.append(("nearest law", f"{reading.law.replace('_', ' ')}: {LAWS[reading.law]}"))
+        facts.append(("depth ratio β", f"{reading.depth_ratio:.3g}"))
+        facts.append(("distance from that law (total variation)", f"{reading.law_distance:.3f}"))
+    return tuple(facts)
+
+
+def _rows(reading: PathSpectrum) -> tuple[Mapping[str, Any], ...]:
+    """One row a block, where blocks were told apart."""
+    return tuple(
+        {"block": name, "energy": f"{energy / reading.total_energy:.3g}", "along the output": f"{share:.3g}"}
+        for name, energy, share in zip(
+            reading.block_names, reading.block_energy.tolist(), reading.block_shares.tolist(), strict=False
+        )
+    )
+
+
+FAR_BELOW = 0.5
+"""Share of the depth of a network with branches of power 1/L under which a network counts as shallow."""
+
+LITTLE = 0.01
+"""Share of the least contribution of such a network's blocks under which a block counts as idle."""
+
+SOURCE = (
+    "independent branches that each add 1/L of the power, the scale of corollary 1 of 'Residual Tangent Kernels': path "
+    "lengths follow Binomial(L, 1/(L + 1)), the incoherent form of 'The Loss Surface of Residual Networks', Eq. 16"
+)
+
+
+def judge_depth(paths: PathSpectrum, signal: SignalReading) -> Iterator[Finding]:
+    """How deep the network is, against the shallowest law of healthy networks."""
+    if not paths.blocks or signal.broken or signal.fresh_norms or not paths.total_energy > 0:
+        return
+    expected = paths.blocks / (paths.blocks + 1)
+    idle = idle_blocks(paths, LITTLE / paths.blocks)
+    if paths.mean_depth >= FAR_BELOW * expected:
+        return
+    lost = _lost(paths, signal)
+    yield Finding(
+        rule="effective_depth",
+        severity="warning" if 2 * len(lost) > paths.blocks else "note",
+        sentence=f"The network is shallow: its {paths.of} passes {paths.mean_depth:.2g} of {paths.blocks} branches on "
+        f"average, where branches that each add 1/L of the power would give {expected:.2g}{_idle_words(idle)}.",
+        number=paths.mean_depth,
+        threshold=FAR_BELOW * expected,
+        source=SOURCE,
+        change="Expected of branches that start near zero: look again after some training. Otherwise give these "
+        "branches a larger scale (γ of their last normalisation, or their last layer), or leave the blocks out.",
+        where=idle,
+    )
+
+
+def idle_blocks(paths: PathSpectrum, least: float) -> tuple[str, ...]:
+    """Blocks whose paths carry less than this share of the energy."""
+    if not len(paths.block_energy):
+        return ()
+    shares = (paths.block_energy / paths.total_energy).tolist()
+    return tuple(name for name, share in zip(paths.block_names, shares, strict=True) if share < least)
+
+
+def _lost(paths: PathSpectrum, signal: SignalReading) -> tuple[str, ...]:
+    """Blocks whose contribution is lost in rounding, though they were not started at zero."""
+    started = {name for name, order in zip(signal.block_names, signal.zero_factors.tolist(), strict=True) if order}
+    rounding = torch.finfo(getattr(torch, signal.precision)).eps
+    return tuple(name for name in idle_blocks(paths, rounding) if name not in started)
+
+
+def _idle_words(idle: tuple[str, ...]) -> str:
+    return f"; these blocks contribute next to nothing: {listed(idle)}" if idle else ""
+
+
+RULES = (Rule("effective_depth", (PathSpectrum, SignalReading), judge_depth),)
+
+
+def paths_numbers(reading: PathSpectrum) -> tuple[KeyNumber, ...]:
+    """What models are compared by."""
+    if not reading.blocks:
+        return ()
+    return (
+        KeyNumber("mean depth in branches", reading.mean_depth),
+        KeyNumber("coherent depth in branches", reading.coherent_depth),
+    )
+
+
+def _path_lengths(reading: PathSpectrum) -> Curve | None:
+    return Curve(torch.arange(len(reading.energy)), reading.distribution) if reading.blocks else None
+
+
+PATH_OVERLAYS = (
+    Overlay(
+        "path_lengths",
+        "Path spectrum",
+        "Share of energy of all paths through exactly r branches.",
+        ("branches on the path", "share of the energy"),
+        _path_lengths,
+        y_log=False,
+    ),
+)
+
+
+VIEW = ReadingView(PathSpectrum, PathsLens, paths_section, FIGURES, RULES, paths_numbers, PATH_OVERLAYS)

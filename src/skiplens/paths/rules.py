@@ -1,0 +1,231 @@
+"""Operations that are linear as they stand: sums, products with one factor held, and whatever moves numbers around."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from skiplens.graph.operations import operation
+from skiplens.paths.step import (
+    Fates,
+    OfOne,
+    Rule,
+    Slot,
+    Stacks,
+    Step,
+    all_slots,
+    at_slot,
+    over_entries,
+    plus_constant,
+    silent,
+    status_at,
+)
+
+
+@dataclass(frozen=True)
+class Affine(Rule):
+    """A product of some arguments plus a sum of others.
+
+    Of several factors that are sums over paths one is carried and the others are held as gates: the least curved is
+    carried (in ``silu(g) * u`` it is u, in ``x * (1 + tanh(…))`` it is x), the last of equals (in ``scores @ v`` v).
+
+    Attributes:
+        terms: Positions of the arguments that are added.
+        factors: Positions of the arguments that are multiplied.
+    """
+
+    terms: tuple[int, ...] = ()
+    factors: tuple[int, ...] = ()
+
+    def carried_slots(self, node: fx.Node, fates: Fates) -> tuple[Slot, ...] | None:
+        """Every added argument that moves, and one factor."""
+        moving = [slot for slot in all_slots(node, self.terms) if status_at(node, slot, fates) != "constant"]
+        if any(status_at(node, slot, fates) == "gate" for slot in moving):
+            return None
+        factors = all_slots(node, self.factors)
+        carried = [slot for slot in factors if status_at(node, slot, fates) == "carried"]
+        if carried:
+            curved = [fates[at_slot(node.args, slot)].curved for slot in carried]
+            least = max(index for index, count in enumerate(curved) if count == min(curved))
+            return (*moving, carried[least])
+        gated = any(status_at(node, slot, fates) == "gate" for slot in factors)
+        return None if gated or not moving else tuple(moving)
+
+    def apply(self, step: Step, with_constants: bool) -> Stacks:
+        """The operation on each entry, without what is added to it; that goes to entry 0."""
+        added = [slot for slot in all_slots(step.node, self.terms) if slot not in step.stacks]
+        still = {slot: _nothing(step, slot) for slot in added if at_slot(step.arguments, slot) is not None}
+        factors = all_slots(step.node, self.factors)
+        if factors and not any(slot in step.stacks for slot in factors):
+            still[factors[0]] = silent(at_slot(step.arguments, factors[0]))
+        stacks = self._entries(step, still)
+        if still and with_constants:
+            return plus_constants(stacks, _constant(step))
+        return stacks
+
+    def _entries(self, step: Step, still: dict[Slot, Any]) -> Stacks:
+        slots = tuple(step.stacks)
+
+        def one(*entries: Tensor) -> Any:
+            replaced = {**still, **dict(zip(slots, entries, strict=True))}
+            return step.call(replaced)
+
+        result = over_entries(one, tuple(step.stacks.values()))
+        return tuple(result) if isinstance(result, list) else result
+
+
+def plus_constants(stacks: Stacks, constants: Any) -> Stacks:
+    """`plus_constant` for a tensor or for each tensor of a tuple."""
+    if isinstance(stacks, Tensor):
+        return plus_constant(stacks.contiguous(), constants)  # an expanded stack shares memory between its entries
+    return tuple(plus_constants(stack, constant) for stack, constant in zip(stacks, constants, strict=True))
+
+
+def _nothing(step: Step, slot: Slot) -> Any:
+    """What stands for an added argument that adds nothing: no bias, or zero."""
+    return None if _is_bias(step, slot) else silent(at_slot(step.arguments, slot))
+
+
+def _is_bias(step: Step, slot: Slot) -> bool:
+    """Whether the argument is the bias of a layer, which may be left out."""
+    return slot == (2,) and operation(step.node).startswith(("aten.linear", "aten.conv"))
+
+
+def _constant(step: Step) -> Any:
+    """What the operation adds: its value with zeros for the arguments that are carried."""
+    bias = step.argument(2)
+    if _is_bias(step, (2,)) and isinstance(bias, Tensor) and (2,) not in step.stacks:
+        return bias.reshape(*bias.shape, *(1,) * max(0, step.arguments[1].ndim - 2))
+    return step.call({slot: torch.zeros_like(at_slot(step.arguments, slot)) for slot in step.stacks})
+
+
+@dataclass(frozen=True)
+class Attention(Rule):
+    """``scaled_dot_product_attention(query, key, value, …)`` as weights times values."""
+
+    curves = True
+
+    def carried_slots(self, node: fx.Node, fates: Fates) -> tuple[Slot, ...] | None:
+        """The values."""
+        return ((2,),) if status_at(node, (2,), fates) == "carried" else None
+
+    def apply(self, step: Step, with_constants: bool) -> Tensor:
+        """All entries side by side as features of one value, so that the weights are computed once."""
+        entries, features = step.stack.shape[0], step.stack.shape[-1]
+        beside = step.stack.movedim(0, -2).flatten(-2)
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):  # others want equal feature counts
+            mixed = step.call({(2,): beside})
+        return mixed.unflatten(-1, (entries, features)).movedim(-2, 0)
+
+
+@dataclass(frozen=True)
+class Secant(OfOne):
+    """φ with φ(0) = 0 as the factor φ(u)/u: the mask of a ReLU, the gate of a GELU; φ′(0) where u = 0."""
+
+    curves = True
+    is_fresh = True
+
+    def apply(self, step: Step, with_constants: bool) -> Tensor:
+        """Each entry times the factor."""
+        argument = step.arguments[0].to(step.stack.dtype)
+        factor = step.value.to(step.stack.dtype) / argument
+        zero = argument == 0
+        if bool(zero.any()):
+            factor = torch.where(zero, slope(step).nan_to_num(0.0, 0.0, 0.0), factor)
+        return step.scaled(factor)
+
+
+@dataclass(frozen=True)
+class Power(Secant):
+    """u^n with a constant n ≥ 1."""
+
+    def carried_slots(self, node: fx.Node, fates: Fates) -> tuple[Slot, ...] | None:
+        """The base."""
+        exponent = node.args[1]
+        grows = isinstance(exponent, int | float) and exponent >= 1
+        return super().carried_slots(node, fates) if grows else None
+
+
+@dataclass(frozen=True)
+class Tangent(OfOne):
+    """A piecewise linear φ as its piece: slope times u, plus the height of the piece as a constant."""
+
+    curves = True
+    is_fresh = True
+
+    def apply(self, step: Step, with_constants: bool) -> Tensor:
+        """Each entry times the slope; the height goes to entry 0."""
+        factor = slope(step)
+        stack = step.scaled(factor)
+        return plus_constant(stack, step.value - factor * step.arguments[0]) if with_constants else stack
+
+
+def slope(step: Step) -> Tensor:
+    """The derivative of an operation on each number by itself."""
+
+    def function(argument: Tensor) -> Any:
+        return step.call({(0,): argument})
+
+    argument = step.arguments[0]
+    return torch.func.jvp(function, (argument,), (torch.ones_like(argument),))[1]
+
+
+@dataclass(frozen=True)
+class MaxPool(OfOne):
+    """A max-pooling as the numbers it chose.
+
+    Attributes:
+        pool: The pooling that also returns where each number came from.
+        axes: How many axes are pooled.
+    """
+
+    curves = True
+    pool: Callable[..., tuple[Tensor, Tensor]]
+    axes: int
+
+    def apply(self, step: Step, with_constants: bool) -> Tensor:
+        """Each entry at the places that were chosen."""
+        places = self.pool(*step.arguments)[1].flatten(-self.axes)
+
+        def chosen(entry: Tensor) -> Tensor:
+            picked = entry.flatten(-self.axes).gather(-1, places)
+            return picked.reshape(*picked.shape[:-1], *_first(step.value).shape[-self.axes :])
+
+        return over_entries(chosen, (step.stack,))
+
+
+@dataclass(frozen=True)
+class Extreme(OfOne):
+    """``max(x, axis)`` and its like as the numbers they chose.
+
+    Attributes:
+        largest: Whether the largest is chosen or the smallest.
+    """
+
+    curves = True
+    largest: bool = True
+
+    def carried_slots(self, node: fx.Node, fates: Fates) -> tuple[Slot, ...] | None:
+        """The first argument, unless the larger of two tensors is asked for."""
+        return None if len(node.args) > 1 and isinstance(node.args[1], fx.Node) else super().carried_slots(node, fates)
+
+    def apply(self, step: Step, with_constants: bool) -> Tensor:
+        """Each entry at the places that were chosen."""
+        x, axes = step.arguments[0], step.argument(1)
+        axes = tuple(axes) if isinstance(axes, list | tuple) else (axes,)
+        axes = tuple(axis % x.ndim for axis in axes if axis is not None) or tuple(range(x.ndim))
+        kept = [axis for axis in range(x.ndim) if axis not in axes]
+        shape = _first(step.value).shape
+
+        def together(tensor: Tensor) -> Tensor:
+            return tensor.permute(*kept, *axes).flatten(len(kept)) if kept else tensor.permute(*axes).reshape(-1)
+
+        arranged = together(x)
+        places = (arranged.argmax(-1) if self.largest else arranged.argmin(-1)).unsqueeze(-1)
+        return over_entries(lambda entry: together(entry).gather(-1, places).reshape(shape), (step.stack,))
+
+
+def _first(value: Any) -> Tensor:
+    return value if isinstance(value, Tensor) else value[0]

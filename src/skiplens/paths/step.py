@@ -1,0 +1,211 @@
+"""One operation of the graph while it is carried out, and how its arguments are addressed."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, fx
+
+from skiplens.graph.network import plain_call
+
+Slot = tuple[int, ...]
+"""Place of an argument: its position, and its index where the argument is a list."""
+
+Stacks = Tensor | tuple[Any, ...]
+"""The stack of a tensor, or one for each tensor of a tuple (None where it has none)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Carried:
+    """A value with the stack of coefficients that adds up to it (or, for derivatives, to its tangent)."""
+
+    value: Any
+    stack: Stacks
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """An operation with plain arguments, its plain value, and the stacks of the arguments that carry one.
+
+    Attributes:
+        node: The operation.
+        arguments: Its plain arguments,
+        keywords: and those with names.
+        value: Its plain value.
+        stacks: The stacks of the arguments that carry one, by their slots.
+        may_overwrite: Whether the first argument's stack is nobody else's.
+    """
+
+    node: fx.Node
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any]
+    value: Any
+    stacks: Mapping[Slot, Tensor]
+    may_overwrite: bool = False
+
+    def call(self, replaced: Mapping[Slot, Any]) -> Any:
+        """The operation with some arguments replaced."""
+        return plain_call(self.node, with_slots(self.arguments, replaced), self.keywords)
+
+    def argument(self, position: int, default: Any = None) -> Any:
+        """The argument at `position`, or the default where the call leaves it out."""
+        return self.arguments[position] if position < len(self.arguments) else default
+
+    @property
+    def stack(self) -> Tensor:
+        """The stack of the only argument that carries one."""
+        (stack,) = self.stacks.values()
+        return stack
+
+    def scaled(self, factor: Tensor) -> Tensor:
+        """That stack times a factor, in the same memory where it may be overwritten: new memory costs as much again."""
+        in_place = self.may_overwrite and torch.result_type(self.stack, factor) == self.stack.dtype
+        return self.stack.mul_(factor) if in_place else self.stack * factor
+
+
+def slots_at(arguments: tuple[Any, ...], position: int) -> Iterator[Slot]:
+    """The slots of the argument at `position`: one, or one for each entry of a list; none if it is left out."""
+    if position >= len(arguments):
+        return
+    if isinstance(arguments[position], list | tuple):
+        yield from ((position, index) for index in range(len(arguments[position])))
+    else:
+        yield (position,)
+
+
+def at_slot(arguments: tuple[Any, ...], slot: Slot) -> Any:
+    """What stands at a slot."""
+    value: Any = arguments
+    for index in slot:
+        value = value[index]
+    return value
+
+
+def with_slots(arguments: tuple[Any, ...], replaced: Mapping[Slot, Any]) -> tuple[Any, ...]:
+    """The arguments with what stands at some slots replaced."""
+    changed = list(arguments)
+    for slot, value in replaced.items():
+        if len(slot) == 1:
+            changed[slot[0]] = value
+        else:
+            entries = list(changed[slot[0]])
+            entries[slot[1]] = value
+            changed[slot[0]] = entries
+    return tuple(changed)
+
+
+def silent(value: Any) -> Any:
+    """A zero in place of a tensor or a number; nothing stays nothing."""
+    if isinstance(value, Tensor):
+        return torch.zeros_like(value)
+    return type(value)(0) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def padded(stack: Tensor, length: int) -> Tensor:
+    """The stack with zeros behind it up to `length` entries."""
+    missing = length - stack.shape[0]
+    return torch.cat([stack, stack.new_zeros(missing, *stack.shape[1:])]) if missing > 0 else stack
+
+
+def shifted(stack: Tensor, most: int | None = None) -> Tensor:
+    """The stack times t: entry r moves to r + 1; entries beyond order `most` are let go."""
+    moved = stack if most is None else stack[:most]
+    return torch.cat([stack.new_zeros(1, *stack.shape[1:]), moved])
+
+
+def summed(left: Tensor, right: Tensor, moved: int = 0) -> Tensor:
+    """The sum of two stacks of any lengths, the right one times t to the power `moved`, written once.
+
+    The left stack has at least `moved` entries.
+    """
+    both = slice(moved, min(len(left), len(right) + moved))
+    longer, start = (left, both.stop) if len(left) > both.stop else (right, both.stop - moved)
+    total = left.new_empty(max(len(left), len(right) + moved), *left.shape[1:])
+    total[:moved] = left[:moved]
+    torch.add(left[both], right[: both.stop - moved], out=total[both])
+    total[both.stop :] = longer[start:]
+    return total
+
+
+def over_entries(function: Callable[..., Any], stacks: Sequence[Tensor]) -> Any:
+    """A linear function of several tensors applied to each entry of their stacks, all entries at once."""
+    length = max(stack.shape[0] for stack in stacks)
+    return torch.vmap(function)(*(padded(stack, length) for stack in stacks))
+
+
+def plus_constant(stack: Tensor, constant: Tensor) -> Tensor:
+    """The stack with a constant that belongs to no branch: it is added to entry 0, in place."""
+    stack[0] += constant
+    return stack
+
+
+Status = Literal["constant", "gate", "carried"]
+"""How a value depends on the signal.
+
+* ``constant``: not at all; where it is added it belongs to paths without branches.
+* ``gate``: it does, but through an operation that is no frozen matrix times its argument; it can only multiply.
+* ``carried``: it is a sum over paths.
+"""
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What becomes of a node.
+
+    Attributes:
+        status: How its value depends on the signal.
+        slots: The arguments whose stacks make its own.
+        curved: Nonlinear operations on the longest way from the inputs; of two factors the more curved is the gate.
+        blocker: Name of the operation without a frozen form that made it a gate.
+    """
+
+    status: Status
+    slots: tuple[Slot, ...] = ()
+    curved: int = 0
+    blocker: str | None = None
+
+
+CONSTANT = Fate("constant")
+
+Fates = Mapping[fx.Node, Fate]
+
+
+class Rule(ABC):
+    """A frozen operation: a linear map from the stacks of some arguments to the stack of the result."""
+
+    curves: bool = False
+    """Whether the operation is nonlinear."""
+
+    is_fresh: bool = False
+    """Whether the stack of the result shares memory with nothing but that of an argument that may be overwritten."""
+
+    @abstractmethod
+    def carried_slots(self, node: fx.Node, fates: Fates) -> tuple[Slot, ...] | None:
+        """The arguments whose stacks the result is made from; None where there is no such form."""
+
+    @abstractmethod
+    def apply(self, step: Step, with_constants: bool) -> Stacks:
+        """The stack of the result; derivatives leave out the constants."""
+
+
+def status_at(node: fx.Node, slot: Slot, fates: Fates) -> Status:
+    """How the argument at a slot depends on the signal."""
+    argument = at_slot(node.args, slot)
+    return fates[argument].status if isinstance(argument, fx.Node) else "constant"
+
+
+def all_slots(node: fx.Node, positions: tuple[int, ...]) -> tuple[Slot, ...]:
+    """The slots of several arguments in order."""
+    return tuple(slot for position in positions for slot in slots_at(node.args, position))
+
+
+class OfOne(Rule):
+    """A rule for operations that act on their first argument alone; the others are constants."""
+
+    def carried_slots(self, node: fx.Node, fates: Fates) -> tuple[Slot, ...] | None:
+        """The first argument."""
+        others = [source for source in node.all_input_nodes if source is not node.args[0]]
+        moving = any(fates[source].status != "constant" for source in others)
+        return None if moving or status_at(node, (0,), fates) != "carried" else ((0,),)

@@ -1,0 +1,189 @@
+"""A figure as the JSON that plotly.js draws; no plotting library is needed to write it."""
+
+import math
+from collections.abc import Sequence
+from functools import singledispatch
+from typing import Any
+
+from skiplens.plots.figure import (
+    FAINT,
+    LEVELS,
+    MOST_LABELLED_BARS,
+    REFERENCE_COLOUR,
+    Band,
+    Bars,
+    Contour,
+    Figure,
+    Heat,
+    Line,
+    Mark,
+    Points,
+    Reference,
+    Surface,
+    colour,
+)
+
+
+def plotly_json(figure: Figure) -> dict[str, Any]:
+    """The `data` and `layout` of `figure` for plotly.js; colours of paper and text are left to the page."""
+    references = [mark for mark in figure.marks if isinstance(mark, Reference)]
+    series = [mark for mark in figure.marks if not isinstance(mark, Reference)]
+    traces = [_named(trace) for index, mark in enumerate(series) for trace in _traces(mark, colour(index))]
+    return {
+        "data": [_with_gaps(trace) for trace in traces],
+        "layout": {
+            "xaxis": {
+                "title": {"text": _escape(figure.x_label)},
+                "automargin": True,
+                **_scale(figure.x_log),
+                **_ticks(series),
+            },
+            "yaxis": {
+                "title": {"text": _escape(figure.y_label)},
+                "automargin": True,
+                **_scale(figure.y_log),
+                **_upside(series),
+            },
+            "showlegend": sum(bool(trace.get("name")) and trace.get("showlegend", True) for trace in traces) > 1,
+            "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
+            "margin": {"l": 60, "r": 20, "t": 30, "b": 50},
+            "shapes": [_reference_line(mark) for mark in references],
+            **_space(figure, series),
+            "annotations": [_reference_label(mark, figure) for mark in references if mark.name],
+        },
+    }
+
+
+def _named(trace: dict[str, Any]) -> dict[str, Any]:
+    """The trace with a name that is drawn as the words it is, which can be those of a model; none is in no legend."""
+    if not trace.get("name"):
+        return trace | {"showlegend": False}
+    return trace | {"name": _escape(trace["name"])}
+
+
+@singledispatch
+def _traces(mark: Mark, shade: str) -> list[dict[str, Any]]:
+    raise TypeError(f"No drawing for {type(mark).__name__}.")
+
+
+@_traces.register
+def _(mark: Line, shade: str) -> list[dict[str, Any]]:
+    dash = "dash" if mark.dashed else "solid"
+    line = {"color": mark.colour or shade, "width": 1 if mark.faint else 2, "dash": dash}
+    trace = {"type": "scatter", "mode": "lines", "x": mark.x, "y": mark.y, "name": mark.name, "line": line}
+    return [trace | ({"opacity": FAINT} if mark.faint else {})]
+
+
+@_traces.register
+def _(mark: Points, shade: str) -> list[dict[str, Any]]:
+    trace = {"type": "scatter", "mode": "markers", "x": mark.x, "y": mark.y, "name": mark.name}
+    return [trace | {"marker": {"color": shade, "size": 6}} | _error(mark.error) | _hover(mark.labels)]
+
+
+@_traces.register
+def _(mark: Bars, shade: str) -> list[dict[str, Any]]:
+    # Categories stay words: plotly.js would turn names such as "1" into numbers.
+    positions = list(range(len(mark.labels)))
+    trace = {"type": "bar", "x": positions, "y": mark.y, "name": mark.name, "marker": {"color": shade}}
+    return [trace | _error(mark.error) | _hover(mark.labels)]
+
+
+@_traces.register
+def _(mark: Band, shade: str) -> list[dict[str, Any]]:
+    shade = mark.colour or shade
+    edge = {"type": "scatter", "mode": "lines", "x": mark.x, "line": {"width": 0, "color": shade}, "hoverinfo": "skip"}
+    upper = edge | {"y": mark.high, "fill": "tonexty", "fillcolor": f"{shade}33", "name": mark.name}
+    return [edge | {"y": mark.low, "showlegend": False}, upper | {"showlegend": bool(mark.name)}]
+
+
+@_traces.register
+def _(mark: Heat, shade: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": "heatmap",
+            "z": mark.rows,
+            "colorscale": "Viridis",
+            "colorbar": {"title": {"text": _escape(mark.name)}},
+        }
+    ]
+
+
+@_traces.register
+def _(mark: Contour, shade: str) -> list[dict[str, Any]]:
+    lines = {"coloring": "heatmap", "showlines": True}
+    return [_plane(mark) | {"type": "contour", "ncontours": LEVELS, "contours": lines, "line": {"width": 0.5}}]
+
+
+@_traces.register
+def _(mark: Surface, shade: str) -> list[dict[str, Any]]:
+    return [_plane(mark) | {"type": "surface"}]
+
+
+def _plane(mark: Contour | Surface) -> dict[str, Any]:
+    colours = {"colorscale": "Viridis", "colorbar": {"title": {"text": _escape(mark.name)}}}
+    return {"x": mark.x, "y": mark.y, "z": mark.rows, **colours}
+
+
+def _with_gaps(value: Any) -> Any:
+    """The same value with None for NaN: JSON has no NaN, and plotly.js leaves a gap at null."""
+    if isinstance(value, dict):
+        return {key: _with_gaps(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_gaps(entry) for entry in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _scale(logarithmic: bool) -> dict[str, Any]:
+    return {"type": "log", "exponentformat": "power"} if logarithmic else {}
+
+
+def _ticks(series: Sequence[Mark]) -> dict[str, Any]:
+    """The categories of bars as words under them, as long as they can be read."""
+    labels = next((mark.labels for mark in series if isinstance(mark, Bars)), ())
+    if not labels or len(labels) > MOST_LABELLED_BARS:
+        return {}
+    return {"tickvals": list(range(len(labels))), "ticktext": [_escape(label) for label in labels]}
+
+
+def _upside(series: Sequence[Mark]) -> dict[str, Any]:
+    """A matrix is read from the top, so its vertical axis points down; a plane has the same scale in both axes."""
+    if any(isinstance(mark, Contour) for mark in series):
+        return {"scaleanchor": "x", "constrain": "domain"}
+    return {"autorange": "reversed"} if any(isinstance(mark, Heat) for mark in series) else {}
+
+
+def _space(figure: Figure, series: Sequence[Mark]) -> dict[str, Any]:
+    """The axes in space, where there is a surface."""
+    names = [mark.name for mark in series if isinstance(mark, Surface)]
+    if not names:
+        return {}
+    labels = zip(("xaxis", "yaxis", "zaxis"), (figure.x_label, figure.y_label, names[0]), strict=True)
+    return {"scene": {axis: {"title": {"text": _escape(label)}} for axis, label in labels}}
+
+
+def _error(error: tuple[float, ...]) -> dict[str, Any]:
+    return {"error_y": {"type": "data", "array": error, "thickness": 1}} if error else {}
+
+
+def _hover(labels: tuple[str, ...]) -> dict[str, Any]:
+    # Hover text is drawn as (a kind of) HTML by plotly.js: a name is shown as the words it is.
+    return {"hovertext": [_escape(label) for label in labels], "hoverinfo": "text+y"} if labels else {}
+
+
+def _escape(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _reference_line(mark: Reference) -> dict[str, Any]:
+    across = {"x0": 0, "x1": 1, "xref": "paper", "y0": mark.value, "y1": mark.value}
+    upright = {"y0": 0, "y1": 1, "yref": "paper", "x0": mark.value, "x1": mark.value}
+    line = {"color": REFERENCE_COLOUR, "width": 1, "dash": "dot"}
+    return {"type": "line", "line": line, **(across if mark.axis == "y" else upright)}
+
+
+def _reference_label(mark: Reference, figure: Figure) -> dict[str, Any]:
+    # On a logarithmic axis plotly.js places lines by value but words by exponent.
+    logarithmic = figure.y_log if mark.axis == "y" else figure.x_log
+    at = math.log10(mark.value) if logarithmic and mark.value > 0 else mark.value
+    place = {"x": 1, "xref": "paper", "y": at} if mark.axis == "y" else {"y": 1, "yref": "paper", "x": at}
+    return {"text": _escape(mark.name), "showarrow": False, "yanchor": "bottom", "xanchor": "right", **place}

@@ -1,0 +1,132 @@
+"""A section of the page: what a reading says in words, a table and figures."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from skiplens.plots.figure import Figure
+from skiplens.readings.finding import Rule
+from skiplens.readings.reading import Reading
+
+
+@dataclass(frozen=True)
+class BlockCell:
+    """What is drawn of one block; `name` is plain text."""
+
+    name: str
+    shortcut: str
+    branch_depth: int
+    nested: bool
+
+
+@dataclass(frozen=True)
+class Section:
+    """Everything the page shows of one reading.
+
+    `sentence` is for a person in a hurry; `facts` are label and value; `rows` make a table, and a row that speaks of a
+    residual block names it under "block"; `cells` are the blocks that are drawn on top of the page.
+    """
+
+    anchor: str
+    title: str
+    sentence: str
+    facts: tuple[tuple[str, str], ...] = ()
+    rows: tuple[Mapping[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()
+    cells: tuple[BlockCell, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    provenance: tuple[tuple[str, str], ...] = ()
+
+
+def number_in_words(value: float) -> str:
+    """Three digits, and powers of ten where the number is very large or small."""
+    return f"{value:,.3g}" if value == 0 or 1e-3 <= abs(value) < 1e5 else f"{value:.2e}"
+
+
+def provenance_of(reading: Reading) -> tuple[tuple[str, str], ...]:
+    """Where the reading comes from, as label and value."""
+    origin = reading.provenance
+    versions = ", ".join(f"{package} {version}" for package, version in origin.versions.items())
+    settings = ", ".join(f"{name} = {value}" for name, value in origin.settings.items())
+    return (
+        ("settings", settings),
+        ("seed", "none" if origin.seed is None else str(origin.seed)),
+        ("device", origin.device),
+        ("versions", versions),
+        ("started", origin.started),
+        ("took", f"{origin.seconds:.2f} s"),
+    )
+
+
+@dataclass(frozen=True)
+class KeyNumber:
+    """A number with its name.
+
+    One that is `logarithmic` is compared by its logarithm: factors, not differences. One that is `exact` does not
+    depend on how weights are drawn.
+    """
+
+    label: str
+    value: float
+    logarithmic: bool = False
+    exact: bool = False
+
+
+LEVELS = torch.linspace(0, 1, 101, dtype=torch.float64)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Places and heights."""
+
+    x: Tensor
+    y: Tensor
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """A figure with one bundle of curves a model; `curve` gives that of a reading, or None where it has none."""
+
+    name: str
+    title: str
+    caption: str
+    labels: tuple[str, str]
+    curve: Callable[[Any], Curve | None]
+    y_log: bool = True
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What is measured, in words, and how: from a finding and the readings that its rule needs."""
+
+    label: str
+    measure: Callable[..., float]
+
+
+@dataclass(frozen=True)
+class ReadingView:
+    """How a kind of reading is taken, told, drawn, judged and compared: everything that a page asks of it.
+
+    Attributes:
+        reading: The kind.
+        lens: What takes it; None for readings that `inspect` does not take.
+        section: Tells it in words.
+        figures: Pure functions to a figure, or to None where the reading has nothing to show.
+        rules: What may be wrong, judged from it (and from readings that always come).
+        key_numbers: What models are compared by.
+        overlays: Curves that are laid over those of other models.
+        quantities: By the name of a rule, the number behind its findings, so that it can be taken where the rule is
+            silent too.
+    """
+
+    reading: type[Reading]
+    lens: type[Any] | None = None
+    section: Callable[[Any], Section] | None = None
+    figures: tuple[Callable[[Any], Figure | None], ...] = ()
+    rules: tuple[Rule, ...] = ()
+    key_numbers: Callable[[Any], tuple[KeyNumber, ...]] = lambda reading: ()
+    overlays: tuple[Overlay, ...] = ()
+    quantities: Mapping[str, Quantity] = field(default_factory=dict)

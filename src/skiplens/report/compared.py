@@ -1,0 +1,208 @@
+"""The curves of a reading that can be laid over those of other models."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from skiplens.base.axes import Float
+from skiplens.plots.figure import Figure, Mark, bundle
+from skiplens.plots.section import KeyNumber, Overlay, number_in_words
+from skiplens.readings.reading import Reading
+from skiplens.report.inspection import Report
+from skiplens.report.lenses import key_numbers, overlays_of
+
+
+@dataclass(frozen=True)
+class ComparedModel:
+    """A name and the reports of all draws; `note` says why there is only one where there is only one."""
+
+    name: str
+    reports: tuple[Report, ...]
+    note: str = ""
+
+    def readings(self, kind: type[Reading]) -> tuple[Reading, ...]:
+        """The readings of that kind, one of each draw where it could be taken."""
+        taken = (report.reading(kind) for report in self.reports)
+        return tuple(reading for reading in taken if reading is not None)
+
+    def values(self, kind: type[Reading], number: KeyNumber) -> Tensor:
+        """One number over all draws."""
+        found = [entry for reading in self.readings(kind) for entry in key_numbers(reading)]
+        return torch.tensor([entry.value for entry in found if entry.label == number.label], dtype=torch.float64)
+
+
+def overlays(contenders: Sequence[ComparedModel], kind: type[Reading]) -> tuple[Figure, ...]:
+    """The figures of all models for one kind of reading."""
+    drawn = (_drawn(overlay, contenders, kind) for overlay in overlays_of(kind))
+    return tuple(figure for figure in drawn if figure is not None)
+
+
+def _drawn(overlay: Overlay, contenders: Sequence[ComparedModel], kind: type[Reading]) -> Figure | None:
+    marks: list[Mark] = []
+    for index, contender in enumerate(contenders):
+        found = [overlay.curve(reading) for reading in contender.readings(kind)]
+        curves = [curve for curve in found if curve is not None]
+        curves = [curve for curve in curves if len(curve.x) == len(curves[0].x)]
+        if curves:
+            heights = torch.stack([curve.y.double() for curve in curves])
+            marks += bundle(curves[0].x, heights, contender.name, index, overlay.y_log)
+    if not marks:
+        return None
+    draws = "Lines are means over draws of the weights, shaded areas reach from the lowest to the highest draw."
+    x_label, y_label = overlay.labels
+    return Figure(
+        overlay.name, overlay.title, f"{overlay.caption} {draws}", x_label, y_label, tuple(marks), y_log=overlay.y_log
+    )
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A number of all models.
+
+    Attributes:
+        kind: Kind of the reading it comes from.
+        label: What it is.
+        values: For each model one value a draw.
+        exact: Whether it does not depend on how weights are drawn.
+        p_values: Of each model but the first against the first; NaN where nothing was tested.
+        adjusted: The same after Holm's correction for all numbers of the comparison.
+    """
+
+    kind: str
+    label: str
+    values: tuple[Tensor, ...]
+    exact: bool
+    p_values: tuple[float, ...]
+    adjusted: tuple[float, ...] = ()
+
+    def verdict(self, index: int) -> str:
+        """How model `index` differs from the first: higher, lower, same, seed noise or not tested."""
+        first, other, p = self.values[0], self.values[index], self.adjusted[index - 1]
+        if is_certain(first, other) or (self.exact and len(first) and len(other)):
+            return "same" if first[0] == other[0] else _direction(first, other)
+        if math.isnan(p):
+            return "not tested"
+        return "seed noise" if p >= LEVEL else _direction(first, other)
+
+    @property
+    def tested(self) -> bool:
+        """Whether any model could be compared with the first."""
+        return any(self.verdict(index) != "not tested" for index in range(1, len(self.values)))
+
+    @property
+    def differs(self) -> bool:
+        """Whether any model differs from the first by more than noise."""
+        return any(self.verdict(index) in ("higher", "lower") for index in range(1, len(self.values)))
+
+    def row(self, names: Sequence[str]) -> Mapping[str, Any]:
+        """The row of a table."""
+        cells = {name: in_words(values) for name, values in zip(names, self.values, strict=True)}
+        for index, name in enumerate(names[1:], start=1):
+            p = self.p_values[index - 1]
+            column = "difference" if len(names) == 2 else f"difference, {name}"
+            cells[column] = f"{self.verdict(index)}{'' if math.isnan(p) else f', p = {p:.2g}'}"
+        return {"number": self.label, **cells}
+
+    def to_json(self, names: Sequence[str]) -> dict[str, Any]:
+        """In words that JSON has."""
+        against = [
+            {"model": name, "verdict": self.verdict(index), "p": _plain(p), "p_holm": _plain(holm)}
+            for index, (name, p, holm) in enumerate(zip(names[1:], self.p_values, self.adjusted, strict=True), start=1)
+        ]
+        values = {name: [_plain(v) for v in entry.tolist()] for name, entry in zip(names, self.values, strict=True)}
+        return {"kind": self.kind, "number": self.label, "values": values, "against_first": against}
+
+
+def measure(contenders: Sequence[ComparedModel], kinds: Sequence[type[Reading]]) -> tuple[Measured, ...]:
+    """Every key number of these kinds of readings, tested, in order."""
+    rows = [row for kind in kinds for row in _of_kind(contenders, kind)]
+    corrected = iter(adjusted([p for row in rows for p in row.p_values]))
+    return tuple(replace(row, adjusted=tuple(next(corrected) for _ in row.p_values)) for row in rows)
+
+
+def in_words(values: Tensor) -> str:
+    """Mean ± standard deviation over draws; the number alone where there is one draw or no spread."""
+    if not len(values):
+        return "–"
+    mean, spread = float(values.mean()), float(values.std()) if len(values) > 1 else 0.0
+    return number_in_words(mean) + (f" ± {number_in_words(spread)}" if spread > 0 else "")
+
+
+def _of_kind(contenders: Sequence[ComparedModel], kind: type[Reading]) -> list[Measured]:
+    entries = [entry for one in contenders for reading in one.readings(kind)[:1] for entry in key_numbers(reading)]
+    numbers = {entry.label: entry for entry in entries}
+    return [_measured(contenders, kind, number) for number in numbers.values()]
+
+
+def _measured(contenders: Sequence[ComparedModel], kind: type[Reading], number: KeyNumber) -> Measured:
+    values = tuple(contender.values(kind, number) for contender in contenders)
+    first, *others = (_scaled(entry, number) for entry in values)
+    p_values = tuple(p_value(first, other) for other in others)
+    return Measured(kind.kind, number.label, values, number.exact, p_values)
+
+
+def _direction(first: Tensor, other: Tensor) -> str:
+    return "higher" if other.mean() > first.mean() else "lower"
+
+
+def _scaled(values: Tensor, number: KeyNumber) -> Tensor:
+    if not number.logarithmic:
+        return values
+    return torch.where(values > 0, values, math.nan).log()
+
+
+def _plain(value: float) -> float | str | None:
+    if math.isnan(value):
+        return None
+    return value if math.isfinite(value) else str(value)
+
+
+LEVEL = 0.05
+"""The chance that any of the differences that a comparison tells is none (Holm)."""
+
+
+def p_value(left: Float[Tensor, " draws"], right: Float[Tensor, " other_draws"]) -> float:
+    """Two-sided p-value of 'both have the same mean'; NaN where it cannot be tested.
+
+    Welch's t-test for draws of both. One draw against several: whether it may be one more of them (Student's
+    prediction interval). Numbers that do not vary from draw to draw need no test.
+    """
+    if min(len(left), len(right)) < 1 or len(left) == len(right) == 1 or is_certain(left, right):
+        return math.nan
+    if not bool(torch.cat([left, right]).isfinite().all()):
+        return math.nan
+    from scipy import stats  # it takes longer to load than all of Skiplens
+
+    error, freedom = _noise(left, right)
+    return float(2 * stats.t.sf(abs(float(left.mean() - right.mean())) / error, freedom))
+
+
+def is_certain(left: Float[Tensor, " draws"], right: Float[Tensor, " other_draws"]) -> bool:
+    """Whether draws show that chance has no part in a number: it is the same in all draws of each side."""
+    several = max(len(left), len(right)) > 1
+    return several and all(len(set(values.tolist())) == 1 for values in (left, right))
+
+
+def _noise(left: Tensor, right: Tensor) -> tuple[float, float]:
+    """The standard error of the difference of two means, and its degrees of freedom (Welch and Satterthwaite)."""
+    if min(len(left), len(right)) == 1:
+        several = left if len(left) > 1 else right
+        return float(several.std()) * math.sqrt(1 + 1 / len(several)), len(several) - 1
+    parts = [float(values.var()) / len(values) for values in (left, right)]
+    total = sum(parts)
+    weighted = sum(part**2 / (len(values) - 1) for part, values in zip(parts, (left, right), strict=True))
+    return math.sqrt(total), total**2 / weighted
+
+
+def adjusted(p_values: Sequence[float]) -> list[float]:
+    """Holm's p-values: their order is kept, and the chance that any below the level is chance is below the level."""
+    tested = sorted((p, place) for place, p in enumerate(p_values) if not math.isnan(p))
+    found, highest = [math.nan] * len(p_values), 0.0
+    for rank, (p, place) in enumerate(tested):
+        highest = max(highest, min(1.0, p * (len(tested) - rank)))
+        found[place] = highest
+    return found

@@ -1,0 +1,350 @@
+"""Look at several models, each drawn several times, and test how they differ."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.files import fingerprint, write_content
+from skiplens.base.progress import Progress, silent
+from skiplens.base.randomness import Randomness, own_random_state, seed_torch
+from skiplens.graph.batch import Batch, take
+from skiplens.graph.inputs import require_module
+from skiplens.plots.matplotlib_file import save_figure
+from skiplens.plots.section import Section
+from skiplens.readings.reading import KINDS, Reading
+from skiplens.report.compared import LEVEL, ComparedModel, Measured, measure, overlays
+from skiplens.report.inspection import INTERRUPTED, Problem, Report, inspect
+from skiplens.report.lenses import LENSES, choose, section_of
+from skiplens.report.page import neutral_opening, page
+
+Builder = Callable[[int], nn.Module]
+"""From a seed to a model with weights of that seed."""
+
+ONE_MODEL = (
+    "It was handed over as a model, so it exists once: what a new draw of its weights would change is not known."
+)
+
+SAME_WEIGHTS = (
+    "Its builder gives the same weights for every seed (a checkpoint, or a fixed seed inside), so it exists once: what "
+    "a new draw of its weights would change is not known."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Several models, several draws of each.
+
+    Attributes:
+        contenders: The models; the first is the one that the others are tested against.
+        notes: What was sampled, and what was left out.
+
+    Example:
+        comparison = sl.compare({"plain": build_plain, "scaled": build_scaled}, data)
+        comparison.save("comparison.html")
+    """
+
+    contenders: tuple[ComparedModel, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the models are called."""
+        return tuple(contender.name for contender in self.contenders)
+
+    @property
+    def title(self) -> str:
+        """All names."""
+        return " against ".join(self.names)
+
+    @cached_property
+    def numbers(self) -> tuple[Measured, ...]:
+        """Every key number with its tests."""
+        return measure(self.contenders, self._kinds)
+
+    @property
+    def verdict(self) -> str:
+        """One line: in how many numbers the models differ by more than draws of one model do."""
+        if not any(number.tested and not number.exact for number in self.numbers):
+            return "Nothing could be tested: each model exists only once, so what chance does is not known."
+        return _counted(self.numbers)
+
+    def sections(self) -> tuple[Section, ...]:
+        """One section a model, how they were compared, then one section a lens."""
+        models = (_of_model(contender, index) for index, contender in enumerate(self.contenders))
+        how = Section("method", "How they were compared", METHOD, notes=self.notes)
+        return (*models, how, *map(self._of_kind, self._kinds))
+
+    def save(self, path: Path | str) -> Path:
+        """Write the page to `path`: one HTML file that needs nothing else."""
+        path = Path(path)
+        content = page(self.title, neutral_opening(self.verdict), self.sections(), self.problems, self.to_json())
+        write_content(path, content)
+        return path
+
+    def write(self, folder: Path | str) -> Path:
+        """Write `comparison.html`, `comparison.json` and `figures/` into `folder`; returns the page's path."""
+        folder = Path(folder)
+        for kind in self._kinds:
+            for figure in overlays(self.contenders, kind):
+                for ending in ("png", "svg"):
+                    save_figure(figure, folder / "figures" / f"{kind.kind}_{figure.name}.{ending}")
+        text = json.dumps(self.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
+        write_content(folder / "comparison.json", text)
+        return self.save(folder / "comparison.html")
+
+    def to_json(self) -> dict[str, Any]:
+        """The numbers and their tests in words that JSON has."""
+        models = [
+            {"name": c.name, "draws": len(c.reports), "note": c.note, "verdicts": [r.verdict for r in c.reports]}
+            for c in self.contenders
+        ]
+        numbers = [number.to_json(self.names) for number in self.numbers]
+        problems = [{"lens": problem.lens, "message": problem.message} for problem in self.problems]
+        notes = [*self.notes, METHOD]
+        return {"verdict": self.verdict, "models": models, "numbers": numbers, "problems": problems, "notes": notes}
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What could not be measured, each once."""
+        found = [
+            Problem(f"{contender.name}, {problem.lens}", problem.message)
+            for contender in self.contenders
+            for report in contender.reports
+            for problem in report.problems
+        ]
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def _kinds(self) -> tuple[type[Reading], ...]:
+        seen = {reading.kind for one in self.contenders for report in one.reports for reading in report.readings}
+        return tuple(kind for name, kind in sorted(KINDS.items(), key=self._place) if name in seen)
+
+    def _place(self, item: tuple[str, type[Reading]]) -> int:
+        """The order in which the first report has them."""
+        taken = [reading.kind for one in self.contenders for report in one.reports for reading in report.readings]
+        return taken.index(item[0]) if item[0] in taken else len(taken)
+
+    def _of_kind(self, kind: type[Reading]) -> Section:
+        readings = [reading for contender in self.contenders for reading in contender.readings(kind)]
+        own = [number for number in self.numbers if number.kind == kind.kind]
+        named = section_of(readings[0])
+        return Section(
+            anchor=kind.kind,
+            title=named.title,
+            sentence=_counted(own),
+            rows=tuple(number.row(self.names) for number in own),
+            figures=overlays(self.contenders, kind),
+            provenance=named.provenance,
+        )
+
+
+def compare(
+    models: Mapping[str, nn.Module | Builder],
+    data: Any,
+    *,
+    lenses: Sequence[str] = (),
+    draws: int | None = None,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> Comparison:
+    """The models side by side, each tested against the first: do they differ by more than new weights of one do?
+
+    An interruption from the keyboard leaves what was finished.
+
+    Args:
+        models: For each name a function from a seed to a model, which is drawn several times, or a model, which exists
+            once.
+        data: `(inputs, targets)` or an iterable of such batches; or a mapping from the names to those, for models that
+            want different inputs.
+        lenses: Names of lenses; by default all, but the costly ones for models of more than a million parameters.
+        draws: How often each model is drawn; by default 5 times, 3 times for such large models.
+        seed: The first of the seeds.
+        progress: Called as the work goes on.
+    """
+    if len(models) < 2:
+        raise InvalidInputError(f"A comparison needs at least 2 models, got {len(models)}: {', '.join(models)}.")
+    first = {name: _first(model, seed) for name, model in models.items()}
+    largest = max(sum(p.numel() for p in model.parameters()) for model in first.values())
+    chosen = effort(largest, lenses, draws)
+    batches = _batches(models, data, chosen.samples)
+    work = _Work(models, first, batches, chosen, seed)
+    try:
+        work.run(progress)
+    except KeyboardInterrupt:
+        if len(work.contenders()) < 2:
+            raise
+    return Comparison(work.contenders(), chosen.notes)
+
+
+@dataclass(frozen=True)
+class ComparisonEffort:
+    """Draws of each model, samples, lenses, and what a person should know about them."""
+
+    draws: int
+    samples: int
+    lenses: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+class _Work:
+    """Draw by draw, each with all models, so that an interruption leaves models that can be compared."""
+
+    def __init__(
+        self,
+        models: Mapping[str, nn.Module | Builder],
+        first: Mapping[str, nn.Module],
+        batches: Mapping[str, Batch],
+        chosen: ComparisonEffort,
+        seed: int,
+    ) -> None:
+        self.models, self.first, self.batches, self.chosen, self.seed = models, first, batches, chosen, seed
+        self.notes = {name: ONE_MODEL if isinstance(model, nn.Module) else "" for name, model in models.items()}
+        self.prints = {name: fingerprint(model.state_dict().items()) for name, model in first.items()}
+        self.reports: dict[str, list[Report]] = {name: [] for name in models}
+
+    def run(self, progress: Progress) -> None:
+        """Look at all draws."""
+        total = self.chosen.draws * len(self.models)
+        progress("networks compared", 0, total)
+        for done, (draw, name) in enumerate((d, n) for d in range(self.chosen.draws) for n in self.models):
+            model = self._drawn(name, draw)
+            if model is not None:
+                self._look(name, model, draw, progress)
+            progress("networks compared", done + 1, total)
+
+    def _look(self, name: str, model: nn.Module, draw: int, progress: Progress) -> None:
+        """Take a report; an interruption on the way is told by the report itself."""
+        options: dict[str, Any] = {"lenses": self.chosen.lenses, "name": name, "seed": self.seed + draw}
+        report = inspect(model, self.batches[name], progress=progress, **options)
+        self.reports[name].append(report)
+        if any(INTERRUPTED in problem.message for problem in report.problems):
+            raise KeyboardInterrupt
+
+    def _drawn(self, name: str, draw: int) -> nn.Module | None:
+        """The draw of a model; None where it exists only once and was seen."""
+        if draw == 0:
+            return self.first[name]
+        model = self.models[name]
+        if self.notes[name] or isinstance(model, nn.Module):
+            return None
+        fresh = require_module(model(self.seed + draw))
+        if fingerprint(fresh.state_dict().items()) == self.prints[name]:
+            self.notes[name] = SAME_WEIGHTS
+            return None
+        return fresh
+
+    def contenders(self) -> tuple[ComparedModel, ...]:
+        """What was finished."""
+        return tuple(
+            ComparedModel(name, tuple(reports), self.notes[name]) for name, reports in self.reports.items() if reports
+        )
+
+
+def _first(model: nn.Module | Builder, seed: int) -> nn.Module:
+    if isinstance(model, nn.Module) or not callable(model):
+        return require_module(model)
+    return require_module(model(seed))
+
+
+def _batches(models: Mapping[str, Any], data: Any, samples: int) -> dict[str, Batch]:
+    if not isinstance(data, Mapping):
+        shared = take(data, samples)
+        return dict.fromkeys(models, shared)
+    missing = [name for name in models if name not in data]
+    if missing:
+        raise InvalidInputError(f"data has no entry for {', '.join(missing)}; wanted one for each model, by its name.")
+    return {name: take(data[name], samples) for name in models}
+
+
+MOST_NAMED = 4
+
+METHOD = (
+    "Each number is the mean ± standard deviation over draws of the weights. Each model is tested against the first: "
+    "Welch's t-test, or Student's prediction interval where one of the two has a single draw; factors, eigenvalues and "
+    f"condition numbers on a logarithmic scale. A verdict holds at {LEVEL:.0%} after Holm's correction for all numbers "
+    "of this page; p-values are shown before it."
+)
+
+
+def _of_model(contender: ComparedModel, index: int) -> Section:
+    first = contender.reports[0]
+    told: Mapping[str, str] = {section.title: section.sentence for section in first.sections()}
+    draws = len(contender.reports)
+    severe = [sum(f.severity != "note" for f in report.findings) for report in contender.reports]
+    return Section(
+        anchor=f"model-{index + 1}",
+        title=contender.name,
+        sentence=first.verdict,
+        facts=(
+            ("draws of the weights", str(draws)),
+            ("findings above a note", ", ".join(map(str, severe)) + (" (draw by draw)" if draws > 1 else "")),
+            *told.items(),
+        ),
+        notes=(contender.note,) if contender.note else (),
+        provenance=section_of(first.readings[0]).provenance if first.readings else (),
+    )
+
+
+def _counted(numbers: Sequence[Measured]) -> str:
+    differing = [number.label for number in numbers if number.differs]
+    total = sum(number.tested for number in numbers)
+    if not total:
+        return "No number could be tested." if numbers else "There is no number to compare."
+    if not differing:
+        return f"None of {total} numbers differs by more than seed-to-seed noise."
+    shown = ", ".join(differing[:MOST_NAMED]) + (", …" if len(differing) > MOST_NAMED else "")
+    return f"{len(differing)} of {total} numbers differ by more than seed-to-seed noise: {shown}."
+
+
+def drawn_by_seed(build: Callable[[], nn.Module]) -> Callable[[int], nn.Module]:
+    """The function from a seed to what `build` returns when torch's generators start at that seed.
+
+    The generators are as before afterwards.
+    """
+
+    def drawn(seed: int) -> nn.Module:
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        with own_random_state(device):
+            seed_torch(Randomness(seed).child("weights"), device)
+            return build()
+
+    return drawn
+
+
+LARGE = 1_000_000
+"""Parameters from which on a model counts as large."""
+
+COSTLY = ("curvature", "tangent")
+"""Lenses whose cost grows with parameters times samples; large models are compared without them unless asked."""
+
+FEWEST_DRAWS = 2
+
+
+def effort(parameters: int, lenses: Sequence[str], draws: int | None) -> ComparisonEffort:
+    """The effort for models of which the largest has so many parameters.
+
+    Args:
+        parameters: Of the largest model.
+        lenses: Those that were asked for; none: chosen here.
+        draws: Draws that were asked for; None: chosen here.
+    """
+    choose(tuple(lenses))  # a wrong name is told before any work is done
+    if draws is not None and draws < 1:
+        raise InvalidInputError(f"A comparison of {draws} draws was asked for; wanted at least 1.")
+    large = parameters > LARGE
+    chosen = tuple(lenses) or tuple(name for name in LENSES if not (large and name in COSTLY))
+    count, samples = draws or (3 if large else 5), 8 if large else 16
+    told = [f"Each model was drawn up to {count} times and looked at with {samples} samples."]
+    left_out = [name for name in COSTLY if name not in chosen]
+    if left_out and not lenses:
+        told.append(
+            f"Left out, since a model has {parameters:,} parameters: {' and '.join(left_out)}. Ask for them by name."
+        )
+    return ComparisonEffort(count, samples, chosen, tuple(told))

@@ -1,0 +1,247 @@
+"""Measurements along a training run: at chosen steps, and where the loss first falls to chosen values."""
+
+import copy
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from skiplens.base.axes import Float, Int
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.progress import Progress, silent
+from skiplens.plots.figure import Band, Figure, Points, numbers
+from skiplens.plots.section import ReadingView
+from skiplens.readings.reading import Reading
+from skiplens.report.during_training.measurer import MeasureAlong, Measurer, Taken
+from skiplens.training.checkpoints import Checkpoint
+from skiplens.training.history import TrainingHistory
+from skiplens.training.loop import train
+from skiplens.training.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class AlongTraining:
+    """A training run and what was measured on its way.
+
+    Attributes:
+        history: The run itself.
+        taken: The measurements by step.
+        crossings: For each loss that was reached, the step before it was reached and the step at which it was.
+    """
+
+    history: TrainingHistory
+    taken: dict[int, Taken]
+    crossings: dict[float, tuple[int, int]]
+
+    def at_steps(self) -> list[Taken]:
+        """All measurements in the order of their steps."""
+        return [self.taken[step] for step in sorted(self.taken)]
+
+
+def readings_along(
+    model: nn.Module,
+    data: Any,
+    recipe: Recipe,
+    measurement: MeasureAlong,
+    *,
+    checkpoint: Checkpoint | Path | str | None = None,
+    progress: Progress = silent,
+) -> AlongTraining:
+    """Train a copy of `model` and return what was measured on the way; `model` itself stays as it is.
+
+    Args:
+        model: Where the run starts.
+        data: As for `train`.
+        recipe: How to train.
+        measurement: What to measure and when.
+        checkpoint: File to keep the run and its measurements in; the run goes on from it where it exists.
+        progress: Told the steps made.
+    """
+    trained = copy.deepcopy(model)
+    measurer = Measurer(measurement)
+    history = train(trained, data, recipe, callbacks=[measurer], checkpoint=checkpoint, progress=progress)
+    return AlongTraining(history, dict(measurer.taken), dict(measurer.crossings))
+
+
+Quantity = str | Callable[[Any], float]
+"""The name of an entry or attribute of what was measured, or a function of it."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QuantityAlong(Reading, kind="along"):
+    """What several runs measured at the same places of their ways.
+
+    Attributes:
+        name: The quantity.
+        along: What counts the places: ``"loss"`` (where it is first reached) or ``"step"`` (updates made).
+        places: The losses in descending order, or the steps in ascending order.
+        by_run: One row a run; NaN where the run never came to that place.
+    """
+
+    name: str
+    along: str
+    places: Float[Tensor, " places"]
+    by_run: Float[Tensor, "runs places"]
+
+    @property
+    def runs(self) -> Int[Tensor, " places"]:
+        """How many runs reached each place."""
+        return (~self.by_run.isnan()).sum(0)
+
+    @property
+    def mean(self) -> Float[Tensor, " places"]:
+        """The mean over the runs that reached the place; NaN where none did."""
+        return self.by_run.nanmean(0)
+
+    @property
+    def standard_error(self) -> Float[Tensor, " places"]:
+        """The standard error of that mean; NaN where fewer than two runs reached the place."""
+        squares = (self.by_run - self.mean).square().nansum(0)
+        several = torch.where(self.runs > 1, self.runs, math.nan)
+        return (squares / (several - 1) / several).sqrt()
+
+    @property
+    def lowest(self) -> Float[Tensor, " places"]:
+        """The smallest value of any run; NaN where none reached the place."""
+        return self._without_missing(math.inf).amin(0).where(self.runs > 0, math.nan)
+
+    @property
+    def highest(self) -> Float[Tensor, " places"]:
+        """The largest value of any run; NaN where none reached the place."""
+        return self._without_missing(-math.inf).amax(0).where(self.runs > 0, math.nan)
+
+    def _without_missing(self, instead: float) -> Tensor:
+        return self.by_run.where(~self.by_run.isnan(), instead)
+
+
+def at_losses(runs: Sequence[AlongTraining], quantity: Quantity, name: str = "") -> QuantityAlong:
+    """The quantity of every run at each loss that was asked for, as figures 5 and 6 of 'Demystifying ResNet' have it.
+
+    Where a run's loss falls from a to b past the wanted loss, the quantity is interpolated linearly in the loss
+    between the measurements at a and at b.
+
+    Args:
+        runs: Runs measured at losses; a loss that a run never came to from above is NaN for that run.
+        quantity: What to take from each measurement; ``"value"`` takes a measurement that is a number as it is.
+        name: How to call the quantity; the words of `quantity` if not given.
+    """
+    losses = sorted({loss for run in runs for loss in run.crossings}, reverse=True)
+    return _gathered(runs, losses, quantity, name, along="loss")
+
+
+def at_steps(runs: Sequence[AlongTraining], quantity: Quantity, name: str = "") -> QuantityAlong:
+    """The quantity of every run after each number of steps at which any of them was measured.
+
+    Args:
+        runs: Runs measured at steps; a step at which a run was not measured is NaN for that run.
+        quantity: What to take from each measurement; ``"value"`` takes a measurement that is a number as it is.
+        name: How to call the quantity; the words of `quantity` if not given.
+    """
+    steps = sorted({step for run in runs for step in run.taken})
+    return _gathered(runs, steps, quantity, name, along="step")
+
+
+def _gathered(
+    runs: Sequence[AlongTraining], places: Sequence[float], quantity: Quantity, name: str, along: str
+) -> QuantityAlong:
+    if not runs:
+        raise InvalidInputError("There are no runs to take a quantity from; hand over at least one.")
+    if not places:
+        raise InvalidInputError(
+            f"None of the runs was measured at any {along}: ask for steps that the runs make, or for losses between "
+            "their first and their last loss."
+        )
+    value = _interpolated if along == "loss" else _at_step
+    return QuantityAlong(
+        name=name or (quantity if isinstance(quantity, str) else getattr(quantity, "__name__", "quantity")),
+        along=along,
+        places=torch.tensor(places, dtype=torch.float64),
+        by_run=torch.tensor([[value(run, place, quantity) for place in places] for run in runs], dtype=torch.float64),
+    )
+
+
+def _at_step(run: AlongTraining, step: float, quantity: Quantity) -> float:
+    return _number(run.taken[int(step)].value, quantity) if step in run.taken else math.nan
+
+
+def _interpolated(run: AlongTraining, loss: float, quantity: Quantity) -> float:
+    if loss not in run.crossings:
+        return math.nan
+    before, after = (run.taken[step] for step in run.crossings[loss])
+    share = 1.0 if before.step == after.step else (before.loss - loss) / (before.loss - after.loss)
+    first, last = _number(before.value, quantity), _number(after.value, quantity)
+    return last if share == 1 else first + share * (last - first)
+
+
+def _number(value: Any, quantity: Quantity) -> float:
+    if callable(quantity):
+        return float(quantity(value))
+    if isinstance(value, Mapping):
+        found = value.get(quantity)
+    else:
+        found = value if quantity == "value" and _is_number(value) else getattr(value, quantity, None)
+    if found is None or not _is_number(found):
+        raise InvalidInputError(
+            f"{quantity!r} is no number of a measurement of type {type(value).__name__}; "
+            "name one of its numbers, or give a function that takes one from it."
+        )
+    return float(found)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) or (isinstance(value, torch.Tensor) and value.numel() == 1)
+
+
+_WIDE_RANGE = 30.0
+"""Quantities that span more than this are drawn on a logarithmic axis."""
+
+
+def quantity_along(reading: QuantityAlong) -> Figure:
+    """The mean over runs with its standard error, over the range of all runs."""
+    figure = quantities_along({"mean of the runs": reading})
+    if len(reading.by_run) < 2:
+        return figure
+    band = Band(numbers(reading.places), numbers(reading.lowest), numbers(reading.highest), "all runs")
+    return Figure(**{**vars(figure), "marks": (*figure.marks, band)})
+
+
+def quantities_along(readings: Mapping[str, QuantityAlong]) -> Figure:
+    """One quantity of several networks, each by its name: means over runs with standard errors."""
+    first = next(iter(readings.values()))
+    values = torch.cat([reading.by_run.flatten() for reading in readings.values()])
+    where = (
+        "where the training loss first falls to each value, interpolated along each run"
+        if first.along == "loss"
+        else "after each number of steps"
+    )
+    return Figure(
+        name=f"{first.name}_by_{first.along}".replace(" ", "_"),
+        title=f"{first.name[:1].upper()}{first.name[1:]} along training",
+        caption=f"The {first.name} {where}; points are means over runs, bars their standard errors.",
+        x_label="training loss" if first.along == "loss" else "step",
+        y_label=first.name,
+        marks=tuple(_points(reading, name) for name, reading in readings.items()),
+        y_log=_spans_widely(values),
+    )
+
+
+def _points(reading: QuantityAlong, name: str) -> Points:
+    error = reading.standard_error.nan_to_num(0.0)
+    bars = numbers(error) if bool((error > 0).any()) else ()
+    return Points(numbers(reading.places), numbers(reading.mean), name, error=bars)
+
+
+def _spans_widely(values: torch.Tensor) -> bool:
+    finite = values[torch.isfinite(values)]
+    return len(finite) > 0 and float(finite.min()) > 0 and float(finite.max()) > _WIDE_RANGE * float(finite.min())
+
+
+FIGURES = (quantity_along,)
+"""Of such a reading, in order."""
+
+
+VIEW = ReadingView(QuantityAlong, figures=FIGURES)

@@ -1,0 +1,217 @@
+"""Figures of what a monitor saw while a network trained."""
+
+from torch import Tensor
+
+from skiplens.plots.figure import Band, Bars, Figure, Line, Mark, Reference, Values, drawn, numbers
+from skiplens.plots.section import ReadingView, Section, number_in_words, provenance_of
+from skiplens.report.during_training.record import MonitorReading
+
+_MOST_LINES = 8
+"""More blocks than this are drawn as a band."""
+
+
+def depth_while_training(reading: MonitorReading) -> Figure | None:
+    """Mean and coherent depth against the steps."""
+    if not _has_course(reading, "mean_depth"):
+        return None
+    mean = reading.seen("mean_depth")[1]
+    return Figure(
+        name="depth_while_training",
+        title="Effective depth while training",
+        caption=f"How many branches the signal passes on average: {float(mean[0]):.2f} at the first look, "
+        f"{float(mean[-1]):.2f} at the last.",
+        x_label="steps",
+        y_label="branches",
+        marks=(_line(reading, "mean_depth", "mean depth"), _line(reading, "coherent_depth", "coherent depth")),
+    )
+
+
+def scales_while_training(reading: MonitorReading) -> Figure | None:
+    """The learned scale of each block that has one, against the steps."""
+    if not _has_course(reading, "scales"):
+        return None
+    steps, scales = reading.seen("scales")
+    learned = [block for block in range(scales.shape[1]) if not bool(scales[:, block].isnan().any())]
+    names = [reading.block_names[block] for block in learned]
+    return Figure(
+        name="scales_while_training",
+        title="Scales of the blocks while training",
+        caption="Root mean square of the last batch norm's weight, or learned factor, in each branch.",
+        x_label="steps",
+        y_label="scale",
+        marks=_by_block(numbers(steps), scales[:, learned], names),
+    )
+
+
+def _by_block(steps: Values, scales: Tensor, names: list[str]) -> tuple[Mark, ...]:
+    """A line for each block, or the range and the mean of many."""
+    if len(names) <= _MOST_LINES:
+        return tuple(Line(steps, numbers(scales[:, block]), name) for block, name in enumerate(names))
+    span = Band(steps, numbers(scales.amin(1)), numbers(scales.amax(1)), f"all {len(names)} blocks")
+    return span, Line(steps, numbers(scales.mean(1)), "mean")
+
+
+def weight_norm_while_training(reading: MonitorReading) -> Figure | None:
+    """The length of all trained parameters as one vector."""
+    if not _has_course(reading, "weight_norm"):
+        return None
+    return Figure(
+        name="weight_norm_while_training",
+        title="Norm of the weights while training",
+        caption="The length of all trained parameters as one vector.",
+        x_label="steps",
+        y_label="norm",
+        marks=(_line(reading, "weight_norm"),),
+    )
+
+
+def curvature_while_training(reading: MonitorReading) -> Figure | None:
+    """The extreme eigenvalues of the Hessian against the steps, with what is not known of them."""
+    if not _has_course(reading, "largest_eigenvalue"):
+        return None
+    steps, error = reading.seen("eigenvalue_error")
+    marks: list[Mark] = []
+    for name, label in (("largest_eigenvalue", "largest"), ("smallest_eigenvalue", "smallest")):
+        values = reading.seen(name)[1]
+        marks.append(Line(numbers(steps), numbers(values), label))
+        marks.append(Band(numbers(steps), numbers(values - error), numbers(values + error)))
+    return Figure(
+        name="curvature_while_training",
+        title="Extreme curvature while training",
+        caption="The largest and the smallest eigenvalue of the loss's Hessian on the probe; an eigenvalue lies in "
+        "each band. Plain gradient descent is stable while the largest is below 2 over the learning rate.",
+        x_label="steps",
+        y_label="eigenvalue",
+        marks=(*marks, Reference(0.0, "flat")),
+    )
+
+
+def jacobian_while_training(reading: MonitorReading) -> Figure | None:
+    """Quantiles of the singular values of the Jacobian from input to output."""
+    if not _has_course(reading, "jacobian_quantiles"):
+        return None
+    steps, quantiles = reading.seen("jacobian_quantiles")
+    marks = tuple(
+        Line(numbers(steps), numbers(quantiles[:, index]), f"{100 * level:g} %")
+        for index, level in enumerate(reading.quantile_levels.tolist())
+    )
+    return Figure(
+        name="jacobian_while_training",
+        title="Singular values of the network's Jacobian while training",
+        caption="The given share of all singular values lies below each line; where the lowest line falls to zero, "
+        "directions are lost on the way to the output.",
+        x_label="steps",
+        y_label="singular value",
+        marks=marks,
+        y_log=bool((quantiles > 0).all()),
+    )
+
+
+def kernel_while_training(reading: MonitorReading) -> Figure | None:
+    """Drift and alignment of the tangent kernel against the steps."""
+    if not _has_course(reading, "kernel_drift"):
+        return None
+    return Figure(
+        name="kernel_while_training",
+        title="Tangent kernel while training",
+        caption="Distance of the tangent kernel from that of the first look, relative to its norm, and the cosine "
+        "between the two. A network in the kernel regime stays near 0 and 1.",
+        x_label="steps",
+        y_label="relative distance, cosine",
+        marks=(_line(reading, "kernel_drift", "drift"), _line(reading, "kernel_alignment", "alignment")),
+    )
+
+
+def cost_of_looking(reading: MonitorReading) -> Figure | None:
+    """The seconds spent on each quantity, in all."""
+    if not reading.costs:
+        return None
+    names = tuple(reading.costs)
+    seconds = [float(reading.costs[name].nansum()) for name in names]
+    return Figure(
+        name="cost_of_looking",
+        title="What looking cost",
+        caption=f"Looking took {reading.own_seconds:.2g} s beside {reading.run_seconds:.3g} s of the run itself "
+        f"({reading.overhead:.1%}; asked for: at most {reading.share:.1%}).",
+        x_label="quantity",
+        y_label="seconds in all",
+        marks=(Bars((*names, "shared"), numbers([*seconds, reading.shared_seconds])),),
+    )
+
+
+def _has_course(reading: MonitorReading, name: str) -> bool:
+    """Whether a number was seen at least twice, so that there is a line to draw."""
+    return name in reading.measured and len(reading.seen(name)[0]) > 1
+
+
+def _line(reading: MonitorReading, name: str, label: str = "") -> Line:
+    steps, values = reading.seen(name)
+    return Line(numbers(steps), numbers(values), label)
+
+
+FIGURES = (
+    depth_while_training,
+    scales_while_training,
+    weight_norm_while_training,
+    curvature_while_training,
+    jacobian_while_training,
+    kernel_while_training,
+    cost_of_looking,
+)
+"""Of such a reading, in order."""
+
+_TOLD = {
+    "mean_depth": "mean depth",
+    "weight_norm": "norm of the weights",
+    "largest_eigenvalue": "largest eigenvalue",
+    "smallest_eigenvalue": "smallest eigenvalue",
+    "kernel_drift": "drift of the tangent kernel",
+    "kernel_alignment": "alignment with the first tangent kernel",
+}
+"""The numbers that are told, by what a person calls them."""
+
+
+def monitor_section(reading: MonitorReading) -> Section:
+    """What changed from the first look to the last, and what looking cost."""
+    changes = tuple((label, _change(reading, name)) for name, label in _TOLD.items() if name in reading.measured)
+    costs = (
+        ("looks", str(reading.looks)),
+        ("cost of looking", f"{reading.own_seconds:.2g} s beside {reading.run_seconds:.3g} s of the run"),
+    )
+    missing = tuple(f"{name} was left out: {reason}" for name, reason in reading.left_out.items())
+    return Section(
+        anchor=reading.kind,
+        title="While training",
+        sentence=monitor_sentence(reading),
+        facts=(*changes, *costs),
+        notes=(*reading.notes, *missing, *reading.budget_sentences),
+        figures=drawn(reading, FIGURES),
+        provenance=provenance_of(reading),
+    )
+
+
+def monitor_sentence(reading: MonitorReading) -> str:
+    """The run in one sentence."""
+    if not reading.looks:
+        return "The network was not looked at."
+    first, last = int(reading.steps[0]), int(reading.steps[-1])
+    seen = f"The network was looked at {reading.looks} times between {first:,} and {last:,} updates"
+    if "mean_depth" not in reading.measured:
+        return f"{seen}."
+    depths = reading.seen("mean_depth")[1]
+    before, after = float(depths[0]), float(depths[-1])
+    if len(depths) == 1:
+        return f"{seen}; its effective depth was seen once: {before:.2f} branches."
+    word = "grew" if after > before else "fell"
+    return f"{seen}; its effective depth {word} from {before:.2f} to {after:.2f} branches."
+
+
+def _change(reading: MonitorReading, name: str) -> str:
+    """The number at its first and at its last look."""
+    values = reading.seen(name)[1]
+    if len(values) == 1:
+        return f"{number_in_words(float(values[0]))} (seen once)"
+    return f"{number_in_words(float(values[0]))} → {number_in_words(float(values[-1]))}"
+
+
+VIEW = ReadingView(MonitorReading, section=monitor_section, figures=FIGURES)

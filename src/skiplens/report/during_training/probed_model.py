@@ -1,0 +1,213 @@
+"""A model in training as a monitor sees it: in a fixed mode, on the probe, taken apart once."""
+
+import copy
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from skiplens.base.arguments import Arguments
+from skiplens.base.errors import InvalidInputError, NotResidualError, SkiplensError
+from skiplens.base.preserve_state import preserve_state
+from skiplens.graph.batch import Batch, Inputs, as_batch, map_tensors
+from skiplens.graph.dissect import dissect
+from skiplens.graph.functional import main_output
+from skiplens.graph.inputs import require_module, samples_of, try_call
+from skiplens.graph.loss import fitted
+from skiplens.graph.network import ResidualNetwork
+from skiplens.report.during_training.record import MonitorOptions
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Inputs, and targets where there are any.
+
+    Attributes:
+        inputs: What the model is called with.
+        targets: What its outputs are compared with; None if only inputs were handed over.
+        loss: Name of the loss or a function of outputs and targets; None: the one that fits, or the model's own.
+        model_has_loss: Whether the model returns its loss when it is given labels.
+    """
+
+    inputs: Inputs
+    targets: Tensor | None
+    loss: Any = None
+    model_has_loss: bool = False
+
+    @classmethod
+    def of(cls, probe: Any, loss: Any, samples: int) -> "Probe":
+        """The first samples of inputs, of `(inputs, targets)`, or of a mapping that may hold labels."""
+        if isinstance(probe, Mapping):
+            arguments = dict(probe)
+            labels = arguments.pop(LABELS, None)
+            batch = as_batch((arguments, _counting(arguments) if labels is None else labels), "probe").first(samples)
+            has_labels = labels is not None
+            return cls(batch.inputs, batch.targets if has_labels else None, loss, has_labels and loss is None)
+        if isinstance(probe, Tensor):
+            return cls(as_batch((probe, probe), "probe").first(samples).inputs, None, loss)
+        batch = as_batch(probe, "probe").first(samples)
+        return cls(batch.inputs, batch.targets, loss)
+
+    @property
+    def samples(self) -> int:
+        """How many samples are looked at."""
+        return samples_of(self.inputs).count
+
+    def to(self, device: torch.device, dtype: torch.dtype | None = None) -> "Probe":
+        """The probe on a device, its floating tensors in `dtype`."""
+
+        def moved(tensor: Tensor) -> Tensor:
+            return tensor.to(device, dtype if tensor.is_floating_point() else None)
+
+        targets = None if self.targets is None else moved(self.targets)
+        return Probe(map_tensors(moved, self.inputs), targets, self.loss, self.model_has_loss)
+
+    def loss_and_data(self, outputs: Any) -> tuple[Any, Any]:
+        """The loss and the data that a Hessian is taken of."""
+        if self.targets is None:
+            raise InvalidInputError(
+                "The probe has inputs only, and a curvature needs targets. Hand over (inputs, targets), or a mapping "
+                "with labels."
+            )
+        batch = Batch(self.inputs, self.targets)
+        if self.model_has_loss:
+            return None, batch
+        if self.loss is not None:
+            return self.loss, batch
+        return fitted(main_output(outputs), batch)
+
+
+class ProbedModel:
+    """The model, the probe on its device, and what is kept from one look to the next.
+
+    Attributes:
+        trained: The model that trains, without the wrappers of `torch.compile` and of data parallelism.
+        model: What is looked at: that model, or a float32 copy that follows it where its weights have fewer bits.
+        options: What is asked.
+        probe: The samples, where the model is.
+        first_kernel: The tangent kernel at the first look; empty before it.
+        remarks: What a person should know about what was measured.
+    """
+
+    def __init__(self, model: nn.Module, probe: Probe, options: MonitorOptions) -> None:
+        self.trained, self.probe, self.options = unwrapped(require_module(model)), probe, options
+        self.model = float32_copy(self.trained) if has_few_bits(self.trained) else self.trained
+        self.first_kernel = torch.zeros(0, 0, dtype=torch.float64)
+        self.remarks: list[str] = []
+        if self.model is not self.trained:
+            self.remark("The weights have fewer bits than float32, so looks are taken at a float32 copy of them.")
+        self._network: ResidualNetwork | SkiplensError | None = None
+        self._network_device: torch.device | None = None
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is now."""
+        return next((parameter.device for parameter in self.trained.parameters()), torch.device("cpu"))
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Run a block that looks at the model; the model, its gradients and the random state are as before after it."""
+        device = self.device
+        if self.model is self.trained:
+            self.probe = self.probe.to(device)
+        else:
+            bring_up_to_date(self.model, self.trained)
+            self.probe = self.probe.to(device, torch.float32)
+        with preserve_state(self.model), torch.enable_grad(), torch.autocast(device.type, enabled=False):
+            self.model.eval()
+            for module in self.model.modules():
+                module.training = self.options.statistics == "probe" and _takes_own_statistics(module)
+            yield
+
+    def outputs(self) -> Any:
+        """What the model returns for the probe; a failure says what the model said."""
+        return try_call(self.model, Arguments.of(self.probe.inputs))
+
+    def network(self) -> ResidualNetwork:
+        """The model taken apart, once for each device; it must have residual blocks."""
+        network = self.dissected()
+        if not network.blocks:
+            raise NotResidualError("The model has no residual blocks, so it has neither path lengths nor block scales.")
+        return network
+
+    def dissected(self) -> ResidualNetwork:
+        """The model taken apart, tried once for each device."""
+        if self._network is None or self._network_device != self.device:
+            self._network_device = self.device
+            try:
+                self._network = dissect(self.model, self.probe.inputs)
+            except SkiplensError as error:
+                self._network = error
+        if isinstance(self._network, SkiplensError):
+            raise self._network
+        return self._network
+
+    @property
+    def block_names(self) -> tuple[str, ...]:
+        """Names of the blocks; none before the model was taken apart."""
+        network = self._network
+        return tuple(block.name for block in network.blocks) if isinstance(network, ResidualNetwork) else ()
+
+    def remark(self, sentence: str) -> None:
+        """Keep a sentence, once."""
+        if sentence not in self.remarks:
+            self.remarks.append(sentence)
+
+    def trains(self, model: nn.Module) -> bool:
+        """Whether `model` shares a parameter with the one that is looked at."""
+        own = {id(parameter) for parameter in self.trained.parameters()}
+        return any(id(parameter) in own for parameter in model.parameters())
+
+
+def _takes_own_statistics(module: nn.Module) -> bool:
+    """Whether a module can take the statistics of the probe; synchronised ones would wait for the other processes."""
+    return isinstance(module, _BatchNorm) and not isinstance(module, nn.SyncBatchNorm)
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The module inside the wrappers of `torch.compile` and of data parallelism."""
+    while True:
+        inside = getattr(model, "_orig_mod", None)  # how torch.compile keeps the module
+        if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            inside = model.module
+        if not isinstance(inside, nn.Module):
+            return model
+        model = inside
+
+
+LABELS = "labels"
+
+
+def _counting(arguments: Mapping[str, Any]) -> Any:
+    """The tensor that counts the samples of arguments without labels."""
+    return next((value for value in arguments.values() if isinstance(value, Tensor) and value.ndim), None)
+
+
+_FEW_BITS = (torch.bfloat16, torch.float16)
+
+
+def has_few_bits(model: nn.Module) -> bool:
+    """Whether a parameter has fewer bits than float32."""
+    return any(parameter.dtype in _FEW_BITS for parameter in model.parameters())
+
+
+def float32_copy(model: nn.Module) -> nn.Module:
+    """A copy of the model in float32, without gradients."""
+    twin = copy.deepcopy(model).float()
+    twin.zero_grad(set_to_none=True)
+    return twin
+
+
+@torch.no_grad()
+def bring_up_to_date(twin: nn.Module, model: nn.Module) -> None:
+    """Copy the values of the model, and its device, to its twin."""
+    device = next(iter(model.parameters())).device
+    twin.to(device)
+    ours, theirs = (chain(module.parameters(), module.buffers()) for module in (twin, model))
+    for own, value in zip(ours, theirs, strict=True):
+        own.copy_(value)

@@ -1,0 +1,82 @@
+"""The gallery: figures, verdicts and deviations of papers on one self-contained page."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from skiplens.base.version import VERSION
+from skiplens.plots.figure import Figure
+from skiplens.plots.plotly_json import plotly_json
+from skiplens.report.page import json_in_html, page_script, plotly_packed, resource, template
+
+
+@dataclass(frozen=True)
+class GalleryItem:
+    """A figure, table or theorem of a paper.
+
+    Attributes:
+        name: Of the item.
+        title: What it is about.
+        verdicts: Entries as in verdicts.json.
+        figures: To be drawn.
+        files: Names and relative places of its raw numbers.
+        notes: Deviations from the paper.
+        problems: Why something is missing.
+    """
+
+    name: str
+    title: str
+    verdicts: tuple[Mapping[str, Any], ...]
+    figures: tuple[Figure, ...]
+    files: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class GalleryPaper:
+    """A paper and its items; `errata` says in words where its mistakes are listed."""
+
+    name: str
+    title: str
+    byline: str
+    question: str
+    items: tuple[GalleryItem, ...]
+    errata: str = ""
+
+
+def gallery_page(papers: Sequence[GalleryPaper], facts: Sequence[tuple[str, str]]) -> str:
+    """The whole page as text.
+
+    Args:
+        papers: What to show.
+        facts: Where it comes from, as label and value.
+    """
+    verdicts = [verdict for paper in papers for item in paper.items for verdict in item.verdicts]
+    return template("gallery.html.j2").render(
+        papers=papers,
+        facts=facts,
+        counts=_counts(verdicts),
+        worse=[verdict for verdict in verdicts if verdict["worse"]],
+        version=VERSION,
+        style=resource("report.css") + resource("gallery.css"),
+        script=page_script(),
+        plotly=plotly_packed() if any(item.figures for paper in papers for item in paper.items) else "",
+        verdicts=json_in_html(verdicts),
+        figure_json=lambda figure: json_in_html(plotly_json(figure)),
+        number=number,
+    )
+
+
+def number(value: float | None) -> str:
+    """A number as a person writes it; nothing for None."""
+    if value is None:
+        return ""
+    return f"{value:.4g}" if value == 0 or 1e-3 <= abs(value) < 1e5 else f"{value:.2e}"
+
+
+def _counts(verdicts: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
+    """How often each word occurs, the good ones first."""
+    words = ("reproduced", "corrected", "differs", "not attempted")
+    found = [str(verdict["verdict"]) for verdict in verdicts]
+    return [(word, found.count(word)) for word in words if word in found]

@@ -1,0 +1,183 @@
+"""Look at a model through every lens and put what was seen into a report."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from torch import nn
+
+from skiplens.base.errors import InvalidInputError, SkiplensError
+from skiplens.base.files import write_atomically
+from skiplens.base.memory import memory_retry
+from skiplens.base.progress import Progress, silent
+from skiplens.base.randomness import Randomness
+from skiplens.graph.inputs import first_line, require_module
+from skiplens.graph.lens import Lens, Subject, prepared
+from skiplens.plots.matplotlib_file import save_figure
+from skiplens.plots.section import Section
+from skiplens.readings.file import from_json, to_json
+from skiplens.readings.finding import Finding, verdict
+from skiplens.readings.reading import Reading
+from skiplens.report.lenses import choose, figures_of, find, section_of
+from skiplens.report.page import opening, page
+
+DEFAULT_SAMPLES = 64
+
+INTERRUPTED = "interrupted from the keyboard"
+
+UNEXPECTED = "ended in an error that it should have foreseen; the other lenses went on. Please report it"
+
+R = TypeVar("R", bound=Reading)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A reading that could not be taken, and why."""
+
+    lens: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """Readings of one model and what was found in them, ready to be looked at.
+
+    Example:
+        report = sl.inspect(model, data)
+        report.save("report.html")
+    """
+
+    title: str
+    readings: tuple[Reading, ...]
+    problems: tuple[Problem, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    def reading(self, kind: type[R]) -> R | None:
+        """The reading of that kind, if it was taken."""
+        return next((reading for reading in self.readings if isinstance(reading, kind)), None)
+
+    @property
+    def verdict(self) -> str:
+        """One line: that the network is healthy, or its most severe finding; what was measured at all goes before."""
+        if not self.readings:
+            return "Nothing could be measured."
+        return verdict(self.findings)
+
+    def sections(self) -> tuple[Section, ...]:
+        """One section a reading, in the order they were taken."""
+        return tuple(section_of(reading) for reading in self.readings)
+
+    def save(self, path: Path | str) -> Path:
+        """Write the page to `path`: one HTML file that needs nothing else."""
+        path = Path(path)
+        if path.is_dir():
+            raise InvalidInputError(f"{path} is a folder; name the file, e.g. {path / 'report.html'}.")
+        content = page(
+            self.title,
+            opening(self.verdict, self.findings, self.readings),
+            self.sections(),
+            self.problems,
+            self.to_json(),
+        ).encode()
+        write_atomically(path, lambda file: _write(file, content))
+        return path
+
+    def write(self, folder: Path | str) -> Path:
+        """Write `report.html`, `readings.json` and `figures/` into `folder`; returns the page's path."""
+        folder = Path(folder)
+        for reading in self.readings:
+            for figure in figures_of(reading):
+                for ending in ("png", "svg"):
+                    save_figure(figure, folder / "figures" / f"{reading.kind}_{figure.name}.{ending}")
+        text = json.dumps(self.to_json(), indent=1, allow_nan=False, ensure_ascii=False).encode()
+        write_atomically(folder / "readings.json", lambda file: _write(file, text))
+        return self.save(folder / "report.html")
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything in the report in words that JSON has."""
+        return {
+            "title": self.title,
+            "verdict": self.verdict,
+            "findings": [finding.to_json() for finding in self.findings],
+            "readings": [to_json(reading) for reading in self.readings],
+            "problems": [{"lens": problem.lens, "message": problem.message} for problem in self.problems],
+        }
+
+    @classmethod
+    def load(cls, path: Path | str) -> "Report":
+        """The report whose `readings.json` is at `path` (the file or its folder); it can be drawn and saved again."""
+        path = Path(path)
+        path = path / "readings.json" if path.is_dir() else path
+        try:
+            content = json.loads(path.read_text())
+            readings = tuple(from_json(values) for values in content["readings"])
+            problems = tuple(Problem(**problem) for problem in content["problems"])
+            return cls(content["title"], readings, problems, _findings(content, readings))
+        except _NO_REPORT as error:
+            raise InvalidInputError(f"{path} does not hold the readings of a report: {error}.") from error
+
+
+def inspect(
+    model: nn.Module,
+    data: Any,
+    *,
+    lenses: Sequence[str] = (),
+    name: str | None = None,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> Report:
+    """A report of what the lenses see in `model` on `data`, with findings; the model is left bit for bit as it was.
+
+    Args:
+        model: Any `nn.Module`.
+        data: `(inputs, targets)` or an iterable of such batches; the first 64 samples are looked at, fewer
+            where a pass through the model is costly.
+        lenses: Names of lenses; all of them if none is named.
+        name: What to call the model on the page; its class name if not given.
+        seed: Names every random draw.
+        progress: Called as the work goes on.
+
+    A lens that cannot measure this model is listed with its reason among the report's `problems`; so is one that was
+    interrupted from the keyboard, and the report holds what was finished.
+    """
+    chosen = choose(tuple(lenses))
+    subject = prepared(require_module(model), data, DEFAULT_SAMPLES, name or type(model).__name__)
+    readings: list[Reading] = []
+    problems: list[Problem] = []
+    for lens in chosen:
+        try:
+            readings.append(_look(lens, subject, Randomness(seed).child(lens.name), progress))
+        except SkiplensError as error:
+            problems.append(Problem(lens.name, str(error)))
+        except KeyboardInterrupt:
+            problems.append(Problem(lens.name, f"{INTERRUPTED}; what follows it was not measured."))
+            break
+        except Exception as error:  # what the other lenses saw must not be lost with it
+            problems.append(Problem(lens.name, f"{UNEXPECTED} ({type(error).__name__}: {first_line(error)})"))
+    return Report(subject.name, tuple(readings), tuple(problems), find(readings))
+
+
+def _look(lens: Lens, subject: Subject, randomness: Randomness, progress: Progress) -> Reading:
+    """The reading; where memory runs out it is taken again in smaller pieces."""
+
+    def told(share: float) -> None:
+        progress(f"{lens.name}: out of memory, again with {share:.2%} of the budget", 0, 1)
+
+    return memory_retry(lambda: lens(subject, randomness, progress), told)
+
+
+# What json, torch and the classes of readings say to a file that was not written by `Report.write`.
+_NO_REPORT = (AttributeError, FileNotFoundError, KeyError, RecursionError, RuntimeError, TypeError, ValueError)
+
+
+def _findings(content: Mapping[str, Any], readings: tuple[Reading, ...]) -> tuple[Finding, ...]:
+    """Those in the file; a file from before there were any is judged now."""
+    if "findings" not in content:
+        return find(readings)
+    return tuple(Finding.from_json(values) for values in content["findings"])
+
+
+def _write(file: Any, content: bytes) -> None:
+    file.write(content)

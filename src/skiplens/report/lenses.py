@@ -1,0 +1,98 @@
+"""THE list of lenses, in the order in which a report shows them, and what a page asks of their readings.
+
+Adding a lens is adding a folder whose report has a `VIEW`, and a line here.
+"""
+
+from collections.abc import Sequence
+
+from skiplens.base.errors import InvalidInputError, did_you_mean
+from skiplens.curvature import landscape_reading
+from skiplens.curvature import report as curvature
+from skiplens.graph.lens import Lens
+from skiplens.jacobians import report as jacobians
+from skiplens.jacobians.hypotheses import model_check as hypotheses
+from skiplens.paths import report as paths
+from skiplens.plots.figure import Figure, drawn
+from skiplens.plots.section import KeyNumber, Overlay, Quantity, ReadingView, Section
+from skiplens.readings.finding import Finding, Rule, by_severity
+from skiplens.readings.reading import Reading
+from skiplens.report import verification_reading
+from skiplens.report.during_training import along, depth_reading, page
+from skiplens.signal import report as signal
+from skiplens.signal import structure
+from skiplens.tangent import report as tangent
+from skiplens.training import history
+
+LENS_VIEWS: tuple[ReadingView, ...] = (
+    structure.VIEW,
+    signal.VIEW,
+    paths.VIEW,
+    curvature.VIEW,
+    jacobians.VIEW,
+    hypotheses.VIEW,
+    tangent.VIEW,
+)
+
+VIEWS: dict[type[Reading], ReadingView] = {
+    view.reading: view
+    for view in (
+        *LENS_VIEWS,
+        landscape_reading.VIEW,
+        history.VIEW,
+        along.VIEW,
+        depth_reading.VIEW,
+        page.VIEW,
+        verification_reading.VIEW,
+    )
+}
+"""How each kind of reading is shown, also those that `inspect` does not take."""
+
+LENSES: dict[str, type[Lens]] = {view.lens.name: view.lens for view in LENS_VIEWS if view.lens is not None}
+
+# Findings of one severity are reported in this order.
+_JUDGED = (signal, paths, jacobians, curvature, tangent, hypotheses)
+RULES: tuple[Rule, ...] = tuple(rule for part in _JUDGED for rule in part.VIEW.rules)
+
+QUANTITIES: dict[str, Quantity] = {name: found for view in LENS_VIEWS for name, found in view.quantities.items()}
+"""By the name of the rule."""
+
+
+def choose(names: tuple[str, ...]) -> tuple[Lens, ...]:
+    """The lenses called `names` with their default options; all for no names. Structure and signal always come."""
+    for name in names:
+        if name not in LENSES:
+            raise InvalidInputError(f"There is no lens {name!r}. {did_you_mean(name, LENSES)}")
+    always = {view.lens.name for view in (structure.VIEW, signal.VIEW) if view.lens is not None}
+    wanted = always | set(names or LENSES)
+    return tuple(lens() for name, lens in LENSES.items() if name in wanted)
+
+
+def find(readings: Sequence[Reading]) -> tuple[Finding, ...]:
+    """What all rules find in the readings of one model, most severe first."""
+    return by_severity([finding for rule in RULES for finding in rule(readings)])
+
+
+def figures_of(reading: Reading) -> tuple[Figure, ...]:
+    """The figures of `reading`, in order."""
+    return drawn(reading, _view(reading).figures)
+
+
+def section_of(reading: Reading) -> Section:
+    """The section of `reading`, with its figures and its provenance."""
+    section = VIEWS[type(reading)].section
+    assert section is not None, f"{type(reading).__name__} has no section"
+    return section(reading)
+
+
+def key_numbers(reading: Reading) -> tuple[KeyNumber, ...]:
+    """The numbers of `reading` by which models are compared; none for kinds that are not compared."""
+    return _view(reading).key_numbers(reading)
+
+
+def overlays_of(kind: type[Reading]) -> tuple[Overlay, ...]:
+    """The curves of such a reading that can be laid over those of other models."""
+    return VIEWS[kind].overlays if kind in VIEWS else ()
+
+
+def _view(reading: Reading) -> ReadingView:
+    return VIEWS.get(type(reading), ReadingView(type(reading)))

@@ -1,0 +1,196 @@
+"""The page: Jinja2 fills the template, plotly.js draws, everything is inside the one file."""
+
+import base64
+import gzip
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from skiplens.base.optional_imports import optional_import
+from skiplens.base.version import VERSION
+from skiplens.plots.figure import Figure
+from skiplens.plots.plotly_json import plotly_json
+from skiplens.plots.section import BlockCell, Section, number_in_words
+from skiplens.readings.finding import ORDER, Finding
+from skiplens.readings.reading import Reading
+from skiplens.report.verification_reading import VerificationReading, anchor_of, verification_sentence
+
+if TYPE_CHECKING:
+    from skiplens.report.inspection import Problem
+
+SCRIPTS = ("elements", "plots", "numbers", "copying", "blocks", "actions")
+"""Parts of the page's script, in the order in which they build on each other."""
+
+
+@dataclass(frozen=True)
+class FindingCard:
+    """One finding in words; everything in it is plain text."""
+
+    severity: str
+    sentence: str
+    change: str
+    code: str
+    facts: tuple[tuple[str, str], ...]
+    proof: "Proof | None" = None
+    where: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Opening:
+    """The top of the page; `severity`: of the worst finding, '' where nothing is above a note, or 'unknown'."""
+
+    verdict: str
+    severity: str
+    cards: tuple[FindingCard, ...]
+
+
+def page(
+    title: str,
+    opening: Opening,
+    sections: Sequence[Section],
+    problems: Sequence["Problem"],
+    readings: Mapping[str, Any],
+) -> str:
+    """The whole page as text; every word that comes from a model or a file is escaped."""
+    blocks = BlockIndex(tuple(cell for section in sections for cell in section.cells))
+    return template("report.html.j2").render(
+        title=title,
+        opening=opening,
+        counts=severity_counts(opening.cards),
+        blocks=blocks,
+        sections=sections,
+        problems=problems,
+        version=VERSION,
+        style=resource("report.css"),
+        script=page_script(),
+        plotly=plotly_packed() if any(section.figures for section in sections) else "",
+        readings=json_in_html(readings),
+        figure_json=lambda figure: json_in_html(plotly_json(figure) | {"blocks": blocks.of_figure(figure)}),
+    )
+
+
+def template(name: str) -> Any:
+    """A template of the package, which escapes every value it is filled with."""
+    jinja2 = optional_import("jinja2", "writing a report")
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(resource),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    return environment.get_template(name)
+
+
+def resource(name: str) -> str:
+    """The text of a file beside the templates."""
+    return files("skiplens.report").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def page_script(names: Sequence[str] = SCRIPTS, own: str = "") -> str:
+    """The script of a page, which keeps its names to itself; `own` comes after the parts that are named."""
+    parts = "\n".join([*(resource(f"{name}.js") for name in names), own])
+    return f'"use strict";\n(function () {{\n{parts}}})();\n'
+
+
+@cache
+def plotly_packed() -> str:
+    """The whole of plotly.js as base64 of gzip, which the page unpacks: 2.0 instead of 4.8 megabytes."""
+    source = optional_import("plotly.offline", "the plots of a report", "plotly").get_plotlyjs()
+    return base64.b64encode(gzip.compress(source.encode(), mtime=0)).decode()
+
+
+def json_in_html(value: Any) -> str:
+    """JSON that may stand inside a script element: no character of it can end the element."""
+    text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+_WORDS = {"helps": "helps", "hurts": "does not help", "no difference": "does not help", "not raced": "tried"}
+"""What a race says, in a word for a badge."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What came of trying the change, in a word and in a sentence, and where on the page it is told."""
+
+    word: str
+    helps: bool
+    sentence: str
+    anchor: str
+
+
+def opening(verdict: str, findings: Sequence[Finding], readings: Sequence[Reading] = ()) -> Opening:
+    """The verdict and the findings, most severe first as they come, each with the proof among `readings`."""
+    worst = findings[0].severity if findings and findings[0].severity != "note" else ""
+    proofs = {reading.rule: _proof(reading) for reading in readings if isinstance(reading, VerificationReading)}
+    return Opening(verdict, worst, tuple(_card(finding, proofs.get(finding.rule)) for finding in findings))
+
+
+def neutral_opening(verdict: str) -> Opening:
+    """A verdict that calls nothing good or bad."""
+    return Opening(verdict, "unknown", ())
+
+
+def _proof(reading: VerificationReading) -> Proof:
+    helps = reading.outcome == "helps"
+    return Proof(_WORDS[reading.outcome], helps, verification_sentence(reading), anchor_of(reading))
+
+
+def _card(finding: Finding, proof: Proof | None) -> FindingCard:
+    facts = [
+        ("measured", number_in_words(finding.number)),
+        ("threshold", number_in_words(finding.threshold)),
+        ("where the threshold comes from", finding.source),
+    ]
+    if finding.where:
+        facts.append(("where", ", ".join(finding.where)))
+    words = (finding.severity, finding.sentence, finding.change, finding.code)
+    return FindingCard(*words, tuple(facts), proof, finding.where)
+
+
+def severity_counts(cards: Sequence[FindingCard]) -> list[tuple[str, int]]:
+    """How many findings there are of each severity that occurs, the worst first."""
+    found = [card.severity for card in cards]
+    return [(severity, found.count(severity)) for severity in ORDER if severity in found]
+
+
+@dataclass(frozen=True)
+class BlockIndex:
+    """Numbers blocks as they run, from 0; the page's script knows blocks by these numbers only."""
+
+    cells: tuple[BlockCell, ...]
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The number of each block by its name."""
+        return {cell.name: number for number, cell in enumerate(self.cells)}
+
+    def of_names(self, names: Sequence[str]) -> list[int]:
+        """The numbers of those `names` that are blocks."""
+        return [self.numbers[name] for name in names if name in self.numbers]
+
+    def of_row(self, row: Mapping[str, Any]) -> int | None:
+        """The number of the block that a table's row speaks of."""
+        return self.numbers.get(str(row.get("block")))
+
+    def of_figure(self, figure: Figure) -> list[tuple[int, float]]:
+        """Each block with its place along the figure's x axis."""
+        return [(self.numbers[name], place) for name, place in figure.block_places if name in self.numbers]
+
+    def severities(self, cards: Sequence[FindingCard]) -> dict[int, str]:
+        """The worst severity above a note of the findings that point at each block.
+
+        A finding that names all of several blocks points at none of them.
+        """
+        worst: dict[int, str] = {}
+        for card in sorted(cards, key=lambda card: ORDER.index(card.severity), reverse=True):
+            named = self.of_names(card.where)
+            if card.severity != "note" and (len(named) < len(self.cells) or len(self.cells) == 1):
+                worst |= dict.fromkeys(named, card.severity)
+        return worst

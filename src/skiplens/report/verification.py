@@ -1,0 +1,349 @@
+"""Prove the suggestions of a report: apply each to a copy, take its number again, and let both networks train."""
+
+import copy
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from skiplens.base.errors import SettingsError, SkiplensError
+from skiplens.base.preserve_state import preserve_state
+from skiplens.base.progress import Progress, silent
+from skiplens.base.settings import Settings, option
+from skiplens.edits.remedies import apply_remedy
+from skiplens.graph.batch import Batch, concatenate, take
+from skiplens.graph.functional import main_output
+from skiplens.graph.inputs import try_call
+from skiplens.graph.loss import fitted
+from skiplens.readings.finding import Finding, Remedy
+from skiplens.readings.reading import Provenance, Stopwatch
+from skiplens.report.inspection import DEFAULT_SAMPLES, Report
+from skiplens.report.lenses import QUANTITIES
+from skiplens.report.retaking import Retaken, retake
+from skiplens.report.verification_reading import VerificationReading, final_losses
+from skiplens.training.loop import train
+from skiplens.training.recipe import Recipe
+
+MODES = ("evaluation_mode", "training_mode")
+"""Changes of how a network is looked at; they train alike, so there is nothing to race."""
+
+SAME_TRAINING = "The change is one of how the network is looked at; it trains alike."
+
+INTERRUPTED = "Interrupted from the keyboard before its race was over."
+
+
+@dataclass(frozen=True)
+class RaceOptions(Settings):
+    """Everything that decides the numbers of a verification besides the model and the data."""
+
+    seconds: float = option(40.0, "time for all of it; it decides how many steps a race has")
+    steps: int | None = option(None, "steps of each run; none: as many as there is time for")
+    seeds: int = option(7, "pairs of runs of each race")
+    samples: int = option(512, "training samples: the first ones of the data")
+    batch_size: int = option(32, "samples of a step")
+    learning_rates: tuple[float, ...] = option((0.1, 0.01, 0.001), "each side races at the best of these")
+    momentum: float = option(0.9, "momentum of stochastic gradient descent")
+    seed: int = option(0, "names the order of samples of all runs")
+
+    def __post_init__(self) -> None:
+        """Refuse values with which no race is possible."""
+        super().__post_init__()
+        if not 2 <= self.seeds <= MOST_SEEDS:
+            raise SettingsError(f"RaceOptions.seeds is {self.seeds}; wanted between 2 and {MOST_SEEDS}.")
+        if not self.learning_rates:
+            raise SettingsError("RaceOptions.learning_rates is empty; give at least one.")
+        for name in ("seconds", "samples", "batch_size"):
+            if not getattr(self, name) > 0:
+                raise SettingsError(f"RaceOptions.{name} is {getattr(self, name)}; wanted a number above 0.")
+
+
+def verify(
+    report: Report, model: nn.Module, data: Any, *, options: RaceOptions | None = None, progress: Progress = silent
+) -> Report:
+    """`report` with one more reading for each finding that suggests a change: whether the change helps.
+
+    Each change is made on a copy; `model` is left as it is. An interruption from the keyboard leaves what was
+    finished.
+
+    Args:
+        report: What `inspect` returned for this model.
+        model: The model that was inspected.
+        data: The data that it was inspected with; the first samples of it are trained on.
+        options: How much is done; by default all of it takes about 40 seconds.
+        progress: Called as the work goes on.
+    """
+    options = options or RaceOptions()
+    batch = take(data, max(options.samples, DEFAULT_SAMPLES))
+    trial = _Trial(report, model, batch, options, progress)
+    with preserve_state(model):
+        try:
+            trial.take_numbers()
+            trial.race()
+        except KeyboardInterrupt:
+            trial.reason = INTERRUPTED
+    return replace(report, readings=(*report.readings, *trial.readings()))
+
+
+Start = Callable[[int], nn.Module]
+"""A fresh network for a seed; it will be trained in place."""
+
+
+@dataclass(frozen=True)
+class Track:
+    """What all runs of a race share: samples, recipe, seeds; `tick` is called after each run."""
+
+    batch: Batch
+    recipe: Recipe
+    options: RaceOptions
+    tick: Callable[[], None] = lambda: None
+
+    def tuned(self, start: Start) -> float:
+        """The learning rate with the lowest final loss on a seed of its own; the smallest where all diverge."""
+        finals = {rate: float(final_losses(self._run(start, rate, self.options.seed))) for rate in self._ascending()}
+        return min(finals, key=lambda rate: finals[rate])
+
+    def losses(self, start: Start, rate: float) -> Tensor:
+        """The loss of each step, one row a seed; NaN from where a run diverged."""
+        seeds = range(self.options.seed + 1, self.options.seed + 1 + self.options.seeds)
+        return torch.cat([self._run(start, rate, seed) for seed in seeds])
+
+    @property
+    def runs(self) -> int:
+        """How many runs one starter needs."""
+        return len(self.options.learning_rates) + self.options.seeds
+
+    def _ascending(self) -> list[float]:
+        return sorted(self.options.learning_rates)
+
+    def _run(self, start: Start, rate: float, seed: int) -> Tensor:
+        recipe = replace(self.recipe, learning_rate=rate, seed=seed)
+        made = train(start(seed), self.batch, recipe).losses
+        row = torch.full((1, recipe.steps or len(made)), math.nan, dtype=torch.float64)
+        row[0, : len(made)] = made.cpu()
+        self.tick()
+        return row
+
+
+@dataclass
+class _Trial:
+    """The work in progress: what is finished is kept, so that an interruption loses nothing of it."""
+
+    report: Report
+    model: nn.Module
+    batch: Batch
+    options: RaceOptions
+    progress: Progress
+    reason: str = ""
+    retaken: dict[str, Retaken] = field(default_factory=dict)
+    raced: dict[str, tuple[Tensor, float]] = field(default_factory=dict)
+    impossible: set[str] = field(default_factory=set)
+    steps: int = 0
+
+    def __post_init__(self) -> None:
+        self.suggested = [f for f in self.report.findings if f.remedy is not None and f.rule in QUANTITIES]
+        self.began = time.perf_counter()
+        self.clock = Provenance.begin(self.options.to_json(), self.options.seed, _device(self.model))
+
+    def take_numbers(self) -> None:
+        """Take the number behind each finding again."""
+        total, few = len(self.suggested), self.batch.first(DEFAULT_SAMPLES)
+        for done, finding in enumerate(self.suggested):
+            self.progress("numbers after the changes", done, total)
+            try:
+                changed = apply_remedy(_remedy(finding), self.model, few.inputs)
+            except SkiplensError as error:
+                problem = f"The change cannot be made here: {error}"
+                self.retaken[finding.rule] = Retaken(QUANTITIES[finding.rule].label, finding.number, problem=problem)
+                self.impossible.add(_key(_remedy(finding)))
+                continue
+            self.retaken[finding.rule] = retake(finding, self.report.readings, changed, few, silent)
+        self.progress("numbers after the changes", total, total)
+
+    def race(self) -> None:
+        """Let the network as it is and every changed one train."""
+        changes = self._changes()
+        if not changes:
+            return
+        try:
+            race = track(self.model, self.batch, self.options)
+            step = seconds_of_step(race, self.model)
+        except SkiplensError as error:
+            self.reason = f"There was no race: {error}"
+            return
+        left = self.options.seconds - (time.perf_counter() - self.began)
+        made = plan(len(changes), race.runs, step, left, self.options.steps)
+        self.reason, self.steps = made.reason, made.steps
+        if made.changes:
+            names = ["", *list(changes)[: made.changes]]
+            race = replace(
+                race,
+                recipe=replace(race.recipe, steps=made.steps),
+                tick=_counter(self.progress, race.runs * len(names)),
+            )
+            for name in names:
+                self._run(name, race, self._start(changes.get(name)))
+
+    def _changes(self) -> dict[str, Remedy]:
+        """Each change that may alter training once, by its words, in order of severity."""
+        remedies = (_remedy(finding) for finding in self.suggested if finding.rule in self.retaken)
+        kept = (remedy for remedy in remedies if remedy.name not in MODES and _key(remedy) not in self.impossible)
+        return {_key(remedy): remedy for remedy in kept}
+
+    def _run(self, name: str, race: Track, start: Start) -> None:
+        rate = race.tuned(start)
+        self.raced[name] = (race.losses(start, rate), rate)
+
+    def _start(self, remedy: Remedy | None) -> Start:
+        inputs = self.batch.first(DEFAULT_SAMPLES).inputs
+        if remedy is None:
+            return lambda seed: copy.deepcopy(self.model)
+        return lambda seed: apply_remedy(redrawn_with(remedy, seed), self.model, inputs)
+
+    def readings(self) -> list[VerificationReading]:
+        """What is finished."""
+        return [self._reading(finding) for finding in self.suggested if finding.rule in self.retaken]
+
+    def _reading(self, finding: Finding) -> VerificationReading:
+        retaken, remedy = self.retaken[finding.rule], _remedy(finding)
+        sides = [self.raced[name] for name in ("", _key(remedy)) if name in self.raced]
+        fields: dict[str, Any] = {}
+        if len(sides) == 2:
+            (before, slow), (after, fast) = sides
+            fields = {"losses_before": before, "losses_after": after, "rates": (slow, fast)}
+        reason = SAME_TRAINING if remedy.name in MODES else self.reason
+        return VerificationReading(
+            rule=finding.rule,
+            finding=finding.sentence,
+            remedy=remedy.name,
+            quantity=retaken.quantity,
+            before=retaken.before,
+            after=retaken.after,
+            threshold=finding.threshold,
+            solved=retaken.solved,
+            brought=retaken.brought,
+            reason=" ".join(part for part in (retaken.problem, "" if fields else reason) if part),
+            provenance=_stopped(self.clock, self.steps),
+            **fields,
+        )
+
+
+def redrawn_with(remedy: Remedy, seed: int) -> Remedy:
+    """The same remedy; one that draws weights draws those of `seed`, so that a race does not hang on one draw."""
+    if "seed" not in remedy.parameters:
+        return remedy
+    return replace(remedy, parameters={**remedy.parameters, "seed": seed})
+
+
+def _remedy(finding: Finding) -> Remedy:
+    assert finding.remedy is not None, "only findings with a remedy are on trial"
+    return finding.remedy
+
+
+def _key(remedy: Remedy) -> str:
+    return json.dumps([remedy.name, _words(remedy.parameters)], sort_keys=True)
+
+
+def _words(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in parameters.items()}
+
+
+def _counter(progress: Progress, total: int) -> Callable[[], None]:
+    done = 0
+    progress("training race", 0, total)
+
+    def tick() -> None:
+        nonlocal done
+        done += 1
+        progress("training race", done, total)
+
+    return tick
+
+
+def _stopped(clock: Stopwatch, steps: int) -> Provenance:
+    ended = clock.end()
+    return replace(ended, settings={**ended.settings, "steps": steps})
+
+
+def _device(model: nn.Module) -> Any:
+    return next((parameter.device for parameter in model.parameters()), "cpu")
+
+
+MOST_SEEDS = 16
+"""The exact test goes through 2^seeds signs."""
+
+FEWEST_STEPS, MOST_STEPS = 15, 300
+
+
+@dataclass(frozen=True)
+class RacePlan:
+    """How many of the changes are raced and for how many steps; `reason` says why the others are not."""
+
+    changes: int
+    steps: int
+    reason: str = ""
+
+
+def plan(changes: int, runs: int, step_seconds: float, seconds: float, steps: int | None = None) -> RacePlan:
+    """As many changes as possible, the first ones first, with at least 15 steps; then as many steps as possible.
+
+    Args:
+        changes: How many changes wait; beside them runs the network as it is.
+        runs: Runs of each of them.
+        step_seconds: Time of a step.
+        seconds: Time that is left.
+        steps: Steps that were asked for; the time is then not looked at.
+    """
+    if steps is not None:
+        return RacePlan(changes, steps)
+    for raced in range(changes, 0, -1):
+        affordable = int(seconds / (step_seconds * runs * (raced + 1)))
+        if affordable >= FEWEST_STEPS:
+            return RacePlan(
+                raced,
+                min(affordable, MOST_STEPS),
+                "" if raced == changes else _reason(changes, runs, step_seconds, seconds),
+            )
+    return RacePlan(0, 0, _reason(changes, runs, step_seconds, seconds))
+
+
+def _reason(changes: int, runs: int, step_seconds: float, seconds: float) -> str:
+    needed = FEWEST_STEPS * runs * (changes + 1) * step_seconds
+    return (
+        f"There was no time for a race: a step takes {step_seconds:.2g} s and {runs} runs of {FEWEST_STEPS} steps for "
+        f"each of {changes + 1} networks {needed:.0f} s, but {max(0.0, seconds):.0f} s were left. Give more seconds."
+    )
+
+
+_PIECE = 64
+
+_WARM_UP, _TIMED = 1, 3
+
+
+def track(model: nn.Module, batch: Batch, options: RaceOptions) -> Track:
+    """The race over `batch` with the loss that fits the targets; no steps are made yet."""
+    loss, batch = _with_loss(model, batch)
+    size = min(options.batch_size, max(1, batch.samples // 2))
+    rate = min(options.learning_rates)
+    recipe = Recipe(learning_rate=rate, momentum=options.momentum, batch_size=size, loss=loss, steps=1)
+    return Track(batch, recipe, options)
+
+
+def seconds_of_step(race: Track, model: nn.Module) -> float:
+    """How long one step takes here and now."""
+    trained = copy.deepcopy(model)
+    train(trained, race.batch, replace(race.recipe, steps=_WARM_UP))
+    began = time.perf_counter()
+    train(trained, race.batch, replace(race.recipe, steps=_TIMED))
+    return (time.perf_counter() - began) / _TIMED
+
+
+def _with_loss(model: nn.Module, batch: Batch) -> tuple[str, Batch]:
+    pieces = [batch.select(slice(start, start + _PIECE)) for start in range(0, batch.samples, _PIECE)]
+    with preserve_state(model):
+        found = [fitted(main_output(try_call(model, piece.arguments())), piece) for piece in pieces]
+    return found[0][0], concatenate([piece for _, piece in found])

@@ -1,0 +1,226 @@
+"""What became of a suggested change: the number behind the finding taken again, and a training race."""
+
+import itertools
+import math
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from skiplens.base.axes import Float
+from skiplens.plots.figure import Figure, bundle, drawn
+from skiplens.plots.section import ReadingView, Section, number_in_words, provenance_of
+from skiplens.readings.reading import Reading
+
+LEVEL = 0.05
+"""A difference between the two sides of a race that chance makes less often than this counts as one."""
+
+LAST_SHARE = 0.25
+"""The share of a run's steps, at its end, over which its final loss is the mean."""
+
+
+def _none() -> Tensor:
+    return torch.zeros((0, 0), dtype=torch.float64)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class VerificationReading(Reading, kind="verification"):
+    """A suggested change on trial.
+
+    Both sides of the race see the same batches in the same order, seed by seed, each at the learning rate that suits
+    it best.
+
+    Attributes:
+        rule: Name of the finding's rule.
+        finding: Its sentence.
+        remedy: Name of the change.
+        quantity: What was measured before and after the change, in words.
+        before: Its value for the model as it is.
+        after: Its value for the changed copy; NaN where it could not be taken.
+        threshold: The number that the finding compared it with.
+        solved: Whether the finding is gone.
+        brought: Findings above a note that the change brought.
+        losses_before: Loss of each step of the model as it is; NaN from where a run diverged.
+        losses_after: The same for the changed copy.
+        rates: Learning rates of the two sides.
+        reason: Why there was no race, or why the number could not be taken again; '' where all went well.
+    """
+
+    rule: str
+    finding: str
+    remedy: str
+    quantity: str
+    before: float
+    after: float
+    threshold: float
+    solved: bool
+    brought: tuple[str, ...] = ()
+    losses_before: Float[Tensor, "seeds steps"] = field(default_factory=_none)
+    losses_after: Float[Tensor, "seeds steps"] = field(default_factory=_none)
+    rates: tuple[float, float] = (math.nan, math.nan)
+    reason: str = ""
+
+    @property
+    def seeds(self) -> int:
+        """How many pairs of runs there are; 0 without a race."""
+        return len(self.losses_before)
+
+    @property
+    def final_before(self) -> Float[Tensor, " seeds"]:
+        """Mean loss of the last quarter of the steps, seed by seed; infinite where a run diverged."""
+        return final_losses(self.losses_before)
+
+    @property
+    def final_after(self) -> Float[Tensor, " seeds"]:
+        """The same for the changed copy."""
+        return final_losses(self.losses_after)
+
+    @property
+    def wins(self) -> int:
+        """On how many seeds the changed copy ends with the lower loss."""
+        return int((self.final_after < self.final_before).sum())
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided Wilcoxon signed-rank test, exact, of log final losses paired by seed; NaN without a race."""
+        return signed_rank_p(_log_ratio(self.final_after, self.final_before)) if self.seeds else math.nan
+
+    @property
+    def outcome(self) -> str:
+        """``helps``, ``hurts`` or ``no difference`` of the race; ``not raced`` without one."""
+        if not self.seeds:
+            return "not raced"
+        if not self.p_value < LEVEL:
+            return "no difference"
+        return "helps" if 2 * self.wins > self.seeds else "hurts"
+
+
+def final_losses(losses: Float[Tensor, "seeds steps"]) -> Float[Tensor, " seeds"]:
+    """Mean of the last quarter of each row; infinite where it holds a NaN."""
+    last = math.ceil(losses.shape[1] * LAST_SHARE)
+    return losses[:, losses.shape[1] - last :].mean(1).nan_to_num(nan=math.inf)
+
+
+def signed_rank_p(differences: Float[Tensor, " pairs"]) -> float:
+    """Two-sided p-value of the signed-rank test: all 2ⁿ signs of the differences that are not zero are gone through."""
+    from scipy import stats  # it takes longer to load than all of Skiplens
+
+    differences = differences[differences != 0]
+    if not len(differences):
+        return 1.0
+    ranks = torch.from_numpy(stats.rankdata(differences.abs().numpy()))
+    signs = torch.tensor(list(itertools.product((-1.0, 1.0), repeat=len(ranks))), dtype=ranks.dtype)
+    observed = (ranks * differences.sign()).sum().abs()
+    return float(((signs @ ranks).abs() >= observed).double().mean())
+
+
+def _log_ratio(left: Tensor, right: Tensor) -> Tensor:
+    """Logarithm of left/right, where two infinite numbers are alike."""
+    tiny = torch.finfo(left.dtype).tiny
+    return (left.clamp_min(tiny).log() - right.clamp_min(tiny).log()).nan_to_num(
+        nan=0.0, posinf=math.inf, neginf=-math.inf
+    )
+
+
+def losses_of_race(reading: VerificationReading) -> Figure | None:
+    """The loss along training of the model as it is and of the changed copy, over all seeds."""
+    if not reading.seeds:
+        return None
+    steps = torch.arange(reading.losses_before.shape[1])
+    names = (
+        f"{word} (learning rate {rate:g})" for word, rate in zip(("as it is", "changed"), reading.rates, strict=True)
+    )
+    sides = (reading.losses_before, reading.losses_after)
+    drawn = [bundle(steps, losses, name, i) for i, (losses, name) in enumerate(zip(sides, names, strict=True))]
+    return Figure(
+        name=f"race_{reading.rule}",
+        title="Training before and after the change",
+        caption=f"Mean loss over {reading.seeds} seeds and, shaded, the range between them. Both sides see the same "
+        "batches in the same order, each at the learning rate that suits it best; a line ends where a run diverged.",
+        x_label="step",
+        y_label="loss",
+        marks=tuple(mark for marks in drawn for mark in marks),
+        y_log=True,
+    )
+
+
+FIGURES = (losses_of_race,)
+"""Of such a reading, in order."""
+
+TEST = "Wilcoxon signed-rank test of log final losses, paired by seed, two-sided, exact"
+
+
+def verification_section(reading: VerificationReading) -> Section:
+    """Whether the change removes the finding, and whether the network trains better with it."""
+    return Section(
+        anchor=anchor_of(reading),
+        title=f"Proof: {reading.rule.replace('_', ' ')}",
+        sentence=verification_sentence(reading),
+        facts=_facts(reading),
+        notes=_notes(reading),
+        figures=drawn(reading, FIGURES),
+        provenance=provenance_of(reading),
+    )
+
+
+def anchor_of(reading: VerificationReading) -> str:
+    """Where on the page it stands."""
+    return f"{reading.kind}-{reading.rule}"
+
+
+def verification_sentence(reading: VerificationReading) -> str:
+    """Both answers in two sentences."""
+    change = f"{number_in_words(reading.before)} → {number_in_words(reading.after)}"
+    gone = "the finding is gone" if reading.solved else "the finding is still there"
+    return f"With the change, {gone} ({reading.quantity}: {change}). {_race_sentence(reading)}"
+
+
+def _race_sentence(reading: VerificationReading) -> str:
+    if not reading.seeds:
+        return reading.reason or "There was no race."
+    ends = (
+        f"final loss {_median(reading.final_before)} → {_median(reading.final_after)}, lower on {reading.wins} of "
+        f"{reading.seeds} seeds, p = {reading.p_value:.2g}"
+    )
+    words = {
+        "helps": "It trains measurably better",
+        "hurts": "It trains measurably worse, so the suggestion does not help",
+        "no difference": "It does not train measurably better, so the suggestion does not help here",
+    }
+    return f"{words[reading.outcome]}: {ends}."
+
+
+def _facts(reading: VerificationReading) -> tuple[tuple[str, str], ...]:
+    facts = [
+        ("change", reading.remedy.replace("_", " ")),
+        (f"{reading.quantity}, before", number_in_words(reading.before)),
+        (f"{reading.quantity}, after", number_in_words(reading.after)),
+        ("threshold of the finding", number_in_words(reading.threshold)),
+        ("the finding", "is gone" if reading.solved else "is still there"),
+    ]
+    if reading.seeds:
+        facts += [
+            ("final loss before (median over seeds)", _median(reading.final_before)),
+            ("final loss after (median over seeds)", _median(reading.final_after)),
+            ("runs that diverged", f"{_diverged(reading.final_before)} before, {_diverged(reading.final_after)} after"),
+            ("seeds and steps", f"{reading.seeds} seeds of {reading.losses_before.shape[1]} steps"),
+            ("best learning rates", f"{reading.rates[0]:g} before, {reading.rates[1]:g} after"),
+            (TEST, f"p = {reading.p_value:.2g}"),
+        ]
+    return tuple(facts)
+
+
+def _notes(reading: VerificationReading) -> tuple[str, ...]:
+    brought = tuple(f"The change brings another finding: {sentence}" for sentence in reading.brought)
+    return (*((reading.reason,) if reading.reason else ()), *brought)
+
+
+def _median(losses: torch.Tensor) -> str:
+    return number_in_words(float(losses.median()))
+
+
+def _diverged(losses: torch.Tensor) -> int:
+    return int(losses.isinf().sum())
+
+
+VIEW = ReadingView(VerificationReading, section=verification_section, figures=FIGURES)

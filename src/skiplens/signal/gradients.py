@@ -1,0 +1,140 @@
+"""The derivative of the output, along a random direction, by the signal at each depth and by each branch's weights."""
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from skiplens.base.axes import Float
+from skiplens.graph.blocks import ResidualBlock
+from skiplens.graph.network import ResidualNetwork
+from skiplens.graph.operations import factor
+from skiplens.signal.units import Watcher
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """Norms of the gradient by the signal, a row for each depth, and by the weights of each block's branch."""
+
+    by_depth: Float[Tensor, "depths samples"]
+    by_branch: Float[Tensor, " blocks"]
+
+
+def gradients(
+    network: ResidualNetwork,
+    depths: list[str],
+    weights: list[tuple[str, ...]],
+    samples: int,
+    generator: torch.Generator,
+) -> Gradients:
+    """One backward pass of a random direction of the output, of length one for each sample on average.
+
+    The caller puts back the flags of the parameters: every one of them is differentiated here, frozen or not.
+
+    Args:
+        network: A network with at least one block.
+        depths: Nodes of the signal, the input of the first block first.
+        weights: Names of the parameters of each branch by which to differentiate.
+        samples: Length of the first axis of those nodes that have an axis of samples.
+        generator: Draws the direction.
+    """
+    parameters = _differentiable(network, weights)
+    with torch.no_grad():
+        start = network.run(depths[:1])[depths[0]]
+    with torch.enable_grad():
+        leaf = start.detach().requires_grad_()
+        values = network.run([*depths[1:], network.output], given={depths[0]: leaf})
+        output = values[network.output]
+        direction = torch.randn(output.shape, generator=generator, dtype=torch.float64).to(output)
+        scalar = (output * direction).sum() * (samples / output.numel()) ** 0.5
+        signals = [leaf, *(values[name] for name in depths[1:])]
+        found = torch.autograd.grad(scalar, [*signals, *parameters.values()], allow_unused=True)
+    by_signal, by_parameter = found[: len(signals)], dict(zip(parameters, found[len(signals) :], strict=True))
+    rows = [sample_norms(gradient, samples) for gradient in by_signal]
+    norms = [_norm([by_parameter.get(name) for name in names]) for names in weights]
+    return Gradients(torch.stack(rows), torch.tensor(norms, dtype=torch.float64))
+
+
+def sample_norms(value: Tensor | None, samples: int) -> Float[Tensor, " samples"]:
+    """The norm of each sample's part; where there is no axis of samples, the same share for each."""
+    if value is None:
+        return torch.zeros(samples, dtype=torch.float64)
+    squares = value.detach().abs().double().square()
+    if squares.ndim and squares.shape[0] == samples:
+        return squares.reshape(samples, -1).sum(1).sqrt().cpu()
+    return (squares.sum() / samples).sqrt().expand(samples).cpu()
+
+
+def _differentiable(network: ResidualNetwork, weights: list[tuple[str, ...]]) -> dict[str, Tensor]:
+    named = {name: network.model.get_parameter(name) for names in weights for name in names}
+    for parameter in network.model.parameters():
+        if parameter.is_floating_point():
+            parameter.requires_grad_(True)
+    return {name: parameter for name, parameter in named.items() if parameter.is_floating_point()}
+
+
+def _norm(pieces: list[Tensor | None]) -> float:
+    return float(sum(float(piece.double().square().sum()) for piece in pieces if piece is not None)) ** 0.5
+
+
+@dataclass
+class JoinSizes:
+    """Sizes of the two summands of each block, gathered while the graph runs.
+
+    `summands` are those seen so far of a block with several additions; they are dropped at its join.
+    """
+
+    branch: dict[str, float] = field(default_factory=dict)
+    shortcut: dict[str, float] = field(default_factory=dict)
+    alignment: dict[str, float] = field(default_factory=dict)
+    summands: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+
+    def watchers(self, network: ResidualNetwork) -> dict[str, Watcher]:
+        """One watcher for each addition of each block."""
+        return {
+            addition.node: partial(self._see, network, block, index)
+            for block in network.blocks
+            for index, addition in enumerate(block.additions)
+        }
+
+    def _see(
+        self, network: ResidualNetwork, block: ResidualBlock, index: int, value: Tensor, arguments: tuple[Any, ...]
+    ) -> None:
+        addition = block.additions[index]
+        scale = factor(network.node(addition.node), addition.shortcut_argument)
+        kept = arguments[addition.shortcut_argument] * (1.0 if scale is None else scale)
+        brought = _brought(network, addition.node, addition.branch_arguments, arguments)
+        brought = value - kept if brought is None else brought
+        if index:
+            shortcut, before = self.summands[block.name]
+            brought = before + brought
+        else:
+            shortcut = kept
+        if index < len(block.additions) - 1:
+            self.summands[block.name] = shortcut, brought
+            return
+        self.summands.pop(block.name, None)
+        self.branch[block.name], self.shortcut[block.name] = size(brought), size(shortcut)
+        self.alignment[block.name] = _cosine(brought, shortcut)
+
+
+def size(value: Tensor) -> float:
+    """Root mean square of all entries."""
+    return float(value.detach().abs().double().square().mean().sqrt())
+
+
+def _brought(
+    network: ResidualNetwork, node: str, positions: tuple[int, ...], arguments: tuple[Any, ...]
+) -> Tensor | None:
+    """The branch's summand itself where it is one argument: exact also where it is far smaller than the shortcut."""
+    scale = factor(network.node(node), positions[0])
+    return arguments[positions[0]] * scale if len(positions) == 1 and scale is not None else None
+
+
+def _cosine(left: Tensor, right: Tensor) -> float:
+    left, right = torch.broadcast_tensors(left.detach(), right.detach())
+    product = float((left * right.conj()).real.double().mean())
+    scale = size(left) * size(right)
+    return product / scale if scale > 0 else 0.0

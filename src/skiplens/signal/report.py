@@ -1,0 +1,277 @@
+"""Figures of signal and gradient by depth, and of the branches."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from skiplens.plots.figure import Bars, Figure, Line, Reference, drawn, in_order, numbers
+from skiplens.plots.section import Curve, KeyNumber, Overlay, Quantity, ReadingView, Section, provenance_of
+from skiplens.readings.finding import Finding
+from skiplens.signal.findings import RULES as BRANCH_RULES
+from skiplens.signal.findings import TRUST_RULES
+from skiplens.signal.growth import RULES as GROWTH_RULES
+from skiplens.signal.lens import SignalLens
+from skiplens.signal.reading import Growth, SignalReading
+
+
+def signal_by_depth(reading: SignalReading) -> Figure | None:
+    """Size of the signal and of the gradient at each join, relative to where each of them starts."""
+    if not reading.depths:
+        return None
+    depths = numbers(range(len(reading.depths)))
+    marks: list[Line | Reference] = [Reference(1.0)]
+    for name, values in (("signal", reading.signal), ("gradient", reading.gradient.flip(0))):
+        start = values[0].mean()
+        relative = (values / start if start > 0 else values).double()
+        relative = relative if name == "signal" else relative.flip(0)
+        marks.append(Line(depths, numbers(relative.mean(1)), name))
+    return Figure(
+        name="signal_by_depth",
+        title="Signal and gradient by depth",
+        caption="Mean size of the signal relative to the input of the first block, and of the gradient relative to the "
+        "last join, where it starts its way back. Straight lines that rise or fall grow or fade exponentially.",
+        x_label="outermost blocks passed",
+        y_label="relative size",
+        marks=tuple(marks),
+        y_log=True,
+        block_places=in_order(reading.depths)[1:],
+    )
+
+
+def branch_against_shortcut(reading: SignalReading) -> Figure | None:
+    """Size of what each branch adds, relative to its shortcut."""
+    if not reading.block_names:
+        return None
+    scale = (1 / max(1, reading.depth)) ** 0.5
+    return Figure(
+        name="branch_against_shortcut",
+        title="Branch against shortcut",
+        caption="Root mean square of what the branch adds at its join, over that of the shortcut. With every branch at "
+        "the dashed level, one over the root of the number of blocks, the power of the signal grows by less than e "
+        "however deep the network is.",
+        x_label="residual block",
+        y_label="branch / shortcut",
+        marks=(Bars(reading.block_names, numbers(reading.branch_ratios), "measured"), Reference(scale, "1/√L")),
+        block_places=in_order(reading.block_names),
+    )
+
+
+def scales_by_block(reading: SignalReading) -> Figure | None:
+    """The scale of each branch's last batch norm, where there are any."""
+    if bool(torch.isnan(reading.norm_scales).all()):
+        return None
+    return Figure(
+        name="scales_by_block",
+        title="Batch-norm scales by block",
+        caption="Mean |γ| of the last batch norm of each branch. Only the ratios between blocks matter: multiplying "
+        "all of them by one number changes no path.",
+        x_label="residual block",
+        y_label="mean |γ|",
+        marks=(Bars(reading.block_names, numbers(reading.norm_scales)),),
+        block_places=in_order(reading.block_names),
+    )
+
+
+def shut_units_by_block(reading: SignalReading) -> Figure | None:
+    """Share of dead and of saturated units, where any unit is."""
+    groups = (("dead (ReLU)", reading.dead_units), ("saturated (tanh, sigmoid)", reading.saturated_units))
+    shown = [(name, shares) for name, shares in groups if bool((shares > 0).any())]
+    if not shown:
+        return None
+    return Figure(
+        name="shut_units_by_block",
+        title="Units that are shut on all samples",
+        caption="Share of the units of a layer of the branch that pass nothing on, or no gradient, on any sample.",
+        x_label="residual block",
+        y_label="share of units",
+        marks=tuple(Bars(reading.block_names, numbers(shares), name) for name, shares in shown),
+        block_places=in_order(reading.block_names),
+    )
+
+
+FIGURES = (
+    signal_by_depth,
+    branch_against_shortcut,
+    scales_by_block,
+    shut_units_by_block,
+)
+"""Of such a reading, in order."""
+
+
+def signal_section(reading: SignalReading) -> Section:
+    """How signal and gradient fare."""
+    return Section(
+        anchor=reading.kind,
+        title="Signal and gradient",
+        sentence=signal_sentence(reading),
+        facts=_facts(reading),
+        rows=_rows(reading),
+        notes=reading.notes,
+        figures=drawn(reading, FIGURES),
+        provenance=provenance_of(reading),
+    )
+
+
+def signal_sentence(reading: SignalReading) -> str:
+    """Both in one sentence."""
+    if not reading.depth:
+        return "Signal and gradient were not followed: there is no residual join."
+    if reading.broken:
+        return f"The signal cannot be followed: {reading.broken[0]} is not finite."
+    signal, gradient = _change(reading.signal), _change(reading.gradient.flip(0))
+    return (
+        f"Over {reading.depth} block{'s' * (reading.depth > 1)} the signal {signal} and the gradient {gradient} "
+        "on its way back."
+    )
+
+
+def _change(values: torch.Tensor) -> str:
+    factor = float((values[-1] / values[0]).log().mean().exp())
+    if not math.isfinite(factor):
+        return "vanishes"
+    if 0.8 < factor < 1.25:
+        return "keeps its size"
+    return f"grows {factor:.3g}-fold" if factor > 1 else f"shrinks {1 / factor:.3g}-fold"
+
+
+def _facts(reading: SignalReading) -> tuple[tuple[str, str], ...]:
+    return (
+        ("samples", str(reading.samples)),
+        ("outermost blocks", str(reading.depth)),
+        ("signal, factor per block", _per_block(reading.signal_growth)),
+        ("gradient, factor per block", _per_block(reading.gradient_growth)),
+        ("branch over shortcut", _range(reading.branch_ratios)),
+        ("batch-norm scales", _range(reading.norm_scales)),
+        ("weight norms of branches", _range(reading.weight_norms)),
+        ("dropout switched on", f"{len(reading.dropout)} places" if reading.dropout else "nowhere"),
+        ("two calls differ by", f"{reading.repeat_difference:.3g}" if reading.repeat_difference else "nothing"),
+        ("values that are not finite", ", ".join(reading.broken[:3]) or "none"),
+    )
+
+
+def _per_block(growth: Growth) -> str:
+    if math.isnan(growth.rate):
+        return "not measured"
+    return f"{math.exp(growth.rate):.3g} (95 %: {math.exp(growth.low):.3g} to {math.exp(growth.high):.3g})"
+
+
+def _range(values: torch.Tensor) -> str:
+    known = values[~values.isnan()]
+    return f"{float(known.min()):.3g} to {float(known.max()):.3g}" if len(known) else "none"
+
+
+def _rows(reading: SignalReading) -> tuple[Mapping[str, Any], ...]:
+    """One row a block."""
+    columns = {
+        "branch / shortcut": reading.branch_ratios,
+        "cosine": reading.alignments,
+        "gradient of the branch": reading.branch_gradients,
+        "weight norm": reading.weight_norms,
+        "batch-norm scale": reading.norm_scales,
+        "dead units": reading.dead_units,
+        "zero factors": reading.zero_factors,
+    }
+    shown = {name: values for name, values in columns.items() if not bool(values.isnan().all())}
+    return tuple(
+        {"block": block, **{name: _word(values[index]) for name, values in shown.items()}}
+        for index, block in enumerate(reading.block_names)
+    )
+
+
+def _word(value: torch.Tensor) -> str:
+    return "–" if bool(value.isnan()) else f"{float(value):.3g}"
+
+
+def signal_numbers(reading: SignalReading) -> tuple[KeyNumber, ...]:
+    """What models are compared by."""
+    if not reading.depth:
+        return ()
+    return (
+        KeyNumber("signal, factor per block", math.exp(reading.signal_growth.rate), logarithmic=True),
+        KeyNumber("gradient, factor per block", math.exp(reading.gradient_growth.rate), logarithmic=True),
+        KeyNumber("branch over shortcut, median", float(reading.branch_ratios.median()), logarithmic=True),
+    )
+
+
+def _signal(reading: SignalReading) -> Curve | None:
+    return _relative(reading.signal) if reading.depth else None
+
+
+def _gradient(reading: SignalReading) -> Curve | None:
+    return _relative(reading.gradient.flip(0)) if reading.depth else None
+
+
+def _relative(values: Tensor) -> Curve:
+    sizes = values.double().mean(1)
+    return Curve(torch.arange(len(sizes)), sizes / sizes[0])
+
+
+SIGNAL_OVERLAYS = (
+    Overlay(
+        "signal_by_depth",
+        "Signal by depth",
+        "Size of the signal relative to the input of the first block.",
+        ("outermost blocks passed", "relative size"),
+        _signal,
+    ),
+    Overlay(
+        "gradient_by_depth",
+        "Gradient by depth",
+        "Size of the gradient on its way back, relative to the last join.",
+        ("outermost blocks passed on the way back", "relative size"),
+        _gradient,
+    ),
+)
+
+
+def _power(growth: Growth, depth: int) -> float:
+    exponent = 2 * depth * growth.rate
+    return math.exp(exponent) if exponent < 700 else math.inf
+
+
+def _signal_power(finding: Finding, reading: SignalReading) -> float:
+    return _power(reading.signal_growth, reading.depth)
+
+
+def _gradient_power(finding: Finding, reading: SignalReading) -> float:
+    return _power(reading.gradient_growth, reading.depth)
+
+
+def _of_blocks(name: str, worst: Callable[[Sequence[float]], float]) -> Callable[..., float]:
+    """The worst entry of a per-block field over the blocks that the finding speaks of."""
+
+    def measure(finding: Finding, reading: Any) -> float:
+        values = dict(zip(reading.block_names, getattr(reading, name).tolist(), strict=True))
+        return float(worst([values[block] for block in finding.where if block in values] or [math.nan]))
+
+    return measure
+
+
+SIGNAL_QUANTITIES: dict[str, Quantity] = {
+    "signal_growth": Quantity("growth of the signal's power over all blocks", _signal_power),
+    "gradient_growth": Quantity("growth of the gradient's power over all blocks", _gradient_power),
+    "flat_branches": Quantity("zero factors in series", _of_blocks("zero_factors", max)),
+    "dead_branches": Quantity("smallest gradient of these branches", _of_blocks("branch_gradients", min)),
+    "dead_units": Quantity("largest share of dead units", _of_blocks("dead_units", max)),
+    "saturated_units": Quantity("largest share of saturated units", _of_blocks("saturated_units", max)),
+    "dropout_on": Quantity("places with dropout on", lambda finding, reading: float(len(reading.dropout))),
+    "not_repeatable": Quantity("difference of two calls", lambda finding, reading: reading.repeat_difference),
+    "fresh_statistics": Quantity(
+        "batch norms without statistics", lambda finding, reading: float(len(reading.fresh_norms))
+    ),
+}
+
+
+VIEW = ReadingView(
+    SignalReading,
+    SignalLens,
+    signal_section,
+    FIGURES,
+    (*TRUST_RULES, *GROWTH_RULES, *BRANCH_RULES),
+    signal_numbers,
+    SIGNAL_OVERLAYS,
+    SIGNAL_QUANTITIES,
+)

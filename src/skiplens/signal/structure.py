@@ -1,0 +1,248 @@
+"""The residual structure itself: what every other lens stands on."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from skiplens.base.progress import Progress, silent
+from skiplens.base.randomness import Randomness
+from skiplens.graph.lens import Lens, Subject
+from skiplens.graph.network import ResidualNetwork
+from skiplens.plots.figure import Bars, Figure, drawn, in_order, numbers
+from skiplens.plots.section import BlockCell, KeyNumber, Quantity, ReadingView, Section, provenance_of
+from skiplens.readings.finding import Finding
+from skiplens.readings.reading import Provenance, Reading
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StructureReading(Reading, kind="structure"):
+    """The residual structure of a network and a summary of its size.
+
+    Entry i of each per-block field speaks of block i, in the order of execution.
+    """
+
+    model: str
+    structure: str
+    parameters: int
+    trainable_parameters: int
+    buffers: int
+    dtype: str
+    training: bool
+    input_shapes: tuple[str, ...]
+    output_shape: str
+    operations: int
+    block_names: tuple[str, ...]
+    joins: tuple[str, ...]
+    shortcuts: tuple[str, ...]
+    branch_depths: Tensor
+    branch_parameters: Tensor
+    shortcut_parameters: Tensor
+    parents: tuple[int | None, ...]
+    dense_joins: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    def rows(self) -> tuple[Mapping[str, Any], ...]:
+        """One row a block, in words."""
+        return tuple(
+            {
+                "block": name,
+                "join": join,
+                "shortcut": shortcut,
+                "branch depth": int(depth),
+                "branch parameters": int(branch),
+                "shortcut parameters": int(projection),
+            }
+            for name, join, shortcut, depth, branch, projection in zip(
+                self.block_names,
+                self.joins,
+                self.shortcuts,
+                self.branch_depths,
+                self.branch_parameters,
+                self.shortcut_parameters,
+                strict=True,
+            )
+        )
+
+
+@dataclass(frozen=True)
+class StructureLens(Lens):
+    """Which residual blocks a network has, and how large it is."""
+
+    name: ClassVar[str] = "structure"
+    question: ClassVar[str] = "What is this network made of?"
+
+    def __call__(self, subject: Subject, randomness: Randomness, progress: Progress = silent) -> StructureReading:
+        """Find the blocks and count what they hold."""
+        clock = Provenance.begin({"lens": self.name, "model": subject.name}, randomness.seed, subject.device)
+        progress("finding the residual blocks", 0, 1)
+        network = subject.network
+        progress("finding the residual blocks", 1, 1)
+        return _reading(subject, network, clock.end())
+
+
+def _reading(subject: Subject, network: ResidualNetwork, provenance: Provenance) -> StructureReading:
+    model, blocks = subject.model, network.blocks
+    return StructureReading(
+        model=subject.name,
+        structure=network.kind,
+        parameters=sum(p.numel() for p in model.parameters()),
+        trainable_parameters=sum(p.numel() for p in model.parameters() if p.requires_grad),
+        buffers=sum(b.numel() for b in model.buffers()),
+        dtype=_dtypes(model),
+        training=model.training,
+        input_shapes=tuple(_shape(leaf.shape) for leaf in network.inputs.leaves() if isinstance(leaf, torch.Tensor)),
+        output_shape=_shape(network.node(network.output).meta["val"].shape),
+        operations=sum(node.op == "call_function" for node in network.graph.nodes),
+        block_names=tuple(block.name for block in blocks),
+        joins=tuple(block.join for block in blocks),
+        shortcuts=tuple(block.shortcut.kind for block in blocks),
+        branch_depths=_counts(block.branch_depth for block in blocks),
+        branch_parameters=_counts(_size(model, block.branch.parameters) for block in blocks),
+        shortcut_parameters=_counts(_size(model, block.shortcut.parameters) for block in blocks),
+        parents=tuple(block.parent for block in blocks),
+        dense_joins=tuple(join.name for join in network.dense),
+        notes=(*subject.notes, *_notes(subject, network)),
+        provenance=provenance,
+    )
+
+
+def _notes(subject: Subject, network: ResidualNetwork) -> tuple[str, ...]:
+    """What a person should know before reading on."""
+    if network.blocks or network.dense:
+        return _broken(subject.model)
+    without = "There is no residual join, so what is told of blocks, branches and paths is empty; the rest applies."
+    return (without, *_broken(subject.model))
+
+
+def _broken(model: nn.Module) -> tuple[str, ...]:
+    broken = [name for name, parameter in model.named_parameters() if not bool(parameter.isfinite().all())]
+    if not broken:
+        return ()
+    shown = ", ".join(broken[:3]) + (f" and {len(broken) - 3} more" if len(broken) > 3 else "")
+    return (f"These parameters hold NaN or infinite values: {shown}. No measurement of this model can be trusted.",)
+
+
+def _dtypes(model: nn.Module) -> str:
+    names = sorted({str(parameter.dtype).removeprefix("torch.") for parameter in model.parameters()})
+    return ", ".join(names) or "absent"
+
+
+def _shape(shape: torch.Size) -> str:
+    return " × ".join(map(str, shape)) or "scalar"
+
+
+def _counts(numbers: Iterable[int]) -> torch.Tensor:
+    return torch.tensor(list(numbers), dtype=torch.int64)
+
+
+def _size(model: nn.Module, names: tuple[str, ...]) -> int:
+    return sum(model.get_parameter(name).numel() for name in names)
+
+
+def parameters_by_block(reading: StructureReading) -> Figure | None:
+    """How many parameters each block's branch holds, and its shortcut where it has any."""
+    if not reading.block_names:
+        return None
+    names = reading.block_names
+    bars = [Bars(names, numbers(reading.branch_parameters), "branch")]
+    if bool((reading.shortcut_parameters > 0).any()):
+        bars.append(Bars(names, numbers(reading.shortcut_parameters), "shortcut"))
+    return Figure(
+        name="parameters_by_block",
+        title="Parameters by block",
+        caption=f"Where the parameters of the {len(names)} residual blocks are, in the order in which the blocks run.",
+        x_label="residual block",
+        y_label="parameters",
+        marks=tuple(bars),
+        block_places=in_order(names),
+    )
+
+
+FIGURES = (parameters_by_block,)
+"""Of such a reading, in order."""
+
+
+def structure_section(reading: StructureReading) -> Section:
+    """What the network is made of."""
+    facts = (
+        ("model", reading.model),
+        ("structure", reading.structure),
+        ("residual blocks", str(len(reading.block_names))),
+        ("shortcuts", _counted(reading.shortcuts) or "none"),
+        ("dense (concatenating) joins", str(len(reading.dense_joins))),
+        ("parameters", f"{reading.parameters:,} ({reading.trainable_parameters:,} trainable)"),
+        ("buffers", f"{reading.buffers:,} values"),
+        ("parameters are", reading.dtype),
+        ("mode", "training" if reading.training else "evaluation"),
+        ("input", ", ".join(reading.input_shapes)),
+        ("output", reading.output_shape),
+        ("operations in the graph", f"{reading.operations:,}"),
+    )
+    return Section(
+        anchor=reading.kind,
+        title="Structure",
+        sentence=structure_sentence(reading),
+        facts=facts,
+        rows=reading.rows(),
+        notes=reading.notes,
+        cells=block_cells(reading),
+        figures=drawn(reading, FIGURES),
+        provenance=provenance_of(reading),
+    )
+
+
+def structure_sentence(reading: StructureReading) -> str:
+    """The structure in one sentence."""
+    count = len(reading.block_names)
+    if count:
+        share = int(reading.branch_parameters.sum()) / max(1, reading.parameters)
+        return (
+            f"{reading.model} has {count} residual block{'s' * (count > 1)} ({_counted(reading.shortcuts)}); "
+            f"their branches hold {share:.0%} of its {reading.parameters:,} parameters."
+        )
+    if reading.dense_joins:
+        return (
+            f"{reading.model} has no residual block; it joins by concatenation in {len(reading.dense_joins)} places, "
+            "as dense networks do."
+        )
+    return f"{reading.model} is a plain chain: no sum of a shortcut and a branch was found."
+
+
+def _counted(words: tuple[str, ...]) -> str:
+    return ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
+
+
+def block_cells(reading: StructureReading) -> tuple[BlockCell, ...]:
+    """The blocks in the order in which they run."""
+    return tuple(
+        BlockCell(name, shortcut, int(depth), parent is not None)
+        for name, shortcut, depth, parent in zip(
+            reading.block_names, reading.shortcuts, reading.branch_depths, reading.parents, strict=True
+        )
+    )
+
+
+def structure_numbers(reading: StructureReading) -> tuple[KeyNumber, ...]:
+    """What models are compared by."""
+    return (
+        KeyNumber("parameters", float(reading.parameters), exact=True),
+        KeyNumber("residual blocks", float(len(reading.block_names)), exact=True),
+        KeyNumber("projection shortcuts", float(reading.shortcuts.count("projection")), exact=True),
+    )
+
+
+def _projections(finding: Finding, reading: StructureReading) -> float:
+    return float(reading.shortcuts.count("projection"))
+
+
+STRUCTURE_QUANTITIES: dict[str, Quantity] = {
+    "projection_shortcuts": Quantity("shortcuts that are projections", _projections),
+}
+
+
+VIEW = ReadingView(
+    StructureReading, StructureLens, structure_section, FIGURES, (), structure_numbers, quantities=STRUCTURE_QUANTITIES
+)

@@ -1,0 +1,179 @@
+"""Units that are shut on all samples: ReLUs that are always zero, tanh and sigmoid that are always flat."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from skiplens.base.arguments import Arguments
+from skiplens.graph.inputs import try_call
+from skiplens.graph.network import Call, ResidualNetwork, plain_call
+from skiplens.graph.operations import ATTENTION, CONVOLUTIONS, MATRIX_PRODUCTS, NORMALISING, drops_at_random, operation
+
+FLAT_SLOPE = 0.01
+"""A slope below this share of its largest value counts as saturation."""
+
+_CHANNELS_LAST = {"aten.layer_norm", "aten.native_layer_norm", "aten.rms_norm"}
+
+_SHUT: dict[str, Callable[[Tensor], Tensor]] = {
+    "aten.relu": lambda value: value == 0,
+    "aten.hardtanh": lambda value: value == 0,  # ReLU6
+    "aten.clamp_min": lambda value: value == 0,
+}
+
+_FLAT: dict[str, Callable[[Tensor], Tensor]] = {
+    "aten.tanh": lambda value: 1 - value.square() < FLAT_SLOPE,
+    "aten.sigmoid": lambda value: 4 * value * (1 - value) < FLAT_SLOPE,
+}
+
+
+class Share(NamedTuple):
+    """A share of the units of a layer."""
+
+    share: float
+    units: int
+
+    @property
+    def surprise(self) -> float:
+        """How far the share is above one half, in standard deviations of a fair coin."""
+        return surprise(self.share, self.units)
+
+
+def surprise(share: float, units: int) -> float:
+    """(share − ½)·2√units: standard deviations above one half of a fair coin thrown `units` times."""
+    return 2 * (share - 0.5) * math.sqrt(units)
+
+
+Watcher = Callable[[Any, tuple[Any, ...]], None]
+"""Called with the value of an operation and with its arguments."""
+
+
+@dataclass
+class UnitStates:
+    """Shares of dead and of saturated units by block, with the width of the layer, gathered while the graph runs.
+
+    Of several layers of a branch the one counts whose share is the furthest above one half, in standard deviations of
+    a fair coin thrown once for each unit.
+    """
+
+    dead: dict[str, Share] = field(default_factory=dict)
+    saturated: dict[str, Share] = field(default_factory=dict)
+
+    def watchers(self, network: ResidualNetwork) -> dict[str, Watcher]:
+        """One watcher for each activation function inside of a branch."""
+        found: dict[str, Watcher] = {}
+        for block in network.blocks:
+            for node in map(network.node, block.branch.nodes):
+                for table, shares in ((_SHUT, self.dead), (_FLAT, self.saturated)):
+                    if operation(node) in table:
+                        judge = table[operation(node)]
+                        found[node.name] = partial(_see, shares, block.name, judge, unit_axis(node))
+        return found
+
+
+def _see(
+    shares: dict[str, Share],
+    block: str,
+    judge: Callable[[Tensor], Tensor],
+    axis: int,
+    value: Tensor,
+    arguments: tuple[Any, ...],
+) -> None:
+    shut = judge(value.detach()).movedim(axis, 0).flatten(1).all(1)
+    found = Share(float(shut.double().mean()), len(shut))
+    shares[block] = max(shares.get(block, found), found, key=lambda share: share.surprise)
+
+
+def unit_axis(node: fx.Node) -> int:
+    """The axis of a node's value that counts units: channels after a convolution, features after a matrix."""
+    source: fx.Node | None = node
+    while source is not None:
+        kind = operation(source) if source.op == "call_function" else source.op
+        if kind in CONVOLUTIONS or (kind in NORMALISING and kind not in _CHANNELS_LAST):
+            return 1
+        if kind in MATRIX_PRODUCTS or kind in _CHANNELS_LAST:
+            return -1
+        source = next((above for above in source.all_input_nodes if _is_activation(above)), None)
+    return 1 if node.meta["val"].ndim == 4 else -1
+
+
+def _is_activation(node: fx.Node) -> bool:
+    value = node.meta.get("val")
+    return node.op == "call_function" and (not isinstance(value, torch.Tensor) or value.is_floating_point())
+
+
+_DROPOUT_OF_ATTENTION = 4  # its place among the arguments of scaled_dot_product_attention
+
+
+def repeat_difference(model: nn.Module, arguments: Arguments) -> float:
+    """Largest difference between the outputs of two calls, relative to the largest output; 0 if they agree."""
+    first, second = try_call(model, arguments), try_call(model, arguments)
+    return max((_difference(first[name], second[name]) for name in first), default=0.0)
+
+
+def dropout_modules(network: ResidualNetwork) -> tuple[str, ...]:
+    """Modules whose dropout is switched on; '' never appears, the model itself is called by its class."""
+    found = dict.fromkeys(
+        card.module or type(network.model).__name__
+        for card, node in zip(network.cards, network.graph.nodes, strict=True)
+        if node.op == "call_function" and (_drops(node) or _attends_with_dropout(node))
+    )
+    return tuple(found)
+
+
+def fresh_norms(model: nn.Module) -> tuple[str, ...]:
+    """Batch norms that use running statistics which no batch has ever updated."""
+    return tuple(
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, _BatchNorm)
+        and not module.training
+        and module.num_batches_tracked is not None
+        and int(module.num_batches_tracked) == 0
+    )
+
+
+def broken_tensors(model: nn.Module, arguments: Arguments) -> tuple[str, ...]:
+    """Parameters, buffers and inputs that hold a value that is not finite."""
+    named: list[tuple[str, Tensor]] = [(f"parameter {name}", tensor) for name, tensor in model.named_parameters()]
+    named += [(f"buffer {name}", tensor) for name, tensor in model.named_buffers()]
+    fed = [leaf for leaf in arguments.leaves() if isinstance(leaf, torch.Tensor)]
+    named += [(f"input {number}", tensor) for number, tensor in enumerate(fed)]
+    return tuple(name for name, tensor in named if tensor.is_floating_point() and not bool(tensor.isfinite().all()))
+
+
+def _difference(first: Tensor, second: Tensor) -> float:
+    if not first.is_floating_point():
+        return float(not torch.equal(first, second))
+    scale = float(first.abs().nan_to_num(0, 0, 0).max()) if first.numel() else 0.0
+    gap = (first - second).abs().nan_to_num(0, 0, 0)
+    return float(gap.max()) / scale if scale > 0 and gap.numel() else 0.0
+
+
+def _drops(node: torch.fx.Node) -> bool:
+    return drops_at_random(node) and bool(node.args[1] != 0)
+
+
+def _attends_with_dropout(node: torch.fx.Node) -> bool:
+    place = _DROPOUT_OF_ATTENTION
+    if operation(node) not in ATTENTION:
+        return False
+    rate = node.args[place] if len(node.args) > place else node.kwargs.get("dropout_p", 0.0)
+    return isinstance(rate, float) and rate > 0
+
+
+def watching_call(watchers: Mapping[str, Watcher]) -> Call:
+    """Carry out operations as they are, and show those named in `watchers` to their watcher."""
+
+    def call(node: fx.Node, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        value = plain_call(node, arguments, keywords)
+        if node.name in watchers:
+            watchers[node.name](value, arguments)
+        return value
+
+    return call

@@ -1,1 +1,0 @@
-"""Li, Jiao, Han & Weissman 2016, Demystifying ResNet."""

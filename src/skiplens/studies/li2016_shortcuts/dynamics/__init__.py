@@ -1,1 +1,0 @@
-"""Figures 5 and 6: the Hessian along training."""

@@ -1,1 +1,0 @@
-"""Figure 3: norms of the weights during training."""

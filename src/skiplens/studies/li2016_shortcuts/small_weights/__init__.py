@@ -1,1 +1,0 @@
-"""Theorem 1: the explicit network with small weights."""

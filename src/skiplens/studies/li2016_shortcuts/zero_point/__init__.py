@@ -1,1 +1,0 @@
-"""Theorem 2: the Hessian at zero weights."""

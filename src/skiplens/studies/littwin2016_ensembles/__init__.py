@@ -1,1 +1,0 @@
-"""Littwin & Wolf 2016, The Loss Surface of Residual Networks."""

@@ -1,1 +1,0 @@
-"""What the paper says, and how it is judged."""

@@ -1,1 +1,0 @@
-"""What each run measures: settings in, tensors out, everything drawn from the stream that the settings name."""

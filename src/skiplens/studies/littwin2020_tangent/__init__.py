@@ -1,1 +1,0 @@
-"""Littwin & Wolf 2020, Residual Tangent Kernels."""

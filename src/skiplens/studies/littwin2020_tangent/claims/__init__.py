@@ -1,1 +1,0 @@
-"""What the paper says, as it is printed, and how our numbers decide it."""

@@ -1,1 +1,0 @@
-"""The paper's figures, and one for each theorem: from readings alone."""

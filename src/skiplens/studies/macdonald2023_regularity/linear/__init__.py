@@ -1,1 +1,0 @@
-"""Figure 1: singular values of a random linear layer, with and without a skip."""

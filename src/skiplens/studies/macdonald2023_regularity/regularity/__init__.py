@@ -1,1 +1,0 @@
-"""Theorem 4.7: skips around contracting branches keep the parameter derivative regular."""

@@ -1,1 +1,0 @@
-"""Theorem 4.5: normalised layers make the loss smooth over all of parameter space."""

@@ -1,0 +1,194 @@
+"""What the kernel of a network is compared with: other seeds, the theory of its depth and width, infinite width."""
+
+import copy
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from skiplens.base.axes import Float
+from skiplens.base.progress import Progress, silent, track
+from skiplens.base.randomness import Randomness
+from skiplens.graph.batch import Batch, Inputs
+from skiplens.graph.functional import main_output
+from skiplens.graph.lens import OPERATIONS, Subject
+from skiplens.graph.network import ResidualNetwork
+from skiplens.graph.operations import REARRANGING, SCALING, operation
+from skiplens.kernels.arc_cosine import correlation_of_angle
+from skiplens.kernels.finite_width.moments import kernel_moments
+from skiplens.kernels.finite_width.networks import ResNet
+from skiplens.kernels.infinite_network import InfiniteResNet
+from skiplens.signal.branches import branch_states
+from skiplens.signal.lens import SignalLens
+from skiplens.signal.reading import SignalReading
+from skiplens.tangent.contraction import ntk_diagonal
+from skiplens.tangent.empirical import empirical_ntk
+
+SEEDS = 8
+
+SAMPLES = 4
+
+
+def compared(
+    subject: Subject, batch: Batch, angles: Tensor, randomness: Randomness, progress: Progress
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Fields of the reading, and what to tell of those that are missing."""
+    names = branch_parameters(subject)
+    if not names:
+        return {}, ("Without branches that are trained there is no theory to compare the kernel with.",)
+    few = batch.first(SAMPLES)
+    if subject.operations * 4 * SEEDS * few.samples**2 > OPERATIONS:
+        return {}, (f"The kernel was not compared over seeds: {SEEDS} redraws of this model would take too long.",)
+    seeds = [randomness.child("seed", number) for number in range(SEEDS)]
+    fields: dict[str, Any] = {"seed_diagonals": diagonals_over_seeds(subject.model, few.inputs, names, seeds, progress)}
+    signal = _signal(subject, randomness)
+    if signal is not None:
+        fields |= _theory(subject, batch, angles, signal, names)
+    return fields, ()
+
+
+def branch_parameters(subject: Subject) -> list[str]:
+    """The trained parameters of the branches, those that the theory of tangent kernels differentiates by."""
+    trained = {name for name, parameter in subject.model.named_parameters() if parameter.requires_grad}
+    names = (name for block in subject.network.blocks for name in block.branch.parameters)
+    return [name for name in dict.fromkeys(names) if name in trained]
+
+
+def _signal(subject: Subject, randomness: Randomness) -> SignalReading | None:
+    """The sizes of the branches, where theory knows the network: none of them normalises."""
+    if any(state.normalised for state in branch_states(subject.network)):
+        return None
+    return SignalLens()(subject, randomness, silent)
+
+
+def _theory(subject: Subject, batch: Batch, angles: Tensor, signal: SignalReading, names: list[str]) -> dict[str, Any]:
+    """The variance that theory expects, and the kernel of infinite width beside that of the branches."""
+    network = equivalent_network(signal)
+    if network is None:
+        return {}
+    fields: dict[str, Any] = {}
+    if _has_outer_layers(subject):
+        fields["predicted_variance"] = float(kernel_moments(network).relative_variance)
+    limit = limit_of(subject.network, signal) if is_vectors(batch.inputs) else None
+    if limit is not None:
+        kernel = empirical_ntk(subject.model, batch.inputs, parameters=names)
+        scale = kernel.diagonal().sqrt()
+        fields["branch_correlations"] = kernel / scale[:, None] / scale[None, :]
+        fields["limit_correlations"] = limit_correlations(limit, angles)
+    return fields
+
+
+def _has_outer_layers(subject: Subject) -> bool:
+    """Whether matrices are drawn before and after the blocks too, which the theory's variance includes."""
+    inside = {name for block in subject.network.blocks for name in block.branch.parameters}
+    drawn = [name for name, parameter in subject.model.named_parameters() if parameter.ndim > 1 and name not in inside]
+    return len(drawn) >= 2
+
+
+KNOWN = {"aten.linear", "aten.mm", "aten.matmul", "aten.addmm", "aten.add", "aten.relu", *SCALING, *REARRANGING}
+"""Operations of the networks of 'Residual Tangent Kernels'."""
+
+
+def limit_of(network: ResidualNetwork, reading: SignalReading) -> InfiniteResNet | None:
+    """The limit with the measured size of each branch; None for any other architecture."""
+    depths = {block.branch_depth for block in network.blocks}
+    kinds = {block.shortcut.kind for block in network.blocks}
+    nested = any(block.parent is not None for block in network.blocks)
+    if len(depths) != 1 or kinds != {"identity"} or nested or not _is_known(network, *depths):
+        return None
+    scales = reading.branch_ratios.square()
+    if not bool((scales.isfinite() & (scales > 0)).all()):
+        return None
+    return InfiniteResNet(scales, depths.pop())
+
+
+def limit_correlations(
+    limit: InfiniteResNet, angles: Float[Tensor, "samples samples"]
+) -> Float[Tensor, "samples samples"]:
+    """The tangent kernel of the limit over its value at equal inputs, for inputs at these angles."""
+    kernel = limit.recursion(correlation_of_angle(angles.double())).ntk
+    return kernel / limit.at_equal_inputs().ntk
+
+
+def _is_known(network: ResidualNetwork, branch_depth: int) -> bool:
+    """Whether blocks have a ReLU between each two matrices and nothing else is there, without biases."""
+    calls = [node for node in network.graph.nodes if node.op == "call_function"]
+    rectified = [node for node in calls if operation(node) == "aten.relu"]
+    inputs = {block.input for block in network.blocks}
+    inside = {name for block in network.blocks for name in block.branch.nodes}
+    between = all(node.name in inside and node.args[0].name not in inputs for node in rectified)
+    counted = len(rectified) == len(network.blocks) * (branch_depth - 1)
+    vectors = [p for p in network.model.parameters() if p.ndim < 2]
+    unbiased = not any(bool(p.detach().any()) for p in vectors)
+    return between and counted and unbiased and all(operation(node) in KNOWN for node in calls)
+
+
+def is_vectors(inputs: object) -> bool:
+    """Whether inputs are one floating vector for each sample."""
+    return isinstance(inputs, torch.Tensor) and inputs.ndim == 2 and inputs.is_floating_point()
+
+
+def redrawn(model: nn.Module, generator: torch.Generator) -> nn.Module:
+    """A copy whose matrices and filters are drawn from normal distributions with the mean and spread they have.
+
+    Biases and scales stay: at initialisation they are constants.
+    """
+    fresh = copy.deepcopy(model)
+    with torch.no_grad():
+        for parameter in fresh.parameters():
+            if parameter.ndim > 1 and parameter.is_floating_point():
+                # drawn on the CPU, so that the numbers do not depend on the device
+                noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float32).to(parameter)
+                parameter.copy_(parameter.mean() + parameter.std() * noise)
+    return fresh
+
+
+def diagonals_over_seeds(
+    model: nn.Module, inputs: Inputs, names: list[str], seeds: list[Randomness], progress: Progress
+) -> Float[Tensor, "seeds samples"]:
+    """The kernel of the first output with itself, by the named parameters, for each seed and sample."""
+    rows = []
+    for seed in track(seeds, "kernel over seeds", len(seeds), progress):
+        fresh = redrawn(model, seed.torch())
+        rows.append(ntk_diagonal(fresh, inputs, outputs=0, parameters=names))
+    return torch.stack(rows)
+
+
+def kernel_of_some_outputs(
+    model: nn.Module, inputs: Inputs, chosen: Tensor, total: int, progress: Progress
+) -> tuple[Float[Tensor, "samples samples"], Float[Tensor, "samples samples"]]:
+    """An unbiased estimate of the kernel summed over all `total` outputs, and its standard error, entry by entry."""
+    full = empirical_ntk(_Chosen(model, chosen), inputs, outputs="full", progress=progress)
+    each = total * full.diagonal(dim1=1, dim2=3)  # samples × samples × outputs
+    return each.mean(-1), each.std(-1) / each.shape[-1] ** 0.5
+
+
+class _Chosen(nn.Module):
+    """The model with the chosen entries of its flat output alone."""
+
+    def __init__(self, model: nn.Module, chosen: Tensor) -> None:
+        super().__init__()
+        self.model, self.chosen = model, chosen
+        self.training = model.training
+
+    def forward(self, *positional: Any, **named: Any) -> Tensor:
+        """The chosen entries of each sample's output."""
+        return main_output(self.model(*positional, **named)).flatten(1)[:, self.chosen]
+
+
+def draw_outputs(total: int, count: int, generator: torch.Generator) -> Tensor:
+    """The numbers of `count` different outputs."""
+    return torch.randperm(total, generator=generator)[:count]
+
+
+def equivalent_network(reading: SignalReading) -> ResNet | None:
+    """The random network that theory knows, with this depth, width and branch size; None where branches normalise."""
+    outer = [index for index, outermost in enumerate(reading.outermost) if outermost]
+    if not outer or reading.broken or any(reading.normalised[index] for index in outer):
+        return None
+    matrices = int(reading.branch_depths[outer].double().median())
+    width, gain = int(reading.widths[outer].min()), float(reading.branch_ratios[outer].square().median())
+    if matrices < 1 or width < 1 or not 0 < gain < math.inf:
+        return None
+    return ResNet(reading.depth, width, matrices, gain ** (1 / matrices))

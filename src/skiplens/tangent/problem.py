@@ -1,0 +1,169 @@
+"""What is asked, checked once at the door: model, samples, outputs, memory."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, TypedDict
+
+import torch
+from torch import Tensor, nn
+
+from skiplens.base.errors import InvalidInputError, did_you_mean
+from skiplens.base.memory import budget_bytes, require_fits
+from skiplens.base.progress import Progress, silent
+from skiplens.graph.functional import (
+    OutputChoice,
+    OutputSelection,
+    ParameterChoice,
+    PureModel,
+    is_batch_coupled,
+    output_shape,
+    pure_model,
+    select_outputs,
+)
+from skiplens.graph.inputs import Inputs, Samples, samples_of
+from skiplens.tangent.gradients import Buffer
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the planner must know of the kernel.
+
+    Attributes:
+        left: Samples on the left.
+        right: Samples on the right that differ from those on the left; 0 for a symmetric kernel.
+        outputs: Outputs that are looked at.
+        separate: Whether outputs keep their own axis, so that all of them must be there at once.
+        itemsize: Bytes of a number.
+    """
+
+    left: int
+    right: int
+    outputs: int
+    separate: bool
+    itemsize: int
+
+    @property
+    def samples(self) -> int:
+        """Samples whose gradients are kept at a time."""
+        return self.left + self.right
+
+    @property
+    def pairs(self) -> float:
+        """Pairs of samples that are multiplied."""
+        return float(self.left * self.right) if self.right else self.left**2 / 2
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A kernel to compute.
+
+    Attributes:
+        pure: The model as a function of its chosen parameters.
+        left: Samples of the kernel's rows.
+        right: Samples of its columns, or None where they are those of the rows.
+        selection: The outputs that are looked at.
+        all_outputs: How many outputs a sample has.
+        coupled: Whether a sample's outputs depend on the whole batch.
+        algorithm: The algorithm asked for.
+        budget: Bytes that may be used.
+        progress: Called as work is done.
+    """
+
+    pure: PureModel
+    left: Samples
+    right: Samples | None
+    selection: OutputSelection
+    all_outputs: int
+    coupled: bool
+    algorithm: str
+    budget: int
+    progress: Progress
+
+    @property
+    def task(self) -> Task:
+        """The sizes that a plan depends on."""
+        right = self.right.count if self.right else 0
+        return Task(self.left.count, right, self.selection.count, self.selection.separate, self.pure.dtype.itemsize)
+
+    @property
+    def like(self) -> Tensor:
+        """An empty tensor with the dtype and device of the kernel."""
+        return torch.empty(0, dtype=self.pure.dtype, device=self.pure.device)
+
+    def buffer(self, size: int) -> Buffer:
+        """Memory of `size` bytes for gradients."""
+        return Buffer(self.like, size // self.pure.dtype.itemsize)
+
+    @property
+    def most_samples(self) -> Samples:
+        """The side with more samples: a probe on it tells more."""
+        return self.right if self.right and self.right.count > self.left.count else self.left
+
+
+Algorithm = Literal["auto", "layers", "jacobian", "rows", "products"]
+
+
+class KernelOptions(TypedDict, total=False):
+    """Options of `empirical_ntk`, `ntk_diagonal` and `NTKOperator`."""
+
+    parameters: ParameterChoice
+    """Names of the parameters to differentiate, or a test on names; by default all that require a gradient."""
+    algorithm: Algorithm
+    """``"auto"`` takes what is quickest; the others are there to check each other."""
+    budget: int | None
+    """Bytes that may be used, the result included; by default half of what is free."""
+    progress: Progress
+    """Called with a label, the steps done and the steps in all."""
+
+
+def make_problem(
+    model: nn.Module, inputs: Inputs, other: Inputs | None, outputs: OutputChoice, options: KernelOptions
+) -> Problem:
+    """The problem that these arguments mean, or one clear error."""
+    check_options(options)
+    pure = pure_model(model, options.get("parameters"))
+    left, right = samples_of(inputs), None if other is None else samples_of(other)
+    shape = output_shape(pure, left)
+    if right is not None:
+        output_shape(pure, right)
+    return Problem(
+        pure,
+        left,
+        right,
+        select_outputs(outputs, shape),
+        math.prod(shape),
+        is_batch_coupled(pure, left) or (right is not None and is_batch_coupled(pure, right)),
+        options.get("algorithm", "auto"),
+        budget_bytes(pure.device, options.get("budget")),
+        options.get("progress", silent),
+    )
+
+
+def require_kernel_fits(problem: Problem) -> int:
+    """Bytes of the kernel itself, refused where it does not leave room to compute it."""
+    task = problem.task
+    per_sample = task.outputs if task.separate else 1
+    rows, columns = task.left * per_sample, (task.right or task.left) * per_sample
+    needed = rows * columns * task.itemsize
+    fitting = int((problem.budget / 2 / task.itemsize) ** 0.5) // per_sample
+    instead = f"At most {fitting} samples on each side fit"
+    instead += "; outputs='trace' or one output takes far less" if task.separate and task.outputs > 1 else ""
+    what = f"A tangent kernel of {rows} × {columns} entries and the room to compute it"
+    require_fits(
+        2 * needed, what, f"{instead}; NTKOperator multiplies with the kernel without forming it.", problem.budget
+    )
+    return needed
+
+
+ALGORITHMS = ("auto", "layers", "jacobian", "rows", "products")
+
+
+def check_options(options: Any) -> None:
+    """Refuse unknown options and unknown algorithms by name."""
+    known = KernelOptions.__annotations__
+    for name in options:
+        if name not in known:
+            raise InvalidInputError(f"There is no option {name!r}. {did_you_mean(name, known)}")
+    algorithm = options.get("algorithm", "auto")
+    if algorithm not in ALGORITHMS:
+        raise InvalidInputError(f"There is no algorithm {algorithm!r}. {did_you_mean(str(algorithm), ALGORITHMS)}")

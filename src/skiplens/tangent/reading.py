@@ -1,0 +1,116 @@
+"""What the tangent lens saw: the empirical tangent kernel of a model on a few samples."""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from skiplens.base.axes import Float, Int
+from skiplens.readings.reading import Reading
+
+
+def _none() -> Tensor:
+    return torch.zeros(0, 0, dtype=torch.float64)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TangentReading(Reading, kind="tangent"):
+    """The tangent kernel summed over outputs, and what follows from it.
+
+    Attributes:
+        kernel: Θ(x, x′) = Σ_o ⟨∇f_o(x), ∇f_o(x′)⟩.
+        targets: The classes of the samples, or empty where the targets are no classes.
+        angles: Angles between the inputs, or empty where the inputs are no vectors (token ids).
+        parameters: How many parameters were differentiated.
+        batch_coupled: Whether a sample's output depends on the other samples (batch norm in training mode).
+        outputs: How many outputs a sample has; 0 in files from before this was told.
+        sampled_outputs: How many of them, drawn at random, the kernel was estimated from; 0 for all.
+        kernel_error: Standard error of each entry of an estimated kernel; empty where it is exact.
+        seed_diagonals: Θ(x, x) of one output by the parameters of the branches, for networks redrawn with other seeds;
+            empty if not measured.
+        predicted_variance: The relative variance of that number in theory; NaN where theory does not know the network.
+        limit_correlations: The correlations of the infinitely wide network of this architecture; empty where none is
+            known.
+        branch_correlations: Those of this network by the parameters of its branches, to compare with.
+        notes: What a person should know before reading on.
+    """
+
+    kernel: Float[Tensor, "samples samples"]
+    targets: Int[Tensor, " samples"]
+    angles: Float[Tensor, "samples samples"]
+    parameters: int
+    batch_coupled: bool
+    outputs: int = 0
+    sampled_outputs: int = 0
+    kernel_error: Float[Tensor, "samples samples"] = field(default_factory=_none)
+    seed_diagonals: Float[Tensor, "seeds samples"] = field(default_factory=_none)
+    predicted_variance: float = float("nan")
+    limit_correlations: Float[Tensor, "samples samples"] = field(default_factory=_none)
+    branch_correlations: Float[Tensor, "samples samples"] = field(default_factory=_none)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def eigenvalues(self) -> Float[Tensor, " samples"]:
+        """The eigenvalues of the kernel, largest first: how fast each direction of the outputs is learned."""
+        return torch.linalg.eigvalsh(self.kernel.double()).flip(0)
+
+    @property
+    def condition_number(self) -> float:
+        """Largest over smallest eigenvalue; infinite where the kernel is singular to working precision."""
+        values = self.eigenvalues
+        floor = values[0] * len(values) * torch.finfo(self.kernel.dtype).eps
+        return float(values[0] / values[-1]) if values[-1] > floor else float("inf")
+
+    @property
+    def effective_rank(self) -> float:
+        """(tr Θ)² / ‖Θ‖²: how many directions share the kernel, between 1 and the number of samples."""
+        kernel = self.kernel.double()
+        return float(kernel.trace() ** 2 / (kernel * kernel).sum())
+
+    @property
+    def correlations(self) -> Float[Tensor, "samples samples"]:
+        """The kernel divided by its diagonal, Θ(x, x′)/√(Θ(x, x) Θ(x′, x′))."""
+        scale = self.kernel.diagonal().clamp_min(torch.finfo(self.kernel.dtype).tiny).sqrt()
+        return self.kernel / scale[:, None] / scale[None, :]
+
+    @property
+    def alignment(self) -> float | None:
+        """Correlation, over all pairs of different samples, of the kernel with 'same class', between −1 and 1.
+
+        A sample's kernel with itself is left out: it would make any kernel look aligned. None where no pair is of the
+        same class, or all are.
+        """
+        if not len(self.targets):
+            return None
+        first, second = torch.triu_indices(len(self.kernel), len(self.kernel), offset=1)
+        same = (self.targets[first] == self.targets[second]).double()
+        if not 0 < same.mean() < 1:
+            return None
+        return float(torch.corrcoef(torch.stack([self.correlations[first, second].double(), same]))[0, 1])
+
+    @property
+    def seed_variance(self) -> tuple[float, float]:
+        """Variance over mean² of Θ(x, x) over seeds, averaged over samples, and its jackknife error; NaN without seeds.
+
+        A heavy tail makes it an underestimate with few seeds; the error tells how far to trust it.
+        """
+        rows = self.seed_diagonals.double()
+        if len(rows) < 3:
+            return float("nan"), float("nan")
+        without_one = torch.stack([_relative_variance(torch.cat([rows[:i], rows[i + 1 :]])) for i in range(len(rows))])
+        count = len(rows)
+        error = ((count - 1) / count * (without_one - without_one.mean()).square().sum()).sqrt()
+        return float(_relative_variance(rows)), float(error)
+
+    @property
+    def limit_distance(self) -> float:
+        """Root mean square difference, over pairs of samples, from the infinitely wide network; NaN without one."""
+        if not self.limit_correlations.numel():
+            return float("nan")
+        first, second = torch.triu_indices(len(self.kernel), len(self.kernel), offset=1)
+        difference = self.branch_correlations.double() - self.limit_correlations.double()
+        return float(difference[first, second].square().mean().sqrt())
+
+
+def _relative_variance(rows: Float[Tensor, "seeds samples"]) -> Tensor:
+    return (rows.var(0) / rows.mean(0).square()).mean()

@@ -1,0 +1,340 @@
+"""The empirical tangent kernel of a model on the first samples of its data, over seeds and beside its limit."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from skiplens.base.errors import InvalidInputError, SkiplensError
+from skiplens.base.preserve_state import preserve_state
+from skiplens.base.progress import Progress, silent
+from skiplens.base.randomness import Randomness
+from skiplens.graph.batch import Batch
+from skiplens.graph.functional import PureModel, is_batch_coupled, output_shape, pure_model
+from skiplens.graph.inputs import samples_of
+from skiplens.graph.lens import Lens, Subject
+from skiplens.kernels.finite_width import advice
+from skiplens.kernels.finite_width.moments import kernel_moments
+from skiplens.kernels.finite_width.networks import ResNet
+from skiplens.plots.figure import Figure, Heat, Line, Points, Reference, drawn, numbers
+from skiplens.plots.section import Curve, KeyNumber, Overlay, ReadingView, Section, number_in_words, provenance_of
+from skiplens.readings.finding import Finding, Rule
+from skiplens.readings.reading import Provenance
+from skiplens.signal.reading import SignalReading
+from skiplens.tangent.comparison import compared, draw_outputs, equivalent_network, kernel_of_some_outputs
+from skiplens.tangent.empirical import empirical_ntk
+from skiplens.tangent.reading import TangentReading
+
+
+@dataclass(frozen=True)
+class TangentLens(Lens):
+    """The tangent kernel of `samples` samples, summed over outputs; how it varies over seeds; its infinite width."""
+
+    name: ClassVar[str] = "tangent"
+    question: ClassVar[str] = "What kernel is this network, to first order in its parameters?"
+
+    samples: int = 32
+    coupled_samples: int = 12
+    """Where samples depend on each other every derivative is one of the whole batch, so fewer are looked at."""
+    most_outputs: int = 64
+    """With more outputs than this the kernel is estimated from `sampled_outputs` of them."""
+    sampled_outputs: int = 8
+
+    def __call__(self, subject: Subject, randomness: Randomness, progress: Progress = silent) -> TangentReading:
+        """Compute the kernel, exactly where outputs are few; only outputs and the seeds of redraws are random."""
+        pure, model = pure_model(subject.model), subject.model
+        with preserve_state(model):
+            coupled = is_batch_coupled(pure, samples_of(subject.batch.inputs))
+            outputs = math.prod(output_shape(pure, samples_of(subject.batch.inputs)))
+        looked_at = outputs if outputs <= self.most_outputs else self.sampled_outputs
+        batch, cut = subject.few(self.coupled_samples if coupled else self.samples, passes=3 * looked_at)
+        settings = {"lens": self.name, "model": subject.name, "samples": batch.samples}
+        clock = Provenance.begin(settings, randomness.seed, subject.device)
+        fields = self._kernel(pure, batch, outputs, randomness, progress)
+        angles = _angles(batch.inputs, fields["kernel"])
+        more, notes = _beside(subject, batch, angles, randomness, progress)
+        return TangentReading(
+            **fields,
+            **more,
+            targets=_classes(batch),
+            angles=angles,
+            parameters=pure.parameter_count,
+            batch_coupled=coupled,
+            outputs=outputs,
+            notes=(*cut, *_outputs_note(fields, outputs), *notes),
+            provenance=clock.end(),
+        )
+
+    def _kernel(
+        self, pure: PureModel, batch: Batch, outputs: int, randomness: Randomness, progress: Progress
+    ) -> dict[str, Any]:
+        """The kernel summed over all outputs, or estimated from some."""
+        if outputs <= self.most_outputs:
+            return {"kernel": empirical_ntk(pure.model, batch.inputs, progress=progress)}
+        chosen = draw_outputs(outputs, self.sampled_outputs, randomness.child("outputs").torch()).to(pure.device)
+        kernel, error = kernel_of_some_outputs(pure.model, batch.inputs, chosen, outputs, progress)
+        return {"kernel": kernel, "kernel_error": error, "sampled_outputs": len(chosen)}
+
+
+def _outputs_note(fields: dict[str, Any], outputs: int) -> tuple[str, ...]:
+    if "sampled_outputs" not in fields:
+        return ()
+    return (f"The kernel was estimated from {fields['sampled_outputs']} of {outputs:,} outputs, drawn at random.",)
+
+
+def _beside(
+    subject: Subject, batch: Batch, angles: Tensor, randomness: Randomness, progress: Progress
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What the kernel is compared with; where that cannot be measured the kernel alone is told."""
+    try:
+        return compared(subject, batch, angles, randomness, progress)
+    except SkiplensError as error:
+        return {}, (f"The kernel was not compared over seeds: {error}",)
+
+
+def _classes(batch: Batch) -> Tensor:
+    """The targets where they are classes; nothing where they are numbers or sequences."""
+    is_class = batch.targets.ndim == 1 and not batch.targets.is_floating_point()
+    return batch.targets.long() if is_class else torch.zeros(0, dtype=torch.int64)
+
+
+def _angles(inputs: object, kernel: Tensor) -> Tensor:
+    """Angles between the flattened inputs, where the inputs are one floating tensor."""
+    if not isinstance(inputs, Tensor) or not inputs.is_floating_point():
+        return kernel.new_zeros(0, 0)
+    units = torch.nn.functional.normalize(inputs.detach().double().flatten(1))
+    # 2 asin(|u − v| / 2) is accurate for nearly equal vectors, where acos(u · v) is not.
+    return (2 * torch.asin((torch.cdist(units, units) / 2).clamp(max=1))).to(kernel.dtype)
+
+
+def kernel_by_class(reading: TangentReading) -> Figure:
+    """The kernel's correlations as a matrix, samples sorted by class where there are classes."""
+    order = torch.argsort(reading.targets, stable=True) if len(reading.targets) else torch.arange(len(reading.kernel))
+    correlations = reading.correlations[order][:, order]
+    classes = "; samples are sorted by class, and a block along the diagonal is a class that is learned together"
+    return Figure(
+        name="kernel",
+        title="Tangent kernel between samples",
+        caption=f"Correlation of the parameter gradients of two samples{classes * bool(len(reading.targets))}.",
+        x_label="sample",
+        y_label="sample",
+        marks=(Heat(tuple(numbers(row) for row in correlations), "correlation"),),
+    )
+
+
+def kernel_eigenvalues(reading: TangentReading) -> Figure:
+    """The kernel's eigenvalues, largest first."""
+    values = reading.eigenvalues
+    positive = values.clamp_min(values[0] * torch.finfo(values.dtype).eps)
+    return Figure(
+        name="eigenvalues",
+        title="Eigenvalues of the tangent kernel",
+        caption="Gradient descent with a small step learns direction i at a speed proportional to eigenvalue i: a "
+        "steep fall means that some directions take very much longer than others.",
+        x_label="rank",
+        y_label="eigenvalue",
+        marks=(Points(numbers(range(1, len(values) + 1)), numbers(positive)),),
+        y_log=True,
+    )
+
+
+def kernel_against_angle(reading: TangentReading) -> Figure | None:
+    """The kernel's correlation of each pair of samples against the angle between the inputs."""
+    if not reading.angles.numel():
+        return None
+    pairs = torch.triu_indices(len(reading.kernel), len(reading.kernel), offset=1)
+    angles, correlations = reading.angles[pairs[0], pairs[1]], reading.correlations[pairs[0], pairs[1]]
+    grid = torch.linspace(0, float(angles.max()), 100, dtype=torch.float64)
+    return Figure(
+        name="kernel_against_angle",
+        title="Tangent kernel against the angle between inputs",
+        caption="Each point is a pair of samples. Points above the dashed cosine: the network sees the two inputs as "
+        "more alike than they are; all points near one: it hardly tells inputs apart.",
+        x_label="angle between the inputs (radians)",
+        y_label="correlation of the gradients",
+        marks=(
+            Points(numbers(angles), numbers(correlations), "pairs of samples"),
+            Line(numbers(grid), numbers(grid.cos()), "cosine: a linear model", dashed=True),
+            Reference(0.0),
+        ),
+    )
+
+
+FIGURES = (
+    kernel_by_class,
+    kernel_eigenvalues,
+    kernel_against_angle,
+)
+"""Of such a reading, in order."""
+
+
+def tangent_section(reading: TangentReading) -> Section:
+    """What the tangent kernel says about learning."""
+    alignment = reading.alignment
+    diagonal = reading.kernel.diagonal()
+    facts: tuple[tuple[str, str], ...] = (
+        ("samples", str(len(reading.kernel))),
+        ("parameters differentiated", f"{reading.parameters:,}"),
+        ("condition number", number_in_words(reading.condition_number)),
+        ("effective rank", f"{reading.effective_rank:.1f} of {len(reading.kernel)}"),
+        ("largest eigenvalue", number_in_words(float(reading.eigenvalues[0]))),
+        ("mean of the diagonal", number_in_words(float(diagonal.mean())) + _error_of_mean(reading)),
+        ("spread of the diagonal", f"{float(diagonal.std() / diagonal.mean()):.0%} of its mean"),
+        ("alignment with the classes", "no pairs to compare" if alignment is None else f"{alignment:.3f}"),
+    )
+    facts = (*facts, *_seed_facts(reading), *_limit_facts(reading))
+    notes = (*reading.notes, *_coupling_note(reading))
+    return Section(
+        anchor=reading.kind,
+        title="Tangent kernel",
+        sentence=tangent_sentence(reading),
+        facts=facts,
+        notes=notes,
+        figures=drawn(reading, FIGURES),
+        provenance=provenance_of(reading),
+    )
+
+
+def _error_of_mean(reading: TangentReading) -> str:
+    """The standard error where the kernel was estimated from some outputs."""
+    if not reading.sampled_outputs:
+        return ""
+    return f" ± {float(reading.kernel_error.diagonal().mean()):.1g}"
+
+
+def _coupling_note(reading: TangentReading) -> tuple[str, ...]:
+    return ("Batch norm is in training mode: the kernel is that of this batch as a whole.",) * reading.batch_coupled
+
+
+def _seed_facts(reading: TangentReading) -> tuple[tuple[str, str], ...]:
+    """How much the kernel varies from seed to seed, and what theory expects."""
+    variance, error = reading.seed_variance
+    if math.isnan(variance):
+        return ()
+    expected = "" if math.isnan(reading.predicted_variance) else f"; theory expects {reading.predicted_variance:.2g}"
+    name = f"relative variance over {len(reading.seed_diagonals)} seeds (branches, one output)"
+    return ((name, f"{variance:.2g} ± {error:.1g}{expected}"),)
+
+
+def _limit_facts(reading: TangentReading) -> tuple[tuple[str, str], ...]:
+    """How far the kernel is from that of the infinitely wide network."""
+    if math.isnan(reading.limit_distance):
+        return ()
+    return (("distance from the infinite-width kernel (correlations)", f"{reading.limit_distance:.3f}"),)
+
+
+def tangent_sentence(reading: TangentReading) -> str:
+    """The kernel in one sentence."""
+    rank = f"its {len(reading.kernel)} samples share {reading.effective_rank:.1f} directions"
+    if math.isinf(reading.condition_number):
+        return f"The tangent kernel is singular to working precision: {rank}, and some outputs cannot be learned apart."
+    return (
+        f"The tangent kernel has condition number {number_in_words(reading.condition_number)}; {rank}: gradient "
+        "descent learns the slowest direction that many times more slowly than the fastest."
+    )
+
+
+MANY_STEPS = 1e4
+"""Steps of gradient descent for the slowest direction that count as many."""
+
+FAR_FROM_CONSTANT = 1.0
+"""Relative variance at which the kernel's standard deviation over seeds is as large as its mean."""
+
+WANTED_VARIANCE = 0.1
+
+
+def judge_kernel_condition(reading: TangentReading) -> Iterator[Finding]:
+    """How much longer the slowest direction takes than the fastest."""
+    condition, samples = reading.condition_number, len(reading.kernel)
+    if condition <= MANY_STEPS:
+        return
+    singular = math.isinf(condition)
+    limit = 1 / (samples * torch.finfo(reading.kernel.dtype).eps)
+    yield Finding(
+        rule="kernel_condition",
+        severity="warning" if singular else "note",
+        sentence="The tangent kernel is singular to working precision: some of these samples cannot be learned apart."
+        if singular
+        else f"The tangent kernel has condition number {condition:.2g}: gradient descent needs that many steps for the "
+        "slowest direction of the outputs.",
+        number=condition,
+        threshold=limit if singular else MANY_STEPS,
+        source="gradient flow f_t = y + e^{−2Kt}(f_0 − y), 'Residual Tangent Kernels', lemma 1: convergence needs "
+        "λ_min(K) > 0 and takes λ_max/λ_min steps",
+        change="Look for duplicate or nearly parallel inputs; standardise the inputs; use shorter or more strongly "
+        "scaled-down branches, whose kernel tells inputs apart better.",
+    )
+
+
+def judge_regime(reading: SignalReading) -> Iterator[Finding]:
+    """Whether a network of this depth, width and branch size has a kernel of its own from seed to seed."""
+    network = equivalent_network(reading)
+    if network is None:
+        return
+    variance = float(kernel_moments(network).relative_variance)
+    if not variance > FAR_FROM_CONSTANT:
+        return
+    yield Finding(
+        rule="kernel_regime",
+        severity="note",
+        sentence=f"Far from the kernel regime: at {network.depth} blocks of width {network.width} the tangent kernel "
+        f"varies from seed to seed by {math.sqrt(variance):.2g} times its mean.",
+        number=variance,
+        threshold=FAR_FROM_CONSTANT,
+        source="exact variance of the kernel's diagonal for the residual network of this depth, width, branch depth "
+        "and measured branch size ('Residual Tangent Kernels', theorem 5, corrected)",
+        change=_wider(network),
+    )
+
+
+def _wider(network: ResNet) -> str:
+    scaled = advice.branch_scale(network.depth, network.branch_depth)
+    words = (
+        f"Scale the matrices of the branches by α = {scaled.branch_scale:.3g}, which leaves a relative variance of "
+        f"{scaled.scaled_variance / network.width:.2g}"
+    )
+    try:
+        enough = advice.width(WANTED_VARIANCE, network).width
+    except InvalidInputError:
+        return f"{words}; no reasonable width would do it."
+    return f"{words}; or use a width of {enough}. A network outside the kernel regime may still train well."
+
+
+RULES = (
+    Rule("kernel_condition", (TangentReading,), judge_kernel_condition),
+    Rule("kernel_regime", (SignalReading,), judge_regime),
+)
+
+
+def tangent_numbers(reading: TangentReading) -> tuple[KeyNumber, ...]:
+    """What models are compared by."""
+    found = [
+        KeyNumber("condition number of the kernel", reading.condition_number, logarithmic=True),
+        KeyNumber("effective rank of the kernel", reading.effective_rank),
+        KeyNumber("mean of the kernel's diagonal", float(reading.kernel.diagonal().double().mean()), logarithmic=True),
+    ]
+    if reading.alignment is not None:
+        found.append(KeyNumber("alignment with the classes", reading.alignment))
+    return tuple(found)
+
+
+def _kernel_values(reading: TangentReading) -> Curve:
+    values = reading.eigenvalues
+    return Curve(torch.arange(1, len(values) + 1), values / values[0])
+
+
+TANGENT_OVERLAYS = (
+    Overlay(
+        "kernel_eigenvalues",
+        "Eigenvalues of the tangent kernel",
+        "Relative to the largest; a steep fall means that some directions are learned very much more slowly.",
+        ("rank", "relative eigenvalue"),
+        _kernel_values,
+    ),
+)
+
+
+VIEW = ReadingView(TangentReading, TangentLens, tangent_section, FIGURES, RULES, tangent_numbers, TANGENT_OVERLAYS)

@@ -1,0 +1,121 @@
+"""What a training run was: its losses, its learning rates and what was recorded on the way."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from skiplens.base.axes import Float
+from skiplens.plots.figure import Figure, Line, Points, numbers
+from skiplens.plots.section import ReadingView
+from skiplens.readings.reading import Reading
+
+FINISHED = "finished"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrainingHistory(Reading, kind="training"):
+    """A training run step by step.
+
+    Attributes:
+        losses: Entry k is the loss of step k's batch after k updates, before update k + 1.
+        learning_rates: Entry k is the learning rate of that update.
+        steps_per_epoch: How many steps one pass through the data has.
+        outcome: ``"finished"``, or why the run ended early: ``"diverged …"`` or the reason given by a callback.
+        recorded: What callbacks recorded, by name.
+        recorded_steps: The steps (updates made) that the entries of `recorded` belong to.
+    """
+
+    losses: Float[Tensor, " steps"]
+    learning_rates: Float[Tensor, " steps"]
+    steps_per_epoch: int
+    outcome: str = FINISHED
+    recorded: Mapping[str, Tensor] = field(default_factory=dict)
+    recorded_steps: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def steps(self) -> int:
+        """How many steps were made."""
+        return len(self.losses)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run made all its steps."""
+        return self.outcome == FINISHED
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the run ended because the loss was no longer a number."""
+        return self.outcome.startswith("diverged")
+
+    @property
+    def epoch_losses(self) -> Float[Tensor, " epochs"]:
+        """The mean loss of the steps of each epoch; an epoch that was not finished is left out."""
+        whole = self.steps // self.steps_per_epoch * self.steps_per_epoch
+        return self.losses[:whole].reshape(-1, self.steps_per_epoch).mean(1)
+
+
+_MOST_STEPS = 5000
+"""Runs with more steps than this are drawn by epoch only."""
+
+
+def loss_by_step(reading: TrainingHistory) -> Figure | None:
+    """The loss of every step's batch, and its mean over each epoch where an epoch has several steps."""
+    if not reading.steps:
+        return None
+    marks: list[Line | Points] = []
+    several, epochs = reading.steps_per_epoch > 1, reading.epoch_losses
+    if reading.steps <= _MOST_STEPS or not len(epochs):
+        marks.append(Line(numbers(range(reading.steps)), numbers(reading.losses), "each step" if several else "loss"))
+    if len(epochs) and (several or not marks):
+        middles = [(epoch + 0.5) * reading.steps_per_epoch for epoch in range(len(epochs))]
+        marks.append(Points(numbers(middles), numbers(epochs), "mean of an epoch"))
+    positive = bool((reading.losses > 0).all())
+    return Figure(
+        name="loss_by_step",
+        title="Loss along training",
+        caption=f"The loss of each step's batch before its update, over {reading.steps} steps; the run "
+        f"{'finished' if reading.finished else 'ended early: ' + reading.outcome}.",
+        x_label="step",
+        y_label="loss",
+        marks=tuple(marks),
+        y_log=positive and float(reading.losses.max()) > 10 * float(reading.losses.min()),
+    )
+
+
+def learning_rate_by_step(reading: TrainingHistory) -> Figure | None:
+    """The learning rate of every update, where it changes."""
+    rates = reading.learning_rates
+    if reading.steps < 2 or bool((rates == rates[0]).all()):
+        return None
+    return Figure(
+        name="learning_rate_by_step",
+        title="Learning rate along training",
+        caption="The learning rate of each update, as the schedule of the recipe gives it.",
+        x_label="step",
+        y_label="learning rate",
+        marks=(Line(numbers(range(reading.steps)), numbers(rates)),),
+    )
+
+
+def recorded_by_step(reading: TrainingHistory, *names: str) -> Figure:
+    """What callbacks recorded under `names`, against the step."""
+    series = [Line(numbers(reading.recorded_steps[name]), numbers(reading.recorded[name]), name) for name in names]
+    return Figure(
+        name="recorded_by_step",
+        title=f"{' and '.join(names)} along training",
+        caption=f"What was recorded while the network trained, over {reading.steps} steps.",
+        x_label="step",
+        y_label=names[0] if len(names) == 1 else "recorded value",
+        marks=tuple(series),
+    )
+
+
+FIGURES = (
+    loss_by_step,
+    learning_rate_by_step,
+)
+"""Of such a reading, in order."""
+
+
+VIEW = ReadingView(TrainingHistory, figures=FIGURES)

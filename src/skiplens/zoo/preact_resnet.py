@@ -1,0 +1,224 @@
+"""Pre-activation ResNet-18 and ResNet-50, with convolutional and with pool-plus-convolution shortcuts.
+
+As trained on CIFAR in 'On skip connections and normalisation layers in deep optimisation': a 3×3 stem without batch
+norm, four stages, no batch norm after the last block, global average pool, linear head. Networks of the same seed have
+the same weights, whatever their shortcuts.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from torch import nn
+
+from skiplens.base.errors import SettingsError
+from skiplens.base.randomness import Randomness
+from skiplens.base.settings import option
+from skiplens.zoo.entry import Entry, NetworkOptions
+from skiplens.zoo.layers import ProjectionShortcut, Residual, convolution, linear
+from skiplens.zoo.skips import IsometricPool, PaddedAveragePool, StridedZeroPad
+from skiplens.zoo.weight_laws import fill_weights_, he_over_outputs, uniform_biases_over_inputs, uniform_over_inputs
+
+
+@dataclass(frozen=True)
+class PreactResNetOptions(NetworkOptions):
+    """Options of the pre-activation ResNet-18 and ResNet-50."""
+
+    classes: int = option(10, "outputs", minimum=1)
+    width: int = option(64, "channels of the stem and the first stage; doubled at each later stage", minimum=1)
+    stem: Literal["cifar", "imagenet"] = option("cifar", "3×3 convolution, or 7×7 with stride 2 and max pool")
+
+    def input_shape(self) -> tuple[int, ...]:
+        """One colour image of the size the stem is made for; other sizes work too."""
+        return (3, 32, 32) if self.stem == "cifar" else (3, 224, 224)
+
+
+Shortcut = Literal["projection", "average_pool", "isometric_pool"]
+
+
+def preact_resnet18(shortcut: Shortcut, options: PreactResNetOptions, randomness: Randomness) -> nn.Sequential:
+    """The ResNet of two basic blocks in each of four stages."""
+    return _network(preact_stages((2, 2, 2, 2), options.width, basic_convolutions, shortcut), options, randomness)
+
+
+def preact_resnet50(shortcut: Shortcut, options: PreactResNetOptions, randomness: Randomness) -> nn.Sequential:
+    """The ResNet of 3, 4, 6 and 3 bottleneck blocks in four stages."""
+    return _network(preact_stages((3, 4, 6, 3), options.width, bottleneck_convolutions, shortcut), options, randomness)
+
+
+_RESNETS = {18: preact_resnet18, 50: preact_resnet50}
+
+
+def _network(stages: tuple[nn.Sequential, int], options: PreactResNetOptions, randomness: Randomness) -> nn.Sequential:
+    body, channels = stages
+    head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), linear(channels, options.classes, bias=True))
+    network = nn.Sequential(OrderedDict(stem=_stem(options), stages=body, head=head))
+    fill_weights_(network, uniform_over_inputs, randomness, uniform_biases_over_inputs)
+    return network
+
+
+def _stem(options: PreactResNetOptions) -> nn.Module:
+    if options.stem == "cifar":
+        return convolution(3, options.width, 3)
+    return nn.Sequential(convolution(3, options.width, 7, stride=2), nn.MaxPool2d(3, stride=2, padding=1))
+
+
+_VARIANTS: tuple[tuple[str, int, Shortcut, str], ...] = (
+    ("preact_resnet18", 18, "projection", "convolutional shortcuts"),
+    ("preact_resnet18_avgskip", 18, "average_pool", "average-pool-plus-convolution shortcuts"),
+    ("preact_resnet18_isoskip", 18, "isometric_pool", "isometric-pool-plus-convolution shortcuts"),
+    ("preact_resnet50", 50, "projection", "convolutional shortcuts"),
+    ("preact_resnet50_avgskip", 50, "average_pool", "average-pool-plus-convolution shortcuts"),
+)
+
+Convolutions = Callable[[int, int, int], list[nn.Conv2d]]
+"""From input channels, channels and stride to the convolutions of a branch."""
+
+_POOLS: dict[str, Callable[[int, int, int], nn.Module | None]] = {
+    "projection": lambda stride, inputs, outputs: None,
+    "average_pool": lambda stride, inputs, outputs: PaddedAveragePool(stride, outputs - inputs),
+    "isometric_pool": IsometricPool,
+}
+
+
+def preactivation(channels: int) -> list[nn.Module]:
+    """Batch norm and ReLU."""
+    return [nn.BatchNorm2d(channels), nn.ReLU()]
+
+
+def preactivated(convolutions: Sequence[nn.Conv2d]) -> list[nn.Module]:
+    """Batch norm and ReLU before each of the convolutions."""
+    return [layer for conv in convolutions for layer in (*preactivation(conv.in_channels), conv)]
+
+
+def preact_block(convolutions: Sequence[nn.Conv2d], stride: int, shortcut: Shortcut = "projection") -> nn.Module:
+    """A pre-activation block of these convolutions.
+
+    If the block keeps the shape, its shortcut is the identity of its input x. Else both its branch and its shortcut
+    start from o = ReLU(BN(x)), and the shortcut is a 1×1 convolution of o, plus a pool of o if one is wanted.
+    """
+    inputs, outputs = convolutions[0].in_channels, convolutions[-1].out_channels
+    layers = preactivated(convolutions)
+    if stride == 1 and inputs == outputs:
+        return Residual(nn.Sequential(*layers))
+    projection = ProjectionShortcut(
+        convolution(inputs, outputs, 1, stride=stride), _POOLS[shortcut](stride, inputs, outputs)
+    )
+    residual = Residual(nn.Sequential(*layers[2:]), projection)
+    return nn.Sequential(OrderedDict(preactivation=nn.Sequential(*layers[:2]), residual=residual))
+
+
+def basic_convolutions(inputs: int, channels: int, stride: int) -> list[nn.Conv2d]:
+    """Two 3×3 convolutions, the first one with the stride."""
+    return [convolution(inputs, channels, 3, stride=stride), convolution(channels, channels, 3)]
+
+
+def bottleneck_convolutions(inputs: int, channels: int, stride: int) -> list[nn.Conv2d]:
+    """A 1×1, a strided 3×3 and a 1×1 convolution; the last one widens fourfold."""
+    strided = convolution(channels, channels, 3, stride=stride)
+    return [convolution(inputs, channels, 1), strided, convolution(channels, 4 * channels, 1)]
+
+
+def preact_stages(
+    counts: Sequence[int], width: int, convolutions: Convolutions, shortcut: Shortcut = "projection"
+) -> tuple[nn.Sequential, int]:
+    """Stages of so many blocks, each but the first starting with stride 2 and twice the width; and their outputs."""
+    stages, inputs = nn.Sequential(), width
+    for index, count in enumerate(counts):
+        stage = nn.Sequential()
+        for stride in [2 if index else 1] + [1] * (count - 1):
+            layers = convolutions(inputs, width * 2**index, stride)
+            stage.append(preact_block(layers, stride, shortcut))
+            inputs = layers[-1].out_channels
+        stages.append(stage)
+    return stages, inputs
+
+
+ENTRIES = tuple(
+    Entry(
+        name=name,
+        description=f"pre-activation ResNet-{layers} with {text}",
+        study="macdonald2023_regularity",
+        options=PreactResNetOptions,
+        builder=partial(_RESNETS[layers], shortcut),
+        stream=f"preact_resnet{layers}",
+    )
+    for name, layers, shortcut, text in _VARIANTS
+)
+
+
+@dataclass(frozen=True)
+class CifarResNetOptions(NetworkOptions):
+    """Options of `preact_resnet`."""
+
+    depth: int = option(38, "weight layers; 36 q + 2 suits every shortcut depth from 1 to 4", minimum=5)
+    shortcut_depth: int = option(2, "convolutions under each shortcut (the n of n-shortcut)", minimum=1)
+    width: int = option(16, "channels of the stem and the first stage; doubled at each later stage", minimum=1)
+    classes: int = option(10, "outputs", minimum=1)
+
+    def __post_init__(self) -> None:
+        """Refuse a depth whose stages cannot be cut into whole units."""
+        super().__post_init__()
+        step = 3 * self.shortcut_depth
+        if (self.depth - 2) % step:
+            below = (self.depth - 2) // step * step + 2
+            nearest = " or ".join(str(depth) for depth in (below, below + step) if depth > 2)
+            raise SettingsError(
+                f"A depth of {self.depth} does not give three stages of whole units of {self.shortcut_depth} "
+                f"convolutions: depth - 2 must be a multiple of {step}. Take {nearest}."
+            )
+
+    def input_shape(self) -> tuple[int, ...]:
+        """One colour image of 32×32 pixels; other sizes work too."""
+        return (3, 32, 32)
+
+
+def preact_resnet(options: CifarResNetOptions, randomness: Randomness) -> nn.Sequential:
+    """The network, with convolutions from N(0, 2 / (9 outputs)) and a head as PyTorch starts it, with bias 0.
+
+    The streams of the weights are named by their place in the sequence of convolutions, so networks of the same seed
+    and depth have the same weights at every shortcut depth.
+    """
+    convolutions = _convolutions(options)
+    fill_weights_(nn.ModuleList(convolutions), he_over_outputs, randomness.child("convolutions"))
+    classifier = linear(4 * options.width, options.classes, bias=True)
+    fill_weights_(classifier, uniform_over_inputs, randomness.child("classifier"))
+    pooled = [*preactivation(4 * options.width), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    units = _units(convolutions[1:], options.shortcut_depth)
+    return nn.Sequential(OrderedDict(stem=convolutions[0], units=units, head=nn.Sequential(*pooled, classifier)))
+
+
+def _convolutions(options: CifarResNetOptions) -> list[nn.Conv2d]:
+    per_stage, inputs = (options.depth - 2) // 3, options.width
+    convolutions = [convolution(3, options.width, 3)]
+    for stage in range(3):
+        channels = options.width * 2**stage
+        for index in range(per_stage):
+            stride = 2 if stage > 0 and index == 0 else 1
+            convolutions.append(convolution(inputs, channels, 3, stride=stride))
+            inputs = channels
+    return convolutions
+
+
+def _units(convolutions: list[nn.Conv2d], size: int) -> nn.Sequential:
+    groups = [convolutions[start : start + size] for start in range(0, len(convolutions), size)]
+    return nn.Sequential(*(_unit(group) for group in groups))
+
+
+def _unit(group: list[nn.Conv2d]) -> Residual:
+    widening = group[-1].out_channels - group[0].in_channels
+    shortcut = StridedZeroPad(int(group[0].stride[0]), widening) if widening else None
+    return Residual(nn.Sequential(*preactivated(group)), shortcut)
+
+
+CIFAR_ENTRIES = (
+    Entry(
+        name="preact_resnet",
+        description="CIFAR pre-activation ResNet, shortcut depth 1 to 4 at a fixed parameter count",
+        study="li2016_shortcuts",
+        options=CifarResNetOptions,
+        builder=preact_resnet,
+    ),
+)

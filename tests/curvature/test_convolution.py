@@ -1,0 +1,50 @@
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from skiplens.curvature.convolution import PlainConvolutions
+from skiplens.curvature.operator import loss_operator
+from tests.curvature.dense import FlatLoss, squared_error
+from tests.networks import noise
+from tests.tolerances import assert_close
+
+# torch.func, which the oracle uses, remarks on its own inner workings at its first call.
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+
+LAYERS = {
+    "1 axis": (nn.Conv1d(2, 3, 3, padding=1), (4, 2, 6)),
+    "2 axes": (nn.Conv2d(2, 3, (3, 2), stride=(2, 1), padding=(1, 0)), (3, 2, 5, 4)),
+    "3 axes": (nn.Conv3d(1, 2, 2, bias=False), (2, 1, 3, 3, 3)),
+    "groups": (nn.Conv2d(4, 6, 3, groups=2, dilation=2), (3, 4, 6, 6)),
+    "padding by name": (nn.Conv2d(2, 2, 3, padding="same"), (3, 2, 4, 4)),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("kind", ["hessian", "gauss_newton"])
+def test_second_derivatives_of_two_convolutions(name, kind):
+    layer, shape = LAYERS[name]
+    layer = layer.double()
+    inputs = noise(*shape)
+    again = type(layer)(layer.out_channels, 2, 2).double()
+    model = nn.Sequential(layer, nn.Tanh(), again, nn.Tanh())
+    targets = torch.zeros_like(model(inputs))
+    oracle = FlatLoss(model, inputs, squared_error(targets))
+    expected = oracle.hessian() if kind == "hessian" else oracle.gauss_newton()
+    operator = loss_operator(model, "mse", (inputs, targets), kind)
+    assert_close(operator.dense(), expected, 1e-10)
+    operator._probes = 1
+    assert_close(operator.dense(), expected, 1e-10)
+
+
+def test_values_stay_and_samples_without_batch_axis_are_left_to_torch():
+    x, w, b = noise(2, 3, 5, 5), noise(4, 3, 3, 3, seed=1), noise(4, seed=2)
+    w.requires_grad_()
+    with PlainConvolutions():
+        ours = F.conv2d(x, w, b, stride=2, padding=1)
+        alone = F.conv2d(x[0], w, bias=b, padding=1, groups=1)
+    assert torch.equal(ours, F.conv2d(x, w, b, stride=2, padding=1))
+    assert torch.equal(alone, F.conv2d(x[0], w, b, padding=1))
+    assert "_Convolution" in type(ours.grad_fn).__name__
+    assert "_Convolution" not in type(alone.grad_fn).__name__

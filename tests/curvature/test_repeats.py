@@ -1,0 +1,58 @@
+import pytest
+import torch
+from torch import nn
+
+from skiplens.base.errors import InvalidInputError, SkiplensError
+from skiplens.curvature.operator import loss_operator
+from tests.curvature.cases import SAMPLES, classes, in_batches, multilayer
+from tests.networks import Formula, noise
+from tests.tolerances import assert_close
+
+
+class Changing:
+    """Batches that a function changes at every pass."""
+
+    def __init__(self, batches, change):
+        self.batches, self.change, self.passes = batches, change, 0
+
+    def __iter__(self):
+        self.passes += 1
+        return iter(self.change(list(self.batches), self.passes))
+
+
+def test_dropout_in_training_mode_is_explained():
+    model, inputs = multilayer()
+    noisy = nn.Sequential(nn.Dropout(0.5), model).train()
+    with pytest.raises(SkiplensError, match=r"different losses.*Dropout in training mode draws anew.*model.eval\(\)"):
+        loss_operator(noisy, "cross_entropy", (inputs, classes()))
+    loss_operator(noisy.eval(), "cross_entropy", (inputs, classes()))
+
+
+def test_a_model_that_draws_by_itself_is_explained():
+    model = Formula(lambda m, x: m.f(x) + torch.rand(len(x), 3), f=nn.Linear(4, 3))
+    with pytest.raises(SkiplensError, match=r"its forward pass draws or counts"):
+        loss_operator(model, "cross_entropy", (noise(SAMPLES, 4), classes()))
+
+
+def test_a_loader_that_augments_is_explained():
+    model, inputs = multilayer()
+    batches = in_batches(inputs, classes(), 4)
+    shifted = Changing(batches, lambda each, count: [(x + count, y) for x, y in each])
+    with pytest.raises(InvalidInputError, match=r"Two passes over data.*model repeats itself.*list\(loader\)"):
+        loss_operator(model, "cross_entropy", shifted)
+    dropping = Changing(batches, lambda each, count: each[: 5 - count])
+    with pytest.raises(InvalidInputError, match=r"Two passes over data"):
+        loss_operator(model, "cross_entropy", dropping)
+
+
+def test_a_loader_that_only_shuffles_is_fine_but_its_graphs_are_kept_all_or_not_at_all():
+    model, inputs = multilayer()
+    batches = in_batches(inputs, classes(), 2)
+    turning = Changing(batches, lambda each, count: each[count % 5 :] + each[: count % 5])
+    expected = loss_operator(model, "cross_entropy", batches)
+    vector = noise(expected.size)
+    for budget in (None, 1, 15_000):
+        operator = loss_operator(model, "cross_entropy", turning, budget=budget)
+        assert operator.plan.kept in (0, 5)
+        for _ in range(2):
+            assert_close(operator @ vector, expected @ vector, 1e-10)

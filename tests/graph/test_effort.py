@@ -1,0 +1,38 @@
+import pytest
+import torch
+from torch import nn
+
+from skiplens.graph.batch import Batch
+from skiplens.graph.lens import OPERATIONS, Subject, affordable, cut_note, operations_of
+
+
+def test_operations_are_counted_for_one_sample():
+    batch = Batch(torch.ones(5, 3), torch.zeros(5))
+    assert operations_of(nn.Sequential(nn.Linear(3, 7), nn.ReLU(), nn.Linear(7, 2)), batch) == 2 * (3 * 7 + 7 * 2)
+
+
+def test_a_batch_norm_in_training_mode_can_be_counted_and_stays_as_it_was():
+    model = nn.Sequential(nn.Linear(3, 4, bias=False), nn.BatchNorm1d(4))
+    assert operations_of(model, Batch(torch.randn(5, 3), torch.zeros(5))) == 2 * 3 * 4
+    assert int(model[1].num_batches_tracked) == 0
+
+
+def test_cheap_models_get_all_samples_and_costly_ones_what_fits():
+    assert affordable(1e3, 100, 64) == 64
+    assert affordable(OPERATIONS / 1000, 100, 64) == 10
+    assert affordable(OPERATIONS, 100, 64) == 1
+    assert affordable(OPERATIONS, 100, 64, least=2) == 2
+
+
+@pytest.mark.parametrize(("training", "count"), [(False, 1), (True, 2)])
+def test_a_costly_subject_is_cut_and_says_so(training, count):
+    model = nn.Linear(3, 2).train(training)
+    subject = Subject(model, Batch(torch.ones(6, 3), torch.zeros(6)), "costly")
+    batch, notes = subject.few(4, passes=OPERATIONS)
+    assert batch.samples == count
+    assert notes == (f"A pass through this model is costly, so {count} instead of 4 samples were looked at.",)
+    assert subject.few(9, passes=1)[0].samples == 6 and subject.few(9, passes=1)[1] == ()
+
+
+def test_nothing_is_told_where_nothing_was_cut():
+    assert cut_note(4, 4) == ()

@@ -1,0 +1,156 @@
+"""Claims on grids that were made up so that the right verdict is known."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from skiplens.papers.li2016_shortcuts import fig7_fig8, learning_rates
+from skiplens.papers.li2016_shortcuts.fig7_fig8 import tables
+from skiplens.papers.li2016_shortcuts.learning_rates import best_losses, best_rates
+from skiplens.readings.reading import Measurement, Provenance
+
+STARTS = 20
+
+
+def grids(runs, losses_of):
+    """Readings with log10 losses `losses_of(family, depth, exponents)` and a little noise."""
+    generator = torch.Generator().manual_seed(0)
+    readings = []
+    for run in runs:
+        own = dataclasses.replace(run.settings, networks=STARTS)
+        logs = losses_of(own.family, own.depth, torch.tensor(own.exponents))
+        noise = 0.01 * torch.randn(len(own.exponents), STARTS, generator=generator)
+        values = torch.where(torch.isfinite(logs)[:, None], 10 ** (logs[:, None] + noise), torch.inf)
+        arrays = {"losses": values}
+        if isinstance(own, learning_rates.LinearGrid):
+            small = values * 1e-6 if own.family == "3-shortcut" else values
+            arrays = {"excess": values, "losses": 5.0 + small, "first_losses": torch.full((STARTS,), 5.0)}
+        provenance = Provenance.begin(own.to_json(), 0, "cpu").end()
+        readings.append(Measurement(name=run.measure, arrays=arrays, provenance=provenance))
+    return readings
+
+
+def valley(exponents, best, lowest, steepness=0.5):
+    """Losses that rise away from the best rate, and divergence a decade above it."""
+    logs = lowest + (exponents - best).abs() * steepness
+    return torch.where(exponents > best + 1, torch.inf, logs)
+
+
+def as_printed(family, depth, exponents):
+    if family == "2-shortcut":
+        return valley(exponents, 0.5, -6.5, steepness=2.5)
+    if family == "xavier":
+        return torch.where(exponents > -1, torch.inf, -0.85 + 0.01 * exponents)
+    if family == "3-shortcut":
+        return valley(exponents, -0.5, -3.0)
+    rate = {4: -0.25, 8: -0.5, 16: -0.75, 32: -1.0, 64: -1.25, 96: -1.5}[depth]
+    return valley(exponents, rate, -3.1)
+
+
+def other_way_round(family, depth, exponents):
+    if family == "2-shortcut":
+        return valley(exponents, -1.0, -2.0)
+    if family == "xavier":
+        return valley(exponents, 0.0, -5.0)
+    return valley(exponents, -2.0 + 0.02 * depth, -3.0)
+
+
+def rectified_as_printed(family, depth, exponents):
+    if family == "2-shortcut":
+        return valley(exponents, 0.0, {4: -0.6, 8: -0.9, 16: -1.3, 32: -1.5, 64: -1.7}[depth])
+    if depth == 64:
+        return torch.full_like(exponents, torch.tensor(0.5).log10().item())
+    return valley(exponents, 0.0, {4: -0.77, 8: -0.83, 16: -0.7, 32: -0.4}[depth])
+
+
+def rectified_other_way_round(family, depth, exponents):
+    return valley(exponents, -0.5, -1.0 + 0.001 * depth if family == "2-shortcut" else -1.2 - 0.001 * depth)
+
+
+def verdicts(claims, readings):
+    return {claim.name: claim.judge(readings).verdict for claim in claims}
+
+
+def test_figure_7_as_it_is_printed():
+    found = verdicts(fig7_fig8.FIG7, grids(learning_rates.fig7_runs("laptop", 0), as_printed))
+    assert found.pop("equal_rate") == "corrected"
+    assert set(found.values()) == {"reproduced"}, found
+
+
+def test_figure_7_the_other_way_round():
+    found = verdicts(fig7_fig8.FIG7, grids(learning_rates.fig7_runs("laptop", 0), other_way_round))
+    assert {name for name, word in found.items() if word == "reproduced"} <= {"three_stay"}, found
+    assert found["lowest"] == found["close_to_optimal"] == found["high_rate"] == found["falling_rate"] == "differs"
+
+
+def test_figure_7_with_lower_losses_at_equal_rates():
+    def better_everywhere(family, depth, exponents):
+        return as_printed(family, depth, exponents) - (9.0 if family == "2-shortcut" else 0.0)
+
+    found = verdicts(fig7_fig8.FIG7, grids(learning_rates.fig7_runs("laptop", 0), better_everywhere))
+    assert found["equal_rate"] == "reproduced"
+
+
+def without_noise(readings):
+    """Losses of exactly 1/2 where all networks are dead, as they are in float32."""
+    for reading in readings:
+        if reading.setting("depth") == 64 and reading.setting("family") != "2-shortcut":
+            reading.arrays["losses"].fill_(0.5)
+    return readings
+
+
+def test_figure_8_as_it_is_printed():
+    readings = without_noise(grids(learning_rates.fig8_runs("laptop", 0), rectified_as_printed))
+    found = verdicts(fig7_fig8.FIG8, readings)
+    assert set(found.values()) == {"reproduced"}, found
+
+
+def test_figure_8_the_other_way_round():
+    found = verdicts(fig7_fig8.FIG8, grids(learning_rates.fig8_runs("laptop", 0), rectified_other_way_round))
+    assert "reproduced" not in found.values(), found
+    assert (
+        found["half"] == found["half_from_16"] == found["plain"] == found["turning_point"] == found["dead"] == "differs"
+    )
+
+
+@pytest.mark.parametrize(
+    ("claims", "runs", "losses_of"),
+    [
+        (fig7_fig8.FIG7, learning_rates.fig7_runs, as_printed),
+        (fig7_fig8.FIG8, learning_rates.fig8_runs, rectified_as_printed),
+    ],
+)
+def test_claims_about_depths_that_a_preset_lacks_are_not_attempted(claims, runs, losses_of):
+    readings = grids(runs("smoke", 0), losses_of)
+    left_out = [judgement for claim in claims if (judgement := claim.judge(readings)).ours is None]
+    assert left_out
+    for judgement in left_out:
+        assert judgement.verdict == "not attempted"
+        assert "This preset has no networks as deep as that." in judgement.explanation
+
+
+def test_the_best_of_a_grid():
+    (run,) = [
+        run
+        for run in learning_rates.fig7_runs("smoke", 0)
+        if (run.settings.family, run.settings.depth) == ("2-shortcut", 4)
+    ]
+    (grid,) = grids([run], lambda family, depth, exponents: valley(exponents, 0.5, -9.5))
+    assert bool((best_losses(grid) == -8.0).all())  # nearer counts as this near
+    assert best_rates(grid).mean().item() == pytest.approx(0.5)
+
+
+def test_pictures_and_tables_show_all_families():
+    readings = grids(learning_rates.fig7_runs("laptop", 0), as_printed)
+    losses, rates, grid = learning_rates.draw_fig7(readings)
+    names = ["xavier", "orthogonal", "1-shortcut", "2-shortcut", "3-shortcut"]
+    for figure in (losses, rates, grid):
+        assert [mark.name for mark in figure.marks if mark.name] == names
+    xavier = next(mark for mark in rates.marks if mark.name == "xavier")
+    assert xavier.x == (4, 8, 16, 32, 64)  # its rates at depth 96 are left out, as in the paper
+    (table,) = tables(readings)
+    assert len(table.rows) == 30 * 21 * STARTS
+    assert {"family", "depth", "learning_rate", "network", "final_loss"} <= set(table.rows[0])
+    rectified = grids(learning_rates.fig8_runs("laptop", 0), rectified_as_printed)
+    assert len(learning_rates.draw_fig8(rectified)) == 3

@@ -1,0 +1,114 @@
+import csv
+import json
+from dataclasses import replace
+
+import pytest
+
+from skiplens.base.errors import InvalidInputError
+from skiplens.papers.recorded import recorded_verdicts
+from skiplens.papers.reproduction import ReproductionEffort, reproduce, write_folder
+from skiplens.papers.study import Claim, Judgement
+from tests.papers.small_study import study
+
+CONTRACT = (
+    "study",
+    "item",
+    "claim",
+    "printed_at",
+    "paper",
+    "ours",
+    "uncertainty",
+    "tolerance",
+    "verdict",
+    "deviations",
+)
+
+
+@pytest.fixture
+def reproduction(tmp_path):
+    small = study()
+    return reproduce([(small, small.items[0])], tmp_path, ReproductionEffort("smoke"))
+
+
+def test_claims_get_their_verdicts(reproduction):
+    assert [verdict.verdict for verdict in reproduction.verdicts] == ["reproduced", "differs"]
+    assert reproduction.verdicts[0].ours == pytest.approx(0.5, abs=0.1)
+
+
+def test_a_run_that_is_named_twice_counts_once(reproduction, tmp_path):
+    assert len(reproduction.results[0].tables[0].rows) == 8 + 1
+
+
+def test_the_folder_holds_what_is_promised(reproduction, tmp_path):
+    page = write_folder(reproduction, tmp_path)
+    assert page == tmp_path / "index.html"
+    entries = json.loads((tmp_path / "verdicts.json").read_text())
+    assert [entry["claim"] for entry in entries] == ["fair", "unfair"]
+    assert all(set(CONTRACT) <= set(entry) for entry in entries)
+    assert entries[0]["deviations"] == ["Our coin is not of gold."]
+    rows = list(csv.DictReader((tmp_path / "tables/small_coin_heads.csv").read_text().splitlines()))
+    assert len(rows) == 9 and rows[-1]["comment"] == "a, b" and rows[-1]["heads"] == ""
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == {"small_coin_heads.png", "small_coin_heads.svg"}
+    environment = json.loads((tmp_path / "environment.json").read_text())
+    assert environment["preset"] == "smoke" and "torch" in environment
+    assert environment["cores"] >= 1 and environment["processor"]
+
+
+def test_the_page_is_one_file_with_escaped_words(reproduction, tmp_path):
+    text = write_folder(reproduction, tmp_path).read_text()
+    assert "a &lt;coin&gt;" in text and "<coin>" not in text
+    assert "Half of the throws are heads." in text and "Our coin is not of gold." in text
+    assert 'class="word differs"' in text
+    assert "Errata: page errata/none of the documentation." in text
+    outside = text.split("<script>")[0]
+    assert "http" not in outside.replace("http-equiv", "")
+
+
+def test_failed_runs_make_verdicts_not_attempted_with_the_reason(tmp_path):
+    small = study(broken=True)
+    found = reproduce([(small, small.items[0])], tmp_path, ReproductionEffort("smoke"))
+    assert {verdict.verdict for verdict in found.verdicts} == {"not attempted"}
+    assert found.verdicts[0].explanation == "Runs failed: RuntimeError: the coin rolled away"
+    assert found.results[0].problems == ("RuntimeError: the coin rolled away",)
+    assert "the coin rolled away" in write_folder(found, tmp_path).read_text()
+
+
+def test_another_preset_may_not_use_the_folder(reproduction, tmp_path):
+    small = study()
+    with pytest.raises(InvalidInputError, match="holds runs of the preset 'smoke'"):
+        reproduce([(small, small.items[0])], tmp_path, ReproductionEffort("laptop"))
+
+
+@pytest.mark.parametrize(
+    ("recorded", "worse"),
+    [
+        ({"fair": "reproduced", "unfair": "differs"}, []),
+        ({"fair": "reproduced", "unfair": "reproduced"}, ["small/coin/unfair"]),
+        ({"fair": "not attempted", "unfair": "not attempted"}, ["small/coin/unfair"]),
+        ({}, []),
+    ],
+)
+def test_verdicts_are_compared_with_the_recorded_ones(tmp_path, recorded, worse):
+    file = tmp_path / "before.json"
+    entries = [{"study": "small", "item": "coin", "claim": name, "verdict": word} for name, word in recorded.items()]
+    file.write_text(json.dumps(entries))
+    small = study()
+    found = reproduce([(small, small.items[0])], tmp_path / "out", ReproductionEffort("smoke"), recorded=file)
+    assert [verdict.name for verdict in found.worse] == worse
+
+
+def test_without_its_data_an_item_is_not_worse(tmp_path):
+    file = tmp_path / "before.json"
+    file.write_text(json.dumps([{"study": "small", "item": "coin", "claim": "fair", "verdict": "reproduced"}]))
+    small, lacking = study(), Claim("fair", "", "", "", lambda readings: Judgement("not attempted"))
+    item = replace(small.items[0], runs=lambda *_: (), claims=(lacking,), figures=lambda _: (), tables=lambda _: ())
+    found = reproduce([(small, item)], tmp_path / "out", ReproductionEffort("smoke"), recorded=file)
+    assert [verdict.verdict for verdict in found.verdicts] == ["not attempted"] and found.worse == ()
+
+
+@pytest.mark.parametrize("content", [None, "{", '[{"study": 1}]', "3"])
+def test_a_record_that_is_none_is_told(tmp_path, content):
+    if content is not None:
+        (tmp_path / "verdicts.json").write_text(content)
+    with pytest.raises(InvalidInputError, match=r"does not hold verdicts .* Give a verdicts.json"):
+        recorded_verdicts("smoke", tmp_path / "verdicts.json")

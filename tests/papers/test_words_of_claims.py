@@ -1,0 +1,126 @@
+"""What claims and pages say fits the numbers beside them, and captions say what is drawn whatever the data."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from skiplens.papers.li2016_shortcuts import fig3, fig4
+from skiplens.papers.li2016_shortcuts.fig3 import figures
+from skiplens.papers.littwin2016_ensembles import depth as littwin2016_ensembles_depth
+from skiplens.papers.study import choose, studies
+from tests.papers.li2016_shortcuts.fake_readings import fake
+
+ROOT = Path(__file__).parents[2]
+
+
+def printed(place: str) -> str:
+    target, _, name = place.rpartition("/")
+    ((_, item),) = choose(target)
+    (claim,) = [claim for claim in item.claims if claim.name == name]
+    return claim.paper
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        *(f"li2016_shortcuts/fig7/{name}" for name in ("high_rate", "rate_ratio")),
+        *(f"li2016_shortcuts/fig8/{name}" for name in ("low", "half", "half_from_16")),
+        "li2016_shortcuts/fig5/much_smaller_when_large",
+        *(f"li2016_shortcuts/thm1/{name}" for name in ("fit", "lemma1")),
+        *(f"li2016_shortcuts/thm2/{name}" for name in ("stationary_point", "zero_hessian", "copies")),
+    ],
+)
+def test_what_is_compared_as_a_logarithm_is_said_as_one(place):
+    assert "log10" in printed(place)
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("li2016_shortcuts/fig7/xavier", "decades"),
+        ("li2016_shortcuts/fig4/orthogonal", "factor > 1"),
+        ("li2016_shortcuts/fig4/one_shortcut", "factor > 1"),
+        ("li2016_shortcuts/fig4/xavier", "log10 a layer"),
+        ("li2016_shortcuts/fig3/linear_end", "falls with depth"),
+        ("li2016_shortcuts/fig3/relu_end", "falls with depth"),
+        ("li2016_shortcuts/thm2/relu", "shown if corrected"),
+        ("littwin2016_ensembles/fig1d/first_layer", "> 0"),
+        ("littwin2016_ensembles/fig1d/first_layer_centred", "> 0"),
+        ("macdonald2023_regularity/fig2/block1", "we ask for ≥ 2"),
+        ("macdonald2023_regularity/thm5_1/worst_case", "log₁₀ ratio"),
+        ("macdonald2023_regularity/thm5_1/any_start_square", "shown if corrected"),
+    ],
+)
+def test_what_is_printed_has_the_unit_of_our_number(place, words):
+    assert words in printed(place)
+
+
+def norms(exponent: float) -> list:
+    epochs = torch.tensor([0, *fig3.CLAIM_EPOCHS])
+    return [
+        fake(
+            "norm_history",
+            {"activation": activation, "depth": depth},
+            epoch=epochs,
+            norm=torch.full((len(epochs), 3), 4.0 * depth**exponent),
+        )
+        for activation in ("identity", "relu")
+        for depth in (4, 16)
+    ]
+
+
+def test_the_band_of_the_final_norms_is_told():
+    explanation = fig3.judge_end(norms(-0.4), "identity").explanation
+    assert "We ask for an exponent from -0.5 to -0.3; theorem 1's limit is -1/2." in explanation
+
+
+def test_captions_say_what_is_drawn_whatever_the_data():
+    falling, rising = ([figure.caption for figure in figures(norms(power))] for power in (-0.5, 0.5))
+    assert falling == rising
+    assert "smaller" not in rising[0]
+
+
+def test_growth_is_not_called_linear_before_it_is_seen():
+    square = [
+        fake(
+            "initial_spectrum",
+            {"family": "orthogonal", "depth": depth, "replicate": replicate},
+            condition_number=torch.tensor(float(depth) ** 2),
+        )
+        for depth in (4, 8, 16, 32)
+        for replicate in range(3)
+    ]
+    judged = fig4.judge_linear_growth(square, "orthogonal")
+    assert judged.verdict == "differs" and "we ask for linear growth, 1.9 to 2.3" in judged.explanation
+    assert "it grows linearly" not in judged.explanation
+
+
+def test_deeper_conv_nets_are_those_that_were_measured():
+    readings = [
+        fake(
+            "images",
+            {"network": "conv", "normalised": True, "images": "digits", "blocks": 6, "replicate": replicate},
+            mean_depth=torch.tensor([1.0, 2.0 + 0.01 * replicate]),
+            accuracy=torch.tensor(0.9),
+        )
+        for replicate in range(5)
+    ]
+    judged = littwin2016_ensembles_depth.judge_deeper(readings, "conv", True)
+    assert judged.verdict == "reproduced" and "other small conv nets got shallower" in judged.explanation
+
+
+@pytest.mark.parametrize("page", ["results/README.md", "docs/studies.md"])
+def test_every_claim_that_differs_is_named_with_its_number(page):
+    text = (ROOT / page).read_text("utf-8")
+    entries = json.loads((ROOT / "results/laptop/verdicts.json").read_text("utf-8"))
+    assert len(entries) == sum(len(item.claims) for study in studies() for item in study.items)
+    for entry in (entry for entry in entries if entry["verdict"] == "differs"):
+        name = f"`{entry['study']}/{entry['item']}/{entry['claim']}`"
+        (row,) = [line for line in text.splitlines() if line.startswith(f"| {name}")]
+        number, *width = re.findall(r"[\d.]+", row.split("|")[3].replace("−", "-"))
+        places = len(number.partition(".")[2])
+        assert float(number) == pytest.approx(abs(entry["ours"]), abs=0.51 * 10**-places)
+        assert bool(width) == (entry["uncertainty"] > 0)

@@ -1,0 +1,37 @@
+import math
+
+import torch
+
+from skiplens.report.lenses import section_of
+from tests.report.during_training.test_figures_monitor import reading
+
+
+def test_the_section_tells_first_and_last():
+    section = section_of(reading())
+    assert section.sentence == (
+        "The network was looked at 3 times between 0 and 20 updates; "
+        "its effective depth grew from 1.00 to 2.50 branches."
+    )
+    facts = dict(section.facts)
+    assert facts["largest eigenvalue"] == "8 → 9" and facts["drift of the tangent kernel"] == "0 → 0.4"
+    assert facts["cost of looking"] == "7 s beside 70 s of the run"
+    assert section.notes[:2] == ("A note.", "kernel was left out: No reason.")
+    assert "curvature was due 1 more times" in section.notes[2] and len(section.notes) == 3
+    assert len(section.figures) == 7
+
+
+def test_a_depth_that_fell_was_seen_once_or_not_at_all():
+    def sentence(depths):
+        rows = torch.tensor(depths)
+        return section_of(reading(measured={"mean_depth": rows, "coherent_depth": rows})).sentence
+
+    assert "fell from 3.00 to 2.00" in sentence([3.0, math.nan, 2.0])
+    assert "was seen once: 3.00 branches" in sentence([math.nan, 3.0, math.nan])
+    assert section_of(reading(measured={})).sentence.endswith("20 updates.")
+    empty = {"steps": torch.zeros(0, dtype=torch.int64), "losses": torch.zeros(0), "measured": {}, "costs": {}}
+    assert section_of(reading(**empty, skipped={})).sentence == "The network was not looked at."
+
+
+def test_a_number_seen_once_is_said_so():
+    facts = dict(section_of(reading(measured={"weight_norm": torch.tensor([3.0, math.nan, math.nan])})).facts)
+    assert facts["norm of the weights"] == "3 (seen once)"

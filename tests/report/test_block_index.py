@@ -1,0 +1,36 @@
+import pytest
+
+from skiplens.plots.figure import Figure, in_order
+from skiplens.report.page import BlockIndex, opening, severity_counts
+from skiplens.signal.structure import block_cells
+from tests.report.test_findings_section import finding
+from tests.sample_readings import structure
+
+
+@pytest.fixture
+def index() -> BlockIndex:
+    return BlockIndex(block_cells(structure(blocks=3)))
+
+
+def test_names_rows_and_figures_become_numbers(index):
+    assert index.of_names(("c", "a.weight", "a")) == [2, 0]
+    assert index.of_row({"block": "b"}) == 1
+    assert index.of_row({"block": "other"}) is None and index.of_row({"hypothesis": "b"}) is None
+    figure = Figure("f", "t", "c", "x", "y", block_places=in_order(("b", "network", "c"), start=1))
+    assert index.of_figure(figure) == [(1, 1.0), (2, 3.0)]
+
+
+def test_a_block_has_the_colour_of_its_worst_finding(index):
+    cards = opening("", [finding("critical", where=("a",)), finding("warning", where=("a", "b"))]).cards
+    assert index.severities(cards) == {0: "critical", 1: "warning"}
+
+
+def test_notes_and_findings_about_every_block_point_at_none(index):
+    cards = opening("", [finding("warning", where=("a", "b", "c")), finding("note", where=("a",))]).cards
+    assert index.severities(cards) == {}
+    assert BlockIndex(index.cells[:1]).severities(cards) == {0: "warning"}
+
+
+def test_findings_are_counted_the_worst_first():
+    cards = opening("", [finding("critical"), finding("note"), finding("note")]).cards
+    assert severity_counts(cards) == [("critical", 1), ("note", 2)]

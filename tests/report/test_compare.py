@@ -1,0 +1,158 @@
+import json
+
+import pytest
+import torch
+from torch import nn
+
+import skiplens as sl
+from skiplens.base.errors import InvalidInputError
+from skiplens.paths.reading import PathSpectrum
+from skiplens.report.comparison import ONE_MODEL, SAME_WEIGHTS, Comparison, drawn_by_seed
+from skiplens.signal.reading import SignalReading
+from tests.report.networks import BLOCKS, build, data
+from tests.report.test_report import HOSTILE
+
+
+def compared(**models) -> Comparison:
+    return sl.compare(models, data(), lenses=["structure"], draws=3)
+
+
+def verdicts(comparison: Comparison, index: int = 1) -> dict[str, str]:
+    return {number.label: number.verdict(index) for number in comparison.numbers}
+
+
+@pytest.fixture(scope="module")
+def pair() -> Comparison:
+    torch.set_default_dtype(torch.float64)  # a fixture of the module comes before that of the test
+    return sl.compare({"small": build(0.1), "large": build(1.0)}, data(), lenses=["paths"], draws=4)
+
+
+def test_a_difference_of_the_architecture_is_told_from_chance(pair):
+    found = verdicts(pair)
+    assert found["branch over shortcut, median"] == found["mean depth in branches"] == "higher"
+    assert found["parameters"] == found["residual blocks"] == "same"
+    assert "more than seed-to-seed noise" in pair.verdict
+
+
+def test_the_numbers_are_those_of_the_readings(pair):
+    (depth,) = (number for number in pair.numbers if number.label == "mean depth in branches")
+    model = build(0.1)(0)
+    taken = sl.inspect(model, tuple(part[:16] for part in data()), lenses=["paths"]).reading(PathSpectrum)
+    assert float(depth.values[0][0]) == taken.mean_depth and len(depth.values[0]) == 4
+
+
+def test_two_of_a_kind_do_not_differ():
+    found = verdicts(compared(a=build(0.5), b=lambda seed: build(0.5)(seed + 100)))
+    assert set(found.values()) <= {"same", "seed noise"}
+
+
+def test_a_model_that_exists_once_is_held_against_the_draws_of_the_other():
+    comparison = compared(drawn=build(0.1), trained=build(1.0)(7))
+    assert comparison.contenders[1].note == ONE_MODEL and len(comparison.contenders[1].reports) == 1
+    assert verdicts(comparison)["branch over shortcut, median"] == "higher"
+
+
+def test_two_models_that_exist_once_are_not_tested_and_it_is_said():
+    comparison = compared(one=build(0.1)(0), other=build(1.0)(0))
+    found = verdicts(comparison)
+    assert found.pop("parameters") == found.pop("residual blocks") == found.pop("projection shortcuts") == "same"
+    assert set(found.values()) == {"not tested"} and comparison.verdict.startswith("Nothing could be tested")
+
+
+def test_a_builder_that_always_gives_the_same_weights_counts_as_one_model():
+    comparison = compared(drawn=build(0.1), pretrained=lambda seed: build(0.1)(3))
+    assert comparison.contenders[1].note == SAME_WEIGHTS and len(comparison.contenders[1].reports) == 1
+
+
+def test_each_of_three_is_held_against_the_first():
+    comparison = compared(first=build(0.1), second=build(0.1), third=build(1.0))
+    (ratio,) = (number for number in comparison.numbers if number.label == "branch over shortcut, median")
+    assert [ratio.verdict(1), ratio.verdict(2)] == ["seed noise", "higher"]
+    assert ratio.p_values[0] == 1  # the same seeds, so the same weights
+    row = ratio.row(comparison.names)
+    assert list(row) == ["number", "first", "second", "third", "difference, second", "difference, third"]
+
+
+def test_the_folder_holds_page_numbers_and_overlaid_figures(pair, tmp_path):
+    page = pair.write(tmp_path)
+    text = page.read_text()
+    assert page.name == "comparison.html" and "small against large" in text and "Welch" in text
+    assert 'class="verdict severity-unknown"' in text  # neither model is called good
+    figures = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert figures >= {"paths_path_lengths.svg", "signal_signal_by_depth.png"}
+    content = json.loads((tmp_path / "comparison.json").read_text())
+    assert [model["draws"] for model in content["models"]] == [4, 4]
+    entry = next(entry for entry in content["numbers"] if entry["number"] == "mean depth in branches")
+    assert len(entry["values"]["small"]) == 4 and entry["against_first"][0]["verdict"] == "higher"
+    assert 0 < entry["against_first"][0]["p"] < entry["against_first"][0]["p_holm"] < 0.05
+
+
+def test_overlaid_figures_have_a_line_and_a_band_for_each_model(pair):
+    (section,) = (section for section in pair.sections() if section.anchor == "paths")
+    (figure,) = section.figures
+    assert [mark.name for mark in figure.marks] == ["", "small", "", "large"]
+    assert len({mark.colour for mark in figure.marks}) == 2
+    readings = pair.contenders[0].readings(PathSpectrum)
+    mean = torch.stack([reading.distribution for reading in readings]).mean(0)
+    assert figure.marks[1].y == pytest.approx(mean.tolist(), rel=1e-12) and len(figure.marks[1].x) == BLOCKS + 1
+
+
+def test_models_that_want_other_inputs_have_data_of_their_own():
+    narrow = nn.Sequential(nn.Linear(2, 6), build(0.1)(0))
+    inputs, targets = data()
+    both = {"wide": (inputs, targets), "narrow": (inputs[:, :2], targets)}
+    comparison = sl.compare({"wide": build(0.1), "narrow": narrow}, both, lenses=["structure"], draws=2)
+    assert comparison.names == ("wide", "narrow") and comparison.problems == ()
+    with pytest.raises(InvalidInputError, match=r"no entry for narrow; wanted one for each model"):
+        sl.compare({"wide": build(0.1), "narrow": narrow}, {"wide": both["wide"]}, lenses=["structure"])
+
+
+def test_every_word_is_escaped(tmp_path):
+    comparison = sl.compare({HOSTILE: build(0.1), "b": build(0.2)(0)}, data(), lenses=["structure"], draws=2)
+    text = comparison.save(tmp_path / "c.html").read_text()
+    assert "<img src=x" not in text and text.count("</script>") == text.count("<script")
+
+
+def test_an_interruption_leaves_the_draws_that_were_finished():
+    asked = 0
+
+    def stop(label, done, total):
+        nonlocal asked
+        asked += label == "following signal and gradient" and done == 0
+        if asked == 4:
+            raise KeyboardInterrupt
+
+    comparison = sl.compare({"a": build(0.1), "b": build(1.0)}, data(), lenses=["structure"], draws=5, progress=stop)
+    assert [len(one.readings(SignalReading)) for one in comparison.contenders] == [2, 1]
+    assert any("interrupted" in problem.message for problem in comparison.problems)
+
+
+def test_an_interruption_before_anything_can_be_compared_is_one():
+    def stop(label, done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sl.compare({"a": build(0.1), "b": build(1.0)}, data(), progress=stop)
+
+
+def test_a_function_without_a_seed_is_drawn_by_seed_and_leaves_the_generators_alone():
+    state = torch.get_rng_state()
+    drawn = drawn_by_seed(lambda: nn.Linear(3, 3))
+    first, again, other = drawn(1), drawn(1), drawn(2)
+    assert torch.equal(first.weight, again.weight) and not torch.equal(first.weight, other.weight)
+    assert torch.equal(state, torch.get_rng_state())
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"models": {"a": build(0.1)}}, "needs at least 2 models, got 1: a"),
+        ({"draws": 0}, "A comparison of 0 draws was asked for; wanted at least 1"),
+        ({"lenses": ["pathz"]}, "There is no lens 'pathz'"),
+        ({"models": {"a": build(0.1), "b": 3}}, "a torch.nn.Module instance was wanted"),
+    ],
+)
+def test_bad_input_is_one_clear_error(given, message):
+    models = {"a": build(0.1), "b": build(1.0)}
+    with pytest.raises(InvalidInputError, match=message):
+        sl.compare(**({"models": models, "data": data()} | given))

@@ -1,0 +1,120 @@
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import skiplens as sl
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.memory import budget_bytes
+from skiplens.graph.lens import Lens
+from skiplens.signal.reading import SignalReading
+from skiplens.signal.structure import StructureLens, StructureReading
+from skiplens.tangent.reading import TangentReading
+from tests.lens_cases import subject
+
+
+class Undecided(nn.Module):
+    """Goes one way or the other by what it is fed, which `torch.export` cannot follow."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x) if x.sum() > 0 else -self.layer(x)
+
+
+def test_all_lenses_report_on_a_healthy_model(tmp_path):
+    looked_at = subject()
+    before = copy.deepcopy(looked_at.model.state_dict())
+    report = sl.inspect(looked_at.model, looked_at.batch)
+    assert report.problems == () and report.title == "Sequential"
+    assert report.reading(StructureReading) is not None and report.reading(TangentReading) is not None
+    assert all(torch.equal(before[name], value) for name, value in looked_at.model.state_dict().items())
+    assert report.save(tmp_path / "report.html").stat().st_size > 1e6
+
+
+def test_only_the_wanted_lenses_with_structure_and_signal_look():
+    looked_at = subject()
+    report = sl.inspect(looked_at.model, looked_at.batch, lenses=["structure"])
+    assert [type(reading) for reading in report.readings] == [StructureReading, SignalReading]
+
+
+def test_what_one_lens_cannot_measure_is_a_problem_and_the_others_go_on(tmp_path):
+    looked_at = subject()
+    report = sl.inspect(Undecided(), looked_at.batch, name="undecided")
+    problems = {problem.lens: problem.message for problem in report.problems}
+    assert "cannot be exported" in problems["structure"]
+    assert report.reading(TangentReading) is not None
+    assert "Could not be measured" in report.save(tmp_path / "r.html").read_text()
+
+
+def test_an_interruption_leaves_a_report_of_what_was_finished():
+    looked_at = subject()
+
+    def stop(label, done, total):
+        if label == "tangent kernel":
+            raise KeyboardInterrupt
+
+    report = sl.inspect(looked_at.model, looked_at.batch, lenses=["tangent"], progress=stop)
+    assert [type(reading) for reading in report.readings] == [StructureReading, SignalReading]
+    assert report.problems[0].lens == "tangent" and "interrupted" in report.problems[0].message
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "message"),
+    [
+        ("a string", (torch.ones(2, 4), torch.tensor([0, 1])), "a torch.nn.Module instance was wanted"),
+        (nn.Linear(3, 2), (torch.ones(2, 4), torch.tensor([0, 1])), "cannot be called with these inputs"),
+        (nn.Linear(4, 2), (torch.ones(2, 4, dtype=torch.int64), torch.tensor([0, 1])), "cannot be called with these"),
+        (nn.Linear(4, 2), torch.ones(2, 4), r"Wanted \(inputs, targets\)"),
+        (nn.Linear(4, 2), [], "no batches"),
+        (nn.Linear(4, 2), (torch.ones(2, 4), torch.tensor([0, 1, 1])), "2 inputs but 3 targets"),
+    ],
+)
+def test_bad_input_is_one_clear_error(model, data, message):
+    with pytest.raises(InvalidInputError, match=message):
+        sl.inspect(model, data)
+
+
+def test_an_unknown_lens_is_named():
+    looked_at = subject()
+    with pytest.raises(InvalidInputError, match=r"There is no lens 'tangnt'\. Did you mean tangent"):
+        sl.inspect(looked_at.model, looked_at.batch, lenses=["tangnt"])
+
+
+class Starving(Lens):
+    """Runs out of memory until its budget is at most a quarter of the usual one."""
+
+    name, question = "starving", "Is there enough?"
+
+    def __call__(self, subject, randomness, progress):
+        if budget_bytes("cpu", 1024) > 256:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return StructureLens()(subject, randomness, progress)
+
+
+class Faulty(Lens):
+    """Has a bug."""
+
+    name, question = "faulty", "Does it work?"
+
+    def __call__(self, subject, randomness, progress):
+        raise KeyError("block 7")
+
+
+def test_a_lens_that_runs_out_of_memory_looks_again_in_smaller_pieces(monkeypatch):
+    monkeypatch.setattr("skiplens.report.lenses.choose", lambda names: (Starving(),))
+    looked_at, told = subject(), list[str]()
+    report = sl.inspect(looked_at.model, looked_at.batch, progress=lambda label, done, total: told.append(label))
+    assert report.problems == () and report.reading(StructureReading) is not None
+    assert "starving: out of memory, again with 25.00% of the budget" in told
+
+
+def test_a_fault_in_one_lens_does_not_lose_what_the_others_saw(monkeypatch):
+    monkeypatch.setattr("skiplens.report.lenses.choose", lambda names: (Faulty(), StructureLens()))
+    looked_at = subject()
+    report = sl.inspect(looked_at.model, looked_at.batch)
+    assert report.reading(StructureReading) is not None
+    assert "Please report it (KeyError: 'block 7'.)" in report.problems[0].message

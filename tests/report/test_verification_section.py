@@ -1,0 +1,73 @@
+import math
+
+import torch
+
+from skiplens.report.inspection import Report
+from skiplens.report.page import opening
+from skiplens.report.verification_reading import verification_section, verification_sentence
+from tests.report.test_findings_section import finding
+from tests.report.test_report import HOSTILE
+from tests.report.test_verification import runs, verification
+from tests.sample_readings import structure
+
+BETTER = ([3.0] * 6, [1.0, 1.1, 1.2, 1.3, 1.4, 1.5])
+
+
+def raced(before=BETTER[0], after=BETTER[1], **changes):
+    return verification(runs(list(before)), runs(list(after)), **changes)
+
+
+def test_a_change_that_helps_in_one_sentence():
+    assert verification_sentence(raced()) == (
+        "With the change, the finding is gone (growth: 100 → 2). It trains measurably better: final loss 3 → 1.2, "
+        "lower on 6 of 6 seeds, p = 0.031."
+    )
+
+
+def test_a_change_that_does_not_help_is_called_so():
+    assert "so the suggestion does not help" in verification_sentence(raced(*reversed(BETTER)))
+    same = verification_sentence(raced(BETTER[0], BETTER[0], solved=False))
+    assert "the finding is still there" in same and "so the suggestion does not help here" in same
+
+
+def test_without_a_race_the_reason_is_said():
+    empty = torch.zeros(0, 0)
+    section = verification_section(verification(empty, empty, reason="No time."))
+    assert section.sentence.endswith("No time.") and section.notes == ("No time.",) and section.figures == ()
+
+
+def test_the_facts_tell_the_test_the_seeds_and_what_diverged():
+    section = verification_section(raced([math.nan] * 6, brought=("Another.",)))
+    facts = dict(section.facts)
+    assert facts["runs that diverged"] == "6 before, 0 after"
+    assert facts["seeds and steps"] == "6 seeds of 8 steps"
+    assert any("Wilcoxon" in label and value == "p = 0.031" for label, value in section.facts)
+    assert section.notes == ("The change brings another finding: Another.",)
+
+
+def test_the_page_shows_the_proof_at_the_finding_and_comes_back_from_its_file(tmp_path):
+    report = Report("Net", (structure(), raced()), (), (finding(),))
+    text = report.write(tmp_path).read_text()
+    card = text.split('<p class="proof helps">')[1].split("</p>")[0]
+    assert "It trains measurably better" in card and 'href="#verification-signal_growth"' in card
+    assert 'id="verification-signal_growth"' in text
+    assert (tmp_path / "figures" / "verification_race_signal_growth.svg").exists()
+    assert Report.load(tmp_path).to_json() == report.to_json()
+
+
+def test_words_for_the_badge():
+    def word(reading):
+        return opening("", [finding()], [reading]).cards[0].proof.word
+
+    assert [word(raced()), word(raced(*reversed(BETTER))), word(raced(BETTER[0], BETTER[0]))] == [
+        "helps",
+        "does not help",
+        "does not help",
+    ]
+    assert opening("", [finding()], []).cards[0].proof is None
+
+
+def test_every_word_is_escaped(tmp_path):
+    hostile = raced(quantity=HOSTILE, reason=HOSTILE, brought=(HOSTILE,), finding=HOSTILE, remedy=HOSTILE)
+    text = Report("Net", (structure(), hostile), (), (finding(),)).save(tmp_path / "r.html").read_text()
+    assert "<img src=x" not in text and text.count("</script>") == text.count("<script")

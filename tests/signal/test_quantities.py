@@ -1,0 +1,52 @@
+"""The number that is taken again is the one that the finding told, and it moves when the fault is gone."""
+
+import pytest
+import torch
+from torch import nn
+
+import skiplens as sl
+from skiplens.report.lenses import QUANTITIES, RULES, find
+from skiplens.report.retaking import rule_of
+from skiplens.signal.reading import SignalReading
+from tests.report import planted
+from tests.report.readings import signal
+from tests.sample_readings import jacobians, structure
+
+
+def told_and_measured(readings, rule: str) -> tuple[float, float]:
+    (finding,) = (found for found in find(readings) if found.rule == rule)
+    needed = [next(r for r in readings if type(r) is kind) for kind in rule_of(finding).needs]
+    return finding.number, QUANTITIES[rule].measure(finding, *needed)
+
+
+@pytest.mark.parametrize(
+    ("rule", "net"),
+    [
+        ("signal_growth", planted.exploding),
+        ("flat_branches", planted.triple_zero),
+        ("dead_branches", planted.dead),
+        ("dropout_on", lambda: nn.Sequential(planted.healthy(2), nn.Dropout(0.5))),
+    ],
+)
+def test_it_is_the_number_of_the_finding(rule, net):
+    told, measured = told_and_measured(sl.inspect(net(), planted.data(), lenses=["structure"]).readings, rule)
+    assert measured == pytest.approx(told, rel=1e-12)
+
+
+def test_growth_of_the_gradient():
+    told, measured = told_and_measured([signal(blocks=8, back=1.5)], "gradient_growth")
+    assert measured == pytest.approx(told, rel=1e-12)
+
+
+def test_projections_and_lost_directions():
+    values = {"a": torch.tensor([1.5, 1.0]), "b": torch.tensor([2.0, 0.0]), "network": torch.tensor([2.0, 1.0, 0.5])}
+    readings = [structure(), jacobians(singular_values=values)]
+    assert told_and_measured(readings, "projection_shortcuts") == (1, 1)
+    assert told_and_measured(readings, "lost_directions") == (0.5, 0.5)
+
+
+def test_every_quantity_belongs_to_a_rule_and_a_growth_beyond_the_floats_is_infinite():
+    assert set(QUANTITIES) <= {rule.name for rule in RULES}
+    grown: SignalReading = signal(blocks=8, rate=60.0)
+    (finding,) = (found for found in find([grown]) if found.rule == "signal_growth")
+    assert QUANTITIES["signal_growth"].measure(finding, grown) == float("inf")

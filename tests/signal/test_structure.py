@@ -1,0 +1,52 @@
+import torch
+from torch import nn
+
+from skiplens.base.progress import silent
+from skiplens.base.randomness import Randomness
+from skiplens.graph.batch import Batch
+from skiplens.graph.lens import Subject
+from skiplens.signal.structure import StructureLens
+from tests.lens_cases import subject
+from tests.networks import chain, noise
+
+
+def look(looked_at: Subject):
+    return StructureLens()(looked_at, Randomness(0), silent)
+
+
+def test_blocks_and_sizes_counted_by_hand():
+    """Each block: batch norm 2·4, then 4·5 + 5 and 5·4 + 4 weights; the head has 4·2 + 2."""
+    reading = look(subject())
+    assert reading.structure == "residual" and reading.shortcuts == ("identity", "identity")
+    assert reading.branch_parameters.tolist() == [57, 57] and reading.shortcut_parameters.tolist() == [0, 0]
+    assert reading.branch_depths.tolist() == [2, 2]
+    assert reading.parameters == reading.trainable_parameters == 2 * 57 + 10
+    assert reading.buffers == 2 * (4 + 4 + 1)
+    assert reading.input_shapes == ("6 × 4",) and reading.output_shape == "6 × 2"
+    assert reading.dtype == "float64" and not reading.training and reading.notes == ()
+    assert reading.model == "two blocks"
+
+
+def test_frozen_parameters_are_not_counted_as_trainable():
+    looked_at = subject()
+    looked_at.model[2].requires_grad_(False)
+    assert look(looked_at).trainable_parameters == 2 * 57
+
+
+def test_a_plain_chain_has_no_rows():
+    reading = look(Subject(chain(), Batch(noise(2, 3), torch.tensor([0, 1])), "chain"))
+    assert reading.structure == "chain" and reading.rows() == () and reading.branch_depths.numel() == 0
+
+
+def test_parameters_that_are_not_finite_are_noted():
+    looked_at = subject()
+    with torch.no_grad():
+        looked_at.model[0].first.weight[0, 0] = float("nan")
+        looked_at.model[2].bias[1] = float("inf")
+    (note,) = look(looked_at).notes
+    assert "hold NaN or infinite values: 0.first.weight, 2.bias." in note
+
+
+def test_a_model_without_parameters_is_told_as_one():
+    reading = look(Subject(nn.Tanh(), Batch(noise(2, 3), torch.tensor([0, 1])), "tanh"))
+    assert reading.parameters == 0 and reading.dtype == "absent"

@@ -1,0 +1,75 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from skiplens.signal.units import surprise
+from tests.networks import Formula, drawn, linear, noise
+from tests.signal.looking import look
+
+
+def shut(layer: nn.Module, units: int) -> nn.Module:
+    """The layer with a bias that closes its first units."""
+    with torch.no_grad():
+        layer.bias[:units] = -1e3
+        layer.bias[units:] = 1e3
+    return layer
+
+
+def test_dead_features_after_a_matrix():
+    net = Formula(lambda m, x: x + m.g(torch.relu(m.f(x))), f=shut(linear(3, 8), 6), g=linear(8, 3))
+    reading = look(net, noise(5, 7, 3))
+    assert float(reading.dead_units[0]) == 0.75 and reading.dead_widths.tolist() == [8]
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_dead_channels_after_a_convolution(norm):
+    after = nn.BatchNorm2d(4) if norm else nn.Identity()
+    if norm:
+        nn.init.zeros_(after.weight)
+        shut(after, 3)
+    net = Formula(
+        lambda m, x: x + m.g(torch.relu(m.after(m.f(x)))),
+        f=shut(nn.Conv2d(4, 4, 1), 3),
+        after=after,
+        g=nn.Conv2d(4, 4, 1),
+    )
+    assert float(look(net, noise(5, 4, 6, 6)).dead_units[0]) == 0.75
+
+
+def test_one_open_sample_is_enough():
+    net = Formula(lambda m, x: x + m.g(torch.relu(x)), g=linear())
+    inputs = -torch.ones(4, 3)
+    inputs[2, 0] = 1.0
+    assert float(look(net, inputs).dead_units[0]) == pytest.approx(2 / 3)
+
+
+def test_the_most_surprising_layer_counts():
+    """All of two units may be chance; forty of forty are not."""
+    small, wide = shut(linear(3, 2), 2), shut(linear(2, 40), 36)
+    net = Formula(lambda m, x: x + m.h(torch.relu(m.g(torch.relu(m.f(x))))), f=small, g=wide, h=linear(40, 3))
+    reading = look(net, noise(5, 3))
+    assert float(reading.dead_units[0]) == 0.9 and reading.dead_widths.tolist() == [40]
+
+
+@pytest.mark.parametrize("activation", [torch.tanh, torch.sigmoid])
+def test_saturated_units(activation):
+    net = Formula(lambda m, x: x + m.g(activation(m.f(x))), f=linear(3, 4), g=linear(4, 3))
+    drawn(net)
+    with torch.no_grad():
+        net.f.bias[:3] = 50.0
+        net.f.bias[3] = 0.0
+    reading = look(net, noise(5, 3))
+    assert float(reading.saturated_units[0]) == 0.75 and math.isnan(float(reading.dead_units[0]))
+
+
+def test_the_slope_of_saturation_is_one_percent():
+    """tanh′ = 1 − tanh² falls below 1 % at atanh(√0.99) = 2.9932."""
+    net = Formula(lambda m, x: x + m.g(torch.tanh(x)), g=linear())
+    inputs = torch.tensor([[2.98, 3.0, -3.0]]).expand(4, 3)
+    assert float(look(net, inputs).saturated_units[0]) == pytest.approx(2 / 3)
+
+
+def test_surprise_counts_standard_deviations_of_a_coin():
+    assert surprise(1.0, 16) == 4.0 and surprise(0.5, 100) == 0.0

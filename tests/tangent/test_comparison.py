@@ -1,0 +1,118 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from skiplens import zoo
+from skiplens.base.progress import silent
+from skiplens.base.randomness import Randomness
+from skiplens.graph.batch import Batch
+from skiplens.graph.lens import OPERATIONS, Subject
+from skiplens.kernels.architectures import ResNetKernel
+from skiplens.kernels.finite_width.moments import kernel_moments
+from skiplens.kernels.finite_width.networks import ResNet
+from skiplens.signal.lens import SignalLens
+from skiplens.tangent.comparison import branch_parameters, diagonals_over_seeds, limit_correlations, limit_of, redrawn
+from skiplens.tangent.reading import TangentReading
+from skiplens.tangent.report import TangentLens, tangent_section
+from tests.lens_cases import subject
+from tests.networks import noise
+from tests.tolerances import STANDARD_ERRORS, assert_close
+
+
+def tangent_resnet(width: int = 16, depth: int = 3, seed: int = 0) -> Subject:
+    model = zoo.build("tangent_resnet", seed, width=width, depth=depth, branch_scale=0.5)
+    return Subject(model.double(), Batch(noise(5, 10), torch.arange(5) % 2), "tangent")
+
+
+def read(looked_at: Subject) -> TangentReading:
+    return TangentLens()(looked_at, Randomness(0), silent)
+
+
+def test_a_redrawn_network_has_the_size_of_the_old_one_and_leaves_it(generator):
+    model = nn.Sequential(nn.Linear(200, 100), nn.BatchNorm1d(100))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    fresh = redrawn(model, generator)
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    assert not torch.equal(fresh[0].weight, model[0].weight) and torch.equal(fresh[0].bias, model[0].bias)
+    old, new = model[0].weight.detach(), fresh[0].weight.detach()
+    count, spread = old.numel(), float(old.std())
+    assert abs(float(new.mean() - old.mean())) < STANDARD_ERRORS * spread / count**0.5
+    assert abs(float(new.std()) / spread - 1) < STANDARD_ERRORS / (2 * count) ** 0.5
+
+
+@pytest.mark.slow
+def test_redraws_have_the_variance_of_theory():
+    """Many seeds of a narrow network against the exact moments of 'Residual Tangent Kernels', theorem 5."""
+    looked_at = tangent_resnet(width=16, depth=2)
+    seeds = [Randomness(number) for number in range(300)]
+    rows = diagonals_over_seeds(looked_at.model, noise(1, 10), branch_parameters(looked_at), seeds, silent)
+    values = rows.flatten() / rows.mean()
+    square = (values - 1).square()
+    expected = float(kernel_moments(ResNet(2, 16, 2, 0.5)).relative_variance)
+    # The first two moments of the weights drawn once differ from theory's by some 1/√256 each.
+    assert abs(float(square.mean()) - expected) < STANDARD_ERRORS * float(square.std()) / 300**0.5 + 0.1 * expected
+
+
+def test_the_lens_compares_with_theory_and_with_infinite_width():
+    looked_at = tangent_resnet()
+    reading = read(looked_at)
+    assert reading.seed_diagonals.shape == (8, 4) and reading.limit_correlations.shape == (5, 5)
+    variance, error = reading.seed_variance
+    assert variance > 0 and error > 0 and reading.predicted_variance > 0
+    facts = dict(tangent_section(reading).facts)
+    told = facts["relative variance over 8 seeds (branches, one output)"]
+    assert told.startswith(f"{variance:.2g} ± ") and "theory expects" in told
+    assert "distance from the infinite-width kernel (correlations)" in facts
+
+
+@pytest.mark.slow
+def test_a_wider_network_is_nearer_to_its_limit():
+    near, far = (sum(read(tangent_resnet(width, seed=s)).limit_distance for s in range(3)) for width in (128, 8))
+    assert near < far / 2  # distances fall like 1/√width: a factor 4
+
+
+def test_the_limit_is_the_kernel_of_these_branches():
+    looked_at = tangent_resnet()
+    signal = SignalLens()(looked_at, Randomness(0), silent)
+    limit = limit_of(looked_at.network, signal)
+    units = nn.functional.normalize(looked_at.batch.inputs)
+    angles = torch.acos((units @ units.T).clamp(-1, 1))
+    same = type(limit)(torch.full((3,), 0.25, dtype=torch.float64), 2)
+    kernel = ResNetKernel(depth=3, branch_depth=2, branch_scale=0.5).ntk(looked_at.batch.inputs)
+    scale = kernel.diagonal().sqrt()
+    assert_close(limit_correlations(same, angles), kernel / scale[:, None] / scale, relative=1e-6)
+    assert limit.branch_depth == 2 and limit.depth == 3
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_branches_that_normalise_have_no_theory_but_vary(training):
+    reading = read(subject(training))
+    assert math.isnan(reading.predicted_variance) and math.isnan(reading.limit_distance)
+    assert reading.seed_variance[0] > 0
+
+
+def test_without_branches_nothing_is_compared():
+    reading = read(Subject(nn.Linear(3, 2), Batch(noise(4, 3), torch.arange(4) % 2), "chain"))
+    assert not reading.seed_diagonals.numel() and "no theory to compare" in reading.notes[-1]
+    assert math.isnan(reading.seed_variance[0])
+
+
+def test_a_costly_model_is_not_redrawn(monkeypatch):
+    monkeypatch.setattr("skiplens.graph.lens.operations_of", lambda model, batch: OPERATIONS / 100)
+    reading = read(subject())
+    assert not reading.seed_diagonals.numel() and "8 redraws of this model would take too long" in reading.notes[-1]
+
+
+def test_the_variance_over_seeds_and_its_error():
+    """One sample whose kernel is 1 … 6: variance 3.5 over mean 3.5²; the jackknife by hand."""
+    values = torch.arange(1.0, 7.0)
+    reading = read(subject())
+    reading = type(reading)(**{**reading.values(), "seed_diagonals": values[:, None]})
+    left_out = [values[values != v] for v in values]
+    estimates = torch.stack([v.var() / v.mean() ** 2 for v in left_out])
+    assert reading.seed_variance[0] == pytest.approx(3.5 / 3.5**2)
+    assert reading.seed_variance[1] == pytest.approx(
+        float((5 / 6 * (estimates - estimates.mean()).square().sum()).sqrt())
+    )

@@ -1,0 +1,92 @@
+"""Which rule the probe accepts; that all of them give right kernels is tested with the kernels."""
+
+import pytest
+
+from skiplens.graph.functional import pure_model
+from skiplens.graph.inputs import samples_of
+from skiplens.tangent.calls import PatternChanged, record
+from skiplens.tangent.coverage import find_coverage
+from tests.tangent.cases import CASES
+
+pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
+
+
+def cover_of(name):
+    model, inputs = CASES[name]()
+    return find_coverage(pure_model(model), samples_of(inputs))
+
+
+def kinds(cover, parameter):
+    return [type(use.rule).__name__ for use in cover.uses[parameter]]
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "expected"),
+    [
+        ("perceptron", "0.weight", ["LinearWeight"]),
+        ("perceptron", "0.bias", ["Offset"]),
+        ("one_layer", "weight", ["LinearWeight"]),
+        ("conv2d_groups", "conv.weight", ["ConvolutionWeight"]),
+        ("conv1d", "conv.weight", ["ConvolutionWeight"]),
+        ("conv2d", "conv.weight", ["ConvolutionWeight"]),
+        ("conv2d_same", "conv.weight", ["ConvolutionWeight"]),
+        ("conv2d_circular", "conv.weight", ["ConvolutionWeight"]),
+        ("conv2d_depthwise", "conv.weight", ["ConvolutionWeight"]),
+        ("conv3d", "conv.weight", ["ConvolutionWeight"]),
+        ("conv_transposed", "conv.weight", ["LocalGradient"]),
+        ("norms", "1.weight", ["Scale"]),
+        ("norms", "4.weight", ["LocalGradient"]),
+        ("embeddings", "words.weight", ["EmbeddingTable"]),
+        ("embeddings", "positions.weight", ["EmbeddingTable"]),
+        ("tied_embedding", "words.weight", ["EmbeddingTable", "LinearWeight"]),
+        ("reused_layer", "f.weight", ["LinearWeight"] * 3),
+        ("inner_parameter", "block.scale", ["LocalGradient"]),
+        ("inner_parameter", "block.inner.weight", ["LinearWeight"]),
+        ("attention", "attention.out_proj.weight", ["LocalGradient"]),
+        ("folded_batch", "f.weight", ["LinearWeight"]),
+        ("changing_hook", "0.weight", ["LocalGradient"]),
+        ("folded_images", "conv.weight", ["ConvolutionWeight"]),
+    ],
+)
+def test_accepted_rules(name, parameter, expected):
+    assert kinds(cover_of(name), parameter) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter"),
+    [
+        ("used_outside_its_module", "f.weight"),
+        ("used_outside_its_module", "scale"),
+        ("bare_parameter", "matrix"),
+        ("tokens_first_of_3", "f.weight"),
+        ("tokens_last_of_3", "head.weight"),
+        ("tokens_first_of_5", "head.weight"),
+        ("overwritten_input", "block.scale"),
+        ("attention_sequence_first", "attention.in_proj_weight"),
+    ],
+)
+def test_rules_that_would_be_wrong_are_not_accepted(name, parameter):
+    assert parameter in cover_of(name).leftover
+
+
+def test_unused_parameters_are_told_apart():
+    cover = cover_of("frozen_and_unused")
+    assert cover.unused == ("never.weight", "never.bias")
+    assert set(cover.uses) == {"first.bias", "second.weight", "second.bias"}
+
+
+def test_only_outputs_shared_by_all_samples_are_spread():
+    cover = cover_of("embeddings")
+    assert "positions" in cover.spread
+
+
+def test_an_input_that_was_overwritten_after_the_call_is_noticed():
+    model, inputs = CASES["perceptron"]()
+    pure = pure_model(model)
+    hidden = inputs.clone()
+    recording = record(pure, pure.leaves(), samples_of((hidden,)), {"0": model[0]}, frozenset())
+    call = recording.calls["0"][0]
+    call.require_unchanged_inputs()
+    call.args[0].mul_(2)
+    with pytest.raises(PatternChanged, match="overwritten after the call"):
+        call.require_unchanged_inputs()
