@@ -151,8 +151,8 @@ def test_the_tables_of_the_zoo_are_those_of_the_code():
 
 def test_the_api_pages_show_the_modules_behind_public_names():
     mark = "<!-- modules of skiplens.data -->"
-    page = _module(DOCS / "api_modules.py").on_page_markdown(f"# Data\n\n{mark}\n\n::: skiplens.data.load\n")
-    assert page.count("::: skiplens.data.load\n") == 1 and mark not in page
+    page = _module(DOCS / "api_modules.py").on_page_markdown(f"# Data\n\n{mark}\n\n::: skiplens.data.loading\n")
+    assert page.count("::: skiplens.data.loading\n") == 1 and mark not in page
     marked = re.findall(r"<!-- modules of (\S+) -->", "\n".join(p.read_text("utf-8") for p in DOCS.rglob("api/*.md")))
     public = [path.parent for path in (ROOT / "src/skiplens").glob("*/__init__.py") if "import" in path.read_text()]
     assert {f"skiplens.{folder.name}" for folder in public} <= set(marked)

@@ -29,8 +29,8 @@ NAMES = {
 }
 MODULES = {"initialisation", "surgery"}
 FOLDERS = set(
-    "cli core data derivatives explorer figures findings kernels lenses linalg readings reports residual studies "
-    "sweeps theory training".split()
+    "base cli curvature data edits explorer graph jacobians kernels linalg papers paths plots readings report signal "
+    "sweeps tangent training zoo".split()
 )
 
 

@@ -3,7 +3,7 @@ import torch
 
 from skiplens.base.errors import InvalidInputError
 from skiplens.data.images import ImageSet
-from skiplens.data.load import ImageBatches, LoadOptions, fit_to, load
+from skiplens.data.loading import ImageBatches, LoadOptions, fit_to, load
 from skiplens.graph.batch import take
 
 

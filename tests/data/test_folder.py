@@ -6,9 +6,9 @@ import torch
 from PIL import Image
 
 from skiplens.base.errors import DataError
-from skiplens.data import formats, load
+from skiplens.data import formats, loading
 from skiplens.data.formats import Framing
-from skiplens.data.load import open_folder
+from skiplens.data.loading import open_folder
 from tests.data.toy import random_bytes
 
 CLASSES = {"cat": 3, "bird": 2, "dog": 4}
@@ -57,7 +57,7 @@ def test_opening_lists_each_folder_once_and_decodes_one_image(root, monkeypatch)
     listed, decoded = [], []
     scandir, decode = os.scandir, formats.decode
     monkeypatch.setattr(os, "scandir", lambda path: listed.append(path) or scandir(path))
-    monkeypatch.setattr(load, "decode", lambda *a, **k: decoded.append(a[0]) or decode(*a, **k))
+    monkeypatch.setattr(loading, "decode", lambda *a, **k: decoded.append(a[0]) or decode(*a, **k))
     folder = open_folder(root)
     assert sorted(map(str, listed)) == sorted(map(str, [root, *(root / name for name in CLASSES)]))
     assert len(decoded) == 1
@@ -72,10 +72,10 @@ def test_reading_ahead_is_bounded(tmp_path, monkeypatch):
     folder = open_folder(tmp_path)
     decoded = []
     decode = formats.decode
-    monkeypatch.setattr(load, "decode", lambda *a, **k: decoded.append(a[0]) or decode(*a, **k))
+    monkeypatch.setattr(loading, "decode", lambda *a, **k: decoded.append(a[0]) or decode(*a, **k))
     stream = folder.stream(torch.arange(200), 5)
     next(stream)
-    assert len(decoded) <= 5 + load._MOST_WORKERS * load._WAITING_PER_WORKER
+    assert len(decoded) <= 5 + loading._MOST_WORKERS * loading._WAITING_PER_WORKER
     stream.close()
 
 
@@ -89,7 +89,7 @@ def test_images_are_decoded_in_worker_threads_that_end_with_the_stream(root, mon
 
     folder = open_folder(root)
     before = set(threading.enumerate())
-    monkeypatch.setattr(load, "decode", watched)
+    monkeypatch.setattr(loading, "decode", watched)
     stream = folder.stream(torch.arange(9), 2)
     next(stream)
     stream.close()
@@ -100,7 +100,7 @@ def test_images_are_decoded_in_worker_threads_that_end_with_the_stream(root, mon
 def test_the_index_takes_a_few_bytes_per_file(tmp_path, monkeypatch):
     names = [f"n01440764_{i}.JPEG" for i in range(50_000)]
     (tmp_path / "n01440764").mkdir()
-    monkeypatch.setattr(load, "_image_names", lambda folder: names)
+    monkeypatch.setattr(loading, "_image_names", lambda folder: names)
     index = load.list_files(tmp_path)
     size = len(index.names) + index.name_ends.nbytes + index.class_ends.nbytes
     assert len(index) == 50_000 and size <= 50_000 * (len(names[-1]) + 8) + 8

@@ -4,7 +4,7 @@ from PIL import Image
 
 from skiplens.base.errors import DataError, InvalidInputError
 from skiplens.data.images import sample
-from skiplens.data.load import LoadOptions, load
+from skiplens.data.loading import LoadOptions, load
 from skiplens.graph.batch import as_batches, count_samples
 from tests.data.toy import ToyDigits, random_bytes, write_all
 from tests.tolerances import assert_close

@@ -1,6 +1,6 @@
 import torch
 
-from skiplens.data.load import LoadOptions, load
+from skiplens.data.loading import LoadOptions, load
 from skiplens.data.preprocessing import Standardisation
 from skiplens.data.synthetic import CentredBatches, ShuffledBatches
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
-from skiplens.data.load import ImageBatches
+from skiplens.data.loading import ImageBatches
 from skiplens.data.preprocessing import Standardisation
 from skiplens.graph.batch import Batch
 

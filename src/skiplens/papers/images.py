@@ -13,7 +13,7 @@ from torch import Tensor
 from skiplens.base.errors import DataError
 from skiplens.data.fetch import available, get, user_folder
 from skiplens.data.images import ImageSet, sample
-from skiplens.data.load import LoadOptions, load
+from skiplens.data.loading import LoadOptions, load
 from skiplens.data.preprocessing import Standardisation, measure_channels
 from skiplens.data.synthetic import CentredBatches, ShuffledBatches
 from skiplens.graph.batch import Batch

@@ -18,17 +18,16 @@ DEFAULT = "digits_resnet"
 
 _ENTRIES: dict[str, Entry] = {
     item.name: item
-    for family in (
-        digits,
-        littwin2016,
-        li2016,
-        preact_resnet,
-        macdonald2023,
-        digits,
-        preact_resnet,
-        littwin2020,
+    for item in (
+        *digits.ENTRIES,
+        *littwin2016.ENTRIES,
+        *li2016.ENTRIES,
+        *preact_resnet.CIFAR_ENTRIES,
+        *macdonald2023.ENTRIES,
+        *digits.MNIST_ENTRIES,
+        *preact_resnet.ENTRIES,
+        *littwin2020.ENTRIES,
     )
-    for item in family.ENTRIES
 }
 
 
