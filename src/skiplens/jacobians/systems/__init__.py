@@ -2,7 +2,6 @@
 
 from skiplens.jacobians.systems.affine import Affine as Affine
 from skiplens.jacobians.systems.affine import Convolution as Convolution
-from skiplens.jacobians.systems.affine import ParameterFunctionMap as ParameterFunctionMap
 from skiplens.jacobians.systems.affine import ScaleShift as ScaleShift
 from skiplens.jacobians.systems.elementwise import NONLINEARITIES as NONLINEARITIES
 from skiplens.jacobians.systems.elementwise import Elementwise as Elementwise

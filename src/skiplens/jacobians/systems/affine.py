@@ -1,4 +1,4 @@
-"""Affine layers P(w) Z + b 1ᵀ and the scale and shift that follow a batch norm."""
+"""Affine layers P(w) Z + b 1ᵀ, convolutions among them, and the scale and shift that follow a batch norm."""
 
 import math
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
-from skiplens.jacobians.systems.layer import Certificate, DataBound, Layer, product, require_data
+from skiplens.jacobians.systems.layer import Certificate, DataBound, Inputs, Layer, Outputs, Weights, product
 from skiplens.jacobians.systems.parameterisation import EntryNormalised, Parameterisation, Suprema
 
 
@@ -44,16 +44,12 @@ class Affine(Layer):
         """Parameters of the matrix and of the bias."""
         return self.parameterisation.parameters + self.has_bias * self.outputs
 
-    def __call__(
-        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
-    ) -> Float[Tensor, "outputs samples"]:
+    def __call__(self, weights: Weights, data: Inputs) -> Outputs:
         """P(w) Z + b 1ᵀ."""
-        product = self.parameterisation.apply(self._matrix_weights(weights), data)
-        return product + weights[self.parameterisation.parameters :, None] if self.has_bias else product
+        linear = self.parameterisation.apply(self._matrix_weights(weights), data)
+        return linear + weights[self.parameterisation.parameters :, None] if self.has_bias else linear
 
-    def parameter_derivative(
-        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
-    ) -> Float[Tensor, "rows params"]:
+    def parameter_derivative(self, weights: Weights, data: Inputs) -> Float[Tensor, "rows params"]:
         """[(I ⊗ Zᵀ) DP(w), I ⊗ 1] (section 2.1 and 2.2 of the paper)."""
         DP = self.parameterisation.derivative(self._matrix_weights(weights))
         entries = DP.reshape(self.outputs, self.inputs, -1)
@@ -61,9 +57,7 @@ class Affine(Layer):
         eye = torch.eye(self.outputs, dtype=data.dtype, device=data.device)
         return torch.cat([linear, torch.kron(eye, data.new_ones(data.shape[1], 1))], 1) if self.has_bias else linear
 
-    def input_jacobian(
-        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
-    ) -> Float[Tensor, "rows columns"]:
+    def input_jacobian(self, weights: Weights, data: Inputs) -> Float[Tensor, "rows columns"]:
         """P(w) ⊗ I."""
         eye = torch.eye(data.shape[1], dtype=data.dtype, device=data.device)
         return torch.kron(self.parameterisation.matrix(self._matrix_weights(weights)), eye)
@@ -72,9 +66,8 @@ class Affine(Layer):
         """The first row of the table: products of the suprema of P and of the data."""
         spectral, frobenius = self.parameterisation.spectral(), self.parameterisation.frobenius()
         sizes = [product(spectral.size, bound.frobenius), product(frobenius.size, bound.spectral)]
-        if isinstance(
-            self.parameterisation, EntryNormalised
-        ):  # all entries below the factor: |P x| <= factor √d1 |x|_1
+        if isinstance(self.parameterisation, EntryNormalised):
+            # all entries below the factor: |P x| <= factor √d1 |x|_1
             sizes.append(self.parameterisation.factor * math.sqrt(self.outputs) * bound.column_sums)
         slope = min(product(spectral.slope, bound.frobenius), product(frobenius.slope, bound.spectral))
         curvature = min(product(spectral.curvature, bound.frobenius), product(frobenius.curvature, bound.spectral))
@@ -114,34 +107,23 @@ class ScaleShift(Layer):
         return self.channels * self.positions
 
     @property
-    def outputs(self) -> int:
-        """Entries of one sample."""
-        return self.inputs
-
-    @property
     def parameters(self) -> int:
         """All scales, then all shifts."""
         return 2 * self.channels
 
-    def __call__(
-        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
-    ) -> Float[Tensor, "outputs samples"]:
+    def __call__(self, weights: Weights, data: Inputs) -> Outputs:
         """Scale times data plus shift, channel by channel."""
         scale, shift = weights.repeat_interleave(self.positions).reshape(2, -1, 1)
         return scale * data + shift
 
-    def parameter_derivative(
-        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
-    ) -> Float[Tensor, "rows params"]:
+    def parameter_derivative(self, weights: Weights, data: Inputs) -> Float[Tensor, "rows params"]:
         """The data and ones, each in the columns of its channel."""
         channel = torch.arange(self.channels, device=data.device).repeat_interleave(self.positions)
-        member = torch.nn.functional.one_hot(channel, self.channels).to(data)
+        member = F.one_hot(channel, self.channels).to(data)
         scales = torch.einsum("fc,fn->fnc", member, data).reshape(-1, self.channels)
         return torch.cat([scales, member.repeat_interleave(data.shape[1], 0)], 1)
 
-    def input_jacobian(
-        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
-    ) -> Float[Tensor, "rows columns"]:
+    def input_jacobian(self, weights: Weights, data: Inputs) -> Float[Tensor, "rows columns"]:
         """The diagonal matrix of the scales."""
         return torch.diag(weights[: self.channels].repeat_interleave(self.positions * data.shape[1]))
 
@@ -153,9 +135,6 @@ class ScaleShift(Layer):
     def unbounded_because(self, is_first: bool = False) -> str:
         """Scales are free numbers."""
         return "its scale and shift are not normalised, so the gain of the layer is unbounded"
-
-
-Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -173,10 +152,10 @@ class Convolution(Parameterisation):
 
     kernel: Parameterisation
     channels: int
-    image: Pair
-    window: Pair
-    stride: Pair = (1, 1)
-    padding: Pair = (0, 0)
+    image: tuple[int, int]
+    window: tuple[int, int]
+    stride: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] = (0, 0)
 
     def __post_init__(self) -> None:
         """Refuse a kernel of another shape and windows that do not fit."""
@@ -192,7 +171,7 @@ class Convolution(Parameterisation):
             )
 
     @property
-    def positions(self) -> Pair:
+    def positions(self) -> tuple[int, int]:
         """Height and width of the images that leave."""
         sizes = zip(self.image, self.window, self.stride, self.padding, strict=True)
         height, width = ((size + 2 * pad - window) // stride + 1 for size, window, stride, pad in sizes)
@@ -214,34 +193,27 @@ class Convolution(Parameterisation):
         return self.kernel.parameters
 
     @property
-    def is_normalised(self) -> bool:
-        """Whether the kernel is."""
-        return self.kernel.is_normalised
-
-    @property
     def windows_over_a_pixel(self) -> int:
         """The largest number of windows that contain one pixel."""
         return math.prod(math.ceil(size / step) for size, step in zip(self.window, self.stride, strict=True))
 
-    def matrix(self, weights: Float[Tensor, " params"]) -> Float[Tensor, "outputs inputs"]:
+    def matrix(self, weights: Weights) -> Float[Tensor, "outputs inputs"]:
         """The Toeplitz matrix: the images of all unit images."""
         return self._convolve(self.kernel.matrix(weights), torch.eye(self.inputs).to(weights))
 
-    def apply(
-        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
-    ) -> Float[Tensor, "outputs samples"]:
+    def apply(self, weights: Weights, data: Inputs) -> Outputs:
         """The convolution of each column, a flattened image."""
         return self._convolve(self.kernel.matrix(weights), data)
 
-    def derivative(self, weights: Float[Tensor, " params"]) -> Float[Tensor, "entries params"]:
+    def derivative(self, weights: Weights) -> Float[Tensor, "entries params"]:
         """The constant map from kernels to Toeplitz matrices after the kernel's own derivative."""
-        return self._spread(weights) @ self.kernel.derivative(weights)
+        units = torch.eye(self.kernel.outputs * self.kernel.inputs).to(weights)
+        images = torch.eye(self.inputs).to(weights)
+        # a column for each entry of the kernel: the Toeplitz matrix of that entry alone
+        spread = torch.stack([self._convolve(unit, images).flatten() for unit in units], dim=1)
+        return spread @ self.kernel.derivative(weights)
 
-    def second_derivative(self, weights: Float[Tensor, " params"]) -> Float[Tensor, "entries params params"]:
-        """The constant map from kernels to Toeplitz matrices after the kernel's own second derivative."""
-        return torch.einsum("ek,kpq->epq", self._spread(weights), self.kernel.second_derivative(weights))
-
-    def smallest_derivative(self, weights: Float[Tensor, " params"]) -> float:
+    def smallest_derivative(self, weights: Weights) -> float:
         """0, unless there is one window that covers the whole image: a kernel cannot make every matrix."""
         covers = self.positions == (1, 1) and self.window == self.image and self.padding == (0, 0)
         return self.kernel.smallest_derivative(weights) if covers else 0.0
@@ -258,55 +230,3 @@ class Convolution(Parameterisation):
         images = data.T.reshape(-1, self.channels, *self.image)
         filters = kernel.reshape(-1, self.channels, *self.window)
         return F.conv2d(images, filters, stride=self.stride, padding=self.padding).flatten(1).T.contiguous()
-
-    def _spread(self, weights: Tensor) -> Tensor:
-        """One column for each entry of the kernel: the Toeplitz matrix of that entry alone."""
-        units = torch.eye(self.kernel.outputs * self.kernel.inputs).to(weights)
-        images = torch.eye(self.inputs).to(weights)
-        shape = (self.kernel.outputs, self.kernel.inputs)
-        return torch.stack([self._convolve(unit.reshape(shape), images).flatten() for unit in units], dim=1)
-
-
-@dataclass(frozen=True, eq=False)
-class ParameterDerivative:
-    """DF at one point: products with vectors, and the matrix itself where it is asked for."""
-
-    system: Layer
-    data: Float[Tensor, "features samples"]
-    parameters: Float[Tensor, " params"]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Entries of the output, and parameters."""
-        return self.system.outputs * self.data.shape[1], self.system.parameters
-
-    def __matmul__(self, direction: Float[Tensor, " params"]) -> Float[Tensor, " rows"]:
-        """DF times a change of the parameters: the change of the outputs, row first."""
-        return self.system.parameter_jvp(self.parameters, self.data, direction).flatten()
-
-    def adjoint(self, outputs: Float[Tensor, " rows"]) -> Float[Tensor, " params"]:
-        """DFᵀ times a vector of the outputs."""
-        matrix = outputs.reshape(self.system.outputs, -1)
-        return self.system.parameter_vjp(self.parameters, self.data, matrix)
-
-    def dense(self) -> Float[Tensor, "rows params"]:
-        """The matrix, assembled layer by layer (proposition 4.2)."""
-        return self.system.parameter_derivative(self.parameters, self.data)
-
-
-@dataclass(frozen=True, eq=False)
-class ParameterFunctionMap:
-    """θ -> F(θ, X) for one data matrix X of features × samples."""
-
-    system: Layer
-    data: Float[Tensor, "features samples"]
-
-    def __call__(self, parameters: Float[Tensor, " params"]) -> Float[Tensor, "outputs samples"]:
-        """The outputs for these parameters."""
-        require_data(self.system, parameters, self.data)
-        return self.system(parameters, self.data)
-
-    def derivative(self, parameters: Float[Tensor, " params"]) -> ParameterDerivative:
-        """DF at these parameters."""
-        require_data(self.system, parameters, self.data)
-        return ParameterDerivative(self.system, self.data, parameters)

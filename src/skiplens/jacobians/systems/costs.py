@@ -139,21 +139,17 @@ class CrossEntropy(Cost):
 
     def domination(self, radius: float) -> float:
         """The smaller of (1 − e^(−c))²/c at the lowest and the highest cost of one sample, over N."""
-        return (
-            _smallest_ratio(self._lowest(radius), _log_one_plus(self.classes - 1, math.sqrt(2) * radius)) / self.samples
-        )
+        highest = _log_one_plus(self.classes - 1, math.sqrt(2) * radius)
+        return _smallest_ratio(self.floor(radius), highest) / self.samples
 
     def floor(self, radius: float) -> float:
         """The exact minimum over outputs of norm `radius`: bounded outputs never reach zero cross-entropy."""
-        return self._lowest(radius)
+        others = self.classes - 1
+        return _log_one_plus(others, -radius * math.sqrt(self.classes / others))
 
     def of_sample(self, sample: int) -> "CrossEntropy":
         """The cross-entropy of one sample."""
         return CrossEntropy(self.labels[sample : sample + 1], self.classes)
-
-    def _lowest(self, radius: float) -> float:
-        others = self.classes - 1
-        return _log_one_plus(others, -radius * math.sqrt(self.classes / others))
 
 
 @dataclass(frozen=True)
@@ -187,7 +183,7 @@ class Logistic(Cost):
 
     def domination(self, radius: float) -> float:
         """As for cross-entropy, between log(1 + e^(−radius)) and log(1 + e^radius)."""
-        return _smallest_ratio(_log_one_plus(1, -radius), _log_one_plus(1, radius)) / self.samples
+        return _smallest_ratio(self.floor(radius), _log_one_plus(1, radius)) / self.samples
 
     def floor(self, radius: float) -> float:
         """log(1 + e^(−radius))."""

@@ -1,4 +1,4 @@
-"""A nonlinearity applied to each entry of the data matrix, and fixed linear maps such as pooling."""
+"""Layers without matrices of their own: nonlinearities of each entry, fixed linear maps, and skips around a branch."""
 
 import math
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
-from skiplens.jacobians.systems.layer import Certificate, DataBound, Layer, product
+from skiplens.jacobians.systems.layer import Certificate, DataBound, Inputs, Layer, Outputs, Weights, product
 
 
 @dataclass(frozen=True)
@@ -56,26 +56,11 @@ class Elementwise(Layer):
         """Entries of one sample."""
         return self.features
 
-    @property
-    def outputs(self) -> int:
-        """Entries of one sample."""
-        return self.features
-
-    def __call__(
-        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
-    ) -> Float[Tensor, "outputs samples"]:
+    def __call__(self, weights: Weights, data: Inputs) -> Outputs:
         """φ of each entry."""
         return self.nonlinearity.function(data)
 
-    def parameter_derivative(
-        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
-    ) -> Float[Tensor, "rows params"]:
-        """No columns."""
-        return self.no_parameters(data)
-
-    def input_jacobian(
-        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
-    ) -> Float[Tensor, "rows columns"]:
+    def input_jacobian(self, weights: Weights, data: Inputs) -> Float[Tensor, "rows columns"]:
         """The diagonal matrix of φ'."""
         return torch.diag(self.nonlinearity.derivative(data).flatten())
 
@@ -111,21 +96,11 @@ class FixedLinear(Layer):
         """Rows of the matrix."""
         return self.matrix.shape[0]
 
-    def __call__(
-        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
-    ) -> Float[Tensor, "outputs samples"]:
+    def __call__(self, weights: Weights, data: Inputs) -> Outputs:
         """The matrix times the data."""
         return self.matrix.to(data) @ data
 
-    def parameter_derivative(
-        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
-    ) -> Float[Tensor, "rows params"]:
-        """No columns."""
-        return self.no_parameters(data)
-
-    def input_jacobian(
-        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
-    ) -> Float[Tensor, "rows columns"]:
+    def input_jacobian(self, weights: Weights, data: Inputs) -> Float[Tensor, "rows columns"]:
         """The matrix ⊗ I."""
         return torch.kron(self.matrix.to(data), torch.eye(data.shape[1]).to(data))
 
@@ -139,10 +114,8 @@ SILU_SLOPE = 1.0998393201289
 """The largest slope of x · sigmoid(x), at x = 2.3994 (rounded up in the last digit)."""
 
 
-def _gelu_slope() -> float:
-    """Φ(√2) + √2 φ(√2), the slope of GELU where its curvature changes sign."""
-    return 0.5 * (1 + math.erf(1.0)) + math.exp(-1.0) / math.sqrt(math.pi)
-
+GELU_SLOPE = 0.5 * (1 + math.erf(1.0)) + math.exp(-1.0) / math.sqrt(math.pi)
+"""Φ(√2) + √2 φ(√2), the slope of GELU where its curvature changes sign."""
 
 NONLINEARITIES = {
     entry.name: entry
@@ -155,7 +128,7 @@ NONLINEARITIES = {
         Nonlinearity("sin", torch.sin, 1.0, 1.0, bound=1.0),
         Nonlinearity("softsign", F.softsign, 1.0, 2.0, bound=1.0),
         Nonlinearity("elu", F.elu, 1.0, 1.0),
-        Nonlinearity("gelu", F.gelu, _gelu_slope(), math.sqrt(2 / math.pi)),
+        Nonlinearity("gelu", F.gelu, GELU_SLOPE, math.sqrt(2 / math.pi)),
         Nonlinearity("gelu_tanh", lambda x: F.gelu(x, approximate="tanh"), 1.128994, math.sqrt(2 / math.pi)),
         Nonlinearity("silu", F.silu, SILU_SLOPE, 0.5),
         Nonlinearity("mish", F.mish, 1.088499, 0.644205),
@@ -253,21 +226,15 @@ class Residual(Layer):
         """Whether the branch does."""
         return self.branch.couples_samples
 
-    def __call__(
-        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
-    ) -> Float[Tensor, "outputs samples"]:
+    def __call__(self, weights: Weights, data: Inputs) -> Outputs:
         """Skip plus branch."""
         return self.skip.dense(data) @ data + self.branch(weights, data)
 
-    def parameter_derivative(
-        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
-    ) -> Float[Tensor, "rows params"]:
+    def parameter_derivative(self, weights: Weights, data: Inputs) -> Float[Tensor, "rows params"]:
         """That of the branch."""
         return self.branch.parameter_derivative(weights, data)
 
-    def input_jacobian(
-        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
-    ) -> Float[Tensor, "rows columns"]:
+    def input_jacobian(self, weights: Weights, data: Inputs) -> Float[Tensor, "rows columns"]:
         """I ⊗ I + Jg."""
         eye = torch.eye(data.shape[1], dtype=data.dtype, device=data.device)
         return torch.kron(self.skip.dense(data), eye) + self.branch.input_jacobian(weights, data)

@@ -1,4 +1,6 @@
-"""A layer: a map of parameters and a whole data matrix, with exact derivatives in both.
+"""A layer, a composition of layers, and the bounds that are certified for them over all parameters.
+
+A layer is a map of parameters and a whole data matrix, with exact derivatives with respect to both.
 
 Data matrices are features × samples, one sample a column, as in 'On skip connections and normalisation layers in deep
 optimisation' (MacDonald et al. 2023); everywhere else in Skiplens a batch is its transpose. Matrices are vectorised row
@@ -7,16 +9,19 @@ first: entry (feature i, sample j) has the number i · samples + j.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
+
+Weights = Float[Tensor, " params"]
+Inputs = Float[Tensor, "inputs samples"]
+Outputs = Float[Tensor, "outputs samples"]
 
 
 @dataclass(frozen=True)
@@ -54,11 +59,11 @@ class Certificate:
 
     Attributes:
         size: R, of |h|_F.
-        slope: D, of the derivative in the parameters.
-        gain: J, of the derivative in the data.
-        curvature: DD, of the second derivative in the parameters.
+        slope: D, of the derivative with respect to the parameters.
+        gain: J, of the derivative with respect to the data.
+        curvature: DD, of the second derivative with respect to the parameters.
         mixed: DJ, of the mixed second derivative.
-        bend: JJ, of the second derivative in the data.
+        bend: JJ, of the second derivative with respect to the data.
     """
 
     size: float
@@ -101,9 +106,9 @@ class Layer(ABC):
         """Features that enter."""
 
     @property
-    @abstractmethod
     def outputs(self) -> int:
-        """Features that leave."""
+        """Features that leave; as many as enter, unless a layer says otherwise."""
+        return self.inputs
 
     @property
     def parameters(self) -> int:
@@ -116,21 +121,15 @@ class Layer(ABC):
         return False
 
     @abstractmethod
-    def __call__(
-        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
-    ) -> Float[Tensor, "outputs samples"]:
+    def __call__(self, weights: Weights, data: Inputs) -> Outputs:
         """The data matrix that leaves."""
 
-    @abstractmethod
-    def parameter_derivative(
-        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
-    ) -> Float[Tensor, "rows params"]:
-        """Df: a row for each entry of the data matrix that leaves."""
+    def parameter_derivative(self, weights: Weights, data: Inputs) -> Float[Tensor, "rows params"]:
+        """Df: a row for each entry of the data matrix that leaves; a layer without parameters has no columns."""
+        return data.new_zeros(self.outputs * data.shape[1], 0)
 
     @abstractmethod
-    def input_jacobian(
-        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
-    ) -> Float[Tensor, "rows columns"]:
+    def input_jacobian(self, weights: Weights, data: Inputs) -> Float[Tensor, "rows columns"]:
         """Jf: a column for each entry of the data matrix that enters."""
 
     @abstractmethod
@@ -141,65 +140,9 @@ class Layer(ABC):
         """Why derivatives of this layer are unbounded, or '' if they are not.
 
         Args:
-            is_first: Whether its data are fixed, so that only the derivative in the parameters counts.
+            is_first: Whether its data are fixed, so that only the derivative with respect to the parameters counts.
         """
         return ""
-
-    def parameter_jvp(self, weights: Tensor, data: Tensor, direction: Float[Tensor, " params"]) -> Tensor:
-        """Df times a direction, as a data matrix."""
-        return _jvp(lambda w: self(w, data), weights, direction)
-
-    def parameter_vjp(self, weights: Tensor, data: Tensor, direction: Tensor) -> Float[Tensor, " params"]:
-        """Dfᵀ times a data matrix."""
-        return _vjp(lambda w: self(w, data), weights, direction)
-
-    def input_jvp(self, weights: Tensor, data: Tensor, direction: Tensor) -> Tensor:
-        """Jf times a data matrix, as a data matrix."""
-        return _jvp(lambda Z: self(weights, Z), data, direction)
-
-    def input_vjp(self, weights: Tensor, data: Tensor, direction: Tensor) -> Tensor:
-        """Jfᵀ times a data matrix, as a data matrix."""
-        return _vjp(lambda Z: self(weights, Z), data, direction)
-
-    def no_parameters(self, data: Float[Tensor, "inputs samples"]) -> Float[Tensor, "rows none"]:
-        """The parameter derivative of a layer without parameters: no columns."""
-        return data.new_zeros(self.outputs * data.shape[1], 0)
-
-
-def require_data(layer: Layer, weights: Tensor, data: Tensor) -> None:
-    """Refuse data and parameters that do not fit the layer."""
-    if data.ndim != 2 or data.shape[0] != layer.inputs or data.shape[1] < 1:
-        raise InvalidInputError(
-            f"The data matrix has shape {tuple(data.shape)}; features × samples was wanted with {layer.inputs} "
-            "features and at least one sample. Transpose a batch of (samples, features)."
-        )
-    if weights.shape != (layer.parameters,):
-        raise InvalidInputError(
-            f"The parameters have shape {tuple(weights.shape)}; a vector of {layer.parameters} numbers was wanted, "
-            "layer after layer, each matrix row first."
-        )
-
-
-def _vjp(function: Callable[[Tensor], Tensor], point: Tensor, direction: Tensor) -> Tensor:
-    pull: Any = torch.func.vjp(function, point)[1]
-    return pull(direction)[0]
-
-
-def _jvp(function: Callable[[Tensor], Tensor], point: Tensor, direction: Tensor) -> Tensor:
-    """J v as the derivative of u -> Jᵀ u, which is linear: every operation has a vjp, some have no jvp."""
-    return _vjp(lambda u: _vjp(function, point, u), torch.zeros_like(function(point)), direction)
-
-
-def product(*factors: float) -> float:
-    """The product of bounds, where 0 (a map that does not depend on it at all) beats infinity."""
-    return 0.0 if 0.0 in factors else math.prod(factors)
-
-
-def _largest_eigenvalue(a: float, b: float, c: float) -> float:
-    """Of [[a, b], [b, c]]."""
-    if not math.isfinite(a + b + c):
-        return math.inf
-    return (a + c) / 2 + math.hypot((a - c) / 2, b)
 
 
 @dataclass(frozen=True)
@@ -240,40 +183,31 @@ class Composition(Layer):
         """Whether one of the layers does."""
         return any(layer.couples_samples for layer in self.layers)
 
-    def __call__(
-        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
-    ) -> Float[Tensor, "outputs samples"]:
+    def __call__(self, weights: Weights, data: Inputs) -> Outputs:
         """The data matrix after all layers."""
-        require_data(self, weights, data)
-        for layer, own in zip(self.layers, self.split(weights), strict=True):
-            data = layer(own, data)
-        return data
+        return self.states(weights, data)[-1]
 
-    def split(self, weights: Float[Tensor, " params"]) -> tuple[Tensor, ...]:
+    def split(self, weights: Weights) -> tuple[Tensor, ...]:
         """The parameters of each layer."""
         return weights.split([layer.parameters for layer in self.layers])
 
-    def states(self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]) -> list[Tensor]:
+    def states(self, weights: Weights, data: Inputs) -> list[Tensor]:
         """The data matrices Z_0 = X, Z_1, …, Z_L."""
-        require_data(self, weights, data)
+        _require_data(self, weights, data)
         states = [data]
         for layer, own in zip(self.layers, self.split(weights), strict=True):
             states.append(layer(own, states[-1]))
         return states
 
-    def parameter_derivative(
-        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
-    ) -> Float[Tensor, "rows params"]:
+    def parameter_derivative(self, weights: Weights, data: Inputs) -> Float[Tensor, "rows params"]:
         """[D_1 F, …, D_L F] with D_l F = Jf_L ⋯ Jf_{l+1} Df_l (proposition 4.2)."""
         derivative = data.new_zeros(data.numel(), 0)
         for layer, own, Z in zip(self.layers, self.split(weights), self.states(weights, data)[:-1], strict=True):
-            inner = _product(layer.input_jacobian(own, Z), derivative)
+            inner = layer.input_jacobian(own, Z) @ derivative
             derivative = torch.cat([inner, layer.parameter_derivative(own, Z)], dim=1)
         return derivative
 
-    def input_jacobian(
-        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
-    ) -> Float[Tensor, "rows columns"]:
+    def input_jacobian(self, weights: Weights, data: Inputs) -> Float[Tensor, "rows columns"]:
         """Jf_L ⋯ Jf_1."""
         jacobian = torch.eye(data.numel(), dtype=data.dtype, device=data.device)
         for layer, own, Z in zip(self.layers, self.split(weights), self.states(weights, data)[:-1], strict=True):
@@ -308,6 +242,27 @@ def composed(certificates: Sequence[Certificate]) -> Certificate:
     return total
 
 
-def _product(jacobian: Tensor, derivative: Tensor) -> Tensor:
-    """Their product; where there are no parameters yet, no columns and no work."""
-    return jacobian @ derivative if derivative.shape[1] else jacobian.new_zeros(jacobian.shape[0], 0)
+def product(*factors: float) -> float:
+    """The product of bounds, where 0 (a map that does not depend on it at all) beats infinity."""
+    return 0.0 if 0.0 in factors else math.prod(factors)
+
+
+def _largest_eigenvalue(a: float, b: float, c: float) -> float:
+    """Of [[a, b], [b, c]]."""
+    if not math.isfinite(a + b + c):
+        return math.inf
+    return (a + c) / 2 + math.hypot((a - c) / 2, b)
+
+
+def _require_data(layer: Layer, weights: Tensor, data: Tensor) -> None:
+    """Refuse data and parameters that do not fit the layer."""
+    if data.ndim != 2 or data.shape[0] != layer.inputs or data.shape[1] < 1:
+        raise InvalidInputError(
+            f"The data matrix has shape {tuple(data.shape)}; features × samples was wanted with {layer.inputs} "
+            "features and at least one sample. Transpose a batch of (samples, features)."
+        )
+    if weights.shape != (layer.parameters,):
+        raise InvalidInputError(
+            f"The parameters have shape {tuple(weights.shape)}; a vector of {layer.parameters} numbers was wanted, "
+            "layer after layer, each matrix row first."
+        )

@@ -1,4 +1,7 @@
-"""Batch norm without parameters, which couples the samples: biased variance, ε inside of the root."""
+"""Norms without parameters: of channels over a batch, which couples its samples, and of features within a sample.
+
+Variances are biased, and ε is inside of the root.
+"""
 
 import math
 from dataclasses import dataclass
@@ -8,14 +11,8 @@ from torch import Tensor
 
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
-from skiplens.jacobians.systems.layer import Certificate, DataBound, Layer
-from skiplens.jacobians.systems.parameterisation import (
-    CURVATURE,
-    centring,
-    unit_rows,
-    unit_rows_derivative,
-    unit_rows_second_derivative,
-)
+from skiplens.jacobians.systems.layer import Certificate, DataBound, Inputs, Layer, Outputs, Weights
+from skiplens.jacobians.systems.parameterisation import CURVATURE, centring, unit_rows, unit_rows_derivative
 
 
 @dataclass(frozen=True)
@@ -45,45 +42,24 @@ class BatchNorm(Layer):
         return self.channels * self.positions
 
     @property
-    def outputs(self) -> int:
-        """Entries of one sample."""
-        return self.inputs
-
-    @property
     def couples_samples(self) -> bool:
         """True: mean and deviation are those of the batch."""
         return True
 
-    def __call__(
-        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
-    ) -> Float[Tensor, "outputs samples"]:
+    def __call__(self, weights: Weights, data: Inputs) -> Outputs:
         """The normalised data matrix."""
         rows, n = self._centred(data)
         return (math.sqrt(n) * unit_rows(rows, n * self.epsilon)).reshape(data.shape)
 
-    def parameter_derivative(
-        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
-    ) -> Float[Tensor, "rows params"]:
-        """No columns."""
-        return self.no_parameters(data)
-
-    def input_jacobian(
-        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
-    ) -> Float[Tensor, "rows columns"]:
+    def input_jacobian(self, weights: Weights, data: Inputs) -> Float[Tensor, "rows columns"]:
         """Block diagonal: for each channel √n times equation 27, after the centring of equation 29."""
         rows, n = self._centred(data)
         return torch.block_diag(*(math.sqrt(n) * unit_rows_derivative(rows, n * self.epsilon) @ centring(rows)))
 
-    def second_derivative(self, data: Float[Tensor, "inputs samples"]) -> Float[Tensor, "rows columns columns"]:
-        """The second derivative in the data: equation 28 with both directions centred, zero between channels."""
-        rows, n = self._centred(data)
-        M = centring(rows)
-        cubes = math.sqrt(n) * unit_rows_second_derivative(rows, n * self.epsilon)
-        result = data.new_zeros((data.numel(),) * 3)
-        for channel, cube in enumerate(torch.einsum("rjkm,ka,mb->rjab", cubes, M, M)):
-            place = slice(channel * n, (channel + 1) * n)
-            result[place, place, place] = cube
-        return result
+    def second_derivative(self, data: Inputs) -> Float[Tensor, "rows columns columns"]:
+        """The second derivative with respect to the data."""
+        flat = torch.func.jacrev(torch.func.jacrev(lambda Z: self(data.new_zeros(0), Z).flatten()))(data)
+        return flat.reshape((data.numel(),) * 3)
 
     def certificate(self, bound: DataBound) -> Certificate:
         """Bounded output, slope ε^(−1/2), curvature K2/(√n ε), whatever comes in."""
@@ -144,27 +120,12 @@ class SampleNorm(Layer):
         """Entries of one sample."""
         return self.features
 
-    @property
-    def outputs(self) -> int:
-        """Entries of one sample."""
-        return self.features
-
-    def __call__(
-        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
-    ) -> Float[Tensor, "outputs samples"]:
+    def __call__(self, weights: Weights, data: Inputs) -> Outputs:
         """The normalised data matrix."""
         rows, n = self._rows(data)
         return (math.sqrt(n) * unit_rows(rows, n * self.epsilon)).reshape(data.T.shape).T
 
-    def parameter_derivative(
-        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
-    ) -> Float[Tensor, "rows params"]:
-        """No columns."""
-        return self.no_parameters(data)
-
-    def input_jacobian(
-        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
-    ) -> Float[Tensor, "rows columns"]:
+    def input_jacobian(self, weights: Weights, data: Inputs) -> Float[Tensor, "rows columns"]:
         """Block diagonal in groups and samples: for each of them √n times equation 27, after the centring."""
         rows, n = self._rows(data)
         samples = data.shape[1]

@@ -1,6 +1,7 @@
 """The map w -> P(w) from a layer's parameters to the matrix that multiplies the data, with both derivatives.
 
 Parameters are a vector; matrices are vectorised row first. A derivative has a row for each entry of the matrix.
+`unit_rows`, which weight normalisation makes of a matrix, is also what batch norm and layer norm make of data.
 """
 
 import math
@@ -12,6 +13,11 @@ from torch import Tensor
 
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
+
+Weights = Float[Tensor, " params"]
+
+CURVATURE = 48 / (25 * math.sqrt(5))
+"""K2: the largest second derivative of x/sqrt(1 + x²), attained at |x| = 1/2."""
 
 
 @dataclass(frozen=True)
@@ -39,24 +45,21 @@ class Parameterisation(ABC):
         """Number of parameters."""
 
     @property
-    @abstractmethod
     def is_normalised(self) -> bool:
         """Whether matrix, derivative and second derivative are bounded for all parameters."""
+        found = self.spectral()
+        return all(map(math.isfinite, (found.size, found.slope, found.curvature)))
 
     @abstractmethod
-    def matrix(self, weights: Float[Tensor, " params"]) -> Float[Tensor, "outputs inputs"]:
+    def matrix(self, weights: Weights) -> Float[Tensor, "outputs inputs"]:
         """P(w)."""
 
     @abstractmethod
-    def derivative(self, weights: Float[Tensor, " params"]) -> Float[Tensor, "entries params"]:
+    def derivative(self, weights: Weights) -> Float[Tensor, "entries params"]:
         """DP(w), outputs · inputs rows."""
 
     @abstractmethod
-    def second_derivative(self, weights: Float[Tensor, " params"]) -> Float[Tensor, "entries params params"]:
-        """D²P(w)."""
-
-    @abstractmethod
-    def smallest_derivative(self, weights: Float[Tensor, " params"]) -> float:
+    def smallest_derivative(self, weights: Weights) -> float:
         """The square root of λ(DP(w)): σ(DP) where the parameters reach every matrix, 0 where they do not."""
 
     @abstractmethod
@@ -67,9 +70,11 @@ class Parameterisation(ABC):
     def frobenius(self) -> Suprema:
         """Suprema in the Frobenius norm of the matrix."""
 
-    def apply(
-        self, weights: Float[Tensor, " params"], data: Float[Tensor, "inputs samples"]
-    ) -> Float[Tensor, "outputs samples"]:
+    def second_derivative(self, weights: Weights) -> Float[Tensor, "entries params params"]:
+        """D²P(w)."""
+        return torch.func.jacrev(torch.func.jacrev(lambda w: self.matrix(w).flatten()))(weights)
+
+    def apply(self, weights: Weights, data: Float[Tensor, "inputs samples"]) -> Float[Tensor, "outputs samples"]:
         """P(w) times the data matrix."""
         return self.matrix(weights) @ data
 
@@ -103,24 +108,15 @@ class _Matrix(Parameterisation):
 class Free(_Matrix):
     """P(w) = w: the entries themselves, unbounded."""
 
-    @property
-    def is_normalised(self) -> bool:
-        """False: the matrix can be of any size."""
-        return False
-
-    def matrix(self, weights: Float[Tensor, " params"]) -> Float[Tensor, "outputs inputs"]:
+    def matrix(self, weights: Weights) -> Float[Tensor, "outputs inputs"]:
         """The parameters as a matrix."""
         return weights.reshape(self.outputs, self.inputs)
 
-    def derivative(self, weights: Float[Tensor, " params"]) -> Float[Tensor, "entries params"]:
+    def derivative(self, weights: Weights) -> Float[Tensor, "entries params"]:
         """The identity."""
         return torch.eye(self.parameters, dtype=weights.dtype, device=weights.device)
 
-    def second_derivative(self, weights: Float[Tensor, " params"]) -> Float[Tensor, "entries params params"]:
-        """Zero."""
-        return weights.new_zeros((self.parameters,) * 3)
-
-    def smallest_derivative(self, weights: Float[Tensor, " params"]) -> float:
+    def smallest_derivative(self, weights: Weights) -> float:
         """1."""
         return 1.0
 
@@ -145,12 +141,8 @@ class _Normalised(_Matrix):
                 "for bounded derivatives) and a factor above 0."
             )
 
-    @property
-    def is_normalised(self) -> bool:
-        """Whether epsilon is above 0: without it the derivative is unbounded at zero."""
-        return self.epsilon > 0
-
     def _suprema(self, size: float) -> Suprema:
+        """Without epsilon the derivatives are unbounded at zero."""
         if self.epsilon == 0:
             return Suprema(self.factor * size, math.inf, math.inf)
         return Suprema(size, self.epsilon**-0.5, CURVATURE / self.epsilon).times(self.factor)
@@ -160,23 +152,15 @@ class _Normalised(_Matrix):
 class WeightNormalised(_Normalised):
     """factor · wn(w): each row w of the matrix divided by sqrt(ε + |w|²)."""
 
-    def matrix(self, weights: Float[Tensor, " params"]) -> Float[Tensor, "outputs inputs"]:
+    def matrix(self, weights: Weights) -> Float[Tensor, "outputs inputs"]:
         """The normalised rows."""
         return self.factor * unit_rows(self._rows(weights), self.epsilon)
 
-    def derivative(self, weights: Float[Tensor, " params"]) -> Float[Tensor, "entries params"]:
+    def derivative(self, weights: Weights) -> Float[Tensor, "entries params"]:
         """Block diagonal: one block for each row."""
         return self.factor * torch.block_diag(*unit_rows_derivative(self._rows(weights), self.epsilon))
 
-    def second_derivative(self, weights: Float[Tensor, " params"]) -> Float[Tensor, "entries params params"]:
-        """One cube for each row, zero elsewhere."""
-        result = weights.new_zeros((self.parameters,) * 3)
-        for row, cube in enumerate(unit_rows_second_derivative(self._rows(weights), self.epsilon)):
-            place = slice(row * self.inputs, (row + 1) * self.inputs)
-            result[place, place, place] = self.factor * cube
-        return result
-
-    def smallest_derivative(self, weights: Float[Tensor, " params"]) -> float:
+    def smallest_derivative(self, weights: Weights) -> float:
         """The smallest ε (ε + |w|²)^(−3/2) over the rows: along a row the derivative is smallest."""
         squares = self._rows(weights).square().sum(1)
         return self.factor * self.epsilon * float((self.epsilon + squares.max()) ** -1.5)
@@ -193,32 +177,26 @@ class WeightNormalised(_Normalised):
 class EntryNormalised(_Normalised):
     """factor · en(w): each entry w of the matrix divided by sqrt(ε + w²)."""
 
-    def matrix(self, weights: Float[Tensor, " params"]) -> Float[Tensor, "outputs inputs"]:
+    def matrix(self, weights: Weights) -> Float[Tensor, "outputs inputs"]:
         """The normalised entries."""
-        return self.factor * unit_entries(weights, self.epsilon).reshape(self.outputs, self.inputs)
+        entries = weights * (self.epsilon + weights.square()) ** -0.5
+        return self.factor * entries.reshape(self.outputs, self.inputs)
 
-    def derivative(self, weights: Float[Tensor, " params"]) -> Float[Tensor, "entries params"]:
+    def derivative(self, weights: Weights) -> Float[Tensor, "entries params"]:
         """A diagonal matrix."""
-        return self.factor * torch.diag(unit_entries_derivative(weights, self.epsilon))
+        return self.factor * torch.diag(self._slopes(weights))
 
-    def second_derivative(self, weights: Float[Tensor, " params"]) -> Float[Tensor, "entries params params"]:
-        """A diagonal cube."""
-        result = weights.new_zeros((self.parameters,) * 3)
-        place = torch.arange(self.parameters, device=weights.device)
-        result[place, place, place] = self.factor * unit_entries_second_derivative(weights, self.epsilon)
-        return result
-
-    def smallest_derivative(self, weights: Float[Tensor, " params"]) -> float:
+    def smallest_derivative(self, weights: Weights) -> float:
         """The derivative at the largest entry."""
-        return self.factor * float(unit_entries_derivative(weights.abs().max(), self.epsilon))
+        return self.factor * float(self._slopes(weights.abs().max()))
 
     def spectral(self) -> Suprema:
         """The square root of the number of entries: they may all be near 1."""
         return self._suprema(math.sqrt(self.parameters))
 
-
-CURVATURE = 48 / (25 * math.sqrt(5))
-"""K2: the largest second derivative of x/sqrt(1 + x²), attained at |x| = 1/2."""
+    def _slopes(self, entries: Tensor) -> Tensor:
+        """The derivative of each entry, ε (ε + w²)^(−3/2) (equation 32)."""
+        return self.epsilon * (self.epsilon + entries.square()) ** -1.5
 
 
 def unit_rows(rows: Float[Tensor, "rows entries"], epsilon: float) -> Float[Tensor, "rows entries"]:
@@ -228,44 +206,12 @@ def unit_rows(rows: Float[Tensor, "rows entries"], epsilon: float) -> Float[Tens
 
 def unit_rows_derivative(rows: Float[Tensor, "rows entries"], epsilon: float) -> Float[Tensor, "rows entries entries"]:
     """For each row the matrix s^(−1/2) (δ_jk − w_j w_k/s), s = ε + |w|² (equation 30)."""
-    s = _squares(rows, epsilon)[:, None, None]
+    s = (epsilon + rows.square().sum(1))[:, None, None]
     eye = torch.eye(rows.shape[1], dtype=rows.dtype, device=rows.device)
     return s**-0.5 * (eye - torch.einsum("rj,rk->rjk", rows, rows) / s)
-
-
-def unit_rows_second_derivative(
-    rows: Float[Tensor, "rows entries"], epsilon: float
-) -> Float[Tensor, "rows entries entries entries"]:
-    """For each row s^(−3/2) (3 w_j w_k w_n/s − δ_jk w_n − δ_kn w_j − δ_jn w_k) (equations 28 and 31)."""
-    s = _squares(rows, epsilon)[:, None, None, None]
-    eye = torch.eye(rows.shape[1], dtype=rows.dtype, device=rows.device)
-    cubic = 3 * torch.einsum("rj,rk,rn->rjkn", rows, rows, rows) / s
-    first = torch.einsum("jk,rn->rjkn", eye, rows)
-    second = torch.einsum("kn,rj->rjkn", eye, rows)
-    third = torch.einsum("jn,rk->rjkn", eye, rows)
-    return s**-1.5 * (cubic - first - second - third)
 
 
 def centring(rows: Float[Tensor, "rows entries"]) -> Float[Tensor, "entries entries"]:
     """The matrix that subtracts the mean from a row (equation 29)."""
     n = rows.shape[1]
     return torch.eye(n, dtype=rows.dtype, device=rows.device) - 1 / n
-
-
-def _squares(rows: Tensor, epsilon: float) -> Tensor:
-    return epsilon + rows.square().sum(1)
-
-
-def unit_entries(entries: Tensor, epsilon: float) -> Tensor:
-    """Each entry w as w (ε + w²)^(−1/2)."""
-    return entries * (epsilon + entries.square()) ** -0.5
-
-
-def unit_entries_derivative(entries: Tensor, epsilon: float) -> Tensor:
-    """The derivative of each entry, ε (ε + w²)^(−3/2) (equation 32)."""
-    return epsilon * (epsilon + entries.square()) ** -1.5
-
-
-def unit_entries_second_derivative(entries: Tensor, epsilon: float) -> Tensor:
-    """The second derivative of each entry, −3 ε w (ε + w²)^(−5/2); equation 33 prints the exponent 3/2."""
-    return -3 * epsilon * entries * (epsilon + entries.square()) ** -2.5

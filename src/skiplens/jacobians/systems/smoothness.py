@@ -1,4 +1,4 @@
-"""A global Lipschitz constant of the gradient of a training loss, certified by the recursion over its layers."""
+"""How fast the gradient of a training loss changes: certified over all parameters from its layers, and measured."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,6 @@ from torch import Tensor
 
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
-from skiplens.jacobians.systems.affine import ParameterFunctionMap
 from skiplens.jacobians.systems.costs import Cost
 from skiplens.jacobians.systems.layer import Certificate, Composition, DataBound, Layer, composed, product
 
@@ -78,11 +77,6 @@ class TrainingLoss:
                 "sample was wanted. Data matrices are features × samples."
             )
 
-    @property
-    def function(self) -> ParameterFunctionMap:
-        """θ -> F(θ, X)."""
-        return ParameterFunctionMap(self.system, self.data)
-
     def __call__(self, parameters: Float[Tensor, " params"]) -> Float[Tensor, ""]:
         """The loss."""
         return self.cost(self.system(parameters, self.data))
@@ -109,9 +103,13 @@ class SmoothnessLaw:
 
     def __init__(self, loss: TrainingLoss) -> None:
         self._loss = loss
-        self._whole = _certificates(loss.system, DataBound.of_data(loss.data))
-        single = [] if loss.system.couples_samples else _sample_certificates(loss.system, loss.data)
-        self._single = [(loss.cost.of_sample(i), certificate) for i, certificate in enumerate(single)]
+        system, bound = loss.system, DataBound.of_data(loss.data)
+        self._whole = system.certificates(bound) if isinstance(system, Composition) else [system.certificate(bound)]
+        columns = () if system.couples_samples else loss.data.T.unbind()
+        self._single = [
+            (loss.cost.of_sample(i), system.certificate(DataBound.of_data(column[:, None])))
+            for i, column in enumerate(columns)
+        ]
 
     def at(self, sublevel: float = math.inf) -> Smoothness:
         """The constants where the loss is at most `sublevel`."""
@@ -142,18 +140,10 @@ def descent_constant(smoothness: float, step: float) -> float:
     return step * (1 - smoothness * step / 2)
 
 
-def _certificates(system: Layer, bound: DataBound) -> list[Certificate]:
-    return system.certificates(bound) if isinstance(system, Composition) else [system.certificate(bound)]
-
-
 def _constant(cost: Cost, certificate: Certificate, sublevel: float) -> float:
     """β = β_γ D² + G DD."""
     G = cost.gradient_bound(certificate.size, sublevel)
     return cost.gradient_lipschitz * certificate.slope**2 + product(G, certificate.curvature)
-
-
-def _sample_certificates(system: Layer, data: Float[Tensor, "features samples"]) -> list[Certificate]:
-    return [system.certificate(DataBound.of_data(column[:, None])) for column in data.T]
 
 
 def _literal(cost: Cost, certificates: Sequence[Certificate], sublevel: float) -> float:
@@ -207,7 +197,16 @@ def local_smoothness(loss: TrainingLoss, parameters: Float[Tensor, " params"], g
     """|H|_2 at one point: dense for few parameters, by Lanczos from a random vector otherwise."""
     if len(parameters) <= DENSE_PARAMETERS:
         return float(torch.linalg.matrix_norm(loss.hessian(parameters), 2))
-    return abs(_top_eigenpair(loss, parameters, generator)[0])
+
+    def matvec(vector: np.ndarray) -> np.ndarray:
+        direction = torch.from_numpy(np.ascontiguousarray(vector).ravel()).to(parameters)
+        return loss.hessian_product(parameters, direction).double().cpu().numpy()
+
+    size = len(parameters)
+    operator = scipy.sparse.linalg.LinearOperator((size, size), matvec=matvec, dtype=np.float64)
+    start = torch.randn(size, dtype=torch.float64, device=generator.device, generator=generator).cpu().numpy()
+    values, _ = scipy.sparse.linalg.eigsh(operator, k=1, which="LM", v0=start, tol=1e-6)
+    return abs(float(values[0]))
 
 
 def looseness(
@@ -233,24 +232,10 @@ def search_rough_point(
         top = int(values.abs().argmax())
         if float(values[top].abs()) > best:
             best, place = float(values[top].abs()), variable.detach().clone()
+        v = vectors[:, top]
+        gradient = torch.autograd.grad(loss(variable), variable, create_graph=True)[0]
+        form = torch.autograd.grad(gradient @ v, variable, create_graph=True)[0] @ v
         ascent.zero_grad()
-        (-values[top].sign() * _quadratic_form(loss, variable, vectors[:, top])).backward()
+        (-values[top].sign() * form).backward()
         ascent.step()
     return best, place
-
-
-def _quadratic_form(loss: TrainingLoss, variable: Tensor, direction: Tensor) -> Tensor:
-    gradient = torch.autograd.grad(loss(variable), variable, create_graph=True)[0]
-    return torch.autograd.grad(gradient @ direction, variable, create_graph=True)[0] @ direction
-
-
-def _top_eigenpair(loss: TrainingLoss, parameters: Tensor, generator: torch.Generator) -> tuple[float, np.ndarray]:
-    def matvec(vector: np.ndarray) -> np.ndarray:
-        direction = torch.from_numpy(np.ascontiguousarray(vector).ravel()).to(parameters)
-        return loss.hessian_product(parameters, direction).double().cpu().numpy()
-
-    size = len(parameters)
-    operator = scipy.sparse.linalg.LinearOperator((size, size), matvec=matvec, dtype=np.float64)
-    start = torch.randn(size, dtype=torch.float64, device=generator.device, generator=generator).cpu().numpy()
-    values, vectors = scipy.sparse.linalg.eigsh(operator, k=1, which="LM", v0=start, tol=1e-6)
-    return float(values[0]), vectors[:, 0]
