@@ -6,6 +6,11 @@ import pytest
 import torch
 from torch.func import jacrev
 
+from skiplens.linalg.singular_values import (
+    largest_singular_value,
+    smallest_gram_eigenvalue,
+    smallest_singular_value,
+)
 from tests.jacobians.systems.reference import numbers, sines
 from tests.tolerances import assert_close
 
@@ -78,19 +83,6 @@ def test_input_jacobian_is_that_of_autograd(case):
     assert_close(layer.input_jacobian(weights, Z), expected)
 
 
-def test_products_are_those_of_the_matrices(case, generator):
-    layer, weights, Z = case
-    v, u = torch.randn(weights.shape, generator=generator), torch.randn(layer.outputs, 4, generator=generator)
-    V = torch.randn(Z.shape, generator=generator)
-    J = layer.input_jacobian(weights, Z)
-    assert_close(layer.input_jvp(weights, Z, V).flatten(), J @ V.flatten())
-    assert_close(layer.input_vjp(weights, Z, u).flatten(), J.T @ u.flatten())
-    if layer.parameters:
-        D = layer.parameter_derivative(weights, Z)
-        assert_close(layer.parameter_jvp(weights, Z, v).flatten(), D @ v)
-        assert_close(layer.parameter_vjp(weights, Z, u), D.T @ u.flatten())
-
-
 def test_samples_are_coupled_exactly_where_the_layer_says_so(case):
     layer, weights, Z = case
     J = layer.input_jacobian(weights, Z).reshape(layer.outputs, 4, layer.inputs, 4)
@@ -98,26 +90,51 @@ def test_samples_are_coupled_exactly_where_the_layer_says_so(case):
     assert bool(across.abs().max() > 0) == layer.couples_samples
 
 
-@pytest.mark.parametrize("kind", ["Free", "WeightNormalised", "EntryNormalised"])
-def test_second_derivatives_of_parameterisations(ps, kind, generator):
-    parameterisation = getattr(ps, kind)(3, 4)
+def bent_rows(rows, epsilon):
+    """Equations 28 and 31: for each row s^(−3/2) (3 w_j w_k w_n/s − δ_jk w_n − δ_kn w_j − δ_jn w_k), s = ε + |w|²."""
+    s, eye = (epsilon + rows.square().sum(1))[:, None, None, None], torch.eye(rows.shape[1])
+    cubic = 3 * torch.einsum("rj,rk,rn->rjkn", rows, rows, rows) / s
+    mixed = [
+        torch.einsum(f"{pair},r{single}->rjkn", eye, rows) for pair, single in (("jk", "n"), ("kn", "j"), ("jn", "k"))
+    ]
+    return s**-1.5 * (cubic - sum(mixed))
+
+
+def along_the_diagonal(cubes):
+    """The cubes of single rows as the second derivative of all rows, zero between them."""
+    rows, n = cubes.shape[:2]
+    whole = torch.zeros(rows, n, rows, n, rows, n)
+    for row, cube in enumerate(cubes):
+        whole[row, :, row, :, row, :] = cube
+    return whole.reshape(rows * n, rows * n, rows * n)
+
+
+def test_second_derivatives_of_parameterisations(ps, generator):
     weights = torch.randn(12, generator=generator)
-    expected = jacrev(jacrev(lambda w: parameterisation.matrix(w).flatten()))(weights)
-    assert_close(parameterisation.second_derivative(weights), expected)
+    assert not ps.Free(3, 4).second_derivative(weights).any()
+    rows = along_the_diagonal(0.7 * bent_rows(weights.reshape(3, 4), 0.3))
+    assert_close(ps.WeightNormalised(3, 4, 0.3, 0.7).second_derivative(weights), rows)
+    bends = -3 * 0.3 * weights * (0.3 + weights.square()) ** -2.5  # equation 33, with its exponent corrected
+    entries = along_the_diagonal(0.7 * bends[:, None, None, None])
+    assert_close(ps.EntryNormalised(3, 4, 0.3, 0.7).second_derivative(weights), entries)
 
 
 def test_second_derivative_of_a_convolution(ps, generator):
-    parameterisation = ps.Convolution(ps.WeightNormalised(2, 4, 0.3), 1, (3, 3), (2, 2), padding=(1, 1))
-    weights = torch.randn(8, generator=generator)
-    expected = jacrev(jacrev(lambda w: parameterisation.matrix(w).flatten()))(weights)
-    assert_close(parameterisation.second_derivative(weights), expected)
+    kernel, weights = ps.WeightNormalised(2, 4, 0.3), torch.randn(8, generator=generator)
+    shape = (1, (3, 3), (2, 2), (1, 1), (1, 1))
+    spread = ps.Convolution(ps.Free(2, 4), *shape).derivative(weights)
+    expected = torch.einsum("ek,kpq->epq", spread, kernel.second_derivative(weights))
+    assert_close(ps.Convolution(kernel, *shape).second_derivative(weights), expected)
 
 
 @pytest.mark.parametrize("positions", [1, 3])
 def test_second_derivative_of_batch_norm(ps, positions, generator):
-    layer, Z, none = ps.BatchNorm(2, 0.1, positions), torch.randn(2 * positions, 4, generator=generator), torch.zeros(0)
-    expected = jacrev(jacrev(lambda data: layer(none, data).flatten()))(Z).reshape(Z.numel(), Z.numel(), Z.numel())
-    assert_close(layer.second_derivative(Z), expected)
+    """Equation 28 with both directions centred (equation 29), zero between channels."""
+    Z, n = torch.randn(2 * positions, 4, generator=generator), 4 * positions
+    rows, centred = Z.reshape(2, n), torch.eye(n) - 1 / n
+    cubes = math.sqrt(n) * bent_rows(rows - rows.mean(1, keepdim=True), n * 0.1)
+    expected = along_the_diagonal(torch.einsum("rjkm,ka,mb->rjab", cubes, centred, centred))
+    assert_close(ps.BatchNorm(2, 0.1, positions).second_derivative(Z), expected)
 
 
 def test_reference_values_of_weight_normalisation(ps):
@@ -184,10 +201,10 @@ def test_reference_values_of_batch_norm(ps):
 
 def test_reference_values_of_the_division_in_batch_norm():
     """D² v at Y = Q(2, 5), without the centring: √N times the second derivative of rows with N ε in place of ε."""
-    from skiplens.jacobians.systems.parameterisation import unit_rows_second_derivative
+    from skiplens.jacobians.systems.parameterisation import unit_rows
 
-    DD = math.sqrt(5) * unit_rows_second_derivative(sines(2, 5), 5 * 0.1)
-    seconds = torch.stack([DD[0, 0, 0, 0], DD[0, 0, 1, 2], DD.norm()])
+    DD = math.sqrt(5) * jacrev(jacrev(lambda rows: unit_rows(rows, 5 * 0.1)))(sines(2, 5))
+    seconds = torch.stack([DD[0, 0, 0, 0, 0, 0], DD[0, 0, 0, 1, 0, 2], DD.norm()])
     assert_close(seconds, numbers("-1.25825604010862 -0.292212400386429 3.84182419382335"))
 
 
@@ -197,13 +214,13 @@ def test_reference_values_of_normalised_affine_layers(ps):
         "1.49218085507708 1.14024876185339 0.997671778050953 0.894219776910318 0.208746338534858 0.16609311467784"
     )
     assert_close(torch.linalg.svdvals(rows), numbers(expected))
-    assert ps.smallest_gram_eigenvalue(rows) == 0.0
+    assert smallest_gram_eigenvalue(rows) == 0.0
     entries = ps.Affine(ps.EntryNormalised(2, 4, 0.25)).parameter_derivative(sines(2, 4).flatten(), sines(4, 3))
     expected = (
         "2.2115744730112 2.09195730488876 0.376047286693641 0.24169485770144 0.172150077820359 0.0914471295994427"
     )
     assert_close(torch.linalg.svdvals(entries), numbers(expected))
-    assert ps.smallest_singular_value(sines(4, 3)) == pytest.approx(0.317831396153303, rel=1e-12)
+    assert smallest_singular_value(sines(4, 3)) == pytest.approx(0.317831396153303, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +240,7 @@ def test_reference_values_of_convolutions(ps, stride, pad, row, squares):
     bound = math.sqrt(P.windows_over_a_pixel) * torch.linalg.matrix_norm(K, 2)
     assert_close(torch.stack([values[0], values[-1], T.norm(), bound]), numbers(row))
     assert {round(value) for value in torch.linalg.svdvals(DP).square().tolist()} == squares
-    assert ps.smallest_gram_eigenvalue(DP) == 0.0
+    assert smallest_gram_eigenvalue(DP) == 0.0
     assert_close(DP.T @ DP, torch.diag((DP.T @ DP).diag()))
 
 
@@ -265,9 +282,9 @@ def test_norms_within_samples_stay_within_their_bounds(ps, generator):
         Z, v = size * Z, v / v.norm()
         hessian = jacrev(jacrev(lambda data, v=v: (v * layer(none, data)).sum()))(Z).reshape(24, 24)
         assert layer(none, Z).norm() < bound.size
-        assert ps.largest_singular_value(layer.input_jacobian(none, Z)) <= bound.gain
-        assert ps.largest_singular_value(hessian) <= bound.bend
-    constant = ps.largest_singular_value(layer.input_jacobian(none, torch.ones(6, 4)))
+        assert largest_singular_value(layer.input_jacobian(none, Z)) <= bound.gain
+        assert largest_singular_value(hessian) <= bound.bend
+    constant = largest_singular_value(layer.input_jacobian(none, torch.ones(6, 4)))
     assert constant == pytest.approx(bound.gain)  # attained where a group is constant
 
 
@@ -285,9 +302,9 @@ def test_layers_agree_with_the_modules_of_the_zoo(ps):
 
 def test_smallest_numbers_of_tall_and_wide_matrices(ps):
     tall = sines(4, 2)
-    assert ps.smallest_gram_eigenvalue(tall) == 0.0
-    assert ps.smallest_singular_value(tall) > 0
-    assert ps.smallest_gram_eigenvalue(tall.T) == pytest.approx(ps.smallest_singular_value(tall) ** 2)
+    assert smallest_gram_eigenvalue(tall) == 0.0
+    assert smallest_singular_value(tall) > 0
+    assert smallest_gram_eigenvalue(tall.T) == pytest.approx(smallest_singular_value(tall) ** 2)
 
 
 def test_bad_layers_are_refused(ps):
@@ -314,7 +331,7 @@ def test_bad_layers_are_refused(ps):
     with pytest.raises(InvalidInputError, match="has no outputs or no inputs"):
         ps.SkipMap.of_matrix(torch.zeros(0, 3))
     with pytest.raises(InvalidInputError, match="has no singular values"):
-        ps.smallest_singular_value(torch.zeros(0, 3))
+        smallest_singular_value(torch.zeros(0, 3))
 
 
 def test_data_that_does_not_fit_is_refused(ps):
@@ -334,12 +351,12 @@ def test_data_that_does_not_fit_is_refused(ps):
 def test_smallest_derivative_is_that_of_the_matrix(ps, kind, generator):
     P = getattr(ps, kind)(2, 3) if kind == "Free" else getattr(ps, kind)(2, 3, 0.3, 0.7)
     weights = torch.randn(6, generator=generator)
-    expected = ps.smallest_singular_value(P.derivative(weights))
+    expected = smallest_singular_value(P.derivative(weights))
     assert P.smallest_derivative(weights) == pytest.approx(expected, rel=1e-12)
     whole = ps.Convolution(P, 3, (1, 1), (1, 1))
-    assert whole.smallest_derivative(weights) == pytest.approx(ps.smallest_singular_value(whole.derivative(weights)))
+    assert whole.smallest_derivative(weights) == pytest.approx(smallest_singular_value(whole.derivative(weights)))
     shared = ps.Convolution(ps.Free(2, 3), 3, (2, 2), (1, 1))
-    assert shared.smallest_derivative(weights) == ps.smallest_gram_eigenvalue(shared.derivative(weights)) == 0
+    assert shared.smallest_derivative(weights) == smallest_gram_eigenvalue(shared.derivative(weights)) == 0
 
 
 def test_rows_below_one_do_not_bound_the_matrix(ps):
@@ -347,7 +364,7 @@ def test_rows_below_one_do_not_bound_the_matrix(ps):
     P = ps.WeightNormalised(16, 3)
     matrix = P.matrix(torch.full((48,), 2500.0))
     assert float(matrix.norm(dim=1).max()) < 1
-    assert 3.999999 < ps.largest_singular_value(matrix) < P.spectral().size == 4
+    assert 3.999999 < largest_singular_value(matrix) < P.spectral().size == 4
 
 
 @pytest.mark.parametrize("size", [1.0, 10.0, 100.0, 1000.0])
@@ -356,7 +373,7 @@ def test_batch_norm_behind_a_free_map_has_unbounded_gain_on_few_samples(ps, size
     X = sines(3, 3)
     _, _, directions = torch.linalg.svd((X - X.mean(1, keepdim=True)).T)
     layers = ps.Composition((ps.Affine(ps.Free(1, 3)), ps.BatchNorm(1, 0.1)))
-    null, other = (ps.largest_singular_value(layers.input_jacobian(size * directions[row], X)) for row in (2, 0))
+    null, other = (largest_singular_value(layers.input_jacobian(size * directions[row], X)) for row in (2, 0))
     assert null == pytest.approx(size / math.sqrt(0.1), rel=1e-6)
     assert other < 1.5
 
@@ -367,7 +384,7 @@ def test_batch_norm_behind_a_free_map_has_bounded_gain_on_many_samples(ps, gener
     layers = ps.Composition((ps.Affine(ps.Free(2, 3)), ps.BatchNorm(2, 1e-3)))
     for size in (0.1, 1.0, 100.0):
         weights = size * torch.randn(6, generator=generator)
-        assert ps.largest_singular_value(layers.input_jacobian(weights, X)) <= math.sqrt(2 / smallest)
+        assert largest_singular_value(layers.input_jacobian(weights, X)) <= math.sqrt(2 / smallest)
 
 
 def test_a_derivative_that_is_not_lipschitz(ps):
