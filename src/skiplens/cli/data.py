@@ -42,7 +42,7 @@ def get(
     root: Root = None,
     as_json: Json = False,
 ) -> None:
-    """Get a data set: from your folder, the cache, its authors, or a package registry; checksummed.
+    """Get a data set: from your folder, the cache or its authors; checksummed.
 
     Example: [bold]skiplens data get mnist[/]
     """

