@@ -1,33 +1,38 @@
-"""MkDocs hook: a line `<!-- modules of skiplens.data -->` becomes the API of the modules behind its public names."""
+"""MkDocs hook: a line `<!-- names of skiplens.data -->` becomes the API of the names which that package exports."""
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-SOURCE = Path(__file__).parents[1] / "src"
-MARK = re.compile(r"^<!-- modules of (?P<package>[\w.]+) -->$", re.MULTILINE)
-ENTRY = re.compile(r"^::: [\w.]+$", re.MULTILINE)
+DOCS = Path(__file__).parent
+SOURCE = DOCS.parent / "src"
+MARK = re.compile(r"^<!-- names of (?P<package>[\w.]+) -->$", re.MULTILINE)
+ENTRY = re.compile(r"^::: (?P<name>[\w.]+)$", re.MULTILINE)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """The page with every mark replaced; a module that is also named on the page is shown once."""
-    told: set[str] = set()
-    filled = MARK.sub(lambda found: "\n\n".join(f"::: {name}" for name in modules(found["package"])), markdown)
-    return ENTRY.sub(lambda found: "" if found[0] in told else told.add(found[0]) or found[0], filled)
+    """The page with every mark replaced by an entry for each name."""
+    return MARK.sub(lambda found: "\n\n".join(f"::: {name}" for name in exported(found["package"])), markdown)
 
 
-def modules(package: str) -> list[str]:
-    """The modules that `package` takes, or takes names from, in its order, each once; a package stands for its own."""
-    init = SOURCE.joinpath(*package.split("."), "__init__.py")
-    if not init.is_file():
-        return [package]
-    content = ast.parse(init.read_text(encoding="utf-8"))
-    taken = [name for node in content.body if isinstance(node, ast.ImportFrom) for name in _taken(node, package)]
-    return list(dict.fromkeys(module for name in taken for module in modules(name)))
+def exported(package: str) -> list[str]:
+    """The names that the door of `package` re-exports (`from x import y as y`), where they are defined, in order."""
+    folder = SOURCE.joinpath(*package.split("."))
+    door = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+    imports = [node for node in ast.parse(door.read_text("utf-8")).body if isinstance(node, ast.ImportFrom)]
+    return [f"{node.module}.{alias.name}" for node in imports for alias in node.names if alias.asname == alias.name]
 
 
-def _taken(node: ast.ImportFrom, package: str) -> list[str]:
-    if node.module == package:
-        return [f"{package}.{alias.name}" for alias in node.names]
-    return [str(node.module)] if str(node.module).startswith(f"{package}.") else []
+def public_names() -> Iterator[str]:
+    """Every name that the pages of the API list; of a module that is listed whole, all without an underscore."""
+    for page in sorted((DOCS / "api").glob("*.md")):
+        for found in ENTRY.finditer(on_page_markdown(page.read_text("utf-8"))):
+            module = SOURCE.joinpath(*found["name"].split(".")).with_suffix(".py")
+            if not module.is_file():
+                yield found["name"]
+                continue
+            for node in ast.parse(module.read_text("utf-8")).body:
+                if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+                    yield f"{found['name']}.{node.name}"

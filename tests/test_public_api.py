@@ -1,9 +1,13 @@
 """The names people type: they stay. Adding one is a decision, so it is written here too."""
 
+import importlib
+import importlib.util
 import types
+from pathlib import Path
 
 import skiplens as sl
 
+ROOT = Path(__file__).parents[1]
 NAMES = {
     "DenseNetKernel",
     "HessianSpectrum",
@@ -43,3 +47,15 @@ def test_the_public_names_are_exactly_these():
     assert public - folders == NAMES
     assert folders <= FOLDERS
     assert len(NAMES) <= 25
+
+
+def test_public_is_what_the_pages_of_the_api_list_and_nothing_went_away():
+    """Adding or removing a public name is a decision: write it into tests/public_names.txt (and the changelog)."""
+    specification = importlib.util.spec_from_file_location("api_modules", ROOT / "docs/api_modules.py")
+    pages = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(pages)
+    found = sorted(set(pages.public_names()))
+    assert found == (ROOT / "tests/public_names.txt").read_text("utf-8").split()
+    for name in found:
+        module, _, attribute = name.rpartition(".")
+        assert hasattr(importlib.import_module(module), attribute), name

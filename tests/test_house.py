@@ -1,0 +1,43 @@
+"""The house is as CONTRIBUTING draws it."""
+
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src/skiplens"
+
+
+def drawing():
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    (block,) = re.findall(r"```\ncli\n(.*?)```", text, re.DOTALL)
+    return [sorted(line.split(" | ")) for line in ["cli", *block.strip().splitlines()]]
+
+
+def contract():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    (layers,) = (entry["layers"] for entry in settings if entry["type"] == "layers")
+    return [sorted(name.removeprefix("skiplens.") for name in layer.split(" | ")) for layer in layers]
+
+
+def test_the_drawing_is_the_import_contract():
+    assert drawing() == contract()
+
+
+def test_every_folder_stands_in_the_drawing():
+    folders = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    assert {name for line in drawing() for name in line} == folders
+
+
+def test_files_are_chapters():
+    lengths = {path: len(path.read_text("utf-8").splitlines()) for path in SOURCE.rglob("*.py")}
+    assert max(lengths.values()) <= 500, [str(path) for path, length in lengths.items() if length > 500]
+    assert len(lengths) <= 380 and sum(lengths.values()) <= 52_000
+    chapters = sorted(length for path, length in lengths.items() if path.name != "__init__.py")
+    assert 130 <= chapters[len(chapters) // 2] <= 220
+
+
+def test_the_files_that_contributing_names_are_there():
+    named = re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)", (ROOT / "CONTRIBUTING.md").read_text("utf-8"))
+    missing = [name for name in named if not (SOURCE / name).is_file() and not (ROOT / name).is_file()]
+    assert named and not missing
