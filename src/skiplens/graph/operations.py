@@ -7,6 +7,11 @@ from torch.nn import functional as F
 
 from skiplens.base.axes import Float
 
+
+def _aten(names: str) -> set[str]:
+    return {f"aten.{name}" for name in names.split()}
+
+
 SIDES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "aten.add": ((0,), (1,)),
     "aten.sub": ((0,), (1,)),
@@ -25,144 +30,52 @@ SIDES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
 Each is linear in the first argument of each side while the others are held, so a summand is silenced by a zero there.
 """
 
-CONVOLUTIONS = {
-    "aten.convolution",
-    "aten.conv1d",
-    "aten.conv2d",
-    "aten.conv3d",
-    "aten.conv_transpose1d",
-    "aten.conv_transpose2d",
-    "aten.conv_transpose3d",
-}
+CONVOLUTIONS = _aten("convolution conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d")
 
-MATRIX_PRODUCTS = CONVOLUTIONS | {
-    "aten.linear",
-    "aten.bilinear",
-    "aten.mm",
-    "aten.mv",
-    "aten.bmm",
-    "aten.matmul",
-    "aten.einsum",
-    "aten.tensordot",
-    "aten.addmm",
-    "aten.addmv",
-    "aten.addbmm",
-    "aten.baddbmm",
-    "aten.lstm",
-    "aten.gru",
-    "aten.rnn_tanh",
-    "aten.rnn_relu",
-}
+MATRIX_PRODUCTS = CONVOLUTIONS | _aten(
+    "linear bilinear mm mv bmm matmul einsum tensordot addmm addmv addbmm baddbmm lstm gru rnn_tanh rnn_relu"
+)
 """Count as one weight matrix when one factor is made of parameters alone."""
 
-ATTENTION = {
-    "aten.scaled_dot_product_attention",
-    "aten._scaled_dot_product_flash_attention",
-    "aten._scaled_dot_product_flash_attention_for_cpu",
-    "aten._scaled_dot_product_efficient_attention",
-    "aten._scaled_dot_product_cudnn_attention",
-}
+ATTENTION = _aten(
+    "scaled_dot_product_attention _scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu "
+    "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention"
+)
 
-COPYING = {
-    "aten.alias",
-    "aten.clone",
-    "aten.contiguous",
-    "aten.detach",
-    "aten.lift_fresh_copy",
-    "aten._to_copy",
-    "aten.to",
-}
+COPYING = _aten("alias clone contiguous detach lift_fresh_copy _to_copy to")
 
-REARRANGING = COPYING | {
-    "aten.view",
-    "aten._unsafe_view",
-    "aten.reshape",
-    "aten.flatten",
-    "aten.unflatten",
-    "aten.permute",
-    "aten.transpose",
-    "aten.t",
-    "aten.squeeze",
-    "aten.unsqueeze",
-    "aten.channel_shuffle",
-    "aten.movedim",
-    "aten.roll",
-    "aten.flip",
-    "aten.view_as_real",
-    "aten.view_as_complex",
-}
+REARRANGING = COPYING | _aten(
+    "view _unsafe_view reshape flatten unflatten permute transpose t squeeze unsqueeze channel_shuffle movedim "
+    "roll flip view_as_real view_as_complex"
+)
 """Keep every number and at most change its place or precision."""
 
-CROPPING = {
-    "aten.slice",
-    "aten.select",
-    "aten.narrow",
-    "aten.index",
-    "aten.index_select",
-    "aten.split",
-    "aten.split_with_sizes",
-    "aten.chunk",
-    "aten.unbind",
-    "aten.constant_pad_nd",
-    "aten.pad",
-    "aten.cat",
-    "aten.slice_scatter",
-    "_operator.getitem",
-}
+CROPPING = {"_operator.getitem"} | _aten(
+    "slice select narrow index index_select split split_with_sizes chunk unbind constant_pad_nd pad cat slice_scatter"
+)
 """Take some numbers and leave others, or put constants beside them."""
 
-POOLING = {
-    "aten.avg_pool1d",
-    "aten.avg_pool2d",
-    "aten.avg_pool3d",
-    "aten.max_pool1d",
-    "aten.max_pool2d",
-    "aten.max_pool3d",
-    "aten.max_pool2d_with_indices",
-    "aten.max_pool3d_with_indices",
-    "aten.adaptive_avg_pool1d",
-    "aten.adaptive_avg_pool2d",
-    "aten.adaptive_avg_pool3d",
-    "aten._adaptive_avg_pool2d",
-    "aten._adaptive_avg_pool3d",
-    "aten.adaptive_max_pool2d",
-    "aten.mean",
-    "aten.amax",
-}
+POOLING = _aten(
+    "avg_pool1d avg_pool2d avg_pool3d max_pool1d max_pool2d max_pool3d max_pool2d_with_indices "
+    "max_pool3d_with_indices adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d _adaptive_avg_pool2d "
+    "_adaptive_avg_pool3d adaptive_max_pool2d mean amax"
+)
 
-NORMALISING = {
-    "aten.batch_norm",
-    "aten.native_batch_norm",
-    "aten._native_batch_norm_legit",
-    "aten._native_batch_norm_legit_functional",
-    "aten._native_batch_norm_legit_no_training",
-    "aten.layer_norm",
-    "aten.native_layer_norm",
-    "aten.group_norm",
-    "aten.native_group_norm",
-    "aten.instance_norm",
-    "aten.rms_norm",
-}
+NORMALISING = _aten(
+    "batch_norm native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional "
+    "_native_batch_norm_legit_no_training layer_norm native_layer_norm group_norm native_group_norm instance_norm "
+    "rms_norm"
+)
 
-READING_SHAPES = {
-    "aten.zeros_like",
-    "aten.ones_like",
-    "aten.full_like",
-    "aten.empty_like",
-    "aten.rand_like",
-    "aten.randn_like",
-    "aten.new_zeros",
-    "aten.new_ones",
-    "aten.new_full",
-    "aten.new_empty",
-    "aten.sym_size",
-    "aten.sym_numel",
-}
+READING_SHAPES = _aten(
+    "zeros_like ones_like full_like empty_like rand_like randn_like new_zeros new_ones new_full new_empty "
+    "sym_size sym_numel"
+)
 """Read the shape of their argument and none of its numbers."""
 
-SCALING = {"aten.mul", "aten.div", "aten.neg"}
+SCALING = _aten("mul div neg")
 
-DROPPING = {"aten.dropout", "aten.native_dropout", "aten.feature_dropout", "aten.alpha_dropout"}
+DROPPING = _aten("dropout native_dropout feature_dropout alpha_dropout")
 
 
 def operation(node: fx.Node) -> str:
