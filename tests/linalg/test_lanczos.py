@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from skiplens.base.errors import InvalidInputError
-from skiplens.linalg.lanczos import LanczosOptions, extreme_eigenpairs, tridiagonalise
+from skiplens.linalg.lanczos import LanczosOptions, extreme_eigenpairs
 from skiplens.linalg.operator import DenseOperator
 from tests.linalg.matrices import with_spectrum
 from tests.tolerances import assert_close
@@ -73,22 +73,3 @@ def test_single_precision(generator):
 def test_impossible_numbers_of_pairs_are_refused(largest, smallest, generator):
     with pytest.raises(InvalidInputError, match=f"{largest} largest and {smallest} smallest .* size 3; ask for"):
         extreme_eigenpairs(DenseOperator(torch.eye(3)), generator, largest, smallest)
-
-
-def test_tridiagonal_is_the_projection(generator):
-    A = with_spectrum(torch.logspace(-2, 1, 70), generator)
-    found = tridiagonalise(DenseOperator(A), torch.randn(70, generator=generator), 25)
-    T = torch.diag(found.diagonal) + torch.diag(found.off_diagonal, 1) + torch.diag(found.off_diagonal, -1)
-    assert_close(found.basis.T @ A @ found.basis, T)
-    assert_close(found.basis.T @ found.basis, torch.eye(25))
-
-
-def test_tridiagonal_ends_where_the_krylov_space_ends(generator):
-    A = with_spectrum(torch.tensor([1.0] * 5 + [2.0] * 5), generator)
-    found = tridiagonalise(DenseOperator(A), torch.randn(10, generator=generator), 8)
-    assert found.diagonal.shape == (2,)
-    assert_close(torch.linalg.eigvalsh(torch.diag(found.diagonal) + _sides(found)), torch.tensor([1.0, 2.0]))
-
-
-def _sides(found):
-    return torch.diag(found.off_diagonal, 1) + torch.diag(found.off_diagonal, -1)

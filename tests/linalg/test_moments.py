@@ -1,8 +1,7 @@
 import pytest
 import torch
 
-from skiplens.base.errors import InvalidInputError
-from skiplens.linalg.second_moments import batched_second_moments, second_moments
+from skiplens.linalg.second_moments import second_moments
 from tests.papers.li2016_shortcuts.hessian.reference import data
 from tests.tolerances import assert_close
 
@@ -41,16 +40,3 @@ def test_excess_loss_keeps_its_digits_where_the_difference_of_losses_has_none():
 def test_lowest_loss_with_fewer_samples_than_features_is_zero(generator):
     x, y = torch.randn(2, 4, generator=generator), torch.randn(2, 4, generator=generator)
     assert abs(second_moments(x, y).lowest_loss().item()) < 1e-12
-
-
-def test_batches_are_weighted_by_their_samples():
-    x, y = data(3, 8)
-    whole, parts = second_moments(x, y), batched_second_moments([(x[:5], y[:5]), (x[5:7], y[5:7]), (x[7:], y[7:])])
-    assert_close(parts.inputs, whole.inputs)
-    assert_close(parts.cross, whole.cross)
-    assert_close(parts.target_power, whole.target_power)
-
-
-def test_no_batches():
-    with pytest.raises(InvalidInputError, match="There are no batches"):
-        batched_second_moments([])

@@ -5,7 +5,6 @@ from torch import nn
 from skiplens.base.errors import InvalidInputError
 from skiplens.zoo.skips import (
     IsometricPool,
-    OrthonormalSkip,
     PaddedAveragePool,
     ScaledAveragePool,
     StridedZeroPad,
@@ -97,11 +96,3 @@ def test_filters_stay_exact_when_the_dtype_changes():
 def test_too_many_channels_for_an_isometric_pool_are_refused():
     with pytest.raises(InvalidInputError, match=r"at most 8 channels of 2; 9 were asked for"):
         IsometricPool(2, 2, 9)
-
-
-def test_a_given_matrix_must_have_orthonormal_rows(generator):
-    rows = torch.linalg.qr(torch.randn(5, 3, generator=generator)).Q.T
-    inputs = sines(2, 5)
-    assert_close(OrthonormalSkip(rows)(inputs), inputs @ rows.T)
-    with pytest.raises(InvalidInputError, match="orthonormal rows; I Iᵀ differs from the identity by"):
-        OrthonormalSkip(1.001 * rows)

@@ -10,5 +10,4 @@ from skiplens.linalg.operator import SymmetricOperator as SymmetricOperator
 from skiplens.linalg.singular_values import all_singular_values as all_singular_values
 from skiplens.linalg.singular_values import singular_density as singular_density
 from skiplens.linalg.trace import TraceEstimate as TraceEstimate
-from skiplens.linalg.trace import hutch_plus_plus as hutch_plus_plus
-from skiplens.linalg.trace import hutchinson as hutchinson
+from skiplens.linalg.trace import trace_and_frobenius as trace_and_frobenius

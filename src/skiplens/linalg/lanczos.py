@@ -42,32 +42,6 @@ class LanczosOptions:
     """Vectors multiplied at once; m of them find an eigenvalue with its multiplicity up to m."""
 
 
-@dataclass(frozen=True)
-class Tridiagonal:
-    """The Lanczos matrix T = Vᵀ A V: its diagonal, its off-diagonal and the basis V."""
-
-    diagonal: Float[Tensor, " rank"]
-    off_diagonal: Float[Tensor, " off_rank"]
-    basis: Float[Tensor, "size rank"]
-
-
-def tridiagonalise(operator: SymmetricOperator, start: Float[Tensor, " size"], steps: int) -> Tridiagonal:
-    """Lanczos from `start` with full reorthogonalisation; shorter than `steps` where the Krylov space ends."""
-    basis = (start / start.norm()).reshape(-1, 1)
-    diagonal: list[Tensor] = []
-    off_diagonal: list[Tensor] = []
-    for _ in range(min(steps, operator.size)):
-        product = operator @ basis[:, -1]
-        diagonal.append(basis[:, -1] @ product)
-        remainder, beta = _orthogonalise(product.reshape(-1, 1), basis)
-        if len(diagonal) == min(steps, operator.size) or beta.item() == 0:
-            break
-        off_diagonal.append(beta.reshape(()))
-        basis = torch.cat([basis, remainder], dim=1)
-    empty = start.new_empty(0)
-    return Tridiagonal(torch.stack(diagonal), torch.stack(off_diagonal) if off_diagonal else empty, basis)
-
-
 def extreme_eigenpairs(
     operator: SymmetricOperator,
     generator: torch.Generator,

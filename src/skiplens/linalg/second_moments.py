@@ -1,6 +1,5 @@
 """Second moments: all that the square loss of a linear network knows of its data."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -51,19 +50,6 @@ def second_moments(
     check_data(inputs, targets, same_width=False)
     samples = len(inputs)
     return SecondMoments(inputs.T @ inputs / samples, targets.T @ inputs / samples, targets.square().sum() / samples)
-
-
-def batched_second_moments(batches: Iterable[tuple[Tensor, Tensor]]) -> SecondMoments:
-    """The second moments of all batches together, each sample with the same weight also in a short last batch."""
-    parts = [(len(inputs), second_moments(inputs, targets)) for inputs, targets in batches]
-    if not parts:
-        raise InvalidInputError("There are no batches; hand over at least one pair of inputs and targets.")
-    total = sum(samples for samples, _ in parts)
-
-    def mean(name: str) -> Tensor:
-        return torch.stack([getattr(part, name) * (samples / total) for samples, part in parts]).sum(0)
-
-    return SecondMoments(mean("inputs"), mean("cross"), mean("target_power"))
 
 
 def check_data(inputs: Tensor, targets: Tensor, same_width: bool = True) -> None:

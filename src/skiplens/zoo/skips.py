@@ -27,28 +27,6 @@ class Truncation(nn.Module):
         return inputs[..., : self.features]
 
 
-class OrthonormalSkip(nn.Module):
-    """Multiplication with a given matrix whose rows are orthonormal (checked): all singular values 1."""
-
-    matrix: Tensor
-
-    def __init__(self, matrix: Tensor) -> None:
-        super().__init__()
-        deviation = (matrix @ matrix.T - torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)).abs().max()
-        # 1e-12 is the theory's demand in float64; float32 cannot do better than a few roundings.
-        allowed = max(1e-12, 8 * torch.finfo(matrix.dtype).eps)
-        if not deviation <= allowed:
-            raise InvalidInputError(
-                f"A skip map needs orthonormal rows; I Iᵀ differs from the identity by {deviation:.3g} "
-                f"(allowed: {allowed:.1g}). Orthonormalise the rows, e.g. by a QR decomposition of the transpose."
-            )
-        self.register_buffer("matrix", matrix.detach().clone())
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Return the matrix times each sample."""
-        return F.linear(inputs, self.matrix)
-
-
 class ScaledAveragePool(nn.Module):
     """`size` times the average over disjoint size × size windows: all singular values 1."""
 
