@@ -35,7 +35,9 @@ def test_real_numbers_are_values(shape):
     [((4, 10), torch.zeros(4)), ((4, 10), torch.zeros(4, 3, dtype=torch.int64))],
 )
 def test_targets_that_fit_no_loss(outputs, targets):
-    with pytest.raises(InvalidInputError, match=r"Targets of shape .* do not fit outputs .*hessian_spectrum"):
+    with pytest.raises(
+        InvalidInputError, match=r"Targets of shape .* do not fit outputs .*hand over loss="
+    ):
         fit(outputs, targets)
 
 
@@ -55,3 +57,14 @@ def test_classes_that_the_model_does_not_have():
 def test_whole_numbers_for_a_single_output_are_values(shape):
     loss, batch = fitted(torch.zeros(shape), Batch(torch.zeros(4, 2), torch.arange(4)))
     assert loss == "mse" and torch.equal(batch.targets, torch.arange(4.0).reshape(shape))
+
+
+def test_a_given_loss_is_kept():
+    numbers = Batch(torch.zeros(4, 2), torch.arange(4.0))
+    loss, batch = fitted(torch.zeros(4, 1), numbers, "mse")
+    assert loss == "mse" and batch.targets.shape == (4, 1)
+    assert fitted(torch.zeros(4, 1), numbers, torch.dist) == (torch.dist, numbers)
+    shares = Batch(torch.zeros(4, 2), torch.full((4, 3), 1 / 3))
+    assert fitted(torch.zeros(4, 3), shares, "cross_entropy") == ("cross_entropy", shares)
+    with pytest.raises(InvalidInputError, match="do not fit"):
+        fitted(torch.zeros(4, 3), numbers, "mse")

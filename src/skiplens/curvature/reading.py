@@ -82,7 +82,7 @@ class HessianSpectrum(Reading, kind="curvature"):
     smallest: float
     extremes: Float[Tensor, " rank"] = field(default_factory=_none)
     extreme_residuals: Float[Tensor, " rank"] = field(default_factory=_none)
-    vectors: Float[Tensor, "params rank"] = field(default_factory=lambda: _none(0, 0))
+    vectors: Float[Tensor, "vector_params vector_rank"] = field(default_factory=lambda: _none(0, 0))
     trace: float
     trace_error: float = 0.0
     frobenius_norm: float

@@ -9,16 +9,14 @@ import torch
 from torch import Tensor
 
 from skiplens.base.errors import NotExportableError
-from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent, track
 from skiplens.base.randomness import Randomness
 from skiplens.curvature.reading import HessianSpectrum
 from skiplens.curvature.spectrum import hessian_spectrum, parameters_by_block
 from skiplens.graph.batch import Batch
-from skiplens.graph.functional import main_output, pure_model
-from skiplens.graph.inputs import try_call
+from skiplens.graph.functional import pure_model
 from skiplens.graph.lens import Lens, Subject
-from skiplens.graph.loss import fitted
+from skiplens.graph.loss import loss_name
 from skiplens.linalg.density import weighted_quantiles
 from skiplens.plots.figure import Band, Bars, Figure, Line, Mark, Points, Reference, drawn, in_order, numbers
 from skiplens.plots.section import (
@@ -74,12 +72,12 @@ class CurvatureLens(Lens):
     """With more residual blocks than this they are not looked at one by one."""
 
     def __call__(self, subject: Subject, randomness: Randomness, progress: Progress = silent) -> HessianSpectrum:
-        """Measure with cross-entropy where targets are classes and the mean square where they are numbers."""
+        """Measure with the subject's loss; without one it is cross-entropy for classes and mean square for numbers."""
         pure = pure_model(subject.model)
         effort = self.large_effort if pure.parameter_count > self.large_from else self.effort
         batch, cut = subject.few(effort.samples, passes=PASSES_OF_A_PRODUCT * effort.probes * effort.steps)
-        loss, batch = _fitted(subject, batch)
-        settings = {"lens": self.name, "model": subject.name, "loss": loss, "samples": batch.samples}
+        loss, batch = subject.fitted_loss(batch)
+        settings = {"lens": self.name, "model": subject.name, "loss": loss_name(loss), "samples": batch.samples}
         clock = Provenance.begin(settings, randomness.seed, subject.device)
         asked = effort.options(pure.parameter_count, randomness.seed)
         whole = hessian_spectrum(subject.model, loss, batch, progress=progress, **asked)
@@ -103,12 +101,6 @@ class CurvatureLens(Lens):
         if len(groups) > self.most_blocks:
             return {}, (f"The {len(groups)} residual blocks were not looked at one by one.",)
         return groups, ()
-
-
-def _fitted(subject: Subject, batch: Batch) -> tuple[str, Batch]:
-    with preserve_state(subject.model):
-        outputs = main_output(try_call(subject.model, batch.arguments()))
-    return fitted(outputs, batch)
 
 
 def _sampling_note(whole: HessianSpectrum, block_samples: int, batch: Batch) -> str:
@@ -288,9 +280,10 @@ def _descent(reading: HessianSpectrum) -> str:
 
 
 def _facts(reading: HessianSpectrum) -> tuple[tuple[str, str], ...]:
+    name = str(reading.provenance.settings.get("loss", "")).replace("_", " ")
     return (
         ("matrix", f"{reading.matrix_name} of {reading.parameters:,} parameters"),
-        ("loss", f"{number_in_words(reading.loss)} over {reading.samples} samples"),
+        (f"loss{f' ({name})' if name else ''}", f"{number_in_words(reading.loss)} over {reading.samples} samples"),
         ("length of the gradient", number_in_words(reading.gradient_norm)),
         ("largest eigenvalue", _with_residual(reading, -1)),
         ("smallest eigenvalue", _with_residual(reading, 0)),

@@ -18,7 +18,9 @@ from skiplens.base.progress import Progress
 from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import Batch, take
 from skiplens.graph.dissect import dissect
+from skiplens.graph.functional import main_output
 from skiplens.graph.inputs import try_call
+from skiplens.graph.loss import Loss, fitted
 from skiplens.graph.network import ResidualNetwork
 from skiplens.readings.reading import Reading
 
@@ -32,6 +34,8 @@ class Subject:
     name: str
     notes: tuple[str, ...] = ()
     """What was done to the model before it was looked at."""
+    loss: Loss = None
+    """A name or a function of outputs and targets; None: the one that fits the targets."""
 
     @cached_property
     def network(self) -> ResidualNetwork:
@@ -54,6 +58,12 @@ class Subject:
         least = min(wanted, 2 if self.model.training else 1)  # batch norm in training mode refuses a single sample
         count = max(least, int(affordable(self.operations, passes, wanted, least) * REDUCTION.get()))
         return self.batch.first(count), cut_note(count, wanted)
+
+    def fitted_loss(self, batch: Batch) -> tuple[Loss, Batch]:
+        """The loss of these samples, and they with targets in the form that it takes."""
+        with preserve_state(self.model):
+            outputs = main_output(try_call(self.model, batch.arguments()))
+        return fitted(outputs, batch, self.loss)
 
 
 class Lens(ABC):
@@ -98,7 +108,7 @@ PASSES = 10
 """Forward passes for which all samples of a subject are needed at once."""
 
 
-def prepared(model: nn.Module, data: Any, samples: int, name: str) -> Subject:
+def prepared(model: nn.Module, data: Any, samples: int, name: str, loss: Loss = None) -> Subject:
     """The first samples that can be afforded, and the model or a float32 copy of one in half precision.
 
     The model is called once, so that inputs which do not fit are one error here and not one of each lens.
@@ -114,7 +124,7 @@ def prepared(model: nn.Module, data: Any, samples: int, name: str) -> Subject:
     batch, cut = Subject(model, batch, name).few(samples, passes=PASSES)
     with preserve_state(model):
         try_call(model, batch.arguments())
-    return Subject(model, batch, name, (*notes, *cut))
+    return Subject(model, batch, name, (*notes, *cut), loss)
 
 
 def _tensors(model: nn.Module) -> list[torch.Tensor]:

@@ -95,6 +95,11 @@ def loss_rule(loss: Loss) -> LossRule:
     )
 
 
+def loss_name(loss: Loss) -> str:
+    """What a loss is called in provenances and on pages."""
+    return loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__)
+
+
 def returned_loss(outputs: Any) -> Tensor:
     """The loss that a model returned: a scalar tensor, or the entry `loss` of what Hugging Face models return."""
     value = outputs.get("loss") if hasattr(outputs, "get") else outputs
@@ -188,13 +193,14 @@ OWN = {"mse": LossRule(squared_error, "mean"), "half_squared_error": LossRule(ha
 
 
 class LossFunction:
-    """The loss called `name` as a function of a model and a batch.
+    """A loss, by its name or as a function of outputs and targets, as a function of a model and a batch.
 
     The loss of several batches is the sum of their `total` over the sum of their `share`.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name, self.rule = name, _rule(name)
+    def __init__(self, loss: str | Callable[..., Any]) -> None:
+        self.name = loss_name(loss)
+        self.rule = _rule(loss) if isinstance(loss, str) else loss_rule(loss)
 
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
         """The scalar loss, with its graph."""
@@ -239,22 +245,33 @@ def _scalar(loss: Any, name: str) -> Tensor:
 
 _WANTED = (
     "The curvature lens takes cross-entropy where targets are whole numbers, one for each row of scores, and the mean "
-    "square where they are real numbers, one for each output. Bring the targets to one of these forms, or call "
-    "skiplens.hessian_spectrum with a loss of your own."
+    "square where they are real numbers, one for each output. Bring the targets to one of these forms, or hand over "
+    "loss=, a function of outputs and targets."
 )
 
 _IGNORED = -100  # what torch and Hugging Face write for targets that do not count
 
 
-def fitted(outputs: Tensor, batch: Batch) -> tuple[str, Batch]:
-    """The name of the loss and the batch with targets in the form that it takes."""
+def fitted(outputs: Tensor, batch: Batch, loss: Loss = None) -> tuple[Loss, Batch]:
+    """The loss and the batch with targets in the form that it takes.
+
+    Without a loss it is cross-entropy where targets are classes and the mean square where they are numbers. Losses that
+    have no name get the targets as they are.
+    """
     targets = batch.targets
-    if targets.is_floating_point() or _is_one_number(outputs, targets):
-        if targets.numel() != outputs.numel():
-            raise _misfit(outputs, targets)
-        return "mse", Batch(batch.inputs, targets.reshape(outputs.shape).to(outputs.dtype))
-    _require_classes(outputs, targets)
-    return "cross_entropy", Batch(batch.inputs, targets.long())
+    numbers = targets.is_floating_point() or _is_one_number(outputs, targets)
+    if loss is None:
+        loss = "mse" if numbers else "cross_entropy"
+    if not isinstance(loss, str):
+        return loss, batch
+    if loss == "cross_entropy":
+        if targets.is_floating_point() and targets.shape == outputs.shape:
+            return loss, batch  # the probability of each class
+        _require_classes(outputs, targets)
+        return loss, Batch(batch.inputs, targets.long())
+    if targets.numel() != outputs.numel():
+        raise _misfit(outputs, targets)
+    return loss, Batch(batch.inputs, targets.reshape(outputs.shape).to(outputs.dtype))
 
 
 def _is_one_number(outputs: Tensor, targets: Tensor) -> bool:

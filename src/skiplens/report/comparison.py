@@ -16,6 +16,7 @@ from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness, own_random_state, seed_torch
 from skiplens.graph.batch import Batch, take
 from skiplens.graph.inputs import require_module
+from skiplens.graph.loss import Loss, loss_rule
 from skiplens.plots.matplotlib_file import save_figure
 from skiplens.plots.section import Section
 from skiplens.readings.reading import KINDS, Reading
@@ -145,11 +146,12 @@ class Comparison:
         )
 
 
-def compare(
+def compare(  # noqa: PLR0913 - the models, their data, and keywords of which each has a default
     models: Mapping[str, nn.Module | Builder],
     data: Any,
     *,
     lenses: Sequence[str] = (),
+    loss: Loss = None,
     draws: int | None = None,
     seed: int = 0,
     progress: Progress = silent,
@@ -164,17 +166,19 @@ def compare(
         data: `(inputs, targets)` or an iterable of such batches; or a mapping from the names to those, for models that
             want different inputs.
         lenses: Names of lenses; by default all, but the costly ones for models of more than a million parameters.
+        loss: As for `inspect`.
         draws: How often each model is drawn; by default 5 times, 3 times for such large models.
         seed: The first of the seeds.
         progress: Called as the work goes on.
     """
     if len(models) < 2:
         raise InvalidInputError(f"A comparison needs at least 2 models, got {len(models)}: {', '.join(models)}.")
+    loss_rule(loss)  # a wrong name is an error before any work is done
     first = {name: _first(model, seed) for name, model in models.items()}
     largest = max(sum(p.numel() for p in model.parameters()) for model in first.values())
     chosen = effort(largest, lenses, draws)
     batches = _batches(models, data, chosen.samples)
-    work = _Work(models, first, batches, chosen, seed)
+    work = _Work(models, first, batches, chosen, seed, loss)
     try:
         work.run(progress)
     except KeyboardInterrupt:
@@ -203,8 +207,10 @@ class _Work:
         batches: Mapping[str, Batch],
         chosen: ComparisonEffort,
         seed: int,
+        loss: Loss,
     ) -> None:
         self.models, self.first, self.batches, self.chosen, self.seed = models, first, batches, chosen, seed
+        self.loss = loss
         self.notes = {name: ONE_MODEL if isinstance(model, nn.Module) else "" for name, model in models.items()}
         self.prints = {name: fingerprint(model.state_dict().items()) for name, model in first.items()}
         self.reports: dict[str, list[Report]] = {name: [] for name in models}
@@ -221,7 +227,12 @@ class _Work:
 
     def _look(self, name: str, model: nn.Module, draw: int, progress: Progress) -> None:
         """Take a report; an interruption on the way is told by the report itself."""
-        options: dict[str, Any] = {"lenses": self.chosen.lenses, "name": name, "seed": self.seed + draw}
+        options: dict[str, Any] = {
+            "lenses": self.chosen.lenses,
+            "name": name,
+            "seed": self.seed + draw,
+            "loss": self.loss,
+        }
         report = inspect(model, self.batches[name], progress=progress, **options)
         self.reports[name].append(report)
         if any(INTERRUPTED in problem.message for problem in report.problems):

@@ -15,6 +15,7 @@ from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
 from skiplens.graph.inputs import first_line, require_module
 from skiplens.graph.lens import Lens, Subject, prepared
+from skiplens.graph.loss import Loss, loss_rule
 from skiplens.plots.matplotlib_file import save_figure
 from skiplens.plots.section import Section
 from skiplens.readings.file import from_json, to_json
@@ -119,11 +120,12 @@ class Report:
             raise InvalidInputError(f"{path} does not hold the readings of a report: {error}.") from error
 
 
-def inspect(
+def inspect(  # noqa: PLR0913 - the model, its data, and keywords of which each has a default
     model: nn.Module,
     data: Any,
     *,
     lenses: Sequence[str] = (),
+    loss: Loss = None,
     name: str | None = None,
     seed: int = 0,
     progress: Progress = silent,
@@ -135,6 +137,8 @@ def inspect(
         data: `(inputs, targets)` or an iterable of such batches; the first 64 samples are looked at, fewer
             where a pass through the model is costly.
         lenses: Names of lenses; all of them if none is named.
+        loss: A name (``"cross_entropy"``, ``"mse"``) or a function (outputs, targets) -> scalar for all that takes a
+            loss; by default cross-entropy where targets are classes and the mean square where they are numbers.
         name: What to call the model on the page; its class name if not given.
         seed: Names every random draw.
         progress: Called as the work goes on.
@@ -143,7 +147,8 @@ def inspect(
     interrupted from the keyboard, and the report holds what was finished.
     """
     chosen = choose(tuple(lenses))
-    subject = prepared(require_module(model), data, DEFAULT_SAMPLES, name or type(model).__name__)
+    loss_rule(loss)  # a wrong name is an error before any work is done
+    subject = prepared(require_module(model), data, DEFAULT_SAMPLES, name or type(model).__name__, loss)
     readings: list[Reading] = []
     problems: list[Problem] = []
     for lens in chosen:

@@ -11,6 +11,7 @@ from skiplens.base.progress import Progress
 from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import Batch
 from skiplens.graph.lens import Subject
+from skiplens.graph.loss import Loss
 from skiplens.readings.finding import Finding, Rule
 from skiplens.readings.reading import Reading
 from skiplens.report.lenses import LENSES, QUANTITIES, RULES, find
@@ -29,13 +30,13 @@ class Retaken:
 
 
 def retake(
-    finding: Finding, readings: Sequence[Reading], changed: nn.Module, batch: Batch, progress: Progress
+    finding: Finding, readings: Sequence[Reading], changed: nn.Module, batch: Batch, loss: Loss, progress: Progress
 ) -> Retaken:
     """The number behind `finding` in `readings`, and in fresh readings of `changed` with the same random draws."""
     rule, quantity = rule_of(finding), QUANTITIES[finding.rule]
     old = [next(reading for reading in readings if type(reading) is kind) for kind in rule.needs]
     before = quantity.measure(finding, *old)
-    subject = Subject(changed, batch, finding.rule)
+    subject = Subject(changed, batch, finding.rule, loss=loss)
     try:
         new = [_taken_again(reading, subject, progress) for reading in old]
         after = quantity.measure(finding, *new)

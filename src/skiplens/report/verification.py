@@ -19,7 +19,7 @@ from skiplens.edits.remedies import apply_remedy
 from skiplens.graph.batch import Batch, concatenate, take
 from skiplens.graph.functional import main_output
 from skiplens.graph.inputs import try_call
-from skiplens.graph.loss import fitted
+from skiplens.graph.loss import Loss, fitted, loss_name, loss_rule
 from skiplens.readings.finding import Finding, Remedy
 from skiplens.readings.reading import Provenance, Stopwatch
 from skiplens.report.inspection import DEFAULT_SAMPLES, Report
@@ -63,7 +63,13 @@ class RaceOptions(Settings):
 
 
 def verify(
-    report: Report, model: nn.Module, data: Any, *, options: RaceOptions | None = None, progress: Progress = silent
+    report: Report,
+    model: nn.Module,
+    data: Any,
+    *,
+    loss: Loss = None,
+    options: RaceOptions | None = None,
+    progress: Progress = silent,
 ) -> Report:
     """`report` with one more reading for each finding that suggests a change: whether the change helps.
 
@@ -74,12 +80,14 @@ def verify(
         report: What `inspect` returned for this model.
         model: The model that was inspected.
         data: The data that it was inspected with; the first samples of it are trained on.
+        loss: As for `inspect`; the networks are trained with it.
         options: How much is done; by default all of it takes about 40 seconds.
         progress: Called as the work goes on.
     """
     options = options or RaceOptions()
+    loss_rule(loss)  # a wrong name is an error before any work is done
     batch = take(data, max(options.samples, DEFAULT_SAMPLES))
-    trial = _Trial(report, model, batch, options, progress)
+    trial = _Trial(report, model, batch, loss, options, progress)
     with preserve_state(model):
         try:
             trial.take_numbers()
@@ -99,6 +107,7 @@ class Track:
 
     batch: Batch
     recipe: Recipe
+    loss: Loss
     options: RaceOptions
     tick: Callable[[], None] = lambda: None
 
@@ -122,7 +131,7 @@ class Track:
 
     def _run(self, start: Start, rate: float, seed: int) -> Tensor:
         recipe = replace(self.recipe, learning_rate=rate, seed=seed)
-        made = train(start(seed), self.batch, recipe).losses
+        made = train(start(seed), self.batch, recipe, loss=self.loss).losses
         row = torch.full((1, recipe.steps or len(made)), math.nan, dtype=torch.float64)
         row[0, : len(made)] = made.cpu()
         self.tick()
@@ -136,6 +145,7 @@ class _Trial:
     report: Report
     model: nn.Module
     batch: Batch
+    loss: Loss
     options: RaceOptions
     progress: Progress
     reason: str = ""
@@ -143,6 +153,7 @@ class _Trial:
     raced: dict[str, tuple[Tensor, float]] = field(default_factory=dict)
     impossible: set[str] = field(default_factory=set)
     steps: int = 0
+    loss_name: str = ""
 
     def __post_init__(self) -> None:
         self.suggested = [f for f in self.report.findings if f.remedy is not None and f.rule in QUANTITIES]
@@ -161,7 +172,7 @@ class _Trial:
                 self.retaken[finding.rule] = Retaken(QUANTITIES[finding.rule].label, finding.number, problem=problem)
                 self.impossible.add(_key(_remedy(finding)))
                 continue
-            self.retaken[finding.rule] = retake(finding, self.report.readings, changed, few, silent)
+            self.retaken[finding.rule] = retake(finding, self.report.readings, changed, few, self.loss, silent)
         self.progress("numbers after the changes", total, total)
 
     def race(self) -> None:
@@ -170,7 +181,8 @@ class _Trial:
         if not changes:
             return
         try:
-            race = track(self.model, self.batch, self.options)
+            race = track(self.model, self.batch, self.loss, self.options)
+            self.loss_name = loss_name(race.loss)
             step = seconds_of_step(race, self.model)
         except SkiplensError as error:
             self.reason = f"There was no race: {error}"
@@ -227,7 +239,7 @@ class _Trial:
             solved=retaken.solved,
             brought=retaken.brought,
             reason=" ".join(part for part in (retaken.problem, "" if fields else reason) if part),
-            provenance=_stopped(self.clock, self.steps),
+            provenance=_stopped(self.clock, self.steps, self.loss_name),
             **fields,
         )
 
@@ -264,9 +276,9 @@ def _counter(progress: Progress, total: int) -> Callable[[], None]:
     return tick
 
 
-def _stopped(clock: Stopwatch, steps: int) -> Provenance:
+def _stopped(clock: Stopwatch, steps: int, loss: str) -> Provenance:
     ended = clock.end()
-    return replace(ended, settings={**ended.settings, "steps": steps})
+    return replace(ended, settings={**ended.settings, "steps": steps, **({"loss": loss} if loss else {})})
 
 
 def _device(model: nn.Module) -> Any:
@@ -324,26 +336,26 @@ _PIECE = 64
 _WARM_UP, _TIMED = 1, 3
 
 
-def track(model: nn.Module, batch: Batch, options: RaceOptions) -> Track:
-    """The race over `batch` with the loss that fits the targets; no steps are made yet."""
-    loss, batch = _with_loss(model, batch)
+def track(model: nn.Module, batch: Batch, loss: Loss, options: RaceOptions) -> Track:
+    """The race over `batch` with `loss` or the one that fits the targets; no steps are made yet."""
+    loss, batch = _with_loss(model, batch, loss)
     size = min(options.batch_size, max(1, batch.samples // 2))
     rate = min(options.learning_rates)
-    recipe = Recipe(learning_rate=rate, momentum=options.momentum, batch_size=size, loss=loss, steps=1)
-    return Track(batch, recipe, options)
+    recipe = Recipe(learning_rate=rate, momentum=options.momentum, batch_size=size, steps=1)
+    return Track(batch, recipe, loss, options)
 
 
 def seconds_of_step(race: Track, model: nn.Module) -> float:
     """How long one step takes here and now."""
     trained = copy.deepcopy(model)
-    train(trained, race.batch, replace(race.recipe, steps=_WARM_UP))
+    train(trained, race.batch, replace(race.recipe, steps=_WARM_UP), loss=race.loss)
     began = time.perf_counter()
-    train(trained, race.batch, replace(race.recipe, steps=_TIMED))
+    train(trained, race.batch, replace(race.recipe, steps=_TIMED), loss=race.loss)
     return (time.perf_counter() - began) / _TIMED
 
 
-def _with_loss(model: nn.Module, batch: Batch) -> tuple[str, Batch]:
+def _with_loss(model: nn.Module, batch: Batch, loss: Loss) -> tuple[Loss, Batch]:
     pieces = [batch.select(slice(start, start + _PIECE)) for start in range(0, batch.samples, _PIECE)]
     with preserve_state(model):
-        found = [fitted(main_output(try_call(model, piece.arguments())), piece) for piece in pieces]
+        found = [fitted(main_output(try_call(model, piece.arguments())), piece, loss) for piece in pieces]
     return found[0][0], concatenate([piece for _, piece in found])

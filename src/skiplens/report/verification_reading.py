@@ -126,6 +126,7 @@ def losses_of_race(reading: VerificationReading) -> Figure | None:
     """The loss along training of the model as it is and of the changed copy, over all seeds."""
     if not reading.seeds:
         return None
+    name = str(reading.provenance.settings.get("loss", "")).replace("_", " ")
     steps = torch.arange(reading.losses_before.shape[1])
     names = (
         f"{word} (learning rate {rate:g})" for word, rate in zip(("as it is", "changed"), reading.rates, strict=True)
@@ -138,7 +139,7 @@ def losses_of_race(reading: VerificationReading) -> Figure | None:
         caption=f"Mean loss over {reading.seeds} seeds and, shaded, the range between them. Both sides see the same "
         "batches in the same order, each at the learning rate that suits it best; a line ends where a run diverged.",
         x_label="step",
-        y_label="loss",
+        y_label=f"loss ({name})" if name else "loss",
         marks=tuple(mark for marks in drawn for mark in marks),
         y_log=True,
     )

@@ -12,7 +12,7 @@ from skiplens.base.files import fingerprint
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness, own_random_state, seed_torch
 from skiplens.graph.batch import Batch
-from skiplens.graph.loss import LossFunction
+from skiplens.graph.loss import Loss, LossFunction
 from skiplens.readings.reading import Provenance
 from skiplens.training.callbacks import Callback, Moment, as_callback
 from skiplens.training.checkpoints import Checkpoint, Keeper, Record, require_same_run, restore_weights_, weights_of
@@ -22,11 +22,12 @@ from skiplens.training.recipe import Recipe, build_optimiser, learning_rate
 from skiplens.training.source import augmented, source_of
 
 
-def train(
+def train(  # noqa: PLR0913 - the model, its data, the recipe, and keywords of which each has a default
     model: nn.Module,
     data: Any,
     recipe: Recipe,
     *,
+    loss: Loss = None,
     callbacks: Sequence[Callback | Callable[[Moment], None]] = (),
     checkpoint: Checkpoint | Path | str | None = None,
     progress: Progress = silent,
@@ -43,13 +44,15 @@ def train(
         data: `(inputs, targets)`, an iterable of such batches (taken as they come), or a function that draws a fresh
             batch from a `torch.Generator` each step.
         recipe: How to train.
+        loss: A name or a function (outputs, targets) -> scalar to train with in place of the recipe's loss.
         callbacks: Told before and after each step; a plain function is called after each step.
         checkpoint: File to keep the run in. Where it exists, the run goes on from there, with the same numbers as if
             it had never stopped.
         progress: Told the steps made.
     """
     _require_model(model)
-    run = _Run(model, data, recipe, [as_callback(callback) for callback in callbacks], Keeper(checkpoint))
+    function = LossFunction(recipe.loss if loss is None else loss)
+    run = _Run(model, data, recipe, function, [as_callback(callback) for callback in callbacks], Keeper(checkpoint))
     clock = Provenance.begin(recipe.to_json(), recipe.seed, run.device)
     with own_random_state(run.device), _training_mode(model):
         run.take_up()
@@ -61,14 +64,20 @@ class _Run:
     """A model, its data, its optimiser and the record of what happened."""
 
     def __init__(
-        self, model: nn.Module, data: Any, recipe: Recipe, callbacks: Sequence[Callback], keeper: Keeper
+        self,
+        model: nn.Module,
+        data: Any,
+        recipe: Recipe,
+        loss: LossFunction,
+        callbacks: Sequence[Callback],
+        keeper: Keeper,
     ) -> None:
-        self.model, self.recipe, self.callbacks, self.keeper = model, recipe, callbacks, keeper
+        self.model, self.recipe, self.loss, self.callbacks, self.keeper = model, recipe, loss, callbacks, keeper
         self.device = next(model.parameters()).device
         self.randomness = Randomness(recipe.seed).child("training")
         self.source = source_of(data, recipe.batch_size, self.randomness, self.device)
         self.optimiser = build_optimiser(model.parameters(), recipe)
-        eager = EagerPasses(model, LossFunction(recipe.loss), self.optimiser, recipe)
+        eager = EagerPasses(model, loss, self.optimiser, recipe)
         self.passes = GraphedPasses(eager) if recipe.cuda_graph else eager
         steps = recipe.steps or recipe.epochs * self.source.steps_per_epoch
         self.record = Record(steps, self.source.steps_per_epoch, self.device)
@@ -159,6 +168,7 @@ class _Run:
         """What must agree for two runs to be one."""
         return {
             "recipe": str(self.recipe),
+            **({} if self.loss.name == self.recipe.loss else {"loss": self.loss.name}),
             "first weights": fingerprint(weights_of(self.model).items()),
             "steps per epoch": self.source.steps_per_epoch,
             "data": self.source.fingerprint(),

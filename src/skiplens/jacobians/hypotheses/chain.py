@@ -1,7 +1,7 @@
 """A model as a list of layer descriptions: the main path in order, with residual blocks as one layer each."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.graph.blocks import ResidualBlock
+from skiplens.graph.loss import loss_name
 from skiplens.graph.network import part_function
 from skiplens.graph.operations import MATRIX_PRODUCTS, REARRANGING
 from skiplens.jacobians.hypotheses.descriptions import Description, ParallelBranches, ResidualLayer, Skip, Unrecognised
@@ -226,7 +227,7 @@ def describe_cost(loss: LossArgument, outputs: tuple[int, ...], targets: Tensor)
     """What is known of a loss; with numbers where all targets are there and it is a plain mean."""
     name = _name(loss)
     if name is None:
-        return CostFacts(getattr(loss, "__name__", type(loss).__name__))
+        return CostFacts(loss_name(loss))
     facts = _FACTS[name]
     cost = _cost(name, outputs, targets) if _is_plain(loss) else None
     return CostFacts(facts.name, facts.is_convex, facts.has_lipschitz_gradient, facts.is_dominated, cost)
@@ -237,7 +238,8 @@ def _name(loss: LossArgument) -> str | None:
         if loss not in _FACTS:
             raise InvalidInputError(f"There is no loss {loss!r}. {did_you_mean(loss, _FACTS)}")
         return loss
-    return _FUNCTIONS.get(loss) or _MODULES.get(type(loss))
+    known = _FUNCTIONS.get(loss) if isinstance(loss, Hashable) else None
+    return known or _MODULES.get(type(loss))
 
 
 def _is_plain(loss: LossArgument) -> bool:

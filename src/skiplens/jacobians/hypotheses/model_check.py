@@ -16,6 +16,7 @@ from skiplens.graph.blocks import ResidualBlock
 from skiplens.graph.dissect import dissect
 from skiplens.graph.functional import transformable
 from skiplens.graph.lens import Lens, Subject
+from skiplens.graph.loss import loss_name
 from skiplens.graph.network import ResidualNetwork, part_function
 from skiplens.jacobians.hypotheses.chain import LossArgument, describe_cost, describe_model
 from skiplens.jacobians.hypotheses.convergence import check, conclusion
@@ -288,9 +289,12 @@ class ConvergenceLens(Lens):
     question: ClassVar[str] = "Is gradient descent guaranteed to reach the optimum, and if not, which hypothesis fails?"
 
     def __call__(self, subject: Subject, randomness: Randomness, progress: Progress = silent) -> HypothesesReading:
-        """Check with the mean square where targets are numbers and with cross-entropy where they are classes."""
-        loss = "mse" if subject.batch.targets.is_floating_point() else "cross_entropy"
-        settings = {"lens": self.name, "model": subject.name, "loss": loss, "samples": subject.batch.samples}
+        """Check with the subject's loss; without one it is the mean square for numbers, cross-entropy for classes."""
+        loss = subject.loss
+        if loss is None:
+            loss = "mse" if subject.batch.targets.is_floating_point() else "cross_entropy"
+        samples = subject.batch.samples
+        settings = {"lens": self.name, "model": subject.name, "loss": loss_name(loss), "samples": samples}
         clock = Provenance.begin(settings, randomness.seed, subject.device)
         progress(LABEL, 0, 1)
         reading = check_hypotheses(subject.model, subject.batch, loss, seed=randomness.seed)

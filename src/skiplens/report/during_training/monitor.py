@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from skiplens.base.errors import InvalidInputError, SkiplensError
 from skiplens.base.optional_imports import optional_import
 from skiplens.graph.inputs import first_line
+from skiplens.graph.loss import Loss, loss_name, loss_rule
 from skiplens.readings.file import write_file
 from skiplens.readings.reading import Provenance
 from skiplens.report.during_training.frameworks import hugging_face_callback, lightning_callback
@@ -44,7 +45,8 @@ class Monitor:
         model: The model that trains.
         probe: What to look at, the same at each look: `(inputs, targets)`; a mapping of keyword arguments, with
             `labels` for a curvature; or inputs alone.
-        loss: As for `hessian_spectrum`; by default the one that fits the targets, or the model's own for labels.
+        loss: Whose curvature is followed: a name (``"cross_entropy"``, ``"mse"``) or a function (outputs, targets) ->
+            scalar; by default the one that fits the targets, or the model's own for labels.
         path: File that holds the reading, written whole at each look. If it exists, what it holds from before the
             step at which this run starts is kept.
         tensorboard: A folder, or a SummaryWriter.
@@ -66,14 +68,15 @@ class Monitor:
         self,
         model: nn.Module,
         probe: Any,
-        loss: Any = None,
         *,
+        loss: Loss = None,
         path: Path | str | None = None,
         tensorboard: Writer | Path | str | None = None,
         clock: Clock = time.perf_counter,
         **options: Any,
     ) -> None:
         self.options = MonitorOptions.from_json(options)
+        loss_rule(loss)  # a wrong name is an error before the run
         sight = ProbedModel(model, Probe.of(probe, loss, self.options.samples), self.options)
         self._earlier = None if path is None else earlier_reading(Path(path))
         self._watch = Watch(sight, clock)
@@ -186,7 +189,8 @@ class Watch:
         options = sight.options
         self.sight, self.record = sight, Record()
         self.ledger = TimeBudget(options.share, options.quantities, clock)
-        self._origin = Provenance.begin(options.difference(), options.seed, sight.device)
+        loss = {} if sight.probe.loss is None else {"loss": loss_name(sight.probe.loss)}
+        self._origin = Provenance.begin(options.difference() | loss, options.seed, sight.device)
 
     def begin(self, step: int, earlier: MonitorReading | None) -> None:
         """Start the clock, on top of what an earlier reading has from before `step`; a wrong probe is an error."""

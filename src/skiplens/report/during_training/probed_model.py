@@ -77,9 +77,7 @@ class Probe:
         batch = Batch(self.inputs, self.targets)
         if self.model_has_loss:
             return None, batch
-        if self.loss is not None:
-            return self.loss, batch
-        return fitted(main_output(outputs), batch)
+        return fitted(main_output(outputs), batch, self.loss)
 
 
 class ProbedModel:
