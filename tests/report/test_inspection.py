@@ -105,7 +105,7 @@ class Faulty(Lens):
 
 
 def test_a_lens_that_runs_out_of_memory_looks_again_in_smaller_pieces(monkeypatch):
-    monkeypatch.setattr("skiplens.report.lenses.choose", lambda names: (Starving(),))
+    monkeypatch.setattr("skiplens.report.inspection.choose", lambda names: (Starving(),))
     looked_at, told = subject(), list[str]()
     report = sl.inspect(looked_at.model, looked_at.batch, progress=lambda label, done, total: told.append(label))
     assert report.problems == () and report.reading(StructureReading) is not None
@@ -113,7 +113,7 @@ def test_a_lens_that_runs_out_of_memory_looks_again_in_smaller_pieces(monkeypatc
 
 
 def test_a_fault_in_one_lens_does_not_lose_what_the_others_saw(monkeypatch):
-    monkeypatch.setattr("skiplens.report.lenses.choose", lambda names: (Faulty(), StructureLens()))
+    monkeypatch.setattr("skiplens.report.inspection.choose", lambda names: (Faulty(), StructureLens()))
     looked_at = subject()
     report = sl.inspect(looked_at.model, looked_at.batch)
     assert report.reading(StructureReading) is not None

@@ -63,7 +63,7 @@ def test_the_curvature_is_that_of_the_loss(report):
     assert reading.method == "exact" and reading.loss == pytest.approx(LOSS)
     torch.testing.assert_close(reading.eigenvalues, values, rtol=1e-9, atol=1e-12)  # rounding of flat directions
     assert reading.provenance.settings["loss"] == "gentle"
-    curvature = next(section for section in report.sections() if section.anchor == "hessian")
+    curvature = next(section for section in report.sections() if section.title == "Curvature of the loss")
     assert "loss (gentle)" in dict(curvature.facts)
 
 
