@@ -8,7 +8,7 @@ import pytest
 import torch
 from playwright.sync_api import Page, expect
 
-from skiplens.explorer.views.catalogue import theory_views
+from skiplens.explorer.views import theory_views
 from skiplens.papers.study import MODULES
 from tests.browser.contrast import contrast
 from tests.browser.explorer_page import curve, served, settled, visits, wait, wait_for_points

@@ -22,9 +22,9 @@ def values(**changed):
 
 
 def setting(**changed):
-    from skiplens.explorer.views.curvature_networks import Setting
+    from skiplens.explorer.views.curvature import Setting
 
-    return Setting.of(values(**changed))
+    return Setting(**values(**changed))
 
 
 def drawn(**changed):
@@ -44,7 +44,7 @@ def loss(weights, inputs, targets, branch_depth):
 
 
 def eigenvalues_by_autograd(weights, data, width, branch_depth):
-    from skiplens.explorer.views.curvature_networks import task
+    from skiplens.explorer.views.curvature import task
 
     inputs, targets = task(data, width)
     H = torch.autograd.functional.hessian(lambda W: loss(W, inputs, targets, branch_depth), weights)
@@ -54,7 +54,7 @@ def eigenvalues_by_autograd(weights, data, width, branch_depth):
 @pytest.mark.parametrize("branch_depth", [0, 1, 2, 3])
 @pytest.mark.parametrize("initialisation", ["near_zero", "xavier", "orthogonal"])
 def test_eigenvalues_where_training_starts_are_those_of_autograd(branch_depth, initialisation):
-    from skiplens.explorer.views.curvature_networks import initial_weights
+    from skiplens.explorer.views.curvature import initial_weights
 
     asked = {"branch_depth": branch_depth, "depth": 6, "initialisation": initialisation, "width": 2, "seed": 5}
     weights = initial_weights(initialisation, 6, 2, 5)
@@ -103,7 +103,7 @@ def test_plain_networks_are_drawn_where_they_start():
 
 @pytest.mark.parametrize("branch_depth", [1, 2, 3])
 def test_the_way_down_is_the_loss_of_the_matrices_it_says(branch_depth):
-    from skiplens.explorer.views.curvature_networks import STEPS, losses, task
+    from skiplens.explorer.views.curvature import STEPS, losses, task
 
     chosen = setting(branch_depth=branch_depth, depth=6, width=3)
     inputs, targets = task("digits", 3)
@@ -145,7 +145,7 @@ def test_the_words_follow_the_values():
 
 def test_condition_numbers_beyond_rounding_are_said_to_be_so():
     from skiplens.explorer.views.curvature import condition
-    from skiplens.explorer.views.curvature_networks import shape_of
+    from skiplens.explorer.views.curvature import shape_of
 
     beyond = shape_of(torch.tensor([1e-15, 1.0]))
     assert condition(beyond) == "above 1e13"
@@ -155,7 +155,7 @@ def test_condition_numbers_beyond_rounding_are_said_to_be_so():
 
 
 def test_weights_follow_the_law_of_their_start():
-    from skiplens.explorer.views.curvature_networks import initial_weights
+    from skiplens.explorer.views.curvature import initial_weights
 
     small, xavier, orthogonal = (initial_weights(start, 400, 4, 1) for start in ("near_zero", "xavier", "orthogonal"))
     assert_close(small, 0.01 * xavier)
@@ -166,7 +166,7 @@ def test_weights_follow_the_law_of_their_start():
 
 @pytest.mark.parametrize("data", ["digits", "random", "rotation", "near"])
 def test_inputs_of_every_task_have_the_identity_as_second_moment(data):
-    from skiplens.explorer.views.curvature_networks import task
+    from skiplens.explorer.views.curvature import task
 
     inputs, targets = task(data, 4)
     assert_close(inputs.T @ inputs / len(inputs), torch.eye(4), relative=1e-10)  # whitening squares rounding
@@ -174,7 +174,7 @@ def test_inputs_of_every_task_have_the_identity_as_second_moment(data):
 
 
 def test_a_rotation_keeps_lengths_and_digits_are_one_hot():
-    from skiplens.explorer.views.curvature_networks import task
+    from skiplens.explorer.views.curvature import task
 
     inputs, targets = task("rotation", 4)
     assert_close(targets.norm(dim=1), inputs.norm(dim=1))
@@ -183,7 +183,7 @@ def test_a_rotation_keeps_lengths_and_digits_are_one_hot():
 
 def test_an_unknown_task_is_refused():
     from skiplens.base.errors import InvalidInputError
-    from skiplens.explorer.views.curvature_networks import task
+    from skiplens.explorer.views.curvature import task
 
     with pytest.raises(InvalidInputError, match=r"no task 'cats'; choose one of digits, random, rotation, near"):
         task("cats", 3)
@@ -208,7 +208,7 @@ def test_the_table_has_both_points():
 
 
 def test_every_shortcut_depth_that_can_be_chosen_has_its_line_against_depth():
-    from skiplens.explorer.views.curvature_networks import DEPTHS
+    from skiplens.explorer.views.curvature import DEPTHS
 
     control = next(control for control in view().controls({}) if control.name == "branch_depth")
     assert list(DEPTHS) == list(range(int(control.low), int(control.high) + 1))

@@ -9,7 +9,7 @@ from skiplens.base.errors import SkiplensError
 from skiplens.explorer.control import Choice, Slider, Switch, query_of, read, words_of
 from skiplens.explorer.exports import csv_text, figure_rows
 from skiplens.explorer.view import View
-from skiplens.explorer.views.catalogue import theory_views
+from skiplens.explorer.views import theory_views
 from skiplens.plots.plotly_json import plotly_json
 
 VIEWS = theory_views()

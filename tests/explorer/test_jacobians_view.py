@@ -25,7 +25,7 @@ def drawn(**changed):
 
 
 def layer(**options):
-    from skiplens.explorer.views.jacobians_matrices import RandomLayer
+    from skiplens.explorer.views.jacobians import RandomLayer
 
     return RandomLayer(**options)
 
@@ -46,7 +46,7 @@ def test_weights_have_the_variance_they_say():
 @pytest.mark.parametrize("scale", [0.05, 0.3, 0.999, 1.0, 1.3, 2.0])
 @pytest.mark.parametrize("has_skip", [False, True])
 def test_the_typical_factor_is_the_mean_logarithm_of_determinants(scale, has_skip):
-    from skiplens.explorer.views.jacobians_matrices import log_typical
+    from skiplens.explorer.views.jacobians import log_typical
 
     width, draws = 400, 6
     logs = []
@@ -58,14 +58,14 @@ def test_the_typical_factor_is_the_mean_logarithm_of_determinants(scale, has_ski
 
 
 def test_the_typical_factor_is_the_mean_of_the_limiting_law():
-    from skiplens.explorer.views.jacobians_matrices import log_typical
+    from skiplens.explorer.views.jacobians import log_typical
 
     for scale in (0.2, 0.577, 0.9):
         assert layer(scale=scale).law(True).mean_of(torch.log) == pytest.approx(log_typical(scale, True), abs=1e-9)
 
 
 def test_over_layers_typical_factors_multiply():
-    from skiplens.explorer.views.jacobians_matrices import through
+    from skiplens.explorer.views.jacobians import through
 
     product = np.eye(200)
     for seed in range(3):
@@ -78,7 +78,7 @@ def test_over_layers_typical_factors_multiply():
 
 
 def test_the_histogram_has_area_one_and_counts_right():
-    from skiplens.explorer.views.jacobians_matrices import histogram
+    from skiplens.explorer.views.jacobians import histogram
 
     steps, heights = histogram(torch.tensor([0.1, 0.1, 0.9, 1.9]), 2.0)
     widths = steps[1::2] - steps[::2]
@@ -104,7 +104,7 @@ def test_the_range_against_scale_marks_where_the_skip_loses_its_floor():
 
 
 def blocks(**options):
-    from skiplens.explorer.views.jacobians_matrices import RandomBlocks
+    from skiplens.explorer.views.jacobians import RandomBlocks
 
     return RandomBlocks(**options)
 
@@ -124,7 +124,7 @@ def test_shortcuts_are_added_to_the_same_branch():
 
 
 def test_features_left_over_are_dropped():
-    from skiplens.explorer.views.jacobians_matrices import average_pool
+    from skiplens.explorer.views.jacobians import average_pool
 
     assert_close(average_pool(2, 11).sum(0), torch.tensor([0.5] * 8 + [0.0] * 3))
 
@@ -282,7 +282,7 @@ def jacobian_by_autograd(model, images):
 
 def test_the_measured_block_is_that_of_autograd(monkeypatch):
     from skiplens.data.images import sample
-    from skiplens.explorer.views import jacobians_matrices as mnist_blocks
+    from skiplens.explorer.views import jacobians as mnist_blocks
 
     monkeypatch.setattr(mnist_blocks, "NETWORKS", {"residual with average pool": "mnist_residual_avgpool"})
     monkeypatch.setattr(mnist_blocks, "IMAGES", 2)
@@ -301,7 +301,7 @@ def test_the_measured_block_is_that_of_autograd(monkeypatch):
 
 def test_weights_of_the_measured_networks_have_the_asked_scale():
     from skiplens import zoo
-    from skiplens.explorer.views.jacobians_matrices import scaled_network
+    from skiplens.explorer.views.jacobians import scaled_network
 
     plain, scaled = zoo.build("mnist_chain", 4).float(), scaled_network("mnist_chain", 1.2, 4)
     assert_close(scaled.stem[0].weight.detach(), plain.stem[0].weight.detach() * 1.2 * 3**0.5)

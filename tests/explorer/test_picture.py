@@ -10,7 +10,7 @@ from skiplens.base.errors import InvalidInputError
 from skiplens.explorer.exports import picture, picture_code
 from skiplens.explorer.measurements import Measurements
 from skiplens.explorer.page.callbacks import Callbacks
-from skiplens.explorer.views.catalogue import theory_views
+from skiplens.explorer.views import theory_views
 from skiplens.explorer.views.runs import RunsView
 
 ADDRESSES = (

@@ -23,7 +23,7 @@ def values(**changed):
 
 
 def setting(**changed):
-    from skiplens.explorer.views.tangent_figures import Setting
+    from skiplens.explorer.views.tangent import Setting
 
     return Setting.of(values(**changed))
 
@@ -75,7 +75,7 @@ def test_facts_hold_the_diagonal_and_its_spread():
 
 
 def test_the_advised_width_gives_the_spread_it_promises():
-    from skiplens.explorer.views.tangent_figures import relative_variance
+    from skiplens.explorer.views.tangent import relative_variance
 
     about = int(dict(drawn(depth=30).facts)["width for a spread of ±10 %"].removeprefix("about ").replace(",", ""))
     assert math.sqrt(relative_variance(setting(depth=30, width=about), "resnet")) == pytest.approx(0.1, rel=0.05)
@@ -104,7 +104,7 @@ def test_sampled_networks_scatter_around_the_limit(architecture):
 
 
 def test_the_spread_of_sampled_networks_is_the_exact_one():
-    from skiplens.explorer.views.tangent_figures import relative_variance
+    from skiplens.explorer.views.tangent import relative_variance
 
     asked = values(depth=5, width=300, networks=100)
     value, error = view().measure(view().measurement(asked), lambda *_: None).relative_variance

@@ -1,9 +1,9 @@
-"""What a person can change in a view: each control says its range, its default and what it means."""
+"""What a person can change in a view: controls, their values, and the words that stand for them in an address."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, Self
 from urllib.parse import parse_qsl, urlencode
 
 from skiplens.base.errors import InvalidInputError, did_you_mean
@@ -11,11 +11,14 @@ from skiplens.base.errors import InvalidInputError, did_you_mean
 Condition = tuple[str, tuple[Any, ...]]
 """The name of a control that comes before, and the values of it for which a control is shown."""
 
+Options = tuple[tuple[str, str], ...]
+"""Pairs of the word in the address and the words on the page."""
+
 SEPARATOR = ","
 
-_DIGITS = 3  # of values that a logarithmic slider stops at
-
 _MOST_CHARACTERS = 40  # of refused words that a message repeats
+
+_MOST_WORDS = 100  # of one query; no view has as many controls
 
 
 class RefusedError(InvalidInputError):
@@ -23,33 +26,47 @@ class RefusedError(InvalidInputError):
 
 
 @dataclass(frozen=True)
-class Slider:
-    """A number between `low` and `high`.
+class _Named:
+    """What all controls have.
 
     Attributes:
         name: In the address and in the values of the view.
         label: Beside the field.
         help: A sentence that a student understands.
-        low: Smallest value.
-        high: Largest value.
-        default: Where it stands at first.
-        step: Of the slider; the field takes any number. A logarithmic slider has none.
-        whole: Whether values are whole numbers.
-        logarithmic: Whether the slider moves in factors.
         only_when: For which values of another control it is shown; always if not given.
     """
 
     name: str
     label: str
     _: KW_ONLY
-    help: str
+    help: str = ""
+    only_when: Condition | None = None
+
+    def explained(self, help: str) -> Self:
+        """The same with this sentence below its field."""
+        return replace(self, help=help)
+
+
+@dataclass(frozen=True)
+class Slider(_Named):
+    """A number between `low` and `high`.
+
+    Attributes:
+        low: Smallest value.
+        high: Largest value.
+        default: Where it stands at first.
+        step: Of the slider; the field takes any number. A logarithmic slider has none.
+        whole: Whether values are whole numbers.
+        logarithmic: Whether the slider moves in factors.
+    """
+
     low: float
     high: float
+    _: KW_ONLY
     default: float
     step: float = 1
     whole: bool = False
     logarithmic: bool = False
-    only_when: Condition | None = None
 
     def parse(self, words: str) -> float:
         """The number that `words` are, or an error that says which are allowed."""
@@ -58,34 +75,28 @@ class Slider:
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
-            raise RefusedError(f"{_quoted(words)} is no number. {self._allowed}")
-        if not self.low <= number <= self.high:
-            raise RefusedError(f"{_quoted(words)} is outside of the range. {self._allowed}")
-        if self.whole and number != int(number):
-            raise RefusedError(f"{_quoted(words)} is not a whole number. {self._allowed}")
-        return int(number) if self.whole else number
+            problem = "is no number"
+        elif not self.low <= number <= self.high:
+            problem = "is outside of the range"
+        elif self.whole and number != int(number):
+            problem = "is not a whole number"
+        else:
+            return int(number) if self.whole else number
+        kind = "a whole number" if self.whole else "a number"
+        raise RefusedError(f"{_quoted(words)} {problem}. Give {kind} from {self.low:g} to {self.high:g}.")
 
     def words(self, value: float) -> str:
         """The value as it stands in the field and in the address."""
         return str(value) if isinstance(value, int) else f"{value:.12g}"
 
-    @property
-    def _allowed(self) -> str:
-        kind = "a whole number" if self.whole else "a number"
-        return f"Give {kind} from {self.low:g} to {self.high:g}."
-
 
 @dataclass(frozen=True)
-class Choice:
-    """One of several words; `options` are pairs of the word in the address and the words on the page."""
+class Choice(_Named):
+    """One of several words."""
 
-    name: str
-    label: str
+    options: Options
     _: KW_ONLY
-    help: str
-    options: tuple[tuple[str, str], ...]
     default: str
-    only_when: Condition | None = None
 
     def parse(self, words: str) -> str:
         """The option, or an error that offers the nearest ones."""
@@ -97,15 +108,11 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Switch:
+class Switch(_Named):
     """On or off."""
 
-    name: str
-    label: str
     _: KW_ONLY
-    help: str
     default: bool
-    only_when: Condition | None = None
 
     def parse(self, words: str) -> bool:
         """Whether it is on, or an error that says how to write it."""
@@ -119,16 +126,12 @@ class Switch:
 
 
 @dataclass(frozen=True)
-class Several:
+class Several(_Named):
     """Any number of words. Changing them renews the other controls of the view, which may depend on them."""
 
-    name: str
-    label: str
+    options: Options
     _: KW_ONLY
-    help: str
-    options: tuple[tuple[str, str], ...]
     default: tuple[str, ...] = ()
-    only_when: Condition | None = None
 
     def parse(self, words: str) -> tuple[str, ...]:
         """The options in the order in which they were chosen, each once."""
@@ -143,26 +146,7 @@ class Several:
 Control = Slider | Choice | Switch | Several
 
 
-def rounded(number: float) -> float:
-    """The number with as many digits as a logarithmic slider has."""
-    return float(f"{number:.{_DIGITS}g}")
-
-
-def shown_names(controls: Sequence[Control], values: Mapping[str, Any]) -> set[str]:
-    """The names of the controls that mean something for these values; one that hangs on a hidden one is hidden too."""
-    shown: set[str] = set()
-    for control in controls:
-        if control.only_when is None or (control.only_when[0] in shown and _holds(control.only_when, values)):
-            shown.add(control.name)
-    return shown
-
-
-def _holds(condition: Condition, values: Mapping[str, Any]) -> bool:
-    name, wanted = condition
-    return values[name] in wanted
-
-
-def _one_of(words: str, options: tuple[tuple[str, str], ...]) -> str:
+def _one_of(words: str, options: Options) -> str:
     names = [name for name, _ in options]
     if words not in names:
         raise RefusedError(f"There is no {_quoted(words)}. {did_you_mean(words, names)}")
@@ -173,7 +157,19 @@ def _quoted(words: str) -> str:
     return repr(words if len(words) <= _MOST_CHARACTERS else f"{words[:_MOST_CHARACTERS]}…")
 
 
-_MOST_WORDS = 100  # of one query; no view has as many controls
+def only_when(name: str, wanted: tuple[Any, ...], *controls: Control) -> tuple[Control, ...]:
+    """The controls, shown where the control `name` has one of the wanted values; a condition of their own stays."""
+    return tuple(control if control.only_when else replace(control, only_when=(name, wanted)) for control in controls)
+
+
+def shown_names(controls: Sequence[Control], values: Mapping[str, Any]) -> set[str]:
+    """The names of the controls that mean something for these values; one that hangs on a hidden one is hidden too."""
+    shown: set[str] = set()
+    for control in controls:
+        name, wanted = control.only_when or ("", ())
+        if not name or (name in shown and values[name] in wanted):
+            shown.add(control.name)
+    return shown
 
 
 @dataclass(frozen=True)
@@ -218,5 +214,4 @@ def read(controls: Sequence[Control], words: Mapping[str, str]) -> State:
                 values[control.name] = control.parse(words[control.name])
             except RefusedError as error:
                 refused[control.name] = f"{error} The page shows {control.words(default) or 'none'}."
-    known = {control.name for control in controls}
-    return State(values, refused, tuple(name for name in words if name not in known))
+    return State(values, refused, tuple(name for name in words if name not in values))

@@ -16,7 +16,7 @@ from skiplens.base.optional_imports import optional_import
 from skiplens.base.progress import silent
 from skiplens.explorer.control import read, words_of
 from skiplens.explorer.view import Drawing, Values, View, view_named
-from skiplens.explorer.views.catalogue import theory_views
+from skiplens.explorer.views import theory_views
 from skiplens.plots.figure import INK, Band, Bars, Contour, Figure, Heat, Line, Mark, Points, Reference, Surface
 from skiplens.plots.matplotlib_file import figure_bytes
 from skiplens.plots.plotly_json import plotly_json

@@ -10,7 +10,7 @@ from typing import Any
 from skiplens.base.errors import InvalidInputError, SkiplensError
 from skiplens.base.optional_imports import optional_import
 from skiplens.explorer.guard import Guard, is_loopback, new_token
-from skiplens.explorer.views.catalogue import theory_views
+from skiplens.explorer.views import theory_views
 from skiplens.explorer.views.runs import RunsFolder, RunsView
 
 DEFAULT_PORT = 8050

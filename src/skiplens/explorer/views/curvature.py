@@ -1,83 +1,58 @@
-"""The curvature view's controls, and how its parts come together."""
+"""The curvature view: exact Hessians of linear networks with shortcuts, at zero and where training starts."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.randomness import Randomness
+from skiplens.data.images import as_floats, sample
+from skiplens.data.preprocessing import fit_whitening
 from skiplens.explorer.control import Choice, Control, Slider
 from skiplens.explorer.view import Drawing, Values, View
-from skiplens.explorer.views.curvature_networks import (
-    BEYOND_ROUNDING,
-    Setting,
-    Shape,
-    condition_against_depth,
-    loss_on_the_way_down,
-    shape_of,
+from skiplens.linalg.second_moments import SecondMoments, second_moments
+from skiplens.papers.li2016_shortcuts.hessian.at_zero import hessian_at_zero
+from skiplens.papers.li2016_shortcuts.hessian.linear import (
+    LinearUnit,
+    linear_gradient,
+    linear_hessian,
+    linear_loss,
+    plain_units,
+    shortcut_units,
 )
-from skiplens.papers.li2016_shortcuts.hessian.linear import linear_gradient, linear_loss
-from skiplens.plots.figure import Figure, Line, Reference, numbers
+from skiplens.papers.li2016_shortcuts.hessian.spectrum import listed_spectrum
+from skiplens.plots.figure import Figure, Line, Mark, Reference, colour, numbers
+from skiplens.zoo.weight_laws import Law, orthogonal_weights, scaled, xavier_weights
+
+_STARTS = (("near_zero", "near zero"), ("xavier", "Xavier"), ("orthogonal", "orthogonal"))
+
+_TASKS = (("digits", "digits"), ("random", "random map"), ("rotation", "rotation"), ("near", "near identity"))
 
 CONTROLS: tuple[Control, ...] = (
-    Slider(
-        "branch_depth",
-        "Shortcut depth n",
-        help="How many weight matrices each shortcut jumps over; 0 is a plain network without shortcuts.",
-        low=0,
-        high=4,
-        default=2,
-        whole=True,
+    Slider("branch_depth", "Shortcut depth n", 0, 4, default=2, whole=True).explained(
+        "How many weight matrices each shortcut jumps over; 0 is a plain network without shortcuts."
     ),
-    Slider(
-        "depth",
-        "Network depth",
-        help="How many weight matrices the network has; as many as make whole units are used.",
-        low=1,
-        high=32,
-        default=16,
-        whole=True,
+    Slider("depth", "Network depth", 1, 32, default=16, whole=True).explained(
+        "How many weight matrices the network has; as many as make whole units are used."
     ),
-    Choice(
-        "initialisation",
-        "Start of training",
-        help="Where the weights start: very small, Gaussian of the size that keeps signals (Xavier), or orthogonal.",
-        options=(("near_zero", "near zero"), ("xavier", "Xavier"), ("orthogonal", "orthogonal")),
-        default="near_zero",
+    Choice("initialisation", "Start of training", _STARTS, default="near_zero").explained(
+        "Where the weights start: very small, Gaussian of the size that keeps signals (Xavier), or orthogonal."
     ),
-    Choice(
-        "data",
-        "Data",
-        help="What is learned: handwritten digits, a random linear map, a rotation, or a map close to the identity.",
-        options=(("digits", "digits"), ("random", "random map"), ("rotation", "rotation"), ("near", "near identity")),
-        default="digits",
+    Choice("data", "Data", _TASKS, default="digits").explained(
+        "What is learned: handwritten digits, a random linear map, a rotation, or a map close to the identity."
     ),
-    Slider(
-        "width",
-        "Width",
-        help="Features of input, output and every layer; of digits so many classes and whitened components.",
-        low=2,
-        high=4,
-        default=4,
-        whole=True,
+    Slider("width", "Width", 2, 4, default=4, whole=True).explained(
+        "Features of input, output and every layer; of digits so many classes and whitened components."
     ),
-    Slider(
-        "seed",
-        "Seed",
-        help="Names the random weights where training starts: the same seed draws the same ones.",
-        low=0,
-        high=99,
-        default=0,
-        whole=True,
+    Slider("seed", "Seed", 0, 99, default=0, whole=True).explained(
+        "Names the random weights where training starts: the same seed draws the same ones."
     ),
-)
-
-NOTES = (
-    "Linear networks with square loss, as in Li, Jiao, Han and Weissman 2016, Demystifying ResNet; Hessians are exact.",
-    "The condition number is the largest |eigenvalue| over the one that a tenth of all lie below.",
-    "Digits are averaged to 7 × 7 pixels and whitened.",
 )
 
 
@@ -97,117 +72,182 @@ class CurvatureView(View):
 
     def draw(self, values: Values, measured: Any = None) -> Drawing:
         """Everything is exact and quick."""
-        setting = Setting.of(values)
+        setting = Setting(**values)
+        zero, start = shape_of(setting.eigenvalues_at_zero), shape_of(setting.eigenvalues_at_start)
+        counted = f"{setting.matrices} in {setting.units} unit{'s' if setting.units > 1 else ''}"
         return Drawing(
-            figures=(
-                eigenvalue_picture(setting),
-                condition_against_depth(setting),
-                loss_on_the_way_down(setting),
+            figures=(_eigenvalues(setting), _condition_against_depth(setting), _loss_on_the_way_down(setting)),
+            says=f"{_about_zero(setting, zero)} {_about_start(setting, start)}",
+            facts=(
+                ("weight matrices", counted if setting.branch_depth else f"{setting.matrices}, no shortcuts"),
+                ("condition number at zero", condition(zero)),
+                ("condition number at the start", condition(start)),
+                ("directions down at zero", f"{100 * zero.index:.0f} %"),
+                ("directions down at the start", f"{100 * start.index:.0f} %"),
+                ("loss at the start", f"{float(linear_loss(setting.start, setting.moments)):.3g}"),
             ),
-            says=what_you_see(setting),
-            facts=facts(setting),
-            rows=rows(setting),
-            code=code(setting),
-            notes=NOTES,
+            rows=tuple(
+                {
+                    "point": name,
+                    "largest eigenvalue": shape.largest,
+                    "smallest eigenvalue": shape.smallest,
+                    "condition number": condition(shape),
+                    "share of negative eigenvalues": shape.index,
+                }
+                for name, shape in (("zero weights", zero), ("start", start))
+            ),
+            code=_code(setting),
+            notes=(
+                "Linear networks with square loss, as in Li, Jiao, Han and Weissman 2016, Demystifying ResNet; "
+                "Hessians are exact.",
+                "The condition number is the largest |eigenvalue| over the one that a tenth of all lie below.",
+                "Digits are averaged to 7 × 7 pixels and whitened.",
+            ),
         )
 
 
-_CODE = """\
-import torch
-from skiplens.explorer.views.curvature_networks import task
-from skiplens.explorer.views.curvature_networks import initial_weights
-from skiplens.papers.li2016_shortcuts.hessian import linear_hessian{units}, second_moments{at_zero}
-inputs, targets = task({data!r}, width={width})
-network = {units}(initial_weights({start!r}, {matrices}, {width}, seed={seed}){branch_depth})
-result = torch.linalg.eigvalsh(linear_hessian(network, second_moments(inputs, targets)))
-"""
+# The networks and their tasks.
 
-_AT_ZERO = "zero = hessian_at_zero(inputs, targets, units={units}, branch_depth={branch_depth}).spectrum\n"
+Start = Literal["near_zero", "xavier", "orthogonal"]
 
+TaskName = Literal["digits", "random", "rotation", "near"]
 
-def code(setting: Setting) -> str:
-    """The eigenvalues where training starts, and with shortcuts also what is known at zero."""
-    has_shortcuts = setting.branch_depth > 0
-    start = _CODE.format(
-        units="shortcut_units" if has_shortcuts else "plain_units",
-        at_zero=", hessian_at_zero" if has_shortcuts else "",
-        data=setting.data,
-        width=setting.width,
-        start=setting.initialisation,
-        matrices=setting.matrices,
-        seed=setting.seed,
-        branch_depth=f", {setting.branch_depth}" if has_shortcuts else "",
-    )
-    zero = _AT_ZERO.format(units=setting.units, branch_depth=setting.branch_depth)
-    return start + zero if has_shortcuts else start
+_LAWS: dict[Start, Law] = {
+    "near_zero": scaled(xavier_weights, 0.01),
+    "xavier": xavier_weights,
+    "orthogonal": orthogonal_weights,
+}
 
 
-FLAT = 1e-12
-"""An eigenvalue below this is flat: curvatures of these tasks are of order one."""
+@dataclass(frozen=True)
+class Setting:
+    """A linear network with its start and its task; the fields are the controls of the view."""
+
+    branch_depth: int = 2
+    depth: int = 16
+    initialisation: Start = "near_zero"
+    data: TaskName = "digits"
+    width: int = 4
+    seed: int = 0
+
+    @property
+    def units(self) -> int:
+        """Residual units that fit into the depth, at least one; single matrices without shortcuts."""
+        return max(1, self.depth // max(1, self.branch_depth))
+
+    @property
+    def matrices(self) -> int:
+        """Weight matrices that are there: as many as make whole units."""
+        return self.units * max(1, self.branch_depth)
+
+    @cached_property
+    def moments(self) -> SecondMoments:
+        """All that a linear network sees of the task."""
+        return second_moments(*task(self.data, self.width))
+
+    @cached_property
+    def start(self) -> tuple[LinearUnit, ...]:
+        """The network where training starts."""
+        weights = initial_weights(self.initialisation, self.matrices, self.width, self.seed)
+        return shortcut_units(weights, self.branch_depth) if self.branch_depth else plain_units(weights)
+
+    @cached_property
+    def eigenvalues_at_zero(self) -> Tensor:
+        """All eigenvalues of the Hessian where all weights are zero, ascending."""
+        if self.branch_depth == 0:
+            zeros = torch.zeros(self.matrices, self.width, self.width, dtype=torch.float64)
+            return torch.linalg.eigvalsh(linear_hessian(plain_units(zeros), self.moments))
+        point = hessian_at_zero(*task(self.data, self.width), self.units, self.branch_depth)
+        if self.branch_depth == 1:
+            return torch.linalg.eigvalsh(point.dense())
+        return point.spectrum.expanded()  # type: ignore[attr-defined]  # of two and more matrices it is listed
+
+    @cached_property
+    def eigenvalues_at_start(self) -> Tensor:
+        """All eigenvalues of the Hessian where training starts, ascending."""
+        return torch.linalg.eigvalsh(linear_hessian(self.start, self.moments))
 
 
-def what_you_see(setting: Setting) -> str:
-    """One sentence about zero, one about where training starts."""
-    return f"{_at_zero(setting)} {_at_start(setting)}"
+def initial_weights(start: Start, matrices: int, width: int, seed: int) -> Tensor:
+    """Square weight matrices drawn by the law of a start, (matrices, width, width)."""
+    generator = Randomness(seed).torch()
+    return torch.stack([_LAWS[start]((width, width), generator) for _ in range(matrices)])
 
 
-def facts(setting: Setting) -> tuple[tuple[str, str], ...]:
-    """The few numbers of both points."""
-    zero, start = shape_of(setting.eigenvalues_at_zero), shape_of(setting.eigenvalues_at_start)
-    return (
-        ("weight matrices", _counted(setting)),
-        ("condition number at zero", condition(zero)),
-        ("condition number at the start", condition(start)),
-        ("directions down at zero", f"{100 * zero.index:.0f} %"),
-        ("directions down at the start", f"{100 * start.index:.0f} %"),
-        ("loss at the start", f"{float(linear_loss(setting.start, setting.moments)):.3g}"),
-    )
+@lru_cache(maxsize=32)
+def task(name: TaskName, width: int) -> tuple[Tensor, Tensor]:
+    """Inputs and targets, (samples, width) each; the inputs have the identity as their second moment.
+
+    Args:
+        name: ``"digits"``: which of the first `width` digits an image shows, told from so many whitened components.
+            ``"random"``: targets are a random linear map of the inputs. ``"rotation"``: the map only turns them.
+            ``"near"``: the map is close to the identity, which is what a network of shortcuts starts as.
+        width: Features of an input, and of a target.
+    """
+    if name == "digits":
+        digits = sample()
+        chosen = digits.labels < width
+        images = F.avg_pool2d(as_floats(digits.images[chosen], torch.float64), 4)  # 7 × 7 pixels whiten in no time
+        inputs = fit_whitening(images, width)(images)
+        return inputs, F.one_hot(digits.labels[chosen], width).to(inputs)
+    generator, shape = Randomness(0).child("task", name, width).torch(), (width, width)
+    if name == "random":
+        linear_map = xavier_weights(shape, generator)
+    elif name == "rotation":
+        linear_map = orthogonal_weights(shape, generator)
+    elif name == "near":
+        linear_map = torch.eye(width, dtype=torch.float64) + 0.3 * xavier_weights(shape, generator)
+    else:
+        raise InvalidInputError(f"There is no task {name!r}; choose one of {', '.join(get_args(TaskName))}.")
+    inputs = width**0.5 * torch.eye(width, dtype=torch.float64)  # a few inputs whose second moment is the identity
+    return inputs, inputs @ linear_map.T
 
 
-def rows(setting: Setting) -> tuple[dict[str, str | float], ...]:
-    """Both points side by side."""
-    points = (("zero weights", setting.eigenvalues_at_zero), ("start", setting.eigenvalues_at_start))
-    return tuple(_row(name, shape_of(eigenvalues)) for name, eigenvalues in points)
+# Words and code.
+
+_FLAT = 1e-12  # an eigenvalue below this is flat: curvatures of these tasks are of order one
+
+_BEYOND_ROUNDING = 1e13  # a condition number above this has smaller eigenvalues that are noise in float64
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What matters of a spectrum: its extremes, how far they are apart, and how many directions go down."""
+
+    largest: float
+    smallest: float
+    condition_number: float
+    index: float
+
+
+def shape_of(eigenvalues: Tensor) -> Shape:
+    """Extremes, condition number (infinite beyond rounding, NaN of a zero matrix) and share of negative eigenvalues."""
+    spectrum = listed_spectrum(eigenvalues)
+    number = spectrum.condition_number
+    number = math.inf if number > _BEYOND_ROUNDING else number
+    return Shape(spectrum.largest, spectrum.smallest, number, spectrum.index_beyond_rounding)
 
 
 def condition(shape: Shape) -> str:
     """The condition number in words."""
     if math.isnan(shape.condition_number):
         return "none: the Hessian is zero"
-    return f"{shape.condition_number:.3g}" if shape.condition_number < BEYOND_ROUNDING else "above 1e13"
+    return f"{shape.condition_number:.3g}" if shape.condition_number < _BEYOND_ROUNDING else "above 1e13"
 
 
-def _counted(setting: Setting) -> str:
-    if setting.branch_depth == 0:
-        return f"{setting.matrices}, no shortcuts"
-    return f"{setting.matrices} in {setting.units} unit{'s' if setting.units > 1 else ''}"
-
-
-def _row(name: str, shape: Shape) -> dict[str, str | float]:
-    return {
-        "point": name,
-        "largest eigenvalue": shape.largest,
-        "smallest eigenvalue": shape.smallest,
-        "condition number": condition(shape),
-        "share of negative eigenvalues": shape.index,
-    }
-
-
-def _at_zero(setting: Setting) -> str:
-    zero = shape_of(setting.eigenvalues_at_zero)
-    if max(abs(zero.largest), abs(zero.smallest)) < FLAT:
-        many = (
-            f"n = {setting.branch_depth}" if setting.branch_depth else f"{setting.matrices} matrices without shortcuts"
-        )
+def _about_zero(setting: Setting, zero: Shape) -> str:
+    n = setting.branch_depth
+    if max(abs(zero.largest), abs(zero.smallest)) < _FLAT:
+        many = f"n = {n}" if n else f"{setting.matrices} matrices without shortcuts"
         near = setting.initialisation == "near_zero"
         follows = "gradient descent starts on a plateau" if near else "who starts near zero starts on a plateau"
         return f"The Hessian at zero vanishes for {many}: {follows}."
-    if setting.branch_depth == 1:
+    if n == 1:
         return (
             f"With a shortcut over each matrix the largest curvature at zero grows with depth, to {zero.largest:.3g} "
             f"here, and with it the condition number, to {condition(zero)}: the deeper, the smaller the steps."
         )
-    if setting.branch_depth == 2:
+    if n == 2:
         return (
             f"With shortcuts over two matrices the condition number at zero is {condition(zero)} at every depth, and "
             "half of all directions go down: zero is a saddle that gradient descent leaves."
@@ -215,8 +255,7 @@ def _at_zero(setting: Setting) -> str:
     return f"The Hessian at zero has the condition number {condition(zero)}."
 
 
-def _at_start(setting: Setting) -> str:
-    start = shape_of(setting.eigenvalues_at_start)
+def _about_start(setting: Setting, start: Shape) -> str:
     slope = float(linear_gradient(setting.start, setting.moments).norm())
     return (
         f"Where training starts the curvatures reach from {start.smallest:.2g} to {start.largest:.2g}, the condition "
@@ -224,23 +263,113 @@ def _at_start(setting: Setting) -> str:
     )
 
 
-def eigenvalue_picture(setting: Setting) -> Figure:
-    """The sorted eigenvalues of the Hessian at both points."""
+def _code(setting: Setting) -> str:
+    """The eigenvalues where training starts, and with shortcuts also what is known at zero."""
+    n = setting.branch_depth
+    units = f"shortcut_units(weights, {n})" if n else "plain_units(weights)"
+    start = (
+        "import torch\n"
+        "from skiplens.explorer.views.curvature import initial_weights, task\n"
+        "from skiplens.linalg.second_moments import second_moments\n"
+        f"from skiplens.papers.li2016_shortcuts.hessian.linear import linear_hessian, {units.partition('(')[0]}\n"
+        f"inputs, targets = task({setting.data!r}, width={setting.width})\n"
+        f"weights = initial_weights({setting.initialisation!r}, {setting.matrices}, {setting.width}, "
+        f"seed={setting.seed})\n"
+        f"result = torch.linalg.eigvalsh(linear_hessian({units}, second_moments(inputs, targets)))\n"
+    )
+    zero = (
+        "from skiplens.papers.li2016_shortcuts.hessian.at_zero import hessian_at_zero\n"
+        f"zero = hessian_at_zero(inputs, targets, units={setting.units}, branch_depth={n}).spectrum\n"
+    )
+    return start + zero if n else start
+
+
+# Figures.
+
+DEPTHS = {0: (2, 4, 8, 20), 1: (1, 2, 4, 8, 20), 2: (2, 4, 8, 20), 3: (3, 6, 12, 21), 4: (4, 8, 12, 20)}
+"""Weight matrices that make whole units, by the matrices that a shortcut jumps over."""
+
+STEPS = torch.linspace(0, 3, 61, dtype=torch.float64)
+
+
+def _eigenvalues(setting: Setting) -> Figure:
+    start, zero = setting.eigenvalues_at_start, setting.eigenvalues_at_zero
+    share = numbers((torch.arange(len(start), dtype=torch.float64) + 0.5) / len(start))
     return Figure(
         name="eigenvalues",
-        title=f"Eigenvalues of the Hessian, {setting.parameters} weights",
+        title=f"Eigenvalues of the Hessian, {setting.matrices * setting.width**2} weights",
         caption="All directions of the weights in the order of their curvature. Below zero the loss goes down, at zero "
         "it is flat; long steps at one height are many directions with the same curvature.",
         x_label="share of all directions",
         y_label="eigenvalue",
         marks=(
-            _steps(setting.eigenvalues_at_start, "where training starts"),
-            _steps(setting.eigenvalues_at_zero, "at zero weights", dashed=True),
+            Line(share, numbers(start), "where training starts"),
+            Line(share, numbers(zero), "at zero weights", dashed=True),
             Reference(0.0),
         ),
     )
 
 
-def _steps(eigenvalues: Tensor, name: str, dashed: bool = False) -> Line:
-    share = (torch.arange(len(eigenvalues), dtype=torch.float64) + 0.5) / len(eigenvalues)
-    return Line(numbers(share), numbers(eigenvalues), name, dashed=dashed)
+def _condition_against_depth(setting: Setting) -> Figure:
+    return Figure(
+        name="condition_against_depth",
+        title="Condition number against depth",
+        caption="How unequal the curvatures are: gradient descent needs about so many steps. Shortcuts over two "
+        "matrices start with the same condition number at every depth, over one it grows with depth, and over three "
+        "or more the Hessian at zero vanishes: there is no dashed line. Lines end where numbers are beyond rounding.",
+        x_label="weight matrices",
+        y_label="condition number",
+        marks=(
+            *_condition_curves(replace(setting, branch_depth=0, depth=0)),
+            Reference(float(setting.matrices), f"{setting.matrices} matrices", axis="x"),
+        ),
+        x_log=True,
+        y_log=True,
+    )
+
+
+@lru_cache(maxsize=64)
+def _condition_curves(setting: Setting) -> tuple[Mark, ...]:
+    """The marks of all shortcut depths; depth and branch depth of `setting` do not matter."""
+    marks: list[Mark] = []
+    for branch_depth, depths in DEPTHS.items():
+        if branch_depth == 0 and setting.initialisation == "near_zero":
+            continue  # products of many small matrices: a plain network does not start there
+        settings = [replace(setting, branch_depth=branch_depth, depth=depth) for depth in depths]
+        name = f"over {branch_depth}" if branch_depth else "no shortcuts"
+        shade = colour(branch_depth - 1)
+        at_start = numbers([shape_of(each.eigenvalues_at_start).condition_number for each in settings])
+        if branch_depth in (1, 2):
+            at_zero = numbers([shape_of(each.eigenvalues_at_zero).condition_number for each in settings])
+            marks.append(Line(numbers(depths), at_zero, f"{name}, at zero", dashed=True, colour=shade))
+        marks.append(Line(numbers(depths), at_start, f"{name}, start", colour=shade))
+    return tuple(marks)
+
+
+def _loss_on_the_way_down(setting: Setting) -> Figure:
+    names = {1: "over 1 matrix", 2: "over 2 matrices", 3: "over 3 matrices"}
+    return Figure(
+        name="way_down",
+        title="Loss on the steepest way down from zero",
+        caption="All units walk together from zero along the direction in which the first derivative that does not "
+        "vanish falls fastest. With one matrix the loss falls at once, with two like a parabola; with three it is a "
+        "plateau on which gradient descent hardly moves.",
+        x_label="length of all weights together",
+        y_label="loss",
+        marks=tuple(
+            Line(numbers(STEPS), numbers(losses(replace(setting, branch_depth=branch_depth))), name)
+            for branch_depth, name in names.items()
+        ),
+    )
+
+
+def losses(setting: Setting) -> Tensor:
+    """The loss at each step: every unit is I − sⁿ u vᵀ with the largest singular pair u, v of the slope at zero.
+
+    The matrices z vᵀ, z zᵀ, …, −u zᵀ of a unit all have length s, so the network's weights have the length s √matrices.
+    """
+    point = hessian_at_zero(*task(setting.data, setting.width), setting.units, setting.branch_depth)
+    u, _, v = torch.linalg.svd(point.slope)
+    s = (STEPS / setting.matrices**0.5)[:, None, None] ** setting.branch_depth
+    unit = torch.eye(setting.width, dtype=torch.float64) - s * torch.outer(u[:, 0], v[0])
+    return torch.stack([setting.moments.loss(W) for W in torch.linalg.matrix_power(unit, setting.units)])

@@ -1,102 +1,53 @@
-"""The Jacobians view: three topics, each with controls of its own."""
+"""The Jacobians view: singular values of random layers and of blocks; the theorem is in a file of its own."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from skiplens.base.progress import Progress
-from skiplens.explorer.control import Choice, Control, Slider, Switch
-from skiplens.explorer.view import Check, Drawing, Values, View
-from skiplens.explorer.views.jacobians_matrices import (
-    NAMES,
-    MeasuredBlocks,
-    RandomBlocks,
-    RandomLayer,
-    log_typical,
-    measured_blocks,
-    mnist_block,
-    range_against_scale,
-    shrinking_blocks,
-    singular_value_densities,
-    through,
-    typical_against_depth,
-    width_keeping_blocks,
-)
-from skiplens.explorer.views.jacobians_theorem import (
-    THEOREM_CONTROLS,
-    TheoremOptions,
-    case_of,
-    certified_slope,
-    certified_step,
-    verdicts_by_theorem,
-)
-from skiplens.jacobians.hypotheses.convergence import check, what_follows
-from skiplens.jacobians.hypotheses.facts import Case, CheckedHypothesis
+from skiplens import zoo
+from skiplens.base.progress import Progress, silent
+from skiplens.base.randomness import Randomness
+from skiplens.data.images import as_floats, sample
+from skiplens.explorer.control import Choice, Control, Slider, Switch, only_when
+from skiplens.explorer.view import Drawing, Values, View
+from skiplens.explorer.views.jacobians_theorem import PAPER, THEOREM_CONTROLS, draw_theorem
+from skiplens.jacobians.spectrum import jacobian_spectrum
+from skiplens.papers.macdonald2023_regularity.fig1 import SingularValueLaw
+from skiplens.plots.figure import Band, Figure, Line, Mark, Reference, colour, numbers
+from skiplens.zoo.weight_laws import gaussian
 
-TOPIC = Choice(
-    "topic",
-    "Look at",
-    help="One random layer, whole blocks with different shortcuts, or what the convergence theorem asks for.",
-    options=(("layer", "a layer"), ("block", "blocks"), ("theorem", "the theorem")),
-    default="layer",
-)
+_TOPICS = (("layer", "a layer"), ("block", "blocks"), ("theorem", "the theorem"))
 
-MATRIX_CONTROLS: tuple[Control, ...] = (
-    Slider(
-        "scale",
-        "Weight scale s",
-        help="How large the weights are: entries have variance s²/width. PyTorch's linear layers start at 0.577.",
-        low=0.05,
-        high=2.0,
-        default=0.577,
-        logarithmic=True,
-        only_when=("topic", ("layer", "block")),
+CONTROLS: tuple[Control, ...] = (
+    Choice("topic", "Look at", _TOPICS, default="layer").explained(
+        "One random layer, whole blocks with different shortcuts, or what the convergence theorem asks for."
     ),
-    Slider(
-        "width",
-        "Width",
-        help="Features of the layer; the wider, the closer what is drawn comes to the smooth curves.",
-        low=20,
-        high=300,
-        default=200,
-        whole=True,
-        logarithmic=True,
-        only_when=("topic", ("layer", "block")),
+    *only_when(
+        "topic",
+        ("layer", "block"),
+        Slider("scale", "Weight scale s", 0.05, 2.0, default=0.577, logarithmic=True).explained(
+            "How large the weights are: entries have variance s²/width. PyTorch's linear layers start at 0.577."
+        ),
+        Slider("width", "Width", 20, 300, default=200, whole=True, logarithmic=True).explained(
+            "Features of the layer; the wider, the closer what is drawn comes to the smooth curves."
+        ),
+        Slider("depth", "Layers in a row", 1, 100, default=20, whole=True, only_when=("topic", ("layer",))).explained(
+            "How many such layers a gradient has to pass on its way back."
+        ),
+        Switch("mnist", "Measure the MNIST networks", default=False, only_when=("topic", ("block",))).explained(
+            "Also computes the singular values of a block of the paper's convolutional networks; takes some seconds."
+        ),
+        Slider("seed", "Seed", 0, 99, default=0, whole=True).explained(
+            "Names the random weights: the same seed draws the same ones."
+        ),
     ),
-    Slider(
-        "depth",
-        "Layers in a row",
-        help="How many such layers a gradient has to pass on its way back.",
-        low=1,
-        high=100,
-        default=20,
-        whole=True,
-        only_when=("topic", ("layer",)),
-    ),
-    Switch(
-        "mnist",
-        "Measure the MNIST networks",
-        help="Also computes the singular values of a block of the paper's convolutional networks; takes some seconds.",
-        default=False,
-        only_when=("topic", ("block",)),
-    ),
-    Slider(
-        "seed",
-        "Seed",
-        help="Names the random weights: the same seed draws the same ones.",
-        low=0,
-        high=99,
-        default=0,
-        whole=True,
-        only_when=("topic", ("layer", "block")),
-    ),
+    *THEOREM_CONTROLS,
 )
-
-CONTROLS: tuple[Control, ...] = (TOPIC, *MATRIX_CONTROLS, *THEOREM_CONTROLS)
 
 
 @dataclass(frozen=True)
@@ -117,7 +68,7 @@ class JacobiansView(View):
         """The pictures of the chosen topic."""
         if values["topic"] == "theorem":
             return draw_theorem(values)
-        return draw_layer(values) if values["topic"] == "layer" else draw_block(values, measured)
+        return _draw_layer(values) if values["topic"] == "layer" else _draw_blocks(values, measured)
 
     def measurement(self, values: Values) -> Values | None:
         """Scale and seed, where the MNIST networks are asked for."""
@@ -125,228 +76,359 @@ class JacobiansView(View):
             return None
         return {name: values[name] for name in ("scale", "seed")}
 
-    def measure(self, values: Values, progress: Progress) -> MeasuredBlocks:
+    def measure(self, values: Values, progress: Progress) -> "MeasuredBlocks":
         """The second block of the paper's networks."""
         return measured_blocks(values["scale"], values["seed"], progress)
 
 
-PAPER = (
-    "MacDonald, Valmadre, Saratchandran and Lucey 2023, On skip connections and normalisation layers in deep "
-    "optimisation, as corrected."
-)
+# One random layer.
+
+_NAMES = {False: "W", True: "I + W"}
+
+_SCALES = torch.linspace(0.05, 2, 40, dtype=torch.float64).tolist()
+
+_DEPTHS = tuple(range(1, 101))
 
 
-def draw_layer(values: Values) -> Drawing:
+@dataclass(frozen=True)
+class RandomLayer:
+    """A square matrix W with independent Gaussian entries of variance scale²/width.
+
+    Attributes:
+        scale: s; 1/√3 is what PyTorch gives its linear layers.
+        width: Rows and columns.
+        depth: How many such layers follow each other.
+        seed: Names the entries.
+    """
+
+    scale: float = 0.577
+    width: int = 200
+    depth: int = 20
+    seed: int = 0
+
+    @cached_property
+    def singular_values(self) -> dict[bool, Tensor]:
+        """Those of W and, with a skip, of I + W; descending."""
+        W = gaussian((self.width, self.width), self.scale**2 / self.width, Randomness(self.seed).torch())
+        identity = torch.eye(self.width, dtype=torch.float64)
+        return {has_skip: torch.linalg.svdvals(W + has_skip * identity) for has_skip in _NAMES}
+
+    def law(self, has_skip: bool) -> SingularValueLaw:
+        """Their law at infinite width."""
+        return SingularValueLaw(self.scale, has_skip)
+
+
+def log_typical(scale: float, has_skip: bool) -> float:
+    """The mean of ln σ at infinite width: what a layer does to the length of a typical direction.
+
+    It is the mean of ln |λ| too, since both are ln |det|/n, and eigenvalues fill a disc (the circular law): of radius s
+    around 0, or around 1 with a skip. Over layers it adds up, because determinants multiply.
+    """
+    without = math.log(scale) - 0.5
+    if not has_skip:
+        return without
+    return 0.0 if scale <= 1 else without + 0.5 / scale**2
+
+
+def through(scale: float, has_skip: bool, depth: int = 1) -> float:
+    """The geometric mean of the singular values of so many layers one after the other."""
+    return math.exp(depth * log_typical(scale, has_skip))
+
+
+def _draw_layer(values: Values) -> Drawing:
     """Singular values of a random layer with and without a skip."""
     layer = RandomLayer(float(values["scale"]), values["width"], values["depth"], values["seed"])
+    facts = [
+        fact
+        for has_skip, name in _NAMES.items()
+        for fact in (
+            (f"smallest singular value of {name}", f"{float(layer.singular_values[has_skip][-1]):.3g}"),
+            (f"typical factor of {name}", f"{through(layer.scale, has_skip):.3g}"),
+            (f"{name} after {layer.depth} layers", f"{through(layer.scale, has_skip, layer.depth):.3g}"),
+        )
+    ]
     return Drawing(
-        figures=(singular_value_densities(layer), range_against_scale(layer), typical_against_depth(layer)),
-        says=about_layer(layer),
-        facts=layer_facts(layer),
-        rows=layer_rows(layer),
-        code=layer_code(layer),
+        figures=(_densities(layer), _range_against_scale(layer), _typical_against_depth(layer)),
+        says=_about_layer(layer),
+        facts=tuple(facts),
+        rows=_layer_rows(layer),
+        code="import torch\n"
+        "from skiplens.base.randomness import Randomness\n"
+        "from skiplens.papers.macdonald2023_regularity.fig1 import SingularValueLaw\n"
+        f"noise = torch.randn({layer.width}, {layer.width}, generator=Randomness({layer.seed}).torch(), "
+        "dtype=torch.float64)\n"
+        f"W = {layer.scale} / {layer.width}**0.5 * noise\n"
+        f"result = torch.linalg.svdvals(torch.eye({layer.width}) + W)\n"
+        f"smallest, largest = SingularValueLaw({layer.scale}, has_skip=True).support\n",
         notes=(f"The limit of infinite width of figure 1 of {PAPER}",),
     )
 
 
-def draw_block(values: Values, measured: Any) -> Drawing:
+def _about_layer(layer: RandomLayer) -> str:
+    """What the skip does to a typical direction, once and after all layers."""
+    opening = (
+        f"Alone, a layer with weights of scale {layer.scale:g} multiplies a typical direction by "
+        f"{through(layer.scale, False):.2g}, and after {layer.depth} layers "
+        f"{through(layer.scale, False, layer.depth):.2g} is left of it."
+    )
+    if layer.scale < 1:
+        return (
+            f"{opening} With a skip the factor is 1 at any depth, and no direction is multiplied by less "
+            f"than {layer.law(True).support[0]:.2g} in one layer."
+        )
+    return (
+        f"{opening} Weights of a scale of 1 or more are too large for a skip to help: its typical factor is "
+        f"{through(layer.scale, True):.2g} and the smallest singular values of I + W reach zero."
+    )
+
+
+def _layer_rows(layer: RandomLayer) -> tuple[dict[str, str | float], ...]:
+    """What was drawn beside the limit of infinite width."""
+    columns = ("smallest", "mean", "geometric mean", "largest")
+    rows: list[dict[str, str | float]] = []
+    for has_skip, name in _NAMES.items():
+        drawn, law = layer.singular_values[has_skip], layer.law(has_skip)
+        found = (drawn[-1], drawn.mean(), drawn.log().mean().exp(), drawn[0])
+        (low, high), mean = law.support, law.mean_of(lambda sigma: sigma)
+        limits = (low, mean, through(layer.scale, has_skip), high)
+        for at, cells in ((f"width {layer.width}", map(float, found)), ("infinite width", limits)):
+            rows.append({"matrix": name, "at": at, **dict(zip(columns, cells, strict=True))})
+    return tuple(rows)
+
+
+def _densities(layer: RandomLayer) -> Figure:
+    """How the singular values are spread: a histogram of those drawn, and the law at infinite width."""
+    highest = 1.05 * layer.law(True).support[1]
+    places = torch.linspace(0, highest, 161, dtype=torch.float64)
+    marks: list[Mark] = []
+    for has_skip, name in _NAMES.items():
+        heights = layer.law(has_skip).density(places)
+        marks.append(Line(numbers(places), numbers(heights), f"{name}, theory", colour=colour(int(has_skip))))
+        steps, shares = histogram(layer.singular_values[has_skip], highest)
+        floor = numbers(torch.zeros_like(shares))
+        marks.append(Band(numbers(steps), floor, numbers(shares), f"{name}, drawn", colour=colour(int(has_skip))))
+    return Figure(
+        name="singular_values",
+        title=f"Singular values of W and of I + W, weight scale {layer.scale:g}",
+        caption="A singular value is the factor by which a layer stretches one direction: areas are those drawn, "
+        "lines the limit of infinite width. Without the skip many are "
+        "near zero: those directions of the gradient die. With it they gather around one.",
+        x_label="singular value",
+        y_label="density",
+        marks=tuple(marks),
+    )
+
+
+def histogram(values: Tensor, highest: float) -> tuple[Tensor, Tensor]:
+    """The outline of a histogram: both edges of each bin from 0 to `highest`, and its share over its width twice."""
+    bins = min(30, max(8, len(values) // 6))
+    shares = torch.histc(values, bins, 0, highest) * (bins / (len(values) * highest))
+    edges = torch.linspace(0, highest, bins + 1, dtype=torch.float64)
+    return edges.repeat_interleave(2)[1:-1], shares.repeat_interleave(2)
+
+
+def _range_against_scale(layer: RandomLayer) -> Figure:
+    """Smallest, typical and largest singular value of a wide layer against the scale of its weights."""
+    marks: list[Mark] = []
+    for has_skip, name in _NAMES.items():
+        ends = [SingularValueLaw(scale, has_skip).support for scale in _SCALES]
+        low, high = (numbers(side) for side in zip(*ends, strict=True))
+        typical = numbers([through(scale, has_skip) for scale in _SCALES])
+        shade = colour(int(has_skip))
+        marks.append(Band(numbers(_SCALES), low, high, f"{name}, range", colour=shade))
+        marks.append(Line(numbers(_SCALES), typical, f"{name}, typical", colour=shade))
+    return Figure(
+        name="range_against_scale",
+        title="Range of singular values against weight scale",
+        caption="From the smallest to the largest singular value of a wide layer; typical is the geometric mean. With "
+        "a skip it is exactly one and nothing reaches zero as long as the scale is below one; without a skip it is far "
+        "below one unless weights are large.",
+        x_label="weight scale s (entries have variance s²/width)",
+        y_label="singular value",
+        marks=(*marks, Reference(layer.scale, f"s = {layer.scale:g}", axis="x")),
+    )
+
+
+def _typical_against_depth(layer: RandomLayer) -> Figure:
+    """What is left of a typical direction after many such layers."""
+    lines = [
+        Line(numbers(_DEPTHS), numbers([through(layer.scale, has_skip, depth) for depth in _DEPTHS]), name)
+        for has_skip, name in _NAMES.items()
+    ]
+    return Figure(
+        name="typical_against_depth",
+        title="What is left of a typical direction after many layers",
+        caption="The geometric mean of the singular values of a product of independent layers: without skips a "
+        "gradient fades (or explodes) exponentially, with skips it keeps its size as long as the scale is below one.",
+        x_label="layers",
+        y_label="geometric mean of singular values",
+        marks=(*lines, Reference(float(layer.depth), f"{layer.depth} layers", axis="x")),
+        y_log=True,
+    )
+
+
+# Blocks with different shortcuts.
+
+_POOLED = 4  # features that an average pool puts together: a window of 2 × 2 pixels
+
+
+@dataclass(frozen=True)
+class RandomBlocks:
+    """Blocks of two random matrices with a ReLU between them, at random weights and a random input.
+
+    Attributes:
+        scale: Weights have variance scale²/inputs.
+        width: Features that enter; a quarter of them leaves a block that shrinks.
+        seed: Names the weights and which ReLUs are on.
+    """
+
+    scale: float = 0.577
+    width: int = 200
+    seed: int = 0
+
+    def keeping_width(self) -> dict[str, Tensor]:
+        """Jacobians of blocks with as many outputs as inputs."""
+        branch = self._branch(self.width)
+        return {"chain": branch, "residual (identity skip)": branch + torch.eye(self.width, dtype=torch.float64)}
+
+    def shrinking(self) -> dict[str, Tensor]:
+        """Jacobians of blocks with a quarter of the outputs; all have the same branch."""
+        outputs = self.width // _POOLED
+        branch, projection = self._branch(outputs), self._draw("projection", outputs)
+        return {
+            "chain": branch,
+            "residual (projection)": branch + projection,
+            "residual with average pool": branch + projection + average_pool(outputs, self.width),
+        }
+
+    def _branch(self, outputs: int) -> Tensor:
+        """W₂ D W₁ with as many hidden units as inputs, half of which D switches off."""
+        first, last = self._draw("first", self.width), self._draw("last", outputs)
+        gates = Randomness(self.seed).child("gates", outputs).torch()
+        are_on = torch.rand(self.width, generator=gates, dtype=torch.float64) < 0.5
+        return last @ (are_on[:, None] * first)
+
+    def _draw(self, name: str, outputs: int) -> Tensor:
+        generator = Randomness(self.seed).child(name, outputs).torch()
+        return gaussian((outputs, self.width), self.scale**2 / self.width, generator)
+
+
+def average_pool(outputs: int, inputs: int) -> Tensor:
+    """Averages of neighbours, scaled so that all singular values are 1; features left over are dropped."""
+    group = torch.arange(inputs) // _POOLED
+    return (group == torch.arange(outputs)[:, None]).double() / _POOLED**0.5
+
+
+def _draw_blocks(values: Values, measured: Any) -> Drawing:
     """Singular values of blocks with different shortcuts."""
     blocks = RandomBlocks(float(values["scale"]), values["width"], values["seed"])
-    real = (mnist_block(measured),) if isinstance(measured, MeasuredBlocks) else ()
+    shrinking, keeping = (
+        {name: torch.linalg.svdvals(jacobian) for name, jacobian in jacobians.items()}
+        for jacobians in (blocks.shrinking(), blocks.keeping_width())
+    )
+    figures = [
+        _sorted_values(
+            "shrinking_blocks",
+            f"Blocks from {blocks.width} to {blocks.width // _POOLED} features",
+            "The average pool lifts all of them, because all its singular values are one.",
+            shrinking,
+        ),
+        _sorted_values(
+            "width_keeping_blocks",
+            f"Blocks that keep {blocks.width} features",
+            "Half of the chain's are exactly zero: ReLU switches off half of the hidden units.",
+            keeping,
+        ),
+    ]
+    if isinstance(measured, MeasuredBlocks):
+        title = f"Second block of the MNIST networks, {IMAGES} digits"
+        about = "The same weights with four shortcuts: each lifts the spectrum further."
+        figures.append(_sorted_values("mnist_block", title, about, measured.singular_values))
+    medians = [f"{name} {_without_rounding(found).median().item():.2g}" for name, found in shrinking.items()]
+    chain, residual = (_without_rounding(found)[-1].item() for found in keeping.values())
+    scale, seed = f"scale={blocks.scale}", f"seed={blocks.seed}"
+    code = (
+        "import torch\n"
+        "from skiplens.explorer.views.jacobians import RandomBlocks\n"
+        f"blocks = RandomBlocks({scale}, width={blocks.width}, {seed})\n"
+        "result = {name: torch.linalg.svdvals(jacobian) for name, jacobian in blocks.shrinking().items()}\n"
+    )
+    real = (
+        "from skiplens.explorer.views.jacobians import measured_blocks\n"
+        f"measured = measured_blocks({scale}, {seed}).singular_values\n"
+    )
     return Drawing(
-        figures=(shrinking_blocks(blocks), width_keeping_blocks(blocks), *real),
-        says=about_blocks(blocks),
-        facts=block_facts(blocks),
-        code=block_code(blocks, bool(values["mnist"])),
+        figures=tuple(figures),
+        says=f"Where the width shrinks, the median singular value is: {', '.join(medians)}. Where it is kept, the "
+        f"smallest is {chain:.2g} in the chain (ReLU switches half of the hidden units off) and {residual:.2g} with an "
+        "identity skip.",
+        facts=tuple((f"smallest, {name}", f"{_without_rounding(found)[-1]:.3g}") for name, found in shrinking.items()),
+        code=code + real if values["mnist"] else code,
         notes=(f"Random matrices in the place of the convolutions of {PAPER}",),
     )
 
 
-def draw_theorem(values: Values) -> Drawing:
-    """The hypotheses of the convergence theorem, one by one."""
-    options = TheoremOptions.of(values)
-    case = case_of(options)
-    checks, follows = check(case), what_follows(case)
-    says = about_theorem(checks, follows)
-    figures = (verdicts_by_theorem(checks), certified_slope(options), certified_step(options))
-    return Drawing(
-        figures=tuple(figure for figure in figures if figure is not None),
-        says=says,
-        facts=theorem_facts(case, checks),
-        checks=tuple(_check(one) for one in checks),
-        code=theorem_code(options),
-        notes=(
-            f"Theorems 4.5, 4.7 and 5.1 of {PAPER}",
-            "Hardly any network in use meets all hypotheses; one that fails is no fault, only no guarantee.",
-            *((follows,) if follows not in says else ()),
-            "The first loss is taken to be that of outputs that are all zero, as with zero weights.",
-        ),
-    )
-
-
-def _check(one: CheckedHypothesis) -> Check:
-    state = "unknown" if one.verdict == "cannot be decided" else one.verdict
-    # the formula en(W) X is a reason too, and no sentence
-    reason = f"it is {one.reason}" if one.reason.startswith("en(") else one.reason
-    why = f"{reason[:1].upper()}{reason[1:]}".removesuffix(".")
-    return Check(state, f"{one.label}: {one.hypothesis.statement}", f"{why}. {one.change}".strip())
-
-
-_LAYER = """\
-import torch
-from skiplens.base.randomness import Randomness
-from skiplens.papers.macdonald2023_regularity.fig1 import SingularValueLaw
-W = {scale} / {width}**0.5 * torch.randn({width}, {width}, generator=Randomness({seed}).torch(), dtype=torch.float64)
-result = torch.linalg.svdvals(torch.eye({width}) + W)
-smallest, largest = SingularValueLaw({scale}, has_skip=True).support
-"""
-
-_BLOCK = """\
-import torch
-from skiplens.explorer.views.jacobians_matrices import RandomBlocks
-blocks = RandomBlocks(scale={scale}, width={width}, seed={seed})
-result = {{name: torch.linalg.svdvals(jacobian) for name, jacobian in blocks.shrinking().items()}}
-"""
-
-_MNIST = """
-from skiplens.explorer.views.jacobians_matrices import measured_blocks
-measured = measured_blocks(scale={scale}, seed={seed}).singular_values
-"""
-
-_THEOREM = """\
-from skiplens.explorer.views.jacobians_theorem import TheoremOptions, case_of
-from skiplens.jacobians.hypotheses import check
-result = {{one.label: one.verdict for one in check(case_of(TheoremOptions({options})))}}
-"""
-
-
-def layer_code(layer: RandomLayer) -> str:
-    """The singular values of I + W, and the range they have at infinite width."""
-    return _LAYER.format(scale=layer.scale, width=layer.width, seed=layer.seed)
-
-
-def block_code(blocks: RandomBlocks, with_mnist: bool) -> str:
-    """The singular values of the blocks that shrink, and those measured if they were asked for."""
-    drawn = _BLOCK.format(scale=blocks.scale, width=blocks.width, seed=blocks.seed)
-    return drawn + _MNIST.format(scale=blocks.scale, seed=blocks.seed) if with_mnist else drawn
-
-
-def theorem_code(options: TheoremOptions) -> str:
-    """The verdict on each hypothesis."""
-    changed = (entry for entry in fields(options) if getattr(options, entry.name) != entry.default)
-    return _THEOREM.format(options=", ".join(f"{entry.name}={getattr(options, entry.name)!r}" for entry in changed))
-
-
-def about_layer(layer: RandomLayer) -> str:
-    """What the skip does to a typical direction, once and after all layers."""
-    without, with_skip = (math.exp(log_typical(layer.scale, skip)) for skip in NAMES)
-    start = f"Alone, a layer with weights of scale {layer.scale:g} multiplies a typical direction by {without:.2g}"
-    deep = f"after {layer.depth} layers {through(layer.scale, False, layer.depth):.2g} is left of it"
-    if layer.scale < 1:
-        low = layer.law(True).support[0]
-        return (
-            f"{start}, and {deep}. With a skip the factor is 1 at any depth, and no direction is multiplied by less "
-            f"than {low:.2g} in one layer."
-        )
-    return (
-        f"{start}, and {deep}. Weights of a scale of 1 or more are too large for a skip to help: its typical factor is "
-        f"{with_skip:.2g} and the smallest singular values of I + W reach zero."
-    )
-
-
-def layer_facts(layer: RandomLayer) -> tuple[tuple[str, str], ...]:
-    """Smallest and typical values, and what is left after all layers."""
-    smallest = {skip: float(values[-1]) for skip, values in layer.singular_values.items()}
-    left = {skip: through(layer.scale, skip, layer.depth) for skip in NAMES}
-    return tuple(
-        fact
-        for skip, name in NAMES.items()
-        for fact in (
-            (f"smallest singular value of {name}", f"{smallest[skip]:.3g}"),
-            (f"typical factor of {name}", f"{math.exp(log_typical(layer.scale, skip)):.3g}"),
-            (f"{name} after {layer.depth} layers", f"{left[skip]:.3g}"),
-        )
-    )
-
-
-def layer_rows(layer: RandomLayer) -> tuple[dict[str, str | float], ...]:
-    """What was drawn beside the limit of infinite width."""
-    return tuple(row for skip, name in NAMES.items() for row in (_drawn(layer, skip, name), _limit(layer, skip, name)))
-
-
-def about_blocks(blocks: RandomBlocks) -> str:
-    """The medians of the blocks that shrink, and what the identity saves."""
-    medians = [f"{name} {_median(jacobian):.2g}" for name, jacobian in blocks.shrinking().items()]
-    chain, residual = (_smallest(jacobian) for jacobian in blocks.keeping_width().values())
-    return (
-        f"Where the width shrinks, the median singular value is: {', '.join(medians)}. Where it is kept, the smallest "
-        f"is {chain:.2g} in the chain (ReLU switches half of the hidden units off) and {residual:.2g} with an identity "
-        "skip."
-    )
-
-
-def block_facts(blocks: RandomBlocks) -> tuple[tuple[str, str], ...]:
-    """The smallest singular value of each block that shrinks."""
-    return tuple((f"smallest, {name}", f"{_smallest(jacobian):.3g}") for name, jacobian in blocks.shrinking().items())
-
-
-def about_theorem(checks: Sequence[CheckedHypothesis], follows: str) -> str:
-    """How many hypotheses hold, and what is certain if nothing that matters fails."""
-    holding = sum(one.holds for one in checks)
-    count = "All" if holding == len(checks) else f"{holding} of"
-    return f"{count} {len(checks)} hypotheses hold. {_certain(checks, follows)}"
-
-
-def theorem_facts(case: Case, checks: Sequence[CheckedHypothesis]) -> tuple[tuple[str, str], ...]:
-    """Counts, and the two numbers that a guarantee is made of."""
-    beta, margin = case.smoothness, next(one for one in checks if one.label == "G4")
-    certified = beta is not None and math.isfinite(beta)
-    return (
-        ("hypotheses that hold", f"{sum(one.holds for one in checks)} of {len(checks)}"),
-        ("margin of the branches", f"{margin.number:.3g}" if margin.holds else "none"),
-        ("certified smoothness β", f"{beta:.3g}" if certified else "none"),
-        ("largest certified step", f"{2 / beta:.3g}" if certified and beta else "none"),
-    )
-
-
-def _certain(checks: Sequence[CheckedHypothesis], follows: str) -> str:
-    if not follows.startswith("All hypotheses"):
-        return follows
-    # The library's sentence is for reports: it tells all conditions, which stand in the small print here.
-    sure = "The loss has no bad valleys: every critical point is a global minimum"
-    step = next(one for one in checks if one.label == "G6")
-    if not step.holds:
-        return f"{sure}. But the step is too large to be sure that the loss falls."
-    return (
-        f"{sure}, and the loss falls at every step. That it arrives there is not proved: the printed theorem is false."
-    )
-
-
-def _drawn(layer: RandomLayer, skip: bool, name: str) -> dict[str, str | float]:
-    values = layer.singular_values[skip]
-    typical = values.log().mean().exp().item()
-    return _row(name, f"width {layer.width}", (values[-1].item(), values.mean().item(), typical, values[0].item()))
-
-
-def _limit(layer: RandomLayer, skip: bool, name: str) -> dict[str, str | float]:
-    law = layer.law(skip)
-    (low, high), mean = law.support, law.mean_of(lambda sigma: sigma)
-    return _row(name, "infinite width", (low, mean, math.exp(log_typical(layer.scale, skip)), high))
-
-
-def _row(name: str, width: str, numbers: tuple[float, ...]) -> dict[str, str | float]:
-    columns = ("smallest", "mean", "geometric mean", "largest")
-    return {"matrix": name, "at": width, **dict(zip(columns, numbers, strict=True))}
-
-
-def _median(jacobian: Tensor) -> float:
-    return _without_rounding(torch.linalg.svdvals(jacobian)).median().item()
-
-
-def _smallest(jacobian: Tensor) -> float:
-    return _without_rounding(torch.linalg.svdvals(jacobian))[-1].item()
-
-
 def _without_rounding(values: Tensor) -> Tensor:
-    """The values, with 0 where there is nothing but rounding."""
+    """The singular values, with 0 where there is nothing but rounding."""
     return values * (values > len(values) * torch.finfo(values.dtype).eps * values[0])
+
+
+def _sorted_values(name: str, title: str, about: str, spectra: dict[str, Tensor]) -> Figure:
+    marks: list[Mark] = []
+    for label, values in spectra.items():
+        share = (torch.arange(len(values), dtype=torch.float64) + 0.5) / len(values)
+        marks.append(Line(numbers(share), numbers(values.flip(0)), label))
+    return Figure(
+        name=name,
+        title=title,
+        caption="All singular values in order. A curve that lies near one keeps every direction alive; one that "
+        f"touches zero loses directions. {about}",
+        x_label="share of directions",
+        y_label="singular value",
+        marks=(*marks, Reference(1.0, "kept as it is")),
+    )
+
+
+# The second block of the paper's networks, measured.
+
+NETWORKS = {
+    "residual (projection)": "mnist_residual",
+    "residual with average pool": "mnist_residual_avgpool",
+    "residual with isometric pool": "mnist_residual_isopool",
+}
+
+IMAGES = 4
+
+_BLOCK = "block2.residual"
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredBlocks:
+    """Singular values of the block with each shortcut, descending; the chain is the block without its shortcut."""
+
+    singular_values: dict[str, Tensor]
+
+
+def measured_blocks(scale: float, seed: int, progress: Progress = silent) -> MeasuredBlocks:
+    """The block's Jacobian at a few images, with batch statistics as they are."""
+    images = as_floats(sample().images[:IMAGES], torch.float32)
+    found: dict[str, Tensor] = {}
+    for place, (name, network) in enumerate(NETWORKS.items()):
+
+        def report(label: str, done: int, total: int, before: int = 100 * place) -> None:
+            progress("networks measured", before + 100 * done // max(1, total), 100 * len(NETWORKS))
+
+        model = scaled_network(network, scale, seed)
+        reading = jacobian_spectrum(model, images, [_BLOCK], coupling="sample", progress=report, network=False)
+        found.setdefault("chain", reading.without_shortcut[_BLOCK])
+        found[name] = reading.singular_values[_BLOCK]
+    return MeasuredBlocks(found)
+
+
+def scaled_network(name: str, scale: float, seed: int) -> nn.Module:
+    """A network of the zoo whose convolutions have the variance scale²/inputs; PyTorch's own is 1/(3 inputs)."""
+    model = zoo.build(name, seed).float()
+    for layer in model.modules():
+        if isinstance(layer, nn.Conv2d):
+            layer.weight.data.mul_(scale / 3**-0.5)
+    return model

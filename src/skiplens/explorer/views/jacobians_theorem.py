@@ -1,4 +1,4 @@
-"""A network of options, as the convergence theorem sees it."""
+"""The theorem of the Jacobians view: a network of options, and which hypotheses of the convergence theorem it meets."""
 
 import math
 from collections.abc import Sequence
@@ -8,9 +8,10 @@ from typing import Literal
 import torch
 
 from skiplens.base.randomness import Randomness
-from skiplens.explorer.control import Choice, Control, Slider, Switch
-from skiplens.explorer.view import Values
+from skiplens.explorer.control import Choice, Slider, Switch, only_when
+from skiplens.explorer.view import Check, Drawing, Values
 from skiplens.jacobians.hypotheses.conditions import largest_gain, regularity_checks
+from skiplens.jacobians.hypotheses.convergence import check, what_follows
 from skiplens.jacobians.hypotheses.descriptions import Description, FreeMap, ResidualLayer, Skip
 from skiplens.jacobians.hypotheses.facts import Case, CheckedHypothesis, CostFacts, DataFacts
 from skiplens.jacobians.systems.affine import Affine
@@ -18,14 +19,137 @@ from skiplens.jacobians.systems.costs import CrossEntropy, SquareCost
 from skiplens.jacobians.systems.elementwise import NONLINEARITIES, Elementwise, SkipMap
 from skiplens.jacobians.systems.norms import BatchNorm
 from skiplens.jacobians.systems.parameterisation import EntryNormalised, Free, Parameterisation, WeightNormalised
-from skiplens.plots.figure import Bars, Figure, Line, Reference, numbers
+from skiplens.plots.figure import Bars, Figure, Line, Mark, Reference, numbers
 from skiplens.zoo.weight_laws import gaussian
+
+PAPER = (
+    "MacDonald, Valmadre, Saratchandran and Lucey 2023, On skip connections and normalisation layers in deep "
+    "optimisation, as corrected."
+)
+
+_FIRST_LAYERS = (("entry", "entries normalised"), ("plain", "plain"), ("convolution", "convolution"))
+
+_NONLINEARITIES = (("tanh", "tanh"), ("softplus", "softplus"), ("gelu", "GELU"), ("relu", "ReLU"))
+
+_SHORTCUTS = (
+    ("isometric", "keeps lengths"),
+    ("padded", "pool + zero channels"),
+    ("projection", "trained projection"),
+    ("none", "none"),
+)
+
+_WIDTHS = (("constant", "constant"), ("shrinking", "shrinking"), ("growing", "growing"))
+
+_NORMS = (("none", "none"), ("branch", "in the branches"), ("between", "between blocks"))
+
+_COSTS = (("square", "square"), ("cross_entropy", "cross-entropy"), ("absolute", "absolute error"))
+
+THEOREM_CONTROLS = only_when(
+    "topic",
+    ("theorem",),
+    Choice("first_layer", "First layer", _FIRST_LAYERS, default="entry").explained(
+        "The theorem wants each entry of the first matrix kept below one; a convolution reaches too few matrices."
+    ),
+    Choice(
+        "branch_weights", "Branch weights", (("normalised", "normalised"), ("free", "free")), default="normalised"
+    ).explained("Normalised matrices stay small whatever the weights do; free ones can grow without bound."),
+    Choice("nonlinearity", "Nonlinearity", _NONLINEARITIES, default="tanh").explained(
+        "It must be smooth and never steeper than one: ReLU has a kink, GELU is too steep in places."
+    ),
+    Choice("shortcut", "Shortcut", _SHORTCUTS, default="isometric").explained(
+        "It has to keep all lengths (all singular values one) and must not be trained."
+    ),
+    Choice("widths", "Widths", _WIDTHS, default="constant").explained(
+        "Behind the first layer no layer may have more outputs than inputs."
+    ),
+    Choice("batch_norm", "Batch norm", _NORMS, default="none").explained(
+        "Between blocks it loses a direction of each unit; inside a branch it makes the branch steep."
+    ),
+    Switch("opening", "Branches start with tanh", default=False).explained(
+        "Bounds what enters a branch; with a plain first layer this is the network whose convergence is proved."
+    ),
+    Slider("blocks", "Residual blocks", 1, 8, default=3, whole=True).explained(
+        "How many blocks follow the first layer."
+    ),
+    Slider("margin", "Margin δ", 0.0, 0.9, default=0.2, step=0.05).explained(
+        "Normalised branches multiply no direction by more than 1 − δ, so that none can cancel its skip."
+    ),
+    Slider("samples", "Training samples", 2, 32, default=8, whole=True).explained(
+        "Samples of 16 features each: with more than 16 they cannot be independent."
+    ),
+    Choice("cost", "Cost", _COSTS, default="square").explained(
+        "What training minimises; it has to be convex with a gradient that does not jump."
+    ),
+    Slider("step", "Step size × β", 0.1, 10.0, default=1.0, logarithmic=True).explained(
+        "The step of gradient descent in units of 1/β, where β bounds the curvature; below 2 it is certified."
+    ),
+)
+
+
+def draw_theorem(values: Values) -> Drawing:
+    """The hypotheses of the convergence theorem, one by one."""
+    options = TheoremOptions(**{entry.name: values[entry.name] for entry in fields(TheoremOptions)})
+    changed = (entry for entry in fields(options) if getattr(options, entry.name) != entry.default)
+    given = ", ".join(f"{entry.name}={getattr(options, entry.name)!r}" for entry in changed)
+    case = case_of(options)
+    checks, follows = check(case), what_follows(case)
+    holding, beta, margin = sum(one.holds for one in checks), case.smoothness, _labelled(checks, "G4")
+    certified = beta is not None and math.isfinite(beta)
+    count = "All" if holding == len(checks) else f"{holding} of"
+    says = f"{count} {len(checks)} hypotheses hold. {_certain(checks, follows)}"
+    figures = (_verdicts_by_theorem(checks), _certified_slope(options), _certified_step(options))
+    return Drawing(
+        figures=tuple(figure for figure in figures if figure is not None),
+        says=says,
+        facts=(
+            ("hypotheses that hold", f"{holding} of {len(checks)}"),
+            ("margin of the branches", f"{margin.number:.3g}" if margin.holds else "none"),
+            ("certified smoothness β", f"{beta:.3g}" if certified else "none"),
+            ("largest certified step", f"{2 / beta:.3g}" if certified and beta else "none"),
+        ),
+        checks=tuple(map(_check, checks)),
+        code="from skiplens.explorer.views.jacobians_theorem import TheoremOptions, case_of\n"
+        "from skiplens.jacobians.hypotheses import check\n"
+        f"result = {{one.label: one.verdict for one in check(case_of(TheoremOptions({given})))}}\n",
+        notes=(
+            f"Theorems 4.5, 4.7 and 5.1 of {PAPER}",
+            "Hardly any network in use meets all hypotheses; one that fails is no fault, only no guarantee.",
+            *((follows,) if follows not in says else ()),
+            "The first loss is taken to be that of outputs that are all zero, as with zero weights.",
+        ),
+    )
+
+
+def _labelled(checks: Sequence[CheckedHypothesis], label: str) -> CheckedHypothesis:
+    return next(one for one in checks if one.label == label)
+
+
+def _certain(checks: Sequence[CheckedHypothesis], follows: str) -> str:
+    """What is certain if nothing that matters fails."""
+    if not follows.startswith("All hypotheses"):
+        return follows
+    # The library's sentence is for reports: it tells all conditions, which stand in the small print here.
+    sure = "The loss has no bad valleys: every critical point is a global minimum"
+    if not _labelled(checks, "G6").holds:
+        return f"{sure}. But the step is too large to be sure that the loss falls."
+    return (
+        f"{sure}, and the loss falls at every step. That it arrives there is not proved: the printed theorem is false."
+    )
+
+
+def _check(one: CheckedHypothesis) -> Check:
+    state = "unknown" if one.verdict == "cannot be decided" else one.verdict
+    # the formula en(W) X is a reason too, and no sentence
+    reason = f"it is {one.reason}" if one.reason.startswith("en(") else one.reason
+    why = f"{reason[:1].upper()}{reason[1:]}".removesuffix(".")
+    return Check(state, f"{one.label}: {one.hypothesis.statement}", f"{why}. {one.change}".strip())
+
+
+# The network.
 
 FEATURES = 16
 
-HIDDEN = 16
-
-WINDOW = 3
+_HIDDEN = 16
 
 
 @dataclass(frozen=True)
@@ -60,11 +184,6 @@ class TheoremOptions:
     cost: Literal["square", "cross_entropy", "absolute"] = "square"
     step: float = 1.0
 
-    @classmethod
-    def of(cls, values: Values) -> "TheoremOptions":
-        """The options that the values of the controls describe."""
-        return cls(**{entry.name: values[entry.name] for entry in fields(cls)})
-
     def width_after(self, block: int) -> int:
         """Features after so many blocks."""
         return FEATURES + {"constant": 0, "shrinking": -1, "growing": 1}[self.widths] * block
@@ -74,8 +193,12 @@ def case_of(options: TheoremOptions) -> Case:
     """The network, its data, its cost and its step as the checks want them."""
     data, cost = gaussian((FEATURES, options.samples), 1.0, Randomness(0).child("data").torch()), _cost(options)
     outputs = torch.zeros(options.width_after(options.blocks), options.samples, dtype=torch.float64)
+    first: Description = FreeMap("first", FEATURES, FEATURES, 3, 3)
+    if options.first_layer != "convolution":
+        kind = EntryNormalised if options.first_layer == "entry" else Free
+        first = Affine(kind(FEATURES, FEATURES), name="first")
     case = Case(
-        layers=(_first(options), *(layer for block in range(options.blocks) for layer in _block(options, block))),
+        layers=(first, *(layer for block in range(options.blocks) for layer in _block(options, block))),
         data=DataFacts.of_matrix(data),
         cost=cost,
         sublevel=float(cost.cost(outputs)) if cost.cost else math.inf,
@@ -85,32 +208,19 @@ def case_of(options: TheoremOptions) -> Case:
     return replace(case, step=float(options.step) / (beta if beta and beta < math.inf else 1.0))
 
 
-def _first(options: TheoremOptions) -> Description:
-    if options.first_layer == "convolution":
-        return FreeMap("first", FEATURES, FEATURES, WINDOW, WINDOW)
-    kind = EntryNormalised if options.first_layer == "entry" else Free
-    return Affine(kind(FEATURES, FEATURES), name="first")
-
-
 def _block(options: TheoremOptions, number: int) -> list[Description]:
+    """A branch of two matrices with its shortcut, and what follows them."""
     inputs, outputs = options.width_after(number), options.width_after(number + 1)
-    name, branch = f"block {number + 1}", _branch(options, number)
-    between: list[Description] = []
-    if options.batch_norm == "between":
-        between = [BatchNorm(outputs, name=f"batch norm after {name}")]
+    name, phi = f"block {number + 1}", NONLINEARITIES[options.nonlinearity]
+    inner = Affine(_matrix(options, _HIDDEN, inputs, 1.0), name=f"{name} inner")
+    outer = Affine(_matrix(options, outputs, _HIDDEN, 1 - options.margin), name=f"{name} outer")
+    opening = [Elementwise(NONLINEARITIES["tanh"], inputs, f"{name} opening")] if options.opening else []
+    norm = [BatchNorm(_HIDDEN, name=f"{name} batch norm")] if options.batch_norm == "branch" else []
+    branch = [*opening, inner, *norm, Elementwise(phi, _HIDDEN, f"{name} {phi.name}"), outer]
+    between = [BatchNorm(outputs, name=f"batch norm after {name}")] if options.batch_norm == "between" else []
     if options.shortcut == "none":
         return [*branch, *between]
     return [ResidualLayer(name, _skip(options, inputs, outputs), tuple(branch)), *between]
-
-
-def _branch(options: TheoremOptions, number: int) -> list[Description]:
-    inputs, outputs = options.width_after(number), options.width_after(number + 1)
-    name, phi = f"block {number + 1}", NONLINEARITIES[options.nonlinearity]
-    inner = Affine(_matrix(options, HIDDEN, inputs, 1.0), name=f"{name} inner")
-    outer = Affine(_matrix(options, outputs, HIDDEN, 1 - options.margin), name=f"{name} outer")
-    opening = [Elementwise(NONLINEARITIES["tanh"], inputs, f"{name} opening")] if options.opening else []
-    norm = [BatchNorm(HIDDEN, name=f"{name} batch norm")] if options.batch_norm == "branch" else []
-    return [*opening, inner, *norm, Elementwise(phi, HIDDEN, f"{name} {phi.name}"), outer]
 
 
 def _matrix(options: TheoremOptions, outputs: int, inputs: int, size: float) -> Parameterisation:
@@ -137,134 +247,20 @@ def _cost(options: TheoremOptions) -> CostFacts:
     return CostFacts.of_cost(SquareCost(targets))
 
 
-_HERE = ("topic", ("theorem",))
+# Figures.
 
-THEOREM_CONTROLS: tuple[Control, ...] = (
-    Choice(
-        "first_layer",
-        "First layer",
-        help="The theorem wants each entry of the first matrix kept below one; a convolution reaches too few matrices.",
-        options=(("entry", "entries normalised"), ("plain", "plain"), ("convolution", "convolution")),
-        default="entry",
-        only_when=_HERE,
-    ),
-    Choice(
-        "branch_weights",
-        "Branch weights",
-        help="Normalised matrices stay small whatever the weights do; free ones can grow without bound.",
-        options=(("normalised", "normalised"), ("free", "free")),
-        default="normalised",
-        only_when=_HERE,
-    ),
-    Choice(
-        "nonlinearity",
-        "Nonlinearity",
-        help="It must be smooth and never steeper than one: ReLU has a kink, GELU is too steep in places.",
-        options=(("tanh", "tanh"), ("softplus", "softplus"), ("gelu", "GELU"), ("relu", "ReLU")),
-        default="tanh",
-        only_when=_HERE,
-    ),
-    Choice(
-        "shortcut",
-        "Shortcut",
-        help="It has to keep all lengths (all singular values one) and must not be trained.",
-        options=(
-            ("isometric", "keeps lengths"),
-            ("padded", "pool + zero channels"),
-            ("projection", "trained projection"),
-            ("none", "none"),
-        ),
-        default="isometric",
-        only_when=_HERE,
-    ),
-    Choice(
-        "widths",
-        "Widths",
-        help="Behind the first layer no layer may have more outputs than inputs.",
-        options=(("constant", "constant"), ("shrinking", "shrinking"), ("growing", "growing")),
-        default="constant",
-        only_when=_HERE,
-    ),
-    Choice(
-        "batch_norm",
-        "Batch norm",
-        help="Between blocks it loses a direction of each unit; inside a branch it makes the branch steep.",
-        options=(("none", "none"), ("branch", "in the branches"), ("between", "between blocks")),
-        default="none",
-        only_when=_HERE,
-    ),
-    Switch(
-        "opening",
-        "Branches start with tanh",
-        help="Bounds what enters a branch; with a plain first layer this is the network whose convergence is proved.",
-        default=False,
-        only_when=_HERE,
-    ),
-    Slider(
-        "blocks",
-        "Residual blocks",
-        help="How many blocks follow the first layer.",
-        low=1,
-        high=8,
-        default=3,
-        whole=True,
-        only_when=_HERE,
-    ),
-    Slider(
-        "margin",
-        "Margin δ",
-        help="Normalised branches multiply no direction by more than 1 − δ, so that none can cancel its skip.",
-        low=0.0,
-        high=0.9,
-        default=0.2,
-        step=0.05,
-        only_when=_HERE,
-    ),
-    Slider(
-        "samples",
-        "Training samples",
-        help="Samples of 16 features each: with more than 16 they cannot be independent.",
-        low=2,
-        high=32,
-        default=8,
-        whole=True,
-        only_when=_HERE,
-    ),
-    Choice(
-        "cost",
-        "Cost",
-        help="What training minimises; it has to be convex with a gradient that does not jump.",
-        options=(("square", "square"), ("cross_entropy", "cross-entropy"), ("absolute", "absolute error")),
-        default="square",
-        only_when=_HERE,
-    ),
-    Slider(
-        "step",
-        "Step size × β",
-        help="The step of gradient descent in units of 1/β, where β bounds the curvature; below 2 it is certified.",
-        low=0.1,
-        high=10.0,
-        default=1.0,
-        logarithmic=True,
-        only_when=_HERE,
-    ),
-)
+_BLOCKS = tuple(range(1, 9))
 
-BLOCKS = tuple(range(1, 9))
-
-THEOREMS = {"4.5": "smoothness (4.5)", "4.7": "regularity (4.7)", "5.1": "convergence (5.1)"}
-
-VERDICTS = ("holds", "fails", "cannot be decided")
+_THEOREMS = {"4.5": "smoothness (4.5)", "4.7": "regularity (4.7)", "5.1": "convergence (5.1)"}
 
 
-def verdicts_by_theorem(checks: Sequence[CheckedHypothesis]) -> Figure:
+def _verdicts_by_theorem(checks: Sequence[CheckedHypothesis]) -> Figure:
     """How many hypotheses of each theorem hold."""
-    counted = {
-        verdict: [sum(one.hypothesis.theorem == theorem and one.verdict == verdict for one in checks)
-                  for theorem in THEOREMS]
-        for verdict in VERDICTS
-    }  # fmt: skip
-    labels = tuple(THEOREMS.values())
+    bars = []
+    for verdict in ("holds", "fails", "cannot be decided"):
+        given = [one.hypothesis.theorem for one in checks if one.verdict == verdict]
+        if given:
+            bars.append(Bars(tuple(_THEOREMS.values()), numbers([given.count(name) for name in _THEOREMS]), verdict))
     return Figure(
         name="verdicts",
         title="Hypotheses that hold",
@@ -272,13 +268,14 @@ def verdicts_by_theorem(checks: Sequence[CheckedHypothesis]) -> Figure:
         "a global minimum; one that fails leaves nothing certified, though training may well work.",
         x_label="theorem",
         y_label="hypotheses",
-        marks=tuple(Bars(labels, numbers(counts), verdict) for verdict, counts in counted.items() if any(counts)),
+        marks=tuple(bars),
     )
 
 
-def certified_step(options: TheoremOptions) -> Figure | None:
+def _certified_step(options: TheoremOptions) -> Figure | None:
     """The largest certified step against the number of blocks; None where no smoothness is certified."""
-    steps = [2 / beta if beta else math.nan for beta in map(_smoothness, _of_all_depths(options))]
+    smoothness = [case_of(replace(options, blocks=blocks)).smoothness for blocks in _BLOCKS]
+    steps = [2 / beta if beta else math.nan for beta in smoothness]
     if not any(step > 0 for step in steps):
         return None
     return Figure(
@@ -288,17 +285,14 @@ def certified_step(options: TheoremOptions) -> Figure | None:
         "price of a worst case: in practice far larger steps work.",
         x_label="residual blocks",
         y_label="step 2/β",
-        marks=(
-            Line(numbers(BLOCKS), numbers(steps)),
-            Reference(float(options.blocks), f"{options.blocks} blocks", "x"),
-        ),
+        marks=_over_blocks(steps, options),
         y_log=True,
     )
 
 
-def certified_slope(options: TheoremOptions) -> Figure | None:
+def _certified_slope(options: TheoremOptions) -> Figure | None:
     """The share of λ(DF) that all blocks together are certified to keep; None where theorem 4.7 does not apply."""
-    kept = [kept_by_blocks(each) for each in _of_all_depths(options)]
+    kept = [_kept_by_blocks(replace(options, blocks=blocks)) for blocks in _BLOCKS]
     if not any(share > 0 for share in kept):
         return None
     return Figure(
@@ -308,12 +302,12 @@ def certified_slope(options: TheoremOptions) -> Figure | None:
         "a larger margin δ (weaker branches) keeps more of it.",
         x_label="residual blocks",
         y_label="kept share of λ(DF)",
-        marks=(Line(numbers(BLOCKS), numbers(kept)), Reference(float(options.blocks), f"{options.blocks} blocks", "x")),
+        marks=_over_blocks(kept, options),
         y_log=True,
     )
 
 
-def kept_by_blocks(options: TheoremOptions) -> float:
+def _kept_by_blocks(options: TheoremOptions) -> float:
     """∏ (1 − |Jg|)² with the bound of |Jg| that holds for all parameters; 0 where theorem 4.7 does not apply."""
     case = case_of(options)
     if not all(one.holds for one in regularity_checks(case)):
@@ -322,9 +316,6 @@ def kept_by_blocks(options: TheoremOptions) -> float:
     return (1 - gain) ** (2 * options.blocks)
 
 
-def _smoothness(options: TheoremOptions) -> float | None:
-    return case_of(options).smoothness
-
-
-def _of_all_depths(options: TheoremOptions) -> list[TheoremOptions]:
-    return [replace(options, blocks=blocks) for blocks in BLOCKS]
+def _over_blocks(heights: Sequence[float], options: TheoremOptions) -> tuple[Mark, ...]:
+    here = Reference(float(options.blocks), f"{options.blocks} blocks", "x")
+    return (Line(numbers(_BLOCKS), numbers(heights)), here)

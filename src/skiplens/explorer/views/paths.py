@@ -1,20 +1,90 @@
-"""The paths view."""
+"""The paths view: which path lengths carry the signal, in closed form and in a real network with scaled branches."""
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
+from skiplens import data, zoo
+from skiplens.base.errors import NotResidualError
 from skiplens.base.progress import Progress
-from skiplens.explorer.control import Choice, Control, Slider
+from skiplens.edits.initialisation import scale_branch_ends
+from skiplens.explorer.control import Choice, Control, Slider, only_when
 from skiplens.explorer.view import Drawing, Values, View
-from skiplens.explorer.views.paths_network import draw_network, measure_network
+from skiplens.graph.batch import take
+from skiplens.graph.dissect import dissect
+from skiplens.graph.network import ResidualNetwork
 from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import network_complexity
 from skiplens.paths.bands import BranchStatistics, length_quantile, limit_fraction
+from skiplens.paths.laws import binomial, fit_laws, squared_binomial
+from skiplens.paths.reading import PathSpectrum
+from skiplens.paths.spectrum import measure
 from skiplens.paths.weights import path_moments, path_weights, peak_length
-from skiplens.plots.figure import Band, Figure, Line, Reference, colour, numbers
+from skiplens.plots.figure import Band, Bars, Figure, Line, Reference, colour, numbers
 from skiplens.plots.section import number_in_words
+
+THEORY, NETWORK = "theory", "network"
+
+RATIO, SCALE = "ratio", "scale"
+
+MODELS = (
+    ("digits_resnet", "digits_resnet: 8 blocks, batch norm"),
+    ("ensemble_resnet", "ensemble_resnet: 9 fully connected blocks"),
+    ("preact_resnet", "preact_resnet: 18 blocks for CIFAR"),
+    ("preact_resnet18", "preact_resnet18: 8 blocks, 11 million weights"),
+    ("tangent_resnet", "tangent_resnet: 10 blocks of two matrices"),
+    ("mnist_residual", "mnist_residual: 2 convolutional blocks"),
+)
+"""Networks of the zoo that have at least two shortcuts, and what they are."""
+
+_WEIGHTS = only_when(
+    "given",
+    (SCALE,),
+    Slider("scale", "Weight scale C", 0.001, 10, default=0.125, logarithmic=True).explained(
+        "Root mean square of the weights of a branch."
+    ),
+    Slider("width", "Width n", 1, 4096, default=64, whole=True, logarithmic=True).explained(
+        "Units of every layer: the more, the more paths add up."
+    ),
+    Slider("gate", "Open gates ρ", 0.01, 1, default=0.5, step=0.01).explained(
+        "How often a ReLU lets the signal through; one half for random weights."
+    ),
+)
+
+CONTROLS: tuple[Control, ...] = (
+    Choice("look_at", "Look at", ((THEORY, "Theory"), (NETWORK, "A real network")), default=THEORY).explained(
+        "The closed form of the paper, or the spectrum measured in a real network beside it."
+    ),
+    *only_when(
+        "look_at",
+        (THEORY,),
+        Slider("depth", "Depth p", 2, 1000, default=100, whole=True, logarithmic=True).explained(
+            "Layers of the network: one, then p − 1 residual blocks. A path takes or skips each block."
+        ),
+        Choice("given", "Branch strength from", ((RATIO, "β"), (SCALE, "C, width, ρ")), default=RATIO).explained(
+            "Set β itself, or the weights that make it: β = ρ n C / √n."
+        ),
+    ),
+    Slider("beta", "Depth ratio β", 0.001, 100, default=0.5, logarithmic=True, only_when=("given", (RATIO,))).explained(
+        "How strong a branch is beside its shortcut. Small: short paths win. Large: long paths win."
+    ),
+    *_WEIGHTS,
+    *only_when(
+        "look_at",
+        (NETWORK,),
+        Choice("model", "Network", MODELS, default="digits_resnet").explained(
+            "A network of the zoo with random weights, on embedded images."
+        ),
+        Slider("factor", "Branches times", 0.02, 50, default=1, logarithmic=True).explained(
+            "Multiplies every branch of the network; in the theory β grows by the same factor."
+        ),
+        Slider("seed", "Seed", 0, 99, default=0, whole=True).explained("Which random weights the network has."),
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -33,7 +103,7 @@ class PathsView(View):
 
     def draw(self, values: Values, measured: Any = None) -> Drawing:
         """The theory's curves, or the measured spectrum."""
-        return draw_network(values, measured) if values["look_at"] == NETWORK else draw_theory(values)
+        return _draw_network(values, measured) if values["look_at"] == NETWORK else _draw_theory(values)
 
     def measurement(self, values: Values) -> Values | None:
         """The network, its seed and the factor."""
@@ -46,161 +116,43 @@ class PathsView(View):
         return measure_network(values, progress)
 
 
-THEORY, NETWORK = "theory", "network"
+# The theory.
 
-RATIO, SCALE = "ratio", "scale"
-
-_IN_THEORY = ("look_at", (THEORY,))
-
-_IN_NETWORK = ("look_at", (NETWORK,))
-
-MODELS = (
-    ("digits_resnet", "digits_resnet: 8 blocks, batch norm"),
-    ("ensemble_resnet", "ensemble_resnet: 9 fully connected blocks"),
-    ("preact_resnet", "preact_resnet: 18 blocks for CIFAR"),
-    ("preact_resnet18", "preact_resnet18: 8 blocks, 11 million weights"),
-    ("tangent_resnet", "tangent_resnet: 10 blocks of two matrices"),
-    ("mnist_residual", "mnist_residual: 2 convolutional blocks"),
-)
-"""Networks of the zoo that have at least two shortcuts, and what they are."""
-
-CONTROLS = (
-    Choice(
-        "look_at",
-        "Look at",
-        help="The closed form of the paper, or the spectrum measured in a real network beside it.",
-        options=((THEORY, "Theory"), (NETWORK, "A real network")),
-        default=THEORY,
-    ),
-    Slider(
-        "depth",
-        "Depth p",
-        help="Layers of the network: one, then p − 1 residual blocks. A path takes or skips each block.",
-        low=2,
-        high=1000,
-        default=100,
-        whole=True,
-        logarithmic=True,
-        only_when=_IN_THEORY,
-    ),
-    Choice(
-        "given",
-        "Branch strength from",
-        help="Set β itself, or the weights that make it: β = ρ n C / √n.",
-        options=((RATIO, "β"), (SCALE, "C, width, ρ")),
-        default=RATIO,
-        only_when=_IN_THEORY,
-    ),
-    Slider(
-        "beta",
-        "Depth ratio β",
-        help="How strong a branch is beside its shortcut. Small: short paths win. Large: long paths win.",
-        low=0.001,
-        high=100,
-        default=0.5,
-        logarithmic=True,
-        only_when=("given", (RATIO,)),
-    ),
-    Slider(
-        "scale",
-        "Weight scale C",
-        help="Root mean square of the weights of a branch.",
-        low=0.001,
-        high=10,
-        default=0.125,
-        logarithmic=True,
-        only_when=("given", (SCALE,)),
-    ),
-    Slider(
-        "width",
-        "Width n",
-        help="Units of every layer: the more, the more paths add up.",
-        low=1,
-        high=4096,
-        default=64,
-        whole=True,
-        logarithmic=True,
-        only_when=("given", (SCALE,)),
-    ),
-    Slider(
-        "gate",
-        "Open gates ρ",
-        help="How often a ReLU lets the signal through; one half for random weights.",
-        low=0.01,
-        high=1,
-        default=0.5,
-        step=0.01,
-        only_when=("given", (SCALE,)),
-    ),
-    Choice(
-        "model",
-        "Network",
-        help="A network of the zoo with random weights, on embedded images.",
-        options=MODELS,
-        default="digits_resnet",
-        only_when=_IN_NETWORK,
-    ),
-    Slider(
-        "factor",
-        "Branches times",
-        help="Multiplies every branch of the network; in the theory β grows by the same factor.",
-        low=0.02,
-        high=50,
-        default=1,
-        logarithmic=True,
-        only_when=_IN_NETWORK,
-    ),
-    Slider(
-        "seed",
-        "Seed",
-        help="Which random weights the network has.",
-        low=0,
-        high=99,
-        default=0,
-        whole=True,
-        only_when=_IN_NETWORK,
-    ),
-)
-
-TAIL = 0.05
-"""The share of energy below and above the band that holds 90 %."""
+_TAIL = 0.05  # the share of energy below and above the band that holds 90 %
 
 _DEPTHS = (2, 3, 4, 5, 7, 10, 14, 20, 28, 40, 56, 80, 110, 160, 220, 320, 450, 640, 1000)
 
 _RATIOS = torch.logspace(-3, 3, 241, dtype=torch.float64)
 
 
-def depth_ratio(values: Values) -> float:
-    """β, as it is or from the weights that make it."""
-    if values["given"] != SCALE:
-        return values["beta"]
-    return BranchStatistics(values["width"], values["gate"]).depth_ratio(values["scale"])
-
-
-def band(depth: int, ratio: float) -> tuple[int, int]:
-    """The lengths between which 90 % of the energy is: a twentieth is shorter, a twentieth longer."""
-    first, last = (int(length_quantile(depth, ratio, level)) for level in (TAIL, 1 - TAIL))
-    return first, last
-
-
-def draw_theory(values: Values) -> Drawing:
+def _draw_theory(values: Values) -> Drawing:
     """Everything that the theory says for a depth and a β."""
-    depth, ratio = values["depth"], depth_ratio(values)
-    first, last = band(depth, ratio)
-    peak, fraction = int(peak_length(depth, ratio)), float(limit_fraction(ratio))
-    complexity = float(network_complexity(depth, ratio, shortest=1))
+    depth, ratio, ratio_code = values["depth"], values["beta"], repr(values["beta"])
+    imports = "from skiplens.paths.weights import path_weights\n"
+    if values["given"] == SCALE:
+        width, gate, scale = values["width"], values["gate"], values["scale"]
+        ratio = BranchStatistics(width, gate).depth_ratio(scale)
+        ratio_code = f"BranchStatistics(width={width}, gate_probability={gate}).depth_ratio({scale})"
+        imports = f"from skiplens.paths.bands import BranchStatistics\n{imports}"
+    first, last = _band(depth, ratio)
+    peak = int(peak_length(depth, ratio))
+    opening = (
+        f"Of {depth} layers, paths of length {first} to {last} carry 90 % of the energy: the network acts like a crowd "
+        f"of networks of depth {peak}."
+    )
     return Drawing(
         figures=(_weights(depth, ratio), _against_depth(ratio), _along_ratio(depth, ratio), _complexity(depth, ratio)),
-        says=_says(depth, ratio),
+        says=f"{opening} All other lengths hardly count." if (last - first + 1) / depth < 0.5 else opening,
         facts=(
             ("β", number_in_words(ratio)),
             ("peak path length", str(peak)),
             ("90 % of the energy", f"{first} to {last}"),
             ("peak / depth", f"{peak / depth:.3f}"),
-            ("asymptote β/(1+β)", f"{fraction:.3f}"),
-            ("complexity θ", number_in_words(complexity)),
+            ("asymptote β/(1+β)", f"{float(limit_fraction(ratio)):.3f}"),
+            ("complexity θ", number_in_words(float(network_complexity(depth, ratio, shortest=1)))),
         ),
-        code=_code(values),
+        code=f"{imports}\nbeta = {ratio_code}\n"
+        f"result = path_weights(depth={depth}, depth_ratio=beta).square()  # energy of each path length\n",
         notes=(
             "Energy of length r: ε_r², with ε_r proportional to C(p−1, r−1) β^r (Littwin & Wolf 2016, eq. 16). "
             "θ is the exponential rate at which critical points multiply with the number of weights (eq. 31, corrected "
@@ -209,39 +161,33 @@ def draw_theory(values: Values) -> Drawing:
     )
 
 
-def _says(depth: int, ratio: float) -> str:
-    first, last = band(depth, ratio)
-    share = (last - first + 1) / depth
-    opening = (
-        f"Of {depth} layers, paths of length {first} to {last} carry 90 % of the energy: the network acts like a crowd "
-        f"of networks of depth {int(peak_length(depth, ratio))}."
-    )
-    return f"{opening} All other lengths hardly count." if share < 0.5 else opening
+def _band(depth: int, ratio: float) -> tuple[int, int]:
+    """The lengths between which 90 % of the energy is: a twentieth is shorter, a twentieth longer."""
+    return int(length_quantile(depth, ratio, _TAIL)), int(length_quantile(depth, ratio, 1 - _TAIL))
 
 
 def _weights(depth: int, ratio: float) -> Figure:
     energy = path_weights(depth, ratio).square()
     lengths = torch.arange(1, depth + 1)
-    first, last = band(depth, ratio)
+    first, last = _band(depth, ratio)
     inside = (lengths >= first) & (lengths <= last)
     place, height = numbers(lengths[inside]), numbers(energy[inside])
-    marks = (
-        Band(place, (0.0,) * len(place), height, "90 % of the energy", colour(0)),
-        Line(numbers(lengths), numbers(energy), "energy of all paths of this length", colour=colour(0)),
-        Reference(depth * float(limit_fraction(ratio)), "p β/(1+β)", "x"),
-    )
     return Figure(
         "path_weights",
         "Energy of paths by their length",
         f"Depth {depth}, β = {number_in_words(ratio)}. The shaded lengths hold 90 % of the energy.",
         "path length r (layers)",
         "energy ε_r²",
-        marks,
+        (
+            Band(place, (0.0,) * len(place), height, "90 % of the energy", colour(0)),
+            Line(numbers(lengths), numbers(energy), "energy of all paths of this length", colour=colour(0)),
+            Reference(depth * float(limit_fraction(ratio)), "p β/(1+β)", "x"),
+        ),
     )
 
 
 def _against_depth(ratio: float) -> Figure:
-    shortest, longest = torch.tensor([band(depth, ratio) for depth in _DEPTHS], dtype=torch.float64).T
+    shortest, longest = torch.tensor([_band(depth, ratio) for depth in _DEPTHS], dtype=torch.float64).T
     peaks = torch.tensor([int(peak_length(depth, ratio)) for depth in _DEPTHS], dtype=torch.float64)
     depths = torch.tensor(_DEPTHS, dtype=torch.float64)
     return Figure(
@@ -261,8 +207,6 @@ def _against_depth(ratio: float) -> Figure:
 
 
 def _along_ratio(depth: int, ratio: float) -> Figure:
-    means = path_moments(depth, _RATIOS).mean / depth
-    peaks = peak_length(depth, _RATIOS) / depth
     return Figure(
         "along_beta",
         "The same depth with other β",
@@ -270,8 +214,8 @@ def _along_ratio(depth: int, ratio: float) -> Figure:
         "depth ratio β",
         "path length / depth",
         (
-            Line(numbers(_RATIOS), numbers(peaks), "peak"),
-            Line(numbers(_RATIOS), numbers(means), "mean"),
+            Line(numbers(_RATIOS), numbers(peak_length(depth, _RATIOS) / depth), "peak"),
+            Line(numbers(_RATIOS), numbers(path_moments(depth, _RATIOS).mean / depth), "mean"),
             Line(numbers(_RATIOS), numbers(limit_fraction(_RATIOS)), "β/(1+β)", dashed=True, colour="ink"),
             Reference(ratio, "here", "x"),
         ),
@@ -298,16 +242,150 @@ def _complexity(depth: int, ratio: float) -> Figure:
     )
 
 
-def _code(values: Values) -> str:
-    depth = values["depth"]
-    if values["given"] != SCALE:
-        ratio, names = repr(values["beta"]), "path_weights"
-    else:
-        names = "BranchStatistics, path_weights"
-        statistics = f"BranchStatistics(width={values['width']}, gate_probability={values['gate']})"
-        ratio = f"{statistics}.depth_ratio({values['scale']})"
+# A real network.
+
+_SAMPLES = 16
+
+_FAR = 0.15  # a total variation above which a law does not describe a spectrum
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledSpectrum:
+    """What was measured: the network as it is, and with its branches multiplied by the factor."""
+
+    plain: PathSpectrum
+    scaled: PathSpectrum
+
+
+def measure_network(values: Values, progress: Progress) -> ScaledSpectrum:
+    """The spectra of a zoo network before and after its branches are scaled."""
+    progress("taking the network apart", 0, 3)
+    network, inputs = _taken_apart(values["model"], values["seed"])
+    progress("following the paths", 1, 3)
+    plain = measure(network, inputs)
+    progress("following the paths of the scaled network", 2, 3)
+    model = scale_branch_ends(network.model, zoo.branch_parameters(network.model), values["factor"])
+    scaled = measure(dataclasses.replace(network, model=model), inputs)
+    progress("done", 3, 3)
+    return ScaledSpectrum(plain, scaled)
+
+
+@lru_cache(4)  # the largest has 11 million weights
+def _taken_apart(name: str, seed: int) -> tuple[ResidualNetwork, Any]:
+    """The network and its inputs; the graph reads whatever weights a model has, so it serves every factor."""
+    inputs = take(data.fit_to(data.load("sample"), _input_shape(name)), _SAMPLES).inputs
+    return dissect(zoo.build(name, seed), inputs), inputs
+
+
+def _input_shape(name: str) -> tuple[int, ...]:
+    return zoo.entry(name).settings({}).input_shape()
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """The spectrum that a law predicts for the scaled network.
+
+    Attributes:
+        name: How its branches add up.
+        parameter: The law's parameter and its value, in words.
+        energies: The shares of energy for 0..q branches.
+    """
+
+    name: str
+    parameter: str
+    energies: Tensor
+
+    def distance(self, reading: PathSpectrum) -> float:
+        """Total variation between this law and what was measured."""
+        return 0.5 * float((self.energies - reading.distribution.double()).abs().sum())
+
+
+def predict(plain: PathSpectrum, factor: float) -> tuple[Prediction, ...]:
+    """What the scaled network should do if its branches add up in phase (the paper's law), or at right angles."""
+    if plain.blocks < 2:
+        raise NotResidualError("The network has fewer than two shortcuts, so every law fits; choose another one.")
+    fits = {fit.name: fit.parameter for fit in fit_laws(plain.energy)}
+    ratio = fits["squared_binomial"] * factor
+    gain = fits["binomial"] * factor**2
     return (
-        f"from skiplens.theory.path_weights import {names}\n\n"
-        f"beta = {ratio}\n"
-        f"result = path_weights(depth={depth}, depth_ratio=beta).square()  # energy of each path length\n"
+        Prediction("in phase", f"β = {number_in_words(ratio)}", squared_binomial(plain.blocks, ratio)),
+        Prediction("at right angles", f"gain = {number_in_words(gain)}", binomial(plain.blocks, gain)),
+    )
+
+
+def _draw_network(values: Values, measured: ScaledSpectrum | None) -> Drawing:
+    """The measured spectrum beside the theory's."""
+    name, factor = values["model"], values["factor"]
+    code = (
+        "import skiplens as sl\n"
+        "from skiplens import data, zoo\n"
+        "from skiplens.edits.initialisation import scale_branch_ends\n"
+        "from skiplens.graph.batch import take\n\n"
+        f"model = zoo.build({name!r}, seed={values['seed']})\n"
+        f"model = scale_branch_ends(model, zoo.branch_parameters(model), {factor!r})\n"
+        f"inputs = take(data.fit_to(data.load('sample'), {_input_shape(name)}), {_SAMPLES}).inputs\n"
+        "result = sl.path_spectrum(model, inputs).distribution\n"
+    )
+    if measured is None:
+        return Drawing(says=f"Measuring {name} …", code=code)
+    plain, scaled = measured.plain, measured.scaled
+    predictions = predict(plain, factor)
+    if factor == 1:
+        opening = f"As it is, the energy of {name} passes {scaled.mean_depth:.1f} of its {plain.blocks} branches."
+    else:
+        depths = f"from {plain.mean_depth:.1f} to {scaled.mean_depth:.1f}"
+        opening = f"With branches times {factor:g} the mean depth of {name} goes {depths}."
+    nearest = min(predictions, key=lambda law: law.distance(scaled))
+    theory = f"It does what theory says of branches that add up {nearest.name}."
+    if nearest.distance(scaled) > _FAR:
+        theory = "Neither law fits here: activations and normalisation change with the factor, too."
+    return Drawing(
+        figures=(_spectrum(scaled, predictions), _before_and_after(measured)),
+        says=f"{opening} {theory}",
+        facts=(
+            ("mean depth, branches", f"{scaled.mean_depth:.2f} of {scaled.blocks}"),
+            ("before scaling", f"{plain.mean_depth:.2f}"),
+            ("peak", str(scaled.peak_depth)),
+            *((f"distance, {law.name}", f"{law.distance(scaled):.0%}") for law in predictions),
+            ("nearest law of all", scaled.law.replace("_", " ") or "none"),
+        ),
+        code=code,
+        notes=(
+            f"Measured on {_SAMPLES} embedded images. A prediction takes the parameter that gives the network its mean "
+            "depth as it is, then multiplies branches by the factor. Distance: total variation, 0 % is the same "
+            "spectrum, 100 % has nothing in common.",
+            *scaled.notes,
+        ),
+    )
+
+
+def _spectrum(reading: PathSpectrum, predictions: Sequence[Prediction]) -> Figure:
+    orders = numbers(torch.arange(len(reading.energy)))
+    lines = [
+        Line(orders, numbers(law.energies), f"theory, {law.name} ({law.parameter})", dashed=bool(index))
+        for index, law in enumerate(predictions)
+    ]
+    return Figure(
+        "measured_spectrum",
+        "Measured path spectrum and the theory's",
+        "Bars: share of energy of all paths through exactly so many branches. Lines: predicted from the network before "
+        "scaling; in phase is the paper's law, at right angles is what random signs give.",
+        "branches on the path",
+        "share of the energy",
+        (Bars(tuple(str(int(order)) for order in orders), numbers(reading.distribution), "measured"), *lines),
+    )
+
+
+def _before_and_after(measured: ScaledSpectrum) -> Figure:
+    orders = numbers(torch.arange(len(measured.plain.energy)))
+    return Figure(
+        "before_and_after",
+        "Before and after scaling",
+        "What the factor does: weak branches leave short paths, strong ones make paths through all blocks win.",
+        "branches on the path",
+        "share of the energy",
+        (
+            Line(orders, numbers(measured.plain.distribution), "as it is", dashed=True),
+            Line(orders, numbers(measured.scaled.distribution), "branches scaled"),
+        ),
     )

@@ -1,128 +1,70 @@
-"""The tangent view's controls, and how its parts come together."""
+"""The tangent view: three architectures as infinitely wide kernels and as finite networks drawn around them."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, ClassVar, Literal
 
+import torch
 from torch import Tensor
 
-from skiplens.base.progress import Progress
-from skiplens.explorer.control import Choice, Control, Slider, Switch
+from skiplens.base.progress import Progress, silent, track
+from skiplens.base.randomness import Randomness
+from skiplens.explorer.control import Choice, Control, Slider, Switch, only_when
 from skiplens.explorer.view import Drawing, Values, View
-from skiplens.explorer.views.tangent_figures import (
-    ANGLES,
-    SAMPLED_ANGLES,
-    TITLES,
-    Architecture,
-    Sampled,
-    Sampling,
-    Setting,
-    growth_against_scale,
-    kernel_against_angle,
-    moments,
-    relative_kernel,
-    relative_variance,
-    signal_growth,
-    variance_against_depth,
-    variance_against_width,
-)
+from skiplens.kernels.arc_cosine import Correlation
+from skiplens.kernels.architectures import DenseNetKernel, InfiniteWidthKernel, ResNetKernel, Trained, VanillaKernel
+from skiplens.kernels.finite_width.matrix_free import sample_kernels
+from skiplens.kernels.finite_width.moments import KernelMoments, kernel_moments
+from skiplens.kernels.finite_width.networks import DenseNet, Network, ResNet, Vanilla
 from skiplens.kernels.finite_width.reduced_moments import scaled_variance_limit
+from skiplens.plots.figure import Band, Figure, Line, Mark, Points, Reference, colour, numbers
+
+Architecture = Literal["resnet", "densenet", "vanilla"]
+
+_TITLES: dict[Architecture, str] = {"resnet": "ResNet", "densenet": "DenseNet", "vanilla": "vanilla"}
+"""Each architecture as people call it, in the order of its colours."""
+
+_ARCHITECTURES = (("resnet", "ResNet"), ("densenet", "DenseNet"), ("vanilla", "vanilla (no skips)"))
+
+_TRAINED = (("branches", "all but first and last"), ("all", "all"))
 
 CONTROLS: tuple[Control, ...] = (
-    Choice(
-        "architecture",
-        "Architecture",
-        help="The network that the numbers and the sampled networks are of; all three curves are always drawn.",
-        options=(("resnet", "ResNet"), ("densenet", "DenseNet"), ("vanilla", "vanilla (no skips)")),
-        default="resnet",
+    Choice("architecture", "Architecture", _ARCHITECTURES, default="resnet").explained(
+        "The network that the numbers and the sampled networks are of; all three curves are always drawn."
     ),
-    Slider(
-        "depth",
-        "Depth L",
-        help="How many residual blocks, or layers, follow each other.",
-        low=1,
-        high=100,
-        default=20,
-        whole=True,
-        logarithmic=True,
+    Slider("depth", "Depth L", 1, 100, default=20, whole=True, logarithmic=True).explained(
+        "How many residual blocks, or layers, follow each other."
     ),
-    Slider(
-        "branch_depth",
-        "Branch depth m",
-        help="How many weight matrices the branch beside each skip has; there is a ReLU between any two of them.",
-        low=1,
-        high=4,
-        default=2,
-        whole=True,
+    Slider("branch_depth", "Branch depth m", 1, 4, default=2, whole=True).explained(
+        "How many weight matrices the branch beside each skip has; there is a ReLU between any two of them."
     ),
-    Slider(
-        "branch_scale",
-        "Branch scale α",
-        help="How strong each matrix of a branch is: a block adds α^m times the squared signal that enters it.",
-        low=0.01,
-        high=2.0,
-        default=0.3,
-        logarithmic=True,
+    Slider("branch_scale", "Branch scale α", 0.01, 2.0, default=0.3, logarithmic=True).explained(
+        "How strong each matrix of a branch is: a block adds α^m times the squared signal that enters it."
     ),
-    Slider(
-        "mark",
-        "Marked scale a",
-        help="Marks the scale α = a·L^(−1/m), at which signal and kernel stay bounded at every depth.",
-        low=0.1,
-        high=2.0,
-        default=1.0,
-        step=0.1,
+    Slider("mark", "Marked scale a", 0.1, 2.0, default=1.0, step=0.1).explained(
+        "Marks the scale α = a·L^(−1/m), at which signal and kernel stay bounded at every depth."
     ),
-    Slider(
-        "width",
-        "Width n",
-        help="Units in each layer of a finite network; the smooth curves are for infinitely many.",
-        low=20,
-        high=1000,
-        default=100,
-        whole=True,
-        logarithmic=True,
+    Slider("width", "Width n", 20, 1000, default=100, whole=True, logarithmic=True).explained(
+        "Units in each layer of a finite network; the smooth curves are for infinitely many."
     ),
-    Choice(
-        "trained",
-        "Trained layers",
-        help="Whether only the matrices between the first and the last layer learn, as in the paper, or all of them.",
-        options=(("branches", "all but first and last"), ("all", "all")),
-        default="branches",
+    Choice("trained", "Trained layers", _TRAINED, default="branches").explained(
+        "Whether only the matrices between the first and the last layer learn, as in the paper, or all of them."
     ),
-    Switch(
+    Switch("sampled", "Draw finite networks", default=True).explained(
+        "Draws networks of this width with random weights and shows the kernel of each."
+    ),
+    *only_when(
         "sampled",
-        "Draw finite networks",
-        help="Draws networks of this width with random weights and shows the kernel of each.",
-        default=True,
+        (True,),
+        Slider("networks", "Networks drawn", 5, 100, default=20, step=5, whole=True).explained(
+            "How many finite networks; more of them give a steadier mean and take longer."
+        ),
+        Slider("seed", "Seed", 0, 99, default=0, whole=True).explained(
+            "Names the random weights: the same seed draws the same networks."
+        ),
     ),
-    Slider(
-        "networks",
-        "Networks drawn",
-        help="How many finite networks; more of them give a steadier mean and take longer.",
-        low=5,
-        high=100,
-        default=20,
-        step=5,
-        whole=True,
-        only_when=("sampled", (True,)),
-    ),
-    Slider(
-        "seed",
-        "Seed",
-        help="Names the random weights: the same seed draws the same networks.",
-        low=0,
-        high=99,
-        default=0,
-        whole=True,
-        only_when=("sampled", (True,)),
-    ),
-)
-
-NOTES = (
-    "Formulas of Littwin and Wolf 2020, Residual Tangent Kernels, as corrected; variances are exact, not bounds.",
-    "Sampled kernels are divided by the exact mean at equal inputs.",
 )
 
 
@@ -143,18 +85,22 @@ class TangentView(View):
     def draw(self, values: Values, measured: Any = None) -> Drawing:
         """The infinitely wide curves and exact variances, with sampled networks once there are some."""
         setting, sampled = Setting.of(values), measured if isinstance(measured, Sampled) else None
-        curves = {architecture: relative_kernel(setting.kernel(architecture)) for architecture in TITLES}
+        curves = {architecture: relative_kernel(setting.kernel(architecture)) for architecture in _TITLES}
         return Drawing(
             figures=(
-                kernel_against_angle(setting, curves, sampled),
-                variance_against_depth(setting, sampled),
-                variance_against_width(setting, sampled),
-                growth_against_scale(setting),
+                _kernel_against_angle(setting, curves, sampled),
+                _variance_against_depth(setting, sampled),
+                _variance_against_width(setting, sampled),
+                _growth_against_scale(setting),
             ),
-            says=what_you_see(setting, curves),
-            facts=facts(setting),
-            code=code(setting, ANGLES, _sampling(values) if values["sampled"] else None),
-            notes=NOTES,
+            says=f"{_about_angles(setting, curves)} {_about_scale(setting)} {_about_spread(setting)}",
+            facts=_facts(setting),
+            code=_code(setting, Sampling.of(values) if values["sampled"] else None),
+            notes=(
+                "Formulas of Littwin and Wolf 2020, Residual Tangent Kernels, as corrected; variances are exact, not "
+                "bounds.",
+                "Sampled kernels are divided by the exact mean at equal inputs.",
+            ),
         )
 
     def measurement(self, values: Values) -> Values | None:
@@ -165,84 +111,227 @@ class TangentView(View):
         names = ("architecture", "depth", "width", "trained", "networks", "seed", *residual)
         return {name: values[name] for name in names}
 
-    def measure(self, values: Values, progress: Progress) -> Sampled:
+    def measure(self, values: Values, progress: Progress) -> "Sampled":
         """Random finite networks of the chosen architecture."""
-        return _sampling(values).draw(progress)
+        return Sampling.of(values).draw(progress)
 
 
-def _sampling(values: Values) -> Sampling:
-    known = {control.name: control.default for control in CONTROLS} | dict(values)
-    return Sampling(Setting.of(known).network(), values["networks"], values["seed"], values["trained"])
+# One setting of all architectures.
+
+_ANGLES, _SAMPLED_ANGLES = 65, 9
+"""From 0 to π; the narrowest network of the view is still twice as wide as there are sampled inputs."""
+
+_AT_ONCE = 5  # networks that are drawn together
 
 
-_CURVE = """\
-import torch, skiplens as sl
-angles = torch.linspace(0, torch.pi, {angles}, dtype=torch.float64)
-inputs = 2**0.5 * torch.stack([angles.cos(), angles.sin()], 1)
-result = sl.{kernel}.ntk(inputs[:1], inputs)[0]
-"""
+@dataclass(frozen=True)
+class Setting:
+    """What is drawn: one depth and width for all architectures, and the branches of the residual one.
 
-_SAMPLED = """
-from skiplens.base.randomness import Randomness
-from skiplens.kernels.finite_width import DenseNet, ResNet, Vanilla, kernel_moments, sample_kernels
-network, generator = {network}, Randomness({seed}).torch()
-few = inputs[::{every}]
-rounds = [sample_kernels(network, few, size, generator, {trained!r}) for size in {rounds}]
-sampled = torch.cat([each.samples[:, 0] for each in rounds]) / kernel_moments(network, {trained!r}).mean
-"""
+    Attributes:
+        architecture: The one that numbers and sampled networks are of.
+        depth: Residual blocks or layers (L).
+        width: Units of every layer of a finite network (n).
+        branch_depth: Weight matrices of a branch (m).
+        branch_scale: Scale of each of these matrices (α).
+        mark: The a of the scale a·L^(−1/m) that is marked.
+        trained: Whether the first and the last layer are trained too.
+    """
+
+    architecture: Architecture = "resnet"
+    depth: int = 20
+    width: int = 100
+    branch_depth: int = 2
+    branch_scale: float = 0.3
+    mark: float = 1.0
+    trained: Trained = "branches"
+
+    @classmethod
+    def of(cls, values: Values) -> "Setting":
+        """The setting that the values of the controls describe."""
+        found = cls(**{name: values[name] for name in cls.__dataclass_fields__})
+        return replace(found, branch_scale=float(found.branch_scale), mark=float(found.mark))
+
+    @property
+    def log_growth(self) -> float:
+        """The logarithm of (1 + α^m)^L, which the squared signal of the residual network grows by from first to last block."""
+        return self.depth * math.log1p(self.branch_scale**self.branch_depth)
+
+    @property
+    def marked_scale(self) -> float:
+        """The scale α = a·L^(−1/m) at this depth."""
+        # Four digits: the moments are exact in its decimals, and few of them make them quick.
+        return float(f"{self.mark * self.depth ** (-1 / self.branch_depth):.4g}")
+
+    def at_marked_scale(self) -> "Setting":
+        """The same setting with the marked scale."""
+        return replace(self, branch_scale=self.marked_scale)
+
+    def network(self, architecture: Architecture | None = None) -> Network:
+        """The finite network of an architecture; of the chosen one if none is named."""
+        named = architecture or self.architecture
+        if named == "resnet":
+            return ResNet(self.depth, self.width, self.branch_depth, self.branch_scale)
+        return DenseNet(self.depth, self.width) if named == "densenet" else Vanilla(self.depth, self.width)
+
+    def kernel(self, architecture: Architecture) -> InfiniteWidthKernel:
+        """The infinitely wide network's kernel, relative to equal inputs."""
+        if architecture == "resnet":
+            sizes = (self.depth, self.branch_depth, self.branch_scale)
+            return ResNetKernel(*sizes, trained=self.trained, normalise=True)
+        kind = DenseNetKernel if architecture == "densenet" else VanillaKernel
+        return kind(self.depth, trained=self.trained, normalise=True)
 
 
-def code(setting: Setting, angles: int, sampling: Sampling | None) -> str:
+@lru_cache(maxsize=256)
+def relative_kernel(kernel: InfiniteWidthKernel) -> Tensor:
+    """The tangent kernel at equal steps of the angle from 0 to π, divided by that of equal inputs.
+
+    Straight from the recursion and from exact angles: a table is worth its time only for many more pairs.
+    """
+    half = torch.linspace(0, math.pi / 2, _ANGLES, dtype=torch.float64)
+    with torch.no_grad():
+        limit = kernel.limit()
+        at_angles = limit.recursion(Correlation(2 * half.sin().square(), 2 * half.cos().square()))
+        return at_angles.ntk / limit.at_equal_inputs().ntk
+
+
+@lru_cache(maxsize=4096)
+def _moments(network: Network, trained: str) -> KernelMoments:
+    """Mean and variance of the kernel at equal inputs; a slider that moves asks for most of them again."""
+    return kernel_moments(network, trained)
+
+
+def relative_variance(setting: Setting, architecture: Architecture) -> float:
+    """V/(E𝒢)² of an architecture in this setting."""
+    return float(_moments(setting.network(architecture), setting.trained).relative_variance)
+
+
+@dataclass(frozen=True, eq=False)
+class Sampled:
+    """Kernels of the first input with all, (networks, angles), divided by the mean of the kernel at equal inputs."""
+
+    kernels: Tensor
+
+    @property
+    def relative_variance(self) -> tuple[float, float]:
+        """The variance of the kernel at equal inputs and its standard error, relative to the squared mean."""
+        squares = (self.kernels[:, 0] - self.kernels[:, 0].mean()).square()
+        count = len(squares)
+        spread = squares * (count / (count - 1))
+        return float(spread.mean()), float(spread.std() / count**0.5)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Which networks to draw: how many, from which seed, with which layers trained."""
+
+    network: Network
+    networks: int
+    seed: int
+    trained: str
+
+    @classmethod
+    def of(cls, values: Values) -> "Sampling":
+        """The networks that the values describe; values that do not matter to them may be missing."""
+        known = {control.name: control.default for control in CONTROLS} | dict(values)
+        return cls(Setting.of(known).network(), values["networks"], values["seed"], values["trained"])
+
+    @property
+    def rounds(self) -> list[int]:
+        """How many networks are drawn at a time."""
+        whole, rest = divmod(self.networks, _AT_ONCE)
+        return [_AT_ONCE] * whole + [rest] * bool(rest)
+
+    def draw(self, progress: Progress = silent) -> Sampled:
+        """The kernels of all networks, relative to their exact mean at equal inputs."""
+        theta = torch.linspace(0, math.pi, _SAMPLED_ANGLES, dtype=torch.float64)
+        inputs = 2**0.5 * torch.stack([theta.cos(), theta.sin()], 1)  # ‖x‖² = d = 2
+        generator = Randomness(self.seed).torch()
+        sizes = track(self.rounds, "sampled networks", len(self.rounds), progress)
+        drawn = [sample_kernels(self.network, inputs, size, generator, self.trained) for size in sizes]
+        mean = float(kernel_moments(self.network, self.trained).mean)
+        return Sampled(torch.cat([each.samples[:, 0] for each in drawn]) / mean)
+
+
+# Words and code.
+
+
+def _code(setting: Setting, sampling: Sampling | None) -> str:
     """Four lines for the kernel of the chosen architecture; a few more draw the same networks."""
-    curve = _CURVE.format(angles=angles, kernel=_kernel(setting))
+    sizes = f"depth={setting.depth}"
+    if setting.architecture == "resnet":
+        sizes += f", branch_depth={setting.branch_depth}, branch_scale={setting.branch_scale}"
+    kernel = {"resnet": "ResNetKernel", "densenet": "DenseNetKernel", "vanilla": "VanillaKernel"}[setting.architecture]
+    curve = (
+        "import torch, skiplens as sl\n"
+        f"angles = torch.linspace(0, torch.pi, {_ANGLES}, dtype=torch.float64)\n"
+        "inputs = 2**0.5 * torch.stack([angles.cos(), angles.sin()], 1)\n"
+        f"result = sl.{kernel}({sizes}, trained={setting.trained!r}, normalise=True).ntk(inputs[:1], inputs)[0]\n"
+    )
     if sampling is None:
         return curve
-    return curve + _SAMPLED.format(
-        network=sampling.network,
-        seed=sampling.seed,
-        every=(angles - 1) // (SAMPLED_ANGLES - 1),
-        trained=sampling.trained,
-        rounds=sampling.rounds,
+    return (
+        f"{curve}\n"
+        "from skiplens.base.randomness import Randomness\n"
+        "from skiplens.kernels.finite_width import DenseNet, ResNet, Vanilla, kernel_moments, sample_kernels\n"
+        f"network, generator = {sampling.network}, Randomness({sampling.seed}).torch()\n"
+        f"few = inputs[:: {(_ANGLES - 1) // (_SAMPLED_ANGLES - 1)}]\n"
+        f"drawn = [sample_kernels(network, few, size, generator, {sampling.trained!r}) for size in {sampling.rounds}]\n"
+        "sampled = torch.cat([each.samples[:, 0] for each in drawn])"
+        f" / kernel_moments(network, {sampling.trained!r}).mean\n"
     )
 
 
-def _kernel(setting: Setting) -> str:
-    options = f"trained={setting.trained!r}, normalise=True"
-    match setting.architecture:
-        case "resnet":
-            sizes = f"depth={setting.depth}, branch_depth={setting.branch_depth}, branch_scale={setting.branch_scale}"
-            return f"ResNetKernel({sizes}, {options})"
-        case "densenet":
-            return f"DenseNetKernel(depth={setting.depth}, {options})"
-        case "vanilla":
-            return f"VanillaKernel(depth={setting.depth}, {options})"
-
-
-BOUNDED = 2.0
-"""A signal that grows by at most e² on its way counts as bounded."""
-
-CLOSE = 0.1
-"""A kernel that varies by less than a tenth counts as close to its limit."""
-
-
-def what_you_see(setting: Setting, curves: dict[Architecture, Tensor]) -> str:
-    """One sentence about the curves, one about the scale of the branches, one about the spread."""
-    return " ".join((_angles(setting, curves), _scale(setting), _spread(setting)))
-
-
-def facts(setting: Setting) -> tuple[tuple[str, str], ...]:
+def _facts(setting: Setting) -> tuple[tuple[str, str], ...]:
     """The few numbers of the chosen architecture, and the marked scale."""
-    found = moments(setting.network(), setting.trained)
+    found = _moments(setting.network(), setting.trained)
+    of_resnet = "" if setting.architecture == "resnet" else ", ResNet"
+    # The width at which the kernel varies by a tenth of its mean, from its variance per unit of a wide network.
+    width = scaled_variance_limit(setting.network(), setting.trained) / 0.1**2
     return (
         ("kernel at equal inputs", in_digits(float(found.mean))),
-        (f"its spread at width {setting.width}", f"±{share(math.sqrt(found.relative_variance))}"),
-        ("width for a spread of ±10 %", f"about {in_digits(_width_for(0.1, setting))}"),
+        (f"its spread at width {setting.width}", f"±{_share(math.sqrt(found.relative_variance))}"),
+        ("width for a spread of ±10 %", f"about {in_digits(width)}"),
         ("marked scale α = a·L^(−1/m)", in_digits(setting.marked_scale)),
-        (f"growth of the squared signal{_of_the_resnet(setting, ', ResNet')}", f"×{in_digits(signal_growth(setting))}"),
+        (f"growth of the squared signal{of_resnet}", f"×{in_digits(math.exp(setting.log_growth))}"),
     )
 
 
-def share(part: float) -> str:
+def _about_angles(setting: Setting, curves: dict[Architecture, Tensor]) -> str:
+    middle = {architecture: float(curve[len(curve) // 2]) for architecture, curve in curves.items()}
+    seen = ", ".join(f"{_share(value)} to {_called(architecture)}" for architecture, value in middle.items())
+    linear = " (branches of one matrix have no ReLU: this ResNet is linear)" if setting.branch_depth == 1 else ""
+    return f"How alike inputs at a right angle look (equal ones: 100 %): {seen}{linear}."
+
+
+def _about_scale(setting: Setting) -> str:
+    bounded = 2.0  # a signal that grows by at most e² on its way counts as bounded
+    branches = "The branches" if setting.architecture == "resnet" else "The branches of the ResNet"
+    growth = in_digits(math.exp(setting.log_growth))
+    if setting.log_growth <= bounded:
+        return f"{branches} are small enough for this depth: the squared signal grows only by {growth}."
+    marked = f"the marked scale α = {in_digits(setting.marked_scale)}"
+    is_enough = setting.at_marked_scale().log_growth <= bounded
+    advice = "would keep it bounded" if is_enough else "is too large as well, so lower a"
+    return f"{branches} are too large for this depth: the squared signal grows by {growth}; {marked} {advice}."
+
+
+def _about_spread(setting: Setting) -> str:
+    spread = math.sqrt(relative_variance(setting, setting.architecture))
+    start = f"From draw to draw the kernel of {_called(setting.architecture)} of width {setting.width} varies by"
+    if spread < 0.1:
+        return f"{start} {_share(spread)}: it is close to its infinitely wide limit."
+    if spread < 1:
+        return f"{start} {_share(spread)}: the limit describes the average network, single ones lie beside it."
+    return f"{start} {_share(spread)}: the infinitely wide limit says little about one network."
+
+
+def _called(architecture: Architecture) -> str:
+    return "the vanilla network" if architecture == "vanilla" else f"the {_TITLES[architecture]}"
+
+
+def _share(part: float) -> str:
     """A part of the mean: in per cent, or in multiples if there are any; what rounding left of nothing is 0."""
     if abs(part) < 1e-12:
         return "0 %"
@@ -257,45 +346,137 @@ def in_digits(number: float, digits: int = 3) -> str:
     return f"{rounded:g}" if abs(rounded) < 1e4 else f"{rounded:,.0f}"
 
 
-def _width_for(spread: float, setting: Setting) -> float:
-    """The width at which the kernel varies by this share of its mean, from its variance per unit of a wide network."""
-    return scaled_variance_limit(setting.network(), setting.trained) / spread**2
+# Figures.
+
+_SCALES = (0.01, 0.04, 0.09, 0.15, 0.23, 0.35, 0.52, 0.8, 1.3, 2.0)
+
+_DEPTHS = (1, 2, 4, 7, 12, 20, 35, 60, 100)
+
+_WIDTHS = (20, 40, 90, 200, 450, 1000)
+
+_SPREAD = (
+    "Variance of the kernel at equal inputs over random networks, divided by its squared mean: 0.01 means that it "
+    "varies by 10 % from draw to draw. Small: the network behaves like its infinitely wide limit."
+)
 
 
-def _angles(setting: Setting, curves: dict[Architecture, Tensor]) -> str:
-    middle = {architecture: float(curve[len(curve) // 2]) for architecture, curve in curves.items()}
-    seen = ", ".join(f"{share(value)} to {_called(architecture)}" for architecture, value in middle.items())
-    linear = " (branches of one matrix have no ReLU: this ResNet is linear)" if setting.branch_depth == 1 else ""
-    return f"How alike inputs at a right angle look (equal ones: 100 %): {seen}{linear}."
+def _kernel_against_angle(setting: Setting, curves: dict[Architecture, Tensor], sampled: Sampled | None) -> Figure:
+    """The curve of each architecture, with sampled networks around the chosen one."""
+    degrees = torch.linspace(0, 180, _ANGLES, dtype=torch.float64)
+    lines = [
+        Line(numbers(degrees), numbers(curve), _TITLES[architecture], colour=_colour(architecture))
+        for architecture, curve in curves.items()
+    ]
+    cosine = torch.deg2rad(degrees).cos()
+    return Figure(
+        name="kernel_against_angle",
+        title=f"Tangent kernel against angle at depth {setting.depth}",
+        caption="How alike two inputs look to each network while it trains, relative to equal inputs. A curve that "
+        "drops at once to a plateau tells hardly any two inputs from any other two; the dashed cosine is a linear "
+        "model.",
+        x_label="angle between the inputs (degrees)",
+        y_label="kernel relative to equal inputs",
+        marks=(
+            *(_bundle(setting, sampled.kernels) if sampled else ()),
+            *lines,
+            Line(numbers(degrees), numbers(cosine), "linear model", dashed=True, colour="ink"),
+        ),
+    )
 
 
-def _called(architecture: Architecture) -> str:
-    return "the vanilla network" if architecture == "vanilla" else f"the {TITLES[architecture]}"
+def _bundle(setting: Setting, kernels: Tensor) -> tuple[Mark, ...]:
+    """One faint line for each network, the area they fill, and their mean with its standard error."""
+    shade = _colour(setting.architecture)
+    degrees = numbers(torch.linspace(0, 180, kernels.shape[1], dtype=torch.float64))
+    low, high = torch.aminmax(kernels, dim=0)
+    error = kernels.std(0) / math.sqrt(len(kernels))
+    return (
+        Band(degrees, numbers(low), numbers(high), colour=shade),
+        *(Line(degrees, numbers(row), colour=shade, faint=True) for row in kernels),
+        Points(degrees, numbers(kernels.mean(0)), f"mean of {len(kernels)} drawn", error=numbers(error)),
+    )
 
 
-def _scale(setting: Setting) -> str:
-    branches = f"The branches{_of_the_resnet(setting, ' of the ResNet')}"
-    growth, marked = in_digits(signal_growth(setting)), f"the marked scale α = {in_digits(setting.marked_scale)}"
-    if _is_bounded(setting):
-        return f"{branches} are small enough for this depth: the squared signal grows only by {growth}."
-    advice = "would keep it bounded" if _is_bounded(setting.at_marked_scale()) else "is too large as well, so lower a"
-    return f"{branches} are too large for this depth: the squared signal grows by {growth}; {marked} {advice}."
+def _colour(architecture: Architecture) -> str:
+    return colour(list(_TITLES).index(architecture))
 
 
-def _is_bounded(setting: Setting) -> bool:
-    return setting.depth * math.log1p(setting.block_gain) <= BOUNDED
+def _growth_against_scale(setting: Setting) -> Figure:
+    """Growth of the signal and spread of the kernel of the residual network against the branch scale."""
+
+    def growth_and_spread(scale: float) -> tuple[float, float]:
+        scaled = replace(setting, branch_scale=scale)
+        return math.exp(scaled.log_growth), scaled.width * relative_variance(scaled, "resnet")
+
+    growth, spread = zip(*map(growth_and_spread, _SCALES), strict=True)
+    return Figure(
+        name="growth_against_scale",
+        title=f"ResNet of depth {setting.depth} against the scale of its branches",
+        caption="Growth (1 + α^m)^L of the squared signal, and width times relative variance of the kernel. Both are "
+        "flat up to about the marked scale and explode beyond it: with branches of the scale a·L^(−1/m) signal and "
+        "kernel stay bounded however deep the network is.",
+        x_label="branch scale α",
+        y_label="growth, or width × relative variance",
+        marks=(
+            Line(numbers(_SCALES), numbers(growth), "signal"),
+            Line(numbers(_SCALES), numbers(spread), "kernel"),
+            Reference(setting.marked_scale, f"α = {setting.mark:g}·L^(−1/{setting.branch_depth})", axis="x"),
+            Points((setting.branch_scale,) * 2, growth_and_spread(setting.branch_scale), "now"),
+        ),
+        x_log=True,
+        y_log=True,
+    )
 
 
-def _of_the_resnet(setting: Setting, words: str) -> str:
-    """The words that name the ResNet where numbers are of it although another architecture is chosen."""
-    return "" if setting.architecture == "resnet" else words
+def _variance_against_depth(setting: Setting, sampled: Sampled | None) -> Figure:
+    """Each architecture at this width; the residual one also with the scale that shrinks with depth."""
+    settings = [replace(setting, depth=depth) for depth in _DEPTHS]
+    rule = f"α = {setting.mark:g}·L^(−1/{setting.branch_depth})"
+    shrinking = [relative_variance(each.at_marked_scale(), "resnet") for each in settings]
+    return Figure(
+        name="variance_against_depth",
+        title=f"Spread of the kernel against depth, width {setting.width}",
+        caption=f"{_SPREAD} The dashed curve shrinks the branches like {rule} as depth grows, and stays low.",
+        x_label="depth L",
+        y_label="relative variance of the diagonal",
+        marks=(
+            *_variances(_DEPTHS, settings),
+            Line(numbers(_DEPTHS), numbers(shrinking), "ResNet, α shrinking", dashed=True, colour=colour(0)),
+            *_drawn_variance(setting.depth, sampled),
+            Reference(float(setting.depth), f"depth {setting.depth}", axis="x"),
+        ),
+        x_log=True,
+        y_log=True,
+    )
 
 
-def _spread(setting: Setting) -> str:
-    spread = math.sqrt(relative_variance(setting, setting.architecture))
-    start = f"From draw to draw the kernel of {_called(setting.architecture)} of width {setting.width} varies by"
-    if spread < CLOSE:
-        return f"{start} {share(spread)}: it is close to its infinitely wide limit."
-    if spread < 1:
-        return f"{start} {share(spread)}: the limit describes the average network, single ones lie beside it."
-    return f"{start} {share(spread)}: the infinitely wide limit says little about one network."
+def _variance_against_width(setting: Setting, sampled: Sampled | None) -> Figure:
+    """Each architecture at this depth: all fall like one over the width, from very different heights."""
+    return Figure(
+        name="variance_against_width",
+        title=f"Spread of the kernel against width, depth {setting.depth}",
+        caption=f"{_SPREAD} It falls like one over the width once the network is wide enough for its depth.",
+        x_label="width n",
+        y_label="relative variance of the diagonal",
+        marks=(
+            *_variances(_WIDTHS, [replace(setting, width=width) for width in _WIDTHS]),
+            *_drawn_variance(setting.width, sampled),
+            Reference(float(setting.width), f"width {setting.width}", axis="x"),
+        ),
+        x_log=True,
+        y_log=True,
+    )
+
+
+def _variances(places: Sequence[int], settings: Sequence[Setting]) -> list[Line]:
+    return [
+        Line(numbers(places), numbers([relative_variance(each, architecture) for each in settings]), title)
+        for architecture, title in _TITLES.items()
+    ]
+
+
+def _drawn_variance(place: int, sampled: Sampled | None) -> tuple[Mark, ...]:
+    if sampled is None:
+        return ()
+    value, error = sampled.relative_variance
+    return (Points((float(place),), (value,), f"{len(sampled.kernels)} drawn", error=(error,)),)
