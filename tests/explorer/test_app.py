@@ -9,7 +9,8 @@ import pytest
 from skiplens.explorer.guard import Guard
 from skiplens.explorer.page.app import make_app
 from skiplens.explorer.views.paths import PathsView
-from skiplens.explorer.views.runs import RunsFolder, RunsView
+from skiplens.explorer.views.runs import RunsView
+from skiplens.explorer.views.runs_folder import RunsFolder
 from tests.explorer.run_folders import HOSTILE, report, write_report
 
 HERE = {"Host": "127.0.0.1:8050"}

@@ -3,7 +3,7 @@ import os
 import pytest
 
 from skiplens.base.errors import InvalidInputError
-from skiplens.explorer.views.runs import RunsFolder
+from skiplens.explorer.views.runs_folder import RunsFolder
 from tests.explorer.run_folders import HOSTILE
 
 

@@ -11,7 +11,8 @@ from skiplens.explorer.guard import Guard
 from skiplens.explorer.measurements import Measurements
 from skiplens.explorer.page.app import make_app
 from skiplens.explorer.page.panes import draw
-from skiplens.explorer.views.runs import RunsFolder, RunsView
+from skiplens.explorer.views.runs import RunsView
+from skiplens.explorer.views.runs_folder import RunsFolder
 from skiplens.papers.study import MODULES
 from skiplens.report.inspection import Problem
 from skiplens.report.lenses import figures_of
@@ -103,7 +104,7 @@ class TestReport:
         assert "does not hold the readings of a report" in drawn.problem
 
     def test_a_huge_file_is_not_opened(self, root, monkeypatch):
-        monkeypatch.setattr("skiplens.explorer.views.runs_content.MOST_BYTES", 100)
+        monkeypatch.setattr("skiplens.explorer.views.runs_folder.MOST_BYTES", 100)
         write_report(root / "a", report())
         with pytest.raises(InvalidInputError, match="the explorer opens files up to 100 B"):
             shown(root, run="a")
@@ -188,7 +189,7 @@ class TestStudy:
         assert drawn.standing.state == "failed" and "is not a whole Skiplens reading" in drawn.standing.problem
 
     def test_an_archive_that_unpacks_to_very_much_is_not_opened(self, root, monkeypatch):
-        monkeypatch.setattr("skiplens.explorer.views.runs_content.MOST_UNPACKED", 100)
+        monkeypatch.setattr("skiplens.explorer.views.runs_folder.MOST_UNPACKED", 100)
         write_study(root / "s")
         drawn = draw(RunsView(RunsFolder(root)), {"run": "s"}, Measurements(), wait=True)
         assert "the explorer opens less than that" in drawn.standing.problem

@@ -11,7 +11,8 @@ from skiplens.base.errors import InvalidInputError, SkiplensError
 from skiplens.base.optional_imports import optional_import
 from skiplens.explorer.guard import Guard, is_loopback, new_token
 from skiplens.explorer.views import theory_views
-from skiplens.explorer.views.runs import RunsFolder, RunsView
+from skiplens.explorer.views.runs import RunsView
+from skiplens.explorer.views.runs_folder import RunsFolder
 
 DEFAULT_PORT = 8050
 

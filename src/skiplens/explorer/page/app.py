@@ -21,7 +21,7 @@ from skiplens.explorer.page.panes import draw
 from skiplens.explorer.view import UnknownViewError, View, view_named
 from skiplens.report.page import page_script, resource
 
-SCRIPTS = ("elements", "plots", "numbers", "copying")
+_SCRIPTS = ("elements", "plots", "numbers", "copying")
 
 _POLICY = (
     "default-src 'none'; script-src 'self' {hashes}; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
@@ -63,54 +63,50 @@ def make_app(views: Sequence[View], guard: Guard, file_of: Callable[[str], Path]
     measurements = Measurements()
     app.layout = layout(views)
     Callbacks(views, measurements).register(app)
-    _add_guard(server, guard)
-    _add_check(server, app)
+    _add_guards(server, guard, app)
     _add_look(server)
     _add_exports(server, views, measurements)
-    server.register_error_handler(UnknownViewError, lambda error: _not_found(str(error)))
+    server.register_error_handler(UnknownViewError, lambda error: _message(str(error)))
     if file_of is not None:
         _add_files(server, file_of)
     policy = _POLICY.format(hashes=" ".join(app.csp_hashes()))
-    server.after_request(lambda response: _with_headers(response, policy))
+
+    @server.after_request
+    def with_headers(response: flask.Response) -> flask.Response:
+        response.headers.update(_HEADERS)
+        response.headers.setdefault("Content-Security-Policy", policy)
+        if not flask.request.path.startswith("/_dash-component-suites"):
+            response.headers.setdefault("Cache-Control", "no-store")
+        return response
+
     return app
 
 
-def _with_headers(response: flask.Response, policy: str) -> flask.Response:
-    response.headers.update(_HEADERS)
-    response.headers.setdefault("Content-Security-Policy", policy)
-    if not flask.request.path.startswith("/_dash-component-suites"):
-        response.headers.setdefault("Cache-Control", "no-store")
-    return response
+def _add_guards(server: flask.Flask, guard: Guard, app: Dash) -> None:
+    """Before every answer: may this visitor ask, and is it something that the page asks?"""
 
-
-def _add_guard(server: flask.Flask, guard: Guard) -> None:
     @server.before_request
-    def check() -> flask.Response | None:
-        refusal = guard.refusal(_visitor(guard))
+    def check_visitor() -> flask.Response | None:
+        request = flask.request
+        visitor = Visitor(
+            request.host,
+            request.headers.get("Sec-Fetch-Site", ""),
+            request.headers.get("Sec-Fetch-Mode", ""),
+            request.args.get("token", ""),
+            request.cookies.get(guard.cookie_name, ""),
+            request.path,
+        )
+        refusal = guard.refusal(visitor)
         if refusal:
-            return flask.Response(f"{refusal}\n", 403, mimetype="text/plain")
-        return _welcome(guard) if guard.knows(flask.request.args.get("token", "")) else None
+            return _message(refusal, 403)
+        return _welcome(guard) if guard.knows(visitor.token) else None
 
-
-def _add_check(server: flask.Flask, app: Dash) -> None:
     @server.before_request
-    def check() -> flask.Response | None:
+    def check_update() -> flask.Response | None:
         request = flask.request
         if request.path != UPDATES or is_update(request.get_json(silent=True), app.callback_map):
             return None
-        return flask.Response("This is no request of the explorer's page.\n", 400, mimetype="text/plain")
-
-
-def _visitor(guard: Guard) -> Visitor:
-    request = flask.request
-    return Visitor(
-        request.host,
-        request.headers.get("Sec-Fetch-Site", ""),
-        request.headers.get("Sec-Fetch-Mode", ""),
-        request.args.get("token", ""),
-        request.cookies.get(guard.cookie_name, ""),
-        request.path,
-    )
+        return _message("This is no request of the explorer's page.", 400)
 
 
 def _welcome(guard: Guard) -> flask.Response:
@@ -129,11 +125,16 @@ def _welcome(guard: Guard) -> flask.Response:
 
 def _add_look(server: flask.Flask) -> None:
     """The colours, plots and copying of the report, and what the explorer adds to them."""
+
+    @cache
+    def plotly() -> str:
+        return optional_import("plotly.offline", "the plots of the explorer", "plotly").get_plotlyjs()
+
     texts: dict[str, tuple[Callable[[], str], str]] = {
         "look.css": (lambda: resource("report.css") + _asset("explorer.css"), "text/css"),
         "theme.js": (lambda: _asset("theme.js"), "text/javascript"),
-        "page.js": (lambda: page_script(SCRIPTS, _asset("explorer.js")), "text/javascript"),
-        "plotly.js": (_plotly, "text/javascript"),
+        "page.js": (lambda: page_script(_SCRIPTS, _asset("explorer.js")), "text/javascript"),
+        "plotly.js": (plotly, "text/javascript"),
     }
 
     @server.get("/<any('look.css','theme.js','page.js','plotly.js'):name>")
@@ -142,11 +143,6 @@ def _add_look(server: flask.Flask) -> None:
         response = flask.Response(text(), mimetype=kind)
         response.headers["Cache-Control"] = "private, max-age=3600" if name == "plotly.js" else "no-cache"
         return response
-
-
-@cache
-def _plotly() -> str:
-    return optional_import("plotly.offline", "the plots of the explorer", "plotly").get_plotlyjs()
 
 
 def _asset(name: str) -> str:
@@ -161,7 +157,7 @@ def _add_exports(server: flask.Flask, views: Sequence[View], measurements: Measu
         try:
             content = exported(drawn.drawing, name, ending)
         except SkiplensError as error:
-            return _not_found(drawn.problem or str(error))
+            return _message(drawn.problem or str(error))
         response = flask.Response(content, content_type=TYPES[ending])
         response.headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(name, safe='')}.{ending}"
         return response
@@ -175,11 +171,11 @@ def _add_files(server: flask.Flask, file_of: Callable[[str], Path]) -> None:
                 file_of(flask.request.args.get("name", "")), mimetype="application/octet-stream", as_attachment=True
             )
         except (SkiplensError, OSError) as error:
-            return _not_found(str(error) if isinstance(error, SkiplensError) else "There is no such file.")
+            return _message(str(error) if isinstance(error, SkiplensError) else "There is no such file.")
         response.headers["Content-Security-Policy"] = "sandbox; default-src 'none'"
         response.headers["Cache-Control"] = "no-store"
         return response
 
 
-def _not_found(message: str) -> flask.Response:
-    return flask.Response(f"{message}\n", 404, mimetype="text/plain")
+def _message(text: str, status: int = 404) -> flask.Response:
+    return flask.Response(f"{text}\n", status, mimetype="text/plain")

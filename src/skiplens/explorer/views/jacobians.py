@@ -107,11 +107,15 @@ class RandomLayer:
     seed: int = 0
 
     @cached_property
+    def weights(self) -> Tensor:
+        """W."""
+        return gaussian((self.width, self.width), self.scale**2 / self.width, Randomness(self.seed).torch())
+
+    @cached_property
     def singular_values(self) -> dict[bool, Tensor]:
         """Those of W and, with a skip, of I + W; descending."""
-        W = gaussian((self.width, self.width), self.scale**2 / self.width, Randomness(self.seed).torch())
         identity = torch.eye(self.width, dtype=torch.float64)
-        return {has_skip: torch.linalg.svdvals(W + has_skip * identity) for has_skip in _NAMES}
+        return {has_skip: torch.linalg.svdvals(self.weights + has_skip * identity) for has_skip in _NAMES}
 
     def law(self, has_skip: bool) -> SingularValueLaw:
         """Their law at infinite width."""

@@ -1,121 +1,40 @@
-"""The runs view."""
+"""The runs view: reports, studies and comparisons of a folder, opened again, drawn anew and compared."""
 
 import dataclasses
-import os
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, ClassVar, Literal
-from urllib.parse import quote, unquote_to_bytes
+from urllib.parse import quote
 
 from skiplens.base.errors import InvalidInputError
-from skiplens.base.progress import Progress
-from skiplens.explorer.control import SEPARATOR, Control, Several
-from skiplens.explorer.view import Download, Drawing, Values, View
-from skiplens.explorer.views.runs_content import load_report
-from skiplens.explorer.views.runs_reports import draw_comparison, draw_report, draw_reports, reading_control
-from skiplens.explorer.views.runs_studies import NONE, draw_studies, draw_study, redraw, study_controls
+from skiplens.base.progress import Progress, track
+from skiplens.explorer.control import SEPARATOR, Choice, Control, Several, Switch
+from skiplens.explorer.view import Check, Download, Drawing, Values, View
+from skiplens.explorer.views.runs_folder import (
+    MARKS,
+    Row,
+    Run,
+    RunsFolder,
+    Table,
+    load_comparison,
+    load_environment,
+    load_reading,
+    load_report,
+    load_table,
+    load_verdicts,
+)
+from skiplens.papers.study import MODULES, PRESETS, Item, study
+from skiplens.plots.figure import Figure, Line, Mark, Points
+from skiplens.readings.reading import KINDS
+from skiplens.report.compared import ComparedModel, in_words, measure, overlays
+from skiplens.report.inspection import Report
+from skiplens.report.lenses import VIEWS, section_of
 
-Kind = Literal["report", "study", "comparison"]
-
-
-@dataclass(frozen=True)
-class Run:
-    """A report, a study or a comparison.
-
-    Attributes:
-        word: Its name as it stands in an address: any name of a folder, without commas and odd characters.
-        label: Its name for a person.
-        kind: What it is.
-        path: Where it is.
-    """
-
-    word: str
-    label: str
-    kind: Kind
-    path: Path
-
-
-class RunsFolder:
-    """A folder and everything that is really inside of it; links that lead outside are not followed."""
-
-    def __init__(self, root: Path) -> None:
-        if not root.is_dir():
-            raise InvalidInputError(f"{root} is not a folder; name the one that holds your reports and studies.")
-        self.given = root
-        self._root = root.resolve()
-
-    def runs(self) -> tuple[Run, ...]:
-        """All runs, in order of their names."""
-        found = sorted(self._walk(self._root, _DEEPEST, set()), key=lambda run: run.word)
-        return tuple(found[:MOST_RUNS])
-
-    def run(self, word: str) -> Run:
-        """The run that is called so."""
-        run = self._run(self._inside(word))
-        if run is None:
-            raise InvalidInputError(f"There is no run {word!r} in the folder.")
-        return run
-
-    def files(self, run: Run) -> tuple[tuple[str, str], ...]:
-        """The files of a run that may be downloaded: their names in it, and their words for `file`."""
-        names = (path for pattern in FILES for path in sorted(run.path.glob(pattern)))
-        inside = [path for path in names if path.is_file() and self._holds(path)]
-        return tuple((_label(path.relative_to(run.path)), self._word(path)) for path in inside[:MOST_FILES])
-
-    def file(self, word: str) -> Path:
-        """The place of a file of a run; every other name is refused, however it is written."""
-        path = self._inside(word)
-        for depth in (0, 1):
-            folder = path.parents[depth]
-            name = path.relative_to(folder).as_posix()
-            known = any(fnmatch(name, pattern) and name.count("/") == pattern.count("/") for pattern in FILES)
-            if known and path.is_file() and self._holds(folder) and self._run(folder) is not None:
-                return path
-        raise InvalidInputError(f"There is no file {word!r} of a run in the folder.")
-
-    def _walk(self, folder: Path, deeper: int, seen: set[Path]) -> Iterator[Run]:
-        if folder in seen:
-            return
-        seen.add(folder)
-        run = self._run(folder)
-        if run is not None:
-            yield run
-        if deeper and len(seen) < 20 * MOST_RUNS:
-            for path in _folders_in(folder):
-                if self._holds(path):
-                    yield from self._walk(path.resolve(), deeper - 1, seen)
-
-    def _run(self, folder: Path) -> Run | None:
-        marks = ((folder / name, kind) for name, kind in MARKS.items())
-        kind = next((kind for path, kind in marks if path.is_file() and self._holds(path)), None)
-        if kind is None:
-            return None
-        name = folder.relative_to(self._root)
-        return Run(self._word(folder), _label(name) if name.parts else _label(Path(self._root.name)), kind, folder)
-
-    def _word(self, path: Path) -> str:
-        return quote(os.fsencode(path.resolve().relative_to(self._root)), safe="/")
-
-    def _inside(self, word: str) -> Path:
-        """The path that a word names, resolved; refused unless it lies in the folder."""
-        refused = InvalidInputError(f"{word!r} names nothing inside of the folder of runs.")
-        try:
-            name = os.fsdecode(unquote_to_bytes(word))
-            path = (self._root / name).resolve(strict=True)
-        except (OSError, ValueError, RuntimeError) as error:  # missing, a NUL in it, or links in a circle
-            raise refused from error
-        if not path.is_relative_to(self._root):
-            raise refused
-        return path
-
-    def _holds(self, path: Path) -> bool:
-        try:
-            return path.resolve(strict=True).is_relative_to(self._root)
-        except (OSError, RuntimeError):
-            return False
+_VERDICT, _NONE = "verdict", "none"
 
 
 @dataclass(frozen=True)
@@ -133,27 +52,27 @@ class RunsView(View):
         runs = self.folder.runs() if self.folder is not None else ()
         if not runs:
             return ()
-        chooser = Several(
-            "run",
-            "Runs",
-            help="One is opened, several are compared.",
-            options=tuple((run.word, f"{run.label} ({run.kind})") for run in runs),
-        )
+        options = tuple((run.word, f"{run.label} ({run.kind})") for run in runs)
+        chooser = Several("run", "Runs", options).explained("One is opened, several are compared.")
         wanted = words.get("run", "").split(SEPARATOR)
-        return (chooser, *self._further([run for run in runs if run.word in wanted], words))
+        return (chooser, *_further_controls([run for run in runs if run.word in wanted], words))
 
     def draw(self, values: Values, measured: Any = None) -> Drawing:
         """What is in the chosen runs; the list of all where none is chosen."""
         chosen = self._chosen(values)
-        if not chosen:
+        if not chosen or self.folder is None:
             return self._overview()
-        drawing = _drawing(chosen, values, measured)
-        return dataclasses.replace(drawing, downloads=tuple(self._downloads(chosen)))
+        downloads = [
+            Download(f"{run.label}/{name}" if len(chosen) > 1 else name, f"/files?name={quote(word, safe='')}")
+            for run in chosen
+            for name, word in self.folder.files(run)
+        ]
+        return dataclasses.replace(_draw(chosen, values, measured), downloads=tuple(downloads))
 
     def measurement(self, values: Values) -> Values | None:
         """The study and the item whose figures are drawn again from its readings, and when the study was written."""
         chosen = self._chosen(values)
-        if len(chosen) != 1 or chosen[0].kind != "study" or values.get("table") != NONE:
+        if len(chosen) != 1 or chosen[0].kind != "study" or values.get("table") != _NONE:
             return None
         written = (chosen[0].path / "verdicts.json").stat().st_mtime_ns
         return {"run": chosen[0].word, "item": values["item"], "written": written}
@@ -161,66 +80,23 @@ class RunsView(View):
     def measure(self, values: Values, progress: Progress) -> Any:
         """The figures of an item of a study."""
         assert self.folder is not None, "a view without a folder has nothing to measure"
-        return redraw(self.folder.run(values["run"]).path, values["item"], progress)
+        return _redraw(self.folder.run(values["run"]).path, values["item"], progress)
 
     def _chosen(self, values: Values) -> list[Run]:
-        assert self.folder is not None or not values.get("run"), "a view without a folder has no runs"
         return [self.folder.run(word) for word in values.get("run", ())] if self.folder is not None else []
-
-    def _further(self, chosen: Sequence[Run], words: Mapping[str, str]) -> tuple[Control, ...]:
-        """The controls of the chosen runs; none where they cannot be read, which drawing them will say."""
-        kinds = {run.kind for run in chosen}
-        try:
-            if kinds == {"report"}:
-                return (reading_control(tuple(load_report(run.path) for run in chosen)),)
-            if kinds == {"study"} and len(chosen) == 1:
-                return study_controls(chosen[0].path, words)
-        except Exception:  # whatever a strange file makes of the loaders: drawing it tells the person
-            return ()
-        return ()
 
     def _overview(self) -> Drawing:
         if self.folder is None:
             return Drawing(says="There is no folder of runs. Name one: skiplens explore RUNS_DIR.")
-        runs = self.folder.runs()
+        runs, given = self.folder.runs(), self.folder.given
         if not runs:
             return Drawing(
-                says=f"There are no reports or studies in {self.folder.given}. Write one: skiplens inspect --out "
-                f"{self.folder.given}/mine."
+                says=f"There are no reports or studies in {given}. Write one: skiplens inspect --out {given}/mine."
             )
         return Drawing(
-            says=f"{len(runs)} runs in {self.folder.given}. Choose one to open it, several to compare them.",
+            says=f"{len(runs)} runs in {given}. Choose one to open it, several to compare them.",
             rows=tuple({"run": run.label, "kind": run.kind, "written": _written(run)} for run in runs),
         )
-
-    def _downloads(self, chosen: Sequence[Run]) -> list[Download]:
-        assert self.folder is not None, "runs were chosen from a folder"
-        several = len(chosen) > 1
-        return [
-            Download(f"{run.label}/{name}" if several else name, f"/files?name={quote(word, safe='')}")
-            for run in chosen
-            for name, word in self.folder.files(run)
-        ]
-
-
-def _drawing(chosen: Sequence[Run], values: Values, measured: Any) -> Drawing:
-    labels, folders = [run.label for run in chosen], [run.path for run in chosen]
-    kinds = {run.kind for run in chosen}
-    if kinds == {"report"}:
-        reports = [load_report(folder) for folder in folders]
-        kind = values["reading"] if "reading" in values else "verdict"
-        if len(chosen) == 1:
-            return draw_report(reports[0], kind, folders[0])
-        return draw_reports(labels, reports, kind, folders)
-    if kinds == {"study"}:
-        if len(chosen) > 1:
-            return draw_studies(labels, folders)
-        return draw_study(folders[0], values, measured)
-    if kinds == {"comparison"} and len(chosen) == 1:
-        return draw_comparison(folders[0])
-    raise InvalidInputError(
-        "Reports are compared with reports and studies with studies; choose runs of one kind, or one comparison."
-    )
 
 
 def _written(run: Run) -> str:
@@ -228,29 +104,313 @@ def _written(run: Run) -> str:
     return datetime.fromtimestamp(mark.stat().st_mtime).strftime("%Y-%m-%d %H:%M")
 
 
-MARKS: dict[str, Kind] = {"readings.json": "report", "verdicts.json": "study", "comparison.json": "comparison"}
-"""The file that tells what a folder is."""
-
-FILES = (
-    *MARKS,
-    *("report.html", "index.html", "comparison.html", "environment.json"),
-    *("tables/*.csv", "figures/*.png", "figures/*.svg", "store/*.npz"),
-)
-"""What a run's folder has that may be downloaded; anything else in it is nobody's business."""
-
-MOST_RUNS = 500
-
-MOST_FILES = 200
-
-_DEEPEST = 5  # folders below the one that was given
-
-
-def _folders_in(folder: Path) -> list[Path]:
+def _further_controls(chosen: Sequence[Run], words: Mapping[str, str]) -> tuple[Control, ...]:
+    """The controls of the chosen runs; none where they cannot be read, which drawing them will say."""
+    kinds = {run.kind for run in chosen}
     try:
-        return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
-    except OSError:
-        return []
+        if kinds == {"report"}:
+            return (_reading_control([load_report(run.path) for run in chosen]),)
+        if kinds == {"study"} and len(chosen) == 1:
+            return _study_controls(chosen[0].path, words)
+    except Exception:  # whatever a strange file makes of the loaders: drawing it tells the person
+        return ()
+    return ()
 
 
-def _label(path: Path) -> str:
-    return os.fsencode(path).decode(errors="replace")
+def _draw(chosen: Sequence[Run], values: Values, measured: Any) -> Drawing:
+    labels, folders = [run.label for run in chosen], [run.path for run in chosen]
+    kinds = {run.kind for run in chosen}
+    if kinds == {"report"}:
+        reports = [load_report(folder) for folder in folders]
+        kind = values.get("reading", _VERDICT)
+        if len(chosen) == 1:
+            return _draw_report(reports[0], kind, folders[0])
+        return _draw_reports(labels, reports, kind, folders)
+    if kinds == {"study"}:
+        return _draw_study(folders[0], values, measured) if len(chosen) == 1 else _draw_studies(labels, folders)
+    if kinds == {"comparison"} and len(chosen) == 1:
+        return _draw_comparison(folders[0])
+    raise InvalidInputError(
+        "Reports are compared with reports and studies with studies; choose runs of one kind, or one comparison."
+    )
+
+
+# Reports and comparisons.
+
+_STATES: dict[str, Literal["holds", "fails", "unknown"]] = {"critical": "fails", "warning": "fails", "note": "unknown"}
+
+
+def _reading_control(reports: Sequence[Report]) -> Choice:
+    """Which of the readings that all reports have to look at."""
+    shared = set.intersection(*({reading.kind for reading in report.readings} for report in reports))
+    titles = {
+        reading.kind: section_of(reading).title
+        for reading in reports[0].readings
+        if reading.kind in shared and VIEWS[type(reading)].section is not None
+    }
+    return Choice("reading", "Reading", ((_VERDICT, "Verdict"), *titles.items()), default=_VERDICT).explained(
+        "What the lenses saw; the verdict is what follows from all of it."
+    )
+
+
+def _draw_report(report: Report, kind: str, folder: Path) -> Drawing:
+    """The verdict of a report, or one of its readings with its figures drawn anew."""
+    if kind == _VERDICT:
+        found = [
+            Check(_STATES.get(one.severity, "unknown"), one.sentence, f"What helps: {one.change}")
+            for one in report.findings
+        ]
+        problems = [Check("unknown", problem.lens, problem.message) for problem in report.problems]
+        return Drawing(
+            says=f"{report.title}: {report.verdict}",
+            facts=tuple((section.title, section.sentence) for section in report.sections()),
+            checks=(*found, *problems) or (Check("holds", "Healthy", "Nothing was found."),),
+            code=f"from skiplens.report import Report\n\nresult = Report.load({str(folder)!r}).verdict\n",
+        )
+    section = section_of(next(reading for reading in report.readings if reading.kind == kind))
+    return Drawing(
+        figures=section.figures,
+        says=section.sentence,
+        facts=section.facts,
+        rows=section.rows,
+        code="from skiplens.report import Report\n"
+        "from skiplens.report.lenses import figures_of\n\n"
+        f"readings = Report.load({str(folder)!r}).readings\n"
+        f"result = [figure for reading in readings if reading.kind == {kind!r} for figure in figures_of(reading)]\n",
+        notes=(*section.notes, "; ".join(f"{label}: {value}" for label, value in section.provenance if value)),
+    )
+
+
+def _draw_reports(labels: Sequence[str], reports: Sequence[Report], kind: str, folders: Sequence[Path]) -> Drawing:
+    """One reading of all reports, or their verdicts."""
+    names = f"folders = {[str(folder) for folder in folders]!r}\n"
+    if kind == _VERDICT:
+        return Drawing(
+            says=f"{len(reports)} reports.",
+            rows=tuple(
+                {"run": label, "model": report.title, "verdict": report.verdict}
+                for label, report in zip(labels, reports, strict=True)
+            ),
+            code="from skiplens.report import Report\n\n"
+            f"{names}result = [Report.load(folder).verdict for folder in folders]\n",
+        )
+    models = [ComparedModel(label, (report,)) for label, report in zip(labels, reports, strict=True)]
+    rows = [
+        {"number": number.label, **dict(zip(labels, map(in_words, number.values), strict=True))}
+        for number in measure(models, [KINDS[kind]])
+    ]
+    figures = overlays(models, KINDS[kind])
+    says = "This reading has neither curves nor numbers that can be compared; open the runs one by one."
+    if figures:
+        says = f"{' and '.join(labels)} in one picture."
+    elif rows:
+        says = f"The numbers of {' and '.join(labels)}."
+    return Drawing(
+        figures=figures,
+        says=says,
+        rows=tuple(rows),
+        code="from skiplens.report import Report\n"
+        "from skiplens.report.lenses import key_numbers\n\n"
+        f"{names}readings = [r for folder in folders for r in Report.load(folder).readings if r.kind == {kind!r}]\n"
+        "result = [{number.label: number.value for number in key_numbers(reading)} for reading in readings]\n",
+        notes=(
+            "One run each: whether a difference is more than chance shows when several draws of the weights are "
+            "compared (skiplens compare).",
+        ),
+    )
+
+
+def _draw_comparison(folder: Path) -> Drawing:
+    """The numbers of all models, and which of them differ."""
+    content = load_comparison(folder)
+    rows = []
+    for number in content["numbers"]:
+        means = {name: sum(values) / len(values) if values else "–" for name, values in number["values"].items()}
+        verdicts = ", ".join(str(entry["verdict"]) for entry in number["against_first"])
+        rows.append({"number": number["number"], **means, "against the first": verdicts})
+    return Drawing(
+        says=str(content.get("verdict", "")),
+        rows=tuple(rows),
+        code="import json\nfrom pathlib import Path\n\n"
+        f"content = json.loads(Path({str(folder / 'comparison.json')!r}).read_text())\n"
+        "result = [number['number'] for number in content['numbers']]\n",
+        notes=tuple(map(str, content.get("notes", ()))),
+    )
+
+
+# Studies.
+
+_MOST_SERIES = 12
+
+
+def _study_controls(folder: Path, words: Mapping[str, str]) -> tuple[Control, ...]:
+    """Which item, and whether its figures or one of its tables are drawn."""
+    items = list(dict.fromkeys(map(_item_name, load_verdicts(folder))))
+    if not items:
+        return ()
+    item = Choice("item", "Item", tuple((name, name) for name in items), default=items[0]).explained(
+        "A figure, table or theorem of the paper."
+    )
+    chosen = words.get("item", items[0])
+    tables = _tables_of(folder, chosen if chosen in items else items[0])
+    options = ((_NONE, "the paper's figures"), *((name, name) for name in tables))
+    table = Choice("table", "Draw", options, default=_NONE).explained(
+        "The paper's figures from the stored readings, or columns of a table of raw numbers."
+    )
+    path = tables.get(words.get("table", _NONE))
+    return (item, table, *(_column_controls(path) if path is not None else ()))
+
+
+def _item_name(row: Row) -> str:
+    return f"{row.get('study')}/{row.get('item')}"
+
+
+def _tables_of(folder: Path, item: str) -> dict[str, Path]:
+    """The tables of an item by their names."""
+    stem = item.replace("/", "_")
+    return {path.stem: path for path in sorted((folder / "tables").glob("*.csv")) if path.stem.startswith(f"{stem}_")}
+
+
+def _column_controls(path: Path) -> tuple[Control, ...]:
+    """The columns of a table; none where it cannot be read, which drawing it will say."""
+    try:
+        table = load_table(path)
+    except Exception:
+        return ()
+    numeric = tuple((name, name) for name in table.numeric)
+    if len(numeric) < 2:
+        return ()
+    series = [(name, name) for name, cells in table.columns.items() if 1 < len(set(cells)) <= _MOST_SERIES]
+    return (
+        Choice("x", "Along", numeric, default=numeric[0][0], help="The column along the picture."),
+        Choice("y", "Up", numeric, default=numeric[-1][0], help="The column that is drawn."),
+        Choice("by", "One line for each", ((_NONE, "nothing"), *series), default=_NONE, help="Tells rows apart."),
+        Switch("x_log", "Logarithmic along", help="For columns that span factors.", default=False),
+        Switch("y_log", "Logarithmic up", help="For columns that span factors.", default=False),
+    )
+
+
+def _draw_study(folder: Path, values: Values, measured: Any) -> Drawing:
+    """The verdicts of an item with its figures, or with a chart of a table."""
+    rows = load_verdicts(folder)
+    if "item" not in values:
+        return Drawing(says="The study has no verdicts yet.")
+    own = [row for row in rows if _item_name(row) == values["item"]]
+    counts = Counter(str(row.get("verdict")) for row in own)
+    says = f"{values['item']}: {', '.join(f'{count} {word}' for word, count in counts.items())}."
+    environment = {name: str(value) for name, value in load_environment(folder).items()}
+    facts = tuple((name, environment.pop(name)) for name in ("preset", "seed") if name in environment)
+    origin = ", ".join(f"{name} {value}" for name, value in environment.items())
+    if values["table"] != _NONE:
+        path = _tables_of(folder, values["item"])[values["table"]]
+        table = load_table(path)
+        figure, code = _chart(table, values), _table_code(path, values)
+        return Drawing((figure,), says, facts, table.rows, code=code, notes=(origin,))
+    figures, problem = measured or ((), "")
+    columns = ("claim", "paper", "ours", "uncertainty", "verdict")
+    told = [{name: "" if row.get(name) is None else row[name] for name in columns} for row in own]
+    code = (
+        "import json\n"
+        "from pathlib import Path\n\n"
+        f"verdicts = json.loads(Path({str(folder / 'verdicts.json')!r}).read_text())\n"
+        f"result = [v['verdict'] for v in verdicts if f\"{{v['study']}}/{{v['item']}}\" == {values['item']!r}]\n"
+    )
+    return Drawing(figures, says, facts, tuple(told), code=code, notes=tuple(filter(None, (problem, origin))))
+
+
+def _redraw(folder: Path, item: str, progress: Progress) -> tuple[tuple[Figure, ...], str]:
+    """The figures of an item from the readings in the folder's store, and why there are none where there are none."""
+    found = _known_item(item)
+    environment = load_environment(folder)
+    preset, seed = environment.get("preset"), environment.get("seed")
+    if found is None or preset not in PRESETS or not isinstance(seed, int):
+        return (), "The study or its preset is not known here, so its figures cannot be drawn again; its tables can."
+    keys = dict.fromkeys(run.key for run in found.runs(preset, seed))  # a run that is named twice counts once
+    paths = [folder / "store" / f"{key}.npz" for key in keys]
+    missing = sum(not path.is_file() for path in paths)
+    if missing:
+        return (), f"{missing} of {len(paths)} readings are not in the folder, so figures cannot be drawn again."
+    readings = [load_reading(path) for path in track(paths, "reading what was measured", len(paths), progress)]
+    return found.figures(readings), ""
+
+
+def _known_item(name: str) -> Item | None:
+    study_name, _, item = name.partition("/")
+    if study_name not in MODULES:
+        return None
+    try:
+        return study(study_name).item(item)
+    except InvalidInputError:
+        return None
+
+
+def _draw_studies(labels: Sequence[str], folders: Sequence[Path]) -> Drawing:
+    """A table of all claims, and whether the studies agree on them."""
+    by_claim = [{f"{_item_name(row)}/{row.get('claim')}": row for row in load_verdicts(folder)} for folder in folders]
+    claims = list(dict.fromkeys(claim for found in by_claim for claim in found))
+    rows = [
+        {"claim": claim, **{label: _verdict(found.get(claim)) for label, found in zip(labels, by_claim, strict=True)}}
+        for claim in claims
+    ]
+    differing = sum(len({found[claim].get("verdict") for found in by_claim if claim in found}) > 1 for claim in claims)
+    return Drawing(
+        says=f"{len(claims)} claims; the runs have different verdicts on {differing} of them.",
+        rows=tuple(rows),
+        code="import json\n"
+        "from pathlib import Path\n\n"
+        f"files = {[str(folder / 'verdicts.json') for folder in folders]!r}\n"
+        "result = [[verdict['verdict'] for verdict in json.loads(Path(file).read_text())] for file in files]\n",
+    )
+
+
+def _verdict(row: Row | None) -> str:
+    if row is None:
+        return "–"
+    ours = row.get("ours")
+    return f"{row.get('verdict')} ({ours:.4g})" if isinstance(ours, float | int) else str(row.get("verdict"))
+
+
+# A table of a study as a picture.
+
+
+def _chart(table: Table, values: Values) -> Figure:
+    """One column against another, one line for each cell of a third."""
+    if "x" not in values:
+        raise InvalidInputError("The table has fewer than two columns of numbers, so there is nothing to draw.")
+    x, y, by = values["x"], values["y"], values["by"]
+    groups = [None] * len(table.columns[x]) if by == _NONE else table.columns[by]
+    marks: list[Mark] = []
+    for group in dict.fromkeys(groups):
+        cells = zip(table.columns[x], table.columns[y], groups, strict=True)
+        own = sorted((along, up) for along, up, key in cells if key == group and _drawable(along, up, values))
+        places, heights = tuple(along for along, _ in own), tuple(up for _, up in own)
+        if by == _NONE or len(set(places)) < len(places):
+            marks.append(Points(places, heights, "" if by == _NONE else f"{by} = {group}"))
+        else:
+            marks.append(Line(places, heights, f"{by} = {group}"))
+    return Figure(
+        "columns",
+        f"{y} against {x}",
+        f"{len(table.rows)} rows of the table{'' if by == _NONE else f', one line for each {by}'}.",
+        x,
+        y,
+        tuple(marks),
+        x_log=values["x_log"],
+        y_log=values["y_log"],
+    )
+
+
+def _drawable(along: float, up: float, values: Values) -> bool:
+    if not (math.isfinite(along) and math.isfinite(up)):
+        return False
+    return (along > 0 or not values["x_log"]) and (up > 0 or not values["y_log"])
+
+
+def _table_code(path: Path, values: Values) -> str:
+    cells = [f"float(row[{values[name]!r}] or 'nan')" for name in ("x", "y") if name in values]
+    if cells and values["by"] != _NONE:
+        cells.append(f"row[{values['by']!r}]")
+    return (
+        f"import csv\n\nwith open({str(path)!r}, newline='') as file:\n"
+        f"    result = [({', '.join(cells) or 'row'}) for row in csv.DictReader(file)]\n"
+    )

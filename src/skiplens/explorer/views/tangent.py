@@ -154,7 +154,7 @@ class Setting:
 
     @property
     def log_growth(self) -> float:
-        """The logarithm of (1 + α^m)^L, which the squared signal of the residual network grows by from first to last block."""
+        """The logarithm of (1 + α^m)^L, by which the squared signal of the residual network grows on its way."""
         return self.depth * math.log1p(self.branch_scale**self.branch_depth)
 
     @property

@@ -1,0 +1,260 @@
+"""A folder of runs: what is really inside of it, and what is in its files. Nothing of it can run code.
+
+Links that lead outside are not followed, and large files are not opened: the page may be seen by others than the owner.
+"""
+
+import csv
+import json
+import os
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+from urllib.parse import quote, unquote_to_bytes
+
+from skiplens.base.errors import BrokenFileError, InvalidInputError
+from skiplens.base.memory import readable
+from skiplens.readings.file import read_file
+from skiplens.readings.reading import Reading
+from skiplens.report.inspection import Report
+
+T = TypeVar("T")
+
+Row = Mapping[str, Any]
+
+Kind = Literal["report", "study", "comparison"]
+
+MARKS: dict[str, Kind] = {"readings.json": "report", "verdicts.json": "study", "comparison.json": "comparison"}
+"""The file that tells what a folder is."""
+
+_FILES = (
+    *MARKS,
+    *("report.html", "index.html", "comparison.html", "environment.json"),
+    *("tables/*.csv", "figures/*.png", "figures/*.svg", "store/*.npz"),
+)  # what a run's folder has that may be downloaded; anything else in it is nobody's business
+
+MOST_RUNS, MOST_FILES = 500, 200
+
+MOST_BYTES, MOST_UNPACKED = 2**26, 2**29
+
+_DEEPEST = 5  # folders below the one that was given
+
+
+@dataclass(frozen=True)
+class Run:
+    """A report, a study or a comparison.
+
+    Attributes:
+        word: Its name as it stands in an address: any name of a folder, without commas and odd characters.
+        label: Its name for a person.
+        kind: What it is.
+        path: Where it is.
+    """
+
+    word: str
+    label: str
+    kind: Kind
+    path: Path
+
+
+class RunsFolder:
+    """A folder and everything that is really inside of it; links that lead outside are not followed."""
+
+    def __init__(self, root: Path) -> None:
+        if not root.is_dir():
+            raise InvalidInputError(f"{root} is not a folder; name the one that holds your reports and studies.")
+        self.given = root
+        self._root = root.resolve()
+
+    def runs(self) -> tuple[Run, ...]:
+        """All runs, in order of their names."""
+        found = sorted(self._walk(self._root, _DEEPEST, set()), key=lambda run: run.word)
+        return tuple(found[:MOST_RUNS])
+
+    def run(self, word: str) -> Run:
+        """The run that is called so."""
+        run = self._run(self._inside(word))
+        if run is None:
+            raise InvalidInputError(f"There is no run {word!r} in the folder.")
+        return run
+
+    def files(self, run: Run) -> tuple[tuple[str, str], ...]:
+        """The files of a run that may be downloaded: their names in it, and their words for `file`."""
+        names = (path for pattern in _FILES for path in sorted(run.path.glob(pattern)))
+        inside = [path for path in names if path.is_file() and self._holds(path)]
+        return tuple((_label(path.relative_to(run.path)), self._word(path)) for path in inside[:MOST_FILES])
+
+    def file(self, word: str) -> Path:
+        """The place of a file of a run; every other name is refused, however it is written."""
+        path = self._inside(word)
+        for folder in path.parents[:2]:
+            name = path.relative_to(folder).as_posix()
+            known = any(fnmatch(name, pattern) and name.count("/") == pattern.count("/") for pattern in _FILES)
+            if known and path.is_file() and self._holds(folder) and self._run(folder) is not None:
+                return path
+        raise InvalidInputError(f"There is no file {word!r} of a run in the folder.")
+
+    def _walk(self, folder: Path, deeper: int, seen: set[Path]) -> Iterator[Run]:
+        if folder in seen:
+            return
+        seen.add(folder)
+        run = self._run(folder)
+        if run is not None:
+            yield run
+        if not deeper or len(seen) >= 20 * MOST_RUNS:
+            return
+        try:
+            inner = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+        except OSError:
+            return
+        for path in filter(self._holds, inner):
+            yield from self._walk(path.resolve(), deeper - 1, seen)
+
+    def _run(self, folder: Path) -> Run | None:
+        marks = ((folder / name, kind) for name, kind in MARKS.items())
+        kind = next((kind for path, kind in marks if path.is_file() and self._holds(path)), None)
+        if kind is None:
+            return None
+        name = folder.relative_to(self._root)
+        return Run(self._word(folder), _label(name if name.parts else Path(self._root.name)), kind, folder)
+
+    def _word(self, path: Path) -> str:
+        return quote(os.fsencode(path.resolve().relative_to(self._root)), safe="/")
+
+    def _inside(self, word: str) -> Path:
+        """The path that a word names, resolved; refused unless it lies in the folder."""
+        refused = InvalidInputError(f"{word!r} names nothing inside of the folder of runs.")
+        try:
+            path = (self._root / os.fsdecode(unquote_to_bytes(word))).resolve(strict=True)
+        except (OSError, ValueError, RuntimeError) as error:  # missing, a NUL in it, or links in a circle
+            raise refused from error
+        if not path.is_relative_to(self._root):
+            raise refused
+        return path
+
+    def _holds(self, path: Path) -> bool:
+        try:
+            return path.resolve(strict=True).is_relative_to(self._root)
+        except (OSError, RuntimeError):
+            return False
+
+
+def _label(path: Path) -> str:
+    return os.fsencode(path).decode(errors="replace")
+
+
+# What is in the files of a run.
+
+
+def load_report(folder: Path) -> Report:
+    """The report in a folder."""
+    return _loaded(Report.load, folder / "readings.json")
+
+
+def load_verdicts(folder: Path) -> tuple[Row, ...]:
+    """The verdicts of a study."""
+    content = _loaded(_json, folder / "verdicts.json")
+    if not isinstance(content, list) or not all(isinstance(entry, dict) for entry in content):
+        raise InvalidInputError("verdicts.json must hold a list of objects; it was not written by skiplens reproduce.")
+    return tuple(content)
+
+
+def load_environment(folder: Path) -> Row:
+    """Preset, seed and versions of a study; nothing where they are not told."""
+    path = folder / "environment.json"
+    content = _loaded(_json, path) if path.is_file() else {}
+    return content if isinstance(content, dict) else {}
+
+
+def load_comparison(folder: Path) -> Row:
+    """The numbers of a comparison."""
+    content = _loaded(_json, folder / "comparison.json")
+    if not isinstance(content, dict) or not isinstance(content.get("numbers"), list):
+        raise InvalidInputError("comparison.json has no numbers; it was not written by skiplens compare.")
+    return content
+
+
+def load_table(path: Path) -> "Table":
+    """The table in a CSV file."""
+    return _loaded(_table, path)
+
+
+def load_reading(path: Path) -> Reading:
+    """The reading in a file; one that would unpack to very much is refused."""
+    _require_small_and_here(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            unpacked = sum(member.file_size for member in archive.infolist())
+    except zipfile.BadZipFile as error:
+        raise BrokenFileError(f"{path.name} is not a whole Skiplens reading: {error}.") from error
+    if unpacked > MOST_UNPACKED:
+        raise InvalidInputError(f"{path.name} unpacks to {readable(unpacked)}; the explorer opens less than that.")
+    return read_file(path)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of numbers or words, by their names."""
+
+    columns: Mapping[str, tuple[Any, ...]]
+
+    @property
+    def numeric(self) -> tuple[str, ...]:
+        """The names of the columns that hold numbers."""
+        return tuple(name for name, cells in self.columns.items() if all(isinstance(cell, float) for cell in cells))
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The table row by row."""
+        return tuple(dict(zip(self.columns, cells, strict=True)) for cells in zip(*self.columns.values(), strict=True))
+
+
+def _loaded(load: Callable[[Path], T], path: Path) -> T:
+    """What `load` makes of the file; read again only when it has changed."""
+    _require_small_and_here(path)
+    stat = path.stat()
+    return _kept(load, path, stat.st_mtime_ns, stat.st_size)
+
+
+@lru_cache(64)
+def _kept(load: Callable[[Path], Any], path: Path, changed: int, size: int) -> Any:
+    return load(path)
+
+
+def _require_small_and_here(path: Path) -> None:
+    """Folders of runs are resolved, so a path that resolves to another one has a link below the run's folder."""
+    if path.resolve() != path:
+        raise InvalidInputError(
+            f"{path.name} is a link; the explorer opens only files that are in the folder itself. Copy it there."
+        )
+    size = path.stat().st_size
+    if size > MOST_BYTES:
+        raise InvalidInputError(
+            f"{path.name} has {readable(size)}; the explorer opens files up to {readable(MOST_BYTES)}. "
+            "Download it, and read it in Python."
+        )
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{path.name} is no JSON: {error}.") from error
+
+
+def _table(path: Path) -> Table:
+    with path.open(newline="", encoding="utf-8", errors="replace") as file:
+        head, *rows = list(csv.reader(file)) or [[]]
+    columns = {name: tuple(row[index] if index < len(row) else "" for row in rows) for index, name in enumerate(head)}
+    return Table({name: _numbers(cells) for name, cells in columns.items()})
+
+
+def _numbers(cells: tuple[str, ...]) -> tuple[Any, ...]:
+    """The cells as numbers if all of them are; an empty cell is NaN."""
+    try:
+        return tuple(float(cell) if cell else float("nan") for cell in cells)
+    except ValueError:
+        return cells
