@@ -128,7 +128,7 @@ def test_the_plateau_is_flatter_the_more_matrices_a_shortcut_jumps_over():
 
 def test_as_many_matrices_as_make_whole_units():
     chosen = setting(branch_depth=3, depth=16)
-    assert (chosen.units, chosen.matrices, chosen.parameters) == (5, 15, 15 * 16)
+    assert (chosen.units, chosen.matrices, len(chosen.eigenvalues_at_start)) == (5, 15, 15 * 16)
     assert setting(branch_depth=4, depth=1).matrices == 4
     assert dict(drawn(branch_depth=3, depth=16).facts)["weight matrices"] == "15 in 5 units"
     assert dict(drawn(branch_depth=0, depth=16).facts)["weight matrices"] == "16, no shortcuts"
@@ -144,8 +144,7 @@ def test_the_words_follow_the_values():
 
 
 def test_condition_numbers_beyond_rounding_are_said_to_be_so():
-    from skiplens.explorer.views.curvature import condition
-    from skiplens.explorer.views.curvature import shape_of
+    from skiplens.explorer.views.curvature import condition, shape_of
 
     beyond = shape_of(torch.tensor([1e-15, 1.0]))
     assert condition(beyond) == "above 1e13"

@@ -9,8 +9,7 @@ from skiplens import zoo
 from skiplens.base.errors import NotResidualError
 from skiplens.base.progress import silent
 from skiplens.explorer.control import read
-from skiplens.explorer.views.paths import MODELS, PathsView
-from skiplens.explorer.views.paths import measure_network, predict
+from skiplens.explorer.views.paths import MODELS, PathsView, measure_network, predict
 from skiplens.zoo.layers import count_joins
 from tests.report.readings import paths
 

@@ -53,6 +53,11 @@ class _Job:
     standing: MeasurementStatus = field(default_factory=lambda: MeasurementStatus("waiting"))
     wanted_at: float = field(default_factory=time.monotonic)
 
+    def require_wanted(self, patience: float) -> None:
+        """End the measurement if nobody has asked for it for so many seconds."""
+        if time.monotonic() - self.wanted_at > patience:
+            raise Abandoned
+
 
 class Measurements:
     """What views measure. Results are pure functions of the values, so pages that share one do not see each other."""
@@ -82,7 +87,9 @@ class Measurements:
                 threading.Thread(target=self._perform, args=(key, job, view, values), daemon=True).start()
             job.wanted_at = time.monotonic()
             self._jobs.move_to_end(key)
-            self._forget_oldest()
+            over = [key for key, job in self._jobs.items() if job.standing.is_over]
+            for oldest in over[: max(0, len(self._jobs) - self._most_kept)]:
+                del self._jobs[oldest]
             return job.standing
 
     def wait(self, view: View, values: Values) -> MeasurementStatus:
@@ -93,58 +100,44 @@ class Measurements:
             standing = self.ask(view, values)
         return standing
 
-    def _forget_oldest(self) -> None:
-        over = [key for key, job in self._jobs.items() if job.standing.is_over]
-        for key in over[: max(0, len(self._jobs) - self._most_kept)]:
-            del self._jobs[key]
-
     def _perform(self, key: Hashable, job: _Job, view: View, values: Values) -> None:
+        """Runs in a thread of its own."""
+
+        def progress(label: str, done: int, total: int) -> None:
+            with self._lock:
+                patience = self._patience if self._waiting() else self._patience_alone
+            job.require_wanted(patience)
+            job.standing = MeasurementStatus("running", label, done, total)
+
         try:
-            job.standing = self._measured(job, view, values)
+            self._take_turn(job)
+            try:
+                job.standing = MeasurementStatus("running", "starting")
+                job.standing = MeasurementStatus("done", result=view.measure(values, progress))
+            finally:
+                self._turn.release()
         except Abandoned:
             with self._lock:
                 self._jobs.pop(key, None)
-
-    def _measured(self, job: _Job, view: View, values: Values) -> MeasurementStatus:
-        def progress(label: str, done: int, total: int) -> None:
-            _require_wanted(job, self._patience_now())
-            job.standing = MeasurementStatus("running", label, done, total)
-
-        self._take_turn(job)
-        try:
-            job.standing = MeasurementStatus("running", "starting")
-            return MeasurementStatus("done", result=view.measure(values, progress))
-        except Abandoned:
-            raise
         except SkiplensError as error:
-            return MeasurementStatus("failed", problem=str(error))
+            job.standing = MeasurementStatus("failed", problem=str(error))
         except Exception as error:
             _LOG.exception("The measurement of %s failed for %s", view.name, values)
-            return MeasurementStatus("failed", problem=f"The measurement failed: {type(error).__name__}: {error}")
-        finally:
-            self._turn.release()
+            problem = f"The measurement failed: {type(error).__name__}: {error}"
+            job.standing = MeasurementStatus("failed", problem=problem)
 
     def _take_turn(self, job: _Job) -> None:
-        """Wait until no other measurement runs: each uses all cores, and taking models apart is not for two threads."""
-        while not self._has_turn(job):
-            _require_wanted(job, self._patience)
-            time.sleep(_POLL_SECONDS)
+        """Wait until no other measurement runs: each uses all cores, and taking models apart is not for two threads.
 
-    def _has_turn(self, job: _Job) -> bool:
-        """Take the turn if it is free and none that waits was asked for later: a moving slider leaves many behind."""
-        with self._lock:
-            return job is self._waiting()[-1] and self._turn.acquire(blocking=False)
+        Of those that wait, the one that was asked for last comes first: a moving slider leaves many behind.
+        """
+        while True:
+            with self._lock:
+                if job is self._waiting()[-1] and self._turn.acquire(blocking=False):
+                    return
+            job.require_wanted(self._patience)
+            time.sleep(_POLL_SECONDS)
 
     def _waiting(self) -> list[_Job]:
         """The jobs that wait for their turn; the one that was asked for last comes last."""
         return [job for job in self._jobs.values() if job.standing.state == "waiting"]
-
-    def _patience_now(self) -> float:
-        """For the job that runs."""
-        with self._lock:
-            return self._patience if self._waiting() else self._patience_alone
-
-
-def _require_wanted(job: _Job, patience: float) -> None:
-    if time.monotonic() - job.wanted_at > patience:
-        raise Abandoned

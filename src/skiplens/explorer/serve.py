@@ -2,7 +2,6 @@
 
 import errno
 import socket
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,31 +65,29 @@ def explorer(folder: Path | None = None, host: str = "127.0.0.1", port: int | No
     optional_import("dash", "the explorer", "skiplens[explorer]")
     if not host.strip("[] "):
         raise InvalidInputError("--host is empty; leave it out for this machine alone, or give one of its addresses.")
-    runs = _runs_in(folder)
-    for candidate in _ports(port):
+    if port is not None and not 0 <= port < 2**16:
+        raise InvalidInputError(f"--port {port} is no port; give a number from 1 to 65535, or 0 for any free one.")
+    is_there = folder is not None or DEFAULT_FOLDER.is_dir()
+    runs = RunsFolder(folder or DEFAULT_FOLDER) if is_there else None
+    usual = range(DEFAULT_PORT, DEFAULT_PORT + _NEXT_PORTS)
+    for candidate in usual if port is None else (port,):
         try:
             return _listening(runs, host, candidate)
         except OSError as error:
-            if error.errno != errno.EADDRINUSE or port is not None:
-                raise _cannot_listen(host, candidate, error) from error
+            if error.errno != errno.EADDRINUSE:
+                raise InvalidInputError(
+                    f"The explorer cannot listen at {host}, port {candidate}: {error.strerror or error}. Leave --host "
+                    "out for this machine alone, or give one of its addresses."
+                ) from error
+            if port is not None:
+                raise SkiplensError(
+                    f"Port {port} of {host} is in use by another program. Leave --port out for the next free one, or "
+                    "name another."
+                ) from error
     raise SkiplensError(
-        f"The ports {DEFAULT_PORT} to {DEFAULT_PORT + _NEXT_PORTS - 1} of {host} are all in use. Name a free one: "
+        f"The ports {usual.start} to {usual.stop - 1} of {host} are all in use. Name a free one: "
         "skiplens explore --port 9000."
     )
-
-
-def _runs_in(folder: Path | None) -> RunsFolder | None:
-    if folder is None:
-        return RunsFolder(DEFAULT_FOLDER) if DEFAULT_FOLDER.is_dir() else None
-    return RunsFolder(folder)
-
-
-def _ports(port: int | None) -> Sequence[int]:
-    if port is None:
-        return range(DEFAULT_PORT, DEFAULT_PORT + _NEXT_PORTS)
-    if not 0 <= port < 2**16:
-        raise InvalidInputError(f"--port {port} is no port; give a number from 1 to 65535, or 0 for any free one.")
-    return (port,)
 
 
 def _listening(runs: RunsFolder | None, host: str, port: int) -> Explorer:
@@ -113,17 +110,4 @@ def _server(runs: RunsFolder | None, guard: Guard, listener: socket.socket) -> A
             """Say nothing: addresses may hold the token."""
 
     app = make_app((*theory_views(), RunsView(runs)), guard, None if runs is None else runs.file).server
-    made = serving.make_server(guard.host, guard.port, app, threaded=True, request_handler=Quiet, fd=listener.fileno())
-    return made
-
-
-def _cannot_listen(host: str, port: int, error: OSError) -> SkiplensError:
-    if error.errno == errno.EADDRINUSE:
-        return SkiplensError(
-            f"Port {port} of {host} is in use by another program. Leave --port out for the next free one, or name "
-            "another."
-        )
-    return InvalidInputError(
-        f"The explorer cannot listen at {host}, port {port}: {error.strerror or error}. Leave --host out for this "
-        "machine alone, or give one of its addresses."
-    )
+    return serving.make_server(guard.host, guard.port, app, threaded=True, request_handler=Quiet, fd=listener.fileno())
