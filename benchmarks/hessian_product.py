@@ -29,7 +29,7 @@ def skiplens(samples, device="cpu", budget=None, columns=None, by_one=False):
     """A product; with `by_one`, that of each column after the other."""
     model, images, labels = resnet20(samples, device)
     vector = random_vector(model, columns)
-    operator = loss_operator(model, "cross_entropy", (images, labels), budget=budget)
+    operator = loss_operator(model, (images, labels), loss="cross_entropy", memory=budget)
     if by_one:
         return lambda: torch.stack([operator @ column for column in vector.T], 1)
     return lambda: operator @ vector

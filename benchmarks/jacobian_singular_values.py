@@ -28,7 +28,9 @@ def low_rank(images):
     model, inputs = case(images)
 
     def values():
-        found = sl.jacobian_spectrum(model, inputs, [BLOCK], "batch", "exact", network=False, parts=("block",))
+        found = sl.jacobian_spectrum(
+            model, inputs, blocks=[BLOCK], coupling="batch", method="exact", network=False, parts=("block",)
+        )
         return found.singular_values[BLOCK]
 
     return values

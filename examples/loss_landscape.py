@@ -8,10 +8,10 @@ from skiplens.report.lenses import figures_of
 model = zoo.build("mnist_residual").eval()
 samples = data.load("sample").first(16)
 
-line = sl.loss_landscape(model, "cross_entropy", samples, dimensions=1, points=11, radius=0.2)
+line = sl.loss_landscape(model, samples, loss="cross_entropy", dimensions=1, points=11, radius=0.2)
 print(f"loss {line.loss:.3f}; along the {line.directions[0]} it is lowest with {line.lowest:.3f}")
 
-plane = sl.loss_landscape(model, "cross_entropy", samples, "random", points=5)
+plane = sl.loss_landscape(model, samples, loss="cross_entropy", directions="random", points=5)
 print("random plane:", " x ".join(map(str, plane.losses.shape)), "points, directions", ", ".join(plane.directions))
 
 for figure in figures_of(plane):

@@ -95,9 +95,9 @@ def test_a_landscape_has_the_same_heights():
     data = looked_at.batch.inputs, looked_at.batch.targets
     there = moved(looked_at)
     options = {"dimensions": 2, "points": 5, "radius": 0.3}
-    here = sl.loss_landscape(looked_at.model, "cross_entropy", data, "random", **options)
+    here = sl.loss_landscape(looked_at.model, data, loss="cross_entropy", directions="random", **options)
     found = sl.loss_landscape(
-        there.model, "cross_entropy", (there.batch.inputs, there.batch.targets), "random", **options
+        there.model, (there.batch.inputs, there.batch.targets), loss="cross_entropy", directions="random", **options
     )
     assert_close(found.losses.cpu(), here.losses.cpu(), RELATIVE)
 

@@ -133,11 +133,11 @@ def sampled_beside_exact(task: tuple[Tensor, Tensor], sizes: Sizes) -> Figure:
     network = zoo.build(
         "shortcut_linear", width=10, units=sizes.units, branch_depth=2, initialisation="xavier"
     ).double()
-    exact = sl.hessian_spectrum(network, "mse", task, method="exact")
+    exact = sl.hessian_spectrum(network, task, loss="mse", method="exact")
     floor = 0.2 / (exact.parameters * exact.smoothing_width * (2 * torch.pi) ** 0.5)
     marks: list[Line | Band] = [Line(numbers(exact.grid), _drawn(exact.density, floor), "all eigenvalues")]
     for steps in sizes.steps:
-        sampled = sl.hessian_spectrum(network, "mse", task, method="lanczos", steps=steps)
+        sampled = sl.hessian_spectrum(network, task, loss="mse", method="lanczos", steps=steps)
         low, high = (sampled.density + sign * 2 * sampled.density_error for sign in (-1, 1))
         name = f"8 probes, {steps} steps: ± 2 standard errors"
         marks.append(Band(numbers(sampled.grid), numbers(low.clamp_min(floor)), numbers(high.clamp_min(floor)), name))

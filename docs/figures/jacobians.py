@@ -97,7 +97,9 @@ def trained_average(network: str, sizes: Sizes) -> JacobianSpectrum:
     optimiser, average = torch.optim.SGD(model.parameters(), lr=0.1), SpectrumAverage()
     tail = nn.Sequential(model.block1, model.block2, model.head)
     for _ in range(sizes.iterations):
-        average.add(sl.jacobian_spectrum(tail, model.stem(batch.inputs).detach(), [], "batch", "exact"))
+        average.add(
+            sl.jacobian_spectrum(tail, model.stem(batch.inputs).detach(), blocks=[], coupling="batch", method="exact")
+        )
         optimiser.zero_grad()
         cross_entropy(model(batch.inputs), batch.targets).backward()
         optimiser.step()
@@ -107,7 +109,9 @@ def trained_average(network: str, sizes: Sizes) -> JacobianSpectrum:
 def spectrum(network: str, block: str, sizes: Sizes) -> JacobianSpectrum:
     """All singular values of a block, each image by itself."""
     images = data.load("sample").first(sizes.images).inputs
-    return sl.jacobian_spectrum(zoo.build(network), images, [block], "sample", "exact", network=False)
+    return sl.jacobian_spectrum(
+        zoo.build(network), images, blocks=[block], coupling="sample", method="exact", network=False
+    )
 
 
 def sorted_curve(values: torch.Tensor, name: str, dashed: bool = False) -> Line:

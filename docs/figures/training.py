@@ -104,9 +104,11 @@ def slices_of_digits(model: nn.Module, sizes: Sizes) -> Iterator[Figure]:
     """The trained network along its sharpest directions."""
     samples = data.load("sample").first(sizes.slice_samples)
     model = copy.deepcopy(model).eval()
-    line = sl.loss_landscape(model, "cross_entropy", samples, dimensions=1, points=2 * sizes.points - 1, radius=0.1)
+    line = sl.loss_landscape(
+        model, samples, loss="cross_entropy", dimensions=1, points=2 * sizes.points - 1, radius=0.1
+    )
     yield replace(figures_of(line)[0], name="landscape_line")
-    plane = sl.loss_landscape(model, "cross_entropy", samples, points=sizes.points, radius=0.25)
+    plane = sl.loss_landscape(model, samples, loss="cross_entropy", points=sizes.points, radius=0.25)
     contours, surface = figures_of(plane)
     yield replace(contours, name="landscape_eigenvectors")
     yield replace(surface, name="landscape_surface")
@@ -121,7 +123,7 @@ def with_and_without_shortcuts(sizes: Sizes) -> Iterator[Figure]:
     }
     for name, network in networks.items():
         train(network, samples, Recipe(loss="half_squared_error", learning_rate=0.1, steps=sizes.deep_steps))
-        plane = sl.loss_landscape(network, "mse", samples, "random", points=sizes.points, radius=1.0)
+        plane = sl.loss_landscape(network, samples, loss="mse", directions="random", points=sizes.points, radius=1.0)
         yield replace(figures_of(plane)[0], name=f"landscape_{name}", title=f"Forty matrices: {name}")
 
 

@@ -50,7 +50,7 @@ def kept_slice(folder, killed_at: int | None = None):
         if label == "loss landscape" and done == killed_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    return loss_landscape(perceptron(), "cross_entropy", classes(), points=7, journal=str(folder), progress=watch)
+    return loss_landscape(perceptron(), classes(), loss="cross_entropy", points=7, journal=str(folder), progress=watch)
 
 
 if __name__ == "__main__":

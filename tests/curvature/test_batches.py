@@ -12,25 +12,25 @@ def test_a_one_shot_iterator_is_refused():
     with pytest.raises(
         InvalidInputError, match=r"one-shot iterator \(list_iterator\).*list of batches or a DataLoader"
     ):
-        loss_operator(model, "cross_entropy", iter(in_batches(inputs, classes(), 4)))
+        loss_operator(model, iter(in_batches(inputs, classes(), 4)), loss="cross_entropy")
 
 
 def test_no_data_and_wrong_types():
     model, inputs = multilayer()
     with pytest.raises(InvalidInputError, match=r"data gave no batches at all"):
-        loss_operator(model, "cross_entropy", [])
+        loss_operator(model, [], loss="cross_entropy")
     with pytest.raises(InvalidInputError, match=r"data is a single tensor"):
-        loss_operator(model, "cross_entropy", inputs)
+        loss_operator(model, inputs, loss="cross_entropy")
     with pytest.raises(InvalidInputError, match=r"batch 0 of data is a single tensor"):
-        loss_operator(model, "cross_entropy", [inputs])
+        loss_operator(model, [inputs], loss="cross_entropy")
     with pytest.raises(InvalidInputError, match=r"batch 1 of data is a tuple of 3"):
-        loss_operator(model, "cross_entropy", [(inputs, classes()), (inputs, inputs, classes())])
+        loss_operator(model, [(inputs, classes()), (inputs, inputs, classes())], loss="cross_entropy")
     with pytest.raises(InvalidInputError, match=r"batch 0 of data has no samples"):
-        loss_operator(model, "cross_entropy", [(inputs[:0], classes()[:0])])
+        loss_operator(model, [(inputs[:0], classes()[:0])], loss="cross_entropy")
     with pytest.raises(
         InvalidInputError, match=r"cannot be called with these inputs \(float64 tensor of shape \(10, 3\)"
     ):
-        loss_operator(model, "cross_entropy", (inputs[:, :3], classes()))
+        loss_operator(model, (inputs[:, :3], classes()), loss="cross_entropy")
 
 
 def test_targets_become_labels_of_a_model_that_returns_its_loss():

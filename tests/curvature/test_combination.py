@@ -19,7 +19,7 @@ def test_functions_are_found_out_by_evaluation(samples):
     model, inputs = multilayer()
     inputs, targets = inputs[:samples], classes()[:samples]
     for function in (F.cross_entropy, lambda z, y: F.cross_entropy(z, y, reduction="sum")):
-        operator = loss_operator(model, function, in_batches(inputs, targets, 3))
+        operator = loss_operator(model, in_batches(inputs, targets, 3), loss=function)
         assert operator.loss == pytest.approx(function(model(inputs), targets).item(), rel=1e-12)
 
 
@@ -30,12 +30,12 @@ def test_models_that_return_their_loss_are_found_out_by_showing_samples_twice():
         targets = noise(SAMPLES, 1, seed=1)
         batches = [{"x": x, "labels": y} for x, y in in_batches(inputs, targets, 3)]
         expected = reduce((model.f(inputs) - targets) ** 2).item()
-        assert loss_operator(model, None, batches).loss == pytest.approx(expected, rel=1e-12)
+        assert loss_operator(model, batches, loss=None).loss == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_loss_that_couples_samples_takes_one_batch_only():
     model, inputs = multilayer()
-    operator = loss_operator(model, contrastive, (inputs, classes()), budget=1)
+    operator = loss_operator(model, (inputs, classes()), loss=contrastive, memory=1)
     assert operator.loss == pytest.approx(contrastive(model(inputs), None).item(), rel=1e-12)
     with pytest.raises(InvalidInputError, match=r"neither a mean nor a sum over samples, so those of 3 batches do not"):
-        loss_operator(model, contrastive, in_batches(inputs, classes(), 4))
+        loss_operator(model, in_batches(inputs, classes(), 4), loss=contrastive)

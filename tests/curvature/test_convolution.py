@@ -32,7 +32,7 @@ def test_second_derivatives_of_two_convolutions(name, kind):
     targets = torch.zeros_like(model(inputs))
     oracle = FlatLoss(model, inputs, squared_error(targets))
     expected = oracle.hessian() if kind == "hessian" else oracle.gauss_newton()
-    operator = loss_operator(model, "mse", (inputs, targets), kind)
+    operator = loss_operator(model, (inputs, targets), loss="mse", kind=kind)
     assert_close(operator.dense(), expected, 1e-10)
     operator._probes = 1
     assert_close(operator.dense(), expected, 1e-10)

@@ -10,7 +10,7 @@ from torch import nn
 
 from skiplens.base.errors import InvalidInputError, SkiplensError
 from skiplens.curvature.landscape import loss_landscape
-from skiplens.curvature.landscape_points import LandscapeOptions, filter_normalised, random_directions
+from skiplens.curvature.landscape_directions import LandscapeOptions, filter_normalised, random_directions
 from skiplens.curvature.problem import FlatOrder
 from skiplens.readings.file import read_file, write_file
 from tests.curvature.slices import CENTRE, CURVATURES, DATA, Quadric, classes, output_itself, perceptron
@@ -35,7 +35,7 @@ def quadric(weights: torch.Tensor) -> float:
 
 def test_a_slice_along_eigenvectors_of_a_quadric_is_its_formula():
     """Closed form: the eigenvectors of the two largest eigenvalues are the first two axes."""
-    found = loss_landscape(Quadric(), output_itself, DATA, points=7, radius=1.5, tolerance=1e-12)
+    found = loss_landscape(Quadric(), DATA, loss=output_itself, points=7, radius=1.5, tolerance=1e-12)
     axes = torch.eye(4, dtype=torch.float64)
     expected = [[quadric(CENTRE + a * axes[0] + b * axes[1]) for b in GRID] for a in GRID]
     assert_close(found.losses, torch.tensor(expected), 1e-10)  # eigenvectors are found to 1e-12 of their length
@@ -47,7 +47,9 @@ def test_a_slice_along_eigenvectors_of_a_quadric_is_its_formula():
 
 
 def test_extremes_show_the_way_down():
-    found = loss_landscape(Quadric(), output_itself, DATA, "extremes", points=7, radius=1.5, tolerance=1e-12)
+    found = loss_landscape(
+        Quadric(), DATA, loss=output_itself, directions="extremes", points=7, radius=1.5, tolerance=1e-12
+    )
     assert_close(found.curvatures, CURVATURES[[0, -1]], 1e-10)
     axes = torch.eye(4, dtype=torch.float64)
     expected = [[quadric(CENTRE + a * axes[0] + b * axes[3]) for b in GRID] for a in GRID]
@@ -61,7 +63,9 @@ def test_given_directions_are_walked_as_they_are(form, generator):
         {name: torch.randn(p.shape, generator=generator) for name, p in model.named_parameters()} for _ in range(2)
     ]
     flat = [torch.cat([part.flatten() for part in step.values()]) for step in steps]
-    found = loss_landscape(model, "cross_entropy", data, flat if form == "flat" else steps, points=3, radius=0.5)
+    found = loss_landscape(
+        model, data, loss="cross_entropy", directions=flat if form == "flat" else steps, points=3, radius=0.5
+    )
     for i, a in enumerate((-0.5, 0.0, 0.5)):
         for j, b in enumerate((-0.5, 0.0, 0.5)):
             twin = moved(model, {name: a * steps[0][name] + b * steps[1][name] for name in steps[0]})
@@ -73,8 +77,8 @@ def test_given_directions_are_walked_as_they_are(form, generator):
 def test_a_line_has_one_dimension(generator):
     model, data = perceptron(), classes()
     step = torch.randn(sum(p.numel() for p in model.parameters()), generator=generator)
-    line = loss_landscape(model, "cross_entropy", data, [step], points=5)
-    plane = loss_landscape(model, "cross_entropy", data, [step, torch.ones_like(step)], points=5)
+    line = loss_landscape(model, data, loss="cross_entropy", directions=[step], points=5)
+    plane = loss_landscape(model, data, loss="cross_entropy", directions=[step, torch.ones_like(step)], points=5)
     assert line.dimensions == 1 and torch.equal(line.losses, plane.losses[:, 2])
 
 
@@ -82,7 +86,7 @@ def test_random_directions_have_filters_as_long_as_the_models():
     """By hand: rows of matrices and kernels of channels have the model's lengths; biases and scales stay."""
     model = drawn(nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(3, 2))).eval()
     data = torch.randn(4, 2, 3, 3, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 0, 1])
-    found = loss_landscape(model, "cross_entropy", data, "random", dimensions=1, points=3, seed=5)
+    found = loss_landscape(model, data, loss="cross_entropy", directions="random", dimensions=1, points=3, seed=5)
     weights = [p for p in model.parameters() if p.ndim > 1]
     assert found.normalised == "filter"
     assert_close(found.norms, torch.stack([w.detach().norm() for w in weights]).norm()[None])
@@ -108,31 +112,43 @@ def test_filter_normalisation_makes_rescaled_networks_look_alike():
         scaled = copy.deepcopy(model)
         scaled[0].weight *= 10
         scaled[2].weight /= 10
-    slices = [loss_landscape(m, "cross_entropy", data, "random", points=5, seed=1) for m in (model, scaled)]
+    slices = [
+        loss_landscape(m, data, loss="cross_entropy", directions="random", points=5, seed=1) for m in (model, scaled)
+    ]
     assert_close(slices[0].losses, slices[1].losses)
-    plain = [loss_landscape(m, "cross_entropy", data, "random", points=5, normalise="none") for m in (model, scaled)]
+    plain = [
+        loss_landscape(m, data, loss="cross_entropy", directions="random", points=5, normalise="none")
+        for m in (model, scaled)
+    ]
     assert float((plain[0].losses - plain[1].losses).abs().max()) > 0.1
 
 
 @given(workers=st.integers(1, 4), memory=st.sampled_from([None, 10**9]))
 def test_the_numbers_do_not_depend_on_the_workers(workers, memory):
     options = {"points": 5, "directions": "random"}
-    alone = loss_landscape(perceptron(), "cross_entropy", classes(), workers=1, **options)
-    together = loss_landscape(perceptron(), "cross_entropy", classes(), workers=workers, memory=memory, **options)
+    alone = loss_landscape(perceptron(), classes(), loss="cross_entropy", workers=1, **options)
+    together = loss_landscape(perceptron(), classes(), loss="cross_entropy", workers=workers, memory=memory, **options)
     assert torch.equal(alone.losses, together.losses)
 
 
 def test_batches_and_little_memory_give_the_same_slice():
     inputs, targets = classes()
-    whole = loss_landscape(perceptron(), "cross_entropy", (inputs, targets), "random", points=3)
+    whole = loss_landscape(perceptron(), (inputs, targets), loss="cross_entropy", directions="random", points=3)
     pieces = [(inputs[:7], targets[:7]), (inputs[7:], targets[7:])]
-    assert_close(loss_landscape(perceptron(), "cross_entropy", pieces, "random", points=3).losses, whole.losses)
-    small = loss_landscape(perceptron(), "cross_entropy", (inputs, targets), "random", points=3, memory=1)
+    assert_close(
+        loss_landscape(perceptron(), pieces, loss="cross_entropy", directions="random", points=3).losses, whole.losses
+    )
+    small = loss_landscape(
+        perceptron(), (inputs, targets), loss="cross_entropy", directions="random", points=3, memory=1
+    )
     assert_close(small.losses, whole.losses)
 
 
 def test_the_seed_decides():
-    slices = [loss_landscape(perceptron(), "cross_entropy", classes(), "random", points=3, seed=s) for s in (1, 1, 2)]
+    slices = [
+        loss_landscape(perceptron(), classes(), loss="cross_entropy", directions="random", points=3, seed=s)
+        for s in (1, 1, 2)
+    ]
     assert torch.equal(slices[0].losses, slices[1].losses) and not torch.equal(slices[0].losses, slices[2].losses)
 
 
@@ -145,7 +161,7 @@ def test_places_without_a_finite_loss_are_kept():
         def forward(self, inputs):
             return (self.weight.sqrt() + 1 / (self.weight - 3) ** 2).expand(len(inputs), 1)
 
-    found = loss_landscape(Root(), output_itself, DATA, [torch.ones(1)], points=5, radius=2.0)
+    found = loss_landscape(Root(), DATA, loss=output_itself, directions=[torch.ones(1)], points=5, radius=2.0)
     assert found.losses.isnan().tolist() == [True, False, False, False, False]
     assert math.isinf(found.losses[-1]) and found.missing == 2
     assert found.lowest == found.losses[1].item()
@@ -154,7 +170,7 @@ def test_places_without_a_finite_loss_are_kept():
 def test_the_model_is_as_before():
     model = drawn(nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 3))).train()
     before, state = copy.deepcopy(model.state_dict()), torch.get_rng_state()
-    loss_landscape(model, "cross_entropy", classes(), points=3, workers=2)
+    loss_landscape(model, classes(), loss="cross_entropy", points=3, workers=2)
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     assert torch.equal(torch.get_rng_state(), state) and torch.get_num_threads() == 1
     assert all(parameter.grad is None for parameter in model.parameters())
@@ -163,7 +179,7 @@ def test_the_model_is_as_before():
 def test_only_the_chosen_parameters_move():
     model, data = perceptron(), classes()
     step = {"2.bias": torch.tensor([1.0, 0.0, -1.0])}
-    found = loss_landscape(model, "cross_entropy", data, [step], parameters=["2.bias"], points=3)
+    found = loss_landscape(model, data, loss="cross_entropy", directions=[step], parameters=["2.bias"], points=3)
     still = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
     twin = moved(model, still | step)
     assert found.losses[2].item() == pytest.approx(F.cross_entropy(twin(data[0]), data[1]).item(), rel=1e-12)
@@ -171,14 +187,16 @@ def test_only_the_chosen_parameters_move():
 
 def test_float32_models_stay_float32():
     inputs, targets = classes()
-    single = loss_landscape(perceptron().float(), "cross_entropy", (inputs.float(), targets), "random", points=3)
-    double = loss_landscape(perceptron(), "cross_entropy", (inputs, targets), "random", points=3)
+    single = loss_landscape(
+        perceptron().float(), (inputs.float(), targets), loss="cross_entropy", directions="random", points=3
+    )
+    double = loss_landscape(perceptron(), (inputs, targets), loss="cross_entropy", directions="random", points=3)
     assert single.losses.dtype == torch.float64
     assert_close(single.losses, double.losses, 1e-5)  # a hundred roundings of float32
 
 
 def test_a_reading_survives_its_file(tmp_path):
-    found = loss_landscape(perceptron(), "cross_entropy", classes(), "random", points=3)
+    found = loss_landscape(perceptron(), classes(), loss="cross_entropy", directions="random", points=3)
     write_file(tmp_path / "slice.npz", found)
     assert torch.equal(read_file(tmp_path / "slice.npz").losses, found.losses)
 
@@ -191,7 +209,6 @@ def test_a_reading_survives_its_file(tmp_path):
         ({"points": 1}, "points=1; a slice needs at least 2 points"),
         ({"dimensions": 3}, "dimensions=3; a slice has 1 or 2 dimensions"),
         ({"workers": -1}, "workers=-1; give 1 or more"),
-        ({"raduis": 1.0}, "no setting 'raduis'. Did you mean radius"),
         ({"directions": "eigenvector"}, "directions='eigenvector' is unknown. Did you mean eigenvectors"),
         ({"directions": "extremes", "dimensions": 1}, "are two eigenvectors; ask for dimensions=2"),
         ({"directions": [torch.ones(3)]}, r"A tensor of shape \(3,\) came; a vector of 51 entries was wanted"),
@@ -206,10 +223,10 @@ def test_a_reading_survives_its_file(tmp_path):
 )
 def test_slices_that_cannot_be_taken_are_refused(arguments, message):
     with pytest.raises(InvalidInputError, match=message):
-        loss_landscape(perceptron(), "cross_entropy", classes(), **arguments)
+        loss_landscape(perceptron(), classes(), loss="cross_entropy", **arguments)
 
 
 def test_a_loss_that_draws_is_refused():
     model = drawn(nn.Sequential(nn.Linear(4, 30), nn.Dropout(0.5), nn.Linear(30, 3))).train()
     with pytest.raises(SkiplensError, match=r"model\.eval\(\)"):
-        loss_landscape(model, "cross_entropy", classes(), "random", points=3)
+        loss_landscape(model, classes(), loss="cross_entropy", directions="random", points=3)

@@ -11,11 +11,11 @@ from tests.tolerances import assert_close
 def test_every_budget_gives_the_same_products():
     model, inputs = MODELS["convolutional"]()
     model.eval()
-    reference = loss_operator(model, "cross_entropy", (inputs, classes()))
+    reference = loss_operator(model, (inputs, classes()), loss="cross_entropy")
     vectors = noise(reference.size, 3)
     expected, plans = reference @ vectors, set()
     for budget in [*range(1, 200_000, 20_000), 10**9]:
-        operator = loss_operator(model, "cross_entropy", in_batches(inputs, classes(), 4), budget=budget)
+        operator = loss_operator(model, in_batches(inputs, classes(), 4), loss="cross_entropy", memory=budget)
         plans.add(operator.plan)
         for _ in range(2):
             assert_close(operator @ vectors, expected, 1e-10)
@@ -25,11 +25,11 @@ def test_every_budget_gives_the_same_products():
 
 def test_graphs_are_kept_in_part_where_not_all_fit():
     model, inputs = multilayer()
-    whole = loss_operator(model, "cross_entropy", in_batches(inputs, classes(), 1))
+    whole = loss_operator(model, in_batches(inputs, classes(), 1), loss="cross_entropy")
     assert whole.plan.kept == SAMPLES
     budgets = range(1, 8_000, 400)
     batches = in_batches(inputs, classes(), 1)
-    kept = [loss_operator(model, "cross_entropy", batches, budget=budget).plan.kept for budget in budgets]
+    kept = [loss_operator(model, batches, loss="cross_entropy", memory=budget).plan.kept for budget in budgets]
     assert kept == sorted(kept)
     assert kept[0] == 0
     assert kept[-1] == SAMPLES
@@ -38,19 +38,19 @@ def test_graphs_are_kept_in_part_where_not_all_fit():
 
 def test_batches_are_never_cut_where_samples_depend_on_each_other():
     model, inputs = MODELS["convolutional"]()
-    whole = loss_operator(model.train(), "cross_entropy", (inputs, classes()))
-    cramped = loss_operator(model, "cross_entropy", (inputs, classes()), budget=1)
+    whole = loss_operator(model.train(), (inputs, classes()), loss="cross_entropy")
+    cramped = loss_operator(model, (inputs, classes()), loss="cross_entropy", memory=1)
     assert cramped._problem.piece_sizes(cramped.plan.piece) == [SAMPLES]
     vector = noise(whole.size)
     assert_close(cramped @ vector, whole @ vector, 1e-10)
     model.eval()
-    cut = loss_operator(model, "cross_entropy", (inputs, classes()), budget=1)
+    cut = loss_operator(model, (inputs, classes()), loss="cross_entropy", memory=1)
     assert cut._problem.piece_sizes(cut.plan.piece) == [1] * SAMPLES
 
 
 def test_pieces_are_of_nearly_equal_length():
     model, inputs = multilayer()
-    problem = loss_operator(model, "cross_entropy", (inputs, classes()))._problem
+    problem = loss_operator(model, (inputs, classes()), loss="cross_entropy")._problem
     assert problem.piece_sizes(4) == [4, 3, 3]
     assert [piece.samples for piece in problem.pieces(4)] == [4, 3, 3]
     assert torch.equal(torch.cat([piece.inputs for piece in problem.pieces(4)]), inputs)
@@ -59,8 +59,9 @@ def test_pieces_are_of_nearly_equal_length():
 def test_graph_bytes_of_a_known_graph():
     """A linear layer with squared error keeps its input, its error and the gradients that come back, all counted."""
     model = torch.nn.Linear(50, 7, bias=False)
-    operator = loss_operator(model, "mse", (noise(20, 50), noise(20, 7)))
-    goal, first = operator._problem.objective, operator._problem.first()
+    operator = loss_operator(model, (noise(20, 50), noise(20, 7)), loss="mse")
+    goal = operator._problem.objective
+    first = goal.prepared(next(iter(operator._problem.batches)))
     per_sample = graph_bytes_per_sample(HessianCurvature, goal, first)
     assert 8 * (50 + 7) <= per_sample <= 8 * (50 + 10 * 7)
 
@@ -69,7 +70,7 @@ def test_several_vectors_at_once_and_one_by_one_agree():
     model, inputs = MODELS["convolutional"]()
     model.eval()
     for kind in ("hessian", "gauss_newton", "empirical_fisher"):
-        operator = loss_operator(model, "cross_entropy", in_batches(inputs, classes(), 4), kind)
+        operator = loss_operator(model, in_batches(inputs, classes(), 4), loss="cross_entropy", kind=kind)
         vectors = noise(operator.size, 5)
         together = operator @ vectors
         operator._probes = 1
@@ -91,10 +92,13 @@ def test_vectors_go_one_by_one_where_an_operation_cannot_take_several():
             return 3 * gradient if bool((gradient == gradient).all()) else gradient
 
     model, inputs = multilayer()
-    plain = loss_operator(model, lambda z, y: torch.nn.functional.cross_entropy(3 * z, y), (inputs, classes()))
-    odd = loss_operator(model, lambda z, y: torch.nn.functional.cross_entropy(Tripled.apply(z), y), (inputs, classes()))
+    plain = loss_operator(model, (inputs, classes()), loss=lambda z, y: torch.nn.functional.cross_entropy(3 * z, y))
+    odd = loss_operator(
+        model, (inputs, classes()), loss=lambda z, y: torch.nn.functional.cross_entropy(Tripled.apply(z), y)
+    )
     vectors = noise(plain.size, 4)
     assert plain.plan.probes > 1
+    odd._probes = 3  # so that there are vectors left when it turns out
     assert_close(odd @ vectors, plain @ vectors, 1e-10)
     assert odd._probes == 1
     assert plain._probes > 1
@@ -106,11 +110,11 @@ def test_vectors_go_one_by_one_where_an_operation_cannot_take_several():
 def test_cuda_agrees_with_the_cpu(name, kind):
     model, inputs = MODELS[name]()
     model.eval()
-    operator = loss_operator(model, "cross_entropy", in_batches(inputs, classes(), 4), kind)
+    operator = loss_operator(model, in_batches(inputs, classes(), 4), loss="cross_entropy", kind=kind)
     vectors = noise(operator.size, 3)
     expected = operator @ vectors
-    on_gpu = loss_operator(model.cuda(), "cross_entropy", in_batches(inputs, classes(), 4), kind)
+    on_gpu = loss_operator(model.cuda(), in_batches(inputs, classes(), 4), loss="cross_entropy", kind=kind)
     assert on_gpu.device.type == "cuda"
     assert_close((on_gpu @ vectors.cuda()).cpu(), expected, 1e-10)
-    single = loss_operator(model.float(), "cross_entropy", in_batches(inputs, classes(), 4), kind)
+    single = loss_operator(model.float(), in_batches(inputs, classes(), 4), loss="cross_entropy", kind=kind)
     assert_close((single @ vectors.cuda()).cpu(), expected, 1e-4)

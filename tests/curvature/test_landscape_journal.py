@@ -8,10 +8,10 @@ import torch
 
 from skiplens.base.errors import BrokenFileError, InvalidInputError
 from skiplens.curvature.landscape import loss_landscape
-from skiplens.curvature.landscape_points import Journal
+from skiplens.curvature.landscape_directions import Journal
 from tests.curvature.slices import classes, kept_slice, perceptron
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 def test_a_killed_slice_goes_on_and_ends_with_the_same_bits(tmp_path):
@@ -22,7 +22,12 @@ def test_a_killed_slice_goes_on_and_ends_with_the_same_bits(tmp_path):
     computed = []
     whole = kept_slice(tmp_path / "whole")
     rest = loss_landscape(
-        perceptron(), "cross_entropy", classes(), points=7, journal=str(tmp_path / "kept"), progress=counting(computed)
+        perceptron(),
+        classes(),
+        loss="cross_entropy",
+        points=7,
+        journal=str(tmp_path / "kept"),
+        progress=counting(computed),
     )
     assert max(computed) == 4
     assert torch.equal(rest.losses, whole.losses) and torch.equal(rest.curvatures, whole.curvatures)
@@ -35,7 +40,7 @@ def counting(seen: list[int]):
 def test_a_finished_slice_is_not_computed_again(tmp_path):
     first, computed = kept_slice(tmp_path), []
     again = loss_landscape(
-        perceptron(), "cross_entropy", classes(), points=7, journal=str(tmp_path), progress=counting(computed)
+        perceptron(), classes(), loss="cross_entropy", points=7, journal=str(tmp_path), progress=counting(computed)
     )
     assert torch.equal(first.losses, again.losses) and computed == [0]
 
@@ -66,12 +71,14 @@ def test_another_slice_is_refused(tmp_path):
         ({"directions": "random"}, "directions"),
     ):
         with pytest.raises(InvalidInputError, match=f"holds another slice, which differs in .*{named}"):
-            loss_landscape(perceptron(), "cross_entropy", classes(), journal=str(tmp_path), **({"points": 7} | change))
+            loss_landscape(
+                perceptron(), classes(), loss="cross_entropy", journal=str(tmp_path), **{"points": 7} | change
+            )
     with pytest.raises(InvalidInputError, match="differs in weights, data"):
         loss_landscape(
             perceptron().requires_grad_(True),
-            "cross_entropy",
             classes(9),
+            loss="cross_entropy",
             points=7,
             journal=str(tmp_path),
             parameters=["0.weight"],

@@ -20,7 +20,7 @@ def looked(model, batch, **options):
 def test_the_lens_samples_the_hessian_of_the_fitting_loss():
     looked_at = subject()
     reading = CurvatureLens()(looked_at, Randomness(0), silent)
-    exact = sl.hessian_spectrum(looked_at.model, "cross_entropy", looked_at.batch)
+    exact = sl.hessian_spectrum(looked_at.model, looked_at.batch, loss="cross_entropy")
     assert reading.method == "lanczos" and reading.loss == pytest.approx(exact.loss)
     assert reading.index_interval[0] <= exact.index_beyond_rounding <= reading.index_interval[1]
     # 16 steps of 124: the outermost nodes are within their residuals of eigenvalues.

@@ -1,28 +1,8 @@
-import math
-
 import pytest
 import torch
 
-from skiplens.curvature.reading import absolute_quantile, condition_of
 from tests.sample_readings import curvature
 from tests.tolerances import assert_close
-
-
-def test_the_quantile_is_that_of_the_nearest_rank():
-    values = torch.arange(1.0, 11.0)
-    for count, expected in ((10, 1.0), (9, 1.0), (11, 2.0)):
-        chosen = torch.arange(1.0, count + 1)
-        assert absolute_quantile(-chosen, torch.full((count,), 1 / count)) == expected
-    # 0.07 · 100 is 7.000000000000001 in floating point; the rank stays 7.
-    hundred = torch.arange(1.0, 101.0)
-    assert absolute_quantile(hundred, torch.full((100,), 0.01), share=0.07) == 7.0
-    assert absolute_quantile(values, torch.tensor([0.05] + [0.95 / 9] * 9)) == 2.0
-
-
-@pytest.mark.parametrize(("largest", "quantile", "expected"), [(2.0, 0.5, 4.0), (2.0, 0.0, math.inf)])
-def test_condition_numbers(largest, quantile, expected):
-    assert condition_of(largest, quantile) == expected
-    assert math.isnan(condition_of(0.0, 0.0))
 
 
 def test_numbers_of_a_hand_made_spectrum():

@@ -24,14 +24,14 @@ def test_dropout_in_training_mode_is_explained():
     model, inputs = multilayer()
     noisy = nn.Sequential(nn.Dropout(0.5), model).train()
     with pytest.raises(SkiplensError, match=r"different losses.*Dropout in training mode draws anew.*model.eval\(\)"):
-        loss_operator(noisy, "cross_entropy", (inputs, classes()))
-    loss_operator(noisy.eval(), "cross_entropy", (inputs, classes()))
+        loss_operator(noisy, (inputs, classes()), loss="cross_entropy")
+    loss_operator(noisy.eval(), (inputs, classes()), loss="cross_entropy")
 
 
 def test_a_model_that_draws_by_itself_is_explained():
     model = Formula(lambda m, x: m.f(x) + torch.rand(len(x), 3), f=nn.Linear(4, 3))
     with pytest.raises(SkiplensError, match=r"its forward pass draws or counts"):
-        loss_operator(model, "cross_entropy", (noise(SAMPLES, 4), classes()))
+        loss_operator(model, (noise(SAMPLES, 4), classes()), loss="cross_entropy")
 
 
 def test_a_loader_that_augments_is_explained():
@@ -39,20 +39,20 @@ def test_a_loader_that_augments_is_explained():
     batches = in_batches(inputs, classes(), 4)
     shifted = Changing(batches, lambda each, count: [(x + count, y) for x, y in each])
     with pytest.raises(InvalidInputError, match=r"Two passes over data.*model repeats itself.*list\(loader\)"):
-        loss_operator(model, "cross_entropy", shifted)
+        loss_operator(model, shifted, loss="cross_entropy")
     dropping = Changing(batches, lambda each, count: each[: 5 - count])
     with pytest.raises(InvalidInputError, match=r"Two passes over data"):
-        loss_operator(model, "cross_entropy", dropping)
+        loss_operator(model, dropping, loss="cross_entropy")
 
 
 def test_a_loader_that_only_shuffles_is_fine_but_its_graphs_are_kept_all_or_not_at_all():
     model, inputs = multilayer()
     batches = in_batches(inputs, classes(), 2)
     turning = Changing(batches, lambda each, count: each[count % 5 :] + each[: count % 5])
-    expected = loss_operator(model, "cross_entropy", batches)
+    expected = loss_operator(model, batches, loss="cross_entropy")
     vector = noise(expected.size)
     for budget in (None, 1, 15_000):
-        operator = loss_operator(model, "cross_entropy", turning, budget=budget)
+        operator = loss_operator(model, turning, loss="cross_entropy", memory=budget)
         assert operator.plan.kept in (0, 5)
         for _ in range(2):
             assert_close(operator @ vector, expected @ vector, 1e-10)

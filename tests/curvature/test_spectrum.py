@@ -54,7 +54,7 @@ def test_the_notes_table_of_hessians(row):
     name = "shortcut_linear" if branch_depth else "plain_network"
     options = {"units": 6 // branch_depth, "branch_depth": branch_depth} if branch_depth else {"depth": 6}
     network = network_of(name, 0.4, width=width, **options)
-    spectrum = sl.hessian_spectrum(network, half_square, data(3, 8))
+    spectrum = sl.hessian_spectrum(network, data(3, 8), loss=half_square)
     assert spectrum.method == "exact" and spectrum.parameters == 54 and spectrum.samples == 8
     found = [spectrum.loss, spectrum.gradient_norm, spectrum.trace, spectrum.frobenius_norm]
     assert_close(torch.tensor(found), torch.tensor([loss, gradient, trace, norm]), relative=1e-11)
@@ -69,7 +69,7 @@ def test_all_eigenvalues_and_what_follows_are_those_of_autograd():
     model, (inputs, targets) = two_blocks()
     H = dense_hessian(model, nn.functional.cross_entropy, inputs, targets)
     values = torch.linalg.eigvalsh(H)
-    spectrum = sl.hessian_spectrum(model, "cross_entropy", (inputs, targets), method="exact")
+    spectrum = sl.hessian_spectrum(model, (inputs, targets), loss="cross_entropy", method="exact")
     assert_close(spectrum.eigenvalues, values, relative=1e-11)
     assert (spectrum.eigenvalues.diff() >= 0).all()
     # Batch norm and softmax leave more than a tenth of the directions flat: zeros up to rounding.
@@ -85,7 +85,7 @@ def test_all_eigenvalues_and_what_follows_are_those_of_autograd():
 def test_the_condition_number_takes_the_nearest_rank():
     model, (inputs, targets) = wide()
     values = torch.linalg.eigvalsh(dense_hessian(model, nn.functional.mse_loss, inputs, targets))
-    spectrum = sl.hessian_spectrum(model, "mse", (inputs, targets))
+    spectrum = sl.hessian_spectrum(model, (inputs, targets), loss="mse")
     absolute = values.abs().sort().values
     expected = (absolute[-1] / absolute[math.ceil(0.1 * len(values)) - 1]).item()
     assert spectrum.condition_number == pytest.approx(expected, rel=1e-9)
@@ -97,7 +97,7 @@ def test_the_condition_number_takes_the_nearest_rank():
 def test_lanczos_finds_the_extremes_and_covers_everything_else():
     model, (inputs, targets) = wide()
     values = torch.linalg.eigvalsh(dense_hessian(model, nn.functional.mse_loss, inputs, targets))
-    spectrum = sl.hessian_spectrum(model, "mse", (inputs, targets), method="lanczos", extremes=3, vectors=True)
+    spectrum = sl.hessian_spectrum(model, (inputs, targets), loss="mse", method="lanczos", extremes=3, vectors=True)
     assert len(spectrum.eigenvalues) == 0 and spectrum.probes == 8 and spectrum.steps == 40
     expected = torch.cat([values[:3], values[-3:]])
     distance = (spectrum.extremes - expected).abs()
@@ -126,7 +126,7 @@ def test_error_bars_cover_the_truth_in_95_of_100_repeats():
     mass = (values[values < 0].sum().abs() / values.abs().sum()).item()
     flat = (absolute <= 0.1 * absolute[-1]).double().mean().item()
     asked = {"method": "lanczos", "probes": 6, "steps": 12, "extremes": 2}
-    matrix = loss_operator(model, "cross_entropy", batch).dense()
+    matrix = loss_operator(model, batch, loss="cross_entropy").dense()
     covered = torch.zeros(6)
     for repeat in range(200):
         found = repeated(matrix, repeat, asked)
@@ -162,7 +162,7 @@ def negative_mass(found):
 
 def test_gauss_newton_has_no_negative_eigenvalues():
     model, batch = two_blocks()
-    spectrum = sl.hessian_spectrum(model, "cross_entropy", batch, kind="gauss_newton")
+    spectrum = sl.hessian_spectrum(model, batch, loss="cross_entropy", kind="gauss_newton")
     assert spectrum.of == "gauss_newton" and spectrum.matrix_name == "Gauss-Newton matrix"
     assert spectrum.index_beyond_rounding == 0 and spectrum.smallest >= -spectrum.rounding
 
@@ -171,7 +171,7 @@ def test_gauss_newton_has_no_negative_eigenvalues():
 def test_blocks_are_principal_submatrices(method):
     model, (inputs, targets) = two_blocks()
     asked = {"blocks": True, "probes": 4, "steps": 60}
-    spectrum = sl.hessian_spectrum(model, "cross_entropy", (inputs, targets), method, **asked)
+    spectrum = sl.hessian_spectrum(model, (inputs, targets), loss="cross_entropy", method=method, **asked)
     assert list(spectrum.blocks) == ["0", "1"]
     for name, block in spectrum.blocks.items():
         names = [parameter for parameter, _ in model.named_parameters() if parameter.startswith(f"{name}.")]
@@ -180,13 +180,13 @@ def test_blocks_are_principal_submatrices(method):
         tolerance = 1e-11 if method == "exact" else 1e-4
         assert abs(block.largest - values[-1]) <= tolerance * values.abs().max()
         assert abs(block.smallest - values[0]) <= tolerance * values.abs().max()
-    (only,) = sl.hessian_spectrum(model, "cross_entropy", (inputs, targets), blocks=("1",)).blocks
+    (only,) = sl.hessian_spectrum(model, (inputs, targets), loss="cross_entropy", blocks=("1",)).blocks
     assert only == "1"
 
 
 def test_the_whole_reading_survives_its_file(tmp_path):
     model, batch = two_blocks()
-    spectrum = sl.hessian_spectrum(model, "cross_entropy", batch, blocks=True, vectors=True)
+    spectrum = sl.hessian_spectrum(model, batch, loss="cross_entropy", blocks=True, vectors=True)
     write_file(tmp_path / "spectrum.npz", spectrum)
     again = read_file(tmp_path / "spectrum.npz")
     assert torch.equal(again.eigenvalues, spectrum.eigenvalues) and torch.equal(again.vectors, spectrum.vectors)
@@ -196,7 +196,7 @@ def test_the_whole_reading_survives_its_file(tmp_path):
 
 def test_eigenvectors_come_back_by_parameter():
     model, (inputs, targets) = two_blocks()
-    spectrum = sl.hessian_spectrum(model, "cross_entropy", (inputs, targets), vectors=True, extremes=2)
+    spectrum = sl.hessian_spectrum(model, (inputs, targets), loss="cross_entropy", vectors=True, extremes=2)
     H = dense_hessian(model, nn.functional.cross_entropy, inputs, targets)
     assert spectrum.vectors.shape == (124, 4)
     assert_close(H @ spectrum.vectors, spectrum.vectors * spectrum.extremes, relative=1e-10)
@@ -207,34 +207,36 @@ def test_eigenvectors_come_back_by_parameter():
 
 def test_only_the_chosen_parameters():
     model, (inputs, targets) = two_blocks()
-    spectrum = sl.hessian_spectrum(model, "cross_entropy", (inputs, targets), parameters=["2.weight", "2.bias"])
+    spectrum = sl.hessian_spectrum(model, (inputs, targets), loss="cross_entropy", parameters=["2.weight", "2.bias"])
     H = dense_hessian(model, nn.functional.cross_entropy, inputs, targets, ("2.weight", "2.bias"))
     assert_close(spectrum.eigenvalues, torch.linalg.eigvalsh(H), relative=1e-11)
 
 
 def test_batches_are_averaged_also_when_the_last_is_short():
     model, (inputs, targets) = two_blocks()
-    whole = sl.hessian_spectrum(model, "cross_entropy", (inputs, targets))
+    whole = sl.hessian_spectrum(model, (inputs, targets), loss="cross_entropy")
     batches = [(inputs[:4], targets[:4]), (inputs[4:], targets[4:])]
-    assert_close(sl.hessian_spectrum(model, "cross_entropy", batches).eigenvalues, whole.eigenvalues, relative=1e-11)
+    assert_close(
+        sl.hessian_spectrum(model, batches, loss="cross_entropy").eigenvalues, whole.eigenvalues, relative=1e-11
+    )
 
 
 def test_single_precision_models_are_solved_in_double_precision():
-    double = sl.hessian_spectrum(two_blocks()[0], "cross_entropy", two_blocks()[1])
+    double = sl.hessian_spectrum(two_blocks()[0], two_blocks()[1], loss="cross_entropy")
     model, batch = two_blocks(torch.float32)
-    single = sl.hessian_spectrum(model, "cross_entropy", batch)
+    single = sl.hessian_spectrum(model, batch, loss="cross_entropy")
     assert single.eigenvalues.dtype == torch.float64
     assert_close(single.eigenvalues, double.eigenvalues, relative=1e-5)
     # What the products' rounding may have moved is stated.
     assert (single.eigenvalues - double.eigenvalues).abs().max() <= 100 * single.extreme_residuals.max()
-    sampled = sl.hessian_spectrum(model, "cross_entropy", batch, method="lanczos")
+    sampled = sl.hessian_spectrum(model, batch, loss="cross_entropy", method="lanczos")
     assert abs(sampled.largest - double.largest) <= 1e-4 * double.largest_absolute
 
 
 def test_same_seed_same_numbers_and_another_seed_others():
     model, batch = wide()
     first, again, other = (
-        sl.hessian_spectrum(model, "mse", batch, method="lanczos", seed=seed, steps=10, extremes=0)
+        sl.hessian_spectrum(model, batch, loss="mse", method="lanczos", seed=seed, steps=10, extremes=0)
         for seed in (1, 1, 2)
     )
     assert torch.equal(first.nodes, again.nodes) and first.trace == again.trace
@@ -245,19 +247,19 @@ def test_same_seed_same_numbers_and_another_seed_others():
 
 def test_auto_is_exact_where_it_fits():
     model, batch = two_blocks()
-    assert sl.hessian_spectrum(model, "cross_entropy", batch).method == "exact"
-    assert sl.hessian_spectrum(model, "cross_entropy", batch, memory=200_000).method == "lanczos"
+    assert sl.hessian_spectrum(model, batch, loss="cross_entropy").method == "exact"
+    assert sl.hessian_spectrum(model, batch, loss="cross_entropy", memory=200_000).method == "lanczos"
 
 
 def test_too_large_for_exact_says_what_it_needs_and_what_to_do():
     model, batch = two_blocks()
     with pytest.raises(TooLargeError, match=r"'exact' of 124 parameters .* needs 600\.6 KiB, .* 48\.8 KiB .*'lanczos'"):
-        sl.hessian_spectrum(model, "cross_entropy", batch, method="exact", memory=50_000)
+        sl.hessian_spectrum(model, batch, loss="cross_entropy", method="exact", memory=50_000)
 
 
 def test_a_loss_that_does_not_curve_is_all_zeros():
     model = nn.Linear(2, 1)
-    spectrum = sl.hessian_spectrum(model, lambda outputs, targets: outputs.mean(), (noise(3, 2), noise(3, 1)))
+    spectrum = sl.hessian_spectrum(model, (noise(3, 2), noise(3, 1)), loss=lambda outputs, targets: outputs.mean())
     assert spectrum.largest == spectrum.smallest == 0 and math.isnan(spectrum.condition_number)
     assert spectrum.index == 0
 
@@ -277,21 +279,21 @@ def test_a_loss_that_does_not_curve_is_all_zeros():
 def test_what_means_nothing_is_refused(asked, message):
     model, batch = two_blocks()
     with pytest.raises(InvalidInputError, match=message):
-        sl.hessian_spectrum(model, "cross_entropy", batch, **asked)
+        sl.hessian_spectrum(model, batch, loss="cross_entropy", **asked)
 
 
 def test_unknown_words_are_refused():
     model, batch = two_blocks()
     with pytest.raises(SettingsError, match="method must be one of auto, exact, lanczos; got 'power'"):
-        sl.hessian_spectrum(model, "cross_entropy", batch, method="power")
-    with pytest.raises(SettingsError, match="prob"):
-        sl.hessian_spectrum(model, "cross_entropy", batch, prob=3)
+        sl.hessian_spectrum(model, batch, loss="cross_entropy", method="power")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'prob'"):
+        sl.hessian_spectrum(model, batch, loss="cross_entropy", prob=3)
 
 
 def test_a_search_that_ran_out_of_products_says_so():
     model, batch = wide()
     spectrum = sl.hessian_spectrum(
-        model, "mse", batch, method="lanczos", steps=5, extremes=2, max_products=12, tolerance=1e-12
+        model, batch, loss="mse", method="lanczos", steps=5, extremes=2, max_products=12, tolerance=1e-12
     )
     assert "used up its products before it converged" in spectrum.notes[-1]
 
@@ -300,13 +302,13 @@ def test_the_scipy_view_has_the_same_eigenvalues():
     from scipy.sparse.linalg import eigsh
 
     model, batch = two_blocks()
-    view = loss_operator(model, "cross_entropy", batch).to_scipy()
-    spectrum = sl.hessian_spectrum(model, "cross_entropy", batch)
+    view = loss_operator(model, batch, loss="cross_entropy").to_scipy()
+    spectrum = sl.hessian_spectrum(model, batch, loss="cross_entropy")
     assert eigsh(view, k=1, which="LA", return_eigenvectors=False)[0] == pytest.approx(spectrum.largest, rel=1e-8)
 
 
 def test_a_network_without_blocks_has_no_spectra_of_blocks():
-    assert sl.hessian_spectrum(chain(), "mse", (noise(4, 3), noise(4, 3)), blocks=True).blocks == {}
+    assert sl.hessian_spectrum(chain(), (noise(4, 3), noise(4, 3)), loss="mse", blocks=True).blocks == {}
 
 
 @pytest.mark.slow
@@ -316,9 +318,9 @@ def test_five_thousand_parameters_against_a_dense_hessian():
     H = dense_hessian(model, nn.functional.mse_loss, inputs, targets)
     values = torch.linalg.eigvalsh(H)
     assert len(values) == 4910
-    exact = sl.hessian_spectrum(model, "mse", (inputs, targets), method="exact")
+    exact = sl.hessian_spectrum(model, (inputs, targets), loss="mse", method="exact")
     assert_close(exact.eigenvalues, values, relative=1e-10)
-    sampled = sl.hessian_spectrum(model, "mse", (inputs, targets), method="lanczos")
+    sampled = sl.hessian_spectrum(model, (inputs, targets), loss="mse", method="lanczos")
     assert sampled.largest == pytest.approx(values[-1].item(), rel=1e-6)
     assert sampled.index_interval[0] <= exact.index <= sampled.index_interval[1]
     assert sampled.condition_interval[0] <= exact.condition_number <= sampled.condition_interval[1]

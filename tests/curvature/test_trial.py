@@ -40,50 +40,52 @@ def test_an_operation_without_second_derivative_is_named_with_its_module():
     with pytest.raises(
         NotTwiceDifferentiableError, match=r"operation 'cdist' in module '2' \(Distances\) has no second"
     ):
-        loss_operator(model, "cross_entropy", (noise(SAMPLES, 4), classes()))
+        loss_operator(model, (noise(SAMPLES, 4), classes()), loss="cross_entropy")
     # The layer before it alone is no better: its Hessian goes through the distances too.
     with pytest.raises(NotTwiceDifferentiableError, match=r"'cdist'"):
-        loss_operator(model, "cross_entropy", (noise(SAMPLES, 4), classes()), "gauss_newton", ["0.weight"])
+        loss_operator(
+            model, (noise(SAMPLES, 4), classes()), loss="cross_entropy", kind="gauss_newton", parameters=["0.weight"]
+        )
 
 
 def test_an_operation_of_the_whole_model_or_of_the_loss():
     model = Formula(lambda m, x: torch.cdist(m.f(x), x), f=nn.Linear(4, 4))
     with pytest.raises(NotTwiceDifferentiableError, match=r"'cdist' in the model \(Formula\)"):
-        loss_operator(model, "mse", (noise(3, 4), noise(3, 3)))
+        loss_operator(model, (noise(3, 4), noise(3, 3)), loss="mse")
     with pytest.raises(NotTwiceDifferentiableError, match=r"'cdist' of the loss"):
-        loss_operator(nn.Linear(4, 4), lambda z, y: torch.cdist(z[:, None], y[:, None]).mean(), (noise(3, 4),) * 2)
+        loss_operator(nn.Linear(4, 4), (noise(3, 4),) * 2, loss=lambda z, y: torch.cdist(z[:, None], y[:, None]).mean())
 
 
 def test_an_operation_that_silently_drops_its_second_derivative():
     model = Formula(lambda m, x: Square.apply(m.f(x)), f=nn.Linear(4, 1))
     with pytest.raises(NotTwiceDifferentiableError, match=r"operation 'Square' in the model \(Formula\)"):
-        loss_operator(model, lambda outputs, targets: outputs.mean(), (noise(3, 4), noise(3, 1)))
+        loss_operator(model, (noise(3, 4), noise(3, 1)), loss=lambda outputs, targets: outputs.mean())
 
 
 def test_losses_that_are_no_numbers():
     model, inputs = multilayer()
     data = (inputs, classes())
     with pytest.raises(InvalidInputError, match=r"tensor of shape \(\d+,\); a scalar tensor is wanted"):
-        loss_operator(model, nn.CrossEntropyLoss(reduction="none"), data)
+        loss_operator(model, data, loss=nn.CrossEntropyLoss(reduction="none"))
     with pytest.raises(InvalidInputError, match=r"loss of a batch is a float; a scalar tensor is wanted"):
-        loss_operator(model, lambda outputs, targets: F.cross_entropy(outputs, targets).item(), data)
+        loss_operator(model, data, loss=lambda outputs, targets: F.cross_entropy(outputs, targets).item())
     with pytest.raises(InvalidInputError, match=r"loss of a batch is nan: look for parameters"):
-        loss_operator(model, lambda outputs, targets: (outputs - outputs).log().mean() * 0, data)
+        loss_operator(model, data, loss=lambda outputs, targets: (outputs - outputs).log().mean() * 0)
     with pytest.raises(InvalidInputError, match=r"loss of a batch is inf"):
-        loss_operator(model, "mse", (inputs, torch.full((SAMPLES, 3), float("inf"))))
+        loss_operator(model, (inputs, torch.full((SAMPLES, 3), float("inf"))), loss="mse")
 
 
 def test_losses_that_no_gradient_flows_through():
     model, inputs = multilayer()
     for kind in ("hessian", "gauss_newton", "empirical_fisher"):
         with pytest.raises(InvalidInputError, match=r"does not depend on the chosen parameters.*detach"):
-            loss_operator(model, lambda z, y: (z.argmax(1) == y).double().mean(), (inputs, classes()), kind)
+            loss_operator(model, (inputs, classes()), loss=lambda z, y: (z.argmax(1) == y).double().mean(), kind=kind)
 
 
 def test_dtypes_that_cannot_be_computed_in():
     model, inputs = multilayer()
     with pytest.raises(InvalidInputError, match=r"dtype=torch.int64 cannot be differentiated in"):
-        loss_operator(model, "cross_entropy", (inputs, classes()), dtype=torch.int64)
+        loss_operator(model, (inputs, classes()), loss="cross_entropy", dtype=torch.int64)
 
 
 def test_a_model_that_wants_whole_batches():
@@ -93,5 +95,5 @@ def test_a_model_that_wants_whole_batches():
         return m.f(x)
 
     model = Formula(formula, f=nn.Linear(4, 3))
-    operator = loss_operator(model, "cross_entropy", (noise(SAMPLES, 4), classes()), budget=1)
+    operator = loss_operator(model, (noise(SAMPLES, 4), classes()), loss="cross_entropy", memory=1)
     assert (operator @ torch.ones(operator.size)).isfinite().all()

@@ -35,9 +35,7 @@ def test_real_numbers_are_values(shape):
     [((4, 10), torch.zeros(4)), ((4, 10), torch.zeros(4, 3, dtype=torch.int64))],
 )
 def test_targets_that_fit_no_loss(outputs, targets):
-    with pytest.raises(
-        InvalidInputError, match=r"Targets of shape .* do not fit outputs .*hand over loss="
-    ):
+    with pytest.raises(InvalidInputError, match=r"Targets of shape .* do not fit outputs .*hand over loss="):
         fit(outputs, targets)
 
 

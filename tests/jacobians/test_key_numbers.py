@@ -16,8 +16,8 @@ KERNEL = torch.tensor([[4.0, 0.0], [0.0, 1.0]])
 
 
 def tangent() -> TangentReading:
-    empty = torch.zeros(0, dtype=torch.int64)
-    return TangentReading(kernel=KERNEL, targets=empty, angles=torch.zeros(0, 0), parameters=3, batch_coupled=False)
+    classes, angles = torch.zeros(2, dtype=torch.int64), torch.zeros(2, 2)
+    return TangentReading(kernel=KERNEL, targets=classes, angles=angles, parameters=3, batch_coupled=False)
 
 
 def values(reading) -> dict[str, float]:

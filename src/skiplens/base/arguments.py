@@ -1,14 +1,20 @@
-"""The inputs of a model in the three forms people have them: a tensor, a tuple or a mapping."""
+"""What people hand over: the inputs of a model in three forms, and positional arguments in an order of old."""
 
-from collections.abc import Mapping
+import functools
+import inspect
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ParamSpec, Self, TypeVar, cast
 
 import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from skiplens.base.errors import InvalidInputError
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -63,3 +69,33 @@ def type_name(dtype: torch.dtype) -> str:
 def with_article(noun: str) -> str:
     """The noun as a person says it: `a list`, `an int`."""
     return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
+
+
+def accept_old_order(*names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Let `f(model, data, *, …)` still be called with the positional arguments it took before, with a warning.
+
+    A call is one of old if it has a third positional argument, or names one that the new order has in another place.
+
+    Args:
+        names: The positional arguments of old, in their order.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        places = list(inspect.signature(function).parameters)[:2]
+
+        @functools.wraps(function)  # inspect.signature shows the new form
+        def call(*given: Any, **named: Any) -> R:
+            of_old = len(given) > 2 or not named.keys().isdisjoint(places[: len(given)])
+            if not of_old or len(given) > len(names):
+                return function(*given, **named)
+            warnings.warn(
+                f"{function.__name__}({', '.join(names[: len(given)])}) is the order of old and will go; write "
+                f"{function.__name__}({', '.join(places)}, …) with all other arguments by keyword.",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            return function(**dict(zip(names, given, strict=False)), **named)  # type: ignore[call-arg]  # by name
+
+        return cast(Callable[P, R], call)
+
+    return decorate

@@ -1,201 +1,285 @@
-"""Slices of the loss landscape around a model."""
+"""Slices of the loss landscape around a model: the loss on a line or a plane through its weights."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import copy
+import queue
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from skiplens.base.arguments import accept_old_order
+from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.base.files import fingerprint
 from skiplens.base.memory import budget_bytes
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent, track
-from skiplens.curvature.landscape_points import (
+from skiplens.curvature.landscape_directions import (
+    KINDS,
     Directions,
     DirectionSet,
     Journal,
     LandscapeOptions,
-    Point,
-    SliceLoss,
-    chosen_workers,
+    Normalisation,
     eigenvector_directions,
-    evaluated_rows,
     filter_normalised,
     given_directions,
     random_directions,
-    require_kind,
 )
 from skiplens.curvature.landscape_reading import LandscapeReading
 from skiplens.curvature.operator import loss_operator
 from skiplens.curvature.problem import FlatOrder, LossProblem, loss_batches, make_problem, objective
+from skiplens.graph.batch import Batch
 from skiplens.graph.functional import ParameterChoice, saved_bytes_per_sample
 from skiplens.graph.inputs import require_module, samples_of
 from skiplens.graph.loss import Loss, loss_rule
 from skiplens.readings.reading import Provenance
 
-_PIECE_BYTES = 128 * 2**20
-"""Activations of all samples looked at at once, at most."""
 
-
-def loss_landscape(
+@accept_old_order("model", "loss", "data", "directions")
+def loss_landscape(  # noqa: PLR0913 - options by keyword
     model: nn.Module,
-    loss: Loss,
     data: Any,
-    directions: Directions = "eigenvectors",
     *,
+    loss: Loss = "cross_entropy",
+    directions: Directions = "eigenvectors",
     parameters: ParameterChoice = None,
+    dimensions: int = 2,
+    points: int = 25,
+    radius: float = 1.0,
+    normalise: Normalisation = "auto",
+    tolerance: float = 1e-3,
+    max_products: int = 300,
+    workers: int = 0,
+    journal: str | None = None,
+    seed: int = 0,
+    memory: int | None = None,
     progress: Progress = silent,
-    **options: Any,
 ) -> LandscapeReading:
     """The loss on a line or a plane through the model's weights.
 
     Args:
         model: Any module; its mode is respected, and it is left as it was.
+        data: `(inputs, targets)` or an iterable of such batches.
         loss: ``"cross_entropy"``, ``"mse"``, a function (outputs, targets) -> scalar, or None where the model returns
             its own loss.
-        data: `(inputs, targets)` or an iterable of such batches.
         directions: ``"eigenvectors"``: of the Hessian's largest eigenvalues; ``"extremes"``: of its largest and its
             smallest; ``"random"``: drawn, then filter-normalised; or a list of one or two vectors, each flat or a
             mapping from the names of parameters to tensors.
         parameters: Which parameters move: names, a test on names, or None for all that require a gradient.
+        dimensions: 1 for a curve, 2 for a surface; given directions count themselves.
+        points: Points along each direction; an odd number has the model itself in the middle.
+        radius: Largest multiple of a direction.
+        normalise: ``"filter"``: each filter of a direction as long as the model's own; ``"none"``; ``"auto"``: filter
+            for random directions only.
+        tolerance: Residual at which an eigenvector is good enough, relative to the eigenvalue.
+        max_products: Hessian products spent on eigenvectors at most.
+        workers: Points looked at at once on a CPU, one thread each; 0: as many as torch has threads.
+        journal: Folder to keep finished rows in; a killed run goes on from it.
+        seed: Names the random directions and the start of the search for eigenvectors.
+        memory: Bytes that may be used; half of what is free if not given.
         progress: Called as rows are finished.
-        options: Fields of `LandscapeOptions`: dimensions, points, radius, normalise, tolerance, max_products, workers,
-            journal, seed, memory.
 
     Examples:
         >>> model = torch.nn.Linear(2, 1, bias=False, dtype=torch.float64)
         >>> data = torch.eye(2, dtype=torch.float64), model.weight.detach().reshape(2, 1).clone()
-        >>> slice = loss_landscape(model, "mse", data, [torch.tensor([1.0, 0.0])], points=3, radius=2.0)
-        >>> slice.losses.tolist()
+        >>> along = [torch.tensor([1.0, 0.0])]
+        >>> loss_landscape(model, data, loss="mse", directions=along, points=3, radius=2.0).losses.tolist()
         [2.0, 0.0, 2.0]
     """
-    require_kind(directions)
-    asked = LandscapeOptions.from_json(options)
+    if isinstance(directions, str) and directions not in KINDS:
+        raise InvalidInputError(f"directions={directions!r} is unknown. {did_you_mean(directions, KINDS)}")
+    options = LandscapeOptions(
+        dimensions=dimensions,
+        points=points,
+        radius=radius,
+        normalise=normalise,
+        tolerance=tolerance,
+        max_products=max_products,
+        workers=workers,
+        journal=journal,
+        seed=seed,
+        memory=memory,
+    )
     with preserve_state(require_module(model)):
-        return _Measurement(model, loss, data, asked, progress).slice(directions, parameters)
+        goal = objective(model, loss_rule(loss), parameters, None)
+        problem = make_problem(goal, loss_batches(data, loss is None), progress, loss is None)
+        return _Slice(problem, options, directions, progress).reading(loss, data)
+
+
+_PIECE_BYTES = 128 * 2**20
+"""Activations of all samples looked at at once, at most."""
 
 
 @dataclass(frozen=True, eq=False)
-class _Measurement:
-    """A model, its loss and data, and what is asked."""
+class _Slice:
+    """A loss over data, and what is asked of it."""
 
-    model: nn.Module
-    loss: Loss
-    data: Any
+    problem: LossProblem
     options: LandscapeOptions
+    kind: Directions
     progress: Progress
 
-    def slice(self, directions: Directions, parameters: ParameterChoice) -> LandscapeReading:
+    def reading(self, loss: Loss, data: Any) -> LandscapeReading:
         """The reading, from the journal as far as it goes."""
-        problem = self.problem(parameters)
-        pure = problem.objective.pure
-        clock = Provenance.begin(self.options.difference(), self.options.seed, pure.device)
+        problem, options, pure = self.problem, self.options, self.problem.objective.pure
+        clock = Provenance.begin(options.difference(), options.seed, pure.device)
         order = FlatOrder({name: tuple(weight.shape) for name, weight in pure.parameters.items()})
-        journal = Journal(self.options.journal, self.identity(problem, directions))
+        journal = Journal(options.journal, self.identity())
         found = journal.directions()
         if found is None:
-            found = self.directions(directions, parameters, order, pure.parameters)
+            found = self.directions(loss, data, order)
             journal.begin(found)
-        vectors = found.vectors.to(pure.device, problem.objective.dtype)
-        self.fill(journal, SliceLoss.of(problem, order, vectors, self.piece(problem)))
+        # symmetric to the last bit, zero exactly zero
+        coordinates = torch.arange(options.points, dtype=torch.float64) - (options.points - 1) / 2
+        coordinates = coordinates * (2 * options.radius / (options.points - 1))
+        along = found.vectors.to(pure.device, problem.objective.dtype).T.contiguous()
+        pieces = list(problem.pieces(self.samples_at_once()))
+        self.fill(journal, SliceLoss(problem, tuple(map(order.unflatten, along)), pieces), coordinates.tolist())
+        losses = torch.tensor([journal.rows[number] for number in sorted(journal.rows)], dtype=torch.float64)
         return LandscapeReading(
-            coordinates=self.coordinates(),
-            losses=self.grid(journal.rows, len(found.names)),
+            coordinates=coordinates,
+            losses=losses.flatten() if len(found.names) == 1 else losses,
             directions=found.names,
             loss=problem.loss,
             samples=problem.samples,
-            normalised=self.normalisation(directions),
+            normalised=self.normalisation,
             norms=found.vectors.double().norm(dim=0),
             slopes=found.slopes,
             curvatures=found.curvatures,
             provenance=clock.end(),
         )
 
-    def problem(self, parameters: ParameterChoice) -> LossProblem:
-        """The loss over the data, checked once."""
-        returned = self.loss is None
-        goal = objective(self.model, loss_rule(self.loss), parameters, None)
-        return make_problem(goal, loss_batches(self.data, returned), self.progress, returned)
-
-    def directions(
-        self, kind: Directions, parameters: ParameterChoice, order: FlatOrder, weights: Mapping[str, Tensor]
-    ) -> DirectionSet:
+    def directions(self, loss: Loss, data: Any, order: FlatOrder) -> DirectionSet:
         """The directions as they are walked along."""
-        like = next(iter(weights.values()))
-        if not isinstance(kind, str):
-            found = given_directions(order, kind, like)
-        elif kind == "random":
+        pure = self.problem.objective.pure
+        like = next(iter(pure.parameters.values()))
+        if not isinstance(self.kind, str):
+            found = given_directions(order, self.kind, like)
+        elif self.kind == "random":
             found = random_directions(order, self.options, like)
         else:
-            operator = loss_operator(self.model, self.loss, self.data, "hessian", parameters, progress=self.progress)
-            found = eigenvector_directions(operator, kind, self.options)
-        return filter_normalised(found, order, weights) if self.normalisation(kind) == "filter" else found
+            names = list(pure.parameters)
+            operator = loss_operator(pure.model, data, loss=loss, parameters=names, progress=self.progress)
+            found = eigenvector_directions(operator, self.kind, self.options)
+        return filter_normalised(found, order, pure.parameters) if self.normalisation == "filter" else found
 
-    def normalisation(self, directions: Directions) -> str:
+    @property
+    def normalisation(self) -> str:
         """How directions are scaled, after ``"auto"`` is decided."""
-        automatic = "filter" if isinstance(directions, str) and directions == "random" else "none"
+        automatic = "filter" if isinstance(self.kind, str) and self.kind == "random" else "none"
         return automatic if self.options.normalise == "auto" else self.options.normalise
 
-    def fill(self, journal: Journal, slice_loss: SliceLoss) -> None:
-        """Compute the rows that are missing."""
-        rows = self.points(len(slice_loss.directions))
-        missing = {number: points for number, points in rows.items() if number not in journal.rows}
-        workers = chosen_workers(self.options.workers, len(missing), slice_loss.problem.objective.device)
+    def fill(self, journal: Journal, slice_loss: "SliceLoss", places: list[float]) -> None:
+        """Compute the rows that are missing; a row has one coordinate of the first direction."""
+        missing: dict[int, list[Point]] = {}
+        for number, place in enumerate(places):
+            if number not in journal.rows:
+                plane = len(slice_loss.directions) == 2
+                missing[number] = [(place, other) for other in places] if plane else [(place,)]
+        workers = chosen_workers(self.options.workers, len(missing), self.problem.objective.device)
         finished = evaluated_rows(slice_loss, missing, workers) if missing else iter(())
         for number, losses in track(finished, "loss landscape", len(missing), self.progress):
             journal.add(number, losses)
 
-    def points(self, dimensions: int) -> dict[int, list[Point]]:
-        """The points row by row: a row has one coordinate of the first direction."""
-        places = self.coordinates().tolist()
-        if dimensions == 1:
-            return {number: [(place,)] for number, place in enumerate(places)}
-        return {number: [(place, other) for other in places] for number, place in enumerate(places)}
-
-    def grid(self, rows: Mapping[int, list[float]], dimensions: int) -> Tensor:
-        """The losses of all rows as one tensor."""
-        losses = torch.tensor([rows[number] for number in sorted(rows)], dtype=torch.float64)
-        return losses.flatten() if dimensions == 1 else losses
-
-    def coordinates(self) -> Tensor:
-        """The multiples of a direction, symmetric to the last bit, zero exactly zero."""
-        places = torch.arange(self.options.points, dtype=torch.float64) - (self.options.points - 1) / 2
-        return places * (2 * self.options.radius / (self.options.points - 1))
-
-    def piece(self, problem: LossProblem) -> int:
+    def samples_at_once(self) -> int:
         """How many samples are looked at at once.
 
         The same number wherever there is room for it: a sum cut elsewhere would have other last bits.
         """
-        if not problem.splits:
-            return problem.samples
-        first = problem.objective.prepared(next(iter(problem.batches)))
-        device = problem.objective.device
-        workers = chosen_workers(self.options.workers, self.options.points, device)
-        per_sample = saved_bytes_per_sample(problem.objective.pure, samples_of(first.inputs))
-        room = min(_PIECE_BYTES, budget_bytes(device, self.options.memory) // workers)
-        return max(1, room // per_sample)
+        goal = self.problem.objective
+        if not self.problem.splits:
+            return self.problem.samples
+        first = goal.prepared(next(iter(self.problem.batches)))
+        workers = chosen_workers(self.options.workers, self.options.points, goal.device)
+        room = min(_PIECE_BYTES, budget_bytes(goal.device, self.options.memory) // workers)
+        return max(1, room // saved_bytes_per_sample(goal.pure, samples_of(first.inputs)))
 
-    def identity(self, problem: LossProblem, directions: Directions) -> dict[str, Any]:
-        """What must agree for two slices to be one."""
-        asked = self.options.to_json()
+    def identity(self) -> dict[str, Any]:
+        """What must agree for two slices to be one; directions that are none are refused where they are made."""
+        problem, asked, along = self.problem, self.options.to_json(), self.kind
+        if not isinstance(along, str):
+            named = [
+                (f"{number} {name}", tensor)
+                for number, direction in enumerate(along)
+                for name, tensor in (direction.items() if isinstance(direction, Mapping) else [("", direction)])
+                if isinstance(tensor, Tensor)
+            ]
+            along = f"given {fingerprint(named)}"
         kept = ("dimensions", "points", "radius", "tolerance", "max_products", "seed")
         return {
             "weights": fingerprint(problem.objective.pure.parameters.items()),
             "data": f"{problem.samples} samples with a loss of {problem.loss:.5e}",
-            "directions": directions if isinstance(directions, str) else _fingerprint_of(directions),
-            "normalisation": self.normalisation(directions),
+            "directions": along,
+            "normalisation": self.normalisation,
             **{name: asked[name] for name in kept},
         }
 
 
-def _fingerprint_of(directions: Any) -> str:
-    """A name for given directions; what is none is refused where they are made."""
-    named = [
-        (f"{number} {name}", tensor)
-        for number, direction in enumerate(directions)
-        for name, tensor in (direction.items() if isinstance(direction, Mapping) else [("", direction)])
-        if isinstance(tensor, Tensor)
-    ]
-    return f"given {fingerprint(named)}"
+Point = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class SliceLoss:
+    """The loss of a model moved along directions, taken over pieces of the data."""
+
+    problem: LossProblem
+    directions: tuple[dict[str, Tensor], ...]
+    pieces: Sequence[Batch]
+
+    def at(self, point: Point, model: nn.Module) -> float:
+        """The loss at the weights plus `point` times the directions; NaN or infinite where it is."""
+        objective = replace(self.problem.objective, pure=replace(self.problem.objective.pure, model=model))
+        with torch.no_grad():
+            leaves = []
+            for name, weight in objective.pure.parameters.items():
+                for coordinate, direction in zip(point, self.directions, strict=True):
+                    weight = weight + coordinate * direction[name]
+                leaves.append(weight)
+            totals = [objective.rule.total(objective.outputs(leaves, piece), piece.targets) for piece in self.pieces]
+            return sum(float(total) for total in totals) / self.problem.divisor
+
+
+def evaluated_rows(
+    slice_loss: SliceLoss, rows: Mapping[int, Sequence[Point]], workers: int
+) -> Iterator[tuple[int, list[float]]]:
+    """The losses of each row of points as it is finished, in any order."""
+    model = slice_loss.problem.objective.pure.model
+    models = queue.SimpleQueue[nn.Module]()
+    for one in (model, *(copy.deepcopy(model) for _ in range(workers - 1))):
+        models.put(one)
+
+    def row_of_losses(number: int) -> tuple[int, list[float]]:
+        own = models.get()
+        try:
+            return number, [slice_loss.at(point, own) for point in rows[number]]
+        finally:
+            models.put(own)
+
+    with _one_thread_each(slice_loss.problem.objective.device), ThreadPoolExecutor(workers) as pool:
+        waiting = [pool.submit(row_of_losses, number) for number in rows]
+        try:
+            yield from (done.result() for done in as_completed(waiting))
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def chosen_workers(asked: int, rows: int, device: torch.device) -> int:
+    """How many workers there are: one on a GPU, which is busy with one point; never more than rows."""
+    if device.type != "cpu":
+        return 1
+    return max(1, min(asked or torch.get_num_threads(), rows))
+
+
+@contextmanager
+def _one_thread_each(device: torch.device) -> Iterator[None]:
+    before = torch.get_num_threads()
+    try:
+        if device.type == "cpu":
+            torch.set_num_threads(1)
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,6 +1,6 @@
 """What the loss looks like around a model: a slice along one or two directions."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -55,18 +55,16 @@ class LandscapeReading(Reading, kind="landscape"):
         return float(finite.min()) if len(finite) else float("nan")
 
 
-_WIDE_RANGE = 100.0
-"""A slice whose losses span more than this is drawn on a logarithmic scale."""
-
-
 def loss_curve(reading: LandscapeReading) -> Figure | None:
     """The loss along one direction, beside the parabola that slope and curvature at the model predict."""
     if reading.dimensions != 1:
         return None
-    x = numbers(reading.coordinates)
-    marks = [Line(x, numbers(reading.losses), "loss")]
+    t = reading.coordinates
+    marks = [Line(numbers(t), numbers(reading.losses), "loss")]
     if reading.curvatures.numel() and bool(torch.isfinite(reading.curvatures).all()):
-        marks.append(Line(x, numbers(_parabola(reading)), "slope and curvature at the model", dashed=True))
+        slope, curvature = float(reading.slopes[0]), float(reading.curvatures[0])
+        parabola = reading.loss + slope * t + curvature * t.square() / 2
+        marks.append(Line(numbers(t), numbers(parabola), "slope and curvature at the model", dashed=True))
     return Figure(
         name="loss_curve",
         title=f"Loss along the {reading.directions[0]}",
@@ -75,7 +73,7 @@ def loss_curve(reading: LandscapeReading) -> Figure | None:
         x_label=f"multiple of the {reading.directions[0]}",
         y_label="loss",
         marks=(*marks, Reference(0.0, "model", axis="x")),
-        y_log=_spans_widely(reading) and reading.lowest > 0,
+        y_log=_is_logarithmic(reading),
     )
 
 
@@ -83,7 +81,6 @@ def loss_contours(reading: LandscapeReading) -> Figure | None:
     """The loss over a plane through the model as levels."""
     if reading.dimensions != 2 or reading.missing == reading.losses.numel():
         return None
-    heights, name = _heights(reading)
     x = numbers(reading.coordinates)
     return Figure(
         name="loss_contours",
@@ -93,7 +90,7 @@ def loss_contours(reading: LandscapeReading) -> Figure | None:
         f"{_about_missing(reading)}",
         x_label=f"multiple of the {reading.directions[0]}",
         y_label=f"multiple of the {reading.directions[1]}",
-        marks=(Contour(x, x, heights, name),),
+        marks=(Contour(x, x, *_heights(reading)),),
     )
 
 
@@ -102,33 +99,30 @@ def loss_surface(reading: LandscapeReading) -> Figure | None:
     contours = loss_contours(reading)
     if contours is None:
         return None
-    heights, name = _heights(reading)
     x = numbers(reading.coordinates)
-    return Figure(
+    return replace(
+        contours,
         name="loss_surface",
-        title=contours.title,
-        caption=contours.caption,
         x_label=f"1: {reading.directions[0]}",
         y_label=f"2: {reading.directions[1]}",
-        marks=(Surface(x, x, heights, name),),
+        marks=(Surface(x, x, *_heights(reading)),),
     )
 
 
-def _parabola(reading: LandscapeReading) -> torch.Tensor:
-    t, slope, curvature = reading.coordinates, float(reading.slopes[0]), float(reading.curvatures[0])
-    return reading.loss + slope * t + curvature * t.square() / 2
-
-
 def _heights(reading: LandscapeReading) -> tuple[tuple[Values, ...], str]:
-    """The heights with the first direction along x, and their name; logarithms where losses span widely."""
-    logarithmic = _spans_widely(reading) and reading.lowest > 0
+    """The heights with the first direction along x, and their name."""
+    logarithmic = _is_logarithmic(reading)
     heights = reading.losses.log10() if logarithmic else reading.losses
     return tuple(numbers(row) for row in heights.T), "log10 of the loss" if logarithmic else "loss"
 
 
-def _spans_widely(reading: LandscapeReading) -> bool:
+_WIDE_RANGE = 100.0
+"""A slice whose losses span more than this is drawn on a logarithmic scale."""
+
+
+def _is_logarithmic(reading: LandscapeReading) -> bool:
     finite = reading.losses[torch.isfinite(reading.losses)]
-    return len(finite) > 0 and float(finite.max()) > _WIDE_RANGE * max(reading.lowest, 0.0)
+    return len(finite) > 0 and float(finite.max()) > _WIDE_RANGE * max(reading.lowest, 0.0) and reading.lowest > 0
 
 
 def _about_missing(reading: LandscapeReading) -> str:
@@ -136,12 +130,4 @@ def _about_missing(reading: LandscapeReading) -> str:
     return f" At {reading.missing} of {total} points the loss is not finite: left open." if reading.missing else ""
 
 
-FIGURES = (
-    loss_curve,
-    loss_contours,
-    loss_surface,
-)
-"""Of such a reading, in order."""
-
-
-VIEW = ReadingView(LandscapeReading, figures=FIGURES)
+VIEW = ReadingView(LandscapeReading, figures=(loss_curve, loss_contours, loss_surface))

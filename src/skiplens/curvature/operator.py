@@ -3,11 +3,12 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypedDict, Unpack
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from skiplens.base.arguments import accept_old_order
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.base.memory import budget_bytes
@@ -26,6 +27,8 @@ from skiplens.graph.functional import ParameterChoice, transformable
 from skiplens.graph.loss import Loss, LossRule, loss_rule
 from skiplens.linalg.operator import SymmetricOperator
 
+Kind = Literal["hessian", "gauss_newton", "fisher", "empirical_fisher"]
+
 _CURVATURES: dict[str, Differentiate] = {
     "hessian": HessianCurvature,
     "gauss_newton": GaussNewtonCurvature,
@@ -34,55 +37,65 @@ _CURVATURES: dict[str, Differentiate] = {
 }
 
 
-class LossOptions(TypedDict, total=False):
-    """Optional arguments of `loss_operator`."""
-
-    progress: Progress
-    """Told about each batch that is gone through; by default nobody is."""
-    dtype: torch.dtype | None
-    """What to compute in; by default the parameters' own dtype, or float32 if they have fewer bits."""
-    budget: int | None
-    """Bytes that graphs may take; by default half of what is free on the device."""
-
-
-def loss_operator(
+@accept_old_order("model", "loss", "data", "kind", "parameters")
+def loss_operator(  # noqa: PLR0913 - options by keyword
     model: nn.Module,
-    loss: Loss,
     data: Any,
+    *,
+    loss: Loss = "cross_entropy",
     kind: str = "hessian",
     parameters: ParameterChoice = None,
-    **options: Unpack[LossOptions],
+    dtype: torch.dtype | None = None,
+    memory: int | None = None,
+    progress: Progress = silent,
 ) -> "LossOperator":
     """The Hessian, Gauss-Newton or Fisher matrix of a loss over data as a symmetric operator.
 
     Args:
         model: Any module; its mode (training or not) is respected, and it is left as it was.
+        data: ``(inputs, targets)`` or an iterable of such batches that can be gone through again.
         loss: ``"cross_entropy"``, ``"mse"``, ``"binary_cross_entropy"``, a function (outputs, targets) -> scalar or
             None where the model returns its loss. Mean losses are averaged over all samples, sums are added; which one
             a function is, is found out by evaluating it on parts of a batch.
-        data: ``(inputs, targets)`` or an iterable of such batches that can be gone through again.
         kind: ``"hessian"``; ``"gauss_newton"`` (JᵀSJ, S the Hessian of the loss at the outputs); ``"fisher"``, the
             same for losses that are log-likelihoods; ``"empirical_fisher"``, the mean of g gᵀ over samples.
         parameters: Names, a test on names, or None for all that require a gradient.
-        **options: See `LossOptions`.
+        dtype: What to compute in; by default the parameters' own dtype, or float32 if they have fewer bits.
+        memory: Bytes that graphs may take; by default half of what is free on the device.
+        progress: Called for each batch that is gone through.
 
     Examples:
         >>> model = nn.Linear(2, 1, bias=False, dtype=torch.float64)
         >>> inputs, targets = torch.eye(2, dtype=torch.float64), torch.zeros(2, 1, dtype=torch.float64)
-        >>> loss_operator(model, "mse", (inputs, targets)).dense()
+        >>> loss_operator(model, (inputs, targets), loss="mse").dense()
         tensor([[1., 0.],
                 [0., 1.]], dtype=torch.float64)
     """
     rule = loss_rule(loss)
     _require_kind(kind, rule, model_returns_loss=loss is None)
-    check_options(options)
-    progress = options.get("progress", silent)
     with preserve_state(model), transformable(), torch.enable_grad():
-        goal = objective(model, rule, parameters, options.get("dtype"))
+        goal = objective(model, rule, parameters, dtype)
         problem = make_problem(goal, loss_batches(data, loss is None), progress, model_returns_loss=loss is None)
-        per_sample = graph_bytes_per_sample(_CURVATURES[kind], problem.objective, problem.first())
-        plan = planned(per_sample, problem, options.get("budget"))
+        first = problem.objective.prepared(next(iter(problem.batches)))
+        per_sample = graph_bytes_per_sample(_CURVATURES[kind], problem.objective, first)
+        plan = planned(per_sample, problem, memory)
     return LossOperator(problem, kind, plan, progress)
+
+
+def _require_kind(kind: str, rule: LossRule, model_returns_loss: bool) -> None:
+    if kind not in _CURVATURES:
+        raise InvalidInputError(f"There is no matrix called {kind!r}. {did_you_mean(kind, _CURVATURES)}")
+    if kind != "hessian" and model_returns_loss:
+        raise InvalidInputError(
+            f"kind={kind!r} needs the loss as a function of the outputs, but loss=None leaves it inside the model. "
+            "Hand over the loss, e.g. 'cross_entropy', or ask for the Hessian."
+        )
+    if kind == "fisher" and not rule.is_likelihood:
+        raise InvalidInputError(
+            "The Fisher information is that of a distribution, and this loss does not say which: it is known for "
+            "'cross_entropy', 'mse' and 'binary_cross_entropy'. Use one of them, or kind='empirical_fisher' or "
+            "'gauss_newton'."
+        )
 
 
 @dataclass(frozen=True)
@@ -97,17 +110,58 @@ class ProductPlan:
     """Vectors at most that are multiplied at once."""
 
 
+_PIECE_BYTES = 96 * 2**20
+"""On a CPU pieces with graphs of this size are as quick as whole batches, and what a product adds stays small."""
+
+_BATCHED_BYTES = 4 * 2**20
+"""On a CPU several vectors are multiplied as one only while they and the graph stay in the cache."""
+
+_ADDED_BY_PRODUCT = 1.5
+"""What a product allocates beside the graph, in sizes of the graph."""
+
+
+def planned(per_sample: int, problem: LossProblem, memory: int | None) -> ProductPlan:
+    """The plan for graphs of `per_sample` bytes, within `memory` bytes or half of what is free."""
+    device = problem.objective.device
+    budget = budget_bytes(device, memory)
+    on_cpu = device.type == "cpu"
+    room = min(budget / (1 + _ADDED_BY_PRODUCT), _PIECE_BYTES if on_cpu else budget)
+    piece = max(1, int(room // per_sample))
+    sizes = problem.piece_sizes(piece)
+    largest = max(sizes) * per_sample
+    fitting = int((budget - _ADDED_BY_PRODUCT * largest) // per_sample)
+    if sum(sizes) <= fitting:
+        kept = len(sizes)
+    elif problem.ordered:  # with room for one more, which is built and dropped
+        kept = sum(sum(sizes[:count]) + max(sizes) <= fitting for count in range(1, len(sizes)))
+    else:
+        kept = 0  # the pieces after the kept ones would not be the same at the next pass
+    graphs = max(largest, sum(sizes[:kept]) * per_sample)
+    batched = _BATCHED_BYTES if on_cpu else (budget - graphs) / _ADDED_BY_PRODUCT
+    return ProductPlan(kept, piece, max(1, int(batched // largest)))
+
+
 class LossOperator(SymmetricOperator):
     """The matrix of `loss_operator`; vectors hold the chosen parameters one after the other, in the order of `names`.
 
     It belongs to the parameters' values at the time it was made. Products are summed over mini-batches in float64 and
     come back in the dtype of the vectors.
+
+    Attributes:
+        kind: Which matrix this is.
+        names: The chosen parameters, in the order in which they stand in a vector.
+        samples: Samples in all batches.
+        loss: The loss of all samples together.
+        plan: How products are computed.
     """
 
     def __init__(self, problem: LossProblem, kind: str, plan: ProductPlan, progress: Progress = silent) -> None:
-        self._problem, self._kind, self._plan, self._progress = problem, kind, plan, progress
+        self._problem, self._progress = problem, progress
+        self.kind, self.plan = kind, plan
+        self.samples, self.loss = problem.samples, problem.loss
         pure = problem.objective.pure
         self._order = FlatOrder({name: tuple(tensor.shape) for name, tensor in pure.parameters.items()})
+        self.names = list(self._order.shapes)
         self._versions = _versions(pure.model)
         self._pieces = len(problem.piece_sizes(plan.piece))
         self._kept: list[BatchCurvature] = []
@@ -128,38 +182,13 @@ class LossOperator(SymmetricOperator):
         """Where the model lives."""
         return self._problem.objective.device
 
-    @property
-    def kind(self) -> str:
-        """Which matrix this is."""
-        return self._kind
-
-    @property
-    def names(self) -> list[str]:
-        """The chosen parameters, in the order in which they stand in a vector."""
-        return list(self._order.shapes)
-
-    @property
-    def samples(self) -> int:
-        """Samples in all batches."""
-        return self._problem.samples
-
-    @property
-    def loss(self) -> float:
-        """The loss of all samples together."""
-        return self._problem.loss
-
-    @property
-    def plan(self) -> ProductPlan:
-        """How products are computed."""
-        return self._plan
-
     @cached_property
     def gradient(self) -> Float[Tensor, " params"]:
         """The gradient of the loss as one vector."""
         total = torch.zeros(self.size, dtype=torch.float64, device=self.device)
         goal = self._problem.objective
         with preserve_state(goal.pure.model), transformable(), torch.enable_grad():
-            for batch in self._problem.pieces(self._plan.piece):
+            for batch in self._problem.pieces(self.plan.piece):
                 leaves = goal.leaves()
                 value = goal.total(goal.outputs(leaves, batch), batch)
                 parts = torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True)
@@ -176,14 +205,25 @@ class LossOperator(SymmetricOperator):
 
     def apply(self, block: Float[Tensor, "size vectors"]) -> Float[Tensor, "size vectors"]:
         """The matrix times each column of `block`; the model is left as it was."""
-        self._require_same_parameters()
+        if _versions(self._problem.objective.pure.model) != self._versions:
+            raise InvalidInputError(
+                "The model's parameters changed after this operator was made; it belongs to the old ones. "
+                "Make a new operator with loss_operator(…)."
+            )
         total = torch.zeros(block.shape, dtype=torch.float64, device=self.device)
         if block.shape[1] == 0:
             return total.to(block.dtype)
         columns = block.detach().to(self.device, self.dtype)
         with preserve_state(self._problem.objective.pure.model), transformable(), torch.enable_grad():
             self._visit(lambda curvature: self._add_products(total, curvature, columns))
-        _require_finite(total, columns)
+        if not bool(torch.isfinite(total).all()):
+            if not bool(torch.isfinite(columns).all()):
+                raise InvalidInputError("The vectors to multiply hold NaN or infinite entries; hand over finite ones.")
+            raise InvalidInputError(
+                "A product is NaN or infinite though the loss is finite: a second derivative does not exist here, e.g. "
+                "that of a norm or a square root at zero, or numbers overflow. Add a small constant there or compute "
+                "in float64."
+            )
         return (total / self._problem.divisor).to(block)
 
     def _visit(self, act: Callable[[BatchCurvature], None]) -> None:
@@ -193,20 +233,20 @@ class LossOperator(SymmetricOperator):
         known = len(self._kept)
         if known == self._pieces:
             return
-        goal, differentiate = self._problem.objective, _CURVATURES[self._kind]
-        pieces = enumerate(self._problem.pieces(self._plan.piece))
+        goal, differentiate = self._problem.objective, _CURVATURES[self.kind]
+        pieces = enumerate(self._problem.pieces(self.plan.piece))
         for number, batch in track(pieces, "curvature of the data", self._pieces, self._progress):
             if number >= known:
                 curvature = differentiate(goal, batch)
                 act(curvature)
-                if number < self._plan.kept:
+                if number < self.plan.kept:
                     self._kept.append(curvature)
                 del curvature  # before the next one is built
 
     def _add_products(self, total: Tensor, curvature: BatchCurvature, columns: Tensor) -> None:
-        for start in range(0, columns.shape[1], self._probes):
-            few = columns[:, start : start + self._probes]
-            total[:, start : start + few.shape[1]] += self._products(curvature, few)
+        width = self._probes  # as it is now: the first products may find that vectors go only one by one
+        for sums, few in zip(total.split(width, dim=1), columns.split(width, dim=1), strict=True):
+            sums += self._products(curvature, few)
 
     def _products(self, curvature: BatchCurvature, few: Tensor) -> Tensor:
         """The curvature times a few columns: as one where that works, else one by one."""
@@ -219,83 +259,6 @@ class LossOperator(SymmetricOperator):
         each = [curvature.product([vector[i] for vector in vectors], batched=False) for i in range(probes)]
         return torch.cat([self._order.join_columns(parts, 1) for parts in each], dim=1)
 
-    def _require_same_parameters(self) -> None:
-        if _versions(self._problem.objective.pure.model) != self._versions:
-            raise InvalidInputError(
-                "The model's parameters changed after this operator was made; it belongs to the old ones. "
-                "Make a new operator with loss_operator(…)."
-            )
-
 
 def _versions(model: nn.Module) -> dict[str, tuple[int, int]]:
     return {name: (id(parameter), parameter._version) for name, parameter in model.named_parameters()}
-
-
-def _require_finite(products: Tensor, columns: Tensor) -> None:
-    if bool(torch.isfinite(products).all()):
-        return
-    if not bool(torch.isfinite(columns).all()):
-        raise InvalidInputError("The vectors to multiply hold NaN or infinite entries; hand over finite ones.")
-    raise InvalidInputError(
-        "A product is NaN or infinite though the loss is finite: a second derivative does not exist here, e.g. that of "
-        "a norm or a square root at zero, or numbers overflow. Add a small constant there or compute in float64."
-    )
-
-
-def _require_kind(kind: str, rule: LossRule, model_returns_loss: bool) -> None:
-    if kind not in _CURVATURES:
-        raise InvalidInputError(f"There is no matrix called {kind!r}. {did_you_mean(kind, _CURVATURES)}")
-    if kind != "hessian" and model_returns_loss:
-        raise InvalidInputError(
-            f"kind={kind!r} needs the loss as a function of the outputs, but loss=None leaves it inside the model. "
-            "Hand over the loss, e.g. 'cross_entropy', or ask for the Hessian."
-        )
-    if kind == "fisher" and not rule.is_likelihood:
-        raise InvalidInputError(
-            "The Fisher information is that of a distribution, and this loss does not say which: it is known for "
-            "'cross_entropy', 'mse' and 'binary_cross_entropy'. Use one of them, or kind='empirical_fisher' or "
-            "'gauss_newton'."
-        )
-
-
-def check_options(options: Any) -> None:
-    """Refuse unknown options by name."""
-    known = LossOptions.__annotations__
-    for name in options:
-        if name not in known:
-            raise InvalidInputError(f"There is no option {name!r}. {did_you_mean(name, known)}")
-
-
-_PIECE_BYTES = 96 * 2**20
-"""On a CPU pieces with graphs of this size are as quick as whole batches, and what a product adds stays small."""
-
-_BATCHED_BYTES = 4 * 2**20
-"""On a CPU several vectors are multiplied as one only while they and the graph stay in the cache."""
-
-_ADDED_BY_PRODUCT = 1.5
-"""What a product allocates beside the graph, in sizes of the graph."""
-
-
-def planned(per_sample: int, problem: LossProblem, budget: int | None) -> ProductPlan:
-    """The plan for graphs of `per_sample` bytes, within `budget` bytes or half of what is free."""
-    device = problem.objective.device
-    budget = budget_bytes(device, budget)
-    on_cpu = device.type == "cpu"
-    room = min(budget / (1 + _ADDED_BY_PRODUCT), _PIECE_BYTES if on_cpu else budget)
-    piece = max(1, int(room // per_sample))
-    sizes = problem.piece_sizes(piece)
-    largest = max(sizes) * per_sample
-    kept = _kept(sizes, int((budget - _ADDED_BY_PRODUCT * largest) // per_sample), problem.ordered)
-    graphs = max(largest, sum(sizes[:kept]) * per_sample)
-    batched = _BATCHED_BYTES if on_cpu else (budget - graphs) / _ADDED_BY_PRODUCT
-    return ProductPlan(kept, piece, max(1, int(batched // largest)))
-
-
-def _kept(sizes: list[int], samples: int, ordered: bool) -> int:
-    """How many of the first pieces fit, with room for one more that is built and dropped unless all are kept."""
-    if sum(sizes) <= samples:
-        return len(sizes)
-    if not ordered:
-        return 0  # the pieces after the kept ones would not be the same at the next pass
-    fitting = [sum(sizes[:count]) + max(sizes) <= samples for count in range(1, len(sizes))]
-    return sum(fitting)

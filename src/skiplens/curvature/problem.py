@@ -53,112 +53,39 @@ class Objective:
                     self.pure.model, replaced, arguments.positional, arguments.named, tie_weights=False
                 )
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
-            if isinstance(error, SkiplensError) or isinstance(error, torch.OutOfMemoryError):
+            if isinstance(error, SkiplensError | torch.OutOfMemoryError):
                 raise
             raise InvalidInputError(f"The model cannot be called with these inputs ({arguments}): {error}") from error
 
     def total(self, outputs: Any, batch: Batch) -> Tensor:
         """The batch's part of the loss before the division by all shares; refused where it is no number."""
-        value = self.rule.total(outputs, batch.targets)
-        return require_scalar(value)
+        return require_scalar(self.rule.total(outputs, batch.targets))
+
+    def total_of(self, batch: Batch) -> float:
+        """The same as a number, from the inputs."""
+        with torch.no_grad():
+            return self.total(self.outputs(self.leaves(), batch), batch).item()
 
     def prepared(self, batch: Batch) -> Batch:
         """The batch on the model's device, its floating tensors in the dtype that is computed in."""
         return batch.to(self.device, self.dtype)
 
 
-@dataclass(frozen=True)
-class LossProblem:
-    """An objective and its data, with what one pass over them tells."""
-
-    objective: Objective
-    batches: Batches
-    samples: int
-    sizes: tuple[int, ...]
-    loss: float
-    divisor: float
-    ordered: bool
-    """Whether a second pass gave the same batches in the same order."""
-    splits: bool
-    """Whether a batch may be cut: its samples do not depend on each other, neither in the model nor in the loss."""
-
-    def first(self) -> Batch:
-        """The first batch."""
-        return self.objective.prepared(next(iter(self.batches)))
-
-    def pieces(self, size: int) -> Iterator[Batch]:
-        """The batches, cut into pieces of equal length of at most `size` samples."""
-        for batch in self.batches:
-            yield from _cut(self.objective.prepared(batch), size if self.splits else None)
-
-    def piece_sizes(self, size: int) -> list[int]:
-        """The samples of each piece."""
-        return [piece for count in self.sizes for piece in _cut_sizes(count, size if self.splits else None)]
-
-
-def make_problem(objective: Objective, batches: Batches, progress: Progress, model_returns_loss: bool) -> LossProblem:
-    """The problem, after two passes over the data that must give the same loss."""
-    first = objective.prepared(next(iter(batches)))
-    rule = objective.rule
-    if rule.combination == "unknown":
-        rule = rule.combined_by(found_combination(objective, first, model_returns_loss))
-        objective = replace(objective, rule=rule)
-    totals, shares, sizes = _evaluated(objective, batches, progress)
-    if rule.combination == "whole" and len(sizes) > 1:
-        raise InvalidInputError(
-            f"The loss is neither a mean nor a sum over samples, so those of {len(sizes)} batches do not add up to "
-            "one. Hand over all data as one batch, or a loss that is a mean or a sum over samples."
-        )
-    ordered = repeats_in_order(objective, batches, totals)
-    divisor = sum(shares) or 1.0
-    splits = not model_returns_loss and rule.combination != "whole" and not _coupled(objective, first)
-    return LossProblem(
-        objective, batches, sum(sizes), tuple(sizes), sum(totals) / divisor, divisor, ordered=ordered, splits=splits
-    )
-
-
-def _evaluated(
-    objective: Objective, batches: Batches, progress: Progress
-) -> tuple[list[float], list[float], list[int]]:
-    totals, shares, sizes = [], [], []
-    leaves = objective.leaves()
-    with torch.no_grad():
-        for number, batch in enumerate(batches, start=1):
-            batch = objective.prepared(batch)
-            totals.append(objective.total(objective.outputs(leaves, batch), batch).item())
-            shares.append(objective.rule.share(batch.targets))
-            sizes.append(batch.samples)
-            progress("loss of the data", number, number)
-    return totals, shares, sizes
-
-
-def _coupled(objective: Objective, batch: Batch) -> bool:
-    try:
-        return is_batch_coupled(objective.pure, batch.inputs)
-    except (RuntimeError, TypeError, ValueError, IndexError):
-        return True  # it does not take a few samples alone, so its batches cannot be cut
-
-
-def _cut(batch: Batch, size: int | None) -> Iterator[Batch]:
-    start = 0
-    for count in _cut_sizes(batch.samples, size):
-        yield batch if count == batch.samples else batch.select(slice(start, start + count))
-        start += count
-
-
-def _cut_sizes(samples: int, size: int | None) -> list[int]:
-    pieces = 1 if size is None else -(-samples // max(1, size))
-    return [samples // pieces + (i < samples % pieces) for i in range(pieces)]
-
-
 def objective(model: nn.Module, rule: LossRule, parameters: ParameterChoice, dtype: torch.dtype | None) -> Objective:
     """The objective with the parameters in `dtype`; by default in theirs, or float32 if they have fewer bits."""
     pure = pure_model(model, parameters)
-    dtype = _working_dtype(pure.dtype if dtype is None else dtype)
+    dtype = pure.dtype if dtype is None else dtype
+    if not dtype.is_floating_point:
+        raise InvalidInputError(f"dtype={dtype} cannot be differentiated in; use torch.float32 or torch.float64.")
+    dtype = torch.promote_types(dtype, torch.float32)
     chosen = {name: tensor.to(dtype) for name, tensor in pure.parameters.items()}
     aliases = {alias: (name, chosen.get(name, _as(value, dtype))) for alias, (name, value) in pure.aliases.items()}
     buffers = {name: (name, _as(b, dtype)) for name, b in model.named_buffers(remove_duplicate=False)}
     return Objective(PureModel(model, chosen, {**aliases, **buffers}), rule, dtype)
+
+
+def _as(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
 
 def require_scalar(value: Any) -> Tensor:
@@ -177,14 +104,135 @@ def require_scalar(value: Any) -> Tensor:
     return value.reshape(())
 
 
-def _working_dtype(dtype: torch.dtype) -> torch.dtype:
-    if not dtype.is_floating_point:
-        raise InvalidInputError(f"dtype={dtype} cannot be differentiated in; use torch.float32 or torch.float64.")
-    return torch.promote_types(dtype, torch.float32)
+@dataclass(frozen=True)
+class LossProblem:
+    """An objective and its data, with what one pass over them tells."""
+
+    objective: Objective
+    batches: Batches
+    samples: int
+    sizes: tuple[int, ...]
+    loss: float
+    divisor: float
+    ordered: bool
+    """Whether a second pass gave the same batches in the same order."""
+    splits: bool
+    """Whether a batch may be cut: its samples do not depend on each other, neither in the model nor in the loss."""
+
+    def pieces(self, size: int) -> Iterator[Batch]:
+        """The batches, cut into pieces of equal length of at most `size` samples."""
+        for batch in self.batches:
+            prepared, start = self.objective.prepared(batch), 0
+            for count in self._cut(prepared.samples, size):
+                whole = count == prepared.samples
+                yield prepared if whole else prepared.select(slice(start, start + count))
+                start += count
+
+    def piece_sizes(self, size: int) -> list[int]:
+        """The samples of each piece."""
+        return [piece for count in self.sizes for piece in self._cut(count, size)]
+
+    def _cut(self, samples: int, size: int) -> list[int]:
+        pieces = -(-samples // max(1, size)) if self.splits else 1
+        return [samples // pieces + (i < samples % pieces) for i in range(pieces)]
 
 
-def _as(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    return tensor.to(dtype) if tensor.is_floating_point() else tensor
+def make_problem(objective: Objective, batches: Batches, progress: Progress, model_returns_loss: bool) -> LossProblem:
+    """The problem, after two passes over the data that must give the same loss."""
+    first = objective.prepared(next(iter(batches)))
+    rule = objective.rule
+    if rule.combination == "unknown":
+        rule = rule.combined_by(found_combination(objective, first, model_returns_loss))
+        objective = replace(objective, rule=rule)
+    totals, shares, sizes = [], [], []
+    for number, batch in enumerate(batches, start=1):
+        batch = objective.prepared(batch)
+        totals.append(objective.total_of(batch))
+        shares.append(rule.share(batch.targets))
+        sizes.append(batch.samples)
+        progress("loss of the data", number, number)
+    if rule.combination == "whole" and len(sizes) > 1:
+        raise InvalidInputError(
+            f"The loss is neither a mean nor a sum over samples, so those of {len(sizes)} batches do not add up to "
+            "one. Hand over all data as one batch, or a loss that is a mean or a sum over samples."
+        )
+    ordered = repeats_in_order(objective, batches, totals)
+    divisor = sum(shares) or 1.0
+    splits = not model_returns_loss and rule.combination != "whole"
+    if splits:
+        try:
+            splits = not is_batch_coupled(objective.pure, first.inputs)
+        except (RuntimeError, TypeError, ValueError, IndexError):
+            splits = False  # the model does not take a few samples alone, so its batches cannot be cut
+    return LossProblem(
+        objective, batches, sum(sizes), tuple(sizes), sum(totals) / divisor, divisor, ordered=ordered, splits=splits
+    )
+
+
+def found_combination(objective: Objective, batch: Batch, model_returns_loss: bool) -> Combination:
+    """Whether the loss of some samples is the mean or the sum of their losses, or neither ("whole").
+
+    The loss of all samples is compared with those of the first one and of the rest; one sample is taken three times.
+    Where the model itself returns the loss, the same samples twice must give the same loss or twice as much.
+    """
+
+    def plain(outputs: Any, targets: Tensor) -> float:
+        return require_scalar(objective.rule.plain(outputs, targets)).item()
+
+    def loss_at(outputs: Any, index: list[int]) -> float:
+        def rows(tensor: Tensor) -> Tensor:
+            return tensor[index] if tensor.ndim and tensor.shape[0] == batch.samples else tensor
+
+        return plain(tree_map_only(Tensor, rows, outputs), batch.targets[index])
+
+    with torch.no_grad():
+        if model_returns_loss:
+            few = batch.first(4)
+            pair = (few, concatenate([few, few]))
+            once, value = (plain(objective.outputs(objective.leaves(), part), part.targets) for part in pair)
+            mean, total = once, 2 * once
+        else:
+            outputs = objective.outputs(objective.leaves(), batch)
+            index = list(range(batch.samples)) if batch.samples > 1 else [0, 0, 0]
+            value, first, rest = (loss_at(outputs, part) for part in (index, index[:1], index[1:]))
+            mean, total = (first + (len(index) - 1) * rest) / len(index), first + rest
+    tolerance = 1e-4 * abs(value)
+    if abs(value - mean) <= tolerance:  # a loss of zero is both; then it is taken for a mean, as most are
+        return "mean"
+    return "sum" if abs(value - total) <= tolerance else "whole"
+
+
+def repeats_in_order(objective: Objective, batches: Batches, totals: list[float]) -> bool:
+    """Whether a second pass gives the batches in the same order; refused where their sum differs from that of `totals`.
+
+    A loader that only shuffles is fine where samples do not depend on each other: the sum is the same.
+    """
+
+    def same(left: float, right: float, scale: float) -> bool:
+        return abs(left - right) <= torch.finfo(objective.dtype).eps ** 0.75 * scale
+
+    again = [objective.total_of(objective.prepared(batch)) for batch in batches]
+    if same(sum(again), sum(totals), sum(abs(total) for total in totals)):
+        pairs = zip(again, totals, strict=False)
+        return len(again) == len(totals) and all(same(new, old, abs(new)) for new, old in pairs)
+    batch = objective.prepared(next(iter(batches)))
+    first, second = objective.total_of(batch), objective.total_of(batch)
+    if not same(first, second, abs(first)):
+        modules = objective.pure.model.modules()
+        drawing = sorted({type(m).__name__ for m in modules if m.training and "drop" in type(m).__name__.lower()})
+        reason = (
+            f"{' and '.join(drawing)} in training mode draws anew" if drawing else "its forward pass draws or counts"
+        )
+        raise SkiplensError(
+            f"Two calls of the model with the same batch give different losses ({first:.6g} and {second:.6g}): "
+            f"{reason} at each call. Call model.eval() first, or set the dropout probability to 0."
+        )
+    before, after = (sum(losses) / max(1, len(losses)) for losses in (totals, again))
+    raise InvalidInputError(
+        f"Two passes over data give different losses ({before:.6g} and {after:.6g} a batch of "
+        f"{len(totals)} and {len(again)}), though the model repeats itself: the loader gives other samples each time, "
+        "e.g. by random augmentation or by shuffling. Pass the batches of one pass, list(loader), or switch that off."
+    )
 
 
 def loss_batches(data: Any, model_returns_loss: bool) -> Batches:
@@ -205,24 +253,19 @@ def loss_batches(data: Any, model_returns_loss: bool) -> Batches:
 
 @dataclass(frozen=True)
 class _Labelled:
+    """Pairs of arguments and targets, made again at each pass; what is no pair is refused later, where all are."""
+
     source: Iterable[Any]
 
     def __iter__(self) -> Iterator[Any]:
         for entry in self.source:
-            yield _pair(entry) if isinstance(entry, Mapping) else _with_labels(entry)
-
-
-def _pair(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-    """The arguments with the tensor that counts their samples."""
-    tensors = [value for value in arguments.values() if isinstance(value, Tensor) and value.ndim > 0]
-    return dict(arguments), arguments.get("labels", next(iter(tensors), None))
-
-
-def _with_labels(entry: Any) -> Any:
-    """The pair with its targets among the arguments; what is no such pair is refused later, by the check of pairs."""
-    if isinstance(entry, Batch | tuple | list) and len(entry) == 2 and isinstance(entry[0], Mapping):
-        return {"labels": entry[1], **entry[0]}, entry[1]
-    return entry
+            if isinstance(entry, Mapping):  # the first tensor counts the samples where there are no labels
+                tensors = [value for value in entry.values() if isinstance(value, Tensor) and value.ndim > 0]
+                yield dict(entry), entry.get("labels", next(iter(tensors), None))
+            elif isinstance(entry, Batch | tuple | list) and len(entry) == 2 and isinstance(entry[0], Mapping):
+                yield {"labels": entry[1], **entry[0]}, entry[1]
+            else:
+                yield entry
 
 
 @dataclass(frozen=True)
@@ -272,91 +315,3 @@ class FlatOrder:
     def join_columns(self, parts: Sequence[Tensor], probes: int) -> Float[Tensor, "params probes"]:
         """The opposite of `split_columns`."""
         return torch.cat([part.reshape(probes, -1).T for part in parts])
-
-
-def found_combination(objective: Objective, batch: Batch, model_returns_loss: bool) -> Combination:
-    """Whether the loss of some samples is the mean or the sum of their losses, or neither ("whole").
-
-    Where the model itself returns the loss, the same samples twice must give the same loss or twice as much.
-    """
-    with torch.no_grad():
-        if model_returns_loss:
-            return _of_repeated(objective, batch.first(4))
-        return _of_parts(objective, objective.outputs(objective.leaves(), batch), batch)
-
-
-def _of_repeated(objective: Objective, few: Batch) -> Combination:
-    once, twice = (_loss(objective, batch) for batch in (few, concatenate([few, few])))
-    return _matching(twice, mean=once, total=2 * once)
-
-
-def _loss(objective: Objective, batch: Batch) -> float:
-    outputs = objective.outputs(objective.leaves(), batch)
-    return require_scalar(objective.rule.plain(outputs, batch.targets)).item()
-
-
-def _of_parts(objective: Objective, outputs: Any, batch: Batch) -> Combination:
-    """Compare the loss of all samples with those of the first one and of the rest; one sample is taken three times."""
-    index = list(range(batch.samples)) if batch.samples > 1 else [0, 0, 0]
-    whole, first, rest = (_loss_at(objective, outputs, batch, part) for part in (index, index[:1], index[1:]))
-    n = len(index)
-    return _matching(whole, mean=(first + (n - 1) * rest) / n, total=first + rest)
-
-
-def _loss_at(objective: Objective, outputs: Any, batch: Batch, index: list[int]) -> float:
-    chosen = tree_map_only(Tensor, lambda tensor: _rows(tensor, index, batch.samples), outputs)
-    return require_scalar(objective.rule.plain(chosen, batch.targets[index])).item()
-
-
-def _rows(tensor: Tensor, index: list[int], samples: int) -> Tensor:
-    return tensor[index] if tensor.ndim and tensor.shape[0] == samples else tensor
-
-
-def _matching(value: float, mean: float, total: float) -> Combination:
-    """A loss of zero is both; then it is taken for a mean, as most are."""
-    tolerance = 1e-4 * abs(value)
-    if abs(value - mean) <= tolerance:
-        return "mean"
-    return "sum" if abs(value - total) <= tolerance else "whole"
-
-
-def repeats_in_order(objective: Objective, batches: Batches, totals: list[float]) -> bool:
-    """Whether a second pass gives the batches in the same order; refused where their sum differs from that of `totals`.
-
-    A loader that only shuffles is fine where samples do not depend on each other: the sum is the same.
-    """
-    again = [_total(objective, objective.prepared(batch)) for batch in batches]
-    if _same(sum(again), sum(totals), objective.dtype, sum(abs(total) for total in totals)):
-        pairs = zip(again, totals, strict=False)
-        return len(again) == len(totals) and all(_same(*pair, objective.dtype, abs(pair[0])) for pair in pairs)
-    batch = objective.prepared(next(iter(batches)))
-    first, second = _total(objective, batch), _total(objective, batch)
-    if not _same(first, second, objective.dtype, abs(first)):
-        raise SkiplensError(
-            f"Two calls of the model with the same batch give different losses ({first:.6g} and {second:.6g}): "
-            f"{_reason(objective.pure.model)} at each call. Call model.eval() first, or set the dropout probability "
-            "to 0."
-        )
-    raise InvalidInputError(
-        f"Two passes over data give different losses ({_mean(totals):.6g} and {_mean(again):.6g} a batch of "
-        f"{len(totals)} and {len(again)}), though the model repeats itself: the loader gives other samples each time, "
-        "e.g. by random augmentation or by shuffling. Pass the batches of one pass, list(loader), or switch that off."
-    )
-
-
-def _total(objective: Objective, batch: Batch) -> float:
-    with torch.no_grad():
-        return objective.total(objective.outputs(objective.leaves(), batch), batch).item()
-
-
-def _same(left: float, right: float, dtype: torch.dtype, scale: float) -> bool:
-    return abs(left - right) <= torch.finfo(dtype).eps ** 0.75 * scale
-
-
-def _reason(model: nn.Module) -> str:
-    drawing = sorted({type(m).__name__ for m in model.modules() if m.training and "drop" in type(m).__name__.lower()})
-    return f"{' and '.join(drawing)} in training mode draws anew" if drawing else "its forward pass draws or counts"
-
-
-def _mean(totals: list[float]) -> float:
-    return sum(totals) / max(1, len(totals))

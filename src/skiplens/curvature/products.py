@@ -144,44 +144,46 @@ def _gradients(
 Differentiate = Callable[[Objective, Batch], BatchCurvature]
 """Makes the curvature of a batch."""
 
-_MISSING = re.compile(r"derivative for '?(?:aten::)?(?P<operation>\w+)'? is not implemented")
-
 
 def graph_bytes_per_sample(differentiate: Differentiate, objective: Objective, batch: Batch) -> int:
     """Bytes that the graph keeps for each sample, measured on a few; refused where a second derivative is missing."""
+    own = {value.data_ptr() for _, value in objective.pure.aliases.values()}
+
+    def built(few: Batch) -> tuple[BatchCurvature, int]:
+        sizes: dict[int, int] = {}
+
+        def note(tensor: Tensor) -> Tensor:
+            if tensor.data_ptr() not in own:
+                sizes[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+            curvature = differentiate(objective, few)
+        return curvature, sum(sizes.values())
+
     few = batch.first(4)
     try:
-        curvature, kept = _built(differentiate, objective, few)
-    except InvalidInputError:  # a model may want whole batches; what it does not want either is told by this call
+        curvature, kept = built(few)
+    except InvalidInputError:  # a model may want whole batches; what it does not want either is reported by this call
         few = batch
-        curvature, kept = _built(differentiate, objective, few)
+        curvature, kept = built(few)
     _require_twice(curvature, objective, few)
     return kept // few.samples + 1
 
 
-def _built(differentiate: Differentiate, objective: Objective, few: Batch) -> tuple[BatchCurvature, int]:
-    own = {value.data_ptr() for _, value in objective.pure.aliases.values()}
-    sizes: dict[int, int] = {}
-
-    def note(tensor: Tensor) -> Tensor:
-        if tensor.data_ptr() not in own:
-            sizes[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        curvature = differentiate(objective, few)
-    return curvature, sum(sizes.values())
+_MISSING = re.compile(r"derivative for '?(?:aten::)?(?P<operation>\w+)'? is not implemented")
 
 
 def _require_twice(curvature: BatchCurvature, objective: Objective, few: Batch) -> None:
-    """Refuse a graph that cannot be differentiated again; autograd tells the operation, a second look the module.
+    """Refuse a graph that cannot be differentiated again; autograd names the operation, a second look the module.
 
     An operation marked once_differentiable does not always raise: its second derivative may silently be missing.
     """
     loss = objective.total(objective.outputs(objective.leaves(), few), few)
-    once = [node for node in nodes_behind([loss]) if _goes_once(node)]
-    if once:
-        raise _refused(type(once[0]).__name__.removesuffix("Backward"), objective, few)
+    for node in nodes_behind([loss]):
+        backward: Any = getattr(getattr(node, "_forward_cls", None), "backward", None)
+        if hasattr(backward, "__wrapped__") and backward.__code__.co_filename == torch.autograd.function.__file__:
+            raise _refused(type(node).__name__.removesuffix("Backward"), objective, few)
     try:
         curvature.product([torch.ones_like(value) for value in objective.pure.parameters.values()], batched=False)
     except (RuntimeError, NotImplementedError) as error:
@@ -189,11 +191,6 @@ def _require_twice(curvature: BatchCurvature, objective: Objective, few: Batch) 
         if found is None:
             raise
         raise _refused(found["operation"], objective, few) from error
-
-
-def _goes_once(node: Any) -> bool:
-    backward: Any = getattr(getattr(node, "_forward_cls", None), "backward", None)
-    return hasattr(backward, "__wrapped__") and backward.__code__.co_filename == torch.autograd.function.__file__
 
 
 def _refused(operation: str, objective: Objective, few: Batch) -> NotTwiceDifferentiableError:
@@ -219,51 +216,41 @@ def nodes_behind(tensors: Iterable[Tensor], seen: set[Any] | None = None) -> Ite
 
 
 def module_of_node(operation: str, objective: Objective, batch: Batch) -> str:
-    """Where the first node of an operation was made, in words: ``"in module 'head' (Linear)"`` or ``"of the loss"``."""
-    model = objective.pure.model
-    calls = _Calls(_plain(operation), {module: name for name, module in model.named_modules()})
-    handles = [handle for module in model.modules() for handle in calls.watch(module)]
+    """Where the first node of an operation was made, in words: ``"in module 'head' (Linear)"`` or ``"of the loss"``.
+
+    What has appeared in the graph since the last look belongs to the innermost of the modules that are running.
+    """
+    names = {module: name for name, module in objective.pure.model.named_modules()}
+    running: list[nn.Module] = []
+    seen: set[Any] = set()
+    found: list[nn.Module] = []
+
+    def look(values: Any) -> None:
+        tensors = [leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)]
+        for node in nodes_behind(tensors, seen):
+            if plain(node.name()).startswith(plain(operation)):
+                found.append(running[-1])
+
+    def plain(name: str) -> str:
+        return name.replace("_", "").lower()
+
+    def enter(module: nn.Module, args: Any, kwargs: Any) -> None:
+        if running:
+            look((args, kwargs))
+        running.append(module)
+
+    def leave(module: nn.Module, args: Any, output: Any) -> None:
+        look(output)
+        running.pop()
+
+    handles = [module.register_forward_pre_hook(enter, with_kwargs=True) for module in names]
+    handles += [module.register_forward_hook(leave) for module in names]
     try:
         objective.outputs(objective.leaves(), batch)
     finally:
         for handle in handles:
             handle.remove()
-    return calls.found or "of the loss"
-
-
-class _Calls:
-    """The stack of running modules; what has appeared in the graph since the last look belongs to the innermost."""
-
-    def __init__(self, operation: str, names: dict[nn.Module, str]) -> None:
-        self.operation, self.names = operation, names
-        self.running: list[nn.Module] = []
-        self.seen: set[Any] = set()
-        self.found = ""
-
-    def watch(self, module: nn.Module) -> Iterator[Any]:
-        yield module.register_forward_pre_hook(self._enter, with_kwargs=True)
-        yield module.register_forward_hook(self._leave)
-
-    def _enter(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        if self.running:
-            self._look((args, kwargs))
-        self.running.append(module)
-
-    def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
-        self._look(output)
-        self.running.pop()
-
-    def _look(self, values: Any) -> None:
-        tensors = [leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)]
-        for node in nodes_behind(tensors, self.seen):
-            if not self.found and _plain(node.name()).startswith(self.operation):
-                self.found = _named(self.running[-1], self.names)
-
-
-def _named(module: nn.Module, names: dict[nn.Module, str]) -> str:
-    name, kind = names[module], type(module).__name__
+    if not found:
+        return "of the loss"
+    name, kind = names[found[0]], type(found[0]).__name__
     return f"in module {name!r} ({kind})" if name else f"in the model ({kind})"
-
-
-def _plain(name: str) -> str:
-    return name.replace("_", "").lower()

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
+from skiplens.linalg.conditioning import absolute_quantile, condition_number
 from skiplens.readings.reading import Reading
 
 Interval = tuple[float, float]
@@ -30,7 +31,7 @@ def _none(*shape: int) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HessianSpectrum(Reading, kind="curvature"):
-    """The spectrum of a Hessian (or Gauss-Newton or Fisher matrix) of a loss by the parameters.
+    """The spectrum of a Hessian (or Gauss-Newton or Fisher matrix) of a loss with respect to the parameters.
 
     Attributes:
         of: The matrix: ``"hessian"``, ``"gauss_newton"``, ``"fisher"`` or ``"empirical_fisher"``.
@@ -116,7 +117,7 @@ class HessianSpectrum(Reading, kind="curvature"):
     @property
     def condition_number(self) -> float:
         """|λ|max over the nearest-rank 10 % quantile of |λ|; infinite if that is 0, NaN for the zero matrix."""
-        return condition_of(self.largest_absolute, absolute_quantile(self.nodes, self.weights))
+        return condition_number(self.largest_absolute, absolute_quantile(self.nodes, self.weights))
 
     @property
     def index(self) -> float:
@@ -159,20 +160,3 @@ class HessianSpectrum(Reading, kind="curvature"):
             parts[name] = self.vectors[start : start + size, rank].reshape(shape)
             start += size
         return parts
-
-
-def absolute_quantile(nodes: Tensor, weights: Tensor, share: float = 0.1) -> float:
-    """The nearest-rank quantile of |nodes|: the smallest |node| up to which at least `share` of the weight lies.
-
-    The rule matters: at zero of a 2-shortcut network of width 10 exactly a tenth of the eigenvalues is smallest.
-    """
-    values, order = nodes.abs().sort()
-    reached = weights[order].cumsum(0) >= share - 1e-9  # rounding of a sum must not move the rank by one
-    return float(values[int(reached.long().argmax())])
-
-
-def condition_of(largest: float, quantile: float) -> float:
-    """The condition number; infinite for a quantile of zero, NaN where everything is zero."""
-    if quantile > 0:
-        return largest / quantile
-    return float("inf") if largest > 0 else float("nan")

@@ -6,19 +6,17 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
 
 from skiplens.base.errors import NotExportableError
 from skiplens.base.progress import Progress, silent, track
 from skiplens.base.randomness import Randomness
 from skiplens.curvature.reading import HessianSpectrum
 from skiplens.curvature.spectrum import hessian_spectrum, parameters_by_block
-from skiplens.graph.batch import Batch
 from skiplens.graph.functional import pure_model
 from skiplens.graph.lens import Lens, Subject
 from skiplens.graph.loss import loss_name
 from skiplens.linalg.density import weighted_quantiles
-from skiplens.plots.figure import Band, Bars, Figure, Line, Mark, Points, Reference, drawn, in_order, numbers
+from skiplens.plots.figure import Band, Bars, Figure, Line, Mark, Points, Reference, Values, drawn, in_order, numbers
 from skiplens.plots.section import (
     LEVELS,
     Curve,
@@ -80,15 +78,18 @@ class CurvatureLens(Lens):
         settings = {"lens": self.name, "model": subject.name, "loss": loss_name(loss), "samples": batch.samples}
         clock = Provenance.begin(settings, randomness.seed, subject.device)
         asked = effort.options(pure.parameter_count, randomness.seed)
-        whole = hessian_spectrum(subject.model, loss, batch, progress=progress, **asked)
+        whole = hessian_spectrum(subject.model, batch, loss=loss, progress=progress, **asked)
         groups, notes = self._groups(subject, pure.parameters) if effort == self.effort else ({}, ())
         few, blocks = batch.first(self.block_effort.samples), {}
         for name, names in track(groups.items(), "curvature of the blocks", len(groups), progress):
             size = sum(pure.parameters[parameter].numel() for parameter in names)
             asked = self.block_effort.options(size, randomness.seed) | {"moment_products": 0}
-            blocks[name] = hessian_spectrum(subject.model, loss, few, parameters=names, **asked).values()
-        sampled = _sampling_note(whole, few.samples if blocks else 0, subject.batch)
-        return replace(whole, block_values=blocks, notes=(sampled, *cut, *whole.notes, *notes), provenance=clock.end())
+            blocks[name] = hessian_spectrum(subject.model, few, loss=loss, parameters=names, **asked).values()
+        how = f"the density was sampled with {whole.probes} random vectors and {whole.steps} products each"
+        how = "all eigenvalues were computed" if whole.method == "exact" else how
+        of_blocks = f"; single blocks were looked at with {few.samples} samples" if blocks else ""
+        seen = f"The loss was taken over {whole.samples} of {subject.batch.samples} samples; {how}{of_blocks}."
+        return replace(whole, block_values=blocks, notes=(seen, *cut, *whole.notes, *notes), provenance=clock.end())
 
     def _groups(
         self, subject: Subject, chosen: Mapping[str, Any]
@@ -103,51 +104,51 @@ class CurvatureLens(Lens):
         return groups, ()
 
 
-def _sampling_note(whole: HessianSpectrum, block_samples: int, batch: Batch) -> str:
-    """What was measured, in a sentence."""
-    how = (
-        "all eigenvalues were computed"
-        if whole.method == "exact"
-        else f"the density was sampled with {whole.probes} random vectors and {whole.steps} products each"
-    )
-    blocks = f"; single blocks were looked at with {block_samples} samples" if block_samples else ""
-    return f"The loss was taken over {whole.samples} of {batch.samples} samples; {how}{blocks}."
-
-
 _MOST_POINTS = 2000
 """More eigenvalues than this are not drawn one by one."""
 
 
 def eigenvalue_density(reading: HessianSpectrum) -> Figure:
     """The smoothed density with its error band, the extremes, and the eigenvalues where they are known."""
-    floor = _floor(reading)
-    error = 2 * reading.density_error
-    marks = [Line(numbers(reading.grid), numbers(_above(reading.density, floor)), "density")]
-    if reading.method == "lanczos":
-        low = (reading.density - error).clamp_min(floor)
-        band = Band(
-            numbers(reading.grid),
-            numbers(low),
-            numbers((reading.density + error).clamp_min(floor)),
-            "± 2 standard errors",
-        )
-        return _density_figure(reading, (band, *marks, *_ends(reading)))
-    values = reading.eigenvalues if len(reading.eigenvalues) <= _MOST_POINTS else reading.eigenvalues[[0, -1]]
-    rug = Points(numbers(values), (floor,) * len(values), "eigenvalues")
-    return _density_figure(reading, (*marks, rug, *_ends(reading)))
+    # A fifth of the peak that a single eigenvalue makes: what is below it is the tail of the smoothing.
+    floor = 0.2 / (reading.parameters * reading.smoothing_width * (2 * torch.pi) ** 0.5)
+    x, density, error = numbers(reading.grid), reading.density, 2 * reading.density_error
+    curve = Line(x, numbers(torch.where(density >= floor, density, torch.nan)), "density")
+    ends = Reference(reading.smallest, "smallest", axis="x"), Reference(reading.largest, "largest", axis="x")
+    sampled = reading.method == "lanczos"
+    marks: tuple[Mark, ...]
+    if sampled:
+        low, high = ((density + sign * error).clamp_min(floor) for sign in (-1, 1))
+        marks = (Band(x, numbers(low), numbers(high), "± 2 standard errors"), curve, *ends)
+    else:
+        values = reading.eigenvalues if len(reading.eigenvalues) <= _MOST_POINTS else reading.eigenvalues[[0, -1]]
+        marks = (curve, Points(numbers(values), (floor,) * len(values), "eigenvalues"), *ends)
+    return Figure(
+        name="eigenvalue_density",
+        title=f"Eigenvalues of the {reading.matrix_name}",
+        caption="How many directions have which curvature, on a logarithmic axis. Left of zero the loss curves down: "
+        "a saddle. A peak at zero with a few far-away eigenvalues is a badly conditioned loss."
+        + " Inner bumps are groups of eigenvalues that so few products do not tell apart."
+        * sampled,
+        x_label="eigenvalue",
+        y_label="density",
+        marks=marks,
+        y_log=True,
+    )
 
 
 def eigenvalues_by_size(reading: HessianSpectrum) -> Figure | None:
     """How many eigenvalues are steeper than a level, up and down, over all orders of magnitude."""
-    up, down = (_tail(sign * reading.nodes, reading.weights, reading.rounding) for sign in (1, -1))
-    lines = [
-        Line(numbers(sizes), numbers(shares), name)
-        for (sizes, shares), name in ((up, "upward, λ > x"), (down, "downward, λ < −x"))
-        if len(sizes) > 1
-    ]
+    lines = []
+    for sign, name in ((1, "upward, λ > x"), (-1, "downward, λ < −x")):
+        values = sign * reading.nodes
+        chosen = values > reading.rounding
+        sizes, order = values[chosen].sort(descending=True)
+        shares = reading.weights[chosen][order].cumsum(0)  # how much weight lies at or above each
+        if len(sizes) > 1:
+            lines.append(Line(numbers(sizes.flip(0)), numbers(shares.flip(0)), name))
     if not lines:
         return None
-    top = reading.largest_absolute
     return Figure(
         name="eigenvalues_by_size",
         title="How many directions are steeper than x",
@@ -155,7 +156,7 @@ def eigenvalues_by_size(reading: HessianSpectrum) -> Figure | None:
         "together the loss has as many ways down as up at that steepness.",
         x_label="steepness x",
         y_label="share of directions",
-        marks=(*lines, Reference(top, "steepest", axis="x")),
+        marks=(*lines, Reference(reading.largest_absolute, "steepest", axis="x")),
         x_log=True,
         y_log=True,
     )
@@ -167,6 +168,10 @@ def extremes_by_block(reading: HessianSpectrum) -> Figure | None:
     if not blocks:
         return None
     names = tuple(blocks)
+    errors: dict[str, Values] = {"largest": (), "smallest": ()}
+    if all(block.method == "lanczos" for block in blocks.values()):  # else they are exact but for rounding
+        residuals = torch.stack([block.extreme_residuals[[-1, 0]] for block in blocks.values()])
+        errors = {"largest": numbers(residuals[:, 0]), "smallest": numbers(residuals[:, 1])}
     return Figure(
         name="extremes_by_block",
         title="Steepest directions of each block",
@@ -175,64 +180,18 @@ def extremes_by_block(reading: HessianSpectrum) -> Figure | None:
         "within each error bar.",
         x_label="residual block",
         y_label="eigenvalue",
-        marks=(
-            Bars(names, numbers([block.largest for block in blocks.values()]), "largest", _residuals(reading, -1)),
-            Bars(names, numbers([block.smallest for block in blocks.values()]), "smallest", _residuals(reading, 0)),
+        marks=tuple(
+            Bars(names, numbers([getattr(block, end) for block in blocks.values()]), end, errors[end])
+            for end in ("largest", "smallest")
         ),
         block_places=in_order(names),
     )
 
 
-def _density_figure(reading: HessianSpectrum, marks: tuple[Mark, ...]) -> Figure:
-    return Figure(
-        name="eigenvalue_density",
-        title=f"Eigenvalues of the {reading.matrix_name}",
-        caption="How many directions have which curvature, on a logarithmic axis. Left of zero the loss curves down: "
-        "a saddle. A peak at zero with a few far-away eigenvalues is a badly conditioned loss."
-        + " Inner bumps are groups of eigenvalues that so few products do not tell apart."
-        * (reading.method == "lanczos"),
-        x_label="eigenvalue",
-        y_label="density",
-        marks=marks,
-        y_log=True,
-    )
-
-
-def _residuals(reading: HessianSpectrum, place: int) -> tuple[float, ...]:
-    """For each block how far an eigenvalue may be from its extreme; nothing where they are exact."""
-    found = [block.extreme_residuals for block in reading.blocks.values() if block.method == "lanczos"]
-    return numbers([residuals[place] for residuals in found]) if len(found) == len(reading.block_values) else ()
-
-
-def _ends(reading: HessianSpectrum) -> tuple[Reference, ...]:
-    return (Reference(reading.smallest, "smallest", axis="x"), Reference(reading.largest, "largest", axis="x"))
-
-
-def _floor(reading: HessianSpectrum) -> float:
-    """A fifth of the peak that a single eigenvalue makes: what is below it is the tail of the smoothing."""
-    return 0.2 / (reading.parameters * reading.smoothing_width * (2 * torch.pi) ** 0.5)
-
-
-def _above(values: Tensor, floor: float) -> Tensor:
-    return torch.where(values >= floor, values, torch.nan)
-
-
-def _tail(values: Tensor, weights: Tensor, rounding: float) -> tuple[Tensor, Tensor]:
-    """The values beyond rounding in ascending order, and how much weight lies at or above each."""
-    chosen = values > rounding
-    values, order = values[chosen].sort(descending=True)
-    return values.flip(0), weights[chosen][order].cumsum(0).flip(0)
-
-
-FIGURES = (
-    eigenvalue_density,
-    eigenvalues_by_size,
-    extremes_by_block,
-)
-"""Of such a reading, in order."""
+FIGURES = (eigenvalue_density, eigenvalues_by_size, extremes_by_block)
 
 _TELLING = 0.2
-"""An interval of the index wider than this is told as not known."""
+"""An interval of the index wider than this is reported as not known."""
 
 
 def curvature_section(reading: HessianSpectrum) -> Section:
@@ -242,7 +201,15 @@ def curvature_section(reading: HessianSpectrum) -> Section:
         title="Curvature of the loss",
         sentence=curvature_sentence(reading),
         facts=_facts(reading),
-        rows=_rows(reading),
+        rows=tuple(
+            {
+                "block": name,
+                "parameters": f"{block.parameters:,}",
+                "largest (an eigenvalue lies within)": _with_error(block.largest, _residual(block, -1)),
+                "smallest (an eigenvalue lies within)": _with_error(block.smallest, _residual(block, 0)),
+            }
+            for name, block in reading.blocks.items()
+        ),
         notes=reading.notes,
         figures=drawn(reading, FIGURES),
         provenance=provenance_of(reading),
@@ -253,34 +220,29 @@ def curvature_sentence(reading: HessianSpectrum) -> str:
     """The spectrum in one or two sentences."""
     if reading.largest_absolute == 0:
         return "The loss does not curve at all here: every eigenvalue is zero."
-    return f"{_conditioning(reading)} {_descent(reading)}"
-
-
-def _conditioning(reading: HessianSpectrum) -> str:
     low, high = reading.condition_interval
     meaning = "the steepest direction curves that many times more than the flattest tenth"
-    if reading.method == "exact" and not _known(low, high):
-        flat = "At least a tenth of all directions is flat to working precision"
-        return f"{flat}; the condition number is above {number_in_words(low)}."
     if _known(low, high):
-        return f"The loss has condition number {number_in_words(reading.condition_number)}: {meaning}."
-    if math.isinf(high):
-        return f"The loss has a condition number of at least {number_in_words(low)}: {meaning}."
-    return f"The loss has a condition number between {number_in_words(low)} and {number_in_words(high)}: {meaning}."
-
-
-def _descent(reading: HessianSpectrum) -> str:
+        first = f"The loss has condition number {number_in_words(reading.condition_number)}: {meaning}."
+    elif reading.method == "exact":
+        flat = "At least a tenth of all directions is flat to working precision"
+        first = f"{flat}; the condition number is above {number_in_words(low)}."
+    elif math.isinf(high):
+        first = f"The loss has a condition number of at least {number_in_words(low)}: {meaning}."
+    else:
+        between = f"between {number_in_words(low)} and {number_in_words(high)}"
+        first = f"The loss has a condition number {between}: {meaning}."
     low, high = reading.index_interval
     if high - low > _TELLING:
         mass = _percent(reading.negative_mass, reading.negative_mass_error)
-        return f"Of all its curvature {mass} is downward; most directions are too flat to tell up from down."
-    if _known(low, high):
-        return f"It curves down in {reading.index:.1%} of all directions."
-    return f"It curves down in {low:.0%} to {high:.0%} of all directions."
+        return f"{first} Of all its curvature {mass} is downward; most directions are too flat to tell up from down."
+    share = f"{reading.index:.1%}" if _known(low, high) else f"{low:.0%} to {high:.0%}"
+    return f"{first} It curves down in {share} of all directions."
 
 
 def _facts(reading: HessianSpectrum) -> tuple[tuple[str, str], ...]:
     name = str(reading.provenance.settings.get("loss", "")).replace("_", " ")
+    step = number_in_words(2 / reading.largest) if reading.largest > 0 else "any: no direction curves up"
     return (
         ("matrix", f"{reading.matrix_name} of {reading.parameters:,} parameters"),
         (f"loss{f' ({name})' if name else ''}", f"{number_in_words(reading.loss)} over {reading.samples} samples"),
@@ -293,7 +255,7 @@ def _facts(reading: HessianSpectrum) -> tuple[tuple[str, str], ...]:
         ("curvature that is downward", _percent(reading.negative_mass, reading.negative_mass_error)),
         ("trace", _with_error(reading.trace, reading.trace_error)),
         ("Frobenius norm", _with_error(reading.frobenius_norm, reading.frobenius_error)),
-        ("largest step of gradient descent (2/λmax)", _largest_step(reading)),
+        ("largest step of gradient descent (2/λmax)", step),
     )
 
 
@@ -333,23 +295,6 @@ def _percent(value: float, error: float) -> str:
 
 def _with_error(value: float, error: float) -> str:
     return number_in_words(value) if error == 0 else f"{number_in_words(value)} ± {error:.2g}"
-
-
-def _largest_step(reading: HessianSpectrum) -> str:
-    return number_in_words(2 / reading.largest) if reading.largest > 0 else "any: no direction curves up"
-
-
-def _rows(reading: HessianSpectrum) -> tuple[Mapping[str, Any], ...]:
-    """One row a block, where blocks were looked at one by one."""
-    return tuple(
-        {
-            "block": name,
-            "parameters": f"{block.parameters:,}",
-            "largest (an eigenvalue lies within)": _with_error(block.largest, _residual(block, -1)),
-            "smallest (an eigenvalue lies within)": _with_error(block.smallest, _residual(block, 0)),
-        }
-        for name, block in reading.blocks.items()
-    )
 
 
 MANY_STEPS = 1e4

@@ -1,4 +1,4 @@
-"""Extremes, density, trace and norm of a matrix that is known by its products only."""
+"""Extremes, density, trace and norm of a matrix that is known by its products only; when to form it instead."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,7 +11,9 @@ from skiplens.base.memory import budget_bytes, readable, require_fits
 from skiplens.base.progress import Progress
 from skiplens.base.randomness import Randomness
 from skiplens.base.settings import Settings, option
-from skiplens.curvature.reading import FLAT, condition_of
+from skiplens.curvature.operator import Kind
+from skiplens.curvature.reading import FLAT
+from skiplens.linalg.conditioning import SMALL_SHARE, condition_number
 from skiplens.linalg.density import (
     DensityOptions,
     SpectralDensity,
@@ -22,13 +24,11 @@ from skiplens.linalg.density import (
     share_within_interval,
     spectral_density,
 )
-from skiplens.linalg.lanczos import Eigenpairs, LanczosOptions, extreme_eigenpairs
+from skiplens.linalg.lanczos import LanczosOptions, extreme_eigenpairs
 from skiplens.linalg.operator import SymmetricOperator
 from skiplens.linalg.trace import Moments, root_estimate, scatter_estimate, trace_and_frobenius
 
 Method = Literal["auto", "exact", "lanczos"]
-
-Kind = Literal["hessian", "gauss_newton", "fisher", "empirical_fisher"]
 
 
 @dataclass(frozen=True)
@@ -100,14 +100,19 @@ class _Ends:
 def sampled_fields(operator: SymmetricOperator, sampling: Sampling) -> dict[str, Any]:
     """What a reading says of an operator: extremes with residuals, everything else with error bars."""
     options, planned = sampling.options, plan(operator, sampling.options)
-    density = _density(operator, planned, sampling)
+    drawing = DensityOptions(options.probes, options.steps, planned.at_once, planned.reorthogonalise)
+    density = spectral_density(operator, sampling.randomness, drawing, sampling.progress)
+    if not bool(torch.isfinite(density.nodes).all()):
+        raise SkiplensError("The products with the matrix are NaN or infinite; look for a loss that overflows.")
     ends = _extremes(operator, planned, sampling, density)
     moments = _moments(operator, planned, sampling, density, ends.vectors)
     smallest = min(ends.values[0].item(), density.nodes.min().item())
     largest = max(ends.values[-1].item(), density.nodes.max().item())
     nodes, weights = density.merged()
     top = max(abs(smallest), abs(largest))
-    least, most = absolute_quantile_interval(density, 0.1)
+    least, most = absolute_quantile_interval(density, SMALL_SHARE)
+    width, grid = _grid(smallest, largest)
+    heights, height_errors = density.smoothed(grid, width)
     steps = density.nodes.shape[1]
     counted = moments.trace.products if planned.moment_products else 0
     return {
@@ -124,7 +129,7 @@ def sampled_fields(operator: SymmetricOperator, sampling: Sampling) -> dict[str,
         "trace_error": moments.trace.standard_error,
         "frobenius_norm": moments.frobenius.value,
         "frobenius_error": moments.frobenius.standard_error,
-        "condition_interval": (condition_of(top, most), condition_of(top, least)),
+        "condition_interval": (condition_number(top, most), condition_number(top, least)),
         "index_interval": share_below_interval(density),
         "flat_interval": share_within_interval(density, FLAT * top),
         "negative_mass_error": ratio_of_means(density, lambda x: (-x).clamp_min(0), torch.abs)[1],
@@ -133,8 +138,77 @@ def sampled_fields(operator: SymmetricOperator, sampling: Sampling) -> dict[str,
         "steps": steps,
         "products": density.probes * steps + ends.products + counted,
         "notes": (*planned.notes(options), *ends.notes),
-        **sampled_curve(density, smallest, largest),
+        "grid": grid,
+        "density": heights,
+        "density_error": height_errors,
+        "smoothing_width": width,
     }
+
+
+def _extremes(
+    operator: SymmetricOperator, planned: "SpectrumPlan", sampling: Sampling, density: SpectralDensity
+) -> _Ends:
+    """The extreme eigenpairs, or the outermost nodes of the density where none are looked for."""
+    options = sampling.options
+    each = min(options.extremes, operator.size // 2)
+    if planned.extreme_basis is None or not each:
+        low, high = density.nodes[:, 0].argmin(), density.nodes[:, -1].argmax()
+        values, residuals = (
+            torch.stack([column[low, 0], column[high, -1]]) for column in (density.nodes, density.residuals)
+        )
+        return _Ends(values, residuals, torch.zeros(operator.size, 0, dtype=operator.dtype, device=operator.device))
+    search = LanczosOptions(options.tolerance, options.max_products, planned.extreme_basis)
+    sampling.progress("extreme eigenvalues", 0, 1)
+    pairs = extreme_eigenpairs(operator, sampling.randomness.child("extremes").torch(), each, each, search)
+    sampling.progress("extreme eigenvalues", 1, 1)
+    notes: tuple[str, ...] = ()
+    if not bool(pairs.converged.all()):
+        notes = (
+            "The search for the extreme eigenvalues used up its products before it converged; an eigenvalue lies "
+            f"within {float(pairs.residuals.max()):.2g} of each. Ask for more with max_products=….",
+        )
+    return _Ends(pairs.values, pairs.residuals, pairs.vectors, pairs.products, notes)
+
+
+def _moments(
+    operator: SymmetricOperator, planned: "SpectrumPlan", sampling: Sampling, density: SpectralDensity, known: Tensor
+) -> Moments:
+    """Trace and norm by Hutch++ beside the extremes; from the density itself where there is no room."""
+    if not planned.moment_products:
+        # The first two moments of a probe's quadrature are exact for the probe.
+        powers = [(density.weights * density.nodes**power).sum(1) * density.size for power in (1, 2)]
+        first, second = (scatter_estimate(values, 0) for values in powers)
+        return Moments(first, root_estimate(second))
+    generator = sampling.randomness.child("moments").torch()
+    sampling.progress("trace and norm", 0, 1)
+    found = trace_and_frobenius(operator, planned.moment_products, generator, known if known.shape[1] else None)
+    sampling.progress("trace and norm", 1, 1)
+    return found
+
+
+MOST_EXACT = 3000
+"""Up to this size `auto` takes all eigenvalues: seconds for the eigenvalues, as many products as parameters."""
+
+
+def choose_method(operator: SymmetricOperator, options: SpectrumOptions) -> str:
+    """``"exact"`` or ``"lanczos"``; exact is refused, with the memory it would need, where it does not fit."""
+    needed, budget = exact_bytes(operator), budget_bytes(operator.device, options.memory)
+    if options.method == "auto":
+        return "exact" if operator.size <= MOST_EXACT and needed <= budget else "lanczos"
+    if options.method == "exact":
+        require_fits(
+            needed,
+            f"method='exact' of {operator.size:,} parameters (a matrix of {operator.size:,} × {operator.size:,})",
+            "Use method='lanczos' (extremes, density, condition number and index with error bars), or choose fewer "
+            "parameters with parameters=….",
+            budget,
+        )
+    return options.method
+
+
+def exact_bytes(operator: SymmetricOperator) -> int:
+    """Memory for the matrix, the identity it is multiplied with, its copy in float64 and the eigenvalue solver."""
+    return operator.size**2 * (2 * operator.dtype.itemsize + 3 * 8)
 
 
 @dataclass(frozen=True)
@@ -164,71 +238,6 @@ class SpectrumPlan:
         return tuple(notes)
 
 
-def _density(operator: SymmetricOperator, planned: SpectrumPlan, sampling: Sampling) -> SpectralDensity:
-    options = DensityOptions(sampling.options.probes, sampling.options.steps, planned.at_once, planned.reorthogonalise)
-    density = spectral_density(operator, sampling.randomness, options, sampling.progress)
-    if not bool(torch.isfinite(density.nodes).all()):
-        raise SkiplensError("The products with the matrix are NaN or infinite; look for a loss that overflows.")
-    return density
-
-
-def _extremes(
-    operator: SymmetricOperator, planned: SpectrumPlan, sampling: Sampling, density: SpectralDensity
-) -> _Ends:
-    """The extreme eigenpairs, or the outermost nodes of the density where none are looked for."""
-    options = sampling.options
-    each = min(options.extremes, operator.size // 2)
-    if planned.extreme_basis is None or not each:
-        return _outermost(operator, density)
-    search = LanczosOptions(options.tolerance, options.max_products, planned.extreme_basis)
-    sampling.progress("extreme eigenvalues", 0, 1)
-    pairs = extreme_eigenpairs(operator, sampling.randomness.child("extremes").torch(), each, each, search)
-    sampling.progress("extreme eigenvalues", 1, 1)
-    return _Ends(pairs.values, pairs.residuals, pairs.vectors, pairs.products, _unconverged(pairs))
-
-
-def _outermost(operator: SymmetricOperator, density: SpectralDensity) -> _Ends:
-    low, high = density.nodes[:, 0].argmin(), density.nodes[:, -1].argmax()
-    values = torch.stack([density.nodes[low, 0], density.nodes[high, -1]])
-    residuals = torch.stack([density.residuals[low, 0], density.residuals[high, -1]])
-    none = torch.zeros(operator.size, 0, dtype=operator.dtype, device=operator.device)
-    return _Ends(values, residuals, none)
-
-
-def _moments(
-    operator: SymmetricOperator, planned: SpectrumPlan, sampling: Sampling, density: SpectralDensity, known: Tensor
-) -> Moments:
-    """Trace and norm by Hutch++ beside the extremes; from the density itself where there is no room."""
-    if not planned.moment_products:
-        return density_moments(density)
-    generator = sampling.randomness.child("moments").torch()
-    sampling.progress("trace and norm", 0, 1)
-    found = trace_and_frobenius(operator, planned.moment_products, generator, known if known.shape[1] else None)
-    sampling.progress("trace and norm", 1, 1)
-    return found
-
-
-def density_moments(density: SpectralDensity) -> Moments:
-    """Trace and Frobenius norm from the first two moments of each probe's quadrature, which are exact for the probe."""
-    first, second = (
-        scatter_estimate((density.weights * density.nodes**power).sum(1) * density.size, 0) for power in (1, 2)
-    )
-    return Moments(first, root_estimate(second))
-
-
-def _unconverged(pairs: Eigenpairs) -> tuple[str, ...]:
-    if bool(pairs.converged.all()):
-        return ()
-    worst = float(pairs.residuals.max())
-    return (
-        f"The search for the extreme eigenvalues used up its products before it converged; an eigenvalue lies within "
-        f"{worst:.2g} of each. Ask for more with max_products=….",
-    )
-
-
-MOST_EXACT = 3000
-"""Up to this size `auto` takes all eigenvalues: seconds for the eigenvalues, as many products as parameters."""
-
 _SPARE_VECTORS = 6  # newest, previous, product, remainder, and a probe drawn in float64
 
 _FEWEST_SCATTERED = 4  # the scatter of two or three probes is a poor guess of their error
@@ -236,63 +245,27 @@ _FEWEST_SCATTERED = 4  # the scatter of two or three probes is a poor guess of t
 _SHARE_OF_BUDGET = 0.5  # the products of the operator need the rest
 
 
-def choose_method(operator: SymmetricOperator, options: SpectrumOptions) -> str:
-    """``"exact"`` or ``"lanczos"``; exact is refused, with the memory it would need, where it does not fit."""
-    needed, budget = exact_bytes(operator), budget_bytes(operator.device, options.memory)
-    if options.method == "auto":
-        return "exact" if operator.size <= MOST_EXACT and needed <= budget else "lanczos"
-    if options.method == "exact":
-        require_fits(
-            needed,
-            f"method='exact' of {operator.size:,} parameters (a matrix of {operator.size:,} × {operator.size:,})",
-            "Use method='lanczos' (extremes, density, condition number and index with error bars), or choose fewer "
-            "parameters with parameters=….",
-            budget,
-        )
-    return options.method
-
-
-def exact_bytes(operator: SymmetricOperator) -> int:
-    """Memory for the matrix, the identity it is multiplied with, its copy in float64 and the eigenvalue solver."""
-    return operator.size**2 * (2 * _itemsize(operator) + 3 * 8)
-
-
 def plan(operator: SymmetricOperator, options: SpectrumOptions) -> SpectrumPlan:
     """The plan that fits in the budget and holds the most vectors; refused where not even a few vectors fit."""
-    vector = operator.size * _itemsize(operator)
+    vector = operator.size * operator.dtype.itemsize
     budget = int(budget_bytes(operator.device, options.memory) * _SHARE_OF_BUDGET)
-    if budget < _SPARE_VECTORS * vector:
-        require_fits(
-            _SPARE_VECTORS * vector,
-            f"Lanczos with {operator.size:,} parameters ({_SPARE_VECTORS} vectors of {readable(vector)})",
-            "Free some memory, or choose fewer parameters with parameters=….",
-            budget,
-        )
+    require_fits(
+        _SPARE_VECTORS * vector,
+        f"Lanczos with {operator.size:,} parameters ({_SPARE_VECTORS} vectors of {readable(vector)})",
+        "Free some memory, or choose fewer parameters with parameters=….",
+        budget,
+    )
     room = budget // max(vector, 1)
     with_basis = room // (min(options.steps, operator.size) + _SPARE_VECTORS)
     at_once = min(options.probes, with_basis or room // _SPARE_VECTORS)
-    return SpectrumPlan(at_once, with_basis > 0, _extreme_basis(room, options), _moment_products(room, options))
-
-
-def _extreme_basis(room: int, options: SpectrumOptions) -> int | None:
-    """The search holds its basis twice while it grows."""
-    wanted = 2 * options.extremes
-    largest = room // 2 - _SPARE_VECTORS
-    if not options.extremes or largest < wanted + 4:
-        return None
-    return min(largest, max(4 * wanted, 40))
-
-
-def _moment_products(room: int, options: SpectrumOptions) -> int:
-    """A third each for sketch, range and rest; five vectors are held for each of a third, and those known."""
-    wanted = 3 * max(options.probes, _FEWEST_SCATTERED)
-    wanted = wanted if options.moment_products is None else options.moment_products
-    most = 3 * ((room - 2 * options.extremes) // 6)
-    return min(wanted, most) if min(wanted, most) >= 6 else 0
-
-
-def _itemsize(operator: SymmetricOperator) -> int:
-    return torch.empty(0, dtype=operator.dtype).element_size()
+    ends, largest = 2 * options.extremes, room // 2 - _SPARE_VECTORS  # the search holds its basis twice while it grows
+    searched = options.extremes > 0 and largest >= ends + 4
+    # A third each for sketch, range and rest; five vectors are held for each of a third, and those known.
+    wanted = options.moment_products
+    wanted = 3 * max(options.probes, _FEWEST_SCATTERED) if wanted is None else wanted
+    products = min(wanted, 3 * ((room - ends) // 6))
+    basis = min(largest, max(4 * ends, 40)) if searched else None
+    return SpectrumPlan(at_once, with_basis > 0, basis, products if products >= 6 else 0)
 
 
 POINTS = 512
@@ -302,15 +275,8 @@ _WIDTHS_IN_SPAN = 100
 _MARGIN = 6  # widths beyond the extremes, so that the density integrates to one
 
 
-def sampled_curve(density: SpectralDensity, smallest: float, largest: float) -> dict[str, Any]:
-    """The fields of a reading that hold a sampled density on a grid, with its error."""
-    width, grid = _grid(smallest, largest)
-    values, errors = density.smoothed(grid, width)
-    return {"grid": grid, "density": values, "density_error": errors, "smoothing_width": width}
-
-
 def exact_curve(eigenvalues: Tensor) -> dict[str, Any]:
-    """The same fields for eigenvalues that are all known."""
+    """The fields of a reading that hold a smoothed density on a grid, for eigenvalues that are all known."""
     width, grid = _grid(eigenvalues[0].item(), eigenvalues[-1].item())
     weights = torch.full_like(eigenvalues, 1 / len(eigenvalues))
     values = normal_curves(eigenvalues[None], weights[None], grid.to(eigenvalues.device), width)[0]

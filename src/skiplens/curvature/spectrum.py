@@ -1,4 +1,4 @@
-"""The spectrum of the Hessian of any model's loss."""
+"""The spectrum of the Hessian of any model's loss: all eigenvalues, or their extremes and density."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
@@ -7,34 +7,47 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from skiplens.base.arguments import accept_old_order
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError, SkiplensError, did_you_mean
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
-from skiplens.curvature.operator import LossOperator, LossOptions, loss_operator
+from skiplens.curvature.operator import Kind, LossOperator, loss_operator
 from skiplens.curvature.problem import loss_batches
-from skiplens.curvature.reading import FLAT, HessianSpectrum, absolute_quantile, condition_of
+from skiplens.curvature.reading import FLAT, HessianSpectrum
 from skiplens.curvature.sampled import Method, Sampling, SpectrumOptions, choose_method, exact_curve, sampled_fields
 from skiplens.graph.blocks import ResidualBlock
 from skiplens.graph.dissect import find_residual_blocks
 from skiplens.graph.functional import ParameterChoice
 from skiplens.graph.inputs import require_module
 from skiplens.graph.loss import Loss
+from skiplens.linalg.conditioning import absolute_quantile, condition_number
 from skiplens.readings.reading import Provenance
 
 
-def hessian_spectrum(
+@accept_old_order("model", "loss", "data", "method")
+def hessian_spectrum(  # noqa: PLR0913 - options by keyword
     model: nn.Module,
-    loss: Loss,
     data: Any,
-    method: Method = "auto",
     *,
+    loss: Loss = "cross_entropy",
+    method: Method = "auto",
+    kind: Kind = "hessian",
     parameters: ParameterChoice = None,
+    blocks: bool | tuple[str, ...] = False,
+    probes: int = 8,
+    steps: int = 40,
+    extremes: int = 1,
+    vectors: bool = False,
+    tolerance: float = 1e-4,
+    max_products: int = 500,
+    moment_products: int | None = None,
+    seed: int = 0,
+    memory: int | None = None,
     progress: Progress = silent,
-    **options: Any,
 ) -> HessianSpectrum:
-    """The eigenvalues of the Hessian of a loss by a model's parameters, all of them or their density.
+    """The eigenvalues of the Hessian of a loss with respect to a model's parameters, all of them or their density.
 
     ``"exact"`` forms the matrix (one product for each parameter) and takes all eigenvalues in float64. ``"lanczos"``
     searches the extremes with residuals and samples the density from `probes` × `steps` products; what is sampled
@@ -42,28 +55,51 @@ def hessian_spectrum(
 
     Args:
         model: Any module; it is left as it was.
+        data: `(inputs, targets)` or an iterable of such batches, which is gone through for every product.
         loss: ``"cross_entropy"``, ``"mse"``, a function (outputs, targets) -> scalar, or None where the model returns
             its own loss.
-        data: `(inputs, targets)` or an iterable of such batches, which is gone through for every product.
         method: ``"auto"``, ``"exact"`` or ``"lanczos"``.
+        kind: The matrix: ``"hessian"``, ``"gauss_newton"``, ``"fisher"`` or ``"empirical_fisher"``.
         parameters: Names of parameters, a test on names, or None for all that require a gradient.
+        blocks: Also the spectrum of each residual block's parameters alone: True for all blocks, or their names.
+        probes: Random vectors behind the density; their scatter is its error.
+        steps: Lanczos steps (products) for each of them.
+        extremes: Eigenpairs looked for at each end; 0 takes what the density shows.
+        vectors: Keep the eigenvectors of the extremes in the reading.
+        tolerance: Residual at which an extreme is good enough, relative to the largest |eigenvalue|.
+        max_products: Products spent on the extremes at most.
+        moment_products: Products for trace and Frobenius norm: at least 6, or 0 to take them from the density; chosen
+            if not given.
+        seed: Names the random vectors.
+        memory: Bytes that may be used; half of what is free if not given.
         progress: Called as the work goes on.
-        options: Fields of `SpectrumOptions`: kind, blocks, probes, steps, extremes, vectors, tolerance, max_products,
-            moment_products, seed, memory.
 
-    The operator behind it is `skiplens.curvature.operator.loss_operator`; its `.to_scipy()` is a SciPy
-    `LinearOperator` for any other solver.
+    The operator behind it is `skiplens.curvature.loss_operator`; its `.to_scipy()` is a SciPy `LinearOperator` for
+    any other solver.
 
     Examples:
         >>> model = torch.nn.Linear(2, 1, bias=False)
         >>> inputs = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
-        >>> spectrum = hessian_spectrum(model, "mse", (inputs, torch.zeros(2, 1)))
+        >>> spectrum = hessian_spectrum(model, (inputs, torch.zeros(2, 1)), loss="mse")
         >>> spectrum.eigenvalues.tolist(), spectrum.condition_number, spectrum.index
         ([1.0, 4.0], 4.0, 0.0)
     """
-    asked = SpectrumOptions.from_json({"method": method, **options})
+    options = SpectrumOptions(
+        method=method,
+        kind=kind,
+        blocks=blocks,
+        probes=probes,
+        steps=steps,
+        extremes=extremes,
+        vectors=vectors,
+        tolerance=tolerance,
+        max_products=max_products,
+        moment_products=moment_products,
+        seed=seed,
+        memory=memory,
+    )
     with preserve_state(require_module(model)):
-        return _Measurement(model, loss, data, asked, progress).spectrum(parameters)
+        return _Measurement(model, loss, data, options, progress).spectrum(parameters)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +117,11 @@ class _Measurement:
         operator = self.operator(parameters)
         clock = Provenance.begin(self.options.difference(), self.options.seed, operator.device)
         method = choose_method(operator, self.options)
-        groups = self.groups(operator)
+        groups: dict[str, tuple[str, ...]] = {}
+        if self.options.blocks:
+            first = next(iter(loss_batches(self.data, model_returns_loss=self.loss is None)))
+            found = find_residual_blocks(self.model, first.inputs)
+            groups = parameters_by_block(found, operator.names, self.options.blocks)
         if method == "exact":
             matrix = operator.dense()
             whole = self.reading(operator, exact_fields(matrix, self.options))
@@ -94,16 +134,15 @@ class _Measurement:
 
     def operator(self, parameters: ParameterChoice) -> LossOperator:
         """The matrix of the chosen parameters."""
-        planning: LossOptions = {"progress": self.progress, "budget": self.options.memory}
-        return loss_operator(self.model, self.loss, self.data, self.options.kind, parameters, **planning)
-
-    def groups(self, operator: LossOperator) -> dict[str, tuple[str, ...]]:
-        """The parameters of each block that is asked for."""
-        if not self.options.blocks:
-            return {}
-        first = next(iter(loss_batches(self.data, model_returns_loss=self.loss is None)))
-        found = find_residual_blocks(self.model, first.inputs)
-        return parameters_by_block(found, operator.names, self.options.blocks)
+        return loss_operator(
+            self.model,
+            self.data,
+            loss=self.loss,
+            kind=self.options.kind,
+            parameters=parameters,
+            memory=self.options.memory,
+            progress=self.progress,
+        )
 
     def principal(self, matrix: Tensor, operator: LossOperator, names: tuple[str, ...]) -> HessianSpectrum:
         """The spectrum of the rows and columns of these parameters."""
@@ -115,8 +154,7 @@ class _Measurement:
 
     def of_block(self, name: str, names: tuple[str, ...]) -> HessianSpectrum:
         """The spectrum of these parameters alone: exact where that takes fewer products than sampling."""
-        operator = self.operator(names)
-        options = replace(self.options, vectors=False)
+        operator, options = self.operator(names), replace(self.options, vectors=False)
         if operator.size <= options.probes * options.steps and choose_method(operator, options) == "exact":
             return self.reading(operator, exact_fields(operator.dense(), options), names)
         return self.reading(operator, self.sampled(operator, name), names)
@@ -152,17 +190,15 @@ def parameters_by_block(
         chosen: Names of the parameters that derivatives are taken of.
         wanted: True for all blocks, or their names.
     """
-    found = {block.name: _parameters(block, chosen) for block in blocks}
+    found = {}
+    for block in blocks:
+        read = dict.fromkeys((*block.branch.parameters, *block.shortcut.parameters))
+        found[block.name] = tuple(name for name in read if name in chosen)
     names = tuple(found) if isinstance(wanted, bool) else wanted
     for name in names:
         if name not in found:
             raise InvalidInputError(f"The model has no residual block {name!r}. {did_you_mean(name, found)}")
     return {name: found[name] for name in names if found[name]}
-
-
-def _parameters(block: ResidualBlock, chosen: Collection[str]) -> tuple[str, ...]:
-    read = dict.fromkeys((*block.branch.parameters, *block.shortcut.parameters))
-    return tuple(name for name in read if name in chosen)
 
 
 _ROUNDING = 1e-10  # an eigenvalue is negative beyond rounding if below this times the largest |eigenvalue|
@@ -174,17 +210,23 @@ def exact_fields(matrix: Float[Tensor, "params params"], options: SpectrumOption
     if not bool(torch.isfinite(matrix).all()):
         raise SkiplensError("The matrix has entries that are NaN or infinite; look for a loss that overflows.")
     symmetric = (matrix + matrix.T) / 2
-    values, vectors = _decomposed(symmetric, options.vectors)
+    if options.vectors:
+        values, vectors = torch.linalg.eigh(symmetric)
+    else:
+        values, vectors = torch.linalg.eigvalsh(symmetric), symmetric.new_zeros(0, 0)
     size, smallest, largest = len(values), values[0].item(), values[-1].item()
+    top, shares = max(abs(smallest), abs(largest)), torch.full_like(values, 1 / size)
     asymmetry = float((matrix - symmetric).norm())  # what the products' rounding can have moved an eigenvalue by
-    error = asymmetry + _solver_error(values)
-    ends, top = _ends(size, options.extremes), max(abs(smallest), abs(largest))
+    # and a backward-stable solver moves it by about the rounding of the size
+    error = asymmetry + float(torch.finfo(values.dtype).eps * size**0.5 * values.abs().max())
+    ends = sorted({*range(min(options.extremes, size)), *range(max(0, size - options.extremes), size)})
+    quantile = absolute_quantile(values, shares)
     return {
         "method": "exact",
         "parameters": size,
         "eigenvalues": values,
         "nodes": values,
-        "weights": torch.full_like(values, 1 / size),
+        "weights": shares,
         "largest": largest,
         "smallest": smallest,
         "extremes": values[ends],
@@ -192,7 +234,10 @@ def exact_fields(matrix: Float[Tensor, "params params"], options: SpectrumOption
         "vectors": vectors[:, ends] if options.vectors else vectors,
         "trace": symmetric.trace().item(),
         "frobenius_norm": symmetric.norm().item(),
-        "condition_interval": _condition_interval(values, top, error),
+        "condition_interval": (
+            condition_number(top, quantile + error),
+            condition_number(top, max(0.0, quantile - error)),
+        ),
         "index_interval": (_share(values < -error), _share(values < error)),
         "flat_interval": (_share(values.abs() <= FLAT * top - error), _share(values.abs() <= FLAT * top + error)),
         "rounding": max(_ROUNDING * top, asymmetry),
@@ -201,27 +246,5 @@ def exact_fields(matrix: Float[Tensor, "params params"], options: SpectrumOption
     }
 
 
-def _decomposed(symmetric: Tensor, vectors: bool) -> tuple[Tensor, Tensor]:
-    if vectors:
-        return tuple(torch.linalg.eigh(symmetric))
-    return torch.linalg.eigvalsh(symmetric), symmetric.new_zeros(0, 0)
-
-
-def _ends(size: int, extremes: int) -> list[int]:
-    """Ranks of the lowest and highest eigenvalues, each once."""
-    return sorted({*range(min(extremes, size)), *range(max(0, size - extremes), size)})
-
-
-def _condition_interval(values: Tensor, top: float, error: float) -> tuple[float, float]:
-    """The condition number if every eigenvalue may be off by `error`; infinite where the quantile may be zero."""
-    quantile = absolute_quantile(values, torch.full_like(values, 1 / len(values)))
-    return condition_of(top, quantile + error), condition_of(top, max(0.0, quantile - error))
-
-
 def _share(found: Tensor) -> float:
     return int(found.sum()) / len(found)
-
-
-def _solver_error(values: Tensor) -> float:
-    """A backward-stable solver moves eigenvalues by about the rounding of the size."""
-    return float(torch.finfo(values.dtype).eps * len(values) ** 0.5 * values.abs().max())

@@ -1,6 +1,6 @@
-"""Spectra averaged over the first iterations of training, as figure 2 of the paper shows them."""
+"""Jacobian spectra side by side: averaged over the first iterations of training, and before and after a change."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from skiplens.base.errors import InvalidInputError
 from skiplens.base.progress import Progress, silent, track
 from skiplens.edits.surgery import add_average_pool_skips
 from skiplens.jacobians.reading import JacobianSpectrum
-from skiplens.jacobians.spectrum import jacobian_spectrum
+from skiplens.jacobians.spectrum import BlockChoice, JacobianOptions, PartName, spectrum_of_model
 
 
 class SpectrumAverage:
@@ -36,65 +36,72 @@ class SpectrumAverage:
         """The average so far."""
         if not self._readings:
             raise InvalidInputError("There is nothing to average yet; add readings first.")
-        first = self._readings[0]
-        values, weights = self._averaged("singular_values", "weights")
-        branch, branch_weights = self._averaged("without_shortcut", "without_shortcut_weights")
-        shortcut, shortcut_weights = self._averaged("of_shortcut", "of_shortcut_weights")
-        return replace(
-            first,
-            singular_values=values,
-            weights=weights,
-            without_shortcut=branch,
-            without_shortcut_weights=branch_weights,
-            of_shortcut=shortcut,
-            of_shortcut_weights=shortcut_weights,
-            readings=len(self._readings),
-        )
+        columns: dict[str, Any] = {}
+        for field, shares in (
+            ("singular_values", "weights"),
+            ("without_shortcut", "without_shortcut_weights"),
+            ("of_shortcut", "of_shortcut_weights"),
+        ):
+            names = getattr(self._readings[0], field)
+            pairs = {name: self._average(name, field, shares) for name in names}
+            columns[field] = {name: values for name, (values, _) in pairs.items()}
+            columns[shares] = {name: weights for name, (_, weights) in pairs.items()}
+        return replace(self._readings[0], **columns, readings=len(self._readings))
 
-    def _averaged(self, values: str, weights: str) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        names = getattr(self._readings[0], values)
-        pairs = {name: self._one(name, values, weights) for name in names}
-        return {name: pair[0] for name, pair in pairs.items()}, {name: pair[1] for name, pair in pairs.items()}
-
-    def _one(self, name: str, values: str, weights: str) -> tuple[Tensor, Tensor]:
-        columns: list[Mapping[str, Tensor]] = [getattr(reading, values) for reading in self._readings]
-        shares: list[Mapping[str, Tensor]] = [getattr(reading, weights) for reading in self._readings]
-        if all(torch.equal(share[name], shares[0][name]) for share in shares):
-            return torch.stack([column[name] for column in columns]).mean(0), shares[0][name]
-        nodes, order = torch.cat([column[name] for column in columns]).sort(descending=True)
-        return nodes, torch.cat([share[name] for share in shares])[order] / len(shares)
+    def _average(self, name: str, field: str, shares: str) -> tuple[Tensor, Tensor]:
+        values: list[Tensor] = [getattr(reading, field)[name] for reading in self._readings]
+        weights: list[Tensor] = [getattr(reading, shares)[name] for reading in self._readings]
+        if all(torch.equal(share, weights[0]) for share in weights):
+            return torch.stack(values).mean(0), weights[0]
+        nodes, order = torch.cat(values).sort(descending=True)
+        return nodes, torch.cat(weights)[order] / len(weights)
 
 
-def average_over_training(
+def average_over_training(  # noqa: PLR0913 - options by keyword
     model: nn.Module,
     inputs: Any,
     step: Callable[[], Any],
     iterations: int = 10,
     *,
+    blocks: BlockChoice = None,
+    coupling: str = "auto",
+    method: str = "auto",
+    parts: tuple[PartName, ...] = ("block", "branch"),
+    network: bool = True,
+    steps: int = 80,
+    probes: int = 4,
+    work: float = 1e12,
+    seed: int = 0,
+    memory: int | None = None,
     progress: Progress = silent,
-    **options: Any,
 ) -> JacobianSpectrum:
-    """The average of the spectra before each of the first `iterations` training steps.
+    """The average of the spectra before each of the first `iterations` training steps, as figure 2 of the paper shows.
 
     Args:
         model: The model that `step` trains.
         inputs: What its Jacobians are taken at.
         step: Trains the model by one step, in place.
         iterations: How many spectra to average.
+        blocks: This and all that follows as for `jacobian_spectrum`.
+        coupling: See there.
+        method: See there.
+        parts: See there.
+        network: See there.
+        steps: See there.
+        probes: See there.
+        work: See there.
+        seed: See there.
+        memory: See there.
         progress: Called as the work goes on.
-        options: As for `jacobian_spectrum`.
     """
     if iterations < 1:
         raise InvalidInputError(f"iterations={iterations}; ask for at least 1.")
-    average = SpectrumAverage()
+    options = JacobianOptions(seed, parts, network, steps, probes, work, memory)
+    average, effort = SpectrumAverage(), options.effort(coupling, method)
     for _ in track(range(iterations), "training and measuring", iterations, progress):
-        average.add(jacobian_spectrum(model, inputs, **options))
+        average.add(spectrum_of_model(model, inputs, blocks, options, effort))
         step()
     return average.reading()
-
-
-Change = Callable[..., nn.Module]
-"""From a model and inputs to a changed copy, such as `add_isometric_skips`."""
 
 
 @dataclass(frozen=True)
@@ -125,8 +132,22 @@ class SurgeryEffect:
         )
 
 
-def predict_effect(
-    model: nn.Module, inputs: Any, change: Change = add_average_pool_skips, **options: Any
+def predict_effect(  # noqa: PLR0913 - options by keyword
+    model: nn.Module,
+    inputs: Any,
+    change: Callable[..., nn.Module] = add_average_pool_skips,
+    *,
+    blocks: BlockChoice = None,
+    coupling: str = "auto",
+    method: str = "auto",
+    parts: tuple[PartName, ...] = ("block", "branch"),
+    network: bool = True,
+    steps: int = 80,
+    probes: int = 4,
+    work: float = 1e12,
+    seed: int = 0,
+    memory: int | None = None,
+    progress: Progress = silent,
 ) -> SurgeryEffect:
     """The singular values of each block before and after `change`, computed at the weights that the model has.
 
@@ -134,19 +155,29 @@ def predict_effect(
         model: Any module that `torch.export` accepts; it is left as it was.
         inputs: Inputs of the model.
         change: Makes the changed copy from the model and the inputs, e.g. `sl.surgery.add_isometric_skips`.
-        options: As for `jacobian_spectrum`.
+        blocks: This and all that follows as for `jacobian_spectrum`.
+        coupling: See there.
+        method: See there.
+        parts: See there.
+        network: See there.
+        steps: See there.
+        probes: See there.
+        work: See there.
+        seed: See there.
+        memory: See there.
+        progress: See there.
     """
-    changed = change(model, inputs)
-    before, after = (jacobian_spectrum(network, inputs, **options) for network in (model, changed))
+    options = JacobianOptions(seed, parts, network, steps, probes, work, memory)
+    effort, networks = options.effort(coupling, method), (model, change(model, inputs))
+    before, after = (spectrum_of_model(one, inputs, blocks, options, effort, progress) for one in networks)
     if before.names != after.names:
         raise InvalidInputError(
             f"The change made other blocks ({', '.join(after.names)}) than there were ({', '.join(before.names)}); "
             "compare the two with jacobian_spectrum instead."
         )
-    names = tuple(name for name in before.blocks if not _same(before, after, name))
-    return SurgeryEffect(before, after, names)
 
+    def is_same(name: str) -> bool:
+        left, right = before.singular_values[name], after.singular_values[name]
+        return left.shape == right.shape and bool((left - right).abs().max() <= 1e-6 * left.max())
 
-def _same(before: JacobianSpectrum, after: JacobianSpectrum, name: str) -> bool:
-    left, right = before.singular_values[name], after.singular_values[name]
-    return left.shape == right.shape and bool((left - right).abs().max() <= 1e-6 * left.max())
+    return SurgeryEffect(before, after, tuple(name for name in before.blocks if not is_same(name)))

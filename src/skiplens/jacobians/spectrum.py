@@ -7,6 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from skiplens.base.arguments import accept_old_order
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent, track
@@ -22,6 +23,8 @@ from skiplens.jacobians.part_spectrum import Part, Spectrum, SpectrumEffort, par
 from skiplens.jacobians.reading import JacobianSpectrum
 from skiplens.readings.reading import Provenance
 
+PartName = Literal["block", "branch", "shortcut"]
+
 BlockChoice = Iterable[str | tuple[str, str]] | None
 """Names of blocks, and pairs (first, last) for the span from the input of one to the join of another; None for all.
 
@@ -29,15 +32,22 @@ The last of a pair may be ``"output"``, the end of the network.
 """
 
 
-def jacobian_spectrum(
+@accept_old_order("model", "inputs", "blocks", "coupling", "method")
+def jacobian_spectrum(  # noqa: PLR0913 - options by keyword
     model: nn.Module,
     inputs: Any,
+    *,
     blocks: BlockChoice = None,
     coupling: str = "auto",
     method: str = "auto",
-    *,
+    parts: tuple[PartName, ...] = ("block", "branch"),
+    network: bool = True,
+    steps: int = 80,
+    probes: int = 4,
+    work: float = 1e12,
+    seed: int = 0,
+    memory: int | None = None,
     progress: Progress = silent,
-    **options: Any,
 ) -> JacobianSpectrum:
     """The singular values of the input Jacobian of each block, of its branch alone, and of the whole network.
 
@@ -51,8 +61,14 @@ def jacobian_spectrum(
             couples. ``"auto"``: of the batch where its samples are coupled. Without coupling all three are the same.
         method: ``"exact"``: all singular values. ``"lanczos"``: nodes and weights of their density, and the largest.
             ``"auto"``: all of them where that takes no more than `work` operations and fits in `memory`.
+        parts: What to look at of each block: itself, its branch (without the shortcut), its shortcut.
+        network: Also the whole network, from its input to its output.
+        steps: Lanczos steps, where not all singular values are computed.
+        probes: Random vectors of Lanczos.
+        work: Floating operations that one exact spectrum may take with ``method="auto"``.
+        seed: Names the random vectors.
+        memory: Bytes that may be used; half of what is free if not given.
         progress: Called as the work goes on.
-        options: Fields of `JacobianOptions`: seed, parts, network, steps, probes, work, memory.
 
     Examples:
         >>> layer = torch.nn.Linear(2, 2, bias=False)
@@ -60,14 +76,10 @@ def jacobian_spectrum(
         >>> jacobian_spectrum(layer, torch.ones(1, 2)).singular_values["network"].tolist()
         [4.0, 3.0]
     """
-    asked = JacobianOptions.from_json(options)
-    effort = asked.effort(coupling, method)
-    with preserve_state(require_module(model)):
-        network = dissect(model, inputs)
-        return measure(network, blocks, asked, effort, progress)
-
-
-PartName = Literal["block", "branch", "shortcut"]
+    options = JacobianOptions(
+        seed=seed, parts=parts, network=network, steps=steps, probes=probes, work=work, memory=memory
+    )
+    return spectrum_of_model(model, inputs, blocks, options, options.effort(coupling, method), progress)
 
 
 @dataclass(frozen=True)
@@ -94,21 +106,34 @@ class JacobianOptions(Settings):
 
     def effort(self, coupling: str, method: str) -> SpectrumEffort:
         """These options for one part of a network."""
-        _require("coupling", coupling, ("auto", "sample", "batch"))
-        _require("method", method, ("auto", "exact", "lanczos"))
+        known = {"coupling": ("auto", "sample", "batch"), "method": ("auto", "exact", "lanczos")}
+        for name, value in (("coupling", coupling), ("method", method)):
+            if value not in known[name]:
+                raise InvalidInputError(f"{name}={value!r}; ask for one of {', '.join(map(repr, known[name]))}.")
         return SpectrumEffort(coupling, method, self.steps, self.probes, self.work, self.memory)  # type: ignore[arg-type]  # just checked
+
+
+def spectrum_of_model(
+    model: nn.Module,
+    inputs: Any,
+    blocks: BlockChoice,
+    options: JacobianOptions,
+    effort: SpectrumEffort,
+    progress: Progress = silent,
+) -> JacobianSpectrum:
+    """`jacobian_spectrum` with its options in two objects."""
+    with preserve_state(require_module(model)):
+        return measure(dissect(model, inputs), blocks, options, effort, progress)
 
 
 def measure(
     network: ResidualNetwork,
-    blocks: BlockChoice = None,
-    options: JacobianOptions | None = None,
-    effort: SpectrumEffort | None = None,
+    blocks: BlockChoice,
+    options: JacobianOptions,
+    effort: SpectrumEffort,
     progress: Progress = silent,
 ) -> JacobianSpectrum:
     """The Jacobian spectrum of a network that is taken apart already; see `jacobian_spectrum`."""
-    options = options or JacobianOptions()
-    effort = effort or options.effort("auto", "auto")
     samples = samples_of(network.inputs.named or network.inputs.positional)
     device = next((parameter.device for parameter in network.model.parameters()), torch.device("cpu"))
     require_finite(samples)
@@ -116,12 +141,42 @@ def measure(
     settings = {"coupling": effort.coupling, "method": effort.method, **options.difference()}
     clock = Provenance.begin(settings, options.seed, device)
     spans = spans_of(network, blocks, options.network)
-    found = _Found(network, samples.count, effort, Randomness(options.seed).child("jacobian_spectrum"), progress)
+    randomness = Randomness(options.seed).child("jacobian_spectrum")
     jobs = [(span, part) for span in spans for part in options.parts if part == "block" or span.block is not None]
     spectra: dict[PartName, dict[str, Spectrum]] = {"block": {}, "branch": {}, "shortcut": {}}
     for span, part in track(jobs, "measuring Jacobians", len(jobs), progress):
-        spectra[part][span.name] = found.spectrum(span, part)
-    return _reading(spectra, spans, samples.count, notes_of(network, effort, spectra["block"]), clock.end())
+        generator = randomness.child(span.name, part).torch()  # each has random vectors of its own
+        with torch.no_grad(), transformable():
+            spectra[part][span.name] = _spectrum(span.part(network, samples.count, part), effort, generator, progress)
+    whole, branch, shortcut = spectra["block"], spectra["branch"], spectra["shortcut"]
+    return JacobianSpectrum(
+        singular_values={name: found.values for name, found in whole.items()},
+        weights={name: found.weights for name, found in whole.items()},
+        without_shortcut={name: found.values for name, found in branch.items()},
+        without_shortcut_weights={name: found.weights for name, found in branch.items()},
+        of_shortcut={name: found.values for name, found in shortcut.items()},
+        of_shortcut_weights={name: found.weights for name, found in shortcut.items()},
+        counts=tuple(found.count for found in whole.values()),
+        methods=tuple(found.method for found in whole.values()),
+        shortcuts=tuple(span.block.shortcut.kind for span in spans if span.block is not None and branch),
+        samples=samples.count,
+        coupled=any(found.coupled for found in whole.values()),
+        notes=tuple(_notes(network, effort, whole)),
+        provenance=clock.end(),
+    )
+
+
+def _spectrum(part: Part, effort: SpectrumEffort, generator: torch.Generator, progress: Progress) -> Spectrum:
+    try:
+        # before Lanczos, which takes a NaN for the end of its search
+        if bool(part.function(part.point).isfinite().all()):
+            return part_spectrum(part, effort, generator, progress)
+    except torch.linalg.LinAlgError:
+        pass
+    raise InvalidInputError(
+        f"The values or the Jacobian of {part.name!r} are NaN or infinite: look for parameters that are not finite, "
+        "for numbers that overflow, or for a derivative that does not exist at these inputs."
+    )
 
 
 @dataclass(frozen=True)
@@ -146,64 +201,6 @@ class Span:
         channels = sum(statistics.channels for statistics in norms.values())
         label = self.name if part == "block" else f"{self.name} ({part})"
         return Part(label, function, frozen if norms else None, point, samples, channels)
-
-
-class _Found:
-    """The spectrum of one span after the other, each with random vectors of its own."""
-
-    def __init__(
-        self, network: ResidualNetwork, samples: int, effort: SpectrumEffort, randomness: Randomness, progress: Progress
-    ) -> None:
-        self.network, self.samples, self.effort = network, samples, effort
-        self.randomness, self.progress = randomness, progress
-
-    def spectrum(self, span: Span, part: PartName) -> Spectrum:
-        with torch.no_grad(), transformable():
-            looked_at = span.part(self.network, self.samples, part)
-            generator = self.randomness.child(span.name, part).torch()
-            if not bool(looked_at.function(looked_at.point).isfinite().all()):
-                raise _not_finite(looked_at.name)  # before Lanczos, which takes a NaN for the end of its search
-            try:
-                return part_spectrum(looked_at, self.effort, generator, self.progress)
-            except torch.linalg.LinAlgError as error:
-                raise _not_finite(looked_at.name) from error
-
-
-def _not_finite(name: str) -> InvalidInputError:
-    return InvalidInputError(
-        f"The values or the Jacobian of {name!r} are NaN or infinite: look for parameters that are not finite, for "
-        "numbers that overflow, or for a derivative that does not exist at these inputs."
-    )
-
-
-def _reading(
-    spectra: dict[PartName, dict[str, Spectrum]],
-    spans: list[Span],
-    samples: int,
-    notes: tuple[str, ...],
-    provenance: Provenance,
-) -> JacobianSpectrum:
-    whole, branch, shortcut = spectra["block"], spectra["branch"], spectra["shortcut"]
-    return JacobianSpectrum(
-        singular_values={name: found.values for name, found in whole.items()},
-        weights={name: found.weights for name, found in whole.items()},
-        without_shortcut={name: found.values for name, found in branch.items()},
-        without_shortcut_weights={name: found.weights for name, found in branch.items()},
-        of_shortcut={name: found.values for name, found in shortcut.items()},
-        of_shortcut_weights={name: found.weights for name, found in shortcut.items()},
-        counts=tuple(found.count for found in whole.values()),
-        methods=tuple(found.method for found in whole.values()),
-        shortcuts=tuple(span.block.shortcut.kind for span in spans if span.block is not None and branch),
-        samples=samples,
-        coupled=any(found.coupled for found in whole.values()),
-        notes=notes,
-        provenance=provenance,
-    )
-
-
-def _require(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise InvalidInputError(f"{name}={value!r}; ask for one of {', '.join(map(repr, choices))}.")
 
 
 NETWORK, OUTPUT = "network", "output"
@@ -234,11 +231,6 @@ def _span(network: ResidualNetwork, choice: str | tuple[str, str]) -> Span:
     if network.node(end) < network.node(first.input) or end == first.input:
         raise InvalidInputError(f"The span from {choice[0]!r} to {choice[1]!r} runs backwards; name the earlier first.")
     return Span(f"{choice[0]} -> {choice[1]}", first.input, end)
-
-
-def notes_of(network: ResidualNetwork, effort: SpectrumEffort, spectra: Mapping[str, Spectrum]) -> tuple[str, ...]:
-    """Sentences about what was done differently from the plain case."""
-    return tuple(_notes(network, effort, spectra))
 
 
 def _notes(network: ResidualNetwork, effort: SpectrumEffort, spectra: Mapping[str, Spectrum]) -> Iterator[str]:

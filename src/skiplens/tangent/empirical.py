@@ -1,6 +1,5 @@
 """The empirical neural tangent kernel of any model: exact, in bounded memory."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Unpack
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 from skiplens.base.preserve_state import preserve_state
 from skiplens.graph.functional import OutputChoice
 from skiplens.graph.inputs import Inputs
+from skiplens.linalg.conditioning import condition_number
 from skiplens.linalg.lanczos import LanczosOptions, extreme_eigenpairs
 from skiplens.tangent.calls import PatternChanged
 from skiplens.tangent.contraction import KernelSum
@@ -137,7 +137,7 @@ class KernelCondition:
     @property
     def condition_number(self) -> float:
         """Largest over smallest eigenvalue; infinite where the smallest cannot be told from zero."""
-        return self.largest / self.smallest if self.smallest > self.resolution else math.inf
+        return condition_number(self.largest, self.smallest, self.resolution)
 
 
 def ntk_condition(

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float, Int
+from skiplens.linalg.conditioning import condition_number
 from skiplens.readings.reading import Reading
 
 
@@ -58,8 +59,8 @@ class TangentReading(Reading, kind="tangent"):
     def condition_number(self) -> float:
         """Largest over smallest eigenvalue; infinite where the kernel is singular to working precision."""
         values = self.eigenvalues
-        floor = values[0] * len(values) * torch.finfo(self.kernel.dtype).eps
-        return float(values[0] / values[-1]) if values[-1] > floor else float("inf")
+        resolution = values[0] * len(values) * torch.finfo(self.kernel.dtype).eps
+        return condition_number(float(values[0]), float(values[-1]), float(resolution))
 
     @property
     def effective_rank(self) -> float:

@@ -56,7 +56,7 @@ def test_the_repaired_network_is_certified(batch):
     reading = check(network("guaranteed_resnet"), batch, step=0.01)
     assert reading.failing == ("G2",)
     assert reading.conclusion.startswith("Certified: this is the repaired network")
-    square = check(network("guaranteed_resnet"), (batch[0], cosines(3, 4).T), "mse")
+    square = check(network("guaranteed_resnet"), (batch[0], cosines(3, 4).T), loss="mse")
     assert math.isfinite(square["S6"]["number"])
     assert square.conclusion.startswith("Certified")
 
@@ -64,7 +64,7 @@ def test_the_repaired_network_is_certified(batch):
 def test_square_losses_have_torchs_scale(batch):
     """The mean over 3 outputs without the half: two thirds of the theory's cost, in beta and in the first loss."""
     targets = cosines(3, 4).T
-    reading = check(network("guaranteed_resnet"), (batch[0], targets), nn.MSELoss())
+    reading = check(network("guaranteed_resnet"), (batch[0], targets), loss=nn.MSELoss())
     first = nn.functional.mse_loss(network("guaranteed_resnet")(batch[0]), targets).item()
     slope, curvature = 6.053397004159595, 22.449130691351805
     expected = 2 / 3 / 4 * slope**2 + math.sqrt(2 * 2 / 3 * first / 4) * curvature
@@ -221,7 +221,7 @@ def test_slopes_of_a_coupled_batch_decide_nothing_by_a_part_of_it(batch):
 
 def test_a_transformer_is_read_as_far_as_it_is_known():
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, dropout=0.0)
-    reading = check(layer, (torch.randn(2, 3, 8), torch.randn(2, 3, 8)), "mse")
+    reading = check(layer, (torch.randn(2, 3, 8), torch.randn(2, 3, 8)), loss="mse")
     assert {"S1", "S2", "R6"} <= set(reading.failing)
     assert "self_attn" in reading["G3"]["where"] and "norm" not in reading["G3"]["where"]
     assert "norm1" in reading["S2"]["where"]
@@ -283,7 +283,7 @@ def test_bad_arguments_are_refused(batch):
 
     model = network("normalised_resnet")
     with pytest.raises(InvalidInputError, match="There is no loss 'hinge'"):
-        check(model, batch, "hinge")
+        check(model, batch, loss="hinge")
     with pytest.raises(InvalidInputError, match="There is no hypothesis 'Z9'"):
         check(model, batch)["Z9"]
     with pytest.raises(InvalidInputError, match="Wanted \\(inputs, targets\\)"):

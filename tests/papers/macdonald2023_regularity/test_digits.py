@@ -44,7 +44,7 @@ def test_blocks_with_frozen_norms_are_those_of_the_lens():
     network, images = reference_network("mnist_residual"), reference_images()[:2]
     stem = network.stem(images).detach()
     found = image_spectrum(network.block1, stem, images=2)
-    lens = jacobian_spectrum(network, images, ["block1"], coupling="sample", method="exact", network=False)
+    lens = jacobian_spectrum(network, images, blocks=["block1"], coupling="sample", method="exact", network=False)
     assert_close(found, lens.singular_values["block1"], relative=1e-10)
 
 

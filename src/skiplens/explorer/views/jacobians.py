@@ -423,7 +423,7 @@ def measured_blocks(scale: float, seed: int, progress: Progress = silent) -> Mea
             progress("networks measured", before + 100 * done // max(1, total), 100 * len(NETWORKS))
 
         model = scaled_network(network, scale, seed)
-        reading = jacobian_spectrum(model, images, [_BLOCK], coupling="sample", progress=report, network=False)
+        reading = jacobian_spectrum(model, images, blocks=[_BLOCK], coupling="sample", progress=report, network=False)
         found.setdefault("chain", reading.without_shortcut[_BLOCK])
         found[name] = reading.singular_values[_BLOCK]
     return MeasuredBlocks(found)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from skiplens.base.arguments import accept_old_order
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
@@ -16,7 +17,7 @@ from skiplens.graph.blocks import ResidualBlock
 from skiplens.graph.dissect import dissect
 from skiplens.graph.functional import transformable
 from skiplens.graph.lens import Lens, Subject
-from skiplens.graph.loss import loss_name
+from skiplens.graph.loss import Loss, loss_name
 from skiplens.graph.network import ResidualNetwork, part_function
 from skiplens.jacobians.hypotheses.chain import LossArgument, describe_cost, describe_model
 from skiplens.jacobians.hypotheses.convergence import check, conclusion
@@ -35,8 +36,9 @@ PROBED_SAMPLES = 4
 """The graph is read with so few samples; what is counted over the batch takes the number of all."""
 
 
+@accept_old_order("model", "data", "loss", "step", "seed")
 def check_hypotheses(
-    model: nn.Module, data: Any, loss: LossArgument = "cross_entropy", step: float | None = None, seed: int = 0
+    model: nn.Module, data: Any, *, loss: Loss = "cross_entropy", step: float | None = None, seed: int = 0
 ) -> HypothesesReading:
     """For each hypothesis of the convergence theorems: holds, fails or cannot be decided, and what to change.
 
@@ -46,7 +48,8 @@ def check_hypotheses(
     Args:
         model: Any module that `torch.export` accepts, in the mode in which it is trained; it is not changed.
         data: The training data: (inputs, targets) or an iterable of such batches.
-        loss: ``"cross_entropy"``, ``"mse"``, a loss module or function of torch, or a function of your own.
+        loss: ``"cross_entropy"``, ``"mse"``, a loss module or function of torch, a function of your own, or None where
+            the model returns its own loss; of the last two nothing is known.
         step: A learning rate of plain gradient descent to ask about.
         seed: Of the random vectors that probe large shortcuts.
 
@@ -297,7 +300,7 @@ class ConvergenceLens(Lens):
         settings = {"lens": self.name, "model": subject.name, "loss": loss_name(loss), "samples": samples}
         clock = Provenance.begin(settings, randomness.seed, subject.device)
         progress(LABEL, 0, 1)
-        reading = check_hypotheses(subject.model, subject.batch, loss, seed=randomness.seed)
+        reading = check_hypotheses(subject.model, subject.batch, loss=loss, seed=randomness.seed)
         progress(LABEL, 1, 1)
         return replace(reading, model=subject.name, provenance=clock.end())
 

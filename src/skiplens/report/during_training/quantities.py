@@ -66,7 +66,7 @@ def weight_norm(sight: ProbedModel) -> Numbers:
 def curvature(sight: ProbedModel) -> Numbers:
     """The largest and the smallest eigenvalue of the Hessian, within which distance they are known, and the loss."""
     loss, data = sight.probe.loss_and_data(sight.outputs())
-    operator = loss_operator(sight.model, loss, data)
+    operator = loss_operator(sight.model, data, loss=loss)
     products, vector = sight.options.products, operator.size * operator.dtype.itemsize
     budget = budget_bytes(operator.device)
     instead = "Leave 'curvature' out of quantities."

@@ -1,6 +1,5 @@
 """Statistics of a Hessian's spectrum, the same whether its eigenvalues are listed or can only be counted."""
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from torch import Tensor
 
 from skiplens.base.axes import Float, Int
 from skiplens.base.errors import InvalidInputError
+from skiplens.linalg.conditioning import condition_number, nearest_rank
 from skiplens.linalg.second_moments import require_finite
 
 _ROUNDING = 1e-10  # an eigenvalue is negative beyond rounding if below this times the largest |eigenvalue|
@@ -52,24 +52,20 @@ class Spectrum(ABC):
         return max(abs(self.smallest), abs(self.largest))
 
     def absolute_quantile(self, share: float = 0.1) -> float:
-        """The nearest-rank quantile of |λ|: the value of rank ⌈share · size⌉.
-
-        The rule matters: at zero of a 2-shortcut network of width 10 exactly a tenth of the eigenvalues is smallest.
-        """
+        """The nearest-rank quantile of |λ|."""
         if not 0 < share <= 1:
             raise InvalidInputError(f"The share of a quantile must lie in (0, 1]; got {share!r}.")
-        # The subtraction keeps 0.07 * 100 = 7.000000000000001 at rank 7.
-        return self.absolute_value(max(1, math.ceil(share * self.size - 1e-9)))
+        return self.absolute_value(nearest_rank(share, self.size))
 
     @property
     def condition_number(self) -> float:
         """|λ|max over the 10 % quantile of |λ|, the paper's proxy; infinite if that is 0, NaN for the zero matrix."""
-        return _ratio(self.largest_absolute, self.absolute_quantile(0.1))
+        return condition_number(self.largest_absolute, self.absolute_quantile(0.1))
 
     @property
     def full_condition_number(self) -> float:
         """|λ|max over the smallest |λ|, the true condition number."""
-        return _ratio(self.largest_absolute, self.absolute_value(1))
+        return condition_number(self.largest_absolute, self.absolute_value(1))
 
     @property
     def index(self) -> float:
@@ -87,12 +83,6 @@ def check_rank(rank: int, size: int) -> int:
     if isinstance(rank, bool) or int(rank) != rank or not 1 <= rank <= size:
         raise InvalidInputError(f"Ranks count from 1 to the size {size}; got {rank!r}.")
     return int(rank)
-
-
-def _ratio(largest: float, lower: float) -> float:
-    if lower > 0:
-        return largest / lower
-    return math.inf if largest > 0 else math.nan
 
 
 class Counts(ABC):

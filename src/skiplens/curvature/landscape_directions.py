@@ -1,31 +1,26 @@
-"""What can be asked of a slice of the loss landscape."""
+"""What a slice of the loss landscape goes along, and what is kept of it: options, directions, finished rows."""
 
-import copy
 import json
 import math
 import os
 import pickle
-import queue
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import BrokenFileError, InvalidInputError, did_you_mean
+from skiplens.base.errors import BrokenFileError, InvalidInputError
 from skiplens.base.files import write_atomically
 from skiplens.base.randomness import Randomness
 from skiplens.base.settings import Settings, option
 from skiplens.curvature.operator import LossOperator
-from skiplens.curvature.problem import FlatOrder, LossProblem
-from skiplens.graph.batch import Batch
+from skiplens.curvature.problem import FlatOrder
 from skiplens.linalg.lanczos import LanczosOptions, extreme_eigenpairs
 
 Normalisation = Literal["auto", "filter", "none"]
@@ -61,84 +56,6 @@ class LandscapeOptions(Settings):
             raise InvalidInputError(f"workers={self.workers}; give 1 or more, or 0 to choose automatically.")
 
 
-Point = tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class SliceLoss:
-    """The loss of a model moved along directions."""
-
-    problem: LossProblem
-    directions: tuple[dict[str, Tensor], ...]
-    pieces: Sequence[Batch]
-
-    @classmethod
-    def of(
-        cls, problem: LossProblem, order: FlatOrder, vectors: Float[Tensor, "params directions"], size: int
-    ) -> "SliceLoss":
-        """The loss along the columns of `vectors`, looked at with at most `size` samples at once."""
-        directions = tuple(order.unflatten(vector) for vector in vectors.T.contiguous())
-        return cls(problem, directions, list(problem.pieces(size)))
-
-    def at(self, point: Point, model: nn.Module) -> float:
-        """The loss at the weights plus `point` times the directions; NaN or infinite where it is."""
-        objective = replace(self.problem.objective, pure=replace(self.problem.objective.pure, model=model))
-        with torch.no_grad():
-            leaves = self._moved(point)
-            totals = [objective.rule.total(objective.outputs(leaves, piece), piece.targets) for piece in self.pieces]
-            return sum(float(total) for total in totals) / self.problem.divisor
-
-    def _moved(self, point: Point) -> list[Tensor]:
-        moved = []
-        for name, weight in self.problem.objective.pure.parameters.items():
-            for coordinate, direction in zip(point, self.directions, strict=True):
-                weight = weight + coordinate * direction[name]
-            moved.append(weight)
-        return moved
-
-
-def evaluated_rows(
-    slice_loss: SliceLoss, rows: Mapping[int, Sequence[Point]], workers: int
-) -> Iterator[tuple[int, list[float]]]:
-    """The losses of each row of points as it is finished, in any order."""
-    model = slice_loss.problem.objective.pure.model
-    models = queue.SimpleQueue[nn.Module]()
-    for twin in (model, *(copy.deepcopy(model) for _ in range(workers - 1))):
-        models.put(twin)
-
-    def row_of_losses(number: int) -> tuple[int, list[float]]:
-        own = models.get()
-        try:
-            return number, [slice_loss.at(point, own) for point in rows[number]]
-        finally:
-            models.put(own)
-
-    with _one_thread_each(slice_loss.problem.objective.device), ThreadPoolExecutor(workers) as pool:
-        waiting = [pool.submit(row_of_losses, number) for number in rows]
-        try:
-            yield from (done.result() for done in as_completed(waiting))
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def chosen_workers(asked: int, rows: int, device: torch.device) -> int:
-    """How many workers there are: one on a GPU, which is busy with one point; never more than rows."""
-    if device.type != "cpu":
-        return 1
-    return max(1, min(asked or torch.get_num_threads(), rows))
-
-
-@contextmanager
-def _one_thread_each(device: torch.device) -> Iterator[None]:
-    before = torch.get_num_threads()
-    try:
-        if device.type == "cpu":
-            torch.set_num_threads(1)
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 Directions = str | Sequence[Tensor | Mapping[str, Tensor]]
 """``"eigenvectors"``, ``"extremes"``, ``"random"``, or one or two vectors, each flat or by the names of parameters."""
 
@@ -155,12 +72,6 @@ class DirectionSet:
     curvatures: Float[Tensor, " directions"]
 
 
-def require_kind(directions: Directions) -> None:
-    """Refuse a word that names no directions."""
-    if isinstance(directions, str) and directions not in KINDS:
-        raise InvalidInputError(f"directions={directions!r} is unknown. {did_you_mean(directions, KINDS)}")
-
-
 def eigenvector_directions(operator: LossOperator, kind: str, options: LandscapeOptions) -> DirectionSet:
     """Eigenvectors of the Hessian: of the largest eigenvalues, or (``"extremes"``) of the largest and the smallest."""
     if kind == "extremes" and options.dimensions == 1:
@@ -169,7 +80,9 @@ def eigenvector_directions(operator: LossOperator, kind: str, options: Landscape
     generator = Randomness(options.seed).child("landscape", "lanczos").torch()
     limits = LanczosOptions(tolerance=options.tolerance, max_products=options.max_products)
     found = extreme_eigenpairs(operator, generator, *ends, options=limits)
-    vectors, values = _upright(found.vectors.flip(1)), found.values.flip(0)
+    vectors, values = found.vectors.flip(1), found.values.flip(0)
+    # The search may end with either sign: the largest entry of each is made positive.
+    vectors = vectors * vectors.gather(0, vectors.abs().argmax(0, keepdim=True)).sign()
     names = tuple(f"eigenvector of {value:.4g}" for value in values.tolist())
     return DirectionSet(vectors, names, vectors.T @ operator.gradient, values)
 
@@ -201,21 +114,19 @@ def filter_normalised(directions: DirectionSet, order: FlatOrder, weights: Mappi
     does not change when a filter is scaled (ReLU, batch norm), slices of two models can be compared only so
     (Li, Xu, Taylor, Studer & Goldstein 2018, section 4).
     """
-    columns = []
-    for vector in directions.vectors.T:
-        parts = order.unflatten(vector)
-        columns.append(order.flatten({name: _as_long(part, weights[name]) for name, part in parts.items()}))
+
+    def as_long(part: Tensor, weight: Tensor) -> Tensor:
+        if weight.ndim < 2:
+            return torch.zeros_like(part)
+        lengths, wanted = part.flatten(1).norm(dim=1), weight.to(part).flatten(1).norm(dim=1)
+        factors = torch.where(lengths > 0, wanted / lengths.clamp_min(torch.finfo(part.dtype).tiny), 0.0)
+        return part * factors.reshape(-1, *[1] * (part.ndim - 1))
+
+    parts = [order.unflatten(vector) for vector in directions.vectors.T]
+    columns = [order.flatten({name: as_long(part, weights[name]) for name, part in one.items()}) for one in parts]
     changed = torch.stack(columns, 1)
     _require_length(changed, "after filter normalisation; it keeps matrices and convolution kernels only")
     return _without_derivatives(changed, directions.names)
-
-
-def _as_long(part: Tensor, weight: Tensor) -> Tensor:
-    if weight.ndim < 2:
-        return torch.zeros_like(part)
-    lengths, wanted = part.flatten(1).norm(dim=1), weight.to(part).flatten(1).norm(dim=1)
-    factors = torch.where(lengths > 0, wanted / lengths.clamp_min(torch.finfo(part.dtype).tiny), 0.0)
-    return part * factors.reshape(-1, *[1] * (part.ndim - 1))
 
 
 def _column(order: FlatOrder, direction: Any, number: int) -> Tensor:
@@ -238,12 +149,6 @@ def _column(order: FlatOrder, direction: Any, number: int) -> Tensor:
 def _require_length(vectors: Tensor, where: str) -> None:
     if bool((vectors.norm(dim=0) == 0).any()):
         raise InvalidInputError(f"A direction is zero everywhere {where}; give one that leads somewhere.")
-
-
-def _upright(vectors: Tensor) -> Tensor:
-    """Eigenvectors with the sign that makes their largest entry positive: the search may end with either."""
-    largest = vectors.abs().argmax(0, keepdim=True)
-    return vectors * vectors.gather(0, largest).sign()
 
 
 def _without_derivatives(vectors: Tensor, names: tuple[str, ...]) -> DirectionSet:
@@ -307,14 +212,24 @@ class Journal:
                 os.fsync(file.fileno())
 
     def _load(self, path: Path) -> None:
+        """The entries up to the first line that is not whole; what comes after it is dropped from the file."""
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-        good = _undamaged(lines)
+        good: list[dict[str, Any]] = []
+        for line in lines:
+            checksum, _, text = line.partition(b" ")
+            if not line.endswith(b"\n") or checksum != f"{zlib.crc32(text[:-1]):08x}".encode():
+                break
+            good.append(json.loads(text))
         if good:
             self._require_same(good[0])
             self.rows = {entry["row"]: [float.fromhex(loss) for loss in entry["losses"]] for entry in good[1:]}
         if not good or len(good) < len(lines):
             kept = b"".join(lines[: len(good)]) or _line(self.identity)
-            write_atomically(path, lambda file: _write_all(file, kept))
+
+            def write(file: BinaryIO) -> None:
+                file.write(kept)
+
+            write_atomically(path, write)
 
     def _require_same(self, kept: Mapping[str, Any]) -> None:
         different = [name for name in self.identity if kept.get(name) != self.identity[name]]
@@ -325,21 +240,6 @@ class Journal:
             )
 
 
-def _write_all(file: BinaryIO, content: bytes) -> None:
-    file.write(content)
-
-
 def _line(entry: Mapping[str, Any]) -> bytes:
     text = json.dumps(entry)
     return f"{zlib.crc32(text.encode()):08x} {text}\n".encode()
-
-
-def _undamaged(lines: list[bytes]) -> list[dict[str, Any]]:
-    """The entries up to the first line that is not whole."""
-    entries: list[dict[str, Any]] = []
-    for line in lines:
-        checksum, _, text = line.partition(b" ")
-        if not line.endswith(b"\n") or checksum != f"{zlib.crc32(text[:-1]):08x}".encode():
-            break
-        entries.append(json.loads(text))
-    return entries
