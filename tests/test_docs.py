@@ -1,5 +1,7 @@
 """The documentation says what is: its code runs, its commands exist, its tables are those of the code."""
 
+import ast
+import importlib
 import importlib.util
 import re
 import shlex
@@ -62,7 +64,29 @@ def require_command(line: str) -> None:
             zoo.entry(name).settings(options)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=place)
+WITH_CODE = [page for page in PAGES if blocks(page, "python")]
+LONG = {"docs/compare.md", "docs/files.md", "docs/landscape.md", "docs/monitor.md", "docs/training.md"} | {
+    f"docs/lenses/{name}.md" for name in ("curvature", "jacobians", "paths", "tangent")
+}
+"""Pages whose code takes more than a few seconds; that its imports are right is tested for all."""
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=place)
+def test_python_blocks_import_what_is_there(page):
+    for source in blocks(page, "python"):
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("skiplens"):
+                module = importlib.import_module(node.module)
+                for name in node.names:
+                    if not hasattr(module, name.name):
+                        importlib.import_module(f"{node.module}.{name.name}")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.slow] if place(page) in LONG else []) for page in WITH_CODE],
+    ids=[place(page) for page in WITH_CODE],
+)
 def test_python_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     torch.set_default_dtype(torch.float32)  # what a reader has; the fixture of all tests puts it back
@@ -144,9 +168,9 @@ def test_the_navigation_lists_exactly_the_pages():
 
 
 def test_the_tables_of_the_zoo_are_those_of_the_code():
-    tables = _module(DOCS / "zoo_tables.py")
+    tables = _module(ROOT / "tools/zoo_tables.py")
     text = tables.PAGE.read_text("utf-8")
-    assert text == tables.page(text), "run: python docs/zoo_tables.py"
+    assert text == tables.page(text), "run: python tools/zoo_tables.py"
 
 
 def test_the_api_pages_show_the_names_of_every_door():

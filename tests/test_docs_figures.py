@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.test_docs import DOCS, _module
+from tests.test_docs import DOCS, ROOT, _module
 
 LARGEST_PICTURE = 200 * 1024
 SCRIPTS = {  # script: the pages it draws for, and a size in which it is quick
@@ -25,13 +25,13 @@ SCRIPTS = {  # script: the pages it draws for, and a size in which it is quick
         | {"slice_samples": 4, "deep_steps": 1},
     ),
 }
-SLOW = {"jacobians", "monitor"}
+SLOW = {"curvature", "jacobians", "monitor", "paths", "tangent"}
 
 
 @pytest.fixture
 def script():
     torch.set_default_dtype(torch.float32)  # what a reader has; the fixture of all tests puts it back
-    return lambda name: _module(DOCS / f"figures/{name}.py")
+    return lambda name: _module(ROOT / f"tools/doc_figures/{name}.py")
 
 
 def pictures_of(page: str) -> set[str]:
@@ -57,7 +57,7 @@ def test_pages_show_what_their_script_draws(script, name):
 
 
 def test_every_script_is_listed():
-    assert {path.stem for path in (DOCS / "figures").glob("*.py")} == {*SCRIPTS, "drawing"}
+    assert {path.stem for path in (ROOT / "tools/doc_figures").glob("*.py")} == {*SCRIPTS, "drawing"}
 
 
 def test_drawn_networks_lie_on_the_exact_curves(script):

@@ -1,5 +1,7 @@
 """Every example runs as a user runs it and prints what it promises."""
 
+import ast
+import importlib
 import os
 import subprocess
 import sys
@@ -22,15 +24,24 @@ PROMISED = {
     "training_run": ["interrupted after 12 steps", "bit for bit: True", "test accuracy 0.", "step 20: mean norm"],
     "kernel_regression": ["DenseNet, ridge", "of the last 1,000 digits right", "1000 blocks: kernel of 2,000 digits"],
 }
-SLOW = ("hugging_face_model",)
+QUICK = {"embedded_data", "find_blocks", "finite_width_advice"}
+"""The others run in the slow tier; that every import of theirs is right is tested here."""
 
 
 def _marked(name: str):
-    return pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name
+    return name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
 
 
 def test_every_example_has_a_promise():
     assert sorted(path.stem for path in EXAMPLES.glob("*.py")) == sorted(PROMISED)
+
+
+@pytest.mark.parametrize("name", PROMISED)
+def test_example_imports_what_is_there(name):
+    for node in ast.walk(ast.parse((EXAMPLES / f"{name}.py").read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("skiplens"):
+            module = importlib.import_module(node.module)
+            assert all(hasattr(module, entry.name) for entry in node.names)
 
 
 @pytest.mark.parametrize("name", [_marked(name) for name in PROMISED])

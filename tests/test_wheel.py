@@ -21,5 +21,5 @@ def test_the_wheel_is_whole(tmp_path):
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert wanted <= set(names)
-    for data in ("skiplens/py.typed", "skiplens/reports/templates/report.html.j2", "skiplens/data/sample/NOTICE.md"):
+    for data in ("skiplens/py.typed", "skiplens/report/templates/report.html.j2", "skiplens/data/sample/NOTICE.md"):
         assert data in names

@@ -1,4 +1,4 @@
-"""Draw the pictures of `docs/convergence.md`: `python docs/figures/convergence.py [--png] [FOLDER]`; about a minute.
+"""Pictures of `docs/convergence.md`: `python tools/doc_figures/convergence.py [--png] [FOLDER]`; about a minute.
 
 Everything drawn at random has a seed, and the files hold no date: the same code writes the same bytes.
 """

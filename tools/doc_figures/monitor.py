@@ -1,4 +1,4 @@
-"""Draw the pictures of `docs/monitor.md`: `python docs/figures/monitor.py [FOLDER]`.
+"""Draw the pictures of `docs/monitor.md`: `python tools/doc_figures/monitor.py [FOLDER]`.
 
 Takes a few minutes. Everything drawn at random has a seed, and the files hold no date.
 """

@@ -9,7 +9,7 @@ from skiplens.base.optional_imports import optional_import
 from skiplens.plots.figure import Figure
 from skiplens.plots.matplotlib_file import save_figure
 
-FOLDER = Path(__file__).parents[1] / "images"
+FOLDER = Path(__file__).parents[2] / "docs/images"
 
 
 def draw(figures: Iterable[Figure], prefix: str, description: str | None) -> None:

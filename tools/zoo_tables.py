@@ -1,4 +1,4 @@
-"""Write the tables of `docs/zoo.md` from the code: `python docs/zoo_tables.py`; a test keeps them in step."""
+"""Write the tables of `docs/zoo.md` from the code: `python tools/zoo_tables.py`; a test keeps them in step."""
 
 import dataclasses
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Literal, get_args, get_origin, get_type_hints
 
 from skiplens import zoo
 
-PAGE = Path(__file__).with_name("zoo.md")
+PAGE = Path(__file__).parents[1] / "docs/zoo.md"
 START, END = "<!-- tables: start -->", "<!-- tables: end -->"
 
 

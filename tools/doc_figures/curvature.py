@@ -1,4 +1,4 @@
-"""Draw the pictures of `docs/lenses/curvature.md`: `python docs/figures/curvature.py [--png] [FOLDER]`; about a minute.
+"""Pictures of `docs/lenses/curvature.md`: `python tools/doc_figures/curvature.py [--png] [FOLDER]`; about a minute.
 
 Everything drawn at random has a seed, and the files hold no date: the same code writes the same bytes.
 """

@@ -1,6 +1,6 @@
 """Draw the pictures of `docs/lenses/paths.md` and `docs/depth_during_training.md`.
 
-    python docs/figures/paths.py [--png] [FOLDER]
+    python tools/doc_figures/paths.py [--png] [FOLDER]
 
 A minute or two. Everything drawn at random has a seed, and the files hold no date: the same code writes the same bytes.
 The pictures of the wide measurement are drawn from the numbers in `benchmarks/results/depth_during_training.json`.

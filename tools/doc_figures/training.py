@@ -1,4 +1,4 @@
-"""Draw the pictures of `docs/training.md` and `docs/landscape.md`: `python docs/figures/training.py [FOLDER]`.
+"""Draw the pictures of `docs/training.md` and `docs/landscape.md`: `python tools/doc_figures/training.py [FOLDER]`.
 
 Takes a few minutes. Everything drawn at random has a seed, and the files hold no date.
 """

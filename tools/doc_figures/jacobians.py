@@ -1,4 +1,4 @@
-"""Draw the pictures of `docs/lenses/jacobians.md`: `python docs/figures/jacobians.py [--png] [FOLDER]`; about a minute.
+"""Pictures of `docs/lenses/jacobians.md`: `python tools/doc_figures/jacobians.py [--png] [FOLDER]`; about a minute.
 
 Everything drawn at random has a seed, and the files hold no date: the same code writes the same bytes.
 """

@@ -1,4 +1,4 @@
-"""Draw the pictures of `docs/lenses/tangent.md`: `python docs/figures/tangent.py [--png] [FOLDER]`; a minute or two.
+"""Pictures of `docs/lenses/tangent.md`: `python tools/doc_figures/tangent.py [--png] [FOLDER]`; a minute or two.
 
 Everything drawn at random has a seed, and the files hold no date: the same code writes the same bytes.
 """
