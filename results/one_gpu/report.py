@@ -7,7 +7,7 @@ from pathlib import Path
 
 from skiplens.papers.li2016_shortcuts import fig2_fig9
 from skiplens.papers.li2016_shortcuts import study as li2016_shortcuts_study
-from skiplens.papers.li2016_shortcuts.images import ONE_GPU as LI2016_SIZES
+from skiplens.papers.li2016_shortcuts.fig2_fig9 import ONE_GPU as LI2016_SIZES
 from skiplens.papers.macdonald2023_regularity import fig3_to_fig6
 from skiplens.papers.macdonald2023_regularity import study as macdonald2023_regularity_study
 from skiplens.papers.macdonald2023_regularity.images import ONE_GPU

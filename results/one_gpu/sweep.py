@@ -9,8 +9,8 @@ import tarfile
 import time
 from pathlib import Path
 
-from skiplens.papers.li2016_shortcuts import images as li2016_shortcuts_images
-from skiplens.papers.li2016_shortcuts.images import ONE_GPU as LI2016_SIZES
+from skiplens.papers.li2016_shortcuts import fig2_fig9
+from skiplens.papers.li2016_shortcuts.fig2_fig9 import ONE_GPU as LI2016_SIZES
 from skiplens.papers.macdonald2023_regularity import images
 from skiplens.papers.macdonald2023_regularity.images import ONE_GPU
 from skiplens.readings.store import Store
@@ -41,12 +41,12 @@ def macdonald() -> list[Run]:
 
 def norms() -> list[Run]:
     """Figure 2."""
-    return li2016_shortcuts_images.fig2_runs(LI2016_SIZES, 0)
+    return fig2_fig9.fig2_runs(LI2016_SIZES, 0)
 
 
 def errors() -> list[Run]:
     """Figure 9."""
-    return li2016_shortcuts_images.fig9_runs(LI2016_SIZES, 0)
+    return fig2_fig9.fig9_runs(LI2016_SIZES, 0)
 
 
 def by_replicate(runs: list[Run]) -> list[list[Run]]:

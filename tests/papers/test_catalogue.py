@@ -1,7 +1,7 @@
 import pytest
 
 from skiplens.base.errors import InvalidInputError
-from skiplens.papers.recorded import recorded_verdicts
+from skiplens.papers.reproduction import recorded_verdicts
 from skiplens.papers.study import PRESETS, choose, studies
 from skiplens.sweeps.run import Run
 
@@ -44,4 +44,4 @@ def test_every_item_has_runs_and_claims_with_names_of_their_own(preset):
 @pytest.mark.parametrize("preset", ["smoke", "laptop"])
 def test_every_claim_is_recorded(preset):
     claims = {f"{study.name}/{item.name}/{claim.name}" for study, item in choose("all") for claim in item.claims}
-    assert set(recorded_verdicts(preset)) == claims, "record them: python -m skiplens.papers.recorded FOLDER"
+    assert set(recorded_verdicts(preset)) == claims, "record them: python tools/record_verdicts.py FOLDER"

@@ -1,17 +1,20 @@
 import json
 
 import pytest
+from tools import record_verdicts
 
 from skiplens.base.errors import InvalidInputError
-from skiplens.papers import recorded
 from skiplens.sweeps.run import claim_folder
 
 
 @pytest.fixture
 def written(monkeypatch):
     found = {}
-    monkeypatch.setattr(recorded, "write_content", lambda path, text: found.update({path.name: json.loads(text)}))
-    monkeypatch.setattr(recorded, "shipped", lambda: {"smoke": {"s/i/old": "differs"}, "laptop": {"s/i/a": "differs"}})
+    monkeypatch.setattr(
+        record_verdicts, "write_content", lambda path, text: found.update({path.name: json.loads(text)})
+    )
+    before = {"smoke": {"s/i/old": "differs"}, "laptop": {"s/i/a": "differs"}}
+    monkeypatch.setattr(record_verdicts, "shipped_record", lambda: before)
     return found
 
 
@@ -23,7 +26,7 @@ def folder(path, preset: str, **words: str):
 
 
 def test_verdicts_join_the_record(tmp_path, written):
-    recorded.record([folder(tmp_path / "one", "smoke", a="reproduced")])
+    record_verdicts.record([folder(tmp_path / "one", "smoke", a="reproduced")])
     assert written["recorded.json"] == {
         "smoke": {"s/i/old": "differs", "s/i/a": "reproduced"},
         "laptop": {"s/i/a": "differs"},
@@ -33,7 +36,7 @@ def test_verdicts_join_the_record(tmp_path, written):
 def test_seeds_that_disagree_decide_nothing(tmp_path, written):
     first = folder(tmp_path / "one", "smoke", a="reproduced", b="corrected")
     second = folder(tmp_path / "two", "smoke", a="not attempted", b="corrected")
-    recorded.record([first, second])
+    record_verdicts.record([first, second])
     assert written["recorded.json"]["smoke"] == {"s/i/old": "differs", "s/i/a": "not attempted", "s/i/b": "corrected"}
 
 
@@ -41,5 +44,5 @@ def test_folders_of_two_presets_or_none_are_refused(tmp_path, written):
     folders = [folder(tmp_path / "one", "smoke"), folder(tmp_path / "two", "laptop")]
     for wrong in (folders, [tmp_path]):
         with pytest.raises(InvalidInputError, match="are not folders of skiplens reproduce with one preset"):
-            recorded.record(wrong)
+            record_verdicts.record(wrong)
     assert not written

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from skiplens.base.errors import InvalidInputError
-from skiplens.papers.recorded import recorded_verdicts
-from skiplens.papers.reproduction import ReproductionEffort, reproduce, write_folder
+from skiplens.papers.reproduction import ReproductionEffort, recorded_verdicts, reproduce, write_folder
 from skiplens.papers.study import Claim, Judgement
 from tests.papers.small_study import study
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
 from skiplens.base.errors import DataError
 from skiplens.data.fetch import available, get, user_folder
@@ -20,13 +19,6 @@ from skiplens.graph.batch import Batch
 from skiplens.sweeps.run import Needs
 
 DIGITS, IMAGENET = "digits", "imagenet"
-
-_MEASURED_IMAGES = 1000
-
-_COLOURS = 3
-
-_FRAME = 2
-"""Black pixels around a digit: 28 + 2 · 2 = 32 can be halved as often as a network wants."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +60,10 @@ def training_and_test(name: str, portion: Portion, batch_size: int, device: str 
     if name == DIGITS:
         training, test = _digits(portion)
     else:
-        training, test = (_first(get(name, split=split), count) for split, count in _wanted(portion))
-    standardise = measure_channels(training.images.split(_MEASURED_IMAGES))
+        training, test = get(name, split="train"), get(name, split="test")
+        training = training if portion.training is None else training.first(portion.training)
+        test = test if portion.test is None else test.first(portion.test)
+    standardise = measure_channels(training.images.split(1000))
     first, second = (_batch(images, standardise, portion.side).to(device) for images in (training, test))
     return first, second
 
@@ -102,32 +96,21 @@ def _from_folder(portion: Portion, batch_size: int) -> tuple[ShuffledBatches, Ce
     return ShuffledBatches(training, training.standardisation), CentredBatches(test, training.standardisation)
 
 
-def _wanted(portion: Portion) -> tuple[tuple[str, int | None], ...]:
-    return ("train", portion.training), ("test", portion.test)
-
-
 def _digits(portion: Portion) -> tuple[ImageSet, ImageSet]:
     """The first of the embedded digits to train with and the last ones to test with, framed to the size of CIFAR."""
     bare = sample()
-    digits = ImageSet(F.pad(bare.images, (_FRAME,) * 4), bare.labels, bare.classes)
+    # Two black pixels on each side: 28 + 2 · 2 = 32 can be halved as often as a network wants.
+    digits = ImageSet(F.pad(bare.images, (2, 2, 2, 2)), bare.labels, bare.classes)
     count = portion.test or len(digits) // 10
     last = digits.select(torch.arange(len(digits) - count, len(digits)))
     return digits.first(min(portion.training or len(digits), len(digits) - count)), last
 
 
-def _first(images: ImageSet, count: int | None) -> ImageSet:
-    return images if count is None else images.first(count)
-
-
 def _batch(images: ImageSet, standardise: Standardisation, side: int | None) -> Batch:
+    """Standardised images in three colours; `side` is rounded down to one that means over squares of pixels give."""
     pixels = standardise(images.images, torch.float32)
-    return Batch(_in_colour(_smaller(pixels, side)), images.labels)
-
-
-def _smaller(pixels: Tensor, side: int | None) -> Tensor:
-    """Means over squares of pixels; the side is the next one below that squares of pixels give."""
-    return pixels if side is None else F.avg_pool2d(pixels, max(1, pixels.shape[-1] // side))
-
-
-def _in_colour(pixels: Tensor) -> Tensor:
-    return pixels if pixels.shape[1] == _COLOURS else pixels.expand(-1, _COLOURS, -1, -1).contiguous()
+    if side is not None:
+        pixels = F.avg_pool2d(pixels, max(1, pixels.shape[-1] // side))
+    if pixels.shape[1] != 3:
+        pixels = pixels.expand(-1, 3, -1, -1).contiguous()
+    return Batch(pixels, images.labels)

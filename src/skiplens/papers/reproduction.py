@@ -1,25 +1,25 @@
-"""Reproduce items of papers: do their runs, judge their claims, keep what a page needs."""
+"""Reproduce items of papers: do their runs, judge their claims, compare with the record, write a folder with a page."""
 
 import csv
-import dataclasses
 import io
 import json
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 
+from skiplens.base.errors import InvalidInputError
 from skiplens.base.files import write_content
-from skiplens.papers.recorded import recorded_verdicts
-from skiplens.papers.study import Item, Judgement, Preset, Study, Table, Verdict, verdict_of
+from skiplens.papers.study import Item, Judgement, Preset, Study, Table, Verdict
 from skiplens.plots.figure import Figure
 from skiplens.plots.matplotlib_file import save_figure
-from skiplens.readings.reading import Reading, versions
+from skiplens.readings.reading import versions
 from skiplens.readings.store import Store
 from skiplens.report.gallery import GalleryItem, GalleryPaper, gallery_page
 from skiplens.sweeps.executor import Executor, available_cores
-from skiplens.sweeps.run import Run, claim_folder
+from skiplens.sweeps.run import claim_folder
 from skiplens.sweeps.sweep import Swept, Watch, sweep, unwatched
 
 
@@ -44,6 +44,15 @@ class ItemResult:
     tables: tuple[Table, ...] = ()
     problems: tuple[str, ...] = ()
     seconds: float = 0.0
+
+    @property
+    def stem(self) -> str:
+        """The beginning of the names of its files."""
+        return f"{self.study.name}_{self.item.name}"
+
+    def table_file(self, table: Table) -> str:
+        """Where a table is, in the folder."""
+        return f"tables/{self.stem}_{table.name}.csv"
 
 
 @dataclass(frozen=True)
@@ -84,7 +93,7 @@ def reproduce(
     """The verdicts, figures and tables of the chosen items.
 
     Args:
-        chosen: Items with their studies, as `catalogue.choose` gives them.
+        chosen: Items with their studies, as `choose` gives them.
         folder: Runs are kept in its `store/`; a folder belongs to one preset.
         effort: Preset and seed.
         executor: Where runs are done; in this process if not given.
@@ -93,63 +102,90 @@ def reproduce(
     """
     words = recorded_verdicts(effort.preset, recorded)
     claim_folder(folder, effort.preset)
-    runs = {(study.name, item.name): _runs(item, effort) for study, item in chosen}
-    everything = [run for of_item in runs.values() for run in of_item]
+    # Each run once: a reading that stood twice would count as two seeds.
+    runs = [{run.key: run for run in item.runs(effort.preset, effort.seed)} for _, item in chosen]
+    everything = [run for of_item in runs for run in of_item.values()]
     swept = sweep(everything, Store(Path(folder) / "store"), executor, watch)
-    results = (_result(study, item, runs[study.name, item.name], swept) for study, item in chosen)
-    compared = (_compared(result, words if runs[result.study.name, result.item.name] else {}) for result in results)
-    return Reproduction(effort.preset, effort.seed, tuple(compared))
+    results = []
+    for (study, item), keys in zip(chosen, runs, strict=True):
+        # An item without runs lacks its data, which is no worse than having them: nothing is compared.
+        results.append(_result(study, item, tuple(keys), swept, words if keys else {}))
+    return Reproduction(effort.preset, effort.seed, tuple(results))
 
 
-def _runs(item: Item, effort: ReproductionEffort) -> tuple[Run, ...]:
-    """The item's runs, each once: a reading that stood twice would count as two seeds."""
-    return tuple({run.key: run for run in item.runs(effort.preset, effort.seed)}.values())
-
-
-def _result(study: Study, item: Item, runs: Sequence[Run], swept: Swept) -> ItemResult:
-    problems = {swept.failures[run.key].error: None for run in runs if run.key in swept.failures}
+def _result(study: Study, item: Item, keys: tuple[str, ...], swept: Swept, recorded: Mapping[str, str]) -> ItemResult:
+    problems = tuple(dict.fromkeys(swept.failures[key].error for key in keys if key in swept.failures))
+    readings = [] if problems else [swept.readings[key] for key in keys]
+    failed = Judgement("not attempted", explanation=f"Runs failed: {'; '.join(problems)}")
+    verdicts = []
+    for claim in item.claims:
+        judgement = failed if problems else claim.judge(readings)
+        verdicts.append(
+            Verdict(
+                study.name,
+                item.name,
+                claim.name,
+                claim.statement,
+                claim.printed_at,
+                claim.paper,
+                **vars(judgement),
+                deviations=item.deviations,
+                recorded=recorded.get(f"{study.name}/{item.name}/{claim.name}"),
+            )
+        )
     if problems:
-        judgement = Judgement("not attempted", explanation=f"Runs failed: {'; '.join(problems)}")
-        return ItemResult(study, item, _verdicts(study, item, [judgement] * len(item.claims)), problems=tuple(problems))
-    readings = [swept.readings[run.key] for run in runs]
-    return ItemResult(
-        study,
-        item,
-        _verdicts(study, item, [claim.judge(readings) for claim in item.claims]),
-        item.figures(readings),
-        item.tables(readings),
-        seconds=_seconds(readings),
-    )
+        return ItemResult(study, item, tuple(verdicts), problems=problems)
+    seconds = sum(reading.provenance.seconds for reading in readings)
+    return ItemResult(study, item, tuple(verdicts), item.figures(readings), item.tables(readings), seconds=seconds)
 
 
-def _verdicts(study: Study, item: Item, judgements: Sequence[Judgement]) -> tuple[Verdict, ...]:
-    return tuple(
-        verdict_of((study.name, item.name), claim, judgement, item.deviations)
-        for claim, judgement in zip(item.claims, judgements, strict=True)
-    )
+def recorded_verdicts(preset: str, path: Path | None = None) -> dict[str, str]:
+    """What each claim (`study/item/claim`) is known to give at `preset`.
+
+    Args:
+        preset: Of the runs.
+        path: A verdicts.json to compare with instead of the record that is shipped with the package.
+    """
+    return shipped_record().get(preset, {}) if path is None else words_in(path)
 
 
-def _compared(result: ItemResult, words: Mapping[str, str]) -> ItemResult:
-    """With the recorded words; an item without runs lacks its data, which is no worse than having them."""
-    verdicts = (dataclasses.replace(verdict, recorded=words.get(verdict.name)) for verdict in result.verdicts)
-    return dataclasses.replace(result, verdicts=tuple(verdicts))
+def shipped_record() -> dict[str, dict[str, str]]:
+    """The record of the package, by preset and claim; `tools/record_verdicts.py` writes it."""
+    return json.loads(files("skiplens.papers").joinpath("recorded.json").read_text("utf-8"))
 
 
-def _seconds(readings: Sequence[Reading]) -> float:
-    return sum(reading.provenance.seconds for reading in readings)
+def words_in(path: Path) -> dict[str, str]:
+    """The word of each claim in a verdicts.json."""
+    try:
+        entries = json.loads(path.read_text("utf-8"))
+        return {f"{entry['study']}/{entry['item']}/{entry['claim']}": str(entry["verdict"]) for entry in entries}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InvalidInputError(f"{path} does not hold verdicts ({error}). Give a verdicts.json.") from error
 
 
 def write_folder(reproduction: Reproduction, folder: Path | str) -> Path:
     """Write everything into `folder`; returns the page's path."""
     folder = Path(folder)
     for result in reproduction.results:
-        _write_item(result, folder)
-    environment = {"preset": reproduction.preset, "seed": reproduction.seed, **_machine(), **versions()}
+        for figure in result.figures:
+            for ending in ("png", "svg"):
+                save_figure(figure, folder / "figures" / f"{result.stem}_{figure.name}.{ending}")
+        for table in result.tables:
+            write_content(folder / result.table_file(table), csv_text(table))
+    environment = {
+        "preset": reproduction.preset,
+        "seed": reproduction.seed,
+        "machine": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": available_cores(),
+        **versions(),
+    }
     write_content(folder / "environment.json", _json(environment))
     write_content(folder / "verdicts.json", _json([verdict.to_json() for verdict in reproduction.verdicts]))
     page = folder / "index.html"
-    facts = [(name, str(value)) for name, value in environment.items()]
-    write_content(page, gallery_page(_papers(reproduction.results), facts))
+    by_study = groupby(reproduction.results, key=lambda result: result.study.name)
+    papers = [_paper(list(results)) for _, results in by_study]
+    write_content(page, gallery_page(papers, [(name, str(value)) for name, value in environment.items()]))
     return page
 
 
@@ -163,55 +199,25 @@ def csv_text(table: Table) -> str:
     return text.getvalue()
 
 
-def _write_item(result: ItemResult, folder: Path) -> None:
-    for figure in result.figures:
-        for ending in ("png", "svg"):
-            save_figure(figure, folder / "figures" / f"{_stem(result)}_{figure.name}.{ending}")
-    for table in result.tables:
-        write_content(folder / _place(result, table), csv_text(table))
-
-
-def _papers(results: Sequence[ItemResult]) -> list[GalleryPaper]:
-    by_study = groupby(results, key=lambda result: result.study.name)
-    return [_paper(list(group)) for _, group in by_study]
-
-
 def _paper(results: list[ItemResult]) -> GalleryPaper:
-    study: Study = results[0].study
+    """What the page shows of one paper."""
+    items = [
+        GalleryItem(
+            result.item.name,
+            result.item.title,
+            tuple({**verdict.to_json(), "worse": verdict.is_worse} for verdict in result.verdicts),
+            result.figures,
+            tuple((f"{table.name}, raw numbers (CSV)", result.table_file(table)) for table in result.tables),
+            result.item.deviations,
+            result.problems,
+        )
+        for result in results
+    ]
+    study = results[0].study
     card = study.card
     byline = f"{card.authors} ({card.year}), {card.link}."
     errata = f"page {card.errata.removesuffix('.md')} of the documentation"
-    items = tuple(_item(result) for result in results)
-    return GalleryPaper(study.name, card.title, byline, card.question, items, errata)
-
-
-def _item(result: ItemResult) -> GalleryItem:
-    return GalleryItem(
-        result.item.name,
-        result.item.title,
-        tuple({**verdict.to_json(), "worse": verdict.is_worse} for verdict in result.verdicts),
-        result.figures,
-        tuple((f"{table.name}, raw numbers (CSV)", _place(result, table)) for table in result.tables),
-        result.item.deviations,
-        result.problems,
-    )
-
-
-def _stem(result: ItemResult) -> str:
-    return f"{result.study.name}_{result.item.name}"
-
-
-def _place(result: ItemResult, table: Table) -> str:
-    return f"tables/{_stem(result)}_{table.name}.csv"
-
-
-def _machine() -> dict[str, str | int]:
-    """System, processor, and the cores that this process may use."""
-    return {
-        "machine": f"{platform.system()} {platform.machine()}",
-        "processor": _processor(),
-        "cores": available_cores(),
-    }
+    return GalleryPaper(study.name, card.title, byline, card.question, tuple(items), errata)
 
 
 def _processor() -> str:

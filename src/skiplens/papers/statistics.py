@@ -1,4 +1,8 @@
-"""Verdicts from confidence intervals over seeds: one lucky seed decides nothing."""
+"""What all studies count with: repeated runs, their readings, and verdicts from confidence intervals over seeds.
+
+One lucky seed decides nothing: a claim is reproduced if the whole interval agrees with it, and differs if the whole
+interval does not.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +16,8 @@ from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.randomness import Randomness
 from skiplens.base.settings import Settings, option
-from skiplens.papers.study import Judgement, Table
-from skiplens.plots.figure import Band as figure_Band
+from skiplens.papers.study import Judgement, Table, Word
+from skiplens.plots import figure
 from skiplens.plots.figure import Line, colour, numbers
 from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
@@ -97,11 +101,7 @@ def exactly(values: Tensor | Sequence[float] | float) -> Interval:
 
 def decide(found: Interval, printed: Band, explanation: str) -> Judgement:
     """Reproduced if the interval lies inside the printed band, differs if outside, else undecided."""
-    if printed.holds(found):
-        return _judged("reproduced", found, printed, explanation)
-    if printed.rejects(found):
-        return _judged("differs", found, printed, explanation)
-    return _judged("not attempted", found, printed, f"{explanation} {UNDECIDED}")
+    return _judged("reproduced" if printed.holds(found) else "differs", found, printed, explanation)
 
 
 def decide_correction(printed: tuple[Interval, Band], corrected: tuple[Interval, Band], explanation: str) -> Judgement:
@@ -112,16 +112,21 @@ def decide_correction(printed: tuple[Interval, Band], corrected: tuple[Interval,
         corrected: What was found, and what is right for it; the number that is reported.
         explanation: What was compared, with both statements.
     """
-    (as_printed, printed_band), (as_corrected, corrected_band) = printed, corrected
-    if printed_band.holds(as_printed):
-        return _judged("reproduced", as_printed, printed_band, explanation)
+    as_printed, printed_band = printed
     if not printed_band.rejects(as_printed):
-        return _judged("not attempted", as_printed, printed_band, f"{explanation} {UNDECIDED}")
-    if corrected_band.holds(as_corrected):
-        return _judged("corrected", as_corrected, corrected_band, explanation)
-    if corrected_band.rejects(as_corrected):
-        return _judged("differs", as_corrected, corrected_band, explanation)
-    return _judged("not attempted", as_corrected, corrected_band, f"{explanation} {UNDECIDED}")
+        return _judged("reproduced", as_printed, printed_band, explanation)
+    as_corrected, corrected_band = corrected
+    word: Word = "corrected" if corrected_band.holds(as_corrected) else "differs"
+    return _judged(word, as_corrected, corrected_band, explanation)
+
+
+def _judged(verdict: Word, found: Interval, band: Band, explanation: str) -> Judgement:
+    """The verdict with its number; an interval that is neither inside nor outside of the band decides nothing."""
+    if not band.holds(found) and not band.rejects(found):
+        verdict, explanation = "not attempted", f"{explanation} {UNDECIDED}"
+    index = band.worst(found)
+    value, half_width = float(found.value.flatten()[index]), float(found.half_width.flatten()[index])
+    return Judgement(verdict, value, half_width, band.tolerance, explanation)
 
 
 def slope(x: Sequence[float], y: Tensor) -> Tensor:
@@ -129,12 +134,6 @@ def slope(x: Sequence[float], y: Tensor) -> Tensor:
     centred = torch.tensor(x, dtype=torch.float64)
     centred = centred - centred.mean()
     return y.double() @ centred / centred.square().sum()
-
-
-def _judged(verdict: str, found: Interval, band: Band, explanation: str) -> Judgement:
-    index = band.worst(found)
-    value, half_width = float(found.value.flatten()[index]), float(found.half_width.flatten()[index])
-    return Judgement(verdict, value, half_width, band.tolerance, explanation)  # type: ignore[arg-type]  # one of Word
 
 
 @dataclass(frozen=True)
@@ -155,9 +154,15 @@ class ReplicateSettings(Settings):
 
 R = TypeVar("R", bound=ReplicateSettings)
 
+Measure = Callable[[Any], Any]
+"""A function at the top of a module, which takes settings and returns tensors by name."""
+
+Readings = Sequence[Measurement]
+"""What the runs of an item gave, in their order."""
+
 
 def replicated(
-    measure: str,
+    measure: Callable[[R], Any] | str,
     base: R,
     replicates: int,
     seed: int,
@@ -167,7 +172,7 @@ def replicated(
     """One run for each combination of the axes and each replicate; replicates of one setting are neighbours.
 
     Args:
-        measure: ``"package.module:function"``.
+        measure: What is done.
         base: What all runs share.
         replicates: How many of each.
         seed: Of the whole study.
@@ -175,43 +180,45 @@ def replicated(
         axes: Values of settings, by name.
     """
     combinations = grid(base, **axes, replicate=range(replicates), seed=(seed,))
-    return [Run(measure, settings, cost=cost(settings)) for settings in combinations]
+    return [Run(import_name(measure), settings, cost=cost(settings)) for settings in combinations]
 
 
-def chosen(readings: Sequence[Measurement], measure: str = "", **settings: Any) -> list[Measurement]:
-    """The readings of the function called `measure` whose settings have the given values, in the order of the runs."""
-    found = [reading for reading in readings if _fits(reading, measure, settings)]
+def import_name(measure: Measure | str) -> str:
+    """``"package.module:function"``, by which workers find a measure; a string is one already."""
+    return measure if isinstance(measure, str) else f"{measure.__module__}:{measure.__name__}"
+
+
+def chosen(readings: Readings, measure: Measure | str = "", **settings: Any) -> list[Measurement]:
+    """The readings of `measure` (or of the function called so) whose settings have these values, in their order."""
+    name = measure if isinstance(measure, str) else measure.__name__
+    found = []
+    for reading in readings:
+        own = reading.provenance.settings
+        fits = all(setting in own and own[setting] == value for setting, value in settings.items())
+        if fits and name in ("", _measured_by(reading)):
+            found.append(reading)
     if not found:
-        raise InvalidInputError(f"No run of {measure or 'any measure'} has {settings}; the item's runs lack it.")
+        raise InvalidInputError(f"No run of {name or 'any measure'} has {settings}; the item's runs lack it.")
     return found
 
 
-def stacked(readings: Sequence[Measurement], array: str, measure: str = "", **settings: Any) -> Tensor:
+def stacked(readings: Readings, array: str, measure: Measure | str = "", **settings: Any) -> Tensor:
     """An array of the chosen readings, one row a run."""
     return torch.stack([reading[array] for reading in chosen(readings, measure, **settings)])
 
 
-def values(readings: Sequence[Measurement], name: str, measure: str = "", **settings: Any) -> list[Any]:
+def values(readings: Readings, name: str, measure: Measure | str = "", **settings: Any) -> list[Any]:
     """The different values of a setting among the chosen readings, in order."""
     return sorted({reading.setting(name) for reading in chosen(readings, measure, **settings)})
 
 
 def against(
-    readings: Sequence[Measurement], array: str, axis: str, measure: str = "", **settings: Any
+    readings: Readings, array: str, axis: str, measure: Measure | str = "", **settings: Any
 ) -> tuple[list[Any], Tensor]:
     """The values of the setting called `axis`, and an array against them: (runs of one value, values, …)."""
     places = values(readings, axis, measure, **settings)
     columns = [stacked(readings, array, measure, **settings, **{axis: place}) for place in places]
     return places, torch.stack(columns, dim=1)
-
-
-def _fits(reading: Measurement, measure: str, settings: dict[str, Any]) -> bool:
-    own = reading.provenance.settings
-    named = not measure or reading.name.rpartition(":")[2] == measure
-    return named and all(name in own and own[name] == value for name, value in settings.items())
-
-
-Rows = Callable[[Measurement], Iterable[Mapping[str, Any]]]
 
 
 def entries(reading: Measurement) -> list[dict[str, Any]]:
@@ -220,41 +227,34 @@ def entries(reading: Measurement) -> list[dict[str, Any]]:
     Further axes become columns with numbers.
     """
     length = max([len(array) for array in reading.arrays.values() if array.dim()], default=1)
-    columns = {
-        column: values for name, array in reading.arrays.items() for column, values in _columns(name, array, length)
-    }
+    columns: dict[str, list[Any]] = {}
+    for name, array in reading.arrays.items():
+        if array.dim() < 2:
+            columns[name] = array.tolist() if array.dim() else [array.item()] * length
+        else:
+            further = array.flatten(1).unbind(1)
+            columns |= {f"{name}_{place}": column.tolist() for place, column in enumerate(further)}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def raw_tables(readings: Sequence[Measurement], rows: Rows = entries) -> tuple[Table, ...]:
+def raw_tables(
+    readings: Readings, rows: Callable[[Measurement], Iterable[Mapping[str, Any]]] = entries
+) -> tuple[Table, ...]:
     """One table for each measure that the item uses.
 
     Args:
         readings: Of the item's runs.
         rows: The rows of one reading, without its settings.
     """
-    measures = dict.fromkeys(_measure(reading) for reading in readings)
-    return tuple(
-        Table(name, tuple(row for reading in readings if _measure(reading) == name for row in _placed(reading, rows)))
-        for name in measures
-    )
+    by_measure: dict[str, list[dict[str, Any]]] = {}
+    for reading in readings:
+        table = by_measure.setdefault(_measured_by(reading), [])
+        table += [{**reading.provenance.settings, "index": index, **row} for index, row in enumerate(rows(reading))]
+    return tuple(Table(name, tuple(table)) for name, table in by_measure.items())
 
 
-def _placed(reading: Measurement, rows: Rows) -> list[dict[str, Any]]:
-    settings = reading.provenance.settings
-    return [{**settings, "index": index, **row} for index, row in enumerate(rows(reading))]
-
-
-def _measure(reading: Measurement) -> str:
+def _measured_by(reading: Measurement) -> str:
     return reading.name.rpartition(":")[2]
-
-
-def _columns(name: str, array: Tensor, length: int) -> list[tuple[str, list[Any]]]:
-    if not array.dim():
-        return [(name, [array.item()] * length)]
-    if array.dim() == 1:
-        return [(name, array.tolist())]
-    return [(f"{name}_{place}", column.tolist()) for place, column in enumerate(array.flatten(1).unbind(1))]
 
 
 def curve(
@@ -263,7 +263,7 @@ def curve(
     name: str,
     number: int,
     dashed: bool = False,
-) -> tuple[figure_Band, Line]:
+) -> tuple[figure.Band, Line]:
     """The marks of the number-th series; a place that a replicate did not reach (NaN) counts for the others.
 
     Args:
@@ -277,5 +277,5 @@ def curve(
     reached = torch.isfinite(values).sum(0)
     spread = ((values - mean).square().nansum(0) / (reached - 1).clamp(min=1)).sqrt()
     shade = colour(number)
-    band = figure_Band(numbers(x), numbers(mean - spread), numbers(mean + spread), colour=shade)
+    band = figure.Band(numbers(x), numbers(mean - spread), numbers(mean + spread), colour=shade)
     return band, Line(numbers(x), numbers(mean), name, dashed=dashed, colour=shade)

@@ -69,6 +69,10 @@ class Judgement:
     explanation: str = ""
 
 
+Judge = Callable[[Sequence[Any]], Judgement]
+"""Decides a claim from the readings of the item's runs, in their order."""
+
+
 @dataclass(frozen=True)
 class Claim:
     """One statement of a paper that numbers can decide.
@@ -85,7 +89,12 @@ class Claim:
     statement: str
     printed_at: str
     paper: str
-    judge: Callable[[Sequence[Any]], Judgement]
+    judge: Judge
+
+
+def claim(statement: str, printed_at: str, paper: str) -> Callable[[Judge], Claim]:
+    """Turns a judge into its claim, which takes the judge's name without the leading underscore."""
+    return lambda judge: Claim(judge.__name__.removeprefix("_"), statement, printed_at, paper, judge)
 
 
 @dataclass(frozen=True)
@@ -128,9 +137,6 @@ class Study:
         raise InvalidInputError(f"The study {self.name} has no item {name!r}. {did_you_mean(name, known)}")
 
 
-_ALARMS = ("differs", "not attempted")
-
-
 @dataclass(frozen=True)
 class Verdict:
     """What the paper says, what we found, and the word for it."""
@@ -157,40 +163,20 @@ class Verdict:
     @property
     def is_worse(self) -> bool:
         """Whether the claim was recorded with another word, and the present one is no success."""
-        return self.recorded is not None and self.verdict != self.recorded and self.verdict in _ALARMS
+        alarm = self.verdict in ("differs", "not attempted")
+        return alarm and self.recorded is not None and self.verdict != self.recorded
 
     def to_json(self) -> dict[str, Any]:
         """The entry; numbers that JSON lacks become null."""
-        values = dataclasses.asdict(self)
-        return {name: None if _is_no_number(value) else value for name, value in values.items()}
-
-
-def verdict_of(place: tuple[str, str], claim: Claim, judgement: Judgement, deviations: tuple[str, ...]) -> Verdict:
-    """The verdict on a claim of (study, item)."""
-    return Verdict(
-        *place,
-        claim.name,
-        claim.statement,
-        claim.printed_at,
-        claim.paper,
-        judgement.ours,
-        judgement.uncertainty,
-        judgement.tolerance,
-        judgement.verdict,
-        deviations,
-        judgement.explanation,
-    )
-
-
-def _is_no_number(value: Any) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
+        return {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in dataclasses.asdict(self).items()
+        }
 
 
 MODULES = {
-    "li2016_shortcuts": "skiplens.papers.li2016_shortcuts.study",
-    "littwin2016_ensembles": "skiplens.papers.littwin2016_ensembles.study",
-    "littwin2020_tangent": "skiplens.papers.littwin2020_tangent.study",
-    "macdonald2023_regularity": "skiplens.papers.macdonald2023_regularity.study",
+    name: f"skiplens.papers.{name}.study"
+    for name in ("li2016_shortcuts", "littwin2016_ensembles", "littwin2020_tangent", "macdonald2023_regularity")
 }
 """Where each study is; its module has `STUDY`, and is imported when the study is asked for."""
 
@@ -213,4 +199,5 @@ def choose(target: str) -> tuple[tuple[Study, Item], ...]:
         return tuple((found, item) for found in studies() for item in found.items)
     name, _, item_name = target.partition("/")
     found = study(name)
-    return tuple((found, item) for item in ((found.item(item_name),) if item_name else found.items))
+    items = (found.item(item_name),) if item_name else found.items
+    return tuple((found, item) for item in items)

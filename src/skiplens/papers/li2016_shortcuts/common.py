@@ -1,4 +1,4 @@
-"""The paper, and where all of its items do something else than it says."""
+"""What several items share: the digits, the kinds of networks, deviations, and the printed formulas."""
 
 import math
 from dataclasses import dataclass
@@ -11,22 +11,13 @@ from torch import Tensor
 from skiplens.base.axes import Float
 from skiplens.base.errors import DataError
 from skiplens.data.fetch import get
-from skiplens.data.images import ImageSet, sample
+from skiplens.data.images import sample
 from skiplens.data.preprocessing import fit_whitening
 from skiplens.linalg.second_moments import SecondMoments, second_moments
 from skiplens.papers.li2016_shortcuts.hessian.linear import LinearUnit, plain_units, shortcut_units
 from skiplens.papers.statistics import Band, decide, over_seeds
-from skiplens.papers.study import Judgement, PaperCard
+from skiplens.papers.study import Judgement
 from skiplens.zoo.weight_laws import Law, orthogonal_weights, scaled, xavier_weights
-
-CARD = PaperCard(
-    title="Demystifying ResNet",
-    authors="S. Li, J. Jiao, Y. Han and T. Weissman",
-    year=2016,
-    link="arXiv:1611.01186",
-    question="Why do shortcuts over two layers make deep networks easy to optimise?",
-    errata="errata/li2016_shortcuts.md",
-)
 
 DEPTH = "Depth is the number of weight matrices; where the paper counts layers of neurons it is one more."
 
@@ -61,7 +52,10 @@ class Digits(NamedTuple):
 @cache
 def whitened_digits(source: Source = "mnist", samples: int | None = None) -> Digits:
     """The first `samples` training images (all if not given), whitened by themselves; kept for the next call."""
-    digits = _images(source)
+    try:
+        digits = sample() if source == "sample" else get("mnist")
+    except DataError as error:
+        raise DataError(f"{error}\nOr fetch it: skiplens data get mnist. Then give the same command again.") from error
     images, labels = digits.images[:samples], digits.labels[:samples]
     targets = torch.nn.functional.one_hot(labels, WIDTH).double()
     return Digits(fit_whitening(images, WIDTH)(images), targets)
@@ -71,15 +65,6 @@ def whitened_digits(source: Source = "mnist", samples: int | None = None) -> Dig
 def digit_moments(source: Source = "mnist", samples: int | None = None) -> SecondMoments:
     """The second moments of the whitened digits; kept for the next call."""
     return second_moments(*whitened_digits(source, samples))
-
-
-def _images(source: Source) -> ImageSet:
-    if source == "sample":
-        return sample()
-    try:
-        return get("mnist")
-    except DataError as error:
-        raise DataError(f"{error}\nOr fetch it: skiplens data get mnist. Then give the same command again.") from error
 
 
 FamilyName = Literal["xavier", "orthogonal", "1-shortcut", "2-shortcut", "3-shortcut"]
@@ -118,8 +103,6 @@ ROUNDING = 1e-9
 EQUAL = f"log10 error ≤ {math.log10(ROUNDING):g}"
 """What is asked of an equality, in the unit of the number that is shown."""
 
-_SMALLEST = 1e-17  # where the logarithm of an error that is exactly zero is put
-
 
 def judge_equality(errors: Tensor, sentence: str) -> Judgement:
     """Whether errors (replicates, …) are rounding; they are compared by their logarithms, since they span decades.
@@ -128,7 +111,7 @@ def judge_equality(errors: Tensor, sentence: str) -> Judgement:
         errors: Relative errors of both sides.
         sentence: What they are the errors of.
     """
-    found = over_seeds(errors.abs().clamp(min=_SMALLEST).log10())
+    found = over_seeds(errors.abs().clamp(min=1e-17).log10())  # which stands for errors that are exactly zero
     explanation = (
         f"{sentence} The number is the log10 of the largest relative error. We count errors up to the tolerance, "
         f"{ROUNDING:g} or a log10 of {math.log10(ROUNDING):g}, as rounding."

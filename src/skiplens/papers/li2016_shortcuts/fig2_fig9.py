@@ -1,24 +1,210 @@
-"""What the paper says about norms and test errors, decided over replicates."""
+"""Figures 2 and 9: ResNets on CIFAR-10, their norms against depth, and their errors with shortcuts of other lengths."""
 
+import copy
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import Any, Literal
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from skiplens.papers.images import missing
-from skiplens.papers.li2016_shortcuts import images
-from skiplens.papers.li2016_shortcuts.images import SIZES, ShortcutTraining, Sizes
-from skiplens.papers.statistics import Band, curve, decide, decide_correction, over_seeds, raw_tables, stacked, values
-from skiplens.papers.study import Claim, Item, Judgement, Preset
+from skiplens import zoo
+from skiplens.base.randomness import Randomness
+from skiplens.base.settings import option
+from skiplens.papers.images import Portion, missing, needs, training_and_test
+from skiplens.papers.statistics import (
+    Band,
+    Readings,
+    ReplicateSettings,
+    against,
+    curve,
+    decide,
+    decide_correction,
+    over_seeds,
+    raw_tables,
+    replicated,
+    stacked,
+    values,
+)
+from skiplens.papers.study import Claim, Item, Judgement, Preset, claim
 from skiplens.plots.figure import Figure, Line, Mark, Points, Reference, colour, numbers
-from skiplens.readings.reading import Measurement
+from skiplens.sweeps.run import Run, unfinished_work
+from skiplens.training.callbacks import Callback, Moment, evaluate
+from skiplens.training.loop import train
+from skiplens.training.recipe import Recipe
 
-FORGETTING = 26
-"""Epochs in which weight decay forgets the first norms: 1 / (0.1 · 1e-4 / (1 - 0.9)) steps of 391 an epoch."""
+NORM_DEPTHS = (20, 32, 44, 56, 110)
+"""Of figure 2."""
 
-SETTLED = 2 * FORGETTING
+NORM = "mean norm of the convolutions"
+
+
+@dataclass(frozen=True)
+class ShortcutTraining(ReplicateSettings):
+    """A pre-activation ResNet trained on CIFAR-10; the defaults are those of figure 9."""
+
+    data: Literal["cifar10", "digits"] = option("cifar10", "what is trained on; digits stand in for CIFAR-10")
+    depth: int = option(110, "weight layers")
+    shortcut_depth: int = option(2, "convolutions under each shortcut")
+    epochs: int = option(164, "passes through the images")
+    milestones: tuple[int, ...] = option((81, 122), "epochs after which the learning rate falls to a tenth")
+    images: int | None = option(None, "training images; none: all")
+    test_images: int | None = option(None, "test images; none: all")
+    side: int | None = option(None, "pixels a side; none: as they are")
+    width: int = option(16, "channels of the first stage")
+    batch_size: int = option(128, "images of a step")
+    gpu: bool = option(False, "on a GPU: bfloat16, channels last, replayed as a CUDA graph")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much of everything a preset does: depths, epochs and runs of each network, first of figure 2, then of 9."""
+
+    norm_depths: tuple[int, ...]
+    norm_epochs: int
+    norm_runs: int
+    error_depths: tuple[int, ...]  # 36 q + 2 suits every shortcut depth
+    shortcut_depths: tuple[int, ...]
+    error_epochs: int
+    error_runs: int
+    base: ShortcutTraining  # what all runs share
+
+
+_TINY = ShortcutTraining(data="digits", images=32, test_images=40, side=8, width=4, batch_size=32)
+_SMALL = ShortcutTraining(images=128, test_images=100, side=16, width=4, batch_size=64)
+_FULL = ShortcutTraining(gpu=True)
+
+SIZES: dict[Preset, Sizes] = {
+    "smoke": Sizes((8, 14, 20), 2, 4, (38, 74), (1, 2, 3, 4), 1, 2, _TINY),
+    "laptop": Sizes(NORM_DEPTHS, 2, 4, (38, 74, 110), (1, 2, 3, 4), 2, 2, _SMALL),
+    "paper": Sizes(NORM_DEPTHS, 200, 5, (38, 110, 218, 434), (1, 2, 3, 4, 6), 164, 10, _FULL),
+}
+
+ONE_GPU = Sizes((20, 32, 44, 56), 10, 4, (38, 110), (1, 2, 3, 4), 3, 4, _FULL)
+"""All images and whole networks of up to 110 layers, few epochs: minutes on one GPU."""
+
+
+def fig2_runs(sizes: Sizes, seed: int) -> list[Run]:
+    """Shortcuts over two convolutions, several depths."""
+    return _runs(sizes.base, sizes.norm_epochs, sizes.norm_runs, seed, depth=sizes.norm_depths)
+
+
+def fig9_runs(sizes: Sizes, seed: int) -> list[Run]:
+    """Several shortcut depths and depths."""
+    axes = {"depth": sizes.error_depths, "shortcut_depth": sizes.shortcut_depths}
+    return _runs(sizes.base, sizes.error_epochs, sizes.error_runs, seed, **axes)
+
+
+def _runs(base: ShortcutTraining, epochs: int, count: int, seed: int, **axes: Any) -> list[Run]:
+    if missing(base.data):
+        return []
+    milestones = ShortcutTraining().milestones
+    if epochs < ShortcutTraining().epochs:  # not the paper's 164 or 200: after one half and three quarters
+        milestones = tuple(sorted({max(1, epochs // 2), max(1, 3 * epochs // 4)}))
+    base = dataclasses.replace(base, epochs=epochs, milestones=milestones)
+    found = replicated(shortcut_training, base, count, seed, _cost, **axes)
+    return [dataclasses.replace(run, needs=needs(base.gpu)) for run in found]
+
+
+def _cost(settings: ShortcutTraining) -> float:
+    return settings.epochs * (settings.images or 50_000) * settings.depth * settings.width / 1e6
+
+
+def shortcut_training(settings: ShortcutTraining) -> dict[str, Tensor]:
+    """Mean norm of the convolutions at the start and after each epoch, loss of each epoch, test error, parameters.
+
+    `change_when_halved` is how much the trained network changes, relative to itself, when all its convolutions are
+    halved.
+    """
+    device = "cuda" if settings.gpu else "cpu"
+    portion = Portion(settings.images, settings.test_images, settings.side)
+    training, test = training_and_test(settings.data, portion, settings.batch_size, device)
+    network = network_of(settings).to(device, torch.float32)
+    kept = unfinished_work() if settings.gpu else None  # the others take seconds
+    history = train(network, training, recipe_of(settings), callbacks=[NormOfEachEpoch()], checkpoint=kept)
+    accuracy = evaluate(network, test).accuracy
+    assert accuracy is not None, "targets are classes"
+
+    def from_the_start(numbers: Tensor) -> Tensor:
+        """One for the start and one for each epoch; NaN where a diverged run has none."""
+        return F.pad(numbers.double(), (0, settings.epochs + 1 - len(numbers)), value=torch.nan)
+
+    return {
+        "norm": from_the_start(history.recorded[NORM]),
+        "epoch_loss": from_the_start(F.pad(history.epoch_losses, (1, 0), value=torch.nan)),
+        "error": torch.tensor(1 - accuracy, dtype=torch.float64),
+        "parameters": torch.tensor(sum(parameter.numel() for parameter in network.parameters())),
+        "change_when_halved": change_when_halved(network, test.first(100).inputs),
+    }
+
+
+class NormOfEachEpoch(Callback):
+    """Records the mean Frobenius norm of the convolutions at the start and after each epoch."""
+
+    def before_step(self, moment: Moment) -> None:
+        """Record the start."""
+        if moment.step == 0:
+            moment.record(NORM, mean_convolution_norm(moment.model))
+
+    def after_step(self, moment: Moment) -> None:
+        """Record the end of an epoch."""
+        if moment.step % moment.steps_per_epoch == 0:
+            moment.record(NORM, mean_convolution_norm(moment.model))
+
+
+def mean_convolution_norm(network: nn.Module) -> float:
+    """The mean of ‖W‖_F over the convolutions."""
+    return float(torch.stack([weight.detach().norm() for weight in _convolutions(network)]).mean())
+
+
+@torch.no_grad()
+def change_when_halved(network: nn.Module, images: Tensor) -> Tensor:
+    """‖f(W/2) - f(W)‖ / ‖f(W)‖ on a batch, whose statistics the batch norms use, W being all convolutions."""
+    halved = copy.deepcopy(network)
+    for weight in _convolutions(halved):
+        weight.mul_(0.5)
+    before, after = (model.train()(images).double() for model in (copy.deepcopy(network), halved))
+    return ((after - before).norm() / before.norm()).cpu()
+
+
+def network_of(settings: ShortcutTraining) -> nn.Module:
+    """The network; those of a replicate and depth have the same weights at every shortcut depth."""
+    shape = {"depth": settings.depth, "shortcut_depth": settings.shortcut_depth, "width": settings.width}
+    return zoo.build("preact_resnet", _replicate(settings), **shape)
+
+
+def recipe_of(settings: ShortcutTraining) -> Recipe:
+    """The training of the public program that the paper uses."""
+    return Recipe(
+        learning_rate=0.1,
+        momentum=0.9,
+        nesterov=True,
+        weight_decay=1e-4,
+        batch_size=settings.batch_size,
+        epochs=settings.epochs,
+        milestones=settings.milestones,
+        augmentation="crop_flip",
+        precision="bfloat16" if settings.gpu else "full",
+        channels_last=settings.gpu,
+        cuda_graph=settings.gpu,
+        seed=_replicate(settings).child("training").entropy(),
+    )
+
+
+def _replicate(settings: ShortcutTraining) -> Randomness:
+    return Randomness(settings.seed).child("shortcut training", settings.replicate)
+
+
+def _convolutions(network: nn.Module) -> list[Tensor]:
+    return [module.weight for module in network.modules() if isinstance(module, nn.Conv2d)]
+
+
+SETTLED = 52
+"""Epochs: in 26, 1 / (0.1 · 1e-4 / (1 - 0.9)) steps of 391 an epoch, weight decay forgets the first norms once."""
 
 SHORTEST = 30
 """Epochs from which test errors are compared."""
@@ -29,7 +215,7 @@ CHANGED, UNCHANGED = 0.25, 0.01
 """Relative change of a network that is changed indeed when its convolutions are halved, and of one that is not."""
 
 
-def judge_norms(readings: Sequence[Measurement], during: bool) -> Judgement:
+def judge_norms(readings: Readings, during: bool) -> Judgement:
     """Whether deeper networks have smaller norms."""
     sentence = (
         f"Mean norm of a network's convolutions {'averaged over the epochs' if during else 'after the last epoch'}, "
@@ -38,17 +224,20 @@ def judge_norms(readings: Sequence[Measurement], during: bool) -> Judgement:
     problem = _problem(readings, SETTLED, "weight decay needs that long to forget the first norms.")
     if problem:
         return Judgement("not attempted", explanation=f"{sentence} {problem}")
-    columns = [stacked(readings, "norm", depth=depth) for depth in values(readings, "depth")]
-    norms = torch.stack([column[:, 1:].mean(1) if during else column[:, -1] for column in columns], dim=1)
+    _, norms = against(readings, "norm", "depth")
+    norms = norms[..., 1:].mean(-1) if during else norms[..., -1]
     return decide(over_seeds(norms.diff(dim=1)), Band(-math.inf, 0.0), sentence)
 
 
-def judge_scale(readings: Sequence[Measurement]) -> Judgement:
-    """Whether norms of convolutions say how large residual functions are."""
+@claim(
+    "The norms confirm that deeper ResNets have smaller magnitudes of layer responses.",
+    "Section 4.1",
+    "norms measure responses",
+)
+def _responses(readings: Readings) -> Judgement:
     if not readings:
         return Judgement("not attempted", explanation=missing("cifar10"))
-    depths = values(readings, "depth")
-    found = over_seeds(torch.stack([stacked(readings, "change_when_halved", depth=depth) for depth in depths], dim=1))
+    found = over_seeds(against(readings, "change_when_halved", "depth")[1])
     sentence = (
         "‖f(W/2) - f(W)‖ / ‖f(W)‖, W being all convolutions of a trained network. If norms said how large the layers' "
         "responses are, f would change. Batch norm takes the scale out again: f stays, up to the ε of batch norm, so "
@@ -57,8 +246,8 @@ def judge_scale(readings: Sequence[Measurement]) -> Judgement:
     return decide_correction((found, Band(CHANGED, math.inf)), (found, Band.around(0.0, UNCHANGED)), sentence)
 
 
-def judge_parameters(readings: Sequence[Measurement]) -> Judgement:
-    """Whether regrouping the convolutions keeps the number of parameters."""
+@claim("The shortcut depth changes while the total number of parameters is fixed.", "Section 5.3.2", "the same number")
+def _parameters(readings: Readings) -> Judgement:
     if not readings:
         return Judgement("not attempted", explanation=missing("cifar10"))
     counts = [stacked(readings, "parameters", depth=depth).double() for depth in values(readings, "depth")]
@@ -67,8 +256,8 @@ def judge_parameters(readings: Sequence[Measurement]) -> Judgement:
     return Judgement("differs" if spread else "reproduced", spread, 0.0, 0.0, sentence)
 
 
-def judge_best(readings: Sequence[Measurement]) -> Judgement:
-    """Whether shortcuts over two convolutions are the best at the greatest depth."""
+@claim("Shortcut depth 2 gives the smallest error.", "Figure 9", "lowest, up to one deviation")
+def _best(readings: Readings) -> Judgement:
     sentence = "Test error with shortcut depth 2 minus that with 1, 3 and 4 at the greatest depth; the largest."
     problem = _problem(readings, SHORTEST, "errors are compared from then on.", DEEP)
     if problem:
@@ -79,8 +268,12 @@ def judge_best(readings: Sequence[Measurement]) -> Judgement:
     return decide(over_seeds(differences), Band.between(-math.inf, 0.0, one_deviation), sentence)
 
 
-def judge_gain(readings: Sequence[Measurement]) -> Judgement:
-    """Whether only shortcuts over two convolutions gain from depths beyond 400."""
+@claim(
+    "Beyond 400 layers only shortcut depth 2 gains from depth, the others degrade.",
+    "Section 5.3.2, figure 9",
+    "error falls for 2, rises for others",
+)
+def _gain(readings: Readings) -> Judgement:
     sentence = (
         f"Change of the test error from the last depth below {EXTREMELY_DEEP} to the first above it: negative with "
         "shortcut depth 2, positive with 1, 3 and 4 (whose sign is turned round); the largest."
@@ -95,27 +288,25 @@ def judge_gain(readings: Sequence[Measurement]) -> Judgement:
     return decide(over_seeds(gains * torch.tensor([-1.0, 1.0, -1.0, -1.0])), Band(-math.inf, 0.0), sentence)
 
 
-def judge_longer(readings: Sequence[Measurement]) -> Judgement:
-    """Whether shortcuts over more than four convolutions are worse."""
+@claim("Shortcut depths larger than 4 yield worse results.", "Figure 9", "higher error")
+def _longer(readings: Readings) -> Judgement:
     sentence = "Test error with shortcut depth 6 minus that with 2, at every depth; the smallest."
     problem = _problem(readings, ShortcutTraining().epochs, "worse results are said of whole runs.")
     if not problem and 6 not in values(readings, "shortcut_depth"):
         problem = "This preset has no such networks."
     if problem:
         return Judgement("not attempted", explanation=f"{sentence} {problem}")
-    pairs = [_errors(readings, depth, (2, 6)) for depth in values(readings, "depth")]
-    return decide(
-        over_seeds(torch.stack([pair[:, 1] - pair[:, 0] for pair in pairs], 1)), Band(0.0, math.inf), sentence
-    )
+    two, six = (against(readings, "error", "depth", shortcut_depth=length)[1] for length in (2, 6))
+    return decide(over_seeds(six - two), Band(0.0, math.inf), sentence)
 
 
-def _errors(readings: Sequence[Measurement], depth: int, shortcut_depths: Sequence[int]) -> Tensor:
+def _errors(readings: Readings, depth: int, shortcut_depths: Sequence[int]) -> Tensor:
     """Test errors at a depth, (replicates, shortcut depths)."""
     columns = [stacked(readings, "error", depth=depth, shortcut_depth=length) for length in shortcut_depths]
     return torch.stack(columns, dim=1)
 
 
-def _problem(readings: Sequence[Measurement], epochs: int, why: str, depth: int = 0) -> str:
+def _problem(readings: Readings, epochs: int, why: str, depth: int = 0) -> str:
     """Why the runs say nothing about the paper's: other images, too short, or too shallow."""
     if not readings:
         return missing("cifar10")
@@ -148,36 +339,13 @@ FIG2 = (
         "decreasing",
         partial(judge_norms, during=False),
     ),
-    Claim(
-        "responses",
-        "The norms confirm that deeper ResNets have smaller magnitudes of layer responses.",
-        "Section 4.1",
-        "norms measure responses",
-        judge_scale,
-    ),
+    _responses,
 )
 
-FIG9 = (
-    Claim(
-        "parameters",
-        "The shortcut depth changes while the total number of parameters is fixed.",
-        "Section 5.3.2",
-        "the same number",
-        judge_parameters,
-    ),
-    Claim("best", "Shortcut depth 2 gives the smallest error.", "Figure 9", "lowest, up to one deviation", judge_best),
-    Claim(
-        "gain",
-        "Beyond 400 layers only shortcut depth 2 gains from depth, the others degrade.",
-        "Section 5.3.2, figure 9",
-        "error falls for 2, rises for others",
-        judge_gain,
-    ),
-    Claim("longer", "Shortcut depths larger than 4 yield worse results.", "Figure 9", "higher error", judge_longer),
-)
+FIG9 = (_parameters, _best, _gain, _longer)
 
 
-def draw_fig2(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def draw_fig2(readings: Readings) -> tuple[Figure, ...]:
     """Mean norm of the convolutions against epochs, one curve a depth."""
     if not readings:
         return ()
@@ -185,6 +353,8 @@ def draw_fig2(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     for number, depth in enumerate(values(readings, "depth")):
         norms = stacked(readings, "norm", depth=depth)
         marks += curve(range(norms.shape[1]), norms, f"{depth} layers", number)
+    for power, epoch in enumerate(readings[0].setting("milestones"), 2):
+        marks.append(Reference(float(epoch), f"learning rate {0.1**power:.2g}", "x"))
     return (
         Figure(
             name="norms",
@@ -193,20 +363,19 @@ def draw_fig2(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
             "start ‖W‖_F is √(2 inputs) on average; the stem with its three inputs weighs less in deeper networks.",
             x_label="epoch",
             y_label="mean of ‖W‖_F over convolutions",
-            marks=(*marks, *_falls(readings)),
+            marks=tuple(marks),
         ),
     )
 
 
-def draw_fig9(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def draw_fig9(readings: Readings) -> tuple[Figure, ...]:
     """Test error against depth, one series a shortcut depth."""
     if not readings:
         return ()
-    depths = values(readings, "depth")
     points, lines = [], []
     for number, length in enumerate(values(readings, "shortcut_depth")):
-        columns = [stacked(readings, "error", depth=depth, shortcut_depth=length) for depth in depths]
-        errors = 100 * torch.stack(columns, dim=1)
+        depths, errors = against(readings, "error", "depth", shortcut_depth=length)
+        errors = 100 * errors
         mean, spread = numbers(errors.mean(0)), numbers(errors.std(0))
         points.append(Points(numbers(depths), mean, f"shortcut depth {length}", spread))
         lines.append(Line(numbers(depths), mean, colour=colour(number)))
@@ -223,13 +392,7 @@ def draw_fig9(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     )
 
 
-def _falls(readings: Sequence[Measurement]) -> list[Reference]:
-    """Where the learning rate falls to a tenth."""
-    places = enumerate(readings[0].setting("milestones"), 2)
-    return [Reference(float(epoch), f"learning rate {0.1**power:.2g}", "x") for power, epoch in places]
-
-
-def _trained_on(readings: Sequence[Measurement]) -> str:
+def _trained_on(readings: Readings) -> str:
     """CIFAR-10, or what stands in for it."""
     one = readings[0]
     if one.setting("data") != "cifar10":
@@ -237,21 +400,15 @@ def _trained_on(readings: Sequence[Measurement]) -> str:
     return "CIFAR-10" if one.setting("images") is None else f"{one.setting('images')} images of CIFAR-10"
 
 
-SMALL = (
+_DEVIATIONS = (
     "Only the paper preset (one GPU) trains the paper's networks. smoke takes embedded digits, laptop 128 images of "
     "16×16 pixels, both networks of a quarter of the width for one or two epochs: they show that everything runs and "
-    "decide what holds at every size."
-)
-
-PROGRAM = (
+    "decide what holds at every size.",
     "As in the public program: Nesterov momentum 0.9, weight decay 1e-4, batches of 128, convolutions from "
     "N(0, 2/(9 outputs)); unlike its stored version every unit begins with batch norm and ReLU, and shortcuts where "
-    "the width changes are strided and padded with zeros, so that all shortcut depths have the same parameters."
+    "the width changes are strided and padded with zeros, so that all shortcut depths have the same parameters.",
+    "On a GPU the passes are in bfloat16 with weights in float32.",
 )
-
-PRECISION = "On a GPU the passes are in bfloat16 with weights in float32."
-
-_COMMON = (SMALL, PROGRAM, PRECISION)
 
 
 def items(sizes: Mapping[Preset, Sizes], deviations: tuple[str, ...] = ()) -> tuple[Item, ...]:
@@ -260,20 +417,20 @@ def items(sizes: Mapping[Preset, Sizes], deviations: tuple[str, ...] = ()) -> tu
         Item(
             "fig2",
             "Frobenius norms of CIFAR-10 ResNets during training",
-            lambda preset, seed: images.fig2_runs(sizes[preset], seed),
+            lambda preset, seed: fig2_runs(sizes[preset], seed),
             FIG2,
             draw_fig2,
             raw_tables,
-            (*_COMMON, "The paper trains each network once, here several times.", *deviations),
+            (*_DEVIATIONS, "The paper trains each network once, here several times.", *deviations),
         ),
         Item(
             "fig9",
             "CIFAR-10 test error against depth for several shortcut depths",
-            lambda preset, seed: images.fig9_runs(sizes[preset], seed),
+            lambda preset, seed: fig9_runs(sizes[preset], seed),
             FIG9,
             draw_fig9,
             raw_tables,
-            (*_COMMON, "The paper gives no depths: here 36 q + 2, which all shortcut depths divide.", *deviations),
+            (*_DEVIATIONS, "The paper gives no depths: here 36 q + 2, which all shortcut depths divide.", *deviations),
         ),
     )
 

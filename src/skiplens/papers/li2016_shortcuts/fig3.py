@@ -1,4 +1,4 @@
-"""Figure 3: settings of its runs, and how large they are at each preset."""
+"""Figure 3: norms of 2-shortcut networks of several depths while they are trained, linear and with ReLU."""
 
 import math
 from collections.abc import Sequence
@@ -24,6 +24,7 @@ from skiplens.papers.li2016_shortcuts.common import (
 )
 from skiplens.papers.statistics import (
     Band,
+    Readings,
     ReplicateSettings,
     chosen,
     curve,
@@ -36,24 +37,22 @@ from skiplens.papers.statistics import (
 )
 from skiplens.papers.study import Claim, Item, Judgement, Preset
 from skiplens.plots.figure import Figure, Mark
-from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
 from skiplens.training.batched.chains import Units, train_linear_networks, train_rectified_networks
-from skiplens.training.batched.plan import BatchedPlan, ManyRuns, drawn_starts
-
-_MEASURE = f"{__name__}:norm_history"
-
-Activation = Literal["identity", "relu"]
+from skiplens.training.batched.plan import BatchedPlan, drawn_starts
 
 CLAIM_EPOCHS = (50, 100, 200, 500, 1000)
 """At which norms are compared."""
+
+EXPONENT = Band(-0.5, -0.3)
+"""Of the final norm in the depth; theorem 1's network has -1/2."""
 
 
 @dataclass(frozen=True)
 class NormHistory(ReplicateSettings):
     """Norms of many 2-shortcut networks of one depth, trained as one program."""
 
-    activation: Activation = option("identity", "between the two matrices of a unit")
+    activation: Literal["identity", "relu"] = option("identity", "between the two matrices of a unit")
     depth: int = option(4, "weight matrices (D)")
     networks: int = option(10, "networks with different initial weights")
     learning_rate: float = option(0.1, "of gradient descent")
@@ -63,33 +62,25 @@ class NormHistory(ReplicateSettings):
     samples: int | None = option(None, "first digits only, whitened by themselves")
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """How large the runs of one preset are."""
+_DEPTHS = (4, 8, 16, 32, 64, 96)
 
-    networks: int
-    linear_depths: tuple[int, ...]
-    rectified_depths: tuple[int, ...]
-    source: Source
-    rectified_samples: int
-
-
-SIZES: dict[Preset, Sizes] = {
-    "smoke": Sizes(20, (4, 8, 16, 32), (4, 8, 16), "sample", 200),
-    "laptop": Sizes(20, (4, 8, 16, 32, 64, 96), (4, 8, 16, 32, 64), "mnist", 1000),
-    "paper": Sizes(20, (4, 8, 16, 32, 64, 96), (4, 8, 16, 32, 64, 96), "mnist", 60000),
+SIZES: dict[Preset, tuple[Source, tuple[int, ...], int, tuple[int, ...]]] = {
+    "smoke": ("sample", (4, 8, 16, 32), 200, (4, 8, 16)),
+    "laptop": ("mnist", _DEPTHS, 1000, (4, 8, 16, 32, 64)),
+    "paper": ("mnist", _DEPTHS, 60000, _DEPTHS),
 }
+"""Digits and depths of linear networks; number of digits and depths of networks with ReLU."""
 
 
 def runs(preset: Preset, seed: int) -> list[Run]:
     """Linear networks and networks with ReLU, each of several depths."""
-    sizes = SIZES[preset]
-    linear = NormHistory(networks=sizes.networks, source=sizes.source)
-    source: Source = "mnist" if preset == "paper" else "sample"  # the embedded digits are the first of MNIST
-    rectified = NormHistory(activation="relu", networks=sizes.networks, source=source, samples=sizes.rectified_samples)
+    source, linear_depths, samples, rectified_depths = SIZES[preset]
+    linear = NormHistory(networks=20, source=source)
+    first: Source = "mnist" if preset == "paper" else "sample"  # the embedded digits are the first of MNIST
+    rectified = NormHistory(activation="relu", networks=20, source=first, samples=samples)
     return [
-        *replicated(_MEASURE, linear, 1, seed, _cost, depth=sizes.linear_depths),
-        *replicated(_MEASURE, rectified, 1, seed, _cost, depth=sizes.rectified_depths),
+        *replicated(norm_history, linear, 1, seed, _cost, depth=linear_depths),
+        *replicated(norm_history, rectified, 1, seed, _cost, depth=rectified_depths),
     ]
 
 
@@ -100,11 +91,6 @@ def _cost(settings: NormHistory) -> float:
 
 def norm_history(settings: NormHistory) -> dict[str, Tensor]:
     """Mean over the matrices of ‖W‖_F, and the loss, of every network (epochs, networks)."""
-    run = _trained(settings)
-    return {"epoch": run.epochs, "norm": run.mean_norm_history.double(), "loss": run.loss_history.double()}
-
-
-def _trained(settings: NormHistory) -> ManyRuns:
     family = FAMILIES["2-shortcut"]
     streams = [Randomness(settings.seed).child(settings.key(), network) for network in range(settings.networks)]
     starts = drawn_starts(family.law, settings.depth, WIDTH, streams)
@@ -112,18 +98,16 @@ def _trained(settings: NormHistory) -> ManyRuns:
     plan = BatchedPlan(settings.epochs, record_at=tuple(range(0, settings.epochs + 1, settings.every)))
     if settings.activation == "identity":
         moments = digit_moments(settings.source, settings.samples)
-        return train_linear_networks(starts, rates, moments, plan, Units(family.branch_depth, family.shortcut))
-    digits = whitened_digits(settings.source, settings.samples)
-    data = (digits.inputs.float(), digits.targets.float())
-    return train_rectified_networks(starts.float(), rates.float(), data, plan)
-
-
-EXPONENT = Band(-0.5, -0.3)
-"""Of the final norm in the depth; theorem 1's network has -1/2."""
+        run = train_linear_networks(starts, rates, moments, plan, Units(family.branch_depth, family.shortcut))
+    else:
+        digits = whitened_digits(settings.source, settings.samples)
+        data = (digits.inputs.float(), digits.targets.float())
+        run = train_rectified_networks(starts.float(), rates.float(), data, plan)
+    return {"epoch": run.epochs, "norm": run.mean_norm_history.double(), "loss": run.loss_history.double()}
 
 
 def norms_at(
-    readings: Sequence[Measurement], activation: str, epochs: Sequence[int]
+    readings: Readings, activation: str, epochs: Sequence[int]
 ) -> tuple[list[int], Float[Tensor, "networks depths epochs"]]:
     """The depths, and the mean norm of every network after each number of epochs."""
     depths = values(readings, "depth", activation=activation)
@@ -135,7 +119,7 @@ def norms_at(
     return depths, torch.stack(columns, dim=1)
 
 
-def judge_decrease(readings: Sequence[Measurement], activation: str) -> Judgement:
+def judge_decrease(readings: Readings, activation: str) -> Judgement:
     """Whether norms fall with depth at every epoch looked at."""
     found = _exponents(readings, activation, CLAIM_EPOCHS)
     epochs = ", ".join(map(str, CLAIM_EPOCHS))
@@ -143,7 +127,7 @@ def judge_decrease(readings: Sequence[Measurement], activation: str) -> Judgemen
     return decide(over_seeds(found), Band(-math.inf, 0.0), sentence)
 
 
-def judge_end(readings: Sequence[Measurement], activation: str) -> Judgement:
+def judge_end(readings: Readings, activation: str) -> Judgement:
     """How fast the final norms fall with depth."""
     found = _exponents(readings, activation, CLAIM_EPOCHS[-1:])
     sentence = (
@@ -153,7 +137,7 @@ def judge_end(readings: Sequence[Measurement], activation: str) -> Judgement:
     return decide(over_seeds(found), EXPONENT, sentence)
 
 
-def _exponents(readings: Sequence[Measurement], activation: str, epochs: Sequence[int]) -> Tensor:
+def _exponents(readings: Readings, activation: str, epochs: Sequence[int]) -> Tensor:
     """Of the norm in the depth, for each network of the same number and each epoch."""
     depths, norms = norms_at(readings, activation, epochs)
     return slope([math.log(depth) for depth in depths], norms.log().transpose(1, 2))
@@ -181,28 +165,27 @@ CLAIMS = tuple(
 )
 
 
-def figures(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def figures(readings: Readings) -> tuple[Figure, ...]:
     """Left: linear. Right: with ReLU between the matrices."""
-    return (
-        _panel(readings, "identity", "left", "without nonlinearities"),
-        _panel(readings, "relu", "right", "with ReLUs at mid positions"),
-    )
-
-
-def _panel(readings: Sequence[Measurement], activation: str, side: str, words: str) -> Figure:
-    marks: list[Mark] = []
-    for number, depth in enumerate(values(readings, "depth", activation=activation)):
-        (reading,) = chosen(readings, activation=activation, depth=depth)
-        marks += curve(reading["epoch"], reading["norm"].T, f"depth {depth}", number)
-    return Figure(
-        name=f"norms_{side}",
-        title=f"Figure 3 {side}: 2-shortcut networks {words}",
-        caption="Mean Frobenius norm of a network's matrices against the epoch, one line a depth. Bands are one "
-        "standard deviation over networks.",
-        x_label="epoch",
-        y_label="mean of ‖W‖_F over the matrices",
-        marks=tuple(marks),
-    )
+    panels = []
+    for activation, side, words in (
+        ("identity", "left", "without nonlinearities"),
+        ("relu", "right", "with ReLUs at mid positions"),
+    ):
+        marks: list[Mark] = []
+        for number, reading in enumerate(chosen(readings, activation=activation)):
+            marks += curve(reading["epoch"], reading["norm"].T, f"depth {reading.setting('depth')}", number)
+        panel = Figure(
+            name=f"norms_{side}",
+            title=f"Figure 3 {side}: 2-shortcut networks {words}",
+            caption="Mean Frobenius norm of a network's matrices against the epoch, one line a depth. Bands are one "
+            "standard deviation over networks.",
+            x_label="epoch",
+            y_label="mean of ‖W‖_F over the matrices",
+            marks=tuple(marks),
+        )
+        panels.append(panel)
+    return tuple(panels)
 
 
 _DEVIATIONS = (

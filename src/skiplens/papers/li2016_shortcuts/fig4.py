@@ -1,7 +1,6 @@
-"""Figure 4: settings of its runs, and how large they are at each preset."""
+"""Figure 4: condition numbers of the Hessians of linear networks at their initial weights, against depth."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -26,6 +25,7 @@ from skiplens.papers.li2016_shortcuts.hessian.linear import linear_hessian
 from skiplens.papers.li2016_shortcuts.hessian.spectrum import spectrum_of
 from skiplens.papers.statistics import (
     Band,
+    Readings,
     ReplicateSettings,
     against,
     curve,
@@ -35,12 +35,9 @@ from skiplens.papers.statistics import (
     replicated,
     stacked,
 )
-from skiplens.papers.study import Claim, Item, Judgement, Preset
+from skiplens.papers.study import Claim, Item, Judgement, Preset, claim
 from skiplens.plots.figure import Figure, Mark
-from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
-
-_MEASURE = f"{__name__}:initial_spectrum"
 
 FAMILY_NAMES: tuple[FamilyName, ...] = ("xavier", "orthogonal", "1-shortcut", "2-shortcut")
 
@@ -54,27 +51,19 @@ class InitialSpectrum(ReplicateSettings):
     source: Source = option("mnist", "digits: the embedded ones or all of MNIST")
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """How large the runs of one preset are."""
-
-    replicates: int
-    depths: tuple[int, ...]
-    source: Source
-
-
-SIZES: dict[Preset, Sizes] = {
-    "smoke": Sizes(10, (2, 4, 8), "sample"),
-    "laptop": Sizes(16, (2, 4, 8, 16), "mnist"),
-    "paper": Sizes(20, (2, 4, 8, 16, 32, 64, 96), "mnist"),
+SIZES: dict[Preset, tuple[int, tuple[int, ...], Source]] = {
+    "smoke": (10, (2, 4, 8), "sample"),
+    "laptop": (16, (2, 4, 8, 16), "mnist"),
+    "paper": (20, (2, 4, 8, 16, 32, 64, 96), "mnist"),
 }
+"""Replicates, depths and digits."""
 
 
 def runs(preset: Preset, seed: int) -> list[Run]:
     """Four kinds of networks at several depths."""
-    sizes = SIZES[preset]
-    base = InitialSpectrum(source=sizes.source)
-    return replicated(_MEASURE, base, sizes.replicates, seed, _cost, family=FAMILY_NAMES, depth=sizes.depths)
+    replicates, depths, source = SIZES[preset]
+    base = InitialSpectrum(source=source)
+    return replicated(initial_spectrum, base, replicates, seed, _cost, family=FAMILY_NAMES, depth=depths)
 
 
 def _cost(settings: InitialSpectrum) -> float:
@@ -97,36 +86,28 @@ def initial_spectrum(settings: InitialSpectrum) -> dict[str, Tensor]:
     )
 
 
-CONSTANT = 0.005
-"""Of log10 of the 2-shortcut networks' condition number, at every depth."""
-
 FIRST, DOUBLING = 8, Band(1.9, 2.3)
 """The factor of a condition number that grows linearly, when the depth doubles from 8 on."""
-
-ALIKE = 0.1
-"""Between log10 of two condition numbers that are called similar."""
 
 LIMIT = 1e13
 """Beyond it the 10 % quantile is rounding: float64 tells eigenvalues apart down to about 1e-15 of the largest."""
 
 
-def log_conditions(
-    readings: Sequence[Measurement], family: str
-) -> tuple[list[int], Float[Tensor, "replicates depths"]]:
+def log_conditions(readings: Readings, family: str) -> tuple[list[int], Float[Tensor, "replicates depths"]]:
     """The depths, and log10 of the condition numbers (replicates, depths)."""
-    depths, found = against(readings, "condition_number", "depth", "initial_spectrum", family=family)
+    depths, found = against(readings, "condition_number", "depth", initial_spectrum, family=family)
     return depths, found.clamp(max=LIMIT).log10()
 
 
-def judge_constant(readings: Sequence[Measurement]) -> Judgement:
-    """2-shortcut networks against equation (9)."""
+@claim("2-shortcut linear networks have constant condition numbers.", "Figure 4", "as at zero, Eq. 9")
+def _two_shortcut(readings: Readings) -> Judgement:
     _, found = log_conditions(readings, "2-shortcut")
-    expected = math.log10(float(stacked(readings, "zero_condition_number", "initial_spectrum")[0]))
+    expected = math.log10(float(stacked(readings, "zero_condition_number", initial_spectrum)[0]))
     sentence = f"log10 of the condition number minus that of equation (9), {expected:.4f}; worst depth."
-    return decide(over_seeds(found - expected), Band.around(0.0, CONSTANT), sentence)
+    return decide(over_seeds(found - expected), Band.around(0.0, 0.005), sentence)
 
 
-def judge_linear_growth(readings: Sequence[Measurement], family: str) -> Judgement:
+def judge_linear_growth(readings: Readings, family: str) -> Judgement:
     """How the condition number grows when the depth doubles."""
     depths, found = log_conditions(readings, family)
     doublings = [D >= FIRST for D in depths[:-1]]
@@ -140,8 +121,12 @@ def judge_linear_growth(readings: Sequence[Measurement], family: str) -> Judgeme
     return decide(over_seeds(factors), DOUBLING, sentence)
 
 
-def judge_xavier(readings: Sequence[Measurement]) -> Judgement:
-    """How the condition number of Xavier networks grows per layer."""
+@claim(
+    "With Xavier initialisation the initial condition number goes to infinity with depth.",
+    "Figure 4, Section 5.1",
+    "→ ∞: log10 a layer > 0",
+)
+def _xavier(readings: Readings) -> Judgement:
     depths, found = log_conditions(readings, "xavier")
     chosen = [D >= 4 for D in depths]
     per_layer = found[:, chosen] / torch.tensor(depths, dtype=torch.float64)[chosen]
@@ -152,30 +137,26 @@ def judge_xavier(readings: Sequence[Measurement]) -> Judgement:
     return decide(over_seeds(per_layer), Band(0.3, math.inf), sentence)
 
 
-def judge_slower(readings: Sequence[Measurement]) -> Judgement:
-    """Orthogonal against Xavier."""
+@claim("The condition number grows slower with orthogonal than with Xavier initialisation.", "Section 5.1", "> 0")
+def _orthogonal_slower(readings: Readings) -> Judgement:
     _, orthogonal = log_conditions(readings, "orthogonal")
     _, xavier = log_conditions(readings, "xavier")
     sentence = "log10 of Xavier's condition number minus that of orthogonal networks; smallest over the depths."
     return decide(over_seeds(xavier - orthogonal), Band(0.0, math.inf), sentence)
 
 
-def judge_alike(readings: Sequence[Measurement]) -> Judgement:
-    """1-shortcut networks against orthogonal ones."""
+@claim(
+    "1-shortcut networks are similar to linear networks with orthogonal initialisation.", "Section 5", "difference 0"
+)
+def _one_shortcut_like_orthogonal(readings: Readings) -> Judgement:
     _, orthogonal = log_conditions(readings, "orthogonal")
     _, shortcut = log_conditions(readings, "1-shortcut")
     sentence = "log10 of the 1-shortcut networks' condition number minus that of orthogonal ones; worst depth."
-    return decide(over_seeds(shortcut - orthogonal), Band.around(0.0, ALIKE), sentence)
+    return decide(over_seeds(shortcut - orthogonal), Band.around(0.0, 0.1), sentence)
 
 
 CLAIMS = (
-    Claim(
-        "two_shortcut",
-        "2-shortcut linear networks have constant condition numbers.",
-        "Figure 4",
-        "as at zero, Eq. 9",
-        judge_constant,
-    ),
+    _two_shortcut,
     Claim(
         "orthogonal",
         "With orthogonal initialisation the initial condition number goes to infinity with depth.",
@@ -190,31 +171,13 @@ CLAIMS = (
         "→ ∞: factor > 1 a doubling",
         partial(judge_linear_growth, family="1-shortcut"),
     ),
-    Claim(
-        "xavier",
-        "With Xavier initialisation the initial condition number goes to infinity with depth.",
-        "Figure 4, Section 5.1",
-        "→ ∞: log10 a layer > 0",
-        judge_xavier,
-    ),
-    Claim(
-        "orthogonal_slower",
-        "The condition number grows slower with orthogonal than with Xavier initialisation.",
-        "Section 5.1",
-        "> 0",
-        judge_slower,
-    ),
-    Claim(
-        "one_shortcut_like_orthogonal",
-        "1-shortcut networks are similar to linear networks with orthogonal initialisation.",
-        "Section 5",
-        "difference 0",
-        judge_alike,
-    ),
+    _xavier,
+    _orthogonal_slower,
+    _one_shortcut_like_orthogonal,
 )
 
 
-def figures(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def figures(readings: Readings) -> tuple[Figure, ...]:
     """One curve a kind of network."""
     marks: list[Mark] = []
     for number, family in enumerate(FAMILY_NAMES):

@@ -1,24 +1,34 @@
-"""What figure 5 says about condition numbers along training."""
+"""Figures 5 and 6: the Hessian of linear networks while they are trained, against the loss they have come to."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, wraps
 
 import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
-from skiplens.papers.li2016_shortcuts.common import DEPTH, QUANTILE, SIGNS, SMOKE_IMAGES, WIDTH
-from skiplens.papers.li2016_shortcuts.descents import (
-    arrived,
-    at_losses,
-    at_paper_depth,
-    by_loss,
-    descents,
-    over_losses,
-    spectra,
+from skiplens.base.settings import option
+from skiplens.papers.li2016_shortcuts.common import (
+    DEPTH,
+    FAMILIES,
+    QUANTILE,
+    SIGNS,
+    SMOKE_IMAGES,
+    WIDTH,
+    FamilyName,
+    Source,
+    digit_moments,
 )
+from skiplens.papers.li2016_shortcuts.hessian.linear import linear_hessian
+from skiplens.papers.li2016_shortcuts.hessian.linear_inertia import count_negative
+from skiplens.papers.li2016_shortcuts.hessian.spectrum import spectrum_of
 from skiplens.papers.statistics import (
     Band,
+    Interval,
+    Readings,
+    ReplicateSettings,
     chosen,
     curve,
     decide,
@@ -26,13 +36,197 @@ from skiplens.papers.statistics import (
     exactly,
     over_seeds,
     raw_tables,
+    replicated,
     stacked,
     values,
 )
-from skiplens.papers.study import Claim, Item, Judgement, Preset
+from skiplens.papers.study import Item, Judge, Judgement, Preset, claim
 from skiplens.plots.figure import Figure, Line, Mark, numbers
-from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
+from skiplens.training.batched.chains import Units, train_linear_networks
+from skiplens.training.batched.plan import BatchedPlan, ManyRuns
+
+
+@dataclass(frozen=True)
+class Training(ReplicateSettings):
+    """Gradient descent of a linear network on all digits."""
+
+    family: FamilyName = option("2-shortcut", "initialisation and shortcuts")
+    depth: int = option(16, "weight matrices (D)")
+    learning_rate: float = option(0.1, "of gradient descent")
+    epochs: int = option(1000, "updates, each with all samples")
+    source: Source = option("mnist", "digits: the embedded ones or all of MNIST")
+
+
+@dataclass(frozen=True)
+class SpectraAtLosses(Training):
+    """The Hessian's spectrum where the loss first falls to given values."""
+
+    losses: tuple[float, ...] = option((), "losses at which the spectrum is taken, descending")
+
+
+@dataclass(frozen=True)
+class Descent(Training):
+    """Loss, gradient and index in the first epochs."""
+
+    epochs: int = option(80, "updates, each with all samples")
+    every: int = option(2, "epochs between two looks")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large the runs of one preset are."""
+
+    replicates: int  # runs of each kind of network
+    crossing_replicates: int  # runs of 2-shortcut and of orthogonal networks where their condition numbers meet
+    depth: int  # 16 in the paper
+    losses: tuple[float, ...]  # at which spectra of 2-shortcut and of orthogonal networks are taken
+    crossing_losses: tuple[float, ...]  # where they meet
+    end_losses: tuple[float, ...]  # the last ones
+    one_shortcut_losses: tuple[float, ...]
+    xavier_losses: tuple[float, ...]  # they start below the larger losses and hardly get to the smallest
+    slow_epochs: int = 3000  # at the lowest learning rate; the others have 1,000
+    source: Source = "mnist"
+
+
+_LOSSES = (4.5, 4.0, 3.0, 2.0, 1.5, 1.0, 0.7, 0.5, 0.45)
+_CROSSING, _END = (0.4,), (0.36, 0.345)
+_ALL = _LOSSES + _CROSSING + _END
+
+SIZES: dict[Preset, Sizes] = {
+    "smoke": Sizes(3, 3, 6, (4.5, 3.0, 2.0), (1.0,), (0.5,), (2.0, 1.0), (0.5,), slow_epochs=800, source="sample"),
+    "laptop": Sizes(10, 30, 16, _LOSSES, _CROSSING, _END, (4.5, 3.0, 2.0, 1.0, 0.5), (0.7, 0.5, 0.45)),
+    "paper": Sizes(20, 50, 16, _LOSSES, _CROSSING, _END, _ALL, _ALL),
+}
+
+LEARNING_RATES: dict[FamilyName, float] = {
+    "xavier": 10**-1.75,
+    "orthogonal": 0.01,
+    "1-shortcut": 0.01,
+    "2-shortcut": 0.1,
+}
+"""Curves against the loss hardly depend on them, as long as the descent is stable."""
+
+
+def spectra(preset: Preset, seed: int) -> list[Run]:
+    """Spectra at losses: figure 5, and the left half of figure 6."""
+    sizes = SIZES[preset]
+    plans: tuple[tuple[FamilyName, int, tuple[float, ...]], ...] = (
+        ("xavier", sizes.replicates, sizes.xavier_losses),
+        ("orthogonal", sizes.replicates, sizes.losses),
+        ("orthogonal", sizes.crossing_replicates, sizes.crossing_losses),
+        ("orthogonal", sizes.replicates, sizes.end_losses),
+        ("1-shortcut", sizes.replicates, sizes.one_shortcut_losses),
+        ("2-shortcut", sizes.replicates, sizes.losses),
+        ("2-shortcut", sizes.crossing_replicates, sizes.crossing_losses),
+        ("2-shortcut", sizes.replicates, sizes.end_losses),
+    )
+    runs: list[Run] = []
+    for family, replicates, losses in plans:
+        base = SpectraAtLosses(family=family, depth=sizes.depth, source=sizes.source, losses=losses)
+        rate = LEARNING_RATES[family]
+        base = replace(base, learning_rate=rate, epochs=sizes.slow_epochs if rate == 0.01 else 1000)
+        runs += replicated(spectra_at_losses, base, replicates, seed, lambda settings: len(settings.losses) / 10)
+    return runs
+
+
+def spectra_and_descents(preset: Preset, seed: int) -> list[Run]:
+    """Those of figure 5, and the first epochs of 2-shortcut networks: the right half of figure 6."""
+    sizes = SIZES[preset]
+    base = Descent(depth=sizes.depth, source=sizes.source)
+    return [*spectra(preset, seed), *replicated(descent, base, sizes.replicates, seed, lambda settings: 0.4)]
+
+
+QUANTITIES = ("largest", "tenth", "condition_number", "index")
+
+
+def spectra_at_losses(settings: SpectraAtLosses) -> dict[str, Tensor]:
+    """The spectrum's numbers where the loss first falls to each value, interpolated linearly in the loss."""
+    run = _trained(settings, tuple(range(settings.epochs + 1)))
+
+    @cache
+    def quantities(epoch: int) -> Tensor:
+        spectrum = spectrum_of(_hessian(settings, run.weights_at(epoch)[0]))
+        tenth = spectrum.absolute_quantile(0.1)
+        found = (spectrum.largest_absolute, tenth, spectrum.condition_number, spectrum.index)
+        return torch.tensor(found, dtype=torch.float64)
+
+    rows = torch.stack([at_loss(run.loss_history[:, 0], loss, quantities) for loss in settings.losses])
+    return {
+        "loss": torch.tensor(settings.losses, dtype=torch.float64),
+        **dict(zip(QUANTITIES, rows.unbind(1), strict=True)),
+    }
+
+
+def descent(settings: Descent) -> dict[str, Tensor]:
+    """Loss, norm of the gradient and index every few epochs."""
+    epochs = tuple(range(0, settings.epochs + 1, settings.every))
+    run = _trained(settings, epochs)
+    counts = [count_negative(_hessian(settings, run.weights_at(epoch)[0])) for epoch in epochs]
+    return {
+        "epoch": torch.tensor(epochs),
+        "loss": run.loss_history[:, 0],
+        "gradient_norm": run.gradient_norm_history[:, 0],
+        "index": torch.tensor(counts, dtype=torch.float64) / run.weights[0].numel(),
+    }
+
+
+def at_loss(
+    losses: Float[Tensor, " epochs"], wanted: float, quantities: Callable[[int], Float[Tensor, " quantities"]]
+) -> Float[Tensor, " quantities"]:
+    """The quantities where the loss first falls to `wanted`, between the two epochs; NaN if it never does.
+
+    Args:
+        losses: After 0, 1, 2, … updates.
+        wanted: The loss.
+        quantities: Those of an epoch.
+    """
+    reached = (losses <= wanted).nonzero().flatten()
+    if not len(reached) or int(reached[0]) == 0:
+        return torch.full_like(quantities(0), torch.nan)
+    after = int(reached[0])
+    share = (losses[after - 1] - wanted) / (losses[after - 1] - losses[after])
+    return torch.lerp(quantities(after - 1), quantities(after), share)
+
+
+def _trained(settings: Training, epochs: tuple[int, ...]) -> ManyRuns:
+    family = FAMILIES[settings.family]
+    starts = family.start(settings.depth, settings.stream())[None]
+    return train_linear_networks(
+        starts,
+        torch.tensor([settings.learning_rate], dtype=torch.float64),
+        digit_moments(settings.source),
+        BatchedPlan(settings.epochs, record_at=epochs, snapshots_at=epochs),
+        Units(family.branch_depth, family.shortcut),
+    )
+
+
+def _hessian(settings: Training, weights: Tensor) -> Tensor:
+    return linear_hessian(FAMILIES[settings.family].units(weights), digit_moments(settings.source))
+
+
+def by_loss(readings: Readings, family: str, quantity: str) -> dict[float, Float[Tensor, " replicates"]]:
+    """The quantity of the runs of this family at each loss, descending; there are more runs at some losses."""
+    columns: dict[float, list[Tensor]] = {}
+    for reading in chosen(readings, spectra_at_losses, family=family):
+        for loss, value in zip(reading["loss"].tolist(), reading[quantity], strict=True):
+            columns.setdefault(loss, []).append(value)
+    return {loss: torch.stack(columns[loss]).double() for loss in sorted(columns, reverse=True)}
+
+
+def at_losses(readings: Readings, family: str, quantity: str) -> tuple[list[float], Float[Tensor, "replicates losses"]]:
+    """The losses, and the quantity (replicates, losses); NaN where there are fewer replicates."""
+    columns = by_loss(readings, family, quantity)
+    rows = max(len(column) for column in columns.values())
+    padded = [torch.nn.functional.pad(column, (0, rows - len(column)), value=math.nan) for column in columns.values()]
+    return list(columns), torch.stack(padded, dim=1)
+
+
+def over_losses(columns: Mapping[float, Tensor]) -> Interval:
+    """Intervals of the means at each loss, holding together; each loss has its own number of runs."""
+    found = [over_seeds(column, comparisons=len(columns)) for column in columns.values()]
+    return Interval(torch.stack([one.value for one in found]), torch.stack([one.half_width for one in found]))
+
 
 LARGE, SMALL = 2.0, 0.4
 """Losses from which the paper's word "large" and the corrected "always" hold."""
@@ -43,12 +237,23 @@ NEARLY, END = 0.45, 0.345
 LEVEL = math.log10(2)
 """Change of log10 of a condition number that has come to its last value, between these losses."""
 
-ALIKE = 0.1
-"""Between log10 of two condition numbers that are called similar."""
+
+def at_paper_depth(judge: Judge) -> Judge:
+    """The judge, who does not judge networks of another depth than the paper's."""
+
+    @wraps(judge)
+    def judged(readings: Readings) -> Judgement:
+        depths = values(readings, "depth")
+        if depths == [16]:
+            return judge(readings)
+        explanation = f"The claim is about networks with 16 matrices; these have {depths[0]}. Use a larger preset."
+        return Judgement("not attempted", explanation=explanation)
+
+    return judged
 
 
 def log_gaps(
-    readings: Sequence[Measurement], least: float = 0.0, families: tuple[str, str] = ("orthogonal", "2-shortcut")
+    readings: Readings, least: float = 0.0, families: tuple[str, str] = ("orthogonal", "2-shortcut")
 ) -> dict[float, Tensor]:
     """log10 of the condition number of one family minus that of the other at each loss they share, run by run."""
     first, second = (by_loss(readings, family, "condition_number") for family in families)
@@ -56,8 +261,13 @@ def log_gaps(
     return {loss: first[loss].log10() - second[loss].log10() for loss in shared}
 
 
-def judge_smaller(readings: Sequence[Measurement]) -> Judgement:
-    """Every 2-shortcut run against every orthogonal one, and their means from a loss of 0.4 on."""
+@claim(
+    "The condition numbers of 2-shortcut networks at different losses are always smaller.",
+    "Figure 5, Section 5.2",
+    "> 0 at every loss",
+)
+@at_paper_depth
+def _always_smaller(readings: Readings) -> Judgement:
     two, orthogonal = (by_loss(readings, family, "condition_number") for family in ("2-shortcut", "orthogonal"))
     worst = min(float((orthogonal[loss].amin() / two[loss].amax()).log10()) for loss in two)
     return decide_correction(
@@ -69,8 +279,11 @@ def judge_smaller(readings: Sequence[Measurement]) -> Judgement:
     )
 
 
-def judge_much_smaller(readings: Sequence[Measurement]) -> Judgement:
-    """The gap while the loss is large."""
+@claim(
+    "They are smaller especially when the loss is large.", "Figure 5, Section 5.2", "log10 ratio > 0; we ask for ≥ 1"
+)
+@at_paper_depth
+def _much_smaller_when_large(readings: Readings) -> Judgement:
     sentence = (
         "log10 of the ratio of condition numbers, orthogonal over 2-shortcut, smallest for losses from 2 on. We ask "
         "for at least 10 times."
@@ -78,8 +291,9 @@ def judge_much_smaller(readings: Sequence[Measurement]) -> Judgement:
     return decide(over_losses(log_gaps(readings, LARGE)), Band(1.0, math.inf), sentence)
 
 
-def judge_xavier(readings: Sequence[Measurement]) -> Judgement:
-    """Xavier networks against the largest condition number of 2-shortcut networks at losses they share."""
+@claim("They are smaller than those of networks with Xavier initialisation.", "Figure 5", "> 0")
+@at_paper_depth
+def _smaller_than_xavier(readings: Readings) -> Judgement:
     losses, xavier = at_losses(readings, "xavier", "condition_number")
     two = by_loss(readings, "2-shortcut", "condition_number")
     largest = max(float(found.amax()) for loss, found in two.items() if loss >= min(losses))
@@ -88,16 +302,19 @@ def judge_xavier(readings: Sequence[Measurement]) -> Judgement:
         f"2-shortcut network at a loss of at least {min(losses):g}."
     )
     gaps = xavier.log10().nanmean(1) - math.log10(largest)
-    return decide(over_seeds(arrived(gaps)), Band(0.0, math.inf), sentence)
+    return decide(over_seeds(gaps[gaps.isfinite()]), Band(0.0, math.inf), sentence)
 
 
-def judge_end(readings: Sequence[Measurement]) -> Judgement:
-    """Whether condition numbers come to a last value."""
-    rises = []
-    for family in ("2-shortcut", "orthogonal"):
-        found = by_loss(readings, family, "condition_number")
-        rises.append((found[END] / found[NEARLY]).log10())
-    rise = over_seeds(arrived(torch.stack(rises).mean(0)))
+@claim(
+    "The condition numbers roughly evolve to the same value for orthogonal and 2-shortcut networks.",
+    "Figure 5, Section 5.2",
+    "a last value",
+)
+@at_paper_depth
+def _same_value_at_the_end(readings: Readings) -> Judgement:
+    both = [by_loss(readings, family, "condition_number") for family in ("2-shortcut", "orthogonal")]
+    rises = torch.stack([(found[END] / found[NEARLY]).log10() for found in both]).mean(0)
+    rise = over_seeds(rises[rises.isfinite()])  # of the runs that came so far
     return decide_correction(
         (rise, Band.around(0.0, LEVEL)),
         (rise, Band(LEVEL, math.inf)),
@@ -107,49 +324,24 @@ def judge_end(readings: Sequence[Measurement]) -> Judgement:
     )
 
 
-def judge_alike(readings: Sequence[Measurement]) -> Judgement:
-    """1-shortcut networks against orthogonal ones while the loss is at least 1."""
+@claim(
+    "The training dynamics of 1-shortcut networks are similar to those with orthogonal initialisation.",
+    "Section 5",
+    "difference 0",
+)
+@at_paper_depth
+def _one_shortcut_like_orthogonal(readings: Readings) -> Judgement:
     gaps = log_gaps(readings, 1.0, ("1-shortcut", "orthogonal"))
     sentence = "log10 of the 1-shortcut networks' condition number minus orthogonal ones', worst loss from 1 on."
-    return decide(over_losses(gaps), Band.around(0.0, ALIKE), sentence)
+    return decide(over_losses(gaps), Band.around(0.0, 0.1), sentence)
 
 
 FIG5 = (
-    Claim(
-        "always_smaller",
-        "The condition numbers of 2-shortcut networks at different losses are always smaller.",
-        "Figure 5, Section 5.2",
-        "> 0 at every loss",
-        at_paper_depth(judge_smaller),
-    ),
-    Claim(
-        "much_smaller_when_large",
-        "They are smaller especially when the loss is large.",
-        "Figure 5, Section 5.2",
-        "log10 ratio > 0; we ask for ≥ 1",
-        at_paper_depth(judge_much_smaller),
-    ),
-    Claim(
-        "smaller_than_xavier",
-        "They are smaller than those of networks with Xavier initialisation.",
-        "Figure 5",
-        "> 0",
-        at_paper_depth(judge_xavier),
-    ),
-    Claim(
-        "same_value_at_the_end",
-        "The condition numbers roughly evolve to the same value for orthogonal and 2-shortcut networks.",
-        "Figure 5, Section 5.2",
-        "a last value",
-        at_paper_depth(judge_end),
-    ),
-    Claim(
-        "one_shortcut_like_orthogonal",
-        "The training dynamics of 1-shortcut networks are similar to those with orthogonal initialisation.",
-        "Section 5",
-        "difference 0",
-        at_paper_depth(judge_alike),
-    ),
+    _always_smaller,
+    _much_smaller_when_large,
+    _smaller_than_xavier,
+    _same_value_at_the_end,
+    _one_shortcut_like_orthogonal,
 )
 
 LEAST = 0.4
@@ -161,21 +353,16 @@ DROP = WIDTH * (WIDTH + 1) // 2
 DROP_LOSS = 1.5
 """Where they are gone."""
 
-DROP_TOLERANCE = 1.6
-"""In eigenvalues: 0.001 of the index of a network with 16 matrices."""
 
-BEGUN, ENDED = 0.8, 48.0
-"""Eigenvalues lost when the drop has begun (index 0.4995 at 16 matrices) and when it has nearly ended (0.47)."""
-
-
-def lost(readings: Sequence[Measurement], index: Tensor) -> Tensor:
+def lost(readings: Readings, index: Tensor) -> Tensor:
     """How many negative eigenvalues fewer than half of all there are."""
     params = values(readings, "depth")[0] * WIDTH**2
     return (0.5 - index) * params
 
 
-def judge_smaller_index(readings: Sequence[Measurement]) -> Judgement:
-    """2-shortcut networks against orthogonal ones at every loss."""
+@claim("The index of a 2-shortcut network is always smaller.", "Figure 6 left", "> 0 at every loss")
+@at_paper_depth
+def _smaller(readings: Readings) -> Judgement:
     two, orthogonal = (by_loss(readings, family, "index") for family in ("2-shortcut", "orthogonal"))
     gaps = {loss: orthogonal[loss] - two[loss] for loss in two if loss >= LEAST}
     sentence = (
@@ -185,19 +372,21 @@ def judge_smaller_index(readings: Sequence[Measurement]) -> Judgement:
     return decide(over_losses(gaps), Band(0.0, math.inf), sentence)
 
 
-def judge_drop(readings: Sequence[Measurement]) -> Judgement:
-    """How many negative eigenvalues are gone at a loss of 1.5."""
+@claim("It drops dramatically at the beginning.", "Figure 6 left", "a sudden drop")
+@at_paper_depth
+def _drop(readings: Readings) -> Judgement:
     found = lost(readings, by_loss(readings, "2-shortcut", "index")[DROP_LOSS])
     share = 0.5 - DROP / (values(readings, "depth")[0] * WIDTH**2)
     sentence = (
         f"Negative eigenvalues lost from the start to a loss of {DROP_LOSS}; d(d + 1)/2 = {DROP} make the index fall "
         f"from 0.5 to {share:.4f}."
     )
-    return decide(over_seeds(found), Band.around(float(DROP), DROP_TOLERANCE), sentence)
+    return decide(over_seeds(found), Band.around(float(DROP), 1.6), sentence)  # 0.001 of the index
 
 
-def judge_peak(readings: Sequence[Measurement]) -> Judgement:
-    """When the gradient is largest, between beginning and end of the drop."""
+@claim("The gradient reaches its maximum while the index drops.", "Figure 6 right", "between 0 and 1")
+@at_paper_depth
+def _gradient(readings: Readings) -> Judgement:
     sentence = (
         "Epoch of the largest gradient, as a share of the way from the epoch at which the index begins to drop to the "
         "one at which it has dropped."
@@ -205,14 +394,15 @@ def judge_peak(readings: Sequence[Measurement]) -> Judgement:
     return decide(over_seeds(peak_places(readings)), Band(0.0, 1.0), sentence)
 
 
-def peak_places(readings: Sequence[Measurement]) -> Float[Tensor, " replicates"]:
+def peak_places(readings: Readings) -> Float[Tensor, " replicates"]:
     """The peak of the gradient of each run: 0 is the beginning of the drop, 1 its end."""
-    epochs = stacked(readings, "epoch", "descent").double()
-    gone = lost(readings, stacked(readings, "index", "descent"))
-    peak = stacked(readings, "gradient_norm", "descent").argmax(1)
-    begun, ended = (_first(gone > count) for count in (BEGUN, ENDED))
-    at = [epochs.gather(1, place[:, None])[:, 0] for place in (begun, peak, ended)]
-    return (at[1] - at[0]) / (at[2] - at[0])
+    epochs = stacked(readings, "epoch", descent).double()
+    gone = lost(readings, stacked(readings, "index", descent))
+    peak = stacked(readings, "gradient_norm", descent).argmax(1)
+    # Eigenvalues lost when the drop has begun (index 0.4995 at 16 matrices) and when it has nearly ended (0.47).
+    begun, ended = (_first(gone > count) for count in (0.8, 48.0))
+    begun_at, peak_at, ended_at = (epochs.gather(1, place[:, None])[:, 0] for place in (begun, peak, ended))
+    return (peak_at - begun_at) / (ended_at - begun_at)
 
 
 def _first(reached: Tensor) -> Tensor:
@@ -221,90 +411,48 @@ def _first(reached: Tensor) -> Tensor:
     return torch.where(reached, places, reached.shape[1] - 1).amin(1)
 
 
-FIG6 = (
-    Claim(
-        "smaller",
-        "The index of a 2-shortcut network is always smaller.",
-        "Figure 6 left",
-        "> 0 at every loss",
-        at_paper_depth(judge_smaller_index),
-    ),
-    Claim(
-        "drop",
-        "It drops dramatically at the beginning.",
-        "Figure 6 left",
-        "a sudden drop",
-        at_paper_depth(judge_drop),
-    ),
-    Claim(
-        "gradient",
-        "The gradient reaches its maximum while the index drops.",
-        "Figure 6 right",
-        "between 0 and 1",
-        at_paper_depth(judge_peak),
-    ),
-)
-
-FAMILIES = ("xavier", "orthogonal", "1-shortcut", "2-shortcut")
+FIG6 = (_smaller, _drop, _gradient)
 
 
-def draw_fig5(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def draw_fig5(readings: Readings) -> tuple[Figure, ...]:
     """Maxima and 10th percentiles of the |eigenvalues|, and their ratio."""
-    return _eigenvalues(readings), _conditions(readings)
-
-
-def draw_fig6(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
-    """The index against the loss, and a single run's gradient and index."""
-    return _indices(readings), _single_run(readings)
-
-
-def _eigenvalues(readings: Sequence[Measurement]) -> Figure:
-    marks: list[Mark] = []
-    for number, family in enumerate(FAMILIES):
+    eigenvalues: list[Mark] = []
+    conditions: list[Mark] = []
+    for number, family in enumerate(LEARNING_RATES):
         for quantity, word, dashed in (("largest", "maximum", False), ("tenth", "10th percentile", True)):
             losses, found = at_losses(readings, family, quantity)
-            marks += curve(losses, found.log10(), f"{family}, {word}", number, dashed)
-    caption = (
-        "Whole lines are maxima, dashed ones 10th percentiles; their distance is the condition number. It is smallest "
-        "for 2-shortcut networks, most of all while the loss is large."
-    )
-    return _against_loss("eigenvalues_at_losses", "Figure 5: |eigenvalues|", caption, "log10 |λ|", marks)
-
-
-def _conditions(readings: Sequence[Measurement]) -> Figure:
-    marks: list[Mark] = []
-    for number, family in enumerate(FAMILIES):
+            eigenvalues += curve(losses, found.log10(), f"{family}, {word}", number, dashed)
         losses, found = at_losses(readings, family, "condition_number")
-        marks += curve(losses, found.log10(), family, number)
-    caption = "The ratio of the two curves of each kind of network. Near the lowest loss all rise without bound."
-    title, label = "Figure 5: condition numbers", "log10(|λ|max / |λ|(0.1))"
-    return _against_loss("condition_numbers_at_losses", title, caption, label, marks)
+        conditions += curve(losses, found.log10(), family, number)
+    return (
+        _against_loss(
+            "eigenvalues_at_losses",
+            "Figure 5: |eigenvalues|",
+            "Whole lines are maxima, dashed ones 10th percentiles; their distance is the condition number. It is "
+            "smallest for 2-shortcut networks, most of all while the loss is large.",
+            "log10 |λ|",
+            eigenvalues,
+        ),
+        _against_loss(
+            "condition_numbers_at_losses",
+            "Figure 5: condition numbers",
+            "The ratio of the two curves of each kind of network. Near the lowest loss all rise without bound.",
+            "log10(|λ|max / |λ|(0.1))",
+            conditions,
+        ),
+    )
 
 
-def _indices(readings: Sequence[Measurement]) -> Figure:
+def draw_fig6(readings: Readings) -> tuple[Figure, ...]:
+    """The index against the loss, and a single run's gradient and index."""
     marks: list[Mark] = []
-    for number, family in enumerate(FAMILIES):
+    for number, family in enumerate(LEARNING_RATES):
         marks += curve(*at_losses(readings, family, "index"), family, number)
     caption = "The index of 2-shortcut networks is below that of orthogonal ones, and drops at the beginning."
-    return _against_loss("index_at_losses", "Figure 6 left: share of negative eigenvalues", caption, "index", marks)
-
-
-def _against_loss(name: str, title: str, caption: str, y_label: str, marks: Sequence[Mark]) -> Figure:
-    return Figure(
-        name=name,
-        title=f"{title} at different losses",
-        caption=f"{caption} Training goes from right to left. Bands are one standard deviation over runs.",
-        x_label="loss",
-        y_label=y_label,
-        marks=tuple(marks),
-        x_log=True,
-    )
-
-
-def _single_run(readings: Sequence[Measurement]) -> Figure:
-    run = chosen(readings, "descent")[0]
+    title = "Figure 6 left: share of negative eigenvalues"
+    run = chosen(readings, descent)[0]
     epochs, gradient = numbers(run["epoch"]), run["gradient_norm"]
-    return Figure(
+    single_run = Figure(
         name="gradient_and_index",
         title="Figure 6 right: gradient and index of a 2-shortcut network, one run",
         caption="The gradient is largest while the index drops: the network leaves the saddle along directions of "
@@ -315,6 +463,19 @@ def _single_run(readings: Sequence[Measurement]) -> Figure:
             Line(epochs, numbers(gradient / gradient.max()), f"gradient (maximum {float(gradient.max()):.3f})"),
             Line(epochs, numbers(2 * run["index"]), "2 × index"),
         ),
+    )
+    return _against_loss("index_at_losses", title, caption, "index", marks), single_run
+
+
+def _against_loss(name: str, title: str, caption: str, y_label: str, marks: list[Mark]) -> Figure:
+    return Figure(
+        name=name,
+        title=f"{title} at different losses",
+        caption=f"{caption} Training goes from right to left. Bands are one standard deviation over runs.",
+        x_label="loss",
+        y_label=y_label,
+        marks=tuple(marks),
+        x_log=True,
     )
 
 
@@ -329,11 +490,7 @@ _DEVIATIONS = (
 )
 
 
-def _fig6_runs(preset: Preset, seed: int) -> list[Run]:
-    return [*spectra(preset, seed), *descents(preset, seed)]
-
-
 ITEMS = (
     Item("fig5", "eigenvalues along training", spectra, FIG5, draw_fig5, raw_tables, _DEVIATIONS),
-    Item("fig6", "index and gradient along training", _fig6_runs, FIG6, draw_fig6, raw_tables, _DEVIATIONS),
+    Item("fig6", "index and gradient along training", spectra_and_descents, FIG6, draw_fig6, raw_tables, _DEVIATIONS),
 )

@@ -1,7 +1,11 @@
-"""Build the small-weight network of theorem 1 for a separated data set, and check that it fits."""
+"""Theorem 1: the explicit network with small weights that takes separated points to their targets.
+
+Every input walks on the unit sphere to its target, around where the others are (lemma 2), in small steps; each step is
+one residual unit that moves its point and leaves all others where they are (lemma 1). The weights' norms fall like
+1/√units.
+"""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -10,25 +14,18 @@ from torch import Tensor
 
 from skiplens.base.axes import Float
 from skiplens.base.errors import DidNotConverge, InvalidInputError
-from skiplens.papers.li2016_shortcuts.separated_points import (
-    SpherePath,
-    require_separated,
-    separation,
-    sphere_path,
-    unit_points,
-)
 
 _FIT = 1e-9  # the construction is exact; rounding leaves less than this unless it is magnified
 
+_SMALLEST = 1e-6  # distance of points below which the margin rho²/8 of a unit comes near to float64's rounding
+
+_ROWS_AT_ONCE = 2**22  # entries of a block of distances: 32 MiB
+
+_OPPOSITE = 1e-12  # sine of an angle that counts as straight on: its direction would be rounding
+
+_LAYOUTS = 32  # of surrogate targets, of which the best is taken
+
 UnitKind = Literal["saturated", "printed"]
-
-
-class BiasedUnits(NamedTuple):
-    """Units h + W_2 relu(W_1 h + b) with all their entries."""
-
-    first: Float[Tensor, "units width width"]
-    bias: Float[Tensor, "units width"]
-    second: Float[Tensor, "units width width"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,11 +47,6 @@ class SmallWeightNetwork:
         """Number of residual units (R)."""
         return len(self.sources)
 
-    @property
-    def width(self) -> int:
-        """Number of features."""
-        return self.sources.shape[1]
-
     def norms(self) -> Float[Tensor, " units"]:
         """The Frobenius norm of each W_1, which is also that of W_2."""
         scale = 2.0 if self.kind == "saturated" else 1.0
@@ -65,36 +57,28 @@ class SmallWeightNetwork:
         """The largest Frobenius norm of any weight matrix."""
         return self.norms().max().item() if self.units else 0.0
 
-    @property
-    def log_lipschitz_bound(self) -> float:
-        """Log of Π (1 + ‖W_1‖ ‖W_2‖): distances grow at most by its exponential."""
-        return torch.log1p(self.norms().square()).sum().item()
-
-    @property
-    def is_injective(self) -> bool:
-        """Whether every unit has ‖W_1‖ ‖W_2‖ < 1, so that it cannot merge two points."""
-        return self.largest_norm < 1
-
-    def matrices(self, first: int = 0, last: int | None = None) -> BiasedUnits:
-        """The weights and biases of the units from `first` up to, not including, `last`."""
+    def matrices(
+        self, first: int = 0, last: int | None = None
+    ) -> tuple[Float[Tensor, "units width width"], Float[Tensor, "units width"], Float[Tensor, "units width width"]]:
+        """W_1, b and W_2 of the units h + W_2 relu(W_1 h + b) from `first` up to, not including, `last`."""
         sources, moves = self.sources[first:last], self.moves[first:last]
         count, width = sources.shape
         W_1, b, W_2 = (sources.new_zeros(count, *shape) for shape in ((width, width), (width,), (width, width)))
-        hidden = self._hidden(moves)
-        for place, (gain, threshold, weight) in enumerate(hidden):
+        for place, (gain, threshold, weight) in enumerate(self._hidden(moves)):
             W_1[:, place] = gain[:, None] * sources
             b[:, place] = -gain * threshold
             W_2[:, :, place] = weight[:, None] * moves
         if self.kind == "printed":
             b[:] = b[:, :1]  # lemma 1 prints a scalar, added to every hidden neuron; the others have no way out
-        return BiasedUnits(W_1, b, W_2)
+        return W_1, b, W_2
 
     def __call__(self, inputs: Float[Tensor, "samples width"]) -> Float[Tensor, "samples width"]:
         """The outputs of the network."""
-        if inputs.ndim != 2 or inputs.shape[1] != self.width:
-            raise InvalidInputError(f"The network takes (samples, {self.width}); got {tuple(inputs.shape)}.")
-        hidden = self._hidden(self.moves)
-        gains, thresholds, weights = (torch.stack(part, dim=1) for part in zip(*hidden, strict=True))
+        width = self.sources.shape[1]
+        if inputs.ndim != 2 or inputs.shape[1] != width:
+            raise InvalidInputError(f"The network takes (samples, {width}); got {tuple(inputs.shape)}.")
+        hidden = zip(*self._hidden(self.moves), strict=True)
+        gains, thresholds, weights = (torch.stack(part, dim=1) for part in hidden)
         h = inputs.to(self.sources.dtype)
         for a, move, c, theta, w in zip(self.sources, self.moves, gains, thresholds, weights, strict=True):
             active = torch.relu(c * ((h @ a)[:, None] - theta))
@@ -159,7 +143,10 @@ def small_weight_network(
     if kind not in ("saturated", "printed"):
         raise InvalidInputError(f"kind must be saturated or printed; got {kind!r}.")
     rho = require_separated(start, end) if len(start) > 1 else 2.0
-    paths = list(_paths(start, end, rho))
+    paths = []
+    for sample in range(len(start)):  # those before it are at their targets by then, those after it at home
+        others = torch.cat([end[:sample], start[sample + 1 :]])
+        paths.append(sphere_path(start[sample], end[sample], others, cap_angle=2 * math.asin(rho / 4)))
     lengths = torch.tensor([path.length for path in paths], dtype=torch.float64)
     counts = _counts(lengths, step, units)
     walks = [path.walk(count) for path, count in zip(paths, counts, strict=True) if count]
@@ -175,14 +162,6 @@ def small_weight_network(
     return Interpolation(network, rho, lengths, error)
 
 
-def _paths(start: Tensor, end: Tensor, rho: float) -> Iterator[SpherePath]:
-    """One path per sample around where the others are at that time: before it at their targets, after it at home."""
-    cap_angle = 2 * math.asin(rho / 4)
-    for sample in range(len(start)):
-        others = torch.cat([end[:sample], start[sample + 1 :]])
-        yield sphere_path(start[sample], end[sample], others, cap_angle)
-
-
 def _counts(lengths: Tensor, step: float | None, units: int | None) -> list[int]:
     """The number of steps on each path."""
     if (step is None) == (units is None):
@@ -192,11 +171,6 @@ def _counts(lengths: Tensor, step: float | None, units: int | None) -> list[int]
             raise InvalidInputError(f"The step must be a positive length; got {step!r}.")
         return torch.ceil(lengths / step).long().tolist()
     assert units is not None
-    return _shared(lengths, units)
-
-
-def _shared(lengths: Tensor, units: int) -> list[int]:
-    """So many units in all, shared so that the longest step is as short as it can be."""
     moving = int((lengths > 0).sum())
     if isinstance(units, bool) or int(units) != units or units < moving:
         raise InvalidInputError(f"{moving} points have to move, so at least {moving} units are needed; got {units!r}.")
@@ -229,20 +203,6 @@ def units_bound(samples: int, separation: float, step: float) -> int:
     return samples * math.ceil(length_bound(samples, separation) / step)
 
 
-def printed_amplification(separation: float, length: float) -> float:
-    """How much the printed units magnify an error along the moving point: about (8/rho²) sinh(κ·length)/κ.
-
-    κ = √(8/rho² − 1): exponential in length over separation, so that float64 fails near rho = 0.1.
-    """
-    kappa = math.sqrt(8 / separation**2 - 1)
-    return 8 / separation**2 / kappa * math.sinh(kappa * length)
-
-
-_GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
-
-_ATTEMPTS = 32
-
-
 def surrogate_targets(
     inputs: Float[Tensor, "samples width"],
     targets: Float[Tensor, "samples width"],
@@ -263,27 +223,196 @@ def surrogate_targets(
     start, labels = unit_points(inputs, "inputs"), unit_points(targets, "targets")
     if not 0 < distance < 1:
         raise InvalidInputError(f"The distance of surrogates must lie between 0 and 1; got {distance!r}.")
-    layouts = [_layout(labels, distance, generator) for _ in range(_ATTEMPTS)]
+    layouts = [_layout(labels, distance, generator) for _ in range(_LAYOUTS)]
     return max(layouts, key=lambda layout: separation(start, layout).distance)
 
 
 def _layout(labels: Tensor, distance: float, generator: torch.Generator) -> Tensor:
-    """One sunflower per label."""
+    """One sunflower per label, in the plane of two random directions orthogonal to the label."""
     classes, members = labels.unique(dim=0, return_inverse=True)
     surrogates = torch.empty_like(labels)
     for number, label in enumerate(classes):
         mine = members == number
         seeds = torch.arange(int(mine.sum()), dtype=labels.dtype, device=labels.device)
-        turn = seeds * _GOLDEN_ANGLE
+        turn = seeds * (math.pi * (3 - math.sqrt(5)))  # the golden angle
         lean = 2 * math.asin(distance / 2) * ((seeds + 0.5) / len(seeds)).sqrt()
-        plane = _tangent_plane(label, generator)
-        sideways = turn.cos()[:, None] * plane[0] + turn.sin()[:, None] * plane[1]
+        draws = torch.randn(2, len(label), dtype=labels.dtype, device=generator.device, generator=generator)
+        basis, _ = torch.linalg.qr(torch.cat([label[None], draws.to(labels.device)]).T)
+        sideways = turn.cos()[:, None] * basis[:, 1] + turn.sin()[:, None] * basis[:, 2]
         surrogates[mine] = lean.cos()[:, None] * label + lean.sin()[:, None] * sideways
     return surrogates
 
 
-def _tangent_plane(point: Tensor, generator: torch.Generator) -> Tensor:
-    """Two random orthonormal directions orthogonal to the point, in rows."""
-    draws = torch.randn(2, len(point), dtype=point.dtype, device=generator.device, generator=generator)
-    basis, _ = torch.linalg.qr(torch.cat([point[None], draws.to(point.device)]).T)
-    return basis.T[1:]
+class Separation(NamedTuple):
+    """The smallest distance between points of different samples, and who they are."""
+
+    distance: float
+    """rho."""
+    first: str
+    second: str
+
+
+def separation(inputs: Float[Tensor, "samples width"], targets: Float[Tensor, "samples width"]) -> Separation:
+    """The smallest distance rho between any two inputs, two targets, or an input and another sample's target.
+
+    A sample's own input and target may be near: it only has to walk from one to the other.
+    """
+    samples, points = len(inputs), torch.cat([inputs, targets])
+    best, pair = torch.inf, (0, 0)
+    for first in range(0, len(points), max(1, _ROWS_AT_ONCE // len(points))):
+        rows = points[first : first + max(1, _ROWS_AT_ONCE // len(points))]
+        distances = torch.cdist(rows, points, compute_mode="donot_use_mm_for_euclid_dist")
+        place = torch.arange(len(rows), device=points.device) + first
+        own = (place[:, None] % samples) == (torch.arange(len(points), device=points.device) % samples)
+        smallest = distances.masked_fill(own, torch.inf)
+        value = smallest.min().item()
+        if value < best:
+            row, column = divmod(int(smallest.argmin()), len(points))
+            best, pair = value, (first + row, column)
+    first_name, second_name = (f"input {at}" if at < samples else f"target {at - samples}" for at in pair)
+    return Separation(best, first_name, second_name)
+
+
+def unit_points(points: Float[Tensor, "samples width"], name: str) -> Float[Tensor, "samples width"]:
+    """The points in float64 on the unit sphere, refused unless they are finite, on it, and in three dimensions."""
+    if points.ndim != 2 or len(points) == 0 or not points.is_floating_point():
+        raise InvalidInputError(
+            f"The {name} must be a floating-point matrix (samples, width); got shape {tuple(points.shape)}."
+        )
+    if points.shape[1] < 3:
+        raise InvalidInputError(
+            f"The {name} have {points.shape[1]} dimensions; paths that avoid each other need at least 3. "
+            "Append a constant feature to inputs and targets and normalise them."
+        )
+    norms = points.double().norm(dim=1, keepdim=True)
+    worst = (norms - 1).abs().max().item()
+    if not worst <= 1e3 * torch.finfo(points.dtype).eps:  # also refuses NaN
+        raise InvalidInputError(
+            f"The {name} must be finite and of norm 1; the worst norm differs from 1 by {worst:.3g}. "
+            "Divide each row by its norm."
+        )
+    return points.double() / norms
+
+
+def require_separated(inputs: Float[Tensor, "samples width"], targets: Float[Tensor, "samples width"]) -> float:
+    """The separation rho, refused if two points of different samples coincide."""
+    found = separation(inputs, targets)
+    if found.distance >= _SMALLEST:
+        return found.distance
+    both_targets = found.first.startswith("target") and found.second.startswith("target")
+    advice = (
+        "Samples that share a label cannot be fitted exactly with small weights, because small units are injective: "
+        "use surrogate_targets, which are near the labels and distinct."
+        if both_targets
+        else "Remove repeated inputs, or move targets off the inputs with surrogate_targets."
+    )
+    raise InvalidInputError(
+        f"{found.first} and {found.second} are {found.distance:.3g} apart; "
+        f"theorem 1 needs points at least {_SMALLEST:g} apart. {advice}"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class SpherePath:
+    """Circular arcs one after the other: centre + cos(t) · start + sin(t) · side, for t from 0 to the arc's angle."""
+
+    centres: Float[Tensor, "arcs width"]
+    starts: Float[Tensor, "arcs width"]
+    sides: Float[Tensor, "arcs width"]
+    angles: Float[Tensor, " arcs"]
+    end: Float[Tensor, " width"]
+
+    @property
+    def lengths(self) -> Float[Tensor, " arcs"]:
+        """The length of each arc."""
+        return self.starts.norm(dim=1) * self.angles
+
+    @property
+    def length(self) -> float:
+        """The length of the path."""
+        return self.lengths.sum().item()
+
+    def walk(self, steps: int) -> Float[Tensor, "points width"]:
+        """The start, then the points after each of `steps` steps of equal length; the last is the end, exactly."""
+        lengths = self.lengths
+        passed = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+        way = torch.linspace(0, 1, steps + 1, dtype=lengths.dtype, device=lengths.device) * passed[-1]
+        arc = torch.searchsorted(passed, way, right=True).sub(1).clamp(0, len(lengths) - 1)
+        turn = ((way - passed[arc]) / self.starts[arc].norm(dim=1))[:, None]
+        points = self.centres[arc] + turn.cos() * self.starts[arc] + turn.sin() * self.sides[arc]
+        points = points / points.norm(dim=1, keepdim=True)
+        points[-1] = self.end
+        return points
+
+
+def sphere_path(
+    start: Float[Tensor, " width"],
+    end: Float[Tensor, " width"],
+    obstacles: Float[Tensor, "others width"],
+    cap_angle: float,
+) -> SpherePath:
+    """The shortest great arc from `start` to `end`, with a detour along the edge of every cap it would cross.
+
+    Args:
+        start: A unit vector outside all caps.
+        end: A unit vector outside all caps.
+        obstacles: The centres of the caps; the caps must not overlap.
+        cap_angle: The half-angle of each cap.
+    """
+    side, angle = _towards(start, end)
+    enter, leave, centres = _blocked(start, side, angle, obstacles, cap_angle)
+    edges = torch.cat([enter.new_zeros(1), torch.stack([enter, leave], dim=1).flatten(), enter.new_full((1,), angle)])
+    arcs = []
+    for place, (begin, stop) in enumerate(zip(edges[::2], edges[1::2], strict=True)):
+        here, along = begin.cos() * start + begin.sin() * side, begin.cos() * side - begin.sin() * start
+        arcs.append((torch.zeros_like(start), here, along, stop - begin))
+        if place < len(centres):
+            after = leave[place].cos() * start + leave[place].sin() * side
+            before = enter[place].cos() * start + enter[place].sin() * side
+            arcs.append(_detour(before, after, centres[place], cap_angle))
+    centre, starts, sides, angles = (torch.stack(column) for column in zip(*arcs, strict=True))
+    return SpherePath(centre, starts, sides, angles, end)
+
+
+def _blocked(
+    start: Tensor, side: Tensor, angle: float, obstacles: Tensor, cap_angle: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Where the great arc enters and leaves each cap on its way, in order, with the caps' centres."""
+    along, across = obstacles @ start, obstacles @ side
+    height = torch.hypot(along, across)
+    middle = torch.atan2(across, along) % (2 * math.pi)
+    met = (height > math.cos(cap_angle)) & (middle < angle)
+    half = torch.acos((math.cos(cap_angle) / height[met]).clamp(max=1.0))
+    order = middle[met].argsort()
+    middle, half = middle[met][order], half[order]
+    return middle - half, middle + half, obstacles[met][order]
+
+
+def _detour(before: Tensor, after: Tensor, centre: Tensor, cap_angle: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The shorter arc from `before` to `after` along the edge of the cap."""
+    axis = centre * math.cos(cap_angle)
+    start, stop = before - axis, after - axis
+    radius = start.norm()
+    side = stop - (stop @ start) / radius**2 * start
+    angle = torch.atan2(radius * side.norm(), stop @ start)
+    if side.norm() < _OPPOSITE * radius:  # the great arc goes through the centre: both ways round are equally long
+        side = _orthogonal_to(torch.stack([centre, start / radius]))
+    return axis, start, side / side.norm() * radius, angle
+
+
+def _towards(start: Tensor, end: Tensor) -> tuple[Tensor, float]:
+    """The unit tangent at `start` that points towards `end`, any one if they are equal or opposite; and the angle."""
+    tangent = end - (end @ start) * start
+    angle = math.atan2(tangent.norm().item(), (end @ start).item())
+    if tangent.norm() < _OPPOSITE:
+        return _orthogonal_to(start[None]), 0.0 if torch.equal(start, end) else angle
+    return tangent / tangent.norm(), angle
+
+
+def _orthogonal_to(directions: Tensor) -> Tensor:
+    """A unit vector orthogonal to a few orthonormal ones: the axis that they use least, made orthogonal twice."""
+    vector = torch.zeros_like(directions[0])
+    vector[directions.square().sum(0).argmin()] = 1.0
+    for _ in range(2):
+        vector = vector - directions.T @ (directions @ vector)
+    return vector / vector.norm()

@@ -6,24 +6,22 @@ exploding condition number of 1-shortcut networks (it grows linearly), biases an
 smaller" and "the same value" near the end of training.
 """
 
-from skiplens.papers.li2016_shortcuts import fig2_fig9, fig3, fig4, fig5_fig6, fig7_fig8, thm1, thm2
-from skiplens.papers.li2016_shortcuts.common import CARD
-from skiplens.papers.study import Item, Study
+from skiplens.papers.li2016_shortcuts import fig2_fig9, fig3, fig4, fig5_fig6, fig7, fig8, thm1, thm2
+from skiplens.papers.study import PaperCard, Study
 
-_PARTS: tuple[tuple[Item, ...], ...] = (
-    fig2_fig9.ITEMS,
-    fig5_fig6.ITEMS,
-    fig4.ITEMS,
-    fig7_fig8.ITEMS,
-    fig3.ITEMS,
-    thm1.ITEMS,
-    thm2.ITEMS,
+CARD = PaperCard(
+    title="Demystifying ResNet",
+    authors="S. Li, J. Jiao, Y. Han and T. Weissman",
+    year=2016,
+    link="arXiv:1611.01186",
+    question="Why do shortcuts over two layers make deep networks easy to optimise?",
+    errata="errata/li2016_shortcuts.md",
 )
 
-_ORDER = ("fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "thm1", "thm2")
+_FILES = (fig2_fig9, fig3, fig4, fig5_fig6, fig7, fig8, thm1, thm2)
 
 STUDY = Study(
     "li2016_shortcuts",
     CARD,
-    tuple(sorted((item for part in _PARTS for item in part), key=lambda item: _ORDER.index(item.name))),
+    tuple(sorted((item for file in _FILES for item in file.ITEMS), key=lambda item: item.name)),
 )

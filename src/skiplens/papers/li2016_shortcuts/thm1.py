@@ -1,7 +1,6 @@
-"""Theorem 1: settings of its runs, and how large they are at each preset."""
+"""Theorem 1: an explicit network with small weights maps every sample to its label, the smaller the deeper it is."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,18 +10,18 @@ from skiplens.base.axes import Float
 from skiplens.base.settings import option
 from skiplens.data.synthetic import random_unit_vectors
 from skiplens.papers.li2016_shortcuts.common import EQUAL, judge_equality, scalars
-from skiplens.papers.li2016_shortcuts.separated_points import separation
 from skiplens.papers.li2016_shortcuts.small_weights import (
-    BiasedUnits,
-    Interpolation,
+    SmallWeightNetwork,
     length_bound,
     norm_bound,
+    separation,
     small_weight_network,
     surrogate_targets,
     units_bound,
 )
 from skiplens.papers.statistics import (
     Band,
+    Readings,
     ReplicateSettings,
     against,
     curve,
@@ -35,9 +34,8 @@ from skiplens.papers.statistics import (
     stacked,
     values,
 )
-from skiplens.papers.study import Claim, Item, Judgement, Preset
+from skiplens.papers.study import Item, Judgement, Preset, claim
 from skiplens.plots.figure import INK, Figure, Line, numbers
-from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
 
 
@@ -91,11 +89,11 @@ SIZES: dict[Preset, Sizes] = {
 def runs(preset: Preset, seed: int) -> list[Run]:
     """Constructions of several depths, single steps, and samples that share labels."""
     sizes = SIZES[preset]
-    count = sizes.replicates
+    count, shared = sizes.replicates, SharedLabels(units=sizes.shared_units)
     return [
-        *replicated(f"{__name__}:construction", Construction(), count, seed, _units, units=sizes.units),
-        *replicated(f"{__name__}:one_step", OneStep(), count, seed),
-        *replicated(f"{__name__}:shared_labels", SharedLabels(units=sizes.shared_units), count, seed, _units),
+        *replicated(construction, Construction(), count, seed, _units, units=sizes.units),
+        *replicated(one_step, OneStep(), count, seed),
+        *replicated(shared_labels, shared, count, seed, _units),
     ]
 
 
@@ -103,18 +101,18 @@ def _units(settings: Construction | SharedLabels) -> float:
     return float(settings.units)
 
 
-_UNITS_AT_ONCE = 500
-
-
 def construction(settings: Construction) -> dict[str, Tensor]:
     """Fit, norms and path lengths of the printed construction with so many units."""
     inputs, targets = points(settings, settings.shared_stream("points"))  # the same at every depth
     built = small_weight_network(inputs, targets, units=settings.units, kind="printed", verify=False)
+    outputs = inputs
+    for first in range(0, settings.units, 500):  # matrices of so many units at once
+        outputs = run_units(built.network.matrices(first, first + 500), outputs)
     step = float(built.network.moves.norm(dim=1).max())
     rho, m = built.separation, settings.samples
     return scalars(
-        fit_error=_fit_error(built, inputs, targets),
-        largest_norm=_largest_norm(built),
+        fit_error=float((outputs - targets).norm(dim=1).max()),
+        largest_norm=_largest_norm(built.network),
         longest_step=step,
         separation=rho,
         norm_constant=built.norm_constant,
@@ -129,7 +127,9 @@ def one_step(settings: OneStep) -> dict[str, Tensor]:
     generator = settings.stream()
     A = random_unit_vectors(settings.samples, settings.width, generator, torch.float64)
     rho = 2 * float(torch.pdist(A).min())  # the points are as near to each other as the lemma allows
-    goal = _moved(A[0], settings.distance, generator)
+    draw = torch.randn(settings.width, dtype=torch.float64, generator=generator)
+    side, angle = draw - (draw @ A[0]) * A[0], 2 * math.asin(settings.distance / 2)
+    goal = math.cos(angle) * A[0] + math.sin(angle) * side / side.norm()
     delta = float((goal - A[0]).norm())
     c = math.sqrt(8 * delta) / rho
     W_1, W_2 = torch.zeros(2, settings.width, settings.width, dtype=torch.float64)
@@ -154,7 +154,7 @@ def shared_labels(settings: SharedLabels) -> dict[str, Tensor]:
         surrogate_separation=built.separation,
         loss=float((outputs - targets).square().sum() / (2 * settings.samples)),
         loss_bound=settings.distance**2 / 2,
-        largest_norm=_largest_norm(built),
+        largest_norm=_largest_norm(built.network),
     )
 
 
@@ -166,58 +166,46 @@ def points(settings: Points, generator: torch.Generator) -> tuple[Tensor, Tensor
     return inputs, torch.eye(settings.width, dtype=torch.float64)[labels]
 
 
-def run_units(units: BiasedUnits, inputs: Float[Tensor, "samples width"]) -> Float[Tensor, "samples width"]:
-    """Equation (3): h + W_2 relu(W_1 h + b), unit after unit."""
+def run_units(
+    units: tuple[Tensor, Tensor, Tensor], inputs: Float[Tensor, "samples width"]
+) -> Float[Tensor, "samples width"]:
+    """Equation (3): h + W_2 relu(W_1 h + b), unit after unit; `units` are all W_1, all b and all W_2."""
     h = inputs
     for W_1, b, W_2 in zip(*units, strict=True):
         h = h + torch.relu(h @ W_1.T + b) @ W_2.T
     return h
 
 
-def _fit_error(built: Interpolation, inputs: Tensor, targets: Tensor) -> float:
-    h = inputs
-    for first in range(0, built.network.units, _UNITS_AT_ONCE):
-        h = run_units(built.network.matrices(first, first + _UNITS_AT_ONCE), h)
-    return float((h - targets).norm(dim=1).max())
-
-
-def _largest_norm(built: Interpolation) -> float:
-    units = built.network.matrices()
-    return float(torch.stack([units.first.flatten(1).norm(dim=1), units.second.flatten(1).norm(dim=1)]).max())
-
-
-def _moved(point: Tensor, distance: float, generator: torch.Generator) -> Tensor:
-    """A unit vector at this distance from a unit vector, in a random direction."""
-    draw = torch.randn(len(point), dtype=torch.float64, generator=generator)
-    side = draw - (draw @ point) * point
-    angle = 2 * math.asin(distance / 2)
-    return math.cos(angle) * point + math.sin(angle) * side / side.norm()
+def _largest_norm(network: SmallWeightNetwork) -> float:
+    """Of all matrices, as they are written down."""
+    W_1, _, W_2 = network.matrices()
+    return float(torch.stack([W_1.flatten(1).norm(dim=1), W_2.flatten(1).norm(dim=1)]).max())
 
 
 EXPONENT = 0.02
 """Tolerance of the exponent of a power law; steps are whole, so it is not exactly the one of the limit."""
 
 
-def by_units(readings: Sequence[Measurement], name: str) -> tuple[list[int], Float[Tensor, "replicates depths"]]:
+def by_units(readings: Readings, name: str) -> tuple[list[int], Float[Tensor, "replicates depths"]]:
     """The numbers of units, and a number of the constructions (replicates, numbers of units)."""
-    return against(readings, name, "units", "construction")
+    return against(readings, name, "units", construction)
 
 
-def _exponent(readings: Sequence[Measurement], name: str) -> Tensor:
+def _exponent(readings: Readings, name: str) -> Tensor:
     counts, found = by_units(readings, name)
     return slope([math.log(count) for count in counts], found.log())
 
 
-def judge_fit(readings: Sequence[Measurement]) -> Judgement:
-    """How far the outputs are from the labels."""
+@claim("A network of the form (3) maps every sample to its label.", "Theorem 1", f"global minimum: {EQUAL}")
+def _fit(readings: Readings) -> Judgement:
     _, errors = by_units(readings, "fit_error")
     return judge_equality(
         errors.amax(1), "Distance of the outputs from the labels, equation (3) evaluated with all matrices."
     )
 
 
-def judge_norm_law(readings: Sequence[Measurement]) -> Judgement:
-    """The exponent of the largest norm in the number of units."""
+@claim("Its weights have norms O(√(1/n)), so deeper networks have solutions nearer to zero.", "Eq. 7", "exponent -1/2")
+def _norm_law(readings: Readings) -> Judgement:
     sentence = (
         "Exponent of the largest Frobenius norm in the number of units R. (The n of equation (7) is R: the shortcut's "
         "length is 2 here at every depth.)"
@@ -225,11 +213,11 @@ def judge_norm_law(readings: Sequence[Measurement]) -> Judgement:
     return decide(over_seeds(_exponent(readings, "largest_norm")), Band.around(-0.5, EXPONENT), sentence)
 
 
-def judge_norm_bound(readings: Sequence[Measurement]) -> Judgement:
-    """The largest norm over the bound with its bracket under the root."""
+@claim("All norms are at most O(√(m/(nρ)) (m + 1/ρ)).", "Theorem 1, Eqs. 6 and 20", "below the bound")
+def _norm_bound(readings: Readings) -> Judgement:
     counts, norms = by_units(readings, "largest_norm")
     _, separations = by_units(readings, "separation")
-    m = values(readings, "samples", "construction")[0]
+    m = values(readings, "samples", construction)[0]
     bounds = torch.tensor([[norm_bound(R, m, float(rho)) for R in counts] for rho in separations[:, 0]])
     sentence = (
         "Largest norm over √((8π m/(Rρ)) ((m − 1)/2 + 1/ρ)), worst depth. The printed bound has the bracket outside of "
@@ -238,8 +226,8 @@ def judge_norm_bound(readings: Sequence[Measurement]) -> Judgement:
     return decide(over_seeds(norms / bounds), Band(-math.inf, 1.0), sentence)
 
 
-def judge_step(readings: Sequence[Measurement]) -> Judgement:
-    """The exponent of the step length in the number of units."""
+@claim("By lemma 2, the steps can have the length d ≥ O(m(ρm + 1)).", "Proof of Theorem 1", "exponent 0 in the depth")
+def _step(readings: Readings) -> Judgement:
     found = over_seeds(_exponent(readings, "longest_step"))
     return decide_correction(
         (found, Band.around(0.0, EXPONENT)),
@@ -249,14 +237,22 @@ def judge_step(readings: Sequence[Measurement]) -> Judgement:
     )
 
 
-def judge_lemma1(readings: Sequence[Measurement]) -> Judgement:
-    """Whether a unit moves its point and no other, with the printed norms."""
-    errors = torch.stack([stacked(readings, name, "one_step") for name in ("error", "norm_error")], dim=1)
+@claim(
+    "A unit with norms √(8d)/ρ moves one column by d and keeps the others.",
+    "Lemma 1, Eqs. 13 to 17",
+    f"equality: {EQUAL}",
+)
+def _lemma1(readings: Readings) -> Judgement:
+    errors = torch.stack([stacked(readings, name, one_step) for name in ("error", "norm_error")], dim=1)
     return judge_equality(errors, "Equations (13) and (14), points as near to each other as the lemma allows.")
 
 
-def judge_lemma2(readings: Sequence[Measurement]) -> Judgement:
-    """Lengths of paths and numbers of units over their bounds."""
+@claim(
+    "Paths that keep the columns apart are at most (ρ(m − 1)/2 + 1)π long and take at most s units.",
+    "Lemma 2, Eq. 19",
+    "below the bounds",
+)
+def _lemma2(readings: Readings) -> Judgement:
     _, lengths = by_units(readings, "longest_path")
     _, bounds = by_units(readings, "path_bound")
     counts, allowed = by_units(readings, "allowed_units")
@@ -265,12 +261,16 @@ def judge_lemma2(readings: Sequence[Measurement]) -> Judgement:
     return decide(over_seeds(shares), Band(-math.inf, 1.0), sentence)
 
 
-def judge_shared_labels(readings: Sequence[Measurement]) -> Judgement:
-    """The separation of samples that share labels, and what surrogate targets reach."""
-    distances = stacked(readings, "separation", "shared_labels")
-    loss, bound = (stacked(readings, name, "shared_labels") for name in ("loss", "loss_bound"))
-    smallest = float(stacked(readings, "surrogate_separation", "shared_labels").min())
-    m, d = (values(readings, name, "shared_labels")[0] for name in ("samples", "width"))
+@claim(
+    "There is a minimum distance ρ between all samples and all labels; a little noise gives it.",
+    "Assumption 2",
+    "ρ > 0",
+)
+def _shared_labels(readings: Readings) -> Judgement:
+    distances = stacked(readings, "separation", shared_labels)
+    loss, bound = (stacked(readings, name, shared_labels) for name in ("loss", "loss_bound"))
+    smallest = float(stacked(readings, "surrogate_separation", shared_labels).min())
+    m, d = (values(readings, name, shared_labels)[0] for name in ("samples", "width"))
     return decide_correction(
         (over_seeds(distances), Band(torch.finfo(torch.float64).eps, math.inf)),
         (over_seeds(loss / bound), Band(-math.inf, 1.0)),
@@ -280,65 +280,15 @@ def judge_shared_labels(readings: Sequence[Measurement]) -> Judgement:
     )
 
 
-CLAIMS = (
-    Claim(
-        "fit",
-        "A network of the form (3) maps every sample to its label.",
-        "Theorem 1",
-        f"global minimum: {EQUAL}",
-        judge_fit,
-    ),
-    Claim(
-        "norm_law",
-        "Its weights have norms O(√(1/n)), so deeper networks have solutions nearer to zero.",
-        "Eq. 7",
-        "exponent -1/2",
-        judge_norm_law,
-    ),
-    Claim(
-        "norm_bound",
-        "All norms are at most O(√(m/(nρ)) (m + 1/ρ)).",
-        "Theorem 1, Eqs. 6 and 20",
-        "below the bound",
-        judge_norm_bound,
-    ),
-    Claim(
-        "step",
-        "By lemma 2, the steps can have the length d ≥ O(m(ρm + 1)).",
-        "Proof of Theorem 1",
-        "exponent 0 in the depth",
-        judge_step,
-    ),
-    Claim(
-        "lemma1",
-        "A unit with norms √(8d)/ρ moves one column by d and keeps the others.",
-        "Lemma 1, Eqs. 13 to 17",
-        f"equality: {EQUAL}",
-        judge_lemma1,
-    ),
-    Claim(
-        "lemma2",
-        "Paths that keep the columns apart are at most (ρ(m − 1)/2 + 1)π long and take at most s units.",
-        "Lemma 2, Eq. 19",
-        "below the bounds",
-        judge_lemma2,
-    ),
-    Claim(
-        "shared_labels",
-        "There is a minimum distance ρ between all samples and all labels; a little noise gives it.",
-        "Assumption 2",
-        "ρ > 0",
-        judge_shared_labels,
-    ),
-)
+CLAIMS = (_fit, _norm_law, _norm_bound, _step, _lemma1, _lemma2, _shared_labels)
 
 
-def figures(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def figures(readings: Readings) -> tuple[Figure, ...]:
     """The norms against the number of units."""
     counts, norms = by_units(readings, "largest_norm")
     _, constants = by_units(readings, "norm_constant")
     _, separations = by_units(readings, "separation")
-    m = values(readings, "samples", "construction")[0]
+    m = values(readings, "samples", construction)[0]
     law = constants.mean() / torch.tensor(counts).sqrt()
     bound = [norm_bound(R, m, float(separations.mean())) for R in counts]
     figure = Figure(

@@ -1,27 +1,275 @@
-"""What theorem 2 and the remarks around it say, and what Hessians at zero show."""
+"""Theorem 2: what the Hessian at zero weights looks like, for one, two and three matrices a unit."""
 
 import math
-from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from skiplens.papers.li2016_shortcuts.common import EQUAL, QUANTILE, ROUNDING, SMOKE_IMAGES, judge_equality
-from skiplens.papers.li2016_shortcuts.zero_point import RECTIFIED_DEPTHS, UNITS, runs
+from skiplens.base.axes import Float
+from skiplens.base.settings import option
+from skiplens.linalg.second_moments import SecondMoments
+from skiplens.papers.li2016_shortcuts.common import (
+    EQUAL,
+    QUANTILE,
+    ROUNDING,
+    SMOKE_IMAGES,
+    WIDTH,
+    Source,
+    digit_moments,
+    judge_equality,
+    printed_condition_number,
+    printed_one_shortcut,
+    printed_two_shortcut,
+    scalars,
+    whitened_digits,
+)
+from skiplens.papers.li2016_shortcuts.hessian.activations import BranchActivations
+from skiplens.papers.li2016_shortcuts.hessian.at_zero import near_zero_rectified_spectrum
+from skiplens.papers.li2016_shortcuts.hessian.exact import hessian_by_autograd, shortcut_outputs, square_loss, unflatten
+from skiplens.papers.li2016_shortcuts.hessian.linear import linear_hessian, shortcut_units
+from skiplens.papers.li2016_shortcuts.hessian.spectrum import spectrum_of
 from skiplens.papers.statistics import (
     Band,
+    Readings,
+    ReplicateSettings,
     against,
     curve,
     decide,
     decide_correction,
     over_seeds,
     raw_tables,
+    replicated,
     stacked,
     values,
 )
-from skiplens.papers.study import Claim, Item, Judgement
+from skiplens.papers.study import Item, Judgement, Preset, claim
 from skiplens.plots.figure import Figure, Heat, Mark, numbers
-from skiplens.readings.reading import Measurement
+from skiplens.sweeps.run import Run
+from skiplens.zoo.weight_laws import xavier_weights
+
+Activations = Literal["identity", "smooth"]
+
+
+@dataclass(frozen=True)
+class RandomData(ReplicateSettings):
+    """Gaussian inputs with random labels, and the network that sees them."""
+
+    units: int = option(3, "residual units (R)")
+    branch_depth: int = option(2, "weight matrices of a unit, the shortcut's length (n)")
+    width: int = option(3, "features (d)")
+    samples: int = option(20, "samples (m)")
+
+
+@dataclass(frozen=True)
+class Structure(RandomData):
+    """The Hessian at zero by automatic differentiation, beside the printed one."""
+
+    activations: Activations = option("identity", "smooth: softplus before, SiLU between, tanh after the matrices")
+
+
+@dataclass(frozen=True)
+class Picture(RandomData):
+    """The Hessian at zero itself, to be seen."""
+
+
+@dataclass(frozen=True)
+class Derivatives(RandomData):
+    """Derivatives of the loss at zero along a random direction."""
+
+
+@dataclass(frozen=True)
+class Biased(RandomData):
+    """The network of theorem 1, with biases."""
+
+
+@dataclass(frozen=True)
+class DigitSpectrum(ReplicateSettings):
+    """The spectrum at zero of a linear network on digits whose principal components have random signs."""
+
+    depth: int = option(2, "weight matrices (D)")
+    branch_depth: int = option(2, "weight matrices of a unit (n)")
+    source: Source = option("mnist", "digits: the embedded ones or all of MNIST")
+
+
+@dataclass(frozen=True)
+class NearZero(ReplicateSettings):
+    """The true spectrum beside zero of a 2-shortcut network with ReLU between its matrices."""
+
+    depth: int = option(2, "weight matrices (D)")
+    samples: int = option(1000, "first digits, whitened by themselves")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large the runs of one preset are."""
+
+    replicates: int
+    depths: tuple[int, ...]
+    source: Source
+
+
+SIZES: dict[Preset, Sizes] = {
+    "smoke": Sizes(10, (2, 4, 8, 16), "sample"),
+    "laptop": Sizes(20, (2, 4, 8, 16), "mnist"),
+    "paper": Sizes(20, (2, 4, 8, 16, 32, 64), "mnist"),
+}
+
+UNITS = (1, 2, 4)
+"""At which random data are looked at with automatic differentiation."""
+
+BRANCH_DEPTHS = (1, 2, 3)
+
+RECTIFIED_DEPTHS = (4, 16, 64)
+
+RECTIFIED_REPLICATES = 60
+"""More than of the others: networks differ much beside zero, and little work is needed to see it."""
+
+
+def runs(preset: Preset, seed: int) -> list[Run]:
+    """Random data with automatic differentiation, digits with closed forms."""
+    sizes = SIZES[preset]
+    count = sizes.replicates
+    digits, with_one = (DigitSpectrum(source=sizes.source, branch_depth=n) for n in (2, 1))
+    return [
+        *replicated(structure, Structure(), count, seed, branch_depth=BRANCH_DEPTHS, units=UNITS),
+        *replicated(structure, Structure(activations="smooth"), count, seed, units=UNITS),
+        *replicated(picture, Picture(), 1, seed, branch_depth=BRANCH_DEPTHS),
+        *replicated(derivatives, Derivatives(units=2), count, seed, branch_depth=(2, 3, 4)),
+        *replicated(biased, Biased(), count, seed, units=UNITS),
+        *replicated(digit_spectrum, with_one, count, seed, depth=sizes.depths),
+        *replicated(digit_spectrum, digits, count, seed, depth=sizes.depths[:-1]),  # nothing new in the deepest
+        *replicated(near_zero, NearZero(), RECTIFIED_REPLICATES, seed, depth=RECTIFIED_DEPTHS),
+    ]
+
+
+ACTIVATIONS = {
+    "identity": BranchActivations(),
+    "smooth": BranchActivations(pre="softplus", mid="silu", post="tanh"),
+}
+
+SLOPES = {"identity": 1.0, "smooth": 0.5}
+"""σ_mid'(0) σ_post'(0): SiLU has 1/2, tanh 1. σ_pre(0) need not vanish, and softplus' does not."""
+
+
+def structure(settings: Structure) -> dict[str, Tensor]:
+    """How far the Hessian at zero is from the printed one; for two matrices a unit also what its eigenvalues say."""
+    inputs, targets = random_data(settings)
+    H = _hessian(settings, inputs, targets, settings.activations)
+    pre, _, _ = ACTIVATIONS[settings.activations].resolved()
+    G = (inputs - targets).T @ pre(inputs) / len(inputs)  # Σ^{Xσ_pre(X)} − Σ^{Yσ_pre(X)}
+    if settings.branch_depth == 1:
+        printed = printed_one_shortcut(inputs.T @ inputs / len(inputs), G, settings.units)
+    elif settings.branch_depth == 2:
+        printed = printed_two_shortcut(G, SLOPES[settings.activations], settings.units)
+    else:
+        printed = torch.zeros_like(H)
+    found = {"error": (H - printed).abs().max() / G.abs().max()}
+    if settings.branch_depth != 2:
+        return found
+    eigenvalues = torch.linalg.eigvalsh(H)
+    sizes = SLOPES[settings.activations] * torch.linalg.svdvals(G).repeat(settings.units * settings.width)
+    copies = torch.cat([sizes, -sizes]).sort().values
+    return found | {
+        "copies_error": (eigenvalues - copies).abs().max() / copies.max(),
+        "index": (eigenvalues < 0).double().mean(),
+        "condition_number": eigenvalues.abs().max() / eigenvalues.abs().min(),
+        "printed_condition_number": torch.tensor(printed_condition_number(G), dtype=torch.float64),
+    }
+
+
+def picture(settings: Picture) -> dict[str, Tensor]:
+    """The Hessian at zero by automatic differentiation."""
+    return {"hessian": _hessian(settings, *random_data(settings), "identity")}
+
+
+def derivatives(settings: Derivatives) -> dict[str, Tensor]:
+    """Derivatives of order 1 to n of the loss along a random direction, by differentiating again and again."""
+    inputs, targets = random_data(settings)
+    n = settings.branch_depth
+    shape = (settings.units * n, settings.width, settings.width)
+    direction = torch.randn(shape, dtype=torch.float64, generator=settings.stream())
+
+    def along(t: Tensor) -> Tensor:
+        return square_loss(shortcut_outputs(t * direction, inputs, n, ACTIVATIONS["identity"]), targets)
+
+    orders = []
+    for _ in range(n):
+        along = torch.func.grad(along)
+        orders.append(along(torch.zeros((), dtype=torch.float64)))
+    return {"order": torch.arange(1, n + 1), "derivative": torch.stack(orders)}
+
+
+def biased(settings: Biased) -> dict[str, Tensor]:
+    """Spectrum at zero of equation (3)'s network with tanh instead of ReLU: zeros, and the condition of the rest."""
+    inputs, targets = random_data(settings)
+    d = settings.width
+
+    def loss(params: Tensor) -> Tensor:
+        h = inputs
+        for unit in params.unflatten(0, (settings.units, -1)):
+            W_1, b, W_2 = unit[: d * d].view(d, d), unit[d * d : d * d + d], unit[d * d + d :].view(d, d)
+            h = h + torch.tanh(h @ W_1.T + b) @ W_2.T
+        return square_loss(h, targets)
+
+    at_zero = torch.zeros(settings.units * d * (2 * d + 1), dtype=torch.float64)
+    sizes = torch.linalg.eigvalsh(hessian_by_autograd(loss, at_zero)).abs().sort().values
+    zeros = settings.units * d
+    return {
+        "smallest_share": sizes[0] / sizes[-1],
+        "largest_zero_share": sizes[zeros - 1] / sizes[-1],
+        "condition_of_rest": sizes[-1] / sizes[zeros],
+    }
+
+
+def digit_spectrum(settings: DigitSpectrum) -> dict[str, Tensor]:
+    """The spectrum at exactly zero weights on digits, and equation (9) for two matrices a unit."""
+    # The paper gives no rule for the signs of principal components, so they are random.
+    signs = torch.randint(2, (WIDTH,), generator=settings.shared_stream("signs")).double() * 2 - 1
+    moments = digit_moments(settings.source)
+    moments = SecondMoments(signs[:, None] * moments.inputs * signs, moments.cross * signs, moments.target_power)
+    weights = torch.zeros(settings.depth, WIDTH, WIDTH, dtype=torch.float64)
+    spectrum = spectrum_of(linear_hessian(shortcut_units(weights, settings.branch_depth), moments))
+    return scalars(
+        largest=spectrum.largest,
+        smallest=spectrum.smallest,
+        tenth=spectrum.absolute_quantile(0.1),
+        condition_number=spectrum.condition_number,
+        full_condition_number=spectrum.full_condition_number,
+        index=spectrum.index,
+        printed_condition_number=printed_condition_number(moments.inputs - moments.cross),
+    )
+
+
+def near_zero(settings: NearZero) -> dict[str, Tensor]:
+    """The condition number beside zero with ReLU between the matrices, and that of the slope-1/2 convention."""
+    inputs, targets = whitened_digits("sample", settings.samples)
+    generator = settings.stream()
+    first = torch.stack([xavier_weights((WIDTH, WIDTH), generator) for _ in range(settings.depth // 2)])
+    spectrum = near_zero_rectified_spectrum(first, inputs, targets)
+    G = (inputs - targets).T @ inputs / len(inputs)
+    return scalars(
+        condition_number=spectrum.condition_number, convention=float(torch.linalg.cond(G)), index=spectrum.index
+    )
+
+
+def random_data(settings: RandomData) -> tuple[Float[Tensor, "samples width"], Float[Tensor, "samples width"]]:
+    """Gaussian inputs and random one-hot labels, the same for all networks of a replicate."""
+    generator = settings.shared_stream("data")
+    inputs = torch.randn(settings.samples, settings.width, dtype=torch.float64, generator=generator)
+    labels = torch.randint(settings.width, (settings.samples,), generator=generator)
+    return inputs, torch.eye(settings.width, dtype=torch.float64)[labels]
+
+
+def _hessian(settings: RandomData, inputs: Tensor, targets: Tensor, activations: str) -> Tensor:
+    def loss(params: Tensor) -> Tensor:
+        weights = unflatten(params, settings.width)
+        return square_loss(shortcut_outputs(weights, inputs, settings.branch_depth, ACTIVATIONS[activations]), targets)
+
+    params = settings.units * settings.branch_depth * settings.width**2
+    return hessian_by_autograd(loss, torch.zeros(params, dtype=torch.float64))
+
 
 DOUBLING = Band(1.9, 2.3)
 """Of a condition number that grows linearly, when the depth doubles from 8 on."""
@@ -36,56 +284,65 @@ CONVENTION = 0.05
 """How far from the condition number of the slope-1/2 convention still agrees with it, relatively."""
 
 
-def _structure(readings: Sequence[Measurement], name: str, branch_depth: int) -> Tensor:
+def _structure(readings: Readings, name: str, branch_depth: int) -> Tensor:
     """A number of all networks on random data with this shortcut's length, (replicates, networks)."""
-    kinds = values(readings, "activations", "structure", branch_depth=branch_depth)
+    kinds = values(readings, "activations", structure, branch_depth=branch_depth)
     parts = [
-        against(readings, name, "units", "structure", branch_depth=branch_depth, activations=kind)[1] for kind in kinds
+        against(readings, name, "units", structure, branch_depth=branch_depth, activations=kind)[1] for kind in kinds
     ]
     return torch.cat(parts, dim=1)
 
 
-def judge_stationary(readings: Sequence[Measurement]) -> Judgement:
-    """Lower derivatives over the n-th."""
+@claim("Zero is a stationary point of order n − 1 for n ≥ 2.", "Theorem 2.1, Lemma 3", f"derivatives vanish: {EQUAL}")
+def _stationary_point(readings: Readings) -> Judgement:
     shares = []
-    for n in values(readings, "branch_depth", "derivatives"):
-        orders = stacked(readings, "derivative", "derivatives", branch_depth=n)
+    for n in values(readings, "branch_depth", derivatives):
+        orders = stacked(readings, "derivative", derivatives, branch_depth=n)
         shares.append((orders[:, :-1] / orders[:, -1:]).abs())
     sentence = "Derivatives of order 1 to n − 1 along random directions over that of order n, for n = 2, 3, 4."
     return judge_equality(torch.cat(shares, dim=1), sentence)
 
 
-def judge_zero_hessian(readings: Sequence[Measurement]) -> Judgement:
-    """The Hessian with three matrices a unit."""
+@claim("For n ≥ 3 the Hessian is the zero matrix.", "Theorem 2.1", f"0: {EQUAL}")
+def _zero_hessian(readings: Readings) -> Judgement:
     return judge_equality(_structure(readings, "error", 3), "Entries of the Hessian at zero for n = 3.")
 
 
-def judge_two_shortcut(readings: Sequence[Measurement]) -> Judgement:
-    """The Hessian with two matrices a unit, linear and with activations."""
+@claim(
+    "For n = 2 the Hessian has blocks [[0, Aᵀ], [A, 0]] with A from the data alone.",
+    "Theorem 2.2, Eqs. 8, 23 and 25",
+    f"equality: {EQUAL}",
+)
+def _two_shortcut_form(readings: Readings) -> Judgement:
     sentence = "Hessian by automatic differentiation against equations (8) and (25), linear and with activations."
     return judge_equality(_structure(readings, "error", 2), sentence)
 
 
-def judge_condition_number(readings: Sequence[Measurement]) -> Judgement:
-    """The condition number at several depths against equation (9)."""
-    found, printed = (
-        torch.cat(
-            [_structure(readings, name, 2), against(readings, full, "depth", "digit_spectrum", branch_depth=2)[1]], 1
-        )
-        for name, full in (("condition_number", "full_condition_number"), ("printed_condition_number",) * 2)
-    )
+@claim(
+    "For n = 2 the condition number is √cond((Σ^X − Σ^Y)ᵀ(Σ^X − Σ^Y)) at every depth.",
+    "Theorem 2.2, Eq. 9",
+    f"equality: {EQUAL}",
+)
+def _condition_number(readings: Readings) -> Judgement:
+    ratios = _structure(readings, "condition_number", 2) / _structure(readings, "printed_condition_number", 2)
+    _, found = against(readings, "full_condition_number", "depth", digit_spectrum, branch_depth=2)
+    _, printed = against(readings, "printed_condition_number", "depth", digit_spectrum, branch_depth=2)
     sentence = "Condition number at every depth against equation (9), random data and digits."
-    return judge_equality(found / printed - 1, sentence)
+    return judge_equality(torch.cat([ratios, found / printed], 1) - 1, sentence)
 
 
-def judge_saddle(readings: Sequence[Measurement]) -> Judgement:
-    """The share of negative eigenvalues."""
+@claim("For n = 2 zero is a strict saddle point.", "Theorem 2.2", "index > 0")
+def _strict_saddle(readings: Readings) -> Judgement:
     sentence = "Share of negative eigenvalues of the Hessian at zero, n = 2, random data: half of them."
     return decide(over_seeds(_structure(readings, "index", 2)), Band(ROUNDING, math.inf), sentence)
 
 
-def judge_copies(readings: Sequence[Measurement]) -> Judgement:
-    """All eigenvalues against copies of the singular values."""
+@claim(
+    "The eigenvalues are copies of ±√eigs(AᵀA), as many as shortcuts.",
+    "Section 4.2, Eqs. 22 and 26",
+    f"equality: {EQUAL}",
+)
+def _copies(readings: Readings) -> Judgement:
     sentence = (
         "All eigenvalues against R copies of ±√eigs(AᵀA); AᵀA has each of its d distinct ones d times, so each of "
         "±σ(G) occurs R d times."
@@ -93,14 +350,22 @@ def judge_copies(readings: Sequence[Measurement]) -> Judgement:
     return judge_equality(_structure(readings, "copies_error", 2), sentence)
 
 
-def judge_one_shortcut(readings: Sequence[Measurement]) -> Judgement:
-    """The Hessian with one matrix a unit."""
+@claim(
+    "For n = 1 the Hessian has B on the diagonal of blocks, A below and Aᵀ above.",
+    "Theorem 2.3, Eqs. 10, 29 and 32",
+    f"equality: {EQUAL}",
+)
+def _one_shortcut_form(readings: Readings) -> Judgement:
     sentence = "Hessian by automatic differentiation against equations (10), (29) and (32)."
     return judge_equality(_structure(readings, "error", 1), sentence)
 
 
-def judge_local_minimum(readings: Sequence[Measurement]) -> Judgement:
-    """Whether zero is a minimum."""
+@claim(
+    "Networks with shortcuts of length 2 have spurious local minima such as the zero initial point.",
+    "Section 2",
+    "index 0",
+)
+def _local_minimum(readings: Readings) -> Judgement:
     found = over_seeds(_structure(readings, "index", 2))
     return decide_correction(
         (found, Band.around(0.0, ROUNDING)),
@@ -110,9 +375,13 @@ def judge_local_minimum(readings: Sequence[Measurement]) -> Judgement:
     )
 
 
-def judge_explosion(readings: Sequence[Measurement]) -> Judgement:
-    """How the condition number of 1-shortcut networks grows."""
-    depths, found = against(readings, "condition_number", "depth", "digit_spectrum", branch_depth=1)
+@claim(
+    "The condition number of 1-shortcut networks explodes with depth, as that of block-Toeplitz matrices.",
+    "Section 4.2",
+    "explodes",
+)
+def _explosion(readings: Readings) -> Judgement:
+    depths, found = against(readings, "condition_number", "depth", digit_spectrum, branch_depth=1)
     doublings = found.log().diff(dim=1)
     return decide_correction(
         (over_seeds(doublings[:, -1] / doublings[:, -2]), EXPONENTIAL),
@@ -123,10 +392,10 @@ def judge_explosion(readings: Sequence[Measurement]) -> Judgement:
     )
 
 
-def judge_biases(readings: Sequence[Measurement]) -> Judgement:
-    """The condition number of the network with biases."""
-    _, smallest = against(readings, "smallest_share", "units", "biased")
-    _, rest = against(readings, "condition_of_rest", "units", "biased")
+@claim("The network with biases has a depth-invariant condition number too.", "Section 4.1, after Eq. 3", "finite")
+def _biases(readings: Readings) -> Judgement:
+    _, smallest = against(readings, "smallest_share", "units", biased)
+    _, rest = against(readings, "condition_of_rest", "units", biased)
     return decide_correction(
         (over_seeds(smallest), Band(ROUNDING, math.inf)),
         (over_seeds(rest / rest[:, :1] - 1), Band.around(0.0, ROUNDING)),
@@ -136,10 +405,14 @@ def judge_biases(readings: Sequence[Measurement]) -> Judgement:
     )
 
 
-def judge_rectified(readings: Sequence[Measurement]) -> Judgement:
-    """The condition number beside zero with ReLU against the slope-1/2 convention."""
-    _, found = against(readings, "condition_number", "depth", "near_zero")
-    _, convention = against(readings, "convention", "depth", "near_zero")
+@claim(
+    "ReLU is covered through a local polynomial.",
+    "Section 4.2, after Assumption 3",
+    "1.56 on digits (shown if corrected: relative change with depth)",
+)
+def _relu(readings: Readings) -> Judgement:
+    _, found = against(readings, "condition_number", "depth", near_zero)
+    _, convention = against(readings, "convention", "depth", near_zero)
     return decide_correction(
         (over_seeds(found / convention - 1), Band.around(0.0, CONVENTION)),
         (over_seeds((found[:, 1:] - found[:, :1]) / found.mean()), Band.around(0.0, INVARIANT)),
@@ -151,73 +424,17 @@ def judge_rectified(readings: Sequence[Measurement]) -> Judgement:
 
 
 CLAIMS = (
-    Claim(
-        "stationary_point",
-        "Zero is a stationary point of order n − 1 for n ≥ 2.",
-        "Theorem 2.1, Lemma 3",
-        f"derivatives vanish: {EQUAL}",
-        judge_stationary,
-    ),
-    Claim(
-        "zero_hessian", "For n ≥ 3 the Hessian is the zero matrix.", "Theorem 2.1", f"0: {EQUAL}", judge_zero_hessian
-    ),
-    Claim(
-        "two_shortcut_form",
-        "For n = 2 the Hessian has blocks [[0, Aᵀ], [A, 0]] with A from the data alone.",
-        "Theorem 2.2, Eqs. 8, 23 and 25",
-        f"equality: {EQUAL}",
-        judge_two_shortcut,
-    ),
-    Claim(
-        "condition_number",
-        "For n = 2 the condition number is √cond((Σ^X − Σ^Y)ᵀ(Σ^X − Σ^Y)) at every depth.",
-        "Theorem 2.2, Eq. 9",
-        f"equality: {EQUAL}",
-        judge_condition_number,
-    ),
-    Claim("strict_saddle", "For n = 2 zero is a strict saddle point.", "Theorem 2.2", "index > 0", judge_saddle),
-    Claim(
-        "copies",
-        "The eigenvalues are copies of ±√eigs(AᵀA), as many as shortcuts.",
-        "Section 4.2, Eqs. 22 and 26",
-        f"equality: {EQUAL}",
-        judge_copies,
-    ),
-    Claim(
-        "one_shortcut_form",
-        "For n = 1 the Hessian has B on the diagonal of blocks, A below and Aᵀ above.",
-        "Theorem 2.3, Eqs. 10, 29 and 32",
-        f"equality: {EQUAL}",
-        judge_one_shortcut,
-    ),
-    Claim(
-        "local_minimum",
-        "Networks with shortcuts of length 2 have spurious local minima such as the zero initial point.",
-        "Section 2",
-        "index 0",
-        judge_local_minimum,
-    ),
-    Claim(
-        "explosion",
-        "The condition number of 1-shortcut networks explodes with depth, as that of block-Toeplitz matrices.",
-        "Section 4.2",
-        "explodes",
-        judge_explosion,
-    ),
-    Claim(
-        "biases",
-        "The network with biases has a depth-invariant condition number too.",
-        "Section 4.1, after Eq. 3",
-        "finite",
-        judge_biases,
-    ),
-    Claim(
-        "relu",
-        "ReLU is covered through a local polynomial.",
-        "Section 4.2, after Assumption 3",
-        "1.56 on digits (shown if corrected: relative change with depth)",
-        judge_rectified,
-    ),
+    _stationary_point,
+    _zero_hessian,
+    _two_shortcut_form,
+    _condition_number,
+    _strict_saddle,
+    _copies,
+    _one_shortcut_form,
+    _local_minimum,
+    _explosion,
+    _biases,
+    _relu,
 )
 
 _CAPTIONS = {
@@ -227,14 +444,14 @@ _CAPTIONS = {
 }
 
 
-def figures(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def figures(readings: Readings) -> tuple[Figure, ...]:
     """The Hessians for each shortcut's length, and condition numbers against depth."""
-    lengths = values(readings, "branch_depth", "picture")
+    lengths = values(readings, "branch_depth", picture)
     return (*(_blocks(readings, length) for length in lengths), _conditions(readings))
 
 
-def _blocks(readings: Sequence[Measurement], branch_depth: int) -> Figure:
-    H = stacked(readings, "hessian", "picture", branch_depth=branch_depth)[0]
+def _blocks(readings: Readings, branch_depth: int) -> Figure:
+    H = stacked(readings, "hessian", picture, branch_depth=branch_depth)[0]
     return Figure(
         name=f"hessian_{branch_depth}_shortcut",
         title=f"Theorem 2: Hessian at zero, {branch_depth}-shortcut",
@@ -245,10 +462,10 @@ def _blocks(readings: Sequence[Measurement], branch_depth: int) -> Figure:
     )
 
 
-def _conditions(readings: Sequence[Measurement]) -> Figure:
+def _conditions(readings: Readings) -> Figure:
     marks: list[Mark] = []
     for number, n in enumerate((1, 2)):
-        depths, found = against(readings, "condition_number", "depth", "digit_spectrum", branch_depth=n)
+        depths, found = against(readings, "condition_number", "depth", digit_spectrum, branch_depth=n)
         marks += curve(depths, found, f"{n}-shortcut", number)
     return Figure(
         name="condition_numbers",
