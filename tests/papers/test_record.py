@@ -1,10 +1,10 @@
 import json
 
 import pytest
-from tools import record_verdicts
 
 from skiplens.base.errors import InvalidInputError
 from skiplens.sweeps.run import claim_folder
+from tools import record_verdicts
 
 
 @pytest.fixture

@@ -135,7 +135,7 @@ def _result(study: Study, item: Item, keys: tuple[str, ...], swept: Swept, recor
         )
     if problems:
         return ItemResult(study, item, tuple(verdicts), problems=problems)
-    seconds = sum(reading.provenance.seconds for reading in readings)
+    seconds = sum((reading.provenance.seconds for reading in readings), 0.0)
     return ItemResult(study, item, tuple(verdicts), item.figures(readings), item.tables(readings), seconds=seconds)
 
 

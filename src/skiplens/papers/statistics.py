@@ -258,7 +258,7 @@ def _measured_by(reading: Measurement) -> str:
 
 
 def curve(
-    x: Sequence[float] | Tensor,
+    x: Sequence[float | int] | Tensor,
     values: Float[Tensor, "replicates places"],
     name: str,
     number: int,

@@ -5,9 +5,8 @@ import dataclasses
 import pytest
 import torch
 
-from skiplens.papers.li2016_shortcuts import fig7_fig8, learning_rates
-from skiplens.papers.li2016_shortcuts.fig7_fig8 import tables
-from skiplens.papers.li2016_shortcuts.learning_rates import best_losses, best_rates
+from skiplens.papers.li2016_shortcuts import fig7, fig8
+from skiplens.papers.li2016_shortcuts.learning_rates import LinearGrid, best_losses, best_rates, tables
 from skiplens.readings.reading import Measurement, Provenance
 
 STARTS = 20
@@ -23,7 +22,7 @@ def grids(runs, losses_of):
         noise = 0.01 * torch.randn(len(own.exponents), STARTS, generator=generator)
         values = torch.where(torch.isfinite(logs)[:, None], 10 ** (logs[:, None] + noise), torch.inf)
         arrays = {"losses": values}
-        if isinstance(own, learning_rates.LinearGrid):
+        if isinstance(own, LinearGrid):
             small = values * 1e-6 if own.family == "3-shortcut" else values
             arrays = {"excess": values, "losses": 5.0 + small, "first_losses": torch.full((STARTS,), 5.0)}
         provenance = Provenance.begin(own.to_json(), 0, "cpu").end()
@@ -73,13 +72,13 @@ def verdicts(claims, readings):
 
 
 def test_figure_7_as_it_is_printed():
-    found = verdicts(fig7_fig8.FIG7, grids(learning_rates.fig7_runs("laptop", 0), as_printed))
+    found = verdicts(fig7.CLAIMS, grids(fig7.runs("laptop", 0), as_printed))
     assert found.pop("equal_rate") == "corrected"
     assert set(found.values()) == {"reproduced"}, found
 
 
 def test_figure_7_the_other_way_round():
-    found = verdicts(fig7_fig8.FIG7, grids(learning_rates.fig7_runs("laptop", 0), other_way_round))
+    found = verdicts(fig7.CLAIMS, grids(fig7.runs("laptop", 0), other_way_round))
     assert {name for name, word in found.items() if word == "reproduced"} <= {"three_stay"}, found
     assert found["lowest"] == found["close_to_optimal"] == found["high_rate"] == found["falling_rate"] == "differs"
 
@@ -88,7 +87,7 @@ def test_figure_7_with_lower_losses_at_equal_rates():
     def better_everywhere(family, depth, exponents):
         return as_printed(family, depth, exponents) - (9.0 if family == "2-shortcut" else 0.0)
 
-    found = verdicts(fig7_fig8.FIG7, grids(learning_rates.fig7_runs("laptop", 0), better_everywhere))
+    found = verdicts(fig7.CLAIMS, grids(fig7.runs("laptop", 0), better_everywhere))
     assert found["equal_rate"] == "reproduced"
 
 
@@ -101,13 +100,13 @@ def without_noise(readings):
 
 
 def test_figure_8_as_it_is_printed():
-    readings = without_noise(grids(learning_rates.fig8_runs("laptop", 0), rectified_as_printed))
-    found = verdicts(fig7_fig8.FIG8, readings)
+    readings = without_noise(grids(fig8.runs("laptop", 0), rectified_as_printed))
+    found = verdicts(fig8.CLAIMS, readings)
     assert set(found.values()) == {"reproduced"}, found
 
 
 def test_figure_8_the_other_way_round():
-    found = verdicts(fig7_fig8.FIG8, grids(learning_rates.fig8_runs("laptop", 0), rectified_other_way_round))
+    found = verdicts(fig8.CLAIMS, grids(fig8.runs("laptop", 0), rectified_other_way_round))
     assert "reproduced" not in found.values(), found
     assert (
         found["half"] == found["half_from_16"] == found["plain"] == found["turning_point"] == found["dead"] == "differs"
@@ -117,8 +116,8 @@ def test_figure_8_the_other_way_round():
 @pytest.mark.parametrize(
     ("claims", "runs", "losses_of"),
     [
-        (fig7_fig8.FIG7, learning_rates.fig7_runs, as_printed),
-        (fig7_fig8.FIG8, learning_rates.fig8_runs, rectified_as_printed),
+        (fig7.CLAIMS, fig7.runs, as_printed),
+        (fig8.CLAIMS, fig8.runs, rectified_as_printed),
     ],
 )
 def test_claims_about_depths_that_a_preset_lacks_are_not_attempted(claims, runs, losses_of):
@@ -131,19 +130,15 @@ def test_claims_about_depths_that_a_preset_lacks_are_not_attempted(claims, runs,
 
 
 def test_the_best_of_a_grid():
-    (run,) = [
-        run
-        for run in learning_rates.fig7_runs("smoke", 0)
-        if (run.settings.family, run.settings.depth) == ("2-shortcut", 4)
-    ]
+    (run,) = [run for run in fig7.runs("smoke", 0) if (run.settings.family, run.settings.depth) == ("2-shortcut", 4)]
     (grid,) = grids([run], lambda family, depth, exponents: valley(exponents, 0.5, -9.5))
     assert bool((best_losses(grid) == -8.0).all())  # nearer counts as this near
     assert best_rates(grid).mean().item() == pytest.approx(0.5)
 
 
 def test_pictures_and_tables_show_all_families():
-    readings = grids(learning_rates.fig7_runs("laptop", 0), as_printed)
-    losses, rates, grid = learning_rates.draw_fig7(readings)
+    readings = grids(fig7.runs("laptop", 0), as_printed)
+    losses, rates, grid = fig7.figures(readings)
     names = ["xavier", "orthogonal", "1-shortcut", "2-shortcut", "3-shortcut"]
     for figure in (losses, rates, grid):
         assert [mark.name for mark in figure.marks if mark.name] == names
@@ -152,5 +147,5 @@ def test_pictures_and_tables_show_all_families():
     (table,) = tables(readings)
     assert len(table.rows) == 30 * 21 * STARTS
     assert {"family", "depth", "learning_rate", "network", "final_loss"} <= set(table.rows[0])
-    rectified = grids(learning_rates.fig8_runs("laptop", 0), rectified_as_printed)
-    assert len(learning_rates.draw_fig8(rectified)) == 3
+    rectified = grids(fig8.runs("laptop", 0), rectified_as_printed)
+    assert len(fig8.figures(rectified)) == 3

@@ -5,8 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skiplens.papers.li2016_shortcuts.separated_points import separation, sphere_path
-from skiplens.papers.li2016_shortcuts.small_weights import length_bound
+from skiplens.papers.li2016_shortcuts.small_weights import length_bound, separation, sphere_path
 from tests.papers.li2016_shortcuts.points import centre_hit, random_points
 from tests.tolerances import assert_close
 

@@ -4,22 +4,21 @@ import math
 
 import torch
 
-from skiplens.papers.li2016_shortcuts import descents as li2016_shortcuts_descents
 from skiplens.papers.li2016_shortcuts import fig5_fig6
 from skiplens.papers.li2016_shortcuts.common import FAMILIES, digit_moments
-from skiplens.papers.li2016_shortcuts.descents import Descent, SpectraAtLosses
-from tests.papers.li2016_shortcuts.fake_readings import fake
+from skiplens.papers.li2016_shortcuts.fig5_fig6 import Descent, SpectraAtLosses
+from tests.papers.li2016_shortcuts.fake_readings import fake, judged
 from tests.tolerances import assert_close
 
 
 def test_quantities_are_interpolated_in_the_loss():
     losses, values = torch.tensor([5.0, 3.0, 2.0, 1.0]), torch.tensor([10.0, 20.0, 40.0, 80.0])
     quantity = lambda epoch: values[epoch : epoch + 1]  # noqa: E731
-    assert li2016_shortcuts_descents.at_loss(losses, 4.0, quantity).tolist() == [15.0]
-    assert li2016_shortcuts_descents.at_loss(losses, 2.0, quantity).tolist() == [40.0]
-    assert li2016_shortcuts_descents.at_loss(losses, 1.25, quantity).tolist() == [70.0]
-    assert li2016_shortcuts_descents.at_loss(losses, 0.5, quantity).isnan().all()  # never reached
-    assert li2016_shortcuts_descents.at_loss(losses, 6.0, quantity).isnan().all()  # below it from the start
+    assert fig5_fig6.at_loss(losses, 4.0, quantity).tolist() == [15.0]
+    assert fig5_fig6.at_loss(losses, 2.0, quantity).tolist() == [40.0]
+    assert fig5_fig6.at_loss(losses, 1.25, quantity).tolist() == [70.0]
+    assert fig5_fig6.at_loss(losses, 0.5, quantity).isnan().all()  # never reached
+    assert fig5_fig6.at_loss(losses, 6.0, quantity).isnan().all()  # below it from the start
 
 
 def two_matrices(flat: torch.Tensor) -> torch.Tensor:
@@ -34,7 +33,7 @@ def eigenvalues(flat: torch.Tensor) -> torch.Tensor:
 
 def test_the_first_epochs_against_automatic_differentiation(seed):
     settings = Descent(depth=2, epochs=4, every=2, source="sample", seed=seed)
-    found = li2016_shortcuts_descents.descent(settings)
+    found = fig5_fig6.descent(settings)
     assert found["epoch"].tolist() == [0, 2, 4]
     W = FAMILIES["2-shortcut"].start(2, settings.stream()).flatten()
     for place in range(3):
@@ -56,7 +55,7 @@ def test_spectra_at_a_loss_against_automatic_differentiation(seed):
     sizes = [eigenvalues(W).abs().sort().values for W in (before, after)]
     largest = torch.lerp(sizes[0][-1], sizes[1][-1], share)
     tenth = torch.lerp(sizes[0][19], sizes[1][19], share)  # rank 20 of 200
-    found = li2016_shortcuts_descents.spectra_at_losses(settings)
+    found = fig5_fig6.spectra_at_losses(settings)
     assert_close(found["largest"][0], largest, 1e-8)  # rounding has grown along the descent
     assert_close(found["tenth"][0], tenth, 1e-8)
     assert found["loss"].tolist() == [3.0]
@@ -86,24 +85,37 @@ def test_a_counterexample_near_the_end_corrects_always():
     always = spectra("orthogonal", dict(zip(LOSSES, (40.0, 40.0, 500.0, 2e4), strict=True)))
     nearly = spectra("orthogonal", dict(zip(LOSSES, (40.0, 40.0, 500.0, 5e3), strict=True)))
     never = spectra("orthogonal", dict(zip(LOSSES, (1.0, 1.0, 50.0, 5e3), strict=True)))
-    assert fig5_fig6.judge_smaller(two + always).verdict == "reproduced"
-    assert fig5_fig6.judge_smaller(two + nearly).verdict == "corrected"
-    assert fig5_fig6.judge_smaller(two + never).verdict == "differs"
-    assert fig5_fig6.judge_much_smaller(two + always).verdict == "reproduced"
-    assert fig5_fig6.judge_much_smaller(two + never).verdict == "differs"
+    assert judged(fig5_fig6.FIG5, "always_smaller", two + always).verdict == "reproduced"
+    assert judged(fig5_fig6.FIG5, "always_smaller", two + nearly).verdict == "corrected"
+    assert judged(fig5_fig6.FIG5, "always_smaller", two + never).verdict == "differs"
+    assert judged(fig5_fig6.FIG5, "much_smaller_when_large", two + always).verdict == "reproduced"
+    assert judged(fig5_fig6.FIG5, "much_smaller_when_large", two + never).verdict == "differs"
 
 
 def test_condition_numbers_that_rise_have_no_last_value():
     rising, level = ({0.45: 100.0, 0.345: end} for end in (1e4, 110.0))
-    assert fig5_fig6.judge_end(spectra("2-shortcut", rising) + spectra("orthogonal", rising)).verdict == "corrected"
-    assert fig5_fig6.judge_end(spectra("2-shortcut", level) + spectra("orthogonal", level)).verdict == "reproduced"
+    assert (
+        judged(
+            fig5_fig6.FIG5, "same_value_at_the_end", spectra("2-shortcut", rising) + spectra("orthogonal", rising)
+        ).verdict
+        == "corrected"
+    )
+    assert (
+        judged(
+            fig5_fig6.FIG5, "same_value_at_the_end", spectra("2-shortcut", level) + spectra("orthogonal", level)
+        ).verdict
+        == "reproduced"
+    )
 
 
 def test_xavier_networks_that_do_not_reach_a_loss_count_where_they_are():
     two = spectra("2-shortcut", {0.7: 20.0, 0.5: 30.0})
     xavier = spectra("xavier", {0.7: 1e7, 0.5: math.nan})
-    assert fig5_fig6.judge_xavier(two + xavier).verdict == "reproduced"
-    assert fig5_fig6.judge_xavier(two + spectra("xavier", {0.7: 2.0, 0.5: math.nan})).verdict == "differs"
+    assert judged(fig5_fig6.FIG5, "smaller_than_xavier", two + xavier).verdict == "reproduced"
+    assert (
+        judged(fig5_fig6.FIG5, "smaller_than_xavier", two + spectra("xavier", {0.7: 2.0, 0.5: math.nan})).verdict
+        == "differs"
+    )
 
 
 def test_networks_of_another_depth_are_not_judged():
@@ -116,10 +128,15 @@ def test_networks_of_another_depth_are_not_judged():
 
 def test_the_judges_of_the_index():
     fallen = spectra("2-shortcut", {1.5: 1.0}, index=0.5 - 55 / 1600)
-    assert fig5_fig6.judge_drop(fallen).verdict == "reproduced"
-    assert fig5_fig6.judge_drop(spectra("2-shortcut", {1.5: 1.0}, index=0.49)).verdict == "differs"
-    assert fig5_fig6.judge_smaller_index(fallen + spectra("orthogonal", {1.5: 1.0}, index=0.52)).verdict == "reproduced"
-    assert fig5_fig6.judge_smaller_index(fallen + spectra("orthogonal", {1.5: 1.0}, index=0.45)).verdict == "differs"
+    assert judged(fig5_fig6.FIG6, "drop", fallen).verdict == "reproduced"
+    assert judged(fig5_fig6.FIG6, "drop", spectra("2-shortcut", {1.5: 1.0}, index=0.49)).verdict == "differs"
+    assert (
+        judged(fig5_fig6.FIG6, "smaller", fallen + spectra("orthogonal", {1.5: 1.0}, index=0.52)).verdict
+        == "reproduced"
+    )
+    assert (
+        judged(fig5_fig6.FIG6, "smaller", fallen + spectra("orthogonal", {1.5: 1.0}, index=0.45)).verdict == "differs"
+    )
 
 
 def descents(peak: int) -> list:
@@ -140,5 +157,5 @@ def descents(peak: int) -> list:
 def test_the_place_of_the_gradient_in_the_drop():
     """It begins at epoch 3 and has ended at epoch 7, where 50 are gone."""
     assert fig5_fig6.peak_places(descents(5)).tolist() == [0.5] * 3
-    assert fig5_fig6.judge_peak(descents(5)).verdict == "reproduced"
-    assert fig5_fig6.judge_peak(descents(10)).verdict == "differs"
+    assert judged(fig5_fig6.FIG6, "gradient", descents(5)).verdict == "reproduced"
+    assert judged(fig5_fig6.FIG6, "gradient", descents(10)).verdict == "differs"

@@ -7,12 +7,11 @@ import pytest
 import torch
 
 from skiplens.papers.li2016_shortcuts import fig2_fig9
-from skiplens.papers.li2016_shortcuts import images as li2016_shortcuts_images
-from skiplens.papers.li2016_shortcuts.fig2_fig9 import ITEMS
-from skiplens.papers.li2016_shortcuts.images import SIZES, ShortcutTraining
+from skiplens.papers.li2016_shortcuts.fig2_fig9 import ITEMS, SIZES, ShortcutTraining
 from skiplens.papers.li2016_shortcuts.study import STUDY
 from skiplens.papers.reproduction import ReproductionEffort, reproduce
 from skiplens.readings.reading import Measurement, Provenance
+from tests.papers.li2016_shortcuts.fake_readings import judged
 
 TINY = ShortcutTraining(data="digits", depth=8, epochs=2, milestones=(1,), images=32, test_images=20, side=8, width=4)
 PARAMETERS = {38: 561_370, 110: 1_727_962}
@@ -31,21 +30,21 @@ def trained(epochs=164, **settings) -> ShortcutTraining:
 
 @pytest.mark.parametrize(("depth", "shortcut_depth"), [(38, 1), (38, 2), (38, 3), (38, 4), (38, 6), (110, 1), (110, 4)])
 def test_the_parameters_are_those_of_the_table_at_every_shortcut_depth(depth, shortcut_depth):
-    network = li2016_shortcuts_images.network_of(ShortcutTraining(depth=depth, shortcut_depth=shortcut_depth))
+    network = fig2_fig9.network_of(ShortcutTraining(depth=depth, shortcut_depth=shortcut_depth))
     assert sum(parameter.numel() for parameter in network.parameters()) == PARAMETERS[depth]
 
 
 def test_first_norms_are_those_of_the_law():
     """‖W‖_F is √(2 inputs) in the mean: N(0, 2/(9 outputs)) has 9 inputs outputs entries."""
-    network = li2016_shortcuts_images.network_of(ShortcutTraining(depth=38))
+    network = fig2_fig9.network_of(ShortcutTraining(depth=38))
     inputs = [3] + [16] * 12 + [16] + [32] * 11 + [32] + [64] * 11
     expected = sum(math.sqrt(2 * count) for count in inputs) / len(inputs)
-    assert li2016_shortcuts_images.mean_convolution_norm(network) == pytest.approx(expected, rel=0.02)
+    assert fig2_fig9.mean_convolution_norm(network) == pytest.approx(expected, rel=0.02)
 
 
 def test_the_norm_is_recorded_at_the_start_and_after_each_epoch():
-    found = li2016_shortcuts_images.shortcut_training(TINY)
-    start = li2016_shortcuts_images.mean_convolution_norm(li2016_shortcuts_images.network_of(TINY).float())
+    found = fig2_fig9.shortcut_training(TINY)
+    start = fig2_fig9.mean_convolution_norm(fig2_fig9.network_of(TINY).float())
     assert found["norm"].shape == (3,) and float(found["norm"][0]) == pytest.approx(start, rel=1e-6)
     assert len(set(found["norm"].tolist())) == 3
     assert torch.isnan(found["epoch_loss"][0]) and bool(torch.isfinite(found["epoch_loss"][1:]).all())
@@ -53,25 +52,23 @@ def test_the_norm_is_recorded_at_the_start_and_after_each_epoch():
 
 
 def test_the_same_run_gives_the_same_bits_and_another_replicate_others():
-    first, again = (li2016_shortcuts_images.shortcut_training(TINY)["norm"] for _ in range(2))
-    other = li2016_shortcuts_images.shortcut_training(dataclasses.replace(TINY, replicate=1))["norm"]
+    first, again = (fig2_fig9.shortcut_training(TINY)["norm"] for _ in range(2))
+    other = fig2_fig9.shortcut_training(dataclasses.replace(TINY, replicate=1))["norm"]
     assert torch.equal(first, again) and not torch.equal(first, other)
 
 
 def test_batch_norm_takes_the_scale_of_the_convolutions_out():
-    network = li2016_shortcuts_images.network_of(TINY)
+    network = fig2_fig9.network_of(TINY)
     images = torch.randn(10, 3, 8, 8)
-    assert li2016_shortcuts_images.change_when_halved(network, images) < 1e-3
+    assert fig2_fig9.change_when_halved(network, images) < 1e-3
     bare = torch.nn.Sequential(torch.nn.Conv2d(3, 2, 3, bias=False), torch.nn.Flatten())
-    assert float(li2016_shortcuts_images.change_when_halved(bare, images)) == pytest.approx(0.5)
+    assert float(fig2_fig9.change_when_halved(bare, images)) == pytest.approx(0.5)
 
 
 def test_the_paper_trains_on_a_gpu_with_its_own_milestones():
-    run = li2016_shortcuts_images.fig2_runs(
-        dataclasses.replace(SIZES["paper"], base=dataclasses.replace(TINY, gpu=True)), 0
-    )[0]
+    run = fig2_fig9.fig2_runs(dataclasses.replace(SIZES["paper"], base=dataclasses.replace(TINY, gpu=True)), 0)[0]
     assert run.needs.gpus == 1 and run.settings.milestones == (81, 122) and run.settings.epochs == 200
-    recipe = li2016_shortcuts_images.recipe_of(run.settings)
+    recipe = fig2_fig9.recipe_of(run.settings)
     assert (recipe.precision, recipe.channels_last, recipe.cuda_graph) == ("bfloat16", True, True)
 
 
@@ -122,7 +119,7 @@ def test_shallow_networks_say_nothing_about_extreme_depth():
 
 def test_another_number_of_parameters_is_noticed():
     readings = [reading(trained(depth=38, shortcut_depth=k), parameters=561_370 + (k == 3)) for k in (1, 2, 3, 4)]
-    assert fig2_fig9.judge_parameters(readings).verdict == "differs"
+    assert judged(fig2_fig9.FIG9, "parameters", readings).verdict == "differs"
 
 
 def test_without_cifar_nothing_is_attempted_and_nothing_fails(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ from skiplens.papers.li2016_shortcuts import fig4
 from skiplens.papers.li2016_shortcuts.common import FAMILIES, digit_moments, whitened_digits
 from skiplens.papers.li2016_shortcuts.fig4 import InitialSpectrum
 from skiplens.papers.li2016_shortcuts.hessian.at_zero import orthogonal_spectrum
-from tests.papers.li2016_shortcuts.fake_readings import fake
+from tests.papers.li2016_shortcuts.fake_readings import fake, judged
 
 
 def test_two_shortcut_networks_start_beside_equation_9(seed):
@@ -41,8 +41,8 @@ def networks(family: str, numbers: dict[int, float]) -> list:
 
 
 def test_the_judge_of_constancy():
-    assert fig4.judge_constant(networks("2-shortcut", {2: 1.5, 8: 1.505})).verdict == "reproduced"
-    assert fig4.judge_constant(networks("2-shortcut", {2: 1.5, 8: 1.6})).verdict == "differs"
+    assert judged(fig4.CLAIMS, "two_shortcut", networks("2-shortcut", {2: 1.5, 8: 1.505})).verdict == "reproduced"
+    assert judged(fig4.CLAIMS, "two_shortcut", networks("2-shortcut", {2: 1.5, 8: 1.6})).verdict == "differs"
 
 
 def test_the_judge_of_linear_growth():
@@ -57,14 +57,15 @@ def test_the_judge_of_linear_growth():
 
 def test_the_judges_of_xavier():
     readings = networks("xavier", {4: 1e3, 8: 1e5}) + networks("orthogonal", {4: 10.0, 8: 20.0})
-    assert fig4.judge_xavier(readings).verdict == "reproduced"
-    assert fig4.judge_slower(readings).verdict == "reproduced"
+    assert judged(fig4.CLAIMS, "xavier", readings).verdict == "reproduced"
+    assert judged(fig4.CLAIMS, "orthogonal_slower", readings).verdict == "reproduced"
     tame = networks("xavier", {4: 5.0, 8: 9.0}) + networks("orthogonal", {4: 10.0, 8: 20.0})
-    assert fig4.judge_xavier(tame).verdict == "differs"
-    assert fig4.judge_slower(tame).verdict == "differs"
+    assert judged(fig4.CLAIMS, "xavier", tame).verdict == "differs"
+    assert judged(fig4.CLAIMS, "orthogonal_slower", tame).verdict == "differs"
 
 
 def test_the_judge_of_likeness():
     orthogonal = networks("orthogonal", {4: 10.0, 8: 20.0})
-    assert fig4.judge_alike(orthogonal + networks("1-shortcut", {4: 10.5, 8: 21.0})).verdict == "reproduced"
-    assert fig4.judge_alike(orthogonal + networks("1-shortcut", {4: 10.5, 8: 40.0})).verdict == "differs"
+    for last, word in ((21.0, "reproduced"), (40.0, "differs")):
+        readings = orthogonal + networks("1-shortcut", {4: 10.5, 8: last})
+        assert judged(fig4.CLAIMS, "one_shortcut_like_orthogonal", readings).verdict == word

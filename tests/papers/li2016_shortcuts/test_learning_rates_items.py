@@ -2,7 +2,7 @@
 
 import pytest
 
-from skiplens.papers.li2016_shortcuts.learning_rates import fig7_runs, fig8_runs
+from skiplens.papers.li2016_shortcuts import fig7, fig8
 from skiplens.papers.reproduction import ReproductionEffort, reproduce
 from skiplens.papers.study import choose
 
@@ -25,10 +25,10 @@ def test_the_smallest_preset(item, tmp_path, seed):
 
 
 def test_grids_are_have_all_depths_and_rates():
-    linear, rectified = fig7_runs("laptop", 0), fig8_runs("laptop", 0)
+    linear, rectified = fig7.runs("laptop", 0), fig8.runs("laptop", 0)
     assert len(linear) == 30 and len(rectified) == 15
     assert {len(run.settings.exponents) for run in linear} == {21}
     assert {len(run.settings.exponents) for run in rectified} == {9}
     assert {run.settings.depth for run in linear if run.settings.family == "3-shortcut"} == {6, 12, 18, 33, 66, 96}
     assert {run.settings.epochs for run in [*linear, *rectified]} == {1000}
-    assert len({run.key for run in [*linear, *rectified, *fig7_runs("laptop", 1)]}) == 75
+    assert len({run.key for run in [*linear, *rectified, *fig7.runs("laptop", 1)]}) == 75

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from skiplens.base.errors import InvalidInputError
-from skiplens.papers.li2016_shortcuts.separated_points import separation
-from skiplens.papers.li2016_shortcuts.small_weights import small_weight_network
+from skiplens.papers.li2016_shortcuts.small_weights import separation, small_weight_network
 from tests.papers.li2016_shortcuts.points import centre_hit, fibonacci, random_points
 from tests.tolerances import assert_close
 
@@ -20,7 +19,7 @@ def test_separation_by_two_loops(generator, monkeypatch):
     named = [*((f"input {i}", i, p) for i, p in enumerate(x)), *((f"target {i}", i, p) for i, p in enumerate(y))]
     pairs = [((p - q).norm().item(), a, b) for a, i, p in named for b, j, q in named if i != j]
     expected = min(pairs)
-    monkeypatch.setattr("skiplens.papers.li2016_shortcuts.separated_points._ROWS_AT_ONCE", 40)  # several blocks
+    monkeypatch.setattr("skiplens.papers.li2016_shortcuts.small_weights._ROWS_AT_ONCE", 40)  # several blocks
     found = separation(x, y)
     assert found.distance == pytest.approx(expected[0], rel=1e-12)
     assert {found.first, found.second} == set(expected[1:])

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from skiplens.papers.li2016_shortcuts import small_weights, thm1
+from skiplens.papers.li2016_shortcuts import thm1
 from skiplens.papers.li2016_shortcuts.thm1 import Construction, OneStep, SharedLabels
-from tests.papers.li2016_shortcuts.fake_readings import fake
+from tests.papers.li2016_shortcuts.fake_readings import fake, judged
 
 
 def test_a_construction_meets_its_labels_and_its_bounds(seed):
@@ -30,7 +30,7 @@ def test_units_are_evaluated_as_printed():
     """One unit by hand: h = (1, 0, 0), W_1 h + b = (1, -1), relu, W_2."""
     W_1, W_2 = torch.zeros(2, 1, 3, 3)
     W_1[0, 0, 0], W_2[0, 1, 0] = 2.0, 0.5
-    units = small_weights.BiasedUnits(W_1, torch.full((1, 3), -1.0), W_2)
+    units = (W_1, torch.full((1, 3), -1.0), W_2)
     assert thm1.run_units(units, torch.tensor([[1.0, 0.0, 0.0]])).tolist() == [[1.0, 0.5, 0.0]]
 
 
@@ -63,12 +63,12 @@ def constructions(norm_exponent: float = -0.5, step_exponent: float = -1.0, fit:
 
 
 def test_judges_tell_laws_apart():
-    assert thm1.judge_norm_law(constructions()).verdict == "reproduced"
-    assert thm1.judge_norm_law(constructions(norm_exponent=-0.4)).verdict == "differs"
-    assert thm1.judge_step(constructions()).verdict == "corrected"
-    assert thm1.judge_step(constructions(step_exponent=0.0)).verdict == "reproduced"
-    assert thm1.judge_step(constructions(step_exponent=-0.5)).verdict == "differs"
-    assert thm1.judge_fit(constructions()).verdict == "reproduced"
-    assert thm1.judge_fit(constructions(fit=0.1)).verdict == "differs"
-    assert thm1.judge_norm_bound(constructions()).verdict == "reproduced"
-    assert thm1.judge_norm_bound(constructions(norm_exponent=0.5)).verdict == "differs"
+    assert judged(thm1.CLAIMS, "norm_law", constructions()).verdict == "reproduced"
+    assert judged(thm1.CLAIMS, "norm_law", constructions(norm_exponent=-0.4)).verdict == "differs"
+    assert judged(thm1.CLAIMS, "step", constructions()).verdict == "corrected"
+    assert judged(thm1.CLAIMS, "step", constructions(step_exponent=0.0)).verdict == "reproduced"
+    assert judged(thm1.CLAIMS, "step", constructions(step_exponent=-0.5)).verdict == "differs"
+    assert judged(thm1.CLAIMS, "fit", constructions()).verdict == "reproduced"
+    assert judged(thm1.CLAIMS, "fit", constructions(fit=0.1)).verdict == "differs"
+    assert judged(thm1.CLAIMS, "norm_bound", constructions()).verdict == "reproduced"
+    assert judged(thm1.CLAIMS, "norm_bound", constructions(norm_exponent=0.5)).verdict == "differs"

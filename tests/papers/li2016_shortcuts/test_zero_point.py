@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from skiplens.papers.li2016_shortcuts import thm2, zero_point
+from skiplens.papers.li2016_shortcuts import thm2
 from skiplens.papers.li2016_shortcuts.common import (
     printed_condition_number,
     printed_one_shortcut,
@@ -11,8 +11,8 @@ from skiplens.papers.li2016_shortcuts.common import (
     printed_two_shortcut,
 )
 from skiplens.papers.li2016_shortcuts.hessian.exact import commutation_matrix
-from skiplens.papers.li2016_shortcuts.zero_point import Biased, Derivatives, DigitSpectrum, NearZero, Picture, Structure
-from tests.papers.li2016_shortcuts.fake_readings import fake
+from skiplens.papers.li2016_shortcuts.thm2 import Biased, Derivatives, DigitSpectrum, NearZero, Picture, Structure
+from tests.papers.li2016_shortcuts.fake_readings import fake, judged
 
 _ROW, _SAMPLE = torch.arange(1, 4)[:, None], torch.arange(1, 9)
 _NUMERATORS = 31 * _ROW**2 + 17 * _SAMPLE**2 + 7 * _ROW * _SAMPLE + 5 * _ROW**2 * _SAMPLE + 3
@@ -51,30 +51,30 @@ def test_one_shortcut_as_printed(units, largest, smallest, negative):
 
 @pytest.mark.parametrize("activations", ["identity", "smooth"])
 def test_automatic_differentiation_gives_the_printed_hessian(activations, seed):
-    found = zero_point.structure(Structure(activations=activations, seed=seed))
+    found = thm2.structure(Structure(activations=activations, seed=seed))
     assert float(found["error"]) < 1e-13
     assert float(found["copies_error"]) < 1e-13
     assert float(found["index"]) == 0.5
 
 
 def test_a_wrong_slope_is_noticed(seed, monkeypatch):
-    monkeypatch.setitem(zero_point.SLOPES, "smooth", 1.0)
-    assert float(zero_point.structure(Structure(activations="smooth", seed=seed))["error"]) > 0.1
+    monkeypatch.setitem(thm2.SLOPES, "smooth", 1.0)
+    assert float(thm2.structure(Structure(activations="smooth", seed=seed))["error"]) > 0.1
 
 
 def test_one_and_three_matrices(seed):
-    assert float(zero_point.structure(Structure(branch_depth=1, seed=seed))["error"]) < 1e-13
-    assert float(zero_point.structure(Structure(branch_depth=3, seed=seed))["error"]) == 0
-    assert not zero_point.picture(Picture(branch_depth=3, seed=seed))["hessian"].any()
-    assert zero_point.picture(Picture(branch_depth=2, seed=seed))["hessian"].shape == (54, 54)
+    assert float(thm2.structure(Structure(branch_depth=1, seed=seed))["error"]) < 1e-13
+    assert float(thm2.structure(Structure(branch_depth=3, seed=seed))["error"]) == 0
+    assert not thm2.picture(Picture(branch_depth=3, seed=seed))["hessian"].any()
+    assert thm2.picture(Picture(branch_depth=2, seed=seed))["hessian"].shape == (54, 54)
 
 
 @pytest.mark.parametrize("branch_depth", [2, 3, 4])
 def test_the_first_derivative_that_does_not_vanish(branch_depth, seed):
     """Along tV it is n! Σ_r ⟨G, V_{r,n} … V_{r,1}⟩."""
     settings = Derivatives(units=2, branch_depth=branch_depth, seed=seed)
-    orders = zero_point.derivatives(settings)["derivative"]
-    inputs, targets = zero_point.random_data(settings)
+    orders = thm2.derivatives(settings)["derivative"]
+    inputs, targets = thm2.random_data(settings)
     shape = (2, branch_depth, 3, 3)
     direction = torch.randn(shape, dtype=torch.float64, generator=settings.stream())
     slope = (inputs - targets).T @ inputs / len(inputs)
@@ -85,20 +85,20 @@ def test_the_first_derivative_that_does_not_vanish(branch_depth, seed):
 
 
 def test_biases_add_a_zero_eigenvalue_for_each_hidden_unit(seed):
-    one, four = (zero_point.biased(Biased(units=units, seed=seed)) for units in (1, 4))
+    one, four = (thm2.biased(Biased(units=units, seed=seed)) for units in (1, 4))
     assert float(four["largest_zero_share"]) < 1e-14
     assert float(one["condition_of_rest"]) == pytest.approx(float(four["condition_of_rest"]), rel=1e-9)
 
 
 def test_digits_with_any_signs_follow_equation_9(seed):
-    found = zero_point.digit_spectrum(DigitSpectrum(depth=4, source="sample", seed=seed))
+    found = thm2.digit_spectrum(DigitSpectrum(depth=4, source="sample", seed=seed))
     assert float(found["full_condition_number"]) == pytest.approx(float(found["printed_condition_number"]), rel=1e-9)
     assert float(found["index"]) == 0.5
 
 
 def test_beside_zero_relu_has_another_condition_number(seed):
     """The references have 3.8 (standard deviation at most 0.2) at every depth, and 1.558 for the convention."""
-    found = zero_point.near_zero(NearZero(depth=32, seed=seed))
+    found = thm2.near_zero(NearZero(depth=32, seed=seed))
     assert float(found["convention"]) == pytest.approx(1.558479010899168, rel=1e-10)
     assert abs(float(found["condition_number"]) - 3.8) < 0.8
 
@@ -112,6 +112,6 @@ def growth(numbers: list[float]) -> list:
 
 
 def test_the_judge_tells_linear_from_exponential_growth():
-    assert thm2.judge_explosion(growth([3.7, 9.4, 20.5, 43.2])).verdict == "corrected"
-    assert thm2.judge_explosion(growth([1e1, 1e2, 1e4, 1e8])).verdict == "reproduced"
-    assert thm2.judge_explosion(growth([3.0, 5.0, 6.0, 7.0])).verdict == "differs"
+    assert judged(thm2.CLAIMS, "explosion", growth([3.7, 9.4, 20.5, 43.2])).verdict == "corrected"
+    assert judged(thm2.CLAIMS, "explosion", growth([1e1, 1e2, 1e4, 1e8])).verdict == "reproduced"
+    assert judged(thm2.CLAIMS, "explosion", growth([3.0, 5.0, 6.0, 7.0])).verdict == "differs"

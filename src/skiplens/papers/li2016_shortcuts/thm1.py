@@ -118,7 +118,7 @@ def construction(settings: Construction) -> dict[str, Tensor]:
         norm_constant=built.norm_constant,
         longest_path=float(built.path_lengths.max()),
         path_bound=length_bound(m, rho),
-        allowed_units=units_bound(m, rho, step),
+        allowed_units=float(units_bound(m, rho, step)),
     )
 
 
