@@ -1,4 +1,4 @@
-"""Files are written whole or not at all."""
+"""Files are written whole or not at all, and content has a fingerprint."""
 
 import contextlib
 import hashlib

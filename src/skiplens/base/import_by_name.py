@@ -1,4 +1,4 @@
-"""What a function of the user's returns, named `path/file.py:function` or `package.module:function`."""
+"""Functions of the user's by name, `path/file.py:function` or `package.module:function`, and what they return."""
 
 import importlib.util
 import sys

@@ -1,4 +1,4 @@
-"""How much memory may be used: what is free now, on the processor or on a GPU."""
+"""Memory: how much may be used, large new tensors in huge pages, and work that is done again with less when it ran out."""
 
 import contextlib
 import math

@@ -1,4 +1,4 @@
-"""The canonical download: pooch checks and places the files, and a transfer that broke off is continued."""
+"""The authors' files: downloaded and resumed with pooch, unpacked, checked, and kept in a cache that several may use."""
 
 import errno
 import gzip

@@ -1,4 +1,4 @@
-"""The idx format of MNIST and Fashion-MNIST: two zero bytes, a type, a number of axes, their lengths, the values."""
+"""How images are stored: idx files (MNIST), CIFAR's records, and pictures that Pillow decodes."""
 
 import struct
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A set of labelled images in memory: bytes as they were stored, floats when asked for."""
+"""Labelled images in memory, bytes as they were stored and floats when asked for; the embedded digits; names of classes."""
 
 import gzip
 from collections.abc import Iterator

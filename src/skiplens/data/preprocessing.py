@@ -1,4 +1,4 @@
-"""Channel-wise standardisation: subtract each channel's mean, divide by its standard deviation."""
+"""Standardised channels, and whitened principal components as 'Demystifying ResNet' takes them."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

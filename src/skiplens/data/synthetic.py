@@ -1,4 +1,4 @@
-"""The task of 'The Loss Surface of Residual Networks', Figure 1(d, e): tell Gaussian classes apart."""
+"""Made-up data: Gaussian classes (Littwin & Wolf 2016, figure 1d, e), vectors on spheres and circles, shuffled batches."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

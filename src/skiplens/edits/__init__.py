@@ -1,0 +1,1 @@
+"""Changed copies: surgery, initialisation, lesions, remedies. The given model is never touched."""

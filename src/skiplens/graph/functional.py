@@ -1,4 +1,4 @@
-"""A model as a pure function of its parameters: nothing it does to itself is kept."""
+"""A model as a pure function of its parameters, and which of its outputs are looked at."""
 
 import math
 import warnings

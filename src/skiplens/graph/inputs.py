@@ -1,4 +1,4 @@
-"""Model inputs as a row of samples: count them, take some of them, check them once."""
+"""Inputs of a model as a row of samples, checked once, and the first call, which says what does not fit."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping

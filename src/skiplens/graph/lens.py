@@ -1,4 +1,4 @@
-"""A lens: options in, and a reading of a subject out; looking changes nothing."""
+"""A lens and its subject: options in, a reading of a model and its batch out; looking changes nothing."""
 
 import copy
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""Losses that add up over mini-batches: a total for each, and what the sum of totals is divided by in the end."""
+"""The loss: a name, a function of outputs and targets, or the model's own; how it adds up over batches; which one targets ask for."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

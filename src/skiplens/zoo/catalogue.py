@@ -1,4 +1,4 @@
-"""The catalogue of the zoo: every network by its name."""
+"""The catalogue of the zoo: every network by its name, and a table of what they are."""
 
 from dataclasses import dataclass
 from typing import Any

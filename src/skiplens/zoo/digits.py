@@ -1,4 +1,4 @@
-"""The small residual network that Skiplens looks at when no model is given: 28×28 digits, eight blocks."""
+"""Networks for 28×28 digits: the one that Skiplens looks at when no model is given, and MacDonald et al.'s four."""
 
 from collections import OrderedDict
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""An entry of the zoo's catalogue."""
+"""An entry of the zoo: a network's options, how it is built, what is said of it."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping

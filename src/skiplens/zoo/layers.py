@@ -1,4 +1,4 @@
-"""Layers that are made without a draw from torch's global generator; their weights are filled in afterwards."""
+"""Layers made without a draw from torch's global generator, and the residual and plain blocks made of them."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar

@@ -1,4 +1,4 @@
-"""Initialisations of any network: each returns a new network and leaves the given one as it is.
+"""The laws that weights start from, of the papers and of PyTorch, and how a network is filled with them.
 
 A law gives the float64 weights of one layer, whose shape is (outputs, inputs, *window) as in `nn.Linear` and
 `nn.Conv2d`. Every layer draws from a stream of its own, named after its parameter, and the draw is rounded to the
