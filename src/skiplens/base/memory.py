@@ -1,4 +1,4 @@
-"""Memory: how much may be used, large new tensors in huge pages, and work that is done again with less when it ran out."""
+"""Memory: how much may be used, large new tensors in huge pages, work done again with less when it ran out."""
 
 import contextlib
 import math

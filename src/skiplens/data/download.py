@@ -1,4 +1,4 @@
-"""The authors' files: downloaded and resumed with pooch, unpacked, checked, and kept in a cache that several may use."""
+"""The authors' files: downloaded and resumed with pooch, unpacked, checked, kept in a cache that several may use."""
 
 import errno
 import gzip

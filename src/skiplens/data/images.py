@@ -1,4 +1,4 @@
-"""Labelled images in memory, bytes as they were stored and floats when asked for; the embedded digits; names of classes."""
+"""Labelled images in memory: bytes as stored, floats when asked for; the embedded digits; names of classes."""
 
 import gzip
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Made-up data: Gaussian classes (Littwin & Wolf 2016, figure 1d, e), vectors on spheres and circles, shuffled batches."""
+"""Made-up data: Gaussian classes (Littwin & Wolf 2016, figure 1d, e), vectors on spheres, shuffled batches."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The loss: a name, a function of outputs and targets, or the model's own; how it adds up over batches; which one targets ask for."""
+"""The loss: a name, a function or the model's own; how it adds up over batches; which one targets ask for."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
