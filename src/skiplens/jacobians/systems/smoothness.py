@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import scipy.sparse.linalg
@@ -135,7 +136,10 @@ def certified_smoothness(loss: TrainingLoss, sublevel: float = math.inf) -> Smoo
     return SmoothnessLaw(loss).at(sublevel)
 
 
-def descent_constant(smoothness: float, step: float) -> float:
+Number = TypeVar("Number", float, Tensor)
+
+
+def descent_constant(smoothness: Number, step: Number) -> Number:
     """α = η (1 − β η/2): a step decreases the loss by at least α |∇ℓ|² (the paper prints η (1 − 2 η/β))."""
     return step * (1 - smoothness * step / 2)
 

@@ -1,6 +1,7 @@
-"""Small networks of the theorems: a first affine layer, then residual blocks, normalised or not."""
+"""What the theorems share: small residual networks on random data, gradient descent, and how draws are shown."""
 
 import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -12,7 +13,8 @@ from skiplens.jacobians.systems.affine import Affine
 from skiplens.jacobians.systems.elementwise import NONLINEARITIES, Elementwise, Residual, SkipMap
 from skiplens.jacobians.systems.layer import Composition
 from skiplens.jacobians.systems.parameterisation import EntryNormalised, Free, Parameterisation, WeightNormalised
-from skiplens.plots.figure import Band, Line, numbers
+from skiplens.jacobians.systems.smoothness import TrainingLoss
+from skiplens.plots.figure import Band, Line, Mark, bundle, numbers
 
 WIDTHS = (6, 5, 4, 3)
 
@@ -22,6 +24,9 @@ SAMPLES, HIDDEN, MARGIN = 4, 4, 0.1
 
 SCALES = tuple(10 ** (power / 2) for power in range(-3, 4))
 """Sizes of parameters."""
+
+LARGEST_SCALES = 3
+"""Over so many of them the exponents of what grows or falls with the parameters are taken."""
 
 
 @dataclass(frozen=True)
@@ -37,19 +42,15 @@ class RandomResidualNetwork:
         """The network as layers on a data matrix."""
         features, outputs = self.widths[:2]
         first: Parameterisation = EntryNormalised(outputs, features) if self.normalised else Free(outputs, features)
-        blocks = (self._block(number, pair) for number, pair in enumerate(pairwise(self.widths[1:]), start=2))
-        return Composition((Affine(first, name="first"), *blocks))
-
-    def _block(self, number: int, widths: tuple[int, int]) -> Residual:
-        inputs, outputs = widths
-        branch = Composition(
-            (
+        blocks = []
+        for number, (inputs, outputs) in enumerate(pairwise(self.widths[1:]), start=2):
+            branch = (
                 Affine(self._matrix(self.hidden, inputs, 1.0), name=f"inner {number}"),
                 Elementwise(NONLINEARITIES[self.nonlinearity], self.hidden),
                 Affine(self._matrix(outputs, self.hidden, 1 - MARGIN), name=f"outer {number}"),
             )
-        )
-        return Residual(SkipMap.truncation(outputs, inputs), branch, name=f"block {number}")
+            blocks.append(Residual(SkipMap.truncation(outputs, inputs), Composition(branch), name=f"block {number}"))
+        return Composition((Affine(first, name="first"), *blocks))
 
     def _matrix(self, outputs: int, inputs: int, largest: float) -> Parameterisation:
         """Of norm below `largest` for all parameters, if normalised: rows below 1 alone do not give that."""
@@ -78,6 +79,35 @@ def random_parameters(system: Composition, scale: float, generator: torch.Genera
     return scale * torch.randn(system.parameters, dtype=torch.float64, generator=generator)
 
 
+@dataclass(frozen=True, eq=False)
+class DescentPoint:
+    """One point of a run: parameters, loss, gradient and the step that is taken from here."""
+
+    parameters: Float[Tensor, " params"]
+    loss: float
+    gradient: Float[Tensor, " params"]
+    step: float
+
+
+def descend(
+    loss: TrainingLoss, start: Float[Tensor, " params"], step: float | Callable[[float], float], steps: int
+) -> Iterator[DescentPoint]:
+    """The start and the points after 1, …, `steps` steps of gradient descent.
+
+    Args:
+        loss: What is minimised.
+        start: First parameters.
+        step: Step size η, or a function of the present loss that gives it.
+        steps: How many steps are taken.
+    """
+    parameters = start.detach()
+    for _ in range(steps + 1):
+        value, gradient = loss.with_gradient(parameters)
+        size = step(float(value)) if callable(step) else step
+        yield DescentPoint(parameters, float(value), gradient, size)
+        parameters = parameters - size * gradient
+
+
 def histogram(
     values: Float[Tensor, "draws values"], edges: Float[Tensor, " edges"], name: str, colour: str
 ) -> tuple[Band | Line, ...]:
@@ -92,3 +122,9 @@ def histogram(
     error = density.std(0) / len(values) ** 0.5
     low, high = ((mean + sign * error).repeat_interleave(2) for sign in (-1, 1))
     return Band(numbers(x), numbers(low), numbers(high), colour=colour), line
+
+
+def bundles(x: Float[Tensor, " places"], curves: Mapping[str, Float[Tensor, "draws places"]]) -> list[Mark]:
+    """For each name the geometric mean of its curves and their range, in a colour of its own."""
+    drawn = (bundle(x, rows, name, index, logarithmic=True) for index, (name, rows) in enumerate(curves.items()))
+    return [mark for marks in drawn for mark in marks]

@@ -1,4 +1,4 @@
-"""Singular values of A and of I + A, A a layer at PyTorch's default initialisation."""
+"""Figure 1: singular values of A and of I + A, A a layer at PyTorch's default initialisation, and their limits."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -35,9 +35,6 @@ def skip_spectra(settings: LinearLayer) -> dict[str, Tensor]:
     I_plus_A = torch.eye(n, dtype=torch.float64) + A
     return {"chain": torch.linalg.svdvals(A), "skip": torch.linalg.svdvals(I_plus_A)}
 
-
-SCALE = math.sqrt(1 / 3)
-"""PyTorch's linear layers: entries of variance scale²/n."""
 
 NODES = 400
 """Of the quadrature; with the square roots at the edges substituted away it is exact to rounding for smooth means."""
@@ -109,7 +106,8 @@ def _edge(s: float, sign: int) -> float:
     return math.sqrt(v) * abs(1 + s * s / (v - 1))
 
 
-LAWS = {name: SingularValueLaw(SCALE, has_skip=name == "skip") for name in ("chain", "skip")}
+LAWS = {name: SingularValueLaw(math.sqrt(1 / 3), has_skip=name == "skip") for name in ("chain", "skip")}
+"""Entries of PyTorch's linear layers have variance scale²/n with scale² = 1/3."""
 
 DEVIATIONS = {"chain": (0.0003, 0.004, 0.0016), "skip": (0.0010, 0.0013, 0.0021)}
 """Standard deviations over draws at n = 500 of the mean, the mean logarithm and the median."""
@@ -121,20 +119,22 @@ QUANTILES = (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
 
 def judge_shift(readings: Sequence[Measurement]) -> Judgement:
     """Quantiles with the skip minus those without."""
-    chain, skip = (_quantiles(stacked(readings, name)) for name in ("chain", "skip"))
+    shares = torch.tensor(QUANTILES, dtype=torch.float64)
+    chain, skip = (stacked(readings, name).quantile(shares, dim=1).T for name in ("chain", "skip"))
     sentence = "Quantiles (1 % to 99 %) of the singular values of I + A minus those of A; the smallest difference."
     return decide(over_seeds(skip - chain), Band(0.0, math.inf), sentence)
 
 
 def judge_law(readings: Sequence[Measurement], name: str) -> Judgement:
     """Mean, mean logarithm and median against the limiting law, in units of the tolerance."""
+    values = stacked(readings, name)
+    found = torch.stack([values.mean(1), values.log().mean(1), values.quantile(0.5, dim=1)], dim=1)
     tolerances = torch.tensor(DEVIATIONS[name], dtype=torch.float64) * DEVIATIONS_ALLOWED
-    distance = (_statistics(stacked(readings, name)) - limits(name)) / tolerances
     sentence = (
         "Mean, mean logarithm and median of the singular values minus those of the limit of infinite width, over the "
         f"tolerance of {DEVIATIONS_ALLOWED} standard deviations of a draw; the farthest."
     )
-    return decide(over_seeds(distance), Band.around(0.0, 1.0), sentence)
+    return decide(over_seeds((found - limits(name)) / tolerances), Band.around(0.0, 1.0), sentence)
 
 
 def limits(name: str) -> Tensor:
@@ -142,14 +142,6 @@ def limits(name: str) -> Tensor:
     law = LAWS[name]
     values = (law.mean_of(lambda x: x), law.mean_of(torch.log), law.quantile(0.5))
     return torch.tensor(values, dtype=torch.float64)
-
-
-def _statistics(values: Tensor) -> Tensor:
-    return torch.stack([values.mean(1), values.log().mean(1), _quantiles(values, (0.5,))[:, 0]], dim=1)
-
-
-def _quantiles(values: Tensor, shares: Sequence[float] = QUANTILES) -> Tensor:
-    return values.quantile(torch.tensor(shares, dtype=values.dtype), dim=1).T
 
 
 CLAIMS = (
@@ -176,17 +168,12 @@ CLAIMS = (
     ),
 )
 
-NAMES = {"chain": "A", "skip": "I + A"}
-
-LARGEST, BINS = 2.0, 30
-
 
 def draw_fig1(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     """The singular values of A and of I + A."""
-    edges = torch.linspace(0, LARGEST, BINS + 1, dtype=torch.float64)
-    grid = torch.linspace(0, LARGEST, 401, dtype=torch.float64)
+    edges, grid = (torch.linspace(0, 2, points, dtype=torch.float64) for points in (31, 401))
     marks: list[Mark] = []
-    for index, (name, title) in enumerate(NAMES.items()):
+    for index, (name, title) in enumerate((("chain", "A"), ("skip", "I + A"))):
         marks += histogram(stacked(readings, name), edges, title, colour(index))
         marks.append(Line(numbers(grid), numbers(LAWS[name].density(grid)), f"{title}, limit", True, colour(index)))
     width = readings[0].setting("width")

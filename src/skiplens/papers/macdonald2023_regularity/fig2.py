@@ -1,21 +1,146 @@
-"""Figure 2: do skips raise the singular values of Jacobians, and is training faster?"""
+"""Figure 2: do skips raise the singular values of Jacobians, and is training on digits faster?"""
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from skiplens.base.settings import option
 from skiplens.papers.macdonald2023_regularity.common import histogram
-from skiplens.papers.macdonald2023_regularity.digits import NETWORKS, PRINTED, TITLES, fig2_runs
-from skiplens.papers.statistics import Band, chosen, decide, decide_correction, exactly, over_seeds, raw_tables, stacked
-from skiplens.papers.study import Claim, Item, Judgement, Table
+from skiplens.papers.macdonald2023_regularity.digits import (
+    NETWORKS,
+    PRINTED,
+    Digits,
+    after_stem,
+    batch_of,
+    batch_spectrum,
+    descent,
+    image_spectrum,
+    network_of,
+    parameter_spectrum,
+    stem_of,
+)
+from skiplens.papers.statistics import (
+    Band,
+    decide,
+    decide_correction,
+    exactly,
+    over_seeds,
+    raw_tables,
+    replicated,
+    stacked,
+)
+from skiplens.papers.study import Claim, Item, Judgement, Preset, Table
 from skiplens.plots.figure import Band as figure_Band
 from skiplens.plots.figure import Figure, Line, Mark, colour, numbers
 from skiplens.readings.reading import Measurement
+from skiplens.sweeps.run import Run
 from skiplens.zoo.skips import IsometricPool, PaddedAveragePool, skip_matrix
+
+TITLES = dict(zip(NETWORKS, ("Chain", "Res", "ResAvg", "ResIso (ours)"), strict=True))
+
+
+@dataclass(frozen=True)
+class Losses(Digits):
+    """Training losses of all networks in several trials."""
+
+    standardised: bool = option(True, "give the pixels mean 0 and variance 1; else they are between 0 and 1")
+    trials: int = option(10, "initialisations and batches")
+    iterations: int = option(20, "updates")
+
+
+@dataclass(frozen=True)
+class Composites(Digits):
+    """Jacobians from the first block's input to the logits while the paper's networks train."""
+
+    moments: tuple[int, ...] = option(tuple(range(10)), "numbers of updates before each Jacobian")
+
+
+@dataclass(frozen=True)
+class Starts(Digits):
+    """The same before training, of the two residual networks."""
+
+    final_norm: bool = option(True, "with the batch norm in front of the last layer")
+
+
+@dataclass(frozen=True)
+class Parameters(Digits):
+    """Jacobians of the logits in the parameters, before training."""
+
+    standardised: bool = option(True, "give the pixels mean 0 and variance 1; else they are between 0 and 1")
+
+
+@dataclass(frozen=True)
+class Blocks(Digits):
+    """Jacobians of single blocks before training, with the statistics of batch norm frozen."""
+
+    looked_at: int = option(4, "images whose Jacobians are taken")
+
+
+def digit_losses(settings: Losses) -> dict[str, Tensor]:
+    """Losses (trials, networks, iterations), before each update."""
+    first, losses = settings.replicate * settings.trials, []
+    for trial in range(first, first + settings.trials):
+        batch = batch_of(settings, trial)
+        networks = (network_of(settings, trial, name) for name in NETWORKS)
+        descents = (descent(network, batch, settings.learning_rate, settings.iterations) for network in networks)
+        losses.append([list(each) for each in descents])
+    return {"loss": torch.tensor(losses, dtype=torch.float64)}
+
+
+def digit_composites(settings: Composites) -> dict[str, Tensor]:
+    """Singular values (networks, moments, values) from the first block's input to the logits, as training goes on."""
+    batch = batch_of(settings, settings.replicate)
+    found = []
+    for network in _networks(settings, PRINTED):
+        spectra, done = [], 0
+        for moment in settings.moments:
+            for _ in descent(network, batch, settings.learning_rate, moment - done):
+                pass
+            done = moment
+            spectra.append(batch_spectrum(after_stem(network), stem_of(network, batch[0])))
+        found.append(torch.stack(spectra))
+    return {"values": torch.stack(found)}
+
+
+def digit_starts(settings: Starts) -> dict[str, Tensor]:
+    """Singular values (residual networks, values) to the logits before training."""
+    images, _ = batch_of(settings, settings.replicate)
+    spectra = [
+        batch_spectrum(after_stem(network, settings.final_norm), stem_of(network, images))
+        for network in _networks(settings, PRINTED[1:])
+    ]
+    return {"values": torch.stack(spectra)}
+
+
+def digit_parameters(settings: Parameters) -> dict[str, Tensor]:
+    """Singular values (networks, values) of DF, the derivative of the logits with respect to the parameters."""
+    images, _ = batch_of(settings, settings.replicate)
+    return {"values": torch.stack([parameter_spectrum(network, images) for network in _networks(settings, PRINTED)])}
+
+
+def digit_blocks(settings: Blocks) -> dict[str, Tensor]:
+    """Singular values (networks, values) of block 1, and of block 2 behind its first ReLU, before training."""
+    images, _ = batch_of(settings, settings.replicate)
+    found: dict[str, list[Tensor]] = {"block1": [], "block2": []}
+    for network in _networks(settings, NETWORKS):
+        block1, activation, block2 = map(network.get_submodule, ("block1", "block2.preactivation", "block2.residual"))
+        stem = stem_of(network, images)
+        if len(found["block1"]) < 2:  # the pools are in block 2
+            found["block1"].append(image_spectrum(block1, stem, settings.looked_at))
+        with torch.no_grad():
+            found["block2"].append(image_spectrum(block2, activation(block1(stem)), settings.looked_at))
+    return {name: torch.stack(spectra) for name, spectra in found.items()}
+
+
+def _networks(settings: Digits, names: Sequence[str]) -> Iterator[nn.Module]:
+    """The networks of the one trial of a run."""
+    return (network_of(settings, settings.replicate, name) for name in names)
+
 
 HIGHER, LOWER = Band(0.0, math.inf), Band(-math.inf, 0.0)
 
@@ -25,14 +150,9 @@ ZERO = 1e-6
 BLOCK_GAIN = 2.0
 """By so many powers of ten at least an identity skip raises the mean logarithm of a block."""
 
-FIRST_TEN = slice(0, 10)
-
-LAST = slice(-1, None)
+FIRST_TEN, LAST = slice(0, 10), slice(-1, None)
 
 ROUNDING = 1e-6
-
-POOLED = (5, 12, 12)
-"""Channels and pixels in front of the second block's shortcut."""
 
 
 def mean_log(values: Tensor) -> Tensor:
@@ -113,10 +233,9 @@ def judge_loss(readings: Sequence[Measurement], network: str, iterations: slice)
 
 def judge_pool(readings: Sequence[Measurement]) -> Judgement:
     """The smallest singular values of both pools."""
-    padded, isometric = (
-        torch.linalg.svdvals(skip_matrix(pool.double(), POOLED))
-        for pool in (PaddedAveragePool(3, 15), IsometricPool(3, 5, 20))
-    )
+    pools = (PaddedAveragePool(3, 15), IsometricPool(3, 5, 20))
+    in_front = (5, 12, 12)  # channels and pixels in front of the second block's shortcut
+    padded, isometric = (torch.linalg.svdvals(skip_matrix(pool.double(), in_front)) for pool in pools)
     zeros = int((padded < ROUNDING).sum())
     sentence = (
         f"Smallest singular value of the pool. Printed: all are 1. With zero channels, as it was run, {zeros} of "
@@ -124,11 +243,6 @@ def judge_pool(readings: Sequence[Measurement]) -> Judgement:
     )
     band = Band.around(1.0, ROUNDING)
     return decide_correction((exactly(padded.min()), band), (exactly(isometric.min()), band), sentence)
-
-
-def batch_images(readings: Sequence[Measurement]) -> int:
-    """How many images a batch has."""
-    return chosen(readings, "digit_losses")[0].setting("images")
 
 
 def _listed(values: Tensor) -> str:
@@ -204,62 +318,53 @@ LARGEST, BINS = 6.0, 32
 
 def draw_fig2(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     """Panels (a) to (c) as one figure, (d), and three figures that explain them."""
-    return _composites(readings), _losses(readings), _block1(readings), _block2(readings), _without_norm(readings)
+    return (
+        _composites(readings),
+        _losses(readings),
+        _logarithms(
+            stacked(readings, "block1", "digit_blocks"),
+            ("block1", "Block 1 before training"),
+            "Without the identity skip half of the singular values are zero (shown at −6); with it none is.",
+            (-6.2, 1.0),
+        ),
+        _logarithms(
+            stacked(readings, "block2", "digit_blocks"),
+            ("block2", "Block 2 before training, behind its first ReLU"),
+            "Each skip moves the singular values upwards, the pool with all singular values 1 most of all.",
+            (-3.0, 1.0),
+        ),
+        _without_norm(readings),
+    )
 
 
 def _composites(readings: Sequence[Measurement]) -> Figure:
     values = stacked(readings, "values", "digit_composites").mean(2)  # sorted values, averaged as in the paper
     edges = torch.linspace(0, LARGEST, BINS + 1, dtype=torch.float64)
-    marks = [
-        mark
-        for place, name in enumerate(PRINTED)
-        for mark in histogram(values[:, place], edges, TITLES[name], colour(place))
-    ]
     return _figure(
         ("composites", "Figure 2a-c: Jacobians to the logits, first ten iterations"),
         f"Sorted singular values from block 1 to the logits, averaged over the iterations looked at, on "
-        f"{batch_images(readings)} images; histograms are means over trials with standard errors. The paper sees them "
-        "shifted upwards from Chain to Res to ResAvg.",
+        f"{readings[0].setting('images')} images; histograms are means over trials with standard errors. The paper "
+        "sees them shifted upwards from Chain to Res to ResAvg.",
         ("singular value", "density"),
-        marks,
+        _histograms(values, edges),
     )
 
 
 def _losses(readings: Sequence[Measurement]) -> Figure:
     losses = stacked(readings, "loss", "digit_losses").flatten(0, 1)
-    iterations = numbers(torch.arange(losses.shape[2], dtype=torch.float64))
+    iterations = numbers(range(losses.shape[2]))
     marks: list[Mark] = []
     for place, name in enumerate(NETWORKS):
         mean, error = losses[:, place].mean(0), losses[:, place].std(0) / len(losses) ** 0.5
-        shade = colour(place)
         marks += [
-            figure_Band(iterations, numbers(mean - error), numbers(mean + error), colour=shade),
-            Line(iterations, numbers(mean), TITLES[name], name == NETWORKS[3], shade),
+            figure_Band(iterations, numbers(mean - error), numbers(mean + error), colour=colour(place)),
+            Line(iterations, numbers(mean), TITLES[name], name == NETWORKS[3], colour(place)),
         ]
-    return _figure(
-        ("losses", "Figure 2d: training loss"),
-        f"Gradient descent on {batch_images(readings)} digits, means over {len(losses)} trials with standard errors.",
-        ("iteration", "cross-entropy"),
-        marks,
-        log=True,
+    caption = (
+        f"Gradient descent on {readings[0].setting('images')} digits, means over {len(losses)} trials with standard "
+        "errors."
     )
-
-
-def _block1(readings: Sequence[Measurement]) -> Figure:
-    return _logarithms(
-        stacked(readings, "block1", "digit_blocks"),
-        ("block1", "Block 1 before training"),
-        "Without the identity skip half of the singular values are zero (shown at −6); with it none is.",
-    )
-
-
-def _block2(readings: Sequence[Measurement]) -> Figure:
-    return _logarithms(
-        stacked(readings, "block2", "digit_blocks"),
-        ("block2", "Block 2 before training, behind its first ReLU"),
-        "Each skip moves the singular values upwards, the pool with all singular values 1 most of all.",
-        (-3.0, 1.0),
-    )
+    return _figure(("losses", "Figure 2d: training loss"), caption, ("iteration", "cross-entropy"), marks, log=True)
 
 
 def _without_norm(readings: Sequence[Measurement]) -> Figure:
@@ -279,26 +384,23 @@ def _without_norm(readings: Sequence[Measurement]) -> Figure:
     )
 
 
-def _logarithms(
-    values: Tensor, words: tuple[str, str], caption: str, limits: tuple[float, float] = (-6.2, 1.0)
-) -> Figure:
+def _logarithms(values: Tensor, words: tuple[str, str], caption: str, limits: tuple[float, float]) -> Figure:
     edges = torch.linspace(*limits, 2 * BINS + 1, dtype=torch.float64)
-    logarithms = values.double().clamp_min(ZERO).log10()
-    marks = [
-        mark
-        for place in range(values.shape[1])
-        for mark in histogram(logarithms[:, place], edges, TITLES[NETWORKS[place]], colour(place))
-    ]
-    return _figure(
-        words, f"{caption} Means over trials with standard errors.", ("log₁₀ of the singular value", "density"), marks
-    )
+    marks = _histograms(values.double().clamp_min(ZERO).log10(), edges)
+    caption = f"{caption} Means over trials with standard errors."
+    return _figure(words, caption, ("log₁₀ of the singular value", "density"), marks)
+
+
+def _histograms(values: Tensor, edges: Tensor) -> list[Mark]:
+    """Those of values (trials, networks, values), a colour for each network."""
+    drawn = (histogram(values[:, i], edges, TITLES[NETWORKS[i]], colour(i)) for i in range(values.shape[1]))
+    return [mark for marks in drawn for mark in marks]
 
 
 def _figure(
     words: tuple[str, str], caption: str, labels: tuple[str, str], marks: Sequence[Mark], log: bool = False
 ) -> Figure:
-    name, title = words
-    return Figure(name, title, caption, *labels, tuple(marks), y_log=log)
+    return Figure(*words, caption, *labels, tuple(marks), y_log=log)
 
 
 def tables(readings: Sequence[Measurement]) -> tuple[Table, ...]:
@@ -306,7 +408,7 @@ def tables(readings: Sequence[Measurement]) -> tuple[Table, ...]:
     return raw_tables(readings, _rows)
 
 
-def statistics(values: Tensor) -> dict[str, float]:
+def statistics(values: Tensor) -> dict[str, float | int]:
     """What is reported of every spectrum."""
     return {
         "count": len(values),
@@ -324,9 +426,13 @@ def statistics(values: Tensor) -> dict[str, float]:
 def _rows(reading: Measurement) -> Iterator[dict[str, Any]]:
     measure = reading.name.rpartition(":")[2]
     if measure == "digit_losses":
-        yield from _loss_rows(reading["loss"])
+        for trial, losses in enumerate(reading["loss"].tolist()):
+            for name, row in zip(NETWORKS, losses, strict=True):
+                yield {"trial": trial, "network": name, **{f"loss_{t}": loss for t, loss in enumerate(row)}}
     elif measure == "digit_composites":
-        yield from _moment_rows(reading)
+        for name, spectra in zip(PRINTED, reading["values"], strict=True):
+            for moment, values in zip(reading.setting("moments"), spectra, strict=True):
+                yield {"network": name, "iteration": moment, **statistics(values)}
     else:
         names = PRINTED[1:] if measure == "digit_starts" else NETWORKS
         for array, spectra in reading.arrays.items():
@@ -334,23 +440,54 @@ def _rows(reading: Measurement) -> Iterator[dict[str, Any]]:
                 yield {"of": array, "network": name, **statistics(values)}
 
 
-def _loss_rows(losses: Tensor) -> Iterator[dict[str, Any]]:
-    for trial, rows in enumerate(losses):
-        for name, row in zip(NETWORKS, rows, strict=True):
-            yield {"trial": trial, "network": name, **{f"loss_{t}": loss for t, loss in enumerate(row.tolist())}}
+@dataclass(frozen=True)
+class Sizes:
+    """Images of a batch, and how many runs (of several trials, for losses) or trials a preset has of each kind."""
+
+    images: int = 32
+    loss_runs: int = 8
+    trials: int = 10
+    composites: int = 5
+    moments: tuple[int, ...] = (0, 5, 9)
+    starts: int = 24
+    without_norm: int = 16
+    parameters: int = 12
+    blocks: int = 12
+    source: Literal["sample", "mnist"] = "sample"
 
 
-def _moment_rows(reading: Measurement) -> Iterator[dict[str, Any]]:
-    for name, spectra in zip(PRINTED, reading["values"], strict=True):
-        for moment, values in zip(reading.setting("moments"), spectra, strict=True):
-            yield {"network": name, "iteration": moment, **statistics(values)}
+SIZES: dict[Preset, Sizes] = {
+    "smoke": Sizes(8, 1, 3, 2, (0, 9), 2, 2, 2, 2),
+    "laptop": Sizes(),
+    "paper": Sizes(32, 100, 10, 150, tuple(range(10)), 100, 60, 60, 60, source="mnist"),
+}
+
+
+def runs(preset: Preset, seed: int) -> list[Run]:
+    """Losses, Jacobians to the logits in training and before it, in the parameters, and of blocks."""
+    sizes = SIZES[preset]
+    planned: tuple[tuple[str, Digits, int, float], ...] = (
+        ("digit_losses", Losses(trials=sizes.trials), sizes.loss_runs, 6.0),
+        ("digit_composites", Composites(moments=sizes.moments), sizes.composites, 7.0),
+        ("digit_starts", Starts(), sizes.starts, 1.5),
+        ("digit_starts", Starts(final_norm=False), sizes.without_norm, 1.5),
+        ("digit_parameters", Parameters(), sizes.parameters, 3.5),
+        ("digit_blocks", Blocks(), sizes.blocks, 2.0),
+    )
+    return [
+        replace(run, cost=seconds)
+        for name, base, count, seconds in planned
+        for run in replicated(
+            f"{__name__}:{name}", replace(base, images=sizes.images, source=sizes.source), count, seed
+        )
+    ]
 
 
 ITEMS = (
     Item(
         "fig2",
         "MNIST: Jacobian singular values and loss without skips, with skips, with an average pool",
-        fig2_runs,
+        runs,
         CLAIMS,
         draw_fig2,
         tables,

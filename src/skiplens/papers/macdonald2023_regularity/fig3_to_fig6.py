@@ -1,14 +1,16 @@
-"""What the paper says about training speed, final losses and accuracies, decided over pairs of networks."""
+"""Figures 3 to 6 and tables 1 to 3: training speed, final losses and accuracies, decided over pairs of networks."""
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import product
 
 import torch
-from torch import Tensor
 
 from skiplens.papers.macdonald2023_regularity import images
 from skiplens.papers.macdonald2023_regularity.images import (
+    CLASSES,
     FEW,
     LEARNING_RATES,
     SHOWN,
@@ -25,13 +27,55 @@ from skiplens.papers.macdonald2023_regularity.images import (
     not_comparable,
     of_data,
 )
-from skiplens.papers.macdonald2023_regularity.tables import TABLES, tables
-from skiplens.papers.statistics import Band, curve, decide_correction, over_seeds
-from skiplens.papers.study import Claim, Item, Judgement, Preset
+from skiplens.papers.statistics import Band, curve, decide_correction, over_seeds, raw_tables
+from skiplens.papers.study import Claim, Item, Judgement, Preset, Table
 from skiplens.plots.figure import Band as figure_Band
 from skiplens.plots.figure import Figure, Line, Points, colour, numbers
 from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number with the standard deviation that is printed behind it."""
+
+    value: float
+    deviation: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """Test accuracy and final loss, each (original, modified)."""
+
+    accuracy: tuple[Cell, Cell]
+    loss: tuple[Cell, Cell]
+
+
+def _row(accuracies: tuple[float, float, float, float], losses: tuple[float, float, float, float]) -> Row:
+    (a, b, c, d), (e, f, g, h) = accuracies, losses
+    return Row((Cell(a / 100, b / 100), Cell(c / 100, d / 100)), (Cell(e, f), Cell(g, h)))
+
+
+TABLES: dict[str, dict[float, Row]] = {
+    "cifar10": {
+        0.2: _row((48.14, 19.95, 62.71, 6.14), (1.3883, 0.5503, 0.9495, 0.2150)),
+        0.1: _row((91.64, 0.24, 91.42, 0.61), (0.0032, 0.0002, 0.0022, 0.0002)),
+        0.05: _row((91.22, 0.25, 91.14, 0.25), (0.0043, 0.0003, 0.0041, 0.0001)),
+        0.02: _row((89.50, 0.32, 88.94, 0.35), (0.0112, 0.0004, 0.0125, 0.0004)),
+    },
+    "cifar100": {
+        0.2: _row((69.67, 0.58, 70.07, 0.53), (0.0150, 0.0005, 0.0115, 0.0005)),
+        0.1: _row((70.05, 0.43, 70.87, 0.42), (0.0147, 0.0004, 0.0116, 0.0003)),
+        0.05: _row((70.04, 0.48, 70.34, 0.56), (0.0145, 0.0003, 0.0116, 0.0003)),
+        0.02: _row((69.75, 0.56, 70.13, 0.55), (0.0145, 0.0003, 0.0116, 0.0004)),
+    },
+    "imagenet": {
+        0.1: _row((74.69, 0.12, 74.99, 0.09), (0.9201, 0.0014, 0.8949, 0.0019)),
+        0.05: _row((74.62, 0.12, 74.84, 0.03), (0.8563, 0.0041, 0.8420, 0.0030)),
+        0.02: _row((73.87, 0.09, 74.00, 0.11), (0.8690, 0.0025, 0.8441, 0.0026)),
+    },
+}
+"""By data set and learning rate; on ImageNet at 0.2 the modified network did not converge."""
 
 DEVIATIONS = 3.0
 """A printed number is met within so many of its printed standard deviations."""
@@ -281,8 +325,8 @@ def final_losses(readings: Sequence[Measurement], data: Data, name: str) -> tupl
 def _figure(readings: Sequence[Measurement], data: Data, rate: float, name: str) -> Figure:
     marks: list[figure_Band | Line] = []
     for number, (modified, label) in enumerate(SERIES):
-        losses = _losses([reading for reading in readings if reading.setting("modified") == modified])
-        marks += curve(range(1, losses.shape[1] + 1), losses, label, number)
+        losses = torch.stack([r["epoch_loss"] for r in readings if r.setting("modified") == modified])
+        marks += curve(torch.arange(1, losses.shape[1] + 1), losses, label, number)
     trials = len({reading.setting("replicate") for reading in readings})
     return Figure(
         name=f"{data}_rate_{rate:g}".replace(".", "_"),
@@ -302,10 +346,6 @@ def _spread(marks: Sequence[figure_Band | Line]) -> bool:
     return bool(heights) and max(heights) > SPREAD * min(heights)
 
 
-def _losses(readings: Sequence[Measurement]) -> Tensor:
-    return torch.stack([reading["epoch_loss"] for reading in readings])
-
-
 def _network(data: Data) -> str:
     return "ResNet-50" if data == "imagenet" else "ResNet-18"
 
@@ -316,6 +356,37 @@ def _trained_on(readings: Sequence[Measurement], data: Data) -> str:
     if one.setting("data") != data:
         return f"digits in place of {NAMES[data]}"
     return NAMES[data] if one.setting("images") is None else f"{one.setting('images')} images of {NAMES[data]}"
+
+
+def tables(readings: Sequence[Measurement]) -> tuple[Table, ...]:
+    """Every run epoch by epoch, and means over trials with the printed numbers; none where there are no runs."""
+    if not readings:
+        return ()
+    rows = []
+    for data in CLASSES:
+        rates = sorted({r.setting("learning_rate") for r in of_data(readings, data)}, reverse=True)
+        for rate, modified in product(rates, (False, True)):
+            chosen = of_data(readings, data, learning_rate=rate, modified=modified)
+            place = {"data": data, "learning_rate": rate, "modified": modified, "trials": len(chosen)}
+            printed = TABLES[data].get(rate)
+            beside = {
+                "printed_final_loss": printed and printed.loss[modified].value,
+                "printed_accuracy": printed and printed.accuracy[modified].value,
+            }
+            rows.append({**place, **_summary(chosen), **beside})
+    return (*raw_tables(readings), Table("means", tuple(rows)))
+
+
+def _summary(readings: Sequence[Measurement]) -> dict[str, float | int]:
+    columns = {
+        "final_loss": [final_loss(reading) for reading in readings],
+        "accuracy_batch_statistics": [accuracy(reading) for reading in readings],
+        "accuracy": [float(reading["accuracy"]) for reading in readings],
+    }
+    found: dict[str, float | int] = {"diverged": sum(map(math.isnan, columns["final_loss"]))}
+    for name, column in columns.items():
+        found[name], found[f"{name}_deviation"] = mean_and_deviation(column)
+    return found
 
 
 SMALL = (
@@ -357,28 +428,31 @@ def items(sizes: Mapping[Preset, Sizes], deviations: tuple[str, ...] = ()) -> tu
         tables,
         (*_CIFAR, *_IMAGENET[:-2], *deviations),
     )
-    by_data: list[Item] = []
-    for data, names, (curves, cells), own in _BY_DATA:
-        rates = partial(_rates, sizes=sizes, data=data)
-        place = f"{NAMES[data]}, all learning rates"
-        draw = partial(rate_curves, data=data, name=f"Figure {names[0][-1]}")
-        final = partial(final_losses, data=data, name=f"Table {names[1][-1]}")
-        said = (*own, *deviations)
-        by_data += [
-            Item(names[0], f"training curves on {place}", rates, curves, draw, tables, said),
-            Item(names[1], f"final losses and accuracies on {place}", rates, cells, final, tables, said),
-        ]
-    return (shown, *by_data)
+    cifar10 = _of_data_set("cifar10", sizes, (("fig4", FIG4), ("table1", TABLE1)), (*_CIFAR, *deviations))
+    cifar100 = _of_data_set("cifar100", sizes, (("fig5", FIG5), ("table2", TABLE2)), (*_CIFAR, *deviations))
+    imagenet = _of_data_set("imagenet", sizes, (("fig6", FIG6), ("table3", TABLE3)), (*_IMAGENET, *deviations))
+    return (shown, *cifar10, *cifar100, *imagenet)
 
 
-def _rates(preset: Preset, seed: int, sizes: Mapping[Preset, Sizes], data: Data) -> list[Run]:
-    return images.all_rates(data, sizes[preset], seed)
+def _of_data_set(
+    data: Data,
+    sizes: Mapping[Preset, Sizes],
+    claims: tuple[tuple[str, tuple[Claim, ...]], tuple[str, tuple[Claim, ...]]],
+    deviations: tuple[str, ...],
+) -> tuple[Item, Item]:
+    """The figure and the table of a data set, which share their runs."""
 
+    def runs(preset: Preset, seed: int) -> list[Run]:
+        return images.all_rates(data, sizes[preset], seed)
 
-_BY_DATA: tuple[tuple[Data, tuple[str, str], tuple[tuple[Claim, ...], tuple[Claim, ...]], tuple[str, ...]], ...] = (
-    ("cifar10", ("fig4", "table1"), (FIG4, TABLE1), _CIFAR),
-    ("cifar100", ("fig5", "table2"), (FIG5, TABLE2), _CIFAR),
-    ("imagenet", ("fig6", "table3"), (FIG6, TABLE3), _IMAGENET),
-)
+    (figure, of_figure), (table, of_table) = claims
+    place = f"{NAMES[data]}, all learning rates"
+    curves = partial(rate_curves, data=data, name=f"Figure {figure[-1]}")
+    ends = partial(final_losses, data=data, name=f"Table {table[-1]}")
+    return (
+        Item(figure, f"training curves on {place}", runs, of_figure, curves, tables, deviations),
+        Item(table, f"final losses and accuracies on {place}", runs, of_table, ends, tables, deviations),
+    )
+
 
 ITEMS = items(SIZES)

@@ -17,7 +17,7 @@ from skiplens.jacobians.systems.layer import Composition
 from skiplens.jacobians.systems.parameterisation import Free, WeightNormalised
 from skiplens.jacobians.systems.smoothness import SmoothnessLaw, TrainingLoss, descent_constant
 from skiplens.linalg.singular_values import smallest_gram_eigenvalue, smallest_singular_value
-from skiplens.papers.macdonald2023_regularity.counterexample import DescentPoint, descend
+from skiplens.papers.macdonald2023_regularity.common import descend
 from skiplens.papers.macdonald2023_regularity.regularity import uniform_bound
 
 
@@ -165,29 +165,25 @@ class GuaranteedNetwork:
 
     def system(self) -> Composition:
         """The network as layers on a data matrix of features × samples."""
-        first = Affine(Free(self.widths[1], self.widths[0]), name="first")
-        pairs = enumerate(pairwise(self.widths[1:]))
-        return Composition((first, *(self._block(number, *pair) for number, pair in pairs)))
+        tanh, blocks = NONLINEARITIES["tanh"], []
+        for number, (inputs, outputs) in enumerate(pairwise(self.widths[1:])):
+            name = f"blocks.{number}"
+            inner = WeightNormalised(self.hidden, inputs, self.epsilon, 1 / math.sqrt(self.hidden))
+            outer = WeightNormalised(outputs, self.hidden, self.epsilon, (1 - self.margin) / math.sqrt(outputs))
+            branch = (
+                Elementwise(tanh, inputs, name=f"{name}.bound"),
+                Affine(inner, name=f"{name}.inner"),
+                Elementwise(tanh, self.hidden, name=f"{name}.tanh"),
+                Affine(outer, name=f"{name}.outer"),
+            )
+            skip = SkipMap.truncation(outputs, inputs)
+            blocks.append(Residual(skip, Composition(branch, name=f"{name}.branch"), name=name))
+        return Composition((Affine(Free(self.widths[1], self.widths[0]), name="first"), *blocks))
 
     def random_start(self, generator: torch.Generator, scale: float = 1.0) -> Float[Tensor, " params"]:
         """Normal parameters in float64; the guarantee holds from any start."""
         size = self.system().parameters
         return scale * torch.randn(size, dtype=torch.float64, device=generator.device, generator=generator)
-
-    def _block(self, number: int, inputs: int, outputs: int) -> Residual:
-        tanh, name = NONLINEARITIES["tanh"], f"blocks.{number}"
-        inner = WeightNormalised(self.hidden, inputs, self.epsilon, 1 / math.sqrt(self.hidden))
-        outer = WeightNormalised(outputs, self.hidden, self.epsilon, (1 - self.margin) / math.sqrt(outputs))
-        branch = Composition(
-            (
-                Elementwise(tanh, inputs, name=f"{name}.bound"),
-                Affine(inner, name=f"{name}.inner"),
-                Elementwise(tanh, self.hidden, name=f"{name}.tanh"),
-                Affine(outer, name=f"{name}.outer"),
-            ),
-            name=f"{name}.branch",
-        )
-        return Residual(SkipMap.truncation(outputs, inputs), branch, name=name)
 
 
 def train_with_guarantee(
@@ -205,28 +201,24 @@ def train_with_guarantee(
             are integer labels (cross-entropy) or numbers of (samples, outputs) (mean of |z − y|²/2).
         start: Parameters as in `GuaranteedNetwork`.
         plan: How long to train.
-        progress: Told after each step.
+        progress: Reported to after each step.
     """
     plan, loss = plan or TrainingPlan(), guaranteed_loss(network, batch)
-    law, guarantee = SmoothnessLaw(loss), guarantee_from(network, loss, start)
+    law, first = SmoothnessLaw(loss), float(loss(start))
+    at_start, floor = law.at(first), uniform_bound(loss.data, network.margin, network.blocks)
+    guarantee = Guarantee(loss.cost, first, floor, descent_constant(at_start.finite(), at_start.best_step))
     points = descend(loss, start, lambda value: law.at(value).best_step, plan.steps)
     kept: list[tuple[float, float, float]] = []
     regularity: dict[int, float] = {}
     for number, point in enumerate(track(points, "training with a guarantee", plan.steps + 1, progress)):
-        kept.append((point.loss, _promised(point), point.step))
+        # a step of 1/β decreases the loss by at least |∇ℓ|²/(2β)
+        promised_loss = point.loss - point.step / 2 * float(point.gradient.square().sum())
+        kept.append((point.loss, promised_loss, point.step))
         if plan.regularity_every and number % plan.regularity_every == 0:
             regularity[number] = smallest_gram_eigenvalue(loss.system.parameter_derivative(point.parameters, loss.data))
     losses, promised, steps = torch.tensor(kept, dtype=torch.float64).T
     bounds = torch.tensor([guarantee.bound(t) for t in range(len(kept))], dtype=torch.float64)
     return GuaranteedRun(losses, promised, bounds, steps, 1 / steps, regularity, point.parameters, guarantee)
-
-
-def guarantee_from(network: GuaranteedNetwork, loss: TrainingLoss, start: Float[Tensor, " params"]) -> Guarantee:
-    """What is proved of steps 1/β from this start, before any step."""
-    first = float(loss(start))
-    smoothness = SmoothnessLaw(loss).at(first)
-    decrease = descent_constant(smoothness.finite(), smoothness.best_step)
-    return Guarantee(loss.cost, first, uniform_bound(loss.data, network.margin, network.blocks), decrease)
 
 
 def guaranteed_loss(network: GuaranteedNetwork, batch: tuple[Tensor, Tensor]) -> TrainingLoss:
@@ -239,11 +231,6 @@ def guaranteed_loss(network: GuaranteedNetwork, batch: tuple[Tensor, Tensor]) ->
         )
     _require_independent(inputs)
     return TrainingLoss(network.system(), inputs.T.contiguous(), _cost(targets, network.widths[-1]))
-
-
-def _promised(point: DescentPoint) -> float:
-    """A step of 1/β decreases the loss by at least |∇ℓ|²/(2β)."""
-    return point.loss - point.step / 2 * point.squared_gradient
 
 
 def _cost(targets: Tensor, outputs: int) -> Cost:

@@ -1,4 +1,4 @@
-"""One training run, and how large the runs are at each preset."""
+"""Training pairs of ResNets on images for figures 3 to 6 and tables 1 to 3, and the numbers taken from a run."""
 
 import dataclasses
 import math
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from skiplens import zoo
@@ -18,7 +19,6 @@ from skiplens.papers.study import Judgement, Preset
 from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run, unfinished_work
 from skiplens.training.callbacks import evaluate
-from skiplens.training.history import TrainingHistory
 from skiplens.training.loop import train
 from skiplens.training.recipe import Recipe
 
@@ -94,9 +94,10 @@ SIZES: dict[Preset, Sizes] = {
 ONE_GPU = Sizes(10, 15, gpu=True, learning_rates=(0.1,))
 """All images and the whole network, a sixth of the epochs: minutes on one GPU."""
 
-MEASURE = "skiplens.papers.macdonald2023_regularity.images:image_training"
-
 IMAGENET_BATCH, IMAGENET_TRIALS = 256, 3
+
+IMAGENET_SIDE = 256
+"""Of the centred square of an image; random parts of it are scaled to 224."""
 
 SMALL_IMAGENET_SIDE = 37
 """Where images are small: random parts have 7/8 of the side, 32 pixels, which can be halved five times."""
@@ -107,10 +108,24 @@ def compared(data: Data, sizes: Sizes, seed: int, learning_rates: Iterable[float
     stands_in = sizes.digits and data != "imagenet"
     if not stands_in and missing(data):
         return []
-    base = _base(data, sizes, stands_in)
-    trials = min(sizes.trials, IMAGENET_TRIALS) if data == "imagenet" else sizes.trials
-    found = replicated(MEASURE, base, trials, seed, _cost, learning_rate=tuple(learning_rates), modified=(False, True))
-    return [dataclasses.replace(run, needs=needs(sizes.gpu)) for run in found]
+    of_imagenet, third = data == "imagenet", max(1, sizes.epochs // 3)
+    base = ImageTraining(
+        data="digits" if stands_in else data,
+        classes=CLASSES[data],
+        epochs=sizes.epochs,
+        milestones=tuple(sorted({third, 2 * third})),
+        images=sizes.images,
+        test_images=sizes.test_images,
+        side=SMALL_IMAGENET_SIDE if of_imagenet and sizes.side else sizes.side,
+        width=sizes.width,
+        batch_size=IMAGENET_BATCH if of_imagenet and sizes.images is None else sizes.batch_size,
+        gpu=sizes.gpu,
+    )
+    trials = min(sizes.trials, IMAGENET_TRIALS) if of_imagenet else sizes.trials
+    axes = {"learning_rate": tuple(learning_rates), "modified": (False, True)}
+    cost = sizes.epochs * (sizes.images or 50_000) * sizes.width**2 / 1e6
+    found = replicated(f"{__name__}:image_training", base, trials, seed, **axes)
+    return [dataclasses.replace(run, needs=needs(sizes.gpu), cost=cost) for run in found]
 
 
 def all_rates(data: Data, sizes: Sizes, seed: int) -> list[Run]:
@@ -123,29 +138,6 @@ def shown_rates(sizes: Sizes, seed: int) -> list[Run]:
     return [run for data, rate in SHOWN.items() for run in compared(data, sizes, seed, (rate,))]
 
 
-def _base(data: Data, sizes: Sizes, stands_in: bool) -> ImageTraining:
-    third = max(1, sizes.epochs // 3)
-    return ImageTraining(
-        data="digits" if stands_in else data,
-        classes=CLASSES[data],
-        epochs=sizes.epochs,
-        milestones=tuple(sorted({third, 2 * third})),
-        images=sizes.images,
-        test_images=sizes.test_images,
-        side=SMALL_IMAGENET_SIDE if data == "imagenet" and sizes.side else sizes.side,
-        width=sizes.width,
-        batch_size=IMAGENET_BATCH if data == "imagenet" and sizes.images is None else sizes.batch_size,
-        gpu=sizes.gpu,
-    )
-
-
-def _cost(settings: ImageTraining) -> float:
-    return settings.epochs * (settings.images or 50_000) * settings.width**2 / 1e6
-
-
-IMAGENET_SIDE = 256
-"""Of the centred square of an image; random parts of it are scaled to 224."""
-
 TEST_BATCH = 1000
 """The authors measure accuracy with the statistics of test batches of this size."""
 
@@ -153,14 +145,20 @@ TEST_BATCH = 1000
 def image_training(settings: ImageTraining) -> dict[str, Tensor]:
     """Mean loss of each epoch (NaN from where it diverged), and test accuracy with running and batch statistics."""
     device = "cuda" if settings.gpu else "cpu"
-    training, test = training_and_test(settings.data, _portion(settings), settings.batch_size, device)
+    side = settings.side or (IMAGENET_SIDE if settings.of_imagenet else None)
+    portion = Portion(settings.images, settings.test_images, side)
+    training, test = training_and_test(settings.data, portion, settings.batch_size, device)
     network = network_of(settings).to(device, torch.float32)
     kept = unfinished_work() if settings.gpu else None  # the others take seconds
-    history = train(network, training, recipe_of(settings), checkpoint=kept)
+    found = train(network, training, recipe_of(settings), checkpoint=kept).epoch_losses
+    running, batch = (
+        evaluate(network, test, batch_size=TEST_BATCH, statistics=statistics).accuracy  # type: ignore[arg-type]  # a choice
+        for statistics in ("running", "batch")
+    )
     return {
-        "epoch_loss": _losses(history, settings.epochs),
-        "accuracy": _accuracy(network, test, "running"),
-        "accuracy_batch_statistics": _accuracy(network, test, "batch"),
+        "epoch_loss": F.pad(found, (0, settings.epochs - len(found)), value=math.nan),
+        "accuracy": torch.tensor(running, dtype=torch.float64),
+        "accuracy_batch_statistics": torch.tensor(batch, dtype=torch.float64),
     }
 
 
@@ -198,25 +196,6 @@ def trial(settings: ImageTraining) -> Randomness:
     """Where the draws of a trial come from: the same for both networks and all learning rates."""
     return Randomness(settings.seed).child("image training", settings.replicate)
 
-
-def _portion(settings: ImageTraining) -> Portion:
-    side = (settings.side or IMAGENET_SIDE) if settings.of_imagenet else settings.side
-    return Portion(settings.images, settings.test_images, side)
-
-
-def _losses(history: TrainingHistory, epochs: int) -> Tensor:
-    losses = torch.full((epochs,), torch.nan, dtype=torch.float64)
-    found = history.epoch_losses
-    losses[: len(found)] = found
-    return losses
-
-
-def _accuracy(network: nn.Module, test: object, statistics: str) -> Tensor:
-    found = evaluate(network, test, batch_size=TEST_BATCH, statistics=statistics)  # type: ignore[arg-type]  # a choice
-    return torch.tensor(found.accuracy, dtype=torch.float64)
-
-
-Number = Callable[[Measurement], float]
 
 FEW = 2
 """Fewer pairs than this have no interval."""
@@ -257,7 +236,7 @@ def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
     return float(ended.mean()), float((ended - ended.mean()).square().mean().sqrt())
 
 
-def differences(readings: Sequence[Measurement], number: Number) -> Tensor:
+def differences(readings: Sequence[Measurement], number: Callable[[Measurement], float]) -> Tensor:
     """Modified minus original in every trial; a trial in which one of the two diverged is left out."""
     by_trial = {
         modified: {r.setting("replicate"): number(r) for r in readings if r.setting("modified") == modified}

@@ -78,9 +78,13 @@ def regularity(
     DF = system.parameter_derivative(parameters, data)
     states, own = system.states(parameters, data), system.split(parameters)
     layers = tuple(map(_layer_regularity, system.layers, own, states[:-1]))
+    from_layers, behind = 0.0, 1.0
+    for layer in reversed(layers):
+        from_layers += layer.parameter_derivative * behind
+        behind *= layer.input_jacobian
     return Regularity(
         true=smallest_gram_eigenvalue(DF),
-        from_layers=_from_layers(layers),
+        from_layers=from_layers,
         from_skips=_from_skips(system, own[0], data, layers),
         largest=largest_singular_value(DF),
         layers=layers,
@@ -138,25 +142,16 @@ def _layer_regularity(layer: Layer, own: Tensor, Z: Tensor) -> LayerRegularity:
     )
 
 
-def _from_layers(layers: tuple[LayerRegularity, ...]) -> float:
-    total, behind = 0.0, 1.0
-    for layer in reversed(layers):
-        total += layer.parameter_derivative * behind
-        behind *= layer.input_jacobian
-    return total
-
-
 def _from_skips(system: Composition, own: Tensor, data: Tensor, layers: tuple[LayerRegularity, ...]) -> float:
-    first, blocks = system.layers[0], system.layers[1:]
-    if not isinstance(first, Affine) or not all(map(_is_contracting_residual, blocks)):
+    """The bound, if all layers behind the affine one have skips with all singular values 1 that do not widen."""
+    first, *blocks = system.layers
+    contracting = (
+        isinstance(block, Residual) and block.skip.is_isometric() and block.outputs <= block.inputs for block in blocks
+    )
+    if not isinstance(first, Affine) or not all(contracting):
         return 0.0
     bound, _ = affine_bound(first, own, data)
     for layer in layers[1:]:
         assert layer.branch_gain is not None, "all layers after the first are residual"
         bound *= skip_bound(layer.branch_gain) ** 2
     return bound
-
-
-def _is_contracting_residual(layer: Layer) -> bool:
-    """Whether the skip has all singular values 1 and does not widen."""
-    return isinstance(layer, Residual) and layer.skip.is_isometric() and layer.outputs <= layer.inputs

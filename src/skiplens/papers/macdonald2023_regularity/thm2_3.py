@@ -1,4 +1,4 @@
-"""Gradient descent on losses whose smoothness and Polyak-Łojasiewicz constant are known beforehand."""
+"""Theorem 2.3: gradient descent at a linear rate, where smoothness and Polyak-Łojasiewicz constant are known."""
 
 import math
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from torch import Tensor
 from skiplens.base.axes import Float
 from skiplens.base.settings import option
 from skiplens.jacobians.systems.smoothness import certified_smoothness, descent_constant
-from skiplens.papers.macdonald2023_regularity.common import HIDDEN, WIDTHS, random_data, random_targets
-from skiplens.papers.macdonald2023_regularity.counterexample import descend
-from skiplens.papers.macdonald2023_regularity.guaranteed import GuaranteedNetwork, guarantee_from, guaranteed_loss
+from skiplens.papers.macdonald2023_regularity.common import HIDDEN, WIDTHS, descend, random_data, random_targets
+from skiplens.papers.macdonald2023_regularity.guaranteed import GuaranteedNetwork, guaranteed_loss
+from skiplens.papers.macdonald2023_regularity.regularity import uniform_bound
 from skiplens.papers.statistics import Band, ReplicateSettings, decide, exactly, raw_tables, replicated, stacked
 from skiplens.papers.study import Claim, Item, Judgement, Preset
 from skiplens.plots.figure import Figure, Line, Mark, bundle, colour, numbers
@@ -51,11 +51,18 @@ def descent_quadratic(settings: Quadratic) -> dict[str, Tensor]:
     values = torch.linalg.svdvals(A)
     beta, mu = float(values[0] ** 2), float(2 * values[-1] ** 2)  # |Aᵀr|² >= σ² |r|² = 2 σ² ℓ
     etas = torch.tensor(STEPS, dtype=torch.float64) / beta
-    losses, gradients = _least_squares(A, y, start, etas, settings.iterations)
+    theta, losses, gradients = start.expand(len(etas), -1), [], []
+    for _ in range(settings.iterations + 1):  # all step sizes at once
+        residual = theta @ A.T - y
+        gradient = residual @ A
+        losses.append(residual.square().sum(1) / 2)
+        gradients.append(gradient.square().sum(1))
+        theta = theta - etas[:, None] * gradient
+    loss = torch.stack(losses, dim=1)
     return {
-        "loss": losses,
-        "bound": _bounds(losses[:, 0], etas, (beta, mu), settings.iterations),
-        "decrease": -losses.diff(dim=1) / gradients[:, :-1],
+        "loss": loss,
+        "bound": _bounds(loss, etas, beta, mu),
+        "decrease": -loss.diff(dim=1) / torch.stack(gradients[:-1], dim=1),
         "beta": torch.tensor(beta, dtype=torch.float64),
     }
 
@@ -67,39 +74,22 @@ def descent_network(settings: NonConvex) -> dict[str, Tensor]:
     data = random_data(generator)
     loss = guaranteed_loss(network, (data.T, random_targets(generator).T))
     start = network.random_start(generator, settings.scale)
-    first = float(loss(start))
-    beta = certified_smoothness(loss, first).finite()
-    mu = guarantee_from(network, loss, start).regularity * loss.cost.domination(math.inf)
+    beta = certified_smoothness(loss, float(loss(start))).finite()
+    mu = uniform_bound(loss.data, network.margin, network.blocks) * loss.cost.domination(math.inf)
     etas = torch.tensor(STEPS, dtype=torch.float64) / beta
     rows = [[point.loss for point in descend(loss, start, float(eta), settings.iterations)] for eta in etas]
     losses = torch.tensor(rows, dtype=torch.float64)
     return {
         "loss": losses,
-        "bound": _bounds(losses[:, 0], etas, (beta, mu), settings.iterations),
+        "bound": _bounds(losses, etas, beta, mu),
         "lowest_curvature": torch.linalg.eigvalsh(loss.hessian(start))[0],
     }
 
 
-def _least_squares(
-    A: Tensor, y: Tensor, start: Tensor, etas: Tensor, iterations: int
-) -> tuple[Float[Tensor, "steps points"], Float[Tensor, "steps points"]]:
-    """Losses and squared gradients, all step sizes at once."""
-    theta = start.expand(len(etas), -1)
-    losses, gradients = [], []
-    for _ in range(iterations + 1):
-        residual = theta @ A.T - y
-        gradient = residual @ A
-        losses.append(residual.square().sum(1) / 2)
-        gradients.append(gradient.square().sum(1))
-        theta = theta - etas[:, None] * gradient
-    return torch.stack(losses, dim=1), torch.stack(gradients, dim=1)
-
-
-def _bounds(first: Tensor, etas: Tensor, constants: tuple[float, float], iterations: int) -> Tensor:
+def _bounds(losses: Float[Tensor, "sizes points"], etas: Tensor, beta: float, mu: float) -> Tensor:
     """(1 − μ η (1 − β η/2))^t ℓ_0 (equation 4, with ℓ* = 0)."""
-    beta, mu = constants
-    rates = torch.tensor([1 - mu * descent_constant(beta, float(eta)) for eta in etas], dtype=torch.float64)
-    return first[:, None] * rates[:, None] ** torch.arange(iterations + 1, dtype=torch.float64)
+    rates = torch.tensor([1 - mu * descent_constant(beta, eta) for eta in etas.tolist()], dtype=torch.float64)
+    return losses[:, :1] * rates[:, None] ** torch.arange(losses.shape[1], dtype=torch.float64)
 
 
 ROUNDING = 1e-9
@@ -148,9 +138,6 @@ CLAIMS = (
     ),
 )
 
-SHOWN = (0, 2, 4)
-"""Of the step sizes."""
-
 
 def draw_thm2_3(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     """Least squares, and a network."""
@@ -165,7 +152,7 @@ def _figure(readings: Sequence[Measurement], measure: str, what: str, remark: st
     loss, bound = loss / loss[:, :, :1], bound / bound[:, :, :1]
     x = torch.arange(loss.shape[2], dtype=torch.float64)
     marks: list[Mark] = []
-    for index, place in enumerate(SHOWN):
+    for index, place in enumerate((0, 2, 4)):  # of the step sizes
         marks += bundle(x, loss[:, place], f"η = {STEPS[place]}/β", index, logarithmic=True)
         mean = bound[:, place].log().mean(0).exp()
         marks.append(Line(numbers(x), numbers(mean), f"bound, η = {STEPS[place]}/β", True, colour(index)))

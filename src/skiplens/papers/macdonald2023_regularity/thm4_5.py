@@ -1,4 +1,4 @@
-"""How curved losses and layers are, far from the origin of parameter space."""
+"""Theorem 4.5: losses of normalised layers are smooth over all of parameter space; what its remarks say too much."""
 
 import math
 from collections.abc import Sequence
@@ -17,8 +17,10 @@ from skiplens.jacobians.systems.norms import BatchNorm
 from skiplens.jacobians.systems.parameterisation import Free, Parameterisation, WeightNormalised
 from skiplens.jacobians.systems.smoothness import TrainingLoss, certified_smoothness, search_rough_point
 from skiplens.papers.macdonald2023_regularity.common import (
+    LARGEST_SCALES,
     SCALES,
     RandomResidualNetwork,
+    bundles,
     random_data,
     random_parameters,
     random_targets,
@@ -37,7 +39,7 @@ from skiplens.papers.statistics import (
     stacked,
 )
 from skiplens.papers.study import Claim, Item, Judgement, Preset
-from skiplens.plots.figure import Figure, Line, Points, Reference, bundle, colour, numbers
+from skiplens.plots.figure import Figure, Line, Points, Reference, colour, numbers
 from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
 
@@ -48,7 +50,7 @@ GAPS = (1e-2, 1e-4, 1e-6)
 
 FEATURES, EPSILON = 3, 0.1
 
-SAMPLES = {"few": 3, "many": 30}
+SAMPLES = (3, 30)
 """In front of a batch norm: as many as features, and more."""
 
 
@@ -73,10 +75,16 @@ def smooth_hessians(settings: Curvatures) -> dict[str, Tensor]:
     generator = settings.stream()
     data, cost = random_data(generator), SquareCost(random_targets(generator))
     networks = (RandomResidualNetwork(normalised=normalised, nonlinearity="softplus") for normalised in (True, False))
-    losses = [TrainingLoss(network.system(), data, cost) for network in networks]
-    start = random_parameters(RandomResidualNetwork().system(), 1.0, generator)
+    systems = [network.system() for network in networks]
+    losses = [TrainingLoss(system, data, cost) for system in systems]
+    start = random_parameters(systems[0], 1.0, generator)
     rough, _ = search_rough_point(losses[0], start, settings.ascent)
-    normalised, plain = (_by_scale(loss, settings.points, generator) for loss in losses)
+    largest = []
+    for system, loss in zip(systems, losses, strict=True):
+        for scale in SCALES:
+            points = (random_parameters(system, scale, generator) for _ in range(settings.points))
+            largest.append(max(float(torch.linalg.matrix_norm(loss.hessian(point), 2)) for point in points))
+    normalised, plain = torch.tensor(largest, dtype=torch.float64).reshape(2, -1)
     return {
         "normalised": normalised,
         "plain": plain,
@@ -91,16 +99,16 @@ def batch_norm_gains(settings: Layers) -> dict[str, Tensor]:
     `normalised`: few samples behind a normalised row.
     """
     generator = settings.stream()
-    data = {
-        name: torch.randn(FEATURES, samples, dtype=torch.float64, generator=generator)
-        for name, samples in SAMPLES.items()
-    }
+    few, many = (torch.randn(FEATURES, samples, dtype=torch.float64, generator=generator) for samples in SAMPLES)
     free, normalised = Free(1, FEATURES), WeightNormalised(1, FEATURES)
-    return {
-        "few": _gains(free, data["few"]),
-        "many": _gains(free, data["many"]),
-        "normalised": _gains(normalised, data["few"]),
-    }
+    return {"few": _gains(free, few), "many": _gains(free, many), "normalised": _gains(normalised, few)}
+
+
+def _gains(row: Parameterisation, data: Float[Tensor, "features samples"]) -> Float[Tensor, " norms"]:
+    narrowest = torch.linalg.eigh(torch.cov(data)).eigenvectors[:, 0]
+    layers = Composition((Affine(row), BatchNorm(1, EPSILON)))
+    gains = [torch.linalg.matrix_norm(layers.input_jacobian(norm * narrowest, data), 2) for norm in ROW_NORMS]
+    return torch.stack(gains)
 
 
 def entry_curvatures(settings: Layers) -> dict[str, Tensor]:
@@ -120,36 +128,12 @@ def slope_quotients(settings: Layers) -> dict[str, Tensor]:
     """Quotients |φ'(h) − φ'(0)|/h for the continuously differentiable (2/3)|x|^(3/2) and softplus; nothing is drawn."""
     h = torch.tensor(GAPS, dtype=torch.float64)
     softplus = NONLINEARITIES["softplus"].derivative
+    root = torch.func.grad(lambda x: (2 / 3 * x.abs() ** 1.5).sum())  # 0 at 0
     return {
         "gap": h,
-        "root": _root_slope(h) / h,
+        "root": root(h).abs() / h,
         "softplus": (softplus(h) - softplus(torch.zeros_like(h))).abs() / h,
     }
-
-
-def _by_scale(loss: TrainingLoss, points: int, generator: torch.Generator) -> Float[Tensor, " scales"]:
-    system = loss.system
-    assert isinstance(system, Composition), "the networks of the study are compositions"
-    norms = [
-        [_hessian_norm(loss, random_parameters(system, scale, generator)) for _ in range(points)] for scale in SCALES
-    ]
-    return torch.tensor(norms, dtype=torch.float64).amax(1)
-
-
-def _hessian_norm(loss: TrainingLoss, parameters: Tensor) -> float:
-    return float(torch.linalg.matrix_norm(loss.hessian(parameters), 2))
-
-
-def _gains(row: Parameterisation, data: Float[Tensor, "features samples"]) -> Float[Tensor, " norms"]:
-    narrowest = torch.linalg.eigh(torch.cov(data)).eigenvectors[:, 0]
-    layers = Composition((Affine(row), BatchNorm(1, EPSILON)))
-    gains = [torch.linalg.matrix_norm(layers.input_jacobian(norm * narrowest, data), 2) for norm in ROW_NORMS]
-    return torch.stack(gains)
-
-
-def _root_slope(x: Tensor) -> Tensor:
-    """The derivative of (2/3)|x|^(3/2) away from 0, where it is 0."""
-    return torch.func.grad(lambda y: (2 / 3 * y.abs() ** 1.5).sum())(x).abs()
 
 
 ROUNDING = 1e-9
@@ -157,16 +141,13 @@ ROUNDING = 1e-9
 BOUNDED = 0.05
 """An exponent within this of 0 says that a norm does not grow."""
 
-LARGEST_SCALES = 3
-
 
 def judge_bounded(readings: Sequence[Measurement]) -> Judgement:
     """The largest Hessian norm over the certified constant."""
-    found = torch.cat(
-        [stacked(readings, "normalised", "smooth_hessians"), stacked(readings, "roughest", "smooth_hessians")[:, None]],
-        dim=1,
+    norms, roughest, certified = (
+        stacked(readings, name, "smooth_hessians") for name in ("normalised", "roughest", "certified")
     )
-    ratio = found / stacked(readings, "certified", "smooth_hessians")[:, None]
+    ratio = torch.cat([norms, roughest[:, None]], dim=1) / certified[:, None]
     sentence = (
         "Largest |H| over the certified β, normalised network: random parameters of sizes 0.03 to 32 and an ascent on "
         "|H|; no point may exceed it."
@@ -275,13 +256,9 @@ def draw_thm4_5(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
 
 
 def _hessians(readings: Sequence[Measurement]) -> Figure:
-    scales = torch.tensor(SCALES, dtype=torch.float64)
-    names = {"normalised": "normalised layers", "plain": "the same without normalisation"}
-    bundles = [
-        mark
-        for index, (array, name) in enumerate(names.items())
-        for mark in bundle(scales, stacked(readings, array, "smooth_hessians"), name, index, logarithmic=True)
-    ]
+    names = {"normalised layers": "normalised", "the same without normalisation": "plain"}
+    curves = {name: stacked(readings, array, "smooth_hessians") for name, array in names.items()}
+    marks = bundles(torch.tensor(SCALES, dtype=torch.float64), curves)
     certified = float(stacked(readings, "certified", "smooth_hessians").log().mean().exp())
     return Figure(
         name="hessians",
@@ -290,24 +267,19 @@ def _hessians(readings: Sequence[Measurement]) -> Figure:
         "constant however large the parameters are; without them it grows without end.",
         x_label="size of the parameters",
         y_label="norm of the Hessian",
-        marks=(*bundles, Reference(certified, "certified β (mean over draws)")),
+        marks=(*marks, Reference(certified, "certified β (mean over draws)")),
         x_log=True,
         y_log=True,
     )
 
 
 def _batch_norm(readings: Sequence[Measurement]) -> Figure:
-    norms = torch.tensor(ROW_NORMS, dtype=torch.float64)
     names = {
-        "few": "as many samples as features",
-        "many": "ten times as many samples as features",
-        "normalised": "few samples, normalised affine map",
+        "as many samples as features": "few",
+        "ten times as many samples as features": "many",
+        "few samples, normalised affine map": "normalised",
     }
-    bundles = [
-        mark
-        for index, (array, name) in enumerate(names.items())
-        for mark in bundle(norms, stacked(readings, array, "batch_norm_gains"), name, index, logarithmic=True)
-    ]
+    curves = {name: stacked(readings, array, "batch_norm_gains") for name, array in names.items()}
     return Figure(
         name="batch_norm",
         title="Batch norm after an affine map",
@@ -316,7 +288,7 @@ def _batch_norm(readings: Sequence[Measurement]) -> Figure:
         "not generic. It stays bounded with more samples, or behind a normalised map.",
         x_label="norm of the affine map",
         y_label="norm of J(bn ∘ aff)",
-        marks=tuple(bundles),
+        marks=tuple(bundles(torch.tensor(ROW_NORMS, dtype=torch.float64), curves)),
         x_log=True,
         y_log=True,
     )
@@ -343,6 +315,7 @@ def _entries(readings: Sequence[Measurement]) -> Figure:
     reading = chosen(readings, "entry_curvatures")[0]
     epsilon = reading.setting("epsilon")
     w = torch.linspace(-2.5, 2.5, 501, dtype=torch.float64)
+    corrected, printed = (numbers(-3 * epsilon * w * (epsilon + w * w) ** power) for power in (-2.5, -1.5))
     return Figure(
         name="entry_curvature",
         title=f"Equation (33): second derivative of entry normalisation, ε = {epsilon}",
@@ -351,8 +324,8 @@ def _entries(readings: Sequence[Measurement]) -> Figure:
         x_label="entry w",
         y_label="second derivative of w/√(ε + w²)",
         marks=(
-            Line(numbers(w), numbers(-3 * epsilon * w * (epsilon + w * w) ** -2.5), "corrected", colour=colour(0)),
-            Line(numbers(w), numbers(-3 * epsilon * w * (epsilon + w * w) ** -1.5), "as printed", True, colour(1)),
+            Line(numbers(w), corrected, "corrected", colour=colour(0)),
+            Line(numbers(w), printed, "as printed", True, colour(1)),
             Points(numbers(reading["entry"]), numbers(reading["differentiated"]), "automatic differentiation"),
         ),
     )
@@ -367,13 +340,12 @@ POINTS: dict[Preset, tuple[int, int]] = {"smoke": (1, 3), "laptop": (5, 100), "p
 def runs(preset: Preset, seed: int) -> list[Run]:
     """Hessians of networks, and three kinds of layers."""
     count, (points, ascent) = REPLICATES[preset], POINTS[preset]
-    module, layers = __name__, Layers()
     curvatures = Curvatures(points=points, ascent=ascent)
     return [
-        *replicated(f"{module}:smooth_hessians", curvatures, count, seed, cost=lambda _: 100.0),
-        *replicated(f"{module}:batch_norm_gains", layers, count, seed),
-        *replicated(f"{module}:entry_curvatures", layers, count, seed),
-        *replicated(f"{module}:slope_quotients", layers, 1, seed),
+        *replicated(f"{__name__}:smooth_hessians", curvatures, count, seed, cost=lambda _: 100.0),
+        *replicated(f"{__name__}:batch_norm_gains", Layers(), count, seed),
+        *replicated(f"{__name__}:entry_curvatures", Layers(), count, seed),
+        *replicated(f"{__name__}:slope_quotients", Layers(), 1, seed),
     ]
 
 

@@ -1,4 +1,4 @@
-"""λ(DF) and its lower bounds at random parameters of many sizes, and the lemma behind the first layer."""
+"""Theorem 4.7: λ(DF) above its lower bounds at parameters of many sizes, and the lemma behind the first layer."""
 
 import math
 from collections.abc import Sequence
@@ -15,12 +15,14 @@ from skiplens.jacobians.systems.layer import Composition
 from skiplens.jacobians.systems.parameterisation import EntryNormalised, Free, Parameterisation
 from skiplens.linalg.singular_values import smallest_gram_eigenvalue, smallest_singular_value
 from skiplens.papers.macdonald2023_regularity.common import (
+    LARGEST_SCALES,
     SCALES,
     RandomResidualNetwork,
+    bundles,
     random_data,
     random_parameters,
 )
-from skiplens.papers.macdonald2023_regularity.regularity import Regularity, regularity, skip_bound
+from skiplens.papers.macdonald2023_regularity.regularity import regularity, skip_bound
 from skiplens.papers.statistics import (
     Band,
     ReplicateSettings,
@@ -34,11 +36,9 @@ from skiplens.papers.statistics import (
     stacked,
 )
 from skiplens.papers.study import Claim, Item, Judgement, Preset
-from skiplens.plots.figure import Figure, bundle
+from skiplens.plots.figure import Figure
 from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
-
-IMAGE, WINDOW = (4, 4), (3, 3)
 
 
 @dataclass(frozen=True)
@@ -59,26 +59,30 @@ def regular_points(settings: Points) -> dict[str, Tensor]:
     """At each size (sizes, points): λ(DF), its bounds, the slack of lemma B.4, and λ(DF) without skips."""
     generator = settings.stream()
     network, data = RandomResidualNetwork().system(), random_data(generator)
-    chain = Composition(tuple(_without_skip(layer) for layer in network.layers))
-    rows: list[list[tuple[float, ...]]] = []
+    chain = Composition(tuple(layer.branch if isinstance(layer, Residual) else layer for layer in network.layers))
+    rows = []
     for scale in SCALES:
-        drawn = [random_parameters(network, scale, generator) for _ in range(settings.points)]
-        rows.append([(*_numbers(regularity(network, theta, data)), _lambda(chain, theta, data)) for theta in drawn])
+        for theta in [random_parameters(network, scale, generator) for _ in range(settings.points)]:
+            found = regularity(network, theta, data)
+            gains = [(layer.smallest_gain, layer.branch_gain) for layer in found.layers]
+            slack = min(smallest - skip_bound(branch) for smallest, branch in gains if branch is not None)
+            without_skips = smallest_gram_eigenvalue(chain.parameter_derivative(theta, data))
+            rows.append((found.true, found.from_layers, found.from_skips, slack, without_skips))
     names = ("true", "from_layers", "from_skips", "slack_of_skips", "chain")
-    return dict(zip(names, torch.tensor(rows, dtype=torch.float64).unbind(-1), strict=True))
+    columns = torch.tensor(rows, dtype=torch.float64).reshape(len(SCALES), settings.points, len(names))
+    return dict(zip(names, columns.unbind(-1), strict=True))
 
 
 def first_layers(settings: FirstLayer) -> dict[str, Tensor]:
     """σ(D aff)/(σ(X) σ(DP)): with fewer parameters than entries (a convolution), and with one for each."""
     generator = settings.stream()
-    convolution = Convolution(Free(1, 9), channels=1, image=IMAGE, window=WINDOW)
-    entries = EntryNormalised(3, 6)
-    shapes: tuple[tuple[str, Parameterisation, int], ...] = (
+    convolution = Convolution(Free(1, 9), channels=1, image=(4, 4), window=(3, 3))
+    cases: tuple[tuple[str, Parameterisation, int], ...] = (
         ("convolution", convolution, 1),
-        ("entry_normalised", entries, settings.samples),
+        ("entry_normalised", EntryNormalised(3, 6), settings.samples),
     )
     found = {}
-    for name, parameterisation, samples in shapes:
+    for name, parameterisation, samples in cases:
         data = torch.randn(parameterisation.inputs, samples, dtype=torch.float64, generator=generator)
         weights = torch.randn(parameterisation.parameters, dtype=torch.float64, generator=generator)
         whole = smallest_singular_value(Affine(parameterisation).parameter_derivative(weights, data))
@@ -87,31 +91,8 @@ def first_layers(settings: FirstLayer) -> dict[str, Tensor]:
     return found
 
 
-def _without_skip(layer: object) -> Affine | Composition:
-    """The branch of a residual layer; another layer as it is."""
-    found = layer.branch if isinstance(layer, Residual) else layer
-    assert isinstance(found, Affine | Composition), "the networks of the study are affine maps and residual blocks"
-    return found
-
-
-def _numbers(found: Regularity) -> tuple[float, float, float, float]:
-    """λ(DF), both bounds, and the smallest σ(Jf) − (1 − |Jg|) of the blocks."""
-    slacks = [
-        layer.smallest_gain - skip_bound(layer.branch_gain) for layer in found.layers if layer.branch_gain is not None
-    ]
-    return found.true, found.from_layers, found.from_skips, min(slacks)
-
-
-def _lambda(system: Composition, parameters: Tensor, data: Tensor) -> float:
-    return smallest_gram_eigenvalue(system.parameter_derivative(parameters, data))
-
-
 ROUNDING = 1e-6
 """Relative, of the smallest eigenvalues, which are down to 1e-10 of the largest."""
-
-LARGEST_SCALES = 3
-
-MIDDLE = len(SCALES) // 2
 
 
 def judge_bound(readings: Sequence[Measurement], bound: str) -> Judgement:
@@ -139,7 +120,7 @@ def judge_uniformity(readings: Sequence[Measurement]) -> Judgement:
 
 def judge_chain(readings: Sequence[Measurement]) -> Judgement:
     """How much larger λ(DF) is with skips."""
-    true, chain = (stacked(readings, name, "regular_points")[:, MIDDLE] for name in ("true", "chain"))
+    true, chain = (stacked(readings, name, "regular_points")[:, len(SCALES) // 2] for name in ("true", "chain"))
     sentence = "Mean of log₁₀ λ(DF) with skips minus that of the same network without, parameters of size 1."
     return decide(over_seeds((true.log10() - chain.log10()).mean(1)), Band(0.0, math.inf), sentence)
 
@@ -180,24 +161,16 @@ CLAIMS = (
     Claim("skips_help", "Skip connections improve the regularity of the loss.", "Section 6", "above 0", judge_chain),
 )
 
-NAMES = {
-    "true": "λ(DF)",
-    "from_layers": "Eq. 12, from the layers",
-    "from_skips": "Theorem 4.7, from the skips",
-    "chain": "λ(DF) without skips",
-}
-
 
 def draw_thm4_7(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     """λ(DF), both bounds, and the network without skips."""
-    scales = torch.tensor(SCALES, dtype=torch.float64)
-    marks = [
-        mark
-        for index, (array, name) in enumerate(NAMES.items())
-        for mark in bundle(
-            scales, stacked(readings, array, "regular_points").log().mean(2).exp(), name, index, logarithmic=True
-        )
-    ]
+    names = {
+        "λ(DF)": "true",
+        "Eq. 12, from the layers": "from_layers",
+        "Theorem 4.7, from the skips": "from_skips",
+        "λ(DF) without skips": "chain",
+    }
+    curves = {name: stacked(readings, array, "regular_points").log().mean(2).exp() for name, array in names.items()}
     return (
         Figure(
             name="regularity",
@@ -206,7 +179,7 @@ def draw_thm4_7(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
             "size of the parameters, and is positive, but not uniformly so. Without skips it is much smaller.",
             x_label="size of the parameters",
             y_label="smallest eigenvalue",
-            marks=tuple(marks),
+            marks=tuple(bundles(torch.tensor(SCALES, dtype=torch.float64), curves)),
             x_log=True,
             y_log=True,
         ),
@@ -221,10 +194,10 @@ POINTS: dict[Preset, int] = {"smoke": 2, "laptop": 4, "paper": 20}
 
 def runs(preset: Preset, seed: int) -> list[Run]:
     """Networks at random parameters, and first layers."""
-    count, module = REPLICATES[preset], __name__
+    count, points = REPLICATES[preset], Points(points=POINTS[preset])
     return [
-        *replicated(f"{module}:regular_points", Points(points=POINTS[preset]), count, seed, cost=lambda _: 100.0),
-        *replicated(f"{module}:first_layers", FirstLayer(), count, seed),
+        *replicated(f"{__name__}:regular_points", points, count, seed, cost=lambda _: 100.0),
+        *replicated(f"{__name__}:first_layers", FirstLayer(), count, seed),
     ]
 
 
