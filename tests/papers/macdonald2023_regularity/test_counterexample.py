@@ -135,7 +135,8 @@ def test_one_layer_is_the_general_descent():
     from skiplens.jacobians.systems.layer import Composition
     from skiplens.jacobians.systems.parameterisation import EntryNormalised
     from skiplens.jacobians.systems.smoothness import TrainingLoss, certified_smoothness, descent_constant
-    from skiplens.papers.macdonald2023_regularity.counterexample import descend, run_printed_bound
+    from skiplens.papers.macdonald2023_regularity.common import descend
+    from skiplens.papers.macdonald2023_regularity.counterexample import run_printed_bound
 
     loss = TrainingLoss(Composition((Affine(EntryNormalised(1, 1)),)), torch.tensor([[1.5]]), Logistic(torch.ones(1)))
     beta = certified_smoothness(loss).joint
@@ -162,11 +163,8 @@ def test_the_printed_bound_crosses_below_the_loss_within_a_million_steps():
 
 
 def test_weights_of_the_first_layer_grow_no_faster_than_proved():
-    from skiplens.papers.macdonald2023_regularity.counterexample import (
-        counterexample_loss,
-        descend,
-        largest_weight_bound,
-    )
+    from skiplens.papers.macdonald2023_regularity.common import descend
+    from skiplens.papers.macdonald2023_regularity.counterexample import counterexample_loss, largest_weight_bound
 
     loss, start = counterexample_loss(), torch.tensor([1.0, 0.2, 1.0])
     step = 1.9 / SMOOTHNESS["logistic"]

@@ -48,7 +48,7 @@ def reference_loss():
 
 @pytest.mark.parametrize("steps", [100, pytest.param(1000, marks=pytest.mark.slow)])
 def test_descent_follows_the_table(steps):
-    from skiplens.papers.macdonald2023_regularity.counterexample import descend
+    from skiplens.papers.macdonald2023_regularity.common import descend
 
     for scale, expected in LOSSES.items():
         run = torch.tensor([point.loss for point in descend(reference_loss(), start_a(scale), STEP, steps)])

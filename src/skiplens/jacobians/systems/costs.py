@@ -34,9 +34,9 @@ class Cost(ABC):
     def __call__(self, outputs: Float[Tensor, "classes samples"]) -> Float[Tensor, ""]:
         """γ(Z)."""
 
-    @abstractmethod
     def gradient(self, outputs: Float[Tensor, "classes samples"]) -> Float[Tensor, "classes samples"]:
         """∇γ(Z)."""
+        return torch.func.grad(self)(outputs)
 
     @abstractmethod
     def gradient_bound(self, radius: float, sublevel: float = math.inf) -> float:
@@ -76,10 +76,6 @@ class SquareCost(Cost):
     def __call__(self, outputs: Float[Tensor, "classes samples"]) -> Float[Tensor, ""]:
         """The mean squared distance, halved and scaled."""
         return self.scale * (outputs - self.targets).square().sum() / (2 * self.samples)
-
-    def gradient(self, outputs: Float[Tensor, "classes samples"]) -> Float[Tensor, "classes samples"]:
-        """(Z − Y)/N, scaled."""
-        return self.scale * (outputs - self.targets) / self.samples
 
     def gradient_bound(self, radius: float, sublevel: float = math.inf) -> float:
         """The smaller of scale (radius + |Y|)/N and sqrt(2 scale · sublevel/N)."""
@@ -129,10 +125,6 @@ class CrossEntropy(Cost):
         """The mean of −log of the probability of the right class."""
         return F.cross_entropy(outputs.T, self.labels)
 
-    def gradient(self, outputs: Float[Tensor, "classes samples"]) -> Float[Tensor, "classes samples"]:
-        """(softmax − one hot)/N."""
-        return (outputs.softmax(0) - F.one_hot(self.labels, self.classes).T) / self.samples
-
     def gradient_bound(self, radius: float, sublevel: float = math.inf) -> float:
         """sqrt(2/N), or less on a low sublevel set."""
         return math.sqrt(min(2.0, RATIO_PEAK * sublevel) / self.samples)
@@ -172,10 +164,6 @@ class Logistic(Cost):
     def __call__(self, outputs: Float[Tensor, "classes samples"]) -> Float[Tensor, ""]:
         """The mean of log(1 + e^(−y z))."""
         return F.softplus(-self.signs * outputs[0]).mean()
-
-    def gradient(self, outputs: Float[Tensor, "classes samples"]) -> Float[Tensor, "classes samples"]:
-        """−y sigmoid(−y z)/N."""
-        return -self.signs * torch.sigmoid(-self.signs * outputs) / self.samples
 
     def gradient_bound(self, radius: float, sublevel: float = math.inf) -> float:
         """1/sqrt(N)."""

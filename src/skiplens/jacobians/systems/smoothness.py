@@ -43,13 +43,8 @@ class Smoothness:
         return min(("joint", "per_sample", "literal"), key=lambda name: getattr(self, name))
 
     @property
-    def largest_step(self) -> float:
-        """2/β: gradient descent with any smaller step never goes up."""
-        return 2 / self.finite()
-
-    @property
     def best_step(self) -> float:
-        """1/β: the step with the largest certified decrease."""
+        """1/β: the step with the largest certified decrease; any step below 2/β never goes up."""
         return 1 / self.finite()
 
     def finite(self) -> float:

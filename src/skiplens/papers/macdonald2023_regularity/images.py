@@ -62,36 +62,24 @@ class Sizes:
 
     Attributes:
         trials: Pairs of networks with the same first weights, batches and augmentations.
-        epochs: Passes through the images; the learning rate falls after each third of them.
-        images: Training images; None for all.
-        test_images: Test images; None for all.
-        side: Pixels a side; None for all.
-        width: Channels of the first stage.
-        batch_size: Images of a step.
+        training: How large each run is; the learning rate falls after each third of the epochs.
         digits: Whether the embedded digits stand in for the data sets.
-        gpu: Whether runs want a GPU.
         learning_rates: Of the runs of figures 4 to 6 and the tables.
     """
 
     trials: int
-    epochs: int = 90
-    images: int | None = None
-    test_images: int | None = None
-    side: int | None = None
-    width: int = 64
-    batch_size: int = 128
+    training: ImageTraining = ImageTraining()
     digits: bool = False
-    gpu: bool = False
     learning_rates: tuple[float, ...] = LEARNING_RATES
 
 
 SIZES: dict[Preset, Sizes] = {
-    "smoke": Sizes(2, 2, 64, 40, side=8, width=4, batch_size=32, digits=True),
-    "laptop": Sizes(3, 3, 256, 200, side=16, width=8, batch_size=64),
-    "paper": Sizes(10, gpu=True),
+    "smoke": Sizes(2, ImageTraining(epochs=2, images=64, test_images=40, side=8, width=4, batch_size=32), digits=True),
+    "laptop": Sizes(3, ImageTraining(epochs=3, images=256, test_images=200, side=16, width=8, batch_size=64)),
+    "paper": Sizes(10, ImageTraining(gpu=True)),
 }
 
-ONE_GPU = Sizes(10, 15, gpu=True, learning_rates=(0.1,))
+ONE_GPU = Sizes(10, ImageTraining(epochs=15, gpu=True), learning_rates=(0.1,))
 """All images and the whole network, a sixth of the epochs: minutes on one GPU."""
 
 IMAGENET_BATCH, IMAGENET_TRIALS = 256, 3
@@ -108,24 +96,21 @@ def compared(data: Data, sizes: Sizes, seed: int, learning_rates: Iterable[float
     stands_in = sizes.digits and data != "imagenet"
     if not stands_in and missing(data):
         return []
-    of_imagenet, third = data == "imagenet", max(1, sizes.epochs // 3)
-    base = ImageTraining(
+    base, of_imagenet = sizes.training, data == "imagenet"
+    third = max(1, base.epochs // 3)
+    base = dataclasses.replace(
+        base,
         data="digits" if stands_in else data,
         classes=CLASSES[data],
-        epochs=sizes.epochs,
         milestones=tuple(sorted({third, 2 * third})),
-        images=sizes.images,
-        test_images=sizes.test_images,
-        side=SMALL_IMAGENET_SIDE if of_imagenet and sizes.side else sizes.side,
-        width=sizes.width,
-        batch_size=IMAGENET_BATCH if of_imagenet and sizes.images is None else sizes.batch_size,
-        gpu=sizes.gpu,
+        side=SMALL_IMAGENET_SIDE if of_imagenet and base.side else base.side,
+        batch_size=IMAGENET_BATCH if of_imagenet and base.images is None else base.batch_size,
     )
     trials = min(sizes.trials, IMAGENET_TRIALS) if of_imagenet else sizes.trials
-    axes = {"learning_rate": tuple(learning_rates), "modified": (False, True)}
-    cost = sizes.epochs * (sizes.images or 50_000) * sizes.width**2 / 1e6
-    found = replicated(f"{__name__}:image_training", base, trials, seed, **axes)
-    return [dataclasses.replace(run, needs=needs(sizes.gpu), cost=cost) for run in found]
+    rates = tuple(learning_rates)
+    found = replicated(f"{__name__}:image_training", base, trials, seed, learning_rate=rates, modified=(False, True))
+    cost = base.epochs * (base.images or 50_000) * base.width**2 / 1e6
+    return [dataclasses.replace(run, needs=needs(base.gpu), cost=cost) for run in found]
 
 
 def all_rates(data: Data, sizes: Sizes, seed: int) -> list[Run]:
@@ -152,7 +137,7 @@ def image_training(settings: ImageTraining) -> dict[str, Tensor]:
     kept = unfinished_work() if settings.gpu else None  # the others take seconds
     found = train(network, training, recipe_of(settings), checkpoint=kept).epoch_losses
     running, batch = (
-        evaluate(network, test, batch_size=TEST_BATCH, statistics=statistics).accuracy  # type: ignore[arg-type]  # a choice
+        evaluate(network, test, batch_size=TEST_BATCH, statistics=statistics).accuracy
         for statistics in ("running", "batch")
     )
     return {

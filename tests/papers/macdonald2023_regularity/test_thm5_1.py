@@ -5,15 +5,7 @@ import math
 import pytest
 import torch
 
-from skiplens.papers.macdonald2023_regularity import convergence, thm5_1
-from skiplens.papers.macdonald2023_regularity.convergence import (
-    Descents,
-    DigitCertificate,
-    Hypotheses,
-    OneLayer,
-    Repaired,
-    Trapped,
-)
+from skiplens.papers.macdonald2023_regularity import counterexample, thm5_1
 from tests.papers.macdonald2023_regularity.readings import made
 from tests.tolerances import assert_close
 
@@ -25,7 +17,7 @@ def at(found, *steps):
 
 
 def test_steps_are_spread_over_all_decades():
-    steps = convergence.some_steps(1000).tolist()
+    steps = counterexample.some_steps(1000).tolist()
     assert steps == sorted(set(steps))
     assert {0, 1, 10, 100, 1000} <= set(steps)
     assert len(steps) < 70
@@ -39,13 +31,13 @@ def test_steps_are_spread_over_all_decades():
     ],
 )
 def test_the_trapped_descent_is_that_of_the_table(cost, expected):
-    found = convergence.trapped_descent(Trapped(cost=cost, spread=0.0, iterations=100))
+    found = counterexample.trapped_descent(counterexample.Trapped(cost=cost, spread=0.0, iterations=100))
     assert_close(at(found, 1, 10, 100), torch.tensor(expected), relative=1e-11)
     assert float(found["trap"]) == pytest.approx({"logistic": 0.180345014438980, "square": 0.026138994658664}[cost])
 
 
 def test_one_weight_is_that_of_the_table():
-    found = convergence.one_layer_bounds(OneLayer(iterations=10_000))
+    found = counterexample.one_layer_bounds(counterexample.OneLayer(iterations=10_000))
     expected = [0.336785574404, 0.245004193991, 0.214745470964, 0.205543896453, 0.202709100627]
     assert_close(at(found, 1, 10, 100, 1000, 10_000), torch.tensor(expected), relative=1e-11)
     assert float(found["sigma"][0]) == 1.5
@@ -53,7 +45,7 @@ def test_one_weight_is_that_of_the_table():
 
 
 def test_descents_of_the_paper_go_down_within_the_bound_of_the_weights(seed):
-    found = convergence.printed_network_descent(Descents(iterations=5, seed=seed))
+    found = thm5_1.printed_network_descent(thm5_1.Descents(iterations=5, seed=seed))
     assert found["loss"].shape == (3, 6)
     assert bool((found["loss"].diff(dim=1) < 0).all())
     assert bool((found["largest_weight"] <= found["weight_bound"]).all())
@@ -61,14 +53,14 @@ def test_descents_of_the_paper_go_down_within_the_bound_of_the_weights(seed):
 
 @pytest.mark.parametrize("cost", ["square", "cross_entropy"])
 def test_the_repaired_network_keeps_its_promise(cost, seed):
-    found = convergence.repaired_descent(Repaired(cost=cost, iterations=3, seed=seed))
+    found = thm5_1.repaired_descent(thm5_1.Repaired(cost=cost, iterations=3, seed=seed))
     assert found["loss"].shape == found["bound"].shape == (3, 4)
     assert bool(found["kept"].all())
     assert bool((found["loss"] <= found["bound"] * (1 + 1e-12)).all())
 
 
 def test_the_certificate_on_digits_is_far_above_the_hessian(seed):
-    found = convergence.digit_certificates(DigitCertificate(iterations=1, seed=seed))
+    found = thm5_1.digit_certificates(thm5_1.DigitCertificate(iterations=1, seed=seed))
     assert 1e4 < float(found["certified"]) / float(found["measured"])
     assert float(found["smallest_singular_value"]) > 0.1
     assert found["loss"].shape == (3, 2)
@@ -76,7 +68,7 @@ def test_the_certificate_on_digits_is_far_above_the_hessian(seed):
 
 def test_hypotheses_that_hold_and_fail():
     """The verdicts that the theory expects of these networks."""
-    found = convergence.hypotheses_met(Hypotheses())
+    found = thm5_1.hypotheses_met(thm5_1.Hypotheses())
     failing = {label for label, values in found.items() if values[0] == 0}
     assert {"S1", "S2", "R2", "R3", "R5", "R6"} <= failing
     assert all(float(values[1]) == 1 for label, values in found.items() if label != "G6")
@@ -105,7 +97,7 @@ def trapped(loss: float, output: float, infimum: float = 0.0):
     [(0.05, 1.55, "corrected"), (0.001, 1.85, "reproduced"), (0.05, 1.4, "differs")],
 )
 def test_a_run_is_trapped_only_where_the_trap_has_closed(loss, output, word):
-    assert thm5_1.judge_any_start(trapped(loss, output), "square").verdict == word
+    assert counterexample.judge_any_start(trapped(loss, output), "square").verdict == word
 
 
 def one_layer(power: float, printed: float):
@@ -124,13 +116,13 @@ def one_layer(power: float, printed: float):
 
 
 def test_the_proof_is_corrected_where_its_bound_is_crossed():
-    assert thm5_1.judge_printed_bound(one_layer(-0.75, 0.1)).verdict == "corrected"
-    assert thm5_1.judge_printed_bound(one_layer(-0.75, 0.3)).verdict == "reproduced"
-    assert thm5_1.judge_exponent(one_layer(-0.75, 0.1)).verdict == "corrected"
-    assert thm5_1.judge_exponent(one_layer(-0.375, 0.1)).verdict == "reproduced"
-    assert thm5_1.judge_growth(one_layer(-0.75, 0.1)).verdict == "reproduced"
-    assert thm5_1.judge_growth(one_layer(-3.0, 0.1)).verdict == "differs"
-    assert thm5_1.judge_infimum(one_layer(-0.75, 0.1)).verdict == "corrected"
+    assert counterexample.judge_printed_bound(one_layer(-0.75, 0.1)).verdict == "corrected"
+    assert counterexample.judge_printed_bound(one_layer(-0.75, 0.3)).verdict == "reproduced"
+    assert counterexample.judge_exponent(one_layer(-0.75, 0.1)).verdict == "corrected"
+    assert counterexample.judge_exponent(one_layer(-0.375, 0.1)).verdict == "reproduced"
+    assert counterexample.judge_growth(one_layer(-0.75, 0.1)).verdict == "reproduced"
+    assert counterexample.judge_growth(one_layer(-3.0, 0.1)).verdict == "differs"
+    assert counterexample.judge_infimum(one_layer(-0.75, 0.1)).verdict == "corrected"
 
 
 def test_a_certificate_that_was_broken_differs():

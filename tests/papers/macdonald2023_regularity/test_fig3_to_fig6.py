@@ -7,10 +7,9 @@ import torch
 
 from skiplens.papers.images import training_and_test
 from skiplens.papers.macdonald2023_regularity import fig3_to_fig6, images
-from skiplens.papers.macdonald2023_regularity.fig3_to_fig6 import ITEMS, items
-from skiplens.papers.macdonald2023_regularity.images import SIZES, ImageTraining
+from skiplens.papers.macdonald2023_regularity.fig3_to_fig6 import ITEMS, TABLES, items, tables
+from skiplens.papers.macdonald2023_regularity.images import SIZES, ImageTraining, Sizes
 from skiplens.papers.macdonald2023_regularity.study import STUDY
-from skiplens.papers.macdonald2023_regularity.tables import TABLES, tables
 from skiplens.papers.reproduction import ReproductionEffort, reproduce
 from skiplens.readings.reading import Measurement, Provenance
 
@@ -215,7 +214,8 @@ def test_imagenet_is_trained_on_where_there_is_a_folder(tmp_path, monkeypatch):
                 image.new("RGB", (50 + index, 45), colour).save(tmp_path / "imagenet" / split / name / f"{index}.png")
     monkeypatch.setenv("SKIPLENS_DATA", str(tmp_path))
     training_and_test.cache_clear()
-    small = dataclasses.replace(SIZES["smoke"], trials=2, epochs=1, learning_rates=(0.1,), batch_size=4, width=2)
+    tiny = dataclasses.replace(SIZES["smoke"].training, epochs=1, batch_size=4, width=2)
+    small = Sizes(2, tiny, digits=True, learning_rates=(0.1,))
     chosen = [item for item in items({"smoke": small}) if item.name in ("fig6", "table3")]
     found = reproduce([(STUDY, item) for item in chosen], tmp_path / "out", ReproductionEffort("smoke"))
     assert not [problem for result in found.results for problem in result.problems]
@@ -224,10 +224,21 @@ def test_imagenet_is_trained_on_where_there_is_a_folder(tmp_path, monkeypatch):
     training_and_test.cache_clear()
 
 
-def test_every_item_runs_at_the_smallest_preset(tmp_path, monkeypatch, seed):
-    monkeypatch.delenv("SKIPLENS_DATA", raising=False)
-    found = reproduce([(STUDY, item) for item in ITEMS], tmp_path, ReproductionEffort("smoke", seed))
+def every_item_runs(chosen, folder, seed):
+    found = reproduce([(STUDY, item) for item in chosen], folder, ReproductionEffort("smoke", seed))
     assert not [problem for result in found.results for problem in result.problems]
     drawn = {result.item.name for result in found.results if result.figures and result.tables}
     assert drawn == set(NAMES) - {"fig6", "table3"}
     assert {verdict.verdict for verdict in found.verdicts} == {"not attempted"}
+
+
+def test_every_item_runs_with_tiny_networks(tmp_path, monkeypatch, seed):
+    monkeypatch.delenv("SKIPLENS_DATA", raising=False)
+    tiny = dataclasses.replace(TINY, epochs=1, images=16, width=2)
+    every_item_runs(items({"smoke": Sizes(2, tiny, digits=True, learning_rates=(0.1, 0.05))}), tmp_path, seed)
+
+
+@pytest.mark.slow
+def test_every_item_runs_at_the_smallest_preset(tmp_path, monkeypatch, seed):
+    monkeypatch.delenv("SKIPLENS_DATA", raising=False)
+    every_item_runs(ITEMS, tmp_path, seed)

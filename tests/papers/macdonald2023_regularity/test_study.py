@@ -1,4 +1,8 @@
-"""Every item of the study except those that train on images, at the smallest preset."""
+"""Every item of the study except those that train on images: in tiny runs, and at the smallest preset."""
+
+from dataclasses import fields, replace
+
+import pytest
 
 from skiplens.papers.reproduction import ReproductionEffort, reproduce
 from skiplens.papers.study import choose
@@ -26,6 +30,42 @@ def test_no_item_of_the_paper_is_missing():
     assert {item.name for _, item in choose("macdonald2023_regularity")} == ALL_ITEMS
 
 
+TINY = {
+    "iterations": 3,
+    "images": 3,
+    "trials": 2,
+    "moments": (0, 1),
+    "looked_at": 1,
+    "points": 1,
+    "ascent": 1,
+    "width": 20,
+}
+
+
+def tiny_runs(item, seed):
+    """The item's runs with small settings, two replicates of each."""
+    runs = [run for run in item.runs("smoke", seed) if run.settings.replicate < 2]
+    for run in runs:
+        known = {field.name for field in fields(run.settings)}
+        yield replace(run, settings=replace(run.settings, **{name: TINY[name] for name in TINY if name in known}))
+
+
+def test_every_item_runs_with_tiny_settings(tmp_path, seed):
+    """From runs to verdicts, figures and tables; what the verdicts are is asked of the smallest preset below."""
+    chosen = [pair for name in ITEMS for pair in choose(f"macdonald2023_regularity/{name}")]
+    small = [
+        (study, replace(item, runs=lambda preset, seed, item=item: list(tiny_runs(item, seed))))
+        for study, item in chosen
+    ]
+    found = reproduce(small, tmp_path, ReproductionEffort("smoke", seed))
+    assert not [problem for result in found.results for problem in result.problems]
+    assert all(result.figures and result.tables for result in found.results)
+    assert [f"{verdict.item}/{verdict.claim}" for verdict in found.verdicts] == [
+        f"{item.name}/{claim.name}" for _, item in chosen for claim in item.claims
+    ]
+
+
+@pytest.mark.slow
 def test_every_item_runs_at_the_smallest_preset(tmp_path, seed):
     chosen = [pair for name in ITEMS for pair in choose(f"macdonald2023_regularity/{name}")]
     found = reproduce(chosen, tmp_path, ReproductionEffort("smoke", seed))

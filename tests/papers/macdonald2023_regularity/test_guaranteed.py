@@ -40,7 +40,7 @@ REPAIRED = {
 @LENGTHS
 @pytest.mark.parametrize("cost", REPAIRED)
 def test_descent_on_the_repaired_network_follows_the_table(network, cost, steps):
-    from skiplens.papers.macdonald2023_regularity.counterexample import descend
+    from skiplens.papers.macdonald2023_regularity.common import descend
     from skiplens.papers.macdonald2023_regularity.guaranteed import guaranteed_loss
 
     smoothness, losses = REPAIRED[cost]
@@ -86,7 +86,7 @@ def test_certificates_hold_at_each_step_from_any_start(network, cost, scale):
 @LENGTHS
 def test_regularity_along_the_run_follows_the_table(network, steps):
     from skiplens.linalg.singular_values import smallest_gram_eigenvalue
-    from skiplens.papers.macdonald2023_regularity.counterexample import descend
+    from skiplens.papers.macdonald2023_regularity.common import descend
     from skiplens.papers.macdonald2023_regularity.guaranteed import guaranteed_loss
 
     loss = guaranteed_loss(network, (data_a().T, LABELS_A))
@@ -101,7 +101,7 @@ def test_regularity_along_the_run_follows_the_table(network, steps):
 
 @pytest.mark.slow
 def test_long_runs_reach_what_was_proved(network):
-    from skiplens.papers.macdonald2023_regularity.counterexample import descend
+    from skiplens.papers.macdonald2023_regularity.common import descend
     from skiplens.papers.macdonald2023_regularity.guaranteed import TrainingPlan, guaranteed_loss, train_with_guarantee
 
     loss = guaranteed_loss(network, (data_a().T, LABELS_A))

@@ -10,15 +10,11 @@ from skiplens.papers.macdonald2023_regularity.digits import (
     DEVIATION,
     MEAN,
     NETWORKS,
-    Composites,
     Digits,
-    Losses,
     after_stem,
     batch_of,
     batch_spectrum,
     descent,
-    digit_composites,
-    digit_losses,
     image_spectrum,
     network_of,
     parameter_spectrum,
@@ -97,11 +93,11 @@ def test_networks_of_a_trial_share_images_and_weights(seed):
 
 def test_jacobians_are_taken_before_their_update(seed):
     """The losses of a run do not depend on looking; moments after each other continue one descent."""
-    both = digit_composites(Composites(images=4, moments=(0, 2), seed=seed))["values"]
-    last = digit_composites(Composites(images=4, moments=(2,), seed=seed))["values"]
+    both = fig2.digit_composites(fig2.Composites(images=4, moments=(0, 2), seed=seed))["values"]
+    last = fig2.digit_composites(fig2.Composites(images=4, moments=(2,), seed=seed))["values"]
     assert both.shape == (3, 2, 40)
     assert torch.equal(both[:, 1], last[:, 0])
-    assert digit_losses(Losses(images=4, trials=2, iterations=3, seed=seed))["loss"].shape == (2, 4, 3)
+    assert fig2.digit_losses(fig2.Losses(images=4, trials=2, iterations=3, seed=seed))["loss"].shape == (2, 4, 3)
 
 
 def spread(numbers: list[float], trials: int = 12) -> list[torch.Tensor]:
