@@ -15,7 +15,6 @@ from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
 
 Weights = Float[Tensor, " params"]
-
 CURVATURE = 48 / (25 * math.sqrt(5))
 """K2: the largest second derivative of x/sqrt(1 + x²), attained at |x| = 1/2."""
 

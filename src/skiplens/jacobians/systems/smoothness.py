@@ -164,7 +164,6 @@ def _literal(cost: Cost, certificates: Sequence[Certificate], sublevel: float) -
 
 
 DENSE_PARAMETERS = 256
-
 SAFETY = 1.9
 """Steps are this number over a smoothness; from 2 on they may go up."""
 

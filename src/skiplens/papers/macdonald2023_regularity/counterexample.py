@@ -22,7 +22,7 @@ from skiplens.jacobians.systems.elementwise import Elementwise, Nonlinearity, Re
 from skiplens.jacobians.systems.layer import Composition, DataBound
 from skiplens.jacobians.systems.parameterisation import EntryNormalised, WeightNormalised
 from skiplens.jacobians.systems.smoothness import SAFETY, TrainingLoss, certified_smoothness
-from skiplens.papers.macdonald2023_regularity.common import descend
+from skiplens.papers.macdonald2023_regularity.common import descend, figure
 from skiplens.papers.statistics import (
     Band,
     ReplicateSettings,
@@ -39,9 +39,7 @@ from skiplens.plots.figure import INK, Figure, Line, Mark, Reference, bundle, co
 from skiplens.readings.reading import Measurement
 
 CostName = Literal["logistic", "square"]
-
 INPUT, FACTOR, TARGET = 1.5, 0.95, 1.85
-
 TRAPPED_START = (1.0, 0.2, 1.0)
 """First-layer weight, inner and outer weight of the branch: from here the better hump is never reached."""
 
@@ -60,7 +58,6 @@ def _hump(angle: float) -> float:
 
 
 TWO_HUMPS = Nonlinearity("two humps", _two_humps, slope=1.0, curvature=3.2)
-
 TRAP = INPUT + FACTOR * _hump(math.acos(0.25))
 """Outputs of a trapped run stay below this number."""
 
@@ -374,15 +371,13 @@ def draw_trapped(readings: Sequence[Measurement], cost: str) -> Figure:
         marks += bundle(step[0].double(), loss, name, index)
     reading = chosen(readings, "trapped_descent", cost=cost)[0]
     levels = (Reference(float(reading["trap"]), "trap"), Reference(float(reading["infimum"]), "infimum"))
-    return Figure(
-        name=f"trapped_{cost}",
-        title=f"Theorem 5.1: a counterexample, {cost} cost",
-        caption="A network that meets every hypothesis. From the first start (mean and range over small changes of it) "
+    return figure(
+        (f"trapped_{cost}", f"Theorem 5.1: a counterexample, {cost} cost"),
+        "A network that meets every hypothesis. From the first start (mean and range over small changes of it) "
         "the loss never falls below the trap; from the second it falls below it, towards the infimum.",
-        x_label="steps of gradient descent",
-        y_label="loss",
-        marks=(*marks, *levels),
-        x_log=True,
+        ("steps of gradient descent", "loss"),
+        (*marks, *levels),
+        "x",
     )
 
 
@@ -391,20 +386,18 @@ def draw_bounds(readings: Sequence[Measurement]) -> Figure:
     reading = chosen(readings, "one_layer_bounds")[0]
     step, floor = numbers(reading["step"][1:]), float(reading["floor"])
     loss, valid, printed = (numbers(reading[name][1:]) for name in ("loss", "valid", "printed"))
-    return Figure(
-        name="printed_bound",
-        title="Proof of theorem 5.1: inequality (37) on one normalised weight",
-        caption="The loss crosses the bound as it is printed, with rates proportional to σ. The right one, with λ = "
+    return figure(
+        ("printed_bound", "Proof of theorem 5.1: inequality (37) on one normalised weight"),
+        "The loss crosses the bound as it is printed, with rates proportional to σ. The right one, with λ = "
         "σ², is kept, and stops falling: it proves nothing.",
-        x_label="steps of gradient descent",
-        y_label="loss",
-        marks=(
+        ("steps of gradient descent", "loss"),
+        (
             Line(step, loss, "loss", colour=INK),
             Line(step, valid, "bound with λ", True, colour(0)),
             Line(step, printed, "bound as printed, with σ", True, colour(1)),
             Reference(floor, "floor of the loss"),
         ),
-        x_log=True,
+        "x",
     )
 
 
@@ -419,13 +412,10 @@ def draw_decay(readings: Sequence[Measurement]) -> Figure:
             Line(numbers(step), numbers(values), name, colour=colour(index)),
             Line(numbers(step), numbers(guide), f"t^(−{exponent})", True, colour(index)),
         ]
-    return Figure(
-        name="decay",
-        title="Proof of theorem 5.1: how regularity decays",
-        caption="σ falls like t^(−3/4), which the proof sums to infinity. The rate is λ = σ², whose sum converges.",
-        x_label="steps of gradient descent",
-        y_label="σ and λ of one normalised weight",
-        marks=tuple(lines),
-        x_log=True,
-        y_log=True,
+    return figure(
+        ("decay", "Proof of theorem 5.1: how regularity decays"),
+        "σ falls like t^(−3/4), which the proof sums to infinity. The rate is λ = σ², whose sum converges.",
+        ("steps of gradient descent", "σ and λ of one normalised weight"),
+        lines,
+        "xy",
     )

@@ -13,7 +13,7 @@ from torch import Tensor
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.settings import option
-from skiplens.papers.macdonald2023_regularity.common import histogram
+from skiplens.papers.macdonald2023_regularity.common import figure, histogram
 from skiplens.papers.statistics import Band, ReplicateSettings, decide, over_seeds, raw_tables, replicated, stacked
 from skiplens.papers.study import Claim, Item, Judgement, Preset
 from skiplens.plots.figure import Figure, Line, Mark, colour, numbers
@@ -113,7 +113,6 @@ DEVIATIONS = {"chain": (0.0003, 0.004, 0.0016), "skip": (0.0010, 0.0013, 0.0021)
 """Standard deviations over draws at n = 500 of the mean, the mean logarithm and the median."""
 
 DEVIATIONS_ALLOWED = 5
-
 QUANTILES = (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
 
 
@@ -178,15 +177,13 @@ def draw_fig1(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
         marks.append(Line(numbers(grid), numbers(LAWS[name].density(grid)), f"{title}, limit", True, colour(index)))
     width = readings[0].setting("width")
     return (
-        Figure(
-            name="singular_values",
-            title=f"Figure 1: singular values of a linear layer, {width}×{width}",
-            caption="A skip around a layer at PyTorch's default initialisation moves its singular values upwards. "
+        figure(
+            ("singular_values", f"Figure 1: singular values of a linear layer, {width}×{width}"),
+            "A skip around a layer at PyTorch's default initialisation moves its singular values upwards. "
             f"Histograms are means over {len(readings)} draws with standard errors, dashed lines the limits of "
             "infinite width.",
-            x_label="singular value",
-            y_label="density",
-            marks=tuple(marks),
+            ("singular value", "density"),
+            marks,
         ),
     )
 
@@ -199,17 +196,15 @@ def runs(preset: Preset, seed: int) -> list[Run]:
     return replicated(f"{__name__}:skip_spectra", LinearLayer(), REPLICATES[preset], seed)
 
 
-ITEMS = (
-    Item(
-        "fig1",
-        "singular values of a random linear layer with and without a skip",
-        runs,
-        CLAIMS,
-        draw_fig1,
-        raw_tables,
-        (
-            "The paper does not say how A is drawn: here as PyTorch initialises a 500×500 linear layer, drawn again "
-            "for several seeds.",
-        ),
+ITEM = Item(
+    "fig1",
+    "singular values of a random linear layer with and without a skip",
+    runs,
+    CLAIMS,
+    draw_fig1,
+    raw_tables,
+    (
+        "The paper does not say how A is drawn: here as PyTorch initialises a 500×500 linear layer, drawn again "
+        "for several seeds.",
     ),
 )

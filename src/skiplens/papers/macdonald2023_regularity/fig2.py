@@ -10,20 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from skiplens.base.settings import option
-from skiplens.papers.macdonald2023_regularity.common import histogram
-from skiplens.papers.macdonald2023_regularity.digits import (
-    NETWORKS,
-    PRINTED,
-    Digits,
-    after_stem,
-    batch_of,
-    batch_spectrum,
-    descent,
-    image_spectrum,
-    network_of,
-    parameter_spectrum,
-    stem_of,
-)
+from skiplens.papers.macdonald2023_regularity import digits
+from skiplens.papers.macdonald2023_regularity.common import figure, histogram
+from skiplens.papers.macdonald2023_regularity.digits import NETWORKS, PRINTED, Digits
 from skiplens.papers.statistics import (
     Band,
     decide,
@@ -85,33 +74,33 @@ def digit_losses(settings: Losses) -> dict[str, Tensor]:
     """Losses (trials, networks, iterations), before each update."""
     first, losses = settings.replicate * settings.trials, []
     for trial in range(first, first + settings.trials):
-        batch = batch_of(settings, trial)
-        networks = (network_of(settings, trial, name) for name in NETWORKS)
-        descents = (descent(network, batch, settings.learning_rate, settings.iterations) for network in networks)
+        batch = digits.batch_of(settings, trial)
+        networks = (digits.network_of(settings, trial, name) for name in NETWORKS)
+        descents = (digits.descent(network, batch, settings.learning_rate, settings.iterations) for network in networks)
         losses.append([list(each) for each in descents])
     return {"loss": torch.tensor(losses, dtype=torch.float64)}
 
 
 def digit_composites(settings: Composites) -> dict[str, Tensor]:
     """Singular values (networks, moments, values) from the first block's input to the logits, as training goes on."""
-    batch = batch_of(settings, settings.replicate)
+    batch = digits.batch_of(settings, settings.replicate)
     found = []
     for network in _networks(settings, PRINTED):
         spectra, done = [], 0
         for moment in settings.moments:
-            for _ in descent(network, batch, settings.learning_rate, moment - done):
+            for _ in digits.descent(network, batch, settings.learning_rate, moment - done):
                 pass
             done = moment
-            spectra.append(batch_spectrum(after_stem(network), stem_of(network, batch[0])))
+            spectra.append(digits.batch_spectrum(digits.after_stem(network), digits.stem_of(network, batch[0])))
         found.append(torch.stack(spectra))
     return {"values": torch.stack(found)}
 
 
 def digit_starts(settings: Starts) -> dict[str, Tensor]:
     """Singular values (residual networks, values) to the logits before training."""
-    images, _ = batch_of(settings, settings.replicate)
+    images, _ = digits.batch_of(settings, settings.replicate)
     spectra = [
-        batch_spectrum(after_stem(network, settings.final_norm), stem_of(network, images))
+        digits.batch_spectrum(digits.after_stem(network, settings.final_norm), digits.stem_of(network, images))
         for network in _networks(settings, PRINTED[1:])
     ]
     return {"values": torch.stack(spectra)}
@@ -119,31 +108,32 @@ def digit_starts(settings: Starts) -> dict[str, Tensor]:
 
 def digit_parameters(settings: Parameters) -> dict[str, Tensor]:
     """Singular values (networks, values) of DF, the derivative of the logits with respect to the parameters."""
-    images, _ = batch_of(settings, settings.replicate)
-    return {"values": torch.stack([parameter_spectrum(network, images) for network in _networks(settings, PRINTED)])}
+    images, _ = digits.batch_of(settings, settings.replicate)
+    return {
+        "values": torch.stack([digits.parameter_spectrum(network, images) for network in _networks(settings, PRINTED)])
+    }
 
 
 def digit_blocks(settings: Blocks) -> dict[str, Tensor]:
     """Singular values (networks, values) of block 1, and of block 2 behind its first ReLU, before training."""
-    images, _ = batch_of(settings, settings.replicate)
+    images, _ = digits.batch_of(settings, settings.replicate)
     found: dict[str, list[Tensor]] = {"block1": [], "block2": []}
     for network in _networks(settings, NETWORKS):
         block1, activation, block2 = map(network.get_submodule, ("block1", "block2.preactivation", "block2.residual"))
-        stem = stem_of(network, images)
+        stem = digits.stem_of(network, images)
         if len(found["block1"]) < 2:  # the pools are in block 2
-            found["block1"].append(image_spectrum(block1, stem, settings.looked_at))
+            found["block1"].append(digits.image_spectrum(block1, stem, settings.looked_at))
         with torch.no_grad():
-            found["block2"].append(image_spectrum(block2, activation(block1(stem)), settings.looked_at))
+            found["block2"].append(digits.image_spectrum(block2, activation(block1(stem)), settings.looked_at))
     return {name: torch.stack(spectra) for name, spectra in found.items()}
 
 
 def _networks(settings: Digits, names: Sequence[str]) -> Iterator[nn.Module]:
     """The networks of the one trial of a run."""
-    return (network_of(settings, settings.replicate, name) for name in names)
+    return (digits.network_of(settings, settings.replicate, name) for name in names)
 
 
 HIGHER, LOWER = Band(0.0, math.inf), Band(-math.inf, 0.0)
-
 ZERO = 1e-6
 """Singular values below this are zero; logarithms are taken of this instead."""
 
@@ -151,7 +141,6 @@ BLOCK_GAIN = 2.0
 """By so many powers of ten at least an identity skip raises the mean logarithm of a block."""
 
 FIRST_TEN, LAST = slice(0, 10), slice(-1, None)
-
 ROUNDING = 1e-6
 
 
@@ -340,7 +329,7 @@ def draw_fig2(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
 def _composites(readings: Sequence[Measurement]) -> Figure:
     values = stacked(readings, "values", "digit_composites").mean(2)  # sorted values, averaged as in the paper
     edges = torch.linspace(0, LARGEST, BINS + 1, dtype=torch.float64)
-    return _figure(
+    return figure(
         ("composites", "Figure 2a-c: Jacobians to the logits, first ten iterations"),
         f"Sorted singular values from block 1 to the logits, averaged over the iterations looked at, on "
         f"{readings[0].setting('images')} images; histograms are means over trials with standard errors. The paper "
@@ -364,7 +353,7 @@ def _losses(readings: Sequence[Measurement]) -> Figure:
         f"Gradient descent on {readings[0].setting('images')} digits, means over {len(losses)} trials with standard "
         "errors."
     )
-    return _figure(("losses", "Figure 2d: training loss"), caption, ("iteration", "cross-entropy"), marks, log=True)
+    return figure(("losses", "Figure 2d: training loss"), caption, ("iteration", "cross-entropy"), marks, "y")
 
 
 def _without_norm(readings: Sequence[Measurement]) -> Figure:
@@ -375,7 +364,7 @@ def _without_norm(readings: Sequence[Measurement]) -> Figure:
             values = stacked(readings, "values", "digit_starts", final_norm=final_norm)[:, place]
             title = f"{TITLES[name]}, {'with' if final_norm else 'without'} the last batch norm"
             marks += histogram(values, edges, title, colour(2 * place + final_norm))
-    return _figure(
+    return figure(
         ("last_norm", "Jacobians to the logits before training"),
         "Without the last batch norm the average pool moves the singular values upwards, as predicted; with it, it "
         "moves them downwards, since the batch norm divides by the larger scale.",
@@ -388,19 +377,13 @@ def _logarithms(values: Tensor, words: tuple[str, str], caption: str, limits: tu
     edges = torch.linspace(*limits, 2 * BINS + 1, dtype=torch.float64)
     marks = _histograms(values.double().clamp_min(ZERO).log10(), edges)
     caption = f"{caption} Means over trials with standard errors."
-    return _figure(words, caption, ("log₁₀ of the singular value", "density"), marks)
+    return figure(words, caption, ("log₁₀ of the singular value", "density"), marks)
 
 
 def _histograms(values: Tensor, edges: Tensor) -> list[Mark]:
     """Those of values (trials, networks, values), a colour for each network."""
     drawn = (histogram(values[:, i], edges, TITLES[NETWORKS[i]], colour(i)) for i in range(values.shape[1]))
     return [mark for marks in drawn for mark in marks]
-
-
-def _figure(
-    words: tuple[str, str], caption: str, labels: tuple[str, str], marks: Sequence[Mark], log: bool = False
-) -> Figure:
-    return Figure(*words, caption, *labels, tuple(marks), y_log=log)
 
 
 def tables(readings: Sequence[Measurement]) -> tuple[Table, ...]:
@@ -483,22 +466,20 @@ def runs(preset: Preset, seed: int) -> list[Run]:
     ]
 
 
-ITEMS = (
-    Item(
-        "fig2",
-        "MNIST: Jacobian singular values and loss without skips, with skips, with an average pool",
-        runs,
-        CLAIMS,
-        draw_fig2,
-        tables,
-        (
-            "Networks have the five convolutions of the authors' public script (the paper says six).",
-            "Histograms are of raw pixels as in that script (the paper's axis fits only these), losses and DF of "
-            "standardised pixels as in the text.",
-            "Every trial has images and weights of its own; smoke and laptop draw the images from the first 2,000 of "
-            "MNIST, which come with the package. Smoke has 8 images, not 32.",
-            "Laptop looks at iterations 0, 5 and 9 of the first ten, in 5 trials: too few to decide that claim.",
-            "Single blocks are looked at with the statistics of batch norm frozen, and on 4 images of the batch.",
-        ),
+ITEM = Item(
+    "fig2",
+    "MNIST: Jacobian singular values and loss without skips, with skips, with an average pool",
+    runs,
+    CLAIMS,
+    draw_fig2,
+    tables,
+    (
+        "Networks have the five convolutions of the authors' public script (the paper says six).",
+        "Histograms are of raw pixels as in that script (the paper's axis fits only these), losses and DF of "
+        "standardised pixels as in the text.",
+        "Every trial has images and weights of its own; smoke and laptop draw the images from the first 2,000 of "
+        "MNIST, which come with the package. Smoke has 8 images, not 32.",
+        "Laptop looks at iterations 0, 5 and 9 of the first ten, in 5 trials: too few to decide that claim.",
+        "Single blocks are looked at with the statistics of batch norm frozen, and on 4 images of the batch.",
     ),
 )

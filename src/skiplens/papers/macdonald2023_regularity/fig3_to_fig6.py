@@ -87,12 +87,10 @@ SAME_LOSS, OTHER_LOSS = 1.1, 1.5
 """Largest over smallest final loss of four learning rates: as table 2 prints them, and if they really differ."""
 
 PRINTED_DIVERGED, DIVERGED_TOLERANCE = 0.6, 0.3
-
 NOT_CONVERGED: dict[Data, float] = {"cifar10": 0.5, "cifar100": 0.5, "imagenet": 2.0}
 """A final loss above this has not converged: those that did are below 0.02 on CIFAR and below 1.1 on ImageNet."""
 
 NAMES: dict[Data, str] = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "imagenet": "ImageNet"}
-
 _LOWER, _HIGHER = Band(-math.inf, 0.0), Band(0.0, math.inf)
 
 
@@ -225,9 +223,7 @@ def _same_accuracy(data: Data) -> Claim:
 
 
 FIG3 = tuple(_speed(data, data, rate, "Figure 3") for data, rate in SHOWN.items())
-
 FIG4 = tuple(_speed(f"rate_{_word(rate)}", "cifar10", rate, "Figure 4, hypothesis 6.1") for rate in LEARNING_RATES)
-
 FIG5 = tuple(_speed(f"rate_{_word(rate)}", "cifar100", rate, "Figure 5, hypothesis 6.1") for rate in LEARNING_RATES)
 
 FIG6 = (
@@ -277,7 +273,6 @@ TABLE3 = (
 )
 
 SERIES = ((False, "original: convolutional shortcuts"), (True, "modified: average pool + convolution"))
-
 SPREAD = 5.0
 
 
@@ -402,9 +397,7 @@ PROGRAM = (
 )
 
 PRECISION = "On a GPU the passes are in bfloat16 with weights in float32; crops are padded with the mean colour."
-
 PAIRED = "Both networks of a trial see the same batches and augmentations, and differences are taken within trials."
-
 _CIFAR = (SMALL, PROGRAM, PAIRED, PRECISION)
 
 _IMAGENET = (

@@ -23,12 +23,10 @@ from skiplens.training.loop import train
 from skiplens.training.recipe import Recipe
 
 Data = Literal["cifar10", "cifar100", "imagenet", "digits"]
-
 CLASSES: dict[Data, int] = {"cifar10": 10, "cifar100": 100, "imagenet": 1000}
 """Outputs of the network, which tell the data sets apart also where digits stand in for them."""
 
 LEARNING_RATES = (0.2, 0.1, 0.05, 0.02)
-
 SHOWN: dict[Data, float] = {"cifar10": 0.1, "cifar100": 0.05, "imagenet": 0.05}
 """The learning rates of figure 3: the best ones for the original networks."""
 
@@ -83,7 +81,6 @@ ONE_GPU = Sizes(10, ImageTraining(epochs=15, gpu=True), learning_rates=(0.1,))
 """All images and the whole network, a sixth of the epochs: minutes on one GPU."""
 
 IMAGENET_BATCH, IMAGENET_TRIALS = 256, 3
-
 IMAGENET_SIDE = 256
 """Of the centred square of an image; random parts of it are scaled to 224."""
 
@@ -141,7 +138,7 @@ def image_training(settings: ImageTraining) -> dict[str, Tensor]:
         for statistics in ("running", "batch")
     )
     return {
-        "epoch_loss": F.pad(found, (0, settings.epochs - len(found)), value=math.nan),
+        "epoch_loss": F.pad(found.double(), (0, settings.epochs - len(found)), value=math.nan),
         "accuracy": torch.tensor(running, dtype=torch.float64),
         "accuracy_batch_statistics": torch.tensor(batch, dtype=torch.float64),
     }

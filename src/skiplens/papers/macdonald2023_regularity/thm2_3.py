@@ -11,7 +11,7 @@ from torch import Tensor
 from skiplens.base.axes import Float
 from skiplens.base.settings import option
 from skiplens.jacobians.systems.smoothness import certified_smoothness, descent_constant
-from skiplens.papers.macdonald2023_regularity.common import HIDDEN, WIDTHS, descend, random_data, random_targets
+from skiplens.papers.macdonald2023_regularity.common import HIDDEN, WIDTHS, descend, figure, random_data, random_targets
 from skiplens.papers.macdonald2023_regularity.guaranteed import GuaranteedNetwork, guaranteed_loss
 from skiplens.papers.macdonald2023_regularity.regularity import uniform_bound
 from skiplens.papers.statistics import Band, ReplicateSettings, decide, exactly, raw_tables, replicated, stacked
@@ -156,20 +156,17 @@ def _figure(readings: Sequence[Measurement], measure: str, what: str, remark: st
         marks += bundle(x, loss[:, place], f"η = {STEPS[place]}/β", index, logarithmic=True)
         mean = bound[:, place].log().mean(0).exp()
         marks.append(Line(numbers(x), numbers(mean), f"bound, η = {STEPS[place]}/β", True, colour(index)))
-    return Figure(
-        name=measure.removeprefix("descent_"),
-        title=f"Theorem 2.3: {what}",
-        caption="Losses over the first loss (mean and range over draws) stay below the bound of equation (4), dashed, "
+    return figure(
+        (measure.removeprefix("descent_"), f"Theorem 2.3: {what}"),
+        "Losses over the first loss (mean and range over draws) stay below the bound of equation (4), dashed, "
         f"at every step size below 2/β.{remark}",
-        x_label="steps of gradient descent",
-        y_label="loss over first loss",
-        marks=tuple(marks),
-        y_log=True,
+        ("steps of gradient descent", "loss over first loss"),
+        marks,
+        "y",
     )
 
 
 REPLICATES: dict[Preset, int] = {"smoke": 3, "laptop": 6, "paper": 50}
-
 ITERATIONS: dict[Preset, int] = {"smoke": 40, "laptop": 200, "paper": 2000}
 
 
@@ -185,17 +182,15 @@ def runs(preset: Preset, seed: int) -> list[Run]:
     return [*quadratics(preset, seed), *networks]
 
 
-ITEMS = (
-    Item(
-        "thm2_3",
-        "gradient descent at a linear rate",
-        runs,
-        CLAIMS,
-        draw_thm2_3,
-        raw_tables,
-        (
-            "The theorem gives no example: here least squares, whose constants are singular values, and our repaired "
-            "network of theorem 5.1, whose constants are certified.",
-        ),
+ITEM = Item(
+    "thm2_3",
+    "gradient descent at a linear rate",
+    runs,
+    CLAIMS,
+    draw_thm2_3,
+    raw_tables,
+    (
+        "The theorem gives no example: here least squares, whose constants are singular values, and our repaired "
+        "network of theorem 5.1, whose constants are certified.",
     ),
 )

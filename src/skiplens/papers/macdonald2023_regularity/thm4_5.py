@@ -16,15 +16,8 @@ from skiplens.jacobians.systems.layer import Composition
 from skiplens.jacobians.systems.norms import BatchNorm
 from skiplens.jacobians.systems.parameterisation import Free, Parameterisation, WeightNormalised
 from skiplens.jacobians.systems.smoothness import TrainingLoss, certified_smoothness, search_rough_point
-from skiplens.papers.macdonald2023_regularity.common import (
-    LARGEST_SCALES,
-    SCALES,
-    RandomResidualNetwork,
-    bundles,
-    random_data,
-    random_parameters,
-    random_targets,
-)
+from skiplens.papers.macdonald2023_regularity import common
+from skiplens.papers.macdonald2023_regularity.common import LARGEST_SCALES, SCALES, RandomResidualNetwork
 from skiplens.papers.statistics import (
     Band,
     ReplicateSettings,
@@ -47,9 +40,7 @@ ROW_NORMS = (1.0, 10.0, 100.0, 1000.0)
 """Of the matrix in front of a batch norm."""
 
 GAPS = (1e-2, 1e-4, 1e-6)
-
 FEATURES, EPSILON = 3, 0.1
-
 SAMPLES = (3, 30)
 """In front of a batch norm: as many as features, and more."""
 
@@ -73,16 +64,16 @@ class Layers(ReplicateSettings):
 def smooth_hessians(settings: Curvatures) -> dict[str, Tensor]:
     """The largest |H|₂ at each size of parameters, with and without normalisation; the certified β; an ascent."""
     generator = settings.stream()
-    data, cost = random_data(generator), SquareCost(random_targets(generator))
+    data, cost = common.random_data(generator), SquareCost(common.random_targets(generator))
     networks = (RandomResidualNetwork(normalised=normalised, nonlinearity="softplus") for normalised in (True, False))
     systems = [network.system() for network in networks]
     losses = [TrainingLoss(system, data, cost) for system in systems]
-    start = random_parameters(systems[0], 1.0, generator)
+    start = common.random_parameters(systems[0], 1.0, generator)
     rough, _ = search_rough_point(losses[0], start, settings.ascent)
     largest = []
     for system, loss in zip(systems, losses, strict=True):
         for scale in SCALES:
-            points = (random_parameters(system, scale, generator) for _ in range(settings.points))
+            points = (common.random_parameters(system, scale, generator) for _ in range(settings.points))
             largest.append(max(float(torch.linalg.matrix_norm(loss.hessian(point), 2)) for point in points))
     normalised, plain = torch.tensor(largest, dtype=torch.float64).reshape(2, -1)
     return {
@@ -137,7 +128,6 @@ def slope_quotients(settings: Layers) -> dict[str, Tensor]:
 
 
 ROUNDING = 1e-9
-
 BOUNDED = 0.05
 """An exponent within this of 0 says that a norm does not grow."""
 
@@ -258,18 +248,15 @@ def draw_thm4_5(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
 def _hessians(readings: Sequence[Measurement]) -> Figure:
     names = {"normalised layers": "normalised", "the same without normalisation": "plain"}
     curves = {name: stacked(readings, array, "smooth_hessians") for name, array in names.items()}
-    marks = bundles(torch.tensor(SCALES, dtype=torch.float64), curves)
+    marks = common.bundles(torch.tensor(SCALES, dtype=torch.float64), curves)
     certified = float(stacked(readings, "certified", "smooth_hessians").log().mean().exp())
-    return Figure(
-        name="hessians",
-        title="Theorem 4.5: curvature of the loss over parameter space",
-        caption="With normalised layers the Hessian's norm (mean and range over draws) stays below the certified "
+    return common.figure(
+        ("hessians", "Theorem 4.5: curvature of the loss over parameter space"),
+        "With normalised layers the Hessian's norm (mean and range over draws) stays below the certified "
         "constant however large the parameters are; without them it grows without end.",
-        x_label="size of the parameters",
-        y_label="norm of the Hessian",
-        marks=(*marks, Reference(certified, "certified β (mean over draws)")),
-        x_log=True,
-        y_log=True,
+        ("size of the parameters", "norm of the Hessian"),
+        (*marks, Reference(certified, "certified β (mean over draws)")),
+        "xy",
     )
 
 
@@ -280,17 +267,14 @@ def _batch_norm(readings: Sequence[Measurement]) -> Figure:
         "few samples, normalised affine map": "normalised",
     }
     curves = {name: stacked(readings, array, "batch_norm_gains") for name, array in names.items()}
-    return Figure(
-        name="batch_norm",
-        title="Batch norm after an affine map",
-        caption="The norm of the Jacobian along the data's narrowest direction. With as many samples as features the "
+    return common.figure(
+        ("batch_norm", "Batch norm after an affine map"),
+        "The norm of the Jacobian along the data's narrowest direction. With as many samples as features the "
         "covariance is singular for any data, and the norm grows with the affine map; the paper calls that "
         "not generic. It stays bounded with more samples, or behind a normalised map.",
-        x_label="norm of the affine map",
-        y_label="norm of J(bn ∘ aff)",
-        marks=tuple(bundles(torch.tensor(ROW_NORMS, dtype=torch.float64), curves)),
-        x_log=True,
-        y_log=True,
+        ("norm of the affine map", "norm of J(bn ∘ aff)"),
+        common.bundles(torch.tensor(ROW_NORMS, dtype=torch.float64), curves),
+        "xy",
     )
 
 
@@ -298,16 +282,13 @@ def _slopes(readings: Sequence[Measurement]) -> Figure:
     reading = chosen(readings, "slope_quotients")[0]
     names = {"root": "φ(x) = (2/3)·abs(x)^(3/2)", "softplus": "softplus"}
     lines = (Line(numbers(GAPS), numbers(reading[array]), name) for array, name in names.items())
-    return Figure(
-        name="slopes",
-        title="Continuously differentiable is not enough",
-        caption="Difference quotients of two slopes at 0. Those of the first function grow without end as the gap "
+    return common.figure(
+        ("slopes", "Continuously differentiable is not enough"),
+        "Difference quotients of two slopes at 0. Those of the first function grow without end as the gap "
         "shrinks: its derivative is continuous and not Lipschitz.",
-        x_label="gap h",
-        y_label="(φ′(h) − φ′(0))/h, absolute",
-        marks=tuple(lines),
-        x_log=True,
-        y_log=True,
+        ("gap h", "(φ′(h) − φ′(0))/h, absolute"),
+        lines,
+        "xy",
     )
 
 
@@ -316,14 +297,12 @@ def _entries(readings: Sequence[Measurement]) -> Figure:
     epsilon = reading.setting("epsilon")
     w = torch.linspace(-2.5, 2.5, 501, dtype=torch.float64)
     corrected, printed = (numbers(-3 * epsilon * w * (epsilon + w * w) ** power) for power in (-2.5, -1.5))
-    return Figure(
-        name="entry_curvature",
-        title=f"Equation (33): second derivative of entry normalisation, ε = {epsilon}",
-        caption="Points are differentiated automatically. They lie on the formula with the exponent −5/2; the printed "
+    return common.figure(
+        ("entry_curvature", f"Equation (33): second derivative of entry normalisation, ε = {epsilon}"),
+        "Points are differentiated automatically. They lie on the formula with the exponent −5/2; the printed "
         "one has −3/2.",
-        x_label="entry w",
-        y_label="second derivative of w/√(ε + w²)",
-        marks=(
+        ("entry w", "second derivative of w/√(ε + w²)"),
+        (
             Line(numbers(w), corrected, "corrected", colour=colour(0)),
             Line(numbers(w), printed, "as printed", True, colour(1)),
             Points(numbers(reading["entry"]), numbers(reading["differentiated"]), "automatic differentiation"),
@@ -332,7 +311,6 @@ def _entries(readings: Sequence[Measurement]) -> Figure:
 
 
 REPLICATES: dict[Preset, int] = {"smoke": 4, "laptop": 10, "paper": 40}
-
 POINTS: dict[Preset, tuple[int, int]] = {"smoke": (1, 3), "laptop": (5, 100), "paper": (40, 500)}
 """Random parameters of each size, and steps of the ascent."""
 
@@ -349,18 +327,16 @@ def runs(preset: Preset, seed: int) -> list[Run]:
     ]
 
 
-ITEMS = (
-    Item(
-        "thm4_5",
-        "smooth losses from normalised layers",
-        runs,
-        CLAIMS,
-        draw_thm4_5,
-        raw_tables,
-        (
-            "The theorem gives no example: here 6 features, 4 samples, layers of 5, 4 and 3 units, softplus, "
-            "square cost; rows are divided by the root of their number, since rows below 1 do not make a matrix of "
-            "norm below 1.",
-        ),
+ITEM = Item(
+    "thm4_5",
+    "smooth losses from normalised layers",
+    runs,
+    CLAIMS,
+    draw_thm4_5,
+    raw_tables,
+    (
+        "The theorem gives no example: here 6 features, 4 samples, layers of 5, 4 and 3 units, softplus, "
+        "square cost; rows are divided by the root of their number, since rows below 1 do not make a matrix of "
+        "norm below 1.",
     ),
 )

@@ -14,14 +14,8 @@ from skiplens.jacobians.systems.elementwise import Residual
 from skiplens.jacobians.systems.layer import Composition
 from skiplens.jacobians.systems.parameterisation import EntryNormalised, Free, Parameterisation
 from skiplens.linalg.singular_values import smallest_gram_eigenvalue, smallest_singular_value
-from skiplens.papers.macdonald2023_regularity.common import (
-    LARGEST_SCALES,
-    SCALES,
-    RandomResidualNetwork,
-    bundles,
-    random_data,
-    random_parameters,
-)
+from skiplens.papers.macdonald2023_regularity import common
+from skiplens.papers.macdonald2023_regularity.common import LARGEST_SCALES, SCALES, RandomResidualNetwork
 from skiplens.papers.macdonald2023_regularity.regularity import regularity, skip_bound
 from skiplens.papers.statistics import (
     Band,
@@ -58,11 +52,11 @@ class FirstLayer(ReplicateSettings):
 def regular_points(settings: Points) -> dict[str, Tensor]:
     """At each size (sizes, points): λ(DF), its bounds, the slack of lemma B.4, and λ(DF) without skips."""
     generator = settings.stream()
-    network, data = RandomResidualNetwork().system(), random_data(generator)
+    network, data = RandomResidualNetwork().system(), common.random_data(generator)
     chain = Composition(tuple(layer.branch if isinstance(layer, Residual) else layer for layer in network.layers))
     rows = []
     for scale in SCALES:
-        for theta in [random_parameters(network, scale, generator) for _ in range(settings.points)]:
+        for theta in [common.random_parameters(network, scale, generator) for _ in range(settings.points)]:
             found = regularity(network, theta, data)
             gains = [(layer.smallest_gain, layer.branch_gain) for layer in found.layers]
             slack = min(smallest - skip_bound(branch) for smallest, branch in gains if branch is not None)
@@ -172,22 +166,18 @@ def draw_thm4_7(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     }
     curves = {name: stacked(readings, array, "regular_points").log().mean(2).exp() for name, array in names.items()}
     return (
-        Figure(
-            name="regularity",
-            title="Theorem 4.7: regularity over parameter space",
-            caption="The smallest eigenvalue of DF DFᵀ (mean and range over draws) lies above both bounds at every "
+        common.figure(
+            ("regularity", "Theorem 4.7: regularity over parameter space"),
+            "The smallest eigenvalue of DF DFᵀ (mean and range over draws) lies above both bounds at every "
             "size of the parameters, and is positive, but not uniformly so. Without skips it is much smaller.",
-            x_label="size of the parameters",
-            y_label="smallest eigenvalue",
-            marks=tuple(bundles(torch.tensor(SCALES, dtype=torch.float64), curves)),
-            x_log=True,
-            y_log=True,
+            ("size of the parameters", "smallest eigenvalue"),
+            common.bundles(torch.tensor(SCALES, dtype=torch.float64), curves),
+            "xy",
         ),
     )
 
 
 REPLICATES: dict[Preset, int] = {"smoke": 16, "laptop": 20, "paper": 200}
-
 POINTS: dict[Preset, int] = {"smoke": 2, "laptop": 4, "paper": 20}
 """Random parameters of each size."""
 
@@ -201,17 +191,15 @@ def runs(preset: Preset, seed: int) -> list[Run]:
     ]
 
 
-ITEMS = (
-    Item(
-        "thm4_7",
-        "regularity from skips around contracting branches",
-        runs,
-        CLAIMS,
-        draw_thm4_7,
-        raw_tables,
-        (
-            "The theorem gives no example: here the normalised residual network of theorem 5.1 with 6 features, 4 "
-            "samples, layers of 5, 4 and 3 units and tanh.",
-        ),
+ITEM = Item(
+    "thm4_7",
+    "regularity from skips around contracting branches",
+    runs,
+    CLAIMS,
+    draw_thm4_7,
+    raw_tables,
+    (
+        "The theorem gives no example: here the normalised residual network of theorem 5.1 with 6 features, 4 "
+        "samples, layers of 5, 4 and 3 units and tanh.",
     ),
 )

@@ -24,19 +24,8 @@ from skiplens.jacobians.systems.smoothness import (
     local_smoothness,
 )
 from skiplens.linalg.singular_values import smallest_singular_value
-from skiplens.papers.macdonald2023_regularity import counterexample
-from skiplens.papers.macdonald2023_regularity.common import (
-    CLASSES,
-    HIDDEN,
-    WIDTHS,
-    RandomResidualNetwork,
-    bundles,
-    descend,
-    random_data,
-    random_labels,
-    random_parameters,
-    random_targets,
-)
+from skiplens.papers.macdonald2023_regularity import common, counterexample
+from skiplens.papers.macdonald2023_regularity.common import HIDDEN, WIDTHS, RandomResidualNetwork
 from skiplens.papers.macdonald2023_regularity.counterexample import ROUNDING, OneLayer, Trapped, largest_weight_bound
 from skiplens.papers.macdonald2023_regularity.guaranteed import GuaranteedNetwork, TrainingPlan, train_with_guarantee
 from skiplens.papers.macdonald2023_regularity.thm2_3 import STEPS, quadratics
@@ -103,13 +92,13 @@ class Hypotheses(ReplicateSettings):
 def printed_network_descent(settings: Descents) -> dict[str, Tensor]:
     """The theorem's network with cross-entropy from each size of start (starts, steps), and its largest weights."""
     generator = settings.stream()
-    system, data = RandomResidualNetwork().system(), random_data(generator)
-    loss = TrainingLoss(system, data, CrossEntropy(random_labels(generator), CLASSES))
+    system, data = RandomResidualNetwork().system(), common.random_data(generator)
+    loss = TrainingLoss(system, data, CrossEntropy(common.random_labels(generator), common.CLASSES))
     step = SAFETY / certified_smoothness(loss).finite()
     found: dict[str, list[list[float] | float]] = {"loss": [], "largest_weight": [], "weight_bound": []}
     for scale in START_SCALES:
-        start = random_parameters(system, scale, generator)
-        points = list(descend(loss, start, step, settings.iterations))
+        start = common.random_parameters(system, scale, generator)
+        points = list(common.descend(loss, start, step, settings.iterations))
         found["loss"].append([point.loss for point in points])
         found["largest_weight"].append(float(points[-1].parameters[: system.layers[0].parameters].abs().max()))
         found["weight_bound"].append(largest_weight_bound(loss, start, step, settings.iterations))
@@ -119,8 +108,10 @@ def printed_network_descent(settings: Descents) -> dict[str, Tensor]:
 def repaired_descent(settings: Repaired) -> dict[str, Tensor]:
     """Losses and proved bounds (starts, steps) of the repaired network, and whether every certificate was kept."""
     generator = settings.stream()
-    network, data = GuaranteedNetwork(WIDTHS, HIDDEN), random_data(generator)
-    targets = random_labels(generator) if settings.cost == "cross_entropy" else random_targets(generator).T
+    network, data = GuaranteedNetwork(WIDTHS, HIDDEN), common.random_data(generator)
+    targets = (
+        common.random_labels(generator) if settings.cost == "cross_entropy" else common.random_targets(generator).T
+    )
     plan = TrainingPlan(settings.iterations, regularity_every=max(1, settings.iterations // 10))
     starts = (network.random_start(generator, scale) for scale in START_SCALES)
     runs = [train_with_guarantee(network, (data.T, targets), start, plan) for start in starts]
@@ -137,10 +128,10 @@ def digit_certificates(settings: DigitCertificate) -> dict[str, Tensor]:
     digits = _digits(settings.images, generator)
     data = digits.pixels(torch.float64).flatten(1).T.contiguous()
     loss = TrainingLoss(system, data, CrossEntropy(digits.labels, ON_DIGITS.widths[-1]))
-    start = random_parameters(system, settings.scale, generator)
+    start = common.random_parameters(system, settings.scale, generator)
     beta = certified_smoothness(loss).finite()
     steps = (factor * SAFETY / beta for factor in STEP_FACTORS)
-    losses = [[point.loss for point in descend(loss, start, step, settings.iterations)] for step in steps]
+    losses = [[point.loss for point in common.descend(loss, start, step, settings.iterations)] for step in steps]
     found = {
         "certified": beta,
         "measured": local_smoothness(loss, start, generator),
@@ -282,19 +273,23 @@ def draw_thm5_1(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
         counterexample.draw_trapped(readings, "square"),
         counterexample.draw_bounds(readings),
         counterexample.draw_decay(readings),
-        _figure(
-            ("any_start", "Theorem 5.1: the paper's network, random data", "loss"),
+        common.figure(
+            ("any_start", "Theorem 5.1: the paper's network, random data"),
             "Cross-entropy falls with every step of 1.9/β, from small, usual and large parameters (mean and range "
             "over draws). How far it falls in the end is not certified.",
+            ("steps of gradient descent", "loss"),
             _by_start(stacked(readings, "loss", "printed_network_descent")),
+            "y",
         ),
         _repaired(readings, "square"),
         _repaired(readings, "cross_entropy"),
-        _figure(
-            ("steps", "Theorem 5.1 on 32 digits: the certified step and multiples of it", "cross-entropy"),
+        common.figure(
+            ("steps", "Theorem 5.1 on 32 digits: the certified step and multiples of it"),
             "The certified step size hardly moves the loss; one ten thousand times as large still goes down "
             "(mean and range over draws).",
+            ("steps of gradient descent", "cross-entropy"),
             _descents(stacked(readings, "loss", "digit_certificates"), [f"{n:,.0f} × 1.9/β" for n in STEP_FACTORS]),
+            "y",
         ),
     )
 
@@ -303,11 +298,13 @@ def _repaired(readings: Sequence[Measurement], cost: str) -> Figure:
     loss, bound = (stacked(readings, name, "repaired_descent", cost=cost) for name in ("loss", "bound"))
     steps, means = numbers(range(loss.shape[2])), bound.log().mean(0).exp()
     bounds = [Line(steps, numbers(mean), "", True, colour(index)) for index, mean in enumerate(means)]
-    return _figure(
-        (f"repaired_{cost}", f"The repaired network, {cost.replace('_', '-')} cost", "loss"),
+    return common.figure(
+        (f"repaired_{cost}", f"The repaired network, {cost.replace('_', '-')} cost"),
         "A free first layer and bounded branches: from any start (mean and range over draws) the loss stays "
         "below a bound that is proved before the first step and tends to 0 (dashed).",
+        ("steps of gradient descent", "loss"),
         [*_by_start(loss), *bounds],
+        "y",
     )
 
 
@@ -318,12 +315,7 @@ def _by_start(losses: Tensor) -> list[Mark]:
 def _descents(losses: Tensor, names: Sequence[str]) -> list[Mark]:
     """Losses (draws, names, steps) against the steps."""
     steps = torch.arange(losses.shape[2], dtype=torch.float64)
-    return bundles(steps, dict(zip(names, losses.unbind(1), strict=True)))
-
-
-def _figure(words: tuple[str, str, str], caption: str, marks: Sequence[Mark]) -> Figure:
-    name, title, y_label = words
-    return Figure(name, title, caption, "steps of gradient descent", y_label, tuple(marks), y_log=True)
+    return common.bundles(steps, dict(zip(names, losses.unbind(1), strict=True)))
 
 
 DIGIT_REPLICATES = 8
@@ -369,20 +361,18 @@ def runs(preset: Preset, seed: int) -> list[Run]:
     return [*own, *quadratics(preset, seed)]
 
 
-ITEMS = (
-    Item(
-        "thm5_1",
-        "convergence from any start: a counterexample, what holds, and a repaired network",
-        runs,
-        CLAIMS,
-        draw_thm5_1,
-        raw_tables,
-        (
-            "The theorem gives no example. Here: a network of three weights that meets every hypothesis (starts of "
-            "replicates differ a little), one normalised weight, the paper's network and the repaired one with 6 "
-            "features and 4 samples, and the paper's network with 784, 32, 16 and 10 units on 32 of the first 2,000 "
-            "MNIST digits.",
-            "The repaired network is ours: its first layer is not normalised, and a tanh stands before each branch.",
-        ),
+ITEM = Item(
+    "thm5_1",
+    "convergence from any start: a counterexample, what holds, and a repaired network",
+    runs,
+    CLAIMS,
+    draw_thm5_1,
+    raw_tables,
+    (
+        "The theorem gives no example. Here: a network of three weights that meets every hypothesis (starts of "
+        "replicates differ a little), one normalised weight, the paper's network and the repaired one with 6 "
+        "features and 4 samples, and the paper's network with 784, 32, 16 and 10 units on 32 of the first 2,000 "
+        "MNIST digits.",
+        "The repaired network is ours: its first layer is not normalised, and a tanh stands before each branch.",
     ),
 )
