@@ -89,10 +89,12 @@ def test_no_colour_in_a_log_file(monkeypatch, ran):
     assert "preact_resnet18" in out
 
 
-def test_the_installed_command_works():
-    command = Path(sys.executable).with_name("skiplens")
-    done = subprocess.run([command, "inspect", "zoo:resnt"], capture_output=True, text=True)
+@pytest.mark.parametrize("command", [[Path(sys.executable).with_name("skiplens")], [sys.executable, "-m", "skiplens"]])
+def test_the_installed_command_and_the_module_are_the_same(command):
+    done = subprocess.run([*command, "inspect", "zoo:resnt"], capture_output=True, text=True)
     assert done.returncode == 2 and "The zoo has no network 'resnt'" in done.stderr
+    helped = subprocess.run([*command, "inspect", "--help"], capture_output=True, text=True)
+    assert helped.returncode == 0 and "Usage: skiplens inspect" in helped.stdout
 
 
 def test_zoo_and_data_answer_machines_in_json():

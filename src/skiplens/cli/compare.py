@@ -1,20 +1,21 @@
 """`skiplens compare`: several models side by side."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from torch import nn
 
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.settings import Settings, option
 from skiplens.cli import console
 from skiplens.cli.flags import with_settings
-from skiplens.cli.inspect import data_for
+from skiplens.cli.inspect import LOSS_HELP
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from skiplens.report.comparison import Comparison
 
 NO_WEIGHTS = "none"
@@ -29,6 +30,7 @@ class CompareSettings(Settings):
     lens: tuple[str, ...] = option(
         (), "Lenses, separated by commas; chosen by the size of the models if none is named."
     )
+    loss: str | None = option(None, LOSS_HELP)
     draws: int | None = option(None, "How often each model is drawn; 5 times, or 3 times if it is large.")
     seed: int = option(0, "The first of the seeds.")
 
@@ -47,19 +49,31 @@ def compare(
     Example: [bold]skiplens compare zoo:preact_resnet18 zoo:preact_resnet18_avgskip[/]
     """
     from skiplens import report as reports
+    from skiplens.cli.models import data_for, loss_named
 
-    names = _told_apart(models)
     if settings.weights and len(settings.weights) != len(models):
         raise InvalidInputError(
             f"--weights names {len(settings.weights)} files for {len(models)} models; give one for each, and "
             f"{NO_WEIGHTS!r} for a model that is drawn."
         )
+    loss = loss_named(settings.loss)
     files = settings.weights or (NO_WEIGHTS,) * len(models)
+    names = [  # a model that comes again gets a number
+        f"{name} ({models[:place].count(name) + 1})" if models.count(name) > 1 else name
+        for place, name in enumerate(models)
+    ]
     builders = {name: _builder(spec, file) for name, spec, file in zip(names, models, files, strict=True)}
     data = {name: data_for(spec, settings.data) for name, spec in zip(names, models, strict=True)}
     with console.progress_shown() as progress:
-        options: dict[str, Any] = {"lenses": settings.lens, "draws": settings.draws, "seed": settings.seed}
-        comparison = reports.compare(builders, data, progress=progress, **options)
+        comparison = reports.compare(
+            builders,
+            data,
+            lenses=settings.lens,
+            loss=loss,
+            draws=settings.draws,
+            seed=settings.seed,
+            progress=progress,
+        )
     page = comparison.write(out)
     if as_json:
         console.print_json(comparison.to_json())
@@ -67,22 +81,12 @@ def compare(
         _summarise(comparison, page)
 
 
-def _told_apart(models: Sequence[str]) -> list[str]:
-    """The names of the models; one that comes again gets a number."""
-    return [
-        f"{name} ({models[:place].count(name) + 1})" if models.count(name) > 1 else name
-        for place, name in enumerate(models)
-    ]
-
-
-def _builder(spec: str, weights: str) -> Callable[[int], nn.Module] | nn.Module:
+def _builder(spec: str, weights: str) -> "Callable[[int], nn.Module] | nn.Module":
     from skiplens.cli.models import build_model, load_weights
     from skiplens.report.comparison import drawn_by_seed
 
     if weights != NO_WEIGHTS:
-        model = build_model(spec)
-        load_weights(model, weights)
-        return model
+        return load_weights(build_model(spec), weights)
     if spec.startswith("zoo:"):
         return lambda seed: build_model(spec, seed)
     return drawn_by_seed(lambda: build_model(spec))
@@ -93,8 +97,8 @@ def _summarise(comparison: "Comparison", page: Path) -> None:
     for section in comparison.sections():
         if section.rows:
             console.print_table(section.title, section.rows)
-    for contender in comparison.contenders:
-        console.out().print(f"{contender.name}: {contender.reports[0].verdict} {contender.note}".strip(), markup=False)
+    for model in comparison.contenders:
+        console.out().print(f"{model.name}: {model.reports[0].verdict} {model.note}".strip(), markup=False)
     for note in comparison.notes:
         console.out().print(note, markup=False)
     for problem in comparison.problems:

@@ -28,12 +28,19 @@ def with_settings(kind: type[S]) -> Callable[[Callable[..., None]], Callable[...
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         _, *rest = inspect.signature(command).parameters.values()
         own = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in rest]
-        parameters = [*_parameters(kind), _file_parameter(), *own]
+        hints = get_type_hints(kind)
+        flags = [_parameter(entry.name, hints[entry.name], entry.default, entry.metadata) for entry in fields(kind)]
+        file_type = Annotated[Path | None, typer.Option("--settings", help=FILE_HELP)]
+        file = inspect.Parameter("settings", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=file_type)
+        parameters = [*flags, file, *own]
 
         @functools.wraps(command)
         def with_flags(**given: Any) -> None:
             others = {parameter.name: given.pop(parameter.name) for parameter in own}
-            command(_settings(kind, given.pop("settings"), given), **others)
+            path = given.pop("settings")
+            values = read_settings_file(path) if path is not None else {}
+            set_flags = {name: value for name, value in given.items() if value is not None}
+            command(kind.from_json({**values, **set_flags}), **others)
 
         # Typer reads the signature and the annotations, so both tell of the flags.
         with_flags.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # functions take any attribute
@@ -43,39 +50,17 @@ def with_settings(kind: type[S]) -> Callable[[Callable[..., None]], Callable[...
     return decorate
 
 
-def _parameters(kind: type[Settings]) -> list[inspect.Parameter]:
-    hints = get_type_hints(kind)
-    return [_parameter(field.name, hints[field.name], field.default, field.metadata) for field in fields(kind)]
-
-
 def _parameter(name: str, hint: Any, default: Any, metadata: Any) -> inspect.Parameter:
     shown = "" if default in (None, "", ()) else f" [default: {default}]"
     text = f"{metadata['help']}{shown}".replace("[", "\\[")
-    flag = f"--{name.replace('_', '-')}"
-    option = (
-        typer.Argument(help=text, show_default=False)
-        if metadata.get("positional")
-        else typer.Option(flag, help=text, show_default=False)
-    )
-    annotation = Annotated[_word_type(hint) | None, option]  # type: ignore[valid-type]  # a type made at run time
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-
-
-def _word_type(hint: Any) -> Any:
-    """The type Typer parses; whatever it does not know arrives as text and is parsed by the settings themselves."""
+    flag = typer.Option(f"--{name.replace('_', '-')}", help=text, show_default=False)
+    option = typer.Argument(help=text, show_default=False) if metadata.get("positional") else flag
     if get_origin(hint) in (Union, types.UnionType):
         hint = next(kind for kind in get_args(hint) if kind is not type(None))
-    return hint if hint in (int, float, bool) else str
-
-
-def _file_parameter() -> inspect.Parameter:
-    annotation = Annotated[Path | None, typer.Option("--settings", help=FILE_HELP)]
-    return inspect.Parameter("settings", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-
-
-def _settings(kind: type[S], file: Path | None, flags: dict[str, Any]) -> S:
-    values = read_settings_file(file) if file is not None else {}
-    return kind.from_json({**values, **{name: value for name, value in flags.items() if value is not None}})
+    # Whatever Typer does not know arrives as text and is parsed by the settings themselves.
+    word_type = hint if hint in (int, float, bool) else str
+    annotation = Annotated[word_type | None, option]  # type: ignore[valid-type]  # a type made at run time
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
 def read_settings_file(path: Path) -> dict[str, Any]:

@@ -2,18 +2,16 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from skiplens.base.files import require_writable
-from skiplens.base.import_by_name import call_by_name
 from skiplens.base.settings import Settings, option
 from skiplens.cli import console
 from skiplens.cli.flags import with_settings
-from skiplens.report.inspection import Report
 
-DEFAULT_OUT = Path("runs/inspect")
+LOSS_HELP = "cross_entropy, mse, path/file.py:loss or package.module:loss; chosen by the targets if not given."
 
 
 @dataclass(frozen=True)
@@ -24,6 +22,7 @@ class InspectSettings(Settings):
     data: str = option("sample", "A data set, a folder of images, or path/file.py:function that returns data.")
     weights: str | None = option(None, "Weights to load first: .safetensors, or a weights-only checkpoint.")
     lens: tuple[str, ...] = option((), "Lenses, separated by commas; all of them if none is named.")
+    loss: str | None = option(None, LOSS_HELP)
     seed: int = option(0, "Names every random draw, and the weights of a zoo network.")
     verify: bool = option(False, "Try each suggested change on a copy: its number again, and a training race.")
     verify_seconds: float = option(40.0, "Time for --verify; it decides how many steps a race has.")
@@ -42,56 +41,30 @@ def inspect(
     Example: [bold]skiplens inspect zoo:mnist_residual --out runs/mnist[/]
     """
     from skiplens import report as reports
-    from skiplens.cli.models import build_model, load_weights
+    from skiplens.cli.models import build_model, data_for, load_weights, loss_named
+    from skiplens.graph.batch import take
     from skiplens.report.lenses import choose
 
-    choose(settings.lens)  # a wrong name and a folder that cannot be written are told before any work is done
+    choose(settings.lens)  # a wrong name and a folder that cannot be written are reported before any work is done
+    loss = loss_named(settings.loss)
     require_writable(out)
     model = build_model(settings.model, settings.seed)
     if settings.weights is not None:
         load_weights(model, settings.weights)
     data = data_for(settings.model, settings.data)
+    race = reports.RaceOptions(seconds=settings.verify_seconds, seed=settings.seed)
+    if settings.verify:  # reads its samples again: the data may be an iterator that ends
+        data = take(data, race.samples)
     with console.progress_shown() as progress:
-        options: dict[str, Any] = {"lenses": settings.lens, "seed": settings.seed, "progress": progress}
-        data = _held(data) if settings.verify else data
-        report = reports.inspect(model, data, name=settings.model, **options)
+        report = reports.inspect(
+            model, data, lenses=settings.lens, loss=loss, name=settings.model, seed=settings.seed, progress=progress
+        )
         if settings.verify:
-            race = reports.RaceOptions(seconds=settings.verify_seconds, seed=settings.seed)
-            report = reports.verify(report, model, data, options=race, progress=progress)
+            report = reports.verify(report, model, data, loss=loss, options=race, progress=progress)
     page = report.write(out)
     if as_json:
         console.print_json(report.to_json())
-    else:
-        _summarise(report, page)
-
-
-def data_for(model: str, named: str) -> Any:
-    """The data that was named; the images of a data set are brought to the form that a network of the zoo takes."""
-    if ":" in named and not named.endswith((":train", ":test")):
-        return call_by_name(named)
-    from skiplens import data
-    from skiplens.cli.models import input_shape
-
-    with console.progress_shown() as progress:
-        images = data.load(named, progress=progress)
-    shape = input_shape(model)
-    if shape is None:
-        return images
-    fitted = data.fit_to(images, shape)
-    if fitted.description != images.name:
-        console.err().print(f"data: {fitted.description}", markup=False)
-    return fitted
-
-
-def _held(data: Any) -> Any:
-    """All samples that a verification reads as one batch: the data may be an iterator that ends."""
-    from skiplens.graph.batch import take
-    from skiplens.report.verification import RaceOptions
-
-    return take(data, RaceOptions().samples)
-
-
-def _summarise(report: Report, page: Path) -> None:
+        return
     console.out().print(report.verdict, markup=False, style="bold")
     console.print_findings([(found.severity, found.sentence, found.change) for found in report.findings])
     for section in report.sections():

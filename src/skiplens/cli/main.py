@@ -6,7 +6,7 @@ import typer
 
 from skiplens.base.errors import SkiplensError
 from skiplens.base.version import VERSION
-from skiplens.cli import compare, console, data, explore, inspect, reproduce, studies
+from skiplens.cli import compare, console, data, explore, inspect, reproduce, studies, zoo
 
 BAD_INPUT, INTERRUPTED = 2, 130
 
@@ -19,17 +19,8 @@ app = typer.Typer(
     epilog="Exit status: 0 done, 1 a check failed, 2 bad input, 130 interrupted.",
 )
 
-app.command("inspect")(inspect.inspect)
-
-app.command("compare")(compare.compare)
-
-app.command("zoo")(studies.zoo)
-
-app.command("studies")(studies.studies)
-
-app.command("reproduce")(reproduce.reproduce)
-
-app.command("explore")(explore.explore)
+for verb in (inspect.inspect, compare.compare, zoo.zoo, studies.studies, reproduce.reproduce, explore.explore):
+    app.command()(verb)
 
 app.add_typer(data.app, name="data")
 
@@ -50,7 +41,7 @@ def skiplens(
 def main() -> None:
     """Run the command line; an error that is meant for a person is shown as one sentence."""
     try:
-        app()
+        app(prog_name="skiplens")  # also where it is run as python -m skiplens
     except SkiplensError as error:
         console.complain(str(error))
         sys.exit(BAD_INPUT)

@@ -1,4 +1,4 @@
-"""A model from the words that name it: `zoo:NAME`, `path/file.py:function` or `package.module:function`."""
+"""Models, weights, data and losses from the words that name them, such as `zoo:NAME` or `path/file.py:function`."""
 
 import pickle
 from collections.abc import Mapping
@@ -8,11 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from skiplens import zoo
+from skiplens import data, zoo
 from skiplens.base.arguments import with_article
-from skiplens.base.errors import BrokenFileError, InvalidInputError, ModelSpecError, UnsafeFileError
-from skiplens.base.import_by_name import call_by_name
+from skiplens.base.errors import BrokenFileError, InvalidInputError, ModelSpecError, UnsafeFileError, did_you_mean
+from skiplens.base.import_by_name import call_by_name, import_by_name
 from skiplens.base.optional_imports import optional_import
+from skiplens.cli import console
+from skiplens.graph.loss import NAMED
 
 
 def build_model(spec: str, seed: int = 0) -> nn.Module:
@@ -37,16 +39,34 @@ def build_model(spec: str, seed: int = 0) -> nn.Module:
     return model
 
 
-def input_shape(spec: str) -> tuple[int, ...] | None:
-    """The shape of one sample of a network of the zoo; None for models that do not say."""
-    if not spec.startswith("zoo:"):
-        return None
-    name, options = zoo.parse(spec.removeprefix("zoo:"))
+def data_for(model: str, named: str) -> Any:
+    """The data that was named; the images of a data set are brought to the form that a network of the zoo takes."""
+    if ":" in named and not named.endswith((":train", ":test")):
+        return call_by_name(named)
+    with console.progress_shown() as progress:
+        images = data.load(named, progress=progress)
+    if not model.startswith("zoo:"):
+        return images
+    name, options = zoo.parse(model.removeprefix("zoo:"))
     options.pop("seed", None)
-    return zoo.entry(name).settings(options).input_shape()
+    fitted = data.fit_to(images, zoo.entry(name).settings(options).input_shape())
+    if fitted.description != images.name:
+        console.err().print(f"data: {fitted.description}", markup=False)
+    return fitted
 
 
-_WRAPPERS = ("state_dict", "model_state_dict", "model")  # where training scripts keep the weights in a checkpoint
+def loss_named(words: str | None) -> Any:
+    """The loss for `inspect` and `compare`: a name that they know, or the function (or torch module) that is named."""
+    if words is None or words in NAMED:
+        return words
+    if ":" not in words:
+        raise InvalidInputError(
+            f"There is no loss {words!r}. {did_you_mean(words, NAMED)} A loss of your own is named "
+            "path/file.py:function or package.module:function; it is called with outputs and targets."
+        )
+    loss = import_by_name(words)
+    is_module = isinstance(loss, type) and issubclass(loss, nn.Module)  # such as torch.nn:HuberLoss
+    return call_by_name(words) if is_module else loss
 
 
 def load_weights(model: nn.Module, path: Path | str) -> nn.Module:
@@ -78,12 +98,8 @@ def _read_checkpoint(path: Path) -> dict[str, Tensor]:
         ) from error
     except (EOFError, RuntimeError, ValueError) as error:
         raise BrokenFileError(f"{path} is not a whole checkpoint: {error}") from error
-    return _tensors_of(content, path)
-
-
-def _tensors_of(content: Any, path: Path) -> dict[str, Tensor]:
     if isinstance(content, Mapping):
-        for wrapper in _WRAPPERS:
+        for wrapper in ("state_dict", "model_state_dict", "model"):  # where training scripts keep the weights
             if isinstance(content.get(wrapper), Mapping):
                 content = content[wrapper]
                 break
