@@ -1,11 +1,17 @@
-"""A real Chromium. It is started once for each file: playwright keeps an event loop that other tests must not meet."""
+"""One Chromium and one explorer for all tests of this folder.
+
+They end with the folder and not with the session: playwright keeps an event loop that other tests must not meet.
+"""
 
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.browser.explorer_page import PATIENCE, Visit, served, visits
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
@@ -16,7 +22,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.browser)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("there is no Chromium here; on Debian: apt-get install chromium")
@@ -37,7 +43,7 @@ def visit(browser: Browser) -> Iterator[Callable[..., Page]]:
         contexts.append(context)
         if script:
             context.add_init_script(script)
-        context.set_default_timeout(120_000)  # milliseconds; machines that test are busy
+        context.set_default_timeout(1000 * PATIENCE)
         page = context.new_page()
         page.on("console", lambda message: message.type == "error" and complaints.append(f"console: {message.text}"))
         page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
@@ -63,3 +69,42 @@ def look(visit: Callable[..., Page]) -> Callable[..., Page]:
         return page
 
     return drawn
+
+
+@pytest.fixture(scope="package")
+def runs(tmp_path_factory) -> Iterator[Path]:
+    """A folder of runs, with a hostile name in it and a secret beside it."""
+    from skiplens.papers.study import MODULES
+    from tests.explorer.run_folders import HOSTILE, report, write_report, write_study
+
+    folder = tmp_path_factory.mktemp("explorer")
+    MODULES["small"] = "tests.papers.small_study"
+    torch.set_default_dtype(torch.float64)  # this comes before the fixture that does so for every test
+    (folder / "secret.txt").write_text("secret")
+    write_report(folder / "runs" / "first", report("First"))
+    write_report(folder / "runs" / "second", report("Second", energy=(1.0, 0.0, 0.0, 0.0, 1.0)))
+    write_report(folder / "runs" / HOSTILE, report(HOSTILE))
+    write_study(folder / "runs" / "study")
+    torch.set_default_dtype(torch.float32)
+    yield folder / "runs"
+    del MODULES["small"]
+
+
+@pytest.fixture(scope="package")
+def all_visits(browser: Browser, runs: Path) -> Iterator[Visit]:
+    with served(runs) as server, visits(browser, server) as opened:
+        yield opened
+
+
+@pytest.fixture
+def explore(all_visits: Visit) -> Iterator[Visit]:
+    """Opens a page of the explorer; all share a cache, as those of a person do. Complaints are told at the end."""
+    pages = []
+
+    def opened(*arguments, **options) -> Page:
+        pages.append(all_visits(*arguments, **options))
+        return pages[-1]
+
+    yield opened
+    for page in pages:
+        page.close()

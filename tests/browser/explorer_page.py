@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from skiplens.explorer.serve import Explorer, explorer
+if TYPE_CHECKING:
+    from skiplens.explorer.serve import Explorer
 
 Visit = Callable[..., Page]
 PATIENCE = 120  # seconds; machines that test are busy
@@ -18,8 +20,10 @@ expect.set_options(timeout=1000 * PATIENCE)
 
 
 @contextmanager
-def served(folder: Path | None = None, host: str = "127.0.0.1") -> Iterator[Explorer]:
+def served(folder: Path | None = None, host: str = "127.0.0.1") -> Iterator["Explorer"]:
     """The explorer on a free port, answering."""
+    from skiplens.explorer.serve import explorer  # not before the hook that checks shapes
+
     page = explorer(folder, host, port=0)
     thread = threading.Thread(target=page.serve, daemon=True)
     thread.start()
@@ -29,7 +33,7 @@ def served(folder: Path | None = None, host: str = "127.0.0.1") -> Iterator[Expl
 
 
 @contextmanager
-def visits(browser: Browser, server: Explorer) -> Iterator[Visit]:
+def visits(browser: Browser, server: "Explorer") -> Iterator[Visit]:
     """Opens addresses of the server; a page that complained, or asked anybody but the server, fails its test."""
     complaints: list[str] = []
     contexts: dict[str, BrowserContext] = {}

@@ -5,58 +5,15 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 from playwright.sync_api import Page, expect
 
 from skiplens.explorer.views import theory_views
-from skiplens.papers.study import MODULES
 from tests.browser.contrast import contrast
 from tests.browser.explorer_page import curve, served, settled, visits, wait, wait_for_points
-from tests.explorer.run_folders import HOSTILE, report, write_report, write_study
+from tests.explorer.run_folders import HOSTILE
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
 NAMES = [view.name for view in theory_views()]
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("explorer")
-    MODULES["small"] = "tests.papers.small_study"
-    torch.set_default_dtype(torch.float64)  # this comes before the fixture that does so for every test
-    (folder / "secret.txt").write_text("secret")
-    write_report(folder / "runs" / "first", report("First"))
-    write_report(folder / "runs" / "second", report("Second", energy=(1.0, 0.0, 0.0, 0.0, 1.0)))
-    write_report(folder / "runs" / HOSTILE, report(HOSTILE))
-    write_study(folder / "runs" / "study")
-    torch.set_default_dtype(torch.float32)
-    yield folder / "runs"
-    del MODULES["small"]
-
-
-@pytest.fixture(scope="module")
-def server(root):
-    with served(root) as page:
-        yield page
-
-
-@pytest.fixture(scope="module")
-def all_visits(browser, server):
-    with visits(browser, server) as opened:
-        yield opened
-
-
-@pytest.fixture
-def visit(all_visits):
-    """Opens a page; all pages of this file share a cache, as those of a person do. Complaints are told at the end."""
-    pages = []
-
-    def opened(*arguments, **options):
-        pages.append(all_visits(*arguments, **options))
-        return pages[-1]
-
-    yield opened
-    for page in pages:
-        page.close()
 
 
 def field(page: Page, label: str):
@@ -78,9 +35,9 @@ def go_to(page: Page, name: str) -> None:
     settled(page)
 
 
-def test_each_view_is_drawn_and_fits_a_phone(visit):
+def test_each_view_is_drawn_and_fits_a_phone(explore):
     """From the first page through all views and back, on a phone."""
-    page = settled(visit("/", **PHONE))
+    page = settled(explore("/", **PHONE))
     page.wait_for_url(f"**/{NAMES[0]}?**")
     for name in (*NAMES[1:], NAMES[0]):
         go_to(page, name)
@@ -94,8 +51,8 @@ def test_each_view_is_drawn_and_fits_a_phone(visit):
     expect(page.locator("h1")).to_have_text(NAMES[-1].capitalize())
 
 
-def test_a_slider_changes_the_plot_the_words_and_the_address(visit):
-    page = settled(visit("/paths?depth=50&beta=0.5"))
+def test_a_slider_changes_the_plot_the_words_and_the_address(explore):
+    page = settled(explore("/paths?depth=50&beta=0.5"))
     before = curve(page)
     slider(page, "Depth ratio β").focus()
     for _ in range(10):
@@ -113,9 +70,9 @@ def test_a_slider_changes_the_plot_the_words_and_the_address(visit):
     expect(page.locator(".says")).to_contain_text("Of 10 layers")
 
 
-def test_a_late_answer_does_not_stay(visit):
+def test_a_late_answer_does_not_stay(explore):
     """Answers can come in another order than they were asked for; here an old one is put on top by hand."""
-    page = settled(visit("/paths?depth=50"))
+    page = settled(explore("/paths?depth=50"))
     field(page, "Depth p").fill("20")
     page.wait_for_url("**depth=20&**")
     wait_for_points(page, 20)
@@ -126,15 +83,15 @@ def test_a_late_answer_does_not_stay(visit):
     assert "depth=20&" in page.url
 
 
-def test_a_shared_address_restores_the_view_and_pages_do_not_see_each_other(visit):
-    page = settled(visit("/paths?depth=50"))
+def test_a_shared_address_restores_the_view_and_pages_do_not_see_each_other(explore):
+    page = settled(explore("/paths?depth=50"))
     field(page, "Depth p").fill("33")
     page.get_by_label("C, width, ρ").check()
     page.wait_for_url("**depth=33&given=scale&**")
     field(page, "Width n").fill("100")
     page.wait_for_url("**width=100&**")
     wait_for_points(page, 33)
-    other = settled(visit(f"/{page.url.split('/', 3)[3]}"))
+    other = settled(explore(f"/{page.url.split('/', 3)[3]}"))
     expect(field(other, "Width n")).to_have_value("100")
     expect(field(other, "Depth p")).to_have_value("33")
     assert other.get_by_label("C, width, ρ").is_checked()
@@ -145,8 +102,8 @@ def test_a_shared_address_restores_the_view_and_pages_do_not_see_each_other(visi
     wait_for_points(settled(page), 33)
 
 
-def test_wrong_values_are_refused_beside_the_field(visit):
-    page = settled(visit("/paths?depth=none&beta=2&nothing=1"))
+def test_wrong_values_are_refused_beside_the_field(explore):
+    page = settled(explore("/paths?depth=none&beta=2&nothing=1"))
     expect(problem(page, "Depth p")).to_contain_text("'none' is no number")
     expect(page.locator("#words .problem")).to_contain_text("'nothing', which this view does not know")
     expect(field(page, "Depth ratio β")).to_have_value("2")
@@ -160,11 +117,11 @@ def test_wrong_values_are_refused_beside_the_field(visit):
         page.wait_for_url("**depth=100&**")
 
 
-def test_a_network_is_measured_with_progress_while_another_page_answers(visit):
-    page = visit("/paths?look_at=network&model=digits_resnet&seed=7&factor=2")
+def test_a_network_is_measured_with_progress_while_another_page_answers(explore):
+    page = explore("/paths?look_at=network&model=digits_resnet&seed=7&factor=2")
     page.locator("#progress progress").wait_for()
     assert page.locator("#progress").inner_text().startswith("Measuring: ")
-    other = settled(visit("/paths?depth=20"))
+    other = settled(explore("/paths?depth=20"))
     assert len(curve(other)) == 20
     settled(page)
     assert page.locator("#hero h3").inner_text() == "Measured path spectrum and the theory's"
@@ -176,8 +133,8 @@ def test_a_network_is_measured_with_progress_while_another_page_answers(visit):
     wait(page, f"(document.querySelector('#hero .plot').data?.[0].y[4] ?? {shares[4]!r}) !== {shares[4]!r}")
 
 
-def test_figures_numbers_and_code_can_be_taken_away(visit):
-    page = settled(visit("/paths?depth=3&beta=1", permissions=["clipboard-read", "clipboard-write"]))
+def test_figures_numbers_and_code_can_be_taken_away(explore):
+    page = settled(explore("/paths?depth=3&beta=1", permissions=["clipboard-read", "clipboard-write"]))
     for ending, start in (("PNG", b"\x89PNG"), ("SVG", b"<?xml"), ("CSV", b"series,")):
         with page.expect_download() as download:
             page.get_by_role("link", name=f"{ending} of Energy of paths by their length").click()
@@ -199,8 +156,8 @@ def test_figures_numbers_and_code_can_be_taken_away(visit):
     expect(line.locator("td:nth-child(3)")).to_have_text(["0.5", "0.5"])
 
 
-def test_reports_are_opened_drawn_again_compared_and_downloaded(visit):
-    page = visit("/runs?run=../secret")
+def test_reports_are_opened_drawn_again_compared_and_downloaded(explore):
+    page = explore("/runs?run=../secret")
     expect(page.locator("#chooser .problem")).to_contain_text("There is no '../secret'")
     expect(page.locator(".says")).to_contain_text("4 runs in")
     page.get_by_label("first (report)").check()
@@ -219,16 +176,16 @@ def test_reports_are_opened_drawn_again_compared_and_downloaded(visit):
     expect(page.locator("#rest th")).to_have_text(["number", "first", "second"])
 
 
-def test_a_study_is_opened_with_its_figures_and_tables(visit):
-    page = settled(visit("/runs?run=study"))
+def test_a_study_is_opened_with_its_figures_and_tables(explore):
+    page = settled(explore("/runs?run=study"))
     assert len(curve(page, "")) == 8
     page.get_by_label("small_coin_grid").check()
     page.wait_for_url("**table=small_coin_grid**")
     expect(page.locator("#hero h3")).to_have_text("loss against depth")
 
 
-def test_hostile_names_are_text_and_paths_outside_are_refused(visit):
-    page = visit("/runs")
+def test_hostile_names_are_text_and_paths_outside_are_refused(explore):
+    page = explore("/runs")
     page.get_by_label(f"{HOSTILE} (report)").check()
     expect(page.locator(".says")).to_contain_text(f"{HOSTILE}: Healthy.")
     page.get_by_label("first (report)").check()
@@ -246,17 +203,17 @@ def test_hostile_names_are_text_and_paths_outside_are_refused(visit):
         assert answer.status == 404 and answer.text().strip() != "secret"
 
 
-def test_on_a_phone_the_picture_stays_in_sight_of_the_sliders(visit):
-    page = settled(visit("/paths", **PHONE))
+def test_on_a_phone_the_picture_stays_in_sight_of_the_sliders(explore):
+    page = settled(explore("/paths", **PHONE))
     page.evaluate("document.querySelector('#panel').scrollIntoView({block: 'end'})")
     box = page.locator("#hero .plot").bounding_box()
     handle = slider(page, "Depth ratio β").bounding_box()
     assert box["y"] >= 0 and box["y"] + box["height"] <= handle["y"] <= 844
 
 
-def test_both_looks_can_be_read_and_the_button_changes_them(visit):
+def test_both_looks_can_be_read_and_the_button_changes_them(explore):
     """WCAG 2 AA: a contrast of 4.5 between words and what is behind them."""
-    page = settled(visit("/paths", color_scheme="dark"))
+    page = settled(explore("/paths", color_scheme="dark"))
     word = "name => getComputedStyle(document.documentElement).getPropertyValue(name).trim()"
     ink = "plot => getComputedStyle(plot.querySelector('.xtick text')).fill"
     fills = []
@@ -273,8 +230,8 @@ def test_both_looks_can_be_read_and_the_button_changes_them(visit):
     assert page.locator("html").get_attribute("data-theme") == "dark"
 
 
-def test_it_is_used_by_keyboard_alone_and_told_by_a_screen_reader(visit):
-    page = settled(visit("/paths"))
+def test_it_is_used_by_keyboard_alone_and_told_by_a_screen_reader(explore):
+    page = settled(explore("/paths"))
     for role in ("banner", "navigation", "main", "contentinfo", "form"):
         assert page.get_by_role(role).count() == 1, role
     assert page.locator("h1").count() == 1
@@ -299,12 +256,12 @@ def test_it_is_used_by_keyboard_alone_and_told_by_a_screen_reader(visit):
     expect(field(page, "Depth p")).to_have_value("2")
 
 
-def test_elsewhere_the_token_opens_the_door(browser, root):
-    with served(root, host="0.0.0.0") as guarded, visits(browser, guarded) as visit:
+def test_elsewhere_the_token_opens_the_door(browser, runs):
+    with served(runs, host="0.0.0.0") as guarded, visits(browser, guarded) as explore:
         stranger = browser.new_context()
         assert stranger.new_page().goto(guarded.link.split("?")[0]).status == 403
         stranger.close()
-        page = settled(visit(f"/paths?depth=7&token={guarded.guard.token}"))
+        page = settled(explore(f"/paths?depth=7&token={guarded.guard.token}"))
         assert "token" not in page.url and len(curve(page)) == 7
         (cookie,) = page.context.cookies()
         assert cookie["httpOnly"] and cookie["sameSite"] == "Strict"

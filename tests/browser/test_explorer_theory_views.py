@@ -7,25 +7,13 @@ import time
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.explorer_page import PATIENCE, curve, served, settled, visits, wait
+from tests.browser.explorer_page import PATIENCE, curve, settled, wait
 
 PICTURES = {
     "curvature": ("eigenvalues", "condition_against_depth", "way_down"),
     "jacobians": ("singular_values", "range_against_scale", "typical_against_depth"),
     "tangent": ("kernel_against_angle", "variance_against_depth", "variance_against_width", "growth_against_scale"),
 }
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with served(tmp_path_factory.mktemp("runs")) as page:
-        yield page
-
-
-@pytest.fixture(scope="module")
-def visit(browser, server):
-    with visits(browser, server) as opened:
-        yield opened
 
 
 def says(page):
@@ -52,8 +40,8 @@ def wait_for_curve(page, name, holds):
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_all_pictures_of_a_view_can_be_taken_away(visit, name):
-    page = settled(visit(f"/{name}"))
+def test_all_pictures_of_a_view_can_be_taken_away(explore, name):
+    page = settled(explore(f"/{name}"))
     links = page.locator(".files a").evaluate_all("all => all.map(link => link.href)")
     home = page.url.split(f"/{name}")[0]
     starts = {"png": b"\x89PNG", "svg": b"<?xml", "csv": b"series,"}
@@ -65,8 +53,8 @@ def test_all_pictures_of_a_view_can_be_taken_away(visit, name):
 
 
 class TestCurvature:
-    def test_the_shortcut_depth_changes_the_plot_the_words_and_the_address(self, visit):
-        page = settled(visit("/curvature?branch_depth=2&depth=6&width=2"))
+    def test_the_shortcut_depth_changes_the_plot_the_words_and_the_address(self, explore):
+        page = settled(explore("/curvature?branch_depth=2&depth=6&width=2"))
         assert max(curve(page, "at zero weights")) > 0.1
         expect(says(page)).to_contain_text("at every depth")
         page.get_by_label("Shortcut depth n, slider").focus()
@@ -77,9 +65,9 @@ class TestCurvature:
         )
         wait_for_curve(page, "at zero weights", lambda heights: max(heights) == 0)
 
-    def test_a_shared_address_restores_the_view_and_its_code_its_numbers(self, visit):
+    def test_a_shared_address_restores_the_view_and_its_code_its_numbers(self, explore):
         words = "branch_depth=1&depth=5&initialisation=xavier&data=rotation&width=3&seed=4"
-        page = settled(visit(f"/curvature?{words}"))
+        page = settled(explore(f"/curvature?{words}"))
         assert page.url.endswith(words)
         assert page.get_by_label("Xavier").is_checked() and page.get_by_label("rotation").is_checked()
         expect(page.get_by_label("Network depth", exact=True)).to_have_value("5")
@@ -87,8 +75,8 @@ class TestCurvature:
 
 
 class TestJacobians:
-    def test_the_weight_scale_changes_the_plot_the_words_and_the_address(self, visit):
-        page = settled(visit("/jacobians?scale=0.9&width=30"))
+    def test_the_weight_scale_changes_the_plot_the_words_and_the_address(self, explore):
+        page = settled(explore("/jacobians?scale=0.9&width=30"))
         before = curve(page, "W, theory")
         expect(says(page)).to_contain_text("With a skip the factor is 1 at any depth")
         page.get_by_label("Weight scale s", exact=True).fill("1.5")
@@ -96,8 +84,8 @@ class TestJacobians:
         expect(says(page)).to_contain_text("too large for a skip to help")
         wait_for_curve(page, "W, theory", lambda heights: heights != before)
 
-    def test_a_topic_has_its_own_controls(self, visit):
-        page = settled(visit("/jacobians?width=30"))
+    def test_a_topic_has_its_own_controls(self, explore):
+        page = settled(explore("/jacobians?width=30"))
         expect(page.get_by_label("Width", exact=True)).to_be_visible()
         expect(page.get_by_label("Margin δ", exact=True)).to_be_hidden()
         page.get_by_label("the theorem").check()
@@ -107,8 +95,8 @@ class TestJacobians:
         page.get_by_label("blocks", exact=True).check()
         expect(page.locator("#hero h3")).to_have_text("Blocks from 30 to 7 features")
 
-    def test_hypotheses_turn_red_and_green(self, visit):
-        page = settled(visit("/jacobians?topic=theorem"))
+    def test_hypotheses_turn_red_and_green(self, explore):
+        page = settled(explore("/jacobians?topic=theorem"))
         expect(page.locator(".checks .holds")).to_have_count(18)
         page.get_by_label("ReLU").check()
         expect(hypothesis(page, "S1")).to_have_class("check fails")
@@ -126,32 +114,32 @@ class TestJacobians:
         assert result_of(page)["R3"] == "fails"
 
     @pytest.mark.slow
-    def test_the_mnist_networks_are_measured_with_progress(self, visit):
-        page = visit("/jacobians?topic=block&width=20&mnist=on&seed=8")
+    def test_the_mnist_networks_are_measured_with_progress(self, explore):
+        page = explore("/jacobians?topic=block&width=20&mnist=on&seed=8")
         page.locator("#progress progress").wait_for()
         settled(page)
         page.get_by_role("heading", name="Second block of the MNIST networks").wait_for()
 
 
 class TestTangent:
-    def test_finite_networks_are_drawn_over_the_curves(self, visit):
-        page = settled(visit("/tangent?depth=3&width=50&networks=10"))
+    def test_finite_networks_are_drawn_over_the_curves(self, explore):
+        page = settled(explore("/tangent?depth=3&width=50&networks=10"))
         wait(page, "document.querySelector('#hero .plot').data?.length === 17")
         page.get_by_label("Draw finite networks").uncheck()
         wait(page, "document.querySelector('#hero .plot').data?.length === 4")
         expect(page.get_by_label("Networks drawn", exact=True)).to_be_hidden()
         assert curve(page, "ResNet") == pytest.approx(result_of(page).tolist(), rel=1e-12, abs=1e-12)
 
-    def test_progress_is_shown_and_the_curves_do_not_wait_for_it(self, visit):
-        page = visit("/tangent?depth=60&width=700&networks=60&seed=5")
+    def test_progress_is_shown_and_the_curves_do_not_wait_for_it(self, explore):
+        page = explore("/tangent?depth=60&width=700&networks=60&seed=5")
         page.locator("#progress progress").wait_for()
         page.wait_for_selector("#hero .plot .main-svg")
         assert page.locator("#progress").inner_text().startswith("Measuring: ")
         page.get_by_label("Draw finite networks").uncheck()
         settled(page)
 
-    def test_the_marked_scale_follows_the_depth(self, visit):
-        page = settled(visit("/tangent?depth=4&sampled=off"))
+    def test_the_marked_scale_follows_the_depth(self, explore):
+        page = settled(explore("/tangent?depth=4&sampled=off"))
         expect(page.locator(".facts")).to_contain_text("0.5")
         page.get_by_label("Depth L", exact=True).fill("100")
         page.wait_for_url("**depth=100&**")
@@ -160,14 +148,14 @@ class TestTangent:
         expect(page.locator("figure", has_text="against the scale of its branches")).to_contain_text("α = 1·L^(−1/2)")
         expect(says(page)).to_contain_text("too large for this depth")
 
-    def test_a_depth_out_of_range_is_refused_beside_the_field(self, visit):
-        page = settled(visit("/tangent?sampled=off"))
+    def test_a_depth_out_of_range_is_refused_beside_the_field(self, explore):
+        page = settled(explore("/tangent?sampled=off"))
         page.get_by_label("Depth L", exact=True).fill("1000")
         row = page.locator(".field", has=page.get_by_label("Depth L", exact=True))
         expect(row.locator(".problem")).to_contain_text("Give a whole number from 1 to 100")
 
-    def test_numbers_taken_away_are_those_of_the_plot(self, visit):
-        page = settled(visit("/tangent?architecture=densenet&depth=3&sampled=off"))
+    def test_numbers_taken_away_are_those_of_the_plot(self, explore):
+        page = settled(explore("/tangent?architecture=densenet&depth=3&sampled=off"))
         link = page.locator(".files a", has_text="CSV of Tangent kernel against angle").get_attribute("href")
         text = page.request.get(f"{page.url.split('/tangent')[0]}{link}").text()
         rows = [row for row in csv.DictReader(io.StringIO(text)) if row["series"] == "DenseNet"]

@@ -1,3 +1,5 @@
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import dataclass, field
@@ -152,3 +154,27 @@ def test_a_view_that_announces_a_measurement_must_have_one():
 
     with pytest.raises(NotImplementedError, match="Empty announces a measurement and has none"):
         Empty().measure({}, print)
+
+
+def test_a_process_may_end_while_something_is_measured():
+    """A thread that torch's C++ holds when the interpreter goes away would abort the process."""
+    code = (
+        "import threading, torch\n"
+        "from skiplens.explorer.measurements import Measurements\n"
+        "from skiplens.explorer.view import View\n"
+        "started = threading.Event()\n"
+        "class Endless(View):\n"
+        "    name = title = lead = 'endless'\n"
+        "    def controls(self, words): return ()\n"
+        "    def draw(self, values, measured=None): raise NotImplementedError\n"
+        "    def measure(self, values, progress):\n"
+        "        while True:\n"
+        "            torch.randn(300, 300) @ torch.randn(300, 300)\n"
+        "            started.set()\n"
+        "            progress('', 0, 0)\n"
+        "measurements = Measurements()\n"
+        "measurements.ask(Endless(), {})\n"
+        "started.wait()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -9,7 +9,7 @@ from skiplens import zoo
 from skiplens.base.errors import NotResidualError
 from skiplens.base.progress import silent
 from skiplens.explorer.control import read
-from skiplens.explorer.views.paths import MODELS, PathsView, measure_network, predict
+from skiplens.explorer.views.paths import MODELS, PathsView, predict
 from skiplens.zoo.layers import count_joins
 from tests.report.readings import paths
 
@@ -93,7 +93,7 @@ def test_models_of_the_view_have_at_least_two_shortcuts():
 
 
 def test_branches_of_a_linear_network_times_t_make_paths_through_r_branches_times_t_to_the_r():
-    measured = measure_network({"model": "shortcut_linear", "factor": 3.0, "seed": 0}, silent)
+    measured = VIEW.measure({"model": "shortcut_linear", "factor": 3.0, "seed": 0}, silent)
     orders = torch.arange(len(measured.plain.energy))
     assert_close(measured.scaled.energy, 3.0 ** (2 * orders) * measured.plain.energy, rtol=1e-9, atol=1e-25)
 

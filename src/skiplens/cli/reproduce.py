@@ -50,15 +50,19 @@ def reproduce(
     Example: [bold]skiplens reproduce littwin2020_tangent/fig2[/]
     """
     from skiplens import papers as studies
-    from skiplens.papers.reproduction import ReproductionEffort as Effort
-    from skiplens.papers.reproduction import write_folder
+    from skiplens.papers.reproduction import ReproductionEffort, write_folder
 
-    chosen = studies.choose(settings.target)  # a wrong name is told before any work is done
-    executor = _executor(settings)
+    chosen = studies.choose(settings.target)  # a wrong name is reported before any work is done
+    if settings.scheduler is not None and settings.workers is not None:
+        raise InvalidInputError("Give --workers for this machine or --scheduler for a cluster, not both.")
+    workers = available_cores() if settings.workers is None else settings.workers
+    executor: Executor = ThisProcess() if workers == 1 else LocalWorkers(workers)
+    if settings.scheduler is not None:
+        executor = DaskCluster(settings.scheduler)
     folder = out or Path("runs") / settings.preset
     recorded = Path(settings.recorded) if settings.recorded else None
     with _shown() as watch:
-        effort = Effort(settings.preset, settings.seed)
+        effort = ReproductionEffort(settings.preset, settings.seed)
         reproduction = studies.reproduce(chosen, folder, effort, executor, watch, recorded)
     page = write_folder(reproduction, folder)
     if as_json:
@@ -67,15 +71,6 @@ def reproduce(
         _summarise(reproduction, page)
     if reproduction.worse:
         raise typer.Exit(1)
-
-
-def _executor(settings: ReproduceSettings) -> Executor:
-    if settings.scheduler is not None:
-        if settings.workers is not None:
-            raise InvalidInputError("Give --workers for this machine or --scheduler for a cluster, not both.")
-        return DaskCluster(settings.scheduler)
-    workers = available_cores() if settings.workers is None else settings.workers
-    return ThisProcess() if workers == 1 else LocalWorkers(workers)
 
 
 def _summarise(reproduction: Reproduction, page: Path) -> None:
@@ -102,22 +97,18 @@ def _summarise(reproduction: Reproduction, page: Path) -> None:
 
 @contextmanager
 def _shown() -> Iterator[Watch]:
-    """How the sweep stands: one line that changes on a terminal, a line now and then in a log file."""
-    if not sys.stderr.isatty():
-        yield _Lines()
+    """How the sweep stands: one line that changes on a terminal; in a log file one now and then, and the last one."""
+    if sys.stderr.isatty():
+        with console.err().status("Starting") as status:
+            yield lambda standing: status.update(str(standing))
         return
-    with console.err().status("Starting") as status:
-        yield lambda standing: status.update(str(standing))
+    last = time.monotonic()
 
-
-class _Lines:
-    """A line every few seconds, and always the last one."""
-
-    def __init__(self) -> None:
-        self._last = time.monotonic()
-
-    def __call__(self, standing: Status) -> None:
+    def line(standing: Status) -> None:
+        nonlocal last
         ended = standing.done + standing.failed == standing.total
-        if ended or time.monotonic() - self._last > SECONDS_BETWEEN_LINES:
-            self._last = time.monotonic()
+        if ended or time.monotonic() - last > SECONDS_BETWEEN_LINES:
+            last = time.monotonic()
             console.err().print(str(standing), markup=False, soft_wrap=True)
+
+    yield line

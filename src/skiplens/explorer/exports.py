@@ -14,7 +14,7 @@ from skiplens.base.errors import InvalidInputError
 from skiplens.base.optional_imports import optional_import
 from skiplens.base.progress import silent
 from skiplens.explorer.control import read, words_of
-from skiplens.explorer.view import Drawing, Values, View, view_named
+from skiplens.explorer.view import Drawing, View, view_named
 from skiplens.explorer.views import theory_views
 from skiplens.plots.figure import INK, Band, Bars, Contour, Figure, Heat, Line, Mark, Points, Reference, Surface
 from skiplens.plots.matplotlib_file import figure_bytes
@@ -125,10 +125,16 @@ def picture(address: str) -> tuple[Any, ...]:
     if parts.query and not words:
         raise InvalidInputError("The address has no words that can be read; give them as in '/paths?depth=50&beta=2'.")
     view = view_named(theory_views(), unquote(parts.path).strip("/"))
-    values = _values(view, words)
-    wanted = view.measurement(values)
+    controls = view.controls(words)
+    state = read(controls, words)  # what the page would tell beside its fields is an error here
+    for name in state.unknown:
+        known = ", ".join(control.name for control in controls)
+        raise InvalidInputError(f"The view {view.name!r} has no control {name!r}; it has {known}.")
+    for name, problem in state.refused.items():
+        raise InvalidInputError(f"{name}: {problem}")
+    wanted = view.measurement(state.values)
     measured = None if wanted is None else view.measure(wanted, silent)
-    return tuple(_standing_alone(figure) for figure in view.draw(values, measured).figures)
+    return tuple(_standing_alone(figure) for figure in view.draw(state.values, measured).figures)
 
 
 def picture_code(view: View, query: str) -> str:
@@ -137,18 +143,6 @@ def picture_code(view: View, query: str) -> str:
         return ""
     address = f"/{view.name}{query}"
     return f"from skiplens.explorer.exports import picture\n\nfor figure in picture({address!r}):\n    figure.show()\n"
-
-
-def _values(view: View, words: Mapping[str, str]) -> Values:
-    """The values of all controls; what the page would tell beside its fields is an error here."""
-    controls = view.controls(words)
-    state = read(controls, words)
-    if state.unknown:
-        known = ", ".join(control.name for control in controls)
-        raise InvalidInputError(f"The view {view.name!r} has no control {state.unknown[0]!r}; it has {known}.")
-    for name, problem in state.refused.items():
-        raise InvalidInputError(f"{name}: {problem}")
-    return state.values
 
 
 def _standing_alone(figure: Figure) -> Any:

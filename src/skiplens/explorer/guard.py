@@ -66,7 +66,9 @@ class Guard:
         if visitor.site not in _SAME_PAGE and (visitor.mode, visitor.path) != _LINK_FROM_ELSEWHERE:
             return "Another web page asked for this; open the explorer itself, or paste the address into a new tab."
         if not self.token:
-            return "" if self._is_here(visitor.host) else f"The explorer does not answer to the name {visitor.host!r}."
+            # A name that a stranger has pointed at this machine (DNS rebinding) is no name of it.
+            is_here = is_loopback(_name_in(visitor.host))
+            return "" if is_here else f"The explorer does not answer to the name {visitor.host!r}."
         if self.knows(visitor.token) or self.knows(visitor.cookie):
             return ""
         return "The explorer asks for its token: open the link that skiplens explore has printed."
@@ -75,13 +77,12 @@ class Guard:
         """Whether it is the token, in a time that does not tell how much of it is right."""
         return bool(self.token) and hmac.compare_digest(word.encode(), self.token.encode())
 
-    def _is_here(self, host: str) -> bool:
-        """A name that a stranger has pointed at this machine (DNS rebinding) is no name of it."""
-        try:
-            name = urlsplit(f"//{host}").hostname or ""
-        except ValueError:
-            return False
-        return is_loopback(name)
+
+def _name_in(host: str) -> str:
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
 
 
 UPDATES = "/_dash-update-component"

@@ -1,5 +1,6 @@
 """Measurements beside the page: one at a time, the newest first, each in a thread, kept by the values it depends on."""
 
+import atexit
 import logging
 import threading
 import time
@@ -14,6 +15,20 @@ from skiplens.explorer.view import Values, View
 _LOG = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.05
+
+_SECONDS_TO_END = 30.0  # for what runs when the process ends
+
+_ENDING = threading.Event()
+
+_THREADS: set[threading.Thread] = set()
+
+
+@atexit.register
+def _end_all() -> None:
+    """Wait for measurements that run: a thread inside of torch would take the ending process down with an abort."""
+    _ENDING.set()
+    for thread in tuple(_THREADS):
+        thread.join(_SECONDS_TO_END)
 
 
 class Abandoned(Exception):  # noqa: N818 - named after what happened
@@ -54,8 +69,8 @@ class _Job:
     wanted_at: float = field(default_factory=time.monotonic)
 
     def require_wanted(self, patience: float) -> None:
-        """End the measurement if nobody has asked for it for so many seconds."""
-        if time.monotonic() - self.wanted_at > patience:
+        """End the measurement if nobody has asked for it for so many seconds, or if the process ends."""
+        if _ENDING.is_set() or time.monotonic() - self.wanted_at > patience:
             raise Abandoned
 
 
@@ -84,7 +99,9 @@ class Measurements:
             job = self._jobs.get(key)
             if job is None:
                 job = self._jobs[key] = _Job()
-                threading.Thread(target=self._perform, args=(key, job, view, values), daemon=True).start()
+                thread = threading.Thread(target=self._perform, args=(key, job, view, values), daemon=True)
+                _THREADS.add(thread)
+                thread.start()
             job.wanted_at = time.monotonic()
             self._jobs.move_to_end(key)
             over = [key for key, job in self._jobs.items() if job.standing.is_over]
@@ -125,6 +142,8 @@ class Measurements:
             _LOG.exception("The measurement of %s failed for %s", view.name, values)
             problem = f"The measurement failed: {type(error).__name__}: {error}"
             job.standing = MeasurementStatus("failed", problem=problem)
+        finally:
+            _THREADS.discard(threading.current_thread())
 
     def _take_turn(self, job: _Job) -> None:
         """Wait until no other measurement runs: each uses all cores, and taking models apart is not for two threads.

@@ -91,14 +91,6 @@ def explorer(folder: Path | None = None, host: str = "127.0.0.1", port: int | No
 
 
 def _listening(runs: RunsFolder | None, host: str, port: int) -> Explorer:
-    # The socket is made here: werkzeug would end the process where a port is taken.
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.create_server((host.strip("[]"), port), family=family) as listener:
-        guard = Guard(host.strip("[]"), listener.getsockname()[1], "" if is_loopback(host) else new_token())
-        return Explorer(_server(runs, guard, listener), guard)
-
-
-def _server(runs: RunsFolder | None, guard: Guard, listener: socket.socket) -> Any:
     from werkzeug import serving
 
     from skiplens.explorer.page.app import make_app
@@ -109,5 +101,10 @@ def _server(runs: RunsFolder | None, guard: Guard, listener: socket.socket) -> A
         def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
             """Say nothing: addresses may hold the token."""
 
-    app = make_app((*theory_views(), RunsView(runs)), guard, None if runs is None else runs.file).server
-    return serving.make_server(guard.host, guard.port, app, threaded=True, request_handler=Quiet, fd=listener.fileno())
+    # The socket is made here: werkzeug would end the process where a port is taken.
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host.strip("[]"), port), family=family) as listener:
+        guard = Guard(host.strip("[]"), listener.getsockname()[1], "" if is_loopback(host) else new_token())
+        app = make_app((*theory_views(), RunsView(runs)), guard, None if runs is None else runs.file).server
+        options: dict[str, Any] = {"threaded": True, "request_handler": Quiet, "fd": listener.fileno()}
+        return Explorer(serving.make_server(guard.host, guard.port, app, **options), guard)

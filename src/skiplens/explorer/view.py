@@ -71,15 +71,17 @@ class View(ABC):
         name: Where the page is, as in ``/paths``.
         title: What it is called.
         lead: The question it answers, in a sentence.
+        fixed_controls: What can be changed, where it is the same for every address.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     lead: ClassVar[str]
+    fixed_controls: ClassVar[tuple[Control, ...]] = ()
 
-    @abstractmethod
     def controls(self, words: Mapping[str, str]) -> tuple[Control, ...]:
         """What can be changed; `words` are those of the address, for views whose controls depend on each other."""
+        return self.fixed_controls
 
     @abstractmethod
     def draw(self, values: Values, measured: Any = None) -> Drawing:

@@ -167,9 +167,8 @@ def _add_files(server: flask.Flask, file_of: Callable[[str], Path]) -> None:
     @server.get("/files")
     def file() -> flask.Response:
         try:
-            response = flask.send_file(
-                file_of(flask.request.args.get("name", "")), mimetype="application/octet-stream", as_attachment=True
-            )
+            path = file_of(flask.request.args.get("name", ""))
+            response = flask.send_file(path, mimetype="application/octet-stream", as_attachment=True)
         except (SkiplensError, OSError) as error:
             return _message(str(error) if isinstance(error, SkiplensError) else "There is no such file.")
         response.headers["Content-Security-Policy"] = "sandbox; default-src 'none'"

@@ -1,7 +1,6 @@
 """The curvature view: exact Hessians of linear networks with shortcuts, at zero and where training starts."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Literal, get_args
@@ -26,7 +25,7 @@ from skiplens.papers.li2016_shortcuts.hessian.linear import (
     plain_units,
     shortcut_units,
 )
-from skiplens.papers.li2016_shortcuts.hessian.spectrum import listed_spectrum
+from skiplens.papers.li2016_shortcuts.hessian.spectrum import ListedSpectrum, listed_spectrum
 from skiplens.plots.figure import Figure, Line, Mark, Reference, colour, numbers
 from skiplens.zoo.weight_laws import Law, orthogonal_weights, scaled, xavier_weights
 
@@ -65,15 +64,12 @@ class CurvatureView(View):
     lead: ClassVar[str] = (
         "How does the loss bend where training starts, and why are shortcuts over two matrices special?"
     )
-
-    def controls(self, words: Mapping[str, str]) -> tuple[Control, ...]:
-        """The same for every address."""
-        return CONTROLS
+    fixed_controls: ClassVar[tuple[Control, ...]] = CONTROLS
 
     def draw(self, values: Values, measured: Any = None) -> Drawing:
         """Everything is exact and quick."""
         setting = Setting(**values)
-        zero, start = shape_of(setting.eigenvalues_at_zero), shape_of(setting.eigenvalues_at_start)
+        zero, start = map(listed_spectrum, (setting.eigenvalues_at_zero, setting.eigenvalues_at_start))
         counted = f"{setting.matrices} in {setting.units} unit{'s' if setting.units > 1 else ''}"
         return Drawing(
             figures=(_eigenvalues(setting), _condition_against_depth(setting), _loss_on_the_way_down(setting)),
@@ -82,19 +78,19 @@ class CurvatureView(View):
                 ("weight matrices", counted if setting.branch_depth else f"{setting.matrices}, no shortcuts"),
                 ("condition number at zero", condition(zero)),
                 ("condition number at the start", condition(start)),
-                ("directions down at zero", f"{100 * zero.index:.0f} %"),
-                ("directions down at the start", f"{100 * start.index:.0f} %"),
+                ("directions down at zero", f"{100 * zero.index_beyond_rounding:.0f} %"),
+                ("directions down at the start", f"{100 * start.index_beyond_rounding:.0f} %"),
                 ("loss at the start", f"{float(linear_loss(setting.start, setting.moments)):.3g}"),
             ),
             rows=tuple(
                 {
                     "point": name,
-                    "largest eigenvalue": shape.largest,
-                    "smallest eigenvalue": shape.smallest,
-                    "condition number": condition(shape),
-                    "share of negative eigenvalues": shape.index,
+                    "largest eigenvalue": spectrum.largest,
+                    "smallest eigenvalue": spectrum.smallest,
+                    "condition number": condition(spectrum),
+                    "share of negative eigenvalues": spectrum.index_beyond_rounding,
                 }
-                for name, shape in (("zero weights", zero), ("start", start))
+                for name, spectrum in (("zero weights", zero), ("start", start))
             ),
             code=_code(setting),
             notes=(
@@ -210,32 +206,20 @@ _FLAT = 1e-12  # an eigenvalue below this is flat: curvatures of these tasks are
 _BEYOND_ROUNDING = 1e13  # a condition number above this has smaller eigenvalues that are noise in float64
 
 
-@dataclass(frozen=True)
-class Shape:
-    """What matters of a spectrum: its extremes, how far they are apart, and how many directions go down."""
-
-    largest: float
-    smallest: float
-    condition_number: float
-    index: float
+def condition_number(spectrum: ListedSpectrum) -> float:
+    """The condition number: infinite beyond rounding, NaN of a zero matrix."""
+    return math.inf if spectrum.condition_number > _BEYOND_ROUNDING else spectrum.condition_number
 
 
-def shape_of(eigenvalues: Tensor) -> Shape:
-    """Extremes, condition number (infinite beyond rounding, NaN of a zero matrix) and share of negative eigenvalues."""
-    spectrum = listed_spectrum(eigenvalues)
-    number = spectrum.condition_number
-    number = math.inf if number > _BEYOND_ROUNDING else number
-    return Shape(spectrum.largest, spectrum.smallest, number, spectrum.index_beyond_rounding)
-
-
-def condition(shape: Shape) -> str:
+def condition(spectrum: ListedSpectrum) -> str:
     """The condition number in words."""
-    if math.isnan(shape.condition_number):
+    number = condition_number(spectrum)
+    if math.isnan(number):
         return "none: the Hessian is zero"
-    return f"{shape.condition_number:.3g}" if shape.condition_number < _BEYOND_ROUNDING else "above 1e13"
+    return f"{number:.3g}" if number < _BEYOND_ROUNDING else "above 1e13"
 
 
-def _about_zero(setting: Setting, zero: Shape) -> str:
+def _about_zero(setting: Setting, zero: ListedSpectrum) -> str:
     n = setting.branch_depth
     if max(abs(zero.largest), abs(zero.smallest)) < _FLAT:
         many = f"n = {n}" if n else f"{setting.matrices} matrices without shortcuts"
@@ -255,7 +239,7 @@ def _about_zero(setting: Setting, zero: Shape) -> str:
     return f"The Hessian at zero has the condition number {condition(zero)}."
 
 
-def _about_start(setting: Setting, start: Shape) -> str:
+def _about_start(setting: Setting, start: ListedSpectrum) -> str:
     slope = float(linear_gradient(setting.start, setting.moments).norm())
     return (
         f"Where training starts the curvatures reach from {start.smallest:.2g} to {start.largest:.2g}, the condition "
@@ -338,9 +322,9 @@ def _condition_curves(setting: Setting) -> tuple[Mark, ...]:
         settings = [replace(setting, branch_depth=branch_depth, depth=depth) for depth in depths]
         name = f"over {branch_depth}" if branch_depth else "no shortcuts"
         shade = colour(branch_depth - 1)
-        at_start = numbers([shape_of(each.eigenvalues_at_start).condition_number for each in settings])
+        at_start = numbers([condition_number(listed_spectrum(each.eigenvalues_at_start)) for each in settings])
         if branch_depth in (1, 2):
-            at_zero = numbers([shape_of(each.eigenvalues_at_zero).condition_number for each in settings])
+            at_zero = numbers([condition_number(listed_spectrum(each.eigenvalues_at_zero)) for each in settings])
             marks.append(Line(numbers(depths), at_zero, f"{name}, at zero", dashed=True, colour=shade))
         marks.append(Line(numbers(depths), at_start, f"{name}, start", colour=shade))
     return tuple(marks)

@@ -1,7 +1,6 @@
 """The Jacobians view: singular values of random layers and of blocks; the theorem is in a file of its own."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -59,10 +58,7 @@ class JacobiansView(View):
     lead: ClassVar[str] = (
         "Do the layers keep every direction of the gradient alive, and is gradient descent sure to arrive?"
     )
-
-    def controls(self, words: Mapping[str, str]) -> tuple[Control, ...]:
-        """The same for every address."""
-        return CONTROLS
+    fixed_controls: ClassVar[tuple[Control, ...]] = CONTROLS
 
     def draw(self, values: Values, measured: Any = None) -> Drawing:
         """The pictures of the chosen topic."""
@@ -92,14 +88,7 @@ _DEPTHS = tuple(range(1, 101))
 
 @dataclass(frozen=True)
 class RandomLayer:
-    """A square matrix W with independent Gaussian entries of variance scale²/width.
-
-    Attributes:
-        scale: s; 1/√3 is what PyTorch gives its linear layers.
-        width: Rows and columns.
-        depth: How many such layers follow each other.
-        seed: Names the entries.
-    """
+    """A square matrix W with independent Gaussian entries of variance scale²/width, `depth` times in a row."""
 
     scale: float = 0.577
     width: int = 200
@@ -278,12 +267,9 @@ _POOLED = 4  # features that an average pool puts together: a window of 2 × 2 p
 
 @dataclass(frozen=True)
 class RandomBlocks:
-    """Blocks of two random matrices with a ReLU between them, at random weights and a random input.
+    """Blocks of two random matrices (variance scale²/inputs) with a ReLU between them, at a random input.
 
-    Attributes:
-        scale: Weights have variance scale²/inputs.
-        width: Features that enter; a quarter of them leaves a block that shrinks.
-        seed: Names the weights and which ReLUs are on.
+    `width` features enter, and a quarter of them leaves a block that shrinks.
     """
 
     scale: float = 0.577

@@ -19,7 +19,7 @@ from skiplens.jacobians.systems.costs import CrossEntropy, SquareCost
 from skiplens.jacobians.systems.elementwise import NONLINEARITIES, Elementwise, SkipMap
 from skiplens.jacobians.systems.norms import BatchNorm
 from skiplens.jacobians.systems.parameterisation import EntryNormalised, Free, Parameterisation, WeightNormalised
-from skiplens.plots.figure import Bars, Figure, Line, Mark, Reference, numbers
+from skiplens.plots.figure import Bars, Figure, Line, Reference, numbers
 from skiplens.zoo.weight_laws import gaussian
 
 PAPER = (
@@ -154,21 +154,9 @@ _HIDDEN = 16
 
 @dataclass(frozen=True)
 class TheoremOptions:
-    """What the network is made of; the defaults meet every hypothesis of the theorem.
+    """What the network is made of: one field for each control of the theorem, whose sentence says what it means.
 
-    Attributes:
-        first_layer: Entries normalised as in the theorem, plain as in the repaired network, or a convolution.
-        branch_weights: Rows normalised and scaled, or free.
-        nonlinearity: Between the two matrices of a branch.
-        shortcut: Isometric, a pool with zero channels behind, a trained projection, or none.
-        widths: Whether layers keep their width, shrink or grow.
-        batch_norm: Nowhere, in each branch, or between the blocks.
-        opening: Whether a branch starts with a tanh, as in the repaired network.
-        blocks: Residual blocks behind the first layer.
-        margin: δ; normalised branches have slopes of at most 1 − δ.
-        samples: Training samples of 16 features.
-        cost: What is minimised.
-        step: Step size of gradient descent in units of 1/β, β being the certified smoothness.
+    The defaults meet every hypothesis of the theorem.
     """
 
     first_layer: Literal["entry", "plain", "convolution"] = "entry"
@@ -275,35 +263,23 @@ def _verdicts_by_theorem(checks: Sequence[CheckedHypothesis]) -> Figure:
 def _certified_step(options: TheoremOptions) -> Figure | None:
     """The largest certified step against the number of blocks; None where no smoothness is certified."""
     smoothness = [case_of(replace(options, blocks=blocks)).smoothness for blocks in _BLOCKS]
-    steps = [2 / beta if beta else math.nan for beta in smoothness]
-    if not any(step > 0 for step in steps):
-        return None
-    return Figure(
-        name="certified_step",
-        title="Largest step that is certified",
-        caption="Steps of gradient descent below this number lower the loss from any weights whatsoever. It is the "
+    return _over_blocks(
+        ("certified_step", "Largest step that is certified", "step 2/β"),
+        "Steps of gradient descent below this number lower the loss from any weights whatsoever. It is the "
         "price of a worst case: in practice far larger steps work.",
-        x_label="residual blocks",
-        y_label="step 2/β",
-        marks=_over_blocks(steps, options),
-        y_log=True,
+        [2 / beta if beta else math.nan for beta in smoothness],
+        options,
     )
 
 
 def _certified_slope(options: TheoremOptions) -> Figure | None:
     """The share of λ(DF) that all blocks together are certified to keep; None where theorem 4.7 does not apply."""
-    kept = [_kept_by_blocks(replace(options, blocks=blocks)) for blocks in _BLOCKS]
-    if not any(share > 0 for share in kept):
-        return None
-    return Figure(
-        name="certified_slope",
-        title="Slope that the blocks are certified to keep",
-        caption="Each block keeps at least δ² of the squared slope that reaches it, so the guarantee fades with depth; "
+    return _over_blocks(
+        ("certified_slope", "Slope that the blocks are certified to keep", "kept share of λ(DF)"),
+        "Each block keeps at least δ² of the squared slope that reaches it, so the guarantee fades with depth; "
         "a larger margin δ (weaker branches) keeps more of it.",
-        x_label="residual blocks",
-        y_label="kept share of λ(DF)",
-        marks=_over_blocks(kept, options),
-        y_log=True,
+        [_kept_by_blocks(replace(options, blocks=blocks)) for blocks in _BLOCKS],
+        options,
     )
 
 
@@ -316,6 +292,12 @@ def _kept_by_blocks(options: TheoremOptions) -> float:
     return (1 - gain) ** (2 * options.blocks)
 
 
-def _over_blocks(heights: Sequence[float], options: TheoremOptions) -> tuple[Mark, ...]:
+def _over_blocks(
+    names: tuple[str, str, str], caption: str, heights: Sequence[float], options: TheoremOptions
+) -> Figure | None:
+    if not any(height > 0 for height in heights):
+        return None
+    name, title, y_label = names
     here = Reference(float(options.blocks), f"{options.blocks} blocks", "x")
-    return (Line(numbers(_BLOCKS), numbers(heights)), here)
+    line = Line(numbers(_BLOCKS), numbers(heights))
+    return Figure(name, title, caption, "residual blocks", y_label, (line, here), y_log=True)

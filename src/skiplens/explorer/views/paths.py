@@ -1,7 +1,7 @@
 """The paths view: which path lengths carry the signal, in closed form and in a real network with scaled branches."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -96,10 +96,7 @@ class PathsView(View):
     lead: ClassVar[str] = (
         "A residual network is a crowd of paths: each block is passed or skipped. Which lengths carry the signal?"
     )
-
-    def controls(self, words: Mapping[str, str]) -> tuple[Control, ...]:
-        """The depth and β of the theory, or a network and the factor of its branches."""
-        return CONTROLS
+    fixed_controls: ClassVar[tuple[Control, ...]] = CONTROLS
 
     def draw(self, values: Values, measured: Any = None) -> Drawing:
         """The theory's curves, or the measured spectrum."""
@@ -111,9 +108,17 @@ class PathsView(View):
             return None
         return {name: values[name] for name in ("model", "factor", "seed")}
 
-    def measure(self, values: Values, progress: Progress) -> Any:
-        """The spectra of the network before and after scaling."""
-        return measure_network(values, progress)
+    def measure(self, values: Values, progress: Progress) -> "ScaledSpectrum":
+        """The spectra of a zoo network before and after its branches are scaled."""
+        progress("taking the network apart", 0, 3)
+        network, inputs = _taken_apart(values["model"], values["seed"])
+        progress("following the paths", 1, 3)
+        plain = measure(network, inputs)
+        progress("following the paths of the scaled network", 2, 3)
+        model = scale_branch_ends(network.model, zoo.branch_parameters(network.model), values["factor"])
+        scaled = measure(dataclasses.replace(network, model=model), inputs)
+        progress("done", 3, 3)
+        return ScaledSpectrum(plain, scaled)
 
 
 # The theory.
@@ -255,19 +260,6 @@ class ScaledSpectrum:
 
     plain: PathSpectrum
     scaled: PathSpectrum
-
-
-def measure_network(values: Values, progress: Progress) -> ScaledSpectrum:
-    """The spectra of a zoo network before and after its branches are scaled."""
-    progress("taking the network apart", 0, 3)
-    network, inputs = _taken_apart(values["model"], values["seed"])
-    progress("following the paths", 1, 3)
-    plain = measure(network, inputs)
-    progress("following the paths of the scaled network", 2, 3)
-    model = scale_branch_ends(network.model, zoo.branch_parameters(network.model), values["factor"])
-    scaled = measure(dataclasses.replace(network, model=model), inputs)
-    progress("done", 3, 3)
-    return ScaledSpectrum(plain, scaled)
 
 
 @lru_cache(4)  # the largest has 11 million weights

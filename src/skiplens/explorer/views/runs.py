@@ -93,15 +93,15 @@ class RunsView(View):
             return Drawing(
                 says=f"There are no reports or studies in {given}. Write one: skiplens inspect --out {given}/mine."
             )
+        marks = {kind: name for name, kind in MARKS.items()}
+        written = [datetime.fromtimestamp((run.path / marks[run.kind]).stat().st_mtime) for run in runs]
         return Drawing(
             says=f"{len(runs)} runs in {given}. Choose one to open it, several to compare them.",
-            rows=tuple({"run": run.label, "kind": run.kind, "written": _written(run)} for run in runs),
+            rows=tuple(
+                {"run": run.label, "kind": run.kind, "written": time.strftime("%Y-%m-%d %H:%M")}
+                for run, time in zip(runs, written, strict=True)
+            ),
         )
-
-
-def _written(run: Run) -> str:
-    mark = next(run.path / name for name, kind in MARKS.items() if kind == run.kind)
-    return datetime.fromtimestamp(mark.stat().st_mtime).strftime("%Y-%m-%d %H:%M")
 
 
 def _further_controls(chosen: Sequence[Run], words: Mapping[str, str]) -> tuple[Control, ...]:

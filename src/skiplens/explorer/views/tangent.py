@@ -1,7 +1,7 @@
 """The tangent view: three architectures as infinitely wide kernels and as finite networks drawn around them."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
@@ -77,10 +77,7 @@ class TangentView(View):
     lead: ClassVar[str] = (
         "Which inputs does an architecture tell apart, and how far is a finite network from its limit?"
     )
-
-    def controls(self, words: Mapping[str, str]) -> tuple[Control, ...]:
-        """The same for every address."""
-        return CONTROLS
+    fixed_controls: ClassVar[tuple[Control, ...]] = CONTROLS
 
     def draw(self, values: Values, measured: Any = None) -> Drawing:
         """The infinitely wide curves and exact variances, with sampled networks once there are some."""
@@ -126,16 +123,9 @@ _AT_ONCE = 5  # networks that are drawn together
 
 @dataclass(frozen=True)
 class Setting:
-    """What is drawn: one depth and width for all architectures, and the branches of the residual one.
+    """One depth (L) and width (n) for all architectures, and the branches of the residual one (m matrices of scale α).
 
-    Attributes:
-        architecture: The one that numbers and sampled networks are of.
-        depth: Residual blocks or layers (L).
-        width: Units of every layer of a finite network (n).
-        branch_depth: Weight matrices of a branch (m).
-        branch_scale: Scale of each of these matrices (α).
-        mark: The a of the scale a·L^(−1/m) that is marked.
-        trained: Whether the first and the last layer are trained too.
+    The fields are controls of the view; `architecture` is the one that numbers and sampled networks are of.
     """
 
     architecture: Architecture = "resnet"
@@ -432,7 +422,7 @@ def _variance_against_depth(setting: Setting, sampled: Sampled | None) -> Figure
     """Each architecture at this width; the residual one also with the scale that shrinks with depth."""
     settings = [replace(setting, depth=depth) for depth in _DEPTHS]
     rule = f"α = {setting.mark:g}·L^(−1/{setting.branch_depth})"
-    shrinking = [relative_variance(each.at_marked_scale(), "resnet") for each in settings]
+    shrinking = numbers([relative_variance(each.at_marked_scale(), "resnet") for each in settings])
     return Figure(
         name="variance_against_depth",
         title=f"Spread of the kernel against depth, width {setting.width}",
@@ -441,9 +431,8 @@ def _variance_against_depth(setting: Setting, sampled: Sampled | None) -> Figure
         y_label="relative variance of the diagonal",
         marks=(
             *_variances(_DEPTHS, settings),
-            Line(numbers(_DEPTHS), numbers(shrinking), "ResNet, α shrinking", dashed=True, colour=colour(0)),
-            *_drawn_variance(setting.depth, sampled),
-            Reference(float(setting.depth), f"depth {setting.depth}", axis="x"),
+            Line(numbers(_DEPTHS), shrinking, "ResNet, α shrinking", dashed=True, colour=colour(0)),
+            *_here("depth", setting.depth, sampled),
         ),
         x_log=True,
         y_log=True,
@@ -460,8 +449,7 @@ def _variance_against_width(setting: Setting, sampled: Sampled | None) -> Figure
         y_label="relative variance of the diagonal",
         marks=(
             *_variances(_WIDTHS, [replace(setting, width=width) for width in _WIDTHS]),
-            *_drawn_variance(setting.width, sampled),
-            Reference(float(setting.width), f"width {setting.width}", axis="x"),
+            *_here("width", setting.width, sampled),
         ),
         x_log=True,
         y_log=True,
@@ -475,8 +463,10 @@ def _variances(places: Sequence[int], settings: Sequence[Setting]) -> list[Line]
     ]
 
 
-def _drawn_variance(place: int, sampled: Sampled | None) -> tuple[Mark, ...]:
+def _here(name: str, place: int, sampled: Sampled | None) -> tuple[Mark, ...]:
+    """Where the setting stands, and what was drawn there."""
+    reference = Reference(float(place), f"{name} {place}", axis="x")
     if sampled is None:
-        return ()
+        return (reference,)
     value, error = sampled.relative_variance
-    return (Points((float(place),), (value,), f"{len(sampled.kernels)} drawn", error=(error,)),)
+    return (Points((float(place),), (value,), f"{len(sampled.kernels)} drawn", error=(error,)), reference)
