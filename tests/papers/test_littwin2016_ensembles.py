@@ -9,38 +9,29 @@ import torch
 from skiplens.base.errors import DidNotConverge
 from skiplens.base.randomness import Randomness
 from skiplens.graph.dissect import dissect
-from skiplens.papers.littwin2016_ensembles import depth as littwin2016_ensembles_depth
 from skiplens.papers.littwin2016_ensembles import (
+    depth_during_training,
     fig1abc,
     fig1d_fig1e,
     fig1f_thm5,
-    networks,
-    runs,
-    training,
-    two_paths,
-    weights,
+    lemma4,
+    thm1_thm2,
+    thm3,
+    thm4,
 )
-from skiplens.papers.littwin2016_ensembles.depth import draw_depth_during_training
-from skiplens.papers.littwin2016_ensembles.fig1d_fig1e import judge_always
-from skiplens.papers.littwin2016_ensembles.networks import image_network
-from skiplens.papers.littwin2016_ensembles.settings import (
-    Counts,
-    Descents,
-    FiniteSize,
-    Gaussians,
+from skiplens.papers.littwin2016_ensembles.common import judge_always
+from skiplens.papers.littwin2016_ensembles.depth_during_training import (
     Images,
-    Mixtures,
-    Moments,
-    Normaliser,
-    PeakFormulas,
-    Peaks,
-    Reach,
-    Slopes,
-    Spectra,
-    Tails,
-    TwoPaths,
-    Weights,
+    draw_depth_during_training,
+    image_network,
 )
+from skiplens.papers.littwin2016_ensembles.fig1abc import Weights
+from skiplens.papers.littwin2016_ensembles.fig1d_fig1e import Gaussians, Moments
+from skiplens.papers.littwin2016_ensembles.fig1f_thm5 import Counts, FiniteSize, Mixtures
+from skiplens.papers.littwin2016_ensembles.lemma4 import Reach, Slopes
+from skiplens.papers.littwin2016_ensembles.thm1_thm2 import Normaliser, PeakFormulas, Peaks, Spectra, Tails
+from skiplens.papers.littwin2016_ensembles.thm4 import Descents
+from skiplens.papers.littwin2016_ensembles.two_paths import TwoPaths
 from skiplens.papers.reproduction import ReproductionEffort, reproduce
 from skiplens.papers.study import choose
 from skiplens.paths.laws import rectified_branch_energies
@@ -111,7 +102,7 @@ def test_whole_numbers_give_the_tabulated_peaks(depth, ratio, expected):
     ],
 )
 def test_whole_numbers_give_the_tabulated_tails(depth, ratio, band, outside):
-    assert fig1abc.band_around_peak(depth, ratio, weights.MARGIN) == band
+    assert fig1abc.band_around_peak(depth, ratio, thm1_thm2.MARGIN) == band
     assert fig1abc.exact_energy_outside(depth, ratio, *band) == pytest.approx(outside, rel=1e-6)
 
 
@@ -129,20 +120,20 @@ def test_whole_numbers_give_the_tabulated_curvature_ratios(depth, ratio, shortes
 
 
 def test_weights_are_those_of_whole_numbers():
-    found = weights.weights(Weights(depth=30, depth_ratio=0.3))
+    found = fig1abc.weights(Weights(depth=30, depth_ratio=0.3))
     assert_close(found["weight"], found["exact_weight"])
     assert found["length"].tolist() == list(range(1, 31))
 
 
 def test_peaks_are_never_farther_than_one_length():
-    found = weights.peaks(Peaks(depth_ratio=0.7, depths=(10, 57, 1000)))
+    found = thm1_thm2.peaks(Peaks(depth_ratio=0.7, depths=(10, 57, 1000)))
     assert found["peak"].tolist() == [5.0, 24.0, 412.0]
     assert float(found["lengths_off"].abs().max()) <= 1
 
 
 def test_formulas_for_the_peak():
     """At p = 2 and β = 1 both lengths tie, and C(2, r) has its peak at r = 1 alone."""
-    found = weights.peak_formulas(PeakFormulas(largest=6))
+    found = thm1_thm2.peak_formulas(PeakFormulas(largest=6))
     assert int(found["missed"]) == 0 < int(found["missed_by_proof"])
     assert int(found["cases"]) == 6 * len({Fraction(a, b) for a in range(1, 7) for b in range(1, 7)})
     assert fig1abc.exact_peaks(2, Fraction(1)) == (1, 2)
@@ -150,34 +141,34 @@ def test_formulas_for_the_peak():
 
 
 def test_tails_are_those_of_whole_numbers():
-    found = weights.tails(Tails(depths=(100, 400, 2000), summed_up_to=400))
+    found = thm1_thm2.tails(Tails(depths=(100, 400, 2000), summed_up_to=400))
     assert_close(found["log_outside"][:2], found["exact_log_outside"][:2])
     assert found["exact_log_outside"][2].isnan()
     assert float(found["limiting_rate"]) == pytest.approx(2 * 9.7123e-3, rel=1e-4)
 
 
 def test_the_normaliser_as_printed_has_one_term_too_many():
-    found = weights.normaliser(Normaliser())
+    found = thm1_thm2.normaliser(Normaliser())
     assert float(found["printed"] - found["proof_sum"]) == pytest.approx(1.0, abs=1e-12)
     assert float(found["corrected"]) == pytest.approx(0.2468996649, rel=1e-9)
     assert float(found["sum"]) == pytest.approx(0.2468996649, rel=1e-9)
 
 
 def test_every_length_can_be_the_peak():
-    found = weights.reach(Reach(depth=7))
+    found = lemma4.reach(Reach(depth=7))
     assert found["peak"].tolist() == found["wanted"].tolist() == list(range(1, 8))
     assert not found["tied"].any()
 
 
 def test_slopes_of_the_weights_are_the_corrected_ones():
-    found = weights.slopes(Slopes(depth=12, depth_ratio=0.4))
+    found = lemma4.slopes(Slopes(depth=12, depth_ratio=0.4))
     assert_close(found["corrected"], found["difference"], relative=1e-8)
     assert float(found["corrected"][0]) < 0 < float(found["printed"][0])
 
 
 @pytest.mark.parametrize(("short", "long", "spins"), [(2, 4, 8), (3, 5, 6)])
 def test_layer_scales_grow_by_the_leading_order(short, long, spins, seed):
-    found = two_paths.layer_steps(TwoPaths(short=short, long=long, spins=spins, losses=3, seed=seed))
+    found = thm3.layer_steps(TwoPaths(short=short, long=long, spins=spins, losses=3, seed=seed))
     for layer in ("unskipped", "skipped"):
         errors = (found[layer] / found[f"{layer}_predicted"][:, None] - 1).abs()
         assert float(errors[:, -1].max()) < 2e-3
@@ -185,7 +176,7 @@ def test_layer_scales_grow_by_the_leading_order(short, long, spins, seed):
 
 
 def test_the_slope_in_the_scale_is_equation_25(seed):
-    found = two_paths.scale_steps(TwoPaths(losses=4, seed=seed))
+    found = thm4.scale_steps(TwoPaths(losses=4, seed=seed))
     assert_close(found["slope"][:, -1], found["predicted"], relative=2e-3)
     assert not torch.allclose(found["slope"][:, -1], found["printed_as_45"], rtol=0.01)
     assert_close(found["norm_growth"][:, 0], torch.ones(4), relative=1e-9)
@@ -193,12 +184,12 @@ def test_the_slope_in_the_scale_is_equation_25(seed):
 
 def test_opposed_gradients_drive_the_scale_down(seed):
     """κ = 3/4 for m = 2, p = 4: (1 - κ)(pκ - m) = 1/4."""
-    found = two_paths.scale_steps(TwoPaths(losses=3, seed=seed))["opposed"]
+    found = thm4.scale_steps(TwoPaths(losses=3, seed=seed))["opposed"]
     assert_close(found, torch.full((3,), 0.25), relative=1e-3)
 
 
 def test_descents_start_flat_and_follow_the_scale(seed):
-    found = two_paths.descents(Descents(steps=10, every=5, seed=seed))
+    found = thm4.descents(Descents(steps=10, every=5, seed=seed))
     assert found["step"].tolist() == [0, 5, 10]
     assert float(found["weight_scale"][0]) == pytest.approx(1.0)
     grown = found["weight_scale"].diff().sign()
@@ -241,26 +232,26 @@ def test_the_linear_term_leaves_one_minimum():
 
 
 def test_random_networks_follow_their_laws(seed):
-    relu = networks.spectra(Spectra(width=100, blocks=8, samples=16, seed=seed))
+    relu = thm1_thm2.spectra(Spectra(width=100, blocks=8, samples=16, seed=seed))
     assert float(relu["squared_binomial_distance"]) < float(relu["binomial_distance"])
-    zero_mean = networks.spectra(Spectra(width=100, blocks=8, samples=16, branch="two_layer", seed=seed))
+    zero_mean = thm1_thm2.spectra(Spectra(width=100, blocks=8, samples=16, branch="two_layer", seed=seed))
     assert float(zero_mean["binomial_distance"]) < float(zero_mean["squared_binomial_distance"])
 
 
 def test_mean_squares_grow_by_one_only_where_branches_are_centred(seed):
     """From another program, for width 600: 1.48, 4.83, 11.6 as printed; 1, 2, 3 centred."""
-    literal = networks.moments(Moments(depth=3, seed=seed))["mean_square"]
+    literal = fig1d_fig1e.moments(Moments(depth=3, seed=seed))["mean_square"]
     assert_close(literal, torch.tensor([1.48, 4.83, 11.6]), relative=0.1)
-    centred = networks.moments(Moments(depth=3, scaling="centred", seed=seed))["mean_square"]
+    centred = fig1d_fig1e.moments(Moments(depth=3, scaling="centred", seed=seed))["mean_square"]
     assert_close(centred, torch.tensor([1.0, 2.0, 3.0]), relative=0.1)
 
 
 def test_factors_move_the_depth_and_leave_no_trace(seed):
     """A factor of the weights matters, one of batch-norm scales does not; the second factor 1 is like the first."""
-    found = networks.spectra(Spectra(width=32, blocks=4, samples=16, factors=(1.0, 5.0, 1.0), seed=seed))
+    found = thm1_thm2.spectra(Spectra(width=32, blocks=4, samples=16, factors=(1.0, 5.0, 1.0), seed=seed))
     assert float(found["mean"][1]) > float(found["mean"][0]) + 0.5
     assert torch.equal(found["share"][0], found["share"][2])
-    scaled = networks.spectra(
+    scaled = thm1_thm2.spectra(
         Spectra(width=32, blocks=4, samples=16, scaling="centred", factors=(1.0, 3.0, 1.0), seed=seed)
     )
     assert float(scaled["mean"][1]) == pytest.approx(float(scaled["mean"][0]), abs=1e-3)
@@ -269,10 +260,10 @@ def test_factors_move_the_depth_and_leave_no_trace(seed):
 
 def test_gaussians_start_as_theory_says(seed):
     """Scales at 1, weights of norm 0.3·√(64·10) (their law), and the mean-field length of a centred network."""
-    plain = training.gaussians(Gaussians(setting="plain", looks=(0, 2), seed=seed))
+    plain = fig1d_fig1e.gaussians(Gaussians(setting="plain", looks=(0, 2), seed=seed))
     assert float(plain["weight_norm"][0]) == pytest.approx(0.3 * math.sqrt(640), rel=0.05)
     assert plain["scale"].shape == (2, 0)
-    centred = training.gaussians(Gaussians(setting="centred", looks=(0, 2), seed=seed))
+    centred = fig1d_fig1e.gaussians(Gaussians(setting="centred", looks=(0, 2), seed=seed))
     assert torch.equal(centred["scale"][0], torch.ones(10))
     energies = rectified_branch_energies(torch.ones(10))
     expected = 1 + float(energies / energies.sum() @ torch.arange(len(energies), dtype=energies.dtype))
@@ -281,16 +272,16 @@ def test_gaussians_start_as_theory_says(seed):
 
 
 def test_a_run_that_diverges_is_an_error(monkeypatch):
-    wild = training.GaussianSetting({"weight_scale": 3.0}, "means", 1e6)
-    monkeypatch.setitem(training.SETTINGS, "plain", wild)
+    wild = fig1d_fig1e.GaussianSetting({"weight_scale": 3.0}, "means", 1e6, (0, 20))
+    monkeypatch.setitem(fig1d_fig1e.SETTINGS, "plain", wild)
     with pytest.raises(DidNotConverge, match="The training run ended early"):
-        training.gaussians(Gaussians(setting="plain", looks=(0, 20)))
+        fig1d_fig1e.gaussians(Gaussians(setting="plain", looks=(0, 20)))
 
 
 @pytest.mark.parametrize(("network", "normalised"), [("conv", True), ("dense", True), ("dense", False)])
 def test_images_are_followed_through_all_blocks(network, normalised):
     settings = Images(network=network, normalised=normalised, blocks=2, width=4, training=128, test=64, looks=(0, 2))
-    found = training.images(settings)
+    found = depth_during_training.images(settings)
     assert found["share"].shape == (2, 3)
     assert_close(found["share"].sum(1), torch.ones(2))
     assert bool(found["mean_scale"].isnan().all()) != normalised
@@ -302,7 +293,7 @@ def test_image_networks_without_batch_norm_start_shallow():
     depths = []
     for blocks in (2, 8):
         settings = Images(network="conv", normalised=False, blocks=blocks, looks=(0, 1), training=64, test=64)
-        depths.append(float(training.images(settings)["mean_depth"][0]) / blocks)
+        depths.append(float(depth_during_training.images(settings)["mean_depth"][0]) / blocks)
     assert depths[1] < depths[0] < 0.5
 
 
@@ -353,10 +344,9 @@ def test_runs_have_streams_of_their_own_and_the_same_run_the_same_numbers():
 
 def test_without_data_nothing_is_attempted(monkeypatch):
     reason = "mnist is not on this machine; get it with: skiplens data get mnist"
-    monkeypatch.setattr(runs, "missing", lambda name: reason)
-    monkeypatch.setattr(littwin2016_ensembles_depth, "missing", lambda name: reason)
-    assert runs.depth_during_training_runs("paper", 0) == []
-    for claim in littwin2016_ensembles_depth.DEPTH:
+    monkeypatch.setattr(depth_during_training, "missing", lambda name: reason)
+    assert depth_during_training.depth_during_training_runs("paper", 0) == []
+    for claim in depth_during_training.DEPTH:
         judgement = claim.judge([])
         assert judgement.verdict == "not attempted"
         assert "skiplens data get mnist" in judgement.explanation
@@ -364,8 +354,8 @@ def test_without_data_nothing_is_attempted(monkeypatch):
 
 
 def test_the_paper_preset_asks_for_a_gpu_where_it_trains_on_images(monkeypatch):
-    monkeypatch.setattr(runs, "missing", lambda name: "")
-    asked = runs.depth_during_training_runs("paper", 0)
+    monkeypatch.setattr(depth_during_training, "missing", lambda name: "")
+    asked = depth_during_training.depth_during_training_runs("paper", 0)
     assert {run.needs.gpus for run in asked} == {1}
     assert {run.settings.images for run in asked} == {"mnist", "cifar10"}
 

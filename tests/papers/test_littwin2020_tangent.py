@@ -7,9 +7,10 @@ import torch
 
 from skiplens.kernels.finite_width.networks import ResNet
 from skiplens.kernels.finite_width.reduced_moments import reduced_moments
-from skiplens.papers.littwin2020_tangent import measure
-from skiplens.papers.littwin2020_tangent.kernels import limit, printed_densenet_kernel, printed_resnet_kernel
-from skiplens.papers.littwin2020_tangent.runs import Bundle, Diagonal, Duality, Layer
+from skiplens.papers.littwin2020_tangent.common import Diagonal, diagonal
+from skiplens.papers.littwin2020_tangent.duality import Duality, Layer, duality, layer
+from skiplens.papers.littwin2020_tangent.errata import printed_densenet_kernel, printed_resnet_kernel
+from skiplens.papers.littwin2020_tangent.kernels import Bundle, bundle, limit
 from skiplens.papers.reproduction import ReproductionEffort, reproduce
 from skiplens.papers.study import choose
 from tests.tolerances import STANDARD_ERRORS
@@ -58,14 +59,14 @@ def test_the_right_kernels_are_those_of_the_tables():
 
 @pytest.mark.parametrize("explicit", [False, True])
 def test_bundles_scatter_around_the_limit(explicit, seed):
-    drawn = measure.bundle(Bundle(networks=200, angles=7, explicit_weights=explicit, seed=seed))["kernel"]
+    drawn = bundle(Bundle(networks=200, angles=7, explicit_weights=explicit, seed=seed))["kernel"]
     assert drawn.shape == (200, 7)
     error = drawn[:, 0].std() / 200**0.5
     assert abs(drawn[:, 0].mean() - 6.103515625) < STANDARD_ERRORS * error
 
 
 def test_a_layer_has_the_moments_of_its_reduced_network(seed):
-    drawn = measure.layer(Layer(depth=10, networks=4000, seed=seed))
+    drawn = layer(Layer(depth=10, networks=4000, seed=seed))
     expected = float(reduced_moments(ResNet(10, 50, 2, 0.3)).second)
     assert 0 <= int(drawn["matrix"]) < 20
     for name in ("jacobian_squared", "output_squared"):
@@ -74,14 +75,14 @@ def test_a_layer_has_the_moments_of_its_reduced_network(seed):
 
 
 def test_dualities_have_one_moment_a_matrix(seed):
-    drawn = measure.duality(Duality(networks=50, seed=seed))
+    drawn = duality(Duality(networks=50, seed=seed))
     assert {tuple(array.shape) for array in drawn.values()} == {(8,)}
-    dense = measure.duality(Duality(architecture="densenet", networks=50, seed=seed))
+    dense = duality(Duality(architecture="densenet", networks=50, seed=seed))
     assert dense["path_second"].shape == (4,)
 
 
 def test_runs_have_streams_of_their_own_and_the_same_run_the_same_numbers():
-    first, again, other = (measure.diagonal(Diagonal(networks=20, replicate=i))["kernel"] for i in (0, 0, 1))
+    first, again, other = (diagonal(Diagonal(networks=20, replicate=i))["kernel"] for i in (0, 0, 1))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
 

@@ -9,7 +9,7 @@ import torch
 
 from skiplens.papers.li2016_shortcuts import fig3, fig4
 from skiplens.papers.li2016_shortcuts.fig3 import figures
-from skiplens.papers.littwin2016_ensembles import depth as littwin2016_ensembles_depth
+from skiplens.papers.littwin2016_ensembles import depth_during_training
 from skiplens.papers.study import choose, studies
 from tests.papers.li2016_shortcuts.fake_readings import fake
 
@@ -108,7 +108,7 @@ def test_deeper_conv_nets_are_those_that_were_measured():
         )
         for replicate in range(5)
     ]
-    judged = littwin2016_ensembles_depth.judge_deeper(readings, "conv", True)
+    judged = depth_during_training.judge_deeper(readings, "conv", True)
     assert judged.verdict == "reproduced" and "other small conv nets got shallower" in judged.explanation
 
 

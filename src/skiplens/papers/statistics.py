@@ -16,9 +16,10 @@ from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.randomness import Randomness
 from skiplens.base.settings import Settings, option
+from skiplens.kernels.finite_width.simulation import estimate
 from skiplens.papers.study import Judgement, Table, Word
 from skiplens.plots import figure
-from skiplens.plots.figure import Line, colour, numbers
+from skiplens.plots.figure import Line, Points, colour, numbers
 from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
 from skiplens.sweeps.sweep import grid
@@ -129,7 +130,7 @@ def _judged(verdict: Word, found: Interval, band: Band, explanation: str) -> Jud
     return Judgement(verdict, value, half_width, band.tolerance, explanation)
 
 
-def slope(x: Sequence[float], y: Tensor) -> Tensor:
+def slope(x: Sequence[float | int], y: Tensor) -> Tensor:
     """The least-squares slope of each row of `y` over `x`."""
     centred = torch.tensor(x, dtype=torch.float64)
     centred = centred - centred.mean()
@@ -279,3 +280,9 @@ def curve(
     shade = colour(number)
     band = figure.Band(numbers(x), numbers(mean - spread), numbers(mean + spread), colour=shade)
     return band, Line(numbers(x), numbers(mean), name, dashed=dashed, colour=shade)
+
+
+def mean_points(x: Sequence[float | int] | Tensor, values: Float[Tensor, "replicates places"], name: str) -> Points:
+    """Means over the replicates with their standard errors."""
+    found = estimate(values)
+    return Points(numbers(x), numbers(found.value), name, numbers(found.standard_error))

@@ -8,9 +8,6 @@ from skiplens.papers.littwin2016_ensembles.dynamics import (
     TwoPathGradients,
     branch_scale_slope,
     layer_scale_increment,
-    norm_growth_rate,
-    norm_increment,
-    radial_slope,
     scale_drive,
 )
 from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import Mixture
@@ -139,48 +136,6 @@ def test_the_drive_is_negative_exactly_between_the_two_thresholds(generator):
         assert (drive < 0) == (2 / 5 < kappa < 1)
 
 
-def test_an_orthogonal_step_lengthens_the_weights(generator):
-    w, g = torch.randn(2, 12, generator=generator)
-    g = g - (g @ w) / (w @ w) * w
-    grown = (w - 0.3 * g).square().sum() - w.square().sum()
-    assert norm_increment(g, 0.3).item() == pytest.approx(grown.item(), rel=1e-12)
-
-
-def residual_network(generator, depth=5, width=6, features=4, samples=7):
-    """A bias-free network and what paths through exactly r of its matrices add to its output, with masks frozen."""
-    first = torch.randn(features, width, generator=generator, requires_grad=True)
-    others = [torch.randn(width, width, generator=generator, requires_grad=True) for _ in range(depth - 1)]
-    x = torch.randn(samples, features, generator=generator)
-    hidden = (x @ first).relu()
-    paths = [hidden]  # entry r - 1: through r matrices
-    for W in others:
-        mask = (hidden @ W > 0).double()
-        branch = [mask * (part @ W) for part in paths]
-        zero = torch.zeros_like(hidden)
-        paths = [kept + new for kept, new in zip([*paths, zero], [zero, *branch], strict=True)]
-        hidden = hidden + (hidden @ W).relu()
-    return [first, *others], hidden, torch.stack(paths)
-
-
-def test_euler_identity_equals_autograd(generator):
-    weights, output, paths = residual_network(generator)
-    assert_close(paths.sum(0).detach(), output.detach())
-    loss = output.square().mean() + (output / 100).sin().sum()
-    slope = torch.autograd.grad(loss, output, retain_graph=True)[0]
-    gradients = torch.autograd.grad(loss, weights)
-    expected = sum((W * g).sum() for W, g in zip(weights, gradients, strict=True)).detach()
-    lengths = torch.arange(1.0, 6.0)
-    found = radial_slope(paths.detach(), slope, lengths)
-    assert found.item() == pytest.approx(expected.item(), rel=1e-10)
-    # under gradient flow d‖W‖²/dt = −2 Σ ⟨W, ∂L/∂W⟩: one small step shows it
-    rate = 1e-9
-    step = sum(((W - rate * g).square().sum() - W.square().sum()) for W, g in zip(weights, gradients, strict=True))
-    second_order = rate * sum(g.square().sum() for g in gradients)
-    assert norm_growth_rate(paths.detach(), slope, lengths).item() == pytest.approx(
-        (step / rate - second_order).item(), rel=1e-4
-    )
-
-
 def test_bad_input():
     with pytest.raises(InvalidInputError, match="The layer's scale must not be 0"):
         layer_scale_increment(TwoPathGradients(torch.ones(2), torch.ones(2)), 0.0, 0.1, skipped=True)
@@ -188,9 +143,5 @@ def test_bad_input():
         InvalidInputError, match=r"one row for each path length; got shape \(2, 3\) for lengths of shape \(3,\)"
     ):
         scale_drive(torch.ones(2, 3), torch.ones(3))
-    with pytest.raises(
-        InvalidInputError, match=r"must have the output's shape \(5,\), one for each of 2 lengths; got \(2, 4\)"
-    ):
-        radial_slope(torch.ones(2, 4), torch.ones(5), torch.ones(2))
     with pytest.raises(InvalidInputError, match="The branch scale must be positive and finite; got -1"):
         branch_scale_slope(torch.ones(2, 3), torch.ones(2), -1.0, 0.1)

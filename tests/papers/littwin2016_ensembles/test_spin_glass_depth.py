@@ -56,5 +56,5 @@ def test_a_run_that_leaves_the_numbers_ends(glass, start):
 def test_bad_input(glass, start):
     with pytest.raises(InvalidInputError, match=r"shape \(3,\); wanted one point of 6 spins"):
         spin_glass_depth(glass, start[:3], 0.1, 2)
-    with pytest.raises(InvalidInputError, match=r"learning_rate=-1, steps=2.*above 0"):
-        spin_glass_depth(glass, start, -1, 2)
+    with pytest.raises(InvalidInputError, match=r"learning_rate=-1.0, steps=2.*above 0"):
+        spin_glass_depth(glass, start, -1.0, 2)

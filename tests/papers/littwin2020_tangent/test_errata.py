@@ -29,35 +29,23 @@ def test_theorem_5_of_the_appendix_is_not_uniform_in_the_width(width, ratio):
     assert found == pytest.approx(ratio, rel=0.01)
 
 
-def test_both_bounds_of_equation_166_fail():
-    shallow, deep = (errata.conditional_variance(ResNet(depth, 50, 2, 0.3)) for depth in (1, 100))
-    assert shallow.exact == pytest.approx(1.1664e-3, rel=1e-4)
-    assert shallow.printed_lower == pytest.approx(1.7010e-3, rel=1e-4)
-    assert deep.exact == pytest.approx(2.6918e5, rel=1e-4)
-    assert deep.printed_upper == pytest.approx(2.2297e5, rel=1e-4)
-
-
-def test_printed_growth_is_an_upper_bound():
-    network = ResNet(5, 10, 2, 0.5)
-    assert errata.fourth_moment_growth_as_printed(network) > fourth_moment_growth(network)
-
-
-def test_equation_186_is_no_bound():
-    exact = errata.densenet_layer_variance(100, 50, 5)
-    assert exact == pytest.approx(0.2852, abs=5e-5)
-    assert errata.densenet_layer_variance_as_printed(100, 50) == pytest.approx(0.1776, abs=5e-5)
-    assert errata.densenet_layer_variance_bound(50) == pytest.approx(0.3028, abs=5e-5)
-    assert exact < errata.densenet_layer_variance_bound(50)
+def test_the_growth_of_equation_159_and_both_bounds_of_equation_166_fail():
+    """Var(‖y^L‖² | y⁰)/‖y⁰‖⁴ of a reduced ResNet from the product's growth of the fourth moment, with m = 2."""
+    a, n = 0.3**2, 50
+    rho_squared = (1 + 5 / n) ** 2
+    for depth, exact, lower, upper in ((1, 1.1664e-3, 1.7010e-3, None), (100, 2.6918e5, None, 2.2297e5)):
+        growth, others = float(fourth_moment_growth(ResNet(depth, n, 2, 0.3))), depth - 1
+        assert 1 + 2 * a * (1 + 2 / n) + a**2 * rho_squared > growth, "an upper bound, printed as an equality"
+        branch = (1 + 2 / n) * (1 + 5 / n)
+        assert a**2 * (branch * growth**others - (1 + a) ** (2 * others)) == pytest.approx(exact, rel=1e-4)
+        factor = a**2 * (rho_squared - 1)
+        assert lower is None or factor * (1 + a) ** (2 * others) == pytest.approx(lower, rel=1e-4)
+        assert upper is None or factor * (1 + a * rho_squared**0.5) ** (2 * others) == pytest.approx(upper, rel=1e-4)
 
 
 def test_densenet_mean_as_printed():
     assert errata.densenet_mean_as_printed(5) == pytest.approx(1.45)
     assert kernel_moments(DenseNet(5, 10)).mean == pytest.approx(2.2833333333333333)
-
-
-def test_theorem_6_is_zero_at_depth_one():
-    assert errata.theorem6_as_printed(1, 50) == 0.0
-    assert errata.theorem6_as_printed(100, 50) == pytest.approx((math.exp(0.1) - 1) * math.log(100) ** 2)
 
 
 def test_theorem_4_as_printed():

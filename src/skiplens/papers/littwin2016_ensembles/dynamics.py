@@ -81,41 +81,6 @@ def scale_drive(gradients: Float[Tensor, "lengths params"], lengths: Float[Tenso
     return (lengths.to(gradients) @ gradients) @ gradients.sum(0)
 
 
-def radial_slope(
-    path_outputs: Float[Tensor, "lengths ..."],
-    output_gradient: Float[Tensor, "..."],
-    lengths: Float[Tensor, " rows"],
-) -> Float[Tensor, ""]:
-    """Σ_r r ⟨∂L/∂Y, Y_r⟩, which equals Σ_l ⟨W_l, ∂L/∂W_l⟩ without biases and batch norm (Euler's identity).
-
-    Args:
-        path_outputs: Y_r, what all paths through exactly r weight matrices add to the output.
-        output_gradient: ∂L/∂Y.
-        lengths: r of each row of `path_outputs`.
-    """
-    if path_outputs.shape[1:] != output_gradient.shape or lengths.shape != path_outputs.shape[:1]:
-        raise InvalidInputError(
-            f"Each path output must have the output's shape {tuple(output_gradient.shape)}, one for each of "
-            f"{len(lengths)} lengths; got {tuple(path_outputs.shape)}."
-        )
-    overlaps = path_outputs.flatten(1) @ output_gradient.flatten()
-    return lengths.to(overlaps) @ overlaps
-
-
-def norm_growth_rate(
-    path_outputs: Float[Tensor, "lengths ..."],
-    output_gradient: Float[Tensor, "..."],
-    lengths: Float[Tensor, " rows"],
-) -> Float[Tensor, ""]:
-    """d‖W‖²/dt under gradient flow, −2 Σ_r r ⟨∂L/∂Y, Y_r⟩: the exact version of theorem 4."""
-    return -2 * radial_slope(path_outputs, output_gradient, lengths)
-
-
-def norm_increment(gradient: Float[Tensor, " params"], learning_rate: float) -> Float[Tensor, ""]:
-    """‖w − μg‖² − ‖w‖² if w·g = 0: μ²‖g‖², never negative whatever the loss."""
-    return learning_rate**2 * torch.dot(gradient, gradient)
-
-
 def spin_glass_depth(
     glass: SpinGlass, start: Float[Tensor, " spins"], learning_rate: float, steps: int, every: int = 1
 ) -> DepthHistory:

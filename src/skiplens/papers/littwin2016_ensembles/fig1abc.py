@@ -1,7 +1,8 @@
-"""Figures 1(a-c), theorems 1 and 2 and lemma 4: path weights, in closed form and measured on random networks."""
+"""Figures 1(a-c): the path weights ε_r (equation 16) for three depth ratios, checked against sums of whole numbers."""
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 
@@ -9,23 +10,43 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
-from skiplens.papers.littwin2016_ensembles.settings import RATIOS
-from skiplens.papers.statistics import Band, decide, exactly
-from skiplens.papers.study import Claim, Judgement
+from skiplens.base.settings import Settings, option
+from skiplens.papers.littwin2016_ensembles.common import CLOSED_FORM, DEPTH, RATIOS, once
+from skiplens.papers.statistics import Band, decide, exactly, raw_tables
+from skiplens.papers.study import Claim, Item, Judgement, Preset
+from skiplens.paths.weights import path_weights
 from skiplens.plots.figure import Bars, Figure, Reference, numbers
 from skiplens.readings.reading import Measurement
+from skiplens.sweeps.run import Run
 
 ROUNDING = 1e-12
 """Of closed forms against sums of whole numbers."""
+
 
 NARROW = 0.2
 """A band of lengths is called narrow if it is at most this share of the depth; the paper gives no number."""
 
 
-def narrow_share(reading: Measurement, energy: float = 0.95) -> float:
-    """The fewest lengths that hold a share of the energy, over the depth."""
-    squares = reading["weight"].square().sort(descending=True).values
-    return (int((squares.cumsum(0) < energy).sum()) + 1) / len(squares)
+@dataclass(frozen=True)
+class Weights(Settings):
+    """The path weights of one depth ratio (figures 1a to 1c)."""
+
+    depth: int = option(DEPTH, "layers")
+    depth_ratio: float = option(0.5, "β")
+
+
+def weights(settings: Weights) -> dict[str, Tensor]:
+    """ε_r for all lengths, fast and in whole numbers."""
+    return {
+        "length": torch.arange(1, settings.depth + 1),
+        "weight": path_weights(settings.depth, settings.depth_ratio),
+        "exact_weight": exact_weights(settings.depth, Fraction(settings.depth_ratio)),
+    }
+
+
+def histogram_runs(preset: Preset, seed: int, depth_ratio: float) -> list[Run]:
+    """The path weights of one depth ratio; the same at all presets."""
+    return [once(weights, Weights(depth_ratio=depth_ratio))]
 
 
 def judge_formula(readings: Sequence[Measurement]) -> Judgement:
@@ -52,9 +73,11 @@ def judge_side(readings: Sequence[Measurement], deep: bool) -> Judgement:
 
 
 def judge_narrow(readings: Sequence[Measurement]) -> Judgement:
-    """The width of a histogram."""
+    """The fewest lengths that hold most of the energy, over the depth."""
+    squares = readings[0]["weight"].square().sort(descending=True).values
+    share = (int((squares.cumsum(0) < 0.95).sum()) + 1) / len(squares)
     sentence = "The fewest lengths that hold 95 % of Σε², over the depth. The paper gives no number for narrow."
-    return decide(exactly(narrow_share(readings[0])), Band(0.0, NARROW), sentence)
+    return decide(exactly(share), Band(0.0, NARROW), sentence)
 
 
 def _histogram(beta: float) -> tuple[Claim, ...]:
@@ -84,9 +107,6 @@ def _histogram(beta: float) -> tuple[Claim, ...]:
             judge_narrow,
         ),
     )
-
-
-FIG1A, FIG1B, FIG1C = (_histogram(beta) for beta in RATIOS)
 
 
 def draw_histogram(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
@@ -156,3 +176,17 @@ def band_around_peak(depth: int, ratio: Fraction, margin: Fraction) -> tuple[int
     """The lengths within `margin` of βp/(1+β), relative to it: rounded inwards, in whole numbers."""
     middle = depth * ratio / (1 + ratio)
     return math.ceil((1 - margin) * middle), math.floor((1 + margin) * middle)
+
+
+ITEMS = tuple(
+    Item(
+        f"fig1{panel}",
+        f"path weights for β = {beta:g}",
+        partial(histogram_runs, depth_ratio=beta),
+        _histogram(beta),
+        draw_histogram,
+        raw_tables,
+        (CLOSED_FORM,),
+    )
+    for panel, beta in zip("abc", RATIOS, strict=True)
+)

@@ -2,16 +2,26 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
+from skiplens.base.settings import Settings, option
 from skiplens.kernels.finite_width.simulation import estimate
+from skiplens.papers.littwin2016_ensembles.common import (
+    CLOSED_FORM,
+    DEPTH,
+    POSITIVE,
+    REPLICATES,
+    SIZES,
+    judge_always,
+    once,
+    repeated,
+)
 from skiplens.papers.littwin2016_ensembles.fig1abc import exact_curvature_ratio
-from skiplens.papers.littwin2016_ensembles.fig1d_fig1e import judge_always
-from skiplens.papers.littwin2016_ensembles.settings import DEPTH, Counts, Curve, FiniteSize, Mixtures
 from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import Mixture, network_complexity, printed_complexity
 from skiplens.papers.littwin2016_ensembles.spin_glass.critical_points import critical_angles, find_critical_points
 from skiplens.papers.littwin2016_ensembles.spin_glass.expected_counts import (
@@ -19,18 +29,201 @@ from skiplens.papers.littwin2016_ensembles.spin_glass.expected_counts import (
     log_expected_critical_points,
 )
 from skiplens.papers.littwin2016_ensembles.spin_glass.hamiltonian import SpinGlass
-from skiplens.papers.statistics import Band, chosen, decide, decide_correction, exactly, over_seeds, stacked, values
-from skiplens.papers.study import Claim, Judgement
+from skiplens.papers.statistics import (
+    Band,
+    ReplicateSettings,
+    chosen,
+    decide,
+    decide_correction,
+    exactly,
+    mean_points,
+    over_seeds,
+    raw_tables,
+    stacked,
+    values,
+)
+from skiplens.papers.study import Claim, Item, Judgement, Preset
 from skiplens.paths.weights import path_moments
-from skiplens.plots.figure import Bars, Figure, Line, Points, Reference, numbers
+from skiplens.plots.figure import Bars, Figure, Line, Reference, numbers
 from skiplens.readings.reading import Measurement
-
-POSITIVE = Band(0.0, math.inf)
+from skiplens.sweeps.run import Run
 
 ROUNDING = 1e-10
 
+
 COUNT = 0.1
 """Tolerance of a mean number of critical points, relative."""
+
+
+COUNTED_RATIOS = (0.05, 0.1, 0.5, 1.0, 2.0, 10.0)
+"""β at which critical points are counted."""
+
+
+ORDERS = (3, 4, 5, 7, 10, 20, 50)
+"""p of theorem 5. (At p = 2 there is only one mixture.)"""
+
+
+COUNTED: dict[Preset, tuple[int, int]] = {"smoke": (20, 2), "laptop": (200, 15), "paper": (1000, 100)}
+"""Spin glasses whose critical points are counted, with two and with three spins."""
+
+_STEPS, _STRIDE = 800, 0.5
+
+
+@dataclass(frozen=True)
+class Curve(Settings):
+    """The complexity against the depth ratio (figure 1f)."""
+
+    depth: int = option(DEPTH, "layers")
+    points: int = option(61, "depth ratios from 1/1000 to 1000, logarithmic")
+
+
+@dataclass(frozen=True)
+class FiniteSize(Settings):
+    """The exact mean number of minima of a network's spin glass with finitely many spins (figure 1f)."""
+
+    depth: int = option(DEPTH, "layers")
+    depth_ratio: float = option(0.005, "β")
+    shortest: int = option(1, "shortest paths: 1 keeps the linear term, 2 drops it")
+    spins: tuple[int, ...] = option((5, 10, 20, 40), "numbers of spins")
+
+
+@dataclass(frozen=True)
+class Counts(ReplicateSettings):
+    """Critical points found in sampled spin glasses (figure 1f, theorem 5)."""
+
+    depth: int = option(10, "layers, the highest order of interactions")
+    depth_ratio: float = option(1.0, "β")
+    pure: bool = option(False, "only interactions of the highest order: a network without shortcuts")
+    spins: int = option(2, "spins")
+    samples: int = option(200, "spin glasses")
+
+
+@dataclass(frozen=True)
+class Mixtures(ReplicateSettings):
+    """Complexities of random mixtures, and mixtures that climb to the highest one (theorem 5)."""
+
+    order: int = option(10, "highest order, p")
+    draws: int = option(1000, "random mixtures")
+    starts: int = option(10, "mixtures that climb")
+
+
+def fig1f_runs(preset: Preset, seed: int) -> list[Run]:
+    """The curve, exact counts for few spins, and counts in sampled spin glasses with two."""
+    base = Counts(samples=COUNTED[preset][0])
+    return [
+        once(curve, Curve()),
+        once(finite_size, FiniteSize()),
+        *repeated(counts, base, SIZES[preset].replicates, seed, depth_ratio=COUNTED_RATIOS),
+    ]
+
+
+def thm5_runs(preset: Preset, seed: int) -> list[Run]:
+    """Mixtures that climb, the network's curve, and counts of critical points with and without shortcuts."""
+    sizes, base = SIZES[preset], Counts(depth=4, spins=3, samples=COUNTED[preset][1])
+    return [
+        *repeated(climbs, Mixtures(), sizes.trainings, seed, order=ORDERS),
+        once(curve, Curve()),
+        *repeated(counts, base, sizes.replicates, seed, cost=10, pure=(False, True)),
+    ]
+
+
+def curve(settings: Curve) -> dict[str, Tensor]:
+    """θ at each depth ratio: without the linear term, with it (right and as printed), and with whole numbers summed."""
+    ratios = torch.logspace(-3, 3, settings.points, dtype=torch.float64)
+    exact = [exact_curvature_ratio(settings.depth, Fraction(beta), 2) for beta in ratios.tolist()]
+    with_linear = path_moments(settings.depth, ratios).curvature_ratio
+    return {
+        "depth_ratio": ratios,
+        "complexity": network_complexity(settings.depth, ratios),
+        "summed_complexity": torch.tensor([equation_31(B) for B in exact], dtype=torch.float64),
+        "complexity_with_linear": network_complexity(settings.depth, ratios, shortest=1),
+        "printed_with_linear": printed_complexity(with_linear),
+    }
+
+
+def finite_size(settings: FiniteSize) -> dict[str, Tensor]:
+    """(1/Λ) log of the exact mean number of minima for each number of spins, and equation 31."""
+    B = float(path_moments(settings.depth, settings.depth_ratio, settings.shortest).curvature_ratio)
+    logs = [float(log_expected_critical_points(spins, B)[0]) / spins for spins in settings.spins]
+    printed = torch.full((len(logs),), equation_31(B), dtype=torch.float64)
+    return {
+        "spins": torch.tensor(settings.spins),
+        "log_minima": torch.tensor(logs, dtype=torch.float64),
+        "printed": printed,
+    }
+
+
+def counts(settings: Counts) -> dict[str, Tensor]:
+    """Mean numbers of minima and of all critical points found, their exact expectations, and searches that missed some.
+
+    A sample whose Euler sum is wrong is left out and counted.
+    """
+    generator = settings.stream()
+    if settings.pure:
+        mixture = Mixture.pure(settings.depth)
+    else:
+        mixture = Mixture.of_network(settings.depth, settings.depth_ratio, shortest=2)
+    glasses = (SpinGlass.sample(mixture, settings.spins, generator) for _ in range(settings.samples))
+    found = [_minima_and_total(glass, generator) for glass in glasses]
+    good = [numbers for numbers in found if numbers is not None]
+    minima, total = torch.tensor(good, dtype=torch.float64).mean(0)
+    expected = expected_critical_points(settings.spins, mixture.curvature_ratio)
+    return {
+        "minima": minima,
+        "total": total,
+        "expected_minima": expected[0],
+        "expected_total": expected.sum(),
+        "inconsistent": torch.tensor(len(found) - len(good)),
+    }
+
+
+def _minima_and_total(glass: SpinGlass, generator: torch.Generator) -> tuple[int, int] | None:
+    """None if the search missed some. On a circle every other critical point is a minimum."""
+    if glass.dimension == 2:
+        total = len(critical_angles(glass))
+        return (total // 2, total) if total and total % 2 == 0 else None
+    points = find_critical_points(glass, generator)
+    by_index = points.count_by_index()
+    return (int(by_index[0]), int(by_index.sum())) if points.is_consistent else None
+
+
+def climbs(settings: Mixtures) -> dict[str, Tensor]:
+    """The largest complexity of random mixtures, and where climbing ones end: complexity and share of order p.
+
+    Mixtures of orders 2..p are drawn uniformly (Dirichlet); climbing is multiplicative ascent on ε² with steps of one
+    length, since the slope vanishes at the pure model of order 2. Complexities are equation 46, added up as printed.
+    """
+    generator = settings.stream()
+    random = equation_46(_dirichlet(settings.draws, settings.order, generator))
+    squares = _dirichlet(settings.starts, settings.order, generator)
+    for _ in range(_STEPS):
+        leaf = squares.detach().requires_grad_()
+        (slope,) = torch.autograd.grad(equation_46(leaf).sum(), leaf)
+        steepness = slope.amax(1, keepdim=True) - slope.amin(1, keepdim=True)
+        squares = torch.softmax(squares.detach().log() + _STRIDE * slope / steepness, 1)
+    return {
+        "random": random.max(),
+        "climbed": equation_46(squares).max(),
+        "lowest_climbed": equation_46(squares).min(),
+        "share_of_highest_order": squares[:, -1].min(),
+    }
+
+
+def _dirichlet(count: int, order: int, generator: torch.Generator) -> Float[Tensor, "mixtures orders"]:
+    drawn = torch.empty(count, order - 1, dtype=torch.float64).exponential_(generator=generator)
+    return drawn / drawn.sum(1, keepdim=True)
+
+
+def equation_46(squares: Float[Tensor, "mixtures orders"]) -> Float[Tensor, " mixtures"]:
+    """θ of mixtures ε² over the orders 2..p, as printed."""
+    r = torch.arange(2, squares.shape[1] + 2, dtype=squares.dtype)
+    logarithm = 0.5 * torch.log((squares @ (r * (r - 1))) / (squares @ r))
+    return logarithm - (squares @ (r * (r - 2))) / (squares @ r.square())
+
+
+def equation_31(curvature_ratio: float) -> float:
+    """½ log(v″/v′) − (v″ − v′)/(v″ + v′), as printed."""
+    return 0.5 * math.log(curvature_ratio) - (curvature_ratio - 1) / (curvature_ratio + 1)
 
 
 def judge_increase(readings: Sequence[Measurement]) -> Judgement:
@@ -68,9 +261,7 @@ def judge_linear_term(readings: Sequence[Measurement]) -> Judgement:
 
 def judge_counts(readings: Sequence[Measurement]) -> Judgement:
     """Counted minima against the exact mean."""
-    ratios = values(readings, "depth_ratio", "counts", spins=2)
-    found = torch.stack([_minima(readings, depth_ratio=ratio) for ratio in ratios], dim=1)
-    expected = torch.stack([_expected(readings, depth_ratio=ratio) for ratio in ratios])
+    _, found, expected = _by_ratio(readings)
     sentence = (
         "Largest relative deviation over β of the mean number of minima found in sampled spin glasses (p = 10, two "
         "spins) from the exact mean (Kac-Rice)."
@@ -80,26 +271,22 @@ def judge_counts(readings: Sequence[Measurement]) -> Judgement:
 
 def judge_counted_increase(readings: Sequence[Measurement]) -> Judgement:
     """Figure 1(f) in sampled spin glasses."""
-    ratios = values(readings, "depth_ratio", "counts", spins=2)
-    found = torch.stack([_minima(readings, depth_ratio=ratio) for ratio in ratios], dim=1)
-    spread = found[:, 2:].diff(dim=1)
+    ratios, found, _ = _by_ratio(readings)
     sentence = f"Smallest rise of the mean number of minima found, from β = {ratios[2]:g} on; p = 10, two spins."
-    return decide(over_seeds(spread), POSITIVE, sentence)
+    return decide(over_seeds(found[:, 2:].diff(dim=1)), POSITIVE, sentence)
 
 
 def judge_maximiser(readings: Sequence[Measurement]) -> Judgement:
     """Theorem 5: where climbing ends."""
-    columns = [stacked(readings, "share_of_highest_order", "climbs", order=order) for order in _orders(readings)]
+    _, shares = _by_order(readings, "share_of_highest_order")
     sentence = "Smallest ε_p² at which mixtures end that climb θ from random starts, p = 3 to 50."
-    return decide(over_seeds(torch.stack(columns, dim=1)), Band.around(1.0, 1e-6), sentence)
+    return decide(over_seeds(shares), Band.around(1.0, 1e-6), sentence)
 
 
 def judge_bound(readings: Sequence[Measurement]) -> Judgement:
     """Theorem 5: no mixture is above the pure model."""
-    gaps = torch.stack(
-        [stacked(readings, "random", "climbs", order=order) - equation_31(order - 1) for order in _orders(readings)],
-        dim=1,
-    )
+    orders, best = _by_order(readings, "random")
+    gaps = best - torch.tensor([equation_31(order - 1) for order in orders], dtype=torch.float64)
     draws = chosen(readings, "climbs")[0].setting("draws")
     sentence = (
         f"Share of the orders (p = 3 to 50) at which the best of {draws} random mixtures has a smaller θ than the pure "
@@ -130,25 +317,32 @@ def judge_network(readings: Sequence[Measurement]) -> Judgement:
 
 def judge_fewer(readings: Sequence[Measurement]) -> Judgement:
     """Counted minima with and without shortcuts."""
-    mixed, pure = (_minima(readings, spins=3, pure=pure) for pure in (False, True))
+    (mixed, pure), (exact_mixed, exact_pure) = (
+        [stacked(readings, name, "counts", spins=3, pure=pure) for pure in (False, True)]
+        for name in ("minima", "expected_minima")
+    )
     sentence = (
         "Minima of the conventional network's spin glasses minus those of the ResNet's (β = 1), means of what was "
-        f"found; p = 4, three spins. Exact: {float(_expected(readings, spins=3, pure=True)):.3f} and "
-        f"{float(_expected(readings, spins=3, pure=False)):.3f}."
+        f"found; p = 4, three spins. Exact: {float(exact_pure[0]):.3f} and {float(exact_mixed[0]):.3f}."
     )
     return decide(over_seeds(pure - mixed), POSITIVE, sentence)
 
 
-def _minima(readings: Sequence[Measurement], **settings: object) -> torch.Tensor:
-    return stacked(readings, "minima", "counts", **settings)
+def _by_ratio(
+    readings: Sequence[Measurement],
+) -> tuple[list[float], Float[Tensor, "replicates ratios"], Float[Tensor, " ratios"]]:
+    """The depth ratios, the minima counted with two spins, and their exact means."""
+    ratios = values(readings, "depth_ratio", "counts", spins=2)
+    found, expected = (
+        torch.stack([stacked(readings, name, "counts", spins=2, depth_ratio=ratio) for ratio in ratios], dim=1)
+        for name in ("minima", "expected_minima")
+    )
+    return ratios, found, expected[0]
 
 
-def _expected(readings: Sequence[Measurement], **settings: object) -> torch.Tensor:
-    return stacked(readings, "expected_minima", "counts", **settings)[0]
-
-
-def _orders(readings: Sequence[Measurement]) -> list[int]:
-    return values(readings, "order", "climbs")
+def _by_order(readings: Sequence[Measurement], name: str) -> tuple[list[int], Float[Tensor, "replicates orders"]]:
+    orders = values(readings, "order", "climbs")
+    return orders, torch.stack([stacked(readings, name, "climbs", order=order) for order in orders], dim=1)
 
 
 FIG1F = (
@@ -178,11 +372,6 @@ FIG1F = (
         judge_counted_increase,
     ),
 )
-
-
-def equation_31(curvature_ratio: float) -> float:
-    """½ log(v″/v′) − (v″ − v′)/(v″ + v′), as printed."""
-    return 0.5 * math.log(curvature_ratio) - (curvature_ratio - 1) / (curvature_ratio + 1)
 
 
 THM5 = (
@@ -215,8 +404,10 @@ THM5 = (
 def draw_fig1f(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     """The curve, and minima counted in sampled spin glasses."""
     (found,) = chosen(readings, "curve")
-    ratios = numbers(found["depth_ratio"])
-    curve = Figure(
+    ratios, printed = numbers(found["depth_ratio"]), found["printed_with_linear"]
+    # where equation 31 is wrong, down to where it would leave the figure
+    wrong = printed.masked_fill((printed >= 0) | (printed < -0.3), float("nan"))
+    theory = Figure(
         name="complexity",
         title=f"Figure 1f: complexity of critical points of finite index, p = {DEPTH}",
         caption="θ grows with β towards that of a conventional network (grey). Without paths of length 1, as in the "
@@ -226,46 +417,27 @@ def draw_fig1f(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
         marks=(
             Line(ratios, numbers(found["complexity"]), "without paths of length 1"),
             Line(ratios, numbers(found["complexity_with_linear"]), "with them", dashed=True),
-            Line(ratios, numbers(_shown(found["printed_with_linear"])), "with them, Eq. 31 as printed"),
+            Line(ratios, numbers(wrong), "with them, Eq. 31 as printed"),
             Reference(equation_31(DEPTH - 1), "conventional network"),
         ),
         x_log=True,
     )
-    return curve, _counted(readings)
-
-
-def _shown(printed: Tensor) -> Tensor:
-    """Where equation 31 is wrong, down to where it would leave the figure."""
-    return printed.masked_fill((printed >= 0) | (printed < -0.3), float("nan"))
-
-
-def _counted(readings: Sequence[Measurement]) -> Figure:
-    ratios = values(readings, "depth_ratio", "counts", spins=2)
-    columns = [stacked(readings, "minima", "counts", spins=2, depth_ratio=ratio) for ratio in ratios]
-    exact = [float(stacked(readings, "expected_minima", "counts", spins=2, depth_ratio=ratio)[0]) for ratio in ratios]
-    found = estimate(torch.stack(columns, dim=1))
-    return Figure(
+    places, minima, expected = _by_ratio(readings)
+    counted = Figure(
         name="counted",
         title="Minima counted in sampled spin glasses, p = 10, two spins",
         caption="Means over replicates with standard errors; the line is exact (Kac-Rice).",
         x_label="β",
         y_label="number of minima",
-        marks=(
-            Line(numbers(ratios), numbers(exact), "exact mean"),
-            Points(numbers(ratios), numbers(found.value), "counted", numbers(found.standard_error)),
-        ),
+        marks=(Line(numbers(places), numbers(expected), "exact mean"), mean_points(places, minima, "counted")),
         x_log=True,
     )
+    return theory, counted
 
 
 def draw_thm5(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     """Random and climbing mixtures against the pure model, and counts with and without shortcuts."""
-    orders = values(readings, "order", "climbs")
-    random, climbed = (
-        estimate(torch.stack([stacked(readings, name, "climbs", order=order) for order in orders], dim=1))
-        for name in ("random", "climbed")
-    )
-    places = numbers(orders)
+    orders, climbed = _by_order(readings, "climbed")
     mixtures = Figure(
         name="mixtures",
         title="Theorem 5: which mixtures maximise the complexity",
@@ -273,9 +445,9 @@ def draw_thm5(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
         x_label="highest order p",
         y_label="θ",
         marks=(
-            Line(places, numbers([equation_31(order - 1) for order in orders]), "pure model"),
-            Points(places, numbers(climbed.value), "climbed", numbers(climbed.standard_error)),
-            Points(places, numbers(random.value), "best of random mixtures", numbers(random.standard_error)),
+            Line(numbers(orders), numbers([equation_31(order - 1) for order in orders]), "pure model"),
+            mean_points(orders, climbed, "climbed"),
+            mean_points(orders, _by_order(readings, "random")[1], "best of random mixtures"),
         ),
     )
     return mixtures, _with_and_without(readings)
@@ -300,105 +472,32 @@ def _with_and_without(readings: Sequence[Measurement]) -> Figure:
     )
 
 
-_STEPS, _STRIDE = 800, 0.5
+LINEAR_TERM = (
+    "Paths of length 1 are left out and ε is normalised again, as in the paper's section 5; the network has them, and "
+    "the other curve shows what they change."
+)
 
 
-def curve(settings: Curve) -> dict[str, Tensor]:
-    """θ at each depth ratio: without the linear term, with it (right and as printed), and with whole numbers summed."""
-    ratios = torch.logspace(-3, 3, settings.points, dtype=torch.float64)
-    exact = [exact_curvature_ratio(settings.depth, Fraction(beta), 2) for beta in ratios.tolist()]
-    with_linear = path_moments(settings.depth, ratios).curvature_ratio
-    return {
-        "depth_ratio": ratios,
-        "complexity": network_complexity(settings.depth, ratios),
-        "summed_complexity": torch.tensor([equation_31(B) for B in exact], dtype=torch.float64),
-        "complexity_with_linear": network_complexity(settings.depth, ratios, shortest=1),
-        "printed_with_linear": printed_complexity(with_linear),
-    }
+FEW_SPINS = "The paper counts in the limit of many spins; here counts are for two or three, against the exact mean."
 
 
-def finite_size(settings: FiniteSize) -> dict[str, Tensor]:
-    """(1/Λ) log of the exact mean number of minima for each number of spins, and equation 31."""
-    B = float(path_moments(settings.depth, settings.depth_ratio, settings.shortest).curvature_ratio)
-    logs = [float(log_expected_critical_points(spins, B)[0]) / spins for spins in settings.spins]
-    printed = torch.full((len(logs),), equation_31(B), dtype=torch.float64)
-    return {
-        "spins": torch.tensor(settings.spins),
-        "log_minima": torch.tensor(logs, dtype=torch.float64),
-        "printed": printed,
-    }
-
-
-def counts(settings: Counts) -> dict[str, Tensor]:
-    """Mean numbers of minima and of all critical points found, their exact expectations, and searches that missed some.
-
-    A sample whose Euler sum is wrong is left out and counted.
-    """
-    generator = settings.stream()
-    mixture = _mixture(settings)
-    glasses = (SpinGlass.sample(mixture, settings.spins, generator) for _ in range(settings.samples))
-    found = [_minima_and_total(glass, generator) for glass in glasses]
-    good = [numbers for numbers in found if numbers is not None]
-    minima, total = torch.tensor(good, dtype=torch.float64).mean(0)
-    expected = expected_critical_points(settings.spins, mixture.curvature_ratio)
-    return {
-        "minima": minima,
-        "total": total,
-        "expected_minima": expected[0],
-        "expected_total": expected.sum(),
-        "inconsistent": torch.tensor(len(found) - len(good)),
-    }
-
-
-def _mixture(settings: Counts) -> Mixture:
-    if settings.pure:
-        return Mixture.pure(settings.depth)
-    return Mixture.of_network(settings.depth, settings.depth_ratio, shortest=2)
-
-
-def _minima_and_total(glass: SpinGlass, generator: torch.Generator) -> tuple[int, int] | None:
-    """None if the search missed some. On a circle every other critical point is a minimum."""
-    if glass.dimension == 2:
-        total = len(critical_angles(glass))
-        return (total // 2, total) if total and total % 2 == 0 else None
-    points = find_critical_points(glass, generator)
-    by_index = points.count_by_index()
-    return (int(by_index[0]), int(by_index.sum())) if points.is_consistent else None
-
-
-def climbs(settings: Mixtures) -> dict[str, Tensor]:
-    """The largest complexity of random mixtures, and where climbing ones end: complexity and share of order p.
-
-    Mixtures of orders 2..p are drawn uniformly (Dirichlet); climbing is multiplicative ascent on ε² with steps of one
-    length, since the slope vanishes at the pure model of order 2. Complexities are equation 46, added up as printed.
-    """
-    generator = settings.stream()
-    random = equation_46(_dirichlet(settings.draws, settings.order, generator))
-    squares = _dirichlet(settings.starts, settings.order, generator)
-    for _ in range(_STEPS):
-        squares = _climbed(squares)
-    return {
-        "random": random.max(),
-        "climbed": equation_46(squares).max(),
-        "lowest_climbed": equation_46(squares).min(),
-        "share_of_highest_order": squares[:, -1].min(),
-    }
-
-
-def equation_46(squares: Float[Tensor, "mixtures orders"]) -> Float[Tensor, " mixtures"]:
-    """θ of mixtures ε² over the orders 2..p, as printed."""
-    r = torch.arange(2, squares.shape[1] + 2, dtype=squares.dtype)
-    logarithm = 0.5 * torch.log((squares @ (r * (r - 1))) / (squares @ r))
-    return logarithm - (squares @ (r * (r - 2))) / (squares @ r.square())
-
-
-def _climbed(squares: Tensor) -> Tensor:
-    leaf = squares.detach().requires_grad_()
-    (slope,) = torch.autograd.grad(equation_46(leaf).sum(), leaf)
-    steepness = slope.amax(1, keepdim=True) - slope.amin(1, keepdim=True)
-    return torch.softmax(squares.log() + _STRIDE * slope / steepness, 1)
-
-
-def _dirichlet(count: int, order: int, generator: torch.Generator) -> Float[Tensor, "mixtures orders"]:
-    drawn = torch.empty(count, order - 1, dtype=torch.float64).exponential_(generator=generator)
-    return drawn / drawn.sum(1, keepdim=True)
+ITEMS = (
+    Item(
+        "fig1f",
+        "complexity against β",
+        fig1f_runs,
+        FIG1F,
+        draw_fig1f,
+        raw_tables,
+        (LINEAR_TERM, FEW_SPINS, CLOSED_FORM),
+    ),
+    Item(
+        "thm5",
+        "which mixtures maximise the complexity",
+        thm5_runs,
+        THM5,
+        draw_thm5,
+        raw_tables,
+        (FEW_SPINS, REPLICATES),
+    ),
+)

@@ -1,20 +1,36 @@
-"""Figure 4 and theorems 3 and 4: single matrices and reduced networks."""
+"""Figure 4 and theorems 3 and 4: the Jacobian in one matrix has the moments of the network reduced to that matrix."""
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from skiplens.base.axes import Float
+from skiplens.base.settings import option
+from skiplens.kernels.finite_width.matrix_free import sample_jacobian_norms, sample_reduced_outputs
 from skiplens.kernels.finite_width.networks import ResNet, weight_law
 from skiplens.kernels.finite_width.reduced_moments import reduced_moments
-from skiplens.kernels.finite_width.simulation import Estimate, estimate
-from skiplens.papers.littwin2020_tangent.kernels import NAMES
-from skiplens.papers.statistics import Band, Interval, decide, decide_correction, over_seeds, slope, stacked, values
-from skiplens.papers.study import Claim, Judgement
-from skiplens.plots.figure import Bars, Figure, Line, Points, Reference, numbers
+from skiplens.kernels.finite_width.simulation import Simulation, estimate
+from skiplens.papers.littwin2020_tangent.common import COMMON, DRAWN, MEMORY, NAMES, SIZES, Networks, repeated, tables
+from skiplens.papers.statistics import (
+    Band,
+    Interval,
+    decide,
+    decide_correction,
+    mean_points,
+    over_seeds,
+    slope,
+    stacked,
+    values,
+)
+from skiplens.papers.study import Claim, Item, Judgement, Preset
+from skiplens.plots.figure import Bars, Figure, Line, Reference, numbers
 from skiplens.readings.reading import Measurement
+from skiplens.sweeps.run import Run
 
 SECOND, FOURTH = 0.1, 0.3
 """Relative tolerances of second and of fourth moments, whose tails are heavy."""
@@ -24,6 +40,73 @@ LOWEST_RATIO = 1 / 3
 
 RATIO = FOURTH * LOWEST_RATIO
 """Tolerance on the bounds of that ratio: a fourth moment's, relative to the lowest."""
+
+
+@dataclass(frozen=True)
+class Layer(Networks):
+    """A random matrix's Jacobian norm, and the output of the network reduced to it (figure 4); residual only."""
+
+
+@dataclass(frozen=True)
+class Duality(Networks):
+    """Moments of reduced networks, path parts and Jacobians of every matrix (theorems 3 and 4)."""
+
+    depth: int = option(4, "blocks or layers")
+    width: int = option(16, "units of a layer")
+    branch_scale: float = option(0.5, "scale of each matrix of a branch")
+    networks: int = option(20000, "networks drawn")
+    law: Literal["gaussian", "uniform", "rademacher", "laplace"] = option("gaussian", "of the weights")
+    features: int = option(1, "of the input")
+
+    def numbers_drawn(self) -> int:
+        """Whole matrices."""
+        return super().numbers_drawn() * self.width
+
+
+def layer(settings: Layer) -> dict[str, Tensor]:
+    """Squared Jacobian norm of a matrix drawn at random, and the squared output of the reduced network."""
+    network, generator = settings.network(), settings.stream()
+    matrix = int(torch.randint(settings.depth * settings.branch_depth, (), generator=generator))
+    block = matrix // settings.branch_depth + 1
+    norms = sample_jacobian_norms(network, settings.networks, generator, memory=MEMORY)
+    outputs = sample_reduced_outputs(network, settings.networks, generator, block, memory=MEMORY)
+    return {"jacobian_squared": norms[:, matrix], "output_squared": outputs.square(), "matrix": torch.tensor(matrix)}
+
+
+def duality(settings: Duality) -> dict[str, Tensor]:
+    """Second and fourth moments for every matrix: of the reduced network, the path part and the Jacobian's norm."""
+    # One input with ‖x‖² = d whose features are in no simple ratio to each other.
+    x = torch.arange(1, settings.features + 1, dtype=torch.float64).add(0.5).sqrt()[None]
+    x = x * (settings.features**0.5 / x.norm())
+    simulation = Simulation(settings.network(), settings.law, memory=MEMORY)
+    drawn = simulation.matrices(x, settings.networks, settings.stream())
+    return {
+        "reduced_second": drawn.reduced.pow(2).mean(0),
+        "reduced_fourth": drawn.reduced.pow(4).mean(0),
+        "path_second": drawn.path_part.pow(2).mean(0),
+        "path_fourth": drawn.path_part.pow(4).mean(0),
+        "jacobian_second": drawn.jacobian_squared.mean(0),
+        "jacobian_fourth": drawn.jacobian_squared.pow(2).mean(0),
+    }
+
+
+def fig4_runs(preset: Preset, seed: int) -> list[Run]:
+    """Single matrices at several depths."""
+    sizes = SIZES[preset]
+    return repeated(layer, Layer(networks=sizes.layers), preset, seed, depth=sizes.layer_depths)
+
+
+def thm3_runs(preset: Preset, seed: int) -> list[Run]:
+    """All matrices of small residual and dense networks."""
+    base = Duality(networks=SIZES[preset].duality)
+    return repeated(duality, base, preset, seed, architecture=("resnet", "densenet"))
+
+
+def thm4_runs(preset: Preset, seed: int) -> list[Run]:
+    """The same, and residual networks with two other laws of the weights."""
+    # Several features: with one, sums of ±1 are often exactly zero, and at zero the theorem's gates are not defined.
+    base = Duality(networks=SIZES[preset].duality, features=8)
+    return [*thm3_runs(preset, seed), *repeated(duality, base, preset, seed, law=("uniform", "rademacher"))]
 
 
 def judge_layer_second(readings: Sequence[Measurement]) -> Judgement:
@@ -44,8 +127,7 @@ def judge_layer_fourth(readings: Sequence[Measurement]) -> Judgement:
 
 def judge_layer_growth(readings: Sequence[Measurement]) -> Judgement:
     """Growth of the second moment with depth."""
-    depths = values(readings, "depth", "layer")
-    rate = slope(depths, _by_depth(readings, "jacobian_squared", 1).log())
+    rate = slope(values(readings, "depth", "layer"), _by_depth(readings, "jacobian_squared", 1).log())
     expected = math.log1p(0.3**2)
     sentence = f"Growth of the log second moment per block; α^m (1 + α^m)^(L-1) gives log 1.09 = {expected:.4f}."
     return decide(over_seeds(rate), Band.around(expected, 0.1 * expected), sentence)
@@ -53,22 +135,21 @@ def judge_layer_growth(readings: Sequence[Measurement]) -> Judgement:
 
 def judge_paths(readings: Sequence[Measurement], architecture: str, order: str) -> Judgement:
     """Moments of the path part against those of the reduced network, matrix by matrix."""
-    reduced, path = (_moment(readings, f"{name}_{order}", architecture) for name in ("reduced", "path"))
-    tolerance = SECOND if order == "second" else FOURTH
     sentence = f"{order.capitalize()} moment of the paths through a matrix over that of the reduced network, minus 1."
-    return decide(_relative(path, reduced), Band.around(0.0, tolerance), sentence)
+    found = _over_reduced(readings, f"path_{order}", f"reduced_{order}", architecture)
+    return decide(found, Band.around(0.0, SECOND if order == "second" else FOURTH), sentence)
 
 
 def judge_jacobian(readings: Sequence[Measurement], architecture: str) -> Judgement:
     """Mean squared Jacobian norm against the second moment of the reduced network."""
-    reduced, norm = (_moment(readings, f"{name}_second", architecture) for name in ("reduced", "jacobian"))
     sentence = "Mean squared Jacobian norm of a matrix over the second moment of the reduced network, minus 1."
-    return decide(_relative(norm, reduced), Band.around(0.0, SECOND), sentence)
+    found = _over_reduced(readings, "jacobian_second", "reduced_second", architecture)
+    return decide(found, Band.around(0.0, SECOND), sentence)
 
 
 def judge_gaussian_bounds(readings: Sequence[Measurement], architecture: str) -> Judgement:
     """The printed bounds for Gaussian weights."""
-    found = _fourth_ratio(readings, architecture, "gaussian")
+    found = over_seeds(_fourth_ratios(readings, architecture, "gaussian"))
     sentence = "E‖J‖⁴ / E f⁴ of a matrix, Gaussian weights: exactly 1/3, the printed lower bound."
     return decide(found, Band.between(LOWEST_RATIO, 1.0, RATIO), sentence)
 
@@ -76,7 +157,7 @@ def judge_gaussian_bounds(readings: Sequence[Measurement], architecture: str) ->
 def judge_other_bounds(readings: Sequence[Measurement], law: str) -> Judgement:
     """The printed lower bound for weights with c₄ < 3."""
     c4 = weight_law(law).fourth_moment
-    found = _fourth_ratio(readings, "resnet", law)
+    found = over_seeds(_fourth_ratios(readings, "resnet", law))
     sentence = (
         f"E‖J‖⁴ / E f⁴ of a matrix, {law} weights (c₄ = {c4:g}). Printed: at least 1/c₄ = {1 / c4:.3f}. "
         f"Right: between 1/max(3, c₄) = 0.333 and 1/min(3, c₄) = {1 / min(3, c4):.3f}."
@@ -86,8 +167,8 @@ def judge_other_bounds(readings: Sequence[Measurement], law: str) -> Judgement:
     )
 
 
-def _by_depth(readings: Sequence[Measurement], name: str, power: int) -> Tensor:
-    """Moments (replicates, depths) of figure 4."""
+def _by_depth(readings: Sequence[Measurement], name: str, power: int) -> Float[Tensor, "replicates depths"]:
+    """Moments of figure 4."""
     depths = values(readings, "depth", "layer")
     return torch.stack([stacked(readings, name, "layer", depth=depth).pow(power).mean(1) for depth in depths], dim=1)
 
@@ -96,14 +177,15 @@ def _moment(readings: Sequence[Measurement], name: str, architecture: str, law: 
     return stacked(readings, name, "duality", architecture=architecture, law=law)
 
 
-def _relative(found: Tensor, expected: Tensor) -> Interval:
+def _over_reduced(readings: Sequence[Measurement], name: str, reduced: str, architecture: str) -> Interval:
     """Relative differences over the mean of what is expected, so that no ratio of noisy numbers biases them."""
+    found, expected = (_moment(readings, array, architecture) for array in (name, reduced))
     return over_seeds((found - expected) / expected.mean(0))
 
 
-def _fourth_ratio(readings: Sequence[Measurement], architecture: str, law: str) -> Interval:
+def _fourth_ratios(readings: Sequence[Measurement], architecture: str, law: str) -> Float[Tensor, "replicates k"]:
     jacobian, reduced = (_moment(readings, f"{name}_fourth", architecture, law) for name in ("jacobian", "reduced"))
-    return over_seeds(jacobian / reduced)
+    return jacobian / reduced
 
 
 FIG4 = (
@@ -122,78 +204,99 @@ FIG4 = (
     ),
 )
 
+_ARCHITECTURES = ("resnet", "densenet")
+
 THM3 = tuple(
     Claim(
         f"{architecture}_{order}",
-        f"E f_(k)^{power} = E (f^k)^{power} for every matrix ({title}).",
+        f"E f_(k)^{power} = E (f^k)^{power} for every matrix ({NAMES[architecture]}).",
         "Theorem 3, Eq. 38",
         "ratio 1",
         partial(judge_paths, architecture=architecture, order=order),
     )
-    for architecture, title in (("resnet", "ResNet"), ("densenet", "DenseNet"))
+    for architecture in _ARCHITECTURES
     for order, power in (("second", 2), ("fourth", 4))
 )
 
 THM4 = (
-    Claim(
-        "resnet_second",
-        "E‖J^k‖² = E f_(k)² for every matrix (ResNet).",
-        "Theorem 4.1",
-        "ratio 1",
-        partial(judge_jacobian, architecture="resnet"),
+    *(
+        Claim(
+            f"{architecture}_second",
+            f"E‖J^k‖² = E f_(k)² for every matrix ({NAMES[architecture]}).",
+            "Theorem 4.1",
+            "ratio 1",
+            partial(judge_jacobian, architecture=architecture),
+        )
+        for architecture in _ARCHITECTURES
     ),
-    Claim(
-        "densenet_second",
-        "E‖J^k‖² = E f_(k)² for every matrix (DenseNet).",
-        "Theorem 4.1",
-        "ratio 1",
-        partial(judge_jacobian, architecture="densenet"),
+    *(
+        Claim(
+            f"{architecture}_gaussian",
+            f"E f⁴/c₄ ≤ E‖J^k‖⁴ ≤ E f⁴, Gaussian weights ({NAMES[architecture]}).",
+            "Theorem 4.2",
+            "between 1/3 and 1",
+            partial(judge_gaussian_bounds, architecture=architecture),
+        )
+        for architecture in _ARCHITECTURES
     ),
-    Claim(
-        "resnet_gaussian",
-        "E f⁴/c₄ ≤ E‖J^k‖⁴ ≤ E f⁴, Gaussian weights (ResNet).",
-        "Theorem 4.2",
-        "between 1/3 and 1",
-        partial(judge_gaussian_bounds, architecture="resnet"),
-    ),
-    Claim(
-        "densenet_gaussian",
-        "E f⁴/c₄ ≤ E‖J^k‖⁴ ≤ E f⁴, Gaussian weights (DenseNet).",
-        "Theorem 4.2",
-        "between 1/3 and 1",
-        partial(judge_gaussian_bounds, architecture="densenet"),
-    ),
-    Claim(
-        "uniform",
-        "E f⁴/c₄ ≤ E‖J^k‖⁴, uniform weights.",
-        "Theorem 4.2",
-        "at least 0.556",
-        partial(judge_other_bounds, law="uniform"),
-    ),
-    Claim(
-        "rademacher",
-        "E f⁴/c₄ ≤ E‖J^k‖⁴, Rademacher weights.",
-        "Theorem 4.2",
-        "at least 1",
-        partial(judge_other_bounds, law="rademacher"),
+    *(
+        Claim(
+            law,
+            f"E f⁴/c₄ ≤ E‖J^k‖⁴, {law if law == 'uniform' else law.capitalize()} weights.",
+            "Theorem 4.2",
+            f"at least {bound}",
+            partial(judge_other_bounds, law=law),
+        )
+        for law, bound in (("uniform", "0.556"), ("rademacher", "1"))
     ),
 )
 
 
 def draw_fig4(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     """Panels (a) second and (b) fourth moments against depth."""
-    return _second(readings), _fourth(readings)
+    depths = values(readings, "depth", "layer")
+    moments = [reduced_moments(ResNet(depth, 50, 2, 0.3)) for depth in depths]
+    second = Figure(
+        name="second_moments",
+        title="Figure 4a: second moments, ResNet, m = 2, α = 0.3",
+        caption="Both second moments lie on one line, which is exact, and grow exponentially with depth.",
+        x_label="depth L",
+        y_label="second moment",
+        marks=(
+            mean_points(depths, _by_depth(readings, "jacobian_squared", 1), "‖J^k‖"),
+            mean_points(depths, _by_depth(readings, "output_squared", 1), "‖f_(k)‖"),
+            Line(numbers(depths), numbers([float(moment.second) for moment in moments]), "exact"),
+        ),
+        y_log=True,
+    )
+    exact = torch.tensor([float(moment.fourth) for moment in moments])
+    fourth = Figure(
+        name="fourth_moments",
+        title="Figure 4b: fourth moments, ResNet, m = 2, α = 0.3",
+        caption="The fourth moment of the Jacobian norm lies below that of the output by a factor 3: on the lower "
+        "bound of Theorem 4, for Gaussian weights.",
+        x_label="depth L",
+        y_label="fourth moment",
+        marks=(
+            mean_points(depths, _by_depth(readings, "jacobian_squared", 2), "‖J^k‖"),
+            mean_points(depths, _by_depth(readings, "output_squared", 2), "‖f_(k)‖: upper bound"),
+            Line(numbers(depths), numbers(exact), "exact, ‖f_(k)‖"),
+            Line(numbers(depths), numbers(exact / 3), "a third of it: lower bound", dashed=True),
+        ),
+        y_log=True,
+    )
+    return second, fourth
 
 
 def draw_thm3(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     """Moments of the path part over those of the reduced network."""
-    return tuple(_path_ratios(readings, architecture) for architecture in ("resnet", "densenet"))
+    return tuple(_path_ratios(readings, architecture) for architecture in _ARCHITECTURES)
 
 
 def draw_thm4(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     """Fourth moments of Jacobians over those of reduced networks, for three laws."""
     laws = ("gaussian", "uniform", "rademacher")
-    ratios = [_draw_fourth_ratio(readings, law) for law in laws]
+    ratios = [estimate(_fourth_ratios(readings, "resnet", law).mean(1)) for law in laws]
     lower = [1 / weight_law(law).fourth_moment for law in laws]
     return (
         Figure(
@@ -212,65 +315,11 @@ def draw_thm4(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     )
 
 
-def _second(readings: Sequence[Measurement]) -> Figure:
-    depths = values(readings, "depth", "layer")
-    exact = [float(reduced_moments(_network(depth)).second) for depth in depths]
-    return Figure(
-        name="second_moments",
-        title="Figure 4a: second moments, ResNet, m = 2, α = 0.3",
-        caption="Both second moments lie on one line, which is exact, and grow exponentially with depth.",
-        x_label="depth L",
-        y_label="second moment",
-        marks=(
-            _points(readings, "jacobian_squared", 1, "‖J^k‖"),
-            _points(readings, "output_squared", 1, "‖f_(k)‖"),
-            Line(numbers(depths), numbers(exact), "exact"),
-        ),
-        y_log=True,
-    )
-
-
-def _fourth(readings: Sequence[Measurement]) -> Figure:
-    depths = values(readings, "depth", "layer")
-    exact = torch.tensor([float(reduced_moments(_network(depth)).fourth) for depth in depths])
-    return Figure(
-        name="fourth_moments",
-        title="Figure 4b: fourth moments, ResNet, m = 2, α = 0.3",
-        caption="The fourth moment of the Jacobian norm lies below that of the output by a factor 3: on the lower "
-        "bound of Theorem 4, for Gaussian weights.",
-        x_label="depth L",
-        y_label="fourth moment",
-        marks=(
-            _points(readings, "jacobian_squared", 2, "‖J^k‖"),
-            _points(readings, "output_squared", 2, "‖f_(k)‖: upper bound"),
-            Line(numbers(depths), numbers(exact), "exact, ‖f_(k)‖"),
-            Line(numbers(depths), numbers(exact / 3), "a third of it: lower bound", dashed=True),
-        ),
-        y_log=True,
-    )
-
-
-def _points(readings: Sequence[Measurement], name: str, power: int, label: str) -> Points:
-    depths = values(readings, "depth", "layer")
-    columns = [stacked(readings, name, "layer", depth=depth).pow(power).mean(1) for depth in depths]
-    found = estimate(torch.stack(columns, dim=1))
-    return Points(numbers(depths), numbers(found.value), label, numbers(found.standard_error))
-
-
-def _network(depth: int) -> ResNet:
-    return ResNet(depth, 50, 2, 0.3)
-
-
 def _path_ratios(readings: Sequence[Measurement], architecture: str) -> Figure:
     marks = []
     for order in ("second", "fourth"):
-        path, reduced = (
-            stacked(readings, f"{part}_{order}", "duality", architecture=architecture, law="gaussian")
-            for part in ("path", "reduced")
-        )
-        found = estimate(path / reduced.mean(0))
-        places = numbers(range(1, path.shape[1] + 1))
-        marks.append(Points(places, numbers(found.value), f"{order} moment", numbers(found.standard_error)))
+        path, reduced = (_moment(readings, f"{part}_{order}", architecture) for part in ("path", "reduced"))
+        marks.append(mean_points(range(1, path.shape[1] + 1), path / reduced.mean(0), f"{order} moment"))
     return Figure(
         name=f"duality_{architecture}",
         title=f"Theorem 3: paths through a matrix, reduced {NAMES[architecture]}",
@@ -281,9 +330,12 @@ def _path_ratios(readings: Sequence[Measurement], architecture: str) -> Figure:
     )
 
 
-def _draw_fourth_ratio(readings: Sequence[Measurement], law: str) -> Estimate:
-    jacobian, reduced = (
-        stacked(readings, f"{part}_fourth", "duality", architecture="resnet", law=law)
-        for part in ("jacobian", "reduced")
-    )
-    return estimate((jacobian / reduced).mean(1))
+_FIG4 = (*DRAWN, "The paper gives no width and no depths for figure 4: here n = 50.")
+
+_SMALL = (*COMMON, "The theorem gives no example: here L = 4, n = 16, α = 0.5.")
+
+ITEMS = (
+    Item("fig4", "moments of Jacobians and of reduced networks", fig4_runs, FIG4, draw_fig4, tables, _FIG4),
+    Item("thm3", "duality of paths and reduced networks", thm3_runs, THM3, draw_thm3, tables, _SMALL),
+    Item("thm4", "moments of Jacobians from reduced networks", thm4_runs, THM4, draw_thm4, tables, _SMALL),
+)

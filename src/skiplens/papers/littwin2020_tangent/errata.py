@@ -1,21 +1,56 @@
-"""Statements of Littwin & Wolf 2020 as printed that do not hold, each with what is wrong. Nothing else uses them.
+"""Statements of Littwin & Wolf 2020 as printed that do not hold, each with what is wrong.
 
-The correct ones are in `moments`, `bounds` and `asymptotics`. Variances are at ‖x‖² = d.
+The correct ones are in `skiplens.kernels`. Kernels and variances are at ‖x‖² = d.
 """
 
 import math
-from typing import NamedTuple
 
+import torch
+from torch import Tensor
+
+from skiplens.base.axes import Float
 from skiplens.kernels.finite_width.networks import ResNet, exact_gain
-from skiplens.kernels.finite_width.reduced_moments import FourthMomentBounds, fourth_moment_growth
+from skiplens.kernels.finite_width.reduced_moments import FourthMomentBounds
 
 
-class ConditionalVariance(NamedTuple):
-    """Var(‖y^L‖² | y⁰)/‖y⁰‖⁴ of a reduced ResNet: the exact value between the bounds printed in equation (166)."""
+def printed_resnet_kernel(
+    rho: Float[Tensor, " angles"], depth: int, branch_depth: int, branch_scale: float
+) -> Float[Tensor, " angles"]:
+    """Equation (23) with the covariances of equation (18), at ‖x‖² = d.
 
-    exact: float
-    printed_lower: float
-    printed_upper: float
+    Two indices are wrong: the branch's covariance in (18) has one ReLU too many, and the last sum in (23) uses the
+    covariances after block L instead of those before it. The first does not show on the diagonal.
+    """
+    L, m, a = depth, branch_depth, branch_scale**branch_depth
+    r, K = rho.double(), torch.zeros_like(rho.double())
+    for layer in range(1, L + 1):
+        scale = (1 + a) ** (layer - 1)
+        after = (r + a * _composed(r, m)) / (1 + a)
+        first_block = layer == 1
+        inner = a * _branch_sum(r if first_block else after, m) * (scale if first_block else scale * (1 + a))
+        K = K * (1 + a * _slope(r, 1, m)) + inner
+        r = after
+    return K
+
+
+def printed_densenet_kernel(rho: Float[Tensor, " angles"], depth: int) -> Float[Tensor, " angles"]:
+    """Equation (26) with the covariances of equations (22) and (28), at ‖x‖² = d.
+
+    The covariance Σ⁰ in (26) is that of the input, where that of its activations is meant.
+    """
+    L, rho = depth, rho.double()
+    sigma, sigma_dot = [rho, _kappa1(rho)], [torch.ones_like(rho), _kappa0(rho)]
+    for layer in range(1, L):
+        average = torch.stack(sigma[1 : layer + 1]).mean(0)
+        sigma.append(_kappa1(average))
+        sigma_dot.append(_kappa0(average))
+    above = {L: torch.ones_like(rho)}  # m^{l+1,l} by l
+    rows = {h: sigma_dot[h] / L for h in range(1, L)}  # m^{l+1,h} of the layer above
+    for layer in range(L - 1, 0, -1):
+        above[layer] = rows[layer]
+        rows = {h: sigma_dot[h] / layer * above[layer] + rows[h] for h in range(1, layer)}
+    terms = [torch.stack(sigma[:layer]).mean(0) * above[layer] for layer in range(1, L + 1)]
+    return torch.stack(terms).sum(0)
 
 
 def theorem4_bounds(fourth: float, weight_fourth_moment: float) -> FourthMomentBounds:
@@ -45,48 +80,9 @@ def log_theorem5_appendix(network: ResNet) -> float:
     return _log_theorem5_factor(network) + 2 * (network.depth - 1) * a * rho
 
 
-def fourth_moment_growth_as_printed(network: ResNet) -> float:
-    """The β of equation (159), with (1 + 5/n)^m for (1 + 2/n)(1 + 5/n)^{m-1}: an upper bound printed as an equality."""
-    a, n = float(exact_gain(network)), network.width
-    return 1 + 2 * a * (1 + 2 / n) + a**2 * (1 + 5 / n) ** network.branch_depth
-
-
-def conditional_variance(network: ResNet) -> ConditionalVariance:
-    """The exact Var(‖y^L‖² | y⁰)/‖y⁰‖⁴ of a reduced network beside both bounds of equation (166); both fail."""
-    a, n, rho, others = float(exact_gain(network)), network.width, _rho(network), network.depth - 1
-    branch = (1 + 2 / n) * (1 + 5 / n) ** (network.branch_depth - 1)
-    exact = a**2 * (branch * float(fourth_moment_growth(network)) ** others - (1 + a) ** (2 * others))
-    factor = a**2 * (rho**2 - 1)
-    return ConditionalVariance(exact, factor * (1 + a) ** (2 * others), factor * (1 + a * rho) ** (2 * others))
-
-
 def densenet_mean_as_printed(depth: int) -> float:
     """The diagonal of a DenseNet's kernel printed in equation (29), Σ 1/(l+1); it is Σ 1/l."""
     return math.fsum(1 / (layer + 1) for layer in range(1, depth + 1))
-
-
-def densenet_layer_variance_as_printed(depth: int, width: int) -> float:
-    """The bound exp(Σ 5/(n·l²)) - 1 on a DenseNet layer's relative variance given q⁰, printed in equation (186).
-
-    The factor 1 + 5/n occurs twice below it, so it is no bound; exp((5/n)(1 + π²/6)) - 1 is one.
-    """
-    return math.expm1(math.fsum(5 / (width * layer**2) for layer in range(1, depth + 1)))
-
-
-def densenet_layer_variance(depth: int, width: int, layer: int) -> float:
-    """The exact relative variance that equation (186) wants to bound: Π_{l≠k+1}(1 + 5/(n·l²))·(1 + 5/n) - 1."""
-    others = (math.log1p(5 / (width * other**2)) for other in range(1, depth + 1) if other != layer + 1)
-    return math.expm1(math.fsum(others) + math.log1p(5 / width))
-
-
-def densenet_layer_variance_bound(width: int) -> float:
-    """A bound on that relative variance at every depth and layer: exp((5/n)(1 + π²/6)) - 1."""
-    return math.expm1(5 / width * (1 + math.pi**2 / 6))
-
-
-def theorem6_as_printed(depth: int, width: int) -> float:
-    """The order printed in equation (42), (e^{5/n} - 1)·log(L)²: 0 at depth 1; the variance is ≈ 9.9·H_L²/n."""
-    return math.expm1(5 / width) * math.log(depth) ** 2
 
 
 def _rho(network: ResNet) -> float:
@@ -97,3 +93,28 @@ def _log_theorem5_factor(network: ResNet) -> float:
     rho_squared_minus_1 = math.expm1(network.branch_depth * math.log1p(5 / network.width))
     matrices_times_gain = network.branch_depth * network.depth * float(exact_gain(network))
     return 2 * math.log(matrices_times_gain) + math.log(rho_squared_minus_1)
+
+
+def _branch_sum(r: Tensor, m: int) -> Tensor:
+    """Σ_h Σ^{·,h-1} Π_{h' ≥ h} Σ̇^{·,h'} at correlation r, over the variance."""
+    return sum((_composed(r, h - 1) * _slope(r, h, m) for h in range(1, m + 1)), start=torch.zeros_like(r))
+
+
+def _slope(r: Tensor, first: int, m: int) -> Tensor:
+    """Π Σ̇^{·,h} for h from `first` to m - 1."""
+    return torch.stack([torch.ones_like(r), *(_kappa0(_composed(r, h - 1)) for h in range(first, m))]).prod(0)
+
+
+def _composed(r: Tensor, times: int) -> Tensor:
+    for _ in range(times):
+        r = _kappa1(r)
+    return r
+
+
+def _kappa0(r: Tensor) -> Tensor:
+    return 1 - r.clamp(-1, 1).acos() / math.pi
+
+
+def _kappa1(r: Tensor) -> Tensor:
+    theta = r.clamp(-1, 1).acos()
+    return (theta.sin() + (math.pi - theta) * theta.cos()) / math.pi

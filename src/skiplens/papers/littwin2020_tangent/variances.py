@@ -1,4 +1,4 @@
-"""Figure 5, theorems 5 and 6 and their corollaries: the variance of the kernel's diagonal."""
+"""Figure 5, theorems 5 and 6 and corollaries 1 and 2: the variance of the kernel's diagonal."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -8,28 +8,102 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from skiplens.base.axes import Float
 from skiplens.kernels.finite_width.moments import kernel_moments
 from skiplens.kernels.finite_width.networks import DenseNet, Network, ResNet, Vanilla, exact_gain
 from skiplens.kernels.finite_width.reduced_moments import minkowski_bound
-from skiplens.kernels.finite_width.simulation import estimate
+from skiplens.papers.littwin2020_tangent.common import (
+    DRAWN,
+    NAMES,
+    SCALING_WIDTHS,
+    SIZES,
+    Architecture,
+    Diagonal,
+    diagonal_runs,
+    tables,
+)
 from skiplens.papers.littwin2020_tangent.errata import log_theorem5_appendix, log_theorem5_main_text
-from skiplens.papers.littwin2020_tangent.kernels import NAMES
-from skiplens.papers.littwin2020_tangent.runs import COROLLARY_WIDTH, GROWTH_DEPTHS, SCALING_WIDTHS, branch_scales
-from skiplens.papers.statistics import Band, decide, decide_correction, over_seeds, slope, stacked, values
-from skiplens.papers.study import Claim, Judgement
+from skiplens.papers.statistics import (
+    Band,
+    Places,
+    decide,
+    decide_correction,
+    mean_points,
+    over_seeds,
+    slope,
+    stacked,
+    values,
+)
+from skiplens.papers.study import Claim, Item, Judgement, Preset
 from skiplens.plots.figure import Figure, Line, Points, colour, numbers
 from skiplens.readings.reading import Measurement
+from skiplens.sweeps.run import Run
+
+GROWTH_DEPTHS = (10, 20, 40, 60)
+"""At which theorem 5's growth with depth is measured, at a fixed branch scale."""
+
+GROWING = tuple(ResNet(depth, 50, 2, 0.3) for depth in GROWTH_DEPTHS)
+
+COROLLARY_WIDTH = 100
+"""At which corollary 1 compares depths."""
 
 FLAT = 0.25
 """A log-log slope within this of 0 counts as constant, within it of -1 as 1/n."""
 
 
-def variances(readings: Sequence[Measurement], **settings: Any) -> Tensor:
+def fig5_runs(preset: Preset, seed: int) -> list[Run]:
+    """Three architectures ten times as wide as deep."""
+    architectures: tuple[Architecture, ...] = ("resnet", "densenet", "vanilla")
+    return [run for architecture in architectures for run in _proportional_runs(architecture, preset, seed)]
+
+
+def thm5_runs(preset: Preset, seed: int) -> list[Run]:
+    """Residual networks of several widths, and of several depths at a fixed branch scale."""
+    by_width = diagonal_runs(preset, seed, {"width": SCALING_WIDTHS}, depth=10)
+    return by_width + diagonal_runs(preset, seed, {"depth": GROWTH_DEPTHS})
+
+
+def thm6_runs(preset: Preset, seed: int) -> list[Run]:
+    """Dense networks of several widths and of several depths."""
+    by_width = diagonal_runs(preset, seed, {"width": SCALING_WIDTHS}, architecture="densenet", depth=10)
+    return by_width + diagonal_runs(preset, seed, {"depth": SIZES[preset].depths}, architecture="densenet", width=100)
+
+
+def cor1_runs(preset: Preset, seed: int) -> list[Run]:
+    """Residual networks of several depths, with the printed branch scale and with the right one."""
+    return [
+        run
+        for depth in SIZES[preset].depths
+        for scale in branch_scales(depth)
+        for run in diagonal_runs(preset, seed, {}, depth=depth, branch_scale=scale, width=COROLLARY_WIDTH)
+    ]
+
+
+def cor2_runs(preset: Preset, seed: int) -> list[Run]:
+    """Dense networks ten times as wide as deep."""
+    return _proportional_runs("densenet", preset, seed)
+
+
+def branch_scales(depth: int) -> tuple[float, float]:
+    """α as corollary 1 prints it, 1/L^m, and as it should be, 1/L^{1/m}; m = 2."""
+    return 1 / depth**2, 1 / math.sqrt(depth)
+
+
+def _proportional_runs(architecture: Architecture, preset: Preset, seed: int) -> list[Run]:
+    runs: list[Run] = []
+    for depth in SIZES[preset].depths:
+        scale = 0.3 / math.sqrt(depth) if architecture == "resnet" else Diagonal().branch_scale
+        network = {"architecture": architecture, "depth": depth, "width": 10 * depth, "branch_scale": scale}
+        runs += diagonal_runs(preset, seed, {}, **network)
+    return runs
+
+
+def variances(readings: Sequence[Measurement], **settings: Any) -> Float[Tensor, " replicates"]:
     """Variance of the diagonal in each replicate."""
     return stacked(readings, "kernel", "diagonal", **settings).var(1)
 
 
-def relative_variances(readings: Sequence[Measurement], **settings: Any) -> Tensor:
+def relative_variances(readings: Sequence[Measurement], **settings: Any) -> Float[Tensor, " replicates"]:
     """Variance over squared mean of the diagonal in each replicate."""
     drawn = stacked(readings, "kernel", "diagonal", **settings)
     return drawn.var(1) / drawn.mean(1).square()
@@ -42,15 +116,16 @@ def harmonic(depth: int) -> float:
 
 def judge_decline(readings: Sequence[Measurement], architecture: str) -> Judgement:
     """Figure 5: the variance of residual and dense networks falls as both sizes grow."""
-    found = over_seeds(_depth_slope(readings, architecture))
+    found = over_seeds(_depth_slope(readings, architecture, variances))
     sentence = "Slope of log variance over log depth at n = 10 L; convergence means that it is negative."
     return decide(found, Band(-math.inf, 0.0), sentence)
 
 
 def judge_vanilla(readings: Sequence[Measurement]) -> Judgement:
     """Figure 5: the vanilla network's variance."""
-    absolute = over_seeds(_depth_slope(readings, "vanilla"))
-    relative = over_seeds(_depth_slope(readings, "vanilla", relative=True))
+    absolute, relative = (
+        over_seeds(_depth_slope(readings, "vanilla", measured)) for measured in (variances, relative_variances)
+    )
     sentence = (
         "Slope over log depth at n = 10 L of the log of variance over squared mean, which is what stays constant; the "
         f"variance itself has slope {float(absolute.value):.2f} ± {float(absolute.half_width):.2f}: it grows like L²."
@@ -60,21 +135,17 @@ def judge_vanilla(readings: Sequence[Measurement]) -> Judgement:
 
 def judge_width_order(readings: Sequence[Measurement], architecture: str, depth: int) -> Judgement:
     """Theorems 5 and 6: the variance is of order 1/n."""
-    columns = [
-        variances(readings, architecture=architecture, depth=depth, width=width).log() for width in SCALING_WIDTHS
-    ]
-    found = over_seeds(slope([math.log(width) for width in SCALING_WIDTHS], torch.stack(columns, dim=1)))
+    drawn = [variances(readings, architecture=architecture, depth=depth, width=width) for width in SCALING_WIDTHS]
     sentence = f"Slope of log variance over log width, {depth} blocks or layers."
-    return decide(found, Band.around(-1.0, FLAT), sentence)
+    return decide(over_seeds(_log_slope(SCALING_WIDTHS, drawn)), Band.around(-1.0, FLAT), sentence)
 
 
 def judge_exponent(readings: Sequence[Measurement]) -> Judgement:
     """Theorem 5: how fast the variance grows with depth at a fixed branch scale."""
     drawn = [variances(readings, architecture="resnet", depth=depth, width=50) for depth in GROWTH_DEPTHS]
-    exact = [kernel_moments(network).variance for network in _growing()]
-    found = over_seeds(_growth(torch.stack(drawn, dim=1)))
-    right = float(_growth(torch.tensor([[float(value) for value in exact]], dtype=torch.float64)))
-    rate = float(exact_gain(_growing()[0])) * (1 + 5 / 50)
+    exact = torch.tensor([[float(kernel_moments(network).variance) for network in GROWING]], dtype=torch.float64)
+    found, right = over_seeds(_growth(torch.stack(drawn, dim=1))), float(_growth(exact))
+    rate = float(exact_gain(GROWING[0])) * (1 + 5 / 50)
     sentence = (
         f"Growth of log(V/L²) per block, α = 0.3, n = 50. The main text allows α^m ρ = {rate:.3f}; the exact variance "
         f"grows by {right:.3f}, and the appendix, with twice the exponent, allows {2 * rate:.3f}."
@@ -86,7 +157,7 @@ def judge_minkowski(readings: Sequence[Measurement]) -> Judgement:
     """Equation (39) with the exact variance of every Jacobian."""
     columns = [
         variances(readings, architecture="resnet", depth=network.depth, width=50) / minkowski_bound(network).variance
-        for network in _growing()
+        for network in GROWING
     ]
     sentence = "Variance over the bound (Σ_k √V(‖J^k‖²))² with exact terms, worst depth."
     return decide(over_seeds(torch.stack(columns, dim=1)), Band(-math.inf, 1.0), sentence)
@@ -95,49 +166,49 @@ def judge_minkowski(readings: Sequence[Measurement]) -> Judgement:
 def judge_mean_scaling(readings: Sequence[Measurement]) -> Judgement:
     """Corollary 1: with which branch scale the mean stays constant."""
     depths = values(readings, "depth", "diagonal")
-    slopes = [over_seeds(_scaling_slope(readings, depths, which)) for which in (0, 1)]
+    wrong, right = (over_seeds(_log_slope(depths, _means(readings, depths, which))) for which in (0, 1))
     sentence = (
         "Slope of log mean over log depth with α = a/L^(1/m), which keeps the mean; with the printed α = a/L^m it is "
-        f"{float(slopes[0].value):.2f} ± {float(slopes[0].half_width):.2f}: the kernel vanishes."
+        f"{float(wrong.value):.2f} ± {float(wrong.half_width):.2f}: the kernel vanishes."
     )
-    band = Band.around(0.0, FLAT)
-    return decide_correction((slopes[0], band), (slopes[1], band), sentence)
+    return decide_correction((wrong, Band.around(0.0, FLAT)), (right, Band.around(0.0, FLAT)), sentence)
 
 
 def judge_depth_free(readings: Sequence[Measurement]) -> Judgement:
     """Corollary 1: with the right branch scale depth does not change n·V/(E𝒢)²."""
     depths = values(readings, "depth", "diagonal")
-    columns = [relative_variances(readings, branch_scale=branch_scales(depth)[1]).log() for depth in depths]
-    found = over_seeds(slope([math.log(depth) for depth in depths], torch.stack(columns, dim=1)))
+    drawn = [relative_variances(readings, branch_scale=branch_scales(depth)[1]) for depth in depths]
     sentence = f"Slope of log(V/(E𝒢)²) over log depth with α = a/L^(1/m), width {COROLLARY_WIDTH}."
-    return decide(found, Band.around(0.0, FLAT), sentence)
+    return decide(over_seeds(_log_slope(depths, drawn)), Band.around(0.0, FLAT), sentence)
 
 
 def judge_dense_depth(readings: Sequence[Measurement]) -> Judgement:
     """Theorem 6: the variance grows like the squared logarithm of the depth."""
     depths = values(readings, "depth", "diagonal", width=100)
-    columns = [variances(readings, architecture="densenet", depth=depth, width=100).log() for depth in depths]
-    found = over_seeds(slope([math.log(harmonic(depth)) for depth in depths], torch.stack(columns, dim=1)))
+    drawn = [variances(readings, architecture="densenet", depth=depth, width=100) for depth in depths]
     sentence = "Slope of log variance over log H_L (H_L ~ log L is the mean), width 100; the square gives 2."
-    return decide(found, Band.around(2.0, 2 * FLAT), sentence)
+    return decide(
+        over_seeds(_log_slope([harmonic(depth) for depth in depths], drawn)), Band.around(2.0, 2 * FLAT), sentence
+    )
 
 
 def judge_dense_proportional(readings: Sequence[Measurement]) -> Judgement:
     """Corollary 2: V is of order log(L)²/L when the width is proportional to the depth."""
     depths = values(readings, "depth", "diagonal", architecture="densenet")
-    columns = [
-        (
-            variances(readings, architecture="densenet", depth=depth, width=10 * depth) * depth / harmonic(depth) ** 2
-        ).log()
-        for depth in depths
-    ]
-    found = over_seeds(slope([math.log(depth) for depth in depths], torch.stack(columns, dim=1)))
     sentence = "Slope of log(V·L/H_L²) over log depth at n = 10 L (H_L ~ log L)."
-    return decide(found, Band.around(0.0, FLAT), sentence)
+    return decide(over_seeds(_log_slope(depths, _over_order(readings, depths))), Band.around(0.0, FLAT), sentence)
 
 
-def _growing() -> list[ResNet]:
-    return [ResNet(depth, 50, 2, 0.3) for depth in GROWTH_DEPTHS]
+def _log_slope(sizes: columns: Sequence[Tensor]) -> Float[Tensor, " replicates"]:
+    """Slope of the log of each row over the log of the sizes."""
+    return slope([math.log(size) for size in sizes], torch.stack([column.log() for column in columns], dim=1))
+
+
+def _depth_slope(readings: Sequence[Measurement], architecture: str, measured: Callable[..., Tensor]) -> Tensor:
+    """Log-log slope over depth of the measured variance at n = 10 L, in each replicate."""
+    depths = values(readings, "depth", "diagonal", architecture=architecture)
+    drawn = [measured(readings, architecture=architecture, depth=depth, width=10 * depth) for depth in depths]
+    return _log_slope(depths, drawn)
 
 
 def _growth(variance: Tensor) -> Tensor:
@@ -145,37 +216,30 @@ def _growth(variance: Tensor) -> Tensor:
     return slope(GROWTH_DEPTHS, (variance / torch.tensor(GROWTH_DEPTHS) ** 2).log())
 
 
-def _depth_slope(readings: Sequence[Measurement], architecture: str, relative: bool = False) -> Tensor:
-    """Log-log slope over depth of the variance at n = 10 L, in each replicate."""
-    depths = values(readings, "depth", "diagonal", architecture=architecture)
-    measured = relative_variances if relative else variances
-    columns = [measured(readings, architecture=architecture, depth=depth, width=10 * depth).log() for depth in depths]
-    return slope([math.log(depth) for depth in depths], torch.stack(columns, dim=1))
+def _means(readings: Sequence[Measurement], depths: Sequence[int], which: int) -> list[Tensor]:
+    """Mean of the diagonal at each depth with one of the two branch scales."""
+    places = [{"depth": depth, "branch_scale": branch_scales(depth)[which]} for depth in depths]
+    return [stacked(readings, "kernel", "diagonal", **place).mean(1) for place in places]
 
 
-def _scaling_slope(readings: Sequence[Measurement], depths: list[int], which: int) -> Tensor:
-    """Log-log slope over depth of the mean with one of the two branch scales."""
-    columns = [
-        stacked(readings, "kernel", "diagonal", depth=depth, branch_scale=branch_scales(depth)[which]).mean(1).log()
+def _over_order(readings: Sequence[Measurement], depths: Sequence[int]) -> list[Tensor]:
+    """V·L/H_L² of dense networks with n = 10 L."""
+    return [
+        variances(readings, architecture="densenet", depth=depth, width=10 * depth) * depth / harmonic(depth) ** 2
         for depth in depths
     ]
-    return slope([math.log(depth) for depth in depths], torch.stack(columns, dim=1))
 
 
 FIG5 = (
-    Claim(
-        "resnet",
-        "The variance of the ResNet falls: it converges to its kernel.",
-        "Figure 5",
-        "slope < 0",
-        partial(judge_decline, architecture="resnet"),
-    ),
-    Claim(
-        "densenet",
-        "The variance of the DenseNet falls: it converges to its kernel.",
-        "Figure 5",
-        "slope < 0",
-        partial(judge_decline, architecture="densenet"),
+    *(
+        Claim(
+            architecture,
+            f"The variance of the {NAMES[architecture]} falls: it converges to its kernel.",
+            "Figure 5",
+            "slope < 0",
+            partial(judge_decline, architecture=architecture),
+        )
+        for architecture in ("resnet", "densenet")
     ),
     Claim("vanilla", "The variance of the vanilla network remains constant.", "Figure 5", "slope 0", judge_vanilla),
 )
@@ -238,8 +302,6 @@ COR2 = (
     ),
 )
 
-ARCHITECTURES = ("resnet", "densenet", "vanilla")
-
 
 def draw_fig5(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     """The variance, and the variance over the squared mean."""
@@ -260,12 +322,13 @@ def draw_fig5(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
 
 def draw_thm5(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     """The variance against depth at a fixed branch scale, with both printed orders."""
-    networks = [ResNet(depth, 50, 2, 0.3) for depth in GROWTH_DEPTHS]
-    exact = [float(kernel_moments(network).variance) for network in networks]
-    lines = [
-        Line(numbers(GROWTH_DEPTHS), numbers(exact), "exact"),
-        _order(networks, log_theorem5_main_text, "Eq. 40, exponent L α^m ρ"),
-        _order(networks, log_theorem5_appendix, "Eq. 168, exponent 2 (L-1) α^m ρ"),
+    exact = [float(kernel_moments(network).variance) for network in GROWING]
+    printed = [
+        Line(numbers(GROWTH_DEPTHS), numbers([math.exp(log_order(network)) for network in GROWING]), name, dashed=True)
+        for log_order, name in (
+            (log_theorem5_main_text, "Eq. 40, exponent L α^m ρ"),
+            (log_theorem5_appendix, "Eq. 168, exponent 2 (L-1) α^m ρ"),
+        )
     ]
     measured = [variances(readings, architecture="resnet", depth=depth, width=50) for depth in GROWTH_DEPTHS]
     return (
@@ -276,7 +339,11 @@ def draw_thm5(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
             "appendix is the right one.",
             x_label="depth L",
             y_label="variance of G(x, x)",
-            marks=(_points(GROWTH_DEPTHS, measured, "random networks"), *lines),
+            marks=(
+                _points(GROWTH_DEPTHS, measured, "random networks"),
+                Line(numbers(GROWTH_DEPTHS), numbers(exact), "exact"),
+                *printed,
+            ),
             y_log=True,
         ),
     )
@@ -308,10 +375,6 @@ def draw_thm6(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
 def draw_cor1(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     """The mean against depth with both branch scales."""
     depths = values(readings, "depth", "diagonal")
-    marks = [
-        _points(depths, [_means(readings, depth, which) for depth in depths], name)
-        for which, name in ((1, "α = 1/L^(1/m), corrected"), (0, "α = 1/L^m, as printed"))
-    ]
     return (
         Figure(
             name="mean",
@@ -319,7 +382,10 @@ def draw_cor1(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
             caption="With the printed scale the kernel vanishes with depth; with the corrected one it stays.",
             x_label="depth L",
             y_label="mean of G(x, x)",
-            marks=tuple(marks),
+            marks=(
+                _points(depths, _means(readings, depths, 1), "α = 1/L^(1/m), corrected"),
+                _points(depths, _means(readings, depths, 0), "α = 1/L^m, as printed"),
+            ),
             x_log=True,
             y_log=True,
         ),
@@ -329,9 +395,6 @@ def draw_cor1(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
 def draw_cor2(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     """A DenseNet's variance over its order."""
     depths = values(readings, "depth", "diagonal")
-    scaled = [
-        variances(readings, architecture="densenet", depth=depth) * depth / harmonic(depth) ** 2 for depth in depths
-    ]
     exact = [float(kernel_moments(DenseNet(L, 10 * L)).variance) * L / harmonic(L) ** 2 for L in depths]
     return (
         Figure(
@@ -340,7 +403,10 @@ def draw_cor2(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
             caption="The variance is of the order log(L)²/L: over it, it stays constant.",
             x_label="depth L",
             y_label="V·L/H_L²",
-            marks=(_points(depths, scaled, "random networks"), Line(numbers(depths), numbers(exact), "exact")),
+            marks=(
+                _points(depths, _over_order(readings, depths), "random networks"),
+                Line(numbers(depths), numbers(exact), "exact"),
+            ),
             x_log=True,
         ),
     )
@@ -348,11 +414,11 @@ def draw_cor2(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
 
 def _against_depth(readings: Sequence[Measurement], quantity: tuple[str, str], caption: str) -> Figure:
     name, label = quantity
+    measure = variances if name == "variance" else relative_variances
     points: list[Points] = []
     lines: list[Line] = []
-    for index, architecture in enumerate(ARCHITECTURES):
+    for index, architecture in enumerate(NAMES):
         depths = values(readings, "depth", "diagonal", architecture=architecture)
-        measure = variances if name == "variance" else relative_variances
         measured = [measure(readings, architecture=architecture, depth=depth) for depth in depths]
         exact = [float(getattr(kernel_moments(_proportional(architecture, depth)), name)) for depth in depths]
         points.append(_points(depths, measured, NAMES[architecture]))
@@ -374,17 +440,16 @@ def _proportional(architecture: str, depth: int) -> Network:
     return DenseNet(depth, 10 * depth) if architecture == "densenet" else Vanilla(depth, 10 * depth)
 
 
-def _order(networks: Sequence[ResNet], log_order: Callable[[ResNet], float], name: str) -> Line:
-    depths = [network.depth for network in networks]
-    return Line(numbers(depths), numbers([math.exp(log_order(network)) for network in networks]), name, dashed=True)
-
-
-def _means(readings: Sequence[Measurement], depth: int, which: int) -> Tensor:
-    scale = branch_scales(depth)[which]
-    return stacked(readings, "kernel", "diagonal", depth=depth, branch_scale=scale).mean(1)
-
-
 def _points(places: Sequence[int], measured: Sequence[Tensor], name: str) -> Points:
-    """Means over the replicates with their standard errors."""
-    found = estimate(torch.stack(list(measured), dim=1))
-    return Points(numbers(places), numbers(found.value), name, numbers(found.standard_error))
+    return mean_points(places, torch.stack(list(measured), dim=1), name)
+
+
+_FIG5 = (*DRAWN, "The paper gives no depths for figure 5: here L = 5 to 80.")
+
+ITEMS = (
+    Item("fig5", "variance against depth for three architectures", fig5_runs, FIG5, draw_fig5, tables, _FIG5),
+    Item("thm5", "variance of a ResNet's kernel", thm5_runs, THM5, draw_thm5, tables, DRAWN),
+    Item("thm6", "variance of a DenseNet's kernel", thm6_runs, THM6, draw_thm6, tables, DRAWN),
+    Item("cor1", "a branch scale for any depth", cor1_runs, COR1, draw_cor1, tables, DRAWN),
+    Item("cor2", "a DenseNet as wide as deep", cor2_runs, COR2, draw_cor2, tables, DRAWN),
+)

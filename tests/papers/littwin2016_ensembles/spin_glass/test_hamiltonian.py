@@ -9,11 +9,8 @@ from skiplens.papers.littwin2016_ensembles.spin_glass import hamiltonian as spin
 from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import Mixture
 from skiplens.papers.littwin2016_ensembles.spin_glass.hamiltonian import (
     SpinGlass,
-    energy_covariance,
     random_points,
-    sample_energies,
 )
-from skiplens.papers.littwin2016_ensembles.spin_glass.streamed import StreamedSpinGlass
 from tests.tolerances import RELATIVE, STANDARD_ERRORS, assert_close
 
 WEIGHTS = [0.3, 0.5, 0.6, 0.2]
@@ -89,47 +86,6 @@ def test_covariance_of_kept_couplings(mixture, generator):
     assert_covariance(energies, 3 * mixture.covariance(torch.tensor([[1.0, 0.6], [0.6, 1.0]])))
 
 
-def test_covariance_of_streamed_couplings(mixture, seed):
-    from skiplens.base.randomness import Randomness
-
-    points, family = two_points(2), Randomness(seed)
-    glasses = (StreamedSpinGlass(mixture, 2, family.child(i)) for i in range(1000))
-    energies = torch.stack([glass.energy(points) for glass in glasses])
-    assert_covariance(energies, 2 * mixture.covariance(torch.tensor([[1.0, 0.6], [0.6, 1.0]])))
-
-
-def test_covariance_of_joint_energies(generator):
-    mixture = Mixture.of_network(100, 0.5)  # far beyond any stored tensor
-    points = two_points(500)
-    energies = sample_energies(mixture, points, generator, draws=20_000)
-    expected = energy_covariance(mixture, points)
-    assert_close(expected.diagonal(), torch.full((2,), 500.0))
-    assert expected[0, 1].item() == pytest.approx(500 * sum(
-        square * 0.6**r for r, square in enumerate(mixture.squares.tolist(), start=1)
-    ), rel=1e-12)  # fmt: skip
-    assert_covariance(energies, expected)
-
-
-def test_coinciding_points_have_equal_energies(mixture, generator):
-    point = random_points(1, 5, generator)
-    energies = sample_energies(mixture, torch.cat([point, point]), generator, draws=3)
-    assert ((energies[:, 0] - energies[:, 1]).abs() < 1e-6).all()  # the root of a rounded zero eigenvalue
-
-
-def test_streamed_gradient_equals_differences_and_does_not_depend_on_the_call(mixture):
-    from skiplens.base.randomness import Randomness
-
-    glass = StreamedSpinGlass(mixture, 4, Randomness(3))
-    points = random_points(3, 4, torch.Generator().manual_seed(1))
-    energy, gradient = glass.energy_and_gradient(points)
-    assert torch.equal(glass.energy(points), energy)
-    assert_close(glass.energy(points[1:2]), energy[1:2])
-    step = 1e-5  # error of central differences: step² and 1e-16/step
-    for i, direction in enumerate(torch.eye(4)):
-        slope = (glass.energy(points + step * direction) - glass.energy(points - step * direction)) / (2 * step)
-        assert_close(gradient[:, i], slope, relative=1e-8)
-
-
 def test_points_are_worked_off_in_pieces(mixture, generator, monkeypatch):
     from skiplens.papers.littwin2016_ensembles.spin_glass import hamiltonian
 
@@ -157,24 +113,14 @@ def test_the_same_seed_is_the_same_spin_glass(mixture):
 
 def test_too_many_spins_for_a_dense_tensor_say_what_to_use(generator):
     with pytest.raises(
-        TooLargeError, match=r"couplings of 1000 spins up to order 10 needs .* StreamedSpinGlass, .* or samp"
+        TooLargeError, match=r"couplings of 1000 spins up to order 10 needs .* Take fewer spins or a lower order"
     ):
         SpinGlass.sample(Mixture.pure(10), 1000, generator)
 
 
 def test_bad_input(mixture, generator):
-    from skiplens.base.randomness import Randomness
-
     glass = SpinGlass.sample(mixture, 4, generator)
     with pytest.raises(InvalidInputError, match=r"shape \(points, 4\); got torch.float64 of shape \(3, 5\)"):
         glass.energy(torch.zeros(3, 5))
     with pytest.raises(InvalidInputError, match="A spin glass needs at least one spin; got 0"):
         SpinGlass.sample(mixture, 0, generator)
-    with pytest.raises(InvalidInputError, match="A spin glass needs at least one spin; got 0"):
-        StreamedSpinGlass(mixture, 0, Randomness(0))
-    with pytest.raises(
-        InvalidInputError, match=r"sample_energies needs points .* draws >= 1; got \(2, 3\) and draws=0"
-    ):
-        sample_energies(mixture, torch.ones(2, 3), generator, draws=0)
-    with pytest.raises(TooLargeError, match=r"joint law of 10000000 points needs .* fewer points at a time"):
-        sample_energies(mixture, torch.ones(1, 1).expand(10**7, 1), generator)

@@ -1,4 +1,4 @@
-"""Mixed spherical spin glasses: sampling, descent, critical points found, their number exactly and in the limit."""
+"""Mixed spherical spin glasses: sampling, critical points found, their number exactly and in the limit."""
 
 from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import Mixture as Mixture
 from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import complexity as complexity
@@ -15,17 +15,9 @@ from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import (
 )
 from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import total_complexity as total_complexity
 from skiplens.papers.littwin2016_ensembles.spin_glass.critical_points import CriticalPoints as CriticalPoints
-from skiplens.papers.littwin2016_ensembles.spin_glass.critical_points import Descent as Descent
-from skiplens.papers.littwin2016_ensembles.spin_glass.critical_points import descend as descend
 from skiplens.papers.littwin2016_ensembles.spin_glass.critical_points import (
     find_critical_points as find_critical_points,
 )
-from skiplens.papers.littwin2016_ensembles.spin_glass.energy_levels import complexity_at_energy as complexity_at_energy
-from skiplens.papers.littwin2016_ensembles.spin_glass.energy_levels import (
-    complexity_below_energy as complexity_below_energy,
-)
-from skiplens.papers.littwin2016_ensembles.spin_glass.energy_levels import lowest_energy as lowest_energy
-from skiplens.papers.littwin2016_ensembles.spin_glass.energy_levels import most_numerous_energy as most_numerous_energy
 from skiplens.papers.littwin2016_ensembles.spin_glass.expected_counts import (
     expected_critical_points as expected_critical_points,
 )
@@ -33,11 +25,7 @@ from skiplens.papers.littwin2016_ensembles.spin_glass.expected_counts import (
     log_expected_critical_points as log_expected_critical_points,
 )
 from skiplens.papers.littwin2016_ensembles.spin_glass.expected_counts import log_expected_total as log_expected_total
-from skiplens.papers.littwin2016_ensembles.spin_glass.hamiltonian import Landscape as Landscape
 from skiplens.papers.littwin2016_ensembles.spin_glass.hamiltonian import SpinGlass as SpinGlass
-from skiplens.papers.littwin2016_ensembles.spin_glass.hamiltonian import energy_covariance as energy_covariance
 from skiplens.papers.littwin2016_ensembles.spin_glass.hamiltonian import onto_sphere as onto_sphere
 from skiplens.papers.littwin2016_ensembles.spin_glass.hamiltonian import random_points as random_points
-from skiplens.papers.littwin2016_ensembles.spin_glass.hamiltonian import sample_energies as sample_energies
 from skiplens.papers.littwin2016_ensembles.spin_glass.hamiltonian import tangent_part as tangent_part
-from skiplens.papers.littwin2016_ensembles.spin_glass.streamed import StreamedSpinGlass as StreamedSpinGlass

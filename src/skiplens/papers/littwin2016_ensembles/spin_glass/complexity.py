@@ -72,12 +72,6 @@ def check_index(index: int) -> int:
     return int(index)
 
 
-def semicircle_potential(edge_distance: Tensor) -> Tensor:
-    """Ω(x) = ∫ log|x − λ| over the semicircle law on [−2, 2], for |x| ≥ 2 given as m = (|x| − √(x²−4))/2."""
-    m = edge_distance
-    return m.square() / 2 - m.log()
-
-
 def eigenvalue_cost(edge_distance: Tensor) -> Tensor:
     """I(x), the rate of the probability that one eigenvalue leaves the semicircle for |x| ≥ 2, given as m."""
     m = edge_distance

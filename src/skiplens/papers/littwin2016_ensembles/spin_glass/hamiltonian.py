@@ -3,7 +3,6 @@
 import functools
 import math
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -109,8 +108,7 @@ def require_storable(mixture: Mixture, dimension: int, device: torch.device) -> 
     require_fits(
         needed,
         f"Keeping the couplings of {dimension} spins up to order {mixture.order}",
-        "Use StreamedSpinGlass, which draws them again at every evaluation in bounded memory, or sample_energies, "
-        "which draws the energies of given points for any number of spins.",
+        "Take fewer spins or a lower order; expected_critical_points counts without drawing any coupling.",
         budget_bytes(device),
     )
 
@@ -118,20 +116,6 @@ def require_storable(mixture: Mixture, dimension: int, device: torch.device) -> 
 def _monomials(dimension: int, order: int) -> int:
     """Monomials of all degrees up to the order."""
     return math.comb(dimension + order, order)
-
-
-@runtime_checkable
-class Landscape(Protocol):
-    """An energy of points in R^Λ."""
-
-    @property
-    def dimension(self) -> int:
-        """Λ, the number of spins."""
-
-    def energy_and_gradient(
-        self, points: Float[Tensor, "points spins"]
-    ) -> tuple[Float[Tensor, " points"], Float[Tensor, "points spins"]]:
-        """H and its Euclidean gradient at each point."""
 
 
 def random_points(
@@ -226,37 +210,3 @@ def _rank(tuples: Int[Tensor, "monomials degree"], variables: int) -> Int[Tensor
         choices = torch.tensor(later, device=tuples.device)
         rank = rank - choices[tuples[:, position] + position]
     return rank
-
-
-def energy_covariance(mixture: Mixture, points: Float[Tensor, "points spins"]) -> Float[Tensor, "points points"]:
-    """E H(w_i) H(w_j) = Λ ν(⟨w_i, w_j⟩/Λ)."""
-    dimension = points.shape[1]
-    return dimension * mixture.covariance(points @ points.T / dimension)
-
-
-def sample_energies(
-    mixture: Mixture, points: Float[Tensor, "points spins"], generator: torch.Generator, draws: int = 1
-) -> Float[Tensor, "draws points"]:
-    """Energies of the points in `draws` independent spin glasses; the couplings are never made.
-
-    Args:
-        mixture: The weights ε_r.
-        points: Points of R^Λ, all together: points of two calls belong to different spin glasses.
-        generator: Where the randomness comes from, on the device of the points.
-        draws: How many spin glasses.
-    """
-    if points.ndim != 2 or not len(points) or draws < 1:
-        raise InvalidInputError(
-            f"sample_energies needs points of shape (points, spins) and draws >= 1; got {tuple(points.shape)} "
-            f"and draws={draws}."
-        )
-    require_fits(
-        4 * 8 * len(points) ** 2,
-        f"The joint law of {len(points)} points",
-        "Ask for fewer points at a time.",
-        budget_bytes(points.device),
-    )
-    eigenvalues, Q = torch.linalg.eigh(energy_covariance(mixture, points.double()))
-    root = Q * eigenvalues.clamp(min=0).sqrt()  # points may coincide, so the covariance may be singular
-    noise = torch.randn(draws, len(points), generator=generator, device=points.device, dtype=torch.float64)
-    return (noise @ root.T).to(points.dtype)
