@@ -22,7 +22,6 @@ from skiplens.papers.littwin2016_ensembles import (
 from skiplens.papers.littwin2016_ensembles.common import judge_always
 from skiplens.papers.littwin2016_ensembles.depth_during_training import (
     Images,
-    draw_depth_during_training,
     image_network,
 )
 from skiplens.papers.littwin2016_ensembles.fig1abc import Weights
@@ -345,17 +344,17 @@ def test_runs_have_streams_of_their_own_and_the_same_run_the_same_numbers():
 def test_without_data_nothing_is_attempted(monkeypatch):
     reason = "mnist is not on this machine; get it with: skiplens data get mnist"
     monkeypatch.setattr(depth_during_training, "missing", lambda name: reason)
-    assert depth_during_training.depth_during_training_runs("paper", 0) == []
-    for claim in depth_during_training.DEPTH:
+    assert depth_during_training.runs("paper", 0) == []
+    for claim in depth_during_training.CLAIMS:
         judgement = claim.judge([])
         assert judgement.verdict == "not attempted"
         assert "skiplens data get mnist" in judgement.explanation
-    assert draw_depth_during_training([]) == ()
+    assert depth_during_training.figures([]) == ()
 
 
 def test_the_paper_preset_asks_for_a_gpu_where_it_trains_on_images(monkeypatch):
     monkeypatch.setattr(depth_during_training, "missing", lambda name: "")
-    asked = depth_during_training.depth_during_training_runs("paper", 0)
+    asked = depth_during_training.runs("paper", 0)
     assert {run.needs.gpus for run in asked} == {1}
     assert {run.settings.images for run in asked} == {"mnist", "cifar10"}
 

@@ -29,30 +29,21 @@ CARD = PaperCard(
     errata="errata/littwin2016_ensembles.md",
 )
 
-
 CLOSED_FORM = (
     "Closed forms: nothing is drawn and there is no uncertainty. They are checked against sums of whole numbers."
 )
 
-
 REPLICATES = "The paper shows one run; here everything is drawn again for several seeds, and intervals are over them."
-
-
 R = TypeVar("R", bound=ReplicateSettings)
-
 S = TypeVar("S", bound=Settings)
-
 
 DEPTH = 100
 """p of figures 1(a-c) and 1(f)."""
 
-
 RATIOS = (0.1, 0.5, 2.0)
 """β of figures 1(a-c)."""
 
-
 POSITIVE, NEGATIVE = Band(0.0, math.inf), Band(-math.inf, 0.0)
-
 
 FEWEST = 5
 """Replicates below which agreement decides nothing: shares that are all equal have an interval without width."""
@@ -90,13 +81,13 @@ SIZES: dict[Preset, Sizes] = {
 }
 
 
-def once(measure: Callable[[S], Any], settings: S, cost: float = 1.0) -> Run:
+def once(measure: Callable[[S], Any], settings: S) -> Run:
     """The run of a measure."""
-    return Run(f"{measure.__module__}:{measure.__name__}", settings, cost=cost)
+    return Run(f"{measure.__module__}:{measure.__name__}", settings)
 
 
 def repeated(
-    measure: Callable[[R], Any], base: R, count: int, seed: int, cost: float = 1.0, **axes: Iterable[object]
+    measure: Callable[[R], Any], base: R, count: int, seed: int, cost: int = 1, **axes: Iterable[object]
 ) -> list[Run]:
     """One run of a measure for each combination of the axes and each replicate."""
     return replicated(f"{measure.__module__}:{measure.__name__}", base, count, seed, lambda settings: cost, **axes)

@@ -41,9 +41,7 @@ from skiplens.zoo.layers import Residual, convolution, linear
 from skiplens.zoo.weight_laws import fill_weights_, he_weights
 
 BATCH = 128
-
 PROBE = 64
-
 CLASSES = 10
 
 
@@ -77,17 +75,17 @@ def networks(preset: Preset) -> list[Images]:
     ]
 
 
-def depth_during_training_runs(preset: Preset, seed: int) -> list[Run]:
+def runs(preset: Preset, seed: int) -> list[Run]:
     """Networks on images; none where the data are not at hand, and the claims say so."""
-    sizes, runs = SIZES[preset], list[Run]()
+    sizes, found = SIZES[preset], list[Run]()
     for network in networks(preset):
         if missing(network.images):
             continue
         shorter = replace(network, looks=sizes.looks(network.looks))
         needs = Needs(gpus=1 if network.device == "cuda" else 0)
         of_network = repeated(images, shorter, sizes.varied, seed, cost=4 * max(shorter.looks))
-        runs += [replace(run, needs=needs) for run in of_network]
-    return runs
+        found += [replace(run, needs=needs) for run in of_network]
+    return found
 
 
 def images(settings: Images) -> dict[str, Tensor]:
@@ -225,8 +223,7 @@ def _sentence(readings: Sequence[Measurement], network: str, normalised: bool) -
 
 _CENTRAL = "As training goes on the ensemble becomes deeper and deeper"
 
-
-DEPTH = (
+CLAIMS = (
     Claim(
         "initially_shallow",
         "Initially the ensemble is mostly at depths lower than half the network's depth.",
@@ -252,55 +249,36 @@ DEPTH = (
 )
 
 
-Kind = tuple[str, str, bool]
-
-
-def draw_depth_during_training(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def figures(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     """Depth against steps for all networks, then the spectra of each; none where there were no data."""
-    kinds = list(dict.fromkeys(_kind(reading) for reading in readings))
-    if not kinds:
-        return ()
-    return (_depths(readings, kinds), *(_spectra(readings, kind) for kind in kinds))
-
-
-def _kind(reading: Measurement) -> Kind:
-    return reading.setting("images"), reading.setting("network"), reading.setting("normalised")
-
-
-def _name(kind: Kind) -> str:
-    images, network, normalised = kind
-    return f"{network}, {'batch norm' if normalised else 'no batch norm'}, {images}"
-
-
-def _settings(kind: Kind) -> dict[str, object]:
-    return dict(zip(("images", "network", "normalised"), kind, strict=True))
-
-
-def _depths(readings: Sequence[Measurement], kinds: list[Kind]) -> Figure:
-    marks: list[Mark] = []
-    for index, kind in enumerate(kinds):
-        steps, depths = (stacked(readings, name, "images", **_settings(kind)) for name in ("step", "mean_depth"))
-        marks += curve(steps[0], depths, _name(kind), index)
-    return Figure(
+    depths: list[Mark] = []
+    spectra: list[Figure] = []
+    kinds = dict.fromkeys(tuple(map(reading.setting, ("images", "network", "normalised"))) for reading in readings)
+    for index, (images, network, normalised) in enumerate(kinds):
+        found = chosen(readings, "images", images=images, network=network, normalised=normalised)
+        name = f"{network}, {'batch norm' if normalised else 'no batch norm'}, {images}"
+        depths += curve(found[0]["step"], stacked(found, "mean_depth"), name, index)
+        spectra.append(_spectrum(found, f"{network}_{'scaled' if normalised else 'plain'}_{images}", name))
+    depth = Figure(
         name="depth",
         title="Mean depth during training",
         caption="How many branches the energy of the logits passes on average; means over seeds with standard "
         "deviations. The conv net gets deeper, the dense one with batch norm shallower.",
         x_label="steps",
         y_label="mean depth (branches)",
-        marks=tuple(marks),
+        marks=tuple(depths),
     )
+    return (depth, *spectra) if spectra else ()
 
 
-def _spectra(readings: Sequence[Measurement], kind: Kind) -> Figure:
-    shares = stacked(readings, "share", "images", **_settings(kind))
-    steps = stacked(readings, "step", "images", **_settings(kind))[0]
+def _spectrum(readings: Sequence[Measurement], kind: str, name: str) -> Figure:
+    shares, steps = stacked(readings, "share"), readings[0]["step"]
     marks: list[Mark] = []
     for index, look in enumerate((0, -1)):
         marks += curve(range(shares.shape[2]), shares[:, look], f"step {int(steps[look])}", index)
     return Figure(
-        name=f"spectrum_{kind[1]}_{'scaled' if kind[2] else 'plain'}_{kind[0]}",
-        title=f"Path spectrum before and after training: {_name(kind)}",
+        name=f"spectrum_{kind}",
+        title=f"Path spectrum before and after training: {name}",
         caption="Share of the energy of the logits that passes so many branches; means and deviations over seeds.",
         x_label="branches on the path",
         y_label="share of the energy",
@@ -308,22 +286,21 @@ def _spectra(readings: Sequence[Measurement], kind: Kind) -> Figure:
     )
 
 
-IMAGES = (
+_IMAGES = (
     "The paper shows no spectra of trained networks. Here: identity blocks x + λR(Wx)/σ on 1,700 of the embedded MNIST "
     "digits at 16×16 pixels, looked at on 64 others, 200 steps of SGD with momentum; six conv blocks of 8 channels, "
     "nine dense ones of 64 units. The paper preset takes 10,000 whole images of MNIST and CIFAR-10 (`skiplens data get "
     "mnist`, `skiplens data get cifar10`) and needs a GPU."
 )
 
-
 ITEMS = (
     Item(
         "depth_during_training",
         "path spectra of networks as they train",
-        depth_during_training_runs,
-        DEPTH,
-        draw_depth_during_training,
+        runs,
+        CLAIMS,
+        figures,
         raw_tables,
-        (IMAGES, REPLICATES),
+        (_IMAGES, REPLICATES),
     ),
 )

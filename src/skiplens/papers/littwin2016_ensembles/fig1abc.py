@@ -22,7 +22,6 @@ from skiplens.sweeps.run import Run
 ROUNDING = 1e-12
 """Of closed forms against sums of whole numbers."""
 
-
 NARROW = 0.2
 """A band of lengths is called narrow if it is at most this share of the depth; the paper gives no number."""
 

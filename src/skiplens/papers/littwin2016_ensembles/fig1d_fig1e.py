@@ -1,6 +1,6 @@
 """Figures 1(d) and 1(e): batch-norm scales and weight norms of networks that learn to tell Gaussians apart."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -47,7 +47,6 @@ from skiplens.training.recipe import Recipe
 from skiplens.zoo.littwin2016 import BatchScale
 
 BATCH = 128
-
 HELD_OUT = 256
 
 
@@ -183,10 +182,9 @@ def judge_growth(readings: Sequence[Measurement], setting: str) -> Judgement:
 def judge_every_layer(readings: Sequence[Measurement], setting: str) -> Judgement:
     """Whether every scale ends above its start."""
     last = along(readings, "scale", setting)[:, -1]
-    lowest = f"{float(last.min(1).values.mean()):.2f}"
-    sentence = (
-        f"Share of the layers whose λ ends above its start, in each run; the lowest λ ends at {lowest} on average."
-    )
+    lowest = float(last.min(1).values.mean())
+    sentence = "Share of the layers whose λ ends above its start, in each run; the lowest λ ends at "
+    sentence += f"{lowest:.2f} on average."
     return judge_always((last > 1).double().mean(1), sentence)
 
 
@@ -275,49 +273,40 @@ def _change(history: Float[Tensor, "replicates looks"]) -> Float[Tensor, " repli
     return history[:, -1] - history[:, 0]
 
 
-def _by_setting(name: str, statement: str, places: tuple[str, str], judge: Any, *settings: str) -> list[Claim]:
-    """A claim for each setting of figure 1(d); the first setting, equation 20 as printed, needs no mention in names."""
-    words = {
-        "literal": "Eq. 20 as printed",
-        "centred": "centred",
-        "large_head": "centred, logits that start large",
-    }
+def _by_setting(
+    claim: tuple[str, str, str, str], judge: Callable[..., Judgement], settings: Sequence[str] = ("literal", "centred")
+) -> list[Claim]:
+    """A claim for each setting of figure 1(d); the first setting, equation 20 as printed, adds nothing to its name."""
+    name, statement, printed_at, paper = claim
+    words = {"literal": "Eq. 20 as printed", "centred": "centred", "large_head": "centred, logits that start large"}
     return [
         Claim(
             name if setting == "literal" else f"{name}_{setting}",
             f"{statement} ({words[setting]}).",
-            *places,
+            printed_at,
+            paper,
             partial(judge, setting=setting),
         )
         for setting in settings
     ]
 
 
+_GROWTH = ("growth", "The scales λ grow steadily as training goes on", "Figure 1d", "> 0")
+_EVERY_LAYER = ("every_layer", "Later lines lie higher at every layer", "Figure 1d, caption", "all layers")
+
+_FIRST_LAYER = (
+    "first_layer",
+    "The first layer, which cannot be skipped, behaves differently",
+    "Section 4.2, after Theorem 3",
+    "differs; we ask for > 0",
+)
+
+_DEEPER = ("deeper", "Growing scales shift the ensemble to bigger depths", "Section 1; Section 4, claim 2", "> 0")
+
 FIG1D = (
-    *_by_setting(
-        "growth",
-        "The scales λ grow steadily as training goes on",
-        ("Figure 1d", "> 0"),
-        judge_growth,
-        "literal",
-        "centred",
-        "large_head",
-    ),
-    *_by_setting(
-        "every_layer",
-        "Later lines lie higher at every layer",
-        ("Figure 1d, caption", "all layers"),
-        judge_every_layer,
-        "literal",
-    ),
-    *_by_setting(
-        "first_layer",
-        "The first layer, which cannot be skipped, behaves differently",
-        ("Section 4.2, after Theorem 3", "differs; we ask for > 0"),
-        judge_first_layer,
-        "literal",
-        "centred",
-    ),
+    *_by_setting(_GROWTH, judge_growth, ("literal", "centred", "large_head")),
+    *_by_setting(_EVERY_LAYER, judge_every_layer, ("literal",)),
+    *_by_setting(_FIRST_LAYER, judge_first_layer),
     Claim(
         "recursion",
         "At λ = 1 the mean square grows by 1 from layer to layer: E N²(l+1) = 1 + E N²(l).",
@@ -332,55 +321,26 @@ FIG1D = (
         "trained",
         partial(judge_learned, setting="literal", least=0.7),
     ),
-    *_by_setting(
-        "deeper",
-        "Growing scales shift the ensemble to bigger depths",
-        ("Section 1; Section 4, claim 2", "> 0"),
-        judge_deeper_with_scales,
-        "literal",
-        "centred",
-    ),
+    *_by_setting(_DEEPER, judge_deeper_with_scales),
 )
 
+_NORM = "The norm of the weights increases steadily"
+_DEEPER_WITHOUT = "Without batch normalisation, too, the ensemble gets deeper"
+_SMALL, _LARGE = "(small start).", "(weights of variance 1/inputs)."
+_BEFORE_24 = "Section 4.2, before Eq. 24"
 
 FIG1E = (
-    Claim(
-        "growth",
-        "The norm of the weights increases steadily (small start).",
-        "Figure 1e",
-        "always",
-        partial(judge_norm, setting="plain"),
-    ),
-    Claim(
-        "large_start",
-        "The norm of the weights increases steadily (weights of variance 1/inputs).",
-        "Figure 1e",
-        "always",
-        partial(judge_norm, setting="plain_large"),
-    ),
-    Claim(
-        "deeper",
-        "Without batch normalisation, too, the ensemble gets deeper (small start).",
-        "Section 4.2, before Eq. 24",
-        "> 0",
-        judge_deeper_without,
-    ),
-    Claim(
-        "deeper_large_start",
-        "Without batch normalisation, too, the ensemble gets deeper (weights of variance 1/inputs).",
-        "Section 4.2, before Eq. 24",
-        "> 0",
-        judge_deeper_from_large,
-    ),
+    Claim("growth", f"{_NORM} {_SMALL}", "Figure 1e", "always", partial(judge_norm, setting="plain")),
+    Claim("large_start", f"{_NORM} {_LARGE}", "Figure 1e", "always", partial(judge_norm, setting="plain_large")),
+    Claim("deeper", f"{_DEEPER_WITHOUT} {_SMALL}", _BEFORE_24, "> 0", judge_deeper_without),
+    Claim("deeper_large_start", f"{_DEEPER_WITHOUT} {_LARGE}", _BEFORE_24, "> 0", judge_deeper_from_large),
 )
-
 
 SCALED = {
     "literal": "Eq. 20 as printed",
     "centred": "centred branches",
     "large_head": "centred, logits start large",
 }
-
 
 PLAIN = {"plain": "small start, 0.3/√inputs", "plain_large": "usual start, 1/√inputs"}
 
@@ -442,41 +402,24 @@ def _steps(readings: Sequence[Measurement], setting: str) -> tuple[float, ...]:
     return numbers(along(readings, "step", setting)[0])
 
 
-GAUSSIANS = (
-    "The paper gives neither the task nor the recipe. Here: 20 features, fresh samples each step, width 64, SGD, "
+_TASK = "The paper gives neither the task nor the recipe. Here: "
+
+_FIG1D = (
+    f"{_TASK}20 features, fresh samples each step, width 64, SGD, "
     "batches of 128. Eq. 20 as printed: means and covariances differ, head of scale 0.01, rate 0.002. Centred: only "
-    "covariances differ, head 0.1, rate 0.05. Large head: means and covariances differ, head 1, rate 0.1."
-)
-
-
-SETTINGS_MATTER = (
+    "covariances differ, head 0.1, rate 0.05. Large head: means and covariances differ, head 1, rate 0.1.",
     "Whether the scales grow depends on the setting: growth was seen when the logits start small and the step causes "
-    "no early transient. In other settings, one of which is shown, the mean scale fell or hardly moved."
+    "no early transient. In other settings, one of which is shown, the mean scale fell or hardly moved.",
+    REPLICATES,
 )
 
-
-WITHOUT_SCALES = (
-    "The paper gives neither the task nor the recipe. Here: Gaussians that differ in their covariances, 20 features, "
-    "width 64, SGD with rate 0.02, batches of 128, weights that start as 0.3/√inputs or 1/√inputs."
+_FIG1E = (
+    f"{_TASK}Gaussians that differ in their covariances, 20 features, "
+    "width 64, SGD with rate 0.02, batches of 128, weights that start as 0.3/√inputs or 1/√inputs.",
+    REPLICATES,
 )
 
 ITEMS = (
-    Item(
-        "fig1d",
-        "batch-norm scales during training",
-        fig1d_runs,
-        FIG1D,
-        draw_fig1d,
-        raw_tables,
-        (GAUSSIANS, SETTINGS_MATTER, REPLICATES),
-    ),
-    Item(
-        "fig1e",
-        "weight norm during training without batch norm",
-        fig1e_runs,
-        FIG1E,
-        draw_fig1e,
-        raw_tables,
-        (WITHOUT_SCALES, REPLICATES),
-    ),
+    Item("fig1d", "batch-norm scales during training", fig1d_runs, FIG1D, draw_fig1d, raw_tables, _FIG1D),
+    Item("fig1e", "weight norm during training without batch norm", fig1e_runs, FIG1E, draw_fig1e, raw_tables, _FIG1E),
 )

@@ -50,18 +50,14 @@ from skiplens.sweeps.run import Run
 
 ROUNDING = 1e-10
 
-
 COUNT = 0.1
 """Tolerance of a mean number of critical points, relative."""
-
 
 COUNTED_RATIOS = (0.05, 0.1, 0.5, 1.0, 2.0, 10.0)
 """β at which critical points are counted."""
 
-
 ORDERS = (3, 4, 5, 7, 10, 20, 50)
 """p of theorem 5. (At p = 2 there is only one mixture.)"""
-
 
 COUNTED: dict[Preset, tuple[int, int]] = {"smoke": (20, 2), "laptop": (200, 15), "paper": (1000, 100)}
 """Spin glasses whose critical points are counted, with two and with three spins."""
@@ -221,7 +217,7 @@ def equation_46(squares: Float[Tensor, "mixtures orders"]) -> Float[Tensor, " mi
     return logarithm - (squares @ (r * (r - 2))) / (squares @ r.square())
 
 
-def equation_31(curvature_ratio: float) -> float:
+def equation_31(curvature_ratio: float | int) -> float:
     """½ log(v″/v′) − (v″ − v′)/(v″ + v′), as printed."""
     return 0.5 * math.log(curvature_ratio) - (curvature_ratio - 1) / (curvature_ratio + 1)
 
@@ -373,7 +369,6 @@ FIG1F = (
     ),
 )
 
-
 THM5 = (
     Claim("maximiser", "θ is largest for ε_p = 1, all others 0.", "Theorem 5, Eq. 33", "ε_p² = 1", judge_maximiser),
     Claim("bound", "Every other mixture has a smaller θ.", "Theorem 5", "always", judge_bound),
@@ -477,27 +472,10 @@ LINEAR_TERM = (
     "the other curve shows what they change."
 )
 
-
 FEW_SPINS = "The paper counts in the limit of many spins; here counts are for two or three, against the exact mean."
-
+_FIG1F, _THM5 = (LINEAR_TERM, FEW_SPINS, CLOSED_FORM), (FEW_SPINS, REPLICATES)
 
 ITEMS = (
-    Item(
-        "fig1f",
-        "complexity against β",
-        fig1f_runs,
-        FIG1F,
-        draw_fig1f,
-        raw_tables,
-        (LINEAR_TERM, FEW_SPINS, CLOSED_FORM),
-    ),
-    Item(
-        "thm5",
-        "which mixtures maximise the complexity",
-        thm5_runs,
-        THM5,
-        draw_thm5,
-        raw_tables,
-        (FEW_SPINS, REPLICATES),
-    ),
+    Item("fig1f", "complexity against β", fig1f_runs, FIG1F, draw_fig1f, raw_tables, _FIG1F),
+    Item("thm5", "which mixtures maximise the complexity", thm5_runs, THM5, draw_thm5, raw_tables, _THM5),
 )

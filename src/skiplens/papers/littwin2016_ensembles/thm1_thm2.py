@@ -49,10 +49,8 @@ from skiplens.zoo.littwin2016 import BatchScale
 COHERENT, INCOHERENT = 0.06, 0.04
 """Largest total variation between a measured spectrum and the law it follows."""
 
-
 MARGIN = Fraction(1, 5)
 """The band of theorem 2 that is looked at: lengths within a fifth of the peak."""
-
 
 LARGEST: dict[Preset, int] = {"smoke": 12, "laptop": 40, "paper": 60}
 """Depth up to which formulas for the peak are compared."""
@@ -332,7 +330,6 @@ THM1 = (
         judge_initial,
     ),
 )
-
 
 THM2 = (
     Claim("concentration", "Σ ε_r² over any band around βp/(1+β) → 1.", "Theorem 2, Eq. 18", "1", judge_concentration),

@@ -27,13 +27,11 @@ LEADING_ORDER = 4e-4
 LOSSES: dict[Preset, int] = {"smoke": 4, "laptop": 20, "paper": 50}
 """Of a replicate."""
 
-
 SPIN_GLASS = (
     "The paper has no example. Here losses are random spin glasses of orders (2, 4) with 8 weights and (3, 5) with 6, "
     "scales around ±1, σ = 1; each point lies on a random great circle where the hypothesis holds to rounding: "
     "L_m + L_p = 0 for a layer without skip, L_p = 0 for one with it (one hypothesis in the paper)."
 )
-
 
 _ANGLES = 64
 """Of a great circle, among which a change of sign is looked for."""

@@ -26,9 +26,7 @@ CARD = PaperCard(
     errata="errata/littwin2020_tangent.md",
 )
 
-
 _SCALE = "Inputs have ‖x‖² = d, so that the kernel is 1 where the paper means 1 (with ‖x‖ = 1 it would be 1/d)."
-
 _REPLICATES = "The paper draws once; here everything is drawn again for several seeds, and intervals are over them."
 
 COMMON = (_SCALE, _REPLICATES)
@@ -41,16 +39,12 @@ DRAWN = (
 )
 """Deviations of items whose networks are sampled without matrices."""
 
-
 NAMES = {"resnet": "ResNet", "densenet": "DenseNet", "vanilla": "vanilla"}
-
 
 SCALING_WIDTHS = (50, 100, 200, 400)
 """At which the variance is measured to see how it falls."""
 
-
 Architecture = Literal["resnet", "densenet", "vanilla"]
-
 
 MEMORY = 2**30
 """A fixed budget: networks are drawn in chunks that fit it, and other chunks would be other numbers."""

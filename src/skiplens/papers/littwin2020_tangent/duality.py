@@ -331,7 +331,6 @@ def _path_ratios(readings: Sequence[Measurement], architecture: str) -> Figure:
 
 
 _FIG4 = (*DRAWN, "The paper gives no width and no depths for figure 4: here n = 50.")
-
 _SMALL = (*COMMON, "The theorem gives no example: here L = 4, n = 16, α = 0.5.")
 
 ITEMS = (

@@ -345,7 +345,6 @@ def _angles(readings: Sequence[Measurement]) -> tuple[float, ...]:
 
 
 _FIG2 = (*DRAWN, "The paper gives no depth and no scale for figure 2: here L = 5 and α = 0.5.")
-
 _DRAW_THM1, _DRAW_THM2 = (partial(draw_theorem, architecture=architecture) for architecture, _, _ in _PANELS)
 
 ITEMS = (

@@ -21,9 +21,7 @@ LARGEST_SEARCH = 3000
 """The most critical points, on average, that a search is started for."""
 
 _STARTS_PER_POINT = 30
-
 _ROUNDS = 4
-
 _SAME_POINT = 1e-5  # in units of the sphere's radius
 
 
@@ -107,7 +105,7 @@ def _distinct(points: Tensor) -> Tensor:
 
 def _classified(glass: SpinGlass, points: Tensor) -> CriticalPoints:
     points = onto_sphere(points)
-    energies, gradient = glass.energy_and_gradient(points)
+    energies, gradient = glass.energy(points), glass.gradient(points)
     eigenvalues = torch.linalg.eigvalsh(riemannian_hessian(glass, points, gradient))
     return CriticalPoints(points, energies, (eigenvalues < 0).sum(1))
 
@@ -146,9 +144,7 @@ def critical_angles(glass: SpinGlass) -> Float[Tensor, " critical"]:
 
 
 _ITERATIONS = 40
-
 _LONGEST_STEP = 0.5  # on the unit sphere; longer ones leave the region where the quadratic model means anything
-
 _RESIDUAL = 1e-9  # of the Riemannian gradient, whose natural size is √(Λ v′)
 
 

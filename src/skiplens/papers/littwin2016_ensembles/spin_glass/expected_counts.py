@@ -6,7 +6,6 @@ GOE(Λ − 1) and s ~ N(0, 1 + 1/B), so the average over the Hessian is one over
 
 import functools
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -155,24 +154,15 @@ def log_eigenvalue_density(size: int, eigenvalues: Float[Tensor, " points"]) -> 
     φ_{N−1}/∫φ_{N−1} more for odd N.
     """
     x = eigenvalues.to(torch.float64) / math.sqrt(2)
-    last = _hermite(size, x)
-    factor = math.sqrt(size / 2) * last.half_sign_integral
+    phi, squares, log_unit, half_sign_integral = _hermite(size, x)
+    factor = math.sqrt(size / 2) * half_sign_integral
     if size % 2:
         factor = factor + 1 / _integral_over_line(size - 1)
-    return last.log_unit + torch.log(last.log_unit.exp() * last.squares + last.phi * factor) - 0.5 * math.log(2)
+    return log_unit + torch.log(log_unit.exp() * squares + phi * factor) - 0.5 * math.log(2)
 
 
-@dataclass(frozen=True)
-class _Hermite:
-    """φ_{N−1} and Σ_{j<N} φ_j² in units of e^{log_unit} and its square, and ½∫ sgn(x − y) φ_N(y) dy as it is."""
-
-    phi: Tensor
-    squares: Tensor
-    log_unit: Tensor
-    half_sign_integral: Tensor
-
-
-def _hermite(size: int, x: Tensor) -> _Hermite:
+def _hermite(size: int, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """φ_{N−1} and Σ_{j<N} φ_j² in units of e^{log_unit} and its square, log_unit, and ½∫ sgn(x − y) φ_N(y) dy."""
     before, phi = torch.zeros_like(x), torch.ones_like(x)
     squares, log_unit = torch.ones_like(x), -x.square() / 2 - 0.25 * math.log(math.pi)
     # φ_n' = √(n/2) φ_{n−1} − √((n+1)/2) φ_{n+1} links the integrals of one parity: from 0 for even, from −∞ for odd.
@@ -186,7 +176,7 @@ def _hermite(size: int, x: Tensor) -> _Hermite:
         log_unit = log_unit - shrink.log()
         below = math.sqrt(n / 2) * integral[(n + 1) % 2] - phi * log_unit.exp()
         integral[(n + 1) % 2] = below / math.sqrt((n + 1) / 2)
-    return _Hermite(phi, squares, log_unit, integral[size % 2])
+    return phi, squares, log_unit, integral[size % 2]
 
 
 def _integral_over_line(n: int) -> float:

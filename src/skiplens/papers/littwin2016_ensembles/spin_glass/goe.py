@@ -8,7 +8,6 @@ both sides has rank two and is u vᵀ − v uᵀ with u, v the integrals of f be
 
 import functools
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,7 +16,6 @@ from torch import Tensor
 from skiplens.base.axes import Float
 
 _PANEL_ORDER = 32
-
 _SHIFTS_AT_ONCE = 32
 
 
@@ -29,23 +27,10 @@ def log_index_determinants(size: int, shifts: Float[Tensor, " shifts"]) -> Float
     return torch.cat(pieces) + math.lgamma(size + 1) - _log_partition_function(size)
 
 
-@dataclass(frozen=True)
-class _Sides:
-    """The skew forms below and above s, the integrals there, and the log of the scale that was divided out."""
-
-    A_below: Float[Tensor, "shifts size size"]
-    A_above: Float[Tensor, "shifts size size"]
-    u: Float[Tensor, "shifts size"]
-    v: Float[Tensor, "shifts size"]
-    log_scale: Float[Tensor, " shifts"]
-
-
 def _for_some_shifts(size: int, s: Tensor) -> Tensor:
-    sides = _sides(size, s)
-    u, log_u = unit_and_log_norm(sides.u)
-    v, log_v = unit_and_log_norm(sides.v)
+    (Y, below), (X, above), log_scale = _sides(size, s)
+    (u, log_u), (v, log_v) = unit_and_log_norm(below), unit_and_log_norm(above)
     zero = torch.zeros_like(u)
-    X, Y = sides.A_above, sides.A_below
     out = X.new_empty(len(s), size + 1)
     if size % 2 == 0:
         out[:, 0::2] = pfaffian_coefficients(X, Y, size // 2)
@@ -55,10 +40,11 @@ def _for_some_shifts(size: int, s: Tensor) -> Tensor:
         Y_bordered = bordered(Y, zero)
         out[:, 0::2] = pfaffian_coefficients(bordered(X, v), Y_bordered, size // 2) + log_v[:, None]
         out[:, 1::2] = pfaffian_coefficients(bordered(X, u), Y_bordered, size // 2) + log_u[:, None]
-    return out + sides.log_scale[:, None]
+    return out + log_scale[:, None]
 
 
-def _sides(size: int, s: Tensor) -> _Sides:
+def _sides(size: int, s: Tensor) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], Tensor]:
+    """The skew form below s and the integrals of f there, the same above, and the log of the scale divided out."""
     nodes, weights, sign_kernel = unit_panels(math.ceil((size + 30) / 10), _PANEL_ORDER)
     edge = torch.full_like(s, spectrum_edge(size))
     below, above = s - torch.minimum(-edge, s - 1), torch.maximum(edge, s + 1) - s
@@ -67,19 +53,10 @@ def _sides(size: int, s: Tensor) -> _Sides:
     root = w.sqrt()[:, None]
     f, log_scale = _orthonormal_functions(size, x, s, w)
     values, integrals = (f / root).tensor_split(2, -1), (f * root).tensor_split(2, -1)
-    return _Sides(
-        below[:, None, None] * _skew_form(values[0], integrals[0], sign_kernel),
-        above[:, None, None] * _skew_form(values[1], integrals[1], sign_kernel),
-        integrals[0].sum(-1),
-        integrals[1].sum(-1),
-        log_scale,
-    )
-
-
-def _skew_form(values: Tensor, integrals: Tensor, sign_kernel: Tensor) -> Tensor:
-    """∬ sgn(y − x) f_i(x) f_j(y)."""
-    A = (values @ sign_kernel.T) @ integrals.mT
-    return (A - A.mT) / 2
+    forms = [a @ sign_kernel.T @ b.mT for a, b in zip(values, integrals, strict=True)]  # ∬ sgn(y − x) f_i(x) f_j(y)
+    lengths = (below[:, None, None], above[:, None, None])
+    skew = [length * ((A - A.mT) / 2) for length, A in zip(lengths, forms, strict=True)]
+    return (skew[0], integrals[0].sum(-1)), (skew[1], integrals[1].sum(-1)), log_scale
 
 
 def _orthonormal_functions(size: int, x: Tensor, s: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:

@@ -56,12 +56,6 @@ class SpinGlass:
             pieces.append(-math.sqrt(self.dimension) * torch.stack(parts, 1))
         return torch.cat(pieces)
 
-    def energy_and_gradient(
-        self, points: Float[Tensor, "points spins"]
-    ) -> tuple[Float[Tensor, " points"], Float[Tensor, "points spins"]]:
-        """H and its Euclidean gradient at each point."""
-        return self.energy(points), self.gradient(points)
-
     def gradient(self, points: Float[Tensor, "points spins"]) -> Float[Tensor, "points spins"]:
         """∂H/∂w at each point."""
         return -self._polynomial(points, self._gradient_couplings)
