@@ -25,7 +25,6 @@ from skiplens.papers.littwin2020_tangent.common import (
 from skiplens.papers.littwin2020_tangent.errata import log_theorem5_appendix, log_theorem5_main_text
 from skiplens.papers.statistics import (
     Band,
-    Places,
     decide,
     decide_correction,
     mean_points,
@@ -199,7 +198,7 @@ def judge_dense_proportional(readings: Sequence[Measurement]) -> Judgement:
     return decide(over_seeds(_log_slope(depths, _over_order(readings, depths))), Band.around(0.0, FLAT), sentence)
 
 
-def _log_slope(sizes: columns: Sequence[Tensor]) -> Float[Tensor, " replicates"]:
+def _log_slope(sizes: Sequence[float | int], columns: Sequence[Tensor]) -> Float[Tensor, " replicates"]:
     """Slope of the log of each row over the log of the sizes."""
     return slope([math.log(size) for size in sizes], torch.stack([column.log() for column in columns], dim=1))
 
