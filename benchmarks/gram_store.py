@@ -25,7 +25,7 @@ from skiplens import data
 from skiplens.kernels.architectures import ResNetKernel
 from skiplens.sweeps.dask_executor import DaskCluster
 from skiplens.sweeps.executor import ThisProcess
-from skiplens.sweeps.gram_tiles import TileOptions, spread_gram
+from skiplens.sweeps.gram_tiles import spread_gram
 
 KERNEL = ResNetKernel(10, 2, 10**-0.5, trained="all")
 LIMIT, TILE_BUDGET, CHECKED = 4 * 2**30, 2**29, 16
@@ -99,11 +99,14 @@ def interrupted_and_resumed(executor, X, out):
         if done >= max(1, total // 3):
             raise InterruptedError
 
-    options = TileOptions(budget=TILE_BUDGET)
     with contextlib.suppress(InterruptedError):
-        spread_gram(executor, KERNEL, X, out, options, stop)
+        spread_gram(executor, KERNEL, X, out, memory=TILE_BUDGET, progress=stop)
     later = []
-    store = spread_gram(executor, KERNEL, X, out, options, lambda label, done, total: later.append(done))
+
+    def note(label, done, total):
+        later.append(done)
+
+    store = spread_gram(executor, KERNEL, X, out, memory=TILE_BUDGET, progress=note)
     return store, len(steps) - 1, later[-1]
 
 

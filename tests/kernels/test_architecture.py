@@ -1,7 +1,7 @@
 import pytest
 
 from skiplens.base.errors import InvalidInputError
-from skiplens.kernels.architectures import ArchitectureOptions, DenseNetKernel, ResNetKernel, VanillaKernel
+from skiplens.kernels.architectures import DenseNetKernel, ResNetKernel, VanillaKernel, kernel_by_name
 
 
 @pytest.mark.parametrize(
@@ -13,9 +13,9 @@ from skiplens.kernels.architectures import ArchitectureOptions, DenseNetKernel, 
     ],
 )
 def test_by_name(architecture, expected):
-    assert ArchitectureOptions(architecture, 3, 2, 0.5, "all", True).kernel() == expected
+    assert kernel_by_name(architecture, 3, 2, 0.5, "all", True) == expected
 
 
 def test_unknown_names_get_an_offer():
     with pytest.raises(InvalidInputError, match=r"There is no architecture 'densnet'\. Did you mean densenet"):
-        ArchitectureOptions("densnet", 3, 2, 0.5, "all", True).kernel()
+        kernel_by_name("densnet", 3, 2, 0.5, "all", True)

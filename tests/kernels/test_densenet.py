@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from skiplens.kernels.arc_cosine import correlation_of_angle, correlation_of_cosine
-from skiplens.kernels.infinite_network import InfiniteDenseNet
+from skiplens.kernels.infinite_network import infinite_densenet
 from tests.kernels import reference
 from tests.kernels.test_resnet import COSINES, assert_table
 
@@ -33,12 +33,12 @@ NNGP = {
 
 @pytest.mark.parametrize("depth", NTK)
 def test_tangent_kernel_of_the_table(depth):
-    assert_table(InfiniteDenseNet(depth).recursion(correlation_of_cosine(torch.tensor(COSINES))).ntk, NTK[depth])
+    assert_table(infinite_densenet(depth).recursion(correlation_of_cosine(torch.tensor(COSINES))).ntk, NTK[depth])
 
 
 @pytest.mark.parametrize("depth", NNGP)
 def test_covariance_of_the_table(depth):
-    assert_table(InfiniteDenseNet(depth).recursion(correlation_of_cosine(torch.tensor(COSINES))).nngp, NNGP[depth])
+    assert_table(infinite_densenet(depth).recursion(correlation_of_cosine(torch.tensor(COSINES))).nngp, NNGP[depth])
 
 
 def test_tangent_kernel_with_all_layers_trained_of_the_table():
@@ -46,12 +46,12 @@ def test_tangent_kernel_with_all_layers_trained_of_the_table():
         "4.28333333333333 3.44123251911222 2.14350560801026 1.29205008186611 0.830139989800338 0.695470949140052"
         " 0.748849619005895"
     )
-    assert_table(InfiniteDenseNet(5, True).recursion(correlation_of_cosine(torch.tensor(COSINES))).ntk, printed)
+    assert_table(infinite_densenet(5, True).recursion(correlation_of_cosine(torch.tensor(COSINES))).ntk, printed)
 
 
 @pytest.mark.parametrize("angle", [1e-5, 0.3, 1.5, 3.0])
 def test_forward_recursion_equals_the_quadratic_backward_one(angle):
-    found = InfiniteDenseNet(30).recursion(correlation_of_angle(torch.tensor([angle])))
+    found = infinite_densenet(30).recursion(correlation_of_angle(torch.tensor([angle])))
     with mp.workdps(40):
         expected = reference.densenet(mp.cos(mp.mpf(angle)), 30)
     assert [float(k) for k in found] == pytest.approx([float(k) for k in expected], rel=1e-13)
@@ -59,23 +59,23 @@ def test_forward_recursion_equals_the_quadratic_backward_one(angle):
 
 @pytest.mark.parametrize("outer", [False, True])
 def test_diagonal_is_the_harmonic_number(outer):
-    nngp, ntk = InfiniteDenseNet(4, outer).at_equal_inputs()
+    nngp, ntk = infinite_densenet(4, outer).at_equal_inputs()
     assert float(nngp) == 1 and float(ntk) == pytest.approx(25 / 12 + 2 * outer, rel=1e-15)
-    assert float(InfiniteDenseNet(4).log_scale()) == 0
+    assert float(infinite_densenet(4).log_scale) == 0
 
 
 def test_slope_at_equal_inputs():
     depth, angle = 20, 1e-8
     harmonic = sum(1 / k for k in range(1, depth + 1))
     second = sum(1 / k**2 for k in range(1, depth + 1))
-    there = InfiniteDenseNet(depth)
+    there = infinite_densenet(depth)
     ratio = there.recursion(correlation_of_angle(torch.tensor([angle]))).ntk / there.at_equal_inputs().ntk
     assert (1 - float(ratio)) / angle == pytest.approx((harmonic**2 - second) / (2 * math.pi * harmonic), rel=1e-6)
 
 
 @pytest.mark.parametrize(("depth", "expected"), [(10, 0.529), (100, 0.466), (1000, 0.427), (10_000, 0.401)])
 def test_the_quarter_is_approached_at_logarithmic_speed(depth, expected):
-    there = InfiniteDenseNet(depth)
+    there = infinite_densenet(depth)
     with torch.no_grad():
         ratio = there.recursion(correlation_of_angle(torch.ones(1))).ntk / there.at_equal_inputs().ntk
     assert float(ratio) == pytest.approx(expected, abs=5e-4)  # the note prints three digits

@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -8,12 +9,12 @@ from hypothesis import strategies as st
 
 from skiplens.base import optional_imports
 from skiplens.base.errors import BrokenFileError, InvalidInputError, MissingDependencyError, TooLargeError
-from skiplens.kernels import gram as kernels_gram
 from skiplens.kernels.architectures import DenseNetKernel, ResNetKernel
 from skiplens.kernels.gram import TilePlan, gram
 
 KERNEL = ResNetKernel(5, 2, 0.5)
 SMALL = 2**17  # bytes: tiles of 32 × 32
+FINGERPRINT = "a473fac96e37e99ee580162bd3e5c0a182def3ef4ebbf2eeb65a4f4e95cf5ea7"
 
 
 @pytest.fixture
@@ -44,8 +45,8 @@ def test_every_destination_holds_the_kernel_matrix(X, tmp_path, end, other, dtyp
     X = X.to(dtype)
     Y = X[:40] * 2 if other else None
     out = None if end is None else tmp_path / f"gram{end}"
-    budget = SMALL + (70 * 70 * X.element_size() if end is None else 0)
-    found = dense(gram(KERNEL.ntk, X, Y, out=out, budget=budget))
+    memory = SMALL + (70 * 70 * X.element_size() if end is None else 0)
+    found = dense(gram(KERNEL.ntk, X, Y, out=out, memory=memory))
     assert found.dtype == dtype
     tolerance = {torch.float32: 1e-5, torch.float64: 1e-12}[dtype]
     torch.testing.assert_close(found, KERNEL.ntk(X, Y), rtol=0, atol=tolerance * float(KERNEL.diagonal(X).max()) * 2)
@@ -73,29 +74,29 @@ def test_a_killed_run_goes_on_with_the_tiles_that_are_missing(X, tmp_path, end):
             return KERNEL.ntk(A, B)
 
     with pytest.raises(KilledError):
-        gram(Kernel(4).ntk, X, out=out, budget=SMALL)
+        gram(Kernel(4).ntk, X, out=out, memory=SMALL)
     assert len(computed) == 4
-    found = gram(Kernel(100).ntk, X, out=out, budget=SMALL)
+    found = gram(Kernel(100).ntk, X, out=out, memory=SMALL)
     assert len(computed) == 6  # 70 rows in tiles of 32: six tiles on and above the diagonal
     torch.testing.assert_close(dense(found), KERNEL.ntk(X))
-    gram(Kernel(0).ntk, X, out=out, budget=SMALL)  # finished: nothing is computed again
+    gram(Kernel(0).ntk, X, out=out, memory=SMALL)  # finished: nothing is computed again
 
 
 def test_a_tile_that_was_not_marked_is_computed_again(X, tmp_path):
     out = tmp_path / "gram.npy"
-    gram(KERNEL.ntk, X, out=out, budget=SMALL)
+    gram(KERNEL.ntk, X, out=out, memory=SMALL)
     written = np.lib.format.open_memmap(out, mode="r+")
     written[:32, :32] = -1
     journal = tmp_path / "gram.npy.tiles"
     content = json.loads(journal.read_text())
     journal.write_text(json.dumps({**content, "done": f"{int(content['done'], 16) & ~1:x}"}))
-    found = gram(KERNEL.ntk, X, out=out, budget=10 * SMALL)  # another budget does not move the tiles
+    found = gram(KERNEL.ntk, X, out=out, memory=10 * SMALL)  # another budget does not move the tiles
     torch.testing.assert_close(dense(found), KERNEL.ntk(X))
 
 
 def test_progress_is_told(X):
     told = []
-    gram(KERNEL.nngp, X, budget=SMALL + 70 * 70 * 8, progress=lambda *step: told.append(step))
+    gram(KERNEL.nngp, X, memory=SMALL + 70 * 70 * 8, progress=lambda *step: told.append(step))
     assert told[0] == ("kernel matrix", 0, 6) and told[-1] == ("kernel matrix", 6, 6)
 
 
@@ -138,7 +139,7 @@ def test_a_full_disk_is_told_before_anything_is_written(X, tmp_path, monkeypatch
     class Usage:
         free = 8 * 60 * 60
 
-    monkeypatch.setattr(kernels_gram.shutil, "disk_usage", lambda folder: Usage)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage)
     with pytest.raises(TooLargeError, match=r"70 × 70 entries needs .* on the disk.*About 60 rows and columns"):
         gram(KERNEL.ntk, X, out=tmp_path / "gram.npy")
     assert list(tmp_path.iterdir()) == []
@@ -148,12 +149,28 @@ def test_a_matrix_larger_than_the_budget_is_refused_with_the_size_that_fits(X):
     with pytest.raises(
         TooLargeError, match=r"70 × 70 entries in memory needs .* About 35 × 35 would fit; .*\.npy or \.zarr"
     ):
-        gram(KERNEL.ntk, X, budget=8 * 35 * 35)
+        gram(KERNEL.ntk, X, memory=8 * 35 * 35)
+
+
+def test_the_old_name_of_the_memory_is_deprecated(X):
+    with pytest.warns(DeprecationWarning, match=r"is now gram\(memory="):
+        torch.testing.assert_close(gram(KERNEL.ntk, X, budget=2**20), KERNEL.ntk(X))
+
+
+def test_stores_of_earlier_versions_are_continued(tmp_path):
+    """The journal and the fingerprint are those that version 0.1.0 wrote."""
+    X = torch.arange(12, dtype=torch.float64).view(4, 3)
+    np.save(tmp_path / "gram.npy", np.full((4, 4), 7.0))
+    old = {"fingerprint": FINGERPRINT, "side": 2, "done": "5"}  # the tiles 0 and 2 of three
+    (tmp_path / "gram.npy.tiles").write_text(json.dumps(old))
+    found = dense(gram(DenseNetKernel(3).ntk, X, out=tmp_path / "gram.npy"))
+    assert (found[:2, :2] == 7).all() and (found[2:, 2:] == 7).all()
+    torch.testing.assert_close(found[:2, 2:], DenseNetKernel(3).ntk(X)[:2, 2:])
 
 
 def test_a_budget_below_the_smallest_tile_is_refused(X, tmp_path):
     with pytest.raises(TooLargeError, match=r"tile of 16 × 16 entries, the smallest there is, needs .* larger budget"):
-        gram(KERNEL.ntk, X, out=tmp_path / "gram.npy", budget=1000)
+        gram(KERNEL.ntk, X, out=tmp_path / "gram.npy", memory=1000)
 
 
 def test_wrong_inputs_are_refused_before_anything_is_written(X, tmp_path):
@@ -177,5 +194,5 @@ def test_without_zarr_the_package_is_named(X, tmp_path, monkeypatch):
 @settings(deadline=None, max_examples=15)
 def test_the_size_of_tiles_does_not_change_a_value(seed, samples, extra):
     X = torch.randn(samples, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    found = gram(KERNEL.ntk, X, budget=samples * samples * 8 + SMALL // 4 + extra)
+    found = gram(KERNEL.ntk, X, memory=samples * samples * 8 + SMALL // 4 + extra)
     torch.testing.assert_close(found, KERNEL.ntk(X), rtol=1e-11, atol=1e-12)

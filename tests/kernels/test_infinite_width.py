@@ -106,7 +106,7 @@ def angle_oracle(kernel, X):
         )
         length = torch.tensor([float(n) for n in norms]) / X.shape[1] ** 0.5
     limit = kernel.limit()
-    values = limit.recursion(Correlation(below_one, above_minus_one)).ntk * limit.log_scale().exp()
+    values = limit.recursion(Correlation(below_one, above_minus_one)).ntk * limit.log_scale.exp()
     return values * torch.outer(length, length)
 
 

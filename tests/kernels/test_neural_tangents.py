@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from skiplens.kernels.arc_cosine import Correlation, correlation_of_angle, correlation_of_supplement
-from skiplens.kernels.infinite_network import InfiniteDenseNet, InfiniteResNet, InfiniteVanilla
+from skiplens.kernels.infinite_network import infinite_densenet, infinite_resnet, infinite_vanilla
 from tests.tolerances import assert_close
 
 RECORDED = json.loads(Path(__file__).with_name("neural_tangents.json").read_text())
@@ -16,8 +16,8 @@ RECORDED = json.loads(Path(__file__).with_name("neural_tangents.json").read_text
 def limit(case, outer):
     if case["name"] == "resnet":
         scales = torch.full((case["depth"],), case["branch_scale"]) ** case["branch_depth"]
-        return InfiniteResNet(scales, case["branch_depth"], outer)
-    return {"densenet": InfiniteDenseNet, "vanilla": InfiniteVanilla}[case["name"]](case["depth"], outer)
+        return infinite_resnet(scales, case["branch_depth"], outer)
+    return {"densenet": infinite_densenet, "vanilla": infinite_vanilla}[case["name"]](case["depth"], outer)
 
 
 def correlation():
@@ -29,7 +29,7 @@ def correlation():
 @pytest.mark.parametrize("case", RECORDED["cases"], ids=lambda case: f"{case['name']}{case['depth']}")
 def test_same_kernels_as_neural_tangents(case):
     frozen, everything = limit(case, False), limit(case, True)
-    scale = frozen.log_scale().exp()
+    scale = frozen.log_scale.exp()
     nngp, ntk = (scale * kernel for kernel in frozen.recursion(correlation()))
     for found, name in (
         (nngp, "nngp"),

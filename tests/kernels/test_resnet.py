@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from skiplens.kernels.arc_cosine import correlation_of_angle, correlation_of_cosine
-from skiplens.kernels.infinite_network import InfiniteResNet
+from skiplens.kernels.infinite_network import infinite_resnet
 from tests.kernels import reference
 
 COSINES = [1, 0.9, 0.5, 0, -0.5, -0.9, -1]
@@ -48,11 +48,11 @@ NTK_ALL = {
 
 
 def limit(depth, branch_depth, scale, outer=False):
-    return InfiniteResNet(torch.full((depth,), float(scale)) ** branch_depth, branch_depth, outer)
+    return infinite_resnet(torch.full((depth,), float(scale)) ** branch_depth, branch_depth, outer)
 
 
 def kernels(limit, correlation):
-    scale = limit.log_scale().exp()
+    scale = limit.log_scale.exp()
     return [kernel * scale for kernel in limit.recursion(correlation)]
 
 
@@ -88,7 +88,7 @@ def test_one_matrix_per_branch_is_a_linear_network(depth):
 @pytest.mark.parametrize("branch_depth", [1, 2, 4])
 def test_a_scale_of_its_own_for_each_block_against_mpmath(branch_depth, outer):
     scales = [0.7, 0.0, 0.1, 1.3]
-    there = InfiniteResNet(torch.tensor(scales), branch_depth, outer)
+    there = infinite_resnet(torch.tensor(scales), branch_depth, outer)
     found = kernels(there, correlation_of_angle(torch.tensor([1e-6, 0.4, 2.0])))
     with mp.workdps(40):
         for place, angle in enumerate([1e-6, 0.4, 2.0]):
@@ -100,7 +100,7 @@ def test_a_scale_of_its_own_for_each_block_against_mpmath(branch_depth, outer):
 @pytest.mark.parametrize(("depth", "scale"), [(1000, 1.0), (1000, 0.001)])
 @pytest.mark.parametrize("angle", [1e-6, 1e-4, 1e-2, 1.0, 3.1])
 def test_deep_recursion_keeps_its_digits_near_equal_inputs(depth, scale, angle):
-    there = InfiniteResNet(torch.full((depth,), scale), 2)
+    there = infinite_resnet(torch.full((depth,), scale), 2)
     found = there.recursion(correlation_of_angle(torch.tensor([angle]))).ntk / there.at_equal_inputs().ntk
     with mp.workdps(40):
         _, expected = reference.resnet(mp.cos(mp.mpf(angle)), [mp.mpf(scale)] * depth, 2)
@@ -111,7 +111,7 @@ def test_deep_recursion_keeps_its_digits_near_equal_inputs(depth, scale, angle):
 @pytest.mark.parametrize("outer", [False, True])
 def test_diagonal_in_closed_form(outer):
     there = limit(6, 3, 0.8, outer)
-    a, scale = 0.8**3, there.log_scale().exp()
+    a, scale = 0.8**3, there.log_scale.exp()
     nngp, ntk = (scale * kernel for kernel in there.at_equal_inputs())
     assert float(nngp) == pytest.approx((1 + a) ** 6, rel=1e-14)
     assert float(ntk) == pytest.approx(3 * 6 * a * (1 + a) ** 5 + 2 * outer * (1 + a) ** 6, rel=1e-14)
@@ -121,7 +121,7 @@ def test_diagonal_in_closed_form(outer):
 
 @pytest.mark.parametrize(("depth", "branch_depth", "a"), [(5, 2, 0.25), (20, 3, 0.1), (100, 2, 1.0)])
 def test_slope_at_equal_inputs(depth, branch_depth, a):
-    there, angle = InfiniteResNet(torch.full((depth,), a), branch_depth), 1e-8
+    there, angle = infinite_resnet(torch.full((depth,), a), branch_depth), 1e-8
     ratio = there.recursion(correlation_of_angle(torch.tensor([angle]))).ntk / there.at_equal_inputs().ntk
     sigma = (branch_depth - 1) / (2 * math.pi) * (1 + (depth - 1) * a / (1 + a))
     # one digit of 1e-8 is 2e-16, the second-order term is (sigma * 1e-8)²
@@ -137,7 +137,7 @@ def test_slope_at_equal_inputs(depth, branch_depth, a):
 )
 def test_depth_limit_with_scale_one_over_depth(branch_depth, limits, rates):
     depth = 2000
-    there = InfiniteResNet(torch.full((depth,), 1 / depth), branch_depth)
+    there = infinite_resnet(torch.full((depth,), 1 / depth), branch_depth)
     _, ntk = kernels(there, correlation_of_cosine(torch.tensor([0.9, 0.5, 0.0, -0.5])))
     deviation = depth * (ntk - torch.tensor(limits))
     assert deviation.abs().max() < 30  # K_L − K_∞ = O(1/L)
@@ -146,20 +146,20 @@ def test_depth_limit_with_scale_one_over_depth(branch_depth, limits, rates):
 
 
 def test_a_quarter_is_left_at_fixed_scale():
-    there = InfiniteResNet(torch.ones(10_000), 2)
+    there = infinite_resnet(torch.ones(10_000), 2)
     with torch.no_grad():
         ratio = there.recursion(correlation_of_angle(torch.tensor([0.1, 1.0]))).ntk / there.at_equal_inputs().ntk
     assert ratio.tolist() == pytest.approx([0.25475, 0.25062], abs=5e-6)  # the note prints five digits
 
 
 def test_zero_scale_is_the_identity():
-    there = InfiniteResNet(torch.zeros(3), 2)
+    there = infinite_resnet(torch.zeros(3), 2)
     nngp, ntk = kernels(there, correlation_of_cosine(torch.tensor([0.3])))
     assert float(nngp) == pytest.approx(0.3) and float(ntk) == 0
-    assert there.stretch().opposite < 1e8
+    assert there.stretch.opposite < 1e8
 
 
 def test_gradient_by_the_scales_against_finite_differences():
     scales = torch.tensor([0.3, 0.8, 0.1], requires_grad=True)
     correlation = correlation_of_cosine(torch.tensor([0.99, 0.2, -0.7]))
-    assert torch.autograd.gradcheck(lambda a: kernels(InfiniteResNet(a, 3, True), correlation)[1], scales)
+    assert torch.autograd.gradcheck(lambda a: kernels(infinite_resnet(a, 3, True), correlation)[1], scales)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from skiplens.kernels.arc_cosine import correlation_of_angle, correlation_of_cosine
-from skiplens.kernels.infinite_network import InfiniteVanilla
+from skiplens.kernels.infinite_network import infinite_vanilla
 from tests.kernels import reference
 from tests.kernels.test_resnet import COSINES, assert_table
 
@@ -17,12 +17,12 @@ NTK = {
 
 @pytest.mark.parametrize("depth", NTK)
 def test_tangent_kernel_of_the_table(depth):
-    assert_table(InfiniteVanilla(depth).recursion(correlation_of_cosine(torch.tensor(COSINES))).ntk, NTK[depth])
+    assert_table(infinite_vanilla(depth).recursion(correlation_of_cosine(torch.tensor(COSINES))).ntk, NTK[depth])
 
 
 @pytest.mark.parametrize("angle", [1e-5, 0.3, 1.5, 3.0])
 def test_sum_over_layers_in_mpmath(angle):
-    found = InfiniteVanilla(30).recursion(correlation_of_angle(torch.tensor([angle])))
+    found = infinite_vanilla(30).recursion(correlation_of_angle(torch.tensor([angle])))
     with mp.workdps(40):
         expected = reference.vanilla(mp.cos(mp.mpf(angle)), 30)
     assert [float(k) for k in found] == pytest.approx([float(k) for k in expected], rel=1e-13)
@@ -30,12 +30,12 @@ def test_sum_over_layers_in_mpmath(angle):
 
 @pytest.mark.parametrize("outer", [False, True])
 def test_diagonal_counts_the_layers(outer):
-    nngp, ntk = InfiniteVanilla(7, outer).at_equal_inputs()
+    nngp, ntk = infinite_vanilla(7, outer).at_equal_inputs()
     assert float(nngp) == 1 and float(ntk) == 7 + 2 * outer
-    assert float(InfiniteVanilla(7).log_scale()) == 0
+    assert float(infinite_vanilla(7).log_scale) == 0
 
 
 def test_slope_at_equal_inputs():
     depth, angle = 12, 1e-8
-    ratio = InfiniteVanilla(depth).recursion(correlation_of_angle(torch.tensor([angle]))).ntk / depth
+    ratio = infinite_vanilla(depth).recursion(correlation_of_angle(torch.tensor([angle]))).ntk / depth
     assert (1 - float(ratio)) / angle == pytest.approx((depth + 1) / (2 * math.pi), rel=1e-6)

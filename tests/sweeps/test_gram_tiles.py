@@ -13,7 +13,7 @@ from skiplens.sweeps.gram_tiles import TileOptions, described, rebuilt, spread_g
 from skiplens.sweeps.run import Failure, Outcome
 
 KERNEL = ResNetKernel(4, 2, 0.5)
-SMALL = TileOptions(budget=2**17)  # tiles of 32 × 32
+SMALL = 2**17  # tiles of 32 × 32
 
 
 class Failing(ThisProcess):
@@ -34,31 +34,36 @@ def X(generator):
 
 @pytest.mark.parametrize("quantity", ["ntk", "nngp"])
 def test_the_store_holds_the_kernel_matrix(X, tmp_path, quantity):
-    options = TileOptions(quantity, SMALL.budget)
-    found = spread_gram(ThisProcess(), KERNEL, X, tmp_path / "gram.zarr", options)
+    found = spread_gram(ThisProcess(), KERNEL, X, tmp_path / "gram.zarr", quantity=quantity, memory=SMALL)
     torch.testing.assert_close(torch.from_numpy(np.array(found)), getattr(KERNEL, quantity)(X))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["gram.zarr", "gram.zarr.tiles"]
 
 
+def test_options_in_one_object_are_deprecated(X, tmp_path):
+    with pytest.warns(DeprecationWarning, match="budget as memory="):
+        found = spread_gram(ThisProcess(), KERNEL, X, tmp_path / "gram.zarr", TileOptions("nngp", SMALL))
+    torch.testing.assert_close(torch.from_numpy(np.array(found)), KERNEL.nngp(X))
+
+
 @pytest.mark.slow
 def test_processes_give_the_same_matrix(X, tmp_path):
-    found = spread_gram(LocalWorkers(2), KERNEL, X, tmp_path / "gram.zarr", SMALL)
+    found = spread_gram(LocalWorkers(2), KERNEL, X, tmp_path / "gram.zarr", memory=SMALL)
     torch.testing.assert_close(torch.from_numpy(np.array(found)), KERNEL.ntk(X))
 
 
 def test_what_was_done_before_a_failure_is_kept(X, tmp_path):
     out, seen = tmp_path / "gram.zarr", []
     with pytest.raises(SkiplensError, match=r"failed 2 times.*the worker died.*The 4 tiles that are done are kept"):
-        spread_gram(Failing(4), KERNEL, X, out, SMALL)
-    found = spread_gram(ThisProcess(), KERNEL, X, out, SMALL, lambda *step: seen.append(step))
+        spread_gram(Failing(4), KERNEL, X, out, memory=SMALL)
+    found = spread_gram(ThisProcess(), KERNEL, X, out, memory=SMALL, progress=lambda *step: seen.append(step))
     assert seen[-1] == ("kernel matrix", 2, 2)  # six tiles on and above the diagonal, four of them done
     torch.testing.assert_close(torch.from_numpy(np.array(found)), KERNEL.ntk(X))
 
 
 def test_another_kernel_does_not_go_on(X, tmp_path):
-    spread_gram(ThisProcess(), KERNEL, X, tmp_path / "gram.zarr", SMALL)
+    spread_gram(ThisProcess(), KERNEL, X, tmp_path / "gram.zarr", memory=SMALL)
     with pytest.raises(InvalidInputError, match="begun with another kernel or other inputs"):
-        spread_gram(ThisProcess(), DenseNetKernel(3), X, tmp_path / "gram.zarr", SMALL)
+        spread_gram(ThisProcess(), DenseNetKernel(3), X, tmp_path / "gram.zarr", memory=SMALL)
 
 
 def test_a_path_that_many_cannot_write_to_is_refused(X, tmp_path):

@@ -14,12 +14,17 @@ from skiplens.base.errors import InvalidInputError
 from skiplens.kernels.arc_cosine import Correlation, angle_of
 from skiplens.kernels.infinite_network import InfiniteNetwork, LimitKernels
 from skiplens.kernels.inputs import Directions
-from skiplens.kernels.tables import Evaluate, Table, tabulate
+from skiplens.kernels.tables import Table, tabulate
 
 Quantity = Literal["nngp", "ntk"]
 """Covariance of the outputs at initialisation, or tangent kernel."""
 
 QUANTITIES: tuple[Quantity, ...] = ("nngp", "ntk")
+
+Evaluation = Literal["table", "recursion"]
+
+# A matrix product of unit vectors is off by about 2 roundings; the kernel may be off by 1e-6 or 5e-13 of its peak
+_TOLERANCE_OVER_ROUNDING = {torch.float32: 1e-6 / 2**-22, torch.float64: 5e-13 / 2**-51}
 
 
 class NearLimits(NamedTuple):
@@ -77,7 +82,7 @@ class AngularKernel:
     values: Callable[[Correlation], Tensor]
     peak: DiagonalValue
     learned: bool = False
-    table: Callable[[Tensor], Tensor] | None = None
+    table: Table | None = None
 
     def near_limits(self, dtype: torch.dtype) -> NearLimits:
         """Where a rounding of the cosine in `dtype` moves the kernel by more than the dtype's tolerance."""
@@ -87,44 +92,26 @@ class AngularKernel:
     def _near_limits_by_dtype(self) -> dict[torch.dtype, NearLimits]:
         distance = torch.logspace(-32, 0, 321, dtype=torch.float64)
         with torch.no_grad():
-            near, far = (
-                self.values(Correlation(distance, 2 - distance)),
-                self.values(Correlation(2 - distance, distance)),
-            )
+            near = self.values(Correlation(distance, 2 - distance))
+            far = self.values(Correlation(2 - distance, distance))
         size = float(torch.cat([near, far]).abs().max())
         slopes = [k.diff().abs() / distance.diff() for k in (near, far)]
+
+        def last_above(slope: Tensor, bound: float) -> float:
+            above = (slope > bound).nonzero()
+            return float(distance[1:][above[-1]]) if len(above) else 0.0
+
         return {
-            dtype: NearLimits(*(_last_above(distance[1:], slope, ratio * size) for slope in slopes))
+            dtype: NearLimits(*(last_above(slope, ratio * size) for slope in slopes))
             for dtype, ratio in _TOLERANCE_OVER_ROUNDING.items()
         }
-
-
-# A matrix product of unit vectors is off by about 2 roundings; the kernel may be off by 1e-6 or 5e-13 of its peak
-_TOLERANCE_OVER_ROUNDING = {torch.float32: 1e-6 / 2**-22, torch.float64: 5e-13 / 2**-51}
-
-
-def of_table(table: Table, number: int, peak: DiagonalValue, learned: bool = False) -> AngularKernel:
-    """Kernel number `number` of a table."""
-
-    def by_angle(angle: Tensor) -> Tensor:
-        return table(angle, number)
-
-    return AngularKernel(lambda correlation: by_angle(angle_of(correlation)), peak, learned, by_angle)
-
-
-def _last_above(distance: Tensor, slope: Tensor, bound: float) -> float:
-    above = (slope > bound).nonzero()
-    return float(distance[above[-1]]) if len(above) else 0.0
-
-
-Evaluation = Literal["table", "recursion"]
 
 
 def diagonal_values(limit: InfiniteNetwork, normalise: bool) -> tuple[DiagonalValue, ...]:
     """Both kernels of `limit` at equal inputs, in the order of `QUANTITIES`."""
     at_equal = limit.at_equal_inputs()
     if not normalise:
-        return tuple(DiagonalValue(value, limit.log_scale()) for value in at_equal)
+        return tuple(DiagonalValue(value, limit.log_scale) for value in at_equal)
     _require_not_zero(at_equal)
     return tuple(DiagonalValue(torch.ones_like(value), torch.zeros_like(value)) for value in at_equal)
 
@@ -140,11 +127,14 @@ def angular_kernels(
     def evaluate(correlation: Correlation) -> Tensor:
         return torch.stack([k / divisor for k, divisor in zip(limit.recursion(correlation), divisors, strict=True)])
 
-    learned = limit.log_scale().requires_grad
+    def by_recursion(number: int) -> Callable[[Correlation], Tensor]:
+        return lambda correlation: evaluate(correlation)[number]
+
+    learned = limit.log_scale.requires_grad
     if evaluation == "recursion":
-        return tuple(_by_recursion(evaluate, number, peak, learned) for number, peak in enumerate(at_equal))
-    table = tabulate(evaluate, limit.stretch(), accuracy)
-    return tuple(of_table(table, number, peak, learned) for number, peak in enumerate(at_equal))
+        return tuple(AngularKernel(by_recursion(number), peak, learned) for number, peak in enumerate(at_equal))
+    tables = tabulate(evaluate, limit.stretch, accuracy)
+    return tuple(_tabulated(table, peak, learned) for table, peak in zip(tables, at_equal, strict=True))
 
 
 def derivative_kernels(
@@ -159,13 +149,13 @@ def derivative_kernels(
         normalise: Whether the kernels are divided by their values at equal inputs.
     """
     limit = limit_at(torch.tensor(scale, dtype=torch.float64))
-    log_scale = torch.zeros((), dtype=torch.float64) if normalise else limit.log_scale()
+    log_scale = torch.zeros((), dtype=torch.float64) if normalise else limit.log_scale
 
     def kernels(scales: Tensor, correlation: Correlation | None) -> list[Tensor]:
         there = limit_at(scales)
         at_equal = there.at_equal_inputs()
         found = at_equal if correlation is None else there.recursion(correlation)
-        factors = [1 / peak for peak in at_equal] if normalise else [(there.log_scale() - log_scale).exp()] * 2
+        factors = [1 / peak for peak in at_equal] if normalise else [(there.log_scale - log_scale).exp()] * 2
         return [kernel * factor for kernel, factor in zip(found, factors, strict=True)]
 
     def derivative(correlation: Correlation | None) -> Tensor:
@@ -179,14 +169,13 @@ def derivative_kernels(
 
     if normalise:
         _require_not_zero(limit.at_equal_inputs())
-    table = tabulate(derivative, limit.stretch(), accuracy)
-    return tuple(
-        of_table(table, number, DiagonalValue(value, log_scale)) for number, value in enumerate(derivative(None))
-    )
+    tables = tabulate(derivative, limit.stretch, accuracy)
+    peaks = (DiagonalValue(value, log_scale) for value in derivative(None))
+    return tuple(_tabulated(table, peak) for table, peak in zip(tables, peaks, strict=True))
 
 
-def _by_recursion(evaluate: Evaluate, number: int, peak: DiagonalValue, learned: bool) -> AngularKernel:
-    return AngularKernel(lambda correlation: evaluate(correlation)[number], peak, learned)
+def _tabulated(table: Table, peak: DiagonalValue, learned: bool = False) -> AngularKernel:
+    return AngularKernel(lambda correlation: table(angle_of(correlation)), peak, learned, table)
 
 
 def _require_not_zero(at_equal: LimitKernels) -> None:

@@ -1,4 +1,4 @@
-"""What all kernels of infinitely wide networks share: `kernel.ntk(X)`, `kernel.nngp(X, Y)`, `kernel.diagonal(X)`."""
+"""The kernels of infinitely wide networks: `kernel.ntk(X)`, `kernel.nngp(X, Y)`, `kernel.diagonal(X)`."""
 
 import math
 from abc import ABC, abstractmethod
@@ -21,11 +21,14 @@ from skiplens.kernels.angular import (
     derivative_kernels,
     diagonal_values,
 )
-from skiplens.kernels.evaluate import Lookup, kernel_matrix, lookup_of
-from skiplens.kernels.infinite_network import InfiniteDenseNet, InfiniteNetwork, InfiniteResNet, InfiniteVanilla
+from skiplens.kernels.evaluate import kernel_matrix
+from skiplens.kernels.infinite_network import InfiniteNetwork, infinite_densenet, infinite_resnet, infinite_vanilla
 from skiplens.kernels.inputs import directions, directions_of_pair, require_inputs
+from skiplens.kernels.tables import Table, quick_table
 
 Trained = Literal["branches", "all"]
+
+Architecture = Literal["resnet", "densenet", "vanilla"]
 
 _MANY_ENTRIES = 2**18  # in float64 a look-up takes about as long to make as so many entries without it
 
@@ -57,7 +60,7 @@ class InfiniteWidthKernel(ABC):
             X: Inputs, (samples, features).
             Y: Other inputs; `X` itself if not given.
         """
-        return self._matrix("nngp", X, Y)
+        return self.matrix("nngp", X, Y)
 
     def ntk(self, X: Tensor, Y: Tensor | None = None) -> Tensor:
         """The tangent kernel, (samples of X, samples of Y or X).
@@ -66,7 +69,7 @@ class InfiniteWidthKernel(ABC):
             X: Inputs, (samples, features).
             Y: Other inputs; `X` itself if not given.
         """
-        return self._matrix("ntk", X, Y)
+        return self.matrix("ntk", X, Y)
 
     def diagonal(self, X: Tensor, quantity: Quantity = "ntk") -> Tensor:
         """The kernel of each input with itself in closed form, (samples)."""
@@ -79,12 +82,13 @@ class InfiniteWidthKernel(ABC):
             return self._angular_kernels()[QUANTITIES.index(quantity)]
         return _cached_angular_kernels(self._settled())[QUANTITIES.index(quantity)]
 
-    def _matrix(self, quantity: Quantity, X: Tensor, Y: Tensor | None) -> Tensor:
+    def matrix(self, quantity: Quantity, X: Tensor, Y: Tensor | None = None) -> Tensor:
+        """The kernel matrix of the wanted quantity: `nngp(X, Y)` or `ntk(X, Y)`."""
         rows, columns = directions_of_pair(X, Y)
         self._peak(quantity).require_representable(X.dtype)
         entries = len(rows) * len(rows if columns is None else columns)
         worth_it = self.evaluation == "table" and (X.dtype == torch.float32 or entries >= _MANY_ENTRIES)
-        lookup = self._lookup(quantity, X.dtype) if worth_it else None
+        lookup = quick_table_of(self._settled(), quantity, X.dtype) if worth_it else None
         return kernel_matrix(self.angular(quantity), lookup, rows, columns)
 
     def _peak(self, quantity: Quantity) -> DiagonalValue:
@@ -92,9 +96,6 @@ class InfiniteWidthKernel(ABC):
 
     def _angular_kernels(self) -> tuple[AngularKernel, ...]:
         return angular_kernels(self.limit(), self.evaluation, self.accuracy, self.normalise)
-
-    def _lookup(self, quantity: Quantity, dtype: torch.dtype) -> Lookup | None:
-        return _cached_lookup(self._settled(), quantity, dtype)
 
     def _learns(self) -> bool:
         """Whether a hyperparameter is a tensor that asks for a gradient."""
@@ -124,13 +125,13 @@ def _cached_angular_kernels(kernel: InfiniteWidthKernel) -> tuple[AngularKernel,
 
 
 @lru_cache(maxsize=64)
-def _cached_lookup(kernel: InfiniteWidthKernel, quantity: Quantity, dtype: torch.dtype) -> Lookup | None:
-    """The look-up, or None where it would add visibly to the error of the table in float64."""
+def quick_table_of(kernel: InfiniteWidthKernel, quantity: Quantity, dtype: torch.dtype) -> Table | None:
+    """The quick table, or None where it would add visibly to the error of the table in float64."""
     table = kernel.angular(quantity).table
-    assert table is not None, "only tabulated kernels have a look-up"
+    assert table is not None, "only tabulated kernels have a quick table"
     with torch.no_grad():
-        lookup = lookup_of(table, dtype)
-    return lookup if dtype == torch.float32 or lookup.error <= kernel.accuracy / 4 else None
+        quick = quick_table(table, dtype)
+    return quick if dtype == torch.float32 or quick.error <= kernel.accuracy / 4 else None
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,15 @@ class ResNetKernel(InfiniteWidthKernel):
             )
         if not self._learns():
             object.__setattr__(self, "branch_scale", _plain(self.branch_scale))
-        _require_scales(self._scales().detach(), self.depth)
+        scales = self._scales().detach()
+        if scales.ndim > 1 or (scales.ndim == 1 and len(scales) != self.depth):
+            raise InvalidInputError(
+                f"branch_scale must be one number or one for each of the {self.depth} blocks, "
+                f"got {tuple(scales.shape)} values."
+            )
+        bad = scales[~((scales >= 0) & (scales < math.inf))].flatten()
+        if len(bad):
+            raise InvalidInputError(f"branch_scale must be finite and not negative, got {float(bad[0])}.")
 
     def limit(self) -> InfiniteNetwork:
         """The ResNet with a_l = α_l^m."""
@@ -191,7 +200,7 @@ class ResNetKernel(InfiniteWidthKernel):
             return kernel_matrix(_cached_derivatives(settled)[QUANTITIES.index(quantity)], None, rows, columns)
 
     def _limit_of(self, scales: Tensor) -> InfiniteNetwork:
-        return InfiniteResNet(scales**self.branch_depth, self.branch_depth, self.trained == "all")
+        return infinite_resnet(scales**self.branch_depth, self.branch_depth, self.trained == "all")
 
     def _scales(self) -> Tensor:
         if isinstance(self.branch_scale, Tensor):
@@ -212,16 +221,6 @@ def _plain(scale: float | int | Sequence[float] | Tensor) -> float | tuple[float
     return float(scale) if isinstance(scale, int | float) else tuple(float(value) for value in scale)
 
 
-def _require_scales(scales: Tensor, depth: int) -> None:
-    if scales.ndim > 1 or (scales.ndim == 1 and len(scales) != depth):
-        raise InvalidInputError(
-            f"branch_scale must be one number or one for each of the {depth} blocks, got {tuple(scales.shape)} values."
-        )
-    bad = scales[~((scales >= 0) & (scales < math.inf))].flatten()
-    if len(bad):
-        raise InvalidInputError(f"branch_scale must be finite and not negative, got {float(bad[0])}.")
-
-
 @lru_cache(maxsize=64)
 def _cached_derivatives(kernel: ResNetKernel) -> tuple[AngularKernel, ...]:
     with torch.no_grad():
@@ -230,76 +229,59 @@ def _cached_derivatives(kernel: ResNetKernel) -> tuple[AngularKernel, ...]:
 
 
 @dataclass(frozen=True)
-class DenseNetKernel(InfiniteWidthKernel):
+class _PlainKernel(InfiniteWidthKernel):
+    """The fields of kernels without branches."""
+
+    depth: int
+    trained: Trained = "branches"
+    evaluation: Evaluation = "table"
+    accuracy: float = 1e-12
+    normalise: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        self._require_common_options()
+
+
+@dataclass(frozen=True)
+class DenseNetKernel(_PlainKernel):
     """The kernels of the infinitely wide DenseNet (Littwin & Wolf 2020, theorem 2, corrected).
 
     Attributes:
         depth: L, the dense layers.
     """
 
-    depth: int
-    trained: Trained = "branches"
-    evaluation: Evaluation = "table"
-    accuracy: float = 1e-12
-    normalise: bool = False
-
-    def __post_init__(self) -> None:
-        """Check the options."""
-        self._require_common_options()
-
     def limit(self) -> InfiniteNetwork:
         """The DenseNet."""
-        return InfiniteDenseNet(self.depth, self.trained == "all")
+        return infinite_densenet(self.depth, self.trained == "all")
 
 
 @dataclass(frozen=True)
-class VanillaKernel(InfiniteWidthKernel):
+class VanillaKernel(_PlainKernel):
     """The kernels of the infinitely wide ReLU network without skip connections.
 
     Attributes:
         depth: L, the layers with a ReLU.
     """
 
-    depth: int
-    trained: Trained = "branches"
-    evaluation: Evaluation = "table"
-    accuracy: float = 1e-12
-    normalise: bool = False
-
-    def __post_init__(self) -> None:
-        """Check the options."""
-        self._require_common_options()
-
     def limit(self) -> InfiniteNetwork:
         """The plain network."""
-        return InfiniteVanilla(self.depth, self.trained == "all")
+        return infinite_vanilla(self.depth, self.trained == "all")
 
 
-Architecture = Literal["resnet", "densenet", "vanilla"]
-
-
-@dataclass(frozen=True, eq=False)
-class ArchitectureOptions:
-    """What names a kernel; `branch_depth` and `branch_scale` matter to a ResNet only."""
-
-    architecture: str
-    depth: int
-    branch_depth: int
-    branch_scale: float | Tensor
-    trained: Trained
-    normalise: bool
-
-    def kernel(self) -> InfiniteWidthKernel:
-        """The kernel with these options."""
-        if self.architecture == "resnet":
-            return ResNetKernel(
-                self.depth, self.branch_depth, self.branch_scale, trained=self.trained, normalise=self.normalise
-            )
-        if self.architecture == "densenet":
-            return DenseNetKernel(self.depth, trained=self.trained, normalise=self.normalise)
-        if self.architecture == "vanilla":
-            return VanillaKernel(self.depth, trained=self.trained, normalise=self.normalise)
-        known = ("resnet", "densenet", "vanilla")
-        raise InvalidInputError(
-            f"There is no architecture {self.architecture!r}. {did_you_mean(self.architecture, known)}"
-        )
+def kernel_by_name(
+    architecture: str,
+    depth: int,
+    branch_depth: int,
+    branch_scale: float | Tensor,
+    trained: Trained,
+    normalise: bool,
+) -> InfiniteWidthKernel:
+    """The kernel of an `Architecture`; `branch_depth` and `branch_scale` matter to a ResNet only."""
+    if architecture == "resnet":
+        return ResNetKernel(depth, branch_depth, branch_scale, trained=trained, normalise=normalise)
+    plain = {"densenet": DenseNetKernel, "vanilla": VanillaKernel}
+    if architecture not in plain:
+        offer = did_you_mean(architecture, ("resnet", *plain))
+        raise InvalidInputError(f"There is no architecture {architecture!r}. {offer}")
+    return plain[architecture](depth, trained=trained, normalise=normalise)

@@ -8,7 +8,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from skiplens.kernels.angular import Quantity
-from skiplens.kernels.architectures import Architecture, ArchitectureOptions, InfiniteWidthKernel, Trained
+from skiplens.kernels.architectures import Architecture, InfiniteWidthKernel, Trained, kernel_by_name
 
 
 class GPyTorchResidualKernel(Kernel):
@@ -74,11 +74,8 @@ class GPyTorchResidualKernel(Kernel):
         kernel = self._kernel(scale)
         if diag and x2 is None:
             return kernel.diagonal(x1, self.quantity)
-        K = kernel.ntk(x1, x2) if self.quantity == "ntk" else kernel.nngp(x1, x2)
+        K = kernel.matrix(self.quantity, x1, x2)
         return K.diagonal() if diag else K
 
     def _kernel(self, scale: Tensor) -> InfiniteWidthKernel:
-        options = ArchitectureOptions(
-            self.architecture, self.depth, self.branch_depth, scale, self.trained, self.normalise
-        )
-        return options.kernel()
+        return kernel_by_name(self.architecture, self.depth, self.branch_depth, scale, self.trained, self.normalise)

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import shutil
-from abc import ABC, abstractmethod
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from skiplens.base.errors import BrokenFileError, InvalidInputError, TooLargeError
+from skiplens.base.files import write_content
 from skiplens.base.memory import budget_bytes, fresh_empty, readable, require_fits
 from skiplens.base.optional_imports import optional_import
 from skiplens.base.progress import Progress, silent, track
@@ -28,6 +29,62 @@ _LARGEST_SIDE, _SMALLEST_SIDE = 8192, 16
 _BYTES_INSIDE_A_KERNEL = 96  # temporaries per entry while a kernel evaluates at most 2**18 entries at once
 
 _ENTRIES_INSIDE_A_KERNEL = 2**18
+
+
+def gram(  # noqa: PLR0913 - options by keyword, and one that had another name
+    kernel: KernelFunction,
+    X: Tensor,
+    Y: Tensor | None = None,
+    *,
+    out: str | Path | None = None,
+    memory: int | None = None,
+    progress: Progress = silent,
+    budget: int | None = None,
+) -> Any:
+    """The kernel matrix of `X` with `Y` or itself, computed in tiles; a killed run goes on where it stopped.
+
+    Args:
+        kernel: `kernel.ntk`, `kernel.nngp` or any function of the same form.
+        X: Inputs, (samples, features).
+        Y: Other inputs; `X` itself if not given, then one half is computed and mirrored.
+        out: Where to write: a path that ends in ``.npy`` or ``.zarr``; a tensor if not given. Beside the path, a small
+            ``.tiles`` file remembers which tiles are done and what they were computed from.
+        memory: Bytes to use at most; half of what is free if not given.
+        progress: Called after each tile.
+        budget: Deprecated name of `memory`.
+
+    Returns:
+        A tensor, a read-only memory map, or a zarr array.
+
+    Examples:
+        >>> from skiplens.kernels import DenseNetKernel
+        >>> K = gram(DenseNetKernel(depth=2).ntk, torch.eye(3, dtype=torch.float64))
+        >>> K.shape
+        torch.Size([3, 3])
+    """
+    if budget is not None:
+        warnings.warn("gram(budget=…) is now gram(memory=…).", DeprecationWarning, stacklevel=2)
+        memory = budget
+    directions_of_pair(X, Y)
+    allowed = budget_bytes(X.device, memory)
+    if out is None:
+        plan = plan_tiles(X, Y, allowed - _require_result_fits(X, Y, allowed))
+        matrix, journal, path = fresh_empty(X, plan.rows, plan.columns), None, None
+    else:
+        path, plan = Path(out), plan_tiles(X, Y, allowed)
+        matrix, journal = begin_matrix(path, plan, X.dtype, fingerprint(kernel, X, Y))
+        plan = replace(plan, side=journal.side)
+    tiles, others = list(plan.tiles()), X if Y is None else Y
+    for number, (rows, columns) in track(enumerate(tiles), "kernel matrix", len(tiles), progress):
+        if journal is not None and number in journal.done:
+            continue
+        with torch.no_grad():
+            itself = plan.symmetric and rows == columns
+            tile = kernel(X[rows], None if itself else others[columns])
+        write_tile(matrix, (rows, columns), tile, plan.symmetric)
+        if journal is not None:
+            journal.mark(number)
+    return finished(matrix, path)
 
 
 @dataclass(frozen=True)
@@ -53,166 +110,24 @@ class TilePlan:
                 yield slice(top, min(top + self.side, self.rows)), slice(left, min(left + self.side, self.columns))
 
 
-def gram(
-    kernel: KernelFunction,
-    X: Tensor,
-    Y: Tensor | None = None,
-    out: str | Path | None = None,
-    budget: int | None = None,
-    progress: Progress = silent,
-) -> Any:
-    """The kernel matrix of `X` with `Y` or itself, computed in tiles; a killed run goes on where it stopped.
-
-    Args:
-        kernel: `kernel.ntk`, `kernel.nngp` or any function of the same form.
-        X: Inputs, (samples, features).
-        Y: Other inputs; `X` itself if not given, then one half is computed and mirrored.
-        out: Where to write: a path that ends in ``.npy`` or ``.zarr``; a tensor if not given. Beside the path, a small
-            ``.tiles`` file remembers which tiles are done and what they were computed from.
-        budget: Bytes of memory to use at most; half of what is free if not given.
-        progress: Called after each tile.
-
-    Returns:
-        A tensor, a read-only memory map, or a zarr array.
-
-    Examples:
-        >>> from skiplens.kernels import DenseNetKernel
-        >>> K = gram(DenseNetKernel(depth=2).ntk, torch.eye(3, dtype=torch.float64))
-        >>> K.shape
-        torch.Size([3, 3])
-    """
-    directions_of_pair(X, Y)
-    allowed = budget_bytes(X.device, budget)
-    if out is None:
-        job = _Job(kernel, X, Y, plan_tiles(X, Y, allowed - _require_result_fits(X, Y, allowed)))
-        return job.run(InMemory(fresh_empty(X, job.plan.rows, job.plan.columns)), None, progress)
-    path = Path(out)
-    plan = plan_tiles(X, Y, allowed)
-    require_writable(path, (plan.rows, plan.columns), X.dtype)
-    journal = Journal.begin(path, fingerprint(kernel, X, Y), plan.side)
-    job = _Job(kernel, X, Y, replace(plan, side=journal.side))
-    return job.run(on_disk(path, (plan.rows, plan.columns), journal.side, X.dtype), journal, progress)
-
-
-class Destination(ABC):
-    """Takes tiles in any order."""
-
-    @abstractmethod
-    def write(self, rows: slice, columns: slice, tile: Tensor) -> None:
-        """Put `tile` at these rows and columns."""
-
-    @abstractmethod
-    def flush(self) -> None:
-        """Bring what was written to where it outlasts the process."""
-
-    @abstractmethod
-    def finished(self) -> Any:
-        """The whole matrix, in the form the caller reads."""
-
-
-class Journal:
-    """The ``.tiles`` file beside a Gram matrix."""
-
-    def __init__(self, path: Path, fingerprint: str, side: int, done: set[int]) -> None:
-        self.path, self.fingerprint, self.side, self.done = path, fingerprint, side, done
-
-    @classmethod
-    def begin(cls, matrix: Path, fingerprint: str, side: int) -> "Journal":
-        """The journal of the matrix at `matrix`: the one that is there, or a new one.
-
-        Raises:
-            InvalidInputError: If something else is at that path.
-        """
-        path = matrix.with_name(matrix.name + ".tiles")
-        if not path.exists():
-            return cls._new(path, matrix, fingerprint, side)
-        found = _read(path)
-        if found.fingerprint != fingerprint:
-            raise InvalidInputError(
-                f"{matrix.name} was begun with another kernel or other inputs, so it cannot be continued. "
-                f"Delete {matrix.name} and {path.name}, or choose another path."
-            )
-        return found if matrix.exists() else cls._new(path, matrix, fingerprint, side)
-
-    @classmethod
-    def _new(cls, path: Path, matrix: Path, fingerprint: str, side: int) -> "Journal":
-        if matrix.exists():
-            raise InvalidInputError(
-                f"{matrix.name} exists and has no {path.name} beside it, so it is not ours to overwrite. "
-                "Delete it or choose another path."
-            )
-        journal = cls(path, fingerprint, side, set())
-        journal._write()
-        return journal
-
-    def is_done(self, tile: int) -> bool:
-        """Whether tile number `tile` has been written."""
-        return tile in self.done
-
-    def mark(self, tile: int) -> None:
-        """Remember that tile number `tile` has been written."""
-        self.done.add(tile)
-        self._write()
-
-    def _write(self) -> None:
-        bits = sum(1 << tile for tile in self.done)
-        content = {"fingerprint": self.fingerprint, "side": self.side, "done": f"{bits:x}"}
-        temporary = self.path.with_name(self.path.name + ".new")
-        temporary.write_text(json.dumps(content))
-        temporary.replace(self.path)
-
-
-@dataclass(frozen=True, eq=False)
-class _Job:
-    kernel: KernelFunction
-    X: Tensor
-    Y: Tensor | None
-    plan: TilePlan
-
-    def run(self, destination: Destination, journal: Journal | None, progress: Progress) -> Any:
-        """Write every tile that the journal does not know."""
-        tiles = list(self.plan.tiles())
-        for number, tile in track(enumerate(tiles), "kernel matrix", len(tiles), progress):
-            if journal is None:
-                self._write(destination, *tile)
-            elif not journal.is_done(number):
-                self._write(destination, *tile)
-                destination.flush()
-                journal.mark(number)
-        return destination.finished()
-
-    @torch.no_grad()
-    def _write(self, destination: Destination, rows: slice, columns: slice) -> None:
-        on_diagonal = self.plan.symmetric and rows == columns
-        others = self.X if self.Y is None else self.Y
-        tile = self.kernel(self.X[rows], None if on_diagonal else others[columns])
-        destination.write(rows, columns, tile)
-        if self.plan.symmetric and not on_diagonal:
-            destination.write(columns, rows, tile.T)
-
-
 def plan_tiles(X: Tensor, Y: Tensor | None, budget: int) -> TilePlan:
     """The plan with the largest tiles whose computation fits in `budget` bytes."""
-    others = X if Y is None else Y
+
+    def tile_bytes(side: int) -> int:
+        """A tile and its transpose, what a kernel needs beside it, and the rows it is computed from in float64."""
+        inside = min(side**2, _ENTRIES_INSIDE_A_KERNEL) * _BYTES_INSIDE_A_KERNEL
+        return 2 * side**2 * X.element_size() + inside + 6 * side * X.shape[1] * 8
+
     side = _LARGEST_SIDE
-    while side > _SMALLEST_SIDE and _tile_bytes(X, side) > budget:
+    while side > _SMALLEST_SIDE and tile_bytes(side) > budget:
         side //= 2
-    require_fits(
-        _tile_bytes(X, side),
-        f"A tile of {side} × {side} entries, the smallest there is,",
-        "Give a larger budget.",
-        budget,
-    )
-    return TilePlan(len(X), len(others), side, Y is None)
-
-
-def _tile_bytes(X: Tensor, side: int) -> int:
-    """A tile and its transpose, what a kernel needs beside it, and the rows it is computed from in float64."""
-    inside = min(side**2, _ENTRIES_INSIDE_A_KERNEL) * _BYTES_INSIDE_A_KERNEL
-    return 2 * side**2 * X.element_size() + inside + 6 * side * X.shape[1] * 8
+    what = f"A tile of {side} × {side} entries, the smallest there is,"
+    require_fits(tile_bytes(side), what, "Give a larger budget.", budget)
+    return TilePlan(len(X), len(X if Y is None else Y), side, Y is None)
 
 
 def _require_result_fits(X: Tensor, Y: Tensor | None, budget: int) -> int:
+    """The bytes of the whole matrix."""
     columns = len(X if Y is None else Y)
     needed = X.element_size() * len(X) * columns
     fits = int((budget / X.element_size()) ** 0.5)
@@ -225,83 +140,69 @@ def _require_result_fits(X: Tensor, Y: Tensor | None, budget: int) -> int:
     return needed
 
 
-_NUMPY: dict[torch.dtype, np.dtype[Any]] = {torch.float32: np.dtype("float32"), torch.float64: np.dtype("float64")}
+@dataclass(frozen=True)
+class Journal:
+    """The ``.tiles`` file beside a Gram matrix: the side of the tiles, which are done, and what of."""
 
+    path: Path
+    fingerprint: str
+    side: int
+    done: set[int]
 
-class InMemory(Destination):
-    """A tensor on the device of the inputs."""
+    @classmethod
+    def begin(cls, matrix: Path, fingerprint: str, side: int) -> "Journal":
+        """The journal of the matrix at `matrix`: the one that is there, or a new one.
 
-    def __init__(self, matrix: Tensor) -> None:
-        self.matrix = matrix
-
-    def write(self, rows: slice, columns: slice, tile: Tensor) -> None:
-        """Copy the tile."""
-        self.matrix[rows, columns] = tile
-
-    def flush(self) -> None:
-        """Nothing to do: a tensor does not outlast the process."""
-
-    def finished(self) -> Tensor:
-        """The tensor."""
-        return self.matrix
-
-
-class MemoryMapped(Destination):
-    """A .npy file; any NumPy reads it with ``np.load(path, mmap_mode="r")``."""
-
-    def __init__(self, path: Path, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
-        self.path = path
+        Raises:
+            InvalidInputError: If something else is at that path.
+        """
+        path = matrix.with_name(matrix.name + ".tiles")
         if path.exists():
-            self.matrix = np.lib.format.open_memmap(path, mode="r+")
-        else:
-            self.matrix = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+            found = cls._read(path)
+            if found.fingerprint != fingerprint:
+                raise InvalidInputError(
+                    f"{matrix.name} was begun with another kernel or other inputs, so it cannot be continued. "
+                    f"Delete {matrix.name} and {path.name}, or choose another path."
+                )
+            if matrix.exists():
+                return found
+        elif matrix.exists():
+            raise InvalidInputError(
+                f"{matrix.name} exists and has no {path.name} beside it, so it is not ours to overwrite. "
+                "Delete it or choose another path."
+            )
+        journal = cls(path, fingerprint, side, set())
+        journal._write()
+        return journal
 
-    def write(self, rows: slice, columns: slice, tile: Tensor) -> None:
-        """Copy the tile into the map."""
-        self.matrix[rows, columns] = tile.cpu().numpy()
+    def mark(self, tile: int) -> None:
+        """Remember that tile number `tile` has been written."""
+        self.done.add(tile)
+        self._write()
 
-    def flush(self) -> None:
-        """Write changed pages to the disk."""
-        self.matrix.flush()
+    def _write(self) -> None:
+        bits = sum(1 << tile for tile in self.done)
+        content = {"fingerprint": self.fingerprint, "side": self.side, "done": f"{bits:x}"}
+        write_content(self.path, json.dumps(content))
 
-    def finished(self) -> Any:
-        """The file as a read-only map."""
-        self.matrix.flush()
-        return np.load(self.path, mmap_mode="r")
-
-
-class ZarrStore(Destination):
-    """A zarr store with one chunk per tile."""
-
-    def __init__(self, path: Path, shape: tuple[int, int], side: int, dtype: np.dtype[Any]) -> None:
-        zarr = _zarr()
-        if path.exists():
-            self.matrix = zarr.open_array(path, mode="r+")
-        else:
-            # uncompressed: the last digits of a kernel are noise, and squeezing out an eighth takes as long as the rest
-            self.matrix = zarr.create_array(path, shape=shape, chunks=(side, side), dtype=dtype, compressors=None)
-
-    def write(self, rows: slice, columns: slice, tile: Tensor) -> None:
-        """Write the chunk; torch turns a mirror image around far faster than NumPy would."""
-        self.matrix[rows, columns] = tile.contiguous().cpu().numpy()
-
-    def flush(self) -> None:
-        """Nothing to do: zarr writes each chunk to its file at once."""
-
-    def finished(self) -> Any:
-        """The zarr array."""
-        return self.matrix
-
-
-def on_disk(path: Path, shape: tuple[int, int], side: int, dtype: torch.dtype) -> Destination:
-    """The destination that the end of `path` asks for, opened if it is there and made if not."""
-    if path.suffix == ".npy":
-        return MemoryMapped(path, shape, _NUMPY[dtype])
-    return ZarrStore(path, shape, side, _NUMPY[dtype])
+    @classmethod
+    def _read(cls, path: Path) -> "Journal":
+        try:
+            content = json.loads(path.read_text())
+            bits = int(content["done"], 16)
+            done = {tile for tile in range(bits.bit_length()) if bits >> tile & 1}
+            return cls(path, str(content["fingerprint"]), int(content["side"]), done)
+        except (ValueError, KeyError, TypeError) as error:
+            raise BrokenFileError(
+                f"{path.name} is damaged ({error}). Delete it and the matrix beside it, and compute again."
+            ) from error
 
 
-def require_writable(path: Path, shape: tuple[int, int], dtype: torch.dtype) -> None:
-    """Refuse a path whose end says no format, whose folder is missing or whose disk is too small."""
+def begin_matrix(path: Path, plan: TilePlan, dtype: torch.dtype, computed_from: str) -> tuple[Any, Journal]:
+    """The matrix at `path`, begun or continued, and its journal, whose side of the tiles counts.
+
+    A path whose end says no format, whose folder is missing or whose disk is too small is refused.
+    """
     if path.suffix not in (".npy", ".zarr"):
         raise InvalidInputError(f"A kernel matrix goes to a path that ends in .npy or .zarr, got {path.name!r}.")
     if not path.parent.is_dir():
@@ -309,20 +210,48 @@ def require_writable(path: Path, shape: tuple[int, int], dtype: torch.dtype) -> 
     if path.suffix == ".zarr":
         _zarr()
     if not path.exists():
-        _require_disk(path, shape, _NUMPY[dtype])
+        needed, free = plan.rows * plan.columns * dtype.itemsize, shutil.disk_usage(path.parent).free
+        if needed > free:
+            raise TooLargeError(
+                f"A matrix of {plan.rows} × {plan.columns} entries needs {readable(needed)} on the disk, but "
+                f"{readable(free)} are free. About {int((free / dtype.itemsize) ** 0.5)} rows and columns would fit."
+            )
+    journal = Journal.begin(path, computed_from, plan.side)
+    if path.exists():
+        return open_matrix(path), journal
+    shape, kind = (plan.rows, plan.columns), str(dtype).removeprefix("torch.")
+    if path.suffix == ".npy":
+        return np.lib.format.open_memmap(path, mode="w+", dtype=kind, shape=shape), journal
+    # uncompressed: the last digits of a kernel are noise, and squeezing out an eighth takes as long as the rest
+    chunks = (journal.side, journal.side)  # one tile each
+    return _zarr().create_array(path, shape=shape, chunks=chunks, dtype=kind, compressors=None), journal
 
 
-def _zarr() -> ModuleType:
-    return optional_import("zarr", "writing a kernel matrix to a .zarr store", "skiplens[chunked]")
+def open_matrix(path: Path) -> Any:
+    """The memory map or zarr array at `path`, to be written to."""
+    if path.suffix == ".npy":
+        return np.lib.format.open_memmap(path, mode="r+")
+    return _zarr().open_array(path, mode="r+")
 
 
-def _require_disk(path: Path, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
-    needed, free = shape[0] * shape[1] * dtype.itemsize, shutil.disk_usage(path.parent).free
-    if needed > free:
-        raise TooLargeError(
-            f"A matrix of {shape[0]} × {shape[1]} entries needs {readable(needed)} on the disk, but {readable(free)} "
-            f"are free. About {int((free / dtype.itemsize) ** 0.5)} rows and columns would fit."
-        )
+def write_tile(matrix: Any, place: tuple[slice, slice], tile: Tensor, symmetric: bool) -> None:
+    """Put a tile at its rows and columns and, in a symmetric matrix, its mirror image at the columns and rows."""
+    rows, columns = place
+    written = [(rows, columns, tile)]
+    if symmetric and rows != columns:
+        written.append((columns, rows, tile.T))
+    for top, left, part in written:
+        if isinstance(matrix, Tensor):
+            matrix[top, left] = part
+        else:  # torch turns a mirror image around far faster than NumPy would
+            matrix[top, left] = part.contiguous().cpu().numpy()
+    if isinstance(matrix, np.memmap):
+        matrix.flush()  # zarr writes each chunk to its file at once
+
+
+def finished(matrix: Any, path: Path | None) -> Any:
+    """The whole matrix in the form the caller reads: a .npy file as a read-only map."""
+    return np.load(path, mmap_mode="r") if path is not None and path.suffix == ".npy" else matrix
 
 
 def fingerprint(kernel: Callable[..., Tensor], X: Tensor, Y: Tensor | None) -> str:
@@ -337,13 +266,5 @@ def fingerprint(kernel: Callable[..., Tensor], X: Tensor, Y: Tensor | None) -> s
     return digest.hexdigest()
 
 
-def _read(path: Path) -> Journal:
-    try:
-        content = json.loads(path.read_text())
-        bits = int(content["done"], 16)
-        side, fingerprint = int(content["side"]), str(content["fingerprint"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise BrokenFileError(
-            f"{path.name} is damaged ({error}). Delete it and the matrix beside it, and compute again."
-        ) from error
-    return Journal(path, fingerprint, side, {tile for tile in range(bits.bit_length()) if bits >> tile & 1})
+def _zarr() -> ModuleType:
+    return optional_import("zarr", "writing a kernel matrix to a .zarr store", "skiplens[chunked]")

@@ -1,4 +1,4 @@
-"""The infinite-width kernels as a scikit-learn `Kernel`: for Gaussian processes, and as a callable for `SVC`."""
+"""The infinite-width kernels in scikit-learn: a `Kernel` for Gaussian processes and `SVC`, and ridge estimators."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from skiplens.base.axes import Float
 from skiplens.base.errors import DidNotConverge, InvalidInputError
 from skiplens.kernels.angular import Quantity
-from skiplens.kernels.architectures import Architecture, ArchitectureOptions, InfiniteWidthKernel, ResNetKernel, Trained
+from skiplens.kernels.architectures import Architecture, InfiniteWidthKernel, ResNetKernel, Trained, kernel_by_name
 
 Array = npt.NDArray[Any]
 
@@ -70,7 +70,7 @@ class ResidualKernel(Kernel):
         return Hyperparameter("branch_scale", "numeric", bounds)
 
     def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Array | tuple[Array, Array]:
-        """The kernel matrix and, if asked for, its derivative by the logarithm of the branch scale.
+        """The kernel matrix and, if asked for, its derivative with respect to the logarithm of the branch scale.
 
         Args:
             X: Inputs, (samples, features).
@@ -79,7 +79,7 @@ class ResidualKernel(Kernel):
         """
         left, right = as_tensor(X), None if Y is None else as_tensor(Y)
         kernel = self.kernel()
-        K = matrix(kernel, self.quantity, left, right).numpy()
+        K = kernel.matrix(self.quantity, left, right).numpy()
         if not eval_gradient:
             return K
         if Y is not None:
@@ -105,10 +105,8 @@ class ResidualKernel(Kernel):
 
     def kernel(self) -> InfiniteWidthKernel:
         """The torch kernel with these options."""
-        options = ArchitectureOptions(
-            self.architecture, self.depth, self.branch_depth, float(self.branch_scale), self.trained, self.normalise
-        )
-        return options.kernel()
+        scale = float(self.branch_scale)
+        return kernel_by_name(self.architecture, self.depth, self.branch_depth, scale, self.trained, self.normalise)
 
 
 def as_tensor(X: Any) -> torch.Tensor:
@@ -118,15 +116,6 @@ def as_tensor(X: Any) -> torch.Tensor:
         array = array.astype(np.float64)
     return torch.tensor(np.atleast_2d(array))
 
-
-def matrix(
-    kernel: InfiniteWidthKernel, quantity: Quantity, X: torch.Tensor, Y: torch.Tensor | None = None
-) -> torch.Tensor:
-    """The kernel matrix of the wanted quantity."""
-    return kernel.ntk(X, Y) if quantity == "ntk" else kernel.nngp(X, Y)
-
-
-EstimatorsArray = npt.NDArray[Any]
 
 _ENTRIES_AT_ONCE = 2**24
 
@@ -165,29 +154,27 @@ class _ResidualKernelEstimator(BaseEstimator):
         self.ridge = ridge
         self.constant = constant
 
-    def _fit_targets(self, X: EstimatorsArray, targets: EstimatorsArray) -> None:
+    def _fit_targets(self, X: Array, targets: Array) -> None:
         """Solve for (samples, outputs) targets around their mean."""
         self._train_inputs = self._inputs(X)
         self._offset = targets.mean(axis=0)
-        K = matrix(self._kernel(), self.quantity, self._train_inputs)
+        K = self._kernel().matrix(self.quantity, self._train_inputs)
         centred = torch.tensor(targets - self._offset, dtype=K.dtype)
         self.dual_coef_ = ridge_weights(K, centred, float(self.ridge)).numpy()
 
-    def _outputs(self, X: EstimatorsArray) -> EstimatorsArray:
+    def _outputs(self, X: Array) -> Array:
         """The (samples, outputs) predictions, a bounded number of kernel entries at a time."""
         kernel, weights = self._kernel(), torch.tensor(self.dual_coef_)
         step = max(1, _ENTRIES_AT_ONCE // len(self._train_inputs))
         inputs = self._inputs(X).to(self._train_inputs)
-        parts = [matrix(kernel, self.quantity, rows, self._train_inputs) @ weights for rows in inputs.split(step)]
+        parts = [kernel.matrix(self.quantity, rows, self._train_inputs) @ weights for rows in inputs.split(step)]
         return torch.cat(parts).numpy() + self._offset
 
     def _kernel(self) -> InfiniteWidthKernel:
-        options = ArchitectureOptions(
-            self.architecture, self.depth, self.branch_depth, float(self.branch_scale), self.trained, normalise=True
-        )
-        return options.kernel()
+        scale = float(self.branch_scale)
+        return kernel_by_name(self.architecture, self.depth, self.branch_depth, scale, self.trained, normalise=True)
 
-    def _inputs(self, X: EstimatorsArray) -> torch.Tensor:
+    def _inputs(self, X: Array) -> torch.Tensor:
         constant = np.full((len(X), 1 if self.constant else 0), self.constant, dtype=X.dtype)
         return torch.tensor(np.hstack([X, constant]))
 
@@ -207,7 +194,7 @@ class ResidualKernelRegressor(RegressorMixin, _ResidualKernelEstimator):
         self._fit_targets(X, y.reshape(len(y), -1))
         return self
 
-    def predict(self, X: Any) -> EstimatorsArray:
+    def predict(self, X: Any) -> Array:
         """Predictions in the form of the targets."""
         check_is_fitted(self)
         outputs = self._outputs(validate_data(self, X, reset=False, dtype=[np.float64, np.float32]))
@@ -230,13 +217,13 @@ class ResidualKernelClassifier(ClassifierMixin, _ResidualKernelEstimator):
         self._fit_targets(X, targets[:, 1:] if len(self.classes_) == 2 else targets)
         return self
 
-    def decision_function(self, X: Any) -> EstimatorsArray:
+    def decision_function(self, X: Any) -> Array:
         """(samples,) for two classes, positive for the second one; otherwise (samples, classes)."""
         check_is_fitted(self)
         outputs = self._outputs(validate_data(self, X, reset=False, dtype=[np.float64, np.float32]))
         return outputs[:, 0] if len(self.classes_) == 2 else outputs
 
-    def predict(self, X: Any) -> EstimatorsArray:
+    def predict(self, X: Any) -> Array:
         """The class with the largest decision value."""
         scores = self.decision_function(X)
         return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]

@@ -2,10 +2,11 @@
 
 import dataclasses
 import json
+import warnings
 from collections import Counter, deque
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,10 +20,10 @@ from skiplens.base.progress import Progress, silent, track
 from skiplens.base.settings import Settings, option
 from skiplens.kernels.angular import Quantity
 from skiplens.kernels.architectures import InfiniteWidthKernel
-from skiplens.kernels.gram import Journal, fingerprint, on_disk, plan_tiles, require_writable
+from skiplens.kernels.gram import Journal, begin_matrix, fingerprint, open_matrix, plan_tiles, write_tile
 from skiplens.kernels.inputs import directions_of_pair
 from skiplens.sweeps.executor import Executor
-from skiplens.sweeps.run import Failure, Needs, Run
+from skiplens.sweeps.run import Needs, Run
 
 ATTEMPTS = 2
 """A tile that fails is tried once more, after all others."""
@@ -30,13 +31,7 @@ ATTEMPTS = 2
 
 @dataclass(frozen=True)
 class TileOptions:
-    """How the tiles are computed.
-
-    Attributes:
-        quantity: ``"ntk"`` or ``"nngp"``.
-        budget: Bytes that a worker may use beside what it has loaded; half of what is free here if not given.
-        gpus: GPUs a worker needs, 0 or 1: with one worker a GPU, the tiles are computed there.
-    """
+    """Deprecated: `spread_gram` takes these as keywords, `budget` as `memory`."""
 
     quantity: Quantity = "ntk"
     budget: int | None = None
@@ -55,12 +50,16 @@ class Tile(Settings):
     columns: tuple[int, int] = option((0, 0), "first column and the one after the last")
 
 
-def spread_gram(
+def spread_gram(  # noqa: PLR0913 - options by keyword
     executor: Executor,
     kernel: InfiniteWidthKernel,
     inputs: Tensor,
     out: str | Path,
     options: TileOptions | None = None,
+    *,
+    quantity: Quantity = "ntk",
+    memory: int | None = None,
+    gpus: int = 0,
     progress: Progress = silent,
 ) -> Any:
     """The kernel matrix of `inputs` with themselves as a zarr array, its tiles computed by the workers of `executor`.
@@ -74,23 +73,35 @@ def spread_gram(
         kernel: A kernel without learned hyper-parameters.
         inputs: (samples, features).
         out: A path that ends in ``.zarr``.
-        options: Quantity, memory of a worker, GPUs.
+        options: Deprecated: the keywords in one object.
+        quantity: ``"ntk"`` or ``"nngp"``.
+        memory: Bytes that a worker may use beside what it has loaded; half of what is free here if not given.
+        gpus: GPUs a worker needs, 0 or 1: with one worker a GPU, the tiles are computed there.
         progress: Called after each tile.
     """
-    path, options, shape = Path(out).absolute(), options or TileOptions(), (len(inputs), len(inputs))
+    if options is not None:
+        warnings.warn("Give the fields of TileOptions as keywords, budget as memory=…", DeprecationWarning, 2)
+        quantity, memory, gpus = options.quantity, options.budget, options.gpus
+    path = Path(out).absolute()
     directions_of_pair(inputs, None)
-    _require_zarr(path)
-    plan = plan_tiles(inputs, None, budget_bytes("cpu", options.budget))
-    require_writable(path, shape, inputs.dtype)
-    journal = Journal.begin(path, fingerprint(getattr(kernel, options.quantity), inputs, None), plan.side)
-    store = on_disk(path, shape, journal.side, inputs.dtype)
-    _write_inputs(path, inputs)
-    tiles = enumerate(dataclasses.replace(plan, side=journal.side).tiles())
-    common = Tile(str(path), described(kernel), options.quantity, "cuda" if options.gpus else "cpu")
-    missing = {number: _tile(common, *tile) for number, tile in tiles if not journal.is_done(number)}
-    _compute(executor, missing, options, journal, progress)
+    if path.suffix != ".zarr":
+        raise InvalidInputError(
+            f"Many workers write to a path that ends in .zarr, where each tile is a file; got {path.name!r}."
+        )
+    plan = plan_tiles(inputs, None, budget_bytes("cpu", memory))
+    computed_from = fingerprint(getattr(kernel, quantity), inputs, None)
+    matrix, journal = begin_matrix(path, plan, inputs.dtype, computed_from)
+    write_atomically(_inputs_of(path), lambda file: np.save(file, inputs.detach().cpu().numpy()))
+    common = Tile(str(path), described(kernel), quantity, "cuda" if gpus else "cpu")
+    runs = {}
+    for number, (rows, columns) in enumerate(dataclasses.replace(plan, side=journal.side).tiles()):
+        if number not in journal.done:
+            place = (rows.start, rows.stop), (columns.start, columns.stop)
+            tile = dataclasses.replace(common, rows=place[0], columns=place[1])
+            runs[number] = Run("skiplens.sweeps.gram_tiles:compute_tile", tile, Needs(gpus=gpus))
+    _compute(executor, runs, journal, progress)
     _inputs_of(path).unlink(missing_ok=True)
-    return store.finished()
+    return matrix
 
 
 def compute_tile(tile: Tile) -> dict[str, Tensor]:
@@ -100,10 +111,7 @@ def compute_tile(tile: Tile) -> dict[str, Tensor]:
     top, left = (torch.from_numpy(inputs[part].copy()).to(tile.device) for part in (rows, columns))
     evaluate = getattr(rebuilt(tile.kernel), tile.quantity)
     block = evaluate(top, None if rows == columns else left)
-    store = on_disk(path, (len(inputs), len(inputs)), len(block), block.dtype)
-    store.write(rows, columns, block)
-    if rows != columns:
-        store.write(columns, rows, block.T)
+    write_tile(open_matrix(path), (rows, columns), block, symmetric=True)
     return {"entries": torch.tensor([block.numel()])}
 
 
@@ -127,12 +135,8 @@ def rebuilt(description: str) -> InfiniteWidthKernel:
     return family(**values)
 
 
-def _compute(
-    executor: Executor, missing: dict[int, Tile], options: TileOptions, journal: Journal, progress: Progress
-) -> None:
+def _compute(executor: Executor, runs: dict[int, Run], journal: Journal, progress: Progress) -> None:
     """Have every missing tile computed and remember it as soon as it is there."""
-    needs = Needs(gpus=options.gpus)
-    runs = {number: Run("skiplens.sweeps.gram_tiles:compute_tile", tile, needs) for number, tile in missing.items()}
     numbers, queue, tries = {run.key: number for number, run in runs.items()}, deque(runs.values()), Counter[str]()
     outcomes = executor.outcomes(queue, lambda running: None) if queue else iter(())
     for outcome in track(outcomes, "kernel matrix", len(runs), progress):
@@ -142,33 +146,11 @@ def _compute(
         elif tries[outcome.run.key] < ATTEMPTS:
             queue.append(outcome.run)
         else:
-            raise _failed(outcome.failure, journal)
-
-
-def _failed(failure: Failure, journal: Journal) -> SkiplensError:
-    return SkiplensError(
-        f"A tile failed {ATTEMPTS} times, at last with: {failure.error} The {len(journal.done)} tiles that are done "
-        "are kept; give the same call again to go on."
-    )
-
-
-def _tile(common: Tile, rows: slice, columns: slice) -> Tile:
-    return dataclasses.replace(common, rows=(rows.start, rows.stop), columns=(columns.start, columns.stop))
-
-
-def _require_zarr(path: Path) -> None:
-    if path.suffix != ".zarr":
-        raise InvalidInputError(
-            f"Many workers write to a path that ends in .zarr, where each tile is a file; got {path.name!r}."
-        )
+            raise SkiplensError(
+                f"A tile failed {ATTEMPTS} times, at last with: {outcome.failure.error} The {len(journal.done)} tiles "
+                "that are done are kept; give the same call again to go on."
+            )
 
 
 def _inputs_of(path: Path) -> Path:
     return path.with_name(path.name + ".inputs.npy")
-
-
-def _write_inputs(path: Path, inputs: Tensor) -> None:
-    def write(file: BinaryIO) -> None:
-        np.save(file, inputs.detach().cpu().numpy())
-
-    write_atomically(_inputs_of(path), write)

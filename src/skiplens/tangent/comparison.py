@@ -18,7 +18,7 @@ from skiplens.graph.operations import REARRANGING, SCALING, operation
 from skiplens.kernels.arc_cosine import correlation_of_angle
 from skiplens.kernels.finite_width.moments import kernel_moments
 from skiplens.kernels.finite_width.networks import ResNet
-from skiplens.kernels.infinite_network import InfiniteResNet
+from skiplens.kernels.infinite_network import InfiniteNetwork, infinite_resnet
 from skiplens.signal.branches import branch_states
 from skiplens.signal.lens import SignalLens
 from skiplens.signal.reading import SignalReading
@@ -90,7 +90,7 @@ KNOWN = {"aten.linear", "aten.mm", "aten.matmul", "aten.addmm", "aten.add", "ate
 """Operations of the networks of 'Residual Tangent Kernels'."""
 
 
-def limit_of(network: ResidualNetwork, reading: SignalReading) -> InfiniteResNet | None:
+def limit_of(network: ResidualNetwork, reading: SignalReading) -> InfiniteNetwork | None:
     """The limit with the measured size of each branch; None for any other architecture."""
     depths = {block.branch_depth for block in network.blocks}
     kinds = {block.shortcut.kind for block in network.blocks}
@@ -100,11 +100,11 @@ def limit_of(network: ResidualNetwork, reading: SignalReading) -> InfiniteResNet
     scales = reading.branch_ratios.square()
     if not bool((scales.isfinite() & (scales > 0)).all()):
         return None
-    return InfiniteResNet(scales, depths.pop())
+    return infinite_resnet(scales, depths.pop())
 
 
 def limit_correlations(
-    limit: InfiniteResNet, angles: Float[Tensor, "samples samples"]
+    limit: InfiniteNetwork, angles: Float[Tensor, "samples samples"]
 ) -> Float[Tensor, "samples samples"]:
     """The tangent kernel of the limit over its value at equal inputs, for inputs at these angles."""
     kernel = limit.recursion(correlation_of_angle(angles.double())).ntk

@@ -6,11 +6,9 @@ from skiplens.base.errors import InvalidInputError
 from skiplens.kernels.finite_width.moments import kernel_moments
 from skiplens.kernels.finite_width.networks import DenseNet, ResNet, Vanilla
 from skiplens.kernels.finite_width.reduced_moments import (
+    fourth_moment_growth,
     resnet_scaled_variance,
-    resnet_variance_rate,
-    resnet_variance_rate_leading,
     scaled_variance_limit,
-    vanilla_relative_variance,
 )
 
 DENSE = [(1, 7), (2, 8.333), (3, 8.868), (5, 9.307), (10, 9.616), (100, 9.819), (1000, 9.846), (10**4, 9.882)]
@@ -44,6 +42,18 @@ def test_end_layers_give_two_each():
     assert resnet_scaled_variance(0.0) == 4
 
 
+def resnet_variance_rate(network):
+    """The growth of log(1 + V/(E𝒢)²) per block of a deep ResNet: log(β/(1+a)²), β the growth of E‖y‖⁴."""
+    a = network.branch_scale**network.branch_depth
+    return math.log(float(fourth_moment_growth(network)) / (1 + a) ** 2)
+
+
+def resnet_variance_rate_leading(network):
+    """The same rate to first order in 1/n: (4a + (5m-3)a²)/(1+a)²/n."""
+    a, m = network.branch_scale**network.branch_depth, network.branch_depth
+    return (4 * a + (5 * m - 3) * a**2) / (1 + a) ** 2 / network.width
+
+
 @pytest.mark.parametrize("network", [ResNet(1, 1000, 2, 0.3), ResNet(1, 1000, 3, 0.7), ResNet(1, 1000, 1, 0.5)])
 def test_resnet_rate(network):
     """The relative variance of very deep networks grows at the rate, and the first order is right up to 1/n."""
@@ -62,21 +72,13 @@ def test_rates_of_the_note():
 
 
 def test_vanilla_limit():
-    assert vanilla_relative_variance(0.1) == pytest.approx(0.4582734, abs=5e-8)
+    """V/(E𝒢)² for L, n → ∞ with L/n = λ: e^{5λ}·[1/3 + (6λ - 1 + e^{-6λ})/(27λ²)] - 1."""
     for ratio in (0.01, 0.1, 1.0):
         wide = kernel_moments(Vanilla(int(ratio * 10**6), 10**6)).relative_variance
-        assert vanilla_relative_variance(ratio) == pytest.approx(wide, rel=1e-4)
+        limit = math.exp(5 * ratio) * (1 / 3 + (6 * ratio + math.expm1(-6 * ratio)) / (27 * ratio**2)) - 1
+        assert limit == pytest.approx(wide, rel=1e-4)
 
 
-def test_vanilla_limit_is_smooth_where_the_series_takes_over():
-    edge = 0.5 / 6
-    assert vanilla_relative_variance(edge * (1 - 1e-12)) == pytest.approx(vanilla_relative_variance(edge * (1 + 1e-12)))
-    assert vanilla_relative_variance(1e-9) == pytest.approx(11e-9 / 3, rel=1e-7)  # the first order in the ratio
-
-
-def test_bad_ratios():
+def test_a_negative_growth_is_refused():
     with pytest.raises(InvalidInputError, match=r"growth must not be negative, got -1"):
         resnet_scaled_variance(-1.0)
-    with pytest.raises(InvalidInputError, match=r"depth_over_width must be positive, got 0"):
-        vanilla_relative_variance(0.0)
-    assert math.isfinite(vanilla_relative_variance(10.0))

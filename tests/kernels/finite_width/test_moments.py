@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from skiplens.base.errors import InvalidInputError
-from skiplens.kernels.finite_width import moments
 from skiplens.kernels.finite_width.moments import kernel_moments
 from skiplens.kernels.finite_width.networks import DenseNet, ResNet, Vanilla
 from tests.kernels.finite_width import direct_recursion as direct
@@ -61,9 +60,9 @@ def test_exact_rationals_of_the_table():
 def test_figure_5_table(depth, resnet, dense, vanilla):
     n = 10 * depth
     tolerance = RELATIVE[torch.float64]
-    assert moments.resnet(depth, 2, 0.3 / depth**0.5, n).variance == pytest.approx(resnet, rel=tolerance)
-    assert moments.densenet(depth, n).variance == pytest.approx(dense, rel=tolerance)
-    assert moments.vanilla(depth, n).variance == pytest.approx(vanilla, rel=tolerance)
+    assert kernel_moments(ResNet(depth, n, 2, 0.3 / depth**0.5)).variance == pytest.approx(resnet, rel=tolerance)
+    assert kernel_moments(DenseNet(depth, n)).variance == pytest.approx(dense, rel=tolerance)
+    assert kernel_moments(Vanilla(depth, n)).variance == pytest.approx(vanilla, rel=tolerance)
 
 
 @pytest.mark.parametrize(
@@ -119,19 +118,19 @@ def test_a_wide_network_keeps_the_digits_of_its_small_variance():
 
 
 def test_billion_blocks_neither_overflow_nor_lose_digits():
-    found = moments.resnet(10**9, 2, 0.3, 50)
+    found = kernel_moments(ResNet(10**9, 50, 2, 0.3))
     assert found.mean == math.inf and found.relative_variance == math.inf
     assert found.log_mean == pytest.approx(10**9 * math.log1p(0.09) + math.log(2 * 10**9 * 0.09 / 1.09), rel=1e-12)
     a, n = 0.09, 50
     beta = 1 + 2 * a * (1 + 2 / n) + a * a * (1 + 2 / n) * (1 + 5 / n)
     assert found.log_relative_variance == pytest.approx(10**9 * math.log(beta / (1 + a) ** 2), rel=1e-6)
-    thin = moments.resnet(10**9, 2, 1e-9**0.5, 1000)
+    thin = kernel_moments(ResNet(10**9, 1000, 2, 1e-9**0.5))
     assert 1000 * thin.relative_variance == pytest.approx(20 / 3, rel=5e-3)  # the limit, up to 1/width
 
 
 @pytest.mark.parametrize(("branch_depth", "limit"), [(1, 6.6587), (2, 6.6713), (3, 6.6844)])
 def test_depth_limit_table(branch_depth, limit):
-    found = moments.resnet(1000, branch_depth, 0.001 ** (1 / branch_depth), 10**7)
+    found = kernel_moments(ResNet(1000, 10**7, branch_depth, 0.001 ** (1 / branch_depth)))
     assert 10**7 * found.relative_variance == pytest.approx(limit, abs=5e-5)
 
 
@@ -142,13 +141,6 @@ def test_closed_forms_of_one_layer():
     one_layer = (1 + 5 / n) * (1 + 2 / n) - 1
     assert kernel_moments(DenseNet(1, 7), exact=True).variance == one_layer
     assert kernel_moments(Vanilla(1, 7), exact=True).variance == one_layer
-
-
-def test_scaled_inputs():
-    base, scaled = kernel_moments(DenseNet(4, 8)), kernel_moments(DenseNet(4, 8)).scaled(3.0)
-    assert scaled.mean == pytest.approx(3 * base.mean)
-    assert scaled.variance == pytest.approx(9 * base.variance)
-    assert scaled.log_mean == pytest.approx(math.log(scaled.mean))
 
 
 def test_a_kernel_of_nothing_is_refused():

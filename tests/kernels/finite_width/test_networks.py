@@ -3,7 +3,7 @@ from fractions import Fraction
 import pytest
 
 from skiplens.base.errors import InvalidInputError
-from skiplens.kernels.finite_width.networks import DenseNet, ResNet, Vanilla, as_written, matrices, require_layer
+from skiplens.kernels.finite_width.networks import DenseNet, ResNet, Vanilla, as_written, require_layer
 
 
 @pytest.mark.parametrize("make", [ResNet, DenseNet, Vanilla])
@@ -30,11 +30,6 @@ def test_scale_must_be_finite_and_not_negative(scale):
         InvalidInputError, match=r"branch_scale must be a finite number and not negative, got .*0 switches"
     ):
         ResNet(3, 8, 2, scale)
-
-
-def test_matrices_in_order():
-    assert list(matrices(ResNet(2, 8, 3))) == [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (2, 3)]
-    assert list(matrices(DenseNet(3, 8))) == list(matrices(Vanilla(3, 8))) == [(1, 1), (2, 1), (3, 1)]
 
 
 def test_a_decimal_means_what_is_written():

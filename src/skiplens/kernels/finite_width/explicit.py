@@ -21,7 +21,7 @@ class ExplicitNetworks:
     Attributes:
         network: Architecture, depth and width of each.
         first: Wˢ.
-        inner: The trained matrices in the order of `networks.matrices`; a DenseNet layer reads [q⁰, q¹, …].
+        inner: The trained matrices, block by block; a DenseNet layer reads [q⁰, q¹, …].
         last: Wᶠ.
     """
 
@@ -104,11 +104,6 @@ class _Run:
         return image
 
 
-def outputs(drawn: ExplicitNetworks, inputs: Float[Tensor, "samples features"]) -> Float[Tensor, "networks samples"]:
-    """f(x) of every network and input."""
-    return _readout(drawn, _forward(drawn, inputs))
-
-
 def reduced_outputs(
     drawn: ExplicitNetworks, inputs: Float[Tensor, "samples features"], layer: int, source: int | None = None
 ) -> Float[Tensor, "networks samples"]:
@@ -148,38 +143,30 @@ def split_by_source(drawn: ExplicitNetworks, link: Link) -> Iterator[Link]:
 
 
 def _forward(drawn: ExplicitNetworks, inputs: Tensor, cut: int | None = None, cut_source: int | None = None) -> _Run:
+    network, n = drawn.network, drawn.network.width
     bottom = drawn.first @ inputs.mT / inputs.shape[1] ** 0.5
     run = _Run(bottom, bottom)
-    match drawn.network:
-        case ResNet():
-            _resnet_forward(drawn, drawn.network, run, cut)
+    match network:
+        case ResNet(branch_depth=m):
+            for block in range(network.depth):
+                branch = shortcut = run.top
+                for h, matrix in enumerate(drawn.inner[m * block : m * (block + 1)]):
+                    source = _relu(branch) if h else shortcut
+                    branch = run.apply(matrix, source, float(network.branch_scale) / n)
+                run.top = branch if block + 1 == cut else shortcut + branch
         case DenseNet():
-            _densenet_forward(drawn, run, cut, cut_source)
+            read = _relu(bottom)
+            for layer, matrix in enumerate(drawn.inner, start=1):
+                if cut is not None and cut < layer:
+                    read = _only(read, range(cut * n, layer * n))
+                if cut == layer and cut_source is not None:
+                    read = _only(read, range(cut_source * n, (cut_source + 1) * n))
+                run.top = run.apply(matrix, read, 1 / (n * layer))
+                read = torch.cat([read, _relu(run.top)], dim=1)
         case Vanilla():
             for matrix in drawn.inner:
-                run.top = _relu(run.apply(matrix, run.top, 1 / drawn.network.width))
+                run.top = _relu(run.apply(matrix, run.top, 1 / n))
     return run
-
-
-def _resnet_forward(drawn: ExplicitNetworks, network: ResNet, run: _Run, cut: int | None) -> None:
-    m, step = network.branch_depth, float(network.branch_scale) / network.width
-    for block in range(network.depth):
-        shortcut = run.top
-        branch = run.apply(drawn.inner[m * block], shortcut, step)
-        for matrix in drawn.inner[m * block + 1 : m * (block + 1)]:
-            branch = run.apply(matrix, _relu(branch), step)
-        run.top = branch if block + 1 == cut else shortcut + branch
-
-
-def _densenet_forward(drawn: ExplicitNetworks, run: _Run, cut: int | None, cut_source: int | None) -> None:
-    n, read = drawn.network.width, _relu(run.bottom)
-    for layer, matrix in enumerate(drawn.inner, start=1):
-        if cut is not None and cut < layer:
-            read = _only(read, range(cut * n, layer * n))
-        if cut == layer and cut_source is not None:
-            read = _only(read, range(cut_source * n, (cut_source + 1) * n))
-        run.top = run.apply(matrix, read, 1 / (n * layer))
-        read = torch.cat([read, _relu(run.top)], dim=1)
 
 
 def _only(units: Tensor, kept: range) -> Tensor:

@@ -19,6 +19,10 @@ from skiplens.base.errors import DidNotConverge
 
 _GAIN = 2**0.5  # of the ReLU, so that it keeps the mean squared norm
 
+_MORE_SLACK = 12  # times ten each: from rounding to anything that is finite
+
+_SMALLEST = 1e-30  # keeps the factor of a dead layer (all gates closed) invertible; its images stay zero
+
 
 class SlackFactor(NamedTuple):
     """Upper triangular R with RᵀR = gram + diag(slack), which exists also where equal inputs make the gram singular.
@@ -149,11 +153,6 @@ def through_gates(layer: GatedLayer, at_outputs: Float[Tensor, "networks inputs 
     return Pulled(_GAIN**2 * inner.double(), _GAIN * along.double())
 
 
-_MORE_SLACK = 12  # times ten each: from rounding to anything that is finite
-
-_SMALLEST = 1e-30  # keeps the factor of a dead layer (all gates closed) invertible; its images stay zero
-
-
 def slack_factor(gram: Float[Tensor, "networks inputs inputs"], slack: Float[Tensor, "networks inputs"]) -> SlackFactor:
     """The factor of gram + diag(slack), with ten times the slack where rounding has made that indefinite."""
     for _ in range(_MORE_SLACK):
@@ -177,6 +176,11 @@ def relative_slack(
 def slack_share(dtype: torch.dtype) -> float:
     """Slack per squared norm: 1e-14 in float64 and 2e-6 in float32."""
     return 1e-14 if dtype == torch.float64 else 2e-6
+
+
+def square(matrix: Tensor) -> Tensor:
+    """matrixᵀ·matrix."""
+    return matrix.mT @ matrix
 
 
 def factor(

@@ -4,6 +4,7 @@ Littwin & Wolf 2020 bound this variance (theorems 5 and 6); here it is computed,
 """
 
 import math
+import sys
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
@@ -51,15 +52,6 @@ class KernelMoments:
         """E𝒢²."""
         return (1 + self.relative_variance) * self.mean * self.mean
 
-    def scaled(self, input_scale: Number) -> "KernelMoments":
-        """The moments at ‖x‖² = input_scale·d."""
-        return KernelMoments(
-            self.mean * input_scale,
-            self.relative_variance,
-            self.log_mean + math.log(input_scale),
-            self.log_relative_variance,
-        )
-
 
 def kernel_moments(network: Network, trained: str = "branches", exact: bool = False) -> KernelMoments:
     """Mean and variance of the tangent kernel's diagonal.
@@ -80,40 +72,23 @@ def kernel_moments(network: Network, trained: str = "branches", exact: bool = Fa
         raise InvalidInputError(
             "With branch_scale 0 the branches have no tangent kernel to speak of. Choose branch_scale > 0."
         )
-    if exact:
-        return _exact(network, trained)
-    return _floating(network, trained)
-
-
-def resnet(depth: int, branch_depth: int, branch_scale: Number, width: int, trained: str = "branches") -> KernelMoments:
-    """Moments of the tangent kernel's diagonal of a ResNet (L, m, α, n)."""
-    return kernel_moments(ResNet(depth, width, branch_depth, branch_scale), trained)
-
-
-def densenet(depth: int, width: int, trained: str = "branches") -> KernelMoments:
-    """Moments of the tangent kernel's diagonal of a DenseNet (L, n)."""
-    return kernel_moments(DenseNet(depth, width), trained)
-
-
-def vanilla(depth: int, width: int, trained: str = "branches") -> KernelMoments:
-    """Moments of the tangent kernel's diagonal of a network without skip connections (L, n)."""
-    return kernel_moments(Vanilla(depth, width), trained)
+    return _exact(network, trained) if exact else _floating(network, trained)
 
 
 def mean_over_growth(network: Network, trained: str, exact: bool = False) -> Number:
     """E𝒢 divided by the growth of E‖y‖² over the depth: m·L·a/(1+a), H_L or L, plus 1 for a trained end layer."""
-    one = Fraction(1)
+    ends = trains_first(trained) + trains_last(trained)
     match network:
         case ResNet():
             a = exact_gain(network)
             inner = network.branch_depth * network.depth * a / (1 + a)
         case DenseNet() if exact:
-            inner = sum((one / layer for layer in range(1, network.depth + 1)), start=Fraction(0))
+            inner = sum((Fraction(1, layer) for layer in range(1, network.depth + 1)), start=Fraction(0))
         case DenseNet():
-            return math.fsum(1 / layer for layer in range(1, network.depth + 1)) + _ends(trained)
+            return math.fsum(1 / layer for layer in range(1, network.depth + 1)) + ends
         case Vanilla():
-            inner = one * network.depth
-    return inner + _ends(trained) if exact else float(inner + _ends(trained))
+            inner = Fraction(network.depth)
+    return inner + ends if exact else float(inner + ends)
 
 
 def log_growth(network: Network) -> float:
@@ -121,36 +96,37 @@ def log_growth(network: Network) -> float:
     return network.depth * math.log1p(exact_gain(network))
 
 
-def _ends(trained: str) -> int:
-    return trains_first(trained) + trains_last(trained)
-
-
 def _exact(network: Network, trained: str) -> KernelMoments:
     n = Fraction(network.width)
-    start = _rational(first_layer(n, trains_first(trained)))
+    start = [Fraction(number) for number in first_layer(n, trains_first(trained))]
     if isinstance(network, DenseNet):
         end = _dense(MomentState(*start), n, network.depth)
     else:
         end = MomentState(*times_exact_power(_matrix(network), network.depth, start))
-    mean = mean_over_growth(network, trained, exact=True) * (1 + exact_gain(network)) ** network.depth
-    relative = _variance(end, trained) / (mean * mean)
-    return KernelMoments(mean, relative, _log(mean), _log(relative))
+    mean = Fraction(mean_over_growth(network, trained, exact=True)) * (1 + exact_gain(network)) ** network.depth
+    relative = Fraction(_variance(end, trained)) / (mean * mean)
+    logarithms = (math.log(number.numerator) - math.log(number.denominator) for number in (mean, relative))
+    return KernelMoments(mean, relative, *logarithms)
 
 
 def _floating(network: Network, trained: str) -> KernelMoments:
-    n = Fraction(network.width)
     if isinstance(network, DenseNet):
-        start = first_layer(float(network.width), trains_first(trained))
-        end, exponent = _dense(start, float(network.width), network.depth), 0
+        n = float(network.width)
+        end, exponent = _dense(first_layer(n, trains_first(trained)), n, network.depth), 0
     else:
-        start = first_layer(n, trains_first(trained))
-        vector, exponent = times_power_of_identity_plus(_excess(network), network.depth, list(start))
+        # what one block adds to the identity after the growth of the squared mean norm is divided out
+        growth = (1 + exact_gain(network)) ** 2
+        rows = _matrix(network)
+        excess = [[entry / growth - (i == j) for j, entry in enumerate(row)] for i, row in enumerate(rows)]
+        start = list(first_layer(Fraction(network.width), trains_first(trained)))
+        vector, exponent = times_power_of_identity_plus(excess, network.depth, start)
         end = MomentState(*vector)
     mean = mean_over_growth(network, trained)
     relative = float(_variance(end, trained)) / mean**2
+    overflows = math.frexp(relative)[1] + exponent > sys.float_info.max_exp
     return KernelMoments(
         mean * exp_or_infinity(log_growth(network)),
-        _ldexp(relative, exponent),
+        math.inf if overflows else math.ldexp(relative, exponent),
         math.log(mean) + log_growth(network),
         math.log(relative) + exponent * math.log(2),
     )
@@ -176,9 +152,14 @@ class MomentState(NamedTuple):
     norm_squared: Number
     """(E‖y‖²)²."""
 
-    def plus(self, other: "MomentState") -> "MomentState":
-        """Entrywise sum."""
-        return MomentState(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+    def second_moments(self) -> tuple[Number, Number, Number]:
+        """E(trΘ)², E trΘ‖y‖² and E‖y‖⁴: variance plus product of means."""
+        A1, _, c1, _, e, pp, pq, qq = self
+        return A1 + pp, c1 + pq, e + qq
+
+    def plus(self, *others: "MomentState") -> "MomentState":
+        """Entrywise sum, from left to right."""
+        return MomentState(*(sum(entries[1:], start=entries[0]) for entries in zip(self, *others, strict=True)))
 
 
 def _variance(end: MomentState, trained: str) -> Number:
@@ -206,44 +187,7 @@ def _matrix(network: ResNet | Vanilla) -> Rows:
         return residual_block(state, n, network.branch_depth, as_written(network.branch_scale))
 
     columns = [block(MomentState(*(Fraction(i == j) for i in range(8)))) for j in range(8)]
-    return [_rational(row) for row in zip(*columns, strict=True)]
-
-
-def _excess(network: ResNet | Vanilla) -> Rows:
-    """What one block adds to the identity after the growth of the squared mean norm is divided out."""
-    a = exact_gain(network)
-    rows = _matrix(network)
-    return [[entry / (1 + a) ** 2 - (i == j) for j, entry in enumerate(row)] for i, row in enumerate(rows)]
-
-
-def _rational(numbers: tuple[Number, ...]) -> list[Fraction]:
-    return [Fraction(number) for number in numbers]
-
-
-def _log(number: Number) -> float:
-    fraction = Fraction(number)
-    return math.log(fraction.numerator) - math.log(fraction.denominator)
-
-
-def _ldexp(factor: float, exponent: int) -> float:
-    try:
-        return math.ldexp(factor, exponent)
-    except OverflowError:
-        return math.inf
-
-
-class Raw(NamedTuple):
-    """The second moments E(trΘ)², E trΘ‖y‖² and E‖y‖⁴ behind the variances of a state."""
-
-    trace: Number
-    mixed: Number
-    norm: Number
-
-
-def raw(state: MomentState) -> Raw:
-    """The second moments of tr Θ and ‖y‖²: variance plus product of means."""
-    A1, _, c1, _, e, pp, pq, qq = state
-    return Raw(A1 + pp, c1 + pq, e + qq)
+    return [[Fraction(entry) for entry in row] for row in zip(*columns, strict=True)]
 
 
 def first_layer(width: Number, first_trained: bool) -> MomentState:
@@ -255,14 +199,14 @@ def first_layer(width: Number, first_trained: bool) -> MomentState:
 def linear(state: MomentState, fan_in: Number, width: Number, scale: Number) -> MomentState:
     """The state after y → √(scale/fan_in)·Wᵀy with W trained, from `fan_in` to `width` units."""
     A1, A2, c1, c2, e, pp, pq, qq = state
-    second = raw(state)
+    trace, mixed, norm = state.second_moments()
     N, NN, s4 = width, width * width, scale * scale / (fan_in * fan_in)
     return MomentState(
         s4 * (NN * (A1 + 2 * c1 + e) + 2 * N * A2),
-        s4 * (N * (second.trace + 2 * second.mixed + second.norm) + (NN + N) * A2),
+        s4 * (N * (trace + 2 * mixed + norm) + (NN + N) * A2),
         s4 * (NN * (c1 + e) + 2 * N * c2),
-        s4 * (N * (second.mixed + second.norm) + (NN + N) * c2),
-        s4 * (NN * e + 2 * N * second.norm),
+        s4 * (N * (mixed + norm) + (NN + N) * c2),
+        s4 * (NN * e + 2 * N * norm),
         s4 * NN * (pp + 2 * pq + qq),
         s4 * NN * (pq + qq),
         s4 * NN * qq,
@@ -272,10 +216,10 @@ def linear(state: MomentState, fan_in: Number, width: Number, scale: Number) -> 
 def gate(state: MomentState, width: Number) -> MomentState:
     """The state after y → √2·relu(y), for a y that a linear layer of `width` units has just made."""
     A1, A2, c1, c2, e, pp, pq, qq = state
-    second = raw(state)
+    trace, mixed, norm = state.second_moments()
     kappa = 1 / (width + 2)
-    u, w = kappa * (second.trace + 2 * A2), kappa * (second.mixed + 2 * c2)
-    return MomentState(A1 + u, A2 + u, c1 + w, c2 + w, e + 3 * kappa * second.norm, pp, pq, qq)
+    u, w = kappa * (trace + 2 * A2), kappa * (mixed + 2 * c2)
+    return MomentState(A1 + u, A2 + u, c1 + w, c2 + w, e + 3 * kappa * norm, pp, pq, qq)
 
 
 def residual_block(state: MomentState, width: Number, branch_depth: int, branch_scale: Number) -> MomentState:
@@ -284,44 +228,32 @@ def residual_block(state: MomentState, width: Number, branch_depth: int, branch_
     branch = linear(state, n, n, branch_scale)
     for _ in range(m - 1):
         branch = linear(gate(branch, n), n, n, branch_scale)
-    return state.plus(_twice_skip_times_branch(state, a, a / n, m)).plus(branch)
-
-
-def dense_layer(state: MomentState, width: Number, layer: int) -> MomentState:
-    """The state of [q⁰, …, q^layer] from that of [q⁰, …, q^{layer-1}], the new q read from all of these."""
-    new = gate(linear(state, width * layer, width, 1), width)
-    return state.plus(_twice_old_times_new(state, layer)).plus(new)
+    return state.plus(_twice_skip_times_branch(state, a, a / n, m), branch)
 
 
 def _twice_skip_times_branch(state: MomentState, a: Number, an: Number, m: int) -> MomentState:
     """The products of skip and branch; the branch's last matrix is independent of the skip, so few survive."""
     A1, A2, c1, c2, e, pp, pq, qq = state
-    second = raw(state)
+    trace, mixed, norm = state.second_moments()
     return MomentState(
         2 * a * (A1 + m * c1) + 4 * an * A2,
-        2 * (a + an) * A2 + 2 * an * (second.trace + m * second.mixed),
+        2 * (a + an) * A2 + 2 * an * (trace + m * mixed),
         a * (2 * c1 + m * e) + 4 * an * c2,
-        2 * (a + an) * c2 + an * (2 * second.mixed + m * second.norm),
-        2 * a * e + 4 * an * second.norm,
+        2 * (a + an) * c2 + an * (2 * mixed + m * norm),
+        2 * a * e + 4 * an * norm,
         2 * a * (pp + m * pq),
         a * (2 * pq + m * qq),
         2 * a * qq,
     )
 
 
-def _twice_old_times_new(state: MomentState, layer: int) -> MomentState:
-    """The products of the old units and the new layer, which spreads its weight over `layer` old ones."""
+def dense_layer(state: MomentState, width: Number, layer: int) -> MomentState:
+    """The state of [q⁰, …, q^layer] from that of [q⁰, …, q^{layer-1}], the new q read from all of these."""
     A1, A2, c1, c2, e, pp, pq, qq = state
-    return MomentState(
-        2 * (A1 + c1) / layer,
-        2 * A2 / layer,
-        (2 * c1 + e) / layer,
-        2 * c2 / layer,
-        2 * e / layer,
-        2 * (pp + pq) / layer,
-        (2 * pq + qq) / layer,
-        2 * qq / layer,
-    )
+    # twice the products of the old units and the new layer, which spreads its weight over `layer` old ones
+    numerators = (2 * (A1 + c1), 2 * A2, 2 * c1 + e, 2 * c2, 2 * e, 2 * (pp + pq), 2 * pq + qq, 2 * qq)
+    old_times_new = MomentState(*(numerator / layer for numerator in numerators))
+    return state.plus(old_times_new, gate(linear(state, width * layer, width, 1), width))
 
 
 def times_exact_power(matrix: Rows, power: int, vector: list[Fraction]) -> list[Fraction]:

@@ -7,7 +7,7 @@ the moments of this folder are those at ‖x‖² = d.
 
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -24,7 +24,23 @@ _TRAINED = ("branches", "branches_and_first", "branches_and_last", "all")
 
 
 @dataclass(frozen=True)
-class ResNet:
+class _Sized:
+    depth: int
+    width: int
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that no network has."""
+        self._require_count("depth", self.depth)
+        self._require_count("width", self.width)
+
+    @staticmethod
+    def _require_count(name: str, value: int) -> None:
+        if isinstance(value, bool) or int(value) != value or value < 1:
+            raise InvalidInputError(f"{name} must be a whole number of at least 1, got {value}.")
+
+
+@dataclass(frozen=True)
+class ResNet(_Sized):
     """y ← y + √(α/n)·W_m q(… √(α/n)·W_1 y): `depth` blocks whose branch has m matrices and m-1 ReLUs.
 
     Attributes:
@@ -34,15 +50,13 @@ class ResNet:
         branch_scale: Scale of each matrix of a branch (α); a branch multiplies the squared norm by α^m.
     """
 
-    depth: int
-    width: int
     branch_depth: int = 2
     branch_scale: Number = 0.1
 
     def __post_init__(self) -> None:
         """Refuse sizes and scales that no network has."""
-        _require_sizes(self.depth, self.width)
-        _require_count("branch_depth", self.branch_depth)
+        super().__post_init__()
+        self._require_count("branch_depth", self.branch_depth)
         if not 0 <= self.branch_scale < float("inf"):
             raise InvalidInputError(
                 f"branch_scale must be a finite number and not negative, got {self.branch_scale}. "
@@ -51,27 +65,13 @@ class ResNet:
 
 
 @dataclass(frozen=True)
-class DenseNet:
+class DenseNet(_Sized):
     """y^l = W^l [q⁰, …, q^{l-1}] / √(n·l): every layer reads all earlier ones; the top layer is linear."""
-
-    depth: int
-    width: int
-
-    def __post_init__(self) -> None:
-        """Refuse sizes that no network has."""
-        _require_sizes(self.depth, self.width)
 
 
 @dataclass(frozen=True)
-class Vanilla:
+class Vanilla(_Sized):
     """y^l = q(W^l y^{l-1}/√n): a chain without skip connections."""
-
-    depth: int
-    width: int
-
-    def __post_init__(self) -> None:
-        """Refuse sizes that no network has."""
-        _require_sizes(self.depth, self.width)
 
 
 Network = ResNet | DenseNet | Vanilla
@@ -85,12 +85,6 @@ def trains_first(trained: str) -> bool:
 def trains_last(trained: str) -> bool:
     """Whether the last layer Wᶠ counts as trained."""
     return _known(trained) in ("branches_and_last", "all")
-
-
-def matrices(network: Network) -> Iterator[tuple[int, int]]:
-    """The trained matrices between first and last layer: (block, matrix) from 1; one per layer if not residual."""
-    per_layer = network.branch_depth if isinstance(network, ResNet) else 1
-    return ((layer, matrix) for layer in range(1, network.depth + 1) for matrix in range(1, per_layer + 1))
 
 
 def as_written(number: Number) -> Fraction:
@@ -129,27 +123,15 @@ def _known(trained: str) -> str:
     return trained
 
 
-def _require_sizes(depth: int, width: int) -> None:
-    _require_count("depth", depth)
-    _require_count("width", width)
-
-
-def _require_count(name: str, value: int) -> None:
-    if isinstance(value, bool) or int(value) != value or value < 1:
-        raise InvalidInputError(f"{name} must be a whole number of at least 1, got {value}.")
-
-
 @dataclass(frozen=True)
 class WeightLaw:
     """How weights are drawn.
 
     Attributes:
-        name: Of the law.
         fourth_moment: E w⁴ (c₄ in the paper; 3 for Gaussian weights).
         fill: Overwrites a tensor with independent draws.
     """
 
-    name: str
     fourth_moment: float
     fill: Callable[[Tensor, torch.Generator], Tensor]
 
@@ -165,18 +147,6 @@ def weight_law(name: str) -> WeightLaw:
     return _LAWS[name]
 
 
-def _gaussian(out: Tensor, generator: torch.Generator) -> Tensor:
-    return out.normal_(generator=generator)
-
-
-def _uniform(out: Tensor, generator: torch.Generator) -> Tensor:
-    return out.uniform_(-(3**0.5), 3**0.5, generator=generator)
-
-
-def _rademacher(out: Tensor, generator: torch.Generator) -> Tensor:
-    return out.bernoulli_(0.5, generator=generator).mul_(2).sub_(1)
-
-
 def _laplace(out: Tensor, generator: torch.Generator) -> Tensor:
     """The difference of two exponential numbers of variance 1/2 each."""
     other = torch.empty_like(out).exponential_(2**0.5, generator=generator)
@@ -184,11 +154,8 @@ def _laplace(out: Tensor, generator: torch.Generator) -> Tensor:
 
 
 _LAWS = {
-    law.name: law
-    for law in (
-        WeightLaw("gaussian", 3.0, _gaussian),
-        WeightLaw("uniform", 1.8, _uniform),
-        WeightLaw("rademacher", 1.0, _rademacher),
-        WeightLaw("laplace", 6.0, _laplace),
-    )
+    "gaussian": WeightLaw(3.0, lambda out, generator: out.normal_(generator=generator)),
+    "uniform": WeightLaw(1.8, lambda out, generator: out.uniform_(-(3**0.5), 3**0.5, generator=generator)),
+    "rademacher": WeightLaw(1.0, lambda out, generator: out.bernoulli_(0.5, generator=generator).mul_(2).sub_(1)),
+    "laplace": WeightLaw(6.0, _laplace),
 }

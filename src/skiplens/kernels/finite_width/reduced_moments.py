@@ -26,6 +26,8 @@ from skiplens.kernels.finite_width.networks import (
     require_layer,
 )
 
+_AS_GOOD_AS_INFINITE = 10**18  # 1/n is below the rounding of float64, and the recursion cancels nothing
+
 
 class Factor(NamedTuple):
     """A factor (1 + excess)^times of a ratio of moments."""
@@ -66,7 +68,7 @@ def reduced_moments(network: Network, layer: int = 1, source: int | None = None,
     if exact:
         second, ratio = share * _product([growth]), _product(factors)
         return ReducedMoments(second, 3 * second**2 * ratio, second**2 * ratio, ratio - 1)
-    log_ratio, log_second = log_product(factors), log_product([growth])
+    log_ratio, log_second = _log_product(factors), _log_product([growth])
     jacobian_fourth = float(share) ** 2 * exp_or_infinity(log_ratio + 2 * log_second)
     relative_variance = expm1_or_infinity(log_ratio)
     return ReducedMoments(
@@ -82,7 +84,7 @@ def activation_fourth_moment(network: Network, layer: int, exact: bool = False) 
     squared_mean = (1 + exact_gain(network)) ** (2 * layer)
     if exact:
         return squared_mean * _product(factors)
-    return exp_or_infinity(log_product(factors) + 2 * layer * math.log1p(exact_gain(network)))
+    return exp_or_infinity(_log_product(factors) + 2 * layer * math.log1p(exact_gain(network)))
 
 
 def fourth_moment_growth(network: ResNet) -> Fraction:
@@ -92,7 +94,7 @@ def fourth_moment_growth(network: ResNet) -> Fraction:
     return 1 + 2 * a * linear + a**2 * linear * gated ** (network.branch_depth - 1)
 
 
-def log_product(factors: list[Factor]) -> float:
+def _log_product(factors: list[Factor]) -> float:
     """Natural logarithm of a product of factors, to the last digit also where it is near 1."""
     return math.fsum(factor.times * math.log1p(factor.excess) for factor in factors)
 
@@ -140,9 +142,6 @@ def _dense_growth(width: int, first: int, last: int) -> Iterator[Factor]:
     return (Factor(Fraction(5, width * layer**2)) for layer in range(first, last + 1))
 
 
-_AS_GOOD_AS_INFINITE = 10**18  # 1/n is below the rounding of float64, and the recursion cancels nothing
-
-
 def scaled_variance_limit(network: Network, trained: str = "branches") -> float:
     """The limit of n·V/(E𝒢)² for n → ∞ at the network's depth (its own width does not matter)."""
     wide = dataclasses.replace(network, width=_AS_GOOD_AS_INFINITE)
@@ -157,35 +156,6 @@ def resnet_scaled_variance(growth: Number) -> float:
     if growth < 0:
         raise InvalidInputError(f"growth must not be negative, got {growth}; it is c in branch_scale^m = c/depth.")
     return 4 + 8 * growth / 3
-
-
-def resnet_variance_rate(network: ResNet) -> float:
-    """The growth of log(1 + V/(E𝒢)²) per block of a deep ResNet: log(β/(1+a)²), β the growth of E‖y‖⁴."""
-    return math.log1p(fourth_moment_growth(network) / (1 + exact_gain(network)) ** 2 - 1)
-
-
-def resnet_variance_rate_leading(network: ResNet) -> float:
-    """The same rate to first order in 1/n: (4a + (5m-3)a²)/(1+a)²/n."""
-    a, m = float(exact_gain(network)), network.branch_depth
-    return (4 * a + (5 * m - 3) * a**2) / (1 + a) ** 2 / network.width
-
-
-def vanilla_relative_variance(depth_over_width: Number) -> float:
-    """The limit of V/(E𝒢)² of a vanilla network for L, n → ∞ with L/n = λ fixed.
-
-    e^{5λ}·[1/3 + (6λ - 1 + e^{-6λ})/(27λ²)] - 1.
-    """
-    if depth_over_width <= 0:
-        raise InvalidInputError(f"depth_over_width must be positive, got {depth_over_width}.")
-    x = 6 * float(depth_over_width)
-    return math.expm1(5 * x / 6 + math.log1p(4 * _third_remainder(x) / 3))
-
-
-def _third_remainder(x: float) -> float:
-    """(e^{-x} - 1 + x - x²/2)/x², as a series where the differences would cancel."""
-    if x > 0.5:
-        return (math.expm1(-x) + x) / x**2 - 0.5
-    return math.fsum((-x) ** k / math.factorial(k + 2) for k in range(1, 16))
 
 
 class VarianceBound(NamedTuple):
@@ -209,7 +179,10 @@ def minkowski_bound(network: Network) -> VarianceBound:
     (see `errata`). It is 1 to 2.4 times the exact variance for ResNets and about 1.4 times for DenseNets.
     """
     if not isinstance(network, DenseNet):
-        return _alike(network)
+        # all Jacobians have the same moments, so the relative variance of one bounds that of their sum
+        relative = float(reduced_moments(network).jacobian_relative_variance)
+        mean = float(mean_over_growth(network, "branches")) * exp_or_infinity(log_growth(network))
+        return VarianceBound(relative * mean**2, relative)
     layers = [reduced_moments(network, layer) for layer in range(1, network.depth + 1)]
     mean = math.fsum(layer.second for layer in layers)
     deviation = math.fsum(layer.second * math.sqrt(layer.jacobian_relative_variance) for layer in layers)
@@ -222,10 +195,3 @@ def jacobian_fourth_bounds(fourth: float, weight_fourth_moment: float) -> Fourth
     E f⁴/max(3, c₄) ≤ E‖J‖⁴ ≤ E f⁴/min(3, c₄), because E f⁴ = 3 E‖J‖⁴ + (c₄ - 3) E Σ J_ij⁴.
     """
     return FourthMomentBounds(fourth / max(3.0, weight_fourth_moment), fourth / min(3.0, weight_fourth_moment))
-
-
-def _alike(network: ResNet | Vanilla) -> VarianceBound:
-    """All Jacobians have the same moments, so the relative variance of one bounds that of their sum."""
-    relative = float(reduced_moments(network).jacobian_relative_variance)
-    mean = float(mean_over_growth(network, "branches")) * exp_or_infinity(log_growth(network))
-    return VarianceBound(relative * mean**2, relative)

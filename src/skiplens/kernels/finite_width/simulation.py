@@ -11,7 +11,6 @@ from skiplens.base.errors import InvalidInputError
 from skiplens.base.memory import budget_bytes, require_fits
 from skiplens.kernels.finite_width.explicit import (
     ExplicitNetworks,
-    Link,
     draw_networks,
     fan_ins,
     links,
@@ -112,11 +111,7 @@ class Simulation:
         return KernelSamples(torch.cat(kernels))
 
     def matrices(
-        self,
-        inputs: Tensor,
-        networks: int,
-        generator: torch.Generator,
-        single_sources: bool = False,
+        self, inputs: Tensor, networks: int, generator: torch.Generator, single_sources: bool = False
     ) -> MatrixSamples:
         """Reduced networks, path parts and Jacobians of every trained matrix, in the same networks.
 
@@ -131,52 +126,41 @@ class Simulation:
             raise InvalidInputError(f"Single matrices are looked at for one input at a time, got {len(inputs)} inputs.")
         if single_sources and not isinstance(self.network, DenseNet):
             raise InvalidInputError("Only a DenseNet has one matrix per source; leave single_sources out.")
-        parts = [_look(drawn, inputs, single_sources) for drawn in self._draw(inputs, networks, generator)]
-        columns = [torch.cat(column) for column in zip(*(part[1:] for part in parts), strict=True)]
-        return MatrixSamples(parts[0][0], *columns)
+        parts = [_matrix_samples(drawn, inputs, single_sources) for drawn in self._draw(inputs, networks, generator)]
+        names = ("reduced", "path_part", "jacobian_squared", "jacobian_fourth_powers")
+        columns = (torch.cat([getattr(part, name) for part in parts]) for name in names)
+        return MatrixSamples(parts[0].matrices, *columns)
 
     def _draw(self, inputs: Tensor, networks: int, generator: torch.Generator) -> Iterator[ExplicitNetworks]:
         """The networks in chunks that fit into the memory."""
         law = weight_law(self.law)
         require_same_device(inputs, generator)
-        largest = self.network.width * max(fan_ins(self.network))
-        per_network = _numbers_per_network(self.network, inputs) * inputs.element_size()
+        n, sizes, (p, d) = self.network.width, fan_ins(self.network), inputs.shape
+        # all weights, and four vectors per input for each matrix: source, image, gradients and a working copy
+        numbers = n * (sum(sizes) + d + 1) + 4 * p * (sum(sizes) + len(sizes) * (n + p) + d)
+        per_network = numbers * inputs.element_size()
         budget = budget_bytes(inputs.device, self.memory)
         instead = "Take a narrower network, float32, or (Gaussian weights) sample_kernels, which draws no weights."
         require_fits(per_network, "One network with explicit weights", instead, budget)
-        for size in chunks(networks, max(1, min(budget // per_network, _WEIGHTS_AT_ONCE // largest))):
-            yield draw_networks(self.network, inputs.shape[1], size, law, inputs.dtype, generator)
+        for size in chunks(networks, max(1, min(budget // per_network, _WEIGHTS_AT_ONCE // (n * max(sizes))))):
+            yield draw_networks(self.network, d, size, law, inputs.dtype, generator)
 
 
-def _numbers_per_network(network: Network, inputs: Tensor) -> int:
-    """All weights, and four vectors per input for each matrix: source, image, gradients and a working copy."""
-    n, (p, d) = network.width, inputs.shape
-    weights = n * (sum(fan_ins(network)) + d + 1)
-    return weights + 4 * p * (sum(fan_ins(network)) + len(fan_ins(network)) * (n + p) + d)
-
-
-def _look(
-    drawn: ExplicitNetworks, inputs: Tensor, single_sources: bool
-) -> tuple[list[tuple[int, int]], Tensor, Tensor, Tensor, Tensor]:
-    found = sorted(_inner_links(drawn, inputs, single_sources), key=lambda link: (link.layer, link.matrix))
-    reduced = [_reduced(drawn, inputs, link, single_sources) for link in found]
-    return (
-        [(link.layer, link.matrix) for link in found],
+def _matrix_samples(drawn: ExplicitNetworks, inputs: Tensor, single_sources: bool) -> MatrixSamples:
+    inner = [link for link in links(drawn, inputs) if 1 <= link.layer <= drawn.network.depth]
+    if single_sources:
+        inner = [part for link in inner for part in split_by_source(drawn, link)]
+    inner.sort(key=lambda link: (link.layer, link.matrix))
+    reduced = [
+        reduced_outputs(drawn, inputs, link.layer, link.matrix - 1 if single_sources else None) for link in inner
+    ]
+    return MatrixSamples(
+        [(link.layer, link.matrix) for link in inner],
         torch.cat(reduced, dim=1),
-        torch.cat([link.path_part() for link in found], dim=1),
-        torch.cat([link.jacobian_squared() for link in found], dim=1),
-        torch.cat([link.jacobian_fourth_powers() for link in found], dim=1),
+        torch.cat([link.path_part() for link in inner], dim=1),
+        torch.cat([link.jacobian_squared() for link in inner], dim=1),
+        torch.cat([link.jacobian_fourth_powers() for link in inner], dim=1),
     )
-
-
-def _inner_links(drawn: ExplicitNetworks, inputs: Tensor, single_sources: bool) -> Iterator[Link]:
-    for link in links(drawn, inputs):
-        if 1 <= link.layer <= drawn.network.depth:
-            yield from split_by_source(drawn, link) if single_sources else (link,)
-
-
-def _reduced(drawn: ExplicitNetworks, inputs: Tensor, link: Link, single_sources: bool) -> Tensor:
-    return reduced_outputs(drawn, inputs, link.layer, link.matrix - 1 if single_sources else None)
 
 
 def estimate(draws: Tensor) -> Estimate:
