@@ -5,12 +5,15 @@ skiplens is imported inside fixtures only: the hook that checks shapes must come
 
 import os
 
+import hypothesis
 import pytest
 import torch
 
 
 def pytest_configure(config: pytest.Config) -> None:
     torch.set_num_threads(1)
+    hypothesis.settings.register_profile("skiplens", deadline=None)  # a busy machine is no fault of the code
+    hypothesis.settings.load_profile("skiplens")
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,6 @@
 """A real cluster on loopback: a scheduler and workers as processes of their own, which are killed."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 from skiplens.base.errors import ClusterError, MissingDependencyError
+from skiplens.base.version import VERSION
 from skiplens.readings.store import Store
 from skiplens.sweeps.dask_executor import DaskCluster, _resources
 from skiplens.sweeps.run import Needs, Run
@@ -72,7 +74,6 @@ def cluster(tmp_path_factory) -> Iterator[Cluster]:
     started = Cluster(tmp_path_factory.mktemp("cluster"))
     started.start_scheduler()
     started.start_worker()
-    started.start_worker()
     yield started
     started.stop()
 
@@ -97,7 +98,67 @@ def executor(cluster: Cluster) -> DaskCluster:
     return DaskCluster(cluster.address, patience=120, timeout=60)
 
 
+class Future:
+    """A run that was done at once."""
+
+    status = "finished"
+
+    def __init__(self, outcome) -> None:
+        self.outcome = outcome
+
+    def done(self):
+        return True
+
+    def exception(self, timeout):
+        return None
+
+    def result(self, timeout):
+        return self.outcome
+
+
+class Client:
+    """A connection that takes so many runs and is then lost."""
+
+    def __init__(self, runs_until_lost: int) -> None:
+        self.left, self.status = runs_until_lost, "running"
+
+    def run(self, function, on_error):
+        return {"worker": VERSION}
+
+    def scheduler_info(self):
+        return {"workers": {}}
+
+    def submit(self, function, run, version, **options):
+        self.left -= 1
+        return Future(function(run, version))
+
+    def processing(self):
+        if self.left < 0:
+            raise OSError("the scheduler is gone")
+        return {}
+
+    def as_current(self):
+        return contextlib.nullcontext()
+
+    def close(self):
+        self.status = "closed"
+
+
+def test_what_was_under_way_when_a_connection_is_lost_is_sent_again(tmp_path, monkeypatch, undisturbed):
+    pytest.importorskip("distributed")
+    clients = [Client(7), Client(100)]
+    connections = iter(clients)
+    monkeypatch.setattr(DaskCluster, "_connected", lambda self: next(connections))
+    monkeypatch.setattr("distributed.wait", lambda futures, **options: None)
+    store = Store(tmp_path)
+    sweep(runs(count=12), store, DaskCluster("tcp://127.0.0.1:1"))
+    assert [client.status for client in clients] == ["closed", "closed"]
+    assert_as_undisturbed(store, 0.0, undisturbed)
+
+
+@pytest.mark.slow
 def test_a_killed_worker_and_a_killed_scheduler_lose_no_run(cluster, undisturbed, tmp_path):
+    cluster.start_worker()
     store, told = Store(tmp_path), []
 
     def disturb() -> None:
@@ -117,10 +178,11 @@ def test_a_killed_worker_and_a_killed_scheduler_lose_no_run(cluster, undisturbed
     thread.join()
     assert len(swept.readings) == 12 and not swept.failures
     assert_as_undisturbed(store, 0.3, undisturbed)
-    done = [standing.done for standing in told]
+    done = [status.done for status in told]
     assert done == sorted(done), "a run was lost on the way"
 
 
+@pytest.mark.slow
 def test_a_killed_client_goes_on_with_what_is_missing(cluster, undisturbed, tmp_path):
     store = Store(tmp_path / "store")
     command = [sys.executable, "-m", "tests.sweeps.client", str(store.folder), cluster.address, "0.2"]
@@ -145,7 +207,7 @@ def test_a_failing_run_is_recorded_and_a_measure_may_be_missing(cluster, tmp_pat
 
 
 def test_workers_with_another_version_are_refused(cluster, tmp_path, monkeypatch):
-    monkeypatch.setattr("skiplens.base.version.VERSION", "9.9.9")
+    monkeypatch.setattr("skiplens.sweeps.dask_executor.VERSION", "9.9.9")
     with pytest.raises(ClusterError, match=r"The command has Skiplens 9.9.9, and workers have another one: .* at tcp"):
         sweep(runs(), Store(tmp_path), executor(cluster))
     assert not list(Store(tmp_path).keys())
@@ -153,7 +215,7 @@ def test_workers_with_another_version_are_refused(cluster, tmp_path, monkeypatch
 
 def test_a_late_worker_with_another_version_refuses_the_work(cluster, tmp_path, monkeypatch):
     monkeypatch.setattr("skiplens.sweeps.dask_executor._require_versions", lambda client: None)
-    monkeypatch.setattr("skiplens.base.version.VERSION", "9.9.9")
+    monkeypatch.setattr("skiplens.sweeps.dask_executor.VERSION", "9.9.9")
     with pytest.raises(ClusterError, match=r"A worker has Skiplens .*, the command has 9.9.9"):
         sweep(runs(), Store(tmp_path), executor(cluster))
 

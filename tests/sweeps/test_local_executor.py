@@ -30,25 +30,30 @@ def assert_same_numbers(store: Store, expected: Store) -> None:
         assert torch.equal(store.load(key)["product"], expected.load(key)["product"])
 
 
-def test_workers_fail_retry_and_die_without_losing_a_run(tmp_path):
-    """One pool for all, since a worker takes seconds to start."""
-    chosen = [
-        *runs(count=4),
-        *runs("fail_at_three", 4)[3:],
-        *runs("die_once", 1, marks=str(tmp_path)),
-        *runs("die_always", 1),
-    ]
-    told = []
+def test_a_worker_dies_and_a_run_fails_without_losing_another(tmp_path):
+    """One worker for all, since it takes seconds to start."""
+    good = [*runs(count=2), *runs("die_once", 1, marks=str(tmp_path))]
     store, expected = Store(tmp_path / "store"), Store(tmp_path / "expected")
-    swept = sweep(chosen, store, LocalWorkers(2), told.append)
-    errors = {failure.error for failure in swept.failures.values()}
-    assert errors == {"RuntimeError: three is not allowed", "The worker process died with exit status -9."}
-    assert max(standing.running for standing in told) == 2
+    swept = sweep([*good, *runs("fail_at_three", 4)[3:]], store, LocalWorkers(1))
+    assert [failure.error for failure in swept.failures.values()] == ["RuntimeError: three is not allowed"]
     assert {int(reading["threads"]) for reading in swept.readings.values()} == {1}
-    sweep([*runs(count=4), *runs("die_once", 1, marks=str(tmp_path))], expected)
+    sweep(good, expected)
     assert_same_numbers(store, expected)
 
 
+@pytest.mark.slow
+def test_several_workers_die_for_good_without_losing_a_run(tmp_path):
+    good, told = [*runs(count=4), *runs("die_once", 1, marks=str(tmp_path))], []
+    store, expected = Store(tmp_path / "store"), Store(tmp_path / "expected")
+    swept = sweep([*good, *runs("die_always", 1)], store, LocalWorkers(2), told.append)
+    errors = {failure.error for failure in swept.failures.values()}
+    assert errors == {"The worker process died with exit status -9."}
+    assert max(status.running for status in told) == 2
+    sweep(good, expected)
+    assert_same_numbers(store, expected)
+
+
+@pytest.mark.slow
 def test_a_killed_command_goes_on_and_its_workers_do_not_survive_it(tmp_path):
     store, expected = Store(tmp_path / "store"), Store(tmp_path / "expected")
     command = [sys.executable, "-m", "tests.sweeps.client", str(store.folder), "local", "0.3"]

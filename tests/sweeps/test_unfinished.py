@@ -11,7 +11,8 @@ def test_a_killed_training_run_goes_on_where_it_was_with_the_same_numbers(tmp_pa
     store, expected = Store(tmp_path / "store"), Store(tmp_path / "expected")
     (run,) = runs("train_and_die_on_the_way", 1, marks=str(tmp_path))
     (reading,) = sweep([run], store, LocalWorkers(1)).readings.values()
-    (undisturbed,) = sweep(runs("train_and_die_on_the_way", 1), expected, LocalWorkers(1)).readings.values()
+    torch.set_default_dtype(torch.float32)  # as in a worker
+    (undisturbed,) = sweep(runs("train_and_die_on_the_way", 1), expected).readings.values()
     assert bool(reading["resumed"]) and not bool(undisturbed["resumed"])
     assert torch.equal(reading["weights"], undisturbed["weights"])
     assert torch.equal(reading["losses"], undisturbed["losses"])

@@ -8,7 +8,7 @@ from skiplens.plots.matplotlib_file import save_figure
 from skiplens.readings.file import read_file, write_file
 from skiplens.report.during_training.along import QuantityAlong, quantities_along
 from skiplens.report.lenses import figures_of
-from skiplens.training.history import TrainingHistory, recorded_by_step
+from skiplens.training.history import TrainingHistory
 
 
 def history(losses, rates=None, steps_per_epoch=1, **changes) -> TrainingHistory:
@@ -46,12 +46,6 @@ def test_an_early_end_is_told_and_an_empty_run_has_no_figure():
 def test_a_changing_rate_is_shown():
     _, rates = figures_of(history([4.0, 3.0], [0.1, 0.01]))
     assert rates.marks[0].y == pytest.approx((0.1, 0.01))
-
-
-def test_recorded_numbers_by_name():
-    recorded = {"norm": torch.tensor([1.0, 2.0])}
-    figure = recorded_by_step(history([1.0], recorded=recorded, recorded_steps={"norm": torch.tensor([0, 5])}), "norm")
-    assert figure.marks[0].x == (0.0, 5.0) and figure.y_label == "norm"
 
 
 def along(values, name="condition number", along="loss") -> QuantityAlong:

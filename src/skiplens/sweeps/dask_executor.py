@@ -76,11 +76,14 @@ def _session(client: Any, queue: deque[Run], running: Running) -> Iterator[Outco
     futures: dict[Any, Run] = {}
     try:
         _require_versions(client)
-        declared = _declared(client)
+        workers = client.scheduler_info()["workers"].values()
+        declared = {name for worker in workers for name in worker.get("resources", {})}  # by dask worker --resources
         while queue or futures:
             while queue:
                 run = queue.popleft()
-                futures[_submit(client, run, _resources(run, declared))] = run
+                key = f"{run.key}-{secrets.token_hex(4)}"  # of its own: another client's result would not be checked
+                resources = _resources(run, declared)
+                futures[client.submit(perform, run, VERSION, key=key, pure=False, resources=resources)] = run
             running(_running(client, len(futures)))
             for future in _ended(client, futures):
                 outcome = _outcome(futures[future], future)
@@ -92,17 +95,6 @@ def _session(client: Any, queue: deque[Run], running: Running) -> Iterator[Outco
 
 class _Lost(Exception):  # noqa: N818 - a piece of news, not an error: whoever called connects again
     """The scheduler is gone."""
-
-
-def _submit(client: Any, run: Run, resources: dict[str, float]) -> Any:
-    key = f"{run.key}-{secrets.token_hex(4)}"  # of its own: a result of another client's run would not be checked
-    return client.submit(perform, run, VERSION, key=key, pure=False, resources=resources)
-
-
-def _declared(client: Any) -> set[str]:
-    """The resources that workers declared with `dask worker --resources`."""
-    workers = client.scheduler_info()["workers"].values()
-    return {name for worker in workers for name in worker.get("resources", {})}
 
 
 def _resources(run: Run, declared: set[str]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Where runs are done: the abstract executor, and the one that does them in this process."""
+"""Where runs are done: the abstract executor, this process, and worker processes of this machine."""
 
 import multiprocessing
 import os
@@ -8,7 +8,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
@@ -91,21 +91,15 @@ class LocalWorkers(Executor):
         places = _Places(shares, budget_bytes("cpu", self.memory))
         try:
             while queue or places.busy:
-                yield from _out_of_reach(queue, gpus)
+                for run in [run for run in queue if run.needs.gpus > gpus]:
+                    queue.remove(run)
+                    yield out_of_reach(run, gpus)
                 places.fill(queue)
                 running(len(places.busy))
                 yield from places.finished()
         finally:
             places.close()
             running(0)
-
-
-def _out_of_reach(queue: deque[Run], gpus: int) -> list[Outcome]:
-    """The outcomes of runs that need more GPUs than there are; they leave the queue."""
-    unreachable = [run for run in queue if run.needs.gpus > gpus]
-    for run in unreachable:
-        queue.remove(run)
-    return [out_of_reach(run, gpus) for run in unreachable]
 
 
 @dataclass(eq=False)
@@ -119,11 +113,17 @@ class _Place:
 
     @classmethod
     def start(cls, gpus: tuple[int, ...]) -> "_Place":
-        here, there = multiprocessing.get_context("spawn").Pipe()
-        words = ",".join(map(str, gpus))
-        process = multiprocessing.get_context("spawn").Process(target=serve, args=(there, words), daemon=True)
-        with _environment(_ONE_THREAD):
+        spawn = multiprocessing.get_context("spawn")
+        here, there = spawn.Pipe()
+        process = spawn.Process(target=serve, args=(there, ",".join(map(str, gpus))), daemon=True)
+        before = {name: os.environ.get(name) for name in _ONE_THREAD}
+        os.environ.update(_ONE_THREAD)  # the process inherits it
+        try:
             process.start()
+        finally:
+            for name, value in before.items():
+                os.environ.pop(name, None)
+                os.environ.update({} if value is None else {name: value})
         there.close()
         return cls(process, here, gpus)
 
@@ -158,9 +158,16 @@ class _Places:
         """Start as many runs as there is room for, and take them from the queue."""
         for run in list(queue):
             place = self._room_for(run)
-            if place is not None:
-                queue.remove(run)
-                self._hand(run, place)
+            if place is None:
+                continue
+            queue.remove(run)
+            if not place.process.is_alive():
+                place.close()
+                index = self._places.index(place)
+                place = self._places[index] = _Place.start(place.gpus)
+            place.run = run
+            with suppress(ConnectionError):  # the worker died meanwhile: its outcome will say so
+                place.connection.send_bytes(pickle.dumps(run))
 
     def finished(self) -> Iterator[Outcome]:
         """Wait for at least one outcome."""
@@ -170,17 +177,6 @@ class _Places:
     def close(self) -> None:
         for place in self._places:
             place.close()
-
-    def _hand(self, run: Run, place: _Place) -> None:
-        if not place.process.is_alive():
-            place.close()
-            index = self._places.index(place)
-            place = self._places[index] = _Place.start(place.gpus)
-        place.run = run
-        try:
-            place.connection.send_bytes(pickle.dumps(run))
-        except ConnectionError:
-            pass  # the worker died meanwhile: its outcome will say so
 
     def _room_for(self, run: Run) -> _Place | None:
         """A free place that has what the run needs; a run that needs more than there is goes alone."""
@@ -200,19 +196,6 @@ def _shares(places: int, gpus: int, needed: int) -> list[tuple[int, ...]]:
         tuple(range(index * needed, (index + 1) * needed)) if (index + 1) * needed <= gpus else ()
         for index in range(places)
     ]
-
-
-@contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    """The environment that a child process inherits."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            os.environ.update({} if value is None else {name: value})
 
 
 def serve(connection: Connection, gpus: str) -> None:

@@ -1,4 +1,4 @@
-"""One run of a sweep: a measure by its import name, its settings, what it needs, and what became of it."""
+"""One run of a sweep: its measure, settings and needs, what became of it, and what it keeps on the way."""
 
 import json
 import traceback
@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -20,6 +19,10 @@ from skiplens.base.settings import Settings
 from skiplens.base.version import VERSION
 from skiplens.readings.reading import Measurement, Provenance, Reading
 from skiplens.readings.store import Store
+
+_OWNER = "sweep.json"
+
+_PLACE: ContextVar[Path | None] = ContextVar("unfinished_work", default=None)
 
 
 @dataclass(frozen=True)
@@ -100,42 +103,30 @@ def perform(run: Run, version: str = VERSION) -> Outcome:
         run: What to do.
         version: The Skiplens that asked; another one here is refused, since its numbers could differ.
     """
-    require_version(version)
+    if version != VERSION:
+        raise ClusterError(
+            f"A worker has Skiplens {VERSION}, the command has {version}: their numbers could differ. "
+            "Install the same version on all workers and start them again."
+        )
     try:
         return Outcome(run, reading=_measured(run))
     except Exception as error:
         return Outcome(run, failure=Failure(f"{type(error).__name__}: {error}", traceback.format_exc()))
 
 
-def require_version(asking: str) -> None:
-    """Refuse to work for another version of Skiplens."""
-    if asking != VERSION:
-        raise ClusterError(
-            f"A worker has Skiplens {VERSION}, the command has {asking}: their numbers could differ. "
-            "Install the same version on all workers and start them again."
-        )
-
-
 def _measured(run: Run) -> Reading:
     require_fits(run.needs.memory, f"{run}", "Use a smaller preset or a larger machine.", free_bytes())
-    stopwatch = Provenance.begin(run.settings.to_json(), getattr(run.settings, "seed", None), _device(run))
+    device = "cuda" if run.needs.gpus else "cpu"
+    stopwatch = Provenance.begin(run.settings.to_json(), getattr(run.settings, "seed", None), device)
     with threads(run.needs.threads), full_precision(), keeping(run.unfinished):
         found = import_by_name(run.measure)(run.settings)
     if isinstance(found, Reading):
         return found
-    return Measurement(name=run.measure, arrays=_tensors(found, run), provenance=stopwatch.end())
-
-
-def _tensors(found: Any, run: Run) -> Mapping[str, torch.Tensor]:
-    if isinstance(found, Mapping) and all(isinstance(value, torch.Tensor) for value in found.values()):
-        return found
-    raise InvalidInputError(
-        f"{run.measure} returned a {type(found).__name__}; a measure returns a reading, or tensors by name."
-    )
-
-
-def _device(run: Run) -> str:
-    return "cuda" if run.needs.gpus else "cpu"
+    if not isinstance(found, Mapping) or not all(isinstance(value, torch.Tensor) for value in found.values()):
+        raise InvalidInputError(
+            f"{run.measure} returned a {type(found).__name__}; a measure returns a reading, or tensors by name."
+        )
+    return Measurement(name=run.measure, arrays=found, provenance=stopwatch.end())
 
 
 @contextmanager
@@ -147,9 +138,6 @@ def threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-_PLACE: ContextVar[Path | None] = ContextVar("unfinished_work", default=None)
 
 
 def unfinished_work() -> Path | None:
@@ -166,38 +154,26 @@ def unfinished_path(store: Store, key: str) -> Path:
     return store.path(key).parent.absolute() / "unfinished" / f"{key}.pt"
 
 
-def forget_unfinished(store: Store, key: str) -> None:
-    """Remove what an ended run kept, if it kept anything."""
-    unfinished_path(store, key).unlink(missing_ok=True)
-
-
 @contextmanager
 def keeping(path: Path | None) -> Iterator[None]:
     """Let the run inside keep its work in `path`; a worker that does not reach the folder keeps nothing."""
-    token = _PLACE.set(path if path is not None and _reachable(path.parent) else None)
+    if path is not None:
+        try:
+            path.parent.mkdir(exist_ok=True)  # not its parents: without the store, this is another machine
+        except OSError:
+            path = None
+    token = _PLACE.set(path)
     try:
         yield
     finally:
         _PLACE.reset(token)
 
 
-def _reachable(folder: Path) -> bool:
-    """Whether the store is here, as it is on a shared file system, and the folder in it can be made."""
-    try:
-        folder.mkdir(exist_ok=True)  # not its parents: without the store, this is another machine
-    except OSError:
-        return False
-    return True
-
-
-NAME = "sweep.json"
-
-
 def claim_folder(folder: Path | str, preset: str) -> None:
     """Note that `folder` holds runs of `preset`, or refuse it if it holds those of another one."""
     owner = owner_of(folder)
     if owner is None:
-        write_content(Path(folder) / NAME, json.dumps({"preset": preset}) + "\n")
+        write_content(Path(folder) / _OWNER, json.dumps({"preset": preset}) + "\n")
     elif owner != preset:
         raise InvalidInputError(
             f"{folder} holds runs of the preset {owner!r}, and {preset!r} was asked for. "
@@ -207,7 +183,7 @@ def claim_folder(folder: Path | str, preset: str) -> None:
 
 def owner_of(folder: Path | str) -> str | None:
     """The preset whose runs are in `folder`, or None if nobody has claimed it."""
-    note = Path(folder) / NAME
+    note = Path(folder) / _OWNER
     try:
         return str(json.loads(note.read_text("utf-8"))["preset"])
     except FileNotFoundError:

@@ -18,7 +18,7 @@ from skiplens.base.version import VERSION
 from skiplens.readings.reading import Reading
 from skiplens.readings.store import Store
 from skiplens.sweeps.executor import Executor, ThisProcess
-from skiplens.sweeps.run import Failure, Outcome, Run, forget_unfinished, unfinished_path
+from skiplens.sweeps.run import Failure, Outcome, Run, unfinished_path
 
 ATTEMPTS = 2
 """A failing run is tried once more, after all others and, if there are several, perhaps on another worker."""
@@ -86,7 +86,14 @@ def sweep(
         watch: Called whenever a run starts or ends.
         attempts: How often a failing run is tried before its failure is recorded.
     """
-    return _Sweep(_distinct(runs), store, watch).go(executor or ThisProcess(), attempts)
+    distinct: dict[str, Run] = {}  # the same run may be asked for twice
+    for run in runs:
+        first = distinct.setdefault(run.key, run)
+        if (first.measure, first.settings) != (run.measure, run.settings):
+            raise InvalidInputError(
+                f"Two different runs have the key {run.key}: {first.measure} and {run.measure}. Rename one function."
+            )
+    return _Sweep(distinct, store, watch).go(executor or ThisProcess(), attempts)
 
 
 class _Sweep:
@@ -94,12 +101,9 @@ class _Sweep:
         self.store, self.watch, self.total = store, watch, len(runs)
         stored = ((key, store.load(key)) for key in runs)
         self.readings = {key: reading for key, reading in stored if reading is not None}
-        missing = [
-            replace(run, unfinished=unfinished_path(store, key))
-            for key, run in runs.items()
-            if key not in self.readings
-        ]
-        self.queue = deque(sorted(missing, key=lambda run: -run.cost))
+        missing = [run for key, run in runs.items() if key not in self.readings]
+        kept = (replace(run, unfinished=unfinished_path(store, run.key)) for run in missing)
+        self.queue = deque(sorted(kept, key=lambda run: -run.cost))
         self.failures: dict[str, Failure] = {}
         self.tries: Counter[str] = Counter()
         self.running = 0
@@ -118,21 +122,34 @@ class _Sweep:
         run = outcome.run
         self.tries[run.key] += 1
         if outcome.failure is not None and outcome.failure.traceback:  # it failed by itself: the next try begins anew
-            forget_unfinished(self.store, run.key)
+            unfinished_path(self.store, run.key).unlink(missing_ok=True)
         if outcome.reading is not None:
             self.store.save(run.key, outcome.reading)
-            forget_failure(self.store, run.key)
-            forget_unfinished(self.store, run.key)
+            failure_path(self.store, run.key).unlink(missing_ok=True)
+            unfinished_path(self.store, run.key).unlink(missing_ok=True)
             self.readings[run.key] = outcome.reading
         elif self.tries[run.key] < attempts:
             self.queue.append(run)
             return
         else:
             assert outcome.failure is not None, "an outcome has a reading or a failure"
-            record_failure(self.store, outcome)
             self.failures[run.key] = outcome.failure
+            self._record_failure(run, outcome.failure)
         self.clock.passed(run.cost)
         self._tell()
+
+    def _record_failure(self, run: Run, failure: Failure) -> None:
+        """Write down why the run failed, with its traceback."""
+        content = {
+            "run": str(run),
+            "measure": run.measure,
+            "settings": run.settings.to_json(),
+            "error": failure.error,
+            "traceback": failure.traceback,
+            "skiplens": VERSION,
+            "host": platform.node(),
+        }
+        write_content(failure_path(self.store, run.key), json.dumps(content, indent=1, ensure_ascii=False))
 
     def _runs(self, count: int) -> None:
         if count != self.running:
@@ -140,20 +157,8 @@ class _Sweep:
             self._tell()
 
     def _tell(self) -> None:
-        left = self.clock.seconds_left()
-        self.watch(Status(len(self.readings), self.running, len(self.failures), self.total, left))
-
-
-def _distinct(runs: Sequence[Run]) -> dict[str, Run]:
-    """The runs by key; the same run may be asked for twice."""
-    found: dict[str, Run] = {}
-    for run in runs:
-        first = found.setdefault(run.key, run)
-        if (first.measure, first.settings) != (run.measure, run.settings):
-            raise InvalidInputError(
-                f"Two different runs have the key {run.key}: {first.measure} and {run.measure}. Rename one function."
-            )
-    return found
+        done, failed = len(self.readings), len(self.failures)
+        self.watch(Status(done, self.running, failed, self.total, self.clock.seconds_left()))
 
 
 S = TypeVar("S", bound=Settings)
@@ -182,26 +187,6 @@ def grid(base: S, **axes: Iterable[Any]) -> tuple[S, ...]:
 def failure_path(store: Store, key: str) -> Path:
     """Where the failure of the run called `key` is, or would be, recorded."""
     return store.path(key).parent / "failed" / f"{key}.json"
-
-
-def record_failure(store: Store, outcome: Outcome) -> None:
-    """Write down why the run failed, with its traceback."""
-    assert outcome.failure is not None
-    content = {
-        "run": str(outcome.run),
-        "measure": outcome.run.measure,
-        "settings": outcome.run.settings.to_json(),
-        "error": outcome.failure.error,
-        "traceback": outcome.failure.traceback,
-        "skiplens": VERSION,
-        "host": platform.node(),
-    }
-    write_content(failure_path(store, outcome.run.key), json.dumps(content, indent=1, ensure_ascii=False))
-
-
-def forget_failure(store: Store, key: str) -> None:
-    """Remove the record of an earlier failure, if there is one."""
-    failure_path(store, key).unlink(missing_ok=True)
 
 
 class Clock:

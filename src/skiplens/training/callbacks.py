@@ -1,7 +1,7 @@
-"""What a run tells while it trains, and to whom."""
+"""What a run reports while it trains, and what can be asked of a model on the way: evaluation, norms, mean losses."""
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -103,7 +103,8 @@ class Evaluation:
 def evaluate(
     model: nn.Module,
     data: Any,
-    loss: str = "cross_entropy",
+    *,
+    loss: str | Callable[..., Tensor] = "cross_entropy",
     batch_size: int = 512,
     statistics: Literal["running", "batch"] = "running",
 ) -> Evaluation:
@@ -112,44 +113,28 @@ def evaluate(
     Args:
         model: Any module.
         data: `(inputs, targets)` or an iterable of such batches.
-        loss: As in a recipe; a mean over samples.
+        loss: A name as in a recipe, or a function (outputs, targets) -> scalar; a mean over samples.
         batch_size: Samples looked at at once.
         statistics: ``"running"`` looks in evaluation mode, ``"batch"`` in training mode: batch norms then use the
             statistics of the batches looked at, and dropout drops.
     """
-    function, device = LossFunction(loss), _device(model)
+    function = LossFunction(loss)
+    device = next((parameter.device for parameter in model.parameters()), None)
     total, share, right, samples = 0.0, 0.0, 0, 0
     classes = True
     with torch.no_grad(), preserve_state(model):
         model.train(statistics == "batch")
-        for batch in _pieces(data, batch_size):
-            batch = batch.to(device)
-            outputs = batch.arguments().call(model)
-            total += function.total(outputs, batch.targets)
-            share += function.share(batch.targets)
-            classes = classes and _are_classes(batch.targets)
-            right += _right(outputs, batch.targets) if classes else 0
-            samples += batch.samples
+        for whole in as_batches(data):
+            for start in range(0, whole.samples, batch_size):
+                batch = whole.select(slice(start, start + batch_size)).to(device)
+                outputs, targets = batch.arguments().call(model), batch.targets
+                total += function.total(outputs, targets)
+                share += function.share(targets)
+                samples += batch.samples
+                classes = classes and targets.ndim == 1 and not targets.is_floating_point()
+                if classes and (scores := main_output(outputs)).ndim == 2:
+                    right += int((scores.argmax(-1) == targets).sum())
     return Evaluation(total / share, right / samples if classes else None, samples)
-
-
-def _device(model: nn.Module) -> torch.device | None:
-    return next((parameter.device for parameter in model.parameters()), None)
-
-
-def _pieces(data: Any, size: int) -> Iterator[Batch]:
-    for batch in as_batches(data):
-        for start in range(0, batch.samples, size):
-            yield batch.select(slice(start, start + size))
-
-
-def _are_classes(targets: Tensor) -> bool:
-    return targets.ndim == 1 and not targets.is_floating_point()
-
-
-def _right(outputs: Any, targets: Tensor) -> int:
-    predictions = main_output(outputs)
-    return int((predictions.argmax(-1) == targets).sum()) if predictions.ndim == 2 else 0
 
 
 def gradient_norm(model: nn.Module) -> float:

@@ -23,6 +23,9 @@ FORMAT = "skiplens-training"
 
 FORMAT_VERSION = 1
 
+_STEPS_BETWEEN_LOOKS = 50
+"""How often a run on a GPU is asked for its loss: each look makes the processor wait for the GPU."""
+
 # What zipfile and torch say to damaged bytes, and to a pickle that would run code.
 _DAMAGE = (pickle.UnpicklingError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, KeyError)
 
@@ -74,7 +77,11 @@ def read_checkpoint(path: Path | str) -> dict[str, Any]:
     """The state of a run from `path`; tensors are on the CPU."""
     path = Path(path)
     try:
-        state = _checked_state(path)
+        with zipfile.ZipFile(path) as archive:  # torch writes checksums but does not look at them
+            damaged = archive.testzip()
+        if damaged is not None:
+            raise zipfile.BadZipFile(f"the checksum of {damaged} is wrong")
+        state = torch.load(path, map_location="cpu", weights_only=True)
     except (*_DAMAGE, OSError) as error:
         if isinstance(error, OSError) and error.errno != errno.EINVAL:  # the disk's trouble, not the file's
             raise
@@ -89,15 +96,6 @@ def read_checkpoint(path: Path | str) -> dict[str, Any]:
     return dict(state)
 
 
-def _checked_state(path: Path) -> Any:
-    """What the file holds, its checksums compared first: torch writes them but does not look at them."""
-    with zipfile.ZipFile(path) as archive:
-        damaged = archive.testzip()
-    if damaged is not None:
-        raise zipfile.BadZipFile(f"the checksum of {damaged} is wrong")
-    return torch.load(path, map_location="cpu", weights_only=True)
-
-
 def require_same_run(path: Path, kept: Mapping[str, Any], here: Mapping[str, Any]) -> None:
     """Refuse to go on with a run that began otherwise than this one."""
     different = [f"{name} ({kept.get(name)} there, {here[name]} here)" for name in here if kept.get(name) != here[name]]
@@ -108,21 +106,21 @@ def require_same_run(path: Path, kept: Mapping[str, Any], here: Mapping[str, Any
         )
 
 
+def state_tensors(model: nn.Module) -> list[tuple[str, Tensor]]:
+    """All parameters and buffers by name; also buffers that `state_dict` leaves out."""
+    return [*model.named_parameters(), *model.named_buffers()]
+
+
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """Copies of all parameters and buffers on the CPU, by name; also of buffers that `state_dict` leaves out."""
-    named = [*model.named_parameters(), *model.named_buffers()]
-    return {name: tensor.detach().to("cpu", copy=True) for name, tensor in named}
+    """Copies of all parameters and buffers on the CPU, by name."""
+    return {name: tensor.detach().to("cpu", copy=True) for name, tensor in state_tensors(model)}
 
 
 def restore_weights_(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Put the values of `weights_of` into the model's own tensors."""
     with torch.no_grad():
-        for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        for name, tensor in state_tensors(model):
             tensor.copy_(weights[name])
-
-
-_STEPS_BETWEEN_LOOKS = 50
-"""How often a run on a GPU is asked for its loss: each look makes the processor wait for the GPU."""
 
 
 class Record:
@@ -188,8 +186,14 @@ class Record:
             learning_rates=self.learning_rates[: self.step].clone(),
             steps_per_epoch=self.steps_per_epoch,
             outcome=self.outcome,
-            recorded={name: _column(kept, 1, torch.float64) for name, kept in self.recorded.items()},
-            recorded_steps={name: _column(kept, 0, torch.int64) for name, kept in self.recorded.items()},
+            recorded={
+                name: torch.tensor([value for _, value in kept], dtype=torch.float64)
+                for name, kept in self.recorded.items()
+            },
+            recorded_steps={
+                name: torch.tensor([step for step, _ in kept], dtype=torch.int64)
+                for name, kept in self.recorded.items()
+            },
             provenance=provenance,
         )
 
@@ -199,14 +203,7 @@ class Record:
         bad = (~torch.isfinite(news)).nonzero()
         if len(bad):
             self.step = self._looked + int(bad[0])
-            self.recorded = {name: _until(self.step, entries) for name, entries in self.recorded.items()}
+            for entries in self.recorded.values():
+                entries[:] = [entry for entry in entries if entry[0] <= self.step]
             self.end(f"diverged at step {self.step}: the loss is {float(self.losses[self.step])}")
         self._looked = self.step
-
-
-def _until(step: int, entries: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    return [entry for entry in entries if entry[0] <= step]
-
-
-def _column(entries: list[tuple[int, float]], index: int, dtype: torch.dtype) -> Tensor:
-    return torch.tensor([entry[index] for entry in entries], dtype=dtype)

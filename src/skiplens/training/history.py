@@ -98,24 +98,4 @@ def learning_rate_by_step(reading: TrainingHistory) -> Figure | None:
     )
 
 
-def recorded_by_step(reading: TrainingHistory, *names: str) -> Figure:
-    """What callbacks recorded under `names`, against the step."""
-    series = [Line(numbers(reading.recorded_steps[name]), numbers(reading.recorded[name]), name) for name in names]
-    return Figure(
-        name="recorded_by_step",
-        title=f"{' and '.join(names)} along training",
-        caption=f"What was recorded while the network trained, over {reading.steps} steps.",
-        x_label="step",
-        y_label=names[0] if len(names) == 1 else "recorded value",
-        marks=tuple(series),
-    )
-
-
-FIGURES = (
-    loss_by_step,
-    learning_rate_by_step,
-)
-"""Of such a reading, in order."""
-
-
-VIEW = ReadingView(TrainingHistory, figures=FIGURES)
+VIEW = ReadingView(TrainingHistory, figures=(loss_by_step, learning_rate_by_step))

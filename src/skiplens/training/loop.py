@@ -50,7 +50,10 @@ def train(  # noqa: PLR0913 - the model, its data, the recipe, and keywords of w
             it had never stopped.
         progress: Told the steps made.
     """
-    _require_model(model)
+    if not isinstance(model, nn.Module):
+        raise InvalidInputError(f"model is of type {type(model).__name__}; hand over a torch.nn.Module.")
+    if next(model.parameters(), None) is None:
+        raise InvalidInputError(f"{type(model).__name__} has no parameters, so there is nothing to train.")
     function = LossFunction(recipe.loss if loss is None else loss)
     run = _Run(model, data, recipe, function, [as_callback(callback) for callback in callbacks], Keeper(checkpoint))
     clock = Provenance.begin(recipe.to_json(), recipe.seed, run.device)
@@ -77,8 +80,7 @@ class _Run:
         self.randomness = Randomness(recipe.seed).child("training")
         self.source = source_of(data, recipe.batch_size, self.randomness, self.device)
         self.optimiser = build_optimiser(model.parameters(), recipe)
-        eager = EagerPasses(model, loss, self.optimiser, recipe)
-        self.passes = GraphedPasses(eager) if recipe.cuda_graph else eager
+        self.passes = (GraphedPasses if recipe.cuda_graph else EagerPasses)(model, loss, self.optimiser, recipe)
         steps = recipe.steps or recipe.epochs * self.source.steps_per_epoch
         self.record = Record(steps, self.source.steps_per_epoch, self.device)
         self.began_as = self._identity() if keeper.path else {}
@@ -111,7 +113,10 @@ class _Run:
                 break
             if self.keeper.due(record.step):
                 self.keeper.write(self._state())
-        self._finish(moment)
+        if moment is not None:
+            for callback in self.callbacks:
+                callback.at_end(moment)
+        self.keeper.write(self._state())
 
     def _step(self, batch: Batch) -> Moment:
         """One update, unless the loss is no number."""
@@ -127,31 +132,20 @@ class _Run:
         before = self._moment(batch, loss)
         for callback in self.callbacks:
             callback.before_step(before)
-        self._update()
-        after = self._moment(batch, loss)
-        for callback in self.callbacks:
-            callback.after_step(after)
-        return after
-
-    def _update(self) -> None:
-        record = self.record
         rate = learning_rate(self.recipe, record.step, record.steps_per_epoch, record.total)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         record.learning_rates[record.step] = rate
         self.passes.update()
         record.step += 1
-
-    def _finish(self, moment: Moment | None) -> None:
-        if moment is not None:
-            for callback in self.callbacks:
-                callback.at_end(moment)
-        self.keeper.write(self._state())
+        after = self._moment(batch, loss)
+        for callback in self.callbacks:
+            callback.after_step(after)
+        return after
 
     def _moment(self, batch: Batch, loss: Tensor) -> Moment:
-        record = self.record
-        kept = (record.note, record.end)
-        return Moment(record.step, record.steps_per_epoch, self.model, batch, loss.detach(), *kept)
+        record, told = self.record, loss.detach()
+        return Moment(record.step, record.steps_per_epoch, self.model, batch, told, record.note, record.end)
 
     def _state(self) -> dict[str, Any]:
         passes = self.passes.state()
@@ -185,10 +179,3 @@ def _training_mode(model: nn.Module) -> Iterator[None]:
     finally:
         for module, mode in modes:
             module.training = mode
-
-
-def _require_model(model: Any) -> None:
-    if not isinstance(model, nn.Module):
-        raise InvalidInputError(f"model is of type {type(model).__name__}; hand over a torch.nn.Module.")
-    if next(model.parameters(), None) is None:
-        raise InvalidInputError(f"{type(model).__name__} has no parameters, so there is nothing to train.")

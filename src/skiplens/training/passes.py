@@ -1,8 +1,8 @@
 """The passes through a model that make a step: forward, backward, update; in full or mixed precision."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,39 +10,19 @@ from torch import Tensor, nn, optim
 
 from skiplens.base.errors import InvalidInputError
 from skiplens.graph.batch import Batch
-from skiplens.graph.functional import tensors_in
 from skiplens.graph.loss import LossFunction
+from skiplens.training.checkpoints import state_tensors
 from skiplens.training.recipe import Recipe
+from skiplens.training.source import batch_tensors
 
 _MIXED = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
-
-class Passes(ABC):
-    """Forward, backward and update of one step, called in this order."""
-
-    @abstractmethod
-    def forward(self, batch: Batch) -> Tensor:
-        """The loss of a batch."""
-
-    @abstractmethod
-    def backward(self, loss: Tensor) -> None:
-        """Put the gradients of the loss that `forward` gave into the parameters."""
-
-    @abstractmethod
-    def update(self) -> None:
-        """Make the optimiser's step."""
-
-    @abstractmethod
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
-
-    @abstractmethod
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take up what `state` gave."""
+_WARM_UPS = 3
+"""Passes before the recording: libraries choose their algorithms and allocate their workspaces in the first ones."""
 
 
-class EagerPasses(Passes):
-    """One operation after the other.
+class EagerPasses:
+    """Forward, backward and update of one step, called in this order: one operation after the other.
 
     In float16 small gradients would vanish: the loss is multiplied by a scale before the backward pass and the
     gradients are divided by it afterwards; a step whose gradients overflow is left out and the scale is halved.
@@ -58,12 +38,12 @@ class EagerPasses(Passes):
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in torch's stubs
 
     def forward(self, batch: Batch) -> Tensor:
-        """The loss, with its graph."""
+        """The loss of a batch, with its graph."""
         self.optimiser.zero_grad()
         return self.loss_of(self.laid_out(batch))
 
     def backward(self, loss: Tensor) -> None:
-        """Gradients of the loss, free of its scale."""
+        """Put the gradients of the loss that `forward` gave, free of its scale, into the parameters."""
         self.scaler.scale(loss).backward()
         self.scaler.unscale_(self.optimiser)
 
@@ -73,7 +53,7 @@ class EagerPasses(Passes):
         self.scaler.update()
 
     def state(self) -> dict[str, Any]:
-        """The scale of the loss; empty unless there is one."""
+        """What a checkpoint keeps: the scale of the loss; empty unless there is one."""
         return self.scaler.state_dict()
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -83,39 +63,32 @@ class EagerPasses(Passes):
 
     def loss_of(self, batch: Batch) -> Tensor:
         """The loss in the recipe's precision."""
-        with self._precision():
+        with nullcontext() if self.mixed is None else torch.autocast(self.device.type, dtype=self.mixed):
             return self.loss(self.model, batch)
 
     def laid_out(self, batch: Batch) -> Batch:
         """The batch with its images in the layout of the weights."""
         return batch.map_inputs(_channels_last) if self.channels_last else batch
 
-    def _precision(self) -> AbstractContextManager[Any]:
-        return nullcontext() if self.mixed is None else torch.autocast(self.device.type, dtype=self.mixed)
-
 
 def _channels_last(tensor: Tensor) -> Tensor:
     return tensor.contiguous(memory_format=torch.channels_last) if tensor.ndim == 4 else tensor
 
 
-_WARM_UPS = 3
-"""Passes before the recording: libraries choose their algorithms and allocate their workspaces in the first ones."""
-
-
-class GraphedPasses(Passes):
+class GraphedPasses(EagerPasses):
     """Replays forward and backward as they were recorded for the first batch; a batch of another shape goes eagerly.
 
     The first batch of a run has the full size, so only the short one at the end of an epoch goes eagerly. The update
     stays outside the graph: its learning rate changes.
     """
 
-    def __init__(self, eager: EagerPasses) -> None:
-        if eager.device.type != "cuda":
+    def __init__(self, model: nn.Module, loss: LossFunction, optimiser: optim.Optimizer, recipe: Recipe) -> None:
+        super().__init__(model, loss, optimiser, recipe)
+        if self.device.type != "cuda":
             raise InvalidInputError(
-                f"cuda_graph wants a model on a GPU, this one is on the {eager.device.type}. Move it with "
+                f"cuda_graph wants a model on a GPU, this one is on the {self.device.type}. Move it with "
                 "model.cuda(), or leave cuda_graph out."
             )
-        self.eager = eager
         self._batch: Batch | None = None
         self._replayed = False
 
@@ -124,12 +97,14 @@ class GraphedPasses(Passes):
         if self._batch is None:
             self._record(batch)
         assert self._batch is not None, "recorded just now"
-        self._take_gradients()
+        # point the parameters to the memory that a replay writes: a measurement may have put copies in its place
+        for parameter, gradient in zip(self.model.parameters(), self._gradients, strict=True):
+            parameter.grad = gradient
         self._replayed = _shapes(batch) == _shapes(self._batch)
         if not self._replayed:
-            self.eager.optimiser.zero_grad(set_to_none=False)
-            return self.eager.loss_of(self.eager.laid_out(batch))
-        for held, came in zip(_tensors(self._batch), _tensors(batch), strict=True):
+            self.optimiser.zero_grad(set_to_none=False)
+            return self.loss_of(self.laid_out(batch))
+        for held, came in zip(batch_tensors(self._batch), batch_tensors(batch), strict=True):
             held.copy_(came)
         self._graph.replay()
         return self._loss.clone()
@@ -137,58 +112,33 @@ class GraphedPasses(Passes):
     def backward(self, loss: Tensor) -> None:
         """The gradients, which a replay has left already; free of the loss's scale."""
         if self._replayed:
-            self.eager.scaler.unscale_(self.eager.optimiser)
+            self.scaler.unscale_(self.optimiser)
         else:
-            self.eager.backward(loss)
-
-    def update(self) -> None:
-        """The optimiser's step."""
-        self.eager.update()
-
-    def state(self) -> dict[str, Any]:
-        """The scale of the loss; the graph is recorded anew."""
-        return self.eager.state()
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take up the scale."""
-        self.eager.restore(state)
+            super().backward(loss)
 
     def _record(self, batch: Batch) -> None:
         """Record both passes; weights, buffers and random state are as before."""
-        model, device = self.eager.model, self.eager.device
-        self._batch = self.eager.laid_out(batch).map(torch.clone)
-        with torch.random.fork_rng([device]), _quickest_algorithms():
-            before = Snapshot.of(model)
-            _on_a_side_stream(self._both, _WARM_UPS)
-            before.put_into_(model)
-            for parameter in model.parameters():
-                parameter.grad = None  # so that the recording allocates those that a replay writes
+        self._batch = self.laid_out(batch).map(torch.clone)
+        with torch.random.fork_rng([self.device]), _quickest_algorithms():
+            before, stream = Snapshot.of(self.model), torch.cuda.Stream()
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                for _ in range(_WARM_UPS):
+                    self._both()
+            torch.cuda.current_stream().wait_stream(stream)
+            before.put_into_(self.model)
             self._graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self._graph):
                 self._loss = self._both()
-        self._gradients = [parameter.grad for parameter in model.parameters()]
+        self._gradients = [parameter.grad for parameter in self.model.parameters()]
 
     def _both(self) -> Tensor:
         assert self._batch is not None, "there before the first pass"
-        for parameter in self.eager.model.parameters():
-            parameter.grad = None
-        loss = self.eager.loss_of(self._batch)
-        self.eager.scaler.scale(loss).backward()
+        for parameter in self.model.parameters():
+            parameter.grad = None  # so that the recording allocates those that a replay writes
+        loss = self.loss_of(self._batch)
+        self.scaler.scale(loss).backward()
         return loss.detach()  # its history would keep nodes of the side stream alive
-
-    def _take_gradients(self) -> None:
-        """Point the parameters to the memory that a replay writes: a measurement may have put copies in its place."""
-        for parameter, gradient in zip(self.eager.model.parameters(), self._gradients, strict=True):
-            parameter.grad = gradient
-
-
-def _on_a_side_stream(function: Any, times: int) -> None:
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(times):
-            function()
-    torch.cuda.current_stream().wait_stream(stream)
 
 
 @contextmanager
@@ -202,31 +152,28 @@ def _quickest_algorithms() -> Iterator[None]:
         torch.backends.cudnn.benchmark = before
 
 
-def _tensors(batch: Batch) -> list[Tensor]:
-    return [*tensors_in(batch.inputs), batch.targets]
-
-
 def _shapes(batch: Batch) -> list[tuple[int, ...]]:
-    return [tuple(tensor.shape) for tensor in _tensors(batch)]
+    return [tuple(tensor.shape) for tensor in batch_tensors(batch)]
 
 
+@dataclass(frozen=True, eq=False)
 class Snapshot:
     """Copies of all parameters, their gradients and all buffers, on the model's device."""
 
-    def __init__(self, tensors: dict[str, Tensor], gradients: dict[str, Tensor]) -> None:
-        self.tensors, self.gradients = tensors, gradients
+    tensors: dict[str, Tensor]
+    gradients: dict[str, Tensor]
 
     @classmethod
     def of(cls, model: nn.Module) -> "Snapshot":
         """The model as it is now."""
-        tensors = {name: tensor.detach().clone() for name, tensor in _snapshot_tensors(model)}
+        tensors = {name: tensor.detach().clone() for name, tensor in state_tensors(model)}
         named = ((name, parameter.grad) for name, parameter in model.named_parameters())
         return cls(tensors, {name: gradient.clone() for name, gradient in named if gradient is not None})
 
     def put_into_(self, model: nn.Module) -> None:
         """Give the model the values of this moment."""
         with torch.no_grad():
-            for name, tensor in _snapshot_tensors(model):
+            for name, tensor in state_tensors(model):
                 tensor.copy_(self.tensors[name])
             for name, parameter in model.named_parameters():
                 gradient = self.gradients.get(name)
@@ -250,7 +197,3 @@ class Snapshot:
     def restored(cls, state: dict[str, Any]) -> "Snapshot":
         """The snapshot that `state` gave."""
         return cls(state["tensors"], state["gradients"])
-
-
-def _snapshot_tensors(model: nn.Module) -> list[tuple[str, Tensor]]:
-    return [*model.named_parameters(), *model.named_buffers()]

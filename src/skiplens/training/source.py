@@ -19,18 +19,32 @@ from skiplens.graph.functional import tensors_in
 _SAMPLES_IN_FINGERPRINT = 64
 
 
+PADDING_SHARE = 8
+"""Crops move by at most an eighth of the side: 4 pixels for 32, as is usual for CIFAR."""
+
+SMALLEST_AREA, LONGEST_SIDE = 0.08, 4 / 3
+"""Of the random part of an image, as is usual for ImageNet."""
+
+
 class Source(ABC):
     """Batches by number: the batch of a step is the same however the run came to that step."""
 
     steps_per_epoch: int
 
-    @abstractmethod
     def batches(self, start: int) -> Iterator[Batch]:
         """The batches of the steps `start`, `start` + 1, … without end, on the model's device."""
+        epoch, first = divmod(start, self.steps_per_epoch)
+        yield from self._epoch(epoch, first)
+        for later in itertools.count(epoch + 1):
+            yield from self._epoch(later, 0)
 
     def fingerprint(self) -> str:
         """A word that tells these data from others, where that can be known beforehand."""
         return "not known beforehand"
+
+    @abstractmethod
+    def _epoch(self, epoch: int, first: int) -> Iterator[Batch]:
+        """The batches of an epoch from number `first` on."""
 
 
 def source_of(data: Any, batch_size: int | None, randomness: Randomness, device: torch.device) -> Source:
@@ -57,20 +71,15 @@ class SampleSource(Source):
 
     def __init__(self, samples: Batch, batch_size: int | None, randomness: Randomness, device: torch.device) -> None:
         self.device, self.randomness = device, randomness
-        self.samples = samples.to(device) if _bytes_of(samples) <= budget_bytes(device) else samples
+        size = sum(tensor.numel() * tensor.element_size() for tensor in batch_tensors(samples))
+        self.samples = samples.to(device) if size <= budget_bytes(device) else samples
         self.batch_size = min(batch_size or samples.samples, samples.samples)
         self.steps_per_epoch = -(-samples.samples // self.batch_size)
-
-    def batches(self, start: int) -> Iterator[Batch]:
-        """The batches from step `start` on."""
-        for epoch in itertools.count(start // self.steps_per_epoch):
-            first = start % self.steps_per_epoch if epoch == start // self.steps_per_epoch else 0
-            yield from self._epoch(epoch, first)
 
     def fingerprint(self) -> str:
         """Sixteen hexadecimal digits of the first samples and of how many there are."""
         few = self.samples.first(_SAMPLES_IN_FINGERPRINT)
-        numbered = ((str(index), tensor) for index, tensor in enumerate(_tensors(few)))
+        numbered = ((str(index), tensor) for index, tensor in enumerate(batch_tensors(few)))
         return f"{self.samples.samples} samples {fingerprint(numbered)}"
 
     def _epoch(self, epoch: int, first: int) -> Iterator[Batch]:
@@ -91,13 +100,8 @@ class LoaderSource(Source):
         self.source, self.randomness, self.device = source, randomness, device
         self.steps_per_epoch = len(source.source) if isinstance(source.source, Sized) else sum(1 for _ in source)
 
-    def batches(self, start: int) -> Iterator[Batch]:
-        """The batches from step `start` on; those before it in its epoch are read and left out."""
-        for epoch in itertools.count(start // self.steps_per_epoch):
-            skipped = start % self.steps_per_epoch if epoch == start // self.steps_per_epoch else 0
-            yield from itertools.islice(self._epoch(epoch), skipped, None)
-
-    def _epoch(self, epoch: int) -> Iterator[Batch]:
+    def _epoch(self, epoch: int, first: int) -> Iterator[Batch]:
+        """Those before the first are read and left out."""
         seed_torch(self.randomness.child("loader", epoch), self.device)
         batches = iter(self.source)
         for index in range(self.steps_per_epoch):
@@ -108,7 +112,8 @@ class LoaderSource(Source):
                     f"data gave {index} batches in epoch {epoch} instead of {self.steps_per_epoch}; "
                     "a run needs the same number of batches in each epoch."
                 )
-            yield batch.to(self.device)
+            if index >= first:
+                yield batch.to(self.device)
 
 
 class DrawnSource(Source):
@@ -119,26 +124,14 @@ class DrawnSource(Source):
     def __init__(self, draw: Callable[[torch.Generator], Any], randomness: Randomness, device: torch.device) -> None:
         self.draw, self.randomness, self.device = draw, randomness, device
 
-    def batches(self, start: int) -> Iterator[Batch]:
-        """The batches from step `start` on."""
-        for step in itertools.count(start):
-            drawn = self.draw(self.randomness.child("draw", step).torch())
-            yield as_batch(drawn, f"the batch drawn for step {step}").to(self.device)
+    def _epoch(self, epoch: int, first: int) -> Iterator[Batch]:
+        drawn = self.draw(self.randomness.child("draw", epoch).torch())
+        yield as_batch(drawn, f"the batch drawn for step {epoch}").to(self.device)
 
 
-def _bytes_of(batch: Batch) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in _tensors(batch))
-
-
-def _tensors(batch: Batch) -> list[torch.Tensor]:
+def batch_tensors(batch: Batch) -> list[Tensor]:
+    """Inputs and targets."""
     return [*tensors_in(batch.inputs), batch.targets]
-
-
-PADDING_SHARE = 8
-"""Crops move by at most an eighth of the side: 4 pixels for 32, as is usual for CIFAR."""
-
-SMALLEST_AREA, LONGEST_SIDE = 0.08, 4 / 3
-"""Of the random part of an image, as is usual for ImageNet."""
 
 
 def augmented(batch: Batch, name: str, randomness: Randomness) -> Batch:
@@ -146,7 +139,18 @@ def augmented(batch: Batch, name: str, randomness: Randomness) -> Batch:
     if name == "none":
         return batch
     generator = randomness.child("augmentation").torch()
-    return batch.map_inputs(lambda images: _CHANGES[name](_images(images), generator))
+
+    def changed(images: Tensor) -> Tensor:
+        if images.ndim != 4:
+            raise InvalidInputError(
+                f"Augmentation wants images of shape (samples, channels, height, width), got {tuple(images.shape)}; "
+                "set augmentation='none' for other inputs."
+            )
+        for change in _CHANGES[name]:
+            images = change(images, generator)
+        return images
+
+    return batch.map_inputs(changed)
 
 
 def flip(images: Tensor, generator: torch.Generator) -> Tensor:
@@ -165,11 +169,6 @@ def crop(images: Tensor, generator: torch.Generator) -> Tensor:
     columns = right[:, None] + torch.arange(width, device=images.device)
     samples = torch.arange(count, device=images.device)[:, None, None]
     return padded[samples, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2).contiguous()
-
-
-def crop_flip(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Each image moved and then mirrored or not."""
-    return flip(crop(images, generator), generator)
 
 
 def resized_crop(images: Tensor, generator: torch.Generator) -> Tensor:
@@ -191,22 +190,8 @@ def resized_crop(images: Tensor, generator: torch.Generator) -> Tensor:
     return F.grid_sample(images, grid, padding_mode="border", align_corners=False)
 
 
-def resized_crop_flip(images: Tensor, generator: torch.Generator) -> Tensor:
-    """A random part of each image, mirrored or not."""
-    return flip(resized_crop(images, generator), generator)
-
-
-_CHANGES: dict[str, Callable[[Tensor, torch.Generator], Tensor]] = {
-    "flip": flip,
-    "crop_flip": crop_flip,
-    "resized_crop_flip": resized_crop_flip,
+_CHANGES: dict[str, tuple[Callable[[Tensor, torch.Generator], Tensor], ...]] = {
+    "flip": (flip,),
+    "crop_flip": (crop, flip),
+    "resized_crop_flip": (resized_crop, flip),
 }
-
-
-def _images(tensor: Tensor) -> Tensor:
-    if tensor.ndim != 4:
-        raise InvalidInputError(
-            f"Augmentation wants images of shape (samples, channels, height, width), got {tuple(tensor.shape)}; "
-            "set augmentation='none' for other inputs."
-        )
-    return tensor

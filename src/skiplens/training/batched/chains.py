@@ -1,4 +1,7 @@
-"""Chains of square matrices, trained a few networks at a time so that what they touch stays in the cache."""
+"""Linear and mid-ReLU networks that are chains of square matrices, trained a few at a time.
+
+So few that what they touch stays in the cache. Paper: Li et al. 2016, Demystifying ResNet.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -27,7 +30,7 @@ class Chunk(ABC):
     """Some networks with their buffers and the instructions of an epoch.
 
     Attributes:
-        weights: (matrices, nets, width, width), changed by `update`.
+        weights: (matrices, nets, width, width), changed by `advance`.
         rates: The learning rate of each network.
         steps: What an update takes away, the learning rate times the gradient; filled by `gradient`.
         gradient: The instructions that fill it.
@@ -44,11 +47,7 @@ class Chunk(ABC):
 
     def advance(self, epochs: int) -> None:
         """Make some updates."""
-        play([*self.gradient, self.update] * epochs)
-
-    def update(self) -> None:
-        """Make the step."""
-        self.weights.sub_(self.steps)
+        play([*self.gradient, partial(self.weights.sub_, self.steps)] * epochs)
 
     def look(self) -> Look:
         """Losses and norms as they are now."""
@@ -68,10 +67,16 @@ class Chains(Program):
         build: Callable[[Tensor, Tensor], Chunk],
         bytes_of_a_net: int,
     ) -> None:
-        self._rates, self._build = rates, build
+        self._starts, self._rates, self._build = starts, rates, build
         room = CACHE_BYTES if starts.device.type == "cpu" else DEVICE_BYTES
         self._nets_at_once = max(1, room // bytes_of_a_net)
         self._chunk(starts)
+
+    def run(self, plan: BatchedPlan, networks: str, data: str, progress: Progress) -> ManyRuns:
+        """Train as the plan says; the words for networks and data, and the weights, tell this run from others."""
+        first = fingerprint([("starts", self._starts), ("rates", self._rates)])
+        identity = {"networks": networks, "first weights": first, "data": data}
+        return Trainer(self, self._rates, plan).run(identity, progress)
 
     def advance(self, start: int, stop: int) -> None:
         """Each chunk makes all its updates before the next one."""
@@ -81,15 +86,13 @@ class Chains(Program):
     def look(self, epoch: int) -> Look:
         """Of all chunks."""
         looks = [chunk.look() for chunk in self._chunks]
-        return Look(*(torch.cat([getattr(look, name) for look in looks]) for name in Look.__annotations__))
+        return Look(*(torch.cat(column) for column in zip(*looks, strict=True)))
 
     def parameters(self) -> dict[str, Tensor]:
         """The matrices, (nets, matrices, width, width)."""
         return {"weights": torch.cat([chunk.weights.transpose(0, 1) for chunk in self._chunks])}
 
-    def state(self) -> dict[str, Tensor]:
-        """The matrices are all there is."""
-        return self.parameters()
+    state = parameters  # the matrices are all there is
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Start from other matrices."""
@@ -97,9 +100,8 @@ class Chains(Program):
 
     def keep(self, nets: Int[Tensor, " kept"]) -> None:
         """Put the networks that are left together anew."""
-        weights = self.parameters()["weights"][nets]
         self._rates = self._rates[nets]
-        self._chunk(weights)
+        self._chunk(self.parameters()["weights"][nets])
 
     def _chunk(self, weights: Tensor) -> None:
         places = range(0, max(1, len(weights)), self._nets_at_once)
@@ -161,16 +163,10 @@ def train_linear_networks(
         progress: Told the epochs made.
     """
     check_starts(starts, learning_rates, units.branch_depth, len(moments.inputs))
-    rates, data = learning_rates.to(starts), _like(moments, starts)
+    data = SecondMoments(moments.inputs.to(starts), moments.cross.to(starts), moments.target_power.to(starts))
     build = partial(LinearChunk, moments=data, units=units)
-    matrix = starts[0, 0].numel() * starts.element_size()
-    program = Chains(starts, rates, build, bytes_of_a_net=4 * starts.shape[1] * matrix)
-    identity = {
-        "networks": str(units),
-        "first weights": fingerprint([("starts", starts), ("rates", rates)]),
-        "data": fingerprint([("inputs", data.inputs), ("cross", data.cross)]),
-    }
-    return Trainer(program, rates, plan).run(identity, progress)
+    program = Chains(starts, learning_rates.to(starts), build, bytes_of_a_net=4 * starts[0].numel() * starts.itemsize)
+    return program.run(plan, str(units), fingerprint([("inputs", data.inputs), ("cross", data.cross)]), progress)
 
 
 def network_maps(
@@ -188,15 +184,11 @@ def network_maps(
     return whole
 
 
-def _like(moments: SecondMoments, starts: Tensor) -> SecondMoments:
-    return SecondMoments(moments.inputs.to(starts), moments.cross.to(starts), moments.target_power.to(starts))
-
-
 class LinearChunk(Chunk):
     """Linear networks and the instructions of their gradient.
 
     Units have the maps P_r = [I +] W_n … W_1. Forwards h_r = P_r h_{r-1}; backwards, with q the transposed derivative
-    by h, q_{r-1} = q_r P_r. The derivative by P_r is M = (h_{r-1} q_r)ᵀ, and inside a unit that by W_l is
+    with respect to h, q_{r-1} = q_r P_r. The derivative by P_r is M = (h_{r-1} q_r)ᵀ, and inside a unit that by W_l is
     (W_n … W_{l+1})ᵀ M (W_{l-1} … W_1)ᵀ. Everything outside of the two recursions is one product of whole stacks, and
     q starts with the learning rate as a factor, so that the gradients come as steps.
     """
@@ -259,13 +251,10 @@ class LinearChunk(Chunk):
         return found
 
 
-Samples = tuple[Float[Tensor, "samples width"], Float[Tensor, "samples width"]]
-
-
 def train_rectified_networks(
     starts: Float[Tensor, "nets matrices width width"],
     learning_rates: Float[Tensor, " nets"],
-    data: Samples,
+    data: tuple[Float[Tensor, "samples width"], Float[Tensor, "samples width"]],
     plan: BatchedPlan,
     shortcut: bool = True,
     progress: Progress = silent,
@@ -288,16 +277,12 @@ def train_rectified_networks(
             f"Inputs {tuple(inputs.shape)} and targets {tuple(targets.shape)} must have one shape (samples, width)."
         )
     check_starts(starts, learning_rates, 2, inputs.shape[1])
-    rates, columns = learning_rates.to(starts), (inputs.T.to(starts).contiguous(), targets.T.to(starts).contiguous())
+    columns = (inputs.T.to(starts).contiguous(), targets.T.to(starts).contiguous())
     build = partial(RectifiedChunk, data=columns, shortcut=shortcut)
-    activations = starts.shape[1] * inputs.numel() * starts.element_size()
-    program = Chains(starts, rates, build, bytes_of_a_net=activations)
-    identity = {
-        "networks": "rectified shortcut" if shortcut else "rectified plain",
-        "first weights": fingerprint([("starts", starts), ("rates", rates)]),
-        "data": fingerprint([("inputs", columns[0]), ("targets", columns[1])]),
-    }
-    return Trainer(program, rates, plan).run(identity, progress)
+    activations = starts.shape[1] * inputs.numel() * starts.itemsize
+    program = Chains(starts, learning_rates.to(starts), build, bytes_of_a_net=activations)
+    words = "rectified shortcut" if shortcut else "rectified plain"
+    return program.run(plan, words, fingerprint([("inputs", columns[0]), ("targets", columns[1])]), progress)
 
 
 class RectifiedChunk(Chunk):

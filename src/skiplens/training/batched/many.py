@@ -1,6 +1,6 @@
 """The learning-rate grid of any small model as one program."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,12 @@ from skiplens.training.batched.plan import BatchedPlan, Look, ManyRuns, Program
 from skiplens.training.batched.trainer import Trainer
 from skiplens.training.recipe import Recipe, learning_rate
 from skiplens.training.source import source_of
+
+_WANTED = {"optimiser": "sgd", "augmentation": "none", "precision": "full", "channels_last": False, "cuda_graph": False}
+
+_VELOCITY = "velocity of "
+
+Stack = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,12 @@ def train_many(
         >>> grid.table(train_many(lambda seed: nn.Linear(2, 2), grid, data, recipe).losses).shape
         torch.Size([2, 2])
     """
-    _require_plain_sgd(recipe)
+    for name, value in _WANTED.items():
+        if getattr(recipe, name) != value:
+            raise InvalidInputError(
+                f"train_many wants {name}={value!r}, the recipe has {getattr(recipe, name)!r}. Change it, or train the "
+                "models one by one with `train`."
+            )
     models = [_checked(build(seed)) for seed in grid.seeds]
     rates = torch.tensor(grid.learning_rates, dtype=torch.float64).repeat_interleave(len(models))
     rates = rates.to(next(models[0].parameters()).device)
@@ -80,45 +91,21 @@ def train_many(
     return Trainer(program, rates, plan or BatchedPlan(program.steps)).run(identity, progress)
 
 
-def _require_plain_sgd(recipe: Recipe) -> None:
-    wanted = {
-        "optimiser": "sgd",
-        "augmentation": "none",
-        "precision": "full",
-        "channels_last": False,
-        "cuda_graph": False,
-    }
-    for name, value in wanted.items():
-        if getattr(recipe, name) != value:
-            raise InvalidInputError(
-                f"train_many wants {name}={value!r}, the recipe has {getattr(recipe, name)!r}. Change it, or train the "
-                "models one by one with `train`."
-            )
-
-
 def _checked(model: nn.Module) -> nn.Module:
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InvalidInputError(f"{type(model).__name__} has no parameter to train.")
-    own = sorted(set(_with_a_will_of_their_own(model.modules())))
+    own = set()
+    for module in model.modules():
+        draws = isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0
+        if draws or getattr(module, "track_running_stats", False):
+            own.add(type(module).__name__)
     if own:
         raise InvalidInputError(
-            f"{', '.join(own)} of {type(model).__name__} draws at random or keeps running statistics while it trains, "
-            "which models trained together cannot. Leave it out (for batch norm: track_running_stats=False), or train "
+            f"{', '.join(sorted(own))} of {type(model).__name__} draws at random or keeps running statistics while it "
+            "trains, which models trained together cannot. Leave it out (for batch norm: track_running_stats=False), or train "
             "the models one by one with `train`."
         )
     return model.train()
-
-
-def _with_a_will_of_their_own(modules: Iterable[nn.Module]) -> Iterable[str]:
-    for module in modules:
-        draws = isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0
-        if draws or getattr(module, "track_running_stats", False):
-            yield type(module).__name__
-
-
-_VELOCITY = "velocity of "
-
-Stack = dict[str, Tensor]
 
 
 class StackedModels(Program):
@@ -145,7 +132,8 @@ class StackedModels(Program):
             )
             for name, gradient in gradients.items():
                 weights = self._trained[name]
-                self._trained[name] = weights - _along(self._rates * factor, weights) * self._direction(name, gradient)
+                rates = (self._rates * factor).to(weights.dtype).reshape(-1, *[1] * (weights.ndim - 1))
+                self._trained[name] = weights - rates * self._direction(name, gradient)
 
     def look(self, epoch: int) -> Look:
         """With the batch that the next update would take."""
@@ -204,8 +192,3 @@ class StackedModels(Program):
         velocity = gradient if before is None else momentum * before + gradient
         self._velocities[name] = velocity
         return gradient + momentum * velocity if self._recipe.nesterov else velocity
-
-
-def _along(rates: Tensor, stack: Tensor) -> Tensor:
-    """One number for each network, as a factor of its entry of the stack."""
-    return rates.to(stack.dtype).reshape(-1, *[1] * (stack.ndim - 1))

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -46,8 +47,7 @@ class BatchedPlan:
         return f"{self.epochs} epochs, records at {self.record_at}, snapshots at {self.snapshots_at}"
 
 
-@dataclass(frozen=True, eq=False)
-class Look:
+class Look(NamedTuple):
     """Networks at one moment.
 
     Attributes:
@@ -111,11 +111,9 @@ def drawn_starts(
     law: Law, matrices: int, width: int, streams: Sequence[Randomness]
 ) -> Float[Tensor, "nets matrices width width"]:
     """The matrices W_1, …, W_D of one network for each stream, drawn by `law` in order of application, in float64."""
-    return torch.stack([_chain(law, matrices, width, stream.torch()) for stream in streams])
-
-
-def _chain(law: Law, matrices: int, width: int, generator: torch.Generator) -> Tensor:
-    return torch.stack([law((width, width), generator) for _ in range(matrices)])
+    generators = [stream.torch() for stream in streams]
+    chains = [[law((width, width), generator) for _ in range(matrices)] for generator in generators]
+    return torch.stack([torch.stack(chain) for chain in chains])
 
 
 class Program(ABC):

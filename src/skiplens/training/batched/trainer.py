@@ -1,4 +1,4 @@
-"""Drive many networks through a plan: records, divergence, checkpoints."""
+"""Bring many networks through a plan: records, divergence, checkpoints; and the instructions they are trained by."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Bool, Float
+from skiplens.base.axes import Float
 from skiplens.base.progress import Progress, silent
-from skiplens.training.batched.plan import BatchedPlan, ManyRuns, Program
+from skiplens.training.batched.plan import BatchedPlan, Look, ManyRuns, Program
 from skiplens.training.checkpoints import Keeper, require_same_run
 
 CHECK_EVERY = 20
@@ -20,7 +20,7 @@ CHECK_EVERY = 20
 LIMITS = {torch.float64: 1e6, torch.float32: 1e4}
 """A network with a larger weight has diverged; more would overflow in its products soon."""
 
-HISTORIES = ("losses", "mean_norms", "gradient_norms")
+Instruction = Callable[[], Any]
 
 
 class Trainer:
@@ -32,7 +32,7 @@ class Trainer:
         self.epoch, self.alive = 0, torch.arange(nets)
         self.diverged_at = torch.full((nets,), -1)
         self.records = tuple(sorted({*plan.record_at, plan.epochs}))
-        self.histories = {name: learning_rates.new_full((len(self.records), nets), math.nan) for name in HISTORIES}
+        self.histories = {name: learning_rates.new_full((len(self.records), nets), math.nan) for name in Look._fields}
         self.snapshots: dict[int, dict[str, Tensor]] = {}
 
     def run(self, identity: dict[str, Any], progress: Progress = silent) -> ManyRuns:
@@ -53,7 +53,7 @@ class Trainer:
         return self._runs()
 
     def _moments(self, keeper: Keeper) -> Iterator[int]:
-        """The epochs at which the drive stops to look, those that are behind it left out."""
+        """The epochs at which the run stops to look, those that are behind it left out."""
         plan, started = self.plan, self.epoch > 0
         every = keeper.checkpoint.every_steps if keeper.checkpoint else None
         stops = {0, plan.epochs, *self.records, *plan.snapshots_at, *range(0, plan.epochs, CHECK_EVERY)}
@@ -61,7 +61,7 @@ class Trainer:
         return iter(sorted(stop for stop in stops if stop > self.epoch or not started))
 
     def _note(self) -> None:
-        if self.epoch % CHECK_EVERY == 0 or self.epoch == self.plan.epochs:
+        if len(self.alive) and (self.epoch % CHECK_EVERY == 0 or self.epoch == self.plan.epochs):
             self._give_up_diverged()
         if self.epoch in self.records and len(self.alive):
             look, row = self.program.look(self.epoch), self.records.index(self.epoch)
@@ -71,9 +71,8 @@ class Trainer:
             self.snapshots[self.epoch] = self._spread(self.program.parameters())
 
     def _give_up_diverged(self) -> None:
-        if not len(self.alive):
-            return
-        good = _within_limits(self.program.parameters())
+        sizes = [(tensor.abs(), LIMITS.get(tensor.dtype, math.inf)) for tensor in self.program.parameters().values()]
+        good = torch.stack([(size <= limit).flatten(1).all(1) for size, limit in sizes]).all(0).cpu()
         if not bool(good.all()):
             self.diverged_at[self.alive[~good]] = self.epoch
             self.alive = self.alive[good]
@@ -81,12 +80,11 @@ class Trainer:
 
     def _spread(self, parameters: dict[str, Tensor]) -> dict[str, Tensor]:
         """Parameters of the networks that are left at the places of all, NaN elsewhere."""
-        return {name: self._placed(tensor) for name, tensor in parameters.items()}
-
-    def _placed(self, tensor: Tensor) -> Tensor:
-        whole = tensor.new_full((len(self.rates), *tensor.shape[1:]), math.nan)
-        whole[self.alive] = tensor
-        return whole
+        spread = {}
+        for name, tensor in parameters.items():
+            spread[name] = tensor.new_full((len(self.rates), *tensor.shape[1:]), math.nan)
+            spread[name][self.alive] = tensor
+        return spread
 
     def _state(self) -> dict[str, Any]:
         return {
@@ -122,17 +120,6 @@ class Trainer:
             gradient_norm_history=self.histories["gradient_norms"][chosen],
             snapshots=self.snapshots,
         )
-
-
-def _within_limits(parameters: dict[str, Tensor]) -> Bool[Tensor, " nets"]:
-    """Which networks have numbers for weights, none of them beyond the limit of its dtype."""
-    per_tensor = [
-        (tensor.abs() <= LIMITS.get(tensor.dtype, math.inf)).flatten(1).all(1) for tensor in parameters.values()
-    ]
-    return torch.stack(per_tensor).all(0).cpu()
-
-
-Instruction = Callable[[], Any]
 
 
 def product(left: Tensor, right: Tensor, out: Tensor) -> Instruction:
