@@ -63,20 +63,23 @@ def test_a_folder_that_cannot_be_written_is_told_before_anything_is_measured(mod
 
 
 def test_inspect_answers_machines_in_json(model_file, tmp_path, ran):
-    words = ("inspect", f"{model_file}:build", "--data", f"{model_file}:data", "--out", tmp_path / "o", "--json")
-    status, out, _ = ran(*words)
+    lens = ("--lens", "structure", "--out", tmp_path / "o", "--json")
+    status, out, _ = ran("inspect", f"{model_file}:build", "--data", f"{model_file}:data", *lens)
     assert status == 0
     assert json.loads(out)["title"] == f"{model_file}:build"
 
 
 def test_a_plain_chain_is_reported_as_one(model_file, tmp_path):
-    done = run("inspect", f"{model_file}:chain", "--data", f"{model_file}:data", "--out", tmp_path / "o")
+    lens = ("--lens", "structure", "--out", tmp_path / "o")
+    done = run("inspect", f"{model_file}:chain", "--data", f"{model_file}:data", *lens)
     assert done.exit_code == 0 and "is a plain chain" in done.output
 
 
 def test_settings_come_from_a_file_and_flags_go_before_it(model_file, tmp_path):
     settings = tmp_path / "settings.json"
-    settings.write_text(json.dumps({"model": f"{model_file}:chain", "data": f"{model_file}:data"}))
+    settings.write_text(
+        json.dumps({"model": f"{model_file}:chain", "data": f"{model_file}:data", "lens": ["structure"]})
+    )
     base = ("inspect", "--settings", settings, "--out", tmp_path / "o")
     assert "plain chain" in run(*base).output
     assert "2 residual blocks" in run(*base, f"{model_file}:build").output
@@ -93,8 +96,11 @@ def test_no_colour_in_a_log_file(monkeypatch, ran):
 def test_the_installed_command_and_the_module_are_the_same(command):
     done = subprocess.run([*command, "inspect", "zoo:resnt"], capture_output=True, text=True)
     assert done.returncode == 2 and "The zoo has no network 'resnt'" in done.stderr
-    helped = subprocess.run([*command, "inspect", "--help"], capture_output=True, text=True)
-    assert helped.returncode == 0 and "Usage: skiplens inspect" in helped.stdout
+
+
+def test_the_help_of_the_module_calls_it_skiplens():
+    done = subprocess.run([sys.executable, "-m", "skiplens", "inspect", "--help"], capture_output=True, text=True)
+    assert done.returncode == 0 and "Usage: skiplens inspect" in done.stdout and "__main__" not in done.stdout
 
 
 def test_zoo_and_data_answer_machines_in_json():
@@ -146,5 +152,5 @@ def test_inputs_of_the_wrong_shape_are_explained(model_file, tmp_path, ran):
 
 
 def test_the_embedded_digits_are_brought_to_the_form_a_zoo_network_takes(tmp_path, ran):
-    status, _, err = ran("inspect", "zoo:shortcut_linear", "--out", tmp_path / "o")
+    status, _, err = ran("inspect", "zoo:shortcut_linear", "--lens", "structure", "--out", tmp_path / "o")
     assert status == 0 and "whitened to 10 principal components" in err

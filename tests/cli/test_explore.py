@@ -25,7 +25,7 @@ def test_the_command_prints_its_link_answers_and_ends_with_ctrl_c(tmp_path):
                 assert answer.status == 200
         finally:
             process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate()
     assert process.returncode == 0 and "The explorer has ended." in errors and "Traceback" not in errors
 
 

@@ -11,7 +11,7 @@ from skiplens.base.errors import InvalidInputError
 from skiplens.explorer.measurements import Measurements
 from skiplens.explorer.view import Drawing, View
 
-SOON = 20  # seconds until a busy machine has started a thread
+LONG = 600  # seconds; a patience that does not end within a test
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,10 +43,9 @@ class Slow(View):
 
 
 def until(condition):
-    end = time.monotonic() + SOON
-    while not condition() and time.monotonic() < end:
+    """Wait for it however long a busy machine takes."""
+    while not condition():
         time.sleep(0.01)
-    assert condition()
 
 
 def test_a_measurement_is_started_told_of_and_kept():
@@ -78,7 +77,7 @@ def test_what_nobody_asks_for_any_more_is_abandoned_and_can_be_asked_for_again()
     until(lambda: view.calls)
     until(lambda: not measurements._turn.locked())
     view.go.set()
-    measurements._patience_alone = SOON
+    measurements._patience_alone = LONG
     assert measurements.wait(view, {"x": 1}).result == 2
     assert view.calls == [1, 1]
 
@@ -95,7 +94,7 @@ def test_an_abandoned_one_that_waits_for_its_turn_never_starts():
 
 
 def test_what_was_asked_for_last_comes_first():
-    view, measurements = Slow(), Measurements(patience=SOON)
+    view, measurements = Slow(), Measurements(patience=LONG)
     measurements.ask(view, {"x": 1})
     until(lambda: view.calls)
     for x in (2, 3, 4, 3):
@@ -106,7 +105,7 @@ def test_what_was_asked_for_last_comes_first():
 
 
 def test_one_that_nobody_asks_for_makes_room_for_one_that_waits():
-    view, measurements = Slow(), Measurements(patience=0.2, patience_alone=10 * SOON)
+    view, measurements = Slow(), Measurements(patience=0.2, patience_alone=LONG)
     measurements.ask(view, {"x": 1})
     until(lambda: view.calls)
     until(lambda: measurements.ask(view, {"x": 2}) and 2 in view.calls)
@@ -114,7 +113,7 @@ def test_one_that_nobody_asks_for_makes_room_for_one_that_waits():
 
 
 def test_one_that_nobody_asks_for_goes_on_for_a_while_where_none_waits():
-    view, measurements = Slow(), Measurements(patience=0.01, patience_alone=10 * SOON)
+    view, measurements = Slow(), Measurements(patience=0.01, patience_alone=LONG)
     measurements.ask(view, {"x": 1})
     until(lambda: view.calls)
     time.sleep(0.1)
