@@ -81,9 +81,7 @@ class Certificate:
             slope=math.hypot(f.slope, product(f.gain, h.slope)),
             gain=product(f.gain, h.gain),
             curvature=_largest_eigenvalue(
-                f.curvature,
-                product(f.mixed, h.slope),
-                product(f.bend, h.slope, h.slope) + product(f.gain, h.curvature),
+                f.curvature, product(f.mixed, h.slope), product(f.bend, h.slope, h.slope) + product(f.gain, h.curvature)
             ),
             mixed=math.hypot(product(f.mixed, h.gain), product(f.bend, h.slope, h.gain) + product(f.gain, h.mixed)),
             bend=product(f.bend, h.gain, h.gain) + product(f.gain, h.bend),

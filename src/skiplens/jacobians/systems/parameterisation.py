@@ -13,8 +13,8 @@ from torch import Tensor
 
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
+from skiplens.jacobians.systems.layer import Inputs, Outputs, Weights
 
-Weights = Float[Tensor, " params"]
 CURVATURE = 48 / (25 * math.sqrt(5))
 """K2: the largest second derivative of x/sqrt(1 + x²), attained at |x| = 1/2."""
 
@@ -73,7 +73,7 @@ class Parameterisation(ABC):
         """D²P(w)."""
         return torch.func.jacrev(torch.func.jacrev(lambda w: self.matrix(w).flatten()))(weights)
 
-    def apply(self, weights: Weights, data: Float[Tensor, "inputs samples"]) -> Float[Tensor, "outputs samples"]:
+    def apply(self, weights: Weights, data: Inputs) -> Outputs:
         """P(w) times the data matrix."""
         return self.matrix(weights) @ data
 

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Literal
 
 import torch
@@ -28,9 +28,6 @@ NETWORKS = ("mnist_chain", "mnist_residual", "mnist_residual_avgpool", "mnist_re
 PRINTED = NETWORKS[:3]
 MEAN, DEVIATION = 0.1306604763, 0.3081078039
 """Of the pixels of the MNIST training set."""
-
-_COTANGENTS = 32
-"""How many outputs are differentiated at a time; more win nothing."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +112,7 @@ def parameter_spectrum(network: nn.Module, images: Tensor) -> Float[Tensor, " va
     outputs, parameters = network(images), list(network.parameters())
     units = torch.eye(outputs.numel(), dtype=outputs.dtype).reshape(-1, *outputs.shape)
     rows = []
-    for some in units.split(_COTANGENTS):
+    for some in units.split(32):  # more outputs at a time win nothing
         parts = torch.autograd.grad(outputs, parameters, some, is_grads_batched=True, retain_graph=True)
         rows.append(torch.cat([part.flatten(1) for part in parts], dim=1))
     return all_singular_values(torch.cat(rows))
@@ -125,7 +122,7 @@ def with_frozen_norms(module: nn.Module, inputs: Tensor) -> nn.Module:
     """A copy of `module` whose batch norms have the statistics of `inputs`, whatever they are given."""
     frozen = copy.deepcopy(module)
     norms = [norm for norm in frozen.modules() if isinstance(norm, nn.BatchNorm1d | nn.BatchNorm2d)]
-    hooks = [norm.register_forward_pre_hook(partial(_freeze, norm)) for norm in norms]
+    hooks = [norm.register_forward_pre_hook(_freeze) for norm in norms]
     with torch.no_grad():
         frozen(inputs)
     for hook in hooks:
@@ -133,7 +130,7 @@ def with_frozen_norms(module: nn.Module, inputs: Tensor) -> nn.Module:
     return frozen
 
 
-def _freeze(norm: nn.BatchNorm1d | nn.BatchNorm2d, _: nn.Module, arguments: tuple[Tensor]) -> None:
+def _freeze(norm: nn.BatchNorm1d | nn.BatchNorm2d, arguments: tuple[Tensor]) -> None:
     """Give `norm` the statistics of what it is about to normalise; torch's own would have the unbiased variance."""
     others = [axis for axis in range(arguments[0].ndim) if axis != 1]
     variance, mean = torch.var_mean(arguments[0], others, correction=0)

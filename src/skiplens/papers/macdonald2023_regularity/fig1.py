@@ -36,10 +36,6 @@ def skip_spectra(settings: LinearLayer) -> dict[str, Tensor]:
     return {"chain": torch.linalg.svdvals(A), "skip": torch.linalg.svdvals(I_plus_A)}
 
 
-NODES = 400
-"""Of the quadrature; with the square roots at the edges substituted away it is exact to rounding for smooth means."""
-
-
 @dataclass(frozen=True)
 class SingularValueLaw:
     """The limiting law of the singular values of A, or of I + A.
@@ -83,9 +79,10 @@ class SingularValueLaw:
         low, high = self.support
         middle, half = (low + high) / 2, (high - low) / 2
         start = math.asin(max(-1.0, min(1.0, (above - middle) / half)))
-        nodes, weights = (torch.from_numpy(part) for part in np.polynomial.legendre.leggauss(NODES))
+        nodes, weights = (torch.from_numpy(part) for part in np.polynomial.legendre.leggauss(400))
         angle = (start + math.pi / 2) / 2 + (math.pi / 2 - start) / 2 * nodes
-        sigma = middle + half * angle.sin()  # roots at the edges become smooth in the angle
+        # the square roots at the edges are smooth in the angle, so the quadrature is exact to rounding for smooth means
+        sigma = middle + half * angle.sin()
         heights = self.density(sigma) * function(sigma) * half * angle.cos()
         return float((heights * weights).sum() * (math.pi / 2 - start) / 2)
 
@@ -113,12 +110,11 @@ DEVIATIONS = {"chain": (0.0003, 0.004, 0.0016), "skip": (0.0010, 0.0013, 0.0021)
 """Standard deviations over draws at n = 500 of the mean, the mean logarithm and the median."""
 
 DEVIATIONS_ALLOWED = 5
-QUANTILES = (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
 
 
 def judge_shift(readings: Sequence[Measurement]) -> Judgement:
     """Quantiles with the skip minus those without."""
-    shares = torch.tensor(QUANTILES, dtype=torch.float64)
+    shares = torch.tensor((0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99), dtype=torch.float64)
     chain, skip = (stacked(readings, name).quantile(shares, dim=1).T for name in ("chain", "skip"))
     sentence = "Quantiles (1 % to 99 %) of the singular values of I + A minus those of A; the smallest difference."
     return decide(over_seeds(skip - chain), Band(0.0, math.inf), sentence)
@@ -188,12 +184,10 @@ def draw_fig1(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     )
 
 
-REPLICATES: dict[Preset, int] = {"smoke": 12, "laptop": 40, "paper": 200}
-
-
 def runs(preset: Preset, seed: int) -> list[Run]:
     """One matrix a run."""
-    return replicated(f"{__name__}:skip_spectra", LinearLayer(), REPLICATES[preset], seed)
+    replicates = {"smoke": 12, "laptop": 40, "paper": 200}[preset]
+    return replicated(f"{__name__}:skip_spectra", LinearLayer(), replicates, seed)
 
 
 ITEM = Item(

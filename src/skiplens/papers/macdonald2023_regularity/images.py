@@ -120,10 +120,6 @@ def shown_rates(sizes: Sizes, seed: int) -> list[Run]:
     return [run for data, rate in SHOWN.items() for run in compared(data, sizes, seed, (rate,))]
 
 
-TEST_BATCH = 1000
-"""The authors measure accuracy with the statistics of test batches of this size."""
-
-
 def image_training(settings: ImageTraining) -> dict[str, Tensor]:
     """Mean loss of each epoch (NaN from where it diverged), and test accuracy with running and batch statistics."""
     device = "cuda" if settings.gpu else "cpu"
@@ -133,9 +129,8 @@ def image_training(settings: ImageTraining) -> dict[str, Tensor]:
     network = network_of(settings).to(device, torch.float32)
     kept = unfinished_work() if settings.gpu else None  # the others take seconds
     found = train(network, training, recipe_of(settings), checkpoint=kept).epoch_losses
-    running, batch = (
-        evaluate(network, test, batch_size=TEST_BATCH, statistics=statistics).accuracy
-        for statistics in ("running", "batch")
+    running, batch = (  # the authors measure accuracy with the statistics of test batches of 1,000
+        evaluate(network, test, batch_size=1000, statistics=statistics).accuracy for statistics in ("running", "batch")
     )
     return {
         "epoch_loss": F.pad(found.double(), (0, settings.epochs - len(found)), value=math.nan),
@@ -230,13 +225,7 @@ def differences(readings: Sequence[Measurement], number: Callable[[Measurement],
 
 
 def not_comparable(readings: Sequence[Measurement], data: Data, all_epochs: bool) -> str:
-    """Why these runs say nothing about the paper's, or nothing if they do.
-
-    Args:
-        readings: Of one data set and learning rate.
-        data: The data set.
-        all_epochs: Whether the number of epochs must be the paper's too.
-    """
+    """Why these runs say nothing about the paper's, which may have to be of `all_epochs`; nothing if they do."""
     if not readings:
         return missing(data) or "This preset has no runs at this learning rate."
     one = readings[0]

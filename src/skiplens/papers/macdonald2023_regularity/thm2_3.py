@@ -167,7 +167,6 @@ def _figure(readings: Sequence[Measurement], measure: str, what: str, remark: st
 
 
 REPLICATES: dict[Preset, int] = {"smoke": 3, "laptop": 6, "paper": 50}
-ITERATIONS: dict[Preset, int] = {"smoke": 40, "laptop": 200, "paper": 2000}
 
 
 def quadratics(preset: Preset, seed: int) -> list[Run]:
@@ -177,7 +176,7 @@ def quadratics(preset: Preset, seed: int) -> list[Run]:
 
 def runs(preset: Preset, seed: int) -> list[Run]:
     """Least squares and networks."""
-    base = NonConvex(iterations=ITERATIONS[preset])
+    base = NonConvex(iterations={"smoke": 40, "laptop": 200, "paper": 2000}[preset])
     networks = replicated(f"{__name__}:descent_network", base, REPLICATES[preset], seed)
     return [*quadratics(preset, seed), *networks]
 

@@ -40,9 +40,7 @@ ROW_NORMS = (1.0, 10.0, 100.0, 1000.0)
 """Of the matrix in front of a batch norm."""
 
 GAPS = (1e-2, 1e-4, 1e-6)
-FEATURES, EPSILON = 3, 0.1
-SAMPLES = (3, 30)
-"""In front of a batch norm: as many as features, and more."""
+FEATURES = 3  # in front of a batch norm
 
 
 @dataclass(frozen=True)
@@ -90,14 +88,14 @@ def batch_norm_gains(settings: Layers) -> dict[str, Tensor]:
     `normalised`: few samples behind a normalised row.
     """
     generator = settings.stream()
-    few, many = (torch.randn(FEATURES, samples, dtype=torch.float64, generator=generator) for samples in SAMPLES)
+    few, many = (torch.randn(FEATURES, samples, dtype=torch.float64, generator=generator) for samples in (3, 30))
     free, normalised = Free(1, FEATURES), WeightNormalised(1, FEATURES)
     return {"few": _gains(free, few), "many": _gains(free, many), "normalised": _gains(normalised, few)}
 
 
 def _gains(row: Parameterisation, data: Float[Tensor, "features samples"]) -> Float[Tensor, " norms"]:
     narrowest = torch.linalg.eigh(torch.cov(data)).eigenvectors[:, 0]
-    layers = Composition((Affine(row), BatchNorm(1, EPSILON)))
+    layers = Composition((Affine(row), BatchNorm(1, 0.1)))
     gains = [torch.linalg.matrix_norm(layers.input_jacobian(norm * narrowest, data), 2) for norm in ROW_NORMS]
     return torch.stack(gains)
 
@@ -120,11 +118,7 @@ def slope_quotients(settings: Layers) -> dict[str, Tensor]:
     h = torch.tensor(GAPS, dtype=torch.float64)
     softplus = NONLINEARITIES["softplus"].derivative
     root = torch.func.grad(lambda x: (2 / 3 * x.abs() ** 1.5).sum())  # 0 at 0
-    return {
-        "gap": h,
-        "root": root(h).abs() / h,
-        "softplus": (softplus(h) - softplus(torch.zeros_like(h))).abs() / h,
-    }
+    return {"gap": h, "root": root(h).abs() / h, "softplus": (softplus(h) - softplus(torch.zeros_like(h))).abs() / h}
 
 
 ROUNDING = 1e-9
@@ -231,11 +225,7 @@ CLAIMS = (
         judge_batch_norm,
     ),
     Claim(
-        "entry_curvature",
-        "The second derivative of entry normalisation.",
-        "Lemma B.3, Eq. 33",
-        "error 0",
-        judge_entry,
+        "entry_curvature", "The second derivative of entry normalisation.", "Lemma B.3, Eq. 33", "error 0", judge_entry
     ),
 )
 
@@ -310,14 +300,10 @@ def _entries(readings: Sequence[Measurement]) -> Figure:
     )
 
 
-REPLICATES: dict[Preset, int] = {"smoke": 4, "laptop": 10, "paper": 40}
-POINTS: dict[Preset, tuple[int, int]] = {"smoke": (1, 3), "laptop": (5, 100), "paper": (40, 500)}
-"""Random parameters of each size, and steps of the ascent."""
-
-
 def runs(preset: Preset, seed: int) -> list[Run]:
     """Hessians of networks, and three kinds of layers."""
-    count, (points, ascent) = REPLICATES[preset], POINTS[preset]
+    count = {"smoke": 4, "laptop": 10, "paper": 40}[preset]
+    points, ascent = {"smoke": (1, 3), "laptop": (5, 100), "paper": (40, 500)}[preset]
     curvatures = Curvatures(points=points, ascent=ascent)
     return [
         *replicated(f"{__name__}:smooth_hessians", curvatures, count, seed, cost=lambda _: 100.0),

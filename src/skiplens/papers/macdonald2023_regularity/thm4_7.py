@@ -177,14 +177,10 @@ def draw_thm4_7(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     )
 
 
-REPLICATES: dict[Preset, int] = {"smoke": 16, "laptop": 20, "paper": 200}
-POINTS: dict[Preset, int] = {"smoke": 2, "laptop": 4, "paper": 20}
-"""Random parameters of each size."""
-
-
 def runs(preset: Preset, seed: int) -> list[Run]:
     """Networks at random parameters, and first layers."""
-    count, points = REPLICATES[preset], Points(points=POINTS[preset])
+    count = {"smoke": 16, "laptop": 20, "paper": 200}[preset]
+    points = Points(points={"smoke": 2, "laptop": 4, "paper": 20}[preset])
     return [
         *replicated(f"{__name__}:regular_points", points, count, seed, cost=lambda _: 100.0),
         *replicated(f"{__name__}:first_layers", FirstLayer(), count, seed),

@@ -164,13 +164,10 @@ def _digits(images: int, generator: torch.Generator) -> ImageSet:
 MUCH_SMALLER = 100
 """Step sizes that are so many times smaller are much smaller."""
 
-FIRST_STEPS = 20
-"""Of least squares: later on, losses are rounding."""
-
 
 def judge_descent_constant(readings: Sequence[Measurement]) -> Judgement:
     """The smallest decrease of a step over α |∇ℓ|², with both α."""
-    decrease = stacked(readings, "decrease", "descent_quadratic")[:, :, :FIRST_STEPS]
+    decrease = stacked(readings, "decrease", "descent_quadratic")[:, :, :20]  # later on, losses are rounding
     beta = stacked(readings, "beta", "descent_quadratic")[:, None]
     eta = torch.tensor(STEPS, dtype=torch.float64) / beta
     printed, right = eta * (1 - 2 * eta / beta), descent_constant(beta, eta)
@@ -318,10 +315,6 @@ def _descents(losses: Tensor, names: Sequence[str]) -> list[Mark]:
     return common.bundles(steps, dict(zip(names, losses.unbind(1), strict=True)))
 
 
-DIGIT_REPLICATES = 8
-"""Of step sizes on digits, which vary more and cost little."""
-
-
 @dataclass(frozen=True)
 class Sizes:
     """How much of everything a preset does: replicates, and steps of each kind of descent."""
@@ -354,7 +347,7 @@ def runs(preset: Preset, seed: int) -> list[Run]:
         (f"{__name__}:printed_network_descent", Descents(iterations=sizes.printed), sizes.replicates),
         (f"{__name__}:repaired_descent", Repaired(cost="square", iterations=sizes.repaired), sizes.replicates),
         (f"{__name__}:repaired_descent", Repaired(cost="cross_entropy", iterations=sizes.repaired), sizes.replicates),
-        (f"{__name__}:digit_certificates", DigitCertificate(iterations=sizes.digits), DIGIT_REPLICATES),
+        (f"{__name__}:digit_certificates", DigitCertificate(iterations=sizes.digits), 8),  # they vary more, cost little
         (f"{__name__}:hypotheses_met", Hypotheses(), 1),
     ]
     own = [run for measure, base, count in planned for run in replicated(measure, base, count, seed)]
