@@ -20,7 +20,7 @@ from skiplens.papers.macdonald2023_regularity.digits import (
     parameter_spectrum,
     with_frozen_norms,
 )
-from skiplens.papers.macdonald2023_regularity.fig2 import statistics
+from skiplens.papers.macdonald2023_regularity.fig2 import summary
 from tests.papers.macdonald2023_regularity.readings import made
 from tests.tolerances import assert_close
 from tests.zoo.test_mnist_conv import REFERENCE, reference_images, reference_network
@@ -33,7 +33,7 @@ def test_the_composite_jacobian_is_that_of_the_table(name):
     expected = REFERENCE[name]
     assert_close(values[[0, 39, 69, 79]], torch.tensor(expected[1:5]), relative=1e-9)
     assert float(values.norm()) == pytest.approx(expected[5], rel=1e-9)
-    assert statistics(values)["count"] == 80
+    assert summary(values)["count"] == 80
 
 
 def test_blocks_with_frozen_norms_are_those_of_the_lens():
@@ -136,7 +136,7 @@ def test_the_pool_as_it_was_run_has_zeros():
 
 
 def test_statistics_of_a_known_spectrum():
-    found = statistics(torch.tensor([10.0, 1.0, 0.1, 0.0]))
+    found = summary(torch.tensor([10.0, 1.0, 0.1, 0.0]))
     assert found["median"] == pytest.approx(0.55)
     assert found["mean_log10"] == pytest.approx((1 + 0 - 1 - 6) / 4)
     assert (found["above_1"], found["zero"], found["at_1"]) == (0.25, 0.25, 0.25)

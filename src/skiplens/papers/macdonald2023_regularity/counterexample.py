@@ -22,18 +22,9 @@ from skiplens.jacobians.systems.elementwise import Elementwise, Nonlinearity, Re
 from skiplens.jacobians.systems.layer import Composition, DataBound
 from skiplens.jacobians.systems.parameterisation import EntryNormalised, WeightNormalised
 from skiplens.jacobians.systems.smoothness import SAFETY, TrainingLoss, certified_smoothness
+from skiplens.papers import statistics
 from skiplens.papers.macdonald2023_regularity.common import descend, figure
-from skiplens.papers.statistics import (
-    Band,
-    ReplicateSettings,
-    chosen,
-    decide,
-    decide_correction,
-    exactly,
-    over_seeds,
-    slope,
-    stacked,
-)
+from skiplens.papers.statistics import Band, chosen, decide, decide_correction, exactly, over_seeds, slope, stacked
 from skiplens.papers.study import Claim, Judgement
 from skiplens.plots.figure import INK, Figure, Line, Mark, Reference, bundle, colour, numbers
 from skiplens.readings.reading import Measurement
@@ -192,7 +183,7 @@ def largest_weight_bound(loss: TrainingLoss, start: Float[Tensor, " params"], st
 
 
 @dataclass(frozen=True)
-class Trapped(ReplicateSettings):
+class Trapped(statistics.ReplicateSettings):
     """The counterexample, near the start from which it is trapped or at the one from which it arrives."""
 
     cost: CostName = option("logistic", "what is minimised")
@@ -202,7 +193,7 @@ class Trapped(ReplicateSettings):
 
 
 @dataclass(frozen=True)
-class OneLayer(ReplicateSettings):
+class OneLayer(statistics.ReplicateSettings):
     """One normalised weight, for which both bounds of the proof can be followed for a million steps."""
 
     iterations: int = option(1_000_000, "steps of gradient descent")

@@ -10,19 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from skiplens.base.settings import option
+from skiplens.papers import statistics
 from skiplens.papers.macdonald2023_regularity import digits
 from skiplens.papers.macdonald2023_regularity.common import figure, histogram
 from skiplens.papers.macdonald2023_regularity.digits import NETWORKS, PRINTED, Digits
-from skiplens.papers.statistics import (
-    Band,
-    decide,
-    decide_correction,
-    exactly,
-    over_seeds,
-    raw_tables,
-    replicated,
-    stacked,
-)
+from skiplens.papers.statistics import Band, decide, decide_correction, exactly, over_seeds, stacked
 from skiplens.papers.study import Claim, Item, Judgement, Preset, Table
 from skiplens.plots.figure import Band as figure_Band
 from skiplens.plots.figure import Figure, Line, Mark, colour, numbers
@@ -388,10 +380,10 @@ def _histograms(values: Tensor, edges: Tensor) -> list[Mark]:
 
 def tables(readings: Sequence[Measurement]) -> tuple[Table, ...]:
     """One table for each measure."""
-    return raw_tables(readings, _rows)
+    return statistics.raw_tables(readings, _rows)
 
 
-def statistics(values: Tensor) -> dict[str, float | int]:
+def summary(values: Tensor) -> dict[str, float | int]:
     """What is reported of every spectrum."""
     return {
         "count": len(values),
@@ -415,12 +407,12 @@ def _rows(reading: Measurement) -> Iterator[dict[str, Any]]:
     elif measure == "digit_composites":
         for name, spectra in zip(PRINTED, reading["values"], strict=True):
             for moment, values in zip(reading.setting("moments"), spectra, strict=True):
-                yield {"network": name, "iteration": moment, **statistics(values)}
+                yield {"network": name, "iteration": moment, **summary(values)}
     else:
         names = PRINTED[1:] if measure == "digit_starts" else NETWORKS
         for array, spectra in reading.arrays.items():
             for name, values in zip(names, spectra, strict=False):
-                yield {"of": array, "network": name, **statistics(values)}
+                yield {"of": array, "network": name, **summary(values)}
 
 
 @dataclass(frozen=True)
@@ -460,7 +452,7 @@ def runs(preset: Preset, seed: int) -> list[Run]:
     return [
         replace(run, cost=seconds)
         for name, base, count, seconds in planned
-        for run in replicated(
+        for run in statistics.replicated(
             f"{__name__}:{name}", replace(base, images=sizes.images, source=sizes.source), count, seed
         )
     ]

@@ -1,7 +1,7 @@
 """Figures 3 to 6 and tables 1 to 3: training speed, final losses and accuracies, decided over pairs of networks."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -9,24 +9,7 @@ from itertools import product
 import torch
 
 from skiplens.papers.macdonald2023_regularity import images
-from skiplens.papers.macdonald2023_regularity.images import (
-    CLASSES,
-    FEW,
-    LEARNING_RATES,
-    SHOWN,
-    SIZES,
-    Data,
-    Sizes,
-    accuracy,
-    differences,
-    final_loss,
-    judged,
-    log_final_loss,
-    mean_and_deviation,
-    mean_log_loss,
-    not_comparable,
-    of_data,
-)
+from skiplens.papers.macdonald2023_regularity.images import SHOWN, Data, final_loss, judged, not_comparable, of_data
 from skiplens.papers.statistics import Band, curve, decide_correction, over_seeds, raw_tables
 from skiplens.papers.study import Claim, Item, Judgement, Preset, Table
 from skiplens.plots.figure import Band as figure_Band
@@ -95,24 +78,22 @@ _LOWER, _HIGHER = Band(-math.inf, 0.0), Band(0.0, math.inf)
 
 def judge_speed(readings: Sequence[Measurement], data: Data, rate: float) -> Judgement:
     """Whether the modified network's training curve lies lower."""
-    chosen = of_data(readings, data, learning_rate=rate)
     sentence = (
         f"Mean over epochs of ln(loss), modified minus original, {NAMES[data]}, learning rate {rate:g}; faster means "
         "negative."
     )
-    return judged(differences(chosen, mean_log_loss), _LOWER, sentence, not_comparable(chosen, data, False))
+    return _judge_pairs(readings, (data, rate), images.mean_log_loss, _LOWER, sentence, all_epochs=False)
 
 
 def judge_final(readings: Sequence[Measurement], data: Data, rate: float) -> Judgement:
     """Whether the final loss changes as printed."""
     original, modified = (cell.value for cell in TABLES[data][rate].loss)
-    chosen = of_data(readings, data, learning_rate=rate)
     sentence = (
         f"ln(final loss), modified minus original, learning rate {rate:g}; the table prints "
         f"{math.log(modified / original):+.2f}."
     )
     band = _LOWER if modified < original else _HIGHER
-    return judged(differences(chosen, log_final_loss), band, sentence, not_comparable(chosen, data, False))
+    return _judge_pairs(readings, (data, rate), images.log_final_loss, band, sentence, all_epochs=False)
 
 
 def judge_cells(readings: Sequence[Measurement], data: Data, rate: float) -> Judgement:
@@ -131,20 +112,31 @@ def judge_cells(readings: Sequence[Measurement], data: Data, rate: float) -> Jud
 def judge_accuracy(readings: Sequence[Measurement], data: Data) -> Judgement:
     """Whether both networks have the same test accuracy."""
     rate = SHOWN[data]
-    chosen = of_data(readings, data, learning_rate=rate)
     sentence = (
         f"Test accuracy, modified minus original, learning rate {rate:g}, with the statistics of test batches as in "
         "the authors' program."
     )
-    band = Band.around(0.0, SAME_ACCURACY)
-    return judged(differences(chosen, accuracy), band, sentence, not_comparable(chosen, data, True))
+    return _judge_pairs(readings, (data, rate), images.accuracy, Band.around(0.0, SAME_ACCURACY), sentence)
 
 
 def judge_better_accuracy(readings: Sequence[Measurement]) -> Judgement:
     """Whether the modified network classifies ImageNet better."""
-    chosen = of_data(readings, "imagenet", learning_rate=SHOWN["imagenet"])
     sentence = "Validation accuracy, modified minus original; the table's differences have p = 0.05, 0.11 and 0.27."
-    return judged(differences(chosen, accuracy), _HIGHER, sentence, not_comparable(chosen, "imagenet", True))
+    return _judge_pairs(readings, ("imagenet", SHOWN["imagenet"]), images.accuracy, _HIGHER, sentence)
+
+
+def _judge_pairs(
+    readings: Sequence[Measurement],
+    place: tuple[Data, float],
+    number: Callable[[Measurement], float],
+    band: Band,
+    sentence: str,
+    all_epochs: bool = True,
+) -> Judgement:
+    """Whether modified minus original lies in a band, on a data set at a learning rate."""
+    data, rate = place
+    chosen = of_data(readings, data, learning_rate=rate)
+    return judged(images.differences(chosen, number), band, sentence, not_comparable(chosen, data, all_epochs))
 
 
 def judge_unstable(readings: Sequence[Measurement], data: Data, modified: bool) -> Judgement:
@@ -169,7 +161,7 @@ def judge_rates(readings: Sequence[Measurement]) -> Judgement:
     trials = sorted({r.setting("replicate") for r in chosen})
     losses = [[final_loss(r) for r in chosen if r.setting("replicate") == trial] for trial in trials]
     ratios = torch.tensor([max(row) / min(row) for row in losses], dtype=torch.float64)
-    if problem or len(ratios) < FEW:
+    if problem or len(ratios) < images.FEW:
         return judged(ratios, Band(1.0, SAME_LOSS), sentence, problem)
     found = over_seeds(ratios)
     return decide_correction((found, Band(1.0, SAME_LOSS)), (found, Band(OTHER_LOSS, math.inf)), sentence)
@@ -178,6 +170,10 @@ def judge_rates(readings: Sequence[Measurement]) -> Judgement:
 def _speed(name: str, data: Data, rate: float, place: str) -> Claim:
     statement = f"On {NAMES[data]} the modified network trains faster at learning rate {rate:g}."
     return Claim(name, statement, place, "lower loss", partial(judge_speed, data=data, rate=rate))
+
+
+def _speeds(data: Data, place: str) -> tuple[Claim, ...]:
+    return tuple(_speed(f"rate_{_word(rate)}", data, rate, place) for rate in TABLES[data])
 
 
 def _word(rate: float) -> str:
@@ -222,11 +218,9 @@ def _same_accuracy(data: Data) -> Claim:
 
 
 FIG3 = tuple(_speed(data, data, rate, "Figure 3") for data, rate in SHOWN.items())
-FIG4 = tuple(_speed(f"rate_{_word(rate)}", "cifar10", rate, "Figure 4, hypothesis 6.1") for rate in LEARNING_RATES)
-FIG5 = tuple(_speed(f"rate_{_word(rate)}", "cifar100", rate, "Figure 5, hypothesis 6.1") for rate in LEARNING_RATES)
-
+FIG4, FIG5 = _speeds("cifar10", "Figure 4, hypothesis 6.1"), _speeds("cifar100", "Figure 5, hypothesis 6.1")
 FIG6 = (
-    *(_speed(f"rate_{_word(rate)}", "imagenet", rate, "Figure 6") for rate in LEARNING_RATES[1:]),
+    *_speeds("imagenet", "Figure 6"),
     Claim(
         "unstable",
         "The modified architecture did not converge at the maximum learning rate of 0.2.",
@@ -297,7 +291,7 @@ def final_losses(readings: Sequence[Measurement], data: Data, name: str) -> tupl
     points, lines = [], []
     for number, (modified, label) in enumerate(SERIES):
         by_rate = [of_data(readings, data, learning_rate=rate, modified=modified) for rate in rates]
-        found = [mean_and_deviation([final_loss(reading) for reading in chosen]) for chosen in by_rate]
+        found = [images.mean_and_deviation([final_loss(reading) for reading in chosen]) for chosen in by_rate]
         means, deviations = (numbers(column) for column in zip(*found, strict=True))
         points.append(Points(numbers(rates), means, label, deviations))
         lines.append(Line(numbers(rates), means, colour=colour(number)))
@@ -356,7 +350,7 @@ def tables(readings: Sequence[Measurement]) -> tuple[Table, ...]:
     if not readings:
         return ()
     rows = []
-    for data in CLASSES:
+    for data in images.CLASSES:
         rates = sorted({r.setting("learning_rate") for r in of_data(readings, data)}, reverse=True)
         for rate, modified in product(rates, (False, True)):
             chosen = of_data(readings, data, learning_rate=rate, modified=modified)
@@ -373,12 +367,12 @@ def tables(readings: Sequence[Measurement]) -> tuple[Table, ...]:
 def _summary(readings: Sequence[Measurement]) -> dict[str, float | int]:
     columns = {
         "final_loss": [final_loss(reading) for reading in readings],
-        "accuracy_batch_statistics": [accuracy(reading) for reading in readings],
+        "accuracy_batch_statistics": [images.accuracy(reading) for reading in readings],
         "accuracy": [float(reading["accuracy"]) for reading in readings],
     }
     found: dict[str, float | int] = {"diverged": sum(map(math.isnan, columns["final_loss"]))}
     for name, column in columns.items():
-        found[name], found[f"{name}_deviation"] = mean_and_deviation(column)
+        found[name], found[f"{name}_deviation"] = images.mean_and_deviation(column)
     return found
 
 
@@ -406,7 +400,7 @@ _IMAGENET = (
 )
 
 
-def items(sizes: Mapping[Preset, Sizes], deviations: tuple[str, ...] = ()) -> tuple[Item, ...]:
+def items(sizes: Mapping[Preset, images.Sizes], deviations: tuple[str, ...] = ()) -> tuple[Item, ...]:
     """All items, with runs as large as `sizes` says and further deviations."""
     shown = Item(
         "fig3",
@@ -425,7 +419,7 @@ def items(sizes: Mapping[Preset, Sizes], deviations: tuple[str, ...] = ()) -> tu
 
 def _of_data_set(
     data: Data,
-    sizes: Mapping[Preset, Sizes],
+    sizes: Mapping[Preset, images.Sizes],
     claims: tuple[tuple[str, tuple[Claim, ...]], tuple[str, tuple[Claim, ...]]],
     deviations: tuple[str, ...],
 ) -> tuple[Item, Item]:
@@ -444,4 +438,4 @@ def _of_data_set(
     )
 
 
-ITEMS = items(SIZES)
+ITEMS = items(images.SIZES)

@@ -16,21 +16,10 @@ from skiplens.jacobians.systems.layer import Composition
 from skiplens.jacobians.systems.norms import BatchNorm
 from skiplens.jacobians.systems.parameterisation import Free, Parameterisation, WeightNormalised
 from skiplens.jacobians.systems.smoothness import TrainingLoss, certified_smoothness, search_rough_point
+from skiplens.papers import statistics
 from skiplens.papers.macdonald2023_regularity import common
 from skiplens.papers.macdonald2023_regularity.common import LARGEST_SCALES, SCALES, RandomResidualNetwork
-from skiplens.papers.statistics import (
-    Band,
-    ReplicateSettings,
-    chosen,
-    decide,
-    decide_correction,
-    exactly,
-    over_seeds,
-    raw_tables,
-    replicated,
-    slope,
-    stacked,
-)
+from skiplens.papers.statistics import Band, chosen, decide, decide_correction, exactly, over_seeds, slope, stacked
 from skiplens.papers.study import Claim, Item, Judgement, Preset
 from skiplens.plots.figure import Figure, Line, Points, Reference, colour, numbers
 from skiplens.readings.reading import Measurement
@@ -44,7 +33,7 @@ FEATURES = 3  # in front of a batch norm
 
 
 @dataclass(frozen=True)
-class Curvatures(ReplicateSettings):
+class Curvatures(statistics.ReplicateSettings):
     """Hessians of a network on random data, at random parameters of several sizes."""
 
     points: int = option(3, "parameters of each size")
@@ -52,7 +41,7 @@ class Curvatures(ReplicateSettings):
 
 
 @dataclass(frozen=True)
-class Layers(ReplicateSettings):
+class Layers(statistics.ReplicateSettings):
     """Derivatives of single layers."""
 
     entries: int = option(12, "entries of a normalised matrix")
@@ -306,10 +295,10 @@ def runs(preset: Preset, seed: int) -> list[Run]:
     points, ascent = {"smoke": (1, 3), "laptop": (5, 100), "paper": (40, 500)}[preset]
     curvatures = Curvatures(points=points, ascent=ascent)
     return [
-        *replicated(f"{__name__}:smooth_hessians", curvatures, count, seed, cost=lambda _: 100.0),
-        *replicated(f"{__name__}:batch_norm_gains", Layers(), count, seed),
-        *replicated(f"{__name__}:entry_curvatures", Layers(), count, seed),
-        *replicated(f"{__name__}:slope_quotients", Layers(), 1, seed),
+        *statistics.replicated(f"{__name__}:smooth_hessians", curvatures, count, seed, cost=lambda _: 100.0),
+        *statistics.replicated(f"{__name__}:batch_norm_gains", Layers(), count, seed),
+        *statistics.replicated(f"{__name__}:entry_curvatures", Layers(), count, seed),
+        *statistics.replicated(f"{__name__}:slope_quotients", Layers(), 1, seed),
     ]
 
 
@@ -319,7 +308,7 @@ ITEM = Item(
     runs,
     CLAIMS,
     draw_thm4_5,
-    raw_tables,
+    statistics.raw_tables,
     (
         "The theorem gives no example: here 6 features, 4 samples, layers of 5, 4 and 3 units, softplus, "
         "square cost; rows are divided by the root of their number, since rows below 1 do not make a matrix of "

@@ -14,21 +14,11 @@ from skiplens.jacobians.systems.elementwise import Residual
 from skiplens.jacobians.systems.layer import Composition
 from skiplens.jacobians.systems.parameterisation import EntryNormalised, Free, Parameterisation
 from skiplens.linalg.singular_values import smallest_gram_eigenvalue, smallest_singular_value
+from skiplens.papers import statistics
 from skiplens.papers.macdonald2023_regularity import common
 from skiplens.papers.macdonald2023_regularity.common import LARGEST_SCALES, SCALES, RandomResidualNetwork
 from skiplens.papers.macdonald2023_regularity.regularity import regularity, skip_bound
-from skiplens.papers.statistics import (
-    Band,
-    ReplicateSettings,
-    decide,
-    decide_correction,
-    exactly,
-    over_seeds,
-    raw_tables,
-    replicated,
-    slope,
-    stacked,
-)
+from skiplens.papers.statistics import Band, decide, decide_correction, exactly, over_seeds, slope, stacked
 from skiplens.papers.study import Claim, Item, Judgement, Preset
 from skiplens.plots.figure import Figure
 from skiplens.readings.reading import Measurement
@@ -36,14 +26,14 @@ from skiplens.sweeps.run import Run
 
 
 @dataclass(frozen=True)
-class Points(ReplicateSettings):
+class Points(statistics.ReplicateSettings):
     """Random data and parameters of several sizes."""
 
     points: int = option(4, "parameters of each size")
 
 
 @dataclass(frozen=True)
-class FirstLayer(ReplicateSettings):
+class FirstLayer(statistics.ReplicateSettings):
     """A convolution on one image, and an entry-normalised layer."""
 
     samples: int = option(3, "of the entry-normalised layer")
@@ -182,8 +172,8 @@ def runs(preset: Preset, seed: int) -> list[Run]:
     count = {"smoke": 16, "laptop": 20, "paper": 200}[preset]
     points = Points(points={"smoke": 2, "laptop": 4, "paper": 20}[preset])
     return [
-        *replicated(f"{__name__}:regular_points", points, count, seed, cost=lambda _: 100.0),
-        *replicated(f"{__name__}:first_layers", FirstLayer(), count, seed),
+        *statistics.replicated(f"{__name__}:regular_points", points, count, seed, cost=lambda _: 100.0),
+        *statistics.replicated(f"{__name__}:first_layers", FirstLayer(), count, seed),
     ]
 
 
@@ -193,7 +183,7 @@ ITEM = Item(
     runs,
     CLAIMS,
     draw_thm4_7,
-    raw_tables,
+    statistics.raw_tables,
     (
         "The theorem gives no example: here the normalised residual network of theorem 5.1 with 6 features, 4 "
         "samples, layers of 5, 4 and 3 units and tanh.",

@@ -24,23 +24,13 @@ from skiplens.jacobians.systems.smoothness import (
     local_smoothness,
 )
 from skiplens.linalg.singular_values import smallest_singular_value
+from skiplens.papers import statistics
 from skiplens.papers.macdonald2023_regularity import common, counterexample
 from skiplens.papers.macdonald2023_regularity.common import HIDDEN, WIDTHS, RandomResidualNetwork
 from skiplens.papers.macdonald2023_regularity.counterexample import ROUNDING, OneLayer, Trapped, largest_weight_bound
 from skiplens.papers.macdonald2023_regularity.guaranteed import GuaranteedNetwork, TrainingPlan, train_with_guarantee
 from skiplens.papers.macdonald2023_regularity.thm2_3 import STEPS, quadratics
-from skiplens.papers.statistics import (
-    Band,
-    ReplicateSettings,
-    chosen,
-    decide,
-    decide_correction,
-    exactly,
-    over_seeds,
-    raw_tables,
-    replicated,
-    stacked,
-)
+from skiplens.papers.statistics import Band, chosen, decide, decide_correction, exactly, over_seeds, stacked
 from skiplens.papers.study import Claim, Item, Judgement, Preset
 from skiplens.plots.figure import Figure, Line, Mark, colour, numbers
 from skiplens.readings.reading import Measurement
@@ -60,7 +50,7 @@ ON_DIGITS = RandomResidualNetwork(widths=(784, 32, 16, 10), hidden=16)
 
 
 @dataclass(frozen=True)
-class Descents(ReplicateSettings):
+class Descents(statistics.ReplicateSettings):
     """Descents from small, usual and large parameters on random data."""
 
     iterations: int = option(500, "steps of gradient descent")
@@ -74,7 +64,7 @@ class Repaired(Descents):
 
 
 @dataclass(frozen=True)
-class DigitCertificate(ReplicateSettings):
+class DigitCertificate(statistics.ReplicateSettings):
     """The theorem's network on digits."""
 
     images: int = option(32, "training images")
@@ -83,7 +73,7 @@ class DigitCertificate(ReplicateSettings):
 
 
 @dataclass(frozen=True)
-class Hypotheses(ReplicateSettings):
+class Hypotheses(statistics.ReplicateSettings):
     """Which hypotheses networks meet."""
 
     images: int = option(32, "training images")
@@ -338,7 +328,7 @@ def runs(preset: Preset, seed: int) -> list[Run]:
     """The counterexample, one weight, both networks, digits, hypotheses; and the least squares of theorem 2.3."""
     sizes = SIZES[preset]
     trapped, one_layer = (f"{counterexample.__name__}:{name}" for name in ("trapped_descent", "one_layer_bounds"))
-    planned: list[tuple[str, ReplicateSettings, int]] = [
+    planned: list[tuple[str, statistics.ReplicateSettings, int]] = [
         (trapped, Trapped(cost="logistic", iterations=sizes.logistic), sizes.replicates),
         (trapped, Trapped(cost="square", iterations=sizes.square), sizes.replicates),
         (trapped, Trapped(cost="logistic", start="free", iterations=sizes.logistic), 1),
@@ -350,7 +340,7 @@ def runs(preset: Preset, seed: int) -> list[Run]:
         (f"{__name__}:digit_certificates", DigitCertificate(iterations=sizes.digits), 8),  # they vary more, cost little
         (f"{__name__}:hypotheses_met", Hypotheses(), 1),
     ]
-    own = [run for measure, base, count in planned for run in replicated(measure, base, count, seed)]
+    own = [run for measure, base, count in planned for run in statistics.replicated(measure, base, count, seed)]
     return [*own, *quadratics(preset, seed)]
 
 
@@ -360,7 +350,7 @@ ITEM = Item(
     runs,
     CLAIMS,
     draw_thm5_1,
-    raw_tables,
+    statistics.raw_tables,
     (
         "The theorem gives no example. Here: a network of three weights that meets every hypothesis (starts of "
         "replicates differ a little), one normalised weight, the paper's network and the repaired one with 6 "
