@@ -114,13 +114,15 @@ def test_at_the_smallest_rate_the_printed_loss_is_higher():
 
 
 def test_printed_losses_are_met_within_three_of_their_deviations():
+    printed = TABLES["cifar10"][0.1].loss
+
     def cells(shift):
         return [
             reading(
-                ImageTraining(modified=bool(flag), replicate=trial),
-                [cell.value + (shift + 0.1 * (-1) ** trial) * cell.deviation],
+                ImageTraining(modified=flag, replicate=trial),
+                [number + (shift + 0.1 * (-1) ** trial) * deviation],
             )
-            for flag, cell in enumerate(TABLES["cifar10"][0.1].loss)
+            for flag, number, deviation in ((False, *printed[:2]), (True, *printed[2:]))
             for trial in range(10)
         ]
 

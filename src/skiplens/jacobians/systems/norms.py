@@ -76,13 +76,7 @@ class BatchNorm(Layer):
 
 
 def norm_certificate(entries: int, row: int, epsilon: float) -> Certificate:
-    """The bounds of any norm: output of size √entries, slope ε^(−1/2), curvature K2/(√row ε), whatever comes in.
-
-    Args:
-        entries: Numbers that are normalised.
-        row: How many of them share a mean and a deviation.
-        epsilon: Inside of the root.
-    """
+    """The bounds of any norm of so many entries, of which each `row` shares a mean and a deviation."""
     size = math.sqrt(entries)
     if epsilon == 0:
         return Certificate(size, 0.0, math.inf, 0.0, 0.0, math.inf)

@@ -65,8 +65,7 @@ class CounterexampleRun:
         outputs: The network's output.
         parameters: First-layer weight, inner and outer weight.
         regularity: λ(DF); its sum converges, which is the gap in the printed proof.
-        step: 1.9/β with the certified β.
-        smoothness: The certified β.
+        smoothness: The certified β; steps are 1.9/β.
         trap: No loss of a trapped run is below this number.
         infimum: The infimum of the loss over all parameters.
     """
@@ -75,7 +74,6 @@ class CounterexampleRun:
     outputs: Float[Tensor, " points"]
     parameters: Float[Tensor, "points three"]
     regularity: Float[Tensor, " points"]
-    step: float
     smoothness: float
     trap: float
     infimum: float
@@ -106,7 +104,6 @@ def run_counterexample(
         outputs=outputs,
         parameters=torch.stack([point.parameters for point in points]),
         regularity=(gradients / slopes[:, None]).square().sum(1),  # of one output, DF is one row: λ = |DF|²
-        step=SAFETY / smoothness,
         smoothness=smoothness,
         trap=trap,
         infimum=infimum,

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ from skiplens.papers.macdonald2023_regularity import digits
 from skiplens.papers.macdonald2023_regularity.common import figure, histogram
 from skiplens.papers.macdonald2023_regularity.digits import NETWORKS, PRINTED, Digits
 from skiplens.papers.statistics import Band, decide, decide_correction, exactly, over_seeds, stacked
-from skiplens.papers.study import Claim, Item, Judgement, Preset, Table
+from skiplens.papers.study import PRESETS, Claim, Item, Judgement, Preset, Table
 from skiplens.plots.figure import Band as figure_Band
 from skiplens.plots.figure import Figure, Line, Mark, colour, numbers
 from skiplens.readings.reading import Measurement
@@ -415,47 +415,24 @@ def _rows(reading: Measurement) -> Iterator[dict[str, Any]]:
                 yield {"of": array, "network": name, **summary(values)}
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Images of a batch, and how many runs (of several trials, for losses) or trials a preset has of each kind."""
-
-    images: int = 32
-    loss_runs: int = 8
-    trials: int = 10
-    composites: int = 5
-    moments: tuple[int, ...] = (0, 5, 9)
-    starts: int = 24
-    without_norm: int = 16
-    parameters: int = 12
-    blocks: int = 12
-    source: Literal["sample", "mnist"] = "sample"
-
-
-SIZES: dict[Preset, Sizes] = {
-    "smoke": Sizes(8, 1, 3, 2, (0, 9), 2, 2, 2, 2),
-    "laptop": Sizes(),
-    "paper": Sizes(32, 100, 10, 150, tuple(range(10)), 100, 60, 60, 60, source="mnist"),
-}
-
-
 def runs(preset: Preset, seed: int) -> list[Run]:
     """Losses, Jacobians to the logits in training and before it, in the parameters, and of blocks."""
-    sizes = SIZES[preset]
-    planned: tuple[tuple[str, Digits, int, float], ...] = (
-        ("digit_losses", Losses(trials=sizes.trials), sizes.loss_runs, 6.0),
-        ("digit_composites", Composites(moments=sizes.moments), sizes.composites, 7.0),
-        ("digit_starts", Starts(), sizes.starts, 1.5),
-        ("digit_starts", Starts(final_norm=False), sizes.without_norm, 1.5),
-        ("digit_parameters", Parameters(), sizes.parameters, 3.5),
-        ("digit_blocks", Blocks(), sizes.blocks, 2.0),
+    place = PRESETS.index(preset)  # where three numbers stand, they are those of smoke, laptop and paper
+    trials, moments = (3, 10, 10)[place], ((0, 9), (0, 5, 9), tuple(range(10)))[place]
+    planned: tuple[tuple[str, Digits, tuple[int, int, int], float], ...] = (
+        ("digit_losses", Losses(trials=trials), (1, 8, 100), 6.0),
+        ("digit_composites", Composites(moments=moments), (2, 5, 150), 7.0),
+        ("digit_starts", Starts(), (2, 24, 100), 1.5),
+        ("digit_starts", Starts(final_norm=False), (2, 16, 60), 1.5),
+        ("digit_parameters", Parameters(), (2, 12, 60), 3.5),
+        ("digit_blocks", Blocks(), (2, 12, 60), 2.0),
     )
-    return [
-        replace(run, cost=seconds)
-        for name, base, count, seconds in planned
-        for run in statistics.replicated(
-            f"{__name__}:{name}", replace(base, images=sizes.images, source=sizes.source), count, seed
-        )
-    ]
+    found = []
+    for name, base, counts, seconds in planned:
+        settings = replace(base, images=(8, 32, 32)[place], source="mnist" if preset == "paper" else "sample")
+        of_kind = statistics.replicated(f"{__name__}:{name}", settings, counts[place], seed)
+        found += [replace(run, cost=seconds) for run in of_kind]
+    return found
 
 
 ITEM = Item(

@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
+from typing import NamedTuple
 
 import torch
 
@@ -18,44 +18,30 @@ from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
 
 
-@dataclass(frozen=True)
-class Cell:
-    """A number with the standard deviation that is printed behind it."""
+class Row(NamedTuple):
+    """Test accuracy in per cent and final loss: the original's number and deviation, then the modified network's."""
 
-    value: float
-    deviation: float
-
-
-@dataclass(frozen=True)
-class Row:
-    """Test accuracy and final loss, each (original, modified)."""
-
-    accuracy: tuple[Cell, Cell]
-    loss: tuple[Cell, Cell]
-
-
-def _row(accuracies: tuple[float, float, float, float], losses: tuple[float, float, float, float]) -> Row:
-    (a, b, c, d), (e, f, g, h) = accuracies, losses
-    return Row((Cell(a / 100, b / 100), Cell(c / 100, d / 100)), (Cell(e, f), Cell(g, h)))
+    accuracy: tuple[float, float, float, float]
+    loss: tuple[float, float, float, float]
 
 
 TABLES: dict[str, dict[float, Row]] = {
     "cifar10": {
-        0.2: _row((48.14, 19.95, 62.71, 6.14), (1.3883, 0.5503, 0.9495, 0.2150)),
-        0.1: _row((91.64, 0.24, 91.42, 0.61), (0.0032, 0.0002, 0.0022, 0.0002)),
-        0.05: _row((91.22, 0.25, 91.14, 0.25), (0.0043, 0.0003, 0.0041, 0.0001)),
-        0.02: _row((89.50, 0.32, 88.94, 0.35), (0.0112, 0.0004, 0.0125, 0.0004)),
+        0.2: Row((48.14, 19.95, 62.71, 6.14), (1.3883, 0.5503, 0.9495, 0.2150)),
+        0.1: Row((91.64, 0.24, 91.42, 0.61), (0.0032, 0.0002, 0.0022, 0.0002)),
+        0.05: Row((91.22, 0.25, 91.14, 0.25), (0.0043, 0.0003, 0.0041, 0.0001)),
+        0.02: Row((89.50, 0.32, 88.94, 0.35), (0.0112, 0.0004, 0.0125, 0.0004)),
     },
     "cifar100": {
-        0.2: _row((69.67, 0.58, 70.07, 0.53), (0.0150, 0.0005, 0.0115, 0.0005)),
-        0.1: _row((70.05, 0.43, 70.87, 0.42), (0.0147, 0.0004, 0.0116, 0.0003)),
-        0.05: _row((70.04, 0.48, 70.34, 0.56), (0.0145, 0.0003, 0.0116, 0.0003)),
-        0.02: _row((69.75, 0.56, 70.13, 0.55), (0.0145, 0.0003, 0.0116, 0.0004)),
+        0.2: Row((69.67, 0.58, 70.07, 0.53), (0.0150, 0.0005, 0.0115, 0.0005)),
+        0.1: Row((70.05, 0.43, 70.87, 0.42), (0.0147, 0.0004, 0.0116, 0.0003)),
+        0.05: Row((70.04, 0.48, 70.34, 0.56), (0.0145, 0.0003, 0.0116, 0.0003)),
+        0.02: Row((69.75, 0.56, 70.13, 0.55), (0.0145, 0.0003, 0.0116, 0.0004)),
     },
     "imagenet": {
-        0.1: _row((74.69, 0.12, 74.99, 0.09), (0.9201, 0.0014, 0.8949, 0.0019)),
-        0.05: _row((74.62, 0.12, 74.84, 0.03), (0.8563, 0.0041, 0.8420, 0.0030)),
-        0.02: _row((73.87, 0.09, 74.00, 0.11), (0.8690, 0.0025, 0.8441, 0.0026)),
+        0.1: Row((74.69, 0.12, 74.99, 0.09), (0.9201, 0.0014, 0.8949, 0.0019)),
+        0.05: Row((74.62, 0.12, 74.84, 0.03), (0.8563, 0.0041, 0.8420, 0.0030)),
+        0.02: Row((73.87, 0.09, 74.00, 0.11), (0.8690, 0.0025, 0.8441, 0.0026)),
     },
 }
 """By data set and learning rate; on ImageNet at 0.2 the modified network did not converge."""
@@ -87,7 +73,7 @@ def judge_speed(readings: Sequence[Measurement], data: Data, rate: float) -> Jud
 
 def judge_final(readings: Sequence[Measurement], data: Data, rate: float) -> Judgement:
     """Whether the final loss changes as printed."""
-    original, modified = (cell.value for cell in TABLES[data][rate].loss)
+    original, _, modified, _ = TABLES[data][rate].loss
     sentence = (
         f"ln(final loss), modified minus original, learning rate {rate:g}; the table prints "
         f"{math.log(modified / original):+.2f}."
@@ -101,9 +87,10 @@ def judge_cells(readings: Sequence[Measurement], data: Data, rate: float) -> Jud
     chosen = of_data(readings, data, learning_rate=rate)
     sentence = f"Final losses in printed standard deviations from the printed ones, learning rate {rate:g}."
     problem = not_comparable(chosen, data, True)
+    printed = TABLES[data][rate].loss
     columns = [
-        [(final_loss(r) - cell.value) / cell.deviation for r in chosen if r.setting("modified") == modified]
-        for modified, cell in zip((False, True), TABLES[data][rate].loss, strict=True)
+        [(final_loss(r) - number) / deviation for r in chosen if r.setting("modified") == modified]
+        for modified, number, deviation in ((False, *printed[:2]), (True, *printed[2:]))
     ]
     values = torch.tensor(columns, dtype=torch.float64).T if chosen else torch.zeros(0, 2)
     return judged(values[torch.isfinite(values).all(1)], Band.around(0.0, DEVIATIONS), sentence, problem)
@@ -184,23 +171,23 @@ def _finals(data: Data, place: str) -> tuple[Claim, ...]:
     """For every learning rate that converged: the sign of the change, and both numbers."""
     claims: list[Claim] = []
     for rate, row in TABLES[data].items():
-        if row.loss[0].value > NOT_CONVERGED[data]:
+        original, deviation, modified, other_deviation = row.loss
+        if original > NOT_CONVERGED[data]:
             continue
-        original, modified = row.loss
-        word = "lower" if modified.value < original.value else "higher"
+        word = "lower" if modified < original else "higher"
         claims += [
             Claim(
                 f"final_loss_{_word(rate)}",
                 f"The modified network's final loss is {word} at learning rate {rate:g}.",
                 place,
-                f"{original.value:.4f} → {modified.value:.4f}",
+                f"{original:.4f} → {modified:.4f}",
                 partial(judge_final, data=data, rate=rate),
             ),
             Claim(
                 f"values_{_word(rate)}",
                 f"The final losses at learning rate {rate:g}.",
                 place,
-                f"{original.value:.4f} ± {original.deviation:.4f}, {modified.value:.4f} ± {modified.deviation:.4f}",
+                f"{original:.4f} ± {deviation:.4f}, {modified:.4f} ± {other_deviation:.4f}",
                 partial(judge_cells, data=data, rate=rate),
             ),
         ]
@@ -357,8 +344,8 @@ def tables(readings: Sequence[Measurement]) -> tuple[Table, ...]:
             place = {"data": data, "learning_rate": rate, "modified": modified, "trials": len(chosen)}
             printed = TABLES[data].get(rate)
             beside = {
-                "printed_final_loss": printed and printed.loss[modified].value,
-                "printed_accuracy": printed and printed.accuracy[modified].value,
+                "printed_final_loss": printed and printed.loss[2 * modified],
+                "printed_accuracy": printed and printed.accuracy[2 * modified] / 100,
             }
             rows.append({**place, **_summary(chosen), **beside})
     return (*raw_tables(readings), Table("means", tuple(rows)))

@@ -305,39 +305,24 @@ def _descents(losses: Tensor, names: Sequence[str]) -> list[Mark]:
     return common.bundles(steps, dict(zip(names, losses.unbind(1), strict=True)))
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """How much of everything a preset does: replicates, and steps of each kind of descent."""
-
-    replicates: int
-    logistic: int
-    square: int
-    printed: int
-    repaired: int
-    digits: int
-
-
-SIZES: dict[Preset, Sizes] = {
-    "smoke": Sizes(replicates=4, logistic=900, square=1500, printed=30, repaired=15, digits=10),
-    "laptop": Sizes(replicates=5, logistic=2000, square=2000, printed=500, repaired=200, digits=100),
-    "paper": Sizes(replicates=10, logistic=100_000, square=100_000, printed=100_000, repaired=10_000, digits=1000),
-}
-
-
 def runs(preset: Preset, seed: int) -> list[Run]:
     """The counterexample, one weight, both networks, digits, hypotheses; and the least squares of theorem 2.3."""
-    sizes = SIZES[preset]
+    replicates, logistic, square, printed, repaired, digits = {  # the last five are steps of descents
+        "smoke": (4, 900, 1500, 30, 15, 10),
+        "laptop": (5, 2000, 2000, 500, 200, 100),
+        "paper": (10, 100_000, 100_000, 100_000, 10_000, 1000),
+    }[preset]
     trapped, one_layer = (f"{counterexample.__name__}:{name}" for name in ("trapped_descent", "one_layer_bounds"))
     planned: list[tuple[str, statistics.ReplicateSettings, int]] = [
-        (trapped, Trapped(cost="logistic", iterations=sizes.logistic), sizes.replicates),
-        (trapped, Trapped(cost="square", iterations=sizes.square), sizes.replicates),
-        (trapped, Trapped(cost="logistic", start="free", iterations=sizes.logistic), 1),
-        (trapped, Trapped(cost="square", start="free", iterations=sizes.square), 1),
+        (trapped, Trapped(cost="logistic", iterations=logistic), replicates),
+        (trapped, Trapped(cost="square", iterations=square), replicates),
+        (trapped, Trapped(cost="logistic", start="free", iterations=logistic), 1),
+        (trapped, Trapped(cost="square", start="free", iterations=square), 1),
         (one_layer, OneLayer(), 1),
-        (f"{__name__}:printed_network_descent", Descents(iterations=sizes.printed), sizes.replicates),
-        (f"{__name__}:repaired_descent", Repaired(cost="square", iterations=sizes.repaired), sizes.replicates),
-        (f"{__name__}:repaired_descent", Repaired(cost="cross_entropy", iterations=sizes.repaired), sizes.replicates),
-        (f"{__name__}:digit_certificates", DigitCertificate(iterations=sizes.digits), 8),  # they vary more, cost little
+        (f"{__name__}:printed_network_descent", Descents(iterations=printed), replicates),
+        (f"{__name__}:repaired_descent", Repaired(cost="square", iterations=repaired), replicates),
+        (f"{__name__}:repaired_descent", Repaired(cost="cross_entropy", iterations=repaired), replicates),
+        (f"{__name__}:digit_certificates", DigitCertificate(iterations=digits), 8),  # they vary more, cost little
         (f"{__name__}:hypotheses_met", Hypotheses(), 1),
     ]
     own = [run for measure, base, count in planned for run in statistics.replicated(measure, base, count, seed)]
