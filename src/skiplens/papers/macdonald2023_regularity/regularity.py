@@ -12,7 +12,6 @@ from skiplens.base.axes import Float
 from skiplens.jacobians.systems.affine import Affine
 from skiplens.jacobians.systems.elementwise import Residual
 from skiplens.jacobians.systems.layer import Composition, Layer
-from skiplens.jacobians.systems.smoothness import TrainingLoss
 from skiplens.linalg.singular_values import largest_singular_value, smallest_gram_eigenvalue
 
 
@@ -56,21 +55,6 @@ class Regularity:
     layers: tuple[LayerRegularity, ...]
 
 
-@dataclass(frozen=True)
-class GradientDomination:
-    """|∇ℓ|²/(ℓ − ℓ*) at one point with its lower bounds (theorem 2.4).
-
-    Attributes:
-        ratio: The quotient itself, with ℓ* = 0; 0 at a global minimum.
-        from_outputs: λ(DF) |∇γ|²/ℓ.
-        certified: μ λ(DF) with the cost's constant μ on the ball of the outputs.
-    """
-
-    ratio: float
-    from_outputs: float
-    certified: float
-
-
 def regularity(
     system: Composition, parameters: Float[Tensor, " params"], data: Float[Tensor, "features samples"]
 ) -> Regularity:
@@ -91,30 +75,9 @@ def regularity(
     )
 
 
-def gradient_domination(loss: TrainingLoss, parameters: Float[Tensor, " params"]) -> GradientDomination:
-    """How strongly the gradient dominates the loss at one point, beside the two bounds of theorem 2.4."""
-    value, gradient = loss.with_gradient(parameters)
-    outputs = loss.system(parameters, loss.data)
-    strength = smallest_gram_eigenvalue(loss.system.parameter_derivative(parameters, loss.data))
-    if float(value) == 0.0:
-        return GradientDomination(0.0, 0.0, 0.0)
-    by_outputs = strength * float(loss.cost.gradient(outputs).square().sum() / value)
-    mu = loss.cost.domination(float(outputs.norm()))
-    return GradientDomination(float(gradient.square().sum() / value), by_outputs, mu * strength)
-
-
 def skip_bound(branch_gain: float) -> float:
     """σ(I + Jg) >= 1 − |Jg|_2 for a skip whose singular values are 1 (lemma B.4); 0 where that says nothing."""
     return max(0.0, 1 - branch_gain)
-
-
-def affine_bound(
-    layer: Affine, parameters: Float[Tensor, " params"], data: Float[Tensor, "features samples"]
-) -> tuple[float, float]:
-    """λ(Xᵀ) λ(DP), and λ(D(P X)) which it bounds from below (lemma B.5, with λ where the paper prints σ)."""
-    P = layer.parameterisation
-    bound = smallest_gram_eigenvalue(data.T) * smallest_gram_eigenvalue(P.derivative(parameters[: P.parameters]))
-    return bound, smallest_gram_eigenvalue(layer.parameter_derivative(parameters, data))
 
 
 def uniform_bound(data: Float[Tensor, "features samples"], margin: float, blocks: int) -> float:
@@ -150,7 +113,9 @@ def _from_skips(system: Composition, own: Tensor, data: Tensor, layers: tuple[La
     )
     if not isinstance(first, Affine) or not all(contracting):
         return 0.0
-    bound, _ = affine_bound(first, own, data)
+    P = first.parameterisation
+    # λ(D(P X)) >= λ(Xᵀ) λ(DP): lemma B.5 with λ where the paper prints σ
+    bound = smallest_gram_eigenvalue(data.T) * smallest_gram_eigenvalue(P.derivative(own[: P.parameters]))
     for layer in layers[1:]:
         assert layer.branch_gain is not None, "all layers after the first are residual"
         bound *= skip_bound(layer.branch_gain) ** 2
