@@ -93,16 +93,7 @@ def loss_landscape(  # noqa: PLR0913 - options by keyword
     if isinstance(directions, str) and directions not in KINDS:
         raise InvalidInputError(f"directions={directions!r} is unknown. {did_you_mean(directions, KINDS)}")
     options = LandscapeOptions(
-        dimensions=dimensions,
-        points=points,
-        radius=radius,
-        normalise=normalise,
-        tolerance=tolerance,
-        max_products=max_products,
-        workers=workers,
-        journal=journal,
-        seed=seed,
-        memory=memory,
+        dimensions, points, radius, normalise, tolerance, max_products, workers, journal, seed, memory
     )
     with preserve_state(require_module(model)):
         goal = objective(model, loss_rule(loss), parameters, None)

@@ -18,7 +18,7 @@ from skiplens.base.axes import Float
 from skiplens.base.errors import BrokenFileError, InvalidInputError
 from skiplens.base.files import write_atomically
 from skiplens.base.randomness import Randomness
-from skiplens.base.settings import Settings, option
+from skiplens.base.settings import Settings
 from skiplens.curvature.operator import LossOperator
 from skiplens.curvature.problem import FlatOrder
 from skiplens.linalg.lanczos import LanczosOptions, extreme_eigenpairs
@@ -28,20 +28,18 @@ Normalisation = Literal["auto", "filter", "none"]
 
 @dataclass(frozen=True)
 class LandscapeOptions(Settings):
-    """Options of `loss_landscape`."""
+    """Options of `loss_landscape`; see there."""
 
-    dimensions: int = option(2, "1 for a curve, 2 for a surface; given directions count themselves")
-    points: int = option(25, "points along each direction; an odd number has the model itself in the middle")
-    radius: float = option(1.0, "largest multiple of a direction")
-    normalise: Normalisation = option(
-        "auto", "filter: each filter of a direction as long as the model's own; auto: filter for random directions only"
-    )
-    tolerance: float = option(1e-3, "residual at which an eigenvector is good enough, relative to the eigenvalue")
-    max_products: int = option(300, "Hessian products spent on eigenvectors at most")
-    workers: int = option(0, "points looked at at once on a CPU, one thread each; 0: as many as torch has threads")
-    journal: str | None = option(None, "folder to keep finished rows in; a killed run goes on from it")
-    seed: int = option(0, "names the random directions and the start of the search for eigenvectors")
-    memory: int | None = option(None, "bytes that may be used; half of what is free if not given")
+    dimensions: int = 2
+    points: int = 25
+    radius: float = 1.0
+    normalise: Normalisation = "auto"
+    tolerance: float = 1e-3
+    max_products: int = 300
+    workers: int = 0
+    journal: str | None = None
+    seed: int = 0
+    memory: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse slices that cannot be drawn."""

@@ -48,10 +48,13 @@ class GaussNewtonCurvature(BatchCurvature):
 
     def __init__(self, objective: Objective, batch: Batch) -> None:
         self._leaves = objective.leaves()
-        returned = objective.outputs(self._leaves, batch)
-        self._outputs, rebuild = differentiable_parts(returned)
+        parts, structure = tree_flatten(objective.outputs(self._leaves, batch))
+        places = [i for i, part in enumerate(parts) if isinstance(part, Tensor) and part.requires_grad]
+        self._outputs = [parts[place] for place in places]
         self._cut = [tensor.detach().requires_grad_() for tensor in self._outputs]
-        self.loss = objective.total(rebuild(self._cut), batch)
+        for place, tensor in zip(places, self._cut, strict=True):
+            parts[place] = tensor
+        self.loss = objective.total(tree_unflatten(parts, structure), batch)
         require_graph(self.loss)
         self._slopes = _gradients([self.loss], self._cut, None, create_graph=True)
         self._pull = _Transposed(self._outputs, self._leaves)
@@ -89,20 +92,6 @@ class _Transposed:
     def forward(self, vectors: Sequence[Tensor], batched: bool) -> list[Tensor]:
         """J times the vectors."""
         return _gradients(self._pulled, self._weights, vectors, batched=batched)
-
-
-def differentiable_parts(outputs: Any) -> tuple[list[Tensor], Callable[[list[Tensor]], Any]]:
-    """The tensors of a model's outputs that depend on its parameters, and how to put others in their places."""
-    leaves, structure = tree_flatten(outputs)
-    places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf.requires_grad]
-
-    def rebuild(tensors: list[Tensor]) -> Any:
-        changed = list(leaves)
-        for place, tensor in zip(places, tensors, strict=True):
-            changed[place] = tensor
-        return tree_unflatten(changed, structure)
-
-    return [leaves[place] for place in places], rebuild
 
 
 def require_graph(loss: Tensor) -> None:

@@ -342,17 +342,13 @@ def _steepness(reading: HessianSpectrum) -> Curve:
     return Curve(100 * LEVELS, weighted_quantiles(sizes, reading.weights[order], LEVELS))
 
 
-HESSIAN_OVERLAYS = (
-    Overlay(
-        "steepness",
-        "Steepness of the loss",
-        "Eigenvalues of the Hessian by size: so many percent of the directions curve less than this.",
-        ("share of the directions (%)", "|eigenvalue|"),
-        _steepness,
-    ),
+_STEEPNESS = Overlay(
+    "steepness",
+    "Steepness of the loss",
+    "Eigenvalues of the Hessian by size: so many percent of the directions curve less than this.",
+    ("share of the directions (%)", "|eigenvalue|"),
+    _steepness,
 )
 
 
-VIEW = ReadingView(
-    HessianSpectrum, CurvatureLens, curvature_section, FIGURES, RULES, curvature_numbers, HESSIAN_OVERLAYS
-)
+VIEW = ReadingView(HessianSpectrum, CurvatureLens, curvature_section, FIGURES, RULES, curvature_numbers, (_STEEPNESS,))

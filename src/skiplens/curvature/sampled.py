@@ -10,7 +10,7 @@ from skiplens.base.errors import InvalidInputError, SkiplensError
 from skiplens.base.memory import budget_bytes, readable, require_fits
 from skiplens.base.progress import Progress
 from skiplens.base.randomness import Randomness
-from skiplens.base.settings import Settings, option
+from skiplens.base.settings import Settings
 from skiplens.curvature.operator import Kind
 from skiplens.curvature.reading import FLAT
 from skiplens.linalg.conditioning import SMALL_SHARE, condition_number
@@ -33,25 +33,20 @@ Method = Literal["auto", "exact", "lanczos"]
 
 @dataclass(frozen=True)
 class SpectrumOptions(Settings):
-    """Options of `hessian_spectrum`."""
+    """Options of `hessian_spectrum`; see there."""
 
-    method: Method = option("auto", "exact: all eigenvalues; lanczos: extremes and a sampled density; auto chooses")
-    kind: Kind = option("hessian", "the matrix: hessian, gauss_newton, fisher or empirical_fisher")
-    blocks: bool | tuple[str, ...] = option(
-        False, "also the spectrum of each residual block's parameters alone: all blocks, or those named"
-    )
-    probes: int = option(8, "random vectors behind the density; their scatter is its error")
-    steps: int = option(40, "Lanczos steps (products) for each of them")
-    extremes: int = option(1, "eigenpairs looked for at each end; 0 takes what the density shows")
-    vectors: bool = option(False, "keep the eigenvectors of the extremes in the reading")
-    tolerance: float = option(1e-4, "residual at which an extreme is good enough, relative to the largest |eigenvalue|")
-    max_products: int = option(500, "products spent on the extremes at most")
-    moment_products: int | None = option(
-        None,
-        "products for trace and Frobenius norm: at least 6, or 0 to take them from the density; chosen if not given",
-    )
-    seed: int = option(0, "names the random vectors")
-    memory: int | None = option(None, "bytes that may be used; half of what is free if not given")
+    method: Method = "auto"
+    kind: Kind = "hessian"
+    blocks: bool | tuple[str, ...] = False
+    probes: int = 8
+    steps: int = 40
+    extremes: int = 1
+    vectors: bool = False
+    tolerance: float = 1e-4
+    max_products: int = 500
+    moment_products: int | None = None
+    seed: int = 0
+    memory: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse numbers that mean nothing."""

@@ -85,18 +85,7 @@ def hessian_spectrum(  # noqa: PLR0913 - options by keyword
         ([1.0, 4.0], 4.0, 0.0)
     """
     options = SpectrumOptions(
-        method=method,
-        kind=kind,
-        blocks=blocks,
-        probes=probes,
-        steps=steps,
-        extremes=extremes,
-        vectors=vectors,
-        tolerance=tolerance,
-        max_products=max_products,
-        moment_products=moment_products,
-        seed=seed,
-        memory=memory,
+        method, kind, blocks, probes, steps, extremes, vectors, tolerance, max_products, moment_products, seed, memory
     )
     with preserve_state(require_module(model)):
         return _Measurement(model, loss, data, options, progress).spectrum(parameters)

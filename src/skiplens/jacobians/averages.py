@@ -77,22 +77,7 @@ def average_over_training(  # noqa: PLR0913 - options by keyword
 ) -> JacobianSpectrum:
     """The average of the spectra before each of the first `iterations` training steps, as figure 2 of the paper shows.
 
-    Args:
-        model: The model that `step` trains.
-        inputs: What its Jacobians are taken at.
-        step: Trains the model by one step, in place.
-        iterations: How many spectra to average.
-        blocks: This and all that follows as for `jacobian_spectrum`.
-        coupling: See there.
-        method: See there.
-        parts: See there.
-        network: See there.
-        steps: See there.
-        probes: See there.
-        work: See there.
-        seed: See there.
-        memory: See there.
-        progress: Called as the work goes on.
+    `step` trains the model by one step, in place; all options are those of `jacobian_spectrum`.
     """
     if iterations < 1:
         raise InvalidInputError(f"iterations={iterations}; ask for at least 1.")
@@ -151,21 +136,8 @@ def predict_effect(  # noqa: PLR0913 - options by keyword
 ) -> SurgeryEffect:
     """The singular values of each block before and after `change`, computed at the weights that the model has.
 
-    Args:
-        model: Any module that `torch.export` accepts; it is left as it was.
-        inputs: Inputs of the model.
-        change: Makes the changed copy from the model and the inputs, e.g. `sl.surgery.add_isometric_skips`.
-        blocks: This and all that follows as for `jacobian_spectrum`.
-        coupling: See there.
-        method: See there.
-        parts: See there.
-        network: See there.
-        steps: See there.
-        probes: See there.
-        work: See there.
-        seed: See there.
-        memory: See there.
-        progress: See there.
+    The changed copy is made from the model, which is left as it was, and the inputs: e.g. by
+    `sl.surgery.add_isometric_skips`. All options are those of `jacobian_spectrum`.
     """
     options = JacobianOptions(seed, parts, network, steps, probes, work, memory)
     effort, networks = options.effort(coupling, method), (model, change(model, inputs))

@@ -1,6 +1,6 @@
-"""A function linearised at a point: products with its Jacobian and the Jacobian's transpose, many at a time."""
+"""A function linearised at a point: products with its Jacobian and its transpose, and batch norms held fixed in it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,8 +22,8 @@ _CHUNK_BYTES = 2**26
 class Linearised:
     """The Jacobian of `function` at `point`, known by its products; inputs and outputs are flattened row first.
 
-    One forward pass is kept. Jᵀu is a backward pass; Jv is the derivative of Jᵀu by u, so everything that has second
-    derivatives in torch has it. Make and use it within `transformable()`.
+    One forward pass is kept. Jᵀu is a backward pass; Jv is the derivative of Jᵀu with respect to u, so everything that
+    has second derivatives in torch has it. Make and use it within `transformable()`.
     """
 
     def __init__(self, function: Function, point: Tensor) -> None:
@@ -39,26 +39,8 @@ class Linearised:
                 "look at a part of the network whose input and output are not empty."
             )
         self.input_shape, self.output_shape = tuple(point.shape), tuple(self._output.shape)
-
-    @property
-    def rows(self) -> int:
-        """Numbers in the output."""
-        return self._output.numel()
-
-    @property
-    def columns(self) -> int:
-        """Numbers in the input."""
-        return self._point.numel()
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Type of the input."""
-        return self._point.dtype
-
-    @property
-    def device(self) -> torch.device:
-        """Where the input lives."""
-        return self._point.device
+        self.rows, self.columns = self._output.numel(), self._point.numel()
+        self.dtype, self.device = point.dtype, point.device
 
     def adjoint(self, vectors: Float[Tensor, "vectors rows"]) -> Float[Tensor, "vectors columns"]:
         """Jᵀ times each row of `vectors`."""
@@ -88,25 +70,17 @@ class Linearised:
     def _batched(self, output: Tensor, of: Tensor, vectors: Tensor, shape: tuple[int, ...]) -> Tensor:
         if not len(vectors):
             return vectors.new_zeros(0, of.numel())
-        return torch.cat([self._product(output, of, part.reshape(-1, *shape)) for part in self._parts(vectors)])
-
-    def _parts(self, vectors: Tensor) -> Iterator[Tensor]:
         largest = max(self.rows, self.columns) * vectors.element_size()
-        yield from vectors.split(max(1, _CHUNK_BYTES // (8 * largest)))
-
-    def _product(self, output: Tensor, of: Tensor, vectors: Tensor) -> Tensor:
-        single = len(vectors) == 1
-        (product,) = torch.autograd.grad(
-            output,
-            of,
-            vectors[0] if single else vectors,
-            retain_graph=True,
-            allow_unused=True,
-            is_grads_batched=not single,
-        )
-        if product is None:
-            return vectors.new_zeros(len(vectors), of.numel())
-        return product.detach().reshape(len(vectors), -1)
+        found = []
+        for part in vectors.split(max(1, _CHUNK_BYTES // (8 * largest))):
+            single, block = len(part) == 1, part.reshape(-1, *shape)
+            weights = block[0] if single else block
+            (product,) = torch.autograd.grad(
+                output, of, weights, retain_graph=True, is_grads_batched=not single, allow_unused=True
+            )
+            product = part.new_zeros(len(part), of.numel()) if product is None else product.detach()
+            found.append(product.reshape(len(part), -1))
+        return torch.cat(found)
 
 
 _BATCH_NORMS = {"aten.batch_norm", "aten._native_batch_norm_legit", "aten._native_batch_norm_legit_functional"}
@@ -130,9 +104,24 @@ def coupling_norms(network: ResidualNetwork, start: str, end: str, samples: int)
 
     An instance norm is exported as a batch norm of one large sample; it couples nothing and is left out.
     """
-    nodes = [node for node in _between(network, start, end) if _uses_batch(node, samples)]
+    first = network.node(start)
+    moving, nodes = {first}, []
+    for node in plan([network.node(end)], [first]):
+        if not moving.isdisjoint(node.all_input_nodes):
+            moving.add(node)
+            if node.op == "call_function" and operation(node) in _BATCH_NORMS:
+                training = next(argument for argument in node.args if isinstance(argument, bool))
+                if training and samples > 1 and _source(node).meta["val"].shape[0] == samples:
+                    nodes.append(node)
     values = network.run({_source(node).name for node in nodes})
-    return {node.name: _statistics(values[_source(node).name], node) for node in nodes}
+    found = {}
+    for node in nodes:
+        epsilon = [argument for argument in node.args if isinstance(argument, float)][1]  # momentum comes first
+        value = values[_source(node).name].detach()
+        others = [axis for axis in range(value.ndim) if axis != 1]
+        variance = value.var(others, unbiased=False, keepdim=True)
+        found[node.name] = Statistics(value.mean(others, keepdim=True), (variance + epsilon).rsqrt())
+    return found
 
 
 def frozen_call(statistics: Mapping[str, Statistics]) -> Call:
@@ -156,31 +145,7 @@ def frozen_call(statistics: Mapping[str, Statistics]) -> Call:
     return call
 
 
-def _between(network: ResidualNetwork, start: str, end: str) -> Iterable[fx.Node]:
-    first = network.node(start)
-    moving = {first}
-    for node in plan([network.node(end)], [first]):
-        if not moving.isdisjoint(node.all_input_nodes):
-            moving.add(node)
-            yield node
-
-
-def _uses_batch(node: fx.Node, samples: int) -> bool:
-    if node.op != "call_function" or operation(node) not in _BATCH_NORMS:
-        return False
-    training = next(argument for argument in node.args if isinstance(argument, bool))
-    return training and samples > 1 and _source(node).meta["val"].shape[0] == samples
-
-
 def _source(node: fx.Node) -> fx.Node:
     source = node.args[0]
     assert isinstance(source, fx.Node), "a batch norm reads a node"
     return source
-
-
-def _statistics(value: Tensor, node: fx.Node) -> Statistics:
-    epsilon = [argument for argument in node.args if isinstance(argument, float)][1]  # momentum comes first
-    others = [axis for axis in range(value.ndim) if axis != 1]
-    value = value.detach()
-    variance = value.var(others, unbiased=False, keepdim=True)
-    return Statistics(value.mean(others, keepdim=True), (variance + epsilon).rsqrt())

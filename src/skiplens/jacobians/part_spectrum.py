@@ -25,56 +25,42 @@ _FEWEST_STEPS = 8
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Singular values, descending, with the share of all that each stands for.
-
-    Attributes:
-        values: All singular values, or nodes of their density.
-        weights: The share of each; they add up to one.
-        count: How many singular values there are.
-        method: "exact", "low rank" (exact too) or "lanczos".
-        coupled: Whether the samples of the batch were seen as coupled.
-    """
+    """Singular values, descending, with the share of all that each stands for."""
 
     values: Float[Tensor, " values"]
+    """All singular values, or nodes of their density."""
     weights: Float[Tensor, " values"]
+    """They add up to one."""
     count: int
     method: str
+    """How they were found: "exact", "low rank" (exact too) or "lanczos"."""
     coupled: bool
+    """Whether the samples of the batch were seen as coupled."""
+
+    @classmethod
+    def of_all(cls, values: Float[Tensor, " values"], method: str, coupled: bool) -> "Spectrum":
+        """The spectrum of all singular values."""
+        return cls(values, torch.full_like(values, 1 / len(values)), len(values), method, coupled)
 
 
 @dataclass(frozen=True)
 class Part:
-    """A function of a batch, where it is looked at, and its form without coupling of samples.
-
-    Attributes:
-        name: What to call it in errors.
-        function: From the input of the part to its output.
-        frozen: The same with batch statistics frozen; None where no batch norm couples samples.
-        point: The input.
-        samples: How many samples the batch has.
-        channels: Channels of the batch norms that couple samples.
-    """
+    """A function of a batch, where it is looked at, and its form without coupling of samples."""
 
     name: str
+    """What to call it in errors."""
     function: Function
     frozen: Function | None
+    """The same with batch statistics frozen; None where no batch norm couples samples."""
     point: Tensor
     samples: int
     channels: int
+    """Channels of the batch norms that couple samples."""
 
 
 @dataclass(frozen=True)
 class SpectrumEffort:
-    """How to find singular values, and how much may be spent.
-
-    Attributes:
-        coupling: Jacobians of single samples, of the whole batch, or of the batch where its samples are coupled.
-        method: All singular values, their density, or all where that takes no more than `work` and `memory`.
-        steps: Lanczos steps.
-        probes: Random vectors of Lanczos.
-        work: Floating operations that one exact spectrum may take with method="auto".
-        memory: Bytes that may be used; half of what is free if None.
-    """
+    """How to find singular values, and how much may be spent; see `jacobian_spectrum`."""
 
     coupling: Coupling = "auto"
     method: Method = "auto"
@@ -119,7 +105,7 @@ def _blockwise(part: Part, linearised: Linearised, effort: SpectrumEffort, gener
     if not _exactly(part, linearised, effort, (part.samples, rows, columns)):
         return _density(linearised, effort, generator, coupled=False)
     values = all_singular_values(sample_jacobians(linearised, part.samples))
-    return _all(values.flatten().sort(descending=True).values, "exact", coupled=False)
+    return Spectrum.of_all(values.flatten().sort(descending=True).values, "exact", coupled=False)
 
 
 def _joint(
@@ -129,48 +115,37 @@ def _joint(
     dense = (1, whole.rows, whole.columns)
     if part.frozen is not None and keeps_samples(whole, part.samples):
         blocks = (part.samples, whole.rows // part.samples, whole.columns // part.samples)
-        operations = _operations(*blocks) + _update_operations(part, whole)
+        # One secular equation for each of the four vectors of each channel, in operations of a decomposition, which
+        # run much faster one by one: measured as 100 for each entry of the (never formed) matrix of eigenvectors, and
+        # as 3e9 for what does not depend on the size.
+        update = 4.0 * part.channels * (3e9 + 100 * float(min(whole.rows, whole.columns)) ** 2)
+        operations = _operations(*blocks) + update
         if operations < _operations(*dense) and _exactly(part, whole, effort, blocks, operations):
+            frozen = Linearised(part.frozen, part.point)
             try:
-                return _through_low_rank(part, whole, generator, progress)
+                values = coupled_singular_values(whole, frozen, part.samples, 2 * part.channels, generator, progress)
+                return Spectrum.of_all(values.to(whole.dtype), "low rank", coupled=True)
             except DidNotConverge:  # something else couples the samples as well: as if there were no frozen form
                 pass
     if not _exactly(part, whole, effort, dense):
         return _density(whole, effort, generator, coupled=True)
-    return _all(all_singular_values(sample_jacobians(whole, 1)[0]), "exact", coupled=True)
-
-
-def _through_low_rank(part: Part, whole: Linearised, generator: torch.Generator, progress: Progress) -> Spectrum:
-    assert part.frozen is not None, "asked for only where there is a frozen form"
-    frozen = Linearised(part.frozen, part.point)
-    values = coupled_singular_values(whole, frozen, part.samples, 2 * part.channels, generator, progress)
-    return _all(values.to(whole.dtype), "low rank", coupled=True)
+    return Spectrum.of_all(all_singular_values(whole_jacobian(whole)), "exact", coupled=True)
 
 
 def _density(linearised: Linearised, effort: SpectrumEffort, generator: torch.Generator, coupled: bool) -> Spectrum:
-    """The density, from random vectors on the smaller side."""
+    """The density, from random vectors on the smaller side, with as many of the steps as memory has room for."""
     forward, adjoint = linearised.forward, linearised.adjoint
     if linearised.rows < linearised.columns:
         forward, adjoint = adjoint, forward
     size = min(linearised.rows, linearised.columns)
-    steps = _steps_that_fit(linearised, effort)
-    starts = sphere(size, effort.probes, generator).T.to(linearised.device, linearised.dtype)
-    found = singular_density(forward, adjoint, starts, steps)
-    return Spectrum(found.nodes, found.weights, size, "lanczos", coupled)
-
-
-def _steps_that_fit(linearised: Linearised, effort: SpectrumEffort) -> int:
-    """The Lanczos steps asked for, or as many as memory has room for vectors."""
     each = effort.probes * (linearised.rows + linearised.columns) * linearised.dtype.itemsize
     budget = budget_bytes(linearised.device, effort.memory)
-    fewest = min(effort.steps, _FEWEST_STEPS)
     what = f"The density of singular values of a {linearised.rows} × {linearised.columns} Jacobian"
+    fewest = min(effort.steps, _FEWEST_STEPS)
     require_fits(fewest * each, what, "Give fewer samples, or ask for probes=1.", budget)
-    return min(effort.steps, budget // each)
-
-
-def _all(values: Tensor, method: str, coupled: bool) -> Spectrum:
-    return Spectrum(values, torch.full_like(values, 1 / len(values)), len(values), method, coupled)
+    starts = sphere(size, effort.probes, generator).T.to(linearised.device, linearised.dtype)
+    found = singular_density(forward, adjoint, starts, min(effort.steps, budget // each))
+    return Spectrum(found.nodes, found.weights, size, "lanczos", coupled)
 
 
 def _exactly(
@@ -198,15 +173,6 @@ def _operations(count: int, rows: int, columns: int) -> float:
     return count * (2.0 * large * small**2 + 10.0 * small**3)
 
 
-def _update_operations(part: Part, whole: Linearised) -> float:
-    """The price of one secular equation for each of the four vectors of each channel.
-
-    In operations of a decomposition, which run much faster one by one: measured as 100 for each entry of the (never
-    formed) matrix of eigenvectors, and as 3e9 for what does not depend on the size.
-    """
-    return 4.0 * part.channels * (3e9 + 100 * float(min(whole.rows, whole.columns)) ** 2)
-
-
 _SPARE = 8
 """Random vectors beyond the rank, so that the span of their images is the whole range to working precision."""
 
@@ -226,13 +192,8 @@ def coupled_singular_values(
     diagonalised sample by sample; E is found by a few products with random vectors, and added by secular equations.
     Values below 1e-8 of the largest one come out as noise of that size, as from any Gram matrix in float64.
 
-    Args:
-        coupled: The function of the batch.
-        frozen: The same with frozen statistics.
-        samples: Number of samples, the first axis of input and output.
-        rank: A bound on the rank of the difference: two for each channel of each batch norm.
-        generator: Source of the random vectors.
-        progress: Called as the work goes on.
+    `coupled` is the function of the batch, `frozen` the same with frozen statistics; both have the samples as their
+    first axis. `rank` bounds that of their difference: two for each channel of each batch norm.
     """
     U, V = _difference(coupled, frozen, rank, generator)
     blocks = sample_jacobians(frozen, samples).double()
@@ -297,7 +258,7 @@ def couples_samples(linearised: Linearised, samples: int, generator: torch.Gener
 
 
 def sample_jacobians(linearised: Linearised, samples: int) -> Float[Tensor, "samples outputs inputs"]:
-    """The Jacobian of each sample's output by its own input, for a function that does not couple samples.
+    """The Jacobian of each sample's output with respect to its own input, for a function that does not couple samples.
 
     One product serves all samples: the same unit vector in every sample gives that row (or column) of all Jacobians.
     """
@@ -318,5 +279,5 @@ def sample_jacobians(linearised: Linearised, samples: int) -> Float[Tensor, "sam
 
 
 def whole_jacobian(linearised: Linearised) -> Float[Tensor, "rows columns"]:
-    """The Jacobian of all outputs by all inputs."""
+    """The Jacobian of all outputs with respect to all inputs."""
     return sample_jacobians(linearised, 1)[0]

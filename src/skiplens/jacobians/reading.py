@@ -9,6 +9,7 @@ from torch import Tensor
 
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError, did_you_mean
+from skiplens.linalg.conditioning import condition_number
 from skiplens.linalg.density import weighted_quantiles
 from skiplens.readings.reading import Reading
 
@@ -45,7 +46,7 @@ class SpectrumStatistics:
     @property
     def condition_number(self) -> float:
         """Largest over smallest singular value; infinite where directions are lost."""
-        return self.largest / self.smallest if self.smallest > FLOOR else math.inf
+        return condition_number(self.largest, self.smallest, resolution=FLOOR)
 
     @property
     def log_volume(self) -> float:
@@ -104,8 +105,20 @@ class JacobianSpectrum(Reading, kind="jacobians"):
 
     def statistics(self, name: str = "network", without_shortcut: bool = False) -> SpectrumStatistics:
         """The singular values of `name` in numbers; those of its branch alone if asked for."""
-        values, shares = self._chosen(name, without_shortcut)
-        return _statistics(values, shares, self.counts[self.names.index(name)])
+        values, weights = self._chosen(name, without_shortcut)
+        values, shares = values.double(), weights.double() / weights.double().sum()
+        seen = values[shares > 0]
+        return SpectrumStatistics(
+            count=self.counts[self.names.index(name)],
+            smallest=float(seen[-1]),
+            largest=float(seen[0]),
+            median=float(weighted_quantiles(values, shares, torch.tensor([0.5]))),
+            rms=float((shares @ values.square()).sqrt()),
+            mean_log10=float(shares @ values.clamp_min(FLOOR).log10()),
+            above_one=float(shares[values > 1 + FLOOR].sum()),
+            near_zero=float(shares[values < FLOOR].sum()),
+            at_one=float(shares[(values - 1).abs() < FLOOR].sum()),
+        )
 
     def share_below(self, threshold: float, name: str = "network", without_shortcut: bool = False) -> float:
         """The share of singular values below a threshold; unlike means of logarithms a density tells it too."""
@@ -140,19 +153,3 @@ class JacobianSpectrum(Reading, kind="jacobians"):
         if name not in self.singular_values:
             raise InvalidInputError(f"{name!r} was not measured. {did_you_mean(name, self.singular_values)}")
         return name
-
-
-def _statistics(values: Tensor, weights: Tensor, count: int) -> SpectrumStatistics:
-    values, shares = values.double(), weights.double() / weights.double().sum()
-    seen = values[shares > 0]
-    return SpectrumStatistics(
-        count=count,
-        smallest=float(seen[-1]),
-        largest=float(seen[0]),
-        median=float(weighted_quantiles(values, shares, torch.tensor([0.5]))),
-        rms=float((shares @ values.square()).sqrt()),
-        mean_log10=float(shares @ values.clamp_min(FLOOR).log10()),
-        above_one=float(shares[values > 1 + FLOOR].sum()),
-        near_zero=float(shares[values < FLOOR].sum()),
-        at_one=float(shares[(values - 1).abs() < FLOOR].sum()),
-    )

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
 
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent
@@ -14,10 +13,10 @@ from skiplens.base.randomness import Randomness
 from skiplens.edits.remedies import code_of
 from skiplens.graph.dissect import dissect
 from skiplens.graph.lens import Lens, Subject, affordable
-from skiplens.jacobians.reading import FLOOR, JacobianSpectrum, SpectrumStatistics
+from skiplens.jacobians.reading import FLOOR, JacobianSpectrum
 from skiplens.jacobians.spectrum import JacobianOptions, measure
 from skiplens.linalg.density import weighted_quantiles
-from skiplens.plots.figure import Bars, Figure, Line, Points, Reference, Values, drawn, in_order, numbers
+from skiplens.plots.figure import Bars, Figure, Line, Mark, Points, Reference, drawn, in_order, numbers
 from skiplens.plots.section import LEVELS, Curve, KeyNumber, Overlay, Quantity, ReadingView, Section, provenance_of
 from skiplens.readings.finding import Finding, Remedy, Rule, Severity, listed
 from skiplens.readings.reading import Provenance
@@ -56,22 +55,24 @@ class JacobiansLens(Lens):
         return replace(reading, notes=(*cut, *reading.notes), provenance=clock.end())
 
 
-_FEWEST_BINS, _MOST_BINS = 8, 24
-
-_CURVE_POINTS = 400
-
-
 def singular_values_by_block(reading: JacobianSpectrum) -> Figure | None:
     """Median, 10 % and 90 % quantile of each block's singular values, with and without its shortcut."""
     blocks = reading.blocks
     if not blocks:
         return None
     levels = torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64)
-    whole = _quantiles(reading.singular_values, reading.weights, blocks, levels)
-    marks = list(_spread(whole, "with its shortcut"))
-    if reading.without_shortcut:
-        alone = _quantiles(reading.without_shortcut, reading.without_shortcut_weights, blocks, levels)
-        marks += _spread(alone, "branch alone")
+    place, marks = numbers(range(1, len(blocks) + 1)), list[Mark]()
+    for of, values, weights in (
+        ("with its shortcut", reading.singular_values, reading.weights),
+        ("branch alone", reading.without_shortcut, reading.without_shortcut_weights),
+    ):
+        if not values:
+            continue
+        found = torch.stack([weighted_quantiles(values[name], weights[name], levels) for name in blocks])
+        low, median, high = (numbers(column) for column in found.clamp_min(FLOOR).T)
+        middle = Line if len(place) > 1 else Points
+        marks.append(middle(place, median, f"median {of}"))
+        marks.append(Points((*place, *place), (*low, *high), f"10 % and 90 % {of}"))
     return Figure(
         name="singular_values_by_block",
         title="Singular values of each block",
@@ -88,22 +89,16 @@ def singular_values_by_block(reading: JacobianSpectrum) -> Figure | None:
 
 def spectrum_of_one_block(reading: JacobianSpectrum) -> Figure | None:
     """All singular values of the block whose shortcut matters most, sorted, with and without it."""
-    if not reading.without_shortcut:
+    alone, shares = reading.without_shortcut, torch.linspace(0, 1, 400, dtype=torch.float64)
+    if not alone:
         return None
-    gains = {name: _gain(reading, name) for name in reading.without_shortcut}
-    name = max(gains, key=lambda block: gains[block])
-    shares = torch.linspace(0, 1, _CURVE_POINTS, dtype=torch.float64)
-    curves = (
-        Line(_percent(shares), _floored(reading.quantiles(name, shares)), "with its shortcut"),
-        Line(
-            _percent(shares),
-            _floored(
-                weighted_quantiles(reading.without_shortcut[name], reading.without_shortcut_weights[name], shares)
-            ),
-            "branch alone",
-            dashed=True,
-        ),
-    )
+    gains = {
+        name: reading.statistics(name).mean_log10 - reading.statistics(name, without_shortcut=True).mean_log10
+        for name in alone
+    }
+    name = max(gains, key=gains.__getitem__)
+    whole = reading.quantiles(name, shares).clamp_min(FLOOR)
+    branch = weighted_quantiles(alone[name], reading.without_shortcut_weights[name], shares).clamp_min(FLOOR)
     return Figure(
         name="spectrum_of_one_block",
         title=f"What the shortcut does to {name}",
@@ -111,9 +106,16 @@ def spectrum_of_one_block(reading: JacobianSpectrum) -> Figure | None:
         f"directions are stretched by less than this. Values below {FLOOR:.0e} are drawn there.",
         x_label="share of the directions (%)",
         y_label="singular value",
-        marks=(*curves, Reference(1.0)),
+        marks=(
+            Line(numbers(100 * shares), numbers(whole), "with its shortcut"),
+            Line(numbers(100 * shares), numbers(branch), "branch alone", dashed=True),
+            Reference(1.0),
+        ),
         y_log=True,
     )
+
+
+_FEWEST_BINS, _MOST_BINS = 8, 24
 
 
 def network_histogram(reading: JacobianSpectrum) -> Figure | None:
@@ -121,15 +123,15 @@ def network_histogram(reading: JacobianSpectrum) -> Figure | None:
     if "network" not in reading.singular_values:
         return None
     largest = float(reading.singular_values["network"].max())
-    numbers_seen = reading.statistics("network")
-    bins = max(_FEWEST_BINS, min(_MOST_BINS, math.isqrt(4 * numbers_seen.count)))
+    whole = reading.statistics("network")
+    bins = max(_FEWEST_BINS, min(_MOST_BINS, math.isqrt(4 * whole.count)))
     edges = torch.linspace(0, largest or 1.0, bins + 1, dtype=torch.float64)
     centres = (edges[:-1] + edges[1:]) / 2
     return Figure(
         name="network_histogram",
         title="Singular values from input to output",
-        caption=f"Share of the {numbers_seen.count} singular values of the whole network in each bin, from "
-        f"{numbers_seen.smallest:.3g} to {numbers_seen.largest:.3g}: how much a change of the input changes the "
+        caption=f"Share of the {whole.count} singular values of the whole network in each bin, from "
+        f"{whole.smallest:.3g} to {whole.largest:.3g}: how much a change of the input changes the "
         "output, by direction.",
         x_label="singular value",
         y_label="share",
@@ -137,52 +139,37 @@ def network_histogram(reading: JacobianSpectrum) -> Figure | None:
     )
 
 
-def _quantiles(
-    values: Mapping[str, Tensor], weights: Mapping[str, Tensor], blocks: tuple[str, ...], levels: Tensor
-) -> Tensor:
-    found = [weighted_quantiles(values[name], weights[name], levels) for name in blocks]
-    return torch.stack(found).clamp_min(FLOOR)
-
-
-def _spread(quantiles: Tensor, name: str) -> tuple[Line | Points, Points]:
-    """The medians as a line (a point for a single block), the outer quantiles as points."""
-    place = numbers(range(1, len(quantiles) + 1))
-    low, median, high = (numbers(column) for column in quantiles.T)
-    middle = Line(place, median, f"median {name}") if len(place) > 1 else Points(place, median, f"median {name}")
-    return middle, Points((*place, *place), (*low, *high), f"10 % and 90 % {name}")
-
-
-def _gain(reading: JacobianSpectrum, name: str) -> float:
-    return reading.statistics(name).mean_log10 - reading.statistics(name, without_shortcut=True).mean_log10
-
-
-def _floored(values: Tensor) -> Values:
-    return numbers(values.clamp_min(FLOOR))
-
-
-def _percent(shares: Tensor) -> Values:
-    return numbers(100 * shares)
-
-
-FIGURES = (
-    singular_values_by_block,
-    spectrum_of_one_block,
-    network_histogram,
-)
-"""Of such a reading, in order."""
+FIGURES = (singular_values_by_block, spectrum_of_one_block, network_histogram)
 
 WEAK = 0.1
 """Directions that shrink below this count as weak."""
 
 
 def jacobians_section(reading: JacobianSpectrum) -> Section:
-    """Whether the layers keep the gradient alive."""
+    """Whether the layers keep the gradient alive; one row for each block, or span of blocks."""
+    joint = "of the whole batch" if reading.coupled else "of each sample"
+    facts = [("samples", str(reading.samples)), ("Jacobians", joint)]
+    if reading.readings > 1:
+        facts.append(("readings averaged", str(reading.readings)))
+    if "network" in reading.singular_values:
+        whole = reading.statistics("network")
+        condition = whole.condition_number
+        usual = f"{condition:,.3g}" if condition < 1e5 else f"{condition:.2e}"
+        facts += [
+            ("singular values of the network", f"{whole.count:,}"),
+            ("its largest singular value", f"{whole.largest:.3g}"),
+            ("its median singular value", f"{whole.median:.3g}"),
+            ("its condition number", "infinite" if math.isinf(condition) else usual),
+            ("its log-volume (sum of ln σ)", f"{whole.log_volume:.4g}"),
+            ("directions it stretches", f"{whole.above_one:.1%}"),
+            ("directions it loses (below 1e-6)", f"{whole.near_zero:.1%}"),
+        ]
     return Section(
         anchor=reading.kind,
         title="Jacobians",
         sentence=jacobians_sentence(reading),
-        facts=_facts(reading),
-        rows=_rows(reading),
+        facts=tuple(facts),
+        rows=tuple(_row(reading, name) for name in reading.names if name != "network"),
         notes=reading.notes,
         figures=drawn(reading, FIGURES),
         provenance=provenance_of(reading),
@@ -191,7 +178,11 @@ def jacobians_section(reading: JacobianSpectrum) -> Section:
 
 def jacobians_sentence(reading: JacobianSpectrum) -> str:
     """The spectrum in one sentence."""
-    whole = _end_to_end(reading)
+    whole = ""
+    if "network" in reading.singular_values:
+        ends = reading.statistics("network")
+        lost = f"; {ends.near_zero:.0%} of the directions are lost" if ends.near_zero > 0.005 else ""
+        whole = f"From input to output singular values lie between {ends.smallest:.2g} and {ends.largest:.2g}{lost}."
     if not reading.without_shortcut:
         return whole or "Singular values of parts of the network were measured."
     names = list(reading.without_shortcut)
@@ -203,71 +194,29 @@ def jacobians_sentence(reading: JacobianSpectrum) -> str:
     ).strip()
 
 
-def _end_to_end(reading: JacobianSpectrum) -> str:
-    if "network" not in reading.singular_values:
-        return ""
-    numbers = reading.statistics("network")
-    lost = f"; {numbers.near_zero:.0%} of the directions are lost" if numbers.near_zero > 0.005 else ""
-    return f"From input to output singular values lie between {numbers.smallest:.2g} and {numbers.largest:.2g}{lost}."
-
-
-def _facts(reading: JacobianSpectrum) -> tuple[tuple[str, str], ...]:
-    joint = "of the whole batch" if reading.coupled else "of each sample"
-    facts = [("samples", str(reading.samples)), ("Jacobians", joint)]
-    if reading.readings > 1:
-        facts.append(("readings averaged", str(reading.readings)))
-    if "network" in reading.singular_values:
-        numbers = reading.statistics("network")
-        facts += [
-            ("singular values of the network", f"{numbers.count:,}"),
-            ("its largest singular value", f"{numbers.largest:.3g}"),
-            ("its median singular value", f"{numbers.median:.3g}"),
-            ("its condition number", _number(numbers.condition_number)),
-            ("its log-volume (sum of ln σ)", f"{numbers.log_volume:.4g}"),
-            ("directions it stretches", f"{numbers.above_one:.1%}"),
-            ("directions it loses (below 1e-6)", f"{numbers.near_zero:.1%}"),
-        ]
-    return tuple(facts)
-
-
-def _rows(reading: JacobianSpectrum) -> tuple[Mapping[str, Any], ...]:
-    """One row for each block, or span of blocks."""
-    return tuple(_row(reading, name) for name in reading.names if name != "network")
-
-
 def _row(reading: JacobianSpectrum, name: str) -> Mapping[str, Any]:
-    own = reading.statistics(name)
-    alone = reading.statistics(name, without_shortcut=True) if name in reading.without_shortcut else None
+    own, method = reading.statistics(name), reading.method(name)
+    median = weak = lost = ""
+    if name in reading.without_shortcut:
+        alone = reading.statistics(name, without_shortcut=True)
+        median, weak = f"{alone.median:.3g}", f"{reading.share_below(WEAK, name, without_shortcut=True):.0%}"
+        # Lanczos smears lost directions out and cannot count them.
+        lost = "not resolved" if method == "lanczos" else f"{alone.near_zero:.0%}"
     return {
         "block": name,
         "median": f"{own.median:.3g}",
-        "branch alone": _branch(alone),
+        "branch alone": median,
         "below 0.1": f"{reading.share_below(WEAK, name):.0%}",
-        "below 0.1, branch": "" if alone is None else f"{reading.share_below(WEAK, name, without_shortcut=True):.0%}",
+        "below 0.1, branch": weak,
         "above 1": f"{own.above_one:.0%}",
         "largest": f"{own.largest:.3g}",
-        "lost, branch": _lost(alone, reading.method(name)),
-        "found by": reading.method(name),
+        "lost, branch": lost,
+        "found by": method,
     }
 
 
-def _branch(alone: SpectrumStatistics | None) -> str:
-    return "" if alone is None else f"{alone.median:.3g}"
-
-
-def _lost(numbers: SpectrumStatistics | None, method: str) -> str:
-    """The share of lost directions; Lanczos smears them out and cannot tell."""
-    if numbers is None:
-        return ""
-    return "not resolved" if method == "lanczos" else f"{numbers.near_zero:.0%}"
-
-
-def _number(value: float) -> str:
-    return "infinite" if math.isinf(value) else f"{value:,.3g}" if value < 1e5 else f"{value:.2e}"
-
-
 LOST = 0.01
-"""Share of lost directions that is worth telling."""
+"""Share of lost directions that is worth reporting."""
 
 
 def judge_projections(reading: StructureReading) -> Iterator[Finding]:
@@ -304,6 +253,7 @@ def judge_directions(jacobians: JacobianSpectrum, structure: StructureReading) -
     if not losing:
         return
     worst = max(losing, key=shares.__getitem__)
+    others = tuple(name for name in losing if name != worst)
     pooled = tuple(name for name in losing if name in _projections(structure))
     remedy = Remedy("add_average_pool_skips", {"blocks": pooled}) if pooled else None
     bare = {name for name, kind in zip(structure.block_names, structure.shortcuts, strict=True) if kind == "identity"}
@@ -312,7 +262,7 @@ def judge_directions(jacobians: JacobianSpectrum, structure: StructureReading) -
         rule="lost_directions",
         severity=severity,
         sentence=f"Block {worst} loses {shares[worst]:.0%} of the directions of its signal (singular values below "
-        f"{FLOOR:g}){_others(losing, worst)}.",
+        f"{FLOOR:g}){f'; so do {listed(others)}' if others else ''}.",
         number=shares[worst],
         threshold=LOST,
         source="'On skip connections and normalisation layers in deep optimisation', proposition 4.6 and lemma B.4: "
@@ -329,11 +279,6 @@ def _projections(reading: StructureReading) -> tuple[str, ...]:
     return tuple(
         name for name, kind in zip(reading.block_names, reading.shortcuts, strict=True) if kind == "projection"
     )
-
-
-def _others(losing: tuple[str, ...], worst: str) -> str:
-    others = tuple(name for name in losing if name != worst)
-    return f"; so do {listed(others)}" if others else ""
 
 
 RULES = (
@@ -374,31 +319,8 @@ def _block_values(reading: JacobianSpectrum) -> Curve | None:
     return Curve(torch.arange(1, len(means) + 1), torch.tensor(means, dtype=torch.float64))
 
 
-JACOBIAN_OVERLAYS = (
-    Overlay(
-        "blocks",
-        "Singular values of each block",
-        "Geometric mean of the singular values of each block; at 1 directions pass as they are.",
-        ("residual block, in order of execution", "singular value"),
-        _block_values,
-    ),
-    Overlay(
-        "network",
-        "Singular values from input to output",
-        "So many percent of the directions are stretched by less than this.",
-        ("share of the directions (%)", "singular value"),
-        _network_values,
-    ),
-)
-
-
 def _lost_directions(finding: Finding, jacobians: JacobianSpectrum, structure: StructureReading) -> float:
     return max(jacobians.statistics(name).near_zero for name in finding.where)
-
-
-JACOBIAN_QUANTITIES: dict[str, Quantity] = {
-    "lost_directions": Quantity("largest share of lost directions", _lost_directions),
-}
 
 
 VIEW = ReadingView(
@@ -408,6 +330,21 @@ VIEW = ReadingView(
     FIGURES,
     RULES,
     jacobians_numbers,
-    JACOBIAN_OVERLAYS,
-    JACOBIAN_QUANTITIES,
+    overlays=(
+        Overlay(
+            "blocks",
+            "Singular values of each block",
+            "Geometric mean of the singular values of each block; at 1 directions pass as they are.",
+            ("residual block, in order of execution", "singular value"),
+            _block_values,
+        ),
+        Overlay(
+            "network",
+            "Singular values from input to output",
+            "So many percent of the directions are stretched by less than this.",
+            ("share of the directions (%)", "singular value"),
+            _network_values,
+        ),
+    ),
+    quantities={"lost_directions": Quantity("largest share of lost directions", _lost_directions)},
 )

@@ -12,7 +12,7 @@ from skiplens.base.errors import InvalidInputError
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent, track
 from skiplens.base.randomness import Randomness
-from skiplens.base.settings import Settings, option
+from skiplens.base.settings import Settings
 from skiplens.graph.blocks import ResidualBlock
 from skiplens.graph.dissect import dissect
 from skiplens.graph.functional import transformable
@@ -76,25 +76,21 @@ def jacobian_spectrum(  # noqa: PLR0913 - options by keyword
         >>> jacobian_spectrum(layer, torch.ones(1, 2)).singular_values["network"].tolist()
         [4.0, 3.0]
     """
-    options = JacobianOptions(
-        seed=seed, parts=parts, network=network, steps=steps, probes=probes, work=work, memory=memory
-    )
+    options = JacobianOptions(seed, parts, network, steps, probes, work, memory)
     return spectrum_of_model(model, inputs, blocks, options, options.effort(coupling, method), progress)
 
 
 @dataclass(frozen=True)
 class JacobianOptions(Settings):
-    """Options of `jacobian_spectrum`."""
+    """Options of `jacobian_spectrum`; see there."""
 
-    seed: int = option(0, "names the random vectors")
-    parts: tuple[PartName, ...] = option(
-        ("block", "branch"), "what to look at of each block: itself, its branch (without the shortcut), its shortcut"
-    )
-    network: bool = option(True, "also the whole network, from its input to its output")
-    steps: int = option(80, "Lanczos steps, where not all singular values are computed")
-    probes: int = option(4, "random vectors of Lanczos")
-    work: float = option(1e12, "floating operations that one exact spectrum may take with method='auto'")
-    memory: int | None = option(None, "bytes that may be used; half of what is free if not given")
+    seed: int = 0
+    parts: tuple[PartName, ...] = ("block", "branch")
+    network: bool = True
+    steps: int = 80
+    probes: int = 4
+    work: float = 1e12
+    memory: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse numbers that mean nothing."""

@@ -1,7 +1,7 @@
-"""Checks of theorem 4.7: is the derivative DF onto, for all parameters?"""
+"""The hypotheses of theorems 4.5 (S: is the loss smooth?) and 4.7 (R: is DF onto, for all parameters?), one by one."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from skiplens.jacobians.hypotheses.descriptions import (
@@ -24,9 +24,16 @@ ISOMETRY = 1e-12
 """The theory's demand in float64."""
 
 
+def smoothness_checks(case: Case) -> tuple[CheckedHypothesis, ...]:
+    """S1 to S6."""
+    checks = (_nonlinearities, _normalised_maps, _norms, _cost, _branches, _certificate)
+    return tuple(check(case) for check in checks)
+
+
 def regularity_checks(case: Case) -> tuple[CheckedHypothesis, ...]:
     """R1 to R6."""
-    return (_widths(case), _skips(case), _gains(case), _samples(case), _first_layer(case), _all_have_skips(case))
+    checks = (_widths, _skips, _gains, _samples, _first_layer, _all_have_skips)
+    return tuple(check(case) for check in checks)
 
 
 def residual_layers(case: Case) -> list[ResidualLayer]:
@@ -34,26 +41,165 @@ def residual_layers(case: Case) -> list[ResidualLayer]:
     return [layer for layer in case.layers if isinstance(layer, ResidualLayer)]
 
 
-def largest_gain(case: Case) -> tuple[float, list[str], list[str]]:
-    """The largest bound of a branch's slope, the layers where it is not below 1 and those where it is not known.
+def unrecognised(parts: Sequence[Description]) -> list[str]:
+    """Names of the parts about which nothing is known, with what they are."""
+    return [f"{part.name} ({part.what})" for part in parts if isinstance(part, Unrecognised)]
 
-    A branch with parts that are not recognised fails if a slope of 1 or more was measured.
-    """
-    gains = {layer.name: branch_gain(layer, case.data.samples) for layer in residual_layers(case)}
-    lowest = {name: one.gain for name, one in case.sampled_gains.items() if one.is_lower_bound}
-    known = {name: gain for name, gain in gains.items() if gain is not None}
-    known |= {name: lowest[name] for name in gains if name not in known and lowest.get(name, 0.0) >= 1}
-    failing = [name for name, gain in known.items() if not gain < 1]
-    return max(known.values(), default=0.0), failing, [name for name in gains if name not in known]
+
+def is_harmless_first_layer(case: Case) -> bool:
+    """Whether a free first matrix does no harm: its data are fixed, and all layers behind bound what they take."""
+    first = case.layers[0]
+    if not isinstance(first, Affine) or first.has_bias or not isinstance(first.parameterisation, Free):
+        return False
+    return case.certificate is not None and case.certificate.is_finite
+
+
+def _has_kink(part: Description) -> bool:
+    """Whether the part has no Lipschitz derivative."""
+    return isinstance(part, Kinked) or (isinstance(part, Elementwise) and not part.nonlinearity.is_smooth)
+
+
+def _is_free(part: Description) -> bool:
+    """Whether the part has parameters that are not normalised."""
+    if isinstance(part, Affine):
+        return part.has_bias or not part.parameterisation.is_normalised
+    return isinstance(part, ScaleShift | FreeMap)
+
+
+def _lacks_epsilon(part: Description) -> bool:
+    """Whether the part is a norm that divides by zero somewhere."""
+    return isinstance(part, BatchNorm | SampleNorm) and part.epsilon == 0
+
+
+def _is_unbounded(part: Description) -> bool:
+    """Whether first or second derivatives of the part have no bound."""
+    return _has_kink(part) or _is_free(part) or _lacks_epsilon(part)
+
+
+def _nonlinearities(case: Case) -> CheckedHypothesis:
+    parts = list(all_parts(case.layers))
+    bad = [part for part in parts if _has_kink(part)]
+    kinds = sorted({part.nonlinearity.name if isinstance(part, Elementwise) else part.what for part in bad})  # type: ignore[union-attr]  # bad parts are one or the other
+    return judged(
+        "S1",
+        Evidence([part.name for part in bad], unrecognised(parts), float(len(bad))),
+        "every nonlinearity is smooth",
+        f"{listed(kinds)} has a kink: its derivative jumps",
+        f"Use tanh (or softplus) in place of {listed(kinds)}.",
+    )
+
+
+def _normalised_maps(case: Case) -> CheckedHypothesis:
+    parts, harmless = list(all_parts(case.layers)), is_harmless_first_layer(case)
+    bad = [part for part in parts if _is_free(part) and not (harmless and part is case.layers[0])]
+    reasons = set()
+    for part in bad:
+        if isinstance(part, ScaleShift):
+            reasons.add("scale and shift of a norm")
+        elif isinstance(part, Affine) and part.parameterisation.is_normalised:
+            reasons.add("free biases")
+        else:
+            reasons.add("matrices without normalisation")
+    return judged(
+        "S2",
+        Evidence([part.name for part in bad], unrecognised(parts), float(len(bad))),
+        "the first matrix is free, which does no harm: its data are fixed" if harmless else "all maps are normalised",
+        f"{listed(sorted(reasons))}: derivatives are unbounded",
+        "Use NormalisedLinear or NormalisedConv2d without bias, and norms without scale and shift (affine=False).",
+    )
+
+
+_NORMALISE = "Normalise the map in front of it; then no covariance is needed."
+
+
+def _norms(case: Case) -> CheckedHypothesis:
+    verdicts: list[tuple[str, bool | None]] = []
+    before: Description | None = None
+    for part in all_parts(case.layers):
+        if isinstance(part, BatchNorm):
+            verdicts.append((part.name, _batch_norm_is_smooth(case, part, before)))
+        before = part
+    zero = [part.name for part in all_parts(case.layers) if _lacks_epsilon(part)]
+    singular = [name for name, good in verdicts if good is False and name not in zero]
+    open_ = [name for name, good in verdicts if good is None]
+    covariance = "its map is not normalised and its inputs have no more samples than features: a singular covariance"
+    why = ["its epsilon is 0, so it divides by zero at constant inputs"] * bool(zero) + [covariance] * bool(singular)
+    change = ["Give it an epsilon above 0."] * bool(zero) + [_NORMALISE] * bool(singular)
+    unknown = "its map is not normalised, and the covariance of its inputs changes as layers before it are trained"
+    return judged(
+        "S3",
+        Evidence([*zero, *singular], open_, float(len(verdicts)), unknown, _NORMALISE),
+        "each comes after a normalised map, or on data with full covariance" if verdicts else "there is no batch norm",
+        "; ".join(why),
+        " ".join(change),
+    )
+
+
+def _batch_norm_is_smooth(case: Case, norm: BatchNorm, before: Description | None) -> bool | None:
+    """Whether the covariance of what a batch norm takes from the map before it is bounded below; None if not known."""
+    if not isinstance(before, Affine | FreeMap):
+        return True
+    if isinstance(before, Affine) and before.parameterisation.is_normalised:
+        return True
+    fan_in = before.fan_in if isinstance(before, FreeMap) else before.inputs
+    if case.data.samples * norm.positions <= fan_in:  # centred data have a rank below the number of samples
+        return False
+    if before is case.layers[0] and isinstance(before, Affine) and case.data.covariance is not None:
+        return case.data.covariance > case.data.tolerance
+    return None
+
+
+def _cost(case: Case) -> CheckedHypothesis:
+    known, name = case.cost.has_lipschitz_gradient, case.cost.name
+    return judged(
+        "S4",
+        Evidence([name] if known is False else [], [name] if known is None else [], None, "this loss is not known"),
+        f"{name}: the gradient is bounded and Lipschitz on sublevel sets",
+        f"the gradient of {name} jumps or is unbounded",
+        "Use the square cost or cross-entropy.",
+    )
+
+
+def _branches(case: Case) -> CheckedHypothesis:
+    failing, unknown = [], []
+    for layer in residual_layers(case):
+        parts = list(all_parts(layer.branch))
+        if any(map(_is_unbounded, parts)):
+            failing.append(layer.name)
+        elif unrecognised(parts):
+            unknown.append(layer.name)
+    return judged(
+        "S5",
+        Evidence(failing, unknown, float(len(failing))),
+        "all branches are made of smooth normalised layers",
+        "branches hold kinks, maps that are not normalised or norms without epsilon (S1 to S3)",
+        "Change the layers that S1 to S3 name.",
+    )
+
+
+def _certificate(case: Case) -> CheckedHypothesis:
+    beta, parts = case.smoothness, list(all_parts(case.layers))
+    unbounded = [part for part in parts if _is_unbounded(part)]
+    infinite = [part.name for part in unbounded]
+    fails = (infinite or ["the outputs"]) if beta is not None and math.isinf(beta) else []
+    if beta is None and any(part is not case.layers[0] for part in unbounded):
+        fails = infinite  # whatever the unknown parts are
+    unknown = (unrecognised(parts) or ["the data, the cost or a skip"]) if beta is None else []
+    return judged(
+        "S6",
+        Evidence(fails, unknown, beta, "no constant can be computed"),
+        f"steps below {2 / beta if beta else math.inf:.4g} never increase the loss",
+        "the recursion over the layers gives no finite constant",
+        "Change the layers that S1 to S3 name; with unbounded outputs, give the first loss as sublevel.",
+    )
 
 
 def _widths(case: Case) -> CheckedHypothesis:
     behind = case.layers[1:]
     growing = [layer.name for layer in behind if layer.outputs > layer.inputs]
-    number = max((layer.outputs / layer.inputs for layer in behind), default=1.0)
     return judged(
         "R1",
-        Evidence(growing, (), number),
+        Evidence(growing, (), max((layer.outputs / layer.inputs for layer in behind), default=1.0)),
         "widths after the first layer never grow",
         "more outputs than inputs: the Jacobian has more rows than columns and cannot be onto",
         "Make the first layer as wide as the widest layer, and never widen after it.",
@@ -71,7 +217,7 @@ def _skips(case: Case) -> CheckedHypothesis:
         "R2",
         Evidence([layer.name for layer in failing], unknown, farthest, "its singular values are not known"),
         "all skips are isometric" if layers else "there is no skip (see R6)",
-        "; ".join(sorted({_why_not(layer.skip) for layer in failing})),
+        "; ".join(sorted({_why_not_isometric(layer.skip) for layer in failing})),
         "Use the identity where widths agree, Truncation or IsometricPool where they shrink, without parameters.",
     )
 
@@ -82,12 +228,10 @@ def is_isometric(skip: Skip) -> bool | None:
         return False
     if skip.smallest is not None and skip.largest is not None:
         return abs(skip.smallest - 1) <= ISOMETRY and abs(skip.largest - 1) <= ISOMETRY
-    if skip.deviation is not None:
-        return skip.deviation <= ISOMETRY
-    return None
+    return None if skip.deviation is None else skip.deviation <= ISOMETRY
 
 
-def _why_not(skip: Skip) -> str:
+def _why_not_isometric(skip: Skip) -> str:
     if skip.is_linear is False:
         return f"the skip ({skip.what}) is not linear"
     if skip.parameters:
@@ -99,46 +243,60 @@ def _why_not(skip: Skip) -> str:
 
 def _gains(case: Case) -> CheckedHypothesis:
     number, failing, unknown = largest_gain(case)
-    sampled = max((one.gain for one in case.sampled_gains.values()), default=None)
+    bounded = f"slopes are at most {number:.4g} for all parameters"
     checked = judged(
         "R3",
         Evidence(failing, unknown, None if unknown and not failing else number),
-        f"slopes are at most {number:.4g} for all parameters"
-        if residual_layers(case)
-        else "there is no branch (see R6)",
+        bounded if residual_layers(case) else "there is no branch (see R6)",
         f"the product of the layers' bounds, or a measured slope, is {number:.4g}",
         "Normalise the maps of the branch, use slopes of at most 1, and scale its last map (contraction_factor).",
     )
-    return replace(checked, sampled=sampled)
+    return replace(checked, sampled=max((one.gain for one in case.sampled_gains.values()), default=None))
+
+
+def largest_gain(case: Case) -> tuple[float, list[str], list[str]]:
+    """The largest bound of a branch's slope, the layers where it is not below 1 and those where it is not known.
+
+    A branch with parts that are not recognised fails if a slope of 1 or more was measured.
+    """
+    gains = {layer.name: branch_gain(layer, case.data.samples) for layer in residual_layers(case)}
+    lowest = {name: one.gain for name, one in case.sampled_gains.items() if one.is_lower_bound}
+    known = {name: gain for name, gain in gains.items() if gain is not None}
+    known |= {name: lowest[name] for name in gains if name not in known and lowest.get(name, 0.0) >= 1}
+    failing = [name for name, gain in known.items() if not gain < 1]
+    return max(known.values(), default=0.0), failing, [name for name in gains if name not in known]
 
 
 def _samples(case: Case) -> CheckedHypothesis:
     data, independent = case.data, case.data.are_independent
     too_many = data.samples > data.features
-    why = f"{data.samples} samples, {data.features} features" if too_many else "the samples are linearly dependent"
-    change = f"Train on at most {data.features} samples, or add features." if too_many else "Drop repeated samples."
+    evidence = Evidence(
+        ["the data"] if independent is False else [],
+        ["the data"] if independent is None else [],
+        data.smallest,
+        "the inputs are not one matrix of numbers, or too large for singular values",
+        "Compute the rank of the data by hand.",
+    )
     return judged(
         "R4",
-        Evidence(
-            ["the data"] if independent is False else [],
-            ["the data"] if independent is None else [],
-            data.smallest,
-            "the inputs are not one matrix of numbers, or too large for singular values",
-            "Compute the rank of the data by hand.",
-        ),
+        evidence,
         f"{data.samples} independent samples of {data.features} features",
-        why,
-        change,
+        f"{data.samples} samples, {data.features} features" if too_many else "the samples are linearly dependent",
+        f"Train on at most {data.features} samples, or add features." if too_many else "Drop repeated samples.",
     )
 
 
 def _first_layer(case: Case) -> CheckedHypothesis:
-    first = case.layers[0]
+    first, weights, number = case.layers[0], case.first_weights, None
     onto = is_onto(first)
+    if onto is False:
+        number = 0.0
+    elif weights is not None and isinstance(first, Affine):
+        number = first.parameterisation.smallest_derivative(weights[: first.parameterisation.parameters])
     unknown = [f"{first.name} ({first.what})"] if isinstance(first, Unrecognised) else []
     return judged(
         "R5",
-        Evidence([first.name] if onto is False else [], unknown, _smallest_derivative(case)),
+        Evidence([first.name] if onto is False else [], unknown, number),
         "the first layer is affine and has a parameter for each entry of its matrix",
         "its parameters do not reach every matrix (a convolution shares them), or it is not affine",
         "Start with a fully connected layer: nn.Linear(features, width, bias=False).",
@@ -153,199 +311,12 @@ def is_onto(first: Description) -> bool | None:
     return isinstance(matrix, Parameterisation | FreeMap) and matrix.parameters >= matrix.outputs * matrix.inputs
 
 
-def _smallest_derivative(case: Case) -> float | None:
-    first = case.layers[0]
-    if is_onto(first) is False:
-        return 0.0
-    if case.first_weights is None or not isinstance(first, Affine):
-        return None
-    return first.parameterisation.smallest_derivative(case.first_weights[: first.parameterisation.parameters])
-
-
 def _all_have_skips(case: Case) -> CheckedHypothesis:
-    bare = [layer for layer in case.layers[1:] if not isinstance(layer, ResidualLayer)]
+    bare = [layer.name for layer in case.layers[1:] if not isinstance(layer, ResidualLayer)]
     return judged(
         "R6",
-        Evidence([layer.name for layer in bare], (), float(len(bare))),
+        Evidence(bare, (), float(len(bare))),
         "every layer after the first is residual",
         "a layer without skip may lose directions: heads, pooling, norms and activations between blocks count",
         "Move activations and norms into the branches, and let the last block give the outputs.",
-    )
-
-
-_NORMALISE = "Normalise the map in front of it; then no covariance is needed."
-
-
-def smoothness_checks(case: Case) -> tuple[CheckedHypothesis, ...]:
-    """S1 to S6."""
-    return (
-        _nonlinearities(case),
-        _normalised_maps(case),
-        _norms(case),
-        _cost(case),
-        _branches(case),
-        _certificate(case),
-    )
-
-
-def has_kink(part: Description) -> bool:
-    """Whether the part has no Lipschitz derivative."""
-    return isinstance(part, Kinked) or (isinstance(part, Elementwise) and not part.nonlinearity.is_smooth)
-
-
-def is_free(part: Description) -> bool:
-    """Whether the part has parameters that are not normalised."""
-    if isinstance(part, Affine):
-        return part.has_bias or not part.parameterisation.is_normalised
-    return isinstance(part, ScaleShift | FreeMap)
-
-
-def lacks_epsilon(part: Description) -> bool:
-    """Whether the part is a norm that divides by zero somewhere."""
-    return isinstance(part, BatchNorm | SampleNorm) and part.epsilon == 0
-
-
-def is_unbounded(part: Description) -> bool:
-    """Whether first or second derivatives of the part have no bound."""
-    return has_kink(part) or is_free(part) or lacks_epsilon(part)
-
-
-def unrecognised(parts: Sequence[Description]) -> list[str]:
-    """Names of the parts about which nothing is known, with what they are."""
-    return [f"{part.name} ({part.what})" for part in parts if isinstance(part, Unrecognised)]
-
-
-def is_harmless_first_layer(case: Case) -> bool:
-    """Whether a free first matrix does no harm: its data are fixed, and all layers behind bound what they take."""
-    first = case.layers[0]
-    if not isinstance(first, Affine) or first.has_bias or not isinstance(first.parameterisation, Free):
-        return False
-    return case.certificate is not None and case.certificate.is_finite
-
-
-def _nonlinearities(case: Case) -> CheckedHypothesis:
-    parts = list(all_parts(case.layers))
-    bad = [part for part in parts if has_kink(part)]
-    names = [part.name for part in bad]
-    kinds = sorted({part.nonlinearity.name if isinstance(part, Elementwise) else part.what for part in bad})  # type: ignore[union-attr]  # bad parts are one or the other
-    return judged(
-        "S1",
-        Evidence(names, unrecognised(parts), float(len(bad))),
-        "every nonlinearity is smooth",
-        f"{listed(kinds)} has a kink: its derivative jumps",
-        f"Use tanh (or softplus) in place of {listed(kinds)}.",
-    )
-
-
-def _normalised_maps(case: Case) -> CheckedHypothesis:
-    parts = list(all_parts(case.layers))
-    bad = [part for part in parts if is_free(part)]
-    harmless = is_harmless_first_layer(case)
-    if harmless:
-        bad = [part for part in bad if part is not case.layers[0]]
-    good = "the first matrix is free, which does no harm: its data are fixed" if harmless else "all maps are normalised"
-    return judged(
-        "S2",
-        Evidence([part.name for part in bad], unrecognised(parts), float(len(bad))),
-        good,
-        f"{listed(_why_free(bad))}: derivatives are unbounded",
-        "Use NormalisedLinear or NormalisedConv2d without bias, and norms without scale and shift (affine=False).",
-    )
-
-
-def _why_free(parts: Sequence[Description]) -> list[str]:
-    return sorted({_why_one_is_free(part) for part in parts})
-
-
-def _why_one_is_free(part: Description) -> str:
-    if isinstance(part, ScaleShift):
-        return "scale and shift of a norm"
-    if isinstance(part, Affine) and part.parameterisation.is_normalised:
-        return "free biases"
-    return "matrices without normalisation"
-
-
-def _norms(case: Case) -> CheckedHypothesis:
-    rows = list(_batch_norms_with_map(case.layers))
-    verdicts = [(norm.name, _batch_norm_is_smooth(case, norm, before)) for norm, before in rows]
-    zero = [part.name for part in all_parts(case.layers) if lacks_epsilon(part)]
-    singular = [name for name, good in verdicts if good is False and name not in zero]
-    covariance = "its map is not normalised and its inputs have no more samples than features: a singular covariance"
-    why = ["its epsilon is 0, so it divides by zero at constant inputs"] * bool(zero) + [covariance] * bool(singular)
-    change = ["Give it an epsilon above 0."] * bool(zero) + [_NORMALISE] * bool(singular)
-    unknown = "its map is not normalised, and the covariance of its inputs changes as layers before it are trained"
-    return judged(
-        "S3",
-        Evidence(
-            [*zero, *singular], [name for name, good in verdicts if good is None], float(len(rows)), unknown, _NORMALISE
-        ),
-        "there is no batch norm" if not rows else "each comes after a normalised map, or on data with full covariance",
-        "; ".join(why),
-        " ".join(change),
-    )
-
-
-def _batch_norms_with_map(layers: Sequence[Description]) -> Iterator[tuple[BatchNorm, Affine | FreeMap | None]]:
-    """Each batch norm with the affine map whose outputs it takes, or None if it takes something else."""
-    before: Description | None = None
-    for part in all_parts(layers):
-        if isinstance(part, BatchNorm):
-            yield part, before if isinstance(before, Affine | FreeMap) else None
-        before = part
-
-
-def _batch_norm_is_smooth(case: Case, norm: BatchNorm, before: Affine | FreeMap | None) -> bool | None:
-    if before is None or (isinstance(before, Affine) and before.parameterisation.is_normalised):
-        return True
-    fan_in = before.fan_in if isinstance(before, FreeMap) else before.inputs
-    if case.data.samples * norm.positions <= fan_in:  # centred data have a rank below the number of samples
-        return False
-    if before is case.layers[0] and isinstance(before, Affine):
-        covariance = case.data.covariance
-        return None if covariance is None else covariance > case.data.tolerance
-    return None
-
-
-def _cost(case: Case) -> CheckedHypothesis:
-    known, name = case.cost.has_lipschitz_gradient, case.cost.name
-    return judged(
-        "S4",
-        Evidence([name] if known is False else [], [name] if known is None else [], None, "this loss is not known"),
-        f"{name}: the gradient is bounded and Lipschitz on sublevel sets",
-        f"the gradient of {name} jumps or is unbounded",
-        "Use the square cost or cross-entropy.",
-    )
-
-
-def _branches(case: Case) -> CheckedHypothesis:
-    failing, unknown = [], []
-    for layer in case.layers:
-        if isinstance(layer, ResidualLayer):
-            parts = list(all_parts(layer.branch))
-            if any(map(is_unbounded, parts)):
-                failing.append(layer.name)
-            elif unrecognised(parts):
-                unknown.append(layer.name)
-    return judged(
-        "S5",
-        Evidence(failing, unknown, float(len(failing))),
-        "all branches are made of smooth normalised layers",
-        "branches hold kinks, maps that are not normalised or norms without epsilon (S1 to S3)",
-        "Change the layers that S1 to S3 name.",
-    )
-
-
-def _certificate(case: Case) -> CheckedHypothesis:
-    beta, parts = case.smoothness, list(all_parts(case.layers))
-    infinite = [part.name for part in parts if is_unbounded(part)]
-    fails = (infinite or ["the outputs"]) if beta is not None and math.isinf(beta) else []
-    if beta is None and any(part is not case.layers[0] for part in parts if is_unbounded(part)):
-        fails = infinite  # whatever the unknown parts are
-    unknown = unrecognised(parts) or ["the data, the cost or a skip"]
-    return judged(
-        "S6",
-        Evidence(fails, unknown if beta is None else [], beta, "no constant can be computed"),
-        f"steps below {2 / beta if beta else math.inf:.4g} never increase the loss",
-        "the recursion over the layers gives no finite constant",
-        "Change the layers that S1 to S3 name; with unbounded outputs, give the first loss as sublevel.",
     )

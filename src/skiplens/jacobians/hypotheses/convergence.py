@@ -29,12 +29,18 @@ def what_follows(case: Case) -> str:
     return conclusion(case, check(case))
 
 
-_UNKNOWN_COST, _ASK_COST = "this loss is not known", "Use the square cost or cross-entropy, or judge it by hand."
-
-
 def convergence_checks(case: Case, before: Sequence[CheckedHypothesis]) -> tuple[CheckedHypothesis, ...]:
     """G1 to G6; `before` are the checks of the other two theorems."""
-    return (_all_before(before), _first_layer(case), _slopes(case), _margin(case), _cost(case), _step(case))
+    failing = [check.label for check in before if check.verdict == "fails"]
+    unknown = [check.label for check in before if check.verdict == "cannot be decided"]
+    all_before = judged(
+        "G1",
+        Evidence(failing, unknown, float(len(failing) + len(unknown))),
+        "S1 to S6 and R1 to R6 hold",
+        "hypotheses of theorems 4.5 or 4.7 fail",
+        "Make the changes named there.",
+    )
+    return (all_before, *(check(case) for check in (_first_layer, _slopes, _margin, _cost, _step)))
 
 
 def conclusion(case: Case, checks: Sequence[CheckedHypothesis]) -> str:
@@ -59,18 +65,6 @@ def conclusion(case: Case, checks: Sequence[CheckedHypothesis]) -> str:
         "every step; every critical point is a global minimum; convergence is linear while the first layer's weights "
         "stay bounded, and certified only if the sum of lambda(DF) diverges; cross-entropy cannot fall below a "
         "positive floor, because outputs are bounded. For a guarantee use the repaired network guaranteed_resnet."
-    )
-
-
-def _all_before(before: Sequence[CheckedHypothesis]) -> CheckedHypothesis:
-    failing = [check.label for check in before if check.verdict == "fails"]
-    unknown = [check.label for check in before if check.verdict == "cannot be decided"]
-    return judged(
-        "G1",
-        Evidence(failing, unknown, float(len(failing) + len(unknown))),
-        "S1 to S6 and R1 to R6 hold",
-        "hypotheses of theorems 4.5 or 4.7 fail",
-        "Make the changes named there.",
     )
 
 
@@ -117,7 +111,12 @@ def _cost(case: Case) -> CheckedHypothesis:
     name = case.cost.name
     return judged(
         "G5",
-        Evidence([name] if False in known else [], [name] if None in known else [], None, _UNKNOWN_COST, _ASK_COST),
+        Evidence(
+            [name] if False in known else [],
+            [name] if None in known else [],
+            why_open="this loss is not known",
+            ask="Use the square cost or cross-entropy, or judge it by hand.",
+        ),
         f"{name} has all of it",
         f"{name} is not convex with a Lipschitz gradient, or has no such inequality near its minimum",
         "Use the square cost or cross-entropy.",
@@ -127,12 +126,9 @@ def _cost(case: Case) -> CheckedHypothesis:
 def _step(case: Case) -> CheckedHypothesis:
     beta, step = case.smoothness, case.step
     if beta is None or step is None:
-        missing = "the smoothness" if beta is None else "the step size"
-        ask = (
-            "See S6."
-            if beta is None
-            else f"Give a step size; any below {2 / beta if beta else math.inf:.4g} is certified."
-        )
+        missing, ask = ("the smoothness", "See S6.") if beta is None else ("the step size", "")
+        if beta is not None:
+            ask = f"Give a step size; any below {2 / beta if beta else math.inf:.4g} is certified."
         evidence = Evidence((), [missing], None if beta is None else 2 / beta, f"{missing} is not known", ask)
         return judged("G6", evidence, "", "", "")
     limit = 2 / beta

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from skiplens.jacobians.systems.elementwise import Residual, SkipMap
 from skiplens.jacobians.systems.layer import Certificate, Composition, DataBound, Layer, composed, product
@@ -20,21 +20,15 @@ class Unrecognised:
 
 @dataclass(frozen=True)
 class FreeMap:
-    """An affine map whose trained numbers are neither bounded nor one for each entry of its matrix: a convolution.
-
-    Attributes:
-        name: Of the layer.
-        inputs: Features that enter.
-        outputs: Features that leave.
-        parameters: Trained numbers of the matrix.
-        fan_in: Entries that one output is made of.
-    """
+    """An affine map whose trained numbers are neither bounded nor one for each entry of its matrix: a convolution."""
 
     name: str
     inputs: int
     outputs: int
     parameters: int
+    """Trained numbers of the matrix."""
     fan_in: int
+    """Entries that one output is made of."""
 
 
 @dataclass(frozen=True)
@@ -60,27 +54,20 @@ class Kinked:
 
 @dataclass(frozen=True)
 class Skip:
-    """The shortcut of a residual layer.
-
-    Attributes:
-        what: In words: identity, truncation, projection, ….
-        inputs: Features that enter.
-        outputs: Features that leave.
-        is_linear: Whether it is a linear map of each sample; None if that is not known.
-        parameters: Number of trained parameters in it.
-        smallest: Smallest of its min(inputs, outputs) singular values, None if not known.
-        largest: Largest singular value, None if not known.
-        deviation: |I Iᵀ u − u|/|u| for a random u, where singular values are too many to compute: 0 for an isometry.
-    """
+    """The shortcut of a residual layer; `what` it is in words: identity, truncation, projection, …."""
 
     what: str
     inputs: int
     outputs: int
     is_linear: bool | None = True
+    """Whether it is a linear map of each sample; None if that is not known."""
     parameters: int = 0
+    """Number of trained parameters in it."""
     smallest: float | None = None
+    """Smallest of its min(inputs, outputs) singular values, None if not known."""
     largest: float | None = None
     deviation: float | None = None
+    """|I Iᵀ u − u|/|u| for a random u, where singular values are too many to compute: 0 for an isometry."""
 
     @classmethod
     def of_map(cls, skip: SkipMap) -> "Skip":
@@ -142,7 +129,11 @@ def all_parts(layers: Iterable[Description]) -> Iterator[Description]:
 def certificate_of(description: Description, bound: DataBound) -> Certificate | None:
     """Bounds over all parameters, or None where something is not known."""
     if isinstance(description, ResidualLayer):
-        return _residual_certificate(description, bound)
+        branch, skip = chain_certificate(description.branch, bound), description.skip
+        if branch is None or skip.largest is None or not skip.is_linear or skip.parameters:
+            return None
+        size = product(skip.largest, bound.frobenius) + branch.size
+        return replace(branch, size=size, gain=skip.largest + branch.gain)
     if isinstance(description, ParallelBranches):
         return _sum_certificate(description, bound)
     if isinstance(description, LinearMap | Kinked):
@@ -169,14 +160,6 @@ def branch_gain(layer: ResidualLayer, samples: int) -> float | None:
     """An upper bound of |Jg|_2 over all parameters and data, or None if something in the branch is not known."""
     certificate = chain_certificate(layer.branch, DataBound.of_radius(math.inf, samples))
     return None if certificate is None else certificate.gain
-
-
-def _residual_certificate(layer: ResidualLayer, bound: DataBound) -> Certificate | None:
-    branch, gain = chain_certificate(layer.branch, bound), layer.skip.largest
-    if branch is None or gain is None or not layer.skip.is_linear or layer.skip.parameters:
-        return None
-    size = product(gain, bound.frobenius) + branch.size
-    return Certificate(size, branch.slope, gain + branch.gain, branch.curvature, branch.mixed, branch.bend)
 
 
 def _sum_certificate(layer: ParallelBranches, bound: DataBound) -> Certificate | None:

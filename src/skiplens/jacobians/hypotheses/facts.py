@@ -1,4 +1,4 @@
-"""What the theorems ask about the data, the cost and the step size."""
+"""What the theorems ask about the data, the cost and the step size; the hypotheses, and verdicts on them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,22 +18,15 @@ from skiplens.jacobians.systems.layer import Certificate, DataBound, product
 
 @dataclass(frozen=True)
 class DataFacts:
-    """What is known of a data matrix of features × samples.
-
-    Attributes:
-        samples: N.
-        features: d_0.
-        smallest: The smallest of the min(N, d_0) singular values, None if not known.
-        largest: The largest, None if not known.
-        covariance: Smallest eigenvalue of the covariance of the features; 0 when N <= d_0, None if not known.
-        bound: Its norms, None if not known.
-    """
+    """What is known of a data matrix of features × samples; None where it is not known."""
 
     samples: int
     features: int
     smallest: float | None = None
+    """The smallest of the min(samples, features) singular values."""
     largest: float | None = None
     covariance: float | None = None
+    """Smallest eigenvalue of the covariance of the features; 0 where there are no more samples than features."""
     bound: DataBound | None = None
 
     @classmethod
@@ -48,15 +41,11 @@ class DataFacts:
             raise InvalidInputError(
                 "The data matrix has NaN or infinite entries; finite numbers were wanted. Drop them."
             )
-        values = torch.linalg.svdvals(data)
-        return cls(
-            samples,
-            features,
-            float(values[-1]),
-            float(values[0]),
-            _covariance(data) if samples > features else 0.0,
-            DataBound.of_data(data),
-        )
+        values, covariance = torch.linalg.svdvals(data), 0.0
+        if samples > features:
+            centred = data - data.mean(1, keepdim=True)
+            covariance = float(torch.linalg.svdvals(centred)[-1] ** 2 / samples)
+        return cls(samples, features, float(values[-1]), float(values[0]), covariance, DataBound.of_data(data))
 
     @property
     def are_independent(self) -> bool | None:
@@ -75,21 +64,17 @@ class DataFacts:
 
 @dataclass(frozen=True)
 class CostFacts:
-    """What is known of a cost; None where it is not known.
-
-    Attributes:
-        name: What people call it.
-        is_convex: Whether it is convex and differentiable.
-        has_lipschitz_gradient: Whether its gradient is bounded and Lipschitz on sublevel sets.
-        is_dominated: Whether it has the Polyak–Łojasiewicz inequality on bounded sets of outputs.
-        cost: The cost itself, for numbers.
-    """
+    """What is known of a cost; None where it is not known."""
 
     name: str
     is_convex: bool | None = None
+    """Whether it is convex and differentiable."""
     has_lipschitz_gradient: bool | None = None
+    """Whether its gradient is bounded and Lipschitz on sublevel sets."""
     is_dominated: bool | None = None
+    """Whether it has the Polyak–Łojasiewicz inequality on bounded sets of outputs."""
     cost: Cost | None = None
+    """The cost itself, for numbers."""
 
     @classmethod
     def of_cost(cls, cost: Cost) -> "CostFacts":
@@ -99,39 +84,27 @@ class CostFacts:
 
 @dataclass(frozen=True)
 class SampledGain:
-    """|Jg|_2 of a branch as measured at some parameters and data.
-
-    Attributes:
-        gain: The number.
-        is_lower_bound: Whether the supremum is at least as large; not so if samples are coupled and only some of them
-            were taken.
-    """
+    """|Jg|_2 of a branch as measured at some parameters and data."""
 
     gain: float
     is_lower_bound: bool = True
+    """Whether the supremum is at least as large; not so if samples are coupled and only some of them were taken."""
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """Everything a check looks at.
-
-    Attributes:
-        layers: The network.
-        data: Its training data.
-        cost: What is minimised.
-        step: Step size of gradient descent, if one is asked about.
-        sublevel: A loss that is not exceeded, the first loss of a run.
-        first_weights: Parameters of the first layer, for the number of hypothesis R5.
-        sampled_gains: Measured slopes of branches by the name of their layer, for hypothesis R3.
-    """
+    """Everything a check looks at: the network, its training data, and what is minimised with which step."""
 
     layers: tuple[Description, ...]
     data: DataFacts
     cost: CostFacts
     step: float | None = None
     sublevel: float = math.inf
+    """A loss that is not exceeded, the first loss of a run."""
     first_weights: Float[Tensor, " params"] | None = None
+    """Parameters of the first layer, for the number of hypothesis R5."""
     sampled_gains: Mapping[str, SampledGain] = field(default_factory=dict)
+    """Measured slopes of branches by the name of their layer, for hypothesis R3."""
 
     def __post_init__(self) -> None:
         """Refuse a network without layers or without outputs."""
@@ -156,11 +129,6 @@ class Case:
         return cost.gradient_lipschitz * total.slope**2 + product(G, total.curvature)
 
 
-def _covariance(data: Tensor) -> float:
-    centred = data - data.mean(1, keepdim=True)
-    return float(torch.linalg.svdvals(centred)[-1] ** 2 / data.shape[1])
-
-
 Verdict = Literal["holds", "fails", "cannot be decided"]
 
 
@@ -175,33 +143,31 @@ class Hypothesis:
 
 
 HYPOTHESES = {
-    entry.label: entry
-    for entry in (
-        Hypothesis("S1", "4.5", "nonlinearities have a derivative that is locally Lipschitz", "kinks"),
-        Hypothesis(
-            "S2", "4.5", "affine maps are normalised with epsilon above 0, without free bias or scale", "free maps"
-        ),
-        Hypothesis(
+    row[0]: Hypothesis(*row)
+    for row in (
+        ("S1", "4.5", "nonlinearities have a derivative that is locally Lipschitz", "kinks"),
+        ("S2", "4.5", "affine maps are normalised with epsilon above 0, without free bias or scale", "free maps"),
+        (
             "S3",
             "4.5",
             "norms have epsilon above 0; batch norm comes after normalised maps or on data with full covariance",
             "batch norms",
         ),
-        Hypothesis("S4", "4.5", "the cost's gradient is bounded and Lipschitz on sublevel sets", "-"),
-        Hypothesis("S5", "4.5", "residual branches are made of such layers", "bad branches"),
-        Hypothesis("S6", "4.5", "a finite smoothness of the loss is certified", "beta"),
-        Hypothesis("R1", "4.7", "layers after the first never grow", "largest outputs/inputs"),
-        Hypothesis("R2", "4.7", "skips are linear with all singular values 1", "singular value farthest from 1"),
-        Hypothesis("R3", "4.7", "branches have slopes below 1 for all parameters", "largest slope"),
-        Hypothesis("R4", "4.7", "there are at most as many samples as features, and they are independent", "sigma(X)"),
-        Hypothesis("R5", "4.7", "the first layer is affine and its parameters reach every matrix", "sigma(DP)"),
-        Hypothesis("R6", "4.7", "every layer after the first has a skip", "layers without skip"),
-        Hypothesis("G1", "5.1", "all hypotheses of theorems 4.5 and 4.7 hold", "not holding"),
-        Hypothesis("G2", "5.1", "the first layer is entry-normalised", "epsilon"),
-        Hypothesis("G3", "5.1", "nonlinearities have slopes of at most 1", "largest slope"),
-        Hypothesis("G4", "5.1", "one margin below 1 holds for all branches and parameters", "margin"),
-        Hypothesis("G5", "5.1", "the cost is convex with a Polyak-Lojasiewicz inequality on bounded sets", "-"),
-        Hypothesis("G6", "5.1", "the step size is below 2/beta", "2/beta"),
+        ("S4", "4.5", "the cost's gradient is bounded and Lipschitz on sublevel sets", "-"),
+        ("S5", "4.5", "residual branches are made of such layers", "bad branches"),
+        ("S6", "4.5", "a finite smoothness of the loss is certified", "beta"),
+        ("R1", "4.7", "layers after the first never grow", "largest outputs/inputs"),
+        ("R2", "4.7", "skips are linear with all singular values 1", "singular value farthest from 1"),
+        ("R3", "4.7", "branches have slopes below 1 for all parameters", "largest slope"),
+        ("R4", "4.7", "there are at most as many samples as features, and they are independent", "sigma(X)"),
+        ("R5", "4.7", "the first layer is affine and its parameters reach every matrix", "sigma(DP)"),
+        ("R6", "4.7", "every layer after the first has a skip", "layers without skip"),
+        ("G1", "5.1", "all hypotheses of theorems 4.5 and 4.7 hold", "not holding"),
+        ("G2", "5.1", "the first layer is entry-normalised", "epsilon"),
+        ("G3", "5.1", "nonlinearities have slopes of at most 1", "largest slope"),
+        ("G4", "5.1", "one margin below 1 holds for all branches and parameters", "margin"),
+        ("G5", "5.1", "the cost is convex with a Polyak-Lojasiewicz inequality on bounded sets", "-"),
+        ("G6", "5.1", "the step size is below 2/beta", "2/beta"),
     )
 }
 """The hypotheses in the order of the theorems: smoothness, regularity, convergence."""
@@ -209,25 +175,18 @@ HYPOTHESES = {
 
 @dataclass(frozen=True)
 class CheckedHypothesis:
-    """One hypothesis with its verdict.
-
-    Attributes:
-        hypothesis: What was checked.
-        verdict: Holds, fails or cannot be decided.
-        number: What was measured, None if there is nothing to measure.
-        where: Names of the layers that it fails at, or that are not known.
-        reason: Why, in a sentence.
-        change: The smallest change that would make it hold; '' where it holds.
-        sampled: What the number is at the present parameters, where it is a bound for all of them.
-    """
+    """One hypothesis with its verdict and the number behind it."""
 
     hypothesis: Hypothesis
     verdict: Verdict
     number: float | None
     where: tuple[str, ...]
+    """Names of the layers that it fails at, or that are not known."""
     reason: str
     change: str = ""
+    """The smallest change that would make it hold; '' where it holds."""
     sampled: float | None = None
+    """What the number is at the present parameters, where it is a bound for all of them."""
 
     @property
     def label(self) -> str:
@@ -242,14 +201,9 @@ class CheckedHypothesis:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a check found: the layers that break the hypothesis and those that may.
+    """What a check found: names of what breaks the hypothesis and of what leaves it open, why, and what would close it.
 
-    Attributes:
-        failing: Names of what breaks it.
-        unknown: Names of what leaves it open.
-        number: What was measured.
-        why_open: Why it is open.
-        ask: What would close it.
+    One failing layer is enough; one unknown layer leaves it open.
     """
 
     failing: Sequence[str] = ()
@@ -258,29 +212,16 @@ class Evidence:
     why_open: str = "these parts are not recognised"
     ask: str = "Replace them by layers that are recognised, or judge them by hand."
 
-    @property
-    def verdict(self) -> Verdict:
-        """One failing layer is enough; one unknown layer leaves it open."""
-        return "fails" if self.failing else "cannot be decided" if self.unknown else "holds"
-
 
 def judged(label: str, evidence: Evidence, good: str, bad: str, change: str) -> CheckedHypothesis:
-    """The verdict of the evidence with the sentence that fits it.
-
-    Args:
-        label: Short name of the hypothesis.
-        evidence: What was found.
-        good: The reason if it holds.
-        bad: The reason if it fails.
-        change: What to do if it fails.
-    """
-    hypothesis, number, verdict = HYPOTHESES[label], evidence.number, evidence.verdict
-    if verdict == "holds":
-        return CheckedHypothesis(hypothesis, verdict, number, (), good)
-    names = tuple(dict.fromkeys(evidence.failing if verdict == "fails" else evidence.unknown))
-    if verdict == "fails":
-        return CheckedHypothesis(hypothesis, verdict, number, names, bad, change)
-    return CheckedHypothesis(hypothesis, verdict, number, names, evidence.why_open, evidence.ask)
+    """The verdict of the evidence with its reason, `good` or `bad`, and the `change` to make where it fails."""
+    hypothesis, number = HYPOTHESES[label], evidence.number
+    if evidence.failing:
+        return CheckedHypothesis(hypothesis, "fails", number, tuple(dict.fromkeys(evidence.failing)), bad, change)
+    if not evidence.unknown:
+        return CheckedHypothesis(hypothesis, "holds", number, (), good)
+    where = tuple(dict.fromkeys(evidence.unknown))
+    return CheckedHypothesis(hypothesis, "cannot be decided", number, where, evidence.why_open, evidence.ask)
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:

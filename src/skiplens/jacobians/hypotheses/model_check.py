@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, ClassVar
 
 import torch
@@ -18,11 +19,11 @@ from skiplens.graph.dissect import dissect
 from skiplens.graph.functional import transformable
 from skiplens.graph.lens import Lens, Subject
 from skiplens.graph.loss import Loss, loss_name
-from skiplens.graph.network import ResidualNetwork, part_function
-from skiplens.jacobians.hypotheses.chain import LossArgument, describe_cost, describe_model
+from skiplens.graph.network import part_function
+from skiplens.jacobians.hypotheses.chain import describe_cost, describe_model
 from skiplens.jacobians.hypotheses.convergence import check, conclusion
-from skiplens.jacobians.hypotheses.descriptions import Description, ResidualLayer
-from skiplens.jacobians.hypotheses.facts import Case, CheckedHypothesis, CostFacts, DataFacts, SampledGain, listed
+from skiplens.jacobians.hypotheses.descriptions import ResidualLayer
+from skiplens.jacobians.hypotheses.facts import Case, CheckedHypothesis, DataFacts, SampledGain, listed
 from skiplens.jacobians.hypotheses.parts import GraphView
 from skiplens.jacobians.hypotheses.report import RULES, HypothesesReading, convergence_section, hypotheses_numbers
 from skiplens.jacobians.linearised import Linearised
@@ -68,62 +69,38 @@ def check_hypotheses(
         view.require_data_matrices()
         layers = describe_model(view, probes.child("skips").torch())
         gains = sampled_gains(view, probes.child("branches").torch(), samples.facts.samples == view.samples)
-        case = replace(_case(network, layers, samples, loss, step), sampled_gains=gains)
-    checks = check(case)
-    return _reading(model, case, checks, clock.end())
-
-
-@dataclass(frozen=True)
-class TrainingData:
-    """What the checker needs of the data: a few samples to call the model with, all targets, and the facts."""
-
-    first: Batch
-    targets: Tensor
-    facts: DataFacts
-    whole: Batch | None
-    """All samples, where they are few enough to be kept."""
-
-
-def _case(
-    network: ResidualNetwork,
-    layers: tuple[Description, ...],
-    samples: TrainingData,
-    loss: LossArgument,
-    step: float | None,
-) -> Case:
-    shape = tuple(network.node(network.output).meta["val"].shape)
-    cost = describe_cost(loss, shape, samples.targets)
-    return Case(
-        layers=layers,
-        data=samples.facts,
-        cost=cost,
-        step=step,
-        sublevel=_first_loss(network.model, samples, cost),
-        first_weights=_first_weights(network.model, layers[0]),
-    )
-
-
-def _first_loss(model: nn.Module, samples: TrainingData, cost: CostFacts) -> float:
-    """The loss now, which gradient descent with a certified step does not exceed; infinite if it is not computed."""
-    if cost.cost is None or samples.whole is None:
-        return math.inf
-    with torch.no_grad():
-        outputs = samples.whole.arguments().call(model)
-    return float(cost.cost(outputs.T.to("cpu", torch.float64))) if isinstance(outputs, torch.Tensor) else math.inf
-
-
-def _first_weights(model: nn.Module, first: Description) -> torch.Tensor | None:
-    weight = dict(model.named_parameters()).get(f"{first.name}.weight") if isinstance(first, Affine) else None
-    return None if weight is None else weight.detach().flatten().to("cpu", torch.float64)
+        cost = describe_cost(loss, tuple(network.node(network.output).meta["val"].shape), samples.targets)
+        first = dict(model.named_parameters()).get(f"{layers[0].name}.weight")
+        weights = None if first is None else first.detach().flatten().to("cpu", torch.float64)
+        sublevel = math.inf  # the loss now, which gradient descent with a certified step does not exceed
+        if cost.cost is not None and samples.whole is not None:
+            with torch.no_grad():
+                outputs = samples.whole.arguments().call(model)
+            sublevel = float(cost.cost(outputs.T.to("cpu", torch.float64))) if isinstance(outputs, Tensor) else math.inf
+        case = Case(
+            layers=layers,
+            data=samples.facts,
+            cost=cost,
+            step=step,
+            sublevel=sublevel,
+            first_weights=weights if isinstance(layers[0], Affine) else None,
+            sampled_gains=gains,
+        )
+    return _reading(model, case, check(case), clock.end())
 
 
 def _reading(
     model: nn.Module, case: Case, checks: Sequence[CheckedHypothesis], provenance: Provenance
 ) -> HypothesesReading:
+    layers = []
+    for layer in case.layers:  # in words: its name, what it is and its widths
+        parts = ", ".join(type(part).__name__ for part in layer.branch) if isinstance(layer, ResidualLayer) else ""
+        kind = f"{type(layer).__name__} ({parts})" if isinstance(layer, ResidualLayer) else type(layer).__name__
+        layers.append(f"{layer.name}: {kind}, {layer.inputs} -> {layer.outputs}")
     return HypothesesReading(
         model=type(model).__name__,
         loss=case.cost.name,
-        layers=tuple(_line(layer) for layer in case.layers),
+        layers=tuple(layers),
         labels=tuple(entry.label for entry in checks),
         statements=tuple(entry.hypothesis.statement for entry in checks),
         verdicts=tuple(entry.verdict for entry in checks),
@@ -139,13 +116,6 @@ def _reading(
     )
 
 
-def _line(layer: Description) -> str:
-    """A layer in words: its name, what it is and its widths."""
-    kind = type(layer).__name__
-    inside = f" ({', '.join(type(part).__name__ for part in layer.branch)})" if isinstance(layer, ResidualLayer) else ""
-    return f"{layer.name}: {kind}{inside}, {layer.inputs} -> {layer.outputs}"
-
-
 MOST = 3
 """Lines of code for one hypothesis at most: the pattern is clear then."""
 
@@ -156,19 +126,15 @@ def code_for(label: str, where: Sequence[str], model: nn.Module) -> str:
     """Lines that change the modules a hypothesis fails at, or '' where there are none to give."""
     modules = dict(model.named_modules())
     found = [(name, modules[name]) for name in dict.fromkeys(where) if name in modules]
+    news: list[tuple[str, str]] = []
     if label == "S1":
-        lines = [_replaced(name, "torch.nn.Tanh()") for name, module in found if not any(module.parameters())]
+        news = [(name, "torch.nn.Tanh()") for name, module in found if not any(module.parameters())]
     elif label == "S2":
-        lines = [_replaced(name, new) for name, module in found if (new := _normalised(module))]
-    else:
-        lines = []
+        news = [(name, new) for name, module in found if (new := _normalised(module))]
+    lines = [f'model.set_submodule("{name}", {new})' for name, new in news]
     more = [f"# and {len(lines) - MOST} more like these"] if len(lines) > MOST else []
     imports = [_IMPORT] if any("Normalised" in line for line in lines[:MOST]) else []
     return "\n".join([*imports, *lines[:MOST], *more])
-
-
-def _replaced(name: str, new: str) -> str:
-    return f'model.set_submodule("{name}", {new})'
 
 
 def _normalised(module: nn.Module) -> str:
@@ -182,54 +148,47 @@ def _normalised(module: nn.Module) -> str:
         return f"torch.nn.LayerNorm({module.normalized_shape}, elementwise_affine=False)"
     if isinstance(module, nn.GroupNorm):
         return f"torch.nn.GroupNorm({module.num_groups}, {module.num_channels}, affine=False)"
-    if isinstance(module, nn.Conv2d) and _is_simple(module):
-        channels, window = f"({module.in_channels}, {module.out_channels})", module.kernel_size[0]
-        return f"NormalisedConv2d({channels}, {window}, {rule}, stride={module.stride[0]}, padding={module.padding[0]})"
+    if isinstance(module, nn.Conv2d) and not isinstance(module.padding, str):
+        sizes = (module.kernel_size, module.stride, module.padding)
+        if all(len({*size}) == 1 for size in sizes) and module.groups == 1 and {*module.dilation} == {1}:
+            channels = f"({module.in_channels}, {module.out_channels})"
+            window, stride, padding = (size[0] for size in sizes)
+            return f"NormalisedConv2d({channels}, {window}, {rule}, stride={stride}, padding={padding})"
     return ""
-
-
-def _is_simple(module: nn.Conv2d) -> bool:
-    square = all(len({*sizes}) == 1 for sizes in (module.kernel_size, module.stride, module.padding))
-    return square and not isinstance(module.padding, str) and module.groups == 1 and {*module.dilation} == {1}
 
 
 MOST_NUMBERS = 20_000_000
 
 MOST_RANK = 1500
-"""Singular values of larger data matrices would take minutes; then only the counts are told."""
+"""Singular values of larger data matrices would take minutes; then only the counts are reported."""
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """What the checker needs of the data: a few samples to call the model with, all targets, and the facts."""
+
+    first: Batch
+    targets: Tensor
+    facts: DataFacts
+    whole: Batch | None
+    """All samples, where they are few enough to be kept."""
 
 
 def training_data(data: Any) -> TrainingData:
     """All batches, gone through once; they are kept only as long as they are few."""
-    first, kept, targets, samples = None, list[Batch](), list[Tensor](), 0
-    for batch in as_batches(data):
-        first = batch if first is None else first
+    batches = iter(as_batches(data))
+    first = next(batches)
+    features = sum(tensor[0].numel() for tensor in _tensors(first.inputs) if tensor.ndim and len(tensor))
+    kept, targets, samples = list[Batch](), list[Tensor](), 0
+    for batch in chain([first], batches):
         samples += batch.samples
         targets.append(batch.targets)
-        kept = [*kept, batch] if samples * _features(first) <= MOST_NUMBERS else []
-    assert first is not None, "as_batches refuses data without batches"
+        kept = [*kept, batch] if samples * features <= MOST_NUMBERS else []
     whole = concatenate(kept) if kept and sum(batch.samples for batch in kept) == samples else None
-    return TrainingData(first, torch.cat(targets), _facts(first, whole, samples), whole)
-
-
-def _facts(first: Batch, whole: Batch | None, samples: int) -> DataFacts:
-    features = _features(first)
-    matrix = None if whole is None else _matrix(whole)
-    if matrix is None or min(samples, features) > MOST_RANK:
-        return DataFacts(samples, features)
-    return DataFacts.of_matrix(matrix)
-
-
-def _matrix(batch: Batch) -> Tensor | None:
-    """Features × samples in float64, where the input is one floating tensor."""
-    tensors = _tensors(batch.inputs)
-    if len(tensors) != 1 or not tensors[0].is_floating_point():
-        return None
-    return tensors[0].detach().flatten(1).T.to("cpu", torch.float64)
-
-
-def _features(batch: Batch) -> int:
-    return sum(tensor[0].numel() for tensor in _tensors(batch.inputs) if tensor.ndim and len(tensor))
+    facts, tensors = DataFacts(samples, features), [] if whole is None else _tensors(whole.inputs)
+    if len(tensors) == 1 and tensors[0].is_floating_point() and min(samples, features) <= MOST_RANK:
+        facts = DataFacts.of_matrix(tensors[0].detach().flatten(1).T.to("cpu", torch.float64))
+    return TrainingData(first, torch.cat(targets), facts, whole)
 
 
 def _tensors(inputs: Any) -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""A model's graph as the descriptions need it: who reads whom, how many features, which module."""
+"""The nodes of a model's graph as descriptions: maps, norms, nonlinearities, pools, and what is not recognised."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -52,18 +52,12 @@ class GraphView:
 
     def features(self, node: fx.Node) -> int:
         """Numbers of one sample at a node."""
-        value = node.meta["val"]
-        first = value[0] if isinstance(value, tuple | list) else value
-        return math.prod(first.shape) // self.samples
+        return math.prod(self.shape(node)) // self.samples
 
     def shape(self, node: fx.Node) -> tuple[int, ...]:
-        """Shape of the tensor at a node."""
+        """Shape of the tensor at a node, of the first where there are several."""
         value = node.meta["val"]
         return tuple((value[0] if isinstance(value, tuple | list) else value).shape)
-
-    def operation(self, node: fx.Node) -> str:
-        """The operation of a node without its overload."""
-        return operation(node)
 
     def call(self, node: fx.Node) -> str:
         """The innermost module call that ran a node."""
@@ -79,7 +73,7 @@ class GraphView:
         module, name = self.module(node), module_of(self.call(node))
         if name and not any(module.children()):
             return name
-        return f"{self.operation(node).removeprefix('aten.')} in {name or 'the model'}"
+        return f"{operation(node).removeprefix('aten.')} in {name or 'the model'}"
 
     def unrecognised(self, node: fx.Node, source: fx.Node, what: str) -> Unrecognised:
         """A part from `source` to `node` about which nothing is known."""
@@ -104,17 +98,10 @@ class GraphView:
                     "speak of one output a sample; let no block reshape samples into each other."
                 )
 
-    def parameter(self, argument: object) -> torch.Tensor | None:
-        """The parameter that an argument of a node is, or None if it is something else."""
-        names = self.network.exported.parameters
-        if not isinstance(argument, fx.Node) or argument.name not in names:
-            return None
-        return self.network.model.get_parameter(names[argument.name])
 
-
-def argument(node: fx.Node, place: int, default: Any = None) -> Any:
-    """The positional argument of a node at a place, or `default` if it has fewer."""
-    return node.args[place] if len(node.args) > place else default
+def argument(node: fx.Node, place: int, default: Any = None, name: str = "") -> Any:
+    """The argument of a node at a place, or of this name, or `default` if it has neither."""
+    return node.args[place] if len(node.args) > place else node.kwargs.get(name, default)
 
 
 _WEIGHTS = {"aten.linear": 1, "aten.mm": 1, "aten.matmul": 1, "aten.addmm": 2} | dict.fromkeys(CONVOLUTIONS, 1)
@@ -123,30 +110,25 @@ _WEIGHTS = {"aten.linear": 1, "aten.mm": 1, "aten.matmul": 1, "aten.addmm": 2} |
 
 def affine_part(view: GraphView, node: fx.Node, source: fx.Node) -> Description:
     """The description of a product with a weight matrix or of a convolution."""
-    module, shape = view.module(node), view.shape(source)
-    if isinstance(module, NormalisedLinear) and _is_one_row_a_sample(view, source):
-        return Affine(_kernel(module), name=view.name(node))
+    module, shape, name, kind = view.module(node), view.shape(source), view.name(node), operation(node)
+    # Whether a matrix acts on whole samples; on tokens it is shared, like a convolution.
+    one_row_a_sample = len(shape) == 2 and shape[0] == view.samples
+    if isinstance(module, NormalisedLinear) and one_row_a_sample:
+        return Affine(_kernel(module), name=name)
     if isinstance(module, NormalisedConv2d):
-        return Affine(_convolution(module, shape), name=view.name(node))
-    return _free(view, node, source)
-
-
-def _free(view: GraphView, node: fx.Node, source: fx.Node) -> Description:
-    name, inputs, outputs = view.name(node), view.features(source), view.features(node)
-    kind = view.operation(node)
-    weight = view.parameter(_argument(node, _WEIGHTS[kind], "weight")) if kind in _WEIGHTS else None
-    if weight is None:
+        window, stride, padding = (
+            (int(size[0]), int(size[1])) for size in (module.kernel_size, module.stride, module.padding)
+        )
+        return Affine(Convolution(_kernel(module), shape[1], (shape[2], shape[3]), window, stride, padding), name=name)
+    inputs, outputs, names = view.features(source), view.features(node), view.network.exported.parameters
+    weight = argument(node, _WEIGHTS[kind], name="weight") if kind in _WEIGHTS else None
+    if not isinstance(weight, fx.Node) or weight.name not in names:
         return Unrecognised(name, f"{kind.removeprefix('aten.')} with a weight that is computed", inputs, outputs)
-    if kind == "aten.linear" and _is_one_row_a_sample(view, source):
-        return Affine(Free(outputs, inputs), _argument(node, 2, "bias") is not None, name=name)
-    fan_in = math.prod(weight.shape[1:]) if kind == "aten.linear" or kind in CONVOLUTIONS else weight.shape[0]
-    return FreeMap(name, inputs, outputs, weight.numel(), fan_in)
-
-
-def _is_one_row_a_sample(view: GraphView, source: fx.Node) -> bool:
-    """Whether a matrix acts on whole samples; on tokens it is shared, like a convolution."""
-    shape = view.shape(source)
-    return len(shape) == 2 and shape[0] == view.samples
+    if kind == "aten.linear" and one_row_a_sample:
+        return Affine(Free(outputs, inputs), argument(node, 2, name="bias") is not None, name=name)
+    trained = view.network.model.get_parameter(names[weight.name])
+    fan_in = math.prod(trained.shape[1:]) if kind == "aten.linear" or kind in CONVOLUTIONS else trained.shape[0]
+    return FreeMap(name, inputs, outputs, trained.numel(), fan_in)
 
 
 def _kernel(module: NormalisedLinear | NormalisedConv2d) -> Parameterisation:
@@ -156,33 +138,17 @@ def _kernel(module: NormalisedLinear | NormalisedConv2d) -> Parameterisation:
     return kind(weight.shape[0], math.prod(weight.shape[1:]), float(rule.epsilon), float(rule.factor))
 
 
-def _convolution(module: NormalisedConv2d, shape: tuple[int, ...]) -> Convolution:
-    return Convolution(
-        _kernel(module),
-        channels=shape[1],
-        image=(shape[2], shape[3]),
-        window=_pair(module.kernel_size),
-        stride=_pair(module.stride),
-        padding=_pair(module.padding),
-    )
-
-
-def _pair(values: Any) -> tuple[int, int]:
-    return int(values[0]), int(values[1])
-
-
-def _argument(node: fx.Node, place: int, name: str) -> Any:
-    return node.args[place] if len(node.args) > place else node.kwargs.get(name)
-
-
 def normalisation(view: GraphView, node: fx.Node, source: fx.Node) -> list[Description]:
     """A norm by statistics of its input, then its scale and shift."""
-    module, within = view.module(node), _WITHIN_SAMPLES.get(view.operation(node))
-    if within is not None:
-        return _within_samples(view, node, source, within(node, view.shape(source), source.meta["val"].dtype))
+    module, name, shape, kind = view.module(node), view.name(node), view.shape(source), operation(node)
+    if kind in _WITHIN_SAMPLES:
+        norm, features = _WITHIN_SAMPLES[kind](node, shape, source.meta["val"].dtype), view.features(source)
+        if features % norm.width or not norm.is_of_its_input:
+            return [view.unrecognised(node, source, "a norm across samples or with running statistics")]
+        found: Description = SampleNorm(features, features // norm.width, norm.epsilon, norm.is_centred, name=name)
+        return [found, ScaleShift(norm.scales, features // norm.scales, name=name)] if norm.scales else [found]
     if not isinstance(module, nn.modules.batchnorm._BatchNorm | BatchNormalise):
-        return [view.unrecognised(node, source, view.operation(node).removeprefix("aten."))]
-    shape, name = view.shape(source), view.name(node)
+        return [view.unrecognised(node, source, kind.removeprefix("aten."))]
     channels, positions = shape[1] if len(shape) > 1 else 1, math.prod(shape[2:])
     if isinstance(module, BatchNormalise):
         return [BatchNorm(channels, module.epsilon, positions, name=name)]
@@ -202,15 +168,6 @@ class _Norm:
     scales: int
     is_centred: bool = True
     is_of_its_input: bool = True
-
-
-def _within_samples(view: GraphView, node: fx.Node, source: fx.Node, norm: _Norm) -> list[Description]:
-    name, features = view.name(node), view.features(source)
-    if features % norm.width or not norm.is_of_its_input:
-        return [view.unrecognised(node, source, "a norm across samples or with running statistics")]
-    groups = features // norm.width
-    scale: list[Description] = [ScaleShift(norm.scales, features // norm.scales, name=name)] if norm.scales else []
-    return [SampleNorm(features, groups, norm.epsilon, norm.is_centred, name=name), *scale]
 
 
 def _layer_norm(node: fx.Node, shape: tuple[int, ...], dtype: torch.dtype) -> _Norm:
@@ -243,60 +200,41 @@ _WITHIN_SAMPLES: dict[str, Callable[[fx.Node, tuple[int, ...], torch.dtype], _No
     "aten.instance_norm": _instance_norm,
 }
 
-_POINTWISE = {
-    "aten.tanh": "tanh",
-    "aten.sigmoid": "sigmoid",
-    "aten.softplus": "softplus",
-    "aten.log_sigmoid": "logsigmoid",
-    "aten.sin": "sin",
-    "aten.elu": "elu",
-    "aten.gelu": "gelu",
-    "aten.silu": "silu",
-    "aten.mish": "mish",
-    "aten.relu": "relu",
-    "aten.leaky_relu": "leaky_relu",
-    "aten.relu6": "relu6",
-    "aten.hardtanh": "hardtanh",
-    "aten.hardswish": "hardswish",
-    "aten.hardsigmoid": "hardsigmoid",
-    "aten.selu": "selu",
-    "aten.prelu": "prelu",
-}
+_SAME_NAME = (
+    "tanh sigmoid softplus sin elu gelu silu mish relu leaky_relu relu6 hardtanh hardswish hardsigmoid selu prelu"
+)
 
-_WITH_OPTIONS = {"aten.softplus", "aten.elu"}
+_POINTWISE = {name: name for name in _SAME_NAME.split()} | {"log_sigmoid": "logsigmoid"}
+"""Elementwise operations of torch, and what the theory calls them."""
+
+_WITH_OPTIONS = {"softplus", "elu"}
 """Smooth ones whose options change their slopes: recognised with the default options only."""
 
 
 def other_part(view: GraphView, node: fx.Node, source: fx.Node) -> list[Description]:
     """The descriptions of an operation without weight matrix; none for one that changes nothing."""
-    kind = view.operation(node)
-    if kind in _POINTWISE:
-        return [_pointwise(view, node)]
+    kind = operation(node)
+    plain = kind.removeprefix("aten.")
+    if plain in _POINTWISE:
+        features = view.features(node)
+        name = "gelu_tanh" if "tanh" in (*node.args[1:], *node.kwargs.values()) else _POINTWISE[plain]
+        if plain in _WITH_OPTIONS and len(node.args) > 1 and set(node.args[1:]) - {1, 20}:
+            return [Unrecognised(view.name(node), f"{name} with options", features, features)]
+        return [Elementwise(NONLINEARITIES[name], features, name=view.name(node))]
     if kind in NORMALISING:
         return normalisation(view, node, source)
     for operations, describe in _TABLE:
         if kind in operations:
             return describe(view, node, source)
-    return [view.unrecognised(node, source, kind.removeprefix("aten."))]
-
-
-def _pointwise(view: GraphView, node: fx.Node) -> Description:
-    kind, features = view.operation(node), view.features(node)
-    name = "gelu_tanh" if "tanh" in (*node.args[1:], *node.kwargs.values()) else _POINTWISE[kind]
-    if kind in _WITH_OPTIONS and len(node.args) > 1 and set(node.args[1:]) - {1, 20}:
-        return Unrecognised(view.name(node), f"{name} with options", features, features)
-    return Elementwise(NONLINEARITIES[name], features, name=view.name(node))
+    return [view.unrecognised(node, source, plain)]
 
 
 def _kept(view: GraphView, node: fx.Node, source: fx.Node) -> list[Description]:
     """A selection, or zeros put beside: nothing if all numbers stay, else a map with largest singular value 1."""
-    if view.operation(source) in NORMALISING or view.features(node) == view.features(source):
+    if operation(source) in NORMALISING or view.features(node) == view.features(source):
         return []
-    if view.operation(node) in ("aten.constant_pad_nd", "aten.pad") and argument(node, 2, 0) not in (
-        0,
-        0.0,
-        "constant",
-    ):
+    pads = operation(node) in ("aten.constant_pad_nd", "aten.pad")
+    if pads and argument(node, 2, 0) not in (0, "constant"):
         return [view.unrecognised(node, source, "padding with a constant")]
     return [LinearMap(view.name(node), view.features(source), view.features(node), 1.0)]
 
@@ -304,7 +242,7 @@ def _kept(view: GraphView, node: fx.Node, source: fx.Node) -> list[Description]:
 def _average(view: GraphView, node: fx.Node, source: fx.Node) -> list[Description]:
     """Averages over windows: the product of largest row and column sums bounds the squared norm, exact if disjoint."""
     before, after = view.shape(source)[2:], view.shape(node)[2:]
-    if "adaptive" in view.operation(node):
+    if "adaptive" in operation(node):
         disjoint = bool(after) and all(size % parts == 0 for size, parts in zip(before, after, strict=True))
         gain = math.sqrt(math.prod(after) / math.prod(before)) if disjoint else None
     else:
@@ -317,7 +255,7 @@ def _maximum(view: GraphView, node: fx.Node, source: fx.Node) -> list[Descriptio
     """Each output copies one input, and an input is copied at most once for each window over it."""
     axes = len(view.shape(source)) - 2
     window = _sizes(argument(node, 1), axes)
-    adaptive = "adaptive" in view.operation(node)
+    adaptive = "adaptive" in operation(node)
     gain = None if adaptive else math.sqrt(_overlap(window, _sizes(argument(node, 2) or window, axes)))
     return [Kinked(view.name(node), "max pooling", view.features(source), view.features(node), gain)]
 
@@ -335,7 +273,7 @@ def _times(view: GraphView, node: fx.Node, source: fx.Node) -> list[Description]
     if len(factors) != 1:
         return [view.unrecognised(node, source, "product")]
     factor = float(factors[0])
-    gain = abs(1 / factor if view.operation(node) == "aten.div" and factor else factor)
+    gain = abs(1 / factor if operation(node) == "aten.div" and factor else factor)
     return [LinearMap(view.name(node), view.features(source), view.features(node), gain)]
 
 
@@ -354,14 +292,10 @@ def _sizes(value: Any, axes: int) -> list[int]:
     return sizes * axes if len(sizes) == 1 else sizes
 
 
-_Describe = Callable[[GraphView, fx.Node, fx.Node], list[Description]]
-
-_TABLE: list[tuple[set[str], _Describe]] = [
+_TABLE: list[tuple[set[str], Callable[[GraphView, fx.Node, fx.Node], list[Description]]]] = [
     ({f"aten.avg_pool{n}d" for n in (1, 2, 3)} | {f"aten.adaptive_avg_pool{n}d" for n in (1, 2, 3)}, _average),
-    (
-        {f"aten.max_pool{n}d" for n in (1, 2, 3)} | {"aten.max_pool2d_with_indices", "aten.adaptive_max_pool2d"},
-        _maximum,
-    ),
+    ({"aten.max_pool1d", "aten.max_pool2d", "aten.max_pool3d"}, _maximum),
+    ({"aten.max_pool2d_with_indices", "aten.adaptive_max_pool2d"}, _maximum),
     ({"aten.mean"}, _mean),
     ({"aten.mul", "aten.div"}, _times),
     ({"aten.dropout", "aten.feature_dropout", "aten.native_dropout"}, _dropout),

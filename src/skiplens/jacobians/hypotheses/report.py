@@ -68,37 +68,30 @@ class HypothesesReading(Reading, kind="hypotheses"):
     @property
     def failing(self) -> tuple[str, ...]:
         """Labels of the hypotheses that fail."""
-        return tuple(label for label, verdict in zip(self.labels, self.verdicts, strict=True) if verdict == "fails")
+        return self._labels_with("fails")
 
     @property
     def undecided(self) -> tuple[str, ...]:
         """Labels of the hypotheses that cannot be decided."""
-        pairs = zip(self.labels, self.verdicts, strict=True)
-        return tuple(label for label, verdict in pairs if verdict == "cannot be decided")
+        return self._labels_with("cannot be decided")
+
+    def _labels_with(self, verdict: str) -> tuple[str, ...]:
+        return tuple(label for label, one in zip(self.labels, self.verdicts, strict=True) if one == verdict)
 
     def __str__(self) -> str:
         """The verdicts as a table, then what follows."""
         lines = [f"{self.model} with {self.loss}", ""]
         for row in self.rows():
-            number = f" [{row['meaning']}: {numbers}]" if (numbers := _numbers(row)) else ""
+            number = "" if row["number"] is None else f"{row['number']:.6g}"
+            if row["sampled"] is not None:
+                number = f"{number or 'not known'}, here {row['sampled']:.6g}"
+            number = f" [{row['meaning']}: {number}]" if number else ""
             lines.append(f"{row['hypothesis']}  {row['verdict']:<17}  {row['statement']}{number}")
             if row["verdict"] != "holds":
-                lines += _indented(f"at {row['where']}: {row['reason']}")
-                lines += _indented(f"-> {row['change']}")
+                for text in (f"at {row['where']}: {row['reason']}", f"-> {row['change']}"):
+                    lines += textwrap.wrap(text, WIDTH, initial_indent="      ", subsequent_indent="         ")
                 lines += [f"        {line}" for line in row["code"].splitlines()]
         return "\n".join([*lines, "", *textwrap.wrap(self.conclusion, WIDTH)])
-
-
-def _numbers(row: Mapping[str, Any]) -> str:
-    """The number of a row and what it is here, '' where there is neither."""
-    number, here = row["number"], row["sampled"]
-    if here is None:
-        return "" if number is None else f"{number:.6g}"
-    return f"{'not known' if number is None else f'{number:.6g}'}, here {here:.6g}"
-
-
-def _indented(text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent="      ", subsequent_indent="         ")
 
 
 MEANING = (
@@ -112,7 +105,7 @@ def convergence_section(reading: HypothesesReading) -> Section:
     return Section(
         anchor=reading.kind,
         title="Convergence",
-        sentence=convergence_sentence(reading),
+        sentence=reading.conclusion if reading.conclusion.endswith(".") else f"{reading.conclusion}.",
         facts=(
             ("loss", reading.loss),
             ("hypotheses that hold", str(reading.verdicts.count("holds"))),
@@ -140,11 +133,6 @@ def _number(row: Mapping[str, Any]) -> str:
     number = "not known" if row["number"] is None else number_in_words(row["number"])
     here = "" if row["sampled"] is None else f" (here {number_in_words(row['sampled'])})"
     return f"{row['meaning']}: {number}{here}"
-
-
-def convergence_sentence(reading: HypothesesReading) -> str:
-    """What is guaranteed."""
-    return reading.conclusion if reading.conclusion.endswith(".") else f"{reading.conclusion}."
 
 
 DERIVED = ("S5", "S6", "G1", "G4")
