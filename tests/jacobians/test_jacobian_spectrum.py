@@ -7,11 +7,13 @@ from skiplens.base.errors import InvalidInputError, TooLargeError
 from skiplens.graph.dissect import dissect
 from skiplens.graph.functional import transformable
 from skiplens.graph.network import ResidualNetwork, part_function
-from skiplens.jacobians.linearised import Linearised, coupling_norms, frozen_call
 from skiplens.jacobians.part_spectrum import (
+    Linearised,
     Part,
     SpectrumEffort,
     coupled_singular_values,
+    coupling_norms,
+    frozen_call,
     part_spectrum,
     whole_jacobian,
 )

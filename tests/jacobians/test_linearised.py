@@ -4,8 +4,7 @@ from torch import nn
 
 from skiplens.base.errors import InvalidInputError
 from skiplens.graph.functional import transformable
-from skiplens.jacobians.linearised import Linearised
-from skiplens.jacobians.part_spectrum import couples_samples, sample_jacobians, whole_jacobian
+from skiplens.jacobians.part_spectrum import Linearised, couples_samples, sample_jacobians, whole_jacobian
 from tests.networks import drawn, mlp, noise
 from tests.tolerances import assert_close
 

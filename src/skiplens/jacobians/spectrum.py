@@ -18,8 +18,7 @@ from skiplens.graph.dissect import dissect
 from skiplens.graph.functional import transformable
 from skiplens.graph.inputs import require_device, require_finite, require_module, samples_of
 from skiplens.graph.network import ResidualNetwork, part_function, sources_of, span_function
-from skiplens.jacobians.linearised import coupling_norms, frozen_call
-from skiplens.jacobians.part_spectrum import Part, Spectrum, SpectrumEffort, part_spectrum
+from skiplens.jacobians.part_spectrum import Part, Spectrum, SpectrumEffort, coupling_norms, frozen_call, part_spectrum
 from skiplens.jacobians.reading import JacobianSpectrum
 from skiplens.readings.reading import Provenance
 

@@ -27,8 +27,7 @@ def case():
 
 
 def case_of(system, cost=None, data=None, **more):
-    from skiplens.jacobians.hypotheses.descriptions import describe
-    from skiplens.jacobians.hypotheses.facts import Case, CostFacts, DataFacts
+    from skiplens.jacobians.hypotheses.descriptions import Case, CostFacts, DataFacts, describe
     from skiplens.jacobians.systems.costs import CrossEntropy
 
     facts = DataFacts.of_matrix(data_a() if data is None else data)
@@ -38,7 +37,7 @@ def case_of(system, cost=None, data=None, **more):
 
 
 def verdicts(case):
-    from skiplens.jacobians.hypotheses.convergence import check
+    from skiplens.jacobians.hypotheses.conditions import check
 
     return {entry.label: entry for entry in check(case)}
 
@@ -49,8 +48,8 @@ def not_holding(case):
 
 
 def test_the_network_of_the_theorem_meets_every_hypothesis(case):
-    from skiplens.jacobians.hypotheses.convergence import what_follows
-    from skiplens.jacobians.hypotheses.facts import HYPOTHESES
+    from skiplens.jacobians.hypotheses.conditions import what_follows
+    from skiplens.jacobians.hypotheses.descriptions import HYPOTHESES
 
     found = verdicts(case)
     assert list(found) == list(HYPOTHESES)
@@ -84,7 +83,7 @@ def test_a_steep_nonlinearity_is_named():
 
 
 def test_too_many_samples_are_named():
-    from skiplens.jacobians.hypotheses.facts import CostFacts
+    from skiplens.jacobians.hypotheses.descriptions import CostFacts
     from skiplens.jacobians.systems.costs import CrossEntropy
 
     cost = CostFacts.of_cost(CrossEntropy(torch.zeros(7, dtype=torch.int64), 3))
@@ -101,7 +100,7 @@ def test_dependent_samples_are_named():
 
 
 def test_growing_widths_are_named():
-    from skiplens.jacobians.hypotheses.facts import CostFacts
+    from skiplens.jacobians.hypotheses.descriptions import CostFacts
     from skiplens.jacobians.systems.affine import Affine
     from skiplens.jacobians.systems.costs import CrossEntropy
     from skiplens.jacobians.systems.parameterisation import EntryNormalised
@@ -178,8 +177,7 @@ def test_a_convolution_in_front_is_named():
 
 
 def test_measured_slopes_stand_beside_the_bound_and_decide_what_is_not_known(case):
-    from skiplens.jacobians.hypotheses.descriptions import Unrecognised
-    from skiplens.jacobians.hypotheses.facts import SampledGain
+    from skiplens.jacobians.hypotheses.descriptions import SampledGain, Unrecognised
 
     gains = {"block2": SampledGain(0.31817220799685), "block3": SampledGain(0.3044745357944)}
     measured = verdicts(replace(case, sampled_gains=gains))["R3"]
@@ -218,7 +216,7 @@ def test_a_head_without_skip_is_named(case):
 
 
 def test_costs_that_are_not_covered_are_named(case):
-    from skiplens.jacobians.hypotheses.facts import CostFacts
+    from skiplens.jacobians.hypotheses.descriptions import CostFacts
 
     quartic = replace(case, cost=CostFacts("quartic cost", True, True, False))
     assert verdicts(quartic)["G5"].verdict == "fails"
@@ -305,7 +303,7 @@ def test_a_batch_norm_behind_an_inner_plain_map_is_open_with_many_samples():
 
 
 def test_covariance_facts():
-    from skiplens.jacobians.hypotheses.facts import DataFacts
+    from skiplens.jacobians.hypotheses.descriptions import DataFacts
 
     X = sines(3, 9)
     expected = torch.linalg.eigvalsh(torch.cov(X, correction=0))[0]
@@ -330,8 +328,8 @@ def test_scale_and_shift_and_max_pooling_are_named(case):
 
 
 def test_the_repaired_network_is_certified():
-    from skiplens.jacobians.hypotheses.convergence import what_follows
-    from skiplens.jacobians.hypotheses.facts import CostFacts
+    from skiplens.jacobians.hypotheses.conditions import what_follows
+    from skiplens.jacobians.hypotheses.descriptions import CostFacts
     from skiplens.jacobians.systems.costs import SquareCost
 
     case = case_of(network_r(), step=0.09)
@@ -346,7 +344,7 @@ def test_the_repaired_network_is_certified():
 
 
 def test_the_counterexample_meets_every_hypothesis():
-    from skiplens.jacobians.hypotheses.facts import CostFacts
+    from skiplens.jacobians.hypotheses.descriptions import CostFacts
     from skiplens.papers.macdonald2023_regularity.counterexample import counterexample_loss
 
     loss = counterexample_loss()
@@ -358,7 +356,7 @@ def test_the_counterexample_meets_every_hypothesis():
 
 
 def test_conclusions_name_what_fails(case):
-    from skiplens.jacobians.hypotheses.convergence import conclusion, what_follows
+    from skiplens.jacobians.hypotheses.conditions import conclusion, what_follows
     from skiplens.jacobians.hypotheses.descriptions import Unrecognised
 
     kink = case_of(network_a(nonlinearity="relu"))
@@ -377,8 +375,7 @@ def test_conclusions_name_what_fails(case):
 
 def test_networks_and_data_without_content_are_refused(case):
     from skiplens.base.errors import InvalidInputError
-    from skiplens.jacobians.hypotheses.descriptions import LinearMap
-    from skiplens.jacobians.hypotheses.facts import DataFacts
+    from skiplens.jacobians.hypotheses.descriptions import DataFacts, LinearMap
 
     with pytest.raises(InvalidInputError, match="no layers to check"):
         replace(case, layers=())

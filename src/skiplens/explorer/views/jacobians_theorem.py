@@ -10,10 +10,17 @@ import torch
 from skiplens.base.randomness import Randomness
 from skiplens.explorer.control import Choice, Slider, Switch, only_when
 from skiplens.explorer.view import Check, Drawing, Values
-from skiplens.jacobians.hypotheses.conditions import largest_gain, regularity_checks
-from skiplens.jacobians.hypotheses.convergence import check, what_follows
-from skiplens.jacobians.hypotheses.descriptions import Description, FreeMap, ResidualLayer, Skip
-from skiplens.jacobians.hypotheses.facts import Case, CheckedHypothesis, CostFacts, DataFacts
+from skiplens.jacobians.hypotheses.conditions import check, largest_gain, regularity_checks, what_follows
+from skiplens.jacobians.hypotheses.descriptions import (
+    Case,
+    CheckedHypothesis,
+    CostFacts,
+    DataFacts,
+    Description,
+    FreeMap,
+    ResidualLayer,
+    Skip,
+)
 from skiplens.jacobians.systems.affine import Affine
 from skiplens.jacobians.systems.costs import CrossEntropy, SquareCost
 from skiplens.jacobians.systems.elementwise import NONLINEARITIES, Elementwise, SkipMap

@@ -14,8 +14,14 @@ from skiplens.graph.blocks import ResidualBlock
 from skiplens.graph.loss import Loss, loss_name
 from skiplens.graph.network import part_function
 from skiplens.graph.operations import MATRIX_PRODUCTS, REARRANGING, operation
-from skiplens.jacobians.hypotheses.descriptions import Description, ParallelBranches, ResidualLayer, Skip, Unrecognised
-from skiplens.jacobians.hypotheses.facts import CostFacts
+from skiplens.jacobians.hypotheses.descriptions import (
+    CostFacts,
+    Description,
+    ParallelBranches,
+    ResidualLayer,
+    Skip,
+    Unrecognised,
+)
 from skiplens.jacobians.hypotheses.parts import GraphView, affine_part, normalisation, other_part
 from skiplens.jacobians.systems.costs import Cost, CrossEntropy, SquareCost
 from skiplens.jacobians.systems.elementwise import NONLINEARITIES, Elementwise

@@ -1,9 +1,17 @@
-"""A network as a list of layer descriptions: what the theorems ask about, known or not known."""
+"""What the theorems ask about: layers, data, cost and step size, known or not known; the hypotheses, and verdicts."""
 
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal
 
+import torch
+from torch import Tensor
+
+from skiplens.base.axes import Float
+from skiplens.base.errors import InvalidInputError
+from skiplens.jacobians.systems.costs import Cost
 from skiplens.jacobians.systems.elementwise import Residual, SkipMap
 from skiplens.jacobians.systems.layer import Certificate, Composition, DataBound, Layer, composed, product
 
@@ -176,3 +184,217 @@ def _sum_certificate(layer: ParallelBranches, bound: DataBound) -> Certificate |
         mixed=math.hypot(*(term.mixed for term in terms)),
         bend=sum(term.bend for term in terms),
     )
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """What is known of a data matrix of features × samples; None where it is not known."""
+
+    samples: int
+    features: int
+    smallest: float | None = None
+    """The smallest of the min(samples, features) singular values."""
+    largest: float | None = None
+    covariance: float | None = None
+    """Smallest eigenvalue of the covariance of the features; 0 where there are no more samples than features."""
+    bound: DataBound | None = None
+
+    @classmethod
+    def of_matrix(cls, data: Float[Tensor, "features samples"]) -> "DataFacts":
+        """The facts of a matrix that is there in full."""
+        features, samples = data.shape
+        if data.numel() == 0:
+            raise InvalidInputError(
+                f"The data matrix has {features} features and {samples} samples; it needs at least one of each."
+            )
+        if not bool(torch.isfinite(data).all()):
+            raise InvalidInputError(
+                "The data matrix has NaN or infinite entries; finite numbers were wanted. Drop them."
+            )
+        values, covariance = torch.linalg.svdvals(data), 0.0
+        if samples > features:
+            centred = data - data.mean(1, keepdim=True)
+            covariance = float(torch.linalg.svdvals(centred)[-1] ** 2 / samples)
+        return cls(samples, features, float(values[-1]), float(values[0]), covariance, DataBound.of_data(data))
+
+    @property
+    def are_independent(self) -> bool | None:
+        """Whether the samples are linearly independent."""
+        if self.samples > self.features:
+            return False
+        if self.smallest is None or self.largest is None:
+            return None
+        return self.smallest > self.tolerance
+
+    @property
+    def tolerance(self) -> float:
+        """Singular values below this number are zero up to rounding."""
+        return max(self.samples, self.features) * torch.finfo(torch.float64).eps * (self.largest or 0.0)
+
+
+@dataclass(frozen=True)
+class CostFacts:
+    """What is known of a cost; None where it is not known."""
+
+    name: str
+    is_convex: bool | None = None
+    """Whether it is convex and differentiable."""
+    has_lipschitz_gradient: bool | None = None
+    """Whether its gradient is bounded and Lipschitz on sublevel sets."""
+    is_dominated: bool | None = None
+    """Whether it has the Polyak–Łojasiewicz inequality on bounded sets of outputs."""
+    cost: Cost | None = None
+    """The cost itself, for numbers."""
+
+    @classmethod
+    def of_cost(cls, cost: Cost) -> "CostFacts":
+        """The facts of a cost of Skiplens: all of them meet the hypotheses."""
+        return cls(cost.name, True, True, True, cost)
+
+
+@dataclass(frozen=True)
+class SampledGain:
+    """|Jg|_2 of a branch as measured at some parameters and data."""
+
+    gain: float
+    is_lower_bound: bool = True
+    """Whether the supremum is at least as large; not so if samples are coupled and only some of them were taken."""
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """Everything a check looks at: the network, its training data, and what is minimised with which step."""
+
+    layers: tuple[Description, ...]
+    data: DataFacts
+    cost: CostFacts
+    step: float | None = None
+    sublevel: float = math.inf
+    """A loss that is not exceeded, the first loss of a run."""
+    first_weights: Float[Tensor, " params"] | None = None
+    """Parameters of the first layer, for the number of hypothesis R5."""
+    sampled_gains: Mapping[str, SampledGain] = field(default_factory=dict)
+    """Measured slopes of branches by the name of their layer, for hypothesis R3."""
+
+    def __post_init__(self) -> None:
+        """Refuse a network without layers or without outputs."""
+        if not self.layers:
+            raise InvalidInputError("There are no layers to check; describe at least one.")
+        empty = [layer.name for layer in self.layers if layer.outputs < 1]
+        if empty:
+            raise InvalidInputError(f"{empty[0]} has no outputs, so nothing can be said about it. Remove it.")
+
+    @cached_property
+    def certificate(self) -> Certificate | None:
+        """Bounds of the whole network on these data, or None where something is not known."""
+        return None if self.data.bound is None else chain_certificate(self.layers, self.data.bound)
+
+    @cached_property
+    def smoothness(self) -> float | None:
+        """The certified Lipschitz constant of the gradient, or None where something is not known."""
+        total, cost = self.certificate, self.cost.cost
+        if total is None or cost is None:
+            return None
+        G = cost.gradient_bound(total.size, self.sublevel)
+        return cost.gradient_lipschitz * total.slope**2 + product(G, total.curvature)
+
+
+Verdict = Literal["holds", "fails", "cannot be decided"]
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A hypothesis of one of the theorems; `number` says what is measured."""
+
+    label: str
+    theorem: str
+    statement: str
+    number: str
+
+
+HYPOTHESES = {
+    row[0]: Hypothesis(*row)
+    for row in (
+        ("S1", "4.5", "nonlinearities have a derivative that is locally Lipschitz", "kinks"),
+        ("S2", "4.5", "affine maps are normalised with epsilon above 0, without free bias or scale", "free maps"),
+        (
+            "S3",
+            "4.5",
+            "norms have epsilon above 0; batch norm comes after normalised maps or on data with full covariance",
+            "batch norms",
+        ),
+        ("S4", "4.5", "the cost's gradient is bounded and Lipschitz on sublevel sets", "-"),
+        ("S5", "4.5", "residual branches are made of such layers", "bad branches"),
+        ("S6", "4.5", "a finite smoothness of the loss is certified", "beta"),
+        ("R1", "4.7", "layers after the first never grow", "largest outputs/inputs"),
+        ("R2", "4.7", "skips are linear with all singular values 1", "singular value farthest from 1"),
+        ("R3", "4.7", "branches have slopes below 1 for all parameters", "largest slope"),
+        ("R4", "4.7", "there are at most as many samples as features, and they are independent", "sigma(X)"),
+        ("R5", "4.7", "the first layer is affine and its parameters reach every matrix", "sigma(DP)"),
+        ("R6", "4.7", "every layer after the first has a skip", "layers without skip"),
+        ("G1", "5.1", "all hypotheses of theorems 4.5 and 4.7 hold", "not holding"),
+        ("G2", "5.1", "the first layer is entry-normalised", "epsilon"),
+        ("G3", "5.1", "nonlinearities have slopes of at most 1", "largest slope"),
+        ("G4", "5.1", "one margin below 1 holds for all branches and parameters", "margin"),
+        ("G5", "5.1", "the cost is convex with a Polyak-Lojasiewicz inequality on bounded sets", "-"),
+        ("G6", "5.1", "the step size is below 2/beta", "2/beta"),
+    )
+}
+"""The hypotheses in the order of the theorems: smoothness, regularity, convergence."""
+
+
+@dataclass(frozen=True)
+class CheckedHypothesis:
+    """One hypothesis with its verdict and the number behind it."""
+
+    hypothesis: Hypothesis
+    verdict: Verdict
+    number: float | None
+    where: tuple[str, ...]
+    """Names of the layers that it fails at, or that are not known."""
+    reason: str
+    change: str = ""
+    """The smallest change that would make it hold; '' where it holds."""
+    sampled: float | None = None
+    """What the number is at the present parameters, where it is a bound for all of them."""
+
+    @property
+    def label(self) -> str:
+        """The short name, such as S1."""
+        return self.hypothesis.label
+
+    @property
+    def holds(self) -> bool:
+        """Whether the verdict is that it holds."""
+        return self.verdict == "holds"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a check found: names of what breaks the hypothesis and of what leaves it open, why, and what would close it.
+
+    One failing layer is enough; one unknown layer leaves it open.
+    """
+
+    failing: Sequence[str] = ()
+    unknown: Sequence[str] = ()
+    number: float | None = None
+    why_open: str = "these parts are not recognised"
+    ask: str = "Replace them by layers that are recognised, or judge them by hand."
+
+
+def judged(label: str, evidence: Evidence, good: str, bad: str, change: str) -> CheckedHypothesis:
+    """The verdict of the evidence with its reason, `good` or `bad`, and the `change` to make where it fails."""
+    hypothesis, number = HYPOTHESES[label], evidence.number
+    if evidence.failing:
+        return CheckedHypothesis(hypothesis, "fails", number, tuple(dict.fromkeys(evidence.failing)), bad, change)
+    if not evidence.unknown:
+        return CheckedHypothesis(hypothesis, "holds", number, (), good)
+    where = tuple(dict.fromkeys(evidence.unknown))
+    return CheckedHypothesis(hypothesis, "cannot be decided", number, where, evidence.why_open, evidence.ask)
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """The first few names and how many more there are."""
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown

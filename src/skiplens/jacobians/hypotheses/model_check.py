@@ -21,13 +21,18 @@ from skiplens.graph.lens import Lens, Subject
 from skiplens.graph.loss import Loss, loss_name
 from skiplens.graph.network import part_function
 from skiplens.jacobians.hypotheses.chain import describe_cost, describe_model
-from skiplens.jacobians.hypotheses.convergence import check, conclusion
-from skiplens.jacobians.hypotheses.descriptions import ResidualLayer
-from skiplens.jacobians.hypotheses.facts import Case, CheckedHypothesis, DataFacts, SampledGain, listed
+from skiplens.jacobians.hypotheses.conditions import check, conclusion
+from skiplens.jacobians.hypotheses.descriptions import (
+    Case,
+    CheckedHypothesis,
+    DataFacts,
+    ResidualLayer,
+    SampledGain,
+    listed,
+)
 from skiplens.jacobians.hypotheses.parts import GraphView
 from skiplens.jacobians.hypotheses.report import RULES, HypothesesReading, convergence_section, hypotheses_numbers
-from skiplens.jacobians.linearised import Linearised
-from skiplens.jacobians.part_spectrum import couples_samples, keeps_samples
+from skiplens.jacobians.part_spectrum import Linearised, couples_samples, keeps_samples
 from skiplens.jacobians.systems.affine import Affine
 from skiplens.linalg.singular_values import singular_density
 from skiplens.plots.section import ReadingView

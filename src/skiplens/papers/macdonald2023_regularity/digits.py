@@ -16,8 +16,7 @@ from skiplens.base.settings import option
 from skiplens.data.fetch import get
 from skiplens.data.images import ImageSet, sample
 from skiplens.graph.functional import transformable
-from skiplens.jacobians.linearised import Linearised
-from skiplens.jacobians.part_spectrum import sample_jacobians, whole_jacobian
+from skiplens.jacobians.part_spectrum import Linearised, sample_jacobians, whole_jacobian
 from skiplens.linalg.singular_values import all_singular_values
 from skiplens.papers.statistics import ReplicateSettings
 from skiplens.zoo.catalogue import build
