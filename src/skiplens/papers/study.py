@@ -92,9 +92,9 @@ class Claim:
     judge: Judge
 
 
-def claim(statement: str, printed_at: str, paper: str) -> Callable[[Judge], Claim]:
-    """Turns a judge into its claim, which takes the judge's name without the leading underscore."""
-    return lambda judge: Claim(judge.__name__.removeprefix("_"), statement, printed_at, paper, judge)
+def claim(printed_at: str, paper: str) -> Callable[[Judge], Claim]:
+    """Turns a judge into its claim: named as the judge without the underscore, stated as the judge's docstring says."""
+    return lambda judge: Claim(judge.__name__.removeprefix("_"), judge.__doc__ or "", printed_at, paper, judge)
 
 
 @dataclass(frozen=True)

@@ -229,12 +229,9 @@ def judge_norms(readings: Readings, during: bool) -> Judgement:
     return decide(over_seeds(norms.diff(dim=1)), Band(-math.inf, 0.0), sentence)
 
 
-@claim(
-    "The norms confirm that deeper ResNets have smaller magnitudes of layer responses.",
-    "Section 4.1",
-    "norms measure responses",
-)
+@claim("Section 4.1", "norms measure responses")
 def _responses(readings: Readings) -> Judgement:
+    """The norms confirm that deeper ResNets have smaller magnitudes of layer responses."""
     if not readings:
         return Judgement("not attempted", explanation=missing("cifar10"))
     found = over_seeds(against(readings, "change_when_halved", "depth")[1])
@@ -246,8 +243,9 @@ def _responses(readings: Readings) -> Judgement:
     return decide_correction((found, Band(CHANGED, math.inf)), (found, Band.around(0.0, UNCHANGED)), sentence)
 
 
-@claim("The shortcut depth changes while the total number of parameters is fixed.", "Section 5.3.2", "the same number")
+@claim("Section 5.3.2", "the same number")
 def _parameters(readings: Readings) -> Judgement:
+    """The shortcut depth changes while the total number of parameters is fixed."""
     if not readings:
         return Judgement("not attempted", explanation=missing("cifar10"))
     counts = [stacked(readings, "parameters", depth=depth).double() for depth in values(readings, "depth")]
@@ -256,8 +254,9 @@ def _parameters(readings: Readings) -> Judgement:
     return Judgement("differs" if spread else "reproduced", spread, 0.0, 0.0, sentence)
 
 
-@claim("Shortcut depth 2 gives the smallest error.", "Figure 9", "lowest, up to one deviation")
+@claim("Figure 9", "lowest, up to one deviation")
 def _best(readings: Readings) -> Judgement:
+    """Shortcut depth 2 gives the smallest error."""
     sentence = "Test error with shortcut depth 2 minus that with 1, 3 and 4 at the greatest depth; the largest."
     problem = _problem(readings, SHORTEST, "errors are compared from then on.", DEEP)
     if problem:
@@ -268,12 +267,9 @@ def _best(readings: Readings) -> Judgement:
     return decide(over_seeds(differences), Band.between(-math.inf, 0.0, one_deviation), sentence)
 
 
-@claim(
-    "Beyond 400 layers only shortcut depth 2 gains from depth, the others degrade.",
-    "Section 5.3.2, figure 9",
-    "error falls for 2, rises for others",
-)
+@claim("Section 5.3.2, figure 9", "error falls for 2, rises for others")
 def _gain(readings: Readings) -> Judgement:
+    """Beyond 400 layers only shortcut depth 2 gains from depth, the others degrade."""
     sentence = (
         f"Change of the test error from the last depth below {EXTREMELY_DEEP} to the first above it: negative with "
         "shortcut depth 2, positive with 1, 3 and 4 (whose sign is turned round); the largest."
@@ -288,8 +284,9 @@ def _gain(readings: Readings) -> Judgement:
     return decide(over_seeds(gains * torch.tensor([-1.0, 1.0, -1.0, -1.0])), Band(-math.inf, 0.0), sentence)
 
 
-@claim("Shortcut depths larger than 4 yield worse results.", "Figure 9", "higher error")
+@claim("Figure 9", "higher error")
 def _longer(readings: Readings) -> Judgement:
+    """Shortcut depths larger than 4 yield worse results."""
     sentence = "Test error with shortcut depth 6 minus that with 2, at every depth; the smallest."
     problem = _problem(readings, ShortcutTraining().epochs, "worse results are said of whole runs.")
     if not problem and 6 not in values(readings, "shortcut_depth"):

@@ -99,8 +99,9 @@ def log_conditions(readings: Readings, family: str) -> tuple[list[int], Float[Te
     return depths, found.clamp(max=LIMIT).log10()
 
 
-@claim("2-shortcut linear networks have constant condition numbers.", "Figure 4", "as at zero, Eq. 9")
+@claim("Figure 4", "as at zero, Eq. 9")
 def _two_shortcut(readings: Readings) -> Judgement:
+    """2-shortcut linear networks have constant condition numbers."""
     _, found = log_conditions(readings, "2-shortcut")
     expected = math.log10(float(stacked(readings, "zero_condition_number", initial_spectrum)[0]))
     sentence = f"log10 of the condition number minus that of equation (9), {expected:.4f}; worst depth."
@@ -121,12 +122,9 @@ def judge_linear_growth(readings: Readings, family: str) -> Judgement:
     return decide(over_seeds(factors), DOUBLING, sentence)
 
 
-@claim(
-    "With Xavier initialisation the initial condition number goes to infinity with depth.",
-    "Figure 4, Section 5.1",
-    "→ ∞: log10 a layer > 0",
-)
+@claim("Figure 4, Section 5.1", "→ ∞: log10 a layer > 0")
 def _xavier(readings: Readings) -> Judgement:
+    """With Xavier initialisation the initial condition number goes to infinity with depth."""
     depths, found = log_conditions(readings, "xavier")
     chosen = [D >= 4 for D in depths]
     per_layer = found[:, chosen] / torch.tensor(depths, dtype=torch.float64)[chosen]
@@ -137,18 +135,18 @@ def _xavier(readings: Readings) -> Judgement:
     return decide(over_seeds(per_layer), Band(0.3, math.inf), sentence)
 
 
-@claim("The condition number grows slower with orthogonal than with Xavier initialisation.", "Section 5.1", "> 0")
+@claim("Section 5.1", "> 0")
 def _orthogonal_slower(readings: Readings) -> Judgement:
+    """The condition number grows slower with orthogonal than with Xavier initialisation."""
     _, orthogonal = log_conditions(readings, "orthogonal")
     _, xavier = log_conditions(readings, "xavier")
     sentence = "log10 of Xavier's condition number minus that of orthogonal networks; smallest over the depths."
     return decide(over_seeds(xavier - orthogonal), Band(0.0, math.inf), sentence)
 
 
-@claim(
-    "1-shortcut networks are similar to linear networks with orthogonal initialisation.", "Section 5", "difference 0"
-)
+@claim("Section 5", "difference 0")
 def _one_shortcut_like_orthogonal(readings: Readings) -> Judgement:
+    """1-shortcut networks are similar to linear networks with orthogonal initialisation."""
     _, orthogonal = log_conditions(readings, "orthogonal")
     _, shortcut = log_conditions(readings, "1-shortcut")
     sentence = "log10 of the 1-shortcut networks' condition number minus that of orthogonal ones; worst depth."

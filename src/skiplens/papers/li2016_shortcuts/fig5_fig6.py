@@ -261,13 +261,10 @@ def log_gaps(
     return {loss: first[loss].log10() - second[loss].log10() for loss in shared}
 
 
-@claim(
-    "The condition numbers of 2-shortcut networks at different losses are always smaller.",
-    "Figure 5, Section 5.2",
-    "> 0 at every loss",
-)
+@claim("Figure 5, Section 5.2", "> 0 at every loss")
 @at_paper_depth
 def _always_smaller(readings: Readings) -> Judgement:
+    """The condition numbers of 2-shortcut networks at different losses are always smaller."""
     two, orthogonal = (by_loss(readings, family, "condition_number") for family in ("2-shortcut", "orthogonal"))
     worst = min(float((orthogonal[loss].amin() / two[loss].amax()).log10()) for loss in two)
     return decide_correction(
@@ -279,11 +276,10 @@ def _always_smaller(readings: Readings) -> Judgement:
     )
 
 
-@claim(
-    "They are smaller especially when the loss is large.", "Figure 5, Section 5.2", "log10 ratio > 0; we ask for ≥ 1"
-)
+@claim("Figure 5, Section 5.2", "log10 ratio > 0; we ask for ≥ 1")
 @at_paper_depth
 def _much_smaller_when_large(readings: Readings) -> Judgement:
+    """They are smaller especially when the loss is large."""
     sentence = (
         "log10 of the ratio of condition numbers, orthogonal over 2-shortcut, smallest for losses from 2 on. We ask "
         "for at least 10 times."
@@ -291,9 +287,10 @@ def _much_smaller_when_large(readings: Readings) -> Judgement:
     return decide(over_losses(log_gaps(readings, LARGE)), Band(1.0, math.inf), sentence)
 
 
-@claim("They are smaller than those of networks with Xavier initialisation.", "Figure 5", "> 0")
+@claim("Figure 5", "> 0")
 @at_paper_depth
 def _smaller_than_xavier(readings: Readings) -> Judgement:
+    """They are smaller than those of networks with Xavier initialisation."""
     losses, xavier = at_losses(readings, "xavier", "condition_number")
     two = by_loss(readings, "2-shortcut", "condition_number")
     largest = max(float(found.amax()) for loss, found in two.items() if loss >= min(losses))
@@ -305,13 +302,10 @@ def _smaller_than_xavier(readings: Readings) -> Judgement:
     return decide(over_seeds(gaps[gaps.isfinite()]), Band(0.0, math.inf), sentence)
 
 
-@claim(
-    "The condition numbers roughly evolve to the same value for orthogonal and 2-shortcut networks.",
-    "Figure 5, Section 5.2",
-    "a last value",
-)
+@claim("Figure 5, Section 5.2", "a last value")
 @at_paper_depth
 def _same_value_at_the_end(readings: Readings) -> Judgement:
+    """The condition numbers roughly evolve to the same value for orthogonal and 2-shortcut networks."""
     both = [by_loss(readings, family, "condition_number") for family in ("2-shortcut", "orthogonal")]
     rises = torch.stack([(found[END] / found[NEARLY]).log10() for found in both]).mean(0)
     rise = over_seeds(rises[rises.isfinite()])  # of the runs that came so far
@@ -324,13 +318,10 @@ def _same_value_at_the_end(readings: Readings) -> Judgement:
     )
 
 
-@claim(
-    "The training dynamics of 1-shortcut networks are similar to those with orthogonal initialisation.",
-    "Section 5",
-    "difference 0",
-)
+@claim("Section 5", "difference 0")
 @at_paper_depth
 def _one_shortcut_like_orthogonal(readings: Readings) -> Judgement:
+    """The training dynamics of 1-shortcut networks are similar to those with orthogonal initialisation."""
     gaps = log_gaps(readings, 1.0, ("1-shortcut", "orthogonal"))
     sentence = "log10 of the 1-shortcut networks' condition number minus orthogonal ones', worst loss from 1 on."
     return decide(over_losses(gaps), Band.around(0.0, 0.1), sentence)
@@ -360,9 +351,10 @@ def lost(readings: Readings, index: Tensor) -> Tensor:
     return (0.5 - index) * params
 
 
-@claim("The index of a 2-shortcut network is always smaller.", "Figure 6 left", "> 0 at every loss")
+@claim("Figure 6 left", "> 0 at every loss")
 @at_paper_depth
 def _smaller(readings: Readings) -> Judgement:
+    """The index of a 2-shortcut network is always smaller."""
     two, orthogonal = (by_loss(readings, family, "index") for family in ("2-shortcut", "orthogonal"))
     gaps = {loss: orthogonal[loss] - two[loss] for loss in two if loss >= LEAST}
     sentence = (
@@ -372,9 +364,10 @@ def _smaller(readings: Readings) -> Judgement:
     return decide(over_losses(gaps), Band(0.0, math.inf), sentence)
 
 
-@claim("It drops dramatically at the beginning.", "Figure 6 left", "a sudden drop")
+@claim("Figure 6 left", "a sudden drop")
 @at_paper_depth
 def _drop(readings: Readings) -> Judgement:
+    """It drops dramatically at the beginning."""
     found = lost(readings, by_loss(readings, "2-shortcut", "index")[DROP_LOSS])
     share = 0.5 - DROP / (values(readings, "depth")[0] * WIDTH**2)
     sentence = (
@@ -384,9 +377,10 @@ def _drop(readings: Readings) -> Judgement:
     return decide(over_seeds(found), Band.around(float(DROP), 1.6), sentence)  # 0.001 of the index
 
 
-@claim("The gradient reaches its maximum while the index drops.", "Figure 6 right", "between 0 and 1")
+@claim("Figure 6 right", "between 0 and 1")
 @at_paper_depth
 def _gradient(readings: Readings) -> Judgement:
+    """The gradient reaches its maximum while the index drops."""
     sentence = (
         "Epoch of the largest gradient, as a share of the way from the epoch at which the index begins to drop to the "
         "one at which it has dropped."

@@ -68,18 +68,16 @@ _AT_BEST = "at the learning rate with the lowest mean loss"
 _TEXT = "Figure 7 and the text under it"
 
 
-@claim(
-    "The final losses of 2-shortcut networks stay close to optimal as the networks become deeper.",
-    f"{_TEXT}, left",
-    "log10(final − optimal) at most -4",
-)
+@claim(f"{_TEXT}, left", "log10(final − optimal) at most -4")
 def _close_to_optimal(readings: Readings) -> Judgement:
+    """The final losses of 2-shortcut networks stay close to optimal as the networks become deeper."""
     sentence = f"log10(final loss − optimal loss) of 2-shortcut networks {_AT_BEST}, worst depth of 8 and more."
     return judge_columns(each(readings, "2-shortcut", best_losses, 8), Band(-math.inf, -4.0), sentence)
 
 
-@claim("2-shortcut networks end lower than all others.", f"{_TEXT}, left", "by at least 0.7 decades")
+@claim(f"{_TEXT}, left", "by at least 0.7 decades")
 def _lowest(readings: Readings) -> Judgement:
+    """2-shortcut networks end lower than all others."""
     columns = []
     for depth in depths_of(readings, "2-shortcut", 8):
         others = [best_losses(grid_of(readings, family, depth_of(family, depth))) for family in OTHERS]
@@ -89,8 +87,9 @@ def _lowest(readings: Readings) -> Judgement:
     return judge_columns(columns, Band(0.7, math.inf), sentence)
 
 
-@claim("Deep Xavier networks stay far from optimal.", "Figure 7, left", "> 0 decades")
+@claim("Figure 7, left", "> 0 decades")
 def _xavier(readings: Readings) -> Judgement:
+    """Deep Xavier networks stay far from optimal."""
     columns = [
         best_losses(grid_of(readings, "xavier", depth)) + (1.1 if depth >= 64 else 1.6)
         for depth in depths_of(readings, "xavier", 16)
@@ -103,12 +102,9 @@ def _xavier(readings: Readings) -> Judgement:
     return judge_columns(columns, Band(0.0, math.inf), sentence)
 
 
-@claim(
-    "At depth 96, the final losses of Xavier with different learning rates are basically the same.",
-    "Caption of figure 7",
-    "within 0.15 decades of each other",
-)
+@claim("Caption of figure 7", "within 0.15 decades of each other")
 def _xavier_flat(readings: Readings) -> Judgement:
+    """At depth 96, the final losses of Xavier with different learning rates are basically the same."""
     columns = []
     for losses in each(readings, "xavier", final_losses, 96):
         logs = losses[torch.isfinite(losses).all(1)].log10()
@@ -117,8 +113,9 @@ def _xavier_flat(readings: Readings) -> Judgement:
     return judge_columns(columns, Band(-math.inf, 0.15), sentence)
 
 
-@claim("2-shortcut networks bear high learning rates.", f"{_TEXT}, right", "log10 rate ≥ 0")
+@claim(f"{_TEXT}, right", "log10 rate ≥ 0")
 def _high_rate(readings: Readings) -> Judgement:
+    """2-shortcut networks bear high learning rates."""
     sentence = (
         "log10 of the best learning rate of each 2-shortcut network, worst depth of 8 and more. We ask for a rate of "
         "at least 1."
@@ -126,12 +123,9 @@ def _high_rate(readings: Readings) -> Judgement:
     return judge_columns(each(readings, "2-shortcut", best_rates, 8), Band(0.0, math.inf), sentence)
 
 
-@claim(
-    "Higher learning rates can be applied to 2-shortcut networks than to orthogonal ones.",
-    f"{_TEXT}, right",
-    "log10 ratio > 0; we ask for ≥ 1",
-)
+@claim(f"{_TEXT}, right", "log10 ratio > 0; we ask for ≥ 1")
 def _rate_ratio(readings: Readings) -> Judgement:
+    """Higher learning rates can be applied to 2-shortcut networks than to orthogonal ones."""
     two, orthogonal = (each(readings, family, best_rates, 16) for family in ("2-shortcut", "orthogonal"))
     columns = [rate - other for rate, other in zip(two, orthogonal, strict=True)]
     sentence = (
@@ -141,12 +135,9 @@ def _rate_ratio(readings: Readings) -> Judgement:
     return judge_columns(columns, Band(1.0, math.inf), sentence)
 
 
-@claim(
-    "The best learning rate of orthogonal and 1-shortcut networks falls with depth.",
-    "Figure 7, right",
-    "no rise beyond one step of the grid",
-)
+@claim("Figure 7, right", "no rise beyond one step of the grid")
 def _falling_rate(readings: Readings) -> Judgement:
+    """The best learning rate of orthogonal and 1-shortcut networks falls with depth."""
     columns: list[Tensor] = []
     for family in ("orthogonal", "1-shortcut"):
         columns += [after - before for before, after in pairwise(each(readings, family, best_rates))]
@@ -154,12 +145,9 @@ def _falling_rate(readings: Readings) -> Judgement:
     return judge_columns(columns, Band(-math.inf, STEP, STEP), sentence)
 
 
-@claim(
-    "3-shortcut networks start at a flat point and do not leave it at small learning rates.",
-    "Theorem 2 and figure 7",
-    "change below 0.001",
-)
+@claim("Theorem 2 and figure 7", "change below 0.001")
 def _three_stay(readings: Readings) -> Judgement:
+    """3-shortcut networks start at a flat point and do not leave it at small learning rates."""
     columns = []
     for depth in depths_of(readings, "3-shortcut"):
         grid = grid_of(readings, "3-shortcut", depth)
@@ -168,8 +156,9 @@ def _three_stay(readings: Readings) -> Judgement:
     return judge_columns(columns, Band.around(0.0, 1e-3), sentence)
 
 
-@claim("Shortcuts of length 2 give lower final losses.", f"{_TEXT}, left", "below 1-shortcut")
+@claim(f"{_TEXT}, left", "below 1-shortcut")
 def _equal_rate(readings: Readings) -> Judgement:
+    """Shortcuts of length 2 give lower final losses."""
     if not depths_of(readings, "2-shortcut", 96):
         return judge_columns([], Band(-math.inf, 0.0), "2-shortcut against 1-shortcut at equal rates at depth 96.")
     two, one = (

@@ -56,45 +56,42 @@ BEST_DEPTH = 8
 """At which plain networks end lowest."""
 
 
-@claim(
-    "Deeper 2-shortcut networks find their lower optimal losses.",
-    "Figure 8, left, and the text under it",
-    "falls with every depth",
-)
+@claim("Figure 8, left, and the text under it", "falls with every depth")
 def _deeper(readings: Readings) -> Judgement:
+    """Deeper 2-shortcut networks find their lower optimal losses."""
     columns = [after - before for before, after in pairwise(each(readings, "2-shortcut", best_losses))]
     sentence = "Decades by which the final loss of 2-shortcut networks changes from one depth to the next, least fall."
     return judge_columns(columns, Band(-math.inf, 0.0), sentence)
 
 
-@claim("The deeper a 2-shortcut network, the lower it ends.", "Figure 8, left, and the text under it", "negative slope")
+@claim("Figure 8, left, and the text under it", "negative slope")
 def _trend(readings: Readings) -> Judgement:
+    """The deeper a 2-shortcut network, the lower it ends."""
     losses = torch.stack(each(readings, "2-shortcut", best_losses), dim=1)
     power = slope([math.log10(depth) for depth in depths_of(readings, "2-shortcut")], losses)
     sentence = "Slope of log10(final loss) of 2-shortcut networks over log10(depth), all depths together."
     return decide(over_seeds(power), Band(-math.inf, 0.0), sentence)
 
 
-@claim("Deep 2-shortcut networks end low.", "Figure 8, left", "log10 loss ≤ -1.3")
+@claim("Figure 8, left", "log10 loss ≤ -1.3")
 def _low(readings: Readings) -> Judgement:
+    """Deep 2-shortcut networks end low."""
     sentence = (
         "log10(final loss) of 2-shortcut networks, worse of the depths 32 and 64. We ask for a loss of at most 0.05."
     )
     return judge_columns(each(readings, "2-shortcut", best_losses, 32), Band(-math.inf, math.log10(0.05)), sentence)
 
 
-@claim(
-    "Deep networks with Xavier or orthogonal initialisation have difficulties finding their optimal losses.",
-    "Figure 8, left, and the text under it",
-    "above those of depth 8",
-)
+@claim("Figure 8, left, and the text under it", "above those of depth 8")
 def _plain(readings: Readings) -> Judgement:
+    """Deep networks with Xavier or orthogonal initialisation have difficulties finding their optimal losses."""
     sentence = "Decades by which plain networks of depths 32 and 64 end above those of depth 8, least of all."
     return judge_columns(_above_best_depth(readings, 32), Band(0.0, math.inf), sentence)
 
 
-@claim("Plain networks are best at depth 8 and worse from depth 16 on.", "Figure 8, left", "above those of depth 8")
+@claim("Figure 8, left", "above those of depth 8")
 def _turning_point(readings: Readings) -> Judgement:
+    """Plain networks are best at depth 8 and worse from depth 16 on."""
     sentence = "Decades by which plain networks of depth 16 and more end above those of depth 8, least of all."
     return judge_columns(_above_best_depth(readings, 16), Band(0.0, math.inf), sentence)
 
@@ -107,12 +104,9 @@ def _above_best_depth(readings: Readings, at_least: int) -> list[Tensor]:
     ]
 
 
-@claim(
-    "At depth 64, the final losses of Xavier and orthogonal with different learning rates are basically the same.",
-    "Caption of figure 8",
-    "within 0.001 of an output of zero",
-)
+@claim("Caption of figure 8", "within 0.001 of an output of zero")
 def _dead(readings: Readings) -> Judgement:
+    """At depth 64, the final losses of Xavier and orthogonal with different learning rates are basically the same."""
     columns = []
     for family in PLAIN:
         for losses in each(readings, family, final_losses, 64):

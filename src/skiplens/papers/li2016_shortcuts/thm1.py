@@ -196,16 +196,18 @@ def _exponent(readings: Readings, name: str) -> Tensor:
     return slope([math.log(count) for count in counts], found.log())
 
 
-@claim("A network of the form (3) maps every sample to its label.", "Theorem 1", f"global minimum: {EQUAL}")
+@claim("Theorem 1", f"global minimum: {EQUAL}")
 def _fit(readings: Readings) -> Judgement:
+    """A network of the form (3) maps every sample to its label."""
     _, errors = by_units(readings, "fit_error")
     return judge_equality(
         errors.amax(1), "Distance of the outputs from the labels, equation (3) evaluated with all matrices."
     )
 
 
-@claim("Its weights have norms O(√(1/n)), so deeper networks have solutions nearer to zero.", "Eq. 7", "exponent -1/2")
+@claim("Eq. 7", "exponent -1/2")
 def _norm_law(readings: Readings) -> Judgement:
+    """Its weights have norms O(√(1/n)), so deeper networks have solutions nearer to zero."""
     sentence = (
         "Exponent of the largest Frobenius norm in the number of units R. (The n of equation (7) is R: the shortcut's "
         "length is 2 here at every depth.)"
@@ -213,8 +215,9 @@ def _norm_law(readings: Readings) -> Judgement:
     return decide(over_seeds(_exponent(readings, "largest_norm")), Band.around(-0.5, EXPONENT), sentence)
 
 
-@claim("All norms are at most O(√(m/(nρ)) (m + 1/ρ)).", "Theorem 1, Eqs. 6 and 20", "below the bound")
+@claim("Theorem 1, Eqs. 6 and 20", "below the bound")
 def _norm_bound(readings: Readings) -> Judgement:
+    """All norms are at most O(√(m/(nρ)) (m + 1/ρ))."""
     counts, norms = by_units(readings, "largest_norm")
     _, separations = by_units(readings, "separation")
     m = values(readings, "samples", construction)[0]
@@ -226,8 +229,9 @@ def _norm_bound(readings: Readings) -> Judgement:
     return decide(over_seeds(norms / bounds), Band(-math.inf, 1.0), sentence)
 
 
-@claim("By lemma 2, the steps can have the length d ≥ O(m(ρm + 1)).", "Proof of Theorem 1", "exponent 0 in the depth")
+@claim("Proof of Theorem 1", "exponent 0 in the depth")
 def _step(readings: Readings) -> Judgement:
+    """By lemma 2, the steps can have the length d ≥ O(m(ρm + 1))."""
     found = over_seeds(_exponent(readings, "longest_step"))
     return decide_correction(
         (found, Band.around(0.0, EXPONENT)),
@@ -237,22 +241,16 @@ def _step(readings: Readings) -> Judgement:
     )
 
 
-@claim(
-    "A unit with norms √(8d)/ρ moves one column by d and keeps the others.",
-    "Lemma 1, Eqs. 13 to 17",
-    f"equality: {EQUAL}",
-)
+@claim("Lemma 1, Eqs. 13 to 17", f"equality: {EQUAL}")
 def _lemma1(readings: Readings) -> Judgement:
+    """A unit with norms √(8d)/ρ moves one column by d and keeps the others."""
     errors = torch.stack([stacked(readings, name, one_step) for name in ("error", "norm_error")], dim=1)
     return judge_equality(errors, "Equations (13) and (14), points as near to each other as the lemma allows.")
 
 
-@claim(
-    "Paths that keep the columns apart are at most (ρ(m − 1)/2 + 1)π long and take at most s units.",
-    "Lemma 2, Eq. 19",
-    "below the bounds",
-)
+@claim("Lemma 2, Eq. 19", "below the bounds")
 def _lemma2(readings: Readings) -> Judgement:
+    """Paths that keep the columns apart are at most (ρ(m − 1)/2 + 1)π long and take at most s units."""
     _, lengths = by_units(readings, "longest_path")
     _, bounds = by_units(readings, "path_bound")
     counts, allowed = by_units(readings, "allowed_units")
@@ -261,12 +259,9 @@ def _lemma2(readings: Readings) -> Judgement:
     return decide(over_seeds(shares), Band(-math.inf, 1.0), sentence)
 
 
-@claim(
-    "There is a minimum distance ρ between all samples and all labels; a little noise gives it.",
-    "Assumption 2",
-    "ρ > 0",
-)
+@claim("Assumption 2", "ρ > 0")
 def _shared_labels(readings: Readings) -> Judgement:
+    """There is a minimum distance ρ between all samples and all labels; a little noise gives it."""
     distances = stacked(readings, "separation", shared_labels)
     loss, bound = (stacked(readings, name, shared_labels) for name in ("loss", "loss_bound"))
     smallest = float(stacked(readings, "surrogate_separation", shared_labels).min())

@@ -293,8 +293,9 @@ def _structure(readings: Readings, name: str, branch_depth: int) -> Tensor:
     return torch.cat(parts, dim=1)
 
 
-@claim("Zero is a stationary point of order n − 1 for n ≥ 2.", "Theorem 2.1, Lemma 3", f"derivatives vanish: {EQUAL}")
+@claim("Theorem 2.1, Lemma 3", f"derivatives vanish: {EQUAL}")
 def _stationary_point(readings: Readings) -> Judgement:
+    """Zero is a stationary point of order n − 1 for n ≥ 2."""
     shares = []
     for n in values(readings, "branch_depth", derivatives):
         orders = stacked(readings, "derivative", derivatives, branch_depth=n)
@@ -303,27 +304,22 @@ def _stationary_point(readings: Readings) -> Judgement:
     return judge_equality(torch.cat(shares, dim=1), sentence)
 
 
-@claim("For n ≥ 3 the Hessian is the zero matrix.", "Theorem 2.1", f"0: {EQUAL}")
+@claim("Theorem 2.1", f"0: {EQUAL}")
 def _zero_hessian(readings: Readings) -> Judgement:
+    """For n ≥ 3 the Hessian is the zero matrix."""
     return judge_equality(_structure(readings, "error", 3), "Entries of the Hessian at zero for n = 3.")
 
 
-@claim(
-    "For n = 2 the Hessian has blocks [[0, Aᵀ], [A, 0]] with A from the data alone.",
-    "Theorem 2.2, Eqs. 8, 23 and 25",
-    f"equality: {EQUAL}",
-)
+@claim("Theorem 2.2, Eqs. 8, 23 and 25", f"equality: {EQUAL}")
 def _two_shortcut_form(readings: Readings) -> Judgement:
+    """For n = 2 the Hessian has blocks [[0, Aᵀ], [A, 0]] with A from the data alone."""
     sentence = "Hessian by automatic differentiation against equations (8) and (25), linear and with activations."
     return judge_equality(_structure(readings, "error", 2), sentence)
 
 
-@claim(
-    "For n = 2 the condition number is √cond((Σ^X − Σ^Y)ᵀ(Σ^X − Σ^Y)) at every depth.",
-    "Theorem 2.2, Eq. 9",
-    f"equality: {EQUAL}",
-)
+@claim("Theorem 2.2, Eq. 9", f"equality: {EQUAL}")
 def _condition_number(readings: Readings) -> Judgement:
+    """For n = 2 the condition number is √cond((Σ^X − Σ^Y)ᵀ(Σ^X − Σ^Y)) at every depth."""
     ratios = _structure(readings, "condition_number", 2) / _structure(readings, "printed_condition_number", 2)
     _, found = against(readings, "full_condition_number", "depth", digit_spectrum, branch_depth=2)
     _, printed = against(readings, "printed_condition_number", "depth", digit_spectrum, branch_depth=2)
@@ -331,18 +327,16 @@ def _condition_number(readings: Readings) -> Judgement:
     return judge_equality(torch.cat([ratios, found / printed], 1) - 1, sentence)
 
 
-@claim("For n = 2 zero is a strict saddle point.", "Theorem 2.2", "index > 0")
+@claim("Theorem 2.2", "index > 0")
 def _strict_saddle(readings: Readings) -> Judgement:
+    """For n = 2 zero is a strict saddle point."""
     sentence = "Share of negative eigenvalues of the Hessian at zero, n = 2, random data: half of them."
     return decide(over_seeds(_structure(readings, "index", 2)), Band(ROUNDING, math.inf), sentence)
 
 
-@claim(
-    "The eigenvalues are copies of ±√eigs(AᵀA), as many as shortcuts.",
-    "Section 4.2, Eqs. 22 and 26",
-    f"equality: {EQUAL}",
-)
+@claim("Section 4.2, Eqs. 22 and 26", f"equality: {EQUAL}")
 def _copies(readings: Readings) -> Judgement:
+    """The eigenvalues are copies of ±√eigs(AᵀA), as many as shortcuts."""
     sentence = (
         "All eigenvalues against R copies of ±√eigs(AᵀA); AᵀA has each of its d distinct ones d times, so each of "
         "±σ(G) occurs R d times."
@@ -350,22 +344,16 @@ def _copies(readings: Readings) -> Judgement:
     return judge_equality(_structure(readings, "copies_error", 2), sentence)
 
 
-@claim(
-    "For n = 1 the Hessian has B on the diagonal of blocks, A below and Aᵀ above.",
-    "Theorem 2.3, Eqs. 10, 29 and 32",
-    f"equality: {EQUAL}",
-)
+@claim("Theorem 2.3, Eqs. 10, 29 and 32", f"equality: {EQUAL}")
 def _one_shortcut_form(readings: Readings) -> Judgement:
+    """For n = 1 the Hessian has B on the diagonal of blocks, A below and Aᵀ above."""
     sentence = "Hessian by automatic differentiation against equations (10), (29) and (32)."
     return judge_equality(_structure(readings, "error", 1), sentence)
 
 
-@claim(
-    "Networks with shortcuts of length 2 have spurious local minima such as the zero initial point.",
-    "Section 2",
-    "index 0",
-)
+@claim("Section 2", "index 0")
 def _local_minimum(readings: Readings) -> Judgement:
+    """Networks with shortcuts of length 2 have spurious local minima such as the zero initial point."""
     found = over_seeds(_structure(readings, "index", 2))
     return decide_correction(
         (found, Band.around(0.0, ROUNDING)),
@@ -375,12 +363,9 @@ def _local_minimum(readings: Readings) -> Judgement:
     )
 
 
-@claim(
-    "The condition number of 1-shortcut networks explodes with depth, as that of block-Toeplitz matrices.",
-    "Section 4.2",
-    "explodes",
-)
+@claim("Section 4.2", "explodes")
 def _explosion(readings: Readings) -> Judgement:
+    """The condition number of 1-shortcut networks explodes with depth, as that of block-Toeplitz matrices."""
     depths, found = against(readings, "condition_number", "depth", digit_spectrum, branch_depth=1)
     doublings = found.log().diff(dim=1)
     return decide_correction(
@@ -392,8 +377,9 @@ def _explosion(readings: Readings) -> Judgement:
     )
 
 
-@claim("The network with biases has a depth-invariant condition number too.", "Section 4.1, after Eq. 3", "finite")
+@claim("Section 4.1, after Eq. 3", "finite")
 def _biases(readings: Readings) -> Judgement:
+    """The network with biases has a depth-invariant condition number too."""
     _, smallest = against(readings, "smallest_share", "units", biased)
     _, rest = against(readings, "condition_of_rest", "units", biased)
     return decide_correction(
@@ -405,12 +391,9 @@ def _biases(readings: Readings) -> Judgement:
     )
 
 
-@claim(
-    "ReLU is covered through a local polynomial.",
-    "Section 4.2, after Assumption 3",
-    "1.56 on digits (shown if corrected: relative change with depth)",
-)
+@claim("Section 4.2, after Assumption 3", "1.56 on digits (shown if corrected: relative change with depth)")
 def _relu(readings: Readings) -> Judgement:
+    """ReLU is covered through a local polynomial."""
     _, found = against(readings, "condition_number", "depth", near_zero)
     _, convention = against(readings, "convention", "depth", near_zero)
     return decide_correction(

@@ -35,7 +35,7 @@ def test_statistics_by_hand():
     assert (spectrum.smallest, spectrum.largest, spectrum.largest_absolute) == (-3, 4, 4)
     assert [spectrum.absolute_value(rank) for rank in range(1, 6)] == [0.5, 1, 2, 3, 4]
     assert (spectrum.condition_number, spectrum.full_condition_number) == (8, 8)
-    assert (spectrum.index, spectrum.index_beyond_rounding, spectrum.negative_mass) == (0.4, 0.4, 4 / 10.5)
+    assert (spectrum.index, spectrum.index_beyond_rounding) == (0.4, 0.4)
     assert spectrum.absolute_quantile(0.5) == 2 and spectrum.absolute_quantile(1.0) == 4
 
 
@@ -55,7 +55,6 @@ def test_multiplicities_repeat_values():
     spectrum = listed_spectrum(torch.tensor([2.0, -1.0]), torch.tensor([3, 2]))
     assert spectrum.expanded().tolist() == [-1, -1, 2, 2, 2]
     assert spectrum.size == 5 and spectrum.count_below(0.0) == 2 and spectrum.eigenvalue(3) == 2
-    assert spectrum.negative_mass == 0.25
 
 
 @pytest.mark.parametrize("size", [1, 9, 10, 11, 99, 100, 101, 1600, 9600])

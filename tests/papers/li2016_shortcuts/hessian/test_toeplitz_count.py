@@ -64,16 +64,6 @@ def test_degenerate_blocks(shape, generator):
     assert count(0.0) <= int((eigenvalues < 1e-9 * scale).sum())
 
 
-def test_limiting_share_is_the_share_of_a_deep_network(generator):
-    B, A = random_blocks(4, generator)
-    for level in (-2.0, -0.1, 0.0, 0.4, 3.0):
-        limit = ToeplitzCount(B, A, 1).limiting_share(level)
-        shares = [ToeplitzCount(B, A, R)(level) / (4 * R) for R in (100, 10_000, 1_000_000)]
-        # what does not grow with depth: one turn for each mode, and the corner
-        assert [abs(share - limit) * R <= 3 for share, R in zip(shares, (100, 10_000, 1_000_000), strict=True)]
-        assert abs(shares[-1] - limit) < 3e-6
-
-
 def test_counts_grow_with_the_level(generator):
     B, A = random_blocks(6, generator)
     count = ToeplitzCount(B, A, 5000)

@@ -1,6 +1,5 @@
 """Theorem 2: the loss of an n-shortcut network around zero weights, for any depth, without forming the Hessian."""
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,8 +19,6 @@ from skiplens.papers.li2016_shortcuts.hessian.activations import (
 )
 from skiplens.papers.li2016_shortcuts.hessian.one_shortcut import ToeplitzBlocks, one_shortcut_blocks
 from skiplens.papers.li2016_shortcuts.hessian.spectrum import CountedSpectrum, ListedSpectrum, Spectrum, listed_spectrum
-
-_INSTEAD = "Its eigenvalues need no matrix: use .spectrum."
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,26 +64,12 @@ class ZeroPoint:
 
     def dense(self) -> Float[Tensor, "params params"]:
         """The Hessian itself in the order of definition 5 (a bias after the matrix it belongs to)."""
-        require_dense_fits(self.params, self.slope, _INSTEAD)
+        require_dense_fits(self.params, self.slope, "Its eigenvalues need no matrix: use .spectrum.")
         if self.toeplitz is not None:
             return self.toeplitz.dense(self.units)
         if self.branch_depth == 2:
             return torch.block_diag(*[two_shortcut_unit(self.slope)] * self.units)
         return fresh_zeros(self.slope, self.params, self.params)
-
-    def derivative_along(self, direction: Float[Tensor, "matrices width features"]) -> Float[Tensor, ""]:
-        """The n-th derivative of L(t V) at t = 0 for a stack of matrices V: n! Σ_r ⟨s G_0, V_{r,n} … V_{r,1}⟩."""
-        matrices = self.units * self.branch_depth
-        if direction.shape != (matrices, *self.slope.shape):
-            raise InvalidInputError(
-                f"A direction is a stack of {matrices} matrices of shape {tuple(self.slope.shape)}, one for each "
-                f"weight matrix (networks with biases have none); got {tuple(direction.shape)}."
-            )
-        branches = direction.unflatten(0, (self.units, self.branch_depth))
-        product = branches[:, 0]
-        for position in range(1, self.branch_depth):
-            product = branches[:, position] @ product
-        return math.factorial(self.branch_depth) * (self.slope * product).sum()
 
 
 def hessian_at_zero(
@@ -121,13 +104,6 @@ def hessian_at_zero(
     if bias and branch_depth != 2:
         raise InvalidInputError(f"Biases are known for two matrices per unit (theorem 1); got {branch_depth}.")
     activations = activations or BranchActivations()
-    slope = _slope(inputs, targets, branch_depth, activations, bias)
-    toeplitz = one_shortcut_blocks(inputs, targets, activations) if branch_depth == 1 else None
-    return ZeroPoint(units, branch_depth, slope, toeplitz)
-
-
-def _slope(inputs: Tensor, targets: Tensor, branch_depth: int, activations: BranchActivations, bias: bool) -> Tensor:
-    """The matrix s ⟨(x − y) σ_pre(x)ᵀ⟩, with a constant feature for the bias."""
     pre, mid, post = activations.resolved()
     s = vanishing(post, "post").slope()
     if branch_depth > 1:
@@ -135,22 +111,19 @@ def _slope(inputs: Tensor, targets: Tensor, branch_depth: int, activations: Bran
     features = pre(inputs)
     if bias:
         features = torch.cat([features, features.new_ones(len(features), 1)], dim=1)
-    return s * (inputs - targets).T @ features / len(inputs)
-
-
-def two_shortcut_coupling(slope: Float[Tensor, "width features"]) -> Float[Tensor, "second first"]:
-    """The block A = (I ⊗ s G_0) K of one unit [[0, Aᵀ], [A, 0]]: rows are its second matrix, columns its first.
-
-    `slope` is s G_0; it has one column more than rows where the first matrix has a bias (s [G_0, g]).
-    """
-    width, features = slope.shape
-    eye = torch.eye(width, dtype=slope.dtype, device=slope.device)
-    return torch.einsum("jh,ik->jikh", eye, slope).reshape(width * width, features * width)
+    slope = s * (inputs - targets).T @ features / len(inputs)
+    toeplitz = one_shortcut_blocks(inputs, targets, activations) if branch_depth == 1 else None
+    return ZeroPoint(units, branch_depth, slope, toeplitz)
 
 
 def two_shortcut_unit(slope: Float[Tensor, "width features"]) -> Float[Tensor, "entries entries"]:
-    """The diagonal block of one unit: its first matrix (with its bias as last column), then its second."""
-    A = two_shortcut_coupling(slope)
+    """The block [[0, Aᵀ], [A, 0]] of one unit: its first matrix (with its bias as last column), then its second.
+
+    A = (I ⊗ s G_0) K, where `slope` is s G_0; it has one column more than rows where the first matrix has a bias.
+    """
+    width, features = slope.shape
+    eye = torch.eye(width, dtype=slope.dtype, device=slope.device)
+    A = torch.einsum("jh,ik->jikh", eye, slope).reshape(width * width, features * width)
     second, first = A.shape
     unit = A.new_zeros(first + second, first + second)
     unit[first:, :first] = A
@@ -165,10 +138,8 @@ def two_shortcut_spectrum(slope: Float[Tensor, "width features"], units: int) ->
     """
     width, features = slope.shape
     sizes = torch.linalg.svdvals(slope.double())
-    zeros = sizes.new_zeros(features - width)
-    values = torch.cat([sizes, -sizes, zeros])
-    copies = torch.full(values.shape, units * width, dtype=torch.int64, device=values.device)
-    return listed_spectrum(values, copies)
+    values = torch.cat([sizes, -sizes, sizes.new_zeros(features - width)])
+    return listed_spectrum(values, torch.full(values.shape, units * width, dtype=torch.int64, device=values.device))
 
 
 def half_space_slopes(
@@ -203,18 +174,13 @@ def orthogonal_spectrum(
     makes it a 1-shortcut network with targets Uᵀ y, U = U_D. No matrix is larger than width² × width².
     """
     check_network(weights, inputs, targets, 1)
-    product = torch.eye(weights.shape[1], dtype=weights.dtype, device=weights.device)
+    product = eye = torch.eye(weights.shape[1], dtype=weights.dtype, device=weights.device)
     for matrix in weights:
-        _require_orthogonal(matrix)
+        error = (matrix.T @ matrix - eye).abs().max().item()
+        if error > len(matrix) * 1e2 * torch.finfo(matrix.dtype).eps:
+            raise InvalidInputError(
+                f"The weights must be orthogonal; WᵀW differs from the identity by {error:.2g}. "
+                "For other weights use linear_spectrum(plain_units(weights), moments)."
+            )
         product = matrix @ product
     return one_shortcut_blocks(inputs, targets @ product, BranchActivations()).spectrum(len(weights))
-
-
-def _require_orthogonal(matrix: Tensor) -> None:
-    eye = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
-    error = (matrix.T @ matrix - eye).abs().max().item()
-    if error > len(matrix) * 1e2 * torch.finfo(matrix.dtype).eps:
-        raise InvalidInputError(
-            f"The weights must be orthogonal; WᵀW differs from the identity by {error:.2g}. "
-            "For other weights use linear_spectrum(plain_units(weights), moments)."
-        )

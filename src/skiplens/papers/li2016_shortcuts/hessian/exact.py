@@ -1,4 +1,7 @@
-"""The exact Hessian of any n-shortcut network of the paper, by the fastest way that its activations allow."""
+"""The exact Hessian of any n-shortcut network of the paper, by the fastest way that its activations allow.
+
+Parameters are ordered as in definition 5: unit, matrix in the unit, column, row; the row is fastest.
+"""
 
 from collections.abc import Callable
 
@@ -13,9 +16,9 @@ from skiplens.papers.li2016_shortcuts.hessian.activations import BranchActivatio
 from skiplens.papers.li2016_shortcuts.hessian.linear import linear_hessian, shortcut_units
 from skiplens.papers.li2016_shortcuts.hessian.rectified import rectified_hessian
 
-_LINEAR = ("identity", "identity", "identity")
+_INSTEAD = "Use a matrix-free Hessian operator and Lanczos for its extreme eigenvalues and its density."
 
-_MID_RELU = ("identity", "relu", "identity")
+_ROWS_AT_ONCE = 200  # beyond this many, vectorised products get no faster on a processor
 
 
 def shortcut_hessian(
@@ -38,18 +41,18 @@ def shortcut_hessian(
         activations: Those of every branch; none by default.
     """
     check_network(weights, inputs, targets, branch_depth)
-    activations = activations or BranchActivations()
-    names = activations.names(branch_depth)
-    if names == _LINEAR:
+    used = activations or BranchActivations()
+    names = used.names(branch_depth)
+    if names == ("identity", "identity", "identity"):
         return linear_hessian(shortcut_units(weights, branch_depth), second_moments(inputs, targets))
-    if names == _MID_RELU and branch_depth == 2:
+    if names == ("identity", "relu", "identity") and branch_depth == 2:
         return rectified_hessian(weights, inputs, targets).total()
-    return branch_hessian_by_autograd(weights, inputs, targets, branch_depth, activations)
 
+    def loss(params: Tensor) -> Tensor:
+        matrices = unflatten(params, weights.shape[1])
+        return square_loss(shortcut_outputs(matrices, inputs, branch_depth, used), targets)
 
-_INSTEAD = "Use a matrix-free Hessian operator and Lanczos for its extreme eigenvalues and its density."
-
-_ROWS_AT_ONCE = 200  # beyond this many, vectorised products get no faster on a processor
+    return hessian_by_autograd(loss, flatten(weights.detach()), samples=len(inputs))
 
 
 def shortcut_outputs(
@@ -89,22 +92,6 @@ def hessian_by_autograd(
     rows = max(1, min(_ROWS_AT_ONCE, budget_bytes(params.device) // per_row))
     hessian = torch.func.jacrev(torch.func.grad(loss), chunk_size=rows)(params)
     return (hessian + hessian.mT) / 2
-
-
-def branch_hessian_by_autograd(
-    weights: Float[Tensor, "matrices outputs features"],
-    inputs: Float[Tensor, "samples width"],
-    targets: Float[Tensor, "samples width"],
-    branch_depth: int,
-    activations: BranchActivations,
-) -> Float[Tensor, "params params"]:
-    """The Hessian of the n-shortcut network's square loss in the order of definition 5."""
-    width = weights.shape[1]
-
-    def loss(params: Tensor) -> Tensor:
-        return square_loss(shortcut_outputs(unflatten(params, width), inputs, branch_depth, activations), targets)
-
-    return hessian_by_autograd(loss, flatten(weights.detach()), samples=len(inputs))
 
 
 def flatten(weights: Float[Tensor, "*batch matrices outputs features"]) -> Float[Tensor, "*batch params"]:

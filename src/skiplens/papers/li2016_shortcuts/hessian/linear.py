@@ -11,7 +11,6 @@ semidefinite of rank at most outputs × features; the second vanishes with G.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,8 +20,6 @@ from skiplens.base.errors import InvalidInputError
 from skiplens.base.memory import fresh_empty
 from skiplens.linalg.second_moments import SecondMoments, require_finite
 from skiplens.papers.li2016_shortcuts.hessian.activations import check_weights, require_dense_fits
-
-_INSTEAD = "linear_spectrum counts eigenvalues without the matrix and gives the index and any quantile."
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +32,21 @@ class LinearUnit:
 
     def __post_init__(self) -> None:
         """Refuse matrices that do not follow each other."""
-        _check_unit(self)
+        if not self.matrices:
+            raise InvalidInputError("A unit needs at least one matrix; got none.")
+        for matrix in self.matrices:
+            require_finite(matrix, "weights")
+        for earlier, later in pairwise(self.matrices):
+            if later.shape[1] != earlier.shape[0]:
+                raise InvalidInputError(
+                    f"A matrix of shape {tuple(later.shape)} cannot follow one of shape {tuple(earlier.shape)}; "
+                    "list the matrices of a unit in order of application."
+                )
+        if self.shortcut is not None and self.shortcut.shape != (self.outputs, self.features):
+            raise InvalidInputError(
+                f"The shortcut of a unit from {self.features} to {self.outputs} features must have the shape "
+                f"{(self.outputs, self.features)}; got {tuple(self.shortcut.shape)}."
+            )
 
     @property
     def features(self) -> int:
@@ -48,16 +59,34 @@ class LinearUnit:
         return self.matrices[-1].shape[0]
 
 
+def shortcut_units(
+    weights: Float[Tensor, "matrices outputs features"], branch_depth: int = 2
+) -> tuple[LinearUnit, ...]:
+    """The units of the n-shortcut linear network with these matrices and identity shortcuts."""
+    units = check_weights(weights, branch_depth)
+    identity = torch.eye(weights.shape[1], dtype=weights.dtype, device=weights.device)
+    branches = weights.unflatten(0, (units, branch_depth))
+    return tuple(LinearUnit(tuple(branch.unbind(0)), identity) for branch in branches.unbind(0))
+
+
+def plain_units(weights: Float[Tensor, "matrices outputs features"]) -> tuple[LinearUnit, ...]:
+    """The matrices of a plain linear network, each a unit without shortcut."""
+    check_weights(weights, 1)
+    return tuple(LinearUnit((matrix,)) for matrix in weights.unbind(0))
+
+
 def linear_loss(units: Sequence[LinearUnit], moments: SecondMoments) -> Float[Tensor, ""]:
     """The loss 1/(2m) Σ ‖y − W x‖² of the network."""
-    return moments.loss(_checked(units, moments).whole)
+    require_same_widths(units, moments)
+    return moments.loss(linear_chain(units).whole)
 
 
 def linear_gradient(units: Sequence[LinearUnit], moments: SecondMoments) -> Float[Tensor, " params"]:
     """The gradient Lᵀ_k G Rᵀ_k of the loss in the order of definition 5."""
-    chain = _checked(units, moments)
+    require_same_widths(units, moments)
+    chain = linear_chain(units)
     by_place = chain.into @ moments.slope(chain.whole).T @ chain.onward
-    return by_place[chain.places.inputs, chain.places.outputs]
+    return by_place[chain.inputs, chain.outputs]
 
 
 def linear_hessian(
@@ -81,24 +110,35 @@ def linear_hessian(
     """
     if part not in ("all", "gauss_newton", "residual"):
         raise InvalidInputError(f"part must be all, gauss_newton or residual; got {part!r}.")
-    chain = _checked(units, moments)
-    params = len(chain.places.inputs)
-    hessian = _place(params, chain.whole) if out is None else _checked_place(out, params, chain.whole)
-    factors = _factors(chain, moments)
-    first = 0
+    require_same_widths(units, moments)
+    chain = linear_chain(units)
+    hessian = _place(len(chain.inputs), chain.whole, out)
+    RSR = chain.into @ moments.inputs @ chain.into.T
+    LL = chain.onward.T @ chain.onward
+    F = across_factor(chain, chain.into @ moments.slope(chain.whole).T)
+    flipped, first = F.T.contiguous(), 0
     for number, matrix in enumerate(matrix for unit in units for matrix in unit.matrices):
+        c, b = chain.input_matrices == number, chain.output_matrices == number
+        of_inputs, of_outputs = _spread(RSR[c], chain.inputs), _spread(LL[b], chain.outputs)
+        across, back = _spread(F[c], chain.outputs), _spread(flipped[b], chain.inputs)
         rows = hessian[first : first + matrix.numel()].unflatten(0, matrix.T.shape)
-        _fill(rows, factors, chain.places, number, part)
+        for column, row in enumerate(rows):  # one column of W_k at a time: its factors and its rows stay in the cache
+            if part == "residual":
+                torch.mul(across[column], back, out=row)
+                continue
+            torch.mul(of_inputs[column], of_outputs, out=row)
+            if part == "all":
+                row.addcmul_(across[column], back)
         first += matrix.numel()
     return hessian
 
 
-def _place(params: int, like: Tensor) -> Tensor:
-    require_dense_fits(params, like, _INSTEAD)
-    return fresh_empty(like, params, params)
-
-
-def _checked_place(out: Tensor, params: int, like: Tensor) -> Tensor:
+def _place(params: int, like: Tensor, out: Tensor | None) -> Tensor:
+    """Where the Hessian is written: `out` if it suits, else new memory."""
+    if out is None:
+        instead = "linear_spectrum counts eigenvalues without the matrix and gives the index and any quantile."
+        require_dense_fits(params, like, instead)
+        return fresh_empty(like, params, params)
     if out.shape != (params, params) or out.dtype != like.dtype or out.device != like.device:
         raise InvalidInputError(
             f"out must be a {params} × {params} matrix of {like.dtype} on {like.device}; "
@@ -107,19 +147,16 @@ def _checked_place(out: Tensor, params: int, like: Tensor) -> Tensor:
     return out
 
 
-class _Factors(NamedTuple):
-    inputs: Tensor  # R S_xx Rᵀ
-    outputs: Tensor  # LᵀL
-    across: Tensor  # F
-    flipped: Tensor  # Fᵀ
+def _spread(rows: Tensor, places: Tensor) -> Tensor:
+    """The rows' entry for each parameter (`gather`, because indexing with a tensor is three times slower)."""
+    return rows.gather(1, places.expand(len(rows), -1))
 
 
 @dataclass(frozen=True, eq=False)
 class LinearChain:
     """How every matrix W_k of the chain is reached from its start and reaches its end.
 
-    The inputs of all matrices are stacked into one axis, their outputs into another; `places` says where each
-    parameter has its column and its row.
+    The inputs of all matrices are stacked into one axis, their outputs into another.
     """
 
     into: Float[Tensor, "all_inputs features"]
@@ -130,123 +167,44 @@ class LinearChain:
     """M_kk' below the diagonal of blocks: output of W_k' ↦ input of the later W_k; zero elsewhere."""
     whole: Float[Tensor, "outputs features"]
     """The map of the chain."""
-    places: "Places"
-
-
-def _factors(chain: LinearChain, moments: SecondMoments) -> _Factors:
-    inputs = chain.into @ moments.inputs @ chain.into.T
-    across = across_factor(chain, chain.into @ moments.slope(chain.whole).T)
-    return _Factors(inputs, chain.onward.T @ chain.onward, across, across.T.contiguous())
-
-
-def across_factor(chain: LinearChain, pulled_slope: Tensor) -> Float[Tensor, "all_inputs all_outputs"]:
-    """F: M below the diagonal of blocks, R Gᵀ L above it, zero on it; `pulled_slope` is R Gᵀ."""
-    above = chain.places.input_matrices[:, None] < chain.places.output_matrices
-    return torch.where(above, pulled_slope @ chain.onward, chain.between)
-
-
-class Places(NamedTuple):
-    """Where the parameters, in the order of definition 5, lie on the axes of all inputs and of all outputs."""
-
     inputs: Int[Tensor, " params"]
-    """The place of each parameter's column."""
+    """The place of each parameter's column among all inputs, in the order of definition 5."""
     outputs: Int[Tensor, " params"]
-    """The place of each parameter's row."""
+    """The place of each parameter's row among all outputs."""
     input_matrices: Int[Tensor, " all_inputs"]
     """The number of the matrix that each input belongs to."""
     output_matrices: Int[Tensor, " all_outputs"]
     """The number of the matrix that each output belongs to."""
 
 
-def _fill(rows: Tensor, factors: _Factors, places: Places, number: int, part: str) -> None:
-    """Write the rows (column c, row b, all parameters) of one matrix."""
-    c, b = places.input_matrices == number, places.output_matrices == number
-    e, q = places.inputs, places.outputs
-    inputs, outputs = _spread(factors.inputs[c], e), _spread(factors.outputs[b], q)
-    across, flipped = _spread(factors.across[c], q), _spread(factors.flipped[b], e)
-    for column, row in enumerate(rows):  # one column of W_k at a time: its factors and its rows stay in the cache
-        if part == "residual":
-            torch.mul(across[column], flipped, out=row)
-            continue
-        torch.mul(inputs[column], outputs, out=row)
-        if part == "all":
-            row.addcmul_(across[column], flipped)
-
-
-def _spread(rows: Tensor, places: Tensor) -> Tensor:
-    """The rows' entry for each parameter (`gather`, because indexing with a tensor is three times slower)."""
-    return rows.gather(1, places.expand(len(rows), -1))
-
-
-def require_same_widths(units: Sequence[LinearUnit], moments: SecondMoments) -> None:
-    """Refuse units that make no chain, and moments of data that the network does not take."""
-    check_chain(units)
-    if (units[-1].outputs, units[0].features) != moments.cross.shape:
-        raise InvalidInputError(
-            f"The network maps {units[0].features} features to {units[-1].outputs}, but the moments are of "
-            f"{moments.cross.shape[1]} features and {moments.cross.shape[0]} targets."
-        )
-
-
-def _checked(units: Sequence[LinearUnit], moments: SecondMoments) -> LinearChain:
-    require_same_widths(units, moments)
-    return linear_chain(units)
-
-
-def shortcut_units(
-    weights: Float[Tensor, "matrices outputs features"], branch_depth: int = 2
-) -> tuple[LinearUnit, ...]:
-    """The units of the n-shortcut linear network with these matrices and identity shortcuts."""
-    units = check_weights(weights, branch_depth)
-    identity = torch.eye(weights.shape[1], dtype=weights.dtype, device=weights.device)
-    branches = weights.unflatten(0, (units, branch_depth))
-    return tuple(LinearUnit(tuple(branch.unbind(0)), identity) for branch in branches.unbind(0))
-
-
-def plain_units(weights: Float[Tensor, "matrices outputs features"]) -> tuple[LinearUnit, ...]:
-    """The matrices of a plain linear network, each a unit without shortcut."""
-    check_weights(weights, 1)
-    return tuple(LinearUnit((matrix,)) for matrix in weights.unbind(0))
-
-
 def linear_chain(units: Sequence[LinearUnit]) -> LinearChain:
     """The maps between all matrices of these units, in one pass along the chain."""
-    check_chain(units)
+    _require_chain(units)
     first = units[0].matrices[0]
     eye = torch.eye(units[0].features, dtype=first.dtype, device=first.device)
-    place = _Place(eye, eye.new_zeros(len(eye), 0))
-    passed: list[_Place] = []
+    # How a place is reached from the start, and from the output of each matrix before it.
+    into, since = eye, eye.new_zeros(len(eye), 0)
+    passed: list[tuple[Tensor, Tensor]] = []
     for unit in units:
-        here = place
+        unit_into, unit_since = into, since
         for matrix in unit.matrices:
-            passed.append(here)
-            here = here.after(matrix)
-        place = here if unit.shortcut is None else here.plus(unit.shortcut, place)
-    between = torch.cat([_padded(each.since, place.since.shape[1]) for each in passed])
-    into = torch.cat([each.into for each in passed])
-    return LinearChain(into, place.since, between, place.into, _places(units, first.device))
-
-
-class _Place(NamedTuple):
-    """A place in the chain: how it is reached from the start, and from the output of each matrix before it."""
-
-    into: Tensor
-    since: Tensor
-
-    def after(self, matrix: Tensor) -> "_Place":
-        identity = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
-        return _Place(matrix @ self.into, torch.cat([matrix @ self.since, identity], dim=1))
-
-    def plus(self, shortcut: Tensor, earlier: "_Place") -> "_Place":
-        since = self.since + _padded(shortcut @ earlier.since, self.since.shape[1])
-        return _Place(self.into + shortcut @ earlier.into, since)
+            passed.append((into, since))
+            identity = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
+            into, since = matrix @ into, torch.cat([matrix @ since, identity], dim=1)
+        if unit.shortcut is not None:
+            into = into + unit.shortcut @ unit_into
+            since = since + _padded(unit.shortcut @ unit_since, since.shape[1])
+    between = torch.cat([_padded(before, since.shape[1]) for _, before in passed])
+    return LinearChain(torch.cat([reached for reached, _ in passed]), since, between, into, *_places(units))
 
 
 def _padded(rows: Tensor, columns: int) -> Tensor:
     return torch.nn.functional.pad(rows, (0, columns - rows.shape[1]))
 
 
-def _places(units: Sequence[LinearUnit], device: torch.device) -> Places:
+def _places(units: Sequence[LinearUnit]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Where the parameters lie among all inputs and outputs, and which matrix these belong to."""
+    device = units[0].matrices[0].device
     shapes = torch.tensor([matrix.shape for unit in units for matrix in unit.matrices], device=device)
     numbers = torch.arange(len(shapes), device=device)
     inputs, outputs, first_input, first_output = [], [], 0, 0
@@ -255,29 +213,26 @@ def _places(units: Sequence[LinearUnit], device: torch.device) -> Places:
         outputs.append((first_output + torch.arange(rows, device=device)).repeat(columns))
         first_input, first_output = first_input + columns, first_output + rows
     by_output, by_input = (numbers.repeat_interleave(shapes[:, axis]) for axis in (0, 1))
-    return Places(torch.cat(inputs), torch.cat(outputs), by_input, by_output)
+    return torch.cat(inputs), torch.cat(outputs), by_input, by_output
 
 
-def _check_unit(unit: LinearUnit) -> None:
-    if not unit.matrices:
-        raise InvalidInputError("A unit needs at least one matrix; got none.")
-    for matrix in unit.matrices:
-        require_finite(matrix, "weights")
-    for earlier, later in pairwise(unit.matrices):
-        if later.shape[1] != earlier.shape[0]:
-            raise InvalidInputError(
-                f"A matrix of shape {tuple(later.shape)} cannot follow one of shape {tuple(earlier.shape)}; "
-                "list the matrices of a unit in order of application."
-            )
-    if unit.shortcut is not None and unit.shortcut.shape != (unit.outputs, unit.features):
+def across_factor(chain: LinearChain, pulled_slope: Tensor) -> Float[Tensor, "all_inputs all_outputs"]:
+    """F: M below the diagonal of blocks, R Gᵀ L above it, zero on it; `pulled_slope` is R Gᵀ."""
+    above = chain.input_matrices[:, None] < chain.output_matrices
+    return torch.where(above, pulled_slope @ chain.onward, chain.between)
+
+
+def require_same_widths(units: Sequence[LinearUnit], moments: SecondMoments) -> None:
+    """Refuse units that make no chain, and moments of data that the network does not take."""
+    _require_chain(units)
+    if (units[-1].outputs, units[0].features) != moments.cross.shape:
         raise InvalidInputError(
-            f"The shortcut of a unit from {unit.features} to {unit.outputs} features must have the shape "
-            f"{(unit.outputs, unit.features)}; got {tuple(unit.shortcut.shape)}."
+            f"The network maps {units[0].features} features to {units[-1].outputs}, but the moments are of "
+            f"{moments.cross.shape[1]} features and {moments.cross.shape[0]} targets."
         )
 
 
-def check_chain(units: Sequence[LinearUnit]) -> None:
-    """Refuse units that do not follow each other."""
+def _require_chain(units: Sequence[LinearUnit]) -> None:
     if not units:
         raise InvalidInputError("A network needs at least one unit; got none.")
     for earlier, later in pairwise(units):

@@ -18,13 +18,7 @@ from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
 from skiplens.linalg.second_moments import SecondMoments
 from skiplens.papers.li2016_shortcuts.hessian.activations import require_dense_fits
-from skiplens.papers.li2016_shortcuts.hessian.linear import (
-    LinearChain,
-    LinearUnit,
-    across_factor,
-    linear_chain,
-    require_same_widths,
-)
+from skiplens.papers.li2016_shortcuts.hessian.linear import LinearUnit, across_factor, linear_chain, require_same_widths
 from skiplens.papers.li2016_shortcuts.hessian.spectrum import CountedSpectrum, Counts
 
 _RESOLUTION = 1e-9  # relative to the matrix's scale: how near to the level an eigenvalue may be miscounted
@@ -48,8 +42,12 @@ def linear_spectrum(units: Sequence[LinearUnit], moments: SecondMoments, accurac
     if not 2.0**-51 <= accuracy < 1:
         raise InvalidInputError(f"The accuracy must lie between float64's rounding and 1; got {accuracy!r}.")
     require_same_widths(units, moments)
-    doubled = SecondMoments(*(_double(each) for each in (moments.inputs, moments.cross, moments.target_power)))
-    return CountedSpectrum(LinearCounts(tuple(_double_unit(unit) for unit in units), doubled), accuracy)
+    doubled = SecondMoments(*(each.double().cpu() for each in (moments.inputs, moments.cross, moments.target_power)))
+    double_units = []
+    for unit in units:
+        shortcut = None if unit.shortcut is None else unit.shortcut.double().cpu()
+        double_units.append(LinearUnit(tuple(matrix.double().cpu() for matrix in unit.matrices), shortcut))
+    return CountedSpectrum(LinearCounts(tuple(double_units), doubled), accuracy)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,38 +102,32 @@ class LinearCounts(Counts):
 class _Step(NamedTuple):
     """What the elimination of one group of units needs, whatever the level."""
 
-    to_end: Tensor  # change of the map at the group's end by each parameter
-    passed: Tensor  # change of the map at the group's end by the map at its start
-    residual: Tensor  # second derivatives by two parameters of the group, without the form at its end
-    turned: Tensor  # second derivatives by a parameter and the map at the group's start, likewise
+    to_end: Tensor  # derivative of the map at the group's end with respect to each parameter
+    passed: Tensor  # and with respect to the map at its start
+    residual: Tensor  # second derivatives of two parameters of the group, without the form at its end
+    turned: Tensor  # second derivatives of a parameter and the map at the group's start, likewise
     scale: float  # a bound of the entries of the Hessian's own diagonal block
 
 
 def _steps(units: Sequence[LinearUnit], moments: SecondMoments, group: int) -> Iterator[_Step]:
     """The steps from the last group to the first."""
     chains = [linear_chain(units[first : first + group]) for first in range(0, len(units), group)]
-    reached = _prefix_maps(chains)
-    slope = moments.slope(reached[-1])  # the derivative of the loss by the map up to here
+    reached = [torch.eye(units[0].features, dtype=moments.inputs.dtype)]  # maps from the input to each chain's start
+    for chain in chains:
+        reached.append(chain.whole @ reached[-1])
+    slope = moments.slope(reached[-1])  # the derivative of the loss with respect to the map up to here
     onward = torch.eye(len(slope), dtype=slope.dtype)  # the map from here to the network's end
     for chain, start in zip(reversed(chains), reversed(reached[:-1]), strict=True):
-        yield _step(chain, start, slope, _gauss_newton_scale(chain.into @ start, onward @ chain.onward, moments))
+        into, e, q = chain.into @ start, chain.inputs, chain.outputs
+        to_end = (into[e][:, :, None] * chain.onward.T[q][:, None, :]).flatten(1)
+        turned = ((chain.onward.T @ slope)[q][:, :, None] * chain.into[e][:, None, :]).flatten(1)
+        across = across_factor(chain, into @ slope.T)[e][:, q]
+        residual = across * across.T
+        passed = torch.block_diag(*[chain.whole] * start.shape[1])
+        to_output = (onward @ chain.onward).square().sum(0).max()
+        gauss_newton = (((into @ moments.inputs) * into).sum(1).max() * to_output).item()
+        yield _Step(to_end, passed, residual, turned, max(gauss_newton, residual.abs().max().item()))
         slope, onward = chain.whole.T @ slope, onward @ chain.whole
-
-
-def _step(chain: LinearChain, start: Tensor, slope: Tensor, scale: float) -> _Step:
-    """The step that takes out the weights of `chain`, which the map `start` reaches."""
-    e, q = chain.places.inputs, chain.places.outputs
-    into = chain.into @ start
-    to_end = (into[e][:, :, None] * chain.onward.T[q][:, None, :]).flatten(1)
-    turned = ((chain.onward.T @ slope)[q][:, :, None] * chain.into[e][:, None, :]).flatten(1)
-    across = across_factor(chain, into @ slope.T)[e][:, q]
-    residual = across * across.T
-    passed = torch.block_diag(*[chain.whole] * start.shape[1])
-    return _Step(to_end, passed, residual, turned, max(scale, residual.abs().max().item()))
-
-
-def _gauss_newton_scale(into: Tensor, onward: Tensor, moments: SecondMoments) -> float:
-    return (((into @ moments.inputs) * into).sum(1).max() * onward.square().sum(0).max()).item()
 
 
 class _Sweep:
@@ -167,26 +159,8 @@ class _Sweep:
         self._form = (form + form.T) / 2
 
 
-def _prefix_maps(chains: list[LinearChain]) -> list[Tensor]:
-    """The maps from the input to the start of each chain, and to the end of the last."""
-    first = chains[0].whole
-    maps = [torch.eye(first.shape[1], dtype=first.dtype)]
-    for chain in chains:
-        maps.append(chain.whole @ maps[-1])
-    return maps
-
-
 def _params(units: Sequence[LinearUnit]) -> int:
     return sum(matrix.numel() for unit in units for matrix in unit.matrices)
-
-
-def _double(tensor: Tensor) -> Tensor:
-    return tensor.double().cpu()
-
-
-def _double_unit(unit: LinearUnit) -> LinearUnit:
-    shortcut = None if unit.shortcut is None else _double(unit.shortcut)
-    return LinearUnit(tuple(_double(matrix) for matrix in unit.matrices), shortcut)
 
 
 class Factored(NamedTuple):

@@ -36,12 +36,12 @@ class Spectrum(ABC):
     def absolute_value(self, rank: int) -> float:
         """The absolute value of this rank among all absolute values; 1 is the smallest."""
 
-    @property
+    @cached_property
     def smallest(self) -> float:
         """The smallest eigenvalue."""
         return self.eigenvalue(1)
 
-    @property
+    @cached_property
     def largest(self) -> float:
         """The largest eigenvalue."""
         return self.eigenvalue(self.size)
@@ -123,16 +123,6 @@ class CountedSpectrum(Spectrum):
         """Number of eigenvalues strictly below `level`."""
         return self.counts(level)
 
-    @cached_property
-    def smallest(self) -> float:
-        """The smallest eigenvalue."""
-        return self.eigenvalue(1)
-
-    @cached_property
-    def largest(self) -> float:
-        """The largest eigenvalue."""
-        return self.eigenvalue(self.size)
-
     def eigenvalue(self, rank: int) -> float:
         """The eigenvalue of this rank; 1 is the smallest."""
         rank = check_rank(rank, self.size)
@@ -176,12 +166,6 @@ class ListedSpectrum(Spectrum):
         """The absolute value of this rank among all absolute values; 1 is the smallest."""
         values, order = self.values.abs().sort()
         return _of_rank(values, self.multiplicities[order], check_rank(rank, self.size))
-
-    @property
-    def negative_mass(self) -> float:
-        """The share of Σ|λ| that lies on negative eigenvalues; NaN for the zero matrix."""
-        mass = self.values.abs() * self.multiplicities
-        return (mass[self.values < 0].sum() / mass.sum()).item()
 
     def expanded(self) -> Float[Tensor, " params"]:
         """Every eigenvalue as often as it occurs, ascending."""
