@@ -93,7 +93,7 @@ def test_growth_is_not_called_linear_before_it_is_seen():
         for depth in (4, 8, 16, 32)
         for replicate in range(3)
     ]
-    judged = fig4.judge_linear_growth(square, "orthogonal")
+    judged = fig4.linear_growth(square, "orthogonal")
     assert judged.verdict == "differs" and "we ask for linear growth, 1.9 to 2.3" in judged.explanation
     assert "it grows linearly" not in judged.explanation
 

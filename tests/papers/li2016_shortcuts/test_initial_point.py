@@ -47,10 +47,10 @@ def test_the_judge_of_constancy():
 
 def test_the_judge_of_linear_growth():
     linear = {depth: 2.7 * depth for depth in (4, 8, 16, 32)}
-    assert fig4.judge_linear_growth(networks("orthogonal", linear), "orthogonal").verdict == "reproduced"
+    assert fig4.linear_growth(networks("orthogonal", linear), "orthogonal").verdict == "reproduced"
     square = {depth: float(depth) ** 2 for depth in linear}
-    assert fig4.judge_linear_growth(networks("orthogonal", square), "orthogonal").verdict == "differs"
-    shallow = fig4.judge_linear_growth(networks("orthogonal", {4: 1.0, 8: 2.0}), "orthogonal")
+    assert fig4.linear_growth(networks("orthogonal", square), "orthogonal").verdict == "differs"
+    shallow = fig4.linear_growth(networks("orthogonal", {4: 1.0, 8: 2.0}), "orthogonal")
     assert shallow.verdict == "not attempted"
     assert "deeper than 8" in shallow.explanation
 

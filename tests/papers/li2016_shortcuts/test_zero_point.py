@@ -7,10 +7,8 @@ from skiplens.papers.li2016_shortcuts import thm2
 from skiplens.papers.li2016_shortcuts.common import (
     printed_condition_number,
     printed_one_shortcut,
-    printed_permutation,
     printed_two_shortcut,
 )
-from skiplens.papers.li2016_shortcuts.hessian.exact import commutation_matrix
 from skiplens.papers.li2016_shortcuts.thm2 import Biased, Derivatives, DigitSpectrum, NearZero, Picture, Structure
 from tests.papers.li2016_shortcuts.fake_readings import fake, judged
 
@@ -24,10 +22,6 @@ G = (X - Y) @ X.T / 8
 def test_the_reference_data():
     expected = [[6153, -2409, -797], [5041, 5520, 506], [1803, 1606, 5164]]
     assert (20000 * G).round().tolist() == expected
-
-
-def test_the_printed_permutation_exchanges_rows_and_columns():
-    assert torch.equal(printed_permutation(4), commutation_matrix(4))
 
 
 def test_two_shortcuts_as_printed():

@@ -14,7 +14,10 @@ from skiplens.data.fetch import get
 from skiplens.data.images import sample
 from skiplens.data.preprocessing import fit_whitening
 from skiplens.linalg.second_moments import SecondMoments, second_moments
+from skiplens.papers.li2016_shortcuts.hessian.at_zero import two_shortcut_unit
+from skiplens.papers.li2016_shortcuts.hessian.exact import commutation_matrix
 from skiplens.papers.li2016_shortcuts.hessian.linear import LinearUnit, plain_units, shortcut_units
+from skiplens.papers.li2016_shortcuts.hessian.one_shortcut import ToeplitzBlocks
 from skiplens.papers.statistics import Band, decide, over_seeds
 from skiplens.papers.study import Judgement
 from skiplens.zoo.weight_laws import Law, orthogonal_weights, scaled, xavier_weights
@@ -124,15 +127,6 @@ def scalars(**values: float) -> dict[str, Tensor]:
     return {name: torch.tensor(float(value), dtype=torch.float64) for name, value in values.items()}
 
 
-def printed_permutation(width: int) -> Float[Tensor, "entries entries"]:
-    """P of equation (24): P_ij = 1 if and only if i = ((j − 1) mod d) d + ⌈j/d⌉, counted from 1."""
-    P = torch.zeros(width**2, width**2, dtype=torch.float64)
-    for j in range(1, width**2 + 1):
-        i = ((j - 1) % width) * width + math.ceil(j / width)
-        P[i - 1, j - 1] = 1.0
-    return P
-
-
 def printed_two_shortcut(
     slope: Float[Tensor, "width width"], factor: float, units: int
 ) -> Float[Tensor, "params params"]:
@@ -143,10 +137,7 @@ def printed_two_shortcut(
         factor: s = σ_mid'(0) σ_post'(0).
         units: Residual units.
     """
-    A = factor * torch.block_diag(*[slope] * len(slope)) @ printed_permutation(len(slope)).T
-    zero = torch.zeros_like(A)
-    unit = torch.cat([torch.cat([zero, A.T], dim=1), torch.cat([A, zero], dim=1)])
-    return torch.block_diag(*[unit] * units)
+    return torch.block_diag(*[two_shortcut_unit(factor * slope)] * units)
 
 
 def printed_one_shortcut(
@@ -159,11 +150,10 @@ def printed_one_shortcut(
         slope: Σ^{XX} − Σ^{YX}.
         units: Residual units.
     """
-    P = printed_permutation(len(slope))
+    P = commutation_matrix(len(slope))  # of equation (24)
     B = P @ torch.block_diag(*[inputs] * len(slope)) @ P.T
     A = torch.block_diag(*[slope] * len(slope)) @ P.T + B
-    rows = [[B if r == c else A if r > c else A.T for c in range(units)] for r in range(units)]
-    return torch.cat([torch.cat(row, dim=1) for row in rows])
+    return ToeplitzBlocks(B, A).dense(units)
 
 
 def printed_condition_number(slope: Float[Tensor, "width width"]) -> float:

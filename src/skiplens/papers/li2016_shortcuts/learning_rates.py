@@ -98,7 +98,8 @@ def linear_grid(settings: LinearGrid) -> dict[str, Tensor]:
     moments, family = digit_moments(settings.source, settings.samples), FAMILIES[settings.family]
     # Plain networks in pairs too: that changes rounding only, and is faster.
     units = Units(family.branch_depth) if family.shortcut else Units(2, shortcut=False)
-    runs = train_linear_networks(*_starts(settings), moments, _plan(settings), units)
+    plan = BatchedPlan(settings.epochs, record_at=(0,), checkpoint=unfinished_work())
+    runs = train_linear_networks(*_starts(settings), moments, plan, units)
     excess = torch.stack([moments.excess_loss(network) for network in network_maps(runs.weights, units)])
     return {
         "excess": _square(excess.nan_to_num(torch.inf), settings),
@@ -113,7 +114,8 @@ def rectified_grid(settings: RectifiedGrid) -> dict[str, Tensor]:
     data = whitened_digits(settings.source, settings.samples)
     shortcut = FAMILIES[settings.family].shortcut
     starts = starts.to("cuda" if settings.gpu else "cpu", torch.float32)
-    runs = train_rectified_networks(starts, rates, (data.inputs, data.targets), _plan(settings), shortcut)
+    plan = BatchedPlan(settings.epochs, record_at=(0,), checkpoint=unfinished_work())
+    runs = train_rectified_networks(starts, rates, (data.inputs, data.targets), plan, shortcut)
     return {"losses": _square(runs.losses.double().cpu(), settings)}
 
 
@@ -122,10 +124,6 @@ def _starts(settings: RateGrid) -> tuple[Float[Tensor, "nets matrices width widt
     starts = drawn_starts(FAMILIES[settings.family].law, settings.depth, WIDTH, settings.streams())
     rates = 10 ** torch.tensor(settings.exponents, dtype=torch.float64)
     return starts.repeat(len(rates), 1, 1, 1), rates.repeat_interleave(len(starts))
-
-
-def _plan(settings: RateGrid) -> BatchedPlan:
-    return BatchedPlan(settings.epochs, record_at=(0,), checkpoint=unfinished_work())
 
 
 def _square(by_network: Float[Tensor, " nets"], settings: RateGrid) -> Float[Tensor, "rates networks"]:

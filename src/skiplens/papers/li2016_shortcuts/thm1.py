@@ -70,30 +70,21 @@ class SharedLabels(Points):
     units: int = option(500, "residual units (R)")
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """How large the runs of one preset are."""
-
-    replicates: int
-    units: tuple[int, ...]
-    shared_units: int
-
-
-SIZES: dict[Preset, Sizes] = {
-    "smoke": Sizes(12, (125, 250, 500), 500),
-    "laptop": Sizes(20, (125, 250, 500, 1000, 2000, 4000), 2000),
-    "paper": Sizes(50, (125, 250, 500, 1000, 2000, 4000, 8000, 16000), 8000),
+SIZES: dict[Preset, tuple[int, tuple[int, ...], int]] = {
+    "smoke": (12, (125, 250, 500), 500),
+    "laptop": (20, (125, 250, 500, 1000, 2000, 4000), 2000),
+    "paper": (50, (125, 250, 500, 1000, 2000, 4000, 8000, 16000), 8000),
 }
+"""Replicates, numbers of units, and those for samples that share labels."""
 
 
 def runs(preset: Preset, seed: int) -> list[Run]:
     """Constructions of several depths, single steps, and samples that share labels."""
-    sizes = SIZES[preset]
-    count, shared = sizes.replicates, SharedLabels(units=sizes.shared_units)
+    count, units, shared_units = SIZES[preset]
     return [
-        *replicated(construction, Construction(), count, seed, _units, units=sizes.units),
+        *replicated(construction, Construction(), count, seed, _units, units=units),
         *replicated(one_step, OneStep(), count, seed),
-        *replicated(shared_labels, shared, count, seed, _units),
+        *replicated(shared_labels, SharedLabels(units=shared_units), count, seed, _units),
     ]
 
 
@@ -200,9 +191,8 @@ def _exponent(readings: Readings, name: str) -> Tensor:
 def _fit(readings: Readings) -> Judgement:
     """A network of the form (3) maps every sample to its label."""
     _, errors = by_units(readings, "fit_error")
-    return judge_equality(
-        errors.amax(1), "Distance of the outputs from the labels, equation (3) evaluated with all matrices."
-    )
+    sentence = "Distance of the outputs from the labels, equation (3) evaluated with all matrices."
+    return judge_equality(errors.amax(1), sentence)
 
 
 @claim("Eq. 7", "exponent -1/2")

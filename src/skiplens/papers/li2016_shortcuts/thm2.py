@@ -101,20 +101,12 @@ class NearZero(ReplicateSettings):
     samples: int = option(1000, "first digits, whitened by themselves")
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """How large the runs of one preset are."""
-
-    replicates: int
-    depths: tuple[int, ...]
-    source: Source
-
-
-SIZES: dict[Preset, Sizes] = {
-    "smoke": Sizes(10, (2, 4, 8, 16), "sample"),
-    "laptop": Sizes(20, (2, 4, 8, 16), "mnist"),
-    "paper": Sizes(20, (2, 4, 8, 16, 32, 64), "mnist"),
+SIZES: dict[Preset, tuple[int, tuple[int, ...], Source]] = {
+    "smoke": (10, (2, 4, 8, 16), "sample"),
+    "laptop": (20, (2, 4, 8, 16), "mnist"),
+    "paper": (20, (2, 4, 8, 16, 32, 64), "mnist"),
 }
+"""Replicates, and depths and source of digits."""
 
 UNITS = (1, 2, 4)
 """At which random data are looked at with automatic differentiation."""
@@ -129,17 +121,16 @@ RECTIFIED_REPLICATES = 60
 
 def runs(preset: Preset, seed: int) -> list[Run]:
     """Random data with automatic differentiation, digits with closed forms."""
-    sizes = SIZES[preset]
-    count = sizes.replicates
-    digits, with_one = (DigitSpectrum(source=sizes.source, branch_depth=n) for n in (2, 1))
+    count, depths, source = SIZES[preset]
+    digits, with_one = (DigitSpectrum(source=source, branch_depth=n) for n in (2, 1))
     return [
         *replicated(structure, Structure(), count, seed, branch_depth=BRANCH_DEPTHS, units=UNITS),
         *replicated(structure, Structure(activations="smooth"), count, seed, units=UNITS),
         *replicated(picture, Picture(), 1, seed, branch_depth=BRANCH_DEPTHS),
         *replicated(derivatives, Derivatives(units=2), count, seed, branch_depth=(2, 3, 4)),
         *replicated(biased, Biased(), count, seed, units=UNITS),
-        *replicated(digit_spectrum, with_one, count, seed, depth=sizes.depths),
-        *replicated(digit_spectrum, digits, count, seed, depth=sizes.depths[:-1]),  # nothing new in the deepest
+        *replicated(digit_spectrum, with_one, count, seed, depth=depths),
+        *replicated(digit_spectrum, digits, count, seed, depth=depths[:-1]),  # nothing new in the deepest
         *replicated(near_zero, NearZero(), RECTIFIED_REPLICATES, seed, depth=RECTIFIED_DEPTHS),
     ]
 
@@ -277,12 +268,6 @@ DOUBLING = Band(1.9, 2.3)
 EXPONENTIAL = Band(1.5, math.inf)
 """Growth of the logarithm in one doubling over that in the doubling before: 2 if exponential, 1 if a power law."""
 
-INVARIANT = 0.1
-"""How much the mean condition number beside zero may change with depth, relatively."""
-
-CONVENTION = 0.05
-"""How far from the condition number of the slope-1/2 convention still agrees with it, relatively."""
-
 
 def _structure(readings: Readings, name: str, branch_depth: int) -> Tensor:
     """A number of all networks on random data with this shortcut's length, (replicates, networks)."""
@@ -397,8 +382,8 @@ def _relu(readings: Readings) -> Judgement:
     _, found = against(readings, "condition_number", "depth", near_zero)
     _, convention = against(readings, "convention", "depth", near_zero)
     return decide_correction(
-        (over_seeds(found / convention - 1), Band.around(0.0, CONVENTION)),
-        (over_seeds((found[:, 1:] - found[:, :1]) / found.mean()), Band.around(0.0, INVARIANT)),
+        (over_seeds(found / convention - 1), Band.around(0.0, 0.05)),
+        (over_seeds((found[:, 1:] - found[:, :1]) / found.mean()), Band.around(0.0, 0.1)),
         "Condition number beside zero, ReLU between the matrices, first 1,000 digits. Printed: ReLU through a local "
         f"polynomial, slope 1/2, gives {float(convention.mean()):.2f}. Right: it has no derivative at zero, and beside "
         f"zero the number is {float(found[:, -1].mean()):.2f}, nearly the same at every depth (the number: change "

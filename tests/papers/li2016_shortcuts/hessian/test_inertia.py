@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skiplens.base.errors import InvalidInputError
-from skiplens.papers.li2016_shortcuts.hessian.linear_inertia import count_negative, factor
+from skiplens.papers.li2016_shortcuts.hessian.linear_inertia import Factored, count_negative
 from tests.tolerances import assert_close
 
 
@@ -26,7 +26,7 @@ def test_zero_diagonal_needs_pivots_of_two(dtype, generator):
 def test_factors_solve(generator):
     A = torch.randn(9, 9, generator=generator)
     H, right = A + A.T, torch.randn(9, 2, generator=generator)
-    assert_close(H @ factor(H).solve(right), right, relative=1e-10)  # condition number of a random matrix: hundreds
+    assert_close(H @ Factored(H).solve(right), right, relative=1e-10)  # condition number of a random matrix: hundreds
 
 
 def test_a_matrix_that_is_not_square():

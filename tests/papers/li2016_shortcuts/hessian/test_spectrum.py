@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skiplens.base.errors import InvalidInputError
-from skiplens.papers.li2016_shortcuts.hessian.spectrum import CountedSpectrum, Counts, listed_spectrum, spectrum_of
+from skiplens.papers.li2016_shortcuts.hessian.spectrum import CountedSpectrum, listed_spectrum, spectrum_of
 from tests.tolerances import assert_close
 
 VALUES = [-3.0, -1.0, 0.5, 2.0, 4.0]
 
 
-class CountsOfList(Counts):
-    """The counting function of a known list."""
+class CountedList(CountedSpectrum):
+    """A known list, counted."""
 
     def __init__(self, values: list[float]) -> None:
         self._values = values
@@ -26,7 +26,7 @@ class CountsOfList(Counts):
     def bound(self) -> float:
         return 1.5 * max(map(abs, self._values)) or 1.0
 
-    def __call__(self, level: float) -> int:
+    def count_below(self, level: float) -> int:
         return sum(value < level for value in self._values)
 
 
@@ -42,9 +42,9 @@ def test_statistics_by_hand():
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.floats(-100, 100), min_size=1, max_size=25), st.floats(0.01, 1))
 def test_counted_and_listed_spectra_agree(values, share):
-    listed, counted = listed_spectrum(torch.tensor(values)), CountedSpectrum(CountsOfList(values))
+    listed, counted = listed_spectrum(torch.tensor(values)), CountedList(values)
     near = pytest.approx
-    absolute = 1e-14 * counted.counts.bound  # four roundings of the bound, and the middle of the interval
+    absolute = 1e-14 * counted.bound  # four roundings of the bound, and the middle of the interval
     assert counted.size == listed.size and counted.index == listed.index
     assert counted.smallest == near(listed.smallest, rel=0, abs=absolute)
     assert counted.largest == near(listed.largest, rel=0, abs=absolute)

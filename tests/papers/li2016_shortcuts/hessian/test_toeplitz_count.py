@@ -3,7 +3,7 @@ import torch
 
 from skiplens.base.errors import DidNotConverge
 from skiplens.papers.li2016_shortcuts.hessian import one_shortcut
-from skiplens.papers.li2016_shortcuts.hessian.one_shortcut import ToeplitzCount
+from skiplens.papers.li2016_shortcuts.hessian.one_shortcut import ToeplitzSpectrum
 
 
 def dense(B, A, R):
@@ -29,19 +29,19 @@ def random_blocks(size, generator, asymmetry=1.0):
 @pytest.mark.parametrize("asymmetry", [0.05, 1.0, 10.0])
 def test_counts_are_those_of_the_dense_matrix(units, size, asymmetry, generator):
     B, A = random_blocks(size, generator, asymmetry)
-    count = ToeplitzCount(B, A, units)
+    count = ToeplitzSpectrum(B, A, units)
     eigenvalues = torch.linalg.eigvalsh(dense(B, A, units))
     assert count.size == len(eigenvalues) and eigenvalues.abs().max() < count.bound
     for level, below in between(eigenvalues, generator):
-        assert count(level) == below
+        assert count.count_below(level) == below
 
 
 def test_counts_at_great_depth_are_those_of_the_dense_matrix(generator):
     B, A = random_blocks(3, generator)
     eigenvalues = torch.linalg.eigvalsh(dense(B, A, 400))
-    count = ToeplitzCount(B, A, 400)
+    count = ToeplitzSpectrum(B, A, 400)
     for level, below in between(eigenvalues, generator, count=40):
-        assert count(level) == below
+        assert count.count_below(level) == below
 
 
 @pytest.mark.parametrize("shape", ["no coupling", "symmetric", "rank one", "zero"])
@@ -57,21 +57,21 @@ def test_degenerate_blocks(shape, generator):
     else:
         B = A = torch.zeros(4, 4)
     eigenvalues = torch.linalg.eigvalsh(dense(B, A, 6))
-    count = ToeplitzCount(B, A, 6)
+    count = ToeplitzSpectrum(B, A, 6)
     scale = eigenvalues.abs().max().item() or 1.0
     for level in (-0.5 * scale, -1e-9 * scale, 1e-9 * scale, 0.3 * scale, 2 * scale):
-        assert count(level) == int((eigenvalues < level).sum())
-    assert count(0.0) <= int((eigenvalues < 1e-9 * scale).sum())
+        assert count.count_below(level) == int((eigenvalues < level).sum())
+    assert count.count_below(0.0) <= int((eigenvalues < 1e-9 * scale).sum())
 
 
 def test_counts_grow_with_the_level(generator):
     B, A = random_blocks(6, generator)
-    count = ToeplitzCount(B, A, 5000)
-    found = [count(level) for level in torch.linspace(-count.bound, count.bound, 50).tolist()]
+    count = ToeplitzSpectrum(B, A, 5000)
+    found = [count.count_below(level) for level in torch.linspace(-count.bound, count.bound, 50).tolist()]
     assert found == sorted(found) and found[0] == 0 and found[-1] == count.size
 
 
 def test_a_level_that_cannot_be_decided_is_told(monkeypatch, generator):
     monkeypatch.setattr(one_shortcut, "_ASYMMETRY", -1.0)  # nothing is symmetric enough
     with pytest.raises(DidNotConverge, match=r"could not be counted.*use the dense matrix"):
-        ToeplitzCount(*random_blocks(3, generator), 4)(0.1)
+        ToeplitzSpectrum(*random_blocks(3, generator), 4).count_below(0.1)

@@ -19,7 +19,7 @@ from skiplens.base.errors import InvalidInputError
 from skiplens.linalg.second_moments import SecondMoments
 from skiplens.papers.li2016_shortcuts.hessian.activations import require_dense_fits
 from skiplens.papers.li2016_shortcuts.hessian.linear import LinearUnit, across_factor, linear_chain, require_same_widths
-from skiplens.papers.li2016_shortcuts.hessian.spectrum import CountedSpectrum, Counts
+from skiplens.papers.li2016_shortcuts.hessian.spectrum import CountedSpectrum
 
 _RESOLUTION = 1e-9  # relative to the matrix's scale: how near to the level an eigenvalue may be miscounted
 
@@ -47,15 +47,16 @@ def linear_spectrum(units: Sequence[LinearUnit], moments: SecondMoments, accurac
     for unit in units:
         shortcut = None if unit.shortcut is None else unit.shortcut.double().cpu()
         double_units.append(LinearUnit(tuple(matrix.double().cpu() for matrix in unit.matrices), shortcut))
-    return CountedSpectrum(LinearCounts(tuple(double_units), doubled), accuracy)
+    return LinearSpectrum(tuple(double_units), doubled, accuracy)
 
 
 @dataclass(frozen=True, eq=False)
-class LinearCounts(Counts):
-    """The counting function of the eigenvalues of a linear network's Hessian."""
+class LinearSpectrum(CountedSpectrum):
+    """The eigenvalues of a linear network's Hessian."""
 
     units: tuple[LinearUnit, ...]
     moments: SecondMoments
+    accuracy: float
 
     @property
     def size(self) -> int:
@@ -66,11 +67,11 @@ class LinearCounts(Counts):
     def bound(self) -> float:
         """A number that every |λ| stays below, found by doubling until no eigenvalue lies outside."""
         bound = max(self._swept(0.0, 1).scale, torch.finfo(torch.float64).tiny)
-        while self(bound) < self.size or self(-bound) > 0:
+        while self.count_below(bound) < self.size or self.count_below(-bound) > 0:
             bound *= 2
         return bound
 
-    def __call__(self, level: float) -> int:
+    def count_below(self, level: float) -> int:
         """Number of eigenvalues below `level`; those within rounding of it may be counted either way.
 
         Blocks that are nearly singular on their own make the form large and cost digits: then larger groups of units
@@ -153,7 +154,7 @@ class _Sweep:
         self._growth = max(self._growth, block.abs().max().item())
         block.diagonal().sub_(self._level)
         coupling = (carried @ step.passed).add_(step.turned)
-        factored = factor(block)
+        factored = Factored(block)
         self.negatives += factored.negatives()
         form = step.passed.T @ self._form @ step.passed - coupling.T @ factored.solve(coupling)
         self._form = (form + form.T) / 2
@@ -163,27 +164,20 @@ def _params(units: Sequence[LinearUnit]) -> int:
     return sum(matrix.numel() for unit in units for matrix in unit.matrices)
 
 
-class Factored(NamedTuple):
-    """The pivoted factors L D Lᵀ of a symmetric matrix."""
+class Factored:
+    """The pivoted factors L D Lᵀ of a symmetric matrix; only its lower triangle is read."""
 
-    factors: Tensor
-    pivots: Tensor
+    def __init__(self, matrix: Float[Tensor, "size size"]) -> None:
+        self._factors, self._pivots, _ = torch.linalg.ldl_factor_ex(matrix)
 
     def negatives(self) -> int:
         """Number of negative eigenvalues: a 2×2 pivot of Bunch and Kaufman has exactly one."""
-        single = self.pivots > 0
-        diagonal = self.factors.diagonal()
-        return int((single & (diagonal < 0)).sum()) + int((~single).sum()) // 2
+        single = self._pivots > 0
+        return int((single & (self._factors.diagonal() < 0)).sum()) + int((~single).sum()) // 2
 
     def solve(self, right: Tensor) -> Tensor:
         """The matrix's inverse times `right`."""
-        return torch.linalg.ldl_solve(self.factors, self.pivots, right)
-
-
-def factor(matrix: Float[Tensor, "size size"]) -> Factored:
-    """The pivoted L D Lᵀ factors of a symmetric matrix; only its lower triangle is read."""
-    factors, pivots, _ = torch.linalg.ldl_factor_ex(matrix)
-    return Factored(factors, pivots)
+        return torch.linalg.ldl_solve(self._factors, self._pivots, right)
 
 
 def count_negative(matrix: Float[Tensor, "rows columns"], shift: float = 0.0) -> int:
@@ -196,4 +190,4 @@ def count_negative(matrix: Float[Tensor, "rows columns"], shift: float = 0.0) ->
     if shift:
         matrix = matrix.clone()
         matrix.diagonal().sub_(shift)
-    return factor(matrix).negatives()
+    return Factored(matrix).negatives()

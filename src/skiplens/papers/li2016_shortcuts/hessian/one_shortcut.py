@@ -24,7 +24,7 @@ from torch import Tensor
 from skiplens.base.axes import Float
 from skiplens.base.errors import DidNotConverge
 from skiplens.papers.li2016_shortcuts.hessian.activations import BranchActivations, vanishing
-from skiplens.papers.li2016_shortcuts.hessian.spectrum import CountedSpectrum, Counts
+from skiplens.papers.li2016_shortcuts.hessian.spectrum import CountedSpectrum
 
 _ASYMMETRY = 1e-6  # of the Schur complement, which is symmetric: what rounding may do to it before it is not believed
 
@@ -47,7 +47,7 @@ class ToeplitzBlocks(NamedTuple):
 
     def spectrum(self, units: int) -> CountedSpectrum:
         """All eigenvalues for `units` units, counted in closed form: no matrix is larger than one block."""
-        return CountedSpectrum(ToeplitzCount(self.diagonal.double().cpu(), self.below.double().cpu(), units))
+        return ToeplitzSpectrum(self.diagonal.double().cpu(), self.below.double().cpu(), units)
 
 
 def one_shortcut_blocks(
@@ -72,8 +72,8 @@ def one_shortcut_blocks(
 
 
 @dataclass(frozen=True, eq=False)
-class ToeplitzCount(Counts):
-    """The counting function of the eigenvalues; small matrices, always float64 on the processor."""
+class ToeplitzSpectrum(CountedSpectrum):
+    """The eigenvalues for a number of units; small matrices, always float64 on the processor."""
 
     diagonal: Float[Tensor, "entries entries"]
     """B, symmetric."""
@@ -93,7 +93,7 @@ class ToeplitzCount(Counts):
         norms = torch.linalg.matrix_norm(torch.stack([self.diagonal, self.below]), 2).tolist()
         return 1.001 * (norms[0] + (self.units - 1) * norms[1]) or 1.0
 
-    def __call__(self, level: float) -> int:
+    def count_below(self, level: float) -> int:
         """Number of eigenvalues below `level`; those within rounding of it may be counted either way."""
         symmetric, skew, kernel = self._parts
         for attempt in range(20):

@@ -85,57 +85,30 @@ def check_rank(rank: int, size: int) -> int:
     return int(rank)
 
 
-class Counts(ABC):
-    """The counting function of a symmetric matrix's eigenvalues."""
+class CountedSpectrum(Spectrum):
+    """Eigenvalues by bisection of their counting function; each costs about one count for each binary digit."""
 
-    @property
-    @abstractmethod
-    def size(self) -> int:
-        """Number of eigenvalues."""
+    accuracy: float = 2.0**-50
+    """Error of each eigenvalue relative to `bound`; by default four roundings of float64."""
 
     @property
     @abstractmethod
     def bound(self) -> float:
         """A number that every |λ| stays below; asked for only when an eigenvalue is."""
 
-    @abstractmethod
-    def __call__(self, level: float) -> int:
-        """Number of eigenvalues below `level`."""
-
-
-@dataclass(frozen=True)
-class CountedSpectrum(Spectrum):
-    """Eigenvalues by bisection of their counting function.
-
-    An eigenvalue costs about one count for each binary digit.
-    """
-
-    counts: Counts
-    accuracy: float = 2.0**-50
-    """Error of each eigenvalue relative to the largest; by default four roundings of float64."""
-
-    @property
-    def size(self) -> int:
-        """Number of eigenvalues with their multiplicities."""
-        return self.counts.size
-
-    def count_below(self, level: float) -> int:
-        """Number of eigenvalues strictly below `level`."""
-        return self.counts(level)
-
     def eigenvalue(self, rank: int) -> float:
         """The eigenvalue of this rank; 1 is the smallest."""
         rank = check_rank(rank, self.size)
-        return self._first_level(lambda level: self.counts(level) >= rank, -self.counts.bound)
+        return self._first_level(lambda level: self.count_below(level) >= rank, -self.bound)
 
     def absolute_value(self, rank: int) -> float:
         """The absolute value of this rank among all absolute values; 1 is the smallest."""
         rank = check_rank(rank, self.size)
-        return self._first_level(lambda level: self.counts(level) - self.counts(-level) >= rank, 0.0)
+        return self._first_level(lambda level: self.count_below(level) - self.count_below(-level) >= rank, 0.0)
 
     def _first_level(self, reached: Callable[[float], bool], low: float) -> float:
         """The lowest level at which `reached` turns true, by bisection."""
-        high, width = self.counts.bound, self.accuracy * self.counts.bound
+        high, width = self.bound, self.accuracy * self.bound
         while high - low > width:
             middle = (low + high) / 2
             low, high = (low, middle) if reached(middle) else (middle, high)
@@ -191,5 +164,4 @@ def spectrum_of(matrix: Float[Tensor, "params params"]) -> ListedSpectrum:
 
 
 def _of_rank(values: Tensor, multiplicities: Tensor, rank: int) -> float:
-    place = torch.searchsorted(multiplicities.cumsum(0), rank)
-    return values[place].item()
+    return values[torch.searchsorted(multiplicities.cumsum(0), rank)].item()
