@@ -25,25 +25,15 @@ from skiplens.sweeps.sweep import Swept, Watch, sweep, unwatched
 
 @dataclass(frozen=True)
 class ItemResult:
-    """What came out of one item.
-
-    Attributes:
-        study: Its study.
-        item: The item.
-        verdicts: One for each claim.
-        figures: Empty where runs failed.
-        tables: Empty where runs failed.
-        problems: Why runs failed, each once.
-        seconds: Computing time of its runs, those done earlier included.
-    """
+    """What came out of one item of a study; there are no figures and tables where runs failed."""
 
     study: Study
     item: Item
     verdicts: tuple[Verdict, ...]
     figures: tuple[Figure, ...] = ()
     tables: tuple[Table, ...] = ()
-    problems: tuple[str, ...] = ()
-    seconds: float = 0.0
+    problems: tuple[str, ...] = ()  # why runs failed, each once
+    seconds: float = 0.0  # computing time of its runs, those done earlier included
 
     @property
     def stem(self) -> str:

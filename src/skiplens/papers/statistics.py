@@ -80,11 +80,9 @@ class Band:
 
 
 def over_seeds(values: Sequence[Tensor | float] | Tensor, comparisons: int | None = None) -> Interval:
-    """The means over the first axis with Student's intervals; many numbers share the chance of a miss (Bonferroni).
+    """The means over the first axis, one entry a seed, with Student's intervals.
 
-    Args:
-        values: One entry a seed.
-        comparisons: How many numbers share that chance, where there are more than these.
+    Many numbers share the chance of a miss (Bonferroni): `comparisons` of them, where there are more than these.
     """
     stacked = torch.stack([torch.as_tensor(value, dtype=torch.float64) for value in values])
     seeds, comparisons = len(stacked), comparisons or max(1, stacked[0].numel())
@@ -106,12 +104,9 @@ def decide(found: Interval, printed: Band, explanation: str) -> Judgement:
 
 
 def decide_correction(printed: tuple[Interval, Band], corrected: tuple[Interval, Band], explanation: str) -> Judgement:
-    """Corrected if the printed statement is rejected and the corrected one holds.
+    """Corrected if the printed statement is rejected and the corrected one, whose number is reported, holds.
 
-    Args:
-        printed: What was found, and what the paper prints for it.
-        corrected: What was found, and what is right for it; the number that is reported.
-        explanation: What was compared, with both statements.
+    Each is what was found and what is stated of it; the explanation has both statements.
     """
     as_printed, printed_band = printed
     if not printed_band.rejects(as_printed):
@@ -241,12 +236,7 @@ def entries(reading: Measurement) -> list[dict[str, Any]]:
 def raw_tables(
     readings: Readings, rows: Callable[[Measurement], Iterable[Mapping[str, Any]]] = entries
 ) -> tuple[Table, ...]:
-    """One table for each measure that the item uses.
-
-    Args:
-        readings: Of the item's runs.
-        rows: The rows of one reading, without its settings.
-    """
+    """One table for each measure that the item uses; `rows` gives those of one reading, without its settings."""
     by_measure: dict[str, list[dict[str, Any]]] = {}
     for reading in readings:
         table = by_measure.setdefault(_measured_by(reading), [])
@@ -265,15 +255,7 @@ def curve(
     number: int,
     dashed: bool = False,
 ) -> tuple[figure.Band, Line]:
-    """The marks of the number-th series; a place that a replicate did not reach (NaN) counts for the others.
-
-    Args:
-        x: The places.
-        values: One row a replicate.
-        name: In the legend.
-        number: Chooses the colour.
-        dashed: How the line is drawn.
-    """
+    """The marks of the number-th series, mean and standard deviation; what a replicate did not reach is NaN."""
     mean = values.nanmean(0)
     reached = torch.isfinite(values).sum(0)
     spread = ((values - mean).square().nansum(0) / (reached - 1).clamp(min=1)).sqrt()

@@ -108,12 +108,7 @@ EQUAL = f"log10 error ≤ {math.log10(ROUNDING):g}"
 
 
 def judge_equality(errors: Tensor, sentence: str) -> Judgement:
-    """Whether errors (replicates, …) are rounding; they are compared by their logarithms, since they span decades.
-
-    Args:
-        errors: Relative errors of both sides.
-        sentence: What they are the errors of.
-    """
+    """Whether relative errors (replicates, …) are rounding; their logarithms are compared, since they span decades."""
     found = over_seeds(errors.abs().clamp(min=1e-17).log10())  # which stands for errors that are exactly zero
     explanation = (
         f"{sentence} The number is the log10 of the largest relative error. We count errors up to the tolerance, "
@@ -132,10 +127,7 @@ def printed_two_shortcut(
 ) -> Float[Tensor, "params params"]:
     """Equations (8) and (25): blocks [[0, Aᵀ], [A, 0]] with A = s diag(G, …, G) Pᵀ.
 
-    Args:
-        slope: G = Σ^{Xσ_pre(X)} − Σ^{Yσ_pre(X)}.
-        factor: s = σ_mid'(0) σ_post'(0).
-        units: Residual units.
+    `slope` is G = Σ^{Xσ_pre(X)} − Σ^{Yσ_pre(X)}, `factor` s = σ_mid'(0) σ_post'(0).
     """
     return torch.block_diag(*[two_shortcut_unit(factor * slope)] * units)
 
@@ -143,13 +135,7 @@ def printed_two_shortcut(
 def printed_one_shortcut(
     inputs: Float[Tensor, "width width"], slope: Float[Tensor, "width width"], units: int
 ) -> Float[Tensor, "params params"]:
-    """Equations (10), (29) and (32): B on the diagonal, A below it, Aᵀ above it.
-
-    Args:
-        inputs: Σ^{XX}.
-        slope: Σ^{XX} − Σ^{YX}.
-        units: Residual units.
-    """
+    """Equations (10), (29) and (32) from Σ^{XX} and Σ^{XX} − Σ^{YX}: B on the diagonal, A below it, Aᵀ above it."""
     P = commutation_matrix(len(slope))  # of equation (24)
     B = P @ torch.block_diag(*[inputs] * len(slope)) @ P.T
     A = torch.block_diag(*[slope] * len(slope)) @ P.T + B

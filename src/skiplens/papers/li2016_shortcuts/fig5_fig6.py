@@ -174,13 +174,7 @@ def descent(settings: Descent) -> dict[str, Tensor]:
 def at_loss(
     losses: Float[Tensor, " epochs"], wanted: float, quantities: Callable[[int], Float[Tensor, " quantities"]]
 ) -> Float[Tensor, " quantities"]:
-    """The quantities where the loss first falls to `wanted`, between the two epochs; NaN if it never does.
-
-    Args:
-        losses: After 0, 1, 2, … updates.
-        wanted: The loss.
-        quantities: Those of an epoch.
-    """
+    """The quantities where the loss first falls to `wanted`, between the two epochs; NaN if it never does."""
     reached = (losses <= wanted).nonzero().flatten()
     if not len(reached) or int(reached[0]) == 0:
         return torch.full_like(quantities(0), torch.nan)
@@ -228,8 +222,8 @@ def over_losses(columns: Mapping[float, Tensor]) -> Interval:
     return Interval(torch.stack([one.value for one in found]), torch.stack([one.half_width for one in found]))
 
 
-LARGE, SMALL = 2.0, 0.4
-"""Losses from which the paper's word "large" and the corrected "always" hold."""
+SMALL = 0.4
+"""The loss from which the corrected "always" holds."""
 
 NEARLY, END = 0.45, 0.345
 """A loss not far from the end, and the last loss looked at; the lowest loss of a linear network is 0.337."""
@@ -284,7 +278,7 @@ def _much_smaller_when_large(readings: Readings) -> Judgement:
         "log10 of the ratio of condition numbers, orthogonal over 2-shortcut, smallest for losses from 2 on. We ask "
         "for at least 10 times."
     )
-    return decide(over_losses(log_gaps(readings, LARGE)), Band(1.0, math.inf), sentence)
+    return decide(over_losses(log_gaps(readings, 2.0)), Band(1.0, math.inf), sentence)
 
 
 @claim("Figure 5", "> 0")

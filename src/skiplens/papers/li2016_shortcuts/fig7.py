@@ -63,15 +63,16 @@ STEP = 0.25
 SMALL_RATE = -1.5
 """At which families are compared at equal rates: the best one of 1-shortcut networks at depth 96."""
 
-_AT_BEST = "at the learning rate with the lowest mean loss"
-
 _TEXT = "Figure 7 and the text under it"
 
 
 @claim(f"{_TEXT}, left", "log10(final − optimal) at most -4")
 def _close_to_optimal(readings: Readings) -> Judgement:
     """The final losses of 2-shortcut networks stay close to optimal as the networks become deeper."""
-    sentence = f"log10(final loss − optimal loss) of 2-shortcut networks {_AT_BEST}, worst depth of 8 and more."
+    sentence = (
+        "log10(final loss − optimal loss) of 2-shortcut networks at the learning rate with the lowest mean loss, worst "
+        "depth of 8 and more."
+    )
     return judge_columns(each(readings, "2-shortcut", best_losses, 8), Band(-math.inf, -4.0), sentence)
 
 

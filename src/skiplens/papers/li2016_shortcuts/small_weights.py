@@ -52,11 +52,6 @@ class SmallWeightNetwork:
         scale = 2.0 if self.kind == "saturated" else 1.0
         return scale * (self.moves.norm(dim=1) / self.margin).sqrt()
 
-    @property
-    def largest_norm(self) -> float:
-        """The largest Frobenius norm of any weight matrix."""
-        return self.norms().max().item() if self.units else 0.0
-
     def matrices(
         self, first: int = 0, last: int | None = None
     ) -> tuple[Float[Tensor, "units width width"], Float[Tensor, "units width"], Float[Tensor, "units width width"]]:
@@ -353,11 +348,7 @@ def sphere_path(
 ) -> SpherePath:
     """The shortest great arc from `start` to `end`, with a detour along the edge of every cap it would cross.
 
-    Args:
-        start: A unit vector outside all caps.
-        end: A unit vector outside all caps.
-        obstacles: The centres of the caps; the caps must not overlap.
-        cap_angle: The half-angle of each cap.
+    The caps around the obstacles have the half-angle `cap_angle`; they must not overlap nor hold start or end.
     """
     side, angle = _towards(start, end)
     enter, leave, centres = _blocked(start, side, angle, obstacles, cap_angle)

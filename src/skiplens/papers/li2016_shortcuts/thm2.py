@@ -262,13 +262,6 @@ def _hessian(settings: RandomData, inputs: Tensor, targets: Tensor, activations:
     return hessian_by_autograd(loss, torch.zeros(params, dtype=torch.float64))
 
 
-DOUBLING = Band(1.9, 2.3)
-"""Of a condition number that grows linearly, when the depth doubles from 8 on."""
-
-EXPONENTIAL = Band(1.5, math.inf)
-"""Growth of the logarithm in one doubling over that in the doubling before: 2 if exponential, 1 if a power law."""
-
-
 def _structure(readings: Readings, name: str, branch_depth: int) -> Tensor:
     """A number of all networks on random data with this shortcut's length, (replicates, networks)."""
     kinds = values(readings, "activations", structure, branch_depth=branch_depth)
@@ -353,9 +346,11 @@ def _explosion(readings: Readings) -> Judgement:
     """The condition number of 1-shortcut networks explodes with depth, as that of block-Toeplitz matrices."""
     depths, found = against(readings, "condition_number", "depth", digit_spectrum, branch_depth=1)
     doublings = found.log().diff(dim=1)
+    # Growth of the logarithm in one doubling over that in the doubling before: 2 if exponential, 1 if a power law.
+    ratio = over_seeds(doublings[:, -1] / doublings[:, -2])
     return decide_correction(
-        (over_seeds(doublings[:, -1] / doublings[:, -2]), EXPONENTIAL),
-        (over_seeds(doublings[:, -1].exp()), DOUBLING),
+        (ratio, Band(1.5, math.inf)),
+        (over_seeds(doublings[:, -1].exp()), Band(1.9, 2.3)),
         f"Condition number on digits from depth {depths[-2]} to {depths[-1]}, one matrix a unit: the factor. Printed: "
         "it explodes, by a theory of block-Toeplitz matrices whose blocks decay. Right: these blocks are constant, and "
         "it grows linearly: twice the depth, twice the number.",

@@ -80,12 +80,9 @@ def square_loss(outputs: Float[Tensor, "samples width"], targets: Float[Tensor, 
 def hessian_by_autograd(
     loss: Callable[[Tensor], Tensor], params: Float[Tensor, " params"], samples: int = 1
 ) -> Float[Tensor, "params params"]:
-    """The Hessian of a scalar function of a vector, many rows at once, symmetrised.
+    """The Hessian of a scalar function of a vector, symmetrised.
 
-    Args:
-        loss: Maps a parameter vector to a scalar.
-        params: Where.
-        samples: How many samples the loss sums over; the rows at once are chosen from it and the free memory.
+    How many rows are taken at once is chosen from the free memory and the number of samples the loss sums over.
     """
     require_dense_fits(len(params), params, _INSTEAD)
     per_row = 8 * params.element_size() * (len(params) + samples * max(1, int(len(params) ** 0.5)))
