@@ -110,19 +110,10 @@ def _result(study: Study, item: Item, keys: tuple[str, ...], swept: Swept, recor
     verdicts = []
     for claim in item.claims:
         judgement = failed if problems else claim.judge(readings)
-        verdicts.append(
-            Verdict(
-                study.name,
-                item.name,
-                claim.name,
-                claim.statement,
-                claim.printed_at,
-                claim.paper,
-                **vars(judgement),
-                deviations=item.deviations,
-                recorded=recorded.get(f"{study.name}/{item.name}/{claim.name}"),
-            )
-        )
+        said = (claim.name, claim.statement, claim.printed_at, claim.paper)
+        known = recorded.get(f"{study.name}/{item.name}/{claim.name}")
+        own = {**vars(judgement), "deviations": item.deviations, "recorded": known}
+        verdicts.append(Verdict(study.name, item.name, *said, **own))
     if problems:
         return ItemResult(study, item, tuple(verdicts), problems=problems)
     seconds = sum((reading.provenance.seconds for reading in readings), 0.0)

@@ -19,15 +19,9 @@ PRESETS: tuple[Preset, ...] = get_args(Preset)
 
 @dataclass(frozen=True)
 class PaperCard:
-    """What is known about a paper.
+    """What is known about a paper; the year is that of the version that was read.
 
-    Attributes:
-        title: Of the paper.
-        authors: As they are cited.
-        year: Of the version that was read.
-        link: Where it is.
-        question: What the paper asks, in a sentence.
-        errata: Where its mistakes are listed, relative to the documentation.
+    Its `question` is a sentence, and its `errata` are listed at this place, relative to the documentation.
     """
 
     title: str

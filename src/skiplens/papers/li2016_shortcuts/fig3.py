@@ -12,16 +12,8 @@ from torch import Tensor
 from skiplens.base.axes import Float
 from skiplens.base.randomness import Randomness
 from skiplens.base.settings import option
-from skiplens.papers.li2016_shortcuts.common import (
-    DEPTH,
-    FAMILIES,
-    SIGNS,
-    SMOKE_IMAGES,
-    WIDTH,
-    Source,
-    digit_moments,
-    whitened_digits,
-)
+from skiplens.papers.li2016_shortcuts import common
+from skiplens.papers.li2016_shortcuts.common import Source
 from skiplens.papers.statistics import (
     Band,
     Readings,
@@ -91,16 +83,16 @@ def _cost(settings: NormHistory) -> float:
 
 def norm_history(settings: NormHistory) -> dict[str, Tensor]:
     """Mean over the matrices of ‖W‖_F, and the loss, of every network (epochs, networks)."""
-    family = FAMILIES["2-shortcut"]
+    family = common.FAMILIES["2-shortcut"]
     streams = [Randomness(settings.seed).child(settings.key(), network) for network in range(settings.networks)]
-    starts = drawn_starts(family.law, settings.depth, WIDTH, streams)
+    starts = drawn_starts(family.law, settings.depth, common.WIDTH, streams)
     rates = torch.full((settings.networks,), settings.learning_rate, dtype=torch.float64)
     plan = BatchedPlan(settings.epochs, record_at=tuple(range(0, settings.epochs + 1, settings.every)))
     if settings.activation == "identity":
-        moments = digit_moments(settings.source, settings.samples)
+        moments = common.digit_moments(settings.source, settings.samples)
         run = train_linear_networks(starts, rates, moments, plan, Units(family.branch_depth, family.shortcut))
     else:
-        digits = whitened_digits(settings.source, settings.samples)
+        digits = common.whitened_digits(settings.source, settings.samples)
         data = (digits.inputs.float(), digits.targets.float())
         run = train_rectified_networks(starts.float(), rates.float(), data, plan)
     return {"epoch": run.epochs, "norm": run.mean_norm_history.double(), "loss": run.loss_history.double()}
@@ -193,9 +185,9 @@ _DEVIATIONS = (
     "networks of each depth.",
     "Networks with ReLU are trained in float32 on the first 1,000 digits (200 at smoke, all at paper), whitened by "
     "themselves.",
-    DEPTH,
-    SIGNS,
-    SMOKE_IMAGES,
+    common.DEPTH,
+    common.SIGNS,
+    common.SMOKE_IMAGES,
 )
 
 ITEMS = (Item("fig3", "norms during training", runs, CLAIMS, figures, raw_tables, _DEVIATIONS),)

@@ -8,18 +8,8 @@ from torch import Tensor
 
 from skiplens.base.axes import Float
 from skiplens.base.settings import option
-from skiplens.papers.li2016_shortcuts.common import (
-    DEPTH,
-    FAMILIES,
-    QUANTILE,
-    SIGNS,
-    SMOKE_IMAGES,
-    FamilyName,
-    Source,
-    digit_moments,
-    printed_condition_number,
-    scalars,
-)
+from skiplens.papers.li2016_shortcuts import common
+from skiplens.papers.li2016_shortcuts.common import FamilyName, Source
 from skiplens.papers.li2016_shortcuts.hessian.linear import linear_hessian
 from skiplens.papers.li2016_shortcuts.hessian.spectrum import spectrum_of
 from skiplens.papers.statistics import (
@@ -72,16 +62,16 @@ def _cost(settings: InitialSpectrum) -> float:
 
 def initial_spectrum(settings: InitialSpectrum) -> dict[str, Tensor]:
     """Largest, 10 % quantile and condition number of the |eigenvalues|, the index, and equation (9) for these data."""
-    moments = digit_moments(settings.source)
-    family = FAMILIES[settings.family]
+    moments = common.digit_moments(settings.source)
+    family = common.FAMILIES[settings.family]
     spectrum = spectrum_of(linear_hessian(family.units(family.start(settings.depth, settings.stream())), moments))
-    return scalars(
+    return common.scalars(
         largest=spectrum.largest_absolute,
         tenth=spectrum.absolute_quantile(0.1),
         condition_number=spectrum.condition_number,
         full_condition_number=spectrum.full_condition_number,
         index=spectrum.index,
-        zero_condition_number=printed_condition_number(moments.inputs - moments.cross),
+        zero_condition_number=common.printed_condition_number(moments.inputs - moments.cross),
     )
 
 
@@ -191,10 +181,10 @@ _DEVIATIONS = (
     "The paper has 10 runs of each network, here are 10 (smoke), 16 (laptop) or 20 (paper).",
     f"Condition numbers above {LIMIT:g} are shown as {LIMIT:g}: float64 cannot tell them from infinite ones.",
     "3-shortcut networks are left out: at zero their Hessian is the zero matrix.",
-    DEPTH,
-    QUANTILE,
-    SIGNS,
-    SMOKE_IMAGES,
+    common.DEPTH,
+    common.QUANTILE,
+    common.SIGNS,
+    common.SMOKE_IMAGES,
 )
 
 ITEMS = (Item("fig4", "initial condition numbers against depth", runs, CLAIMS, figures, raw_tables, _DEVIATIONS),)

@@ -10,17 +10,8 @@ from torch import Tensor
 
 from skiplens.base.axes import Float
 from skiplens.base.settings import option
-from skiplens.papers.li2016_shortcuts.common import (
-    DEPTH,
-    FAMILIES,
-    QUANTILE,
-    SIGNS,
-    SMOKE_IMAGES,
-    WIDTH,
-    FamilyName,
-    Source,
-    digit_moments,
-)
+from skiplens.papers.li2016_shortcuts import common
+from skiplens.papers.li2016_shortcuts.common import FamilyName, Source
 from skiplens.papers.li2016_shortcuts.hessian.linear import linear_hessian
 from skiplens.papers.li2016_shortcuts.hessian.linear_inertia import count_negative
 from skiplens.papers.li2016_shortcuts.hessian.spectrum import spectrum_of
@@ -137,9 +128,6 @@ def spectra_and_descents(preset: Preset, seed: int) -> list[Run]:
     return [*spectra(preset, seed), *replicated(descent, base, sizes.replicates, seed, lambda settings: 0.4)]
 
 
-QUANTITIES = ("largest", "tenth", "condition_number", "index")
-
-
 def spectra_at_losses(settings: SpectraAtLosses) -> dict[str, Tensor]:
     """The spectrum's numbers where the loss first falls to each value, interpolated linearly in the loss."""
     run = _trained(settings, tuple(range(settings.epochs + 1)))
@@ -152,10 +140,8 @@ def spectra_at_losses(settings: SpectraAtLosses) -> dict[str, Tensor]:
         return torch.tensor(found, dtype=torch.float64)
 
     rows = torch.stack([at_loss(run.loss_history[:, 0], loss, quantities) for loss in settings.losses])
-    return {
-        "loss": torch.tensor(settings.losses, dtype=torch.float64),
-        **dict(zip(QUANTITIES, rows.unbind(1), strict=True)),
-    }
+    named = dict(zip(("largest", "tenth", "condition_number", "index"), rows.unbind(1), strict=True))
+    return {"loss": torch.tensor(settings.losses, dtype=torch.float64), **named}
 
 
 def descent(settings: Descent) -> dict[str, Tensor]:
@@ -184,19 +170,19 @@ def at_loss(
 
 
 def _trained(settings: Training, epochs: tuple[int, ...]) -> ManyRuns:
-    family = FAMILIES[settings.family]
+    family = common.FAMILIES[settings.family]
     starts = family.start(settings.depth, settings.stream())[None]
     return train_linear_networks(
         starts,
         torch.tensor([settings.learning_rate], dtype=torch.float64),
-        digit_moments(settings.source),
+        common.digit_moments(settings.source),
         BatchedPlan(settings.epochs, record_at=epochs, snapshots_at=epochs),
         Units(family.branch_depth, family.shortcut),
     )
 
 
 def _hessian(settings: Training, weights: Tensor) -> Tensor:
-    return linear_hessian(FAMILIES[settings.family].units(weights), digit_moments(settings.source))
+    return linear_hessian(common.FAMILIES[settings.family].units(weights), common.digit_moments(settings.source))
 
 
 def by_loss(readings: Readings, family: str, quantity: str) -> dict[float, Float[Tensor, " replicates"]]:
@@ -332,7 +318,7 @@ FIG5 = (
 LEAST = 0.4
 """The smallest loss at which indices are compared: below it eigenvalues near zero have no sure sign."""
 
-DROP = WIDTH * (WIDTH + 1) // 2
+DROP = common.WIDTH * (common.WIDTH + 1) // 2
 """Negative eigenvalues that a 2-shortcut network loses at the beginning."""
 
 DROP_LOSS = 1.5
@@ -341,7 +327,7 @@ DROP_LOSS = 1.5
 
 def lost(readings: Readings, index: Tensor) -> Tensor:
     """How many negative eigenvalues fewer than half of all there are."""
-    params = values(readings, "depth")[0] * WIDTH**2
+    params = values(readings, "depth")[0] * common.WIDTH**2
     return (0.5 - index) * params
 
 
@@ -363,7 +349,7 @@ def _smaller(readings: Readings) -> Judgement:
 def _drop(readings: Readings) -> Judgement:
     """It drops dramatically at the beginning."""
     found = lost(readings, by_loss(readings, "2-shortcut", "index")[DROP_LOSS])
-    share = 0.5 - DROP / (values(readings, "depth")[0] * WIDTH**2)
+    share = 0.5 - DROP / (values(readings, "depth")[0] * common.WIDTH**2)
     sentence = (
         f"Negative eigenvalues lost from the start to a loss of {DROP_LOSS}; d(d + 1)/2 = {DROP} make the index fall "
         f"from 0.5 to {share:.4f}."
@@ -471,10 +457,10 @@ _DEVIATIONS = (
     "The paper gives no learning rates and no number of runs: here 0.1 with shortcuts of length 2, 0.01 for orthogonal "
     "and 1-shortcut networks, 10^-1.75 for Xavier's; curves against the loss hardly depend on them.",
     "The smoke preset has depth 6 instead of 16, and decides nothing about training.",
-    DEPTH,
-    QUANTILE,
-    SIGNS,
-    SMOKE_IMAGES,
+    common.DEPTH,
+    common.QUANTILE,
+    common.SIGNS,
+    common.SMOKE_IMAGES,
 )
 
 

@@ -12,16 +12,8 @@ from skiplens.base.axes import Float
 from skiplens.base.randomness import Randomness
 from skiplens.base.settings import Settings, option
 from skiplens.papers.images import needs
-from skiplens.papers.li2016_shortcuts.common import (
-    DEPTH,
-    FAMILIES,
-    SIGNS,
-    WIDTH,
-    FamilyName,
-    Source,
-    digit_moments,
-    whitened_digits,
-)
+from skiplens.papers.li2016_shortcuts import common
+from skiplens.papers.li2016_shortcuts.common import FamilyName, Source
 from skiplens.papers.statistics import (
     Band,
     Measure,
@@ -95,7 +87,7 @@ def exponents(low: float, high: float, step: float) -> tuple[float, ...]:
 
 def linear_grid(settings: LinearGrid) -> dict[str, Tensor]:
     """Losses above the lowest one a linear network can have, (rates, networks), and the losses at the start."""
-    moments, family = digit_moments(settings.source, settings.samples), FAMILIES[settings.family]
+    moments, family = common.digit_moments(settings.source, settings.samples), common.FAMILIES[settings.family]
     # Plain networks in pairs too: that changes rounding only, and is faster.
     units = Units(family.branch_depth) if family.shortcut else Units(2, shortcut=False)
     plan = BatchedPlan(settings.epochs, record_at=(0,), checkpoint=unfinished_work())
@@ -111,8 +103,8 @@ def linear_grid(settings: LinearGrid) -> dict[str, Tensor]:
 def rectified_grid(settings: RectifiedGrid) -> dict[str, Tensor]:
     """Losses in float32, (rates, networks)."""
     starts, rates = _starts(settings)
-    data = whitened_digits(settings.source, settings.samples)
-    shortcut = FAMILIES[settings.family].shortcut
+    data = common.whitened_digits(settings.source, settings.samples)
+    shortcut = common.FAMILIES[settings.family].shortcut
     starts = starts.to("cuda" if settings.gpu else "cpu", torch.float32)
     plan = BatchedPlan(settings.epochs, record_at=(0,), checkpoint=unfinished_work())
     runs = train_rectified_networks(starts, rates, (data.inputs, data.targets), plan, shortcut)
@@ -121,7 +113,7 @@ def rectified_grid(settings: RectifiedGrid) -> dict[str, Tensor]:
 
 def _starts(settings: RateGrid) -> tuple[Float[Tensor, "nets matrices width width"], Float[Tensor, " nets"]]:
     """Every start with every learning rate, the starts of one rate side by side."""
-    starts = drawn_starts(FAMILIES[settings.family].law, settings.depth, WIDTH, settings.streams())
+    starts = drawn_starts(common.FAMILIES[settings.family].law, settings.depth, common.WIDTH, settings.streams())
     rates = 10 ** torch.tensor(settings.exponents, dtype=torch.float64)
     return starts.repeat(len(rates), 1, 1, 1), rates.repeat_interleave(len(starts))
 
@@ -231,8 +223,8 @@ def _rows(reading: Measurement) -> Iterator[dict[str, Any]]:
 
 
 DEVIATIONS = (
-    DEPTH,
-    SIGNS,
+    common.DEPTH,
+    common.SIGNS,
     "The paper does not say which learning rates it tries nor how many runs it averages: here the rates are powers of "
     "ten in equal steps, and intervals are over independent starts.",
     "The learning rate is chosen by the mean loss over the starts, as in the paper, and its claims are judged by the "

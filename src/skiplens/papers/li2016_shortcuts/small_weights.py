@@ -96,11 +96,9 @@ class Interpolation:
     """The network that takes every input to its target, and what its construction met."""
 
     network: SmallWeightNetwork
-    separation: float
-    """rho."""
+    separation: float  # rho
     path_lengths: Float[Tensor, " samples"]
-    fit_error: float
-    """The largest distance of an output from its target."""
+    fit_error: float  # the largest distance of an output from its target
 
     @property
     def norm_constant(self) -> float:
@@ -241,8 +239,7 @@ def _layout(labels: Tensor, distance: float, generator: torch.Generator) -> Tens
 class Separation(NamedTuple):
     """The smallest distance between points of different samples, and who they are."""
 
-    distance: float
-    """rho."""
+    distance: float  # rho
     first: str
     second: str
 

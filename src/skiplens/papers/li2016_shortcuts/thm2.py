@@ -10,21 +10,8 @@ from torch import Tensor
 from skiplens.base.axes import Float
 from skiplens.base.settings import option
 from skiplens.linalg.second_moments import SecondMoments
-from skiplens.papers.li2016_shortcuts.common import (
-    EQUAL,
-    QUANTILE,
-    ROUNDING,
-    SMOKE_IMAGES,
-    WIDTH,
-    Source,
-    digit_moments,
-    judge_equality,
-    printed_condition_number,
-    printed_one_shortcut,
-    printed_two_shortcut,
-    scalars,
-    whitened_digits,
-)
+from skiplens.papers.li2016_shortcuts import common
+from skiplens.papers.li2016_shortcuts.common import Source
 from skiplens.papers.li2016_shortcuts.hessian.activations import BranchActivations
 from skiplens.papers.li2016_shortcuts.hessian.at_zero import near_zero_rectified_spectrum
 from skiplens.papers.li2016_shortcuts.hessian.exact import hessian_by_autograd, shortcut_outputs, square_loss, unflatten
@@ -151,9 +138,9 @@ def structure(settings: Structure) -> dict[str, Tensor]:
     pre, _, _ = ACTIVATIONS[settings.activations].resolved()
     G = (inputs - targets).T @ pre(inputs) / len(inputs)  # Σ^{Xσ_pre(X)} − Σ^{Yσ_pre(X)}
     if settings.branch_depth == 1:
-        printed = printed_one_shortcut(inputs.T @ inputs / len(inputs), G, settings.units)
+        printed = common.printed_one_shortcut(inputs.T @ inputs / len(inputs), G, settings.units)
     elif settings.branch_depth == 2:
-        printed = printed_two_shortcut(G, SLOPES[settings.activations], settings.units)
+        printed = common.printed_two_shortcut(G, SLOPES[settings.activations], settings.units)
     else:
         printed = torch.zeros_like(H)
     found = {"error": (H - printed).abs().max() / G.abs().max()}
@@ -166,7 +153,7 @@ def structure(settings: Structure) -> dict[str, Tensor]:
         "copies_error": (eigenvalues - copies).abs().max() / copies.max(),
         "index": (eigenvalues < 0).double().mean(),
         "condition_number": eigenvalues.abs().max() / eigenvalues.abs().min(),
-        "printed_condition_number": torch.tensor(printed_condition_number(G), dtype=torch.float64),
+        "printed_condition_number": torch.tensor(common.printed_condition_number(G), dtype=torch.float64),
     }
 
 
@@ -217,30 +204,30 @@ def biased(settings: Biased) -> dict[str, Tensor]:
 def digit_spectrum(settings: DigitSpectrum) -> dict[str, Tensor]:
     """The spectrum at exactly zero weights on digits, and equation (9) for two matrices a unit."""
     # The paper gives no rule for the signs of principal components, so they are random.
-    signs = torch.randint(2, (WIDTH,), generator=settings.shared_stream("signs")).double() * 2 - 1
-    moments = digit_moments(settings.source)
+    signs = torch.randint(2, (common.WIDTH,), generator=settings.shared_stream("signs")).double() * 2 - 1
+    moments = common.digit_moments(settings.source)
     moments = SecondMoments(signs[:, None] * moments.inputs * signs, moments.cross * signs, moments.target_power)
-    weights = torch.zeros(settings.depth, WIDTH, WIDTH, dtype=torch.float64)
+    weights = torch.zeros(settings.depth, common.WIDTH, common.WIDTH, dtype=torch.float64)
     spectrum = spectrum_of(linear_hessian(shortcut_units(weights, settings.branch_depth), moments))
-    return scalars(
+    return common.scalars(
         largest=spectrum.largest,
         smallest=spectrum.smallest,
         tenth=spectrum.absolute_quantile(0.1),
         condition_number=spectrum.condition_number,
         full_condition_number=spectrum.full_condition_number,
         index=spectrum.index,
-        printed_condition_number=printed_condition_number(moments.inputs - moments.cross),
+        printed_condition_number=common.printed_condition_number(moments.inputs - moments.cross),
     )
 
 
 def near_zero(settings: NearZero) -> dict[str, Tensor]:
     """The condition number beside zero with ReLU between the matrices, and that of the slope-1/2 convention."""
-    inputs, targets = whitened_digits("sample", settings.samples)
+    inputs, targets = common.whitened_digits("sample", settings.samples)
     generator = settings.stream()
-    first = torch.stack([xavier_weights((WIDTH, WIDTH), generator) for _ in range(settings.depth // 2)])
+    first = torch.stack([xavier_weights((common.WIDTH, common.WIDTH), generator) for _ in range(settings.depth // 2)])
     spectrum = near_zero_rectified_spectrum(first, inputs, targets)
     G = (inputs - targets).T @ inputs / len(inputs)
-    return scalars(
+    return common.scalars(
         condition_number=spectrum.condition_number, convention=float(torch.linalg.cond(G)), index=spectrum.index
     )
 
@@ -271,7 +258,7 @@ def _structure(readings: Readings, name: str, branch_depth: int) -> Tensor:
     return torch.cat(parts, dim=1)
 
 
-@claim("Theorem 2.1, Lemma 3", f"derivatives vanish: {EQUAL}")
+@claim("Theorem 2.1, Lemma 3", f"derivatives vanish: {common.EQUAL}")
 def _stationary_point(readings: Readings) -> Judgement:
     """Zero is a stationary point of order n − 1 for n ≥ 2."""
     shares = []
@@ -279,54 +266,54 @@ def _stationary_point(readings: Readings) -> Judgement:
         orders = stacked(readings, "derivative", derivatives, branch_depth=n)
         shares.append((orders[:, :-1] / orders[:, -1:]).abs())
     sentence = "Derivatives of order 1 to n − 1 along random directions over that of order n, for n = 2, 3, 4."
-    return judge_equality(torch.cat(shares, dim=1), sentence)
+    return common.judge_equality(torch.cat(shares, dim=1), sentence)
 
 
-@claim("Theorem 2.1", f"0: {EQUAL}")
+@claim("Theorem 2.1", f"0: {common.EQUAL}")
 def _zero_hessian(readings: Readings) -> Judgement:
     """For n ≥ 3 the Hessian is the zero matrix."""
-    return judge_equality(_structure(readings, "error", 3), "Entries of the Hessian at zero for n = 3.")
+    return common.judge_equality(_structure(readings, "error", 3), "Entries of the Hessian at zero for n = 3.")
 
 
-@claim("Theorem 2.2, Eqs. 8, 23 and 25", f"equality: {EQUAL}")
+@claim("Theorem 2.2, Eqs. 8, 23 and 25", f"equality: {common.EQUAL}")
 def _two_shortcut_form(readings: Readings) -> Judgement:
     """For n = 2 the Hessian has blocks [[0, Aᵀ], [A, 0]] with A from the data alone."""
     sentence = "Hessian by automatic differentiation against equations (8) and (25), linear and with activations."
-    return judge_equality(_structure(readings, "error", 2), sentence)
+    return common.judge_equality(_structure(readings, "error", 2), sentence)
 
 
-@claim("Theorem 2.2, Eq. 9", f"equality: {EQUAL}")
+@claim("Theorem 2.2, Eq. 9", f"equality: {common.EQUAL}")
 def _condition_number(readings: Readings) -> Judgement:
     """For n = 2 the condition number is √cond((Σ^X − Σ^Y)ᵀ(Σ^X − Σ^Y)) at every depth."""
     ratios = _structure(readings, "condition_number", 2) / _structure(readings, "printed_condition_number", 2)
     _, found = against(readings, "full_condition_number", "depth", digit_spectrum, branch_depth=2)
     _, printed = against(readings, "printed_condition_number", "depth", digit_spectrum, branch_depth=2)
     sentence = "Condition number at every depth against equation (9), random data and digits."
-    return judge_equality(torch.cat([ratios, found / printed], 1) - 1, sentence)
+    return common.judge_equality(torch.cat([ratios, found / printed], 1) - 1, sentence)
 
 
 @claim("Theorem 2.2", "index > 0")
 def _strict_saddle(readings: Readings) -> Judgement:
     """For n = 2 zero is a strict saddle point."""
     sentence = "Share of negative eigenvalues of the Hessian at zero, n = 2, random data: half of them."
-    return decide(over_seeds(_structure(readings, "index", 2)), Band(ROUNDING, math.inf), sentence)
+    return decide(over_seeds(_structure(readings, "index", 2)), Band(common.ROUNDING, math.inf), sentence)
 
 
-@claim("Section 4.2, Eqs. 22 and 26", f"equality: {EQUAL}")
+@claim("Section 4.2, Eqs. 22 and 26", f"equality: {common.EQUAL}")
 def _copies(readings: Readings) -> Judgement:
     """The eigenvalues are copies of ±√eigs(AᵀA), as many as shortcuts."""
     sentence = (
         "All eigenvalues against R copies of ±√eigs(AᵀA); AᵀA has each of its d distinct ones d times, so each of "
         "±σ(G) occurs R d times."
     )
-    return judge_equality(_structure(readings, "copies_error", 2), sentence)
+    return common.judge_equality(_structure(readings, "copies_error", 2), sentence)
 
 
-@claim("Theorem 2.3, Eqs. 10, 29 and 32", f"equality: {EQUAL}")
+@claim("Theorem 2.3, Eqs. 10, 29 and 32", f"equality: {common.EQUAL}")
 def _one_shortcut_form(readings: Readings) -> Judgement:
     """For n = 1 the Hessian has B on the diagonal of blocks, A below and Aᵀ above."""
     sentence = "Hessian by automatic differentiation against equations (10), (29) and (32)."
-    return judge_equality(_structure(readings, "error", 1), sentence)
+    return common.judge_equality(_structure(readings, "error", 1), sentence)
 
 
 @claim("Section 2", "index 0")
@@ -334,8 +321,8 @@ def _local_minimum(readings: Readings) -> Judgement:
     """Networks with shortcuts of length 2 have spurious local minima such as the zero initial point."""
     found = over_seeds(_structure(readings, "index", 2))
     return decide_correction(
-        (found, Band.around(0.0, ROUNDING)),
-        (found, Band.around(0.5, ROUNDING)),
+        (found, Band.around(0.0, common.ROUNDING)),
+        (found, Band.around(0.5, common.ROUNDING)),
         "Share of negative eigenvalues at zero, n = 2. Printed: a spurious local minimum, so none. Right (theorem 2): "
         "a strict saddle, half of the eigenvalues are negative.",
     )
@@ -363,8 +350,8 @@ def _biases(readings: Readings) -> Judgement:
     _, smallest = against(readings, "smallest_share", "units", biased)
     _, rest = against(readings, "condition_of_rest", "units", biased)
     return decide_correction(
-        (over_seeds(smallest), Band(ROUNDING, math.inf)),
-        (over_seeds(rest / rest[:, :1] - 1), Band.around(0.0, ROUNDING)),
+        (over_seeds(smallest), Band(common.ROUNDING, math.inf)),
+        (over_seeds(rest / rest[:, :1] - 1), Band.around(0.0, common.ROUNDING)),
         "Printed: the network with biases has a finite condition number, the same at every depth. Right: R d of its "
         "eigenvalues are zero; the others have the same condition number at every depth (the number: its relative "
         f"change up to {UNITS[-1]} units).",
@@ -445,8 +432,8 @@ _DEVIATIONS = (
     "The theorem gives no example: here 20 Gaussian inputs of width 3 with random labels, and whitened digits.",
     "The digits' principal components have random signs: the paper gives no rule, and the shortcut ties component i to "
     "class i.",
-    QUANTILE,
-    SMOKE_IMAGES,
+    common.QUANTILE,
+    common.SMOKE_IMAGES,
 )
 
 ITEMS = (Item("thm2", "Hessians at zero", runs, CLAIMS, figures, raw_tables, _DEVIATIONS),)

@@ -159,22 +159,16 @@ class LinearChain:
     The inputs of all matrices are stacked into one axis, their outputs into another.
     """
 
-    into: Float[Tensor, "all_inputs features"]
-    """R_k stacked: start of the chain ↦ input of W_k."""
-    onward: Float[Tensor, "outputs all_outputs"]
-    """L_k side by side: output of W_k ↦ end of the chain."""
+    into: Float[Tensor, "all_inputs features"]  # R_k stacked: start of the chain ↦ input of W_k
+    onward: Float[Tensor, "outputs all_outputs"]  # L_k side by side: output of W_k ↦ end of the chain
+    # M_kk' below the diagonal of blocks: output of W_k' ↦ input of the later W_k; zero elsewhere.
     between: Float[Tensor, "all_inputs all_outputs"]
-    """M_kk' below the diagonal of blocks: output of W_k' ↦ input of the later W_k; zero elsewhere."""
-    whole: Float[Tensor, "outputs features"]
-    """The map of the chain."""
+    whole: Float[Tensor, "outputs features"]  # the map of the chain
+    # The places of each parameter's column and row among all inputs and outputs, in the order of definition 5.
     inputs: Int[Tensor, " params"]
-    """The place of each parameter's column among all inputs, in the order of definition 5."""
     outputs: Int[Tensor, " params"]
-    """The place of each parameter's row among all outputs."""
-    input_matrices: Int[Tensor, " all_inputs"]
-    """The number of the matrix that each input belongs to."""
+    input_matrices: Int[Tensor, " all_inputs"]  # number of the matrix that each input belongs to
     output_matrices: Int[Tensor, " all_outputs"]
-    """The number of the matrix that each output belongs to."""
 
 
 def linear_chain(units: Sequence[LinearUnit]) -> LinearChain:

@@ -75,12 +75,9 @@ def one_shortcut_blocks(
 class ToeplitzSpectrum(CountedSpectrum):
     """The eigenvalues for a number of units; small matrices, always float64 on the processor."""
 
-    diagonal: Float[Tensor, "entries entries"]
-    """B, symmetric."""
-    below: Float[Tensor, "entries entries"]
-    """A."""
-    units: int
-    """R."""
+    diagonal: Float[Tensor, "entries entries"]  # B, symmetric
+    below: Float[Tensor, "entries entries"]  # A
+    units: int  # R
 
     @property
     def size(self) -> int:
@@ -126,21 +123,16 @@ class _UnclearError(ArithmeticError):
     """The level lies within rounding of a point where the decomposition changes its form."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Modes:
+class _Modes(NamedTuple):
     """The eigenvectors of Q and how the symmetric form M_s = C_s + σ acts on them."""
 
     form: Tensor
     vectors: Tensor
-    rates: Tensor
-    """q, with zero real part where it is imaginary."""
+    rates: Tensor  # q, with zero real part where it is imaginary
     imaginary: Tensor
-    angles: Tensor
-    """φ = arctan k of the imaginary ones."""
-    positive: Tensor
-    """ε > 0, for the imaginary ones."""
-    resting: tuple[int, int]
-    """The numbers of vectors with q = 0 on which the form is positive and negative."""
+    angles: Tensor  # φ = arctan k of the imaginary ones
+    positive: Tensor  # ε > 0, for the imaginary ones
+    resting: tuple[int, int]  # numbers of vectors with q = 0 on which the form is positive and negative
 
     def negatives(self, units: int) -> int:
         """Number of negative eigenvalues of the block-tridiagonal part."""

@@ -74,27 +74,24 @@ class _Passes(NamedTuple):
 
 
 def _passes(weights: Tensor, inputs: Tensor, targets: Tensor, shortcut: bool) -> _Passes:
+    """Forward through the units, then L_k for every matrix and sample from the last unit to the first."""
     h, values, gates, before = inputs, [], [], []
-    for first, second in weights.unflatten(0, (-1, 2)):
+    units = weights.unflatten(0, (-1, 2)).unbind(0)
+    for first, second in units:
         before.append(h @ first.T)
         gates.append((before[-1] > 0).to(h.dtype))
         values += [h, before[-1] * gates[-1]]
         h = (h if shortcut else 0) + values[-1] @ second.T
-    onward = _onward(weights, gates, shortcut)
+    width = weights.shape[-1]
+    here = torch.eye(width, dtype=weights.dtype, device=weights.device).expand(len(inputs), width, width)
+    backwards: list[Tensor] = []
+    for (first, second), gate in zip(reversed(units), reversed(gates), strict=True):
+        gated = (here @ second) * gate[:, None, :]
+        backwards += [here, gated]
+        here = (here if shortcut else 0) + gated @ first
+    onward = torch.stack(backwards[::-1])
     pulled = torch.einsum("kmib,mi->kbm", onward, h - targets)
     return _Passes(torch.stack(values).mT.contiguous(), onward, pulled, gates, torch.stack(before))
-
-
-def _onward(weights: Tensor, gates: list[Tensor], shortcut: bool) -> Tensor:
-    """L_k for every matrix and sample, from the last unit to the first."""
-    width, samples = weights.shape[-1], len(gates[0])
-    eye = torch.eye(width, dtype=weights.dtype, device=weights.device)
-    onward, here = [], eye.expand(samples, width, width)
-    for (first, second), gate in zip(reversed(weights.unflatten(0, (-1, 2)).unbind(0)), reversed(gates), strict=True):
-        gated = (here @ second) * gate[:, None, :]
-        onward += [here, gated]
-        here = (here if shortcut else 0) + gated @ first
-    return torch.stack(onward[::-1])
 
 
 def _between(weights: Tensor, gates: list[Tensor], shortcut: bool) -> Iterator[Tensor]:
