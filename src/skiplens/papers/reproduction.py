@@ -96,11 +96,12 @@ def reproduce(
     runs = [{run.key: run for run in item.runs(effort.preset, effort.seed)} for _, item in chosen]
     everything = [run for of_item in runs for run in of_item.values()]
     swept = sweep(everything, Store(Path(folder) / "store"), executor, watch)
-    results = []
-    for (study, item), keys in zip(chosen, runs, strict=True):
-        # An item without runs lacks its data, which is no worse than having them: nothing is compared.
-        results.append(_result(study, item, tuple(keys), swept, words if keys else {}))
-    return Reproduction(effort.preset, effort.seed, tuple(results))
+    # An item without runs lacks its data, which is no worse than having them: it is compared with nothing.
+    results = tuple(
+        _result(study, item, tuple(keys), swept, words if keys else {})
+        for (study, item), keys in zip(chosen, runs, strict=True)
+    )
+    return Reproduction(effort.preset, effort.seed, results)
 
 
 def _result(study: Study, item: Item, keys: tuple[str, ...], swept: Swept, recorded: Mapping[str, str]) -> ItemResult:

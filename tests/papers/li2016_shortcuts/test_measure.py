@@ -88,12 +88,12 @@ def network(settings, which):
 def test_a_linear_grid_is_what_training_one_by_one_gives(family):
     settings = LinearGrid(**{**SMALL, "family": family, "depth": 6})
     grid = learning_rates.linear_grid(settings)
-    data = whitened_digits("sample")
+    inputs, targets = whitened_digits("sample")
     recipe = Recipe(loss="half_squared_error", learning_rate=0.01, steps=40)
     model = network(settings, 1)
-    history = train(model, (data.inputs, data.targets), recipe)
+    history = train(model, (inputs, targets), recipe)
     with torch.no_grad():
-        residual = model(data.inputs) - data.targets
+        residual = model(inputs) - targets
     loss = residual.square().sum() / (2 * len(residual))
     assert_close(grid["first_losses"][1], history.losses[0])
     assert_close(grid["losses"][0, 1], loss, 1e-11)
@@ -105,9 +105,9 @@ def test_a_linear_grid_is_what_training_one_by_one_gives(family):
 def test_a_rectified_grid_is_what_training_one_by_one_gives(family):
     settings = RectifiedGrid(**{**SMALL, "family": family, "samples": 200})
     grid = learning_rates.rectified_grid(settings)
-    data = whitened_digits("sample", 200)
+    inputs, targets = whitened_digits("sample", 200)
     recipe = Recipe(loss="half_squared_error", learning_rate=0.1, steps=41)
-    history = train(network(settings, 1), (data.inputs, data.targets), recipe)  # in float64
+    history = train(network(settings, 1), (inputs, targets), recipe)  # in float64
     assert grid["losses"].dtype == torch.float64
     assert_close(grid["losses"][1, 1].float(), history.losses[40].float(), 1e-4)
 

@@ -1,9 +1,9 @@
-"""What several items share: the digits, the kinds of networks, deviations, and the printed formulas."""
+"""What several items share: the digits, the kinds of networks, deviations, and what counts as equal."""
 
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -14,10 +14,7 @@ from skiplens.data.fetch import get
 from skiplens.data.images import sample
 from skiplens.data.preprocessing import fit_whitening
 from skiplens.linalg.second_moments import SecondMoments, second_moments
-from skiplens.papers.li2016_shortcuts.hessian.at_zero import two_shortcut_unit
-from skiplens.papers.li2016_shortcuts.hessian.exact import commutation_matrix
 from skiplens.papers.li2016_shortcuts.hessian.linear import LinearUnit, plain_units, shortcut_units
-from skiplens.papers.li2016_shortcuts.hessian.one_shortcut import ToeplitzBlocks
 from skiplens.papers.statistics import Band, decide, over_seeds
 from skiplens.papers.study import Judgement
 from skiplens.zoo.weight_laws import Law, orthogonal_weights, scaled, xavier_weights
@@ -45,23 +42,16 @@ WIDTH = 10
 """Of the networks: as many components as classes, since the shortcuts tie them to each other."""
 
 
-class Digits(NamedTuple):
-    """Whitened images and one-hot labels in float64."""
-
-    inputs: Float[Tensor, "samples width"]
-    targets: Float[Tensor, "samples width"]
-
-
 @cache
-def whitened_digits(source: Source = "mnist", samples: int | None = None) -> Digits:
-    """The first `samples` training images (all if not given), whitened by themselves; kept for the next call."""
+def whitened_digits(source: Source = "mnist", samples: int | None = None) -> tuple[Tensor, Tensor]:
+    """The first `samples` images (all if not given), whitened by themselves, and one-hot labels; kept for next time."""
     try:
         digits = sample() if source == "sample" else get("mnist")
     except DataError as error:
         raise DataError(f"{error}\nOr fetch it: skiplens data get mnist. Then give the same command again.") from error
     images, labels = digits.images[:samples], digits.labels[:samples]
     targets = torch.nn.functional.one_hot(labels, WIDTH).double()
-    return Digits(fit_whitening(images, WIDTH)(images), targets)
+    return fit_whitening(images, WIDTH)(images), targets
 
 
 @cache
@@ -120,26 +110,6 @@ def judge_equality(errors: Tensor, sentence: str) -> Judgement:
 def scalars(**values: float) -> dict[str, Tensor]:
     """The numbers as float64 tensors, whatever torch's default is."""
     return {name: torch.tensor(float(value), dtype=torch.float64) for name, value in values.items()}
-
-
-def printed_two_shortcut(
-    slope: Float[Tensor, "width width"], factor: float, units: int
-) -> Float[Tensor, "params params"]:
-    """Equations (8) and (25): blocks [[0, Aᵀ], [A, 0]] with A = s diag(G, …, G) Pᵀ.
-
-    `slope` is G = Σ^{Xσ_pre(X)} − Σ^{Yσ_pre(X)}, `factor` s = σ_mid'(0) σ_post'(0).
-    """
-    return torch.block_diag(*[two_shortcut_unit(factor * slope)] * units)
-
-
-def printed_one_shortcut(
-    inputs: Float[Tensor, "width width"], slope: Float[Tensor, "width width"], units: int
-) -> Float[Tensor, "params params"]:
-    """Equations (10), (29) and (32) from Σ^{XX} and Σ^{XX} − Σ^{YX}: B on the diagonal, A below it, Aᵀ above it."""
-    P = commutation_matrix(len(slope))  # of equation (24)
-    B = P @ torch.block_diag(*[inputs] * len(slope)) @ P.T
-    A = torch.block_diag(*[slope] * len(slope)) @ P.T + B
-    return ToeplitzBlocks(B, A).dense(units)
 
 
 def printed_condition_number(slope: Float[Tensor, "width width"]) -> float:

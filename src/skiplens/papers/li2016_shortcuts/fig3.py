@@ -92,8 +92,8 @@ def norm_history(settings: NormHistory) -> dict[str, Tensor]:
         moments = common.digit_moments(settings.source, settings.samples)
         run = train_linear_networks(starts, rates, moments, plan, Units(family.branch_depth, family.shortcut))
     else:
-        digits = common.whitened_digits(settings.source, settings.samples)
-        data = (digits.inputs.float(), digits.targets.float())
+        inputs, targets = common.whitened_digits(settings.source, settings.samples)
+        data = (inputs.float(), targets.float())
         run = train_rectified_networks(starts.float(), rates.float(), data, plan)
     return {"epoch": run.epochs, "norm": run.mean_norm_history.double(), "loss": run.loss_history.double()}
 

@@ -315,14 +315,8 @@ FIG5 = (
     _one_shortcut_like_orthogonal,
 )
 
-LEAST = 0.4
-"""The smallest loss at which indices are compared: below it eigenvalues near zero have no sure sign."""
-
 DROP = common.WIDTH * (common.WIDTH + 1) // 2
-"""Negative eigenvalues that a 2-shortcut network loses at the beginning."""
-
-DROP_LOSS = 1.5
-"""Where they are gone."""
+"""Negative eigenvalues that a 2-shortcut network loses at the beginning; at a loss of 1.5 they are gone."""
 
 
 def lost(readings: Readings, index: Tensor) -> Tensor:
@@ -336,10 +330,11 @@ def lost(readings: Readings, index: Tensor) -> Tensor:
 def _smaller(readings: Readings) -> Judgement:
     """The index of a 2-shortcut network is always smaller."""
     two, orthogonal = (by_loss(readings, family, "index") for family in ("2-shortcut", "orthogonal"))
-    gaps = {loss: orthogonal[loss] - two[loss] for loss in two if loss >= LEAST}
+    least = 0.4  # below this loss eigenvalues near zero have no sure sign
+    gaps = {loss: orthogonal[loss] - two[loss] for loss in two if loss >= least}
     sentence = (
         "Index with orthogonal initialisation minus that of 2-shortcut networks; smallest over losses of at least "
-        f"{LEAST:g}."
+        f"{least:g}."
     )
     return decide(over_losses(gaps), Band(0.0, math.inf), sentence)
 
@@ -348,10 +343,10 @@ def _smaller(readings: Readings) -> Judgement:
 @at_paper_depth
 def _drop(readings: Readings) -> Judgement:
     """It drops dramatically at the beginning."""
-    found = lost(readings, by_loss(readings, "2-shortcut", "index")[DROP_LOSS])
+    found = lost(readings, by_loss(readings, "2-shortcut", "index")[1.5])
     share = 0.5 - DROP / (values(readings, "depth")[0] * common.WIDTH**2)
     sentence = (
-        f"Negative eigenvalues lost from the start to a loss of {DROP_LOSS}; d(d + 1)/2 = {DROP} make the index fall "
+        f"Negative eigenvalues lost from the start to a loss of 1.5; d(d + 1)/2 = {DROP} make the index fall "
         f"from 0.5 to {share:.4f}."
     )
     return decide(over_seeds(found), Band.around(float(DROP), 1.6), sentence)  # 0.001 of the index
@@ -374,15 +369,10 @@ def peak_places(readings: Readings) -> Float[Tensor, " replicates"]:
     gone = lost(readings, stacked(readings, "index", descent))
     peak = stacked(readings, "gradient_norm", descent).argmax(1)
     # Eigenvalues lost when the drop has begun (index 0.4995 at 16 matrices) and when it has nearly ended (0.47).
-    begun, ended = (_first(gone > count) for count in (0.8, 48.0))
+    places, last = torch.arange(gone.shape[1]), gone.shape[1] - 1
+    begun, ended = (torch.where(gone > count, places, last).amin(1) for count in (0.8, 48.0))
     begun_at, peak_at, ended_at = (epochs.gather(1, place[:, None])[:, 0] for place in (begun, peak, ended))
     return (peak_at - begun_at) / (ended_at - begun_at)
-
-
-def _first(reached: Tensor) -> Tensor:
-    """The first place of each row that is true; the last one if none is."""
-    places = torch.arange(reached.shape[1]).expand(reached.shape)
-    return torch.where(reached, places, reached.shape[1] - 1).amin(1)
 
 
 FIG6 = (_smaller, _drop, _gradient)
@@ -398,22 +388,15 @@ def draw_fig5(readings: Readings) -> tuple[Figure, ...]:
             eigenvalues += curve(losses, found.log10(), f"{family}, {word}", number, dashed)
         losses, found = at_losses(readings, family, "condition_number")
         conditions += curve(losses, found.log10(), family, number)
+    whole = (
+        "Whole lines are maxima, dashed ones 10th percentiles; their distance is the condition number. It is smallest "
+        "for 2-shortcut networks, most of all while the loss is large."
+    )
+    ratio = "The ratio of the two curves of each kind of network. Near the lowest loss all rise without bound."
+    title, label = "Figure 5: condition numbers", "log10(|λ|max / |λ|(0.1))"
     return (
-        _against_loss(
-            "eigenvalues_at_losses",
-            "Figure 5: |eigenvalues|",
-            "Whole lines are maxima, dashed ones 10th percentiles; their distance is the condition number. It is "
-            "smallest for 2-shortcut networks, most of all while the loss is large.",
-            "log10 |λ|",
-            eigenvalues,
-        ),
-        _against_loss(
-            "condition_numbers_at_losses",
-            "Figure 5: condition numbers",
-            "The ratio of the two curves of each kind of network. Near the lowest loss all rise without bound.",
-            "log10(|λ|max / |λ|(0.1))",
-            conditions,
-        ),
+        _against_loss("eigenvalues_at_losses", "Figure 5: |eigenvalues|", whole, "log10 |λ|", eigenvalues),
+        _against_loss("condition_numbers_at_losses", title, ratio, label, conditions),
     )
 
 

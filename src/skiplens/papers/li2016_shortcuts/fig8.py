@@ -51,10 +51,6 @@ def runs(preset: Preset, seed: int) -> list[Run]:
     return grids(rectified_grid, replace(base, gpu=preset == "paper"), (*PLAIN, "2-shortcut"), depths)
 
 
-BEST_DEPTH = 8
-"""At which plain networks end lowest."""
-
-
 @claim("Figure 8, left, and the text under it", "falls with every depth")
 def _deeper(readings: Readings) -> Judgement:
     """Deeper 2-shortcut networks find their lower optimal losses."""
@@ -97,7 +93,7 @@ def _turning_point(readings: Readings) -> Judgement:
 
 def _above_best_depth(readings: Readings, at_least: int) -> list[Tensor]:
     return [
-        best_losses(grid_of(readings, family, depth)) - best_losses(grid_of(readings, family, BEST_DEPTH))
+        best_losses(grid_of(readings, family, depth)) - best_losses(grid_of(readings, family, 8))
         for family in PLAIN
         for depth in depths_of(readings, family, at_least)
     ]

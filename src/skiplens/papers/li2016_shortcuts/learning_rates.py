@@ -107,7 +107,7 @@ def rectified_grid(settings: RectifiedGrid) -> dict[str, Tensor]:
     shortcut = common.FAMILIES[settings.family].shortcut
     starts = starts.to("cuda" if settings.gpu else "cpu", torch.float32)
     plan = BatchedPlan(settings.epochs, record_at=(0,), checkpoint=unfinished_work())
-    runs = train_rectified_networks(starts, rates, (data.inputs, data.targets), plan, shortcut)
+    runs = train_rectified_networks(starts, rates, data, plan, shortcut)
     return {"losses": _square(runs.losses.double().cpu(), settings)}
 
 
@@ -120,10 +120,6 @@ def _starts(settings: RateGrid) -> tuple[Float[Tensor, "nets matrices width widt
 
 def _square(by_network: Float[Tensor, " nets"], settings: RateGrid) -> Float[Tensor, "rates networks"]:
     return by_network.reshape(len(settings.exponents), settings.networks)
-
-
-FLOOR = -8.0
-"""Nearer to the optimum counts as this near: some starts end at rounding, and one of them would widen all intervals."""
 
 
 def grid_of(readings: Readings, family: str, depth: int) -> Measurement:
@@ -148,12 +144,13 @@ def rates_of(grid: Measurement) -> Float[Tensor, " rates"]:
 
 
 def best_losses(grid: Measurement) -> Float[Tensor, " networks"]:
-    """log10 of the final losses at the rate with the lowest mean loss, but no less than `FLOOR`.
+    """log10 of the final losses at the rate with the lowest mean loss, but no less than -8.
 
-    A rate at which one network diverges has an infinite mean, and is out.
+    A rate at which one network diverges has an infinite mean, and is out. Some starts end at rounding, and one of them
+    would widen all intervals: hence the -8.
     """
     losses = final_losses(grid)
-    return losses[best_rate(losses)].log10().clamp(min=FLOOR)
+    return losses[best_rate(losses)].log10().clamp(min=-8.0)
 
 
 def best_rates(grid: Measurement) -> Float[Tensor, " networks"]:

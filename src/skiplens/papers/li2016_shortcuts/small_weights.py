@@ -16,14 +16,9 @@ from skiplens.base.axes import Float
 from skiplens.base.errors import DidNotConverge, InvalidInputError
 
 _FIT = 1e-9  # the construction is exact; rounding leaves less than this unless it is magnified
-
 _SMALLEST = 1e-6  # distance of points below which the margin rho²/8 of a unit comes near to float64's rounding
-
 _ROWS_AT_ONCE = 2**22  # entries of a block of distances: 32 MiB
-
 _OPPOSITE = 1e-12  # sine of an angle that counts as straight on: its direction would be rounding
-
-_LAYOUTS = 32  # of surrogate targets, of which the best is taken
 
 UnitKind = Literal["saturated", "printed"]
 
@@ -216,7 +211,7 @@ def surrogate_targets(
     start, labels = unit_points(inputs, "inputs"), unit_points(targets, "targets")
     if not 0 < distance < 1:
         raise InvalidInputError(f"The distance of surrogates must lie between 0 and 1; got {distance!r}.")
-    layouts = [_layout(labels, distance, generator) for _ in range(_LAYOUTS)]
+    layouts = [_layout(labels, distance, generator) for _ in range(32)]
     return max(layouts, key=lambda layout: separation(start, layout).distance)
 
 

@@ -13,9 +13,16 @@ from skiplens.linalg.second_moments import SecondMoments
 from skiplens.papers.li2016_shortcuts import common
 from skiplens.papers.li2016_shortcuts.common import Source
 from skiplens.papers.li2016_shortcuts.hessian.activations import BranchActivations
-from skiplens.papers.li2016_shortcuts.hessian.at_zero import near_zero_rectified_spectrum
-from skiplens.papers.li2016_shortcuts.hessian.exact import hessian_by_autograd, shortcut_outputs, square_loss, unflatten
+from skiplens.papers.li2016_shortcuts.hessian.at_zero import near_zero_rectified_spectrum, two_shortcut_unit
+from skiplens.papers.li2016_shortcuts.hessian.exact import (
+    commutation_matrix,
+    hessian_by_autograd,
+    shortcut_outputs,
+    square_loss,
+    unflatten,
+)
 from skiplens.papers.li2016_shortcuts.hessian.linear import linear_hessian, shortcut_units
+from skiplens.papers.li2016_shortcuts.hessian.one_shortcut import ToeplitzBlocks
 from skiplens.papers.li2016_shortcuts.hessian.spectrum import spectrum_of
 from skiplens.papers.statistics import (
     Band,
@@ -36,8 +43,6 @@ from skiplens.plots.figure import Figure, Heat, Mark, numbers
 from skiplens.sweeps.run import Run
 from skiplens.zoo.weight_laws import xavier_weights
 
-Activations = Literal["identity", "smooth"]
-
 
 @dataclass(frozen=True)
 class RandomData(ReplicateSettings):
@@ -53,7 +58,9 @@ class RandomData(ReplicateSettings):
 class Structure(RandomData):
     """The Hessian at zero by automatic differentiation, beside the printed one."""
 
-    activations: Activations = option("identity", "smooth: softplus before, SiLU between, tanh after the matrices")
+    activations: Literal["identity", "smooth"] = option(
+        "identity", "smooth: softplus before, SiLU between, tanh after the matrices"
+    )
 
 
 @dataclass(frozen=True)
@@ -102,9 +109,6 @@ BRANCH_DEPTHS = (1, 2, 3)
 
 RECTIFIED_DEPTHS = (4, 16, 64)
 
-RECTIFIED_REPLICATES = 60
-"""More than of the others: networks differ much beside zero, and little work is needed to see it."""
-
 
 def runs(preset: Preset, seed: int) -> list[Run]:
     """Random data with automatic differentiation, digits with closed forms."""
@@ -118,7 +122,8 @@ def runs(preset: Preset, seed: int) -> list[Run]:
         *replicated(biased, Biased(), count, seed, units=UNITS),
         *replicated(digit_spectrum, with_one, count, seed, depth=depths),
         *replicated(digit_spectrum, digits, count, seed, depth=depths[:-1]),  # nothing new in the deepest
-        *replicated(near_zero, NearZero(), RECTIFIED_REPLICATES, seed, depth=RECTIFIED_DEPTHS),
+        # More than of the others: networks differ much beside zero, and little work is needed to see it.
+        *replicated(near_zero, NearZero(), 60, seed, depth=RECTIFIED_DEPTHS),
     ]
 
 
@@ -137,10 +142,12 @@ def structure(settings: Structure) -> dict[str, Tensor]:
     H = _hessian(settings, inputs, targets, settings.activations)
     pre, _, _ = ACTIVATIONS[settings.activations].resolved()
     G = (inputs - targets).T @ pre(inputs) / len(inputs)  # Σ^{Xσ_pre(X)} − Σ^{Yσ_pre(X)}
-    if settings.branch_depth == 1:
-        printed = common.printed_one_shortcut(inputs.T @ inputs / len(inputs), G, settings.units)
-    elif settings.branch_depth == 2:
-        printed = common.printed_two_shortcut(G, SLOPES[settings.activations], settings.units)
+    if settings.branch_depth == 1:  # equations (10), (29) and (32), with P of equation (24)
+        P, d = commutation_matrix(settings.width), settings.width
+        B = P @ torch.block_diag(*[inputs.T @ inputs / len(inputs)] * d) @ P.T
+        printed = ToeplitzBlocks(B, torch.block_diag(*[G] * d) @ P.T + B).dense(settings.units)
+    elif settings.branch_depth == 2:  # equations (8) and (25)
+        printed = torch.block_diag(*[two_shortcut_unit(SLOPES[settings.activations] * G)] * settings.units)
     else:
         printed = torch.zeros_like(H)
     found = {"error": (H - printed).abs().max() / G.abs().max()}
@@ -396,28 +403,11 @@ _CAPTIONS = {
 
 def figures(readings: Readings) -> tuple[Figure, ...]:
     """The Hessians for each shortcut's length, and condition numbers against depth."""
-    lengths = values(readings, "branch_depth", picture)
-    return (*(_blocks(readings, length) for length in lengths), _conditions(readings))
-
-
-def _blocks(readings: Readings, branch_depth: int) -> Figure:
-    H = stacked(readings, "hessian", picture, branch_depth=branch_depth)[0]
-    return Figure(
-        name=f"hessian_{branch_depth}_shortcut",
-        title=f"Theorem 2: Hessian at zero, {branch_depth}-shortcut",
-        caption=f"{_CAPTIONS[branch_depth]} Linear network of 3 units and width 3 on random data.",
-        x_label="parameter",
-        y_label="parameter",
-        marks=(Heat(tuple(numbers(row) for row in H), "second derivative"),),
-    )
-
-
-def _conditions(readings: Readings) -> Figure:
     marks: list[Mark] = []
     for number, n in enumerate((1, 2)):
         depths, found = against(readings, "condition_number", "depth", digit_spectrum, branch_depth=n)
         marks += curve(depths, found, f"{n}-shortcut", number)
-    return Figure(
+    conditions = Figure(
         name="condition_numbers",
         title="Theorem 2: condition number at zero on digits",
         caption="Two matrices a unit: the same at every depth. One matrix a unit: linear growth. Bands are one "
@@ -425,6 +415,19 @@ def _conditions(readings: Readings) -> Figure:
         x_label="depth (weight matrices)",
         y_label="|λ|max over the 10 % quantile of |λ|",
         marks=tuple(marks),
+    )
+    return (*(_blocks(readings, n) for n in values(readings, "branch_depth", picture)), conditions)
+
+
+def _blocks(readings: Readings, n: int) -> Figure:
+    H = stacked(readings, "hessian", picture, branch_depth=n)[0]
+    return Figure(
+        name=f"hessian_{n}_shortcut",
+        title=f"Theorem 2: Hessian at zero, {n}-shortcut",
+        caption=f"{_CAPTIONS[n]} Linear network of 3 units and width 3 on random data.",
+        x_label="parameter",
+        y_label="parameter",
+        marks=(Heat(tuple(numbers(row) for row in H), "second derivative"),),
     )
 
 

@@ -17,7 +17,6 @@ from skiplens.papers.li2016_shortcuts.hessian.linear import linear_hessian, shor
 from skiplens.papers.li2016_shortcuts.hessian.rectified import rectified_hessian
 
 _INSTEAD = "Use a matrix-free Hessian operator and Lanczos for its extreme eigenvalues and its density."
-
 _ROWS_AT_ONCE = 200  # beyond this many, vectorised products get no faster on a processor
 
 

@@ -22,9 +22,7 @@ from skiplens.papers.li2016_shortcuts.hessian.linear import LinearUnit, across_f
 from skiplens.papers.li2016_shortcuts.hessian.spectrum import CountedSpectrum
 
 _RESOLUTION = 1e-9  # relative to the matrix's scale: how near to the level an eigenvalue may be miscounted
-
 _KEPT_BYTES = 2**28  # what is prepared for single units is kept for the next count if it is smaller than this
-
 _INSTEAD = "Blocks of this size are needed at this level: ask for a level further from the eigenvalues of single units."
 
 

@@ -27,7 +27,6 @@ from skiplens.papers.li2016_shortcuts.hessian.activations import BranchActivatio
 from skiplens.papers.li2016_shortcuts.hessian.spectrum import CountedSpectrum
 
 _ASYMMETRY = 1e-6  # of the Schur complement, which is symmetric: what rounding may do to it before it is not believed
-
 _ON_AXIS = 1e-7  # real part of an imaginary eigenvalue, relative: a colliding pair moves by the root of the rounding
 
 

@@ -18,7 +18,6 @@ from skiplens.base.memory import fresh_zeros
 from skiplens.papers.li2016_shortcuts.hessian.activations import check_network, require_dense_fits
 
 _SAMPLES_AT_ONCE = 256  # maps of 256 samples between 64 matrices of width 10 are 13 MiB, near the cache
-
 _INSTEAD = "Use a matrix-free Hessian operator and Lanczos for its extreme eigenvalues and its density."
 
 
@@ -114,7 +113,7 @@ def _between(weights: Tensor, gates: list[Tensor], shortcut: bool) -> Iterator[T
 def _add_gauss_newton(part: Tensor, passes: _Passes, total: int) -> None:
     """Add these samples' share to the blocks on and below the diagonal."""
     for k, v in enumerate(passes.values):
-        products = _products(v / total, passes.values[: k + 1])
+        products = (v / total)[:, None, :] * passes.values[: k + 1, None]  # each sample's outer products
         gains = passes.onward[k].mT @ passes.onward[: k + 1]
         _block_row(part, k, len(v), k + 1).add_(_summed(products, gains).permute(1, 3, 0, 2, 4))
 
@@ -122,13 +121,8 @@ def _add_gauss_newton(part: Tensor, passes: _Passes, total: int) -> None:
 def _add_residual(part: Tensor, passes: _Passes, between: Iterator[Tensor], total: int) -> None:
     """Add these samples' share to the blocks below the diagonal."""
     for k, maps in enumerate(between):
-        pushes = _products(passes.pulled[k] / total, passes.values[:k])
+        pushes = (passes.pulled[k] / total)[:, None, :] * passes.values[:k, None]
         _block_row(part, k, maps.shape[-1], k).add_(_summed(pushes, maps).permute(3, 1, 0, 2, 4))
-
-
-def _products(one: Tensor, several: Tensor) -> Tensor:
-    """Each sample's outer products: (a, samples) and (blocks, b, samples) to (blocks, a, b, samples)."""
-    return one[:, None, :] * several[:, None, :, :]
 
 
 def _summed(left: Tensor, right: Tensor) -> Tensor:

@@ -13,8 +13,6 @@ from skiplens.base.errors import InvalidInputError
 from skiplens.linalg.conditioning import condition_number, nearest_rank
 from skiplens.linalg.second_moments import require_finite
 
-_ROUNDING = 1e-10  # an eigenvalue is negative beyond rounding if below this times the largest |eigenvalue|
-
 
 class Spectrum(ABC):
     """The eigenvalues of a symmetric matrix in ascending order; ranks count from 1."""
@@ -75,7 +73,7 @@ class Spectrum(ABC):
     @property
     def index_beyond_rounding(self) -> float:
         """The share of eigenvalues below −1e-10 |λ|max: exact zeros that rounding made negative do not count."""
-        return self.count_below(-_ROUNDING * self.largest_absolute) / self.size
+        return self.count_below(-1e-10 * self.largest_absolute) / self.size
 
 
 def check_rank(rank: int, size: int) -> int:
