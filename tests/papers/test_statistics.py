@@ -1,11 +1,35 @@
+"""Repeated runs, their readings, intervals and verdicts."""
+
 import math
+from dataclasses import dataclass
 
 import pytest
 import scipy.stats
 import torch
 
 from skiplens.base.errors import InvalidInputError
-from skiplens.papers.statistics import LEVEL, Band, Interval, decide, decide_correction, exactly, over_seeds, slope
+from skiplens.base.settings import option
+from skiplens.papers.reproduction import csv_text
+from skiplens.papers.statistics import (
+    LEVEL,
+    Band,
+    Interval,
+    ReplicateSettings,
+    against,
+    chosen,
+    curve,
+    decide,
+    decide_correction,
+    entries,
+    exactly,
+    over_seeds,
+    raw_tables,
+    replicated,
+    slope,
+    stacked,
+    values,
+)
+from skiplens.readings.reading import Measurement, Provenance
 
 
 def interval(value: float, half_width: float) -> Interval:
@@ -99,3 +123,123 @@ def test_slopes_are_those_of_lines():
     x = [1.0, 2.0, 4.0]
     y = torch.tensor([[3.0, 5.0, 9.0], [0.0, -1.0, -3.0]])
     assert slope(x, y).tolist() == pytest.approx([2.0, -1.0])
+
+
+@dataclass(frozen=True)
+class Probe(ReplicateSettings):
+    depth: int = option(1, "layers")
+
+
+def weigh(probe: Probe) -> dict[str, torch.Tensor]:
+    return {"x": torch.tensor([float(probe.depth)])}
+
+
+def test_every_combination_is_repeated_and_replicates_are_neighbours():
+    runs = replicated(weigh, Probe(), 2, 7, cost=lambda probe: float(probe.depth), depth=(3, 5))
+    assert {run.measure for run in runs} == {f"{__name__}:weigh"}
+    assert [(run.settings.depth, run.settings.replicate, run.settings.seed) for run in runs] == [
+        (3, 0, 7),
+        (3, 1, 7),
+        (5, 0, 7),
+        (5, 1, 7),
+    ]
+    assert [run.cost for run in runs] == [3, 3, 5, 5]
+    assert len({run.key for run in runs}) == 4
+
+
+def test_the_settings_name_the_stream():
+    def draw(**settings: int) -> torch.Tensor:
+        return torch.randn(3, generator=Probe(**settings).stream())
+
+    assert torch.equal(draw(), draw())
+    for other in ({"replicate": 1}, {"seed": 1}, {"depth": 2}):
+        assert not torch.equal(draw(), draw(**other))
+
+
+def test_runs_of_a_replicate_share_named_streams():
+    def draw(name: str, **settings: int) -> torch.Tensor:
+        return torch.randn(3, generator=Probe(**settings).shared_stream(name))
+
+    assert torch.equal(draw("data"), draw("data", depth=2))
+    for other in ({"replicate": 1}, {"seed": 1}):
+        assert not torch.equal(draw("data"), draw("data", **other))
+    assert not torch.equal(draw("data"), draw("signs"))
+
+
+def measurement(measure: str, number: float, **settings: object) -> Measurement:
+    return Measurement(
+        name=f"somewhere:{measure}", arrays={"x": torch.tensor([number])}, provenance=Provenance(settings=settings)
+    )
+
+
+@pytest.fixture
+def readings() -> list[Measurement]:
+    return [
+        measurement("weigh", 1.0, depth=20, replicate=0),
+        measurement("weigh", 2.0, depth=20, replicate=1),
+        measurement("weigh", 3.0, depth=5, replicate=0),
+        measurement("count", 4.0, width=7),
+    ]
+
+
+def test_readings_by_measure_and_settings(readings):
+    assert len(chosen(readings)) == 4
+    assert [float(one["x"]) for one in chosen(readings, "weigh", depth=20)] == [1.0, 2.0]
+    assert chosen(readings, weigh, depth=20) == chosen(readings, "weigh", depth=20)
+    assert stacked(readings, "x", "weigh", replicate=0).tolist() == [[1.0], [3.0]]
+    assert values(readings, "depth", "weigh") == [5, 20]
+
+
+def test_an_array_against_a_setting(readings):
+    depths, found = against([*readings, measurement("weigh", 5.0, depth=5, replicate=1)], "x", "depth", "weigh")
+    assert depths == [5, 20]
+    assert found[..., 0].tolist() == [[3.0, 1.0], [5.0, 2.0]]
+
+
+def test_nothing_chosen_is_told(readings):
+    with pytest.raises(InvalidInputError, match=r"No run of weigh has {'depth': 6}; the item's runs lack it"):
+        chosen(readings, "weigh", depth=6)
+
+
+def reading(name: str, settings: dict, **arrays: torch.Tensor) -> Measurement:
+    return Measurement(name=f"package.module:{name}", arrays=arrays, provenance=Provenance.begin(settings, 0).end())
+
+
+def test_one_row_for_each_place_and_numbers_are_repeated():
+    found = entries(
+        reading("norms", {}, epoch=torch.tensor([0, 5]), norm=torch.tensor([1.0, 2.0]), depth=torch.tensor(3))
+    )
+    assert found == [{"epoch": 0, "norm": 1.0, "depth": 3}, {"epoch": 5, "norm": 2.0, "depth": 3}]
+
+
+def test_further_axes_become_columns():
+    found = entries(reading("weights", {}, W=torch.arange(4.0).reshape(2, 2)))
+    assert found == [{"W_0": 0.0, "W_1": 1.0}, {"W_0": 2.0, "W_1": 3.0}]
+
+
+def test_single_numbers_make_one_row():
+    assert entries(reading("error", {}, error=torch.tensor(0.5))) == [{"error": 0.5}]
+
+
+def test_one_table_for_each_measure_with_the_settings_of_its_runs():
+    readings = [
+        reading("a", {"depth": 2}, value=torch.tensor([1.0, 2.0])),
+        reading("b", {"width": 7}, other=torch.tensor(3.0)),
+        reading("a", {"depth": 4}, value=torch.tensor([5.0])),
+    ]
+    first, second = raw_tables(readings)
+    assert (first.name, second.name) == ("a", "b")
+    assert csv_text(first) == "depth,index,value\n2,0,1.0\n2,1,2.0\n4,0,5.0\n"
+    assert csv_text(second) == "width,index,other\n7,0,3.0\n"
+
+
+def test_a_curve_is_the_mean_with_a_band_of_one_deviation():
+    band, line = curve((1, 2), torch.tensor([[1.0, 2.0], [3.0, 2.0]]), "both", 0)
+    assert line.y == (2.0, 2.0) and line.name == "both"
+    assert band.low == pytest.approx((2 - 2**0.5, 2.0), rel=1e-14)
+    assert band.high == pytest.approx((2 + 2**0.5, 2.0), rel=1e-14)
+
+
+def test_a_place_that_a_replicate_did_not_reach_counts_for_the_others():
+    _, line = curve((1, 2), torch.tensor([[1.0, torch.nan], [3.0, 5.0]]), "one", 1)
+    assert line.y == (2.0, 5.0)

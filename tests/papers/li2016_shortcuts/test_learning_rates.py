@@ -1,4 +1,4 @@
-"""The measures against reference values, which another program made, and against training one by one."""
+"""The grids against reference values, which another program made, and against training one by one."""
 
 import dataclasses
 
