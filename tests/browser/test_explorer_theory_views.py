@@ -40,6 +40,7 @@ def wait_for_curve(page, name, holds):
 
 
 @pytest.mark.parametrize("name", PICTURES)
+@pytest.mark.slow
 def test_all_pictures_of_a_view_can_be_taken_away(explore, name):
     page = settled(explore(f"/{name}"))
     links = page.locator(".files a").evaluate_all("all => all.map(link => link.href)")
@@ -53,6 +54,7 @@ def test_all_pictures_of_a_view_can_be_taken_away(explore, name):
 
 
 class TestCurvature:
+    @pytest.mark.slow
     def test_the_shortcut_depth_changes_the_plot_the_words_and_the_address(self, explore):
         page = settled(explore("/curvature?branch_depth=2&depth=6&width=2"))
         assert max(curve(page, "at zero weights")) > 0.1
@@ -71,9 +73,13 @@ class TestCurvature:
         assert page.url.endswith(words)
         assert page.get_by_label("Xavier").is_checked() and page.get_by_label("rotation").is_checked()
         expect(page.get_by_label("Network depth", exact=True)).to_have_value("5")
-        assert curve(page, "where training starts") == pytest.approx(result_of(page).tolist(), rel=1e-12)
+        # Threads of the server share the work of LAPACK otherwise than this one: the smallest eigenvalue is 3e-6 of the
+        # largest, and rounding is relative to the largest.
+        expected = result_of(page).tolist()
+        assert curve(page, "where training starts") == pytest.approx(expected, abs=1e-12 * max(map(abs, expected)))
 
 
+@pytest.mark.slow
 class TestJacobians:
     def test_the_weight_scale_changes_the_plot_the_words_and_the_address(self, explore):
         page = settled(explore("/jacobians?scale=0.9&width=30"))
@@ -113,7 +119,6 @@ class TestJacobians:
         expect(hypothesis(page, "R3")).to_have_class("check fails")
         assert result_of(page)["R3"] == "fails"
 
-    @pytest.mark.slow
     def test_the_mnist_networks_are_measured_with_progress(self, explore):
         page = explore("/jacobians?topic=block&width=20&mnist=on&seed=8")
         page.locator("#progress progress").wait_for()
@@ -121,6 +126,7 @@ class TestJacobians:
         page.get_by_role("heading", name="Second block of the MNIST networks").wait_for()
 
 
+@pytest.mark.slow
 class TestTangent:
     def test_finite_networks_are_drawn_over_the_curves(self, explore):
         page = settled(explore("/tangent?depth=3&width=50&networks=10"))

@@ -74,6 +74,7 @@ def test_a_click_on_a_block_picks_it_out_and_show_all_brings_the_others_back(pat
     assert not page.locator("#filter").is_visible() and page.locator(".block[aria-pressed=true]").count() == 0
 
 
+@pytest.mark.slow
 def test_lines_and_matrices_get_a_column_at_the_chosen_block(whole_path, look):
     page = look(whole_path)
     page.locator(".block").nth(2).click()
@@ -86,6 +87,7 @@ def test_lines_and_matrices_get_a_column_at_the_chosen_block(whole_path, look):
     assert density.evaluate(spans) == []
 
 
+@pytest.mark.slow
 def test_chosen_blocks_are_compared_in_numbers(path, look):
     page = look(path)
     for number in (0, 2):
@@ -95,6 +97,7 @@ def test_chosen_blocks_are_compared_in_numbers(path, look):
     assert row.locator("td").all_inner_texts()[1:] == ["1", "3"]
 
 
+@pytest.mark.slow
 def test_blocks_are_chosen_from_the_keyboard(path, look):
     page = look(path)
     blocks = page.locator(".block")
@@ -112,6 +115,7 @@ def test_blocks_are_chosen_from_the_keyboard(path, look):
 
 
 @pytest.mark.parametrize("script", ["", "Object.defineProperty(navigator, 'clipboard', {value: undefined})"])
+@pytest.mark.slow
 def test_the_copy_button_copies_the_code(path, visit, script):
     """With the clipboard of today's browsers, and by selection where there is none."""
     page = visit(path, script=script, permissions=["clipboard-read", "clipboard-write"])
@@ -123,6 +127,7 @@ def test_the_copy_button_copies_the_code(path, visit, script):
     assert page.locator("#paste").input_value() == CODE
 
 
+@pytest.mark.slow
 def test_a_table_is_copied_as_rows_and_tabs(path, visit):
     page = visit(path, permissions=["clipboard-read", "clipboard-write"])
     page.locator("#structure .copy").click()
@@ -142,6 +147,7 @@ def test_hostile_names_are_shown_as_text(path, look):
     assert page.locator("img").count() == 0 and page.locator("main b:not(.counts b):not(.alarm-word)").count() == 0
 
 
+@pytest.mark.slow
 def test_a_hostile_class_name_goes_through_the_whole_inspection(tmp_path, look):
     class Block(nn.Linear):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -154,6 +160,7 @@ def test_a_hostile_class_name_goes_through_the_whole_inspection(tmp_path, look):
     assert page.locator("img").count() == 0 and page.locator(".block").count() == 2
 
 
+@pytest.mark.slow
 def test_the_readings_can_be_downloaded(path, visit):
     page = visit(path)
     with page.expect_download() as download:
@@ -174,6 +181,7 @@ def test_nothing_is_wider_than_the_screen(whole_path, look):
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.slow
 def test_the_verdict_is_seen_at_once_on_a_phone(path, visit):
     page = visit(path, **PHONE)
     box = page.locator(".verdict p").bounding_box()
@@ -181,6 +189,7 @@ def test_the_verdict_is_seen_at_once_on_a_phone(path, visit):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.slow
 def test_words_can_be_read_in_both_looks(path, visit, scheme):
     """WCAG 2 AA: a contrast of 4.5 between words and what is behind them."""
     page = visit(path, color_scheme=scheme)
@@ -194,6 +203,7 @@ def test_words_can_be_read_in_both_looks(path, visit, scheme):
         assert contrast(page.evaluate(word, "--on-colour"), page.evaluate(word, name)) >= 4.5
 
 
+@pytest.mark.slow
 def test_the_look_is_changed_by_a_button_and_the_plots_follow(path, look):
     page = look(path)
     ink = "plot => getComputedStyle(plot.querySelector('.xtick text')).fill"
@@ -206,6 +216,7 @@ def test_the_look_is_changed_by_a_button_and_the_plots_follow(path, look):
     assert plot.evaluate(ink) == light
 
 
+@pytest.mark.slow
 def test_each_plot_has_words_and_numbers_for_a_screen_reader(path, look):
     page = look(path)
     for figure in page.locator("figure").all():
@@ -219,6 +230,7 @@ def test_each_plot_has_words_and_numbers_for_a_screen_reader(path, look):
     assert rows.nth(2).locator("td").all_inner_texts() == ["branch", HOSTILE, "5"]
 
 
+@pytest.mark.slow
 def test_the_numbers_of_a_matrix_are_a_matrix(whole_path, look):
     page = look(whole_path)
     matrix = page.locator("figure", has_text="Contribution of each pair")
@@ -246,6 +258,7 @@ def test_the_page_has_landmarks_and_an_orderly_outline(path, visit):
         assert link.get_attribute("href")[1:] in ids
 
 
+@pytest.mark.slow
 def test_printed_it_is_light_and_whole(path, look):
     page = look(path, color_scheme="dark")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
