@@ -1,4 +1,4 @@
-"""The explorer as a person has it: in a real browser. What every change needs is quick; the rest is in the slow tier."""
+"""The explorer as a person has it: in a real browser. A core of these tests is quick; the rest is in the slow tier."""
 
 import csv
 import json
