@@ -106,7 +106,7 @@ def require_scalar(value: Any) -> Tensor:
 
 @dataclass(frozen=True)
 class LossProblem:
-    """An objective and its data, with what one pass over them tells."""
+    """An objective and its data, with what one pass over them shows."""
 
     objective: Objective
     batches: Batches
