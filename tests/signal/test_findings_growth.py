@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from skiplens.report.lenses import find
-from skiplens.signal.growth import allowed_growth, branch_factor
+from skiplens.signal.findings import allowed_growth, branch_factor
 from tests.report.readings import signal
 
 RATE = math.log(allowed_growth(8)) / 16  # the power of eight blocks grows by exactly what is allowed

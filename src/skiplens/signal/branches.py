@@ -1,13 +1,10 @@
 """The state of each branch that can be read off its parameters, without running it."""
 
 import math
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, fx
 
-from skiplens.base.axes import Float, Int
 from skiplens.graph.blocks import ResidualBlock
 from skiplens.graph.flow import DataFlow, Nodes, members, union
 from skiplens.graph.network import ResidualNetwork
@@ -15,6 +12,9 @@ from skiplens.graph.operations import CROPPING, DROPPING, MATRIX_PRODUCTS, NORMA
 from skiplens.zoo.weight_laws import fans
 
 Names = tuple[str, ...]
+
+NEAR_ZERO = 0.02
+"""Weights this small, relative to Xavier's, count as zero; 'Demystifying ResNet' starts its networks at 0.01."""
 
 
 @dataclass(frozen=True)
@@ -38,29 +38,25 @@ def branch_states(network: ResidualNetwork) -> list[BranchState]:
     return [_state(network, flow, block) for block in network.blocks]
 
 
-def column(states: list[BranchState], name: str) -> Float[Tensor, " blocks"]:
-    """One number of each state, as floats."""
-    return torch.tensor([float(getattr(state, name)) for state in states], dtype=torch.float64)
-
-
-def counts(states: list[BranchState], name: str) -> Int[Tensor, " blocks"]:
-    """One count of each state."""
-    return torch.tensor([int(getattr(state, name)) for state in states], dtype=torch.int64)
-
-
 def _state(network: ResidualNetwork, flow: DataFlow, block: ResidualBlock) -> BranchState:
-    factors = factors_of(flow, block, network)
+    nodes = [network.node(name) for name in block.branch.nodes]
+    factors = [factor for node in nodes if (factor := factor_at(flow, node)) is not None]
     values = network.run([factor.value for factor in factors])
     matrices = [factor for factor in factors if factor.is_matrix]
-    weights = tuple(name for name in _names(matrices) if network.model.get_parameter(name).ndim > 1)
-    scales = tuple(name for name in _names(factors) if name not in weights)
-    sizes = [float(values[factor.value].detach().double().square().sum()) for factor in matrices]
+    named = dict.fromkeys(name for factor in matrices for name in factor.parameters)
+    weights = tuple(name for name in named if network.model.get_parameter(name).ndim > 1)
+    every = dict.fromkeys(name for factor in factors for name in factor.parameters)
+    scales = tuple(name for name in every if name not in weights)
+    squares = [float(values[factor.value].detach().double().square().sum()) for factor in matrices]
+    norms = [factor for factor in factors if "batch_norm" in flow.operation(factor.number)]
+    zero = {factor.number for factor in factors if is_near_zero(values[factor.value], factor.is_matrix)}
+    branch = union(1 << flow.number[node] for node in flow.nodes if node.name in set(block.branch.nodes))
     return BranchState(
-        norm_scale=_norm_scale(flow, factors, values),
-        weight_norm=math.sqrt(sum(sizes) / len(sizes)) if sizes else math.nan,
-        zero_factors=zero_factors(flow, factors, block, values),
+        norm_scale=float(values[norms[-1].value].detach().double().abs().mean()) if norms else math.nan,
+        weight_norm=math.sqrt(sum(squares) / len(squares)) if squares else math.nan,
+        zero_factors=flow.longest(branch, zero.__contains__),
         width=min((_outputs(flow, factor) for factor in matrices), default=0),
-        normalised=any(operation(network.node(name)) in NORMALISING for name in block.branch.nodes),
+        normalised=any(operation(node) in NORMALISING for node in nodes),
         matrices=weights,
         scales=scales,
         shifts=tuple(name for name in block.branch.parameters if name not in {*weights, *scales}),
@@ -82,36 +78,7 @@ class Factor:
     number: int
     value: str
     is_matrix: bool
-    parameters: tuple[str, ...]
-
-
-def _names(factors: list[Factor]) -> Names:
-    return tuple(dict.fromkeys(name for factor in factors for name in factor.parameters))
-
-
-def _norm_scale(flow: DataFlow, factors: list[Factor], values: dict[str, Tensor]) -> float:
-    scales = [
-        float(values[factor.value].detach().double().abs().mean())
-        for factor in factors
-        if "batch_norm" in flow.operation(factor.number)
-    ]
-    return scales[-1] if scales else math.nan
-
-
-def _outputs(flow: DataFlow, factor: Factor) -> int:
-    """Channels after a convolution, features after a matrix."""
-    shape = flow.shape(factor.number)
-    return shape[1] if "conv" in flow.operation(factor.number) else shape[-1]
-
-
-NEAR_ZERO = 0.02
-"""Weights this small, relative to Xavier's, count as zero; 'Demystifying ResNet' starts its networks at 0.01."""
-
-
-def factors_of(flow: DataFlow, block: ResidualBlock, network: ResidualNetwork) -> list[Factor]:
-    """The factors of a block's branch in execution order."""
-    nodes = (network.node(name) for name in block.branch.nodes)
-    return [factor for node in nodes if (factor := factor_at(flow, node)) is not None]
+    parameters: Names
 
 
 def factor_at(flow: DataFlow, node: fx.Node) -> Factor | None:
@@ -120,36 +87,24 @@ def factor_at(flow: DataFlow, node: fx.Node) -> Factor | None:
     is_matrix = kind in MATRIX_PRODUCTS
     if not is_matrix and kind not in NORMALISING and kind != "aten.mul":
         return None
-    for source in _constants(flow, node):
-        value = source.meta.get("val")
-        if isinstance(value, torch.Tensor) and (value.ndim > 1 or not is_matrix):
-            number = flow.number[source]
+    for source in node.all_input_nodes:
+        value, number = source.meta.get("val"), flow.number[source]
+        made_of_parameters_alone = flow.parameters[number] and not flow.above[number]
+        if made_of_parameters_alone and isinstance(value, Tensor) and (value.ndim > 1 or not is_matrix):
             return Factor(flow.number[node], source.name, is_matrix, tuple(sorted(flow.parameters[number])))
     return None
 
 
-def zero_factors(flow: DataFlow, factors: list[Factor], block: ResidualBlock, values: Mapping[str, Tensor]) -> int:
-    """How many factors of the branch, in series, are zero or nearly so."""
-    zero = {factor.number for factor in factors if is_near_zero(values[factor.value], factor.is_matrix)}
-    branch = union(1 << flow.number[node] for node in flow.nodes if node.name in set(block.branch.nodes))
-    return flow.longest(branch, zero.__contains__)
+def _outputs(flow: DataFlow, factor: Factor) -> int:
+    """Channels after a convolution, features after a matrix."""
+    shape = flow.shape(factor.number)
+    return shape[1] if "conv" in flow.operation(factor.number) else shape[-1]
 
 
 def is_near_zero(value: Tensor, is_matrix: bool) -> bool:
-    """Whether a matrix is below 2 % of Xavier's size, or a scale below 2 % of one."""
+    """Whether a matrix is below 2 % of Xavier's size √(2/(inputs + outputs)), or a scale below 2 % of one."""
     size = float(value.detach().double().square().mean().sqrt())
-    if not is_matrix:
-        return size < NEAR_ZERO
-    inputs, outputs = fans(value.shape)
-    return size < NEAR_ZERO * math.sqrt(2 / (inputs + outputs))
-
-
-def _constants(flow: DataFlow, node: fx.Node) -> Iterator[fx.Node]:
-    """What an operation reads that is made of parameters alone, in the order of its arguments."""
-    for source in node.all_input_nodes:
-        number = flow.number[source]
-        if not flow.above[number] and flow.parameters[number]:
-            yield source
+    return size < NEAR_ZERO * (math.sqrt(2 / sum(fans(value.shape))) if is_matrix else 1)
 
 
 _SCALED_WITH_THEIR_INPUT = (
@@ -159,7 +114,7 @@ _SCALED_WITH_THEIR_INPUT = (
 _GATES = {"aten.sigmoid", "aten.hardsigmoid", "aten.softmax", "aten._softmax", "aten.tanh"}
 
 
-def output_parameters(network: ResidualNetwork, flow: DataFlow, block: ResidualBlock) -> tuple[str, ...]:
+def output_parameters(network: ResidualNetwork, flow: DataFlow, block: ResidualBlock) -> Names:
     """Parameters such that multiplying all of them by c > 0 multiplies what the branch adds by c; empty if unknown.
 
     These are the weight and the bias of the last layer, or scale and shift of a normalisation that comes last.
@@ -184,7 +139,11 @@ def _last_layers(flow: DataFlow, node: fx.Node, block: ResidualBlock) -> Nodes:
     if kind in _SCALED_WITH_THEIR_INPUT:
         return _last_layers(flow, sources[0], block)
     if kind == "aten.mul":
-        return _of_product(flow, sources, block)
+        # Of a signal and its gate the signal carries the scale, unless the gate feels it too.
+        gates = [source for source in sources if _is_gate(flow, source)]
+        signals = [source for source in sources if source not in gates]
+        found = _last_layers(flow, signals[0], block) if len(signals) == 1 else 0
+        return 0 if any(flow.above[flow.number[gate]] & found for gate in gates) else found
     if kind in ("aten.add", "aten.sub"):
         parts = [_last_layers(flow, source, block) for source in sources]
         return 0 if 0 in parts else union(parts)
@@ -196,12 +155,3 @@ def _is_gate(flow: DataFlow, node: fx.Node) -> bool:
     while operation(node) in REARRANGING | CROPPING:
         node = flow.nodes[flow.sources[flow.number[node]][0]]
     return operation(node) in _GATES
-
-
-def _of_product(flow: DataFlow, sources: list[fx.Node], block: ResidualBlock) -> Nodes:
-    """Of a signal and its gate the signal carries the scale, unless the gate feels it too."""
-    gates = [source for source in sources if _is_gate(flow, source)]
-    signals = [source for source in sources if source not in gates]
-    found = _last_layers(flow, signals[0], block) if len(signals) == 1 else 0
-    feels = any(flow.above[flow.number[gate]] & found for gate in gates)
-    return 0 if feels else found

@@ -1,174 +1,15 @@
-"""Branches that start at a flat point, get no gradient, or are mostly shut."""
+"""What may be wrong with signal and gradient: measurements that cannot be trusted, growth with depth, shut branches."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 import torch
 
 from skiplens.edits.remedies import code_of
-from skiplens.readings.finding import Finding, Remedy, Rule, listed
-from skiplens.signal.reading import SignalReading
+from skiplens.kernels.finite_width import advice
+from skiplens.readings.finding import Finding, Remedy, Rule, Severity, listed
+from skiplens.signal.reading import Growth, SignalReading
 from skiplens.signal.units import surprise
-
-FLAT_ORDER = 3
-"""Zero matrices in series from which on the Hessian of the loss vanishes."""
-
-SURPRISE = 4.0
-"""Standard deviations of a fair coin: one wrong alarm in 30,000 layers."""
-
-CHANCE = 1e-3
-"""All units of a layer are shut with probability 2^−units; up to nine units this is no reason to worry."""
-
-MOSTLY = 0.5
-
-
-def judge_flat(reading: SignalReading) -> Iterator[Finding]:
-    """Branches with three or more zero matrices in series."""
-    orders = reading.zero_factors.tolist()
-    flat = [index for index, order in enumerate(orders) if order >= FLAT_ORDER]
-    if not flat:
-        return
-    names, most = _names(reading, flat), max(orders)
-    yield _finding(
-        reading,
-        flat,
-        rule="flat_branches",
-        severity="critical",
-        sentence=f"{_counted(reading, flat, 'start')} at a flat point, with {most} zero factors in series: all "
-        f"derivatives of the loss up to order {most - 1} vanish there (block {listed(names)}).",
-        number=float(most),
-        threshold=float(FLAT_ORDER),
-        source="'Demystifying ResNet', theorem 2: with n ≥ 3 matrices at zero the gradient and the Hessian are zero",
-        change="Leave at most the last layer of a branch at zero and draw the others; the block still starts as its "
-        "shortcut, and its gradient no longer vanishes.",
-    )
-
-
-def judge_dead(reading: SignalReading) -> Iterator[Finding]:
-    """Branches none of whose weights gets a gradient, while the output does depend on its join."""
-    dead, floor = dead_branches(reading)
-    if not dead:
-        return
-    yield _finding(
-        reading,
-        dead,
-        rule="dead_branches",
-        severity="note" if reading.fresh_norms or all(_by_chance(reading, index) for index in dead) else "critical",
-        sentence=f"{_counted(reading, dead, 'get')} no gradient and cannot learn (block "
-        f"{listed(_names(reading, dead))}).",
-        number=float(reading.branch_gradients[dead].max()),
-        threshold=floor,
-        source="rounding of the dtype, relative to the branch with the largest gradient; an exact zero of two or more "
-        "matrices in series is stationary ('Demystifying ResNet', theorem 2)",
-        change="Draw the weights of these branches anew, set scales to one and shifts to zero, and start the last "
-        "layer at zero, so that the block starts as its shortcut.",
-    )
-
-
-def dead_branches(reading: SignalReading) -> tuple[list[int], float]:
-    """Branches without a gradient, and the size under which a gradient counts as none; flat ones are told apart."""
-    arrived = float(reading.gradient[-1].max()) if len(reading.gradient) else 0.0
-    sizes = reading.branch_gradients
-    if reading.broken or not arrived > 0 or not bool((sizes > 0).any()):
-        return [], 0.0
-    floor = float(sizes.max()) * torch.finfo(getattr(torch, reading.precision)).eps
-    chosen = (sizes <= floor) & (reading.zero_factors < FLAT_ORDER)
-    return [index for index in _indices(chosen) if reading.matrices[index]], floor
-
-
-def _by_chance(reading: SignalReading, index: int) -> bool:
-    """Whether a branch is shut by a layer of so few units that all of them may be shut by chance."""
-    return float(reading.dead_units[index]) == 1 and 0.5 ** int(reading.dead_widths[index]) > CHANCE
-
-
-def judge_units(reading: SignalReading) -> Iterator[Finding]:
-    """Layers of ReLUs of which far more than half are shut on all samples, in branches not told of already."""
-    told = {*dead_branches(reading)[0], *_indices(reading.zero_factors >= FLAT_ORDER)}
-    shares, widths = reading.dead_units.tolist(), reading.dead_widths.tolist()
-    shut = [
-        index
-        for index, (share, width) in enumerate(zip(shares, widths, strict=True))
-        if index not in told and width and surprise(share, width) > SURPRISE
-    ]
-    if not shut:
-        return
-    worst = max(shut, key=lambda index: shares[index])
-    yield _finding(
-        reading,
-        shut,
-        rule="dead_units",
-        severity="note" if reading.fresh_norms else "warning",
-        sentence=f"{shares[worst]:.0%} of the {widths[worst]} ReLUs of a layer in block {reading.block_names[worst]} "
-        f"are zero on all {reading.samples} samples{_others(reading, shut, worst)}.",
-        number=shares[worst],
-        threshold=MOSTLY + SURPRISE / 2 / widths[worst] ** 0.5,
-        source="gates of random networks are open with probability ½ ('Residual Tangent Kernels', theorem 3): even if "
-        "all samples were alike, half of the units would be shut, give or take four standard deviations",
-        change="Draw the weights of these branches anew, set their shifts to zero, or lower the learning rate that "
-        "shut them.",
-    )
-
-
-def judge_saturation(reading: SignalReading) -> Iterator[Finding]:
-    """Layers of tanh or sigmoid of which most have no slope on any sample."""
-    flat = _indices(reading.saturated_units > MOSTLY)
-    if not flat:
-        return
-    share = float(reading.saturated_units[flat].max())
-    yield _finding(
-        reading,
-        flat,
-        rule="saturated_units",
-        severity="warning",
-        sentence=f"Up to {share:.0%} of the tanh or sigmoid units of a layer are saturated on all samples in "
-        f"{listed(_names(reading, flat))}.",
-        number=share,
-        threshold=MOSTLY,
-        source="slope under 1 % of sup|φ′|; the Jacobian of a nonlinearity is diag φ′ ('On skip connections and "
-        "normalisation layers in deep optimisation', proposition 4.2)",
-        change="Draw the weights of these branches anew at the size of He, or normalise before the nonlinearity.",
-    )
-
-
-def _finding(reading: SignalReading, blocks: Sequence[int], **words: object) -> Finding:
-    remedy = _redrawn(reading, blocks)
-    return Finding(**words, code=code_of(remedy), where=_names(reading, blocks), remedy=remedy)  # type: ignore[arg-type]  # the fields by name
-
-
-def _redrawn(reading: SignalReading, blocks: Sequence[int]) -> Remedy:
-    ends = {name for index in blocks for name in reading.output_parameters[index]}
-    drawn = _collected(reading.matrices, blocks, ends)
-    scales, shifts = (_collected(names, blocks, ends) for names in (reading.scales, reading.shifts))
-    zeros = (*shifts, *sorted(ends))
-    return Remedy("redraw_parameters", {"drawn": drawn, "ones": scales, "zeros": zeros, "seed": 0})
-
-
-def _collected(names: Sequence[tuple[str, ...]], blocks: Sequence[int], without: set[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for index in blocks for name in names[index] if name not in without))
-
-
-def _names(reading: SignalReading, blocks: Sequence[int]) -> tuple[str, ...]:
-    return tuple(reading.block_names[index] for index in blocks)
-
-
-def _indices(chosen: torch.Tensor) -> list[int]:
-    return [int(index) for index in chosen.nonzero().flatten()]
-
-
-def _counted(reading: SignalReading, blocks: Sequence[int], verb: str) -> str:
-    return f"{len(blocks)} of {len(reading.block_names)} branches {verb}{'s' * (len(blocks) == 1)}"
-
-
-def _others(reading: SignalReading, blocks: Sequence[int], worst: int) -> str:
-    others = tuple(reading.block_names[index] for index in blocks if index != worst)
-    return f", and most of those in {listed(others)}" if others else ""
-
-
-RULES = (
-    Rule("flat_branches", (SignalReading,), judge_flat),
-    Rule("dead_branches", (SignalReading,), judge_dead),
-    Rule("dead_units", (SignalReading,), judge_units),
-    Rule("saturated_units", (SignalReading,), judge_saturation),
-)
 
 
 def judge_values(reading: SignalReading) -> Iterator[Finding]:
@@ -209,7 +50,7 @@ def judge_dropout(reading: SignalReading) -> Iterator[Finding]:
 
 def judge_repeatability(reading: SignalReading) -> Iterator[Finding]:
     """Two calls that disagree although no dropout is on."""
-    rounding = torch.finfo(getattr(torch, reading.precision)).eps ** 0.5
+    rounding = _resolution(reading) ** 0.5
     if reading.repeat_difference > rounding and not reading.dropout:
         yield Finding(
             rule="not_repeatable",
@@ -245,9 +86,269 @@ def judge_statistics(reading: SignalReading) -> Iterator[Finding]:
         )
 
 
-TRUST_RULES = (
-    Rule("not_finite", (SignalReading,), judge_values),
-    Rule("dropout_on", (SignalReading,), judge_dropout),
-    Rule("not_repeatable", (SignalReading,), judge_repeatability),
-    Rule("fresh_statistics", (SignalReading,), judge_statistics),
+LEAST_BLOCKS = 3
+"""Fewer depths than this give no rate with an uncertainty."""
+
+GROWTH_ALLOWED = 1.0
+"""c of α^m = c/L: the power of the signal then grows by less than e^c, however deep the network is."""
+
+SOURCE = (
+    "'Residual Tangent Kernels', corollary 1 (corrected: α = (c/L)^{1/m}): with c = 1 the power grows by less than e; "
+    "normalised branches of one size add up to a factor L + 1 ('The Loss Surface of Residual Networks', Eq. 20)"
+)
+
+
+def judge_signal(reading: SignalReading) -> Iterator[Finding]:
+    """The signal on its way forward."""
+    yield from _judged(reading, reading.signal_growth, "signal", allowed_growth(reading.depth))
+
+
+def judge_gradient(reading: SignalReading) -> Iterator[Finding]:
+    """The gradient on its way back, where the signal itself behaves.
+
+    Batch norm and layer norm multiply the gradient by more than they multiply the signal (π/(π−1) for a ReLU), so
+    branches that hold one are allowed all that the dtype can resolve.
+    """
+    if list(judge_signal(reading)):
+        return
+    normalised = any(reading.normalised) and not reading.fresh_norms
+    allowed = _resolution(reading) ** -2 if normalised else allowed_growth(reading.depth)
+    yield from _judged(reading, reading.gradient_growth, "gradient", allowed)
+
+
+def allowed_growth(depth: int) -> float:
+    """The growth of power over `depth` blocks that is no cause of worry: e^c·(L + 1)."""
+    return math.exp(GROWTH_ALLOWED) * (depth + 1)
+
+
+def _judged(reading: SignalReading, growth: Growth, what: str, allowed: float) -> Iterator[Finding]:
+    depth, surely = reading.depth, growth.surely
+    log_power = 2 * depth * abs(surely)
+    if depth < LEAST_BLOCKS or log_power <= math.log(allowed):
+        return
+    grows = surely > 0
+    remedy = _scaled_branches(reading) if grows else None
+    severity: Severity = "critical" if log_power > -math.log(_resolution(reading)) else "warning"
+    verb, way = ("grows" if growth.rate > 0 else "fades"), ("" if what == "signal" else " on its way back")
+    yield Finding(
+        rule=f"{what}_growth",
+        severity="note" if reading.fresh_norms else severity,  # training would normalise what is measured here
+        sentence=f"The {what} {verb} exponentially with depth{way}: by a factor {math.exp(growth.rate):.3g} at each "
+        f"block ({math.exp(growth.low):.3g} to {math.exp(growth.high):.3g}), {growth.over(depth):.3g} over all "
+        f"{depth}.",
+        number=growth.over(2 * depth),
+        threshold=allowed if grows else 1 / allowed,
+        source=SOURCE,
+        change=_change(reading, grows),
+        code=code_of(remedy) if remedy else "",
+        where=reading.depths[1:],
+        remedy=remedy,
+    )
+
+
+def _change(reading: SignalReading, grows: bool) -> str:
+    """What helps against a signal that grows, or fades."""
+    if reading.fresh_norms:
+        return (
+            "Look at the network in training mode, or after its first steps: its batch norms use statistics that no "
+            "batch has updated yet, so they do not normalise."
+        )
+    if not grows:
+        return (
+            "Let the shortcuts pass the signal on unchanged (identity, or a pool with singular values 1), and do not "
+            "scale or normalise it after the join."
+        )
+    matrices = max(1, int(reading.branch_depths.double().median()))
+    scale = advice.branch_scale(reading.depth, matrices, GROWTH_ALLOWED).branch_scale
+    return (
+        f"Scale the branches so that each adds 1/L = 1/{reading.depth} of the power: α = L^(−1/m) = {scale:.3g} for "
+        f"each of the m = {matrices} matrices of a branch, or the factors below for the last layer of each."
+    )
+
+
+def _scaled_branches(reading: SignalReading) -> Remedy | None:
+    """Factors of each branch's last layer that let the power grow by 1 + c/L at each join."""
+    factors: dict[str, float] = {}
+    for index, outermost in enumerate(reading.outermost):
+        factor = branch_factor(reading, index)
+        if outermost and factor < 1:
+            factors |= {name: float(f"{factor:.4g}") for name in reading.output_parameters[index]}
+    return Remedy("scale_parameters", {"factors": factors}) if factors and not reading.fresh_norms else None
+
+
+def branch_factor(reading: SignalReading, index: int) -> float:
+    """The factor f of a branch with (fr)² + 2fρr = c/L, r its size over the shortcut's and ρ their cosine.
+
+    A normalised branch keeps its size when the signal before it shrinks, so its r is taken at the signal's start.
+    """
+    shortcut = float(reading.signal[0].mean()) if reading.normalised[index] else float(reading.shortcut_norms[index])
+    r, rho = float(reading.branch_norms[index]) / shortcut, float(reading.alignments[index])
+    if not r > 0:
+        return 1.0
+    return (math.sqrt(rho**2 + GROWTH_ALLOWED / reading.depth) - rho) / r
+
+
+FLAT_ORDER = 3
+"""Zero matrices in series from which on the Hessian of the loss vanishes."""
+
+SURPRISE = 4.0
+"""Standard deviations of a fair coin: one wrong alarm in 30,000 layers."""
+
+CHANCE = 1e-3
+"""All units of a layer are shut with probability 2^−units; up to nine units this is no reason to worry."""
+
+MOSTLY = 0.5
+
+
+def judge_flat(reading: SignalReading) -> Iterator[Finding]:
+    """Branches with three or more zero matrices in series."""
+    orders = reading.zero_factors.tolist()
+    flat = [index for index, order in enumerate(orders) if order >= FLAT_ORDER]
+    if not flat:
+        return
+    most = max(orders)
+    yield _finding(
+        reading,
+        flat,
+        rule="flat_branches",
+        severity="critical",
+        sentence=f"{_counted(reading, flat, 'start')} at a flat point, with {most} zero factors in series: all "
+        f"derivatives of the loss up to order {most - 1} vanish there (block {listed(_names(reading, flat))}).",
+        number=float(most),
+        threshold=float(FLAT_ORDER),
+        source="'Demystifying ResNet', theorem 2: with n ≥ 3 matrices at zero the gradient and the Hessian are zero",
+        change="Leave at most the last layer of a branch at zero and draw the others; the block still starts as its "
+        "shortcut, and its gradient no longer vanishes.",
+    )
+
+
+def judge_dead(reading: SignalReading) -> Iterator[Finding]:
+    """Branches none of whose weights gets a gradient, while the output does depend on its join."""
+    dead, floor = dead_branches(reading)
+    if not dead:
+        return
+    shares, widths = reading.dead_units[dead].tolist(), reading.dead_widths[dead].tolist()
+    # A layer of few units may be shut as a whole by chance.
+    by_chance = all(share == 1 and 0.5**width > CHANCE for share, width in zip(shares, widths, strict=True))
+    yield _finding(
+        reading,
+        dead,
+        rule="dead_branches",
+        severity="note" if reading.fresh_norms or by_chance else "critical",
+        sentence=f"{_counted(reading, dead, 'get')} no gradient and cannot learn (block "
+        f"{listed(_names(reading, dead))}).",
+        number=float(reading.branch_gradients[dead].max()),
+        threshold=floor,
+        source="rounding of the dtype, relative to the branch with the largest gradient; an exact zero of two or more "
+        "matrices in series is stationary ('Demystifying ResNet', theorem 2)",
+        change="Draw the weights of these branches anew, set scales to one and shifts to zero, and start the last "
+        "layer at zero, so that the block starts as its shortcut.",
+    )
+
+
+def dead_branches(reading: SignalReading) -> tuple[list[int], float]:
+    """Branches without a gradient, and the size under which a gradient counts as none; flat ones are told apart."""
+    arrived = float(reading.gradient[-1].max()) if len(reading.gradient) else 0.0
+    sizes = reading.branch_gradients
+    if reading.broken or not arrived > 0 or not bool((sizes > 0).any()):
+        return [], 0.0
+    floor = float(sizes.max()) * _resolution(reading)
+    chosen = (sizes <= floor) & (reading.zero_factors < FLAT_ORDER)
+    return [index for index in _indices(chosen) if reading.matrices[index]], floor
+
+
+def judge_units(reading: SignalReading) -> Iterator[Finding]:
+    """Layers of ReLUs of which far more than half are shut on all samples, in branches not told of already."""
+    told = {*dead_branches(reading)[0], *_indices(reading.zero_factors >= FLAT_ORDER)}
+    shares, widths = reading.dead_units.tolist(), reading.dead_widths.tolist()
+    shut = [
+        index
+        for index, (share, width) in enumerate(zip(shares, widths, strict=True))
+        if index not in told and width and surprise(share, width) > SURPRISE
+    ]
+    if not shut:
+        return
+    worst = max(shut, key=lambda index: shares[index])
+    others = _names(reading, [index for index in shut if index != worst])
+    also = f", and most of those in {listed(others)}" if others else ""
+    yield _finding(
+        reading,
+        shut,
+        rule="dead_units",
+        severity="note" if reading.fresh_norms else "warning",
+        sentence=f"{shares[worst]:.0%} of the {widths[worst]} ReLUs of a layer in block {reading.block_names[worst]} "
+        f"are zero on all {reading.samples} samples{also}.",
+        number=shares[worst],
+        threshold=MOSTLY + SURPRISE / 2 / widths[worst] ** 0.5,
+        source="gates of random networks are open with probability ½ ('Residual Tangent Kernels', theorem 3): even if "
+        "all samples were alike, half of the units would be shut, give or take four standard deviations",
+        change="Draw the weights of these branches anew, set their shifts to zero, or lower the learning rate that "
+        "shut them.",
+    )
+
+
+def judge_saturation(reading: SignalReading) -> Iterator[Finding]:
+    """Layers of tanh or sigmoid of which most have no slope on any sample."""
+    flat = _indices(reading.saturated_units > MOSTLY)
+    if not flat:
+        return
+    share = float(reading.saturated_units[flat].max())
+    yield _finding(
+        reading,
+        flat,
+        rule="saturated_units",
+        severity="warning",
+        sentence=f"Up to {share:.0%} of the tanh or sigmoid units of a layer are saturated on all samples in "
+        f"{listed(_names(reading, flat))}.",
+        number=share,
+        threshold=MOSTLY,
+        source="slope under 1 % of sup|φ′|; the Jacobian of a nonlinearity is diag φ′ ('On skip connections and "
+        "normalisation layers in deep optimisation', proposition 4.2)",
+        change="Draw the weights of these branches anew at the size of He, or normalise before the nonlinearity.",
+    )
+
+
+def _finding(reading: SignalReading, blocks: Sequence[int], **words: object) -> Finding:
+    """A finding about some branches, which are drawn anew to mend it; their last layers start at zero."""
+    ends = {name for index in blocks for name in reading.output_parameters[index]}
+
+    def collected(names: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for index in blocks for name in names[index] if name not in ends))
+
+    zeros = (*collected(reading.shifts), *sorted(ends))
+    parameters = {"drawn": collected(reading.matrices), "ones": collected(reading.scales), "zeros": zeros, "seed": 0}
+    remedy = Remedy("redraw_parameters", parameters)
+    return Finding(**words, code=code_of(remedy), where=_names(reading, blocks), remedy=remedy)  # type: ignore[arg-type]  # the fields by name
+
+
+def _names(reading: SignalReading, blocks: Sequence[int]) -> tuple[str, ...]:
+    return tuple(reading.block_names[index] for index in blocks)
+
+
+def _indices(chosen: torch.Tensor) -> list[int]:
+    return [int(index) for index in chosen.nonzero().flatten()]
+
+
+def _counted(reading: SignalReading, blocks: Sequence[int], verb: str) -> str:
+    return f"{len(blocks)} of {len(reading.block_names)} branches {verb}{'s' * (len(blocks) == 1)}"
+
+
+def _resolution(reading: SignalReading) -> float:
+    return torch.finfo(getattr(torch, reading.precision)).eps
+
+
+RULES = tuple(
+    Rule(name, (SignalReading,), judge)
+    for name, judge in (
+        ("not_finite", judge_values),
+        ("dropout_on", judge_dropout),
+        ("not_repeatable", judge_repeatability),
+        ("fresh_statistics", judge_statistics),
+        ("signal_growth", judge_signal),
+        ("gradient_growth", judge_gradient),
+        ("flat_branches", judge_flat),
+        ("dead_branches", judge_dead),
+        ("dead_units", judge_units),
+        ("saturated_units", judge_saturation),
+    )
 )

@@ -1,4 +1,4 @@
-"""The derivative of the output, along a random direction, by the signal at each depth and by each branch's weights."""
+"""Sizes at the joins, and the gradient with respect to the signal at each depth and to each branch's weights."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,7 +16,7 @@ from skiplens.signal.units import Watcher
 
 @dataclass(frozen=True)
 class Gradients:
-    """Norms of the gradient by the signal, a row for each depth, and by the weights of each block's branch."""
+    """Norms of the gradient with respect to the signal, a row for each depth, and to the weights of each branch."""
 
     by_depth: Float[Tensor, "depths samples"]
     by_branch: Float[Tensor, " blocks"]
@@ -36,11 +36,15 @@ def gradients(
     Args:
         network: A network with at least one block.
         depths: Nodes of the signal, the input of the first block first.
-        weights: Names of the parameters of each branch by which to differentiate.
+        weights: Names of the parameters of each branch to differentiate with respect to.
         samples: Length of the first axis of those nodes that have an axis of samples.
         generator: Draws the direction.
     """
-    parameters = _differentiable(network, weights)
+    for parameter in network.model.parameters():
+        if parameter.is_floating_point():
+            parameter.requires_grad_(True)
+    named = {name: network.model.get_parameter(name) for names in weights for name in names}
+    parameters = {name: parameter for name, parameter in named.items() if parameter.is_floating_point()}
     with torch.no_grad():
         start = network.run(depths[:1])[depths[0]]
     with torch.enable_grad():
@@ -52,9 +56,12 @@ def gradients(
         signals = [leaf, *(values[name] for name in depths[1:])]
         found = torch.autograd.grad(scalar, [*signals, *parameters.values()], allow_unused=True)
     by_signal, by_parameter = found[: len(signals)], dict(zip(parameters, found[len(signals) :], strict=True))
-    rows = [sample_norms(gradient, samples) for gradient in by_signal]
-    norms = [_norm([by_parameter.get(name) for name in names]) for names in weights]
-    return Gradients(torch.stack(rows), torch.tensor(norms, dtype=torch.float64))
+    norms = []
+    for names in weights:
+        pieces = [piece for name in names if (piece := by_parameter.get(name)) is not None]
+        norms.append(float(sum(float(piece.double().square().sum()) for piece in pieces)) ** 0.5)
+    rows = torch.stack([sample_norms(gradient, samples) for gradient in by_signal])
+    return Gradients(rows, torch.tensor(norms, dtype=torch.float64))
 
 
 def sample_norms(value: Tensor | None, samples: int) -> Float[Tensor, " samples"]:
@@ -65,18 +72,6 @@ def sample_norms(value: Tensor | None, samples: int) -> Float[Tensor, " samples"
     if squares.ndim and squares.shape[0] == samples:
         return squares.reshape(samples, -1).sum(1).sqrt().cpu()
     return (squares.sum() / samples).sqrt().expand(samples).cpu()
-
-
-def _differentiable(network: ResidualNetwork, weights: list[tuple[str, ...]]) -> dict[str, Tensor]:
-    named = {name: network.model.get_parameter(name) for names in weights for name in names}
-    for parameter in network.model.parameters():
-        if parameter.is_floating_point():
-            parameter.requires_grad_(True)
-    return {name: parameter for name, parameter in named.items() if parameter.is_floating_point()}
-
-
-def _norm(pieces: list[Tensor | None]) -> float:
-    return float(sum(float(piece.double().square().sum()) for piece in pieces if piece is not None)) ** 0.5
 
 
 @dataclass
@@ -103,19 +98,21 @@ class JoinSizes:
         self, network: ResidualNetwork, block: ResidualBlock, index: int, value: Tensor, arguments: tuple[Any, ...]
     ) -> None:
         addition = block.additions[index]
-        scale = factor(network.node(addition.node), addition.shortcut_argument)
-        kept = arguments[addition.shortcut_argument] * (1.0 if scale is None else scale)
-        brought = _brought(network, addition.node, addition.branch_arguments, arguments)
-        brought = value - kept if brought is None else brought
-        if index:
-            shortcut, before = self.summands[block.name]
-            brought = before + brought
+        node, places = network.node(addition.node), addition.branch_arguments
+        scale = factor(node, addition.shortcut_argument)
+        shortcut = arguments[addition.shortcut_argument] * (1.0 if scale is None else scale)
+        scale = factor(node, places[0])
+        if len(places) == 1 and scale is not None:
+            # The summand itself is exact also where it is far smaller than the shortcut; a difference is not.
+            brought = arguments[places[0]] * scale
         else:
-            shortcut = kept
+            brought = value - shortcut
+        if index:
+            shortcut, before = self.summands.pop(block.name)
+            brought = before + brought
         if index < len(block.additions) - 1:
             self.summands[block.name] = shortcut, brought
             return
-        self.summands.pop(block.name, None)
         self.branch[block.name], self.shortcut[block.name] = size(brought), size(shortcut)
         self.alignment[block.name] = _cosine(brought, shortcut)
 
@@ -123,14 +120,6 @@ class JoinSizes:
 def size(value: Tensor) -> float:
     """Root mean square of all entries."""
     return float(value.detach().abs().double().square().mean().sqrt())
-
-
-def _brought(
-    network: ResidualNetwork, node: str, positions: tuple[int, ...], arguments: tuple[Any, ...]
-) -> Tensor | None:
-    """The branch's summand itself where it is one argument: exact also where it is far smaller than the shortcut."""
-    scale = factor(network.node(node), positions[0])
-    return arguments[positions[0]] * scale if len(positions) == 1 and scale is not None else None
 
 
 def _cosine(left: Tensor, right: Tensor) -> float:

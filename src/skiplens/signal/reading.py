@@ -26,6 +26,11 @@ class Growth:
     low: float
     high: float
 
+    def over(self, blocks: float) -> float:
+        """The factor over so many blocks; infinite where no number is as large."""
+        exponent = blocks * self.rate
+        return math.exp(exponent) if exponent < 700 else math.inf
+
     @property
     def surely(self) -> float:
         """The end of the interval nearest to no growth; 0 where the interval holds it."""

@@ -1,4 +1,4 @@
-"""Figures of signal and gradient by depth, and of the branches."""
+"""Signal and gradient on the page: figures by depth and by block, the section, and what models are compared by."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -10,9 +10,7 @@ from torch import Tensor
 from skiplens.plots.figure import Bars, Figure, Line, Reference, drawn, in_order, numbers
 from skiplens.plots.section import Curve, KeyNumber, Overlay, Quantity, ReadingView, Section, provenance_of
 from skiplens.readings.finding import Finding
-from skiplens.signal.findings import RULES as BRANCH_RULES
-from skiplens.signal.findings import TRUST_RULES
-from skiplens.signal.growth import RULES as GROWTH_RULES
+from skiplens.signal.findings import RULES
 from skiplens.signal.lens import SignalLens
 from skiplens.signal.reading import Growth, SignalReading
 
@@ -92,13 +90,7 @@ def shut_units_by_block(reading: SignalReading) -> Figure | None:
     )
 
 
-FIGURES = (
-    signal_by_depth,
-    branch_against_shortcut,
-    scales_by_block,
-    shut_units_by_block,
-)
-"""Of such a reading, in order."""
+FIGURES = (signal_by_depth, branch_against_shortcut, scales_by_block, shut_units_by_block)
 
 
 def signal_section(reading: SignalReading) -> Section:
@@ -121,11 +113,9 @@ def signal_sentence(reading: SignalReading) -> str:
         return "Signal and gradient were not followed: there is no residual join."
     if reading.broken:
         return f"The signal cannot be followed: {reading.broken[0]} is not finite."
+    blocks = f"{reading.depth} block{'s' * (reading.depth > 1)}"
     signal, gradient = _change(reading.signal), _change(reading.gradient.flip(0))
-    return (
-        f"Over {reading.depth} block{'s' * (reading.depth > 1)} the signal {signal} and the gradient {gradient} "
-        "on its way back."
-    )
+    return f"Over {blocks} the signal {signal} and the gradient {gradient} on its way back."
 
 
 def _change(values: torch.Tensor) -> str:
@@ -175,14 +165,11 @@ def _rows(reading: SignalReading) -> tuple[Mapping[str, Any], ...]:
         "zero factors": reading.zero_factors,
     }
     shown = {name: values for name, values in columns.items() if not bool(values.isnan().all())}
+    words = {name: ["–" if math.isnan(v) else f"{v:.3g}" for v in values.tolist()] for name, values in shown.items()}
     return tuple(
-        {"block": block, **{name: _word(values[index]) for name, values in shown.items()}}
+        {"block": block, **{name: column[index] for name, column in words.items()}}
         for index, block in enumerate(reading.block_names)
     )
-
-
-def _word(value: torch.Tensor) -> str:
-    return "–" if bool(value.isnan()) else f"{float(value):.3g}"
 
 
 def signal_numbers(reading: SignalReading) -> tuple[KeyNumber, ...]:
@@ -196,17 +183,9 @@ def signal_numbers(reading: SignalReading) -> tuple[KeyNumber, ...]:
     )
 
 
-def _signal(reading: SignalReading) -> Curve | None:
-    return _relative(reading.signal) if reading.depth else None
-
-
-def _gradient(reading: SignalReading) -> Curve | None:
-    return _relative(reading.gradient.flip(0)) if reading.depth else None
-
-
-def _relative(values: Tensor) -> Curve:
+def _relative(values: Tensor) -> Curve | None:
     sizes = values.double().mean(1)
-    return Curve(torch.arange(len(sizes)), sizes / sizes[0])
+    return Curve(torch.arange(len(sizes)), sizes / sizes[0]) if len(sizes) else None
 
 
 SIGNAL_OVERLAYS = (
@@ -215,29 +194,24 @@ SIGNAL_OVERLAYS = (
         "Signal by depth",
         "Size of the signal relative to the input of the first block.",
         ("outermost blocks passed", "relative size"),
-        _signal,
+        lambda reading: _relative(reading.signal),
     ),
     Overlay(
         "gradient_by_depth",
         "Gradient by depth",
         "Size of the gradient on its way back, relative to the last join.",
         ("outermost blocks passed on the way back", "relative size"),
-        _gradient,
+        lambda reading: _relative(reading.gradient.flip(0)),
     ),
 )
 
 
-def _power(growth: Growth, depth: int) -> float:
-    exponent = 2 * depth * growth.rate
-    return math.exp(exponent) if exponent < 700 else math.inf
-
-
 def _signal_power(finding: Finding, reading: SignalReading) -> float:
-    return _power(reading.signal_growth, reading.depth)
+    return reading.signal_growth.over(2 * reading.depth)
 
 
 def _gradient_power(finding: Finding, reading: SignalReading) -> float:
-    return _power(reading.gradient_growth, reading.depth)
+    return reading.gradient_growth.over(2 * reading.depth)
 
 
 def _of_blocks(name: str, worst: Callable[[Sequence[float]], float]) -> Callable[..., float]:
@@ -270,7 +244,7 @@ VIEW = ReadingView(
     SignalLens,
     signal_section,
     FIGURES,
-    (*TRUST_RULES, *GROWTH_RULES, *BRANCH_RULES),
+    RULES,
     signal_numbers,
     SIGNAL_OVERLAYS,
     SIGNAL_QUANTITIES,

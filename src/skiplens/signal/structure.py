@@ -1,19 +1,20 @@
 """The residual structure itself: what every other lens stands on."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from skiplens.base.arguments import type_name
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
 from skiplens.graph.lens import Lens, Subject
 from skiplens.graph.network import ResidualNetwork
 from skiplens.plots.figure import Bars, Figure, drawn, in_order, numbers
 from skiplens.plots.section import BlockCell, KeyNumber, Quantity, ReadingView, Section, provenance_of
-from skiplens.readings.finding import Finding
+from skiplens.readings.finding import listed
 from skiplens.readings.reading import Provenance, Reading
 
 
@@ -46,25 +47,15 @@ class StructureReading(Reading, kind="structure"):
 
     def rows(self) -> tuple[Mapping[str, Any], ...]:
         """One row a block, in words."""
-        return tuple(
-            {
-                "block": name,
-                "join": join,
-                "shortcut": shortcut,
-                "branch depth": int(depth),
-                "branch parameters": int(branch),
-                "shortcut parameters": int(projection),
-            }
-            for name, join, shortcut, depth, branch, projection in zip(
-                self.block_names,
-                self.joins,
-                self.shortcuts,
-                self.branch_depths,
-                self.branch_parameters,
-                self.shortcut_parameters,
-                strict=True,
-            )
-        )
+        columns = {
+            "block": self.block_names,
+            "join": self.joins,
+            "shortcut": self.shortcuts,
+            "branch depth": self.branch_depths.tolist(),
+            "branch parameters": self.branch_parameters.tolist(),
+            "shortcut parameters": self.shortcut_parameters.tolist(),
+        }
+        return tuple(dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
 
 
 @dataclass(frozen=True)
@@ -85,13 +76,17 @@ class StructureLens(Lens):
 
 def _reading(subject: Subject, network: ResidualNetwork, provenance: Provenance) -> StructureReading:
     model, blocks = subject.model, network.blocks
+
+    def size(names: tuple[str, ...]) -> int:
+        return sum(model.get_parameter(name).numel() for name in names)
+
     return StructureReading(
         model=subject.name,
         structure=network.kind,
         parameters=sum(p.numel() for p in model.parameters()),
         trainable_parameters=sum(p.numel() for p in model.parameters() if p.requires_grad),
         buffers=sum(b.numel() for b in model.buffers()),
-        dtype=_dtypes(model),
+        dtype=", ".join(sorted({type_name(p.dtype) for p in model.parameters()})) or "absent",
         training=model.training,
         input_shapes=tuple(_shape(leaf.shape) for leaf in network.inputs.leaves() if isinstance(leaf, torch.Tensor)),
         output_shape=_shape(network.node(network.output).meta["val"].shape),
@@ -99,47 +94,28 @@ def _reading(subject: Subject, network: ResidualNetwork, provenance: Provenance)
         block_names=tuple(block.name for block in blocks),
         joins=tuple(block.join for block in blocks),
         shortcuts=tuple(block.shortcut.kind for block in blocks),
-        branch_depths=_counts(block.branch_depth for block in blocks),
-        branch_parameters=_counts(_size(model, block.branch.parameters) for block in blocks),
-        shortcut_parameters=_counts(_size(model, block.shortcut.parameters) for block in blocks),
+        branch_depths=torch.tensor([block.branch_depth for block in blocks], dtype=torch.int64),
+        branch_parameters=torch.tensor([size(block.branch.parameters) for block in blocks], dtype=torch.int64),
+        shortcut_parameters=torch.tensor([size(block.shortcut.parameters) for block in blocks], dtype=torch.int64),
         parents=tuple(block.parent for block in blocks),
         dense_joins=tuple(join.name for join in network.dense),
-        notes=(*subject.notes, *_notes(subject, network)),
+        notes=(*subject.notes, *_notes(model, network)),
         provenance=provenance,
     )
 
 
-def _notes(subject: Subject, network: ResidualNetwork) -> tuple[str, ...]:
+def _notes(model: nn.Module, network: ResidualNetwork) -> Iterator[str]:
     """What a person should know before reading on."""
-    if network.blocks or network.dense:
-        return _broken(subject.model)
-    without = "There is no residual join, so what is told of blocks, branches and paths is empty; the rest applies."
-    return (without, *_broken(subject.model))
-
-
-def _broken(model: nn.Module) -> tuple[str, ...]:
-    broken = [name for name, parameter in model.named_parameters() if not bool(parameter.isfinite().all())]
-    if not broken:
-        return ()
-    shown = ", ".join(broken[:3]) + (f" and {len(broken) - 3} more" if len(broken) > 3 else "")
-    return (f"These parameters hold NaN or infinite values: {shown}. No measurement of this model can be trusted.",)
-
-
-def _dtypes(model: nn.Module) -> str:
-    names = sorted({str(parameter.dtype).removeprefix("torch.") for parameter in model.parameters()})
-    return ", ".join(names) or "absent"
+    if not network.blocks and not network.dense:
+        yield "There is no residual join, so what is told of blocks, branches and paths is empty; the rest applies."
+    broken = tuple(name for name, parameter in model.named_parameters() if not bool(parameter.isfinite().all()))
+    if broken:
+        names = listed(broken, most=3)
+        yield f"These parameters hold NaN or infinite values: {names}. No measurement of this model can be trusted."
 
 
 def _shape(shape: torch.Size) -> str:
     return " × ".join(map(str, shape)) or "scalar"
-
-
-def _counts(numbers: Iterable[int]) -> torch.Tensor:
-    return torch.tensor(list(numbers), dtype=torch.int64)
-
-
-def _size(model: nn.Module, names: tuple[str, ...]) -> int:
-    return sum(model.get_parameter(name).numel() for name in names)
 
 
 def parameters_by_block(reading: StructureReading) -> Figure | None:
@@ -162,7 +138,6 @@ def parameters_by_block(reading: StructureReading) -> Figure | None:
 
 
 FIGURES = (parameters_by_block,)
-"""Of such a reading, in order."""
 
 
 def structure_section(reading: StructureReading) -> Section:
@@ -234,15 +209,15 @@ def structure_numbers(reading: StructureReading) -> tuple[KeyNumber, ...]:
     )
 
 
-def _projections(finding: Finding, reading: StructureReading) -> float:
-    return float(reading.shortcuts.count("projection"))
-
-
-STRUCTURE_QUANTITIES: dict[str, Quantity] = {
-    "projection_shortcuts": Quantity("shortcuts that are projections", _projections),
-}
-
+PROJECTIONS = Quantity(
+    "shortcuts that are projections", lambda finding, reading: float(reading.shortcuts.count("projection"))
+)
 
 VIEW = ReadingView(
-    StructureReading, StructureLens, structure_section, FIGURES, (), structure_numbers, quantities=STRUCTURE_QUANTITIES
+    StructureReading,
+    StructureLens,
+    structure_section,
+    FIGURES,
+    key_numbers=structure_numbers,
+    quantities={"projection_shortcuts": PROJECTIONS},
 )

@@ -1,4 +1,4 @@
-"""Units that are shut on all samples: ReLUs that are always zero, tanh and sigmoid that are always flat."""
+"""Units that are shut on all samples, and what else makes a measurement hard to trust: dropout, noise, NaN."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -20,11 +20,10 @@ FLAT_SLOPE = 0.01
 
 _CHANNELS_LAST = {"aten.layer_norm", "aten.native_layer_norm", "aten.rms_norm"}
 
-_SHUT: dict[str, Callable[[Tensor], Tensor]] = {
-    "aten.relu": lambda value: value == 0,
-    "aten.hardtanh": lambda value: value == 0,  # ReLU6
-    "aten.clamp_min": lambda value: value == 0,
-}
+_SHUT: dict[str, Callable[[Tensor], Tensor]] = dict.fromkeys(
+    ("aten.relu", "aten.hardtanh", "aten.clamp_min"),  # hardtanh is ReLU6
+    lambda value: value == 0,
+)
 
 _FLAT: dict[str, Callable[[Tensor], Tensor]] = {
     "aten.tanh": lambda value: 1 - value.square() < FLAT_SLOPE,
@@ -37,11 +36,6 @@ class Share(NamedTuple):
 
     share: float
     units: int
-
-    @property
-    def surprise(self) -> float:
-        """How far the share is above one half, in standard deviations of a fair coin."""
-        return surprise(self.share, self.units)
 
 
 def surprise(share: float, units: int) -> float:
@@ -86,7 +80,7 @@ def _see(
 ) -> None:
     shut = judge(value.detach()).movedim(axis, 0).flatten(1).all(1)
     found = Share(float(shut.double().mean()), len(shut))
-    shares[block] = max(shares.get(block, found), found, key=lambda share: share.surprise)
+    shares[block] = max(shares.get(block, found), found, key=lambda entry: surprise(*entry))
 
 
 def unit_axis(node: fx.Node) -> int:
@@ -107,9 +101,6 @@ def _is_activation(node: fx.Node) -> bool:
     return node.op == "call_function" and (not isinstance(value, torch.Tensor) or value.is_floating_point())
 
 
-_DROPOUT_OF_ATTENTION = 4  # its place among the arguments of scaled_dot_product_attention
-
-
 def repeat_difference(model: nn.Module, arguments: Arguments) -> float:
     """Largest difference between the outputs of two calls, relative to the largest output; 0 if they agree."""
     first, second = try_call(model, arguments), try_call(model, arguments)
@@ -121,7 +112,7 @@ def dropout_modules(network: ResidualNetwork) -> tuple[str, ...]:
     found = dict.fromkeys(
         card.module or type(network.model).__name__
         for card, node in zip(network.cards, network.graph.nodes, strict=True)
-        if node.op == "call_function" and (_drops(node) or _attends_with_dropout(node))
+        if node.op == "call_function" and _drops(node)
     )
     return tuple(found)
 
@@ -155,14 +146,13 @@ def _difference(first: Tensor, second: Tensor) -> float:
     return float(gap.max()) / scale if scale > 0 and gap.numel() else 0.0
 
 
-def _drops(node: torch.fx.Node) -> bool:
-    return drops_at_random(node) and bool(node.args[1] != 0)
-
-
-def _attends_with_dropout(node: torch.fx.Node) -> bool:
-    place = _DROPOUT_OF_ATTENTION
+def _drops(node: fx.Node) -> bool:
+    """Whether a dropout, or that of an attention, is on."""
+    if drops_at_random(node) and node.args[1] != 0:
+        return True
     if operation(node) not in ATTENTION:
         return False
+    place = 4  # of dropout_p among the arguments of scaled_dot_product_attention
     rate = node.args[place] if len(node.args) > place else node.kwargs.get("dropout_p", 0.0)
     return isinstance(rate, float) and rate > 0
 
