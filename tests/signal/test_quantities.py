@@ -6,7 +6,7 @@ from torch import nn
 
 import skiplens as sl
 from skiplens.report.lenses import QUANTITIES, RULES, find
-from skiplens.report.retaking import rule_of
+from skiplens.report.verification import rule_of
 from skiplens.signal.reading import SignalReading
 from tests.report import planted
 from tests.report.readings import signal

@@ -4,7 +4,7 @@ import copy
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,20 +14,26 @@ from torch import Tensor, nn
 from skiplens.base.errors import SettingsError, SkiplensError
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent
+from skiplens.base.randomness import Randomness
 from skiplens.base.settings import Settings, option
 from skiplens.edits.remedies import apply_remedy
 from skiplens.graph.batch import Batch, concatenate, take
 from skiplens.graph.functional import main_output
 from skiplens.graph.inputs import try_call
+from skiplens.graph.lens import Subject
 from skiplens.graph.loss import Loss, fitted, loss_name, loss_rule
-from skiplens.readings.finding import Finding, Remedy
-from skiplens.readings.reading import Provenance, Stopwatch
+from skiplens.readings.finding import Finding, Remedy, Rule
+from skiplens.readings.reading import Provenance
 from skiplens.report.inspection import DEFAULT_SAMPLES, Report
-from skiplens.report.lenses import QUANTITIES
-from skiplens.report.retaking import Retaken, retake
+from skiplens.report.lenses import LENSES, QUANTITIES, RULES, find
 from skiplens.report.verification_reading import VerificationReading, final_losses
 from skiplens.training.loop import train
 from skiplens.training.recipe import Recipe
+
+MOST_SEEDS = 16
+"""The exact test goes through 2^seeds signs."""
+
+FEWEST_STEPS, MOST_STEPS = 15, 300
 
 MODES = ("evaluation_mode", "training_mode")
 """Changes of how a network is looked at; they train alike, so there is nothing to race."""
@@ -91,51 +97,10 @@ def verify(
     with preserve_state(model):
         try:
             trial.take_numbers()
-            trial.race()
+            trial.let_train()
         except KeyboardInterrupt:
             trial.reason = INTERRUPTED
     return replace(report, readings=(*report.readings, *trial.readings()))
-
-
-Start = Callable[[int], nn.Module]
-"""A fresh network for a seed; it will be trained in place."""
-
-
-@dataclass(frozen=True)
-class Track:
-    """What all runs of a race share: samples, recipe, seeds; `tick` is called after each run."""
-
-    batch: Batch
-    recipe: Recipe
-    loss: Loss
-    options: RaceOptions
-    tick: Callable[[], None] = lambda: None
-
-    def tuned(self, start: Start) -> float:
-        """The learning rate with the lowest final loss on a seed of its own; the smallest where all diverge."""
-        finals = {rate: float(final_losses(self._run(start, rate, self.options.seed))) for rate in self._ascending()}
-        return min(finals, key=lambda rate: finals[rate])
-
-    def losses(self, start: Start, rate: float) -> Tensor:
-        """The loss of each step, one row a seed; NaN from where a run diverged."""
-        seeds = range(self.options.seed + 1, self.options.seed + 1 + self.options.seeds)
-        return torch.cat([self._run(start, rate, seed) for seed in seeds])
-
-    @property
-    def runs(self) -> int:
-        """How many runs one starter needs."""
-        return len(self.options.learning_rates) + self.options.seeds
-
-    def _ascending(self) -> list[float]:
-        return sorted(self.options.learning_rates)
-
-    def _run(self, start: Start, rate: float, seed: int) -> Tensor:
-        recipe = replace(self.recipe, learning_rate=rate, seed=seed)
-        made = train(start(seed), self.batch, recipe, loss=self.loss).losses
-        row = torch.full((1, recipe.steps or len(made)), math.nan, dtype=torch.float64)
-        row[0, : len(made)] = made.cpu()
-        self.tick()
-        return row
 
 
 @dataclass
@@ -149,83 +114,79 @@ class _Trial:
     options: RaceOptions
     progress: Progress
     reason: str = ""
-    retaken: dict[str, Retaken] = field(default_factory=dict)
+    retaken: dict[str, "Retaken"] = field(default_factory=dict)
     raced: dict[str, tuple[Tensor, float]] = field(default_factory=dict)
     impossible: set[str] = field(default_factory=set)
-    steps: int = 0
-    loss_name: str = ""
+    made: dict[str, Any] = field(default_factory=lambda: {"steps": 0})
+    """What the race adds to the settings of the provenance."""
 
     def __post_init__(self) -> None:
-        self.suggested = [f for f in self.report.findings if f.remedy is not None and f.rule in QUANTITIES]
+        self.suggested = [
+            (finding, finding.remedy)
+            for finding in self.report.findings
+            if finding.remedy is not None and finding.rule in QUANTITIES
+        ]
+        self.few = self.batch.first(DEFAULT_SAMPLES)
         self.began = time.perf_counter()
-        self.clock = Provenance.begin(self.options.to_json(), self.options.seed, _device(self.model))
+        device = next((parameter.device for parameter in self.model.parameters()), "cpu")
+        self.clock = Provenance.begin(self.options.to_json(), self.options.seed, device)
 
     def take_numbers(self) -> None:
         """Take the number behind each finding again."""
-        total, few = len(self.suggested), self.batch.first(DEFAULT_SAMPLES)
-        for done, finding in enumerate(self.suggested):
+        total = len(self.suggested)
+        for done, (finding, remedy) in enumerate(self.suggested):
             self.progress("numbers after the changes", done, total)
             try:
-                changed = apply_remedy(_remedy(finding), self.model, few.inputs)
+                changed = apply_remedy(remedy, self.model, self.few.inputs)
             except SkiplensError as error:
                 problem = f"The change cannot be made here: {error}"
                 self.retaken[finding.rule] = Retaken(QUANTITIES[finding.rule].label, finding.number, problem=problem)
-                self.impossible.add(_key(_remedy(finding)))
+                self.impossible.add(_key(remedy))
                 continue
-            self.retaken[finding.rule] = retake(finding, self.report.readings, changed, few, self.loss, silent)
+            subject = Subject(changed, self.few, finding.rule, loss=self.loss)
+            self.retaken[finding.rule] = retake(finding, self.report, subject)
         self.progress("numbers after the changes", total, total)
 
-    def race(self) -> None:
-        """Let the network as it is and every changed one train."""
-        changes = self._changes()
+    def let_train(self) -> None:
+        """Let the network as it is and every changed one train, each change once, in order of severity."""
+        remedies = [remedy for finding, remedy in self.suggested if finding.rule in self.retaken]
+        kept = [remedy for remedy in remedies if remedy.name not in MODES and _key(remedy) not in self.impossible]
+        changes = {_key(remedy): remedy for remedy in kept}
         if not changes:
             return
         try:
-            race = track(self.model, self.batch, self.loss, self.options)
-            self.loss_name = loss_name(race.loss)
-            step = seconds_of_step(race, self.model)
+            race = Race.of(self.model, self.batch, self.loss, self.options)
+            step = race.seconds_of_step(self.model)
         except SkiplensError as error:
             self.reason = f"There was no race: {error}"
             return
         left = self.options.seconds - (time.perf_counter() - self.began)
         made = plan(len(changes), race.runs, step, left, self.options.steps)
-        self.reason, self.steps = made.reason, made.steps
-        if made.changes:
-            names = ["", *list(changes)[: made.changes]]
-            race = replace(
-                race,
-                recipe=replace(race.recipe, steps=made.steps),
-                tick=_counter(self.progress, race.runs * len(names)),
-            )
-            for name in names:
-                self._run(name, race, self._start(changes.get(name)))
+        self.reason, self.made = made.reason, {"steps": made.steps, "loss": loss_name(race.loss)}
+        if not made.changes:
+            return
+        starts: dict[str, Start] = {"": lambda seed: copy.deepcopy(self.model)}
+        starts |= {name: self._changed(changes[name]) for name in list(changes)[: made.changes]}
+        race.recipe, race.total = replace(race.recipe, steps=made.steps), race.runs * len(starts)
+        self.progress("training race", 0, race.total)
+        for name, start in starts.items():
+            rate = race.best_rate(start, self.progress)
+            self.raced[name] = (race.losses(start, rate, self.progress), rate)
 
-    def _changes(self) -> dict[str, Remedy]:
-        """Each change that may alter training once, by its words, in order of severity."""
-        remedies = (_remedy(finding) for finding in self.suggested if finding.rule in self.retaken)
-        kept = (remedy for remedy in remedies if remedy.name not in MODES and _key(remedy) not in self.impossible)
-        return {_key(remedy): remedy for remedy in kept}
-
-    def _run(self, name: str, race: Track, start: Start) -> None:
-        rate = race.tuned(start)
-        self.raced[name] = (race.losses(start, rate), rate)
-
-    def _start(self, remedy: Remedy | None) -> Start:
-        inputs = self.batch.first(DEFAULT_SAMPLES).inputs
-        if remedy is None:
-            return lambda seed: copy.deepcopy(self.model)
-        return lambda seed: apply_remedy(redrawn_with(remedy, seed), self.model, inputs)
+    def _changed(self, remedy: Remedy) -> "Start":
+        return lambda seed: apply_remedy(redrawn_with(remedy, seed), self.model, self.few.inputs)
 
     def readings(self) -> list[VerificationReading]:
         """What is finished."""
-        return [self._reading(finding) for finding in self.suggested if finding.rule in self.retaken]
+        ended = self.clock.end()
+        provenance = replace(ended, settings={**ended.settings, **self.made})
+        return [self._reading(*pair, provenance) for pair in self.suggested if pair[0].rule in self.retaken]
 
-    def _reading(self, finding: Finding) -> VerificationReading:
-        retaken, remedy = self.retaken[finding.rule], _remedy(finding)
-        sides = [self.raced[name] for name in ("", _key(remedy)) if name in self.raced]
+    def _reading(self, finding: Finding, remedy: Remedy, provenance: Provenance) -> VerificationReading:
+        retaken = self.retaken[finding.rule]
         fields: dict[str, Any] = {}
-        if len(sides) == 2:
-            (before, slow), (after, fast) = sides
+        if "" in self.raced and _key(remedy) in self.raced:
+            (before, slow), (after, fast) = self.raced[""], self.raced[_key(remedy)]
             fields = {"losses_before": before, "losses_after": after, "rates": (slow, fast)}
         reason = SAME_TRAINING if remedy.name in MODES else self.reason
         return VerificationReading(
@@ -239,9 +200,44 @@ class _Trial:
             solved=retaken.solved,
             brought=retaken.brought,
             reason=" ".join(part for part in (retaken.problem, "" if fields else reason) if part),
-            provenance=_stopped(self.clock, self.steps, self.loss_name),
+            provenance=provenance,
             **fields,
         )
+
+
+@dataclass(frozen=True)
+class Retaken:
+    """A number before and after a change, whether the finding is gone, and what the change brought."""
+
+    quantity: str
+    before: float
+    after: float = math.nan
+    solved: bool = False
+    brought: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def retake(finding: Finding, report: Report, changed: Subject) -> Retaken:
+    """The number behind `finding` in `report`, and in fresh readings of `changed` with the same random draws."""
+    rule, quantity = rule_of(finding), QUANTITIES[finding.rule]
+    old = [next(reading for reading in report.readings if type(reading) is kind) for kind in rule.needs]
+    before, new = quantity.measure(finding, *old), []
+    try:
+        for reading in old:
+            lens = LENSES[reading.kind]()
+            randomness = Randomness(reading.provenance.seed or 0).child(lens.name)
+            new.append(lens(changed, randomness, silent))
+        after = quantity.measure(finding, *new)
+    except SkiplensError as error:
+        return Retaken(quantity.label, before, problem=f"The changed network could not be measured: {error}")
+    known = {found.rule for found in find(old) if found.severity != "note"}
+    brought = tuple(f.sentence for f in find(new) if f.severity != "note" and f.rule not in {*known, finding.rule})
+    return Retaken(quantity.label, before, after, not rule(new), brought)
+
+
+def rule_of(finding: Finding) -> Rule:
+    """The rule that found it."""
+    return next(rule for rule in RULES if rule.name == finding.rule)
 
 
 def redrawn_with(remedy: Remedy, seed: int) -> Remedy:
@@ -251,44 +247,9 @@ def redrawn_with(remedy: Remedy, seed: int) -> Remedy:
     return replace(remedy, parameters={**remedy.parameters, "seed": seed})
 
 
-def _remedy(finding: Finding) -> Remedy:
-    assert finding.remedy is not None, "only findings with a remedy are on trial"
-    return finding.remedy
-
-
 def _key(remedy: Remedy) -> str:
-    return json.dumps([remedy.name, _words(remedy.parameters)], sort_keys=True)
-
-
-def _words(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in parameters.items()}
-
-
-def _counter(progress: Progress, total: int) -> Callable[[], None]:
-    done = 0
-    progress("training race", 0, total)
-
-    def tick() -> None:
-        nonlocal done
-        done += 1
-        progress("training race", done, total)
-
-    return tick
-
-
-def _stopped(clock: Stopwatch, steps: int, loss: str) -> Provenance:
-    ended = clock.end()
-    return replace(ended, settings={**ended.settings, "steps": steps, **({"loss": loss} if loss else {})})
-
-
-def _device(model: nn.Module) -> Any:
-    return next((parameter.device for parameter in model.parameters()), "cpu")
-
-
-MOST_SEEDS = 16
-"""The exact test goes through 2^seeds signs."""
-
-FEWEST_STEPS, MOST_STEPS = 15, 300
+    """The words of a remedy, so that two findings with one change share its race."""
+    return json.dumps([remedy.name, dict(remedy.parameters)], sort_keys=True)
 
 
 @dataclass(frozen=True)
@@ -312,50 +273,78 @@ def plan(changes: int, runs: int, step_seconds: float, seconds: float, steps: in
     """
     if steps is not None:
         return RacePlan(changes, steps)
-    for raced in range(changes, 0, -1):
-        affordable = int(seconds / (step_seconds * runs * (raced + 1)))
-        if affordable >= FEWEST_STEPS:
-            return RacePlan(
-                raced,
-                min(affordable, MOST_STEPS),
-                "" if raced == changes else _reason(changes, runs, step_seconds, seconds),
-            )
-    return RacePlan(0, 0, _reason(changes, runs, step_seconds, seconds))
-
-
-def _reason(changes: int, runs: int, step_seconds: float, seconds: float) -> str:
     needed = FEWEST_STEPS * runs * (changes + 1) * step_seconds
-    return (
+    reason = (
         f"There was no time for a race: a step takes {step_seconds:.2g} s and {runs} runs of {FEWEST_STEPS} steps for "
         f"each of {changes + 1} networks {needed:.0f} s, but {max(0.0, seconds):.0f} s were left. Give more seconds."
     )
+    for raced in range(changes, 0, -1):
+        affordable = int(seconds / (step_seconds * runs * (raced + 1)))
+        if affordable >= FEWEST_STEPS:
+            return RacePlan(raced, min(affordable, MOST_STEPS), "" if raced == changes else reason)
+    return RacePlan(0, 0, reason)
 
+
+Start = Callable[[int], nn.Module]
+"""A fresh network for a seed; it will be trained in place."""
 
 _PIECE = 64
 
 _WARM_UP, _TIMED = 1, 3
 
 
-def track(model: nn.Module, batch: Batch, loss: Loss, options: RaceOptions) -> Track:
-    """The race over `batch` with `loss` or the one that fits the targets; no steps are made yet."""
-    loss, batch = _with_loss(model, batch, loss)
-    size = min(options.batch_size, max(1, batch.samples // 2))
-    rate = min(options.learning_rates)
-    recipe = Recipe(learning_rate=rate, momentum=options.momentum, batch_size=size, steps=1)
-    return Track(batch, recipe, loss, options)
+@dataclass
+class Race:
+    """What all runs of a race share: samples, recipe, loss, seeds; and how many of all runs are done."""
 
+    batch: Batch
+    recipe: Recipe
+    loss: Loss
+    options: RaceOptions
+    total: int = 0
+    done: int = 0
 
-def seconds_of_step(race: Track, model: nn.Module) -> float:
-    """How long one step takes here and now."""
-    trained = copy.deepcopy(model)
-    train(trained, race.batch, replace(race.recipe, steps=_WARM_UP), loss=race.loss)
-    began = time.perf_counter()
-    train(trained, race.batch, replace(race.recipe, steps=_TIMED), loss=race.loss)
-    return (time.perf_counter() - began) / _TIMED
+    @classmethod
+    def of(cls, model: nn.Module, batch: Batch, loss: Loss, options: RaceOptions) -> "Race":
+        """The race over `batch` with `loss` or the one that fits the targets; no steps are made yet."""
+        pieces = [batch.select(slice(start, start + _PIECE)) for start in range(0, batch.samples, _PIECE)]
+        with preserve_state(model):
+            found = [fitted(main_output(try_call(model, piece.arguments())), piece, loss) for piece in pieces]
+        batch = concatenate([piece for _, piece in found])
+        size = min(options.batch_size, max(1, batch.samples // 2))
+        rate = min(options.learning_rates)
+        recipe = Recipe(learning_rate=rate, momentum=options.momentum, batch_size=size, steps=1)
+        return cls(batch, recipe, found[0][0], options)
 
+    @property
+    def runs(self) -> int:
+        """How many runs one starter needs."""
+        return len(self.options.learning_rates) + self.options.seeds
 
-def _with_loss(model: nn.Module, batch: Batch, loss: Loss) -> tuple[Loss, Batch]:
-    pieces = [batch.select(slice(start, start + _PIECE)) for start in range(0, batch.samples, _PIECE)]
-    with preserve_state(model):
-        found = [fitted(main_output(try_call(model, piece.arguments())), piece, loss) for piece in pieces]
-    return found[0][0], concatenate([piece for _, piece in found])
+    def seconds_of_step(self, model: nn.Module) -> float:
+        """How long one step takes here and now."""
+        trained = copy.deepcopy(model)
+        train(trained, self.batch, replace(self.recipe, steps=_WARM_UP), loss=self.loss)
+        began = time.perf_counter()
+        train(trained, self.batch, replace(self.recipe, steps=_TIMED), loss=self.loss)
+        return (time.perf_counter() - began) / _TIMED
+
+    def best_rate(self, start: Start, progress: Progress) -> float:
+        """The learning rate with the lowest final loss on a seed of its own; the smallest where all diverge."""
+        rates = sorted(self.options.learning_rates)
+        finals = {rate: float(final_losses(self._run(start, rate, self.options.seed, progress))) for rate in rates}
+        return min(finals, key=lambda rate: finals[rate])
+
+    def losses(self, start: Start, rate: float, progress: Progress) -> Tensor:
+        """The loss of each step, one row a seed; NaN from where a run diverged."""
+        seeds = range(self.options.seed + 1, self.options.seed + 1 + self.options.seeds)
+        return torch.cat([self._run(start, rate, seed, progress) for seed in seeds])
+
+    def _run(self, start: Start, rate: float, seed: int, progress: Progress) -> Tensor:
+        recipe = replace(self.recipe, learning_rate=rate, seed=seed)
+        made = train(start(seed), self.batch, recipe, loss=self.loss).losses
+        row = torch.full((1, recipe.steps or len(made)), math.nan, dtype=torch.float64)
+        row[0, : len(made)] = made.cpu()
+        self.done += 1
+        progress("training race", self.done, self.total)
+        return row

@@ -83,7 +83,12 @@ class VerificationReading(Reading, kind="verification"):
     @property
     def p_value(self) -> float:
         """Two-sided Wilcoxon signed-rank test, exact, of log final losses paired by seed; NaN without a race."""
-        return signed_rank_p(_log_ratio(self.final_after, self.final_before)) if self.seeds else math.nan
+        if not self.seeds:
+            return math.nan
+        tiny = torch.finfo(torch.float64).tiny
+        before, after = (losses.clamp_min(tiny).log() for losses in (self.final_before, self.final_after))
+        # Two infinite numbers are alike.
+        return signed_rank_p((after - before).nan_to_num(nan=0.0, posinf=math.inf, neginf=-math.inf))
 
     @property
     def outcome(self) -> str:
@@ -114,25 +119,17 @@ def signed_rank_p(differences: Float[Tensor, " pairs"]) -> float:
     return float(((signs @ ranks).abs() >= observed).double().mean())
 
 
-def _log_ratio(left: Tensor, right: Tensor) -> Tensor:
-    """Logarithm of left/right, where two infinite numbers are alike."""
-    tiny = torch.finfo(left.dtype).tiny
-    return (left.clamp_min(tiny).log() - right.clamp_min(tiny).log()).nan_to_num(
-        nan=0.0, posinf=math.inf, neginf=-math.inf
-    )
-
-
 def losses_of_race(reading: VerificationReading) -> Figure | None:
     """The loss along training of the model as it is and of the changed copy, over all seeds."""
     if not reading.seeds:
         return None
     name = str(reading.provenance.settings.get("loss", "")).replace("_", " ")
     steps = torch.arange(reading.losses_before.shape[1])
-    names = (
-        f"{word} (learning rate {rate:g})" for word, rate in zip(("as it is", "changed"), reading.rates, strict=True)
+    before, after = reading.rates
+    marks = (
+        *bundle(steps, reading.losses_before, f"as it is (learning rate {before:g})", 0),
+        *bundle(steps, reading.losses_after, f"changed (learning rate {after:g})", 1),
     )
-    sides = (reading.losses_before, reading.losses_after)
-    drawn = [bundle(steps, losses, name, i) for i, (losses, name) in enumerate(zip(sides, names, strict=True))]
     return Figure(
         name=f"race_{reading.rule}",
         title="Training before and after the change",
@@ -140,25 +137,25 @@ def losses_of_race(reading: VerificationReading) -> Figure | None:
         "batches in the same order, each at the learning rate that suits it best; a line ends where a run diverged.",
         x_label="step",
         y_label=f"loss ({name})" if name else "loss",
-        marks=tuple(mark for marks in drawn for mark in marks),
+        marks=marks,
         y_log=True,
     )
 
 
 FIGURES = (losses_of_race,)
-"""Of such a reading, in order."""
 
 TEST = "Wilcoxon signed-rank test of log final losses, paired by seed, two-sided, exact"
 
 
 def verification_section(reading: VerificationReading) -> Section:
     """Whether the change removes the finding, and whether the network trains better with it."""
+    brought = tuple(f"The change brings another finding: {sentence}" for sentence in reading.brought)
     return Section(
         anchor=anchor_of(reading),
         title=f"Proof: {reading.rule.replace('_', ' ')}",
         sentence=verification_sentence(reading),
         facts=_facts(reading),
-        notes=_notes(reading),
+        notes=(*((reading.reason,) if reading.reason else ()), *brought),
         figures=drawn(reading, FIGURES),
         provenance=provenance_of(reading),
     )
@@ -200,10 +197,11 @@ def _facts(reading: VerificationReading) -> tuple[tuple[str, str], ...]:
         ("the finding", "is gone" if reading.solved else "is still there"),
     ]
     if reading.seeds:
+        diverged = [int(losses.isinf().sum()) for losses in (reading.final_before, reading.final_after)]
         facts += [
             ("final loss before (median over seeds)", _median(reading.final_before)),
             ("final loss after (median over seeds)", _median(reading.final_after)),
-            ("runs that diverged", f"{_diverged(reading.final_before)} before, {_diverged(reading.final_after)} after"),
+            ("runs that diverged", f"{diverged[0]} before, {diverged[1]} after"),
             ("seeds and steps", f"{reading.seeds} seeds of {reading.losses_before.shape[1]} steps"),
             ("best learning rates", f"{reading.rates[0]:g} before, {reading.rates[1]:g} after"),
             (TEST, f"p = {reading.p_value:.2g}"),
@@ -211,17 +209,8 @@ def _facts(reading: VerificationReading) -> tuple[tuple[str, str], ...]:
     return tuple(facts)
 
 
-def _notes(reading: VerificationReading) -> tuple[str, ...]:
-    brought = tuple(f"The change brings another finding: {sentence}" for sentence in reading.brought)
-    return (*((reading.reason,) if reading.reason else ()), *brought)
-
-
 def _median(losses: torch.Tensor) -> str:
     return number_in_words(float(losses.median()))
-
-
-def _diverged(losses: torch.Tensor) -> int:
-    return int(losses.isinf().sum())
 
 
 VIEW = ReadingView(VerificationReading, section=verification_section, figures=FIGURES)
