@@ -1,4 +1,4 @@
-"""The curves of a reading that can be laid over those of other models."""
+"""Readings of several models beside each other: their curves in one figure, their numbers with tests."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from skiplens.base.axes import Float
 from skiplens.plots.figure import Figure, Mark, bundle
-from skiplens.plots.section import KeyNumber, Overlay, number_in_words
+from skiplens.plots.section import KeyNumber, number_in_words
 from skiplens.readings.reading import Reading
 from skiplens.report.inspection import Report
 from skiplens.report.lenses import key_numbers, overlays_of
@@ -37,26 +37,21 @@ class ComparedModel:
 
 def overlays(contenders: Sequence[ComparedModel], kind: type[Reading]) -> tuple[Figure, ...]:
     """The figures of all models for one kind of reading."""
-    drawn = (_drawn(overlay, contenders, kind) for overlay in overlays_of(kind))
-    return tuple(figure for figure in drawn if figure is not None)
-
-
-def _drawn(overlay: Overlay, contenders: Sequence[ComparedModel], kind: type[Reading]) -> Figure | None:
-    marks: list[Mark] = []
-    for index, contender in enumerate(contenders):
-        found = [overlay.curve(reading) for reading in contender.readings(kind)]
-        curves = [curve for curve in found if curve is not None]
-        curves = [curve for curve in curves if len(curve.x) == len(curves[0].x)]
-        if curves:
-            heights = torch.stack([curve.y.double() for curve in curves])
-            marks += bundle(curves[0].x, heights, contender.name, index, overlay.y_log)
-    if not marks:
-        return None
     draws = "Lines are means over draws of the weights, shaded areas reach from the lowest to the highest draw."
-    x_label, y_label = overlay.labels
-    return Figure(
-        overlay.name, overlay.title, f"{overlay.caption} {draws}", x_label, y_label, tuple(marks), y_log=overlay.y_log
-    )
+    figures = []
+    for overlay in overlays_of(kind):
+        marks: list[Mark] = []
+        for index, contender in enumerate(contenders):
+            found = [overlay.curve(reading) for reading in contender.readings(kind)]
+            curves = [curve for curve in found if curve is not None]
+            curves = [curve for curve in curves if len(curve.x) == len(curves[0].x)]
+            if curves:
+                heights = torch.stack([curve.y.double() for curve in curves])
+                marks += bundle(curves[0].x, heights, contender.name, index, overlay.y_log)
+        if marks:
+            words = (overlay.name, overlay.title, f"{overlay.caption} {draws}", *overlay.labels)
+            figures.append(Figure(*words, marks=tuple(marks), y_log=overlay.y_log))
+    return tuple(figures)
 
 
 @dataclass(frozen=True)
@@ -119,7 +114,11 @@ class Measured:
 
 def measure(contenders: Sequence[ComparedModel], kinds: Sequence[type[Reading]]) -> tuple[Measured, ...]:
     """Every key number of these kinds of readings, tested, in order."""
-    rows = [row for kind in kinds for row in _of_kind(contenders, kind)]
+    rows = []
+    for kind in kinds:
+        first = [reading for contender in contenders for reading in contender.readings(kind)[:1]]
+        labelled = {number.label: number for reading in first for number in key_numbers(reading)}
+        rows += [_measured(contenders, kind, number) for number in labelled.values()]
     corrected = iter(adjusted([p for row in rows for p in row.p_values]))
     return tuple(replace(row, adjusted=tuple(next(corrected) for _ in row.p_values)) for row in rows)
 
@@ -132,27 +131,16 @@ def in_words(values: Tensor) -> str:
     return number_in_words(mean) + (f" ± {number_in_words(spread)}" if spread > 0 else "")
 
 
-def _of_kind(contenders: Sequence[ComparedModel], kind: type[Reading]) -> list[Measured]:
-    entries = [entry for one in contenders for reading in one.readings(kind)[:1] for entry in key_numbers(reading)]
-    numbers = {entry.label: entry for entry in entries}
-    return [_measured(contenders, kind, number) for number in numbers.values()]
-
-
 def _measured(contenders: Sequence[ComparedModel], kind: type[Reading], number: KeyNumber) -> Measured:
     values = tuple(contender.values(kind, number) for contender in contenders)
-    first, *others = (_scaled(entry, number) for entry in values)
+    scaled = [torch.where(v > 0, v, math.nan).log() for v in values] if number.logarithmic else values
+    first, *others = scaled
     p_values = tuple(p_value(first, other) for other in others)
     return Measured(kind.kind, number.label, values, number.exact, p_values)
 
 
 def _direction(first: Tensor, other: Tensor) -> str:
     return "higher" if other.mean() > first.mean() else "lower"
-
-
-def _scaled(values: Tensor, number: KeyNumber) -> Tensor:
-    if not number.logarithmic:
-        return values
-    return torch.where(values > 0, values, math.nan).log()
 
 
 def _plain(value: float) -> float | str | None:

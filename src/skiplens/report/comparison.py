@@ -12,18 +12,18 @@ from torch import nn
 
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.files import fingerprint, write_content
-from skiplens.base.progress import Progress, silent
+from skiplens.base.progress import Progress, silent, track
 from skiplens.base.randomness import Randomness, own_random_state, seed_torch
 from skiplens.graph.batch import Batch, take
 from skiplens.graph.inputs import require_module
 from skiplens.graph.loss import Loss, loss_rule
 from skiplens.plots.matplotlib_file import save_figure
 from skiplens.plots.section import Section
-from skiplens.readings.reading import KINDS, Reading
+from skiplens.readings.reading import Reading
 from skiplens.report.compared import LEVEL, ComparedModel, Measured, measure, overlays
-from skiplens.report.inspection import INTERRUPTED, Problem, Report, inspect
+from skiplens.report.inspection import INTERRUPTED, Report, inspect
 from skiplens.report.lenses import LENSES, choose, section_of
-from skiplens.report.page import neutral_opening, page
+from skiplens.report.page import Problem, neutral_opening, page
 
 Builder = Callable[[int], nn.Module]
 """From a seed to a model with weights of that seed."""
@@ -124,18 +124,13 @@ class Comparison:
 
     @property
     def _kinds(self) -> tuple[type[Reading], ...]:
-        seen = {reading.kind for one in self.contenders for report in one.reports for reading in report.readings}
-        return tuple(kind for name, kind in sorted(KINDS.items(), key=self._place) if name in seen)
-
-    def _place(self, item: tuple[str, type[Reading]]) -> int:
-        """The order in which the first report has them."""
-        taken = [reading.kind for one in self.contenders for report in one.reports for reading in report.readings]
-        return taken.index(item[0]) if item[0] in taken else len(taken)
+        """Those of all reports, in the order in which the first ones have them."""
+        readings = (reading for one in self.contenders for report in one.reports for reading in report.readings)
+        return tuple(dict.fromkeys(type(reading) for reading in readings))
 
     def _of_kind(self, kind: type[Reading]) -> Section:
-        readings = [reading for contender in self.contenders for reading in contender.readings(kind)]
         own = [number for number in self.numbers if number.kind == kind.kind]
-        named = section_of(readings[0])
+        named = section_of(next(reading for contender in self.contenders for reading in contender.readings(kind)))
         return Section(
             anchor=kind.kind,
             title=named.title,
@@ -174,17 +169,27 @@ def compare(  # noqa: PLR0913 - the models, their data, and keywords of which ea
     if len(models) < 2:
         raise InvalidInputError(f"A comparison needs at least 2 models, got {len(models)}: {', '.join(models)}.")
     loss_rule(loss)  # a wrong name is an error before any work is done
-    first = {name: _first(model, seed) for name, model in models.items()}
-    largest = max(sum(p.numel() for p in model.parameters()) for model in first.values())
+    drawn = _Draws(models, seed)
+    largest = max(sum(p.numel() for p in model.parameters()) for model in drawn.first.values())
     chosen = effort(largest, lenses, draws)
     batches = _batches(models, data, chosen.samples)
-    work = _Work(models, first, batches, chosen, seed, loss)
+    reports: dict[str, list[Report]] = {name: [] for name in models}
+    # Draw by draw, each with all models, so that an interruption leaves models that can be compared.
+    pairs = [(draw, name) for draw in range(chosen.draws) for name in models]
     try:
-        work.run(progress)
+        for draw, name in track(pairs, "networks compared", len(pairs), progress):
+            model = drawn(name, draw)
+            if model is None:
+                continue
+            asked: dict[str, Any] = {"lenses": chosen.lenses, "loss": loss, "name": name, "seed": seed + draw}
+            reports[name].append(inspect(model, batches[name], progress=progress, **asked))
+            if any(INTERRUPTED in problem.message for problem in reports[name][-1].problems):
+                raise KeyboardInterrupt
     except KeyboardInterrupt:
-        if len(work.contenders()) < 2:
+        if sum(bool(taken) for taken in reports.values()) < 2:
             raise
-    return Comparison(work.contenders(), chosen.notes)
+    finished = [ComparedModel(name, tuple(taken), drawn.notes[name]) for name, taken in reports.items() if taken]
+    return Comparison(tuple(finished), chosen.notes)
 
 
 @dataclass(frozen=True)
@@ -197,71 +202,30 @@ class ComparisonEffort:
     notes: tuple[str, ...]
 
 
-class _Work:
-    """Draw by draw, each with all models, so that an interruption leaves models that can be compared."""
+class _Draws:
+    """The draws of each model; `notes` says why there is only one where there is only one."""
 
-    def __init__(
-        self,
-        models: Mapping[str, nn.Module | Builder],
-        first: Mapping[str, nn.Module],
-        batches: Mapping[str, Batch],
-        chosen: ComparisonEffort,
-        seed: int,
-        loss: Loss,
-    ) -> None:
-        self.models, self.first, self.batches, self.chosen, self.seed = models, first, batches, chosen, seed
-        self.loss = loss
+    def __init__(self, models: Mapping[str, nn.Module | Builder], seed: int) -> None:
+        self.models, self.seed = models, seed
         self.notes = {name: ONE_MODEL if isinstance(model, nn.Module) else "" for name, model in models.items()}
-        self.prints = {name: fingerprint(model.state_dict().items()) for name, model in first.items()}
-        self.reports: dict[str, list[Report]] = {name: [] for name in models}
-
-    def run(self, progress: Progress) -> None:
-        """Look at all draws."""
-        total = self.chosen.draws * len(self.models)
-        progress("networks compared", 0, total)
-        for done, (draw, name) in enumerate((d, n) for d in range(self.chosen.draws) for n in self.models):
-            model = self._drawn(name, draw)
-            if model is not None:
-                self._look(name, model, draw, progress)
-            progress("networks compared", done + 1, total)
-
-    def _look(self, name: str, model: nn.Module, draw: int, progress: Progress) -> None:
-        """Take a report; an interruption on the way is told by the report itself."""
-        options: dict[str, Any] = {
-            "lenses": self.chosen.lenses,
-            "name": name,
-            "seed": self.seed + draw,
-            "loss": self.loss,
+        self.first = {
+            name: require_module(model if isinstance(model, nn.Module) or not callable(model) else model(seed))
+            for name, model in models.items()
         }
-        report = inspect(model, self.batches[name], progress=progress, **options)
-        self.reports[name].append(report)
-        if any(INTERRUPTED in problem.message for problem in report.problems):
-            raise KeyboardInterrupt
+        self._prints = {name: fingerprint(model.state_dict().items()) for name, model in self.first.items()}
 
-    def _drawn(self, name: str, draw: int) -> nn.Module | None:
+    def __call__(self, name: str, draw: int) -> nn.Module | None:
         """The draw of a model; None where it exists only once and was seen."""
+        model = self.models[name]
         if draw == 0:
             return self.first[name]
-        model = self.models[name]
         if self.notes[name] or isinstance(model, nn.Module):
             return None
         fresh = require_module(model(self.seed + draw))
-        if fingerprint(fresh.state_dict().items()) == self.prints[name]:
+        if fingerprint(fresh.state_dict().items()) == self._prints[name]:
             self.notes[name] = SAME_WEIGHTS
             return None
         return fresh
-
-    def contenders(self) -> tuple[ComparedModel, ...]:
-        """What was finished."""
-        return tuple(
-            ComparedModel(name, tuple(reports), self.notes[name]) for name, reports in self.reports.items() if reports
-        )
-
-
-def _first(model: nn.Module | Builder, seed: int) -> nn.Module:
-    if isinstance(model, nn.Module) or not callable(model):
-        return require_module(model)
-    return require_module(model(seed))
 
 
 def _batches(models: Mapping[str, Any], data: Any, samples: int) -> dict[str, Batch]:
@@ -285,9 +249,7 @@ METHOD = (
 
 
 def _of_model(contender: ComparedModel, index: int) -> Section:
-    first = contender.reports[0]
-    told: Mapping[str, str] = {section.title: section.sentence for section in first.sections()}
-    draws = len(contender.reports)
+    first, draws = contender.reports[0], len(contender.reports)
     severe = [sum(f.severity != "note" for f in report.findings) for report in contender.reports]
     return Section(
         anchor=f"model-{index + 1}",
@@ -296,7 +258,7 @@ def _of_model(contender: ComparedModel, index: int) -> Section:
         facts=(
             ("draws of the weights", str(draws)),
             ("findings above a note", ", ".join(map(str, severe)) + (" (draw by draw)" if draws > 1 else "")),
-            *told.items(),
+            *((section.title, section.sentence) for section in first.sections()),
         ),
         notes=(contender.note,) if contender.note else (),
         provenance=section_of(first.readings[0]).provenance if first.readings else (),
@@ -334,8 +296,6 @@ LARGE = 1_000_000
 
 COSTLY = ("curvature", "tangent")
 """Lenses whose cost grows with parameters times samples; large models are compared without them unless asked."""
-
-FEWEST_DRAWS = 2
 
 
 def effort(parameters: int, lenses: Sequence[str], draws: int | None) -> ComparisonEffort:

@@ -53,10 +53,12 @@ def gallery_page(papers: Sequence[GalleryPaper], facts: Sequence[tuple[str, str]
         facts: Where it comes from, as label and value.
     """
     verdicts = [verdict for paper in papers for item in paper.items for verdict in item.verdicts]
+    found = [str(verdict["verdict"]) for verdict in verdicts]
+    words = ("reproduced", "corrected", "differs", "not attempted")
     return template("gallery.html.j2").render(
         papers=papers,
         facts=facts,
-        counts=_counts(verdicts),
+        counts=[(word, found.count(word)) for word in words if word in found],
         worse=[verdict for verdict in verdicts if verdict["worse"]],
         version=VERSION,
         style=resource("report.css") + resource("gallery.css"),
@@ -73,10 +75,3 @@ def number(value: float | None) -> str:
     if value is None:
         return ""
     return f"{value:.4g}" if value == 0 or 1e-3 <= abs(value) < 1e5 else f"{value:.2e}"
-
-
-def _counts(verdicts: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
-    """How often each word occurs, the good ones first."""
-    words = ("reproduced", "corrected", "differs", "not attempted")
-    found = [str(verdict["verdict"]) for verdict in verdicts]
-    return [(word, found.count(word)) for word in words if word in found]

@@ -1,7 +1,7 @@
 """Look at a model through every lens and put what was seen into a report."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from torch import nn
 
 from skiplens.base.errors import InvalidInputError, SkiplensError
-from skiplens.base.files import write_atomically
+from skiplens.base.files import write_content
 from skiplens.base.memory import memory_retry
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
@@ -22,7 +22,7 @@ from skiplens.readings.file import from_json, to_json
 from skiplens.readings.finding import Finding, verdict
 from skiplens.readings.reading import Reading
 from skiplens.report.lenses import choose, figures_of, find, section_of
-from skiplens.report.page import opening, page
+from skiplens.report.page import Problem, opening, page
 
 DEFAULT_SAMPLES = 64
 
@@ -31,14 +31,6 @@ INTERRUPTED = "interrupted from the keyboard"
 UNEXPECTED = "ended in an error that it should have foreseen; the other lenses went on. Please report it"
 
 R = TypeVar("R", bound=Reading)
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A reading that could not be taken, and why."""
-
-    lens: str
-    message: str
 
 
 @dataclass(frozen=True)
@@ -81,8 +73,8 @@ class Report:
             self.sections(),
             self.problems,
             self.to_json(),
-        ).encode()
-        write_atomically(path, lambda file: _write(file, content))
+        )
+        write_content(path, content)
         return path
 
     def write(self, folder: Path | str) -> Path:
@@ -92,8 +84,8 @@ class Report:
             for figure in figures_of(reading):
                 for ending in ("png", "svg"):
                     save_figure(figure, folder / "figures" / f"{reading.kind}_{figure.name}.{ending}")
-        text = json.dumps(self.to_json(), indent=1, allow_nan=False, ensure_ascii=False).encode()
-        write_atomically(folder / "readings.json", lambda file: _write(file, text))
+        text = json.dumps(self.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
+        write_content(folder / "readings.json", text)
         return self.save(folder / "report.html")
 
     def to_json(self) -> dict[str, Any]:
@@ -115,7 +107,10 @@ class Report:
             content = json.loads(path.read_text())
             readings = tuple(from_json(values) for values in content["readings"])
             problems = tuple(Problem(**problem) for problem in content["problems"])
-            return cls(content["title"], readings, problems, _findings(content, readings))
+            if "findings" not in content:  # a file from before there were any is judged now
+                return cls(content["title"], readings, problems, find(readings))
+            findings = tuple(Finding.from_json(values) for values in content["findings"])
+            return cls(content["title"], readings, problems, findings)
         except _NO_REPORT as error:
             raise InvalidInputError(f"{path} does not hold the readings of a report: {error}.") from error
 
@@ -175,14 +170,3 @@ def _look(lens: Lens, subject: Subject, randomness: Randomness, progress: Progre
 
 # What json, torch and the classes of readings say to a file that was not written by `Report.write`.
 _NO_REPORT = (AttributeError, FileNotFoundError, KeyError, RecursionError, RuntimeError, TypeError, ValueError)
-
-
-def _findings(content: Mapping[str, Any], readings: tuple[Reading, ...]) -> tuple[Finding, ...]:
-    """Those in the file; a file from before there were any is judged now."""
-    if "findings" not in content:
-        return find(readings)
-    return tuple(Finding.from_json(values) for values in content["findings"])
-
-
-def _write(file: Any, content: bytes) -> None:
-    file.write(content)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from skiplens.base.optional_imports import optional_import
 from skiplens.base.version import VERSION
@@ -18,11 +18,16 @@ from skiplens.readings.finding import ORDER, Finding
 from skiplens.readings.reading import Reading
 from skiplens.report.verification_reading import VerificationReading, anchor_of, verification_sentence
 
-if TYPE_CHECKING:
-    from skiplens.report.inspection import Problem
-
 SCRIPTS = ("elements", "plots", "numbers", "copying", "blocks", "actions")
 """Parts of the page's script, in the order in which they build on each other."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A reading that could not be taken, and why."""
+
+    lens: str
+    message: str
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ def page(
     title: str,
     opening: Opening,
     sections: Sequence[Section],
-    problems: Sequence["Problem"],
+    problems: Sequence[Problem],
     readings: Mapping[str, Any],
 ) -> str:
     """The whole page as text; every word that comes from a model or a file is escaped."""
@@ -128,18 +133,17 @@ class Proof:
 def opening(verdict: str, findings: Sequence[Finding], readings: Sequence[Reading] = ()) -> Opening:
     """The verdict and the findings, most severe first as they come, each with the proof among `readings`."""
     worst = findings[0].severity if findings and findings[0].severity != "note" else ""
-    proofs = {reading.rule: _proof(reading) for reading in readings if isinstance(reading, VerificationReading)}
+    proofs = {
+        r.rule: Proof(_WORDS[r.outcome], r.outcome == "helps", verification_sentence(r), anchor_of(r))
+        for r in readings
+        if isinstance(r, VerificationReading)
+    }
     return Opening(verdict, worst, tuple(_card(finding, proofs.get(finding.rule)) for finding in findings))
 
 
 def neutral_opening(verdict: str) -> Opening:
     """A verdict that calls nothing good or bad."""
     return Opening(verdict, "unknown", ())
-
-
-def _proof(reading: VerificationReading) -> Proof:
-    helps = reading.outcome == "helps"
-    return Proof(_WORDS[reading.outcome], helps, verification_sentence(reading), anchor_of(reading))
 
 
 def _card(finding: Finding, proof: Proof | None) -> FindingCard:

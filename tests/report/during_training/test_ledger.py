@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skiplens.report.during_training.quantities import TimeBudget
+from skiplens.report.during_training.watch import TimeBudget
 from tests.report.during_training.subjects import Clock
 
 CPU = torch.device("cpu")

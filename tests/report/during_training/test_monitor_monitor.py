@@ -369,7 +369,7 @@ def test_bad_options():
         sl.Monitor(network(), samples(), quantities=("depth", "depth"))
     with pytest.raises(SettingsError, match="shares between 0 and 1"):
         sl.Monitor(network(), samples(), levels=(2.0,))
-    with pytest.raises(SettingsError, match="has no setting 'evry'"):
+    with pytest.raises(TypeError, match="evry"):
         sl.Monitor(network(), samples(), evry=3)
     with pytest.raises(InvalidInputError, match=r"torch\.nn\.Module instance was wanted"):
         sl.Monitor("model", samples())

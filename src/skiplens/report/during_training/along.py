@@ -107,15 +107,12 @@ class QuantityAlong(Reading, kind="along"):
     @property
     def lowest(self) -> Float[Tensor, " places"]:
         """The smallest value of any run; NaN where none reached the place."""
-        return self._without_missing(math.inf).amin(0).where(self.runs > 0, math.nan)
+        return self.by_run.nan_to_num(math.inf, math.inf, -math.inf).amin(0).where(self.runs > 0, math.nan)
 
     @property
     def highest(self) -> Float[Tensor, " places"]:
         """The largest value of any run; NaN where none reached the place."""
-        return self._without_missing(-math.inf).amax(0).where(self.runs > 0, math.nan)
-
-    def _without_missing(self, instead: float) -> Tensor:
-        return self.by_run.where(~self.by_run.isnan(), instead)
+        return self.by_run.nan_to_num(-math.inf, math.inf, -math.inf).amax(0).where(self.runs > 0, math.nan)
 
 
 def at_losses(runs: Sequence[AlongTraining], quantity: Quantity, name: str = "") -> QuantityAlong:
@@ -155,17 +152,18 @@ def _gathered(
             f"None of the runs was measured at any {along}: ask for steps that the runs make, or for losses between "
             "their first and their last loss."
         )
-    value = _interpolated if along == "loss" else _at_step
+
+    def value(run: AlongTraining, place: float) -> float:
+        if along == "loss":
+            return _interpolated(run, place, quantity)
+        return _number(run.taken[int(place)].value, quantity) if place in run.taken else math.nan
+
     return QuantityAlong(
         name=name or (quantity if isinstance(quantity, str) else getattr(quantity, "__name__", "quantity")),
         along=along,
         places=torch.tensor(places, dtype=torch.float64),
-        by_run=torch.tensor([[value(run, place, quantity) for place in places] for run in runs], dtype=torch.float64),
+        by_run=torch.tensor([[value(run, place) for place in places] for run in runs], dtype=torch.float64),
     )
-
-
-def _at_step(run: AlongTraining, step: float, quantity: Quantity) -> float:
-    return _number(run.taken[int(step)].value, quantity) if step in run.taken else math.nan
 
 
 def _interpolated(run: AlongTraining, loss: float, quantity: Quantity) -> float:
@@ -213,6 +211,11 @@ def quantities_along(readings: Mapping[str, QuantityAlong]) -> Figure:
     """One quantity of several networks, each by its name: means over runs with standard errors."""
     first = next(iter(readings.values()))
     values = torch.cat([reading.by_run.flatten() for reading in readings.values()])
+    finite, marks = values[values.isfinite()], []
+    for name, reading in readings.items():
+        error = reading.standard_error.nan_to_num(0.0)
+        bars = numbers(error) if bool((error > 0).any()) else ()
+        marks.append(Points(numbers(reading.places), numbers(reading.mean), name, error=bars))
     where = (
         "where the training loss first falls to each value, interpolated along each run"
         if first.along == "loss"
@@ -224,24 +227,9 @@ def quantities_along(readings: Mapping[str, QuantityAlong]) -> Figure:
         caption=f"The {first.name} {where}; points are means over runs, bars their standard errors.",
         x_label="training loss" if first.along == "loss" else "step",
         y_label=first.name,
-        marks=tuple(_points(reading, name) for name, reading in readings.items()),
-        y_log=_spans_widely(values),
+        marks=tuple(marks),
+        y_log=len(finite) > 0 and 0 < _WIDE_RANGE * float(finite.min()) < float(finite.max()),
     )
 
 
-def _points(reading: QuantityAlong, name: str) -> Points:
-    error = reading.standard_error.nan_to_num(0.0)
-    bars = numbers(error) if bool((error > 0).any()) else ()
-    return Points(numbers(reading.places), numbers(reading.mean), name, error=bars)
-
-
-def _spans_widely(values: torch.Tensor) -> bool:
-    finite = values[torch.isfinite(values)]
-    return len(finite) > 0 and float(finite.min()) > 0 and float(finite.max()) > _WIDE_RANGE * float(finite.min())
-
-
-FIGURES = (quantity_along,)
-"""Of such a reading, in order."""
-
-
-VIEW = ReadingView(QuantityAlong, figures=FIGURES)
+VIEW = ReadingView(QuantityAlong, figures=(quantity_along,))

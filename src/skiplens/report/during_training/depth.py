@@ -16,7 +16,7 @@ from skiplens.graph.dissect import dissect
 from skiplens.graph.loss import FROM_MODEL, LossFunction
 from skiplens.graph.network import ResidualNetwork
 from skiplens.paths.expanders import PathOptions
-from skiplens.paths.forces import DepthForces, block_scales, depth_forces, weight_scale
+from skiplens.paths.forces import block_scales, depth_forces, weight_scale
 from skiplens.paths.lesions import Loss
 from skiplens.paths.reading import PathSpectrum
 from skiplens.paths.spectrum import Request, signal_or_derivative
@@ -29,7 +29,7 @@ from skiplens.training.recipe import Recipe
 from skiplens.training.source import source_of
 
 
-def depth_during_training(
+def depth_during_training(  # noqa: PLR0913 - the model, its data, the recipe, and keywords with defaults
     model: nn.Module,
     data: Any,
     recipe: Recipe,
@@ -37,7 +37,13 @@ def depth_during_training(
     probe: Any = None,
     checkpoint: Checkpoint | Path | str | None = None,
     progress: Progress = silent,
-    **options: Any,
+    every: int = 100,
+    samples: int = 64,
+    mode: Literal["train", "eval"] = "train",
+    centre: bool = True,
+    centre_samples: bool = True,
+    forces: bool = True,
+    seed: int = 0,
 ) -> DepthHistory:
     """The path spectrum, scales and weight norm of a network against the steps of its training, with what drives them.
 
@@ -50,14 +56,37 @@ def depth_during_training(
         probe: `(inputs, targets)` to look at instead of the first samples of the data.
         checkpoint: File to keep the run in; the run goes on from it where it exists.
         progress: Told the steps made.
-        options: Fields of `DepthOptions`: every, samples, mode, centre, centre_samples, forces, seed.
+        every: Steps between two looks; the start and the end are looked at too.
+        samples: Samples to look at, the first of the data, where no others are given.
+        mode: Mode of the model while looked at; train: batch statistics.
+        centre: Whether to remove the mean over the outputs, which a softmax does not see.
+        centre_samples: Whether to remove the mean over the samples, which tells none from another.
+        forces: Whether to take the forces of theorems 3 and 4 and Euler's identity too, for two more passes a block.
+        seed: Names the random direction where the signal has no frozen form.
     """
-    asked = DepthOptions.from_json(options)
+    asked = DepthOptions(
+        every=every,
+        samples=samples,
+        mode=mode,
+        centre=centre,
+        centre_samples=centre_samples,
+        forces=forces,
+        seed=seed,
+    )
     device = next(model.parameters(), torch.zeros(())).device
     clock = Provenance.begin({**recipe.to_json(), **asked.difference()}, recipe.seed, device)
-    seen = (_first(data, recipe, asked) if probe is None else as_batch(probe, "probe")).to(device)
-    moment = DepthMoment(seen, recipe.loss, recipe.learning_rate, asked)
-    plan = MeasureAlong(moment, at_steps=_steps(data, recipe, asked, device))
+    if probe is not None:
+        seen = as_batch(probe, "probe")
+    elif callable(data):
+        seen = as_batch(data(Randomness(recipe.seed).child("depth_probe").torch()), "the batch drawn to look at")
+    else:
+        seen = take(data, samples)
+    moment = DepthMoment(seen.to(device), recipe.loss, recipe.learning_rate, asked)
+    total = recipe.steps
+    if total is None:
+        source = source_of(data, recipe.batch_size, Randomness(recipe.seed), device)
+        total = recipe.epochs * source.steps_per_epoch
+    plan = MeasureAlong(moment, at_steps=(*range(0, total, every), total))
     along = readings_along(model, data, recipe, plan, checkpoint=checkpoint, progress=progress)
     rows = [replace(taken.value, steps=torch.tensor([taken.step])) for taken in along.at_steps()]
     if not rows:
@@ -83,21 +112,6 @@ class DepthOptions(Settings):
         for name in ("every", "samples"):
             if getattr(self, name) < 1:
                 raise SettingsError(f"{name}={getattr(self, name)}; ask for at least 1.")
-
-
-def _first(data: Any, recipe: Recipe, asked: DepthOptions) -> Batch:
-    if callable(data):
-        return as_batch(data(Randomness(recipe.seed).child("depth_probe").torch()), "the batch drawn to look at")
-    return take(data, asked.samples)
-
-
-def _steps(data: Any, recipe: Recipe, asked: DepthOptions, device: torch.device) -> tuple[int, ...]:
-    if recipe.steps is None:
-        source = source_of(data, recipe.batch_size, Randomness(recipe.seed), device)
-        total = recipe.epochs * source.steps_per_epoch
-    else:
-        total = recipe.steps
-    return (*range(0, total, asked.every), total)
 
 
 _FORCES = ("radial_slope", "norm_change", "scale_drive", "block_slope", "block_drive")
@@ -127,10 +141,20 @@ class DepthMoment:
     def __call__(self, model: nn.Module) -> DepthHistory:
         """The moment; the model's mode is changed, which whoever calls puts back."""
         model.train(self.options.mode == "train")
-        network = self._network(model)
+        if id(model) not in self._taken_apart:
+            self._taken_apart = {id(model): dissect(model, self.probe.inputs)}
+        network = self._taken_apart[id(model)]
         spectrum, notes = self._spectrum(network)
-        forces = self._forces(network) if self.options.forces and spectrum.of == "signal" else None
-        loss = forces.loss if forces is not None else self._loss(network)
+        compare, targets, forces = output_loss(self.loss), self.probe.targets, dict[str, Any]()
+        if self.options.forces and spectrum.of == "signal":
+            found = depth_forces(network, targets, compare, self.learning_rate)
+            loss = found.loss
+            for name in _FORCES:
+                forces[name] = getattr(found, name).predicted[None]
+                forces[f"{name}_measured"] = getattr(found, name).measured[None]
+        else:
+            with torch.no_grad():
+                loss = float(compare(network.run([network.output])[network.output], targets))
         return DepthHistory(
             of=spectrum.of,
             steps=torch.zeros(1, dtype=torch.int64),
@@ -143,13 +167,8 @@ class DepthMoment:
             weight_scale=_row(weight_scale(network)),
             learning_rate=self.learning_rate,
             notes=notes,
-            **({} if forces is None else _fields(forces)),
+            **forces,
         )
-
-    def _network(self, model: nn.Module) -> ResidualNetwork:
-        if id(model) not in self._taken_apart:
-            self._taken_apart = {id(model): dissect(model, self.probe.inputs)}
-        return self._taken_apart[id(model)]
 
     def _spectrum(self, network: ResidualNetwork) -> tuple[PathSpectrum, tuple[str, ...]]:
         asked = self.options
@@ -158,14 +177,6 @@ class DepthMoment:
         if not reason:
             return spectrum, spectrum.notes
         return spectrum, (*spectrum.notes, f"{reason} So derivatives are followed, and there are no forces.")
-
-    def _forces(self, network: ResidualNetwork) -> DepthForces:
-        return depth_forces(network, self.probe.targets, output_loss(self.loss), self.learning_rate)
-
-    def _loss(self, network: ResidualNetwork) -> float:
-        with torch.no_grad():
-            output = network.run([network.output])[network.output]
-            return float(output_loss(self.loss)(output, self.probe.targets))
 
 
 def output_loss(name: str) -> Loss:
@@ -176,12 +187,6 @@ def output_loss(name: str) -> Loss:
             "Name a loss, such as 'cross_entropy'."
         )
     return LossFunction(name).rule.plain
-
-
-def _fields(forces: DepthForces) -> dict[str, Any]:
-    """The forces as rows of a history."""
-    predicted = {name: getattr(forces, name).predicted[None] for name in _FORCES}
-    return predicted | {f"{name}_measured": getattr(forces, name).measured[None] for name in _FORCES}
 
 
 def _row(value: float) -> Tensor:

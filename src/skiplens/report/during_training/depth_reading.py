@@ -1,7 +1,7 @@
 """How deep a network was at moments of its training, and what drove its scales."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -79,11 +79,12 @@ class DepthHistory(Reading, kind="depth_history"):
     @classmethod
     def joined(cls, moments: Sequence["DepthHistory"], **changes: Any) -> "DepthHistory":
         """The moments of several histories of one network below each other; what is not a row is that of the first."""
-        first = moments[0]
-        rows = {entry.name: getattr(first, entry.name) for entry in fields(cls) if entry.name != "provenance"}
-        tensors = {name: torch.cat([getattr(m, name) for m in moments]) for name, v in rows.items() if _is_rows(v)}
-        laws = tuple(law for moment in moments for law in moment.laws)
-        return cls(**{**rows, **tensors, "laws": laws, **changes})
+        values = moments[0].values()
+        for name, value in values.items():
+            if isinstance(value, Tensor):
+                values[name] = torch.cat([getattr(moment, name) for moment in moments])
+        values["laws"] = tuple(law for moment in moments for law in moment.laws)
+        return cls(**{**values, **changes})
 
     @property
     def moments(self) -> int:
@@ -109,10 +110,6 @@ class DepthHistory(Reading, kind="depth_history"):
     def depth_change(self) -> float:
         """Mean depth at the last moment minus that at the first."""
         return float(self.mean_depth[-1] - self.mean_depth[0])
-
-
-def _is_rows(value: Any) -> bool:
-    return isinstance(value, Tensor)
 
 
 def depth_against_steps(reading: DepthHistory) -> Figure:
@@ -178,7 +175,6 @@ def forces_against_steps(reading: DepthHistory) -> Figure | None:
     """The drive of theorem 4 as predicted from paths and as measured."""
     if not len(reading.scale_drive):
         return None
-    steps = numbers(reading.steps)
     return Figure(
         name="forces_against_steps",
         title="What drives the scale of the weights",
@@ -186,11 +182,7 @@ def forces_against_steps(reading: DepthHistory) -> Figure | None:
         "theorem 4 predicts it from paths, and as measured.",
         x_label="steps",
         y_label="drive",
-        marks=(
-            Line(steps, numbers(reading.scale_drive), "predicted", dashed=True),
-            Line(steps, numbers(reading.scale_drive_measured), "measured"),
-            Reference(0.0, "no drive"),
-        ),
+        marks=_predicted_and_measured(reading, "scale_drive", "predicted", "no drive"),
     )
 
 
@@ -198,7 +190,6 @@ def norm_change_against_steps(reading: DepthHistory) -> Figure | None:
     """The change of the weights' squared norm in a step, by Euler's identity and as measured."""
     if not len(reading.norm_change):
         return None
-    steps = numbers(reading.steps)
     return Figure(
         name="norm_change_against_steps",
         title="Growth of the weights in one step",
@@ -206,22 +197,26 @@ def norm_change_against_steps(reading: DepthHistory) -> Figure | None:
         "agree without biases and normalisation.",
         x_label="steps",
         y_label="change of the squared norm",
-        marks=(
-            Line(steps, numbers(reading.norm_change), "from paths", dashed=True),
-            Line(steps, numbers(reading.norm_change_measured), "measured"),
-            Reference(0.0, "no growth"),
-        ),
+        marks=_predicted_and_measured(reading, "norm_change", "from paths", "no growth"),
     )
 
 
-FIGURES = (
-    depth_against_steps,
-    spectrum_before_and_after,
-    scales_against_steps,
-    forces_against_steps,
-    norm_change_against_steps,
+def _predicted_and_measured(reading: DepthHistory, name: str, origin: str, zero: str) -> tuple[Mark, ...]:
+    steps, predicted, measured = reading.steps, getattr(reading, name), getattr(reading, f"{name}_measured")
+    return (
+        Line(numbers(steps), numbers(predicted), origin, dashed=True),
+        Line(numbers(steps), numbers(measured), "measured"),
+        Reference(0.0, zero),
+    )
+
+
+VIEW = ReadingView(
+    DepthHistory,
+    figures=(
+        depth_against_steps,
+        spectrum_before_and_after,
+        scales_against_steps,
+        forces_against_steps,
+        norm_change_against_steps,
+    ),
 )
-"""Of such a reading, in order."""
-
-
-VIEW = ReadingView(DepthHistory, figures=FIGURES)

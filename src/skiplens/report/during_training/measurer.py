@@ -112,35 +112,29 @@ class Measurer(Callback):
 
     def _visit(self, moment: Moment, at_end: bool) -> None:
         step = moment.step
-        wanted, look = step in self.plan.at_steps, self._looks_at(step, at_end)
+        known = not at_end or not isinstance(self._loss, RunningLoss)
+        look = bool(self._pending()) and known and (at_end or step % self.plan.every == 0)
+        wanted = step in self.plan.at_steps
         loss = self._loss_now(moment, at_end) if look or wanted else math.nan
         if wanted:
             self._take(step, loss, moment.model)
         if look:
             self._look(step, loss, moment.model)
 
-    def _looks_at(self, step: int, at_end: bool) -> bool:
-        known = not at_end or not isinstance(self._loss, RunningLoss)
-        return bool(self._pending()) and known and (at_end or step % self.plan.every == 0)
-
     def _look(self, step: int, loss: float, model: nn.Module) -> None:
-        reached = [wanted for wanted in self._pending() if loss <= wanted and self._came_from_above(wanted, loss)]
+        """Measure at this look and at the one before it where the loss has come from above to a wanted one."""
+        if self._last is None:
+            before, reached = step, [wanted for wanted in self._pending() if loss == wanted]
+        else:
+            before, above, snapshot = self._last
+            reached = [wanted for wanted in self._pending() if loss <= wanted < above]
+            if reached and before not in self.taken:
+                with snapshot.held_by(model):
+                    self._take(before, above, model)
         if reached:
-            before = self._measured_before(model) if self._last is not None else step
             self._take(step, loss, model)
             self.crossings.update(dict.fromkeys(reached, (before, step)))
         self._last = (step, loss, Snapshot.of(model)) if self._pending() else None
-
-    def _came_from_above(self, wanted: float, loss: float) -> bool:
-        return loss == wanted if self._last is None else self._last[1] > wanted
-
-    def _measured_before(self, model: nn.Module) -> int:
-        assert self._last is not None, "asked for only after a first look"
-        step, loss, snapshot = self._last
-        if step not in self.taken:
-            with snapshot.held_by(model):
-                self._take(step, loss, model)
-        return step
 
     def _take(self, step: int, loss: float, model: nn.Module) -> None:
         if step not in self.taken:

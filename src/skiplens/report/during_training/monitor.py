@@ -1,26 +1,29 @@
 """A monitor: cheap readings while a network trains, within a share of the time of the run."""
 
-import contextlib
 import math
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, Self, runtime_checkable
+from types import ModuleType, TracebackType
+from typing import Any, Literal, Protocol, Self, runtime_checkable
 
-import torch
 from torch import Tensor, nn
 
 from skiplens.base.errors import InvalidInputError, SkiplensError
 from skiplens.base.optional_imports import optional_import
-from skiplens.graph.inputs import first_line
-from skiplens.graph.loss import Loss, loss_name, loss_rule
+from skiplens.graph.loss import Loss, loss_rule
 from skiplens.readings.file import write_file
-from skiplens.readings.reading import Provenance
-from skiplens.report.during_training.frameworks import hugging_face_callback, lightning_callback
 from skiplens.report.during_training.probed_model import Probe, ProbedModel
-from skiplens.report.during_training.quantities import MEASURES, TAKEN_APART, Clock, TimeBudget
-from skiplens.report.during_training.record import Look, MonitorOptions, MonitorReading, Record, earlier_reading
+from skiplens.report.during_training.record import (
+    QUANTITIES,
+    Look,
+    MonitorOptions,
+    MonitorReading,
+    Quantity,
+    earlier_reading,
+)
+from skiplens.report.during_training.watch import Clock, Watch
 
 
 @runtime_checkable
@@ -51,8 +54,15 @@ class Monitor:
             step at which this run starts is kept.
         tensorboard: A folder, or a SummaryWriter.
         clock: What tells the time in seconds.
-        options: Fields of `MonitorOptions`: every, share, quantities, samples, statistics, products, outputs, levels,
-            seed.
+        every: Steps between two looks.
+        share: Share of the run's time that looking may take, divided fairly between the quantities.
+        quantities: What to look at; the order is that of measuring.
+        samples: Samples of the probe to look at, the first ones.
+        statistics: What batch norm divides by while looked at: the samples looked at, or its running statistics.
+        products: Hessian-vector products for the two extreme eigenvalues of a look, at most.
+        outputs: Outputs whose tangent kernel is followed; where a model has more, these are drawn.
+        levels: Quantiles of the Jacobian's singular values.
+        seed: Names the random vectors and the outputs drawn.
 
     Examples:
         >>> import torch
@@ -64,7 +74,7 @@ class Monitor:
         [0, 5, 10]
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the model, the probe, and keywords of which each has a default
         self,
         model: nn.Module,
         probe: Any,
@@ -73,9 +83,27 @@ class Monitor:
         path: Path | str | None = None,
         tensorboard: Writer | Path | str | None = None,
         clock: Clock = time.perf_counter,
-        **options: Any,
+        every: int = 100,
+        share: float = 0.05,
+        quantities: Sequence[Quantity] = QUANTITIES,
+        samples: int = 16,
+        statistics: Literal["probe", "running"] = "probe",
+        products: int = 20,
+        outputs: int = 16,
+        levels: Sequence[float] = (0.05, 0.25, 0.5, 0.75, 0.95),
+        seed: int = 0,
     ) -> None:
-        self.options = MonitorOptions.from_json(options)
+        self.options = MonitorOptions(
+            every=every,
+            share=share,
+            quantities=tuple(quantities),
+            samples=samples,
+            statistics=statistics,
+            products=products,
+            outputs=outputs,
+            levels=tuple(levels),
+            seed=seed,
+        )
         loss_rule(loss)  # a wrong name is an error before the run
         sight = ProbedModel(model, Probe.of(probe, loss, self.options.samples), self.options)
         self._earlier = None if path is None else earlier_reading(Path(path))
@@ -176,118 +204,6 @@ def _plain(loss: Tensor | float | None) -> float:
     return math.nan if loss is None else float(loss.detach() if isinstance(loss, Tensor) else loss)
 
 
-class Watch:
-    """Takes looks and keeps what they gave and took.
-
-    Attributes:
-        sight: What is looked at.
-        ledger: What looking took.
-        record: What was seen.
-    """
-
-    def __init__(self, sight: ProbedModel, clock: Clock) -> None:
-        options = sight.options
-        self.sight, self.record = sight, Record()
-        self.ledger = TimeBudget(options.share, options.quantities, clock)
-        loss = {} if sight.probe.loss is None else {"loss": loss_name(sight.probe.loss)}
-        self._origin = Provenance.begin(options.difference() | loss, options.seed, sight.device)
-
-    def begin(self, step: int, earlier: MonitorReading | None) -> None:
-        """Start the clock, on top of what an earlier reading has from before `step`; a wrong probe is an error."""
-        if earlier is not None and step > 0:
-            self.record = Record.before(earlier, step)
-            self.sight.first_kernel = earlier.first_kernel
-            self.ledger.take_up(earlier.shared_seconds, [look.costs for look in self.record.looks])
-        self.ledger.begin(earlier.run_seconds if self.record.looks and earlier is not None else 0.0)
-        with self.ledger.charged(None, self.sight.device), self.sight.opened():
-            self.sight.outputs()
-
-    def look(self, step: int, loss: float) -> Look | None:
-        """Measure what may be measured now; None if that is nothing."""
-        affordable = self.ledger.affordable()
-        for name in self.ledger.open:
-            if name not in affordable:
-                self.record.skip(name)
-        if not affordable and self.record.looks:
-            return None
-        look = Look(step, loss)
-        try:
-            self._see(look, affordable)
-        except Exception as error:
-            if not self.record.looks:
-                raise
-            self.record.miss("look", f"There is no look after {step} updates: {_reason(error)}")
-            return None
-        self.record.add(look)
-        return look
-
-    def settle(self, look: Look, seconds: float) -> None:
-        """Let those that were measured at a look pay what was shared by them alone."""
-        if look.costs:
-            self._divide(look, seconds, list(look.costs), again=True)
-
-    def reading(self) -> MonitorReading:
-        """All looks so far."""
-        record, ledger, options = self.record, self.ledger, self.sight.options
-        return MonitorReading(
-            steps=record.steps(),
-            losses=record.losses(),
-            measured=record.measured(),
-            block_names=self.sight.block_names,
-            quantile_levels=torch.tensor(options.levels, dtype=torch.float64),
-            first_kernel=self.sight.first_kernel,
-            costs=record.costs(),
-            shared_seconds=ledger.shared + ledger.in_vain,
-            run_seconds=ledger.run_seconds,
-            share=options.share,
-            skipped=record.skipped,
-            left_out=record.left_out,
-            notes=(*record.notes, *self.sight.remarks),
-            provenance=self._origin.end(),
-        )
-
-    def _see(self, look: Look, names: list[str]) -> None:
-        with self.ledger.charged(None, self.sight.device), self.sight.opened():
-            self._take_apart(look, names)
-            for name in names:
-                self._measure(name, look)
-
-    def _take_apart(self, look: Look, names: list[str]) -> None:
-        """Do what some quantities need on the account of all of these; what fails here fails again in each of them."""
-        together = [name for name in names if name in TAKEN_APART]
-        before = self.ledger.shared
-        if together:
-            with self.ledger.charged(None, self.sight.device), contextlib.suppress(SkiplensError):
-                self.sight.dissected()
-            seconds = self.ledger.shared - before
-            self._divide(look, seconds, together, again=False)
-
-    def _divide(self, look: Look, seconds: float, names: list[str], again: bool) -> None:
-        self.ledger.divide(seconds, names, again)
-        for name in names:
-            look.costs[name] = look.costs.get(name, 0.0) + seconds / len(names)
-
-    def _measure(self, name: str, look: Look) -> None:
-        try:
-            with self.ledger.charged(name, self.sight.device):
-                numbers = MEASURES[name](self.sight)  # type: ignore[index]  # the options allow no other names
-        except Exception as error:  # whatever a look meets, the run goes on
-            self.ledger.write_off(name, look.costs.pop(name, 0.0) + self.ledger.last[name])
-            self._miss(name, look.step, error)
-        else:
-            look.numbers.update(numbers)
-            look.costs[name] = look.costs.get(name, 0.0) + self.ledger.last[name]
-
-    def _miss(self, name: str, step: int, error: Exception) -> None:
-        """Say once what could not be measured; what was never measured is not tried again."""
-        reason = _reason(error)
-        if self.record.has(name):
-            self.record.miss(name, f"{name} could not be measured after {step} updates: {reason}")
-        else:
-            self.record.left_out[name] = reason
-            self.ledger.close(name)
-
-
 class Destination:
     """Writes each look of a watch; the time that takes is the watch's."""
 
@@ -298,9 +214,14 @@ class Destination:
         self._opened: Any = None
 
     def open(self) -> None:
-        """Open TensorBoard's files."""
-        if self._tensorboard is not None:
-            self._writer, self._opened = writer_in(self._tensorboard)
+        """Open TensorBoard's files, where a folder was given and not a writer."""
+        place = self._tensorboard
+        if place is None or isinstance(place, Writer):
+            self._writer = place
+            return
+        what = ("torch.utils.tensorboard", "writing TensorBoard files")
+        self._opened = optional_import(*what, install="skiplens[tensorboard]").SummaryWriter(log_dir=str(place))
+        self._writer = self._opened
 
     def keep(self, look: Look) -> None:
         """Write a look; a disk that fails is an error at the first look and a note later: the run goes on."""
@@ -308,7 +229,10 @@ class Destination:
             try:
                 self._write()
                 if self._writer is not None:
-                    write_scalars(self._writer, look.step, look.numbers, self._parts())
+                    sight = self._watch.sight
+                    levels = tuple(f"{level:g}" for level in sight.options.levels)
+                    parts = {"scales": sight.block_names, "jacobian_quantiles": levels}
+                    write_scalars(self._writer, look.step, look.numbers, parts)
             except (SkiplensError, OSError) as error:
                 if len(self._watch.record.looks) == 1:
                     raise
@@ -325,21 +249,6 @@ class Destination:
         if self._path is not None:
             write_file(self._path, self._watch.reading())
 
-    def _parts(self) -> dict[str, tuple[str, ...]]:
-        """What the entries of rows are called."""
-        sight = self._watch.sight
-        levels = tuple(f"{level:g}" for level in sight.options.levels)
-        return {"scales": sight.block_names, "jacobian_quantiles": levels}
-
-
-def writer_in(place: Writer | Path | str) -> tuple[Writer, Any]:
-    """The writer, and what is to be closed in the end: a writer that was made here, into a folder, or nothing."""
-    if isinstance(place, Writer):
-        return place, None
-    module = optional_import("torch.utils.tensorboard", "writing TensorBoard files", install="skiplens[tensorboard]")
-    writer = module.SummaryWriter(log_dir=str(place))
-    return writer, writer
-
 
 def write_scalars(writer: Writer, step: int, numbers: Mapping[str, Tensor], parts: Mapping[str, Sequence[str]]) -> None:
     """Write numbers as `skiplens/<name>`, and the entries of `parts`' rows as `skiplens/<name>/<part>`."""
@@ -351,5 +260,79 @@ def write_scalars(writer: Writer, step: int, numbers: Mapping[str, Tensor], part
     writer.flush()
 
 
-def _reason(error: Exception) -> str:
-    return str(error) if isinstance(error, SkiplensError) else f"{type(error).__name__}: {first_line(error)}"
+_PACKAGES = ("lightning.pytorch", "pytorch_lightning")
+"""The same package under its two names; a Trainer takes callbacks of its own name."""
+
+
+def lightning_callback(monitor: Monitor) -> Any:
+    """A Lightning callback that starts the monitor, tells it each update and closes it; one process of many looks."""
+
+    class MonitorCallback(_package().Callback):  # type: ignore[misc]  # opened when used
+        """Tells a monitor what a Trainer does."""
+
+        def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+            """Take the first look."""
+            monitor.require_same_model(pl_module)
+            if trainer.is_global_zero:
+                monitor.start(trainer.global_step)
+
+        def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+            """Count the updates; a batch whose gradients are only gathered is none."""
+            if trainer.is_global_zero:
+                monitor.step(_loss(outputs), trainer.global_step)
+
+        def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+            """Take the last look."""
+            if trainer.is_global_zero:
+                monitor.close()
+
+        def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+            """Write what there is."""
+            if trainer.is_global_zero:
+                monitor.finish()
+
+    return MonitorCallback()
+
+
+def _package() -> ModuleType:
+    """The package that is loaded already, or else the one that is installed."""
+    loaded = [module for name in _PACKAGES if (module := sys.modules.get(name)) is not None]
+    if loaded:
+        return loaded[0]
+    try:
+        return optional_import(_PACKAGES[0], "a callback of Lightning")
+    except ImportError:
+        return optional_import(_PACKAGES[1], "a callback of Lightning", install="skiplens[lightning]")
+
+
+def _loss(outputs: Any) -> Tensor | float | None:
+    """The loss in what a training step returned: the tensor itself, or the entry of that name."""
+    loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
+    return loss if isinstance(loss, Tensor | float) else None
+
+
+def hugging_face_callback(monitor: Monitor) -> Any:
+    """A TrainerCallback that starts the monitor, tells it each update and closes it; one process of many looks."""
+    transformers = optional_import("transformers", "a callback of its Trainer")
+
+    class MonitorCallback(transformers.TrainerCallback):  # type: ignore[name-defined]  # opened when used
+        """Tells a monitor what a Trainer does; the Trainer does not tell its callbacks the loss of a step."""
+
+        def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+            """Take the first look."""
+            if others.get("model") is not None:
+                monitor.require_same_model(others["model"])
+            if state.is_world_process_zero:
+                monitor.start(state.global_step)
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+            """Count the updates."""
+            if state.is_world_process_zero:
+                monitor.step(step=state.global_step)
+
+        def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+            """Take the last look."""
+            if state.is_world_process_zero:
+                monitor.close()
+
+    return MonitorCallback()

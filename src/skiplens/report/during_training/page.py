@@ -1,8 +1,6 @@
-"""Figures of what a monitor saw while a network trained."""
+"""What a monitor saw while a network trained, on the page: figures and the section."""
 
-from torch import Tensor
-
-from skiplens.plots.figure import Band, Bars, Figure, Line, Mark, Reference, Values, drawn, numbers
+from skiplens.plots.figure import Band, Bars, Figure, Line, Mark, Reference, drawn, numbers
 from skiplens.plots.section import ReadingView, Section, number_in_words, provenance_of
 from skiplens.report.during_training.record import MonitorReading
 
@@ -32,23 +30,19 @@ def scales_while_training(reading: MonitorReading) -> Figure | None:
         return None
     steps, scales = reading.seen("scales")
     learned = [block for block in range(scales.shape[1]) if not bool(scales[:, block].isnan().any())]
-    names = [reading.block_names[block] for block in learned]
+    names, scales, x = [reading.block_names[block] for block in learned], scales[:, learned], numbers(steps)
+    marks: list[Mark] = [Line(x, numbers(scales[:, block]), name) for block, name in enumerate(names)]
+    if len(names) > _MOST_LINES:
+        span = Band(x, numbers(scales.amin(1)), numbers(scales.amax(1)), f"all {len(names)} blocks")
+        marks = [span, Line(x, numbers(scales.mean(1)), "mean")]
     return Figure(
         name="scales_while_training",
         title="Scales of the blocks while training",
         caption="Root mean square of the last batch norm's weight, or learned factor, in each branch.",
         x_label="steps",
         y_label="scale",
-        marks=_by_block(numbers(steps), scales[:, learned], names),
+        marks=tuple(marks),
     )
-
-
-def _by_block(steps: Values, scales: Tensor, names: list[str]) -> tuple[Mark, ...]:
-    """A line for each block, or the range and the mean of many."""
-    if len(names) <= _MOST_LINES:
-        return tuple(Line(steps, numbers(scales[:, block]), name) for block, name in enumerate(names))
-    span = Band(steps, numbers(scales.amin(1)), numbers(scales.amax(1)), f"all {len(names)} blocks")
-    return span, Line(steps, numbers(scales.mean(1)), "mean")
 
 
 def weight_norm_while_training(reading: MonitorReading) -> Figure | None:
@@ -158,7 +152,6 @@ FIGURES = (
     kernel_while_training,
     cost_of_looking,
 )
-"""Of such a reading, in order."""
 
 _TOLD = {
     "mean_depth": "mean depth",

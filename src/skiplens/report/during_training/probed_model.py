@@ -18,7 +18,8 @@ from skiplens.graph.batch import Batch, Inputs, as_batch, map_tensors
 from skiplens.graph.dissect import dissect
 from skiplens.graph.functional import main_output
 from skiplens.graph.inputs import require_module, samples_of, try_call
-from skiplens.graph.loss import fitted
+from skiplens.graph.lens import COARSE
+from skiplens.graph.loss import Loss, fitted
 from skiplens.graph.network import ResidualNetwork
 from skiplens.report.during_training.record import MonitorOptions
 
@@ -36,22 +37,25 @@ class Probe:
 
     inputs: Inputs
     targets: Tensor | None
-    loss: Any = None
+    loss: Loss = None
     model_has_loss: bool = False
 
     @classmethod
-    def of(cls, probe: Any, loss: Any, samples: int) -> "Probe":
+    def of(cls, probe: Any, loss: Loss, samples: int) -> "Probe":
         """The first samples of inputs, of `(inputs, targets)`, or of a mapping that may hold labels."""
-        if isinstance(probe, Mapping):
-            arguments = dict(probe)
-            labels = arguments.pop(LABELS, None)
-            batch = as_batch((arguments, _counting(arguments) if labels is None else labels), "probe").first(samples)
-            has_labels = labels is not None
-            return cls(batch.inputs, batch.targets if has_labels else None, loss, has_labels and loss is None)
         if isinstance(probe, Tensor):
             return cls(as_batch((probe, probe), "probe").first(samples).inputs, None, loss)
-        batch = as_batch(probe, "probe").first(samples)
-        return cls(batch.inputs, batch.targets, loss)
+        if not isinstance(probe, Mapping):
+            batch = as_batch(probe, "probe").first(samples)
+            return cls(batch.inputs, batch.targets, loss)
+        arguments = dict(probe)
+        labels = arguments.pop("labels", None)
+        tensors = (value for value in arguments.values() if isinstance(value, Tensor) and value.ndim)
+        counting = next(tensors, None) if labels is None else labels
+        batch = as_batch((arguments, counting), "probe").first(samples)
+        if labels is None:
+            return cls(batch.inputs, None, loss)
+        return cls(batch.inputs, batch.targets, loss, model_has_loss=loss is None)
 
     @property
     def samples(self) -> int:
@@ -94,10 +98,12 @@ class ProbedModel:
 
     def __init__(self, model: nn.Module, probe: Probe, options: MonitorOptions) -> None:
         self.trained, self.probe, self.options = unwrapped(require_module(model)), probe, options
-        self.model = float32_copy(self.trained) if has_few_bits(self.trained) else self.trained
+        self.model = self.trained
         self.first_kernel = torch.zeros(0, 0, dtype=torch.float64)
         self.remarks: list[str] = []
-        if self.model is not self.trained:
+        if any(parameter.dtype in COARSE for parameter in self.trained.parameters()):
+            self.model = copy.deepcopy(self.trained).float()
+            self.model.zero_grad(set_to_none=True)
             self.remark("The weights have fewer bits than float32, so looks are taken at a float32 copy of them.")
         self._network: ResidualNetwork | SkiplensError | None = None
         self._network_device: torch.device | None = None
@@ -119,7 +125,9 @@ class ProbedModel:
         with preserve_state(self.model), torch.enable_grad(), torch.autocast(device.type, enabled=False):
             self.model.eval()
             for module in self.model.modules():
-                module.training = self.options.statistics == "probe" and _takes_own_statistics(module)
+                # Synchronised batch norms would wait for the other processes.
+                own = isinstance(module, _BatchNorm) and not isinstance(module, nn.SyncBatchNorm)
+                module.training = own and self.options.statistics == "probe"
             yield
 
     def outputs(self) -> Any:
@@ -162,11 +170,6 @@ class ProbedModel:
         return any(id(parameter) in own for parameter in model.parameters())
 
 
-def _takes_own_statistics(module: nn.Module) -> bool:
-    """Whether a module can take the statistics of the probe; synchronised ones would wait for the other processes."""
-    return isinstance(module, _BatchNorm) and not isinstance(module, nn.SyncBatchNorm)
-
-
 def unwrapped(model: nn.Module) -> nn.Module:
     """The module inside the wrappers of `torch.compile` and of data parallelism."""
     while True:
@@ -178,34 +181,10 @@ def unwrapped(model: nn.Module) -> nn.Module:
         model = inside
 
 
-LABELS = "labels"
-
-
-def _counting(arguments: Mapping[str, Any]) -> Any:
-    """The tensor that counts the samples of arguments without labels."""
-    return next((value for value in arguments.values() if isinstance(value, Tensor) and value.ndim), None)
-
-
-_FEW_BITS = (torch.bfloat16, torch.float16)
-
-
-def has_few_bits(model: nn.Module) -> bool:
-    """Whether a parameter has fewer bits than float32."""
-    return any(parameter.dtype in _FEW_BITS for parameter in model.parameters())
-
-
-def float32_copy(model: nn.Module) -> nn.Module:
-    """A copy of the model in float32, without gradients."""
-    twin = copy.deepcopy(model).float()
-    twin.zero_grad(set_to_none=True)
-    return twin
-
-
 @torch.no_grad()
-def bring_up_to_date(twin: nn.Module, model: nn.Module) -> None:
-    """Copy the values of the model, and its device, to its twin."""
-    device = next(iter(model.parameters())).device
-    twin.to(device)
-    ours, theirs = (chain(module.parameters(), module.buffers()) for module in (twin, model))
+def bring_up_to_date(float32_copy: nn.Module, model: nn.Module) -> None:
+    """Copy the values of the model, and its device, to its copy."""
+    float32_copy.to(next(iter(model.parameters())).device)
+    ours, theirs = (chain(module.parameters(), module.buffers()) for module in (float32_copy, model))
     for own, value in zip(ours, theirs, strict=True):
         own.copy_(value)

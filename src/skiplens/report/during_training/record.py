@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -39,8 +39,7 @@ class MonitorOptions(Settings):
     def __post_init__(self) -> None:
         """Refuse numbers that mean nothing."""
         super().__post_init__()
-        least = {"every": 1, "samples": 1, "products": 4, "outputs": 1}
-        for name, minimum in least.items():
+        for name, minimum in {"every": 1, "samples": 1, "products": 4, "outputs": 1}.items():
             if getattr(self, name) < minimum:
                 raise SettingsError(f"{name}={getattr(self, name)}; ask for at least {minimum}.")
         if not 0 < self.share < float("inf"):
@@ -165,26 +164,24 @@ class Record:
     @classmethod
     def before(cls, reading: MonitorReading, step: int) -> "Record":
         """The looks of a reading that were taken before `step`."""
-        looks = [_look(reading, row) for row in range(reading.looks) if int(reading.steps[row]) < step]
+        looks = []
+        for row in range(reading.looks):
+            if int(reading.steps[row]) < step:
+                numbers = {name: rows[row] for name, rows in reading.measured.items() if not rows[row].isnan().all()}
+                costs = {name: float(rows[row]) for name, rows in reading.costs.items() if not rows[row].isnan()}
+                looks.append(Look(int(reading.steps[row]), float(reading.losses[row]), numbers, costs))
         return cls(looks, dict(reading.skipped), {}, list(reading.notes))
 
     def add(self, look: Look) -> None:
         """Keep a look; its numbers must have the shapes that they had before."""
-        for name, rows in self.measured().items():
-            if name in look.numbers and look.numbers[name].shape != rows[0].shape:
+        before = {name: value for earlier in self.looks for name, value in earlier.numbers.items()}
+        for name, value in look.numbers.items():
+            if name in before and value.shape != before[name].shape:
                 raise InvalidInputError(
-                    f"The file belongs to another model: {name} has shape {tuple(rows[0].shape)} there and "
-                    f"{tuple(look.numbers[name].shape)} here. Choose another path, or start at step 0."
+                    f"The file belongs to another model: {name} has shape {tuple(before[name].shape)} there and "
+                    f"{tuple(value.shape)} here. Choose another path, or start at step 0."
                 )
         self.looks.append(look)
-
-    def has(self, quantity: str) -> bool:
-        """Whether a quantity was measured at any look."""
-        return any(quantity in look.costs for look in self.looks)
-
-    def skip(self, quantity: str) -> None:
-        """Count that a quantity was due and not measured."""
-        self.skipped[quantity] = self.skipped.get(quantity, 0) + 1
 
     def note(self, sentence: str) -> None:
         """Keep a sentence, once."""
@@ -197,21 +194,14 @@ class Record:
             self._missed.add(quantity)
             self.note(sentence)
 
-    def measured(self) -> dict[str, Tensor]:
-        """All numbers by name, one row a look, NaN where one was not measured."""
-        return _columns([look.numbers for look in self.looks])
-
-    def costs(self) -> dict[str, Tensor]:
-        """Seconds by quantity, one entry a look, NaN where it was not measured."""
-        return _columns([{name: torch.tensor(cost) for name, cost in look.costs.items()} for look in self.looks])
-
-    def steps(self) -> Tensor:
-        """Updates made before each look."""
-        return torch.tensor([look.step for look in self.looks], dtype=torch.int64)
-
-    def losses(self) -> Tensor:
-        """The loss handed over at each look."""
-        return torch.tensor([look.loss for look in self.looks], dtype=torch.float64)
+    def rows(self) -> dict[str, Any]:
+        """The fields of a reading that have one row a look; NaN where something was not measured."""
+        return {
+            "steps": torch.tensor([look.step for look in self.looks], dtype=torch.int64),
+            "losses": torch.tensor([look.loss for look in self.looks], dtype=torch.float64),
+            "measured": _columns([look.numbers for look in self.looks]),
+            "costs": _columns([look.costs for look in self.looks]),
+        }
 
 
 def earlier_reading(path: Path) -> MonitorReading | None:
@@ -226,14 +216,9 @@ def earlier_reading(path: Path) -> MonitorReading | None:
     return reading
 
 
-def _look(reading: MonitorReading, row: int) -> Look:
-    numbers = {name: rows[row] for name, rows in reading.measured.items() if not bool(rows[row].isnan().all())}
-    costs = {name: float(seconds[row]) for name, seconds in reading.costs.items() if not math.isnan(seconds[row])}
-    return Look(int(reading.steps[row]), float(reading.losses[row]), numbers, costs)
-
-
-def _columns(rows: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    rows = [{name: torch.as_tensor(value).detach().cpu().double() for name, value in row.items()} for row in rows]
+def _columns(looks: Iterable[Mapping[str, Tensor | float]]) -> dict[str, Tensor]:
+    """By name, one row a look; NaN where a look has none."""
+    rows = [{name: torch.as_tensor(value).detach().cpu().double() for name, value in row.items()} for row in looks]
     shapes = {name: value.shape for row in rows for name, value in row.items()}
     missing = {name: torch.full(shape, math.nan, dtype=torch.float64) for name, shape in shapes.items()}
     return {name: torch.stack([row.get(name, missing[name]) for row in rows]) for name in shapes}
