@@ -9,7 +9,9 @@ import skiplens as sl
 
 ROOT = Path(__file__).parents[1]
 NAMES = {
+    "Comparison",
     "DenseNetKernel",
+    "Finding",
     "HessianSpectrum",
     "JacobianSpectrum",
     "Monitor",

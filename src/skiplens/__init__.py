@@ -29,6 +29,8 @@ from skiplens.paths import path_spectrum as path_spectrum
 from skiplens.paths.reading import PathSpectrum as PathSpectrum
 
 # The whole picture
+from skiplens.readings import Finding as Finding
+from skiplens.report import Comparison as Comparison
 from skiplens.report import Report as Report
 from skiplens.report import compare as compare
 from skiplens.report import inspect as inspect

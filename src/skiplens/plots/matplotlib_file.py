@@ -52,9 +52,8 @@ def figure_bytes(figure: Figure, ending: str) -> bytes:
 
 def _drawn(figure: Figure) -> Any:
     # The object interface: no global figure, no backend, safe in threads and on machines without a screen.
-    canvas = optional_import("matplotlib.figure", "drawing a figure").Figure(
-        figsize=SIZE_IN_INCHES, layout="constrained"
-    )
+    matplotlib = optional_import("matplotlib.figure", "drawing a figure")
+    canvas = matplotlib.Figure(figsize=SIZE_IN_INCHES, layout="constrained")
     in_space = any(isinstance(mark, Surface) for mark in figure.marks)
     axes = canvas.add_subplot(projection="3d" if in_space else None)
     series = (mark for mark in figure.marks if not isinstance(mark, Reference))

@@ -28,22 +28,14 @@ def plotly_json(figure: Figure) -> dict[str, Any]:
     """The `data` and `layout` of `figure` for plotly.js; colours of paper and text are left to the page."""
     references = [mark for mark in figure.marks if isinstance(mark, Reference)]
     series = [mark for mark in figure.marks if not isinstance(mark, Reference)]
-    traces = [_named(trace) for index, mark in enumerate(series) for trace in _traces(mark, colour(index))]
+    traces = [trace for index, mark in enumerate(series) for trace in _traces(mark, colour(index))]
+    for trace in traces:  # names are drawn as the words they are, which can be those of a model; none is in no legend
+        trace |= {"name": _escape(trace["name"])} if trace.get("name") else {"showlegend": False}
     return {
         "data": [_with_gaps(trace) for trace in traces],
         "layout": {
-            "xaxis": {
-                "title": {"text": _escape(figure.x_label)},
-                "automargin": True,
-                **_scale(figure.x_log),
-                **_ticks(series),
-            },
-            "yaxis": {
-                "title": {"text": _escape(figure.y_label)},
-                "automargin": True,
-                **_scale(figure.y_log),
-                **_upside(series),
-            },
+            "xaxis": _axis(figure.x_label, figure.x_log) | _ticks(series),
+            "yaxis": _axis(figure.y_label, figure.y_log) | _upside(series),
             "showlegend": sum(bool(trace.get("name")) and trace.get("showlegend", True) for trace in traces) > 1,
             "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
             "margin": {"l": 60, "r": 20, "t": 30, "b": 50},
@@ -52,13 +44,6 @@ def plotly_json(figure: Figure) -> dict[str, Any]:
             "annotations": [_reference_label(mark, figure) for mark in references if mark.name],
         },
     }
-
-
-def _named(trace: dict[str, Any]) -> dict[str, Any]:
-    """The trace with a name that is drawn as the words it is, which can be those of a model; none is in no legend."""
-    if not trace.get("name"):
-        return trace | {"showlegend": False}
-    return trace | {"name": _escape(trace["name"])}
 
 
 @singledispatch
@@ -98,30 +83,24 @@ def _(mark: Band, shade: str) -> list[dict[str, Any]]:
 
 @_traces.register
 def _(mark: Heat, shade: str) -> list[dict[str, Any]]:
-    return [
-        {
-            "type": "heatmap",
-            "z": mark.rows,
-            "colorscale": "Viridis",
-            "colorbar": {"title": {"text": _escape(mark.name)}},
-        }
-    ]
+    return [{"type": "heatmap", "z": mark.rows, **_heights(mark.name)}]
 
 
 @_traces.register
 def _(mark: Contour, shade: str) -> list[dict[str, Any]]:
     lines = {"coloring": "heatmap", "showlines": True}
-    return [_plane(mark) | {"type": "contour", "ncontours": LEVELS, "contours": lines, "line": {"width": 0.5}}]
+    plane = {"x": mark.x, "y": mark.y, "z": mark.rows, **_heights(mark.name)}
+    return [plane | {"type": "contour", "ncontours": LEVELS, "contours": lines, "line": {"width": 0.5}}]
 
 
 @_traces.register
 def _(mark: Surface, shade: str) -> list[dict[str, Any]]:
-    return [_plane(mark) | {"type": "surface"}]
+    return [{"type": "surface", "x": mark.x, "y": mark.y, "z": mark.rows, **_heights(mark.name)}]
 
 
-def _plane(mark: Contour | Surface) -> dict[str, Any]:
-    colours = {"colorscale": "Viridis", "colorbar": {"title": {"text": _escape(mark.name)}}}
-    return {"x": mark.x, "y": mark.y, "z": mark.rows, **colours}
+def _heights(name: str) -> dict[str, Any]:
+    """Heights as colours, with a bar that says which is which."""
+    return {"colorscale": "Viridis", "colorbar": {"title": {"text": _escape(name)}}}
 
 
 def _with_gaps(value: Any) -> Any:
@@ -133,8 +112,9 @@ def _with_gaps(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-def _scale(logarithmic: bool) -> dict[str, Any]:
-    return {"type": "log", "exponentformat": "power"} if logarithmic else {}
+def _axis(label: str, logarithmic: bool) -> dict[str, Any]:
+    scale = {"type": "log", "exponentformat": "power"} if logarithmic else {}
+    return {"title": {"text": _escape(label)}, "automargin": True, **scale}
 
 
 def _ticks(series: Sequence[Mark]) -> dict[str, Any]:

@@ -62,7 +62,11 @@ def read_file(path: Path | str) -> Reading:
     path = Path(path)
     with path.open("rb") as file:
         try:
-            kind, version, values, provenance = _parse(file, path)
+            with zipfile.ZipFile(file) as archive:
+                header = json.loads(archive.read(HEADER))
+                kind, version = _checked_kind(header, path), header["kind_version"]
+                values = _decode(header["values"], archive)
+                provenance = Provenance.from_json(header["provenance"])
         except (*_DAMAGE, OSError) as error:
             if isinstance(error, OSError) and error.errno != errno.EINVAL:  # the disk's trouble, not the file's
                 raise
@@ -74,25 +78,6 @@ def read_file(path: Path | str) -> Reading:
         return kind(**values, provenance=provenance)
     except TypeError as error:
         raise BrokenFileError(f"{path} does not hold what a {kind.__name__} needs: {error}.") from error
-
-
-def _parse(file: BinaryIO, path: Path) -> tuple[type[Reading], int, dict[str, Any], Provenance]:
-    with zipfile.ZipFile(file) as archive:
-        header = json.loads(archive.read(HEADER))
-        kind = _checked_kind(header, path)
-        values = _decode(header["values"], _Arrays(archive))
-        return kind, header["kind_version"], values, Provenance.from_json(header["provenance"])
-
-
-class _Arrays:
-    """The arrays of an archive, read by name."""
-
-    def __init__(self, archive: zipfile.ZipFile) -> None:
-        self._archive = archive
-
-    def __getitem__(self, name: str) -> torch.Tensor:
-        member = io.BytesIO(self._archive.read(f"{name}.npy"))
-        return torch.from_numpy(np.lib.format.read_array(member, allow_pickle=False))
 
 
 def _checked_kind(header: Any, path: Path) -> type[Reading]:
@@ -121,17 +106,15 @@ def _encode(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
     return value
 
 
-def _decode(value: Any, arrays: _Arrays) -> Any:
+def _decode(value: Any, archive: zipfile.ZipFile) -> Any:
     if isinstance(value, dict):
         if set(value) == {_ARRAY}:
-            return arrays[value[_ARRAY]]
-        return {key: _decode(entry, arrays) for key, entry in value.items()}
+            member = io.BytesIO(archive.read(f"{value[_ARRAY]}.npy"))
+            return torch.from_numpy(np.lib.format.read_array(member, allow_pickle=False))
+        return {key: _decode(entry, archive) for key, entry in value.items()}
     if isinstance(value, list):
-        return tuple(_decode(entry, arrays) for entry in value)
+        return tuple(_decode(entry, archive) for entry in value)
     return value
-
-
-_TENSOR = {"dtype", "shape", "values"}
 
 
 def to_json(reading: Reading) -> dict[str, Any]:
@@ -168,7 +151,7 @@ def _restored(value: Any) -> Any:
     if isinstance(value, dict):
         if set(value) == {"float"}:
             return float(value["float"])
-        if set(value) == _TENSOR:
+        if set(value) == {"dtype", "shape", "values"}:
             entries = torch.tensor(_restored(value["values"]), dtype=getattr(torch, value["dtype"]))
             return entries.reshape(value["shape"])
         return {key: _restored(entry) for key, entry in value.items()}

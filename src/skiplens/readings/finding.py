@@ -68,15 +68,9 @@ class Finding:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """The finding that `to_json` wrote."""
-        remedy = values["remedy"]
-        read = {
-            **values,
-            "number": float(values["number"]),
-            "threshold": float(values["threshold"]),
-            "where": tuple(values["where"]),
-            "remedy": None if remedy is None else Remedy(**remedy),
-        }
-        return cls(**read)
+        numbers = {name: float(values[name]) for name in ("number", "threshold")}
+        remedy = None if values["remedy"] is None else Remedy(**values["remedy"])
+        return cls(**{**values, **numbers, "where": tuple(values["where"]), "remedy": remedy})
 
 
 def by_severity(findings: list[Finding]) -> tuple[Finding, ...]:

@@ -3,7 +3,7 @@
 import platform
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Self
 
@@ -17,8 +17,6 @@ from skiplens.base.version import VERSION
 
 KINDS: dict[str, type["Reading"]] = {}
 """Every kind of reading by its name; a file says which kind it holds."""
-
-PLAIN = (str, int, float, bool, type(None))
 
 
 @dataclass(frozen=True)
@@ -35,9 +33,8 @@ class Provenance:
     @classmethod
     def begin(cls, settings: Mapping[str, Any], seed: int | None, device: torch.device | str = "cpu") -> "Stopwatch":
         """Start the clock of a measurement; `.end()` gives its provenance."""
-        return Stopwatch(
-            cls(dict(settings), seed, versions(), str(device), datetime.now(UTC).isoformat("T", "seconds"))
-        )
+        started = datetime.now(UTC).isoformat("T", "seconds")
+        return Stopwatch(cls(dict(settings), seed, versions(), str(device), started))
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
@@ -54,17 +51,13 @@ class Stopwatch:
 
     def end(self) -> Provenance:
         """The provenance with the time since the start."""
-        p = self._provenance
-        return Provenance(p.settings, p.seed, p.versions, p.device, p.started, time.perf_counter() - self._start)
+        return replace(self._provenance, seconds=time.perf_counter() - self._start)
 
 
 def versions() -> dict[str, str]:
     """Versions of what computes: Skiplens, Python, torch, NumPy, SciPy."""
-    return {
-        "skiplens": VERSION,
-        "python": platform.python_version(),
-        **{package.__name__: package.__version__ for package in (torch, np, scipy)},
-    }
+    packages = {package.__name__: package.__version__ for package in (torch, np, scipy)}
+    return {"skiplens": VERSION, "python": platform.python_version(), **packages}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -118,7 +111,7 @@ def _settle(value: Any, name: str) -> Any:
         return tuple(_settle(entry, name) for entry in value)
     if isinstance(value, Mapping):
         return {str(key): _settle(entry, f"{name}[{key!r}]") for key, entry in value.items()}
-    if isinstance(value, PLAIN):
+    if value is None or isinstance(value, str | int | float | bool):
         return value
     raise InvalidInputError(
         f"{name} is a {type(value).__name__}; a reading holds tensors, numbers, words, tuples and mappings of them."

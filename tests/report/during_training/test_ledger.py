@@ -71,8 +71,8 @@ def test_a_closed_quantity_leaves_its_part_to_the_others():
     clock.now += 21
     assert made.affordable() == []
     made.write_off("b", 1)
-    made.close("b")
-    assert made.open == ("a",) and made.affordable() == []
+    made.open.remove("b")
+    assert made.open == ["a"] and made.affordable() == []
     clock.now += 10  # a tenth of 31 seconds pays for two of a and the one of b in vain
     assert made.affordable() == ["a"]
 
