@@ -125,7 +125,7 @@ def test_bad_input():
     model, data = task()
     with pytest.raises(SettingsError, match="every=0; ask for at least 1"):
         depth_during_training(model, data, RECIPE, every=0)
-    with pytest.raises(SettingsError, match="has no setting 'evry'"):
+    with pytest.raises(TypeError, match="evry"):
         depth_during_training(model, data, RECIPE, evry=2)
     with pytest.raises(InvalidInputError, match=r"takes the loss from the model.*Name a loss"):
         depth_during_training(model, data, dataclasses.replace(RECIPE, loss="model"), forces=False)
