@@ -13,7 +13,7 @@ from skiplens.base.axes import Float
 from skiplens.base.errors import DidNotConverge
 from skiplens.base.randomness import Randomness
 from skiplens.base.settings import Settings
-from skiplens.papers.statistics import UNDECIDED, Band, ReplicateSettings, decide, over_seeds, replicated
+from skiplens.papers.statistics import UNDECIDED, Band, ReplicateSettings, decide, import_name, over_seeds, replicated
 from skiplens.papers.study import Judgement, PaperCard, Preset
 from skiplens.report.during_training.measurer import MeasureAlong, Measurer
 from skiplens.sweeps.run import Run
@@ -83,14 +83,14 @@ SIZES: dict[Preset, Sizes] = {
 
 def once(measure: Callable[[S], Any], settings: S) -> Run:
     """The run of a measure."""
-    return Run(f"{measure.__module__}:{measure.__name__}", settings)
+    return Run(import_name(measure), settings)
 
 
 def repeated(
     measure: Callable[[R], Any], base: R, count: int, seed: int, cost: int = 1, **axes: Iterable[object]
 ) -> list[Run]:
     """One run of a measure for each combination of the axes and each replicate."""
-    return replicated(f"{measure.__module__}:{measure.__name__}", base, count, seed, lambda settings: cost, **axes)
+    return replicated(measure, base, count, seed, lambda settings: cost, **axes)
 
 
 def judge_always(shares: Sequence[Tensor] | Tensor, explanation: str) -> Judgement:

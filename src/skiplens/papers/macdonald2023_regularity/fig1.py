@@ -187,7 +187,7 @@ def draw_fig1(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
 def runs(preset: Preset, seed: int) -> list[Run]:
     """One matrix a run."""
     replicates = {"smoke": 12, "laptop": 40, "paper": 200}[preset]
-    return replicated(f"{__name__}:skip_spectra", LinearLayer(), replicates, seed)
+    return replicated(skip_spectra, LinearLayer(), replicates, seed)
 
 
 ITEM = Item(

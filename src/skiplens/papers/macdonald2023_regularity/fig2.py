@@ -419,18 +419,18 @@ def runs(preset: Preset, seed: int) -> list[Run]:
     """Losses, Jacobians to the logits in training and before it, in the parameters, and of blocks."""
     place = PRESETS.index(preset)  # where three numbers stand, they are those of smoke, laptop and paper
     trials, moments = (3, 10, 10)[place], ((0, 9), (0, 5, 9), tuple(range(10)))[place]
-    planned: tuple[tuple[str, Digits, tuple[int, int, int], float], ...] = (
-        ("digit_losses", Losses(trials=trials), (1, 8, 100), 6.0),
-        ("digit_composites", Composites(moments=moments), (2, 5, 150), 7.0),
-        ("digit_starts", Starts(), (2, 24, 100), 1.5),
-        ("digit_starts", Starts(final_norm=False), (2, 16, 60), 1.5),
-        ("digit_parameters", Parameters(), (2, 12, 60), 3.5),
-        ("digit_blocks", Blocks(), (2, 12, 60), 2.0),
+    planned: tuple[tuple[statistics.Measure, Digits, tuple[int, int, int], float], ...] = (
+        (digit_losses, Losses(trials=trials), (1, 8, 100), 6.0),
+        (digit_composites, Composites(moments=moments), (2, 5, 150), 7.0),
+        (digit_starts, Starts(), (2, 24, 100), 1.5),
+        (digit_starts, Starts(final_norm=False), (2, 16, 60), 1.5),
+        (digit_parameters, Parameters(), (2, 12, 60), 3.5),
+        (digit_blocks, Blocks(), (2, 12, 60), 2.0),
     )
     found = []
-    for name, base, counts, seconds in planned:
+    for measure, base, counts, seconds in planned:
         settings = replace(base, images=(8, 32, 32)[place], source="mnist" if preset == "paper" else "sample")
-        of_kind = statistics.replicated(f"{__name__}:{name}", settings, counts[place], seed)
+        of_kind = statistics.replicated(measure, settings, counts[place], seed)
         found += [replace(run, cost=seconds) for run in of_kind]
     return found
 

@@ -105,7 +105,7 @@ def compared(data: Data, sizes: Sizes, seed: int, learning_rates: Iterable[float
     )
     trials = min(sizes.trials, IMAGENET_TRIALS) if of_imagenet else sizes.trials
     rates = tuple(learning_rates)
-    found = replicated(f"{__name__}:image_training", base, trials, seed, learning_rate=rates, modified=(False, True))
+    found = replicated(image_training, base, trials, seed, learning_rate=rates, modified=(False, True))
     cost = base.epochs * (base.images or 50_000) * base.width**2 / 1e6
     return [dataclasses.replace(run, needs=needs(base.gpu), cost=cost) for run in found]
 

@@ -171,13 +171,13 @@ REPLICATES: dict[Preset, int] = {"smoke": 3, "laptop": 6, "paper": 50}
 
 def quadratics(preset: Preset, seed: int) -> list[Run]:
     """Least squares, which theorem 5.1 looks at again."""
-    return replicated(f"{__name__}:descent_quadratic", Quadratic(), REPLICATES[preset], seed)
+    return replicated(descent_quadratic, Quadratic(), REPLICATES[preset], seed)
 
 
 def runs(preset: Preset, seed: int) -> list[Run]:
     """Least squares and networks."""
     base = NonConvex(iterations={"smoke": 40, "laptop": 200, "paper": 2000}[preset])
-    networks = replicated(f"{__name__}:descent_network", base, REPLICATES[preset], seed)
+    networks = replicated(descent_network, base, REPLICATES[preset], seed)
     return [*quadratics(preset, seed), *networks]
 
 

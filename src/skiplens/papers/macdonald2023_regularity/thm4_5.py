@@ -295,10 +295,10 @@ def runs(preset: Preset, seed: int) -> list[Run]:
     points, ascent = {"smoke": (1, 3), "laptop": (5, 100), "paper": (40, 500)}[preset]
     curvatures = Curvatures(points=points, ascent=ascent)
     return [
-        *statistics.replicated(f"{__name__}:smooth_hessians", curvatures, count, seed, cost=lambda _: 100.0),
-        *statistics.replicated(f"{__name__}:batch_norm_gains", Layers(), count, seed),
-        *statistics.replicated(f"{__name__}:entry_curvatures", Layers(), count, seed),
-        *statistics.replicated(f"{__name__}:slope_quotients", Layers(), 1, seed),
+        *statistics.replicated(smooth_hessians, curvatures, count, seed, cost=lambda _: 100.0),
+        *statistics.replicated(batch_norm_gains, Layers(), count, seed),
+        *statistics.replicated(entry_curvatures, Layers(), count, seed),
+        *statistics.replicated(slope_quotients, Layers(), 1, seed),
     ]
 
 

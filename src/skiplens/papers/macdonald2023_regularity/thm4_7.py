@@ -172,8 +172,8 @@ def runs(preset: Preset, seed: int) -> list[Run]:
     count = {"smoke": 16, "laptop": 20, "paper": 200}[preset]
     points = Points(points={"smoke": 2, "laptop": 4, "paper": 20}[preset])
     return [
-        *statistics.replicated(f"{__name__}:regular_points", points, count, seed, cost=lambda _: 100.0),
-        *statistics.replicated(f"{__name__}:first_layers", FirstLayer(), count, seed),
+        *statistics.replicated(regular_points, points, count, seed, cost=lambda _: 100.0),
+        *statistics.replicated(first_layers, FirstLayer(), count, seed),
     ]
 
 

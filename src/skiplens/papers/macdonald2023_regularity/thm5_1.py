@@ -312,18 +312,18 @@ def runs(preset: Preset, seed: int) -> list[Run]:
         "laptop": (5, 2000, 2000, 500, 200, 100),
         "paper": (10, 100_000, 100_000, 100_000, 10_000, 1000),
     }[preset]
-    trapped, one_layer = (f"{counterexample.__name__}:{name}" for name in ("trapped_descent", "one_layer_bounds"))
-    planned: list[tuple[str, statistics.ReplicateSettings, int]] = [
+    trapped, one_layer = counterexample.trapped_descent, counterexample.one_layer_bounds
+    planned: list[tuple[statistics.Measure, statistics.ReplicateSettings, int]] = [
         (trapped, Trapped(cost="logistic", iterations=logistic), replicates),
         (trapped, Trapped(cost="square", iterations=square), replicates),
         (trapped, Trapped(cost="logistic", start="free", iterations=logistic), 1),
         (trapped, Trapped(cost="square", start="free", iterations=square), 1),
         (one_layer, OneLayer(), 1),
-        (f"{__name__}:printed_network_descent", Descents(iterations=printed), replicates),
-        (f"{__name__}:repaired_descent", Repaired(cost="square", iterations=repaired), replicates),
-        (f"{__name__}:repaired_descent", Repaired(cost="cross_entropy", iterations=repaired), replicates),
-        (f"{__name__}:digit_certificates", DigitCertificate(iterations=digits), 8),  # they vary more, cost little
-        (f"{__name__}:hypotheses_met", Hypotheses(), 1),
+        (printed_network_descent, Descents(iterations=printed), replicates),
+        (repaired_descent, Repaired(cost="square", iterations=repaired), replicates),
+        (repaired_descent, Repaired(cost="cross_entropy", iterations=repaired), replicates),
+        (digit_certificates, DigitCertificate(iterations=digits), 8),  # they vary more, cost little
+        (hypotheses_met, Hypotheses(), 1),
     ]
     own = [run for measure, base, count in planned for run in statistics.replicated(measure, base, count, seed)]
     return [*own, *quadratics(preset, seed)]
