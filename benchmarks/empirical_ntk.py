@@ -61,7 +61,7 @@ def case(images: int, norm: bool, device: str = "cpu") -> tuple[nn.Module, Tenso
 def skiplens(images, outputs, norm=False, budget=None, device="cpu"):
     model, inputs = case(images, norm, device)
     limit = budget if device == "cpu" else None
-    return lambda: empirical_ntk(model, inputs, outputs=outputs, budget=limit)
+    return lambda: empirical_ntk(model, inputs, outputs=outputs, memory=limit)
 
 
 def torch_func(images, outputs, norm=False, device="cpu"):

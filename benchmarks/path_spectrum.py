@@ -50,7 +50,7 @@ def one_pass(network, layers):
     """All coefficients at once; the sum of them is what the network puts out."""
     found = dissect(*case(network, layers))
     plan = frozen_plan(found, found.node(found.output))
-    return lambda: expand_signal(plan, PathOrders()).stack.sum(0)
+    return lambda: expand_signal(plan, PathOrders()).sum(0)
 
 
 def passes(network, layers):

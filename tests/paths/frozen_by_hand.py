@@ -14,7 +14,7 @@ from skiplens.paths.plan import frozen_plan
 def coefficients(model: nn.Module, inputs, most: int | None = None) -> Tensor:
     """The stack under test."""
     network = dissect(model, inputs)
-    return expand_signal(frozen_plan(network, network.node(network.output)), PathOrders(most)).stack
+    return expand_signal(frozen_plan(network, network.node(network.output)), PathOrders(most))
 
 
 def polynomial(stack: Tensor, t: float) -> Tensor:

@@ -58,7 +58,7 @@ def test_theorem_four_is_the_closed_form_of_the_theory():
     network = dissect(model, inputs)
     gated = GatedLoss(network, targets, F.cross_entropy)
     here = gated.slopes(gated.weights)
-    stacks = {one.name: one.stack for one in weight_paths(network, here.weights, here.output)}
+    stacks = dict(weight_paths(network, here.weights, here.output))
     rows = torch.stack(
         [
             torch.cat([s[r].flatten() if r < len(s) else torch.zeros(s[0].numel()) for s in stacks.values()])

@@ -17,23 +17,23 @@ def planned(depth=5):
 
 def test_factors_of_branches_are_those_of_the_polynomial():
     plan = planned()
-    stack = expand_signal(plan, PathOrders()).stack
-    frozen = expand_signal(plan, BlockDerivatives((0.3,) * 5, derivatives=False)).stack
+    stack = expand_signal(plan, PathOrders())
+    frozen = expand_signal(plan, BlockDerivatives((0.3,) * 5, derivatives=False))
     assert frozen.shape[0] == 1
     assert_close(frozen[0], polynomial(stack, 0.3))
-    signed = expand_signal(plan, PathOrders(factors=(-1.0,) * 5)).stack
+    signed = expand_signal(plan, PathOrders(factors=(-1.0,) * 5))
     assert_close(signed, torch.stack([(-1) ** r * c for r, c in enumerate(stack)]))
 
 
 def test_derivatives_by_the_factors_are_differences_of_frozen_networks():
     """The signal is linear in each factor, so that its derivative is what silencing the block takes away."""
     plan = planned()
-    derivatives = expand_signal(plan, BlockDerivatives((1.0,) * 5)).stack
+    derivatives = expand_signal(plan, BlockDerivatives((1.0,) * 5))
     for block in range(5):
         silenced = tuple(float(other != block) for other in range(5))
-        without = expand_signal(plan, BlockDerivatives(silenced, derivatives=False)).stack[0]
+        without = expand_signal(plan, BlockDerivatives(silenced, derivatives=False))[0]
         assert_close(derivatives[block + 1], derivatives[0] - without)
-    total = expand_signal(plan, TotalDerivative()).stack
+    total = expand_signal(plan, TotalDerivative())
     assert_close(total[1], derivatives[1:].sum(0))
 
 

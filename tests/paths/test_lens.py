@@ -63,7 +63,7 @@ def test_one_block_has_no_law_to_tell():
 def test_the_gradient_is_read_beside_the_signal():
     looked_at = subject()
     reading = PathsLens()(looked_at, Randomness(0), silent)
-    alone = path_spectrum(looked_at.model, looked_at.batch.inputs, "gradient")
+    alone = path_spectrum(looked_at.model, looked_at.batch.inputs, of="gradient")
     assert_close(reading.gradient_energy.sum(0), alone.energy)
     assert_close(torch.tensor(reading.gradient_depth), torch.tensor(alone.mean_depth))
     depths = alone.sample_depths
@@ -80,10 +80,10 @@ def test_a_gradient_that_was_not_asked_for_has_no_depth():
 
 
 def test_a_gradient_without_a_spectrum_is_told(monkeypatch):
-    def refused(network, inputs, of, request):
+    def refused(*arguments, **options):
         raise SkiplensError("no such thing.")
 
-    monkeypatch.setattr("skiplens.paths.spectrum.measure", refused)
+    monkeypatch.setattr("skiplens.paths.report.measure", refused)
     reading = PathsLens()(subject(), Randomness(0), silent)
     assert reading.notes[-1] == "The gradient has no spectrum here: no such thing." and len(reading.energy) == 3
 

@@ -42,7 +42,7 @@ def on_both(name):
 @pytest.mark.parametrize("name", MODELS)
 def test_spectra(name, of):
     options = {"blocks": True, "pairs": True, "signs": 2, "weights": of == "gradient"}
-    here, there = (sl.path_spectrum(model, inputs, of, **options) for model, inputs in on_both(name))
+    here, there = (sl.path_spectrum(model, inputs, of=of, **options) for model, inputs in on_both(name))
     for field in FIELDS:
         assert_close(getattr(there, field), getattr(here, field), relative=1e-9)
     for block, energy in here.weight_path_energy.items():
@@ -57,10 +57,10 @@ def test_weight_gradients_by_whole_paths_add_up_to_autograd(name):
     output = model(inputs)
     cotangent = torch.ones_like(output)
     names = [parameter for block in network.blocks for parameter in block.branch.parameters]
-    for one in weight_paths(network, names, cotangent):
-        expected = torch.autograd.grad(output, model.get_parameter(one.name), cotangent, retain_graph=True)[0]
+    for name, stack in weight_paths(network, names, cotangent):
+        expected = torch.autograd.grad(output, model.get_parameter(name), cotangent, retain_graph=True)[0]
         scale = float(expected.abs().max()) or 1.0
-        assert float((one.stack.sum(0) - expected).abs().max()) <= 1e-11 * scale + 1e-12
+        assert float((stack.sum(0) - expected).abs().max()) <= 1e-11 * scale + 1e-12
 
 
 def test_forces_and_lesions():
@@ -68,7 +68,7 @@ def test_forces_and_lesions():
     for model, inputs in on_both("perceptrons"):
         targets = torch.tensor([0, 1, 0, 1], device=inputs.device)
         forces = depth_forces(dissect(model, inputs), targets, F.cross_entropy, 1e-3)
-        lesions = lesion_study(model, inputs, targets, F.cross_entropy)
+        lesions = lesion_study(model, (inputs, targets), loss=F.cross_entropy)
         found.append(
             (forces.block_drive.predicted, forces.block_slope.measured, torch.tensor([*lesions.deleted.values()]))
         )

@@ -77,14 +77,14 @@ def test_a_stack_is_overwritten_only_by_its_sole_reader(formula, alone):
     plan = plan_of(model, inputs)
     readers = [node for node in plan.needed if "batch_norm" in node.name or "relu" in node.name]
     assert all(plan.is_sole_reader(node) for node in readers) == alone
-    assert_close(expand_signal(plan, PathOrders()).stack, in_new_memory(plan))
+    assert_close(expand_signal(plan, PathOrders()), in_new_memory(plan))
 
 
 def in_new_memory(plan):
     """The same where no memory is used twice."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(StackPlan, "is_sole_reader", lambda plan, node: False)
-        return expand_signal(plan, PathOrders()).stack
+        return expand_signal(plan, PathOrders())
 
 
 def test_what_is_wanted_is_not_overwritten():

@@ -16,7 +16,7 @@ from tests.tolerances import assert_close
 def stacks(model, inputs, cotangent, names=None):
     network = dissect(model, inputs)
     wanted = names or [name for block in network.blocks for name in block.branch.parameters]
-    return {one.name: one.stack for one in weight_paths(network, wanted, cotangent)}
+    return dict(weight_paths(network, wanted, cotangent))
 
 
 def autograd(model, inputs, cotangent):

@@ -86,7 +86,7 @@ def test_patches_are_made_once_where_there_is_room_for_them(room, times, monkeyp
     layer = drawn(nn.Conv2d(2, 5, 3).double())
     factor, rows = deferred(layer, 5, 0, 2, 3, 3)
     made = []
-    monkeypatch.setattr("skiplens.graph.operations.patches", lambda *a: made.append(1) or patches(*a))
+    monkeypatch.setattr("skiplens.tangent.rule_table.patches", lambda *a: made.append(1) or patches(*a))
     with torch.no_grad():
         found = [part.rows.clone() for part in factor.slices(1, side=0)]
     assert_close(torch.cat(found, dim=2), rows)

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from skiplens.base.errors import InvalidInputError
-from skiplens.tangent.contraction import ntk_diagonal
-from skiplens.tangent.empirical import empirical_ntk
+from skiplens.tangent.empirical import empirical_ntk, ntk_diagonal
 from tests.graph.dense_jacobian import dense_jacobian
 from tests.networks import noise
 from tests.tangent.cases import CASES
@@ -28,7 +27,7 @@ def test_squared_lengths_of_dense_gradients(name):
 def test_other_algorithms_and_less_memory(algorithm, budget):
     model, inputs = CASES["norms"]()
     kernel = empirical_ntk(model, inputs)
-    assert_close(ntk_diagonal(model, inputs, algorithm=algorithm, budget=budget), kernel.diagonal())
+    assert_close(ntk_diagonal(model, inputs, algorithm=algorithm, memory=budget), kernel.diagonal())
 
 
 def test_coupled_batches_are_looked_at_whole():

@@ -38,7 +38,7 @@ def test_coupled_batches():
 
 def test_small_budgets_go_through_samples_one_by_one():
     model, inputs = CASES["norms"]()
-    operator = NTKOperator(model, inputs, budget=1)
+    operator = NTKOperator(model, inputs, memory=1)
     assert operator._products.chunk == 1
     assert_close(operator.dense(), dense_kernel(model, inputs).reshape(8, 8))
 

@@ -1,9 +1,18 @@
+import time
+
 import pytest
+import torch
+from torch import nn
 
 from skiplens.base.errors import TooLargeError
-from skiplens.tangent.plan import Work, costs, make_plan
-from skiplens.tangent.problem import Task
+from skiplens.tangent.empirical import empirical_ntk
+from skiplens.tangent.gradients import SingleRows, VectorisedRows
+from skiplens.tangent.layers import LayerRows
+from skiplens.tangent.plan import Work, assign, costs, make_plan, prefers_general, prefers_vectorised
+from skiplens.tangent.problem import Task, make_problem
 from skiplens.tangent.rules import OuterShape
+from tests.networks import Formula, drawn, mlp, noise
+from tests.tangent.cases import CASES
 
 
 def layer(rows, row_size, terms, order):
@@ -67,3 +76,61 @@ def test_a_row_that_cannot_fit_says_so():
     task = Task(1000, 0, 4, True, 8)
     with pytest.raises(TooLargeError, match=r"gradients of 1000 samples need 31.2 MiB .* about 4 samples fit"):
         make_plan(task, {"table": Work(10, 1024, 10)}, 2**17)
+
+
+def matrices(count):
+    """A module of bare matrices: no rule knows them."""
+
+    def formula(module, x):
+        for matrix in module.matrices:
+            x = torch.tanh(x @ matrix)
+        return x
+
+    return Formula(formula, matrices=nn.ParameterList([nn.Parameter(torch.zeros(3, 3)) for _ in range(count)]))
+
+
+CHOICES = {
+    "known layers": (mlp, (400, 3), [LayerRows]),
+    "a module around bare matrices": (lambda: nn.Sequential(matrices(5), nn.Linear(3, 3)), (400, 3), [VectorisedRows]),
+    "few rows of it": (lambda: nn.Sequential(matrices(5), nn.Linear(3, 3)), (20, 3), [LayerRows]),
+    "bare matrices": (lambda: matrices(5), (20, 3), [VectorisedRows]),
+    "few rows of them": (lambda: matrices(5), (2, 3), [SingleRows]),
+}
+
+
+def assigned(model, inputs):
+    problem = make_problem(model, inputs, outputs="trace", memory=2**30)
+    jobs = assign(problem, problem.budget)
+    return [(type(job.source), job.work, job.overhead, vars(job.source).get("chunk")) for job in jobs]
+
+
+def no_clock():
+    raise AssertionError("a clock chooses nothing")
+
+
+@pytest.mark.parametrize(("build", "shape", "sources"), CHOICES.values(), ids=CHOICES)
+def test_the_choice_of_an_algorithm_reads_no_clock(build, shape, sources, monkeypatch):
+    model, inputs = drawn(build()), noise(*shape)
+    first = assigned(model, inputs)
+    assert [job[0] for job in first] == sources
+    for name in ("perf_counter", "perf_counter_ns", "time", "time_ns", "monotonic", "process_time", "thread_time"):
+        monkeypatch.setattr(time, name, no_clock)
+    assert assigned(model, inputs) == first
+
+
+def test_the_same_bits_whatever_the_clock_says(monkeypatch):
+    model, inputs = CASES["inner_parameter"]()
+    kernel = empirical_ntk(model, inputs)
+    ticks = iter(range(10**6, 0, -1))
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(ticks)))
+    assert torch.equal(empirical_ntk(model, inputs), kernel)
+
+
+def test_counts_decide():
+    many, few = Task(200, 0, 10, False, 4), Task(10, 0, 10, False, 4)
+    assert not prefers_general(0.0, 1, many)  # known layers repeat nothing
+    assert prefers_general(13.4, 2, many) and not prefers_general(8.0, 7, many)
+    assert not prefers_general(13.4, 2, few)
+    assert prefers_vectorised(1, few) and prefers_vectorised(20, many)
+    assert not prefers_vectorised(200, many)  # one sample at a time
+    assert not prefers_vectorised(1, Task(2, 0, 3, False, 4))

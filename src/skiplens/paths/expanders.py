@@ -1,9 +1,8 @@
-"""What can be asked of a path spectrum."""
+"""What can be asked of a path spectrum, and the sums over samples and directions that it is made of."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor, fx
@@ -22,7 +21,7 @@ from skiplens.paths.forward import (
     expand_signal,
     expand_tangent,
 )
-from skiplens.paths.plan import StackPlan, frozen_plan, tangent_plan
+from skiplens.paths.plan import frozen_plan, tangent_plan
 from skiplens.paths.step import padded
 
 Of = Literal["signal", "jacobian", "gradient"]
@@ -58,23 +57,9 @@ class PathOptions(Settings):
             raise InvalidInputError(f"max_order={self.max_order}; the shortest paths have order 0.")
 
 
-def require_of(of: str) -> None:
-    """Refuse to decompose anything but the three things that can be."""
-    if of not in get_args(Of):
-        raise InvalidInputError(f"of={of!r}; ask for one of {', '.join(map(repr, get_args(Of)))}.")
-
-
-Direction = Tensor | None
-
-
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """Some samples of a batch with the network taken apart for them.
-
-    Attributes:
-        network: The network.
-        samples: Which samples of the whole batch these are.
-    """
+    """Some samples of a batch, by their place in it, with the network taken apart for them."""
 
     network: ResidualNetwork
     samples: slice
@@ -84,104 +69,50 @@ class Chunk:
         """How many samples."""
         return self.samples.stop - self.samples.start
 
-
-class Expander(ABC):
-    """Something that is a sum over paths."""
-
-    plan: StackPlan
-
-    @abstractmethod
-    def expand(self, counting: Counting) -> Tensor:
-        """The stack of shape (entries, samples, numbers)."""
-
-    def total(self) -> Tensor:
-        """The sum over all paths, of shape (samples, numbers)."""
-        return self.expand(BlockDerivatives(derivatives=False))[0]
+    @property
+    def output(self) -> fx.Node:
+        """What is decomposed."""
+        return self.network.node(self.network.output)
 
 
-@dataclass(frozen=True, eq=False)
-class Signal(Expander):
-    """The output itself."""
-
-    plan: StackPlan
-    samples: int
-    options: PathOptions
-
-    @classmethod
-    def of(cls, chunk: Chunk, options: PathOptions) -> "Signal":
-        """The output of a chunk's network."""
-        return cls(frozen_plan(chunk.network, _output(chunk.network)), chunk.count, options)
-
-    def expand(self, counting: Counting) -> Tensor:
-        """The output's stack."""
-        return centred_rows(expand_signal(self.plan, counting).stack, self.samples, self.options)
+Expand = Callable[[Counting], Tensor]
+"""Something that is a sum over paths, as a stack of shape (entries, samples, numbers)."""
 
 
-@dataclass(frozen=True, eq=False)
-class Jacobian(Expander):
-    """The derivative of the output along a direction of the inputs."""
+def expander(of: Of, chunk: Chunk, options: PathOptions, direction: Tensor | None, randomness: Randomness) -> Expand:
+    """The output, its derivative along a direction of the inputs, or the gradient from one of the output.
 
-    plan: StackPlan
-    samples: int
-    options: PathOptions
-    directions: Mapping[str, Tensor]
-
-    @classmethod
-    def of(cls, chunk: Chunk, options: PathOptions, direction: Direction, randomness: Randomness) -> "Jacobian":
-        """The derivative along the given direction, or along one drawn from a standard normal distribution."""
-        plan = tangent_plan(chunk.network, _output(chunk.network))
+    The direction is drawn from a standard normal distribution if not given.
+    """
+    if of == "signal":
         if direction is not None:
-            drawn = {plan.sources[0].name: _given(direction, plan, chunk)}
-        else:
-            drawn = {node.name: _drawn(node, chunk, randomness.child(node.name)) for node in plan.sources}
-        return cls(plan, chunk.count, options, drawn)
-
-    def expand(self, counting: Counting) -> Tensor:
-        """The derivative's stack."""
-        return centred_rows(expand_tangent(self.plan, counting, self.directions).stack, self.samples, self.options)
-
-
-@dataclass(frozen=True, eq=False)
-class Gradient(Expander):
-    """The gradient by the inputs of something whose gradient by the output is given."""
-
-    plan: StackPlan
-    samples: int
-    cotangent: Tensor
-
-    @classmethod
-    def of(cls, chunk: Chunk, direction: Direction, randomness: Randomness) -> "Gradient":
-        """The gradient from the given one by the output, or from one drawn from a standard normal distribution."""
-        output = _output(chunk.network)
-        plan = tangent_plan(chunk.network, output)
-        if direction is None:
-            return cls(plan, chunk.count, _drawn(output, chunk, randomness.child("output")))
-        return cls(plan, chunk.count, fitting(direction, output, chunk, "the output"))
-
-    def expand(self, counting: Counting) -> Tensor:
-        """The stacks of all sources side by side."""
-        found = {one.name: rows(one.stack, self.samples) for one in pull_back(self.plan, counting, self.cotangent)}
-        longest = max(len(stack) for stack in found.values())
-        stacks = [torch.nn.functional.pad(s, (0, 0, 0, 0, 0, longest - len(s))) for s in found.values()]
-        same = {stack.shape[1] for stack in stacks}
-        return torch.cat(stacks if len(same) == 1 else [s.flatten(1)[:, None] for s in stacks], 2)
+            raise InvalidInputError("direction means nothing for of='signal'; ask for of='jacobian' or of='gradient'.")
+        plan = frozen_plan(chunk.network, chunk.output)
+        return lambda counting: _centred_rows(expand_signal(plan, counting), chunk.count, options)
+    plan = tangent_plan(chunk.network, chunk.output)
+    if of == "gradient":
+        cotangent = _output_gradient(chunk, direction, randomness)
+        return lambda counting: _side_by_side(dict(pull_back(plan, counting, cotangent)), chunk.count)
+    if direction is None:
+        tangents = {node.name: _drawn(node, chunk, randomness.child(node.name)) for node in plan.sources}
+    elif len(plan.sources) > 1:
+        names = ", ".join(node.name for node in plan.sources)
+        raise InvalidInputError(
+            f"direction is one tensor, but the signal starts in {len(plan.sources)} places ({names}). "
+            "Leave it out for a random direction in all of them, or wrap the model so that it takes one input."
+        )
+    else:
+        tangents = {plan.sources[0].name: _fitting(direction, plan.sources[0], chunk, "the input")}
+    return lambda counting: _centred_rows(expand_tangent(plan, counting, tangents), chunk.count, options)
 
 
-def rows(stack: Tensor, samples: int) -> Tensor:
-    """The stack with one row of numbers a sample; a single row where the first axis is not the samples."""
-    known = stack.ndim > 1 and stack.shape[1] == samples
-    return stack.reshape(len(stack), samples if known else 1, -1)
+def _output_gradient(chunk: Chunk, direction: Tensor | None, randomness: Randomness) -> Tensor:
+    if direction is None:
+        return _drawn(chunk.output, chunk, randomness.child("output"))
+    return _fitting(direction, chunk.output, chunk, "the output")
 
 
-def centred_rows(stack: Tensor, samples: int, options: PathOptions) -> Tensor:
-    """The rows of a stack without the means that the options remove from each entry."""
-    if options.centre:
-        stack = stack - stack.mean(-1, keepdim=True)
-    found = rows(stack, samples)
-    return found - found.mean(1, keepdim=True) if options.centre_samples else found
-
-
-def fitting(direction: Tensor, node: fx.Node, chunk: Chunk, what: str) -> Tensor:
+def _fitting(direction: Tensor, node: fx.Node, chunk: Chunk, what: str) -> Tensor:
     """The part of a direction that belongs to a chunk's samples, in the form of a node's value."""
     value = node.meta["val"]
     part = direction[chunk.samples] if direction.ndim and len(direction) >= chunk.samples.stop else direction
@@ -192,34 +123,42 @@ def fitting(direction: Tensor, node: fx.Node, chunk: Chunk, what: str) -> Tensor
     return part.to(value.device, value.dtype)
 
 
-def _given(direction: Tensor, plan: StackPlan, chunk: Chunk) -> Tensor:
-    if len(plan.sources) > 1:
-        names = ", ".join(node.name for node in plan.sources)
-        raise InvalidInputError(
-            f"direction is one tensor, but the signal starts in {len(plan.sources)} places ({names}). "
-            "Leave it out for a random direction in all of them, or wrap the model so that it takes one input."
-        )
-    return fitting(direction, plan.sources[0], chunk, "the input")
-
-
 def _drawn(node: fx.Node, chunk: Chunk, randomness: Randomness) -> Tensor:
     """Normal numbers in the form of a node's value; each sample has its own stream, whatever chunk it is in."""
     value = node.meta["val"]
+
+    def normal(shape: torch.Size, stream: Randomness) -> Tensor:
+        return torch.randn(shape, generator=stream.torch(), dtype=torch.float64)
+
     if value.ndim and value.shape[0] == chunk.count:
         numbers = range(chunk.samples.start, chunk.samples.stop)
-        parts = [_normal(value.shape[1:], randomness.child(number)) for number in numbers]
-        drawn = torch.stack(parts)
+        drawn = torch.stack([normal(value.shape[1:], randomness.child(number)) for number in numbers])
     else:
-        drawn = _normal(value.shape, randomness.child("all", chunk.samples.start))
+        drawn = normal(value.shape, randomness.child("all", chunk.samples.start))
     return drawn.to(value.device, value.dtype)
 
 
-def _normal(shape: tuple[int, ...], randomness: Randomness) -> Tensor:
-    return torch.randn(shape, generator=randomness.torch(), dtype=torch.float64)
+def _rows(stack: Tensor, samples: int) -> Tensor:
+    """The stack with one row of numbers per sample; a single row where the first axis is not the samples."""
+    known = stack.ndim > 1 and stack.shape[1] == samples
+    return stack.reshape(len(stack), samples if known else 1, -1)
 
 
-def _output(network: ResidualNetwork) -> fx.Node:
-    return network.node(network.output)
+def _centred_rows(stack: Tensor, samples: int, options: PathOptions) -> Tensor:
+    """The rows of a stack without the means that the options remove from each entry."""
+    if options.centre:
+        stack = stack - stack.mean(-1, keepdim=True)
+    found = _rows(stack, samples)
+    return found - found.mean(1, keepdim=True) if options.centre_samples else found
+
+
+def _side_by_side(found: dict[str, Tensor], samples: int) -> Tensor:
+    """The rows of the stacks of all sources in one."""
+    longest = max(len(stack) for stack in found.values())
+    stacks = [padded(_rows(stack, samples), longest) for stack in found.values()]
+    if len({stack.shape[1] for stack in stacks}) > 1:
+        stacks = [stack.flatten(1)[:, None] for stack in stacks]
+    return torch.cat(stacks, 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,7 +169,7 @@ class Tally:
         energies: ‖c_r‖² of each sample.
         products: ⟨c_r, y⟩.
         total: ⟨y, y⟩.
-        slope: ⟨y′, y⟩, y′ the derivative by a factor common to all branches.
+        slope: ⟨y′, y⟩, y′ the derivative with respect to a factor common to all branches.
         remainder: ‖y − Σ c_r‖² over the orders kept.
         block_energy: ‖paths through block i‖².
         block_products: ⟨paths through block i, y⟩.
@@ -245,13 +184,12 @@ class Tally:
     remainder: float
     block_energy: Float[Tensor, " blocks"]
     block_products: Float[Tensor, " blocks"]
-    pair_energy: Float[Tensor, "blocks blocks"]
-    signed: Float[Tensor, "draws orders"]
+    pair_energy: Float[Tensor, "paired paired"]
+    signed: Float[Tensor, "draws signed_orders"]
 
     def __add__(self, other: "Tally") -> "Tally":
         """The sums of two runs over the same samples."""
-        pairs = {f.name: (getattr(self, f.name), getattr(other, f.name)) for f in fields(self)}
-        return Tally(**{name: left + right for name, (left, right) in pairs.items()})
+        return Tally(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
 
     def beside(self, other: "Tally") -> "Tally":
         """The sums of two runs over different samples."""
@@ -259,79 +197,73 @@ class Tally:
         return replace(replace(self, energies=energies) + replace(other, energies=0 * energies), energies=energies)
 
 
-def tally(expander: Expander, blocks: int, options: PathOptions, randomness: Randomness) -> Tally:
+def tally(expand: Expand, blocks: int, options: PathOptions, randomness: Randomness) -> Tally:
     """The sums of one chunk and one direction."""
     whole = options.max_order is None or options.max_order >= blocks
-    stack = _orders(expander, PathOrders(options.max_order), blocks)
-    total = stack.sum(0) if whole else expander.total().double()
-    orders = torch.arange(len(stack), dtype=torch.float64, device=stack.device)
+    stack = _orders(expand, PathOrders(options.max_order), blocks)
+    total = stack.sum(0) if whole else expand(BlockDerivatives(derivatives=False))[0].double()
     products = (stack * total).sum((1, 2))
-    through = (
-        _through_blocks(expander, (1.0,) * blocks) if options.blocks or options.pairs else total.new_zeros(0, 1, 1)
-    )
+    if whole:
+        slope = float(torch.arange(len(stack), dtype=torch.float64, device=stack.device) @ products)
+    else:
+        derivative = expand(TotalDerivative()).double()
+        slope = float((derivative[1] * total).sum()) if len(derivative) > 1 else 0.0
+    through = total.new_zeros(0, 1, 1)
+    if options.blocks or options.pairs:
+        through = _through_blocks(expand, (1.0,) * blocks)
     return Tally(
         energies=stack.square().sum(2).T.cpu(),
         products=products.cpu(),
         total=float(total.square().sum()),
-        slope=float(orders @ products) if whole else _slope(expander, total),
+        slope=slope,
         remainder=0.0 if whole else float((total - stack.sum(0)).square().sum()),
         block_energy=through.square().sum((1, 2)).cpu(),
         block_products=(through * total).sum((1, 2)).cpu(),
-        pair_energy=_pairs(expander, through) if options.pairs else torch.zeros(0, 0, dtype=torch.float64),
-        signed=_signed(expander, blocks, options, randomness),
+        pair_energy=_pairs(expand, through) if options.pairs else torch.zeros(0, 0, dtype=torch.float64),
+        signed=_signed(expand, blocks, options, randomness),
     )
 
 
-def _orders(expander: Expander, counting: PathOrders, blocks: int) -> Tensor:
+def _orders(expand: Expand, counting: PathOrders, blocks: int) -> Tensor:
     """The stack with an entry for each order up to the number of blocks, also where no path is that long."""
     highest = blocks if counting.most is None else min(blocks, counting.most)
-    return padded(expander.expand(counting).double(), highest + 1)
+    return padded(expand(counting).double(), highest + 1)
 
 
-def _slope(expander: Expander, total: Tensor) -> float:
-    derivative = expander.expand(TotalDerivative())
-    return float((derivative[1].double() * total).sum()) if len(derivative) > 1 else 0.0
-
-
-def _through_blocks(expander: Expander, factors: tuple[float, ...]) -> Tensor:
+def _through_blocks(expand: Expand, factors: tuple[float, ...]) -> Tensor:
     """For each block the sum of all paths through it, with every branch times its factor."""
-    stack = expander.expand(BlockDerivatives(factors)).double()
-    return padded(stack, len(factors) + 1)[1:]
+    return padded(expand(BlockDerivatives(factors)).double(), len(factors) + 1)[1:]
 
 
-def _pairs(expander: Expander, through: Tensor) -> Tensor:
+def _pairs(expand: Expand, through: Tensor) -> Tensor:
     """Through both blocks: what is lost of the paths through one when the other is silenced."""
     blocks = len(through)
-    columns = []
+    energy = through.new_zeros(blocks, blocks)
     for silenced in range(blocks):
         factors = tuple(float(block != silenced) for block in range(blocks))
-        columns.append((through - _through_blocks(expander, factors)).square().sum((1, 2)))
-    energy = torch.stack(columns, 1) if columns else through.new_zeros(0, 0)
+        energy[:, silenced] = (through - _through_blocks(expand, factors)).square().sum((1, 2))
     energy.diagonal().copy_(through.square().sum((1, 2)))
     return energy.cpu()
 
 
-def _signed(expander: Expander, blocks: int, options: PathOptions, randomness: Randomness) -> Tensor:
-    """The energies with each branch times a random sign, one row a draw."""
+def _signed(expand: Expand, blocks: int, options: PathOptions, randomness: Randomness) -> Tensor:
+    """The energies with each branch times a random sign, one row per draw."""
     generator = randomness.torch()
     rows = []
     for _ in range(options.signs):
         signs = (2 * torch.randint(0, 2, (blocks,), generator=generator) - 1).double()
-        stack = _orders(expander, PathOrders(options.max_order, tuple(signs.tolist())), blocks)
+        stack = _orders(expand, PathOrders(options.max_order, tuple(signs.tolist())), blocks)
         rows.append(stack.square().sum((1, 2)).cpu())
     return torch.stack(rows) if rows else torch.zeros(0, 0, dtype=torch.float64)
 
 
-Energies = dict[str, Tensor]
-
-
 def weight_energies(
     chunks: list[Chunk], direction: Tensor | None, randomness: Randomness
-) -> tuple[Energies, Energies, tuple[str, ...]]:
+) -> tuple[dict[str, Tensor], dict[str, Tensor], tuple[str, ...]]:
     """For each block the energy of its weights' gradient by the branches behind, and by those of the whole path.
 
-    Beside them the parameters that whole paths leave out. The gradients of all samples add up before energies are
-    taken, so the whole batch must fit in one piece.
+    Beside them a sentence about the parameters that whole paths leave out, if there are any. The gradients of all
+    samples add up before energies are taken, so the whole batch must fit in one piece.
     """
     if len(chunks) > 1:
         raise InvalidInputError(
@@ -341,27 +273,34 @@ def weight_energies(
     chunk = chunks[0]
     network = chunk.network
     wanted = {name for block in network.blocks for name in block.branch.parameters}
-    expander = Gradient.of(chunk, direction, randomness.child("direction", 0))
-    plan = tangent_plan(network, network.node(network.output), wanted)
-    found: Energies = {}
-    for one in pull_back(plan, PathOrders(), expander.cotangent):
-        name = network.exported.parameters.get(one.name)
+    cotangent = _output_gradient(chunk, direction, randomness.child("direction", 0))
+    behind: dict[str, Tensor] = {}
+    for node, stack in pull_back(tangent_plan(network, chunk.output, wanted), PathOrders(), cotangent):
+        name = network.exported.parameters.get(node)
         if name is not None:
-            found[name] = _energy(one.stack)
-    whole = {one.name: _energy(one.stack) for one in weight_paths(network, wanted, expander.cotangent)}
-    left_out = tuple(sorted(found.keys() - whole.keys()))
-    return _by_block(network, found), _by_block(network, whole), left_out
+            behind[name] = _energy(stack)
+    whole = {name: _energy(stack) for name, stack in weight_paths(network, wanted, cotangent)}
+    note: tuple[str, ...] = ()
+    left_out = sorted(behind.keys() - whole.keys())
+    if left_out:
+        shown = ", ".join(left_out[:3]) + (f" and {len(left_out) - 3} more" if len(left_out) > 3 else "")
+        note = (
+            f"The gradient by whole paths leaves out {shown}: what they read has no frozen form, or they are computed "
+            "with before they are used.",
+        )
+    return _by_block(network, behind), _by_block(network, whole), note
 
 
 def _energy(stack: Tensor) -> Tensor:
     return stack.double().flatten(1).square().sum(1).cpu()
 
 
-def _by_block(network: ResidualNetwork, found: Energies) -> Energies:
-    return {block.name: _sum(network, block.branch.parameters, found) for block in network.blocks}
-
-
-def _sum(network: ResidualNetwork, names: tuple[str, ...], found: Energies) -> Tensor:
-    energies = [found[name] for name in names if name in found]
+def _by_block(network: ResidualNetwork, found: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The energies of all parameters of each block's branch, added up."""
     length = 1 + len(network.blocks)
-    return sum((padded(energy, length) for energy in energies), torch.zeros(length, dtype=torch.float64))
+    sums = {block.name: torch.zeros(length, dtype=torch.float64) for block in network.blocks}
+    for block in network.blocks:
+        for name in block.branch.parameters:
+            if name in found:
+                sums[block.name] += padded(found[name], length)
+    return sums

@@ -14,8 +14,7 @@ from torch import Tensor, fx
 
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
-from skiplens.graph.blocks import ResidualBlock
-from skiplens.graph.network import ResidualNetwork, plain_call
+from skiplens.graph.network import Call, ResidualNetwork, plain_call
 from skiplens.graph.operations import NORMALISING, operation
 from skiplens.paths.backward import weight_paths
 from skiplens.paths.forward import BlockDerivatives, expand_signal
@@ -69,7 +68,7 @@ def depth_forces(network: ResidualNetwork, targets: Tensor, loss: Loss, learning
     stepped = {name: w - learning_rate * here.weights[name] for name, w in gated.weights.items()}
     there = gated.slopes(stepped)
     matrices = torch.tensor([float(block.branch_depth) for block in network.blocks], dtype=torch.float64)
-    slope, drive = _path_slopes(network, here.output), _path_drives(network, here)
+    slope, drive = _path_forces(network, here)
     radial, steepness = _inner(gated.weights, here.weights), _inner(here.weights, here.weights)
     return DepthForces(
         loss=float(here.loss),
@@ -84,22 +83,15 @@ def depth_forces(network: ResidualNetwork, targets: Tensor, loss: Loss, learning
     )
 
 
-def _path_slopes(network: ResidualNetwork, output_gradient: Tensor) -> Float[Tensor, " blocks"]:
-    """⟨∂L/∂Y, sum of all paths through each block⟩."""
-    plan = frozen_plan(network, network.node(network.output))
-    through = padded(expand_signal(plan, BlockDerivatives()).stack, len(network.blocks) + 1)[1:]
-    return (through.double().flatten(1) @ output_gradient.double().flatten()).cpu()
-
-
 @dataclass(frozen=True, eq=False)
 class Slopes:
     """Derivatives of the loss at one point.
 
     Attributes:
         loss: The loss.
-        output: By the output.
-        blocks: By a factor of each branch, at one.
-        weights: By each matrix of the branches, by name.
+        output: With respect to the output.
+        blocks: With respect to a factor of each branch, at one.
+        weights: With respect to each matrix of the branches, by name.
     """
 
     loss: Tensor
@@ -108,13 +100,17 @@ class Slopes:
     weights: dict[str, Tensor]
 
 
-def _path_drives(network: ResidualNetwork, here: Slopes) -> Float[Tensor, " blocks"]:
-    """g·g_p of each block, g_p the gradient of what all paths through it add to ⟨∂L/∂Y, Y⟩."""
-    total = torch.zeros(len(network.blocks), dtype=torch.float64)
-    for one in weight_paths(network, here.weights, here.output, BlockDerivatives()):
-        entries = padded(one.stack, len(network.blocks) + 1)[1:].double().flatten(1)
-        total += (entries @ here.weights[one.name].double().flatten()).cpu()
-    return total
+def _path_forces(network: ResidualNetwork, here: Slopes) -> tuple[Tensor, Tensor]:
+    """For each block ⟨∂L/∂Y, sum of all paths through it⟩ and g·g_p, g_p the gradient of what that sum adds to L."""
+    blocks = len(network.blocks)
+    plan = frozen_plan(network, network.node(network.output))
+    through = padded(expand_signal(plan, BlockDerivatives()), blocks + 1)[1:]
+    slopes = (through.double().flatten(1) @ here.output.double().flatten()).cpu()
+    drives = torch.zeros(blocks, dtype=torch.float64)
+    for name, stack in weight_paths(network, here.weights, here.output, BlockDerivatives()):
+        entries = padded(stack, blocks + 1)[1:].double().flatten(1)
+        drives += (entries @ here.weights[name].double().flatten()).cpu()
+    return slopes, drives
 
 
 def _inner(left: dict[str, Tensor], right: dict[str, Tensor]) -> Float[Tensor, ""]:
@@ -132,10 +128,8 @@ class GatedLoss:
 
     @cached_property
     def weights(self) -> dict[str, Tensor]:
-        """The matrices (two axes or more) of all branches, by their full names."""
-        names = dict.fromkeys(name for block in self.network.blocks for name in block.branch.parameters)
-        found = {name: self.network.model.get_parameter(name).detach() for name in names}
-        return {name: tensor for name, tensor in found.items() if tensor.ndim > 1}
+        """The matrices of all branches, by their full names."""
+        return _branch_matrices(self.network)
 
     def slopes(self, weights: dict[str, Tensor]) -> Slopes:
         """The derivatives where the matrices have other values; the model is not changed."""
@@ -151,7 +145,8 @@ class GatedLoss:
         found = torch.autograd.grad(loss, [output, gates, *leaves.values()], allow_unused=True, materialize_grads=True)
         return Slopes(loss.detach(), found[0], found[1], dict(zip(leaves, found[2:], strict=True)))
 
-    def _gating(self, gates: Tensor) -> Any:
+    def _gating(self, gates: Tensor) -> Call:
+        """Operations as they are, but with each branch times its gate."""
         branches = branch_arguments(self.network)
 
         def call(node: fx.Node, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -165,39 +160,39 @@ class GatedLoss:
         return call
 
 
-def block_scales(network: ResidualNetwork) -> Float[Tensor, " blocks"]:
-    """λ_l: root mean square of the last normalisation's weight, or learned factor, in each branch; NaN without one."""
-    return torch.tensor([_scale(network, block) for block in network.blocks], dtype=torch.float64)
+def _branch_matrices(network: ResidualNetwork) -> dict[str, Tensor]:
+    """The parameters of two axes or more of all branches, by their full names."""
+    names = dict.fromkeys(name for block in network.blocks for name in block.branch.parameters)
+    found = {name: network.model.get_parameter(name).detach() for name in names}
+    return {name: tensor for name, tensor in found.items() if tensor.ndim > 1}
 
 
 def weight_scale(network: ResidualNetwork) -> float:
     """C: root mean square of all entries of all matrices in branches; NaN if there are none."""
-    names = dict.fromkeys(name for block in network.blocks for name in block.branch.parameters)
-    tensors = [network.model.get_parameter(name).detach() for name in names]
-    matrices = [tensor.double() for tensor in tensors if tensor.ndim > 1]
+    matrices = [matrix.double() for matrix in _branch_matrices(network).values()]
     count = sum(matrix.numel() for matrix in matrices)
     total = sum(float(matrix.square().sum()) for matrix in matrices)
     return (total / count) ** 0.5 if count else float("nan")
 
 
-def _scale(network: ResidualNetwork, block: ResidualBlock) -> float:
-    for name in reversed(block.branch.nodes):
-        factor = _factor(network, network.node(name))
-        if factor is not None:
-            return float(network.model.get_parameter(factor).detach().double().square().mean().sqrt())
-    return float("nan")
+def block_scales(network: ResidualNetwork) -> Float[Tensor, " blocks"]:
+    """λ_l: root mean square of the last normalisation's weight, or learned factor, in each branch; NaN without one."""
+    scales = []
+    for block in network.blocks:
+        factors = (_channel_factor(network, network.node(name)) for name in reversed(block.branch.nodes))
+        last = next((factor for factor in factors if factor is not None), None)
+        scales.append(float("nan") if last is None else float(last.detach().double().square().mean().sqrt()))
+    return torch.tensor(scales, dtype=torch.float64)
 
 
-def _factor(network: ResidualNetwork, node: fx.Node) -> str | None:
+def _channel_factor(network: ResidualNetwork, node: fx.Node) -> Tensor | None:
     """The parameter by which an operation multiplies each channel, if it does; its shift comes later in the call."""
     if operation(node) not in NORMALISING and operation(node) != "aten.mul":
         return None
     for argument in node.args:
         name = network.exported.parameters.get(argument.name) if isinstance(argument, fx.Node) else None
-        if name is not None and _is_vector(network.model.get_parameter(name)):
-            return name
+        if name is not None:
+            parameter = network.model.get_parameter(name)
+            if parameter.numel() == max(parameter.shape, default=1):  # one axis at most is longer than 1
+                return parameter
     return None
-
-
-def _is_vector(parameter: Tensor) -> bool:
-    return parameter.numel() == max(parameter.shape, default=1)

@@ -1,6 +1,7 @@
 """Lesion studies: the loss of a network without blocks, and with blocks exchanged, shuffled or replaced."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -14,10 +15,13 @@ from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent, track
 from skiplens.base.randomness import Randomness
 from skiplens.edits.lesions import Replacement, exchangeable, output_with, reordered, without_blocks
+from skiplens.graph.batch import as_batches, concatenate
 from skiplens.graph.dissect import dissect
+from skiplens.graph.loss import loss_rule
 from skiplens.graph.network import ResidualNetwork, part_function
 
 Loss = Callable[[Tensor, Tensor], Tensor]
+"""`loss(outputs, targets)`, a scalar."""
 
 
 @dataclass(frozen=True)
@@ -35,61 +39,63 @@ class Lesions:
     exchanged: dict[tuple[str, str], float]
 
 
-def lesion_study(model: nn.Module, inputs: Any, targets: Tensor, loss: Loss, *, progress: Progress = silent) -> Lesions:
+def lesion_study(model: nn.Module, data: Any, *, loss: str | Loss, progress: Progress = silent) -> Lesions:
     """The loss without each block in turn, and with each two neighbours exchanged; the model is left as it was.
 
     Args:
         model: Any module that `torch.export` accepts.
-        inputs: A tensor, a tuple of positional arguments or a dict of keyword arguments of the model.
-        targets: What the loss compares the output with.
-        loss: `loss(output, targets)`, a scalar.
+        data: `(inputs, targets)`, or an iterable of such batches; inputs are a tensor, a tuple of positional arguments
+            or a dict of keyword arguments of the model.
+        loss: A name (``"cross_entropy"``, ``"mse"``) or a function (outputs, targets) -> scalar.
         progress: Called as the work goes on.
     """
-    with preserve_state(model), torch.no_grad():
-        network = dissect(model, inputs)
+    with _taken_apart(model, data, loss) as (network, loss_of):
         names = [block.name for block in network.blocks]
-        pairs = _neighbours(network)
+        pairs = [pair for group in exchangeable(network) for pair in pairwise(group)]
         deleted = {
-            name: float(loss(without_blocks(network, [name]), targets))
+            name: float(loss_of(without_blocks(network, [name])))
             for name in track(names, "deleting blocks", len(names), progress)
         }
         exchanged = {
-            pair: float(loss(reordered(network, pair[::-1]), targets))
+            pair: float(loss_of(reordered(network, pair[::-1])))
             for pair in track(pairs, "exchanging blocks", len(pairs), progress)
         }
-        return Lesions(float(loss(without_blocks(network, []), targets)), deleted, exchanged)
+        return Lesions(float(loss_of(without_blocks(network, []))), deleted, exchanged)
 
 
 def shuffled_losses(
-    model: nn.Module, inputs: Any, targets: Tensor, loss: Loss, *, draws: int = 10, randomness: Randomness
+    model: nn.Module, data: Any, *, loss: str | Loss, draws: int = 10, seed: int = 0
 ) -> Float[Tensor, " draws"]:
     """The loss with the blocks of each shape in a random order, once for each draw; the model is left as it was.
 
     Args:
         model: Any module that `torch.export` accepts.
-        inputs: A tensor, a tuple of positional arguments or a dict of keyword arguments of the model.
-        targets: What the loss compares the output with.
-        loss: `loss(output, targets)`, a scalar.
+        data: As in `lesion_study`.
+        loss: A name or a function (outputs, targets) -> scalar.
         draws: How many orders are drawn.
-        randomness: Where the orders come from.
+        seed: Names the orders.
     """
     if draws < 1:
         raise InvalidInputError(f"draws={draws}; ask for at least 1.")
-    with preserve_state(model), torch.no_grad():
-        network = dissect(model, inputs)
+    with _taken_apart(model, data, loss) as (network, loss_of):
         groups = exchangeable(network)
         if not groups:
             raise NotResidualError(
                 "No two residual blocks of the model have one shape, so there is nothing to shuffle."
             )
-        generator = randomness.torch()
-        drawn = [_shuffled(network, groups, generator) for _ in range(draws)]
-        return torch.stack([loss(output, targets).double() for output in drawn]).cpu()
+        generator = Randomness(seed).torch()
+        losses = []
+        for _ in range(draws):
+            placed: dict[str, Replacement] = {}
+            for group in groups:
+                order = torch.randperm(len(group), generator=generator).tolist()
+                for place, number in zip(group, order, strict=True):
+                    placed[place] = part_function(network, network.block(group[number]))
+            losses.append(loss_of(output_with(network, placed)).double())
+        return torch.stack(losses).cpu()
 
 
-def replaced_loss(
-    model: nn.Module, inputs: Any, targets: Tensor, loss: Loss, replacements: Mapping[str, Replacement]
-) -> float:
+def replaced_loss(model: nn.Module, data: Any, replacements: Mapping[str, Replacement], *, loss: str | Loss) -> float:
     """The loss with some blocks, by name, replaced by functions of their inputs; the model is left as it was.
 
     Examples:
@@ -99,25 +105,20 @@ def replaced_loss(
         ...         self.branch = nn.Linear(1, 1)
         ...     def forward(self, x):
         ...         return x + self.branch(x)
-        >>> mse = torch.nn.functional.mse_loss
-        >>> replaced_loss(Block(), torch.ones(1, 1), torch.zeros(1, 1), mse, {"branch": lambda x: 3 * x})
+        >>> data = torch.ones(1, 1), torch.zeros(1, 1)
+        >>> replaced_loss(Block(), data, {"branch": lambda x: 3 * x}, loss="mse")
         9.0
     """
+    with _taken_apart(model, data, loss) as (network, loss_of):
+        return float(loss_of(output_with(network, replacements)))
+
+
+@contextmanager
+def _taken_apart(
+    model: nn.Module, data: Any, loss: str | Loss
+) -> Iterator[tuple[ResidualNetwork, Callable[[Tensor], Tensor]]]:
+    """The network taken apart on all samples of the data, and the loss of an output of it."""
+    inputs, targets = concatenate(list(as_batches(data)))
+    plain = loss_rule(loss).plain
     with preserve_state(model), torch.no_grad():
-        return float(loss(output_with(dissect(model, inputs), replacements), targets))
-
-
-def _shuffled(network: ResidualNetwork, groups: list[list[str]], generator: torch.Generator) -> Tensor:
-    """The output with each group of blocks in a random order."""
-    placed: dict[str, Replacement] = {}
-    for group in groups:
-        order = torch.randperm(len(group), generator=generator).tolist()
-        placed |= {
-            place: part_function(network, network.block(group[number]))
-            for place, number in zip(group, order, strict=True)
-        }
-    return output_with(network, placed)
-
-
-def _neighbours(network: ResidualNetwork) -> list[tuple[str, str]]:
-    return [pair for group in exchangeable(network) for pair in pairwise(group)]
+        yield dissect(model, inputs), lambda output: plain(output, targets)

@@ -1,6 +1,6 @@
 """Which nodes carry a stack of coefficients, which are constants or gates, and whose stacks are needed at all."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,10 +9,11 @@ from torch import fx
 
 from skiplens.base.errors import InvalidInputError, NoFrozenFormError
 from skiplens.graph.export import module_calls, module_of
-from skiplens.graph.network import ResidualNetwork, _above, is_floating, sources_of
+from skiplens.graph.network import ResidualNetwork, is_floating, sources_of
+from skiplens.graph.network import plan as operations_before
 from skiplens.graph.operations import READING_SHAPES, drops_at_random, operation
 from skiplens.paths.rule_table import rule_of
-from skiplens.paths.step import CONSTANT, Fate, Slot, at_slot, slots_at
+from skiplens.paths.step import CONSTANT, Fate, Fates, Slot, all_slots, at_slot, status_at
 
 GETITEM = "_operator.getitem"
 
@@ -29,7 +30,7 @@ class StackPlan:
     output: fx.Node
     sources: tuple[fx.Node, ...]
     """Where the signal starts: floating inputs, and embeddings of integer inputs."""
-    fates: Mapping[fx.Node, Fate]
+    fates: Fates
     others: tuple[fx.Node, ...] = ()
     """Nodes beside the output whose stacks are wanted too."""
 
@@ -62,12 +63,15 @@ def frozen_plan(network: ResidualNetwork, output: fx.Node) -> StackPlan:
         NoFrozenFormError: What an operation without a frozen form computes is added to the signal.
         InvalidInputError: The network draws at random.
     """
-    _require_repeatable(output)
-    sources = sources_of(network, output)
-    fates = _fates(network, sources, _frozen_fate)
-    if fates[output].status != "carried":
-        raise NoFrozenFormError(_no_form(network, fates[output]))
-    return StackPlan(network, output, sources, fates)
+    plan = activation_plan(network, output, ())
+    if plan.fates[output].status != "carried":
+        blocker = network.node(plan.fates[output].blocker or "")
+        raise NoFrozenFormError(
+            f"The operation {where(blocker)} has no frozen form (it is not a frozen factor times its argument), and "
+            "what it computes is added to the signal. Ask for of='jacobian', which follows the derivative through any "
+            "operation, or look at a model without it (at logits instead of probabilities, say)."
+        )
+    return plan
 
 
 def activation_plan(network: ResidualNetwork, output: fx.Node, wanted: Iterable[fx.Node]) -> StackPlan:
@@ -87,8 +91,8 @@ def tangent_plan(network: ResidualNetwork, output: fx.Node, parameters: Iterable
         parameters: Full names of parameters that are sources too, beside the inputs.
     """
     _require_repeatable(output)
-    wanted, above = set(parameters), _above(output)
-    placeholders = [n for n in network.graph.nodes if network.exported.parameters.get(n.name) in wanted and n in above]
+    wanted = set(parameters)
+    placeholders = [n for n in operations_before([output], ()) if network.exported.parameters.get(n.name) in wanted]
     sources = (*sources_of(network, output), *placeholders)
     fates = _fates(network, sources, _tangent_fate)
     if fates[output].status != "carried":
@@ -98,7 +102,7 @@ def tangent_plan(network: ResidualNetwork, output: fx.Node, parameters: Iterable
 
 def _require_repeatable(output: fx.Node) -> None:
     """Refuse a network that draws at random on the way to its output."""
-    for node in _above(output):
+    for node in operations_before([output], ()):
         if drops_at_random(node) or operation(node) in RANDOM:
             raise InvalidInputError(
                 f"The model draws at random ({where(node)}), so that its output has no one path spectrum. "
@@ -113,10 +117,9 @@ def where(node: fx.Node) -> str:
     return f"{operation(node)} in {module!r}" if module else f"{operation(node)}, node {node.name!r}"
 
 
-FateOf = Callable[[fx.Node, Mapping[fx.Node, Fate]], Fate]
-
-
-def _fates(network: ResidualNetwork, sources: Iterable[fx.Node], fate_of: FateOf) -> dict[fx.Node, Fate]:
+def _fates(
+    network: ResidualNetwork, sources: Iterable[fx.Node], fate_of: Callable[[fx.Node, Fates], Fate]
+) -> dict[fx.Node, Fate]:
     fates: dict[fx.Node, Fate] = {source: Fate("carried") for source in sources}
     for node in network.graph.nodes:
         if node not in fates:
@@ -125,12 +128,16 @@ def _fates(network: ResidualNetwork, sources: Iterable[fx.Node], fate_of: FateOf
     return fates
 
 
-def _frozen_fate(node: fx.Node, fates: Mapping[fx.Node, Fate]) -> Fate:
+def _frozen_fate(node: fx.Node, fates: Fates) -> Fate:
     moving = [fates[source] for source in node.all_input_nodes if fates[source].status != "constant"]
     rule = rule_of(node) if is_floating(node) else None
     curved = max(fate.curved for fate in moving) + (rule is not None and rule.curves)
     if operation(node) == GETITEM:
-        slots = _entry_slots(node, fates)
+        # An entry of a tuple is carried if it is a piece of what was split, or the first (the others are statistics).
+        whole, index = node.args
+        assert isinstance(whole, fx.Node)
+        is_piece = operation(whole) in SPLITTING or index == 0
+        slots: tuple[Slot, ...] | None = ((0,),) if is_piece and fates[whole].status == "carried" else None
     else:
         slots = None if rule is None else rule.carried_slots(node, fates)
     if slots:
@@ -139,35 +146,11 @@ def _frozen_fate(node: fx.Node, fates: Mapping[fx.Node, Fate]) -> Fate:
     return Fate("gate", (), curved + 1, blocker)
 
 
-def _entry_slots(node: fx.Node, fates: Mapping[fx.Node, Fate]) -> tuple[Slot, ...] | None:
-    """An entry of a tuple is carried if it is a piece of what was split, or the first (the others are statistics)."""
-    whole, index = node.args
-    assert isinstance(whole, fx.Node)
-    is_piece = operation(whole) in SPLITTING or index == 0
-    return ((0,),) if is_piece and fates[whole].status == "carried" else None
-
-
-def _tangent_fate(node: fx.Node, fates: Mapping[fx.Node, Fate]) -> Fate:
+def _tangent_fate(node: fx.Node, fates: Fates) -> Fate:
     if not is_floating(node) or operation(node) == "aten.detach":
         return CONSTANT
-    slots = [slot for position in range(len(node.args)) for slot in slots_at(node.args, position)]
-    return Fate("carried", tuple(slot for slot in slots if _carries(at_slot(node.args, slot), fates)))
-
-
-def _carries(argument: object, fates: Mapping[fx.Node, Fate]) -> bool:
-    return isinstance(argument, fx.Node) and fates[argument].status == "carried"
-
-
-def _no_form(network: ResidualNetwork, fate: Fate) -> str:
-    blocker = network.node(fate.blocker or "")
-    return (
-        f"The operation {where(blocker)} has no frozen form (it is not a frozen factor times its argument), and what "
-        "it computes is added to the signal. Ask for of='jacobian', which follows the derivative through any operation,"
-        " or look at a model without it (at logits instead of probabilities, say)."
-    )
-
-
-_TEMPORARIES = 2  # an operation's padded arguments live beside its result
+    every = all_slots(node, range(len(node.args)))
+    return Fate("carried", tuple(slot for slot in every if status_at(node, slot, fates) == "carried"))
 
 
 def highest_orders(plan: StackPlan) -> dict[fx.Node, int]:
@@ -190,19 +173,17 @@ def peak_bytes(plan: StackPlan, most: int | None = None) -> int:
     for node in steps:
         kept = orders[node] if most is None else min(orders[node], most)
         live[node] = _bytes(node) * (kept + 2)
-        peak = max(peak, sum(live.values()) + _TEMPORARIES * live[node])
-        for source in _finished(node, last_reader):
-            live.pop(source, None)
+        # An operation's arguments, brought to one length, live beside its result.
+        peak = max(peak, sum(live.values()) + 2 * live[node])
+        for source in node.all_input_nodes:
+            if last_reader.get(source) is node:
+                live.pop(source, None)
     return peak
 
 
 def all_bytes(plan: StackPlan) -> int:
     """Bytes of all values that a backward pass keeps."""
     return sum(_bytes(node) for node in plan.needed)
-
-
-def _finished(node: fx.Node, last_reader: dict[fx.Node, fx.Node]) -> Iterable[fx.Node]:
-    return [source for source in node.all_input_nodes if last_reader.get(source) is node]
 
 
 def _bytes(node: fx.Node) -> int:

@@ -24,7 +24,7 @@ class PathSpectrum(Reading, kind="paths"):
         shares: ⟨c_r, y⟩/⟨y, y⟩, y the sum of all paths; these add up to 1 and may be negative.
         total_energy: ⟨y, y⟩.
         sample_energy: The energies of each sample by itself; one row where samples cannot be told apart.
-        coherent_depth: ⟨y, y′⟩/⟨y, y⟩, y′ the derivative by a factor common to all branches.
+        coherent_depth: ⟨y, y′⟩/⟨y, y⟩, y′ the derivative with respect to a factor common to all branches.
         block_names: Names of the blocks (residual joins) in execution order.
         block_energy: Energy of the sum of all paths through each block; empty if not asked for.
         block_shares: ⟨paths through the block, y⟩/⟨y, y⟩; these add up to the coherent depth.
@@ -39,8 +39,8 @@ class PathSpectrum(Reading, kind="paths"):
         weight_energy: For each block the energy of its weights' gradient, by the number of branches that the backward
             signal passes, its own included; empty if not asked for.
         weight_path_energy: The same by the number of branches of the whole path, before, in and behind the block.
-        gradient_energy: Beside a spectrum of the signal, the energies of each sample's gradient by the inputs, for a
-            random direction of the outputs; empty if not asked for.
+        gradient_energy: Beside a spectrum of the signal, the energies of each sample's gradient with respect to the
+            inputs, for a random direction of the outputs; empty if not asked for.
         notes: What a person should know before reading on.
     """
 
@@ -51,19 +51,19 @@ class PathSpectrum(Reading, kind="paths"):
     sample_energy: Float[Tensor, "samples orders"]
     coherent_depth: float
     block_names: tuple[str, ...]
-    block_energy: Float[Tensor, " blocks"] = field(default_factory=_none)
-    block_shares: Float[Tensor, " blocks"] = field(default_factory=_none)
-    pair_energy: Float[Tensor, "blocks blocks"] = field(default_factory=lambda: _none(0, 0))
-    incoherent: Float[Tensor, " orders"] = field(default_factory=_none)
-    incoherent_error: Float[Tensor, " orders"] = field(default_factory=_none)
+    block_energy: Float[Tensor, " seen_blocks"] = field(default_factory=_none)
+    block_shares: Float[Tensor, " seen_blocks"] = field(default_factory=_none)
+    pair_energy: Float[Tensor, "paired paired"] = field(default_factory=lambda: _none(0, 0))
+    incoherent: Float[Tensor, " signed_orders"] = field(default_factory=_none)
+    incoherent_error: Float[Tensor, " signed_orders"] = field(default_factory=_none)
     remainder: float = 0.0
     law: str = ""
     depth_ratio: float = float("nan")
     law_distance: float = float("nan")
-    law_energy: Float[Tensor, " orders"] = field(default_factory=_none)
+    law_energy: Float[Tensor, " law_orders"] = field(default_factory=_none)
     weight_energy: Mapping[str, Tensor] = field(default_factory=dict)
     weight_path_energy: Mapping[str, Tensor] = field(default_factory=dict)
-    gradient_energy: Float[Tensor, "samples orders"] = field(default_factory=lambda: _none(0, 0))
+    gradient_energy: Float[Tensor, "gradients gradient_orders"] = field(default_factory=lambda: _none(0, 0))
     notes: tuple[str, ...] = ()
 
     @property

@@ -1,8 +1,8 @@
 """The paths lens: the spectra of the signal and of the gradient, and what follows from them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
@@ -10,13 +10,12 @@ from skiplens.base.errors import SkiplensError
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
-from skiplens.graph.batch import Batch, Inputs
+from skiplens.graph.batch import Batch
 from skiplens.graph.dissect import dissect
 from skiplens.graph.lens import OPERATIONS, Lens, Subject
-from skiplens.graph.network import ResidualNetwork
 from skiplens.paths.expanders import PathOptions
 from skiplens.paths.reading import PathSpectrum
-from skiplens.paths.spectrum import Request, measure, signal_or_derivative
+from skiplens.paths.spectrum import measure, signal_or_derivative
 from skiplens.plots.figure import Bars, Figure, Heat, Line, Points, Reference, drawn, in_order, numbers
 from skiplens.plots.section import Curve, KeyNumber, Overlay, ReadingView, Section, provenance_of
 from skiplens.readings.finding import Finding, Rule, listed
@@ -37,40 +36,30 @@ class PathsLens(Lens):
     def __call__(self, subject: Subject, randomness: Randomness, progress: Progress = silent) -> PathSpectrum:
         """Decompose the output, or its derivative along a random direction where the output has no frozen form."""
         batch, signs, cut = self._affordable(subject)
-        inputs = batch.inputs
+        inputs, seed = batch.inputs, randomness.seed
         settings = {"lens": self.name, "model": subject.name, "samples": batch.samples}
-        clock = Provenance.begin(settings, randomness.seed, subject.device)
-        request = Request(PathOptions(seed=randomness.seed, blocks=True, signs=signs), None, progress)
+        clock = Provenance.begin(settings, seed, subject.device)
         with preserve_state(subject.model):
             network = dissect(subject.model, inputs)
-            reading = self._measured(network, inputs, request)
-            reading = _with_gradient(reading, network, inputs, request)
-        return replace(reading, notes=(*cut, *reading.notes), provenance=clock.end())
+            options = PathOptions(seed=seed, blocks=True, signs=signs)
+            reading, reason = signal_or_derivative(network, inputs, options, progress)
+            notes = [*cut, *reading.notes]
+            if reason:
+                notes.append(f"{reason} So this is the spectrum of the output's derivative along a random direction.")
+            try:
+                gradient = measure(network, inputs, "gradient", PathOptions(seed=seed), progress=progress)
+                reading = replace(reading, gradient_energy=gradient.sample_energy)
+            except SkiplensError as error:
+                notes.append(f"The gradient has no spectrum here: {error}")
+        return replace(reading, notes=tuple(notes), provenance=clock.end())
 
     def _affordable(self, subject: Subject) -> tuple[Batch, int, tuple[str, ...]]:
-        """Samples, random signs and what to tell: signs are left out where even one sample would cost too much."""
+        """Samples, random signs and what to note: signs are left out where even one sample would cost too much."""
         spectrum = max(1, len(subject.network.blocks))  # a spectrum takes about one forward pass for each block
         signs = self.signs if subject.operations * (2 + self.signs) * spectrum <= OPERATIONS else 0
         batch, cut = subject.few(self.samples, passes=(2 + signs) * spectrum)
         left_out = ("The incoherent energies were left out: they would take too long.",) * (signs < self.signs)
         return batch, signs, (*cut, *left_out)
-
-    def _measured(self, network: ResidualNetwork, inputs: Inputs, request: Request) -> PathSpectrum:
-        reading, reason = signal_or_derivative(network, inputs, request)
-        if not reason:
-            return reading
-        note = f"{reason} So this is the spectrum of the output's derivative along a random direction."
-        return replace(reading, notes=(*reading.notes, note))
-
-
-def _with_gradient(reading: PathSpectrum, network: ResidualNetwork, inputs: Inputs, request: Request) -> PathSpectrum:
-    """The reading with the spectrum of the gradient beside it, or with the reason why there is none."""
-    plain = replace(request, options=PathOptions(seed=request.options.seed))
-    try:
-        energy = measure(network, inputs, "gradient", plain).sample_energy
-    except SkiplensError as error:
-        return replace(reading, notes=(*reading.notes, f"The gradient has no spectrum here: {error}"))
-    return replace(reading, gradient_energy=energy)
 
 
 _FLOOR = 1e-12
@@ -206,7 +195,7 @@ def paths_section(reading: PathSpectrum) -> Section:
         title="Path spectrum",
         sentence=paths_sentence(reading),
         facts=_facts(reading),
-        rows=_rows(reading),
+        rows=tuple(_block_rows(reading)),
         notes=reading.notes,
         figures=drawn(reading, FIGURES),
         provenance=provenance_of(reading),
@@ -249,14 +238,11 @@ def _facts(reading: PathSpectrum) -> tuple[tuple[str, str], ...]:
     return tuple(facts)
 
 
-def _rows(reading: PathSpectrum) -> tuple[Mapping[str, Any], ...]:
-    """One row a block, where blocks were told apart."""
-    return tuple(
-        {"block": name, "energy": f"{energy / reading.total_energy:.3g}", "along the output": f"{share:.3g}"}
-        for name, energy, share in zip(
-            reading.block_names, reading.block_energy.tolist(), reading.block_shares.tolist(), strict=False
-        )
-    )
+def _block_rows(reading: PathSpectrum) -> Iterator[dict[str, str]]:
+    """One row per block, where blocks were told apart."""
+    found = zip(reading.block_names, reading.block_energy.tolist(), reading.block_shares.tolist(), strict=False)
+    for name, energy, share in found:
+        yield {"block": name, "energy": f"{energy / reading.total_energy:.3g}", "along the output": f"{share:.3g}"}
 
 
 FAR_BELOW = 0.5
@@ -276,15 +262,19 @@ def judge_depth(paths: PathSpectrum, signal: SignalReading) -> Iterator[Finding]
     if not paths.blocks or signal.broken or signal.fresh_norms or not paths.total_energy > 0:
         return
     expected = paths.blocks / (paths.blocks + 1)
-    idle = idle_blocks(paths, LITTLE / paths.blocks)
     if paths.mean_depth >= FAR_BELOW * expected:
         return
-    lost = _lost(paths, signal)
+    idle = idle_blocks(paths, LITTLE / paths.blocks)
+    idle_words = f"; these blocks contribute next to nothing: {listed(idle)}" if idle else ""
+    # Blocks whose contribution is lost in rounding, though they were not started at zero.
+    started = {name for name, order in zip(signal.block_names, signal.zero_factors.tolist(), strict=True) if order}
+    rounding = torch.finfo(getattr(torch, signal.precision)).eps
+    lost = [name for name in idle_blocks(paths, rounding) if name not in started]
     yield Finding(
         rule="effective_depth",
         severity="warning" if 2 * len(lost) > paths.blocks else "note",
         sentence=f"The network is shallow: its {paths.of} passes {paths.mean_depth:.2g} of {paths.blocks} branches on "
-        f"average, where branches that each add 1/L of the power would give {expected:.2g}{_idle_words(idle)}.",
+        f"average, where branches that each add 1/L of the power would give {expected:.2g}{idle_words}.",
         number=paths.mean_depth,
         threshold=FAR_BELOW * expected,
         source=SOURCE,
@@ -302,17 +292,6 @@ def idle_blocks(paths: PathSpectrum, least: float) -> tuple[str, ...]:
     return tuple(name for name, share in zip(paths.block_names, shares, strict=True) if share < least)
 
 
-def _lost(paths: PathSpectrum, signal: SignalReading) -> tuple[str, ...]:
-    """Blocks whose contribution is lost in rounding, though they were not started at zero."""
-    started = {name for name, order in zip(signal.block_names, signal.zero_factors.tolist(), strict=True) if order}
-    rounding = torch.finfo(getattr(torch, signal.precision)).eps
-    return tuple(name for name in idle_blocks(paths, rounding) if name not in started)
-
-
-def _idle_words(idle: tuple[str, ...]) -> str:
-    return f"; these blocks contribute next to nothing: {listed(idle)}" if idle else ""
-
-
 RULES = (Rule("effective_depth", (PathSpectrum, SignalReading), judge_depth),)
 
 
@@ -326,17 +305,13 @@ def paths_numbers(reading: PathSpectrum) -> tuple[KeyNumber, ...]:
     )
 
 
-def _path_lengths(reading: PathSpectrum) -> Curve | None:
-    return Curve(torch.arange(len(reading.energy)), reading.distribution) if reading.blocks else None
-
-
 PATH_OVERLAYS = (
     Overlay(
         "path_lengths",
         "Path spectrum",
         "Share of energy of all paths through exactly r branches.",
         ("branches on the path", "share of the energy"),
-        _path_lengths,
+        lambda reading: Curve(torch.arange(len(reading.energy)), reading.distribution) if reading.blocks else None,
         y_log=False,
     ),
 )

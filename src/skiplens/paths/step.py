@@ -1,7 +1,10 @@
-"""One operation of the graph while it is carried out, and how its arguments are addressed."""
+"""The words of the expansion: an operation with its stacks, the fate of a node, and what a rule is.
+
+A stack holds the coefficients of a polynomial in t along its first axis.
+"""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -196,7 +199,7 @@ def status_at(node: fx.Node, slot: Slot, fates: Fates) -> Status:
     return fates[argument].status if isinstance(argument, fx.Node) else "constant"
 
 
-def all_slots(node: fx.Node, positions: tuple[int, ...]) -> tuple[Slot, ...]:
+def all_slots(node: fx.Node, positions: Iterable[int]) -> tuple[Slot, ...]:
     """The slots of several arguments in order."""
     return tuple(slot for position in positions for slot in slots_at(node.args, position))
 

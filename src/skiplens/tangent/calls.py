@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +52,10 @@ class Call:
             raise PatternChanged("an input of a module was overwritten after the call")
 
 
+def _versions(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
+    return tuple(tensor._version for tensor in tensors_in([*args, kwargs]))
+
+
 def call_with(module: nn.Module, inputs: Tensor) -> Call:
     """A call of `module` with one tensor, for rules that look at nothing but the input."""
     return Call(module, (inputs,), {}, (inputs._version,), (), (), 0)
@@ -82,21 +85,13 @@ def record(
     calls: dict[str, list[Call]] = {name: [] for name in watched}
     # One sample needs no copies, and a view of its own output would not survive an operation in place.
     spread = spread if samples.count > 1 else frozenset()
-    with _hooked(watched, calls, spread, samples.count), torch.enable_grad():
-        outputs = pure(leaves, samples)
-    return Recording(outputs, calls)
-
-
-@contextmanager
-def _hooked(
-    watched: Mapping[str, nn.Module], calls: dict[str, list[Call]], spread: frozenset[str], count: int
-) -> Iterator[None]:
     handles, ticks = [], itertools.count()
     try:
         for name, module in watched.items():
-            hook = _noting_hook(calls[name], count if name in spread else None, ticks)
+            hook = _noting_hook(calls[name], samples.count if name in spread else None, ticks)
             handles.append(module.register_forward_hook(hook, with_kwargs=True))
-        yield
+        with torch.enable_grad():
+            return Recording(pure(leaves, samples), calls)
     finally:
         for handle in handles:
             handle.remove()
@@ -116,29 +111,20 @@ def _noting_hook(noted: list[Call], spread_to: int | None, ticks: Iterator[int])
     return hook
 
 
-def pull_back(total: Tensor, calls: Mapping[Place, Call], keep_graph: bool) -> dict[Place, tuple[Tensor, ...]]:
-    """Gradients of the number `total` with respect to what each call returned."""
-    return pull_back_to(total, calls, [], keep_graph)[0]
-
-
-def pull_back_to(
-    total: Tensor, calls: Mapping[Place, Call], leaves: Sequence[Tensor], keep_graph: bool
+def pull_back(
+    total: Tensor, calls: Mapping[Place, Call], leaves: Sequence[Tensor] = (), keep_graph: bool = True
 ) -> tuple[dict[Place, tuple[Tensor, ...]], tuple[Tensor | None, ...]]:
-    """The same, and the gradients with respect to some leaves (None where nothing depends on one), in one pass."""
+    """Gradients of the number `total` with respect to what each call returned, and with respect to some leaves.
+
+    A leaf that nothing depends on has None.
+    """
     edges = [edge for call in calls.values() for edge in call.edges]
     if not edges and not leaves:
         return dict.fromkeys(calls, ()), ()
-    gradients = torch.autograd.grad(
-        total, [*edges, *map(get_gradient_edge, leaves)], retain_graph=keep_graph, allow_unused=True
-    )
-    remaining = iter(gradients)
-    by_call = {place: tuple(_or_zero(next(remaining), zero) for zero in call.zeros) for place, call in calls.items()}
+    wanted = [*edges, *map(get_gradient_edge, leaves)]
+    remaining = iter(torch.autograd.grad(total, wanted, retain_graph=keep_graph, allow_unused=True))
+    by_call: dict[Place, tuple[Tensor, ...]] = {}
+    for place, call in calls.items():
+        pairs = [(next(remaining), zero) for zero in call.zeros]
+        by_call[place] = tuple(zero if gradient is None else gradient for gradient, zero in pairs)
     return by_call, tuple(remaining)
-
-
-def _or_zero(gradient: Tensor | None, zero: Tensor) -> Tensor:
-    return zero if gradient is None else gradient
-
-
-def _versions(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
-    return tuple(tensor._version for tensor in tensors_in([*args, kwargs]))

@@ -22,8 +22,7 @@ from skiplens.kernels.infinite_network import InfiniteNetwork, infinite_resnet
 from skiplens.signal.branches import branch_states
 from skiplens.signal.lens import SignalLens
 from skiplens.signal.reading import SignalReading
-from skiplens.tangent.contraction import ntk_diagonal
-from skiplens.tangent.empirical import empirical_ntk
+from skiplens.tangent.empirical import empirical_ntk, ntk_diagonal
 
 SEEDS = 8
 

@@ -4,17 +4,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from skiplens.base.axes import Float
 from skiplens.base.randomness import Randomness
 from skiplens.graph.functional import PureModel, same_up_to_rounding, transformable
 from skiplens.graph.inputs import Samples
-from skiplens.tangent.calls import Call, PatternChanged, Place, Recording, pull_back_to, record
+from skiplens.tangent.calls import Call, PatternChanged, Place, Recording, pull_back, record
 from skiplens.tangent.rule_table import LocalGradient, rules_of, sample_axes
 from skiplens.tangent.rules import Cotangents, Rule
 
-PROBE_SAMPLES = 3
+_PROBE_SAMPLES = 3
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,12 @@ class LayerCoverage:
     recording: Recording
 
 
+def find_coverage(pure: PureModel, samples: Samples) -> LayerCoverage:
+    """The cover of all chosen parameters, found on a few of `samples`."""
+    with transformable():
+        return _Probe(pure, samples).cover()
+
+
 @dataclass(frozen=True)
 class _Backward:
     """One backward pass of the probe: from which sample, and the gradients of calls and parameters."""
@@ -56,7 +62,7 @@ class _Backward:
     gradients: dict[str, Tensor | None]
 
 
-class Probe:
+class _Probe:
     """A forward pass on a few samples, and a backward pass from the first and from the last of them alone.
 
     Outputs are weighted at random, so the gradient of every parameter is known from autograd. A rule is accepted where
@@ -68,13 +74,17 @@ class Probe:
 
     def __init__(self, pure: PureModel, samples: Samples) -> None:
         self.pure = pure
-        self.samples = samples.take(slice(0, PROBE_SAMPLES))
+        self.samples = samples.take(slice(0, _PROBE_SAMPLES))
         self.owners = _owners(pure)
         self.modules = dict(pure.model.named_modules())
         self.leaves = pure.leaves()
         self.recording, self.spread = self._record()
         self.backward = [self._pull_back(sample) for sample in sorted({0, self.samples.count - 1})]
-        self.negligible = self._negligible()
+        found = [gradient for backward in self.backward for gradient in backward.gradients.values()]
+        sizes = [gradient.abs().max() for gradient in found if gradient is not None]
+        largest = torch.stack(sizes).max() if sizes else torch.zeros((), dtype=pure.dtype)
+        # A size of gradient that is only rounding of the others (attention's key offsets have gradient zero).
+        self.negligible = 100 * torch.finfo(largest.dtype).eps ** 0.5 * largest
 
     def cover(self) -> LayerCoverage:
         """The accepted uses of every parameter."""
@@ -93,23 +103,17 @@ class Probe:
         return LayerCoverage(uses, tuple(unused), tuple(leftover), counts, self.spread, self.recording)
 
     def _record(self) -> tuple[Recording, frozenset[str]]:
-        watched = {name: self.modules[name] for name in self._watched_names()}
-        plain = record(self.pure, self.leaves, self.samples, watched, frozenset())
+        """The calls of all modules that own a chosen parameter and of those around them, spread where that is right."""
         owners = frozenset(module for places in self.owners.values() for module, _ in places)
+        names = owners.union(*map(_around, owners))
+        watched = {name: module for name, module in self.modules.items() if name in names}
+        plain = record(self.pure, self.leaves, self.samples, watched, frozenset())
         try:
             spread = record(self.pure, self.leaves, self.samples, watched, owners)
         except (RuntimeError, ValueError, IndexError):
             return plain, frozenset()
         same = same_up_to_rounding(spread.outputs.detach(), plain.outputs.detach())
         return (spread, owners) if same else (plain, frozenset())
-
-    def _watched_names(self) -> list[str]:
-        """Modules that own a chosen parameter and all modules around them."""
-        names = set[str]()
-        for places in self.owners.values():
-            for module, _ in places:
-                names.update([module, *_around(module)])
-        return [name for name in self.modules if name in names]
 
     def _pull_back(self, sample: int) -> _Backward:
         outputs = self.recording.outputs
@@ -118,15 +122,8 @@ class Probe:
         with torch.enable_grad():
             total = (outputs[sample] * weights).sum()
         places = {(n, i): call for n, calls in self.recording.calls.items() for i, call in enumerate(calls)}
-        cotangents, gradients = pull_back_to(total, places, list(self.leaves.values()), keep_graph=True)
+        cotangents, gradients = pull_back(total, places, list(self.leaves.values()))
         return _Backward(sample, cotangents, dict(zip(self.leaves, gradients, strict=True)))
-
-    def _negligible(self) -> Tensor:
-        """A size of gradient that is only rounding of the others (attention's key offsets have gradient zero)."""
-        gradients = [gradient for backward in self.backward for gradient in backward.gradients.values()]
-        sizes = [gradient.abs().max() for gradient in gradients if gradient is not None]
-        largest = torch.stack(sizes).max() if sizes else torch.zeros((), dtype=self.pure.dtype)
-        return 100 * torch.finfo(largest.dtype).eps ** 0.5 * largest
 
     def _candidates(self, name: str) -> Iterator[tuple[Use, ...]]:
         """Ways to get the gradient, cheapest first: the owners' own rules, then each module around all owners."""
@@ -173,12 +170,6 @@ class Probe:
         return use.rule.gradients(use.rule.prepare(call, count), one_output, slice(None))[backward.sample, 0]
 
 
-def find_coverage(pure: PureModel, samples: Samples) -> LayerCoverage:
-    """The cover of all chosen parameters, found on a few of `samples`."""
-    with transformable():
-        return Probe(pure, samples).cover()
-
-
 def calls_of(recording: Recording, cover: LayerCoverage, uses: Iterable[Use]) -> dict[Place, Call]:
     """The calls that `uses` refer to, after checking that the model behaved as in the probe."""
     found = {}
@@ -197,16 +188,10 @@ def _owners(pure: PureModel) -> dict[str, list[tuple[str, str]]]:
     names = {id(p): name for name, p in pure.model.named_parameters() if name in pure.parameters}
     owners: dict[str, list[tuple[str, str]]] = {name: [] for name in pure.parameters}
     for path, module in pure.model.named_modules():
-        for local, parameter in _own_parameters(module):
-            if id(parameter) in names:
+        for local, parameter in module._parameters.items():
+            if parameter is not None and id(parameter) in names:
                 owners[names[id(parameter)]].append((path, local))
     return owners
-
-
-def _own_parameters(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    for local, parameter in module._parameters.items():
-        if parameter is not None:
-            yield local, parameter
 
 
 def _around(module: str) -> list[str]:

@@ -1,33 +1,44 @@
-"""The empirical neural tangent kernel of any model: exact, in bounded memory."""
+"""The empirical neural tangent kernel of any model, exact and in bounded memory; its diagonal and its ends.
 
-from collections.abc import Sequence
+`problem` checks what is asked, `plan` chooses how to go through the Jacobian, a source (`gradients`, `layers`) fills
+its pieces, and `contraction` multiplies them.
+"""
+
 from dataclasses import dataclass
-from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 
+from skiplens.base.errors import InvalidInputError
 from skiplens.base.preserve_state import preserve_state
-from skiplens.graph.functional import OutputChoice
-from skiplens.graph.inputs import Inputs
+from skiplens.base.progress import Progress, silent
+from skiplens.base.randomness import Randomness
+from skiplens.graph.functional import OutputChoice, ParameterChoice
+from skiplens.graph.inputs import Inputs, Samples
 from skiplens.linalg.conditioning import condition_number
 from skiplens.linalg.lanczos import LanczosOptions, extreme_eigenpairs
 from skiplens.tangent.calls import PatternChanged
-from skiplens.tangent.contraction import KernelSum
-from skiplens.tangent.gradients import Buffer, ParameterSlice, Source, buffer_bytes
-from skiplens.tangent.plan import Assignment, KernelPlan, assign, assign_generally, make_plan
-from skiplens.tangent.problem import KernelOptions, Problem, make_problem, require_kernel_fits
+from skiplens.tangent.contraction import KernelSum, diagonal_of
+from skiplens.tangent.gradients import buffer_bytes
+from skiplens.tangent.plan import Assignment, assign, assign_generally, make_plan
+from skiplens.tangent.problem import Algorithm, Problem, Task, make_problem, require_kernel_fits
 from skiplens.tangent.products import NTKOperator, kernel_by_products
 
 _THRIFT = {"cpu": 1.05, "cuda": 1.0}  # a GPU's memory is its own, and more passes are more launches
 
+_LARGEST_DENSE = 2048  # rows; the eigenvalues of a matrix of this size take seconds
 
-def empirical_ntk(
+
+def empirical_ntk(  # noqa: PLR0913 - explicit keywords
     model: nn.Module,
     inputs: Inputs,
     other: Inputs | None = None,
+    *,
     outputs: OutputChoice = "trace",
-    **options: Unpack[KernelOptions],
+    parameters: ParameterChoice = None,
+    algorithm: Algorithm = "auto",
+    memory: int | None = None,
+    progress: Progress = silent,
 ) -> Tensor:
     """The kernel of inner products of parameter gradients, Θ[n, o, m, p] = ⟨∇f_o(x_n), ∇f_p(y_m)⟩.
 
@@ -40,7 +51,11 @@ def empirical_ntk(
         other: Samples y; by default x again.
         outputs: ``"trace"`` sums over o = p, ``"full"`` keeps all pairs, an index keeps one output. Outputs with
             several axes are numbered flat; a tuple is an index with one entry an axis.
-        **options: See `TangentOptions`: parameters, algorithm, budget, progress.
+        parameters: Names of the parameters to differentiate, or a test on names; all that require a gradient if not
+            given.
+        algorithm: ``"auto"`` takes what is quickest by count; the others are there to check each other.
+        memory: Bytes that may be used, the result included; half of what is free if not given.
+        progress: Called with a label, the steps done and the steps in all.
 
     Returns:
         (samples, other samples), or (samples, outputs, other samples, outputs) for ``"full"``.
@@ -52,7 +67,16 @@ def empirical_ntk(
         True
     """
     with preserve_state(model):
-        problem = make_problem(model, inputs, other, outputs, options)
+        problem = make_problem(
+            model,
+            inputs,
+            other,
+            outputs=outputs,
+            parameters=parameters,
+            algorithm=algorithm,
+            memory=memory,
+            progress=progress,
+        )
         room = problem.budget - require_kernel_fits(problem)
         if problem.algorithm == "products":
             return kernel_by_products(problem)
@@ -64,54 +88,100 @@ def empirical_ntk(
 
 @torch.no_grad()
 def _compute(problem: Problem, assignments: list[Assignment], room: int) -> Tensor:
-    kernel = _empty_kernel(problem)
+    """The kernel, piece by piece: of some parameters and some outputs the gradients of all samples at once."""
+    left, right = problem.left, problem.left if problem.right is None else problem.right
+    outputs = problem.selection.count if problem.selection.separate else 0
+    kernel = KernelSum((left.count, right.count), outputs, problem.right is None, problem.like)
     thrift = _THRIFT.get(problem.pure.device.type, 1.0)
-    plans = [make_plan(problem.task, job.work, _room_for_buffer(room, job), thrift) for job in assignments]
-    done, total = 0, sum(_steps(problem, plan) for plan in plans)
+    plans = [make_plan(problem.task, job.work, buffer_bytes(job.room_in(room)), thrift) for job in assignments]
+    runs = [problem.selection.runs(plan.outputs_at_once) for plan in plans]
+    done, total = 0, sum(len(some) * len(plan.groups) for some, plan in zip(runs, plans, strict=True))
     problem.progress("tangent kernel", done, total)
-    for job, plan in zip(assignments, plans, strict=True):
+    for job, plan, some in zip(assignments, plans, runs, strict=True):
         buffer = problem.buffer(plan.memory)
-        for outputs in problem.selection.runs(plan.outputs_at_once):
+        for run in some:
             for group in plan.groups:
-                _add_group(problem, kernel, job.source, _Share(group, outputs, buffer))
+                buffer.clear()
+                ones = job.source.fill(left, group, run, buffer)
+                others = ones if problem.right is None else job.source.fill(right, group, run, buffer)
+                for one, another in zip(ones, others, strict=True):
+                    kernel.add(one, another)
                 done += 1
                 problem.progress("tangent kernel", done, total)
     return kernel.result()
 
 
-@dataclass(frozen=True)
-class _Share:
-    """A part of the Jacobian that is in memory at once: some pieces, some outputs, and the memory."""
+def ntk_diagonal(  # noqa: PLR0913 - explicit keywords
+    model: nn.Module,
+    inputs: Inputs,
+    *,
+    outputs: OutputChoice = "trace",
+    parameters: ParameterChoice = None,
+    algorithm: Algorithm = "auto",
+    memory: int | None = None,
+    progress: Progress = silent,
+) -> Tensor:
+    """The squared lengths of each sample's gradients, Θ[n, n]: what `empirical_ntk` has on its diagonal.
 
-    pieces: Sequence[ParameterSlice]
-    outputs: Sequence[int]
-    buffer: Buffer
+    Args:
+        model: Any module.
+        inputs: A tensor, a tuple of positional arguments or a mapping of keyword arguments.
+        outputs: ``"trace"`` sums over outputs, ``"full"`` keeps them, an index keeps one.
+        parameters: As in `empirical_ntk`,
+        algorithm: likewise, but not ``"products"``,
+        memory: likewise,
+        progress: likewise.
+
+    Returns:
+        (samples,), or (samples, outputs) for ``"full"``.
+    """
+    if algorithm == "products":
+        raise InvalidInputError(
+            "algorithm='products' gives whole columns of the kernel; for the diagonal use 'auto', 'layers', "
+            "'jacobian' or 'rows'."
+        )
+    with preserve_state(model), torch.no_grad():
+        problem = make_problem(
+            model,
+            inputs,
+            outputs=outputs,
+            parameters=parameters,
+            algorithm=algorithm,
+            memory=memory,
+            progress=progress,
+        )
+        try:
+            lengths = torch.stack([_lengths(problem, job) for job in assign(problem, problem.budget)]).sum(0)
+        except PatternChanged:
+            lengths = _lengths(problem, assign_generally(problem, problem.pure.parameters, problem.budget))
+    return lengths if problem.selection.separate else lengths.sum(1)
 
 
-def _add_group(problem: Problem, kernel: KernelSum, source: Source, share: _Share) -> None:
-    share.buffer.clear()
-    left = source.fill(problem.left, share.pieces, share.outputs, share.buffer)
-    right = left if problem.right is None else source.fill(problem.right, share.pieces, share.outputs, share.buffer)
-    for one, another in zip(left, right, strict=True):
-        kernel.add(one, another)
+def _lengths(problem: Problem, job: Assignment) -> Tensor:
+    """Squared lengths of the gradients of one job's parameters, some samples at a time."""
+    pure, samples, room = problem.pure, problem.left, job.room_in(problem.budget)
+    numbers = sum(entry.size for entry in job.work.values()) * problem.selection.count * pure.dtype.itemsize
+    count = samples.count if problem.coupled else max(1, min(samples.count, room // (4 * numbers), 64))
+    parts = []
+    for where, chunk in samples.chunks(count):
+        parts.append(_lengths_of(chunk, job, problem, room))
+        problem.progress("tangent kernel diagonal", where.stop, samples.count)
+    return torch.cat(parts)
 
 
-def _room_for_buffer(room: int, job: Assignment) -> int:
-    return buffer_bytes(max(room // 4, room - job.overhead))
-
-
-def _empty_kernel(problem: Problem) -> KernelSum:
-    symmetric = problem.right is None
-    right = problem.left if problem.right is None else problem.right
-    outputs = problem.selection.count if problem.selection.separate else 0
-    return KernelSum((problem.left.count, right.count), outputs, symmetric, problem.like)
-
-
-def _steps(problem: Problem, plan: KernelPlan) -> int:
-    return -(-problem.selection.count // plan.outputs_at_once) * len(plan.groups)
-
-
-_LARGEST_DENSE = 2048  # rows; the eigenvalues of a matrix of this size take seconds
+def _lengths_of(chunk: Samples, job: Assignment, problem: Problem, room: int) -> Tensor:
+    # One sample meets only itself: a plan for one sample weighs the forms of each layer rightly.
+    alone = Task(1, 0, problem.selection.count, False, problem.pure.dtype.itemsize)
+    plan = make_plan(alone, job.work, max(1, room // chunk.count))
+    buffer = problem.buffer(plan.memory * chunk.count)
+    columns = []
+    for run in problem.selection.runs(plan.outputs_at_once):
+        lengths = []
+        for group in plan.groups:
+            buffer.clear()
+            lengths += [diagonal_of(form) for form in job.source.fill(chunk, group, run, buffer)]
+        columns.append(torch.stack(lengths).sum(0))
+    return torch.cat(columns, dim=1)
 
 
 @dataclass(frozen=True)
@@ -140,13 +210,16 @@ class KernelCondition:
         return condition_number(self.largest, self.smallest, self.resolution)
 
 
-def ntk_condition(
+def ntk_condition(  # noqa: PLR0913 - explicit keywords
     model: nn.Module,
     inputs: Inputs,
-    generator: torch.Generator,
+    *,
     outputs: OutputChoice = "full",
+    parameters: ParameterChoice = None,
     lanczos: LanczosOptions | None = None,
-    **options: Unpack[KernelOptions],
+    memory: int | None = None,
+    seed: int = 0,
+    progress: Progress = silent,
 ) -> KernelCondition:
     """The largest and smallest eigenvalue of the tangent kernel and its condition number.
 
@@ -157,22 +230,22 @@ def ntk_condition(
     Args:
         model: Any module.
         inputs: A tensor, a tuple of positional arguments or a mapping of keyword arguments.
-        generator: Source of the start vectors.
         outputs: ``"full"``, ``"trace"`` or an index.
+        parameters: As in `empirical_ntk`.
         lanczos: Tolerance, products, basis and block size; given, the kernel is not formed.
-        **options: See `TangentOptions`.
+        memory: Bytes that may be used; half of what is free if not given.
+        seed: Names the start vectors.
+        progress: Called as a kernel is formed.
     """
-    operator = NTKOperator(model, inputs, outputs, **options)
+    operator = NTKOperator(model, inputs, outputs=outputs, parameters=parameters, memory=memory)
     resolution = operator.size * torch.finfo(operator.dtype).eps
     if lanczos is None and operator.size <= _LARGEST_DENSE:
-        return _dense(empirical_ntk(model, inputs, None, outputs, **options), operator.size, resolution)
+        kernel = empirical_ntk(model, inputs, outputs=outputs, parameters=parameters, memory=memory, progress=progress)
+        values = torch.linalg.eigvalsh(kernel.reshape(operator.size, operator.size))
+        smallest, largest = values[0].item(), values[-1].item()
+        error = resolution * largest
+        return KernelCondition(largest, smallest, error, error, True, error)
+    generator = Randomness(seed).child("ntk_condition").torch()
     pairs = extreme_eigenpairs(operator, generator, 1, 1 if operator.size > 1 else 0, lanczos)
     (smallest, largest), (low, high) = pairs.values[[0, -1]].tolist(), pairs.residuals[[0, -1]].tolist()
     return KernelCondition(largest, smallest, high, low, bool(pairs.converged.all()), resolution * largest)
-
-
-def _dense(kernel: Tensor, size: int, resolution: float) -> KernelCondition:
-    values = torch.linalg.eigvalsh(kernel.reshape(size, size))
-    smallest, largest = values[0].item(), values[-1].item()
-    error = resolution * largest
-    return KernelCondition(largest, smallest, error, error, True, error)

@@ -1,4 +1,4 @@
-"""Where gradients come from: three exact algorithms that fill the same pieces for all samples."""
+"""The forms in which gradients are kept, the memory they live in, and the two sources that know no layers."""
 
 import math
 from abc import ABC, abstractmethod
@@ -17,7 +17,11 @@ from skiplens.graph.inputs import Samples
 from skiplens.tangent.calls import call_with
 from skiplens.tangent.rules import Rule
 
-Form = Literal["gradients", "outer", "deferred"]
+_SCRATCH_BYTES = {"cpu": 12 * 2**20, "cuda": 2**28}  # long enough for matrix products at full speed
+
+_SCRATCH_SHARE = 1 / 8  # of a large buffer: shorter slices of many samples would mean more passes over the inputs
+
+_SAMPLES_AT_ONCE = {"cpu": 16, "cuda": 256}
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,7 @@ class ParameterSlice:
 
     parameter: str
     rows: slice
-    form: Form = "gradients"
+    form: Literal["gradients", "outer", "deferred"] = "gradients"
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,11 @@ class Buffer:
         return self._scratch[name][:count].view(shape)
 
 
+def buffer_bytes(room: int) -> int:
+    """How much of `room` bytes a buffer may take: a slice of gradients and what is kept for the next one fit beside."""
+    return int(room / (1 + 2 * _SCRATCH_SHARE))
+
+
 @dataclass(frozen=True)
 class Deferred:
     """A layer's inputs and cotangents, from which its gradients follow.
@@ -114,14 +123,25 @@ class Deferred:
             side: 0 or 1; slices of different sides live in different memory.
         """
         rows, (samples, outputs) = self.parameter_shape[0], self.cotangents.shape[:2]
-        prepared = _Prepared(self, worth_keeping=rows_at_once < rows)
+        step = _SAMPLES_AT_ONCE.get(self.inputs.device.type, 16)
+        kept: dict[int, Any] = {}  # what the rule makes of the inputs, for the next slice, where there is room
+        room = self.buffer.scratch_bytes if rows_at_once < rows else 0
         for start in range(0, rows, rows_at_once):
             part = slice(start, min(start + rows_at_once, rows))
             size = (part.stop - part.start) * math.prod(self.parameter_shape[1:])
-            room = self.buffer.scratch(side, samples, outputs, size)
-            for some, known in prepared:
-                self.rule.write(known, (self.cotangents[some],), part, room[some])
-            yield Gradients(room)
+            out = self.buffer.scratch(side, samples, outputs, size)
+            for first in range(0, samples, step):
+                some = slice(first, first + step)
+                if first in kept:
+                    prepared = kept[first]
+                else:
+                    inputs = self.inputs[some]
+                    prepared = self.rule.prepare(call_with(self.module, inputs), len(inputs))
+                    if (needed := self.rule.prepared_bytes(prepared)) <= room:
+                        room -= needed
+                        kept[first] = prepared
+                self.rule.write(prepared, (self.cotangents[some],), part, out[some])
+            yield Gradients(out)
 
 
 GradientForm = Gradients | OuterProducts | Deferred
@@ -147,15 +167,15 @@ class VectorisedRows(Source):
         self, samples: Samples, pieces: Sequence[ParameterSlice], outputs: Sequence[int], buffer: Buffer
     ) -> list[GradientForm]:
         """The gradients of the given outputs of all samples, piece by piece."""
-        factors = [empty_gradients(self.pure, piece, (samples.count, len(outputs)), buffer) for piece in pieces]
+        forms = [empty_gradients(self.pure, piece, (samples.count, len(outputs)), buffer) for piece in pieces]
         chosen = torch.as_tensor(list(outputs), device=self.pure.device)
         values = {piece.parameter: self.pure.parameters[piece.parameter] for piece in pieces}
         for where, chunk in samples.chunks(self.chunk):
             with transformable():
                 jacobian = self._jacobian(chunk, values, chosen)
-            for factor, piece in zip(factors, pieces, strict=True):
-                factor.rows[where] = rows_of(jacobian[piece.parameter], piece, leading=2)
-        return list(factors)
+            for form, piece in zip(forms, pieces, strict=True):
+                form.rows[where] = _rows_of(jacobian[piece.parameter], piece, leading=2)
+        return list(forms)
 
     def _jacobian(self, chunk: Samples, values: dict[str, Tensor], chosen: Tensor) -> dict[str, Tensor]:
         def outputs_of_one(parameters: dict[str, Tensor], tensors: dict[str, Tensor]) -> Tensor:
@@ -178,80 +198,32 @@ class SingleRows(Source):
         self, samples: Samples, pieces: Sequence[ParameterSlice], outputs: Sequence[int], buffer: Buffer
     ) -> list[GradientForm]:
         """The gradients of the given outputs of all samples, piece by piece."""
-        factors = [empty_gradients(self.pure, piece, (samples.count, len(outputs)), buffer) for piece in pieces]
-        for factor in factors:
-            factor.rows.zero_()
+        forms = [empty_gradients(self.pure, piece, (samples.count, len(outputs)), buffer) for piece in pieces]
+        for form in forms:
+            form.rows.zero_()
         for where, batch in samples.chunks(samples.count if self.coupled else 1):
             leaves = self.pure.leaves(dict.fromkeys(piece.parameter for piece in pieces))
             with torch.enable_grad():
                 values = self.pure({**self.pure.parameters, **leaves}, batch)[:, list(outputs)]
-                rows = [row.unbind() for row in values.unbind()]
-            for row, row_values in enumerate(rows):
-                for column, value in enumerate(row_values):
-                    gradients = _gradients(value, leaves)
-                    for factor, piece in zip(factors, pieces, strict=True):
+                rows = [row.unbind() for row in values.unbind()] if values.requires_grad else []
+            for sample, row in enumerate(rows, start=where.start):
+                for column, value in enumerate(row):
+                    found = torch.autograd.grad(value, list(leaves.values()), retain_graph=True, allow_unused=True)
+                    gradients = dict(zip(leaves, found, strict=True))
+                    for form, piece in zip(forms, pieces, strict=True):
                         gradient = gradients[piece.parameter]
                         if gradient is not None:
-                            factor.rows[where.start + row, column] = rows_of(gradient, piece, leading=0)
-        return list(factors)
+                            form.rows[sample, column] = _rows_of(gradient, piece, leading=0)
+        return list(forms)
 
 
 def empty_gradients(pure: PureModel, piece: ParameterSlice, counts: tuple[int, int], buffer: Buffer) -> Gradients:
     """Room for the gradients of so many samples and outputs, to be filled."""
-    size = rows_of(pure.parameters[piece.parameter], piece, leading=0).numel()
-    return Gradients(buffer.take(*counts, size))
+    return Gradients(buffer.take(*counts, _rows_of(pure.parameters[piece.parameter], piece, leading=0).numel()))
 
 
-def rows_of(gradient: Tensor, piece: ParameterSlice, leading: int) -> Float[Tensor, "*leading params"]:
+def _rows_of(gradient: Tensor, piece: ParameterSlice, leading: int) -> Float[Tensor, "*leading params"]:
     """The rows of the piece, flattened, behind `leading` axes that stay."""
     if gradient.ndim == leading:
         return gradient.unsqueeze(-1)
-    index = (*([slice(None)] * leading), piece.rows)
-    return gradient[index].flatten(leading)
-
-
-def _gradients(value: Float[Tensor, ""], leaves: dict[str, Tensor]) -> dict[str, Tensor | None]:
-    if not value.requires_grad:
-        return dict.fromkeys(leaves)
-    gradients = torch.autograd.grad(value, list(leaves.values()), retain_graph=True, allow_unused=True)
-    return dict(zip(leaves, gradients, strict=True))
-
-
-_SCRATCH_BYTES = {"cpu": 12 * 2**20, "cuda": 2**28}  # long enough for matrix products at full speed
-
-_SCRATCH_SHARE = 1 / 8  # of a large buffer: shorter slices of many samples would mean more passes over the inputs
-
-_BUFFER_SHARE = 1 / (1 + 2 * _SCRATCH_SHARE)  # a slice of gradients and what is kept for the next one
-
-
-def buffer_bytes(room: int) -> int:
-    """How much of `room` bytes a buffer may take, so that what is used beside it fits too."""
-    return int(room * _BUFFER_SHARE)
-
-
-_SAMPLES_AT_ONCE = {"cpu": 16, "cuda": 256}
-
-
-class _Prepared:
-    """What the rule makes of the inputs, some samples at a time; kept for the next slice where there is room."""
-
-    def __init__(self, deferred: Deferred, worth_keeping: bool) -> None:
-        self.deferred, self.kept = deferred, dict[int, Any]()
-        self.room = deferred.buffer.scratch_bytes if worth_keeping else 0
-
-    def __iter__(self) -> Iterator[tuple[slice, Any]]:
-        """Ranges of samples, each with what belongs to it."""
-        inputs = self.deferred.inputs
-        step = _SAMPLES_AT_ONCE.get(inputs.device.type, 16)
-        for start in range(0, len(inputs), step):
-            some = slice(start, start + step)
-            yield some, self.kept[start] if start in self.kept else self._prepare(some)
-
-    def _prepare(self, some: slice) -> Any:
-        rule, inputs = self.deferred.rule, self.deferred.inputs[some]
-        prepared = rule.prepare(call_with(self.deferred.module, inputs), len(inputs))
-        size = rule.prepared_bytes(prepared)
-        if size <= self.room:
-            self.room -= size
-            self.kept[some.start] = prepared
-        return prepared
+    return gradient[(*([slice(None)] * leading), piece.rows)].flatten(leading)

@@ -1,7 +1,10 @@
-"""How to go through the Jacobian in bounded memory: forms, groups of pieces and runs of outputs, by counted cost."""
+"""How to go through the Jacobian in bounded memory, all by counted operations and bytes.
+
+`assign` says which source gives the gradients of which parameters; `make_plan` into which forms, groups of pieces and
+runs of outputs they are cut. No clock is read: the same model, samples and memory give the same numbers to the bit.
+"""
 
 import math
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,29 +15,26 @@ from skiplens.base.errors import TooLargeError
 from skiplens.base.memory import readable
 from skiplens.base.randomness import Randomness
 from skiplens.graph.functional import PureModel, saved_bytes_per_sample
-from skiplens.graph.inputs import Samples
-from skiplens.tangent.calls import Call
-from skiplens.tangent.coverage import LayerCoverage, Use, calls_of, find_coverage
+from skiplens.tangent.coverage import LayerCoverage, calls_of, find_coverage
 from skiplens.tangent.gradients import ParameterSlice, SingleRows, Source, VectorisedRows
 from skiplens.tangent.layers import LayerRows
 from skiplens.tangent.problem import Problem, Task
+from skiplens.tangent.rule_table import LocalGradient
 from skiplens.tangent.rules import OuterShape
 
-_FORWARD_COST = 1  # a forward pass, in passes backward from one output
+_CHUNK_BYTES = 40 * 2**20  # on a processor larger chunks are no quicker: they only leave the caches
 
-_NEVER = 2**63
+_STACK = {"cpu": 5, "cuda": 64}  # outputs at once: enough rows for matrix products at full speed
+
+_NOT_VECTORISABLE = (RuntimeError, ValueError, TypeError, NotImplementedError)  # what vmap raises at some models
+
+_MANY_ROWS = 1000  # of the Jacobian; fewer are done at once by any way
+
+_CLEARLY = 1.5  # the layers' factors also save most of the products and memory
+
+_VECTORISED_PASS = 12  # plain passes that take as long as one under vmap, whose cost hardly depends on what it carries
 
 _OUTER_PENALTY = 2.0  # elementwise products and small matrices run slower than the one large product of plain gradients
-
-
-@dataclass(frozen=True)
-class KernelPlan:
-    """Groups of pieces, each kept for all samples at once, and how many outputs are looked at in one go."""
-
-    groups: tuple[tuple[ParameterSlice, ...], ...]
-    outputs_at_once: int
-    cost: float
-    memory: int
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,195 @@ class Work:
         return self.rows * self.row_size
 
 
+@dataclass(frozen=True)
+class Assignment:
+    """Parameters, what they cost, where their gradients come from and the bytes the source itself takes."""
+
+    source: Source
+    work: dict[str, Work]
+    overhead: int
+
+    def room_in(self, bytes_in_all: int) -> int:
+        """What the source leaves of so many bytes."""
+        return max(bytes_in_all // 4, bytes_in_all - self.overhead)
+
+
+def assign(problem: Problem, room: int) -> list[Assignment]:
+    """The assignments that together cover all chosen parameters, in about `room` bytes."""
+    everything = problem.pure.parameters
+    if problem.algorithm == "rows" or problem.coupled:
+        return [_single(problem, everything)]
+    if problem.algorithm == "jacobian":
+        return [_vectorised(problem, everything, room)[1]]
+    cover = find_coverage(problem.pure, problem.most_samples)
+    assignments = []
+    if cover.uses:
+        source, layered = _by_layers(problem, cover, room)
+        if problem.algorithm == "auto" and (repeated := _repeated_passes(problem, cover, source)):
+            rows, general = _vectorised(problem, everything, room)
+            cheaper = prefers_general(repeated, _rounds(problem, rows.chunk), problem.task)
+            if cheaper and _is_vectorisable(problem, general):
+                return [general]
+        assignments.append(layered)
+    leftover = [*cover.leftover, *_used_after_all(problem, cover.unused)]
+    if leftover:
+        assignments.append(assign_generally(problem, leftover, room))
+    return assignments
+
+
+def assign_generally(problem: Problem, names: Iterable[str], room: int) -> Assignment:
+    """The cheaper of the two algorithms that need no rules, by the passes through the model that each takes."""
+    names = list(names)
+    rows, vectorised = _vectorised(problem, names, room)
+    fewer = prefers_vectorised(_rounds(problem, rows.chunk), problem.task)
+    return vectorised if fewer and _is_vectorisable(problem, vectorised) else _single(problem, names)
+
+
+def prefers_general(repeated: float, rounds: int, task: Task) -> bool:
+    """Whether one vectorised Jacobian of the whole model takes clearly fewer passes than the layers' formulas.
+
+    Known layers cost no pass beyond the backward one: 200 samples and 10 outputs of a perceptron of width 256 take
+    0.07 s that way and 12.9 s by the whole Jacobian, so they are never given up. A parameter without a formula costs a
+    vectorised pass through the smallest module around all its uses, for each chunk of samples and stack of outputs: a
+    module of 7 bare matrices is passed 13.4 times where the whole Jacobian takes 2 rounds (0.144 s against 0.087 s),
+    the attention of a small transformer 8 times against 7 (0.41 s against 0.59 s). Hence `_CLEARLY`. With few rows
+    either way is done at once, and the layers' way needs less memory.
+
+    Args:
+        repeated: Vectorised passes, in units of the whole model, that the layers' formulas take.
+        rounds: Those that the whole Jacobian takes, all outputs at once.
+        task: The kernel.
+    """
+    return task.samples * task.outputs >= _MANY_ROWS and repeated > _CLEARLY * rounds
+
+
+def prefers_vectorised(rounds: int, task: Task) -> bool:
+    """Whether `vmap` over samples and all outputs at once takes less than one backward pass a sample and output.
+
+    `rounds` vectorised passes, each as long as `_VECTORISED_PASS` plain ones (1.6 ms against 6 plain passes in 1.1 ms
+    for seven bare matrices), against a forward pass a sample and a backward pass an output of each: 100 samples and 10
+    outputs take 0.09 s against 0.48 s. Where memory holds but one sample at a time there is nothing to gain.
+    """
+    return _VECTORISED_PASS * rounds <= task.samples * (1 + task.outputs)
+
+
+def _repeated_passes(problem: Problem, cover: LayerCoverage, source: LayerRows) -> float:
+    """Passes through the model, counted by the numbers of its parameters, that local gradients repeat."""
+    sizes = {name: sum(p.numel() for p in module.parameters()) for name, module in problem.pure.model.named_modules()}
+    every = [use for uses in cover.uses.values() for use in uses]
+    again = sum(sizes[use.module] for use in every if isinstance(use.rule, LocalGradient))
+    stacks = -(-problem.selection.count // source.stack)
+    return _rounds(problem, source.chunk) * stacks * again / sizes[""]
+
+
+def _rounds(problem: Problem, chunk: int) -> int:
+    """Chunks of samples on both sides."""
+    return -(-problem.task.left // chunk) + -(-problem.task.right // chunk)
+
+
+def _is_vectorisable(problem: Problem, general: Assignment) -> bool:
+    """Whether `vmap` accepts the model: tried on two samples and two outputs."""
+    pieces = [ParameterSlice(name, slice(0, entry.rows)) for name, entry in general.work.items()]
+    few = problem.most_samples.take(slice(0, 2))
+    try:
+        general.source.fill(few, pieces, problem.selection.indices[:2], problem.buffer(0))
+    except _NOT_VECTORISABLE:
+        return False
+    return True
+
+
+def _by_layers(problem: Problem, cover: LayerCoverage, room: int) -> tuple[LayerRows, Assignment]:
+    pure = problem.pure
+    work, cotangents = layer_work(pure, cover)
+    stack = min(_STACK.get(pure.device.type, 5), problem.selection.count)
+    bytes_per_sample = (stack + 1) * cotangents + saved_bytes_per_sample(pure, problem.most_samples)
+    chunk = _chunk(problem, bytes_per_sample, room)
+    source = LayerRows(pure, cover, chunk, stack)
+    return source, Assignment(source, work, chunk * bytes_per_sample)
+
+
+def _single(problem: Problem, names: Iterable[str]) -> Assignment:
+    return Assignment(SingleRows(problem.pure, problem.coupled), _plain_work(problem.pure, names), 0)
+
+
+def _vectorised(problem: Problem, names: Iterable[str], room: int) -> tuple[VectorisedRows, Assignment]:
+    work = _plain_work(problem.pure, names)
+    numbers = sum(entry.size for entry in work.values())
+    jacobian = 2 * problem.selection.count * numbers * problem.pure.dtype.itemsize
+    saved = (1 + problem.selection.count) * saved_bytes_per_sample(problem.pure, problem.most_samples)
+    source = VectorisedRows(problem.pure, _chunk(problem, jacobian + saved, room))
+    return source, Assignment(source, work, source.chunk * (jacobian + saved))
+
+
+def _chunk(problem: Problem, bytes_per_sample: int, room: int) -> int:
+    """Samples in one pass."""
+    allowed = room // 4 if problem.pure.device.type == "cuda" else min(room // 4, _CHUNK_BYTES)
+    return max(1, min(problem.most_samples.count, allowed // max(1, bytes_per_sample)))
+
+
+def _used_after_all(problem: Problem, names: Iterable[str]) -> list[str]:
+    """Those of `names` that some sample's outputs depend on, though the probe's did not."""
+    pure, names, found = problem.pure, list(names), set[str]()
+    generator = Randomness(0).child("unused parameters").torch()
+    for samples in (problem.left, problem.right) if names else ():
+        for _, chunk in samples.chunks(64) if samples else ():
+            leaves = pure.leaves(names)
+            with torch.enable_grad():
+                outputs = pure({**pure.parameters, **leaves}, chunk)
+                weights = torch.randn(outputs.shape, generator=generator, dtype=torch.float64).to(outputs)
+                total = (outputs * weights).sum()
+            if outputs.requires_grad:
+                gradients = torch.autograd.grad(total, list(leaves.values()), allow_unused=True)
+                found.update(name for name, gradient in zip(leaves, gradients, strict=True) if gradient is not None)
+    return sorted(found)
+
+
+def _plain_work(pure: PureModel, names: Iterable[str]) -> dict[str, Work]:
+    """Sizes alone, for algorithms that do not know the layers."""
+    tensors = {name: pure.parameters[name] for name in names}
+    return {name: Work(*_rows(tensor), products=tensor.numel()) for name, tensor in tensors.items()}
+
+
+def layer_work(pure: PureModel, cover: LayerCoverage) -> tuple[dict[str, Work], int]:
+    """The work of all covered parameters, and the bytes of one sample's and output's cotangents; read off the probe."""
+    samples = len(cover.recording.outputs)
+    calls = calls_of(cover.recording, cover, (use for uses in cover.uses.values() for use in uses))
+    work = {}
+    for name, uses in cover.uses.items():
+        parameter, called = pure.parameters[name], [calls[use.module, use.call] for use in uses]
+        with torch.no_grad():
+            prepared = [use.rule.prepare(call, samples) for use, call in zip(uses, called, strict=True)]
+        shapes = [use.rule.outer_shape(has) for use, has in zip(uses, prepared, strict=True)]
+        products = sum(s.terms * s.left * s.right if s else parameter.numel() for s in shapes)
+        outer = None
+        if shapes[0] is not None and all(use.rule == uses[0].rule for use in uses):
+            # Uses of one kind stand together: the terms of all of them are in one row.
+            outer = OuterShape(sum(shape.terms for shape in shapes if shape), shapes[0].left, shapes[0].right)
+        deferred, first = None, called[0]
+        if len(uses) == 1 and uses[0].rule.deferrable and first.input.shape[0] == samples == first.zeros[0].shape[0]:
+            deferred = (first.input[0].numel(), first.zeros[0][0].numel())
+        order = min(call.order for call in called)
+        work[name] = Work(*_rows(parameter), products, outer, order, deferred)
+    cotangents = sum(zero.numel() * zero.element_size() for call in calls.values() for zero in call.zeros)
+    return work, cotangents // samples
+
+
+def _rows(parameter: Tensor) -> tuple[int, int]:
+    """Length of the first axis and numbers a row; a scalar is one row."""
+    rows = parameter.shape[0] if parameter.ndim else 1
+    return rows, parameter.numel() // rows
+
+
+@dataclass(frozen=True)
+class KernelPlan:
+    """Groups of pieces, each kept for all samples at once, and how many outputs are looked at in one go."""
+
+    groups: tuple[tuple[ParameterSlice, ...], ...]
+    outputs_at_once: int
+    cost: float
+    memory: int
+
+
 def make_plan(task: Task, work: Mapping[str, Work], budget: int, thrift: float = 1.05) -> KernelPlan:
     """The plan with the least memory among those that cost at most `thrift` times as much as the quickest that fits.
 
@@ -73,27 +262,24 @@ def make_plan(task: Task, work: Mapping[str, Work], budget: int, thrift: float =
         thrift: What less memory may cost.
     """
     runs = [task.outputs] if task.separate else _halvings(task.outputs)
-    plans = [plan for run in runs for plan in _plans(task, work, run, budget)]
+    plans: list[KernelPlan] = []
+    for run in runs:
+        first: KernelPlan | None = None
+        for buffer in _halvings(budget):  # less and less memory, until more passes make a plan twice as costly
+            plan = _plan(task, work, run, buffer)
+            if plan is None or (first is not None and plan.cost > 2 * first.cost):
+                break
+            first = first or plan
+            plans.append(plan)
     if not plans:
         smallest = max(_bytes_of_rows(task, entry, 1, runs[-1]) for entry in work.values())
         raise TooLargeError(
             f"The gradients of {task.samples} samples need {readable(smallest)} for a single row of a layer, and only "
             f"{readable(budget)} may be used; about {max(1, task.samples * budget // max(1, smallest))} samples fit. "
-            "Hand over fewer samples, raise budget=…, or use NTKOperator, which keeps no gradients."
+            "Hand over fewer samples, raise memory=…, or use NTKOperator, which keeps no gradients."
         )
     quickest = min(plan.cost for plan in plans)
     return min((p for p in plans if p.cost <= thrift * quickest), key=lambda p: (p.memory, p.cost))
-
-
-def _plans(task: Task, work: Mapping[str, Work], run: int, budget: int) -> list[KernelPlan]:
-    """Plans with less and less memory, until more passes make them twice as costly as the first."""
-    plans: list[KernelPlan] = []
-    for buffer in _halvings(budget):
-        plan = _plan(task, work, run, buffer)
-        if plan is None or (plans and plan.cost > 2 * plans[0].cost):
-            break
-        plans.append(plan)
-    return plans
 
 
 def costs(task: Task, work: Work) -> tuple[float, float]:
@@ -130,11 +316,16 @@ def _plan(task: Task, work: Mapping[str, Work], run: int, buffer: int) -> Kernel
 def _pieces(task: Task, name: str, work: Work, run: int, buffer: int) -> list[tuple[ParameterSlice, int]] | None:
     """The parameter whole in its smallest form, or cut into rows that fit; None where not even one row fits."""
     plain, outer = costs(task, work)
-    if outer < plain and (size := _bytes_of_outer(task, work, run)) <= buffer:
-        return [(ParameterSlice(name, slice(0, work.rows), "outer"), size)]
-    whole, deferred = _bytes_of_rows(task, work, work.rows, run), _bytes_of_deferred(task, work, run)
-    if deferred < whole and deferred <= buffer:
-        return [(ParameterSlice(name, slice(0, work.rows), "deferred"), deferred)]
+    everything, per_number = slice(0, work.rows), task.samples * task.itemsize
+    if outer < plain and work.outer is not None:
+        size = per_number * work.outer.terms * (work.outer.left + run * work.outer.right)
+        if size <= buffer:
+            return [(ParameterSlice(name, everything, "outer"), size)]
+    if work.deferred is not None:
+        inputs, cotangents = work.deferred
+        size = per_number * (inputs + run * cotangents)
+        if size < _bytes_of_rows(task, work, work.rows, run) and size <= buffer:
+            return [(ParameterSlice(name, everything, "deferred"), size)]
     rows = min(work.rows, buffer // _bytes_of_rows(task, work, 1, run))
     if rows == 0:
         return None
@@ -146,37 +337,18 @@ def _bytes_of_rows(task: Task, work: Work, rows: int, run: int) -> int:
     return task.samples * run * rows * work.row_size * task.itemsize
 
 
-def _bytes_of_outer(task: Task, work: Work, run: int) -> int:
-    shape = work.outer
-    if shape is None:
-        return 0
-    return task.samples * shape.terms * (shape.left + run * shape.right) * task.itemsize
-
-
-def _bytes_of_deferred(task: Task, work: Work, run: int) -> int:
-    if work.deferred is None:
-        return _NEVER
-    inputs, cotangents = work.deferred
-    return task.samples * (inputs + run * cotangents) * task.itemsize
-
-
 def _cost(task: Task, work: Mapping[str, Work], groups: Sequence[Sequence[ParameterSlice]], run: int) -> float:
     """Multiplications of all forward and backward passes, and of the gradients and their products."""
     forward = sum(entry.products for entry in work.values())
-    depths = _depths(work)
-    rounds = -(-task.outputs // run)
-    backward = sum(max(depths[work[piece.parameter].order] for piece in group) for group in groups)
-    passes = task.samples * (_FORWARD_COST * forward * rounds * len(groups) + task.outputs * backward)
-    return passes + sum(min(costs(task, entry)) for entry in work.values())
-
-
-def _depths(work: Mapping[str, Work]) -> dict[int, int]:
-    """Multiplications of a backward pass that ends at the layers of each order."""
-    depths, depth = dict[int, int](), 0
+    depths, depth = dict[int, int](), 0  # multiplications of a backward pass that ends at the layers of each order
     for entry in sorted(work.values(), key=lambda entry: -entry.order):
         depth += entry.products
         depths[entry.order] = depth
-    return depths
+    rounds = -(-task.outputs // run)
+    backward = sum(max(depths[work[piece.parameter].order] for piece in group) for group in groups)
+    # A forward pass costs about as much as a pass backward from one output.
+    passes = task.samples * (forward * rounds * len(groups) + task.outputs * backward)
+    return passes + sum(min(costs(task, entry)) for entry in work.values())
 
 
 def _halvings(value: int) -> list[int]:
@@ -186,175 +358,3 @@ def _halvings(value: int) -> list[int]:
         values.append(value)
         value = -(-value // 2) if value > 1 else 0
     return values
-
-
-def plain_work(parameters: Mapping[str, Tensor]) -> dict[str, Work]:
-    """Sizes alone, for algorithms that do not know the layers."""
-    return {name: Work(*_rows(tensor), products=tensor.numel()) for name, tensor in parameters.items()}
-
-
-def layer_work(pure: PureModel, cover: LayerCoverage) -> tuple[dict[str, Work], int]:
-    """The work of all covered parameters, and the bytes of one sample's and output's cotangents; read off the probe."""
-    samples = len(cover.recording.outputs)
-    all_uses = [use for uses in cover.uses.values() for use in uses]
-    calls = calls_of(cover.recording, cover, all_uses)
-    with torch.no_grad():
-        prepared = {id(use): use.rule.prepare(calls[use.module, use.call], samples) for use in all_uses}
-    work = {}
-    for name, uses in cover.uses.items():
-        shapes = [use.rule.outer_shape(prepared[id(use)]) for use in uses]
-        products = sum(s.terms * s.left * s.right if s else pure.parameters[name].numel() for s in shapes)
-        order = min(calls[use.module, use.call].order for use in uses)
-        deferred = _deferred(calls[uses[0].module, uses[0].call], samples) if _is_deferrable(uses) else None
-        work[name] = Work(*_rows(pure.parameters[name]), products, _joint_shape(shapes, uses), order, deferred)
-    cotangents = sum(zero.numel() * zero.element_size() for call in calls.values() for zero in call.zeros)
-    return work, cotangents // samples
-
-
-def _is_deferrable(uses: Sequence[Use]) -> bool:
-    return len(uses) == 1 and uses[0].rule.deferrable
-
-
-def _deferred(call: Call, samples: int) -> tuple[int, int] | None:
-    """Numbers of a sample's input and cotangent, where the batch axis of both is the samples."""
-    if call.input.shape[0] != samples or call.zeros[0].shape[0] != samples:
-        return None
-    return call.input[0].numel(), call.zeros[0][0].numel()
-
-
-def _joint_shape(shapes: Sequence[OuterShape | None], uses: Sequence[Use]) -> OuterShape | None:
-    """Outer products of all uses together, where all are of one kind: their terms stand in one row."""
-    first = shapes[0]
-    if first is None or any(shape is None or use.rule != uses[0].rule for shape, use in zip(shapes, uses, strict=True)):
-        return None
-    return OuterShape(sum(shape.terms for shape in shapes if shape), first.left, first.right)
-
-
-def _rows(parameter: Tensor) -> tuple[int, int]:
-    """Length of the first axis and numbers a row; a scalar is one row."""
-    rows = parameter.shape[0] if parameter.ndim else 1
-    return rows, parameter.numel() // rows
-
-
-_CHUNK_BYTES = 40 * 2**20  # on a processor larger chunks are no quicker: they only leave the caches
-
-_ROWS_WORTH_MEASURING = 1000  # rows of the Jacobian; fewer are done before a measurement pays
-
-_CLEARLY = 1.5  # the layers' factors also save most of the products, which the measurement does not see
-
-_NOT_VECTORISABLE = (RuntimeError, ValueError, TypeError, NotImplementedError)  # what vmap raises at some models
-
-_STACK = {"cpu": 5, "cuda": 64}  # outputs at once: enough rows for matrix products at full speed
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """Parameters, what they cost, where their gradients come from and the bytes the source itself takes."""
-
-    source: Source
-    work: dict[str, Work]
-    overhead: int
-
-
-def assign(problem: Problem, room: int) -> list[Assignment]:
-    """The assignments that together cover all chosen parameters, in about `room` bytes."""
-    if problem.algorithm == "rows" or problem.coupled:
-        return [_single(problem, problem.pure.parameters)]
-    if problem.algorithm == "jacobian":
-        return [_vectorised(problem, problem.pure.parameters, room)]
-    layered = _by_layers(problem, room)
-    rows = (problem.task.left + problem.task.right) * problem.task.outputs
-    few = rows < _ROWS_WORTH_MEASURING
-    if problem.algorithm == "layers" or few or problem.pure.device.type != "cpu":
-        return layered  # a few samples would not keep a GPU busy, so they tell nothing about many
-    return _quicker(problem, layered, _vectorised(problem, problem.pure.parameters, room))
-
-
-def assign_generally(problem: Problem, names: Iterable[str], room: int) -> Assignment:
-    """The quicker of the two algorithms that need no rules, both tried on a few samples and two outputs."""
-    names = list(names)
-    vectorised, single = _vectorised(problem, names, room), _single(problem, names)
-    try:
-        fast = _seconds_a_row(vectorised, problem)
-    except _NOT_VECTORISABLE:
-        return single
-    return vectorised if fast <= _seconds_a_row(single, problem) else single
-
-
-def _quicker(problem: Problem, layered: list[Assignment], vectorised: Assignment) -> list[Assignment]:
-    """The layers' own formulas, unless the general algorithm is clearly quicker on a few samples and two outputs."""
-    try:
-        general = _seconds_a_row(vectorised, problem)
-    except _NOT_VECTORISABLE:
-        return layered
-    by_layers = sum(_seconds_a_row(job, problem) for job in layered)
-    return [vectorised] if _CLEARLY * general < by_layers else layered
-
-
-def _by_layers(problem: Problem, room: int) -> list[Assignment]:
-    pure, samples = problem.pure, problem.most_samples
-    cover = find_coverage(pure, samples)
-    assignments = []
-    if cover.uses:
-        work, cotangents = layer_work(pure, cover)
-        stack = min(_STACK.get(pure.device.type, 5), problem.selection.count)
-        bytes_per_sample = (stack + 1) * cotangents + saved_bytes_per_sample(pure, samples)
-        chunk = _chunk(problem, bytes_per_sample, room)
-        assignments.append(Assignment(LayerRows(pure, cover, chunk, stack), work, chunk * bytes_per_sample))
-    leftover = [*cover.leftover, *_used_after_all(problem, cover.unused)]
-    if leftover:
-        assignments.append(assign_generally(problem, leftover, room))
-    return assignments
-
-
-def _used_after_all(problem: Problem, names: Iterable[str]) -> list[str]:
-    """Those of `names` that some sample's outputs depend on, though the probe's did not."""
-    pure, found = problem.pure, set[str]()
-    names = list(names)
-    generator = Randomness(0).child("unused parameters").torch()
-    for samples in (problem.left, problem.right) if names else ():
-        for _, chunk in samples.chunks(64) if samples else ():
-            leaves = pure.leaves(names)
-            with torch.enable_grad():
-                outputs = pure({**pure.parameters, **leaves}, chunk)
-                total = (
-                    outputs * torch.randn(outputs.shape, generator=generator, dtype=torch.float64).to(outputs)
-                ).sum()
-            if not outputs.requires_grad:
-                continue
-            gradients = torch.autograd.grad(total, list(leaves.values()), allow_unused=True)
-            found.update(name for name, gradient in zip(leaves, gradients, strict=True) if gradient is not None)
-    return sorted(found)
-
-
-def _chunk(problem: Problem, bytes_per_sample: int, room: int) -> int:
-    allowed = room // 4 if problem.pure.device.type == "cuda" else min(room // 4, _CHUNK_BYTES)
-    return max(1, min(problem.most_samples.count, allowed // max(1, bytes_per_sample)))
-
-
-def _single(problem: Problem, names: Iterable[str]) -> Assignment:
-    return Assignment(SingleRows(problem.pure, problem.coupled), plain_work(_subset(problem.pure, names)), 0)
-
-
-def _vectorised(problem: Problem, names: Iterable[str], room: int) -> Assignment:
-    parameters = _subset(problem.pure, names)
-    numbers = sum(parameter.numel() for parameter in parameters.values())
-    jacobian = 2 * problem.selection.count * numbers * problem.pure.dtype.itemsize
-    saved = (1 + problem.selection.count) * saved_bytes_per_sample(problem.pure, problem.most_samples)
-    chunk = _chunk(problem, jacobian + saved, room)
-    return Assignment(VectorisedRows(problem.pure, chunk), plain_work(parameters), chunk * (jacobian + saved))
-
-
-def _subset(pure: PureModel, names: Iterable[str]) -> dict[str, torch.Tensor]:
-    return {name: pure.parameters[name] for name in names}
-
-
-def _seconds_a_row(assignment: Assignment, problem: Problem) -> float:
-    pieces = [ParameterSlice(name, slice(0, entry.rows)) for name, entry in assignment.work.items()]
-    few: Samples = problem.most_samples.take(slice(0, 2))
-    seconds = []
-    for _ in range(2):  # the first time, torch also chooses and loads what it needs
-        start = time.perf_counter()
-        assignment.source.fill(few, pieces, problem.selection.indices[:2], problem.buffer(0))
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)

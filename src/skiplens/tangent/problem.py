@@ -1,8 +1,8 @@
-"""What is asked, checked once at the door: model, samples, outputs, memory."""
+"""What is asked of a tangent kernel, checked once at the door: model, samples, outputs, memory."""
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,9 @@ from skiplens.graph.functional import (
 )
 from skiplens.graph.inputs import Inputs, Samples, samples_of
 from skiplens.tangent.gradients import Buffer
+
+Algorithm = Literal["auto", "layers", "jacobian", "rows", "products"]
+"""``"auto"`` takes what is quickest by count; the others are there to check each other."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ class Problem:
     selection: OutputSelection
     all_outputs: int
     coupled: bool
-    algorithm: str
+    algorithm: Algorithm
     budget: int
     progress: Progress
 
@@ -100,28 +103,22 @@ class Problem:
         return self.right if self.right and self.right.count > self.left.count else self.left
 
 
-Algorithm = Literal["auto", "layers", "jacobian", "rows", "products"]
-
-
-class KernelOptions(TypedDict, total=False):
-    """Options of `empirical_ntk`, `ntk_diagonal` and `NTKOperator`."""
-
-    parameters: ParameterChoice
-    """Names of the parameters to differentiate, or a test on names; by default all that require a gradient."""
-    algorithm: Algorithm
-    """``"auto"`` takes what is quickest; the others are there to check each other."""
-    budget: int | None
-    """Bytes that may be used, the result included; by default half of what is free."""
-    progress: Progress
-    """Called with a label, the steps done and the steps in all."""
-
-
-def make_problem(
-    model: nn.Module, inputs: Inputs, other: Inputs | None, outputs: OutputChoice, options: KernelOptions
+def make_problem(  # noqa: PLR0913 - what the public functions take
+    model: nn.Module,
+    inputs: Inputs,
+    other: Inputs | None = None,
+    *,
+    outputs: OutputChoice,
+    parameters: ParameterChoice = None,
+    algorithm: Algorithm = "auto",
+    memory: int | None = None,
+    progress: Progress = silent,
 ) -> Problem:
     """The problem that these arguments mean, or one clear error."""
-    check_options(options)
-    pure = pure_model(model, options.get("parameters"))
+    if algorithm not in get_args(Algorithm):
+        known = did_you_mean(str(algorithm), get_args(Algorithm))
+        raise InvalidInputError(f"There is no algorithm {algorithm!r}. {known}")
+    pure = pure_model(model, parameters)
     left, right = samples_of(inputs), None if other is None else samples_of(other)
     shape = output_shape(pure, left)
     if right is not None:
@@ -133,9 +130,9 @@ def make_problem(
         select_outputs(outputs, shape),
         math.prod(shape),
         is_batch_coupled(pure, left) or (right is not None and is_batch_coupled(pure, right)),
-        options.get("algorithm", "auto"),
-        budget_bytes(pure.device, options.get("budget")),
-        options.get("progress", silent),
+        algorithm,
+        budget_bytes(pure.device, memory),
+        progress,
     )
 
 
@@ -148,22 +145,7 @@ def require_kernel_fits(problem: Problem) -> int:
     fitting = int((problem.budget / 2 / task.itemsize) ** 0.5) // per_sample
     instead = f"At most {fitting} samples on each side fit"
     instead += "; outputs='trace' or one output takes far less" if task.separate and task.outputs > 1 else ""
+    instead += "; NTKOperator multiplies with the kernel without forming it."
     what = f"A tangent kernel of {rows} × {columns} entries and the room to compute it"
-    require_fits(
-        2 * needed, what, f"{instead}; NTKOperator multiplies with the kernel without forming it.", problem.budget
-    )
+    require_fits(2 * needed, what, instead, problem.budget)
     return needed
-
-
-ALGORITHMS = ("auto", "layers", "jacobian", "rows", "products")
-
-
-def check_options(options: Any) -> None:
-    """Refuse unknown options and unknown algorithms by name."""
-    known = KernelOptions.__annotations__
-    for name in options:
-        if name not in known:
-            raise InvalidInputError(f"There is no option {name!r}. {did_you_mean(name, known)}")
-    algorithm = options.get("algorithm", "auto")
-    if algorithm not in ALGORITHMS:
-        raise InvalidInputError(f"There is no algorithm {algorithm!r}. {did_you_mean(str(algorithm), ALGORITHMS)}")

@@ -1,7 +1,6 @@
 """Products with the tangent kernel, J (Jᵀ v), one backward and one forward-mode pass; nothing of size N × P is kept."""
 
 from collections.abc import Mapping
-from typing import Unpack
 
 import torch
 from torch import Tensor, nn
@@ -9,76 +8,16 @@ from torch.func import jvp
 
 from skiplens.base.axes import Float
 from skiplens.base.preserve_state import preserve_state
-from skiplens.graph.functional import OutputChoice, PureModel, saved_bytes_per_sample, transformable
+from skiplens.graph.functional import (
+    OutputChoice,
+    ParameterChoice,
+    PureModel,
+    saved_bytes_per_sample,
+    transformable,
+)
 from skiplens.graph.inputs import Inputs, Samples
 from skiplens.linalg.operator import SymmetricOperator
-from skiplens.tangent.problem import KernelOptions, Problem, make_problem
-
-
-class JacobianProducts:
-    """The Jacobian of all outputs of all samples and its transpose, as products with vectors.
-
-    Samples go through in chunks, or all at once where they are coupled.
-    """
-
-    def __init__(self, pure: PureModel, coupled: bool, chunk: int) -> None:
-        self.pure, self.coupled, self.chunk = pure, coupled, chunk
-
-    def transposed(self, samples: Samples, weights: Float[Tensor, "samples outputs"]) -> dict[str, Tensor]:
-        """Jᵀ times `weights`: one entry for each parameter."""
-        total = {name: torch.zeros_like(parameter) for name, parameter in self.pure.parameters.items()}
-        for where, chunk in samples.chunks(self._chunk(samples)):
-            leaves = self.pure.leaves()
-            with torch.enable_grad():
-                outputs = self.pure(leaves, chunk)
-                weighted = (outputs * weights[where].to(outputs.dtype)).sum()
-            gradients = torch.autograd.grad(weighted, list(leaves.values()), allow_unused=True)
-            for name, gradient in zip(leaves, gradients, strict=True):
-                if gradient is not None:
-                    total[name] += gradient
-        return total
-
-    def forward(self, samples: Samples, direction: Mapping[str, Tensor]) -> Float[Tensor, "samples outputs"]:
-        """J times `direction`."""
-        with transformable():
-            parts = [self._forward(chunk, dict(direction)) for _, chunk in samples.chunks(self._chunk(samples))]
-        return torch.cat(parts)
-
-    def _forward(self, chunk: Samples, direction: dict[str, Tensor]) -> Tensor:
-        try:
-            return jvp(lambda p: self.pure(p, chunk), (dict(self.pure.parameters),), (direction,))[1].detach()
-        except (RuntimeError, NotImplementedError):  # an operation without a forward-mode formula
-            return self._forward_by_two_backward_passes(chunk, direction)
-
-    def _forward_by_two_backward_passes(self, chunk: Samples, direction: dict[str, Tensor]) -> Tensor:
-        """Jᵀw is linear in w, so the gradient of ⟨Jᵀw, direction⟩ by w is J times direction."""
-        leaves = self.pure.leaves()
-        # cuDNN's recurrent layers can be differentiated only once.
-        with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
-            outputs = self.pure(leaves, chunk)
-            w = torch.zeros_like(outputs, requires_grad=True)
-            gradients = torch.autograd.grad(outputs, list(leaves.values()), w, create_graph=True, allow_unused=True)
-            pairs = zip(gradients, direction.values(), strict=True)
-            product = torch.stack([(g * d).sum() for g, d in pairs if g is not None]).sum()
-        return torch.autograd.grad(product, w)[0].detach()
-
-    def _chunk(self, samples: Samples) -> int:
-        return samples.count if self.coupled else min(self.chunk, samples.count)
-
-
-def kernel_by_products(problem: Problem) -> Tensor:
-    """The whole kernel, column by column: a check of all other algorithms, in forward mode."""
-    products = JacobianProducts(problem.pure, problem.coupled, chunk=16)
-    right = problem.left if problem.right is None else problem.right
-    chosen, N, M = list(problem.selection.indices), problem.left.count, right.count
-    kernel = problem.like.new_zeros((N, len(chosen), M, len(chosen)))
-    for m in range(M):
-        for column, output in enumerate(chosen):
-            weights = kernel.new_zeros((M, problem.all_outputs))
-            weights[m, output] = 1
-            kernel[:, :, m, column] = products.forward(problem.left, products.transposed(right, weights))[:, chosen]
-        problem.progress("tangent kernel", m + 1, M)
-    return kernel if problem.selection.separate else torch.einsum("nomo->nm", kernel)
+from skiplens.tangent.problem import Problem, make_problem
 
 
 class NTKOperator(SymmetricOperator):
@@ -95,7 +34,13 @@ class NTKOperator(SymmetricOperator):
     """
 
     def __init__(
-        self, model: nn.Module, inputs: Inputs, outputs: OutputChoice = "full", **options: Unpack[KernelOptions]
+        self,
+        model: nn.Module,
+        inputs: Inputs,
+        *,
+        outputs: OutputChoice = "full",
+        parameters: ParameterChoice = None,
+        memory: int | None = None,
     ) -> None:
         """Check the model and its inputs once.
 
@@ -103,10 +48,12 @@ class NTKOperator(SymmetricOperator):
             model: Any module.
             inputs: A tensor, a tuple of positional arguments or a mapping of keyword arguments.
             outputs: ``"full"``, ``"trace"`` or an index.
-            **options: See `TangentOptions`.
+            parameters: Names of the parameters to differentiate, or a test on names; all that require a gradient if
+                not given.
+            memory: Bytes that may be used; half of what is free if not given.
         """
         with preserve_state(model):
-            self._problem = make_problem(model, inputs, None, outputs, options)
+            self._problem = make_problem(model, inputs, outputs=outputs, parameters=parameters, memory=memory)
             pure, samples = self._problem.pure, self._problem.left
             # Forward mode and two backward passes keep about three times what one backward pass keeps.
             chunk = self._problem.budget // (3 * saved_bytes_per_sample(pure, samples))
@@ -130,18 +77,82 @@ class NTKOperator(SymmetricOperator):
 
     def apply(self, block: Float[Tensor, "size vectors"]) -> Float[Tensor, "size vectors"]:
         """The kernel times each column of `block`; the model is left as it was."""
-        with preserve_state(self._problem.pure.model):
-            columns = [self._one(column) for column in block.unbind(1)]
-        return torch.stack(columns, dim=1) if columns else torch.zeros_like(block)
-
-    def _one(self, vector: Float[Tensor, " size"]) -> Float[Tensor, " size"]:
         selection, N = self._problem.selection, self._problem.left.count
-        if selection.separate:
-            return self._product(vector.reshape(N, -1), selection.indices).flatten()
-        return torch.stack([self._product(vector[:, None], (o,)).flatten() for o in selection.indices]).sum(0)
+        columns = []
+        with preserve_state(self._problem.pure.model):
+            for vector in block.unbind(1):
+                if selection.separate:
+                    columns.append(self._product(vector.reshape(N, -1), selection.indices).flatten())
+                else:
+                    each = [self._product(vector[:, None], (output,)).flatten() for output in selection.indices]
+                    columns.append(torch.stack(each).sum(0))
+        return torch.stack(columns, dim=1) if columns else torch.zeros_like(block)
 
     def _product(self, weights: Float[Tensor, "samples chosen"], chosen: tuple[int, ...]) -> Tensor:
         everywhere = weights.new_zeros((len(weights), self._problem.all_outputs))
         everywhere[:, list(chosen)] = weights
         direction = self._products.transposed(self._problem.left, everywhere)
         return self._products.forward(self._problem.left, direction)[:, list(chosen)].to(weights.dtype)
+
+
+def kernel_by_products(problem: Problem) -> Tensor:
+    """The whole kernel, column by column: a check of all other algorithms, in forward mode."""
+    products = JacobianProducts(problem.pure, problem.coupled, chunk=16)
+    right = problem.left if problem.right is None else problem.right
+    chosen, N, M = list(problem.selection.indices), problem.left.count, right.count
+    kernel = problem.like.new_zeros((N, len(chosen), M, len(chosen)))
+    for m in range(M):
+        for column, output in enumerate(chosen):
+            weights = kernel.new_zeros((M, problem.all_outputs))
+            weights[m, output] = 1
+            kernel[:, :, m, column] = products.forward(problem.left, products.transposed(right, weights))[:, chosen]
+        problem.progress("tangent kernel", m + 1, M)
+    return kernel if problem.selection.separate else torch.einsum("nomo->nm", kernel)
+
+
+class JacobianProducts:
+    """The Jacobian of all outputs of all samples and its transpose, as products with vectors.
+
+    Samples go through in chunks, or all at once where they are coupled.
+    """
+
+    def __init__(self, pure: PureModel, coupled: bool, chunk: int) -> None:
+        self.pure, self.coupled, self.chunk = pure, coupled, chunk
+
+    def transposed(self, samples: Samples, weights: Float[Tensor, "samples outputs"]) -> dict[str, Tensor]:
+        """Jᵀ times `weights`: one entry for each parameter."""
+        total = {name: torch.zeros_like(parameter) for name, parameter in self.pure.parameters.items()}
+        for where, chunk in samples.chunks(samples.count if self.coupled else self.chunk):
+            leaves = self.pure.leaves()
+            with torch.enable_grad():
+                outputs = self.pure(leaves, chunk)
+                weighted = (outputs * weights[where].to(outputs.dtype)).sum()
+            gradients = torch.autograd.grad(weighted, list(leaves.values()), allow_unused=True)
+            for name, gradient in zip(leaves, gradients, strict=True):
+                if gradient is not None:
+                    total[name] += gradient
+        return total
+
+    def forward(self, samples: Samples, direction: Mapping[str, Tensor]) -> Float[Tensor, "samples outputs"]:
+        """J times `direction`."""
+        chunks = samples.chunks(samples.count if self.coupled else self.chunk)
+        with transformable():
+            return torch.cat([self._forward(chunk, dict(direction)) for _, chunk in chunks])
+
+    def _forward(self, chunk: Samples, direction: dict[str, Tensor]) -> Tensor:
+        try:
+            return jvp(lambda p: self.pure(p, chunk), (dict(self.pure.parameters),), (direction,))[1].detach()
+        except (RuntimeError, NotImplementedError):  # an operation without a forward-mode formula
+            return self._forward_by_two_backward_passes(chunk, direction)
+
+    def _forward_by_two_backward_passes(self, chunk: Samples, direction: dict[str, Tensor]) -> Tensor:
+        """Jᵀw is linear in w, so the gradient of ⟨Jᵀw, direction⟩ with respect to w is J times direction."""
+        leaves = self.pure.leaves()
+        # cuDNN's recurrent layers can be differentiated only once.
+        with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+            outputs = self.pure(leaves, chunk)
+            w = torch.zeros_like(outputs, requires_grad=True)
+            gradients = torch.autograd.grad(outputs, list(leaves.values()), w, create_graph=True, allow_unused=True)
+            pairs = zip(gradients, direction.values(), strict=True)
+            product = torch.stack([(g * d).sum() for g, d in pairs if g is not None]).sum()
+        return torch.autograd.grad(product, w)[0].detach()

@@ -24,7 +24,7 @@ class TangentReading(Reading, kind="tangent"):
         angles: Angles between the inputs, or empty where the inputs are no vectors (token ids).
         parameters: How many parameters were differentiated.
         batch_coupled: Whether a sample's output depends on the other samples (batch norm in training mode).
-        outputs: How many outputs a sample has; 0 in files from before this was told.
+        outputs: How many outputs a sample has; 0 in files from before this was reported.
         sampled_outputs: How many of them, drawn at random, the kernel was estimated from; 0 for all.
         kernel_error: Standard error of each entry of an estimated kernel; empty where it is exact.
         seed_diagonals: Θ(x, x) of one output by the parameters of the branches, for networks redrawn with other seeds;
@@ -37,17 +37,17 @@ class TangentReading(Reading, kind="tangent"):
     """
 
     kernel: Float[Tensor, "samples samples"]
-    targets: Int[Tensor, " samples"]
-    angles: Float[Tensor, "samples samples"]
+    targets: Int[Tensor, " classified"]
+    angles: Float[Tensor, "vectors vectors"]
     parameters: int
     batch_coupled: bool
     outputs: int = 0
     sampled_outputs: int = 0
-    kernel_error: Float[Tensor, "samples samples"] = field(default_factory=_none)
-    seed_diagonals: Float[Tensor, "seeds samples"] = field(default_factory=_none)
+    kernel_error: Float[Tensor, "estimated estimated"] = field(default_factory=_none)
+    seed_diagonals: Float[Tensor, "seeds few"] = field(default_factory=_none)
     predicted_variance: float = float("nan")
-    limit_correlations: Float[Tensor, "samples samples"] = field(default_factory=_none)
-    branch_correlations: Float[Tensor, "samples samples"] = field(default_factory=_none)
+    limit_correlations: Float[Tensor, "compared compared"] = field(default_factory=_none)
+    branch_correlations: Float[Tensor, "compared compared"] = field(default_factory=_none)
     notes: tuple[str, ...] = ()
 
     @property

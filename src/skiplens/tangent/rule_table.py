@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
+from torch.nn import functional as F
 
 from skiplens.base.axes import Float
 from skiplens.graph.functional import tensors_in, transformable
@@ -21,10 +22,7 @@ from skiplens.tangent.rules import (
     OuterShape,
     Rule,
     Scale,
-    batch_normaliser,
     by_sample,
-    group_normaliser,
-    layer_normaliser,
 )
 
 Rules = dict[str, Rule]
@@ -36,17 +34,18 @@ def rules_of(module: nn.Module) -> Rules:
         # A subclass may have a forward pass of its own.
         if isinstance(module, kind) and type(module).forward is kind.forward:
             return build(module)
-    return _transposed_linear(module) if _is_matrix_of_transformers(module) else {}
+    # GPT-2's `Conv1D`, a linear layer with its matrix transposed, is known by name so that nothing is imported.
+    kind = type(module)
+    if kind.__name__ == "Conv1D" and kind.__module__ == "transformers.pytorch_utils":
+        weight: Any = module.weight
+        inputs, outputs = (Channels((count,), last=True) for count in weight.shape)
+        return {"weight": LinearWeight(inputs, outputs, transposed=True), "bias": Offset(outputs)}
+    return {}
 
 
 def _linear(layer: nn.Linear) -> Rules:
     inputs, outputs = Channels((layer.in_features,), last=True), Channels((layer.out_features,), last=True)
     return {"weight": LinearWeight(inputs, outputs), "bias": Offset(outputs)}
-
-
-def _transposed_linear(layer: Any) -> Rules:
-    inputs, outputs = (Channels((count,), last=True) for count in layer.weight.shape)
-    return {"weight": LinearWeight(inputs, outputs, transposed=True), "bias": Offset(outputs)}
 
 
 def _convolution(layer: Convolution) -> Rules:
@@ -58,25 +57,24 @@ def _embedding(layer: nn.Embedding) -> Rules:
     return {} if special else {"weight": EmbeddingTable(layer)}
 
 
+def _norm(channels: Channels, normalise: Callable[[Tensor], Tensor]) -> Rules:
+    """`normalise` is the layer without its scale and offset; batch norm is here one with running statistics."""
+    return {"weight": Scale(channels, normalise), "bias": Offset(channels)}
+
+
 def _layer_norm(layer: nn.LayerNorm) -> Rules:
     channels = Channels(tuple(layer.normalized_shape), last=True)
-    return {"weight": Scale(channels, layer_normaliser(layer)), "bias": Offset(channels)}
+    return _norm(channels, lambda x: F.layer_norm(x, layer.normalized_shape, eps=layer.eps))
 
 
 def _group_norm(layer: nn.GroupNorm) -> Rules:
     channels = Channels((layer.num_channels,), last=False)
-    return {"weight": Scale(channels, group_normaliser(layer)), "bias": Offset(channels)}
+    return _norm(channels, lambda x: F.group_norm(x, layer.num_groups, eps=layer.eps))
 
 
 def _batch_norm(layer: nn.modules.batchnorm._BatchNorm) -> Rules:
     channels = Channels((layer.num_features,), last=False)
-    return {"weight": Scale(channels, batch_normaliser(layer)), "bias": Offset(channels)}
-
-
-def _is_matrix_of_transformers(module: nn.Module) -> bool:
-    """GPT-2's `Conv1D`: a linear layer with its matrix transposed; known by name so that nothing is imported."""
-    kind = type(module)
-    return kind.__name__ == "Conv1D" and kind.__module__ == "transformers.pytorch_utils"
+    return _norm(channels, lambda x: F.batch_norm(x, layer.running_mean, layer.running_var, eps=layer.eps))
 
 
 _BUILDERS: tuple[tuple[type[nn.Module], Callable[[Any], Rules]], ...] = (
@@ -205,11 +203,11 @@ class LocalGradient(Rule):
 
 def sample_axes(call: Call, samples: int) -> Any:
     """The arguments of `call` with 0 in place of each tensor that has a sample axis and None elsewhere."""
-    return _map((call.args, call.kwargs), lambda tensor: _sample_axis(tensor, samples), other=None)
 
+    def axis(tensor: Tensor) -> int | None:
+        return 0 if tensor.ndim and tensor.shape[0] == samples else None
 
-def _sample_axis(tensor: Tensor, samples: int) -> int | None:
-    return 0 if tensor.ndim and tensor.shape[0] == samples else None
+    return _map((call.args, call.kwargs), axis, other=None)
 
 
 def _nesting(axes: Any) -> Any:

@@ -1,4 +1,7 @@
-"""A rule: the gradient of one parameter, sample by sample, from one call's inputs and its outputs' gradients."""
+"""Rules: the gradient of one parameter, sample by sample, from one call's inputs and its outputs' gradients.
+
+What a rule is, and those of linear layers, offsets, embeddings and norms; `rule_table` has the others and the table.
+"""
 
 import math
 from abc import ABC, abstractmethod
@@ -8,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from skiplens.base.axes import Float, Int
 from skiplens.tangent.calls import Call
@@ -216,18 +218,3 @@ class Scale(Rule):
         """Sums over positions of cotangent times normalised input."""
         normalised, samples = prepared
         return self.channels.sum_positions(normalised.unsqueeze(1) * cotangents[0], samples, part)
-
-
-def layer_normaliser(layer: nn.LayerNorm) -> Callable[[Tensor], Tensor]:
-    """Layer norm without scale and offset."""
-    return lambda inputs: F.layer_norm(inputs, layer.normalized_shape, eps=layer.eps)
-
-
-def group_normaliser(layer: nn.GroupNorm) -> Callable[[Tensor], Tensor]:
-    """Group norm without scale and offset."""
-    return lambda inputs: F.group_norm(inputs, layer.num_groups, eps=layer.eps)
-
-
-def batch_normaliser(layer: nn.modules.batchnorm._BatchNorm) -> Callable[[Tensor], Tensor]:
-    """Batch norm with its running statistics, without scale and offset."""
-    return lambda inputs: F.batch_norm(inputs, layer.running_mean, layer.running_var, eps=layer.eps)

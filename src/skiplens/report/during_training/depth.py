@@ -19,7 +19,7 @@ from skiplens.paths.expanders import PathOptions
 from skiplens.paths.forces import block_scales, depth_forces, weight_scale
 from skiplens.paths.lesions import Loss
 from skiplens.paths.reading import PathSpectrum
-from skiplens.paths.spectrum import Request, signal_or_derivative
+from skiplens.paths.spectrum import signal_or_derivative
 from skiplens.readings.reading import Provenance
 from skiplens.report.during_training.along import readings_along
 from skiplens.report.during_training.depth_reading import DepthHistory
@@ -173,7 +173,7 @@ class DepthMoment:
     def _spectrum(self, network: ResidualNetwork) -> tuple[PathSpectrum, tuple[str, ...]]:
         asked = self.options
         options = PathOptions(seed=asked.seed, centre=asked.centre, centre_samples=asked.centre_samples)
-        spectrum, reason = signal_or_derivative(network, self.probe.inputs, Request(options))
+        spectrum, reason = signal_or_derivative(network, self.probe.inputs, options)
         if not reason:
             return spectrum, spectrum.notes
         return spectrum, (*spectrum.notes, f"{reason} So derivatives are followed, and there are no forces.")

@@ -16,7 +16,7 @@ from skiplens.jacobians.spectrum import JacobianOptions, measure
 from skiplens.linalg.lanczos import LanczosOptions, extreme_eigenpairs
 from skiplens.paths.expanders import PathOptions
 from skiplens.paths.forces import block_scales, weight_scale
-from skiplens.paths.spectrum import Request, signal_or_derivative
+from skiplens.paths.spectrum import signal_or_derivative
 from skiplens.report.during_training.probed_model import ProbedModel
 from skiplens.report.during_training.record import Quantity
 from skiplens.tangent.empirical import empirical_ntk
@@ -36,7 +36,7 @@ def depth(sight: ProbedModel) -> Numbers:
     """How many branches the signal passes: mean, coherent and peak depth, and the energy by order."""
     network, several = sight.network(), sight.probe.samples > 1
     options = PathOptions(seed=sight.options.seed, centre=True, centre_samples=several)
-    spectrum, reason = signal_or_derivative(network, sight.probe.inputs, Request(options))
+    spectrum, reason = signal_or_derivative(network, sight.probe.inputs, options)
     if reason:
         sight.remark(f"{reason} So depth is that of the output's derivative along a random direction.")
     return {
