@@ -2,6 +2,7 @@ import dataclasses
 import itertools
 import math
 
+import jaxtyping
 import pytest
 import torch
 import torch.nn.functional as F
@@ -282,6 +283,11 @@ class TestMemory:
 
 
 class TestBadInput:
+    @pytest.fixture(autouse=True)
+    def as_for_a_user(self, monkeypatch):
+        """Types are checked in tests alone."""
+        monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+
     def refused(self, match, error=InvalidInputError, of="signal", inputs=None, **options):
         with pytest.raises(error, match=match):
             sl.path_spectrum(drawn(Perceptrons(2)), noise(4, 3) if inputs is None else inputs, of=of, **options)

@@ -6,7 +6,7 @@ from skiplens.base.progress import silent
 from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import Batch
 from skiplens.graph.lens import Subject
-from skiplens.tangent.comparison import draw_outputs, kernel_of_some_outputs
+from skiplens.tangent.comparison import kernel_of_some_outputs
 from skiplens.tangent.empirical import empirical_ntk
 from skiplens.tangent.report import TangentLens, tangent_section
 from tests.networks import drawn, noise
@@ -19,7 +19,7 @@ def network(outputs: int = 30) -> nn.Module:
 
 def test_all_outputs_give_the_kernel_itself(generator):
     model, inputs = network(), noise(4, 3)
-    kernel, _ = kernel_of_some_outputs(model, inputs, draw_outputs(30, 30, generator), 30, silent)
+    kernel, _ = kernel_of_some_outputs(model, inputs, torch.randperm(30, generator=generator), 30, silent)
     assert_close(kernel, empirical_ntk(model, inputs), relative=1e-12)
 
 
@@ -30,7 +30,7 @@ def test_the_estimate_is_unbiased_and_its_error_is_the_scatter(generator):
     kernel, error = kernel_of_some_outputs(model, inputs, torch.arange(30), 30, silent)
     assert_close(kernel, each.mean(0), relative=1e-12)
     assert_close(error, each.std(0) / 30**0.5, relative=1e-12)
-    estimate, scatter = kernel_of_some_outputs(model, inputs, draw_outputs(30, 10, generator), 30, silent)
+    estimate, scatter = kernel_of_some_outputs(model, inputs, torch.randperm(30, generator=generator)[:10], 30, silent)
     assert bool(((estimate - kernel).abs() <= STANDARD_ERRORS * scatter).all())
 
 

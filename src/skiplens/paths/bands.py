@@ -114,12 +114,9 @@ def band_rate(depth_ratio: Ratio, lowest: float, highest: float) -> Float[Tensor
             f"highest={highest:g} and beta/(1+beta) from {a.min().item():g} to {a.max().item():g}. "
             "Outside such a band the energy does not vanish."
         )
-    return 2 * torch.minimum(_relative_entropy(lowest, a), _relative_entropy(highest, a))
-
-
-def _relative_entropy(u: float, a: Tensor) -> Tensor:
-    """KL(u‖a) of two coins."""
-    return u * torch.log(u / a) + (1 - u) * torch.log((1 - u) / (1 - a))
+    # KL(u‖a) of two coins
+    below, above = (u * torch.log(u / a) + (1 - u) * torch.log((1 - u) / (1 - a)) for u in (lowest, highest))
+    return 2 * torch.minimum(below, above)
 
 
 @dataclass(frozen=True)

@@ -99,13 +99,6 @@ def binomial(blocks: int, gain: float) -> Float[Tensor, " orders"]:
     return log_binomial(torch.arange(blocks + 1), blocks, odds).exp()
 
 
-def _scales(blocks: int, ratio: float) -> Tensor:
-    """Batch-norm scales with λ_l²/λ_1² = ratio."""
-    scales = torch.full((blocks + 1,), math.sqrt(ratio), dtype=torch.float64)
-    scales[0] = 1
-    return scales
-
-
 def rectified_path_energies(blocks: int, weight_variance: float) -> Float[Tensor, " orders"]:
     """The share of energy of paths through 0, 1 .. q branches for weights of variance `weight_variance`/width.
 
@@ -200,6 +193,13 @@ def check_scales(scales: Tensor) -> Float[Tensor, " layers"]:
     return lambdas
 
 
+def _equal_scales(blocks: int, ratio: float) -> Tensor:
+    """Batch-norm scales with λ_l²/λ_1² = ratio."""
+    scales = torch.full((blocks + 1,), math.sqrt(ratio), dtype=torch.float64)
+    scales[0] = 1
+    return scales
+
+
 LAWS = (
     PathLaw("squared_binomial", "branches with a positive mean, in phase", "depth ratio", squared_binomial),
     PathLaw("binomial", "zero-mean branches without normalisation", "branch power gain", binomial),
@@ -207,13 +207,13 @@ LAWS = (
         "stirling",
         "zero-mean branches, each normalised to one scale",
         "squared scale of the blocks over that of the first layer",
-        lambda blocks, ratio: linear_branch_energies(_scales(blocks, ratio)),
+        lambda blocks, ratio: linear_branch_energies(_equal_scales(blocks, ratio)),
     ),
     PathLaw(
         "batch_norm_mean_field",
         "ReLU branches, each centred and normalised to one scale",
         "squared scale of the blocks over that of the first layer",
-        lambda blocks, ratio: rectified_branch_energies(_scales(blocks, ratio)),
+        lambda blocks, ratio: rectified_branch_energies(_equal_scales(blocks, ratio)),
     ),
     PathLaw(
         "rectified_mean_field",
@@ -305,21 +305,17 @@ def second_moments(scales: Float[Tensor, " layers"], normalisation: str = "centr
         [1.0, 2.0, 3.0, 4.0]
     """
     lambdas = check_scales(scales)
-    rules: dict[str, Callable[[Tensor], Tensor]] = {
-        "centred": lambda values: values.square().cumsum(0),
-        "uncentred": _uncentred,
-        "root_mean_square": _root_mean_square,
-    }
-    if normalisation not in rules:
-        raise InvalidInputError(f"normalisation must be one of {', '.join(rules)}; got {normalisation!r}.")
-    return rules[normalisation](lambdas)
-
-
-def _root_mean_square(lambdas: Tensor) -> Tensor:
-    """A ReLU divided by its root mean square has mean 1/√π: Q += λ² + 2 λ m/√π, m += λ/√π."""
-    mean = lambdas.cumsum(0) / math.sqrt(math.pi)
-    before = mean - lambdas / math.sqrt(math.pi)
-    return (lambdas.square() + 2 * lambdas * before / math.sqrt(math.pi)).cumsum(0)
+    if normalisation == "centred":
+        return lambdas.square().cumsum(0)
+    if normalisation == "uncentred":
+        return _uncentred(lambdas)
+    if normalisation == "root_mean_square":
+        # A ReLU divided by its root mean square has mean 1/√π: Q += λ² + 2 λ m/√π, m += λ/√π.
+        root = math.sqrt(math.pi)
+        before = lambdas.cumsum(0) / root - lambdas / root
+        return (lambdas.square() + 2 * lambdas * before / root).cumsum(0)
+    known = "centred, uncentred, root_mean_square"
+    raise InvalidInputError(f"normalisation must be one of {known}; got {normalisation!r}.")
 
 
 def _uncentred(lambdas: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """Which rule freezes which operation; what is not listed has no frozen form."""
 
-from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -71,47 +71,35 @@ def _images_at_once(step: Step) -> int:
 
 
 def _convolved(step: Step, images: Tensor) -> Tensor:
-    """Any number of images convolved as the step does it, without the bias."""
+    """Any number of images convolved as the step does it, without the bias: some at a time, in the same memory."""
     out = images.new_empty(len(images), *step.value.shape[1:])
     at_once = _images_at_once(step)
     whole = len(images) - len(images) % at_once
     for part, place in ((images[:whole], out[:whole]), (images[whole:], out[whole:])):
         if len(part):
-            _Bench(step, part[:at_once]).convolve(part, place)
+            _convolve_some(step, part, place, min(at_once, len(part)))
     return out
 
 
-class _Bench:
-    """Memory for some images on their way through a convolution, used again and again."""
-
-    def __init__(self, step: Step, images: Tensor) -> None:
-        kernel, dims = step.arguments[1], step.arguments[1].ndim - 2
-        stride, padding, dilation = (_each(step.argument(3 + i, default), dims) for i, default in enumerate((1, 0, 1)))
-        padded, self.inside = _with_margins(images, padding)
-        self.seen = windows(padded, kernel.shape[2:], stride, dilation).movedim(0, 1 + dims)
-        self.patches = images.new_empty(self.seen.shape)
-        self.kernel = kernel.flatten(1)
-        self.products = images.new_empty(len(kernel), len(images), *step.value.shape[2:])
-
-    def convolve(self, images: Tensor, out: Tensor) -> None:
-        """Write the convolved images to `out`; there are a multiple of as many as the bench is for."""
-        at_once, entries = len(self.inside), self.kernel.shape[1]
-        columns, products = self.patches.view(entries, -1), self.products.flatten(1)
-        for some, place in zip(images.split(at_once), out.split(at_once), strict=True):
-            self.inside.copy_(some)
-            self.patches.copy_(self.seen)
-            torch.mm(self.kernel, columns, out=products)
-            place.copy_(self.products.transpose(0, 1))
-
-
-def _with_margins(images: Tensor, padding: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Zeros for so many images with margins, and the view of them inside the margins."""
-    sizes = list(zip(images.shape[2:], padding, strict=True))
-    padded = images.new_zeros(*images.shape[:2], *(size + 2 * margin for size, margin in sizes))
-    inside = padded
-    for axis, (size, margin) in enumerate(sizes):
+def _convolve_some(step: Step, images: Tensor, out: Tensor, at_once: int) -> None:
+    """Write the convolved images to `out`; there are a multiple of `at_once`."""
+    kernel, sizes = step.arguments[1], images.shape[2:]
+    dims = len(sizes)
+    stride, padding, dilation = (_each(step.argument(3 + i, default), dims) for i, default in enumerate((1, 0, 1)))
+    room = [size + 2 * margin for size, margin in zip(sizes, padding, strict=True)]
+    with_margins = images.new_zeros(at_once, images.shape[1], *room)
+    inside = with_margins
+    for axis, (size, margin) in enumerate(zip(sizes, padding, strict=True)):
         inside = inside.narrow(axis + 2, margin, size)
-    return padded, inside
+    seen = windows(with_margins, kernel.shape[2:], stride, dilation).movedim(0, 1 + dims)
+    patches = images.new_empty(seen.shape)
+    flat = kernel.flatten(1)
+    products = images.new_empty(len(kernel), at_once, *step.value.shape[2:])
+    for some, place in zip(images.split(at_once), out.split(at_once), strict=True):
+        inside.copy_(some)
+        patches.copy_(seen)
+        torch.mm(flat, patches.view(flat.shape[1], -1), out=products.flatten(1))
+        place.copy_(products.transpose(0, 1))
 
 
 def _each(amounts: Any, dims: int) -> list[int]:
@@ -182,13 +170,14 @@ class Normalisation:
 
 @dataclass(frozen=True)
 class Normalising(OfOne):
-    """Statistics of the argument itself: layer, group, instance and root-mean-square norms, batch norm in training."""
+    """Statistics of the argument itself: layer, group, instance and root-mean-square norms, batch norm in training.
+
+    Attributes:
+        read: The normalisation that a step carries out.
+    """
 
     curves = True
-
-    @abstractmethod
-    def read(self, step: Step) -> Normalisation:
-        """The normalisation that a step carries out."""
+    read: Callable[[Step], Normalisation]
 
     def apply(self, step: Step, with_constants: bool) -> Tensor:
         """Each entry centred and times the frozen scale; the learned shift goes to entry 0."""
@@ -198,58 +187,47 @@ class Normalising(OfOne):
         return plus_constant(stack, form.bias) if with_constants and form.bias is not None else stack
 
 
-@dataclass(frozen=True)
-class LayerNorm(Normalising):
-    """``layer_norm(x, shape, weight, bias, epsilon)``."""
-
-    def read(self, step: Step) -> Normalisation:
-        """Groups are the last axes."""
-        x, shape = step.arguments[:2]
-        axes = tuple(range(x.ndim - len(shape), x.ndim))
-        weight, bias, epsilon = step.argument(2), step.argument(3), step.argument(4, 1e-5)
-        return Normalisation(tuple(x.shape), axes, True, epsilon, weight, bias)
+def _layer_norm(step: Step) -> Normalisation:
+    """``layer_norm(x, shape, weight, bias, epsilon)``: groups are the last axes."""
+    x, shape = step.arguments[:2]
+    axes = tuple(range(x.ndim - len(shape), x.ndim))
+    return Normalisation(tuple(x.shape), axes, True, step.argument(4, 1e-5), step.argument(2), step.argument(3))
 
 
-@dataclass(frozen=True)
-class RMSNorm(Normalising):
-    """``rms_norm(x, shape, weight, epsilon)``."""
-
-    def read(self, step: Step) -> Normalisation:
-        """Groups are the last axes; nothing is centred."""
-        x, shape = step.arguments[:2]
-        epsilon = step.argument(3)
-        epsilon = torch.finfo(x.dtype).eps if epsilon is None else epsilon
-        axes = tuple(range(x.ndim - len(shape), x.ndim))
-        return Normalisation(tuple(x.shape), axes, False, epsilon, step.argument(2), None)
+def _rms_norm(step: Step) -> Normalisation:
+    """``rms_norm(x, shape, weight, epsilon)``: groups are the last axes; nothing is centred."""
+    x, shape = step.arguments[:2]
+    axes, epsilon = tuple(range(x.ndim - len(shape), x.ndim)), step.argument(3)
+    epsilon = torch.finfo(x.dtype).eps if epsilon is None else epsilon
+    return Normalisation(tuple(x.shape), axes, False, epsilon, step.argument(2), None)
 
 
-@dataclass(frozen=True)
-class GroupNorm(Normalising):
-    """``group_norm(x, groups, weight, bias, epsilon)``."""
-
-    def read(self, step: Step) -> Normalisation:
-        """Groups are some channels of one sample."""
-        x, groups = step.arguments[:2]
-        weight, bias = (channels(step.argument(position), x) for position in (2, 3))
-        return Normalisation((len(x), groups, -1), (2,), True, step.argument(4, 1e-5), weight, bias)
+def _group_norm(step: Step) -> Normalisation:
+    """``group_norm(x, groups, weight, bias, epsilon)``: groups are some channels of one sample."""
+    x, groups = step.arguments[:2]
+    weight, bias = (_channels(step.argument(position), x) for position in (2, 3))
+    return Normalisation((len(x), groups, -1), (2,), True, step.argument(4, 1e-5), weight, bias)
 
 
-@dataclass(frozen=True)
-class BatchNorm(Normalising):
+def _instance_norm(step: Step) -> Normalisation:
+    """``instance_norm(x, weight, bias, mean, variance, own statistics, momentum, epsilon, …)``: one channel each."""
+    return _by_channel(step, 2, step.arguments[7])
+
+
+def _batch_norm(step: Step, epsilon_at: int = 7) -> Normalisation:
     """Batch norm with the statistics of the batch: its centring is a linear operator on the batch.
 
-    Attributes:
-        epsilon_at: Position of ε, which the forms of the operation have in different places.
+    Groups are one channel of all samples; the forms of the operation have ε in different places.
     """
+    return _by_channel(step, 0, step.arguments[epsilon_at])
 
-    epsilon_at: int = 7
 
-    def read(self, step: Step) -> Normalisation:
-        """Groups are one channel of all samples."""
-        x = step.arguments[0]
-        weight, bias = (channels(step.argument(position), x) for position in (1, 2))
-        axes = (0, *range(2, x.ndim))
-        return Normalisation(tuple(x.shape), axes, True, step.arguments[self.epsilon_at], weight, bias)
+def _by_channel(step: Step, first: int, epsilon: float) -> Normalisation:
+    """Groups of one channel, of each sample (first axis 2) or of all (first axis 0)."""
+    x = step.arguments[0]
+    weight, bias = (_channels(step.argument(position), x) for position in (1, 2))
+    axes = (*range(first, 1), *range(2, x.ndim))
+    return Normalisation(tuple(x.shape), axes, True, epsilon, weight, bias)
 
 
 @dataclass(frozen=True)
@@ -262,7 +240,7 @@ class RunningBatchNorm(OfOne):
 
     def apply(self, step: Step, with_constants: bool) -> Tensor:
         """Each entry times the channel's factor; the shift goes to entry 0."""
-        weight, bias, mean, variance = (channels(tensor, step.arguments[0]) for tensor in step.arguments[1:5])
+        weight, bias, mean, variance = (_channels(tensor, step.arguments[0]) for tensor in step.arguments[1:5])
         assert mean is not None and variance is not None, "batch norm without batch statistics has running ones"
         factor = (variance + step.arguments[self.epsilon_at]).rsqrt()
         factor = factor if weight is None else factor * weight
@@ -271,22 +249,20 @@ class RunningBatchNorm(OfOne):
         return plus_constant(stack, shift) if with_constants else stack
 
 
-def channels(vector: Any, x: Tensor) -> Tensor | None:
+def _channels(vector: Any, x: Tensor) -> Tensor | None:
     """A number for each channel, to be broadcast against x (samples, channels, …)."""
     return None if vector is None else vector.reshape(-1, *(1,) * (x.ndim - 2))
 
 
-_NORMALISING: dict[str, Rule] = {
-    "aten.layer_norm": LayerNorm(),
-    "aten.native_layer_norm": LayerNorm(),
-    "aten.rms_norm": RMSNorm(),
-    "aten.group_norm": GroupNorm(),
-    "aten._native_batch_norm_legit_functional": BatchNorm(),
-    "aten._native_batch_norm_legit": BatchNorm(epsilon_at=-1),
+_TABLE: dict[str, Rule] = {
+    **_AFFINE,
+    "aten.layer_norm": Normalising(_layer_norm),
+    "aten.native_layer_norm": Normalising(_layer_norm),
+    "aten.rms_norm": Normalising(_rms_norm),
+    "aten.group_norm": Normalising(_group_norm),
+    "aten._native_batch_norm_legit_functional": Normalising(_batch_norm),
+    "aten._native_batch_norm_legit": Normalising(partial(_batch_norm, epsilon_at=-1)),
     "aten._native_batch_norm_legit_no_training": RunningBatchNorm(),
-}
-
-_CHOOSING: dict[str, Rule] = {
     "aten.max_pool1d": MaxPool(torch.ops.aten.max_pool1d_with_indices, 1),
     "aten.max_pool2d": MaxPool(torch.ops.aten.max_pool2d_with_indices, 2),
     "aten.max_pool3d": MaxPool(torch.ops.aten.max_pool3d_with_indices, 3),
@@ -297,12 +273,6 @@ _CHOOSING: dict[str, Rule] = {
     "aten.amin": Extreme(largest=False),
     "aten.max": Extreme(),
     "aten.min": Extreme(largest=False),
-}
-
-_TABLE: dict[str, Rule] = {
-    **_AFFINE,
-    **_NORMALISING,
-    **_CHOOSING,
     **{f"aten.{name}": Secant() for name in SECANT},
     **{f"aten.{name}": Tangent() for name in TANGENT},
     "aten.pow": Power(),
@@ -315,19 +285,6 @@ def rule_of(node: fx.Node) -> Rule | None:
     name = operation(node)
     if name in ("aten.batch_norm", "aten.instance_norm"):
         own_statistics = node.args[5]
-        moving = InstanceNorm() if name == "aten.instance_norm" else BatchNorm()
-        return moving if own_statistics else RunningBatchNorm(epsilon_at=7)
-    if node.kwargs.get("rounding_mode"):
-        return None
-    return _TABLE.get(name)
-
-
-@dataclass(frozen=True)
-class InstanceNorm(Normalising):
-    """``instance_norm(x, weight, bias, mean, variance, own statistics, momentum, epsilon, …)``."""
-
-    def read(self, step: Step) -> Normalisation:
-        """Groups are one channel of one sample."""
-        x = step.arguments[0]
-        weight, bias = (channels(step.argument(position), x) for position in (1, 2))
-        return Normalisation(tuple(x.shape), tuple(range(2, x.ndim)), True, step.arguments[7], weight, bias)
+        read = _instance_norm if name == "aten.instance_norm" else _batch_norm
+        return Normalising(read) if own_statistics else RunningBatchNorm(epsilon_at=7)
+    return None if node.kwargs.get("rounding_mode") else _TABLE.get(name)

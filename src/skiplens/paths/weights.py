@@ -115,8 +115,12 @@ def peak_length(depth: int, depth_ratio: Ratio) -> Int[Tensor, "*ratios"]:
 
 def depth_ratio_interval(depth: int, peak: int) -> tuple[float, float]:
     """The open interval of depth ratios β whose only peak is the length `peak`: (k−1)/(p−k+1) < β < k/(p−k)."""
-    p = check_depth(depth)
-    k = check_length(peak, p, "wanted peak")
+    p, k = check_depth(depth), int(peak)
+    if k != peak or not 1 <= k <= p:
+        raise InvalidInputError(
+            f"The wanted peak must be a whole number from 1 to the depth {p}; got {peak!r}. "
+            "A path through j residual branches has length j + 1."
+        )
     return (k - 1) / (p - k + 1), k / (p - k) if k < p else math.inf
 
 
@@ -328,16 +332,6 @@ def check_depth(depth: int) -> int:
             "A network with q residual blocks after its first layer has depth q + 1."
         )
     return int(depth)
-
-
-def check_length(length: int, depth: int, name: str = "path length") -> int:
-    """A path length, refused unless it lies between 1 and the depth."""
-    if int(length) != length or not 1 <= length <= depth:
-        raise InvalidInputError(
-            f"The {name} must be a whole number from 1 to the depth {depth}; got {length!r}. "
-            "A path through j residual branches has length j + 1."
-        )
-    return int(length)
 
 
 def check_shortest(shortest: int) -> int:

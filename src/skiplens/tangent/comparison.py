@@ -41,9 +41,9 @@ def compared(
         return {}, (f"The kernel was not compared over seeds: {SEEDS} redraws of this model would take too long.",)
     seeds = [randomness.child("seed", number) for number in range(SEEDS)]
     fields: dict[str, Any] = {"seed_diagonals": diagonals_over_seeds(subject.model, few.inputs, names, seeds, progress)}
-    signal = _signal(subject, randomness)
-    if signal is not None:
-        fields |= _theory(subject, batch, angles, signal, names)
+    # Theory knows the network where none of its branches normalises.
+    if not any(state.normalised for state in branch_states(subject.network)):
+        fields |= _theory(subject, batch, angles, SignalLens()(subject, randomness, silent), names)
     return fields, ()
 
 
@@ -54,35 +54,25 @@ def branch_parameters(subject: Subject) -> list[str]:
     return [name for name in dict.fromkeys(names) if name in trained]
 
 
-def _signal(subject: Subject, randomness: Randomness) -> SignalReading | None:
-    """The sizes of the branches, where theory knows the network: none of them normalises."""
-    if any(state.normalised for state in branch_states(subject.network)):
-        return None
-    return SignalLens()(subject, randomness, silent)
-
-
 def _theory(subject: Subject, batch: Batch, angles: Tensor, signal: SignalReading, names: list[str]) -> dict[str, Any]:
     """The variance that theory expects, and the kernel of infinite width beside that of the branches."""
     network = equivalent_network(signal)
     if network is None:
         return {}
     fields: dict[str, Any] = {}
-    if _has_outer_layers(subject):
+    inside = {name for block in subject.network.blocks for name in block.branch.parameters}
+    outer = [name for name, p in subject.model.named_parameters() if p.ndim > 1 and name not in inside]
+    if len(outer) >= 2:  # the theory's variance includes matrices drawn before and after the blocks
         fields["predicted_variance"] = float(kernel_moments(network).relative_variance)
-    limit = limit_of(subject.network, signal) if is_vectors(batch.inputs) else None
+    inputs = batch.inputs
+    are_vectors = isinstance(inputs, Tensor) and inputs.ndim == 2 and inputs.is_floating_point()
+    limit = limit_of(subject.network, signal) if are_vectors else None
     if limit is not None:
-        kernel = empirical_ntk(subject.model, batch.inputs, parameters=names)
+        kernel = empirical_ntk(subject.model, inputs, parameters=names)
         scale = kernel.diagonal().sqrt()
         fields["branch_correlations"] = kernel / scale[:, None] / scale[None, :]
         fields["limit_correlations"] = limit_correlations(limit, angles)
     return fields
-
-
-def _has_outer_layers(subject: Subject) -> bool:
-    """Whether matrices are drawn before and after the blocks too, which the theory's variance includes."""
-    inside = {name for block in subject.network.blocks for name in block.branch.parameters}
-    drawn = [name for name, parameter in subject.model.named_parameters() if parameter.ndim > 1 and name not in inside]
-    return len(drawn) >= 2
 
 
 KNOWN = {"aten.linear", "aten.mm", "aten.matmul", "aten.addmm", "aten.add", "aten.relu", *SCALING, *REARRANGING}
@@ -121,11 +111,6 @@ def _is_known(network: ResidualNetwork, branch_depth: int) -> bool:
     vectors = [p for p in network.model.parameters() if p.ndim < 2]
     unbiased = not any(bool(p.detach().any()) for p in vectors)
     return between and counted and unbiased and all(operation(node) in KNOWN for node in calls)
-
-
-def is_vectors(inputs: object) -> bool:
-    """Whether inputs are one floating vector for each sample."""
-    return isinstance(inputs, torch.Tensor) and inputs.ndim == 2 and inputs.is_floating_point()
 
 
 def redrawn(model: nn.Module, generator: torch.Generator) -> nn.Module:
@@ -174,11 +159,6 @@ class _Chosen(nn.Module):
     def forward(self, *positional: Any, **named: Any) -> Tensor:
         """The chosen entries of each sample's output."""
         return main_output(self.model(*positional, **named)).flatten(1)[:, self.chosen]
-
-
-def draw_outputs(total: int, count: int, generator: torch.Generator) -> Tensor:
-    """The numbers of `count` different outputs."""
-    return torch.randperm(total, generator=generator)[:count]
 
 
 def equivalent_network(reading: SignalReading) -> ResNet | None:

@@ -24,7 +24,7 @@ from skiplens.plots.section import Curve, KeyNumber, Overlay, ReadingView, Secti
 from skiplens.readings.finding import Finding, Rule
 from skiplens.readings.reading import Provenance
 from skiplens.signal.reading import SignalReading
-from skiplens.tangent.comparison import compared, draw_outputs, equivalent_network, kernel_of_some_outputs
+from skiplens.tangent.comparison import compared, equivalent_network, kernel_of_some_outputs
 from skiplens.tangent.empirical import empirical_ntk
 from skiplens.tangent.reading import TangentReading
 
@@ -53,52 +53,36 @@ class TangentLens(Lens):
         batch, cut = subject.few(self.coupled_samples if coupled else self.samples, passes=3 * looked_at)
         settings = {"lens": self.name, "model": subject.name, "samples": batch.samples}
         clock = Provenance.begin(settings, randomness.seed, subject.device)
-        fields = self._kernel(pure, batch, outputs, randomness, progress)
+        fields, notes = self._kernel(pure, batch, outputs, randomness, progress)
         angles = _angles(batch.inputs, fields["kernel"])
-        more, notes = _beside(subject, batch, angles, randomness, progress)
+        try:
+            more, remarks = compared(subject, batch, angles, randomness, progress)
+        except SkiplensError as error:  # the kernel alone is reported
+            more, remarks = {}, (f"The kernel was not compared over seeds: {error}",)
+        is_class = batch.targets.ndim == 1 and not batch.targets.is_floating_point()
         return TangentReading(
             **fields,
             **more,
-            targets=_classes(batch),
+            targets=batch.targets.long() if is_class else torch.zeros(0, dtype=torch.int64),
             angles=angles,
             parameters=pure.parameter_count,
             batch_coupled=coupled,
             outputs=outputs,
-            notes=(*cut, *_outputs_note(fields, outputs), *notes),
+            notes=(*cut, *notes, *remarks),
             provenance=clock.end(),
         )
 
     def _kernel(
         self, pure: PureModel, batch: Batch, outputs: int, randomness: Randomness, progress: Progress
-    ) -> dict[str, Any]:
-        """The kernel summed over all outputs, or estimated from some."""
+    ) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """The kernel summed over all outputs, or estimated from some; in fields of the reading, and what to note."""
         if outputs <= self.most_outputs:
-            return {"kernel": empirical_ntk(pure.model, batch.inputs, progress=progress)}
-        chosen = draw_outputs(outputs, self.sampled_outputs, randomness.child("outputs").torch()).to(pure.device)
+            return {"kernel": empirical_ntk(pure.model, batch.inputs, progress=progress)}, ()
+        drawn = torch.randperm(outputs, generator=randomness.child("outputs").torch())
+        chosen = drawn[: self.sampled_outputs].to(pure.device)
         kernel, error = kernel_of_some_outputs(pure.model, batch.inputs, chosen, outputs, progress)
-        return {"kernel": kernel, "kernel_error": error, "sampled_outputs": len(chosen)}
-
-
-def _outputs_note(fields: dict[str, Any], outputs: int) -> tuple[str, ...]:
-    if "sampled_outputs" not in fields:
-        return ()
-    return (f"The kernel was estimated from {fields['sampled_outputs']} of {outputs:,} outputs, drawn at random.",)
-
-
-def _beside(
-    subject: Subject, batch: Batch, angles: Tensor, randomness: Randomness, progress: Progress
-) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """What the kernel is compared with; where that cannot be measured the kernel alone is told."""
-    try:
-        return compared(subject, batch, angles, randomness, progress)
-    except SkiplensError as error:
-        return {}, (f"The kernel was not compared over seeds: {error}",)
-
-
-def _classes(batch: Batch) -> Tensor:
-    """The targets where they are classes; nothing where they are numbers or sequences."""
-    is_class = batch.targets.ndim == 1 and not batch.targets.is_floating_point()
-    return batch.targets.long() if is_class else torch.zeros(0, dtype=torch.int64)
+        note = f"The kernel was estimated from {len(chosen)} of {outputs:,} outputs, drawn at random."
+        return {"kernel": kernel, "kernel_error": error, "sampled_outputs": len(chosen)}, (note,)
 
 
 def _angles(inputs: object, kernel: Tensor) -> Tensor:
@@ -175,55 +159,35 @@ def tangent_section(reading: TangentReading) -> Section:
     """What the tangent kernel says about learning."""
     alignment = reading.alignment
     diagonal = reading.kernel.diagonal()
-    facts: tuple[tuple[str, str], ...] = (
+    error = f" ± {float(reading.kernel_error.diagonal().mean()):.1g}" if reading.sampled_outputs else ""
+    facts = [
         ("samples", str(len(reading.kernel))),
         ("parameters differentiated", f"{reading.parameters:,}"),
         ("condition number", number_in_words(reading.condition_number)),
         ("effective rank", f"{reading.effective_rank:.1f} of {len(reading.kernel)}"),
         ("largest eigenvalue", number_in_words(float(reading.eigenvalues[0]))),
-        ("mean of the diagonal", number_in_words(float(diagonal.mean())) + _error_of_mean(reading)),
+        ("mean of the diagonal", number_in_words(float(diagonal.mean())) + error),
         ("spread of the diagonal", f"{float(diagonal.std() / diagonal.mean()):.0%} of its mean"),
         ("alignment with the classes", "no pairs to compare" if alignment is None else f"{alignment:.3f}"),
-    )
-    facts = (*facts, *_seed_facts(reading), *_limit_facts(reading))
-    notes = (*reading.notes, *_coupling_note(reading))
+    ]
+    variance, spread = reading.seed_variance
+    if not math.isnan(variance):
+        foreseen = reading.predicted_variance
+        expected = "" if math.isnan(foreseen) else f"; theory expects {foreseen:.2g}"
+        name = f"relative variance over {len(reading.seed_diagonals)} seeds (branches, one output)"
+        facts.append((name, f"{variance:.2g} ± {spread:.1g}{expected}"))
+    if not math.isnan(reading.limit_distance):
+        facts.append(("distance from the infinite-width kernel (correlations)", f"{reading.limit_distance:.3f}"))
+    coupling = ("Batch norm is in training mode: the kernel is that of this batch as a whole.",) * reading.batch_coupled
     return Section(
         anchor=reading.kind,
         title="Tangent kernel",
         sentence=tangent_sentence(reading),
-        facts=facts,
-        notes=notes,
+        facts=tuple(facts),
+        notes=(*reading.notes, *coupling),
         figures=drawn(reading, FIGURES),
         provenance=provenance_of(reading),
     )
-
-
-def _error_of_mean(reading: TangentReading) -> str:
-    """The standard error where the kernel was estimated from some outputs."""
-    if not reading.sampled_outputs:
-        return ""
-    return f" ± {float(reading.kernel_error.diagonal().mean()):.1g}"
-
-
-def _coupling_note(reading: TangentReading) -> tuple[str, ...]:
-    return ("Batch norm is in training mode: the kernel is that of this batch as a whole.",) * reading.batch_coupled
-
-
-def _seed_facts(reading: TangentReading) -> tuple[tuple[str, str], ...]:
-    """How much the kernel varies from seed to seed, and what theory expects."""
-    variance, error = reading.seed_variance
-    if math.isnan(variance):
-        return ()
-    expected = "" if math.isnan(reading.predicted_variance) else f"; theory expects {reading.predicted_variance:.2g}"
-    name = f"relative variance over {len(reading.seed_diagonals)} seeds (branches, one output)"
-    return ((name, f"{variance:.2g} ± {error:.1g}{expected}"),)
-
-
-def _limit_facts(reading: TangentReading) -> tuple[tuple[str, str], ...]:
-    """How far the kernel is from that of the infinitely wide network."""
-    if math.isnan(reading.limit_distance):
-        return ()
-    return (("distance from the infinite-width kernel (correlations)", f"{reading.limit_distance:.3f}"),)
 
 
 def tangent_sentence(reading: TangentReading) -> str:
@@ -321,18 +285,13 @@ def tangent_numbers(reading: TangentReading) -> tuple[KeyNumber, ...]:
     return tuple(found)
 
 
-def _kernel_values(reading: TangentReading) -> Curve:
-    values = reading.eigenvalues
-    return Curve(torch.arange(1, len(values) + 1), values / values[0])
-
-
 TANGENT_OVERLAYS = (
     Overlay(
         "kernel_eigenvalues",
         "Eigenvalues of the tangent kernel",
         "Relative to the largest; a steep fall means that some directions are learned very much more slowly.",
         ("rank", "relative eigenvalue"),
-        _kernel_values,
+        lambda reading: Curve(torch.arange(1, len(reading.kernel) + 1), reading.eigenvalues / reading.eigenvalues[0]),
     ),
 )
 

@@ -1,6 +1,7 @@
 import copy
 import inspect
 
+import jaxtyping
 import pytest
 import torch
 import transformers  # noqa: F401 - imported before warnings become errors
@@ -245,7 +246,8 @@ def test_bad_inputs_get_one_clear_error(change, message):
         empirical_ntk(model, noise(5, 3), change(noise(5, 3)))
 
 
-def test_bad_options_get_one_clear_error():
+def test_bad_options_get_one_clear_error(monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as for a user, whose types nobody checks
     model, x = CASES["perceptron"]()
     with pytest.raises(TypeError, match="unexpected keyword argument 'bugdet'"):
         empirical_ntk(model, x, bugdet=3)
