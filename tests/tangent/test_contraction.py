@@ -5,7 +5,7 @@ from torch import nn
 from skiplens.graph.operations import patches
 from skiplens.tangent.contraction import KernelSum, diagonal_of
 from skiplens.tangent.gradients import Buffer, Deferred, Gradients, OuterProducts
-from skiplens.tangent.rule_table import rules_of
+from skiplens.tangent.rules import rules_of
 from tests.networks import drawn, noise
 from tests.tolerances import assert_close
 
@@ -86,7 +86,7 @@ def test_patches_are_made_once_where_there_is_room_for_them(room, times, monkeyp
     layer = drawn(nn.Conv2d(2, 5, 3).double())
     factor, rows = deferred(layer, 5, 0, 2, 3, 3)
     made = []
-    monkeypatch.setattr("skiplens.tangent.rule_table.patches", lambda *a: made.append(1) or patches(*a))
+    monkeypatch.setattr("skiplens.tangent.rules.patches", lambda *a: made.append(1) or patches(*a))
     with torch.no_grad():
         found = [part.rows.clone() for part in factor.slices(1, side=0)]
     assert_close(torch.cat(found, dim=2), rows)

@@ -99,7 +99,7 @@ CHOICES = {
 
 
 def assigned(model, inputs):
-    problem = make_problem(model, inputs, outputs="trace", memory=2**30)
+    problem = make_problem(model, inputs, None, "trace", memory=2**30)
     jobs = assign(problem, problem.budget)
     return [(type(job.source), job.work, job.overhead, vars(job.source).get("chunk")) for job in jobs]
 

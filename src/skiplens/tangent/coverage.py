@@ -11,8 +11,7 @@ from skiplens.base.randomness import Randomness
 from skiplens.graph.functional import PureModel, same_up_to_rounding, transformable
 from skiplens.graph.inputs import Samples
 from skiplens.tangent.calls import Call, PatternChanged, Place, Recording, pull_back, record
-from skiplens.tangent.rule_table import LocalGradient, rules_of, sample_axes
-from skiplens.tangent.rules import Cotangents, Rule
+from skiplens.tangent.rules import Cotangents, LocalGradient, Rule, rules_of, sample_axes
 
 _PROBE_SAMPLES = 3
 

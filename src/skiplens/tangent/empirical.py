@@ -67,16 +67,7 @@ def empirical_ntk(  # noqa: PLR0913 - explicit keywords
         True
     """
     with preserve_state(model):
-        problem = make_problem(
-            model,
-            inputs,
-            other,
-            outputs=outputs,
-            parameters=parameters,
-            algorithm=algorithm,
-            memory=memory,
-            progress=progress,
-        )
+        problem = make_problem(model, inputs, other, outputs, parameters, algorithm, memory, progress)
         room = problem.budget - require_kernel_fits(problem)
         if problem.algorithm == "products":
             return kernel_by_products(problem)
@@ -141,15 +132,7 @@ def ntk_diagonal(  # noqa: PLR0913 - explicit keywords
             "'jacobian' or 'rows'."
         )
     with preserve_state(model), torch.no_grad():
-        problem = make_problem(
-            model,
-            inputs,
-            outputs=outputs,
-            parameters=parameters,
-            algorithm=algorithm,
-            memory=memory,
-            progress=progress,
-        )
+        problem = make_problem(model, inputs, None, outputs, parameters, algorithm, memory, progress)
         try:
             lengths = torch.stack([_lengths(problem, job) for job in assign(problem, problem.budget)]).sum(0)
         except PatternChanged:

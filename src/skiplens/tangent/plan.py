@@ -19,8 +19,7 @@ from skiplens.tangent.coverage import LayerCoverage, calls_of, find_coverage
 from skiplens.tangent.gradients import ParameterSlice, SingleRows, Source, VectorisedRows
 from skiplens.tangent.layers import LayerRows
 from skiplens.tangent.problem import Problem, Task
-from skiplens.tangent.rule_table import LocalGradient
-from skiplens.tangent.rules import OuterShape
+from skiplens.tangent.rules import LocalGradient, OuterShape
 
 _CHUNK_BYTES = 40 * 2**20  # on a processor larger chunks are no quicker: they only leave the caches
 

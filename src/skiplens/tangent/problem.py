@@ -106,8 +106,7 @@ class Problem:
 def make_problem(  # noqa: PLR0913 - what the public functions take
     model: nn.Module,
     inputs: Inputs,
-    other: Inputs | None = None,
-    *,
+    other: Inputs | None,
     outputs: OutputChoice,
     parameters: ParameterChoice = None,
     algorithm: Algorithm = "auto",

@@ -53,7 +53,7 @@ class NTKOperator(SymmetricOperator):
             memory: Bytes that may be used; half of what is free if not given.
         """
         with preserve_state(model):
-            self._problem = make_problem(model, inputs, outputs=outputs, parameters=parameters, memory=memory)
+            self._problem = make_problem(model, inputs, None, outputs, parameters, memory=memory)
             pure, samples = self._problem.pure, self._problem.left
             # Forward mode and two backward passes keep about three times what one backward pass keeps.
             chunk = self._problem.budget // (3 * saved_bytes_per_sample(pure, samples))

@@ -1,6 +1,6 @@
 """Rules: the gradient of one parameter, sample by sample, from one call's inputs and its outputs' gradients.
 
-What a rule is, and those of linear layers, offsets, embeddings and norms; `rule_table` has the others and the table.
+`rules_of` knows exact layer types only; every other parameter of a module is differentiated (`LocalGradient`).
 """
 
 import math
@@ -11,13 +11,21 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call, vjp, vmap
+from torch.nn import functional as F
 
 from skiplens.base.axes import Float, Int
-from skiplens.tangent.calls import Call
+from skiplens.graph.functional import tensors_in, transformable
+from skiplens.graph.operations import Convolution, patches
+from skiplens.tangent.calls import Call, PatternChanged
 
 Cotangents = tuple[Tensor, ...]
 """Gradients with respect to the output tensors of one call: (batch, outputs, …), where the batch axis is the samples
 or, where a model folds other axes into it, samples × pieces."""
+
+Rows = Float[Tensor, "samples outputs params"]
+
+Terms = Float[Tensor, "samples outputs terms channels"]
 
 
 @dataclass(frozen=True)
@@ -32,28 +40,24 @@ class OuterShape:
 class Rule(ABC):
     """Abstract: how one parameter's gradient follows from a call; all samples and several outputs at once."""
 
+    deferrable = False
+    """Whether the gradient follows from the one input tensor and the cotangent, whenever it is asked for."""
+
     @abstractmethod
     def prepare(self, call: Call, samples: int) -> Any:
         """What the gradient needs of the call's inputs."""
 
     @abstractmethod
-    def gradients(self, prepared: Any, cotangents: Cotangents, part: slice) -> Float[Tensor, "samples outputs params"]:
+    def gradients(self, prepared: Any, cotangents: Cotangents, part: slice) -> Rows:
         """Each sample's and output's gradient of the parameter's rows `part` (its first axis), flattened."""
 
-    def write(
-        self, prepared: Any, cotangents: Cotangents, part: slice, out: Float[Tensor, "samples outputs params"]
-    ) -> None:
+    def write(self, prepared: Any, cotangents: Cotangents, part: slice, out: Rows) -> None:
         """Put the gradients into `out`; a rule that can compute them in place saves a copy."""
         out.copy_(self.gradients(prepared, cotangents, part))
 
     def prepared_bytes(self, prepared: Any) -> int:
         """Memory that `prepared` takes beside the inputs; nothing where it only looks at them."""
         return 0
-
-    @property
-    def deferrable(self) -> bool:
-        """Whether the gradient follows from the one input tensor and the cotangent, whenever it is asked for."""
-        return False
 
     def outer_shape(self, prepared: Any) -> OuterShape | None:
         """Sizes of the outer products the gradient is a sum of, or None where it is not of that form."""
@@ -63,101 +67,84 @@ class Rule(ABC):
         """The side that all outputs share: (samples, terms, features), or (samples, terms) of integer names."""
         raise NotImplementedError(f"{type(self).__name__} is not a sum of outer products.")
 
-    def right(self, prepared: Any, cotangents: Cotangents) -> Float[Tensor, "samples outputs terms channels"]:
+    def right(self, prepared: Any, cotangents: Cotangents) -> Terms:
         """The side that comes from the output's gradient."""
         raise NotImplementedError(f"{type(self).__name__} is not a sum of outer products.")
 
 
-def by_sample(cotangent: Tensor, samples: int) -> Float[Tensor, "samples outputs pieces *rest"]:
+def _by_sample(cotangent: Tensor, samples: int) -> Float[Tensor, "samples outputs pieces *rest"]:
     """A cotangent (batch, outputs, …) with the pieces that a model folded into its batch axis behind the outputs."""
     if cotangent.shape[0] == samples:
         return cotangent.unsqueeze(2)
     return cotangent.unflatten(0, (samples, -1)).transpose(1, 2)
 
 
-@dataclass(frozen=True)
-class Channels:
-    """The channels of a layer's output and their place.
-
-    Attributes:
-        shape: Shape of a parameter with one number a channel (layer norm may have several axes).
-        last: Whether channels are the last axes, or the axis after the batch.
-    """
-
-    shape: tuple[int, ...]
-    last: bool
-
-    @property
-    def count(self) -> int:
-        """How many channels there are."""
-        return math.prod(self.shape)
-
-    def by_position(self, cotangent: Tensor, samples: int) -> Float[Tensor, "samples outputs terms channels"]:
-        """A cotangent, whose channels are last, with all positions of a sample joined."""
-        return by_sample(cotangent, samples).reshape(samples, cotangent.shape[1], -1, self.count)
-
-    def sum_positions(self, cotangent: Tensor, samples: int, part: slice) -> Float[Tensor, "samples outputs params"]:
-        """Sums over everything but samples, outputs and channels, for the rows `part` of the channels."""
-        if self.last:
-            sums = self.by_position(cotangent, samples).sum(2)
-        else:
-            pieces = by_sample(cotangent, samples)
-            sums = pieces.reshape(*pieces.shape[:4], -1).sum((2, 4))
-        return sums.unflatten(2, self.shape)[:, :, part].flatten(2)
+def _by_position(cotangent: Tensor, samples: int, channels: int) -> Terms:
+    """A cotangent, whose channels are last, with all positions of a sample joined."""
+    return _by_sample(cotangent, samples).reshape(samples, cotangent.shape[1], -1, channels)
 
 
 @dataclass(frozen=True)
 class LinearWeight(Rule):
     """The matrix of y = x Wᵀ, or of y = x W where `transposed`: Σ over positions of cotangent ⊗ input."""
 
-    inputs: Channels
-    outputs: Channels
+    inputs: int
+    outputs: int
     transposed: bool = False
+    deferrable = True
 
     def prepare(self, call: Call, samples: int) -> Float[Tensor, "samples terms features"]:
         """Inputs by sample and position."""
-        return call.input.reshape(samples, -1, self.inputs.count)
+        return call.input.reshape(samples, -1, self.inputs)
 
-    def gradients(
-        self, prepared: Tensor, cotangents: Cotangents, part: slice
-    ) -> Float[Tensor, "samples outputs params"]:
+    def gradients(self, prepared: Tensor, cotangents: Cotangents, part: slice) -> Rows:
         """Each sample's and output's matrix of sums of outer products."""
         cotangent = self.right(prepared, cotangents)
         if self.transposed:
             return torch.einsum("sti,sotc->soic", prepared[..., part], cotangent).flatten(2)
         return torch.einsum("sotc,sti->soci", cotangent[..., part], prepared).flatten(2)
 
-    @property
-    def deferrable(self) -> bool:
-        """The input and the cotangent suffice."""
-        return True
-
     def outer_shape(self, prepared: Tensor) -> OuterShape:
         """One term a position."""
-        return OuterShape(prepared.shape[1], self.inputs.count, self.outputs.count)
+        return OuterShape(prepared.shape[1], self.inputs, self.outputs)
 
     def left(self, prepared: Tensor) -> Tensor:
         """Inputs by sample and position."""
         return prepared
 
-    def right(self, prepared: Tensor, cotangents: Cotangents) -> Float[Tensor, "samples outputs terms channels"]:
+    def right(self, prepared: Tensor, cotangents: Cotangents) -> Terms:
         """Cotangents by sample, output and position."""
-        return self.outputs.by_position(cotangents[0], prepared.shape[0])
+        return _by_position(cotangents[0], prepared.shape[0], self.outputs)
 
 
 @dataclass(frozen=True)
-class Offset(Rule):
-    """What is added to each channel: the sum of the cotangent over positions."""
+class ChannelSum(Rule):
+    """What is added to each channel, or multiplies each channel of a normalised input: a sum over positions.
 
-    channels: Channels
+    Attributes:
+        shape: Shape of the parameter, one number a channel (layer norm may have several axes).
+        last: Whether channels are the last axes, or the axis after the batch.
+        normalise: What the layer does to its input before the channels are scaled; None for an offset.
+    """
 
-    def prepare(self, call: Call, samples: int) -> int:
-        """Only the number of samples matters."""
-        return samples
+    shape: tuple[int, ...]
+    last: bool
+    normalise: Callable[[Tensor], Tensor] | None = None
 
-    def gradients(self, prepared: int, cotangents: Cotangents, part: slice) -> Float[Tensor, "samples outputs params"]:
-        """Sums over positions."""
-        return self.channels.sum_positions(cotangents[0], prepared, part)
+    def prepare(self, call: Call, samples: int) -> tuple[Tensor | None, int]:
+        """The normalised input, where it matters, and the number of samples."""
+        return None if self.normalise is None else self.normalise(call.input), samples
+
+    def gradients(self, prepared: tuple[Tensor | None, int], cotangents: Cotangents, part: slice) -> Rows:
+        """Sums over positions of the cotangent, or of cotangent times normalised input."""
+        normalised, samples = prepared
+        numbers = cotangents[0] if normalised is None else normalised.unsqueeze(1) * cotangents[0]
+        if self.last:
+            sums = _by_position(numbers, samples, math.prod(self.shape)).sum(2)
+        else:
+            pieces = _by_sample(numbers, samples)
+            sums = pieces.reshape(*pieces.shape[:4], -1).sum((2, 4))
+        return sums.unflatten(2, self.shape)[:, :, part].flatten(2)
 
 
 @dataclass(frozen=True)
@@ -173,9 +160,7 @@ class EmbeddingTable(Rule):
             names = names.expand(samples, *names.shape[1:])
         return names.reshape(samples, -1)
 
-    def gradients(
-        self, prepared: Tensor, cotangents: Cotangents, part: slice
-    ) -> Float[Tensor, "samples outputs params"]:
+    def gradients(self, prepared: Tensor, cotangents: Cotangents, part: slice) -> Rows:
         """Each sample's and output's table of summed cotangents, rows `part`."""
         start, stop, _ = part.indices(self.layer.num_embeddings)
         inside = (prepared >= start) & (prepared < stop)
@@ -192,29 +177,213 @@ class EmbeddingTable(Rule):
         """The rows looked up: two terms meet where they are equal."""
         return prepared
 
-    def right(self, prepared: Tensor, cotangents: Cotangents) -> Float[Tensor, "samples outputs terms channels"]:
+    def right(self, prepared: Tensor, cotangents: Cotangents) -> Terms:
         """Cotangents by look-up; the padding row never learns."""
         samples, terms = prepared.shape
-        values = by_sample(cotangents[0], samples)
+        values = _by_sample(cotangents[0], samples)
         values = values.reshape(samples, values.shape[1], terms, self.layer.embedding_dim)
         padding = self.layer.padding_idx
         return values if padding is None else values * (prepared != padding)[:, None, :, None]
 
 
 @dataclass(frozen=True)
-class Scale(Rule):
-    """What multiplies each channel of a normalised input."""
+class Patches:
+    """Input patches (samples × pieces, groups, kernel entries, positions) and the number of samples."""
 
-    channels: Channels
-    normalise: Callable[[Tensor], Tensor]
+    tensor: Tensor
+    samples: int
 
-    def prepare(self, call: Call, samples: int) -> tuple[Tensor, int]:
-        """The normalised input and the number of samples."""
-        return self.normalise(call.input), samples
 
-    def gradients(
-        self, prepared: tuple[Tensor, int], cotangents: Cotangents, part: slice
-    ) -> Float[Tensor, "samples outputs params"]:
-        """Sums over positions of cotangent times normalised input."""
-        normalised, samples = prepared
-        return self.channels.sum_positions(normalised.unsqueeze(1) * cotangents[0], samples, part)
+@dataclass(frozen=True)
+class ConvolutionWeight(Rule):
+    """The kernel of a convolution with any stride, padding, dilation and number of groups."""
+
+    layer: Convolution
+    deferrable = True
+
+    def prepare(self, call: Call, samples: int) -> Patches:
+        """The patches that each output position sees."""
+        return Patches(patches(self.layer, call.input), samples)
+
+    def gradients(self, prepared: Patches, cotangents: Cotangents, part: slice) -> Rows:
+        """Cotangents times patches, summed over positions and over the pieces of each sample."""
+        batch, groups, entries, positions = prepared.tensor.shape
+        B = cotangents[0].reshape(batch, -1, groups, self.layer.out_channels // groups, positions)
+        G = B @ prepared.tensor.transpose(2, 3).unsqueeze(1)
+        G = G.reshape(batch, -1, self.layer.out_channels, entries)[:, :, part]
+        return _by_sample(G, prepared.samples).sum(2).flatten(2)
+
+    def write(self, prepared: Patches, cotangents: Cotangents, part: slice, out: Rows) -> None:
+        """One matrix product a sample, all outputs together, straight into its place."""
+        batch, groups, entries, positions = prepared.tensor.shape
+        if groups > 1 or batch != prepared.samples or out.dtype != prepared.tensor.dtype:
+            super().write(prepared, cotangents, part, out)
+            return
+        B = cotangents[0].flatten(3)[:, :, part].reshape(batch, -1, positions)
+        torch.bmm(B, prepared.tensor[:, 0].transpose(1, 2), out=out.view(batch, -1, entries))
+
+    def prepared_bytes(self, prepared: Patches) -> int:
+        """A copy of the input for each entry of the kernel."""
+        return prepared.tensor.nbytes
+
+    def outer_shape(self, prepared: Patches) -> OuterShape | None:
+        """One term a position, where there are no groups."""
+        batch, groups, entries, positions = prepared.tensor.shape
+        terms = batch // prepared.samples * positions
+        return OuterShape(terms, entries, self.layer.out_channels) if groups == 1 else None
+
+    def left(self, prepared: Patches) -> Tensor:
+        """Patches by sample and position."""
+        return prepared.tensor[:, 0].transpose(1, 2).reshape(prepared.samples, -1, prepared.tensor.shape[2])
+
+    def right(self, prepared: Patches, cotangents: Cotangents) -> Terms:
+        """Cotangents by sample, output and position."""
+        B = _by_sample(cotangents[0].flatten(3), prepared.samples).transpose(3, 4)
+        return B.reshape(prepared.samples, B.shape[1], -1, self.layer.out_channels)
+
+
+@dataclass(frozen=True)
+class LocalGradient(Rule):
+    """Any parameter of any module that treats samples alike: `vmap` over samples of the module's own vjp.
+
+    Attributes:
+        name: The parameter's name inside the module.
+        value: The parameter.
+        axes: For each argument of the module 0 where it has a sample axis and None where samples share it.
+        output_count: How many output tensors of the module carry a gradient.
+    """
+
+    name: str
+    value: Tensor
+    axes: Any
+    output_count: int
+
+    def prepare(self, call: Call, samples: int) -> Callable[[Cotangents], Tensor]:
+        """The map from cotangents to each sample's gradient."""
+        arguments = _map((call.args, call.kwargs), lambda tensor: tensor.detach())
+        if _nesting(sample_axes(call, samples)) != _nesting(self.axes):
+            raise PatternChanged("a module was called with other arguments")
+
+        def outputs_of_one(value: Tensor, arguments: Any) -> tuple[Tensor, ...]:
+            args, kwargs = arguments
+            output = functional_call(call.module, {self.name: value}, args, kwargs)
+            return tuple(t for t in tensors_in(output) if t.is_floating_point())[: self.output_count]
+
+        def gradients_of_one(arguments: Any, cotangents: Cotangents) -> Tensor:
+            one = _map_with(arguments, self.axes, lambda tensor: tensor.unsqueeze(0))
+            pull_back: Any = vjp(lambda value: outputs_of_one(value, one), self.value)[1]
+            return vmap(pull_back)(tuple(cotangent.unsqueeze(1) for cotangent in cotangents))[0]
+
+        return lambda cotangents: vmap(gradients_of_one, in_dims=(self.axes, 0))(arguments, cotangents)
+
+    def gradients(self, prepared: Any, cotangents: Cotangents, part: slice) -> Rows:
+        """Each sample's and output's gradient of the rows `part`."""
+        if len(cotangents) != self.output_count:
+            raise PatternChanged("a module returned another number of tensors")
+        try:
+            with transformable():
+                gradients = prepared(cotangents)
+        except ValueError as error:  # vmap's word for arguments that disagree on the number of samples
+            raise PatternChanged(f"a module was called with other shapes: {error}") from error
+        return gradients.unsqueeze(2) if self.value.ndim == 0 else gradients[:, :, part].flatten(2)
+
+
+def sample_axes(call: Call, samples: int) -> Any:
+    """The arguments of `call` with 0 in place of each tensor that has a sample axis and None elsewhere."""
+
+    def axis(tensor: Tensor) -> int | None:
+        return 0 if tensor.ndim and tensor.shape[0] == samples else None
+
+    return _map((call.args, call.kwargs), axis, other=None)
+
+
+def _nesting(axes: Any) -> Any:
+    """How arguments are nested, without the axes themselves."""
+    if isinstance(axes, dict):
+        return {key: _nesting(entry) for key, entry in axes.items()}
+    return tuple(_nesting(entry) for entry in axes) if isinstance(axes, tuple | list) else None
+
+
+def _map(value: Any, change: Callable[[Tensor], Any], other: Any = ...) -> Any:
+    """`value` with each tensor changed; what is no tensor stays, or becomes `other`."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: _map(entry, change, other) for key, entry in value.items()}
+    if isinstance(value, tuple | list) and type(value) in (tuple, list):
+        return type(value)(_map(entry, change, other) for entry in value)
+    return value if other is ... else other
+
+
+def _map_with(value: Any, axes: Any, change: Callable[[Tensor], Any]) -> Any:
+    """`value` with those tensors changed that have an axis in `axes`."""
+    if isinstance(value, dict):
+        return {key: _map_with(entry, axes[key], change) for key, entry in value.items()}
+    if isinstance(axes, tuple | list):
+        return type(value)(_map_with(entry, axis, change) for entry, axis in zip(value, axes, strict=True))
+    return value if axes is None else change(value)
+
+
+Rules = dict[str, Rule]
+
+
+def rules_of(module: nn.Module) -> Rules:
+    """Rules for the parameters that `module` itself owns; empty for a layer whose formula is not known here."""
+    for kind, build in _BUILDERS:
+        # A subclass may have a forward pass of its own.
+        if isinstance(module, kind) and type(module).forward is kind.forward:
+            return build(module)
+    # GPT-2's `Conv1D`, a linear layer with its matrix transposed, is known by name so that nothing is imported.
+    kind = type(module)
+    if kind.__name__ == "Conv1D" and kind.__module__ == "transformers.pytorch_utils":
+        weight: Any = module.weight
+        inputs, outputs = weight.shape
+        return {"weight": LinearWeight(inputs, outputs, transposed=True), "bias": ChannelSum((outputs,), last=True)}
+    return {}
+
+
+def _linear(layer: nn.Linear) -> Rules:
+    weight = LinearWeight(layer.in_features, layer.out_features)
+    return {"weight": weight, "bias": ChannelSum((layer.out_features,), last=True)}
+
+
+def _convolution(layer: Convolution) -> Rules:
+    return {"weight": ConvolutionWeight(layer), "bias": ChannelSum((layer.out_channels,), last=False)}
+
+
+def _embedding(layer: nn.Embedding) -> Rules:
+    special = layer.max_norm is not None or layer.scale_grad_by_freq
+    return {} if special else {"weight": EmbeddingTable(layer)}
+
+
+def _norm(shape: tuple[int, ...], last: bool, normalise: Callable[[Tensor], Tensor]) -> Rules:
+    """`normalise` is the layer without its scale and offset; batch norm is here one with running statistics."""
+    return {"weight": ChannelSum(shape, last, normalise), "bias": ChannelSum(shape, last)}
+
+
+def _layer_norm(layer: nn.LayerNorm) -> Rules:
+    shape = tuple(layer.normalized_shape)
+    return _norm(shape, True, lambda x: F.layer_norm(x, shape, eps=layer.eps))
+
+
+def _group_norm(layer: nn.GroupNorm) -> Rules:
+    return _norm((layer.num_channels,), False, lambda x: F.group_norm(x, layer.num_groups, eps=layer.eps))
+
+
+def _batch_norm(layer: nn.modules.batchnorm._BatchNorm) -> Rules:
+    mean, variance = layer.running_mean, layer.running_var
+    return _norm((layer.num_features,), False, lambda x: F.batch_norm(x, mean, variance, eps=layer.eps))
+
+
+_BUILDERS: tuple[tuple[type[nn.Module], Callable[[Any], Rules]], ...] = (
+    (nn.Linear, _linear),
+    (nn.Conv1d, _convolution),
+    (nn.Conv2d, _convolution),
+    (nn.Conv3d, _convolution),
+    (nn.Embedding, _embedding),
+    (nn.LayerNorm, _layer_norm),
+    (nn.GroupNorm, _group_norm),
+    (nn.BatchNorm1d, _batch_norm),
+    (nn.BatchNorm2d, _batch_norm),
+    (nn.BatchNorm3d, _batch_norm),
+)
