@@ -13,7 +13,8 @@ from skiplens.graph.network import ResidualNetwork, is_floating, sources_of
 from skiplens.graph.network import plan as operations_before
 from skiplens.graph.operations import READING_SHAPES, drops_at_random, operation
 from skiplens.paths.rule_table import rule_of
-from skiplens.paths.step import CONSTANT, Fate, Fates, Slot, all_slots, at_slot, status_at
+from skiplens.paths.rules import CONSTANT, Fate, Fates, all_slots, status_at
+from skiplens.paths.step import Slot, at_slot
 
 GETITEM = "_operator.getitem"
 

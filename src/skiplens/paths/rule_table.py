@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, fx
 
 from skiplens.graph.operations import CONVOLUTIONS, operation, windows
-from skiplens.paths.rules import Affine, Attention, Extreme, MaxPool, Power, Secant, Tangent
-from skiplens.paths.step import OfOne, Rule, Slot, Stacks, Step, over_entries, plus_constant
+from skiplens.paths.rules import Affine, Attention, Extreme, MaxPool, OfOne, Power, Rule, Secant, Tangent
+from skiplens.paths.step import Slot, Stacks, Step, over_entries, plus_constant
 
 LINEAR = """
     view _unsafe_view reshape

@@ -1,27 +1,88 @@
-"""Operations that are linear as they stand: sums, products with one factor held, and whatever moves numbers around."""
+"""What becomes of a node, and the rules that freeze an operation at its operating point.
 
-from collections.abc import Callable
+A frozen operation is a linear map from the stacks of some arguments to the stack of the result; the table of all
+operations is in `rule_table`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, fx
 
 from skiplens.graph.operations import operation
-from skiplens.paths.step import (
-    Fates,
-    OfOne,
-    Rule,
-    Slot,
-    Stacks,
-    Step,
-    all_slots,
-    at_slot,
-    over_entries,
-    plus_constant,
-    silent,
-    status_at,
-)
+from skiplens.paths.step import Slot, Stacks, Step, at_slot, over_entries, plus_constant, slots_at
+
+Status = Literal["constant", "gate", "carried"]
+"""How a value depends on the signal.
+
+* ``constant``: not at all; where it is added it belongs to paths without branches.
+* ``gate``: it does, but through an operation that is no frozen matrix times its argument; it can only multiply.
+* ``carried``: it is a sum over paths.
+"""
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What becomes of a node.
+
+    Attributes:
+        status: How its value depends on the signal.
+        slots: The arguments whose stacks make its own.
+        curved: Nonlinear operations on the longest way from the inputs; of two factors the more curved is the gate.
+        blocker: Name of the operation without a frozen form that made it a gate.
+    """
+
+    status: Status
+    slots: tuple[Slot, ...] = ()
+    curved: int = 0
+    blocker: str | None = None
+
+
+CONSTANT = Fate("constant")
+
+Fates = Mapping[fx.Node, Fate]
+
+
+class Rule(ABC):
+    """A frozen operation: a linear map from the stacks of some arguments to the stack of the result."""
+
+    curves: bool = False
+    """Whether the operation is nonlinear."""
+
+    is_fresh: bool = False
+    """Whether the stack of the result shares memory with nothing but that of an argument that may be overwritten."""
+
+    @abstractmethod
+    def carried_slots(self, node: fx.Node, fates: Fates) -> tuple[Slot, ...] | None:
+        """The arguments whose stacks the result is made from; None where there is no such form."""
+
+    @abstractmethod
+    def apply(self, step: Step, with_constants: bool) -> Stacks:
+        """The stack of the result; derivatives leave out the constants."""
+
+
+def status_at(node: fx.Node, slot: Slot, fates: Fates) -> Status:
+    """How the argument at a slot depends on the signal."""
+    argument = at_slot(node.args, slot)
+    return fates[argument].status if isinstance(argument, fx.Node) else "constant"
+
+
+def all_slots(node: fx.Node, positions: Iterable[int]) -> tuple[Slot, ...]:
+    """The slots of several arguments in order."""
+    return tuple(slot for position in positions for slot in slots_at(node.args, position))
+
+
+class OfOne(Rule):
+    """A rule for operations that act on their first argument alone; the others are constants."""
+
+    def carried_slots(self, node: fx.Node, fates: Fates) -> tuple[Slot, ...] | None:
+        """The first argument."""
+        others = [source for source in node.all_input_nodes if source is not node.args[0]]
+        moving = any(fates[source].status != "constant" for source in others)
+        return None if moving or status_at(node, (0,), fates) != "carried" else ((0,),)
 
 
 @dataclass(frozen=True)
@@ -55,15 +116,16 @@ class Affine(Rule):
 
     def apply(self, step: Step, with_constants: bool) -> Stacks:
         """The operation on each entry, without what is added to it; that goes to entry 0."""
-        added = [slot for slot in all_slots(step.node, self.terms) if slot not in step.stacks]
-        still = {slot: _nothing(step, slot) for slot in added if at_slot(step.arguments, slot) is not None}
+        still: dict[Slot, Any] = {}
+        for slot in all_slots(step.node, self.terms):
+            argument = at_slot(step.arguments, slot)
+            if slot not in step.stacks and argument is not None:
+                still[slot] = None if _is_bias(step, slot) else _zero_like(argument)
         factors = all_slots(step.node, self.factors)
         if factors and not any(slot in step.stacks for slot in factors):
-            still[factors[0]] = silent(at_slot(step.arguments, factors[0]))
+            still[factors[0]] = _zero_like(at_slot(step.arguments, factors[0]))
         stacks = self._entries(step, still)
-        if still and with_constants:
-            return plus_constants(stacks, _constant(step))
-        return stacks
+        return _plus_constants(stacks, _constant(step)) if still and with_constants else stacks
 
     def _entries(self, step: Step, still: dict[Slot, Any]) -> Stacks:
         slots = tuple(step.stacks)
@@ -76,16 +138,18 @@ class Affine(Rule):
         return tuple(result) if isinstance(result, list) else result
 
 
-def plus_constants(stacks: Stacks, constants: Any) -> Stacks:
+def _plus_constants(stacks: Stacks, constants: Any) -> Stacks:
     """`plus_constant` for a tensor or for each tensor of a tuple."""
     if isinstance(stacks, Tensor):
         return plus_constant(stacks.contiguous(), constants)  # an expanded stack shares memory between its entries
-    return tuple(plus_constants(stack, constant) for stack, constant in zip(stacks, constants, strict=True))
+    return tuple(_plus_constants(stack, constant) for stack, constant in zip(stacks, constants, strict=True))
 
 
-def _nothing(step: Step, slot: Slot) -> Any:
-    """What stands for an added argument that adds nothing: no bias, or zero."""
-    return None if _is_bias(step, slot) else silent(at_slot(step.arguments, slot))
+def _zero_like(value: Any) -> Any:
+    """A zero in place of a tensor or a number; nothing stays nothing."""
+    if isinstance(value, Tensor):
+        return torch.zeros_like(value)
+    return type(value)(0) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 def _is_bias(step: Step, slot: Slot) -> bool:

@@ -1,12 +1,11 @@
-"""The words of the expansion: an operation with its stacks, the fate of a node, and what a rule is.
+"""An operation while it is carried out, how its arguments are addressed, and arithmetic of stacks.
 
 A stack holds the coefficients of a polynomial in t along its first axis.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, fx
@@ -99,13 +98,6 @@ def with_slots(arguments: tuple[Any, ...], replaced: Mapping[Slot, Any]) -> tupl
     return tuple(changed)
 
 
-def silent(value: Any) -> Any:
-    """A zero in place of a tensor or a number; nothing stays nothing."""
-    if isinstance(value, Tensor):
-        return torch.zeros_like(value)
-    return type(value)(0) if isinstance(value, int | float) and not isinstance(value, bool) else value
-
-
 def padded(stack: Tensor, length: int) -> Tensor:
     """The stack with zeros behind it up to `length` entries."""
     missing = length - stack.shape[0]
@@ -142,73 +134,3 @@ def plus_constant(stack: Tensor, constant: Tensor) -> Tensor:
     """The stack with a constant that belongs to no branch: it is added to entry 0, in place."""
     stack[0] += constant
     return stack
-
-
-Status = Literal["constant", "gate", "carried"]
-"""How a value depends on the signal.
-
-* ``constant``: not at all; where it is added it belongs to paths without branches.
-* ``gate``: it does, but through an operation that is no frozen matrix times its argument; it can only multiply.
-* ``carried``: it is a sum over paths.
-"""
-
-
-@dataclass(frozen=True)
-class Fate:
-    """What becomes of a node.
-
-    Attributes:
-        status: How its value depends on the signal.
-        slots: The arguments whose stacks make its own.
-        curved: Nonlinear operations on the longest way from the inputs; of two factors the more curved is the gate.
-        blocker: Name of the operation without a frozen form that made it a gate.
-    """
-
-    status: Status
-    slots: tuple[Slot, ...] = ()
-    curved: int = 0
-    blocker: str | None = None
-
-
-CONSTANT = Fate("constant")
-
-Fates = Mapping[fx.Node, Fate]
-
-
-class Rule(ABC):
-    """A frozen operation: a linear map from the stacks of some arguments to the stack of the result."""
-
-    curves: bool = False
-    """Whether the operation is nonlinear."""
-
-    is_fresh: bool = False
-    """Whether the stack of the result shares memory with nothing but that of an argument that may be overwritten."""
-
-    @abstractmethod
-    def carried_slots(self, node: fx.Node, fates: Fates) -> tuple[Slot, ...] | None:
-        """The arguments whose stacks the result is made from; None where there is no such form."""
-
-    @abstractmethod
-    def apply(self, step: Step, with_constants: bool) -> Stacks:
-        """The stack of the result; derivatives leave out the constants."""
-
-
-def status_at(node: fx.Node, slot: Slot, fates: Fates) -> Status:
-    """How the argument at a slot depends on the signal."""
-    argument = at_slot(node.args, slot)
-    return fates[argument].status if isinstance(argument, fx.Node) else "constant"
-
-
-def all_slots(node: fx.Node, positions: Iterable[int]) -> tuple[Slot, ...]:
-    """The slots of several arguments in order."""
-    return tuple(slot for position in positions for slot in slots_at(node.args, position))
-
-
-class OfOne(Rule):
-    """A rule for operations that act on their first argument alone; the others are constants."""
-
-    def carried_slots(self, node: fx.Node, fates: Fates) -> tuple[Slot, ...] | None:
-        """The first argument."""
-        others = [source for source in node.all_input_nodes if source is not node.args[0]]
-        moving = any(fates[source].status != "constant" for source in others)
-        return None if moving or status_at(node, (0,), fates) != "carried" else ((0,),)
