@@ -323,6 +323,13 @@ class TestBadInput:
             sl.path_spectrum("resnet", noise(2, 3))
 
 
+def test_what_is_decomposed_may_still_be_the_third_argument(linear_network):
+    model, inputs = linear_network
+    with pytest.warns(DeprecationWarning, match="is the order of old"):
+        old = sl.path_spectrum(model, inputs, "jacobian")
+    assert torch.equal(old.energy, sl.path_spectrum(model, inputs, of="jacobian").energy)
+
+
 def test_the_reading_is_frozen(linear_network):
     spectrum = sl.path_spectrum(*linear_network)
     with pytest.raises(dataclasses.FrozenInstanceError):

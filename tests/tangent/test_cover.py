@@ -24,7 +24,7 @@ def kinds(cover, parameter):
     ("name", "parameter", "expected"),
     [
         ("perceptron", "0.weight", ["LinearWeight"]),
-        ("perceptron", "0.bias", ["Offset"]),
+        ("perceptron", "0.bias", ["ChannelSum"]),
         ("one_layer", "weight", ["LinearWeight"]),
         ("conv2d_groups", "conv.weight", ["ConvolutionWeight"]),
         ("conv1d", "conv.weight", ["ConvolutionWeight"]),
@@ -34,7 +34,7 @@ def kinds(cover, parameter):
         ("conv2d_depthwise", "conv.weight", ["ConvolutionWeight"]),
         ("conv3d", "conv.weight", ["ConvolutionWeight"]),
         ("conv_transposed", "conv.weight", ["LocalGradient"]),
-        ("norms", "1.weight", ["Scale"]),
+        ("norms", "1.weight", ["ChannelSum"]),
         ("norms", "4.weight", ["LocalGradient"]),
         ("embeddings", "words.weight", ["EmbeddingTable"]),
         ("embeddings", "positions.weight", ["EmbeddingTable"]),

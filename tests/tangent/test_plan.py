@@ -37,6 +37,13 @@ def test_every_row_of_every_parameter_once_within_the_budget(separate, budget):
     }
 
 
+@pytest.mark.parametrize("separate", [True, False])
+def test_the_plan_does_not_depend_on_how_much_memory_happens_to_be_free(separate):
+    task = Task(8, 0, 4, separate, 8)
+    plans = [make_plan(task, NETWORK, free) for free in (3 * 10**9, 2**32, 7 * 10**11)]
+    assert plans[0] == plans[1] == plans[2]
+
+
 def test_less_memory_takes_more_passes():
     task = Task(8, 0, 4, True, 8)
     assert len(make_plan(task, NETWORK, 2**18).groups) > len(make_plan(task, NETWORK, 2**24).groups)

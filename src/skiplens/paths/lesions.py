@@ -39,7 +39,9 @@ class Lesions:
     exchanged: dict[tuple[str, str], float]
 
 
-def lesion_study(model: nn.Module, data: Any, *, loss: str | Loss, progress: Progress = silent) -> Lesions:
+def lesion_study(
+    model: nn.Module, data: Any, *, loss: str | Loss = "cross_entropy", progress: Progress = silent
+) -> Lesions:
     """The loss without each block in turn, and with each two neighbours exchanged; the model is left as it was.
 
     Args:
@@ -64,7 +66,7 @@ def lesion_study(model: nn.Module, data: Any, *, loss: str | Loss, progress: Pro
 
 
 def shuffled_losses(
-    model: nn.Module, data: Any, *, loss: str | Loss, draws: int = 10, seed: int = 0
+    model: nn.Module, data: Any, *, loss: str | Loss = "cross_entropy", draws: int = 10, seed: int = 0
 ) -> Float[Tensor, " draws"]:
     """The loss with the blocks of each shape in a random order, once for each draw; the model is left as it was.
 
@@ -95,7 +97,9 @@ def shuffled_losses(
         return torch.stack(losses).cpu()
 
 
-def replaced_loss(model: nn.Module, data: Any, replacements: Mapping[str, Replacement], *, loss: str | Loss) -> float:
+def replaced_loss(
+    model: nn.Module, data: Any, replacements: Mapping[str, Replacement], *, loss: str | Loss = "cross_entropy"
+) -> float:
     """The loss with some blocks, by name, replaced by functions of their inputs; the model is left as it was.
 
     Examples:

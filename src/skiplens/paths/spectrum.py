@@ -8,6 +8,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor, nn
 
+from skiplens.base.arguments import accept_old_order
 from skiplens.base.errors import InvalidInputError, NoFrozenFormError
 from skiplens.base.memory import budget_bytes, require_fits
 from skiplens.base.preserve_state import preserve_state
@@ -24,7 +25,8 @@ from skiplens.paths.reading import PathSpectrum
 from skiplens.readings.reading import Provenance
 
 
-def path_spectrum(  # noqa: PLR0913 - explicit keywords
+@accept_old_order("model", "inputs", "of")
+def path_spectrum(  # noqa: PLR0913 - options by keyword
     model: nn.Module,
     inputs: Inputs,
     *,

@@ -29,7 +29,7 @@ _THRIFT = {"cpu": 1.05, "cuda": 1.0}  # a GPU's memory is its own, and more pass
 _LARGEST_DENSE = 2048  # rows; the eigenvalues of a matrix of this size take seconds
 
 
-def empirical_ntk(  # noqa: PLR0913 - explicit keywords
+def empirical_ntk(  # noqa: PLR0913 - options by keyword
     model: nn.Module,
     inputs: Inputs,
     other: Inputs | None = None,
@@ -102,7 +102,7 @@ def _compute(problem: Problem, assignments: list[Assignment], room: int) -> Tens
     return kernel.result()
 
 
-def ntk_diagonal(  # noqa: PLR0913 - explicit keywords
+def ntk_diagonal(  # noqa: PLR0913 - options by keyword
     model: nn.Module,
     inputs: Inputs,
     *,
@@ -193,7 +193,7 @@ class KernelCondition:
         return condition_number(self.largest, self.smallest, self.resolution)
 
 
-def ntk_condition(  # noqa: PLR0913 - explicit keywords
+def ntk_condition(  # noqa: PLR0913 - options by keyword
     model: nn.Module,
     inputs: Inputs,
     *,

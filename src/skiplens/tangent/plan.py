@@ -263,15 +263,18 @@ def make_plan(task: Task, work: Mapping[str, Work], budget: int, thrift: float =
     runs = [task.outputs] if task.separate else _halvings(task.outputs)
     plans: list[KernelPlan] = []
     for run in runs:
+        # From what all pieces take, rounded up to a power of two, so that the plan does not depend on how much memory
+        # happens to be free; then less and less, until more passes make a plan twice as costly.
+        needed = sum(max(_form_bytes(task, entry, run).values()) for entry in work.values())
         first: KernelPlan | None = None
-        for buffer in _halvings(budget):  # less and less memory, until more passes make a plan twice as costly
+        for buffer in _halvings(min(budget, 2 ** max(0, needed - 1).bit_length())):
             plan = _plan(task, work, run, buffer)
             if plan is None or (first is not None and plan.cost > 2 * first.cost):
                 break
             first = first or plan
             plans.append(plan)
     if not plans:
-        smallest = max(_bytes_of_rows(task, entry, 1, runs[-1]) for entry in work.values())
+        smallest = max(_form_bytes(task, entry, runs[-1])["gradients"] // entry.rows for entry in work.values())
         raise TooLargeError(
             f"The gradients of {task.samples} samples need {readable(smallest)} for a single row of a layer, and only "
             f"{readable(budget)} may be used; about {max(1, task.samples * budget // max(1, smallest))} samples fit. "
@@ -314,26 +317,29 @@ def _plan(task: Task, work: Mapping[str, Work], run: int, buffer: int) -> Kernel
 
 def _pieces(task: Task, name: str, work: Work, run: int, buffer: int) -> list[tuple[ParameterSlice, int]] | None:
     """The parameter whole in its smallest form, or cut into rows that fit; None where not even one row fits."""
-    plain, outer = costs(task, work)
-    everything, per_number = slice(0, work.rows), task.samples * task.itemsize
-    if outer < plain and work.outer is not None:
-        size = per_number * work.outer.terms * (work.outer.left + run * work.outer.right)
-        if size <= buffer:
-            return [(ParameterSlice(name, everything, "outer"), size)]
-    if work.deferred is not None:
-        inputs, cotangents = work.deferred
-        size = per_number * (inputs + run * cotangents)
-        if size < _bytes_of_rows(task, work, work.rows, run) and size <= buffer:
-            return [(ParameterSlice(name, everything, "deferred"), size)]
-    rows = min(work.rows, buffer // _bytes_of_rows(task, work, 1, run))
+    (plain, outer), sizes, everything = costs(task, work), _form_bytes(task, work, run), slice(0, work.rows)
+    if outer < plain and sizes["outer"] <= buffer:
+        return [(ParameterSlice(name, everything, "outer"), sizes["outer"])]
+    if "deferred" in sizes and sizes["deferred"] < sizes["gradients"] and sizes["deferred"] <= buffer:
+        return [(ParameterSlice(name, everything, "deferred"), sizes["deferred"])]
+    row_bytes = sizes["gradients"] // work.rows
+    rows = min(work.rows, buffer // row_bytes)
     if rows == 0:
         return None
     cuts = [slice(start, min(start + rows, work.rows)) for start in range(0, work.rows, rows)]
-    return [(ParameterSlice(name, cut), _bytes_of_rows(task, work, cut.stop - cut.start, run)) for cut in cuts]
+    return [(ParameterSlice(name, cut), (cut.stop - cut.start) * row_bytes) for cut in cuts]
 
 
-def _bytes_of_rows(task: Task, work: Work, rows: int, run: int) -> int:
-    return task.samples * run * rows * work.row_size * task.itemsize
+def _form_bytes(task: Task, work: Work, run: int) -> dict[str, int]:
+    """Bytes of the whole parameter in each form that it can be kept in, for `run` outputs at once."""
+    number = task.samples * task.itemsize
+    sizes = {"gradients": number * run * work.size}
+    if work.outer is not None:
+        sizes["outer"] = number * work.outer.terms * (work.outer.left + run * work.outer.right)
+    if work.deferred is not None:
+        inputs, cotangents = work.deferred
+        sizes["deferred"] = number * (inputs + run * cotangents)
+    return sizes
 
 
 def _cost(task: Task, work: Mapping[str, Work], groups: Sequence[Sequence[ParameterSlice]], run: int) -> float:
