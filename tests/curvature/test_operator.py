@@ -1,10 +1,12 @@
 import copy
+import inspect
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+import skiplens as sl
 from skiplens.base.errors import InvalidInputError
 from skiplens.curvature import loss_operator
 from tests.curvature.cases import CLASSES, MODELS, SAMPLES, classes, in_batches, multilayer
@@ -295,3 +297,25 @@ def test_products_that_are_not_finite_are_refused():
         operator @ torch.ones(2)
     with pytest.raises(InvalidInputError, match=r"vectors to multiply hold NaN"):
         loss_operator(model, data, loss="mse") @ torch.tensor([1.0, float("nan")])
+
+
+def test_the_order_of_old_gives_the_same_with_a_warning():
+    model, inputs = multilayer()
+    data, names = (inputs, classes()), ["2.bias"]
+    new = loss_operator(model, data, loss="cross_entropy", kind="fisher", parameters=names).dense()
+    with pytest.warns(DeprecationWarning, match=r"write loss_operator\(model, data, …\)"):
+        assert torch.equal(loss_operator(model, "cross_entropy", data, "fisher", names).dense(), new)
+    with pytest.warns(DeprecationWarning, match=r"write hessian_spectrum\(model, data, …\)"):
+        spectrum = sl.hessian_spectrum(model, "cross_entropy", data, kind="fisher", parameters=names)
+    assert_close(spectrum.eigenvalues, torch.linalg.eigvalsh(new), 1e-10)
+    with pytest.warns(DeprecationWarning, match=r"write loss_landscape\(model, data, …\)"):
+        assert sl.loss_landscape(model, "cross_entropy", data, "random", points=3).losses.shape == (3, 3)
+
+
+@pytest.mark.parametrize(
+    "function", [sl.hessian_spectrum, sl.loss_landscape, sl.jacobian_spectrum, sl.check_hypotheses]
+)
+def test_public_functions_take_model_and_data_and_the_rest_by_keyword(function):
+    first, second, *rest = inspect.signature(function).parameters.values()
+    assert first.name == "model" and second.name in ("data", "inputs")
+    assert rest and all(each.kind is each.KEYWORD_ONLY and each.default is not each.empty for each in rest)

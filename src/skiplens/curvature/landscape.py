@@ -85,7 +85,8 @@ def loss_landscape(  # noqa: PLR0913 - options by keyword
 
     Examples:
         >>> model = torch.nn.Linear(2, 1, bias=False, dtype=torch.float64)
-        >>> data = torch.eye(2, dtype=torch.float64), model.weight.detach().reshape(2, 1).clone()
+        >>> weights = torch.nn.init.ones_(model.weight)
+        >>> data = torch.eye(2, dtype=torch.float64), torch.ones(2, 1, dtype=torch.float64)
         >>> along = [torch.tensor([1.0, 0.0])]
         >>> loss_landscape(model, data, loss="mse", directions=along, points=3, radius=2.0).losses.tolist()
         [2.0, 0.0, 2.0]
