@@ -73,6 +73,15 @@ def map_tensors(change: Callable[[Tensor], Tensor], inputs: Any) -> Any:
     return inputs
 
 
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """All tensors of nested tuples, lists and mappings, in order."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping | tuple | list):
+        for entry in value.values() if isinstance(value, Mapping) else value:
+            yield from tensors_in(entry)
+
+
 def as_batch(pair: Any, where: str = "data") -> Batch:
     """The pair `(inputs, targets)` as a checked `Batch`; `where` names it in the error."""
     if not _is_pair(pair):
@@ -145,7 +154,7 @@ def concatenate(batches: list[Batch]) -> Batch:
         raise InvalidInputError(f"There are no batches to join. {WANTED}")
     if len(batches) == 1:
         return batches[0]
-    leaves = [_leaves(batch.inputs) for batch in batches]
+    leaves = [list(tensors_in(batch.inputs)) for batch in batches]
     if len({len(tensors) for tensors in leaves}) > 1:
         raise InvalidInputError("The batches of data differ in their arguments, so they cannot be joined into one.")
     joined = iter([_join(column, batches) for column in zip(*leaves, strict=True)])
@@ -174,7 +183,7 @@ def _is_pair(value: Any) -> bool:
 
 
 def _require_matching(inputs: Any, targets: Tensor, where: str) -> None:
-    tensors = _leaves(inputs)
+    tensors = list(tensors_in(inputs))
     if not isinstance(inputs, Tensor | tuple | dict) or not tensors:
         raise InvalidInputError(f"The inputs of {where} are {_describe(inputs)}. {WANTED}")
     if targets.ndim == 0 or tensors[0].ndim == 0:
@@ -186,17 +195,6 @@ def _require_matching(inputs: Any, targets: Tensor, where: str) -> None:
         )
     if targets.shape[0] == 0:
         raise InvalidInputError(f"{where} has no samples; give at least one.")
-
-
-def _leaves(inputs: Any) -> list[Tensor]:
-    found: list[Tensor] = []
-
-    def note(tensor: Tensor) -> Tensor:
-        found.append(tensor)
-        return tensor
-
-    map_tensors(note, inputs)
-    return found
 
 
 def _join(column: Iterable[Tensor], batches: list[Batch]) -> Tensor:

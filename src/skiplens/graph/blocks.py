@@ -157,7 +157,11 @@ def unique_names(surroundings: Sequence[Surroundings]) -> list[str]:
         name = calls[-1] if is_alone else next((name for name in finer if name not in taken), finer[0])
         taken.add(name)
         names.append(module_of(name))
-    return _numbered(names)
+    seen: Counter[str] = Counter()
+    for place, name in enumerate(names):  # @2, @3, … behind those that came before: a module that runs more than once
+        seen[name] += 1
+        names[place] = name if seen[name] == 1 else f"{name}@{seen[name]}"
+    return names
 
 
 def common_calls(calls: Iterable[Calls]) -> Calls:
@@ -178,13 +182,3 @@ def _finer(coarse: Calls, one: Surroundings) -> list[str]:
     whole = common_calls(deeper)
     node = f"{coarse[-1]}.{one.fallback}" if "".join(coarse) else one.fallback
     return [*whole[depth:][-1:], *(calls[depth] for calls in reversed(deeper)), node]
-
-
-def _numbered(names: list[str]) -> list[str]:
-    """The names, with @2, @3, … behind those that came before (a module that runs more than once)."""
-    seen: Counter[str] = Counter()
-    unique = []
-    for name in names:
-        seen[name] += 1
-        unique.append(name if seen[name] == 1 else f"{name}@{seen[name]}")
-    return unique

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -52,7 +51,7 @@ def dissect(model: nn.Module, inputs: Any) -> ResidualNetwork:
     exported = _export_untouched(model, arguments)
     flow = DataFlow(exported)
     blocks = residual_blocks(flow, find_joins(flow))
-    return ResidualNetwork(model, arguments, exported, blocks, dense_joins(flow, find_dense_joins(flow)))
+    return ResidualNetwork(model, arguments, exported, blocks, dense_joins(flow))
 
 
 def _export_untouched(model: nn.Module, arguments: Arguments) -> ExportedGraph:
@@ -86,32 +85,42 @@ def residual_blocks(flow: DataFlow, joins: list[Join]) -> list[ResidualBlock]:
     return [_block(flow, joins, index, name) for index, name in enumerate(names)]
 
 
-@dataclass(frozen=True)
-class KeptPiece:
-    """A concatenation in numbers of nodes, and the activation that it keeps."""
+def dense_joins(flow: DataFlow) -> list[DenseJoin]:
+    """All dense joins of a graph, named, in execution order.
 
-    number: int
-    fork: int
-    pieces: tuple[int, ...]
-    axis: int
+    One piece must reach the concatenation without parameters of its own, another must read some on its way from the
+    same activation. Parallel branches that all compute (Inception), class tokens and rotary embeddings are none.
+    """
+    concatenations = [number for number in range(len(flow.nodes)) if flow.operation(number) == "aten.cat"]
+    pieces = {number: _floating_pieces(flow, number) for number in concatenations}
+    forks = {number: fork for number in concatenations if (fork := _fork_of_pieces(flow, pieces[number])) is not None}
+    ways = [_surroundings(flow, number, 0, flow.between(fork, [number])) for number, fork in forks.items()]
+    found = []
+    for index, (name, (number, fork)) in enumerate(zip(unique_names(ways), forks.items(), strict=True)):
+        node = flow.nodes[number]
+        axis = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
+        assert isinstance(axis, int), f"cat takes a whole number as its axis, not {axis!r}"
+        names = tuple(flow.nodes[piece].name for piece in pieces[number])
+        found.append(DenseJoin(index, name, flow.nodes[fork].name, node.name, names, axis, flow.shape(number)))
+    return found
 
 
-def dense_joins(flow: DataFlow, kept: list[KeptPiece]) -> list[DenseJoin]:
-    """The concatenations in words, named and in the same order."""
-    ways = [flow.between(one.fork, [one.number]) for one in kept]
-    names = unique_names([_surroundings(flow, one.number, 0, way) for one, way in zip(kept, ways, strict=True)])
-    return [
-        DenseJoin(
-            index=index,
-            name=name,
-            input=flow.nodes[one.fork].name,
-            join=flow.nodes[one.number].name,
-            pieces=tuple(flow.nodes[piece].name for piece in one.pieces),
-            axis=one.axis,
-            output_shape=flow.shape(one.number),
-        )
-        for index, (name, one) in enumerate(zip(names, kept, strict=True))
-    ]
+def _floating_pieces(flow: DataFlow, number: int) -> tuple[int, ...]:
+    listed = flow.nodes[number].args[0]
+    pieces = listed if isinstance(listed, list | tuple) else ()
+    numbers = [flow.number[piece] for piece in pieces if isinstance(piece, fx.Node)]
+    return tuple(piece for piece in numbers if flow.is_floating(piece))
+
+
+def _fork_of_pieces(flow: DataFlow, pieces: tuple[int, ...]) -> int | None:
+    """The activation that one piece keeps and another computes with parameters."""
+    for kept in pieces:
+        fork = find_fork(flow, kept, [piece for piece in pieces if piece != kept])
+        if fork is None or flow.parameters_in(flow.between(fork, [kept])):
+            continue
+        if any(flow.parameters_in(flow.between(fork, [piece])) for piece in pieces):
+            return fork
+    return None
 
 
 def _block(flow: DataFlow, joins: list[Join], index: int, name: str) -> ResidualBlock:
@@ -202,33 +211,3 @@ def _surroundings(flow: DataFlow, join: int, shortcut: Nodes, branch: Nodes) -> 
         weighted=tuple(module_calls(flow.nodes[number]) for number in members(branch) if flow.parameters[number]),
         fallback=flow.nodes[join].name,
     )
-
-
-def find_dense_joins(flow: DataFlow) -> list[KeptPiece]:
-    """All dense joins of a graph in execution order.
-
-    One piece must reach the concatenation without parameters of its own, another must read some on its way from the
-    same activation. Parallel branches that all compute (Inception), class tokens and rotary embeddings are none.
-    """
-    found = (_dense_join(flow, number) for number in range(len(flow.nodes)) if flow.operation(number) == "aten.cat")
-    return [join for join in found if join is not None]
-
-
-def _dense_join(flow: DataFlow, number: int) -> KeptPiece | None:
-    arguments = flow.nodes[number].args
-    listed = arguments[0] if isinstance(arguments[0], list | tuple) else ()
-    numbers = [flow.number[piece] for piece in listed if isinstance(piece, fx.Node)]
-    pieces = tuple(piece for piece in numbers if flow.is_floating(piece))
-    for kept in pieces:
-        fork = find_fork(flow, kept, [piece for piece in pieces if piece != kept])
-        if fork is None or flow.parameters_in(flow.between(fork, [kept])):
-            continue
-        if any(flow.parameters_in(flow.between(fork, [piece])) for piece in pieces):
-            return KeptPiece(number, fork, pieces, _axis(flow.nodes[number]))
-    return None
-
-
-def _axis(node: fx.Node) -> int:
-    axis = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
-    assert isinstance(axis, int), f"cat takes a whole number as its axis, not {axis!r}"
-    return axis

@@ -57,7 +57,16 @@ def export(model: nn.Module, arguments: Arguments) -> ExportedGraph:
             program = program.run_decompositions({})  # an empty table makes it functional and decomposes nothing
     except Exception as error:
         raise NotExportableError(explain(model, error)) from error
-    _refuse_changed_parameters(program)
+    changed = [
+        _without_door(spec.target or "")
+        for spec in program.graph_signature.output_specs
+        if spec.kind.name == "PARAMETER_MUTATION"  # torch before 2.9 has no such kind
+    ]
+    if changed:
+        raise InvalidInputError(
+            f"The model changes its own parameters when it is called: {', '.join(changed[:5])}. "
+            "Hand in a model whose forward pass has no such side effect."
+        )
     return _read(model, program, names)
 
 
@@ -82,8 +91,12 @@ def module_calls(node: fx.Node) -> tuple[str, ...]:
     A module that is called again has the number of the call behind its name, such as ``layer@1``; `module_of` takes it
     off.
     """
-    stack = node.meta.get("nn_module_stack", {}).items()
-    return tuple(_without_door(module_of(path)) + _repetition(key) for key, (path, _) in stack if path)
+    found = []
+    for key, (path, _) in node.meta.get("nn_module_stack", {}).items():
+        if path:
+            mark = re.search(r"@\d+$", key)  # torch.export puts it behind the key of a repeated call
+            found.append(_without_door(module_of(path)) + (mark.group() if mark else ""))
+    return tuple(found)
 
 
 def module_of(call: str) -> str:
@@ -105,19 +118,6 @@ def _quiet() -> Iterator[None]:
     finally:
         for logger in loud:
             logger.disabled = False
-
-
-def _refuse_changed_parameters(program: ExportedProgram) -> None:
-    changed = [
-        _without_door(spec.target or "")
-        for spec in program.graph_signature.output_specs
-        if spec.kind.name == "PARAMETER_MUTATION"  # torch before 2.9 has no such kind
-    ]
-    if changed:
-        raise InvalidInputError(
-            f"The model changes its own parameters when it is called: {', '.join(changed[:5])}. "
-            "Hand in a model whose forward pass has no such side effect."
-        )
 
 
 def _read(model: nn.Module, program: ExportedProgram, output_names: list[str]) -> ExportedGraph:
@@ -142,12 +142,6 @@ def _read(model: nn.Module, program: ExportedProgram, output_names: list[str]) -
         inputs=tuple(spec.arg.name for spec in signature.input_specs if spec.kind is InputKind.USER_INPUT),
         outputs=dict(zip(output_names, outputs, strict=True)),
     )
-
-
-def _repetition(key: str) -> str:
-    """The mark that torch.export puts behind the key of a repeated call."""
-    mark = re.search(r"@\d+$", key)
-    return mark.group() if mark else ""
 
 
 def _without_door(path: str) -> str:

@@ -15,6 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError, SkiplensError, did_you_mean
 from skiplens.base.preserve_state import preserve_state
+from skiplens.graph.batch import tensors_in
 from skiplens.graph.inputs import Inputs, Samples, require_device, require_finite, samples_of
 
 ParameterChoice = Iterable[str] | Callable[[str], bool] | None
@@ -76,7 +77,10 @@ def pure_model(model: nn.Module, parameters: ParameterChoice = None) -> PureMode
     devices = sorted({str(p.device) for p in model.parameters()})
     if len(devices) > 1:
         raise InvalidInputError(f"The model's parameters are on {' and '.join(devices)}; move the model to one device.")
-    return PureModel(model, {name: tensor.detach() for name, tensor in chosen.items()}, _aliases(model))
+    first = {id(parameter): name for name, parameter in model.named_parameters()}
+    every = model.named_parameters(remove_duplicate=False)
+    aliases = {alias: (first[id(parameter)], parameter.detach()) for alias, parameter in every}
+    return PureModel(model, {name: tensor.detach() for name, tensor in chosen.items()}, aliases)
 
 
 def output_shape(pure: PureModel, samples: Samples) -> tuple[int, ...]:
@@ -104,7 +108,8 @@ def output_shape(pure: PureModel, samples: Samples) -> tuple[int, ...]:
 def is_batch_coupled(model: nn.Module | PureModel, inputs: Inputs | Samples) -> bool:
     """Whether a sample's output depends on the other samples of the batch (batch norm in training mode does so)."""
     pure = model if isinstance(model, PureModel) else pure_model(model)
-    if any(_uses_batch_statistics(module) for module in pure.model.modules()):
+    norms = (module for module in pure.model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm))
+    if any(norm.training or norm.running_mean is None for norm in norms):
         return True
     few = samples_of(inputs).take(slice(0, 4))
     same = few.take([0] * few.count)
@@ -148,12 +153,6 @@ def _choose(available: dict[str, nn.Parameter], choice: ParameterChoice) -> dict
     return chosen
 
 
-def _aliases(model: nn.Module) -> dict[str, tuple[str, Tensor]]:
-    first = {id(parameter): name for name, parameter in model.named_parameters()}
-    every = model.named_parameters(remove_duplicate=False)
-    return {alias: (first[id(parameter)], parameter.detach()) for alias, parameter in every}
-
-
 def _try_call(pure: PureModel, samples: Samples) -> Any:
     try:
         return pure.call(pure.parameters, samples)
@@ -167,22 +166,12 @@ def _try_call(pure: PureModel, samples: Samples) -> Any:
 def _require_same(first: Tensor, second: Tensor, model: nn.Module) -> None:
     if same_up_to_rounding(first, second):
         return
-    drawing = sorted({type(module).__name__ for module in model.modules() if _is_random(module)})
+    drawing = sorted({name for m in model.modules() if m.training and "drop" in (name := type(m).__name__).lower()})
     reason = f"{' and '.join(drawing)} in training mode draws anew" if drawing else "its forward pass draws or counts"
     raise SkiplensError(
         f"Two calls of the model with the same inputs give different outputs: {reason} at each call. "
         "Call model.eval() first, or set the dropout probability to 0."
     )
-
-
-def _is_random(module: nn.Module) -> bool:
-    return module.training and "drop" in type(module).__name__.lower()
-
-
-def _uses_batch_statistics(module: nn.Module) -> bool:
-    if not isinstance(module, nn.modules.batchnorm._BatchNorm):
-        return False
-    return module.training or module.running_mean is None
 
 
 def same_up_to_rounding(left: Tensor, right: Tensor, scale: Tensor | None = None) -> bool:
@@ -242,18 +231,6 @@ def main_output(output: Any) -> Tensor:
     )
 
 
-def tensors_in(value: Any) -> Iterator[Tensor]:
-    """All tensors of nested tuples, lists and mappings, in order."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        for entry in value.values():
-            yield from tensors_in(entry)
-    elif isinstance(value, tuple | list):
-        for entry in value:
-            yield from tensors_in(entry)
-
-
 def flat_outputs(output: Any, samples: int) -> Float[Tensor, "samples outputs"]:
     """The main output with all axes after the samples joined to one."""
     tensor = main_output(output)
@@ -274,12 +251,7 @@ def select_outputs(choice: OutputChoice, shape: tuple[int, ...]) -> OutputSelect
         return OutputSelection(tuple(range(total)), separate=choice == "full")
     index = (choice,) if isinstance(choice, int) else tuple(choice)
     sizes = (total,) if len(index) == 1 else shape
-    return OutputSelection((_flat_index(index, sizes, shape),), separate=False)
-
-
-def _flat_index(index: tuple[int, ...], sizes: tuple[int, ...], shape: tuple[int, ...]) -> int:
-    inside = len(index) == len(sizes) and all(-size <= i < size for i, size in zip(index, sizes, strict=True))
-    if not inside:
+    if len(index) != len(sizes) or not all(-size <= i < size for i, size in zip(index, sizes, strict=True)):
         shown = index[0] if len(index) == 1 else index
         raise InvalidInputError(
             f"outputs={shown} is not an output of the model: one sample's outputs have shape {shape}."
@@ -287,4 +259,4 @@ def _flat_index(index: tuple[int, ...], sizes: tuple[int, ...], shape: tuple[int
     flat = 0
     for i, size in zip(index, sizes, strict=True):
         flat = flat * size + i % size
-    return flat
+    return OutputSelection((flat,), separate=False)

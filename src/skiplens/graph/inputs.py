@@ -1,7 +1,7 @@
 """Inputs of a model as a row of samples, checked once, and the first call, which says what does not fit."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,8 @@ class Samples:
 
     def take(self, index: slice | list[int]) -> "Samples":
         """The samples at `index`, in that order."""
-        return self._map(lambda tensor: tensor[index])
+        chosen = {name: tensor[index] for name, tensor in self.tensors().items()}
+        return self.with_tensors(chosen, next(iter(chosen.values())).shape[0])
 
     def chunks(self, size: int) -> Iterator[tuple[slice, "Samples"]]:
         """Consecutive runs of at most `size` samples, each with where it stands."""
@@ -37,16 +38,12 @@ class Samples:
     def tensors(self) -> dict[str, Tensor]:
         """The tensors that have a sample axis, by the name or position of their argument."""
         named = {**{str(i): value for i, value in enumerate(self.args)}, **self.kwargs}
-        return {name: value for name, value in named.items() if _has_samples(value)}
+        return {name: value for name, value in named.items() if isinstance(value, Tensor) and value.ndim > 0}
 
     def with_tensors(self, tensors: Mapping[str, Tensor], count: int) -> "Samples":
         """The same arguments with the tensors of `tensors()` replaced by name."""
         args = tuple(tensors.get(str(i), value) for i, value in enumerate(self.args))
         return Samples(args, {name: tensors.get(name, value) for name, value in self.kwargs.items()}, count)
-
-    def _map(self, change: Callable[[Tensor], Tensor]) -> "Samples":
-        changed = {name: change(tensor) for name, tensor in self.tensors().items()}
-        return self.with_tensors(changed, next(iter(changed.values())).shape[0])
 
 
 def samples_of(inputs: Inputs | Samples) -> Samples:
@@ -78,10 +75,6 @@ def require_device(samples: Samples, device: torch.device) -> None:
                 f"The input {name!r} is on {tensor.device} and the model's parameters are on {device}; "
                 f"move one of them, e.g. inputs.to({str(device)!r})."
             )
-
-
-def _has_samples(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.ndim > 0
 
 
 def _common_count(tensors: Mapping[str, Tensor]) -> int:
@@ -150,18 +143,15 @@ def named_tensors(output: Any, name: str = "") -> Iterator[tuple[str, torch.Tens
     if isinstance(output, torch.Tensor):
         yield name or "output", output
         return
-    for key, value in _entries(output):
-        yield from named_tensors(value, f"{name}.{key}" if name else str(key))
-
-
-def _entries(output: Any) -> list[tuple[Any, Any]]:
+    entries: Iterable[tuple[Any, Any]] = ()
     if isinstance(output, Mapping):
-        return list(output.items())
-    if isinstance(output, tuple | list):
-        return list(enumerate(output))
-    if dataclasses.is_dataclass(output):
-        return [(entry.name, getattr(output, entry.name)) for entry in dataclasses.fields(output)]
-    return []
+        entries = output.items()
+    elif isinstance(output, tuple | list):
+        entries = enumerate(output)
+    elif dataclasses.is_dataclass(output):
+        entries = ((entry.name, getattr(output, entry.name)) for entry in dataclasses.fields(output))
+    for key, value in entries:
+        yield from named_tensors(value, f"{name}.{key}" if name else str(key))
 
 
 def _first_parameter(model: nn.Module) -> str:

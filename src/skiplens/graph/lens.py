@@ -117,7 +117,8 @@ def prepared(model: nn.Module, data: Any, samples: int, name: str, loss: Loss = 
     types = sorted({type_name(tensor.dtype) for tensor in _tensors(model) if tensor.dtype in COARSE})
     notes: tuple[str, ...] = ()
     if types:
-        model, batch = _in_float32(model), _in_float32_batch(batch)
+        model = _in_float32(model)
+        batch = batch.map(lambda tensor: tensor.float() if tensor.dtype in COARSE else tensor)
         notes = (f"The model is in {' and '.join(types)}; a copy of it in float32 was measured.",)
     with preserve_state(model):
         try_call(model, batch.first(2).arguments())
@@ -144,7 +145,3 @@ def _in_float32(model: nn.Module) -> nn.Module:
         if tensor.dtype in COARSE:
             tensor.data = tensor.data.float()
     return fresh
-
-
-def _in_float32_batch(batch: Batch) -> Batch:
-    return batch.map(lambda tensor: tensor.float() if tensor.dtype in COARSE else tensor)

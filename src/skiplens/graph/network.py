@@ -10,7 +10,7 @@ from torch import fx, nn
 
 from skiplens.base.arguments import Arguments
 from skiplens.base.errors import InvalidInputError, did_you_mean
-from skiplens.graph.blocks import Addition, DenseJoin, ResidualBlock
+from skiplens.graph.blocks import DenseJoin, ResidualBlock
 from skiplens.graph.export import ExportedGraph, module_calls, module_of
 from skiplens.graph.flow import known_shape
 from skiplens.graph.operations import operation
@@ -88,13 +88,25 @@ class ResidualNetwork:
     @property
     def output(self) -> str:
         """Node of the first floating output: the logits, in most models."""
-        floating = (name for name in self.exported.outputs.values() if _is_floating(self.node(name)))
+        floating = (name for name in self.exported.outputs.values() if is_floating(self.node(name)))
         return next(floating, next(iter(self.exported.outputs.values())))
 
     @cached_property
     def cards(self) -> tuple[NodeCard, ...]:
         """Every node of the graph in execution order, in words."""
-        return tuple(_card(node) for node in self.graph.nodes)
+        found = []
+        for node in self.graph.nodes:
+            value, calls = node.meta.get("val"), module_calls(node)
+            found.append(
+                NodeCard(
+                    name=node.name,
+                    operation=operation(node) if node.op == "call_function" else node.op,
+                    module=module_of(calls[-1]) if calls else "",
+                    reads=tuple(source.name for source in node.all_input_nodes),
+                    shape=known_shape(value) if isinstance(value, torch.Tensor) else None,
+                )
+            )
+        return tuple(found)
 
     @cached_property
     def _nodes(self) -> dict[str, fx.Node]:
@@ -166,22 +178,6 @@ def _form(leaf: Any) -> Any:
     return (leaf.shape, leaf.dtype) if isinstance(leaf, torch.Tensor) else leaf
 
 
-def _is_floating(node: fx.Node) -> bool:
-    value = node.meta.get("val")
-    return isinstance(value, torch.Tensor) and value.is_floating_point()
-
-
-def _card(node: fx.Node) -> NodeCard:
-    value, calls = node.meta.get("val"), module_calls(node)
-    return NodeCard(
-        name=node.name,
-        operation=operation(node) if node.op == "call_function" else node.op,
-        module=module_of(calls[-1]) if calls else "",
-        reads=tuple(source.name for source in node.all_input_nodes),
-        shape=known_shape(value) if isinstance(value, torch.Tensor) else None,
-    )
-
-
 VIEWS = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)
 
 
@@ -212,17 +208,15 @@ def interpret(
     last_reader = {source: node for node in steps for source in node.all_input_nodes}
     values, kept = dict(given), set(wanted)
     for node in steps:
-        values[node] = feed(node) if node.op == "placeholder" else _carry_out(node, values, call)
+        if node.op == "placeholder":
+            values[node] = feed(node)
+        else:
+            arguments, keywords = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
+            values[node] = call(node, arguments, keywords)
         for source in node.all_input_nodes:
             if last_reader[source] is node and source not in kept:
                 values.pop(source, None)
     return {node: values[node] for node in wanted}
-
-
-def _carry_out(node: fx.Node, values: Mapping[fx.Node, Any], call: Call) -> Any:
-    arguments = fx.node.map_arg(node.args, values.__getitem__)
-    keywords = fx.node.map_arg(node.kwargs, values.__getitem__)
-    return call(node, arguments, keywords)
 
 
 Part = Literal["block", "shortcut", "branch"]
@@ -269,7 +263,10 @@ def _call_for(block: ResidualBlock, part: Part, plain: Call) -> Call:
     if part == "block":
         return plain
     first = block.additions[0].node  # the shortcut comes in at the first addition, each branch at its own
-    silent = {addition.node: _silenced(addition, part, addition.node == first) for addition in block.additions}
+    if part == "shortcut":
+        silent = {addition.node: addition.branch_arguments[:1] for addition in block.additions}
+    else:
+        silent = {first: (block.additions[0].shortcut_argument,)}
 
     def call(node: fx.Node, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         muted = silent.get(node.name, ())
@@ -281,18 +278,12 @@ def _call_for(block: ResidualBlock, part: Part, plain: Call) -> Call:
     return call
 
 
-def _silenced(addition: Addition, part: Part, is_first: bool) -> tuple[int, ...]:
-    if part == "shortcut":
-        return addition.branch_arguments[:1]
-    return (addition.shortcut_argument,) if is_first else ()
-
-
 EMBEDDINGS = {"aten.embedding", "aten.embedding_bag"}
 
 
 def sources_of(network: ResidualNetwork, output: fx.Node) -> tuple[fx.Node, ...]:
     """The floating inputs that the output depends on and the embeddings of its integer inputs, in execution order."""
-    above = _above(output)
+    above = set(plan([output], ()))
     inputs = set(network.exported.inputs)
     from_inputs = set[fx.Node]()
     found: list[fx.Node] = []
@@ -317,13 +308,3 @@ def is_floating(node: fx.Node) -> bool:
     value = node.meta.get("val")
     values = value if isinstance(value, list | tuple) else (value,)
     return any(isinstance(entry, torch.Tensor) and entry.is_floating_point() for entry in values)
-
-
-def _above(output: fx.Node) -> set[fx.Node]:
-    found, pending = set[fx.Node](), [output]
-    while pending:
-        node = pending.pop()
-        if node not in found:
-            found.add(node)
-            pending += node.all_input_nodes
-    return found
