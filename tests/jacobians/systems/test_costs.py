@@ -24,9 +24,15 @@ def outputs(cost, generator, scale=1.0):
     return scale * torch.randn(rows, 5, generator=generator)
 
 
-def test_gradient_is_that_of_autograd(cost, generator):
+def test_gradient_is_that_of_the_formula(cost, generator):
     Z = outputs(cost, generator, 2.0)
-    assert_close(cost.gradient(Z), torch.func.grad(cost)(Z))
+    if cost.name == "square cost":
+        expected = cost.scale * (Z - cost.targets) / 5
+    elif cost.name == "cross-entropy":
+        expected = (Z.softmax(0) - torch.nn.functional.one_hot(cost.labels, 3).T) / 5
+    else:
+        expected = -cost.signs * torch.sigmoid(-cost.signs * Z) / 5
+    assert_close(cost.gradient(Z), expected)
 
 
 def test_constants_hold(cost, generator):
