@@ -9,13 +9,18 @@ from tests import hugging_face
 
 FAMILIES = [
     hugging_face.resnet_basic,
-    hugging_face.resnet_bottleneck,
-    hugging_face.regnet,
-    hugging_face.convnext,
-    hugging_face.vit,
     hugging_face.gpt2,
-    hugging_face.llama,
-    hugging_face.bert,
+    *(
+        pytest.param(build, marks=pytest.mark.slow)
+        for build in (
+            hugging_face.resnet_bottleneck,
+            hugging_face.regnet,
+            hugging_face.convnext,
+            hugging_face.vit,
+            hugging_face.llama,
+            hugging_face.bert,
+        )
+    ),
 ]
 NETWORKS = {
     "digits_resnet": {},
@@ -35,7 +40,7 @@ def test_hugging_face_models(build):
     assert serious(*hugging_face.built(build), 2) == []
 
 
-@pytest.mark.parametrize("build", FAMILIES[:3], ids=lambda build: build.__name__)
+@pytest.mark.parametrize("build", [FAMILIES[0], *FAMILIES[2:4]], ids=lambda build: build.__name__)
 def test_batch_norm_in_training_mode(build):
     model, inputs = hugging_face.built(build)
     assert serious(model.train(), inputs, 2, ["structure"]) == []
@@ -46,7 +51,9 @@ def test_many_bottlenecks(seed):
     assert serious(zoo.build("preact_resnet50", seed, width=4), inputs, 8, ["structure"]) == []
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    "name", ["digits_resnet", *(pytest.param(name, marks=pytest.mark.slow) for name in list(NETWORKS)[1:])]
+)
 def test_networks_of_the_zoo(name, seed):
     model = zoo.build(name, seed, **NETWORKS[name])
     shape = zoo.entry(name).settings(NETWORKS[name]).input_shape()

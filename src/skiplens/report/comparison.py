@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from skiplens.readings.reading import Reading
 from skiplens.report.compared import LEVEL, ComparedModel, Measured, measure, overlays
 from skiplens.report.inspection import INTERRUPTED, Report, inspect
 from skiplens.report.lenses import LENSES, choose, section_of
-from skiplens.report.page import Problem, neutral_opening, page
+from skiplens.report.page import Opening, Problem, page
 
 Builder = Callable[[int], nn.Module]
 """From a seed to a model with weights of that seed."""
@@ -85,7 +85,8 @@ class Comparison:
     def save(self, path: Path | str) -> Path:
         """Write the page to `path`: one HTML file that needs nothing else."""
         path = Path(path)
-        content = page(self.title, neutral_opening(self.verdict), self.sections(), self.problems, self.to_json())
+        opening = Opening(self.verdict, "unknown", ())  # nothing is called good or bad
+        content = page(self.title, opening, self.sections(), self.problems, self.to_json())
         write_content(path, content)
         return path
 
@@ -102,14 +103,16 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """The numbers and their tests in words that JSON has."""
-        models = [
-            {"name": c.name, "draws": len(c.reports), "note": c.note, "verdicts": [r.verdict for r in c.reports]}
-            for c in self.contenders
-        ]
-        numbers = [number.to_json(self.names) for number in self.numbers]
-        problems = [{"lens": problem.lens, "message": problem.message} for problem in self.problems]
-        notes = [*self.notes, METHOD]
-        return {"verdict": self.verdict, "models": models, "numbers": numbers, "problems": problems, "notes": notes}
+        return {
+            "verdict": self.verdict,
+            "models": [
+                {"name": c.name, "draws": len(c.reports), "note": c.note, "verdicts": [r.verdict for r in c.reports]}
+                for c in self.contenders
+            ],
+            "numbers": [number.to_json(self.names) for number in self.numbers],
+            "problems": [asdict(problem) for problem in self.problems],
+            "notes": [*self.notes, METHOD],
+        }
 
     @property
     def problems(self) -> tuple[Problem, ...]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -95,7 +95,7 @@ class Report:
             "verdict": self.verdict,
             "findings": [finding.to_json() for finding in self.findings],
             "readings": [to_json(reading) for reading in self.readings],
-            "problems": [{"lens": problem.lens, "message": problem.message} for problem in self.problems],
+            "problems": [asdict(problem) for problem in self.problems],
         }
 
     @classmethod

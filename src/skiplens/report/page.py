@@ -141,11 +141,6 @@ def opening(verdict: str, findings: Sequence[Finding], readings: Sequence[Readin
     return Opening(verdict, worst, tuple(_card(finding, proofs.get(finding.rule)) for finding in findings))
 
 
-def neutral_opening(verdict: str) -> Opening:
-    """A verdict that calls nothing good or bad."""
-    return Opening(verdict, "unknown", ())
-
-
 def _card(finding: Finding, proof: Proof | None) -> FindingCard:
     facts = [
         ("measured", number_in_words(finding.number)),

@@ -109,24 +109,16 @@ def repeat_difference(model: nn.Module, arguments: Arguments) -> float:
 
 def dropout_modules(network: ResidualNetwork) -> tuple[str, ...]:
     """Modules whose dropout is switched on; '' never appears, the model itself is called by its class."""
-    found = dict.fromkeys(
-        card.module or type(network.model).__name__
-        for card, node in zip(network.cards, network.graph.nodes, strict=True)
-        if node.op == "call_function" and _drops(node)
-    )
-    return tuple(found)
+    pairs = zip(network.cards, network.graph.nodes, strict=True)
+    found = (card.module for card, node in pairs if node.op == "call_function" and _drops(node))
+    return tuple(dict.fromkeys(module or type(network.model).__name__ for module in found))
 
 
 def fresh_norms(model: nn.Module) -> tuple[str, ...]:
     """Batch norms that use running statistics which no batch has ever updated."""
-    return tuple(
-        name
-        for name, module in model.named_modules()
-        if isinstance(module, _BatchNorm)
-        and not module.training
-        and module.num_batches_tracked is not None
-        and int(module.num_batches_tracked) == 0
-    )
+    norms = [(name, module) for name, module in model.named_modules() if isinstance(module, _BatchNorm)]
+    counted = [(name, m.num_batches_tracked) for name, m in norms if not m.training]
+    return tuple(name for name, batches in counted if batches is not None and int(batches) == 0)
 
 
 def broken_tensors(model: nn.Module, arguments: Arguments) -> tuple[str, ...]:
