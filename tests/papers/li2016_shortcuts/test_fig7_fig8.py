@@ -160,7 +160,7 @@ CERTAIN_AT_SMOKE = {
 """What even the smallest preset reproduces, whatever the seed."""
 
 
-@pytest.mark.parametrize("item", ["fig7", "fig8"])
+@pytest.mark.parametrize("item", [pytest.param("fig7", marks=pytest.mark.slow), "fig8"])
 def test_the_smallest_preset(item, tmp_path, seed):
     found = reproduce(choose(f"li2016_shortcuts/{item}"), tmp_path, ReproductionEffort("smoke", seed))
     (result,) = found.results
