@@ -10,7 +10,7 @@ import torch
 from skiplens.base.errors import InvalidInputError
 from skiplens.readings.store import Store
 from skiplens.sweeps.executor import LocalWorkers, _Places, _shares, available_cores
-from skiplens.sweeps.run import Needs, Run
+from skiplens.sweeps.run import Needs, Run, unfinished_path
 from skiplens.sweeps.sweep import sweep
 from tests.sweeps.measures import Probe, runs
 
@@ -31,14 +31,21 @@ def assert_same_numbers(store: Store, expected: Store) -> None:
 
 
 def test_a_worker_dies_and_a_run_fails_without_losing_another(tmp_path):
-    """One worker for all, since it takes seconds to start."""
-    good = [*runs(count=2), *runs("die_once", 1, marks=str(tmp_path))]
-    store, expected = Store(tmp_path / "store"), Store(tmp_path / "expected")
-    swept = sweep([*good, *runs("fail_at_three", 4)[3:]], store, LocalWorkers(1))
+    """One worker for all, since it takes seconds to start; what it trained before it died is gone on with."""
+    store, quick = Store(tmp_path / "store"), runs(count=2)
+    (dying,) = runs("train_and_die_on_the_way", 1, marks=str(tmp_path))
+    swept = sweep([*quick, dying, *runs("fail_at_three", 4)[3:]], store, LocalWorkers(1))
     assert [failure.error for failure in swept.failures.values()] == ["RuntimeError: three is not allowed"]
-    assert {int(reading["threads"]) for reading in swept.readings.values()} == {1}
-    sweep(good, expected)
-    assert_same_numbers(store, expected)
+    torch.set_default_dtype(torch.float32)  # as in a worker
+    (whole,) = runs("train_and_die_on_the_way", 1)
+    undisturbed = sweep([*quick, whole], Store(tmp_path / "undisturbed")).readings
+    for run in quick:
+        assert torch.equal(swept.readings[run.key]["product"], undisturbed[run.key]["product"])
+        assert int(swept.readings[run.key]["threads"]) == 1
+    trained, expected = swept.readings[dying.key], undisturbed[whole.key]
+    assert bool(trained["resumed"]) and not bool(expected["resumed"])
+    assert torch.equal(trained["weights"], expected["weights"]) and torch.equal(trained["losses"], expected["losses"])
+    assert not unfinished_path(store, dying.key).exists()
 
 
 @pytest.mark.slow

@@ -149,26 +149,24 @@ def derivative_kernels(
         normalise: Whether the kernels are divided by their values at equal inputs.
     """
     limit = limit_at(torch.tensor(scale, dtype=torch.float64))
+    if normalise:
+        _require_not_zero(limit.at_equal_inputs())
     log_scale = torch.zeros((), dtype=torch.float64) if normalise else limit.log_scale
-
-    def kernels(scales: Tensor, correlation: Correlation | None) -> list[Tensor]:
-        there = limit_at(scales)
-        at_equal = there.at_equal_inputs()
-        found = at_equal if correlation is None else there.recursion(correlation)
-        factors = [1 / peak for peak in at_equal] if normalise else [(there.log_scale - log_scale).exp()] * 2
-        return [kernel * factor for kernel, factor in zip(found, factors, strict=True)]
 
     def derivative(correlation: Correlation | None) -> Tensor:
         # each correlation has a copy of the scale, so one backward pass gives all derivatives entry by entry
+        # (forward mode would be as quick, but torch takes seconds to load it)
         shape = () if correlation is None else correlation.below_one.shape
         with torch.enable_grad():
             scales = torch.full(shape, scale, dtype=torch.float64, requires_grad=True)
-            found = kernels(scales, correlation)
-            found = [k if k.requires_grad else k + 0 * scales for k in found]  # a constant has the derivative 0
-            return torch.stack([torch.autograd.grad(k.sum(), scales, retain_graph=True)[0] for k in found])
+            there = limit_at(scales)
+            at_equal = there.at_equal_inputs()
+            found = at_equal if correlation is None else there.recursion(correlation)
+            factors = [1 / peak for peak in at_equal] if normalise else [(there.log_scale - log_scale).exp()] * 2
+            kernels = [kernel * factor for kernel, factor in zip(found, factors, strict=True)]
+            kernels = [k if k.requires_grad else k + 0 * scales for k in kernels]  # a constant has the derivative 0
+            return torch.stack([torch.autograd.grad(k.sum(), scales, retain_graph=True)[0] for k in kernels])
 
-    if normalise:
-        _require_not_zero(limit.at_equal_inputs())
     tables = tabulate(derivative, limit.stretch, accuracy)
     peaks = (DiagonalValue(value, log_scale) for value in derivative(None))
     return tuple(_tabulated(table, peak) for table, peak in zip(tables, peaks, strict=True))

@@ -5,7 +5,6 @@ f_t = y + exp(−2Kt)(f_0 − y). The kernel is the limiting one or the empirica
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -65,11 +64,11 @@ def gradient_flow(
     """Predictions and loss at each time of ḟ = −2K(f − y)."""
     if bool((times < 0).any()):
         raise InvalidInputError(f"times must not be negative, got {float(times.min())}.")
-    eigenvalues, V = torch.linalg.eigh(kernel)
+    eigenvalues, vectors = torch.linalg.eigh(kernel)
     times = times.to(kernel).unsqueeze(1)
     exponent = -2 * times * eigenvalues
-    decay = _Decay(exponent.exp(), _divided(-torch.expm1(exponent), eigenvalues, 2 * times))
-    return _trajectory(_Modes(eigenvalues, V), decay, targets, start or Start(), unseen)
+    gone = _divided(-torch.expm1(exponent), eigenvalues, 2 * times)
+    return _trajectory(vectors, exponent.exp(), gone, targets, start or Start(), unseen)
 
 
 def gradient_descent(
@@ -89,14 +88,14 @@ def gradient_descent(
             f"steps must not be negative and learning_rate must be positive, "
             f"got {int(steps.min())} and {learning_rate}."
         )
-    eigenvalues, V = torch.linalg.eigh(kernel)
+    eigenvalues, vectors = torch.linalg.eigh(kernel)
     count = steps.to(kernel).unsqueeze(1)
     step = 2 * learning_rate * eigenvalues
     remaining = (1 - step) ** count
     # 1 − (1 − step)^count without the loss of digits that small eigenvalues would suffer
     gone = torch.where(step < 0.5, -torch.expm1(count * torch.log1p(-step.clamp_max(0.5))), 1 - remaining)
-    decay = _Decay(remaining, _divided(gone, eigenvalues, 2 * learning_rate * count))
-    return _trajectory(_Modes(eigenvalues, V), decay, targets, start or Start(), unseen)
+    gone = _divided(gone, eigenvalues, 2 * learning_rate * count)
+    return _trajectory(vectors, remaining, gone, targets, start or Start(), unseen)
 
 
 def largest_learning_rate(kernel: Float[Tensor, "samples samples"]) -> float:
@@ -104,33 +103,22 @@ def largest_learning_rate(kernel: Float[Tensor, "samples samples"]) -> float:
     return 1 / float(torch.linalg.eigvalsh(kernel)[-1])
 
 
-class _Modes(NamedTuple):
-    """The kernel's eigenvectors; each is learned at its own pace."""
-
-    eigenvalues: Tensor
-    vectors: Tensor
-
-
-class _Decay(NamedTuple):
-    """What is left of a residual along each eigenvector, (times, eigenvalues), and what is gone over the eigenvalue."""
-
-    remaining: Tensor
-    gone_over_eigenvalue: Tensor
-
-
 def _divided(gone: Tensor, eigenvalues: Tensor, at_zero: Tensor) -> Tensor:
     zero = eigenvalues == 0
     return torch.where(zero, at_zero, gone / torch.where(zero, 1.0, eigenvalues))
 
 
-def _trajectory(modes: _Modes, decay: _Decay, targets: Tensor, start: Start, unseen: Unseen | None) -> KernelTrajectory:
+def _trajectory(
+    vectors: Tensor, remaining: Tensor, gone: Tensor, targets: Tensor, start: Start, unseen: Unseen | None
+) -> KernelTrajectory:
+    """What is left of a residual along each eigenvector is (times, eigenvalues); `gone` is over the eigenvalue."""
     begin = torch.zeros_like(targets) if start.mean is None else start.mean
-    residual = modes.vectors.T @ (targets - begin)
-    remaining = decay.remaining.unsqueeze(2) * residual
-    loss = remaining.square().sum(dim=(1, 2))
+    residual = vectors.T @ (targets - begin)
+    left = remaining.unsqueeze(2) * residual
+    loss = left.square().sum(dim=(1, 2))
     if start.covariance is not None:
-        spread = (modes.vectors.T @ start.covariance @ modes.vectors).diagonal()
-        loss = loss + targets.shape[1] * (decay.remaining.square() * spread).sum(dim=1)
-    weights = modes.vectors @ (decay.gone_over_eigenvalue.unsqueeze(2) * residual)
+        spread = (vectors.T @ start.covariance @ vectors).diagonal()
+        loss = loss + targets.shape[1] * (remaining.square() * spread).sum(dim=1)
+    weights = vectors @ (gone.unsqueeze(2) * residual)
     elsewhere = None if unseen is None else unseen.kernel @ weights + (0 if unseen.start is None else unseen.start)
-    return KernelTrajectory(targets - modes.vectors @ remaining, elsewhere, loss)
+    return KernelTrajectory(targets - vectors @ left, elsewhere, loss)

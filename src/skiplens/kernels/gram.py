@@ -69,10 +69,10 @@ def gram(  # noqa: PLR0913 - options by keyword, and one that had another name
     allowed = budget_bytes(X.device, memory)
     if out is None:
         plan = plan_tiles(X, Y, allowed - _require_result_fits(X, Y, allowed))
-        matrix, journal, path = fresh_empty(X, plan.rows, plan.columns), None, None
+        matrix, journal = fresh_empty(X, plan.rows, plan.columns), None
     else:
-        path, plan = Path(out), plan_tiles(X, Y, allowed)
-        matrix, journal = begin_matrix(path, plan, X.dtype, fingerprint(kernel, X, Y))
+        plan = plan_tiles(X, Y, allowed)
+        matrix, journal = begin_matrix(Path(out), plan, X.dtype, fingerprint(kernel, X, Y))
         plan = replace(plan, side=journal.side)
     tiles, others = list(plan.tiles()), X if Y is None else Y
     for number, (rows, columns) in track(enumerate(tiles), "kernel matrix", len(tiles), progress):
@@ -84,7 +84,7 @@ def gram(  # noqa: PLR0913 - options by keyword, and one that had another name
         write_tile(matrix, (rows, columns), tile, plan.symmetric)
         if journal is not None:
             journal.mark(number)
-    return finished(matrix, path)
+    return np.load(matrix.filename, mmap_mode="r") if isinstance(matrix, np.memmap) else matrix
 
 
 @dataclass(frozen=True)
@@ -247,11 +247,6 @@ def write_tile(matrix: Any, place: tuple[slice, slice], tile: Tensor, symmetric:
             matrix[top, left] = part.contiguous().cpu().numpy()
     if isinstance(matrix, np.memmap):
         matrix.flush()  # zarr writes each chunk to its file at once
-
-
-def finished(matrix: Any, path: Path | None) -> Any:
-    """The whole matrix in the form the caller reads: a .npy file as a read-only map."""
-    return np.load(path, mmap_mode="r") if path is not None and path.suffix == ".npy" else matrix
 
 
 def fingerprint(kernel: Callable[..., Tensor], X: Tensor, Y: Tensor | None) -> str:

@@ -9,7 +9,8 @@ from torch import Tensor
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
 
-_DTYPES = (torch.float32, torch.float64)
+# Between these, squares of all entries that matter neither over- nor underflow
+_SAFE_NORMS = {torch.float32: (1e-15, 1e18), torch.float64: (1e-140, 1e150)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,14 +47,15 @@ def directions(X: Float[Tensor, "samples features"]) -> Directions:
     return _directions_of_extremes(X)
 
 
-# Between these, squares of all entries that matter neither over- nor underflow
-_SAFE_NORMS = {torch.float32: (1e-15, 1e18), torch.float64: (1e-140, 1e150)}
-
-
 def _directions_of_extremes(X: Float[Tensor, "samples features"]) -> Directions:
     """The same for rows of any size, zero included: each is divided by its largest entry first."""
     largest = X.detach().abs().amax(dim=1, keepdim=True)
-    _require_finite(largest)
+    bad = ~torch.isfinite(largest).flatten()
+    if bad.any():
+        raise InvalidInputError(
+            f"{int(bad.sum())} of {len(bad)} inputs hold NaN or infinite values, the first of them is row "
+            f"{int(bad.nonzero()[0])}. Remove or impute those rows."
+        )
     scaled = X / torch.where(largest > 0, largest, 1.0)
     norm = torch.linalg.vector_norm(scaled, dim=1, keepdim=True)
     unit = scaled / torch.where(norm > 0, norm, 1.0)
@@ -66,7 +68,14 @@ def directions_of_pair(X: Tensor, Y: Tensor | None) -> tuple[Directions, Directi
     if Y is None:
         return directions(X), None
     require_inputs(Y, "Y")
-    _require_pair(X, Y)
+    if X.shape[1] != Y.shape[1]:
+        raise InvalidInputError(
+            f"X has {X.shape[1]} features and Y has {Y.shape[1]}. Both must have the same features in the same order."
+        )
+    if X.device != Y.device:
+        raise InvalidInputError(f"X is on {X.device} and Y is on {Y.device}. Move one of them: Y.to(X.device).")
+    if X.dtype != Y.dtype:
+        raise InvalidInputError(f"X is {X.dtype} and Y is {Y.dtype}. Convert one of them: Y.to(X.dtype).")
     return directions(X), directions(Y)
 
 
@@ -76,7 +85,7 @@ def require_inputs(X: object, name: str = "X") -> None:
         raise InvalidInputError(
             f"{name} must be a torch tensor, got {type(X).__name__}. Convert it with torch.as_tensor({name})."
         )
-    if X.dtype not in _DTYPES:
+    if X.dtype not in _SAFE_NORMS:
         raise InvalidInputError(
             f"{name} must be float32 or float64, got {str(X.dtype).removeprefix('torch.')}. "
             f"Convert it with {name}.float() or {name}.double()."
@@ -85,26 +94,4 @@ def require_inputs(X: object, name: str = "X") -> None:
         raise InvalidInputError(
             f"{name} must have the shape (samples, features), got {tuple(X.shape)}. "
             f"Flatten images with {name}.flatten(start_dim=1)."
-        )
-
-
-def _require_pair(X: Tensor, Y: Tensor) -> None:
-    """Refuse two matrices of inputs that do not belong together."""
-    if X.shape[1] != Y.shape[1]:
-        raise InvalidInputError(
-            f"X has {X.shape[1]} features and Y has {Y.shape[1]}. Both must have the same features in the same order."
-        )
-    if X.device != Y.device:
-        raise InvalidInputError(f"X is on {X.device} and Y is on {Y.device}. Move one of them: Y.to(X.device).")
-    if X.dtype != Y.dtype:
-        raise InvalidInputError(f"X is {X.dtype} and Y is {Y.dtype}. Convert one of them: Y.to(X.dtype).")
-
-
-def _require_finite(largest: Float[Tensor, "samples 1"]) -> None:
-    bad = ~torch.isfinite(largest).flatten()
-    if bad.any():
-        first = int(bad.nonzero()[0])
-        raise InvalidInputError(
-            f"{int(bad.sum())} of {len(bad)} inputs hold NaN or infinite values, the first of them is row {first}. "
-            "Remove or impute those rows."
         )

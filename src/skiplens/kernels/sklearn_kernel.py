@@ -1,5 +1,6 @@
 """The infinite-width kernels in scikit-learn: a `Kernel` for Gaussian processes and `SVC`, and ridge estimators."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from skiplens.kernels.architectures import Architecture, InfiniteWidthKernel, Re
 Array = npt.NDArray[Any]
 
 
+@dataclass(eq=False, repr=False)  # scikit-learn wants each option as an argument and an attribute
 class ResidualKernel(Kernel):
     """The tangent kernel or the covariance of an infinitely wide network.
 
@@ -43,25 +45,14 @@ class ResidualKernel(Kernel):
         [0]
     """
 
-    def __init__(  # noqa: PLR0913 - scikit-learn wants each option as an argument of its own
-        self,
-        architecture: Architecture = "resnet",
-        depth: int = 10,
-        branch_depth: int = 2,
-        branch_scale: float = 0.3,
-        branch_scale_bounds: tuple[float, float] | str = (1e-3, 1e1),
-        quantity: Quantity = "ntk",
-        trained: Trained = "branches",
-        normalise: bool = False,
-    ) -> None:
-        self.architecture = architecture
-        self.depth = depth
-        self.branch_depth = branch_depth
-        self.branch_scale = branch_scale
-        self.branch_scale_bounds = branch_scale_bounds
-        self.quantity = quantity
-        self.trained = trained
-        self.normalise = normalise
+    architecture: Architecture = "resnet"
+    depth: int = 10
+    branch_depth: int = 2
+    branch_scale: float = 0.3
+    branch_scale_bounds: tuple[float, float] | str = (1e-3, 1e1)
+    quantity: Quantity = "ntk"
+    trained: Trained = "branches"
+    normalise: bool = False
 
     @property
     def hyperparameter_branch_scale(self) -> Hyperparameter:
@@ -120,6 +111,7 @@ def as_tensor(X: Any) -> torch.Tensor:
 _ENTRIES_AT_ONCE = 2**24
 
 
+@dataclass(eq=False, repr=False)
 class _ResidualKernelEstimator(BaseEstimator):
     """What both estimators share: options, the inputs with their constant feature, the ridge solution.
 
@@ -134,25 +126,14 @@ class _ResidualKernelEstimator(BaseEstimator):
         constant: A feature of this value is added to every input, since the kernels alone are homogeneous; 0 for none.
     """
 
-    def __init__(  # noqa: PLR0913 - scikit-learn wants each option as an argument of its own
-        self,
-        architecture: Architecture = "resnet",
-        depth: int = 10,
-        branch_depth: int = 2,
-        branch_scale: float = 0.3,
-        quantity: Quantity = "ntk",
-        trained: Trained = "branches",
-        ridge: float = 1e-3,
-        constant: float = 1.0,
-    ) -> None:
-        self.architecture = architecture
-        self.depth = depth
-        self.branch_depth = branch_depth
-        self.branch_scale = branch_scale
-        self.quantity = quantity
-        self.trained = trained
-        self.ridge = ridge
-        self.constant = constant
+    architecture: Architecture = "resnet"
+    depth: int = 10
+    branch_depth: int = 2
+    branch_scale: float = 0.3
+    quantity: Quantity = "ntk"
+    trained: Trained = "branches"
+    ridge: float = 1e-3
+    constant: float = 1.0
 
     def _fit_targets(self, X: Array, targets: Array) -> None:
         """Solve for (samples, outputs) targets around their mean."""

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from skiplens.base.errors import InvalidInputError
-from skiplens.kernels.finite_width.explicit import draw_networks, links, reduced_outputs, split_by_source
 from skiplens.kernels.finite_width.networks import DenseNet, ResNet, Vanilla, weight_law
+from skiplens.kernels.finite_width.simulation import draw_networks, links, reduced_outputs, split_by_source
 from tests.kernels.finite_width import autograd_oracle as oracle
 from tests.tolerances import assert_close
 

@@ -9,8 +9,7 @@ from skiplens.linalg.second_moments import second_moments
 from skiplens.training.batched import chains
 from skiplens.training.batched.chains import Units, train_linear_networks, train_rectified_networks
 from skiplens.training.batched.many import RatesAndSeeds, train_many
-from skiplens.training.batched.plan import BatchedPlan, best_rate, drawn_starts
-from skiplens.training.batched.trainer import CHECK_EVERY
+from skiplens.training.batched.plan import CHECK_EVERY, BatchedPlan, best_rate, drawn_starts
 from skiplens.training.checkpoints import Checkpoint
 from skiplens.training.recipe import Recipe
 from skiplens.zoo.weight_laws import xavier_weights

@@ -1,7 +1,12 @@
-"""Simulated networks with explicit weights of any law: tangent kernels, Jacobians, path parts, reduced networks."""
+"""Simulated networks with explicit weights of any law: tangent kernels, Jacobians, path parts, reduced networks.
+
+Many networks are one batch, and no Jacobian is formed: the gradient of a scalar output with respect to a matrix that
+maps u to s·Wu is the outer product of the gradient b at its image and s·u, so its contribution to the tangent kernel is
+s²(u·u′)(b·b′). All b come from one backward pass: an output depends on the images of its own network and input only.
+"""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -9,17 +14,66 @@ from torch import Tensor
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.memory import budget_bytes, require_fits
-from skiplens.kernels.finite_width.explicit import (
-    ExplicitNetworks,
-    draw_networks,
-    fan_ins,
-    links,
-    reduced_outputs,
-    split_by_source,
+from skiplens.kernels.finite_width.networks import (
+    DenseNet,
+    Network,
+    ResNet,
+    Vanilla,
+    WeightLaw,
+    require_layer,
+    trains_first,
+    trains_last,
+    weight_law,
 )
-from skiplens.kernels.finite_width.networks import DenseNet, Network, trains_first, trains_last, weight_law
 
 _WEIGHTS_AT_ONCE = 2**23  # numbers of a chunk's largest matrix: enough to hide the calls, few enough for the caches
+
+_GAIN = 2**0.5  # of the ReLU, so that it keeps the mean squared norm
+
+
+@dataclass(frozen=True)
+class ExplicitNetworks:
+    """The weights of a batch of networks, matrices acting from the left.
+
+    Attributes:
+        network: Architecture, depth and width of each.
+        first: Wˢ.
+        inner: The trained matrices, block by block; a DenseNet layer reads [q⁰, q¹, …].
+        last: Wᶠ.
+    """
+
+    network: Network
+    first: Float[Tensor, "networks width features"]
+    inner: list[Tensor]
+    last: Float[Tensor, "networks 1 width"]
+
+
+@dataclass(frozen=True)
+class Link:
+    """One matrix in use: it maps `source` to `image` = √scale_squared·W·source and gets `gradients` back."""
+
+    layer: int
+    matrix: int
+    scale_squared: float
+    source: Float[Tensor, "networks fan_in samples"]
+    image: Float[Tensor, "networks width samples"]
+    gradients: Float[Tensor, "networks width samples"]
+
+    def kernel(self) -> Float[Tensor, "networks samples samples"]:
+        """The matrix's contribution to the tangent kernel."""
+        return self.scale_squared * (self.source.mT @ self.source) * (self.gradients.mT @ self.gradients)
+
+    def jacobian_squared(self) -> Float[Tensor, "networks samples"]:
+        """‖J‖², J = ∂f/∂W."""
+        return self.scale_squared * self.source.square().sum(1) * self.gradients.square().sum(1)
+
+    def jacobian_fourth_powers(self) -> Float[Tensor, "networks samples"]:
+        """Σ J_ij⁴."""
+        return self.scale_squared**2 * self.source.pow(4).sum(1) * self.gradients.pow(4).sum(1)
+
+    def path_part(self) -> Float[Tensor, "networks samples"]:
+        """The sum over all paths through this matrix, ⟨∂f/∂W, W⟩."""
+        return (self.image * self.gradients).sum(1)
 
 
 @dataclass(frozen=True)
@@ -161,6 +215,127 @@ def _matrix_samples(drawn: ExplicitNetworks, inputs: Tensor, single_sources: boo
         torch.cat([link.jacobian_squared() for link in inner], dim=1),
         torch.cat([link.jacobian_fourth_powers() for link in inner], dim=1),
     )
+
+
+def draw_networks(
+    network: Network, features: int, networks: int, law: WeightLaw, dtype: torch.dtype, generator: torch.Generator
+) -> ExplicitNetworks:
+    """`networks` independent networks for inputs of `features` numbers, on the generator's device."""
+
+    def draw(rows: int, columns: int) -> Tensor:
+        return law.draw((networks, rows, columns), dtype, generator)
+
+    n = network.width
+    first = draw(n, features)
+    return ExplicitNetworks(network, first, [draw(n, fan_in) for fan_in in fan_ins(network)], draw(1, n))
+
+
+def fan_ins(network: Network) -> list[int]:
+    """The number of units that each trained matrix reads."""
+    if isinstance(network, DenseNet):
+        return [network.width * layer for layer in range(1, network.depth + 1)]
+    return [network.width] * (network.depth * (network.branch_depth if isinstance(network, ResNet) else 1))
+
+
+@dataclass
+class _Run:
+    """What a forward pass leaves for the backward pass."""
+
+    bottom: Tensor
+    top: Tensor
+    sources: list[Tensor] = field(default_factory=list)
+    images: list[Tensor] = field(default_factory=list)
+    steps: list[float] = field(default_factory=list)
+
+    def apply(self, matrix: Tensor, source: Tensor, scale_squared: float) -> Tensor:
+        """√scale_squared·matrix·source, remembered."""
+        image = (matrix @ source).mul_(scale_squared**0.5)
+        self.sources.append(source)
+        self.images.append(image)
+        self.steps.append(scale_squared)
+        return image
+
+
+def reduced_outputs(
+    drawn: ExplicitNetworks, inputs: Float[Tensor, "samples features"], layer: int, source: int | None = None
+) -> Float[Tensor, "networks samples"]:
+    """f_(k)(x): the network without all connections that bypass `layer`.
+
+    In a ResNet block `layer` loses its skip. In a DenseNet the layers above read only what comes from `layer` on, and
+    with `source` given `layer` itself reads only q^source. A vanilla network has nothing to lose.
+    """
+    require_layer(drawn.network, layer, source)
+    with torch.no_grad():
+        return _readout(drawn, _forward(drawn, inputs, layer, source))
+
+
+def links(drawn: ExplicitNetworks, inputs: Float[Tensor, "samples features"]) -> Iterator[Link]:
+    """Every matrix in use, the last one first; layers 0 and depth + 1 are the first and last layer."""
+    n, L = drawn.network.width, drawn.network.depth
+    with torch.enable_grad():
+        run = _forward(drawn, inputs)
+        outputs = _readout(drawn, run)
+        at_bottom, *gradients = torch.autograd.grad(outputs.sum(), [run.bottom, *run.images])
+    yield Link(L + 1, 1, 1 / n, run.top.detach(), outputs.detach()[:, None], torch.ones_like(outputs)[:, None])
+    per_layer = len(drawn.inner) // L
+    for index in range(len(drawn.inner) - 1, -1, -1):
+        layer, matrix = index // per_layer + 1, index % per_layer + 1
+        source, image = run.sources[index].detach(), run.images[index].detach()
+        yield Link(layer, matrix, run.steps[index], source, image, gradients[index])
+    first = inputs.mT.expand(len(outputs), -1, -1)
+    yield Link(0, 1, 1 / inputs.shape[1], first, run.bottom.detach(), at_bottom)
+
+
+def split_by_source(drawn: ExplicitNetworks, link: Link) -> Iterator[Link]:
+    """The links of the single matrices W^{l,h} of a DenseNet layer; `matrix` is h + 1."""
+    n = drawn.network.width
+    for h in range(link.layer):
+        units = slice(h * n, (h + 1) * n)
+        source = link.source[:, units]
+        image = link.scale_squared**0.5 * drawn.inner[link.layer - 1][:, :, units] @ source
+        yield Link(link.layer, h + 1, link.scale_squared, source, image, link.gradients)
+
+
+def _forward(drawn: ExplicitNetworks, inputs: Tensor, cut: int | None = None, cut_source: int | None = None) -> _Run:
+    network, n = drawn.network, drawn.network.width
+    bottom = (drawn.first @ inputs.mT / inputs.shape[1] ** 0.5).requires_grad_(torch.is_grad_enabled())
+    run = _Run(bottom, bottom)
+    match network:
+        case ResNet(branch_depth=m):
+            for block in range(network.depth):
+                branch = shortcut = run.top
+                for h, matrix in enumerate(drawn.inner[m * block : m * (block + 1)]):
+                    source = _relu(branch) if h else shortcut
+                    branch = run.apply(matrix, source, float(network.branch_scale) / n)
+                run.top = branch if block + 1 == cut else shortcut + branch
+        case DenseNet():
+            read = _relu(bottom)
+            for layer, matrix in enumerate(drawn.inner, start=1):
+                if cut is not None and cut < layer:
+                    read = _only(read, range(cut * n, layer * n))
+                if cut == layer and cut_source is not None:
+                    read = _only(read, range(cut_source * n, (cut_source + 1) * n))
+                run.top = run.apply(matrix, read, 1 / (n * layer))
+                read = torch.cat([read, _relu(run.top)], dim=1)
+        case Vanilla():
+            for matrix in drawn.inner:
+                run.top = _relu(run.apply(matrix, run.top, 1 / n))
+    return run
+
+
+def _only(units: Tensor, kept: range) -> Tensor:
+    """The same units with all but `kept` set to zero."""
+    alone = torch.zeros_like(units)
+    alone[:, kept.start : kept.stop] = units[:, kept.start : kept.stop]
+    return alone
+
+
+def _relu(preactivations: Tensor) -> Tensor:
+    return _GAIN * preactivations.relu()
+
+
+def _readout(drawn: ExplicitNetworks, run: _Run) -> Tensor:
+    return (drawn.last @ run.top / drawn.network.width**0.5)[:, 0]
 
 
 def estimate(draws: Tensor) -> Estimate:

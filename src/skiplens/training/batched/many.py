@@ -16,8 +16,7 @@ from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import Batch
 from skiplens.graph.loss import LossFunction
-from skiplens.training.batched.plan import BatchedPlan, Look, ManyRuns, Program
-from skiplens.training.batched.trainer import Trainer
+from skiplens.training.batched.plan import BatchedPlan, Look, ManyRuns, Program, Trainer
 from skiplens.training.recipe import Recipe, learning_rate
 from skiplens.training.source import source_of
 
@@ -102,8 +101,8 @@ def _checked(model: nn.Module) -> nn.Module:
     if own:
         raise InvalidInputError(
             f"{', '.join(sorted(own))} of {type(model).__name__} draws at random or keeps running statistics while it "
-            "trains, which models trained together cannot. Leave it out (for batch norm: track_running_stats=False), or train "
-            "the models one by one with `train`."
+            "trains, which models trained together cannot. Leave it out (for batch norm: track_running_stats=False), "
+            "or train the models one by one with `train`."
         )
     return model.train()
 
