@@ -1,6 +1,10 @@
 import pytest
 
-from skiplens.sweeps.sweep import Clock, Status
+from skiplens.readings.store import Store
+from skiplens.sweeps.executor import ThisProcess
+from skiplens.sweeps.run import Run
+from skiplens.sweeps.sweep import Status, sweep
+from tests.sweeps.measures import Probe
 
 
 @pytest.mark.parametrize(
@@ -17,12 +21,19 @@ def test_in_words(standing, words):
     assert str(standing) == words
 
 
-def test_the_time_left_follows_the_cost():
-    now = [0.0]
-    clock = Clock(10.0, lambda: now[0])
-    assert clock.seconds_left() is None
-    now[0] = 6.0
-    clock.passed(4.0)
-    assert clock.seconds_left() == pytest.approx(9.0)  # 6 s for 4 of 10 units
-    clock.passed(6.0)
-    assert clock.seconds_left() == 0.0
+def test_the_time_left_follows_the_cost(tmp_path, monkeypatch):
+    now, told = [0.0], []
+    monkeypatch.setattr("skiplens.sweeps.sweep.time.monotonic", lambda: now[0])
+
+    class Takes(ThisProcess):
+        def outcomes(self, queue, running):
+            for outcome in super().outcomes(queue, running):
+                now[0] += 6.0
+                yield outcome
+
+    costs = (4.0, 6.0)
+    chosen = [Run("tests.sweeps.measures:draw", Probe(seed=int(cost)), cost=cost) for cost in costs]
+    sweep(chosen, Store(tmp_path), Takes(), told.append)
+    left = [status.seconds_left for status in told]
+    assert left[0] is None and left[-1] == 0.0
+    assert pytest.approx(4.0) in left  # 6 s for the 6 units of 10 that come first

@@ -43,3 +43,11 @@ def test_batch_statistics_are_those_of_the_batches_looked_at():
     assert found.loss == pytest.approx(float(F.cross_entropy(outputs, targets)), rel=1e-12)
     assert found.loss != evaluate(model, (inputs, targets)).loss
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+
+
+def test_a_loss_may_be_a_function_and_comes_by_keyword():
+    model, data = noisy_network(), samples()
+    found = evaluate(model, data, loss=F.cross_entropy, batch_size=5)
+    assert found.loss == pytest.approx(evaluate(model, data).loss, rel=1e-13)
+    with pytest.warns(DeprecationWarning, match=r"evaluate\(model, data, loss\) is the order of old"):
+        assert evaluate(model, data, "cross_entropy") == evaluate(model, data)

@@ -78,9 +78,9 @@ class InfiniteWidthKernel(ABC):
 
     def angular(self, quantity: Quantity) -> AngularKernel:
         """The kernel as a function of the correlation of two inputs."""
-        if torch.is_grad_enabled() and self._learns():
-            return self._angular_kernels()[QUANTITIES.index(quantity)]
-        return _cached_angular_kernels(self._settled())[QUANTITIES.index(quantity)]
+        learned = torch.is_grad_enabled() and self._learns()
+        kernels = _angular_kernels(self) if learned else _cached_angular_kernels(self._settled())
+        return kernels[QUANTITIES.index(quantity)]
 
     def matrix(self, quantity: Quantity, X: Tensor, Y: Tensor | None = None) -> Tensor:
         """The kernel matrix of the wanted quantity: `nngp(X, Y)` or `ntk(X, Y)`."""
@@ -93,9 +93,6 @@ class InfiniteWidthKernel(ABC):
 
     def _peak(self, quantity: Quantity) -> DiagonalValue:
         return diagonal_values(self.limit(), self.normalise)[QUANTITIES.index(quantity)]
-
-    def _angular_kernels(self) -> tuple[AngularKernel, ...]:
-        return angular_kernels(self.limit(), self.evaluation, self.accuracy, self.normalise)
 
     def _learns(self) -> bool:
         """Whether a hyperparameter is a tensor that asks for a gradient."""
@@ -118,10 +115,11 @@ class InfiniteWidthKernel(ABC):
             raise InvalidInputError(f"accuracy must be positive, got {self.accuracy}. The default is 1e-12.")
 
 
-@lru_cache(maxsize=64)
-def _cached_angular_kernels(kernel: InfiniteWidthKernel) -> tuple[AngularKernel, ...]:
-    with torch.no_grad():
-        return kernel._angular_kernels()
+def _angular_kernels(kernel: InfiniteWidthKernel) -> tuple[AngularKernel, ...]:
+    return angular_kernels(kernel.limit(), kernel.evaluation, kernel.accuracy, kernel.normalise)
+
+
+_cached_angular_kernels = lru_cache(maxsize=64)(torch.no_grad()(_angular_kernels))
 
 
 @lru_cache(maxsize=64)

@@ -11,15 +11,10 @@ from skiplens.kernels.inputs import Directions
 from skiplens.kernels.tables import Table
 
 _TILE_ENTRIES = {"cpu": 2**18, "cuda": 2**24}  # a tile and its few temporaries stay in the cache, or fill the GPU
-
 _HEIGHT_STEP = 32  # matrix products are slower by up to a tenth when the rows do not fill the processor's vectors
-
 _BYTES_WITH_GRADIENT = 160  # about twenty float64 intermediates per entry stay alive until the backward pass
-
 _ENTRIES_AT_ONCE = 2**20
-
 _MANY_WITH_GRADIENT = 2**26  # differences kept for the backward pass: half a GiB
-
 _MANY = 1 / 64  # a gathered pair costs about as much as 64 pairs of a dense distance
 
 

@@ -25,9 +25,7 @@ KernelFunction = Callable[[Tensor, Tensor | None], Tensor]
 """From inputs, and other inputs or `None` for themselves, to their kernel matrix: `kernel.ntk` or `kernel.nngp`."""
 
 _LARGEST_SIDE, _SMALLEST_SIDE = 8192, 16
-
 _BYTES_INSIDE_A_KERNEL = 96  # temporaries per entry while a kernel evaluates at most 2**18 entries at once
-
 _ENTRIES_INSIDE_A_KERNEL = 2**18
 
 

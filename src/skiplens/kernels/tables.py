@@ -20,11 +20,8 @@ from skiplens.kernels.arc_cosine import Correlation, correlation_of_angle, corre
 from skiplens.kernels.infinite_network import Stretch
 
 DEGREE = 9
-
 _FIRST_PIECES, _MOST_PIECES = 16, 512
-
 _HALF_PI = math.pi / 2
-
 _LEAST_STRETCH = 1e-3  # below it the logarithm is a straight line to rounding
 
 Evaluate = Callable[[Correlation], Tensor]

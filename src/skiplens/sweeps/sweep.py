@@ -107,7 +107,8 @@ class _Sweep:
         self.failures: dict[str, Failure] = {}
         self.tries: Counter[str] = Counter()
         self.running = 0
-        self.clock = Clock(sum(run.cost for run in missing))
+        self.ahead, self.behind = sum(run.cost for run in missing), 0.0
+        self.began = time.monotonic()
 
     def go(self, executor: Executor, attempts: int) -> Swept:
         self._tell()
@@ -135,7 +136,7 @@ class _Sweep:
             assert outcome.failure is not None, "an outcome has a reading or a failure"
             self.failures[run.key] = outcome.failure
             self._record_failure(run, outcome.failure)
-        self.clock.passed(run.cost)
+        self.ahead, self.behind = self.ahead - run.cost, self.behind + run.cost
         self._tell()
 
     def _record_failure(self, run: Run, failure: Failure) -> None:
@@ -157,8 +158,10 @@ class _Sweep:
             self._tell()
 
     def _tell(self) -> None:
-        done, failed = len(self.readings), len(self.failures)
-        self.watch(Status(done, self.running, failed, self.total, self.clock.seconds_left()))
+        # the pace of the runs so far, by their cost
+        pace = (time.monotonic() - self.began) / self.behind if self.behind else None
+        left = None if pace is None else max(0.0, self.ahead) * pace
+        self.watch(Status(len(self.readings), self.running, len(self.failures), self.total, left))
 
 
 S = TypeVar("S", bound=Settings)
@@ -187,24 +190,6 @@ def grid(base: S, **axes: Iterable[Any]) -> tuple[S, ...]:
 def failure_path(store: Store, key: str) -> Path:
     """Where the failure of the run called `key` is, or would be, recorded."""
     return store.path(key).parent / "failed" / f"{key}.json"
-
-
-class Clock:
-    """Expects the time left from what the runs so far took, by their cost."""
-
-    def __init__(self, cost: float, now: Callable[[], float] = time.monotonic) -> None:
-        self._now, self._start = now, now()
-        self._ahead, self._behind = cost, 0.0
-
-    def passed(self, cost: float) -> None:
-        """Take note that work of this cost is behind us."""
-        self._ahead, self._behind = self._ahead - cost, self._behind + cost
-
-    def seconds_left(self) -> float | None:
-        """Expected from the pace so far; None without a pace."""
-        if not self._behind:
-            return None
-        return max(0.0, self._ahead) * (self._now() - self._start) / self._behind
 
 
 def _duration(seconds: float) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from skiplens.base.arguments import accept_old_order
 from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.base.preserve_state import preserve_state
 from skiplens.graph.batch import Batch, as_batches
@@ -49,7 +50,7 @@ class Moment:
 
 
 class Callback:
-    """Told what happens; each method does nothing until a subclass says what.
+    """Hears what happens; each method does nothing until a subclass says what.
 
     What a callback draws at random, or how often it calls the model, does not change the run.
     """
@@ -86,11 +87,6 @@ class AfterEachStep(Callback):
         self.function(moment)
 
 
-def as_callback(callback: Callback | Callable[[Moment], None]) -> Callback:
-    """The callback itself, or a plain function as one that is called after each step."""
-    return callback if isinstance(callback, Callback) else AfterEachStep(callback)
-
-
 @dataclass(frozen=True)
 class Evaluation:
     """The mean loss over `samples` samples, and the share of them classified right where targets are classes."""
@@ -100,6 +96,7 @@ class Evaluation:
     samples: int
 
 
+@accept_old_order("model", "data", "loss", "batch_size", "statistics")
 def evaluate(
     model: nn.Module,
     data: Any,

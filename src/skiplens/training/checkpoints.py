@@ -20,7 +20,6 @@ from skiplens.readings.reading import Provenance
 from skiplens.training.history import FINISHED, TrainingHistory
 
 FORMAT = "skiplens-training"
-
 FORMAT_VERSION = 1
 
 _STEPS_BETWEEN_LOOKS = 50
@@ -129,19 +128,9 @@ class Record:
     def __init__(self, steps: int, steps_per_epoch: int, device: torch.device) -> None:
         self.losses = torch.full((steps,), math.nan, dtype=torch.float64, device=device)
         self.learning_rates = torch.zeros(steps, dtype=torch.float64)
-        self.steps_per_epoch, self.step, self.outcome = steps_per_epoch, 0, ""
+        self.total, self.steps_per_epoch, self.step, self.outcome = steps, steps_per_epoch, 0, ""
         self._looked = 0
         self.recorded: dict[str, list[tuple[int, float]]] = {}
-
-    @property
-    def total(self) -> int:
-        """How many steps the whole run has."""
-        return len(self.losses)
-
-    @property
-    def over(self) -> bool:
-        """Whether the run has ended."""
-        return bool(self.outcome)
 
     def note_loss(self, loss: Tensor) -> None:
         """Keep the loss of the present step, and end the run where it is NaN or infinite."""

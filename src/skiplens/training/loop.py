@@ -14,7 +14,7 @@ from skiplens.base.randomness import Randomness, own_random_state, seed_torch
 from skiplens.graph.batch import Batch
 from skiplens.graph.loss import Loss, LossFunction
 from skiplens.readings.reading import Provenance
-from skiplens.training.callbacks import Callback, Moment, as_callback
+from skiplens.training.callbacks import AfterEachStep, Callback, Moment
 from skiplens.training.checkpoints import Checkpoint, Keeper, Record, require_same_run, restore_weights_, weights_of
 from skiplens.training.history import TrainingHistory
 from skiplens.training.passes import EagerPasses, GraphedPasses
@@ -55,7 +55,8 @@ def train(  # noqa: PLR0913 - the model, its data, the recipe, and keywords of w
     if next(model.parameters(), None) is None:
         raise InvalidInputError(f"{type(model).__name__} has no parameters, so there is nothing to train.")
     function = LossFunction(recipe.loss if loss is None else loss)
-    run = _Run(model, data, recipe, function, [as_callback(callback) for callback in callbacks], Keeper(checkpoint))
+    told = [callback if isinstance(callback, Callback) else AfterEachStep(callback) for callback in callbacks]
+    run = _Run(model, data, recipe, function, told, Keeper(checkpoint))
     clock = Provenance.begin(recipe.to_json(), recipe.seed, run.device)
     with own_random_state(run.device), _training_mode(model):
         run.take_up()
@@ -102,14 +103,14 @@ class _Run:
         """Make all steps that are missing."""
         record, moment = self.record, None
         progress("training", record.step, record.total)
-        if record.over:
+        if record.outcome:
             return
         for batch in self.source.batches(record.step):
             moment = self._step(batch)
             progress("training", record.step, record.total)
             if record.step == record.total:
                 record.end()
-            if record.over:
+            if record.outcome:
                 break
             if self.keeper.due(record.step):
                 self.keeper.write(self._state())
@@ -126,7 +127,7 @@ class _Run:
         batch = augmented(batch, self.recipe.augmentation, randomness)
         loss = self.passes.forward(batch)
         record.note_loss(loss)
-        if record.over:
+        if record.outcome:
             return self._moment(batch, loss)
         self.passes.backward(loss)
         before = self._moment(batch, loss)
@@ -144,8 +145,8 @@ class _Run:
         return after
 
     def _moment(self, batch: Batch, loss: Tensor) -> Moment:
-        record, told = self.record, loss.detach()
-        return Moment(record.step, record.steps_per_epoch, self.model, batch, told, record.note, record.end)
+        record, value = self.record, loss.detach()
+        return Moment(record.step, record.steps_per_epoch, self.model, batch, value, record.note, record.end)
 
     def _state(self) -> dict[str, Any]:
         passes = self.passes.state()

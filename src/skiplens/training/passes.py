@@ -127,6 +127,7 @@ class GraphedPasses(EagerPasses):
                     self._both()
             torch.cuda.current_stream().wait_stream(stream)
             before.put_into_(self.model)
+            self._forget_gradients()  # so that the recording allocates those that a replay writes
             self._graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self._graph):
                 self._loss = self._both()
@@ -134,11 +135,14 @@ class GraphedPasses(EagerPasses):
 
     def _both(self) -> Tensor:
         assert self._batch is not None, "there before the first pass"
-        for parameter in self.model.parameters():
-            parameter.grad = None  # so that the recording allocates those that a replay writes
+        self._forget_gradients()
         loss = self.loss_of(self._batch)
         self.scaler.scale(loss).backward()
         return loss.detach()  # its history would keep nodes of the side stream alive
+
+    def _forget_gradients(self) -> None:
+        for parameter in self.model.parameters():
+            parameter.grad = None
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from skiplens.kernels.finite_width.networks import Network, Number, ResNet, as_w
 from skiplens.kernels.finite_width.reduced_moments import resnet_scaled_variance
 
 _SURELY_DIFFERENT = 1e-9  # the float recursion is good to about 1e-13; nearer calls are decided in rationals
-
 _WIDEST = 2**40
 
 

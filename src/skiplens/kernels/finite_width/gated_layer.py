@@ -18,9 +18,7 @@ from skiplens.base.axes import Float
 from skiplens.base.errors import DidNotConverge
 
 _GAIN = 2**0.5  # of the ReLU, so that it keeps the mean squared norm
-
 _MORE_SLACK = 12  # times ten each: from rounding to anything that is finite
-
 _SMALLEST = 1e-30  # keeps the factor of a dead layer (all gates closed) invertible; its images stay zero
 
 

@@ -39,8 +39,7 @@ from skiplens.kernels.finite_width.networks import (
     ResNet,
     Vanilla,
     require_layer,
-    trains_first,
-    trains_last,
+    trained_ends,
 )
 from skiplens.kernels.finite_width.simulation import KernelSamples, chunks, require_same_device, unit_inputs
 
@@ -109,7 +108,8 @@ def sample_kernels(
     # R with RᵀR the inner products of the inputs; rows of zeros where there are fewer features than inputs
     start = torch.linalg.qr(unit.mT, mode="r").R
     start = torch.nn.functional.pad(start, (0, 0, 0, len(unit) - len(start)))
-    wanted = range(0 if trains_first(trained) else 1, network.depth + (2 if trains_last(trained) else 1))
+    first, last = trained_ends(trained)
+    wanted = range(0 if first else 1, network.depth + (2 if last else 1))
     kernels = []
     for draws in _all_draws(network, inputs, networks, generator, memory):
         total = sum(part.kernel for part in _contributions(network, start, draws) if part.layer in wanted)

@@ -21,8 +21,7 @@ from skiplens.kernels.finite_width.networks import (
     as_written,
     exact_gain,
     exp_or_infinity,
-    trains_first,
-    trains_last,
+    trained_ends,
 )
 
 
@@ -77,7 +76,7 @@ def kernel_moments(network: Network, trained: str = "branches", exact: bool = Fa
 
 def mean_over_growth(network: Network, trained: str, exact: bool = False) -> Number:
     """E𝒢 divided by the growth of E‖y‖² over the depth: m·L·a/(1+a), H_L or L, plus 1 for a trained end layer."""
-    ends = trains_first(trained) + trains_last(trained)
+    ends = sum(trained_ends(trained))
     match network:
         case ResNet():
             a = exact_gain(network)
@@ -98,7 +97,7 @@ def log_growth(network: Network) -> float:
 
 def _exact(network: Network, trained: str) -> KernelMoments:
     n = Fraction(network.width)
-    start = [Fraction(number) for number in first_layer(n, trains_first(trained))]
+    start = [Fraction(number) for number in first_layer(n, trained_ends(trained)[0])]
     if isinstance(network, DenseNet):
         end = _dense(MomentState(*start), n, network.depth)
     else:
@@ -112,13 +111,13 @@ def _exact(network: Network, trained: str) -> KernelMoments:
 def _floating(network: Network, trained: str) -> KernelMoments:
     if isinstance(network, DenseNet):
         n = float(network.width)
-        end, exponent = _dense(first_layer(n, trains_first(trained)), n, network.depth), 0
+        end, exponent = _dense(first_layer(n, trained_ends(trained)[0]), n, network.depth), 0
     else:
         # what one block adds to the identity after the growth of the squared mean norm is divided out
         growth = (1 + exact_gain(network)) ** 2
         rows = _matrix(network)
         excess = [[entry / growth - (i == j) for j, entry in enumerate(row)] for i, row in enumerate(rows)]
-        start = list(first_layer(Fraction(network.width), trains_first(trained)))
+        start = list(first_layer(Fraction(network.width), trained_ends(trained)[0]))
         vector, exponent = times_power_of_identity_plus(excess, network.depth, start)
         end = MomentState(*vector)
     mean = mean_over_growth(network, trained)
@@ -164,7 +163,7 @@ class MomentState(NamedTuple):
 
 def _variance(end: MomentState, trained: str) -> Number:
     inner = end.trace_variance + 2 * end.square_trace
-    return inner + 2 * end.covariance + end.norm_variance if trains_last(trained) else inner
+    return inner + 2 * end.covariance + end.norm_variance if trained_ends(trained)[1] else inner
 
 
 def _dense(state: MomentState, width: Number, depth: int) -> MomentState:
@@ -259,18 +258,10 @@ def dense_layer(state: MomentState, width: Number, layer: int) -> MomentState:
 def times_exact_power(matrix: Rows, power: int, vector: list[Fraction]) -> list[Fraction]:
     """matrix^power · vector in rationals; over one common denominator, so that only the end looks for divisors."""
     denominator = math.lcm(*(entry.denominator for row in matrix for entry in row))
+    common = math.lcm(*(Fraction(entry).denominator for entry in vector))
     integers = np.array([[int(entry * denominator) for entry in row] for row in matrix], dtype=object)
-    image = np.array([Fraction(entry) for entry in vector], dtype=object)
-    common = math.lcm(*(entry.denominator for entry in image))
-    image = np.array([int(entry * common) for entry in image], dtype=object)
-    remaining = power
-    while remaining:
-        if remaining & 1:
-            image = integers @ image
-        remaining >>= 1
-        integers = integers @ integers if remaining else integers
-    scale = common * denominator**power
-    return [Fraction(int(entry), scale) for entry in image]
+    image = np.linalg.matrix_power(integers, power) @ np.array([int(entry * common) for entry in vector], dtype=object)
+    return [Fraction(int(entry), common * denominator**power) for entry in image]
 
 
 def times_power_of_identity_plus(excess: Rows, power: int, vector: list[Number]) -> tuple[list[float], int]:

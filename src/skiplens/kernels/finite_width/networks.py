@@ -19,8 +19,12 @@ from skiplens.base.errors import InvalidInputError, did_you_mean
 Number = int | float | Fraction
 
 _LARGEST_EXPONENT = math.log(sys.float_info.max)
-
-_TRAINED = ("branches", "branches_and_first", "branches_and_last", "all")
+_TRAINED = {
+    "branches": (False, False),
+    "branches_and_first": (True, False),
+    "branches_and_last": (False, True),
+    "all": (True, True),
+}
 
 
 @dataclass(frozen=True)
@@ -77,14 +81,11 @@ class Vanilla(_Sized):
 Network = ResNet | DenseNet | Vanilla
 
 
-def trains_first(trained: str) -> bool:
-    """Whether the first layer Wˢ counts as trained."""
-    return _known(trained) in ("branches_and_first", "all")
-
-
-def trains_last(trained: str) -> bool:
-    """Whether the last layer Wᶠ counts as trained."""
-    return _known(trained) in ("branches_and_last", "all")
+def trained_ends(trained: str) -> tuple[bool, bool]:
+    """Whether the first layer Wˢ counts as trained, and whether the last layer Wᶠ does."""
+    if trained not in _TRAINED:
+        raise InvalidInputError(f"trained={trained!r} is not known. {did_you_mean(str(trained), _TRAINED)}")
+    return _TRAINED[trained]
 
 
 def as_written(number: Number) -> Fraction:
@@ -115,12 +116,6 @@ def require_layer(network: Network, layer: int, source: int | None) -> None:
         raise InvalidInputError(f"Only a DenseNet has one matrix per source; leave source out, got {source}.")
     if source is not None and not 0 <= source < layer:
         raise InvalidInputError(f"Layer {layer} of a DenseNet reads the sources 0 to {layer - 1}, got {source}.")
-
-
-def _known(trained: str) -> str:
-    if trained not in _TRAINED:
-        raise InvalidInputError(f"trained={trained!r} is not known. {did_you_mean(str(trained), _TRAINED)}")
-    return trained
 
 
 @dataclass(frozen=True)

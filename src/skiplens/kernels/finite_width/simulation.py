@@ -21,13 +21,11 @@ from skiplens.kernels.finite_width.networks import (
     Vanilla,
     WeightLaw,
     require_layer,
-    trains_first,
-    trains_last,
+    trained_ends,
     weight_law,
 )
 
 _WEIGHTS_AT_ONCE = 2**23  # numbers of a chunk's largest matrix: enough to hide the calls, few enough for the caches
-
 _GAIN = 2**0.5  # of the ReLU, so that it keeps the mean squared norm
 
 
@@ -78,7 +76,7 @@ class Link:
 
 @dataclass(frozen=True)
 class MatrixSamples:
-    """What random networks tell about single trained matrices k, for one input; (networks, matrices) each.
+    """What random networks show of single trained matrices k, for one input; (networks, matrices) each.
 
     Attributes:
         matrices: (layer, matrix) of every column; of a DenseNet read by matrices, (layer, source + 1).
@@ -154,13 +152,13 @@ class Simulation:
         The inputs' dtype and device are those of the computation.
         """
         unit_inputs(inputs)
-        first = 0 if trains_first(self.trained) else 1
-        last = self.network.depth + (1 if trains_last(self.trained) else 0)
+        first, last = trained_ends(self.trained)
+        wanted = range(0 if first else 1, self.network.depth + (2 if last else 1))
         kernels = []
         for drawn in self._draw(inputs, networks, generator):
             total = torch.zeros((), dtype=inputs.dtype, device=inputs.device)
             for link in links(drawn, inputs):
-                total = total + link.kernel() if first <= link.layer <= last else total
+                total = total + link.kernel() if link.layer in wanted else total
             kernels.append(total)
         return KernelSamples(torch.cat(kernels))
 

@@ -64,8 +64,8 @@ def train_linear_networks(
     """
     check_starts(starts, learning_rates, units.branch_depth, len(moments.inputs))
     data = SecondMoments(moments.inputs.to(starts), moments.cross.to(starts), moments.target_power.to(starts))
-    build = partial(LinearChunk, moments=data, units=units)
-    program = Chains(starts, learning_rates.to(starts), build, bytes_of_a_net=4 * starts[0].numel() * starts.itemsize)
+    build = partial(_LinearChunk, moments=data, units=units)
+    program = _Chains(starts, learning_rates.to(starts), build, bytes_of_a_net=4 * starts[0].numel() * starts.itemsize)
     return program.run(plan, str(units), fingerprint([("inputs", data.inputs), ("cross", data.cross)]), progress)
 
 
@@ -96,9 +96,9 @@ def train_rectified_networks(
         )
     check_starts(starts, learning_rates, 2, inputs.shape[1])
     columns = (inputs.T.to(starts).contiguous(), targets.T.to(starts).contiguous())
-    build = partial(RectifiedChunk, data=columns, shortcut=shortcut)
+    build = partial(_RectifiedChunk, data=columns, shortcut=shortcut)
     activations = starts.shape[1] * inputs.numel() * starts.itemsize
-    program = Chains(starts, learning_rates.to(starts), build, bytes_of_a_net=activations)
+    program = _Chains(starts, learning_rates.to(starts), build, bytes_of_a_net=activations)
     words = "rectified shortcut" if shortcut else "rectified plain"
     return program.run(plan, words, fingerprint([("inputs", columns[0]), ("targets", columns[1])]), progress)
 
@@ -136,7 +136,7 @@ def check_starts(starts: Tensor, rates: Tensor, branch_depth: int, features: int
         raise InvalidInputError(f"The matrices are {starts.shape[2]} wide, but the data have {features} features.")
 
 
-class Chunk(ABC):
+class _Chunk(ABC):
     """Some networks with their buffers and the instructions of an epoch.
 
     Attributes:
@@ -156,25 +156,23 @@ class Chunk(ABC):
         """The losses that belong to the last gradient."""
 
     def advance(self, epochs: int) -> None:
-        """Make some updates."""
         play([*self.gradient, partial(self.weights.sub_, self.steps)] * epochs)
 
     def look(self) -> Look:
-        """Losses and norms as they are now."""
         play(self.gradient)
         norms = torch.linalg.matrix_norm(self.weights).mean(0)
         slopes = self.steps.square().sum((0, 2, 3)).sqrt() / self.rates
         return Look(self.losses(), norms, slopes)
 
 
-class Chains(Program):
+class _Chains(Program):
     """Networks that are chains of square matrices, in chunks."""
 
     def __init__(
         self,
         starts: Float[Tensor, "nets matrices width width"],
         rates: Float[Tensor, " nets"],
-        build: Callable[[Tensor, Tensor], Chunk],
+        build: Callable[[Tensor, Tensor], _Chunk],
         bytes_of_a_net: int,
     ) -> None:
         self._starts, self._rates, self._build = starts, rates, build
@@ -189,27 +187,22 @@ class Chains(Program):
         return Trainer(self, self._rates, plan).run(identity, progress)
 
     def advance(self, start: int, stop: int) -> None:
-        """Each chunk makes all its updates before the next one."""
         for chunk in self._chunks:
             chunk.advance(stop - start)
 
     def look(self, epoch: int) -> Look:
-        """Of all chunks."""
         looks = [chunk.look() for chunk in self._chunks]
         return Look(*(torch.cat(column) for column in zip(*looks, strict=True)))
 
     def parameters(self) -> dict[str, Tensor]:
-        """The matrices, (nets, matrices, width, width)."""
         return {"weights": torch.cat([chunk.weights.transpose(0, 1) for chunk in self._chunks])}
 
     state = parameters  # the matrices are all there is
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Start from other matrices."""
         self._chunk(state["weights"])
 
     def keep(self, nets: Int[Tensor, " kept"]) -> None:
-        """Put the networks that are left together anew."""
         self._rates = self._rates[nets]
         self._chunk(self.parameters()["weights"][nets])
 
@@ -221,7 +214,7 @@ class Chains(Program):
         self._chunks = [self._build(mine, self._rates[part]) for mine, part in zip(own, parts, strict=True)]
 
 
-class LinearChunk(Chunk):
+class _LinearChunk(_Chunk):
     """Linear networks and the instructions of their gradient.
 
     Units have the maps P_r = [I +] W_n … W_1. Forwards h_r = P_r h_{r-1}; backwards, with q the transposed derivative
@@ -288,7 +281,7 @@ class LinearChunk(Chunk):
         return found
 
 
-class RectifiedChunk(Chunk):
+class _RectifiedChunk(_Chunk):
     """Mid-ReLU networks and the instructions of their gradient; samples are columns here."""
 
     def __init__(self, weights: Tensor, rates: Tensor, data: tuple[Tensor, Tensor], shortcut: bool) -> None:

@@ -21,7 +21,6 @@ from skiplens.training.recipe import Recipe, learning_rate
 from skiplens.training.source import source_of
 
 _WANTED = {"optimiser": "sgd", "augmentation": "none", "precision": "full", "channels_last": False, "cuda_graph": False}
-
 _VELOCITY = "velocity of "
 
 Stack = dict[str, Tensor]
@@ -81,7 +80,7 @@ def train_many(
     models = [_checked(build(seed)) for seed in grid.seeds]
     rates = torch.tensor(grid.learning_rates, dtype=torch.float64).repeat_interleave(len(models))
     rates = rates.to(next(models[0].parameters()).device)
-    program = StackedModels(models * len(grid.learning_rates), rates, data, recipe)
+    program = _StackedModels(models * len(grid.learning_rates), rates, data, recipe)
     identity = {
         "recipe": str(recipe),
         "first weights": fingerprint([*program.parameters().items(), ("rates", rates)]),
@@ -107,7 +106,7 @@ def _checked(model: nn.Module) -> nn.Module:
     return model.train()
 
 
-class StackedModels(Program):
+class _StackedModels(Program):
     """Models of one architecture, each with a learning rate of its own, trained by SGD as a recipe says."""
 
     def __init__(self, models: list[nn.Module], rates: Float[Tensor, " nets"], data: Any, recipe: Recipe) -> None:
@@ -143,23 +142,19 @@ class StackedModels(Program):
         return Look(losses, torch.stack(norms).mean(0), slopes)
 
     def parameters(self) -> Stack:
-        """What is trained."""
         return {name: tensor.clone() for name, tensor in self._trained.items()}
 
     def state(self) -> Stack:
-        """The parameters and, with momentum, their velocities."""
         velocities = {f"{_VELOCITY}{name}": tensor.clone() for name, tensor in self._velocities.items()}
         return {**self.parameters(), **velocities}
 
     def restore(self, state: Stack) -> None:
-        """Go on with other parameters and velocities."""
         self._trained = {name: tensor for name, tensor in state.items() if not name.startswith(_VELOCITY)}
         self._velocities = {
             name.removeprefix(_VELOCITY): tensor for name, tensor in state.items() if name.startswith(_VELOCITY)
         }
 
     def keep(self, nets: Int[Tensor, " kept"]) -> None:
-        """Some of every stack."""
         nets = nets.to(self._rates.device)
         self._rates = self._rates[nets]
         for stack in (self._trained, self._fixed, self._buffers, self._velocities):
