@@ -73,7 +73,10 @@ def test_slope_at_equal_inputs():
     assert (1 - float(ratio)) / angle == pytest.approx((harmonic**2 - second) / (2 * math.pi * harmonic), rel=1e-6)
 
 
-@pytest.mark.parametrize(("depth", "expected"), [(10, 0.529), (100, 0.466), (1000, 0.427), (10_000, 0.401)])
+@pytest.mark.parametrize(
+    ("depth", "expected"),
+    [(10, 0.529), (100, 0.466), (1000, 0.427), pytest.param(10_000, 0.401, marks=pytest.mark.slow)],
+)
 def test_the_quarter_is_approached_at_logarithmic_speed(depth, expected):
     there = infinite_densenet(depth)
     with torch.no_grad():

@@ -58,7 +58,7 @@ def test_of_nearly_equal_inputs_equals_the_recursion(generator):
     torch.testing.assert_close(*gradients, rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.parametrize("depth", [3, 300])
+@pytest.mark.parametrize("depth", [3, 260])  # checkpoints begin above 256 layers
 def test_in_single_precision_equals_double(depth, generator):
     X = torch.randn(6, 4, generator=generator)
     results = []

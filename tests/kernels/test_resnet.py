@@ -145,6 +145,7 @@ def test_depth_limit_with_scale_one_over_depth(branch_depth, limits, rates):
         torch.testing.assert_close(deviation, torch.tensor(rates), rtol=0.02, atol=0)
 
 
+@pytest.mark.slow
 def test_a_quarter_is_left_at_fixed_scale():
     there = infinite_resnet(torch.ones(10_000), 2)
     with torch.no_grad():

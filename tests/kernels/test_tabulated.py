@@ -49,10 +49,11 @@ def test_table_agrees_with_the_recursion_everywhere(limit, generator):
     "limit",
     [
         pytest.param(infinite_resnet(torch.full((10_000,), 1.0, dtype=torch.float64), 2), marks=pytest.mark.slow),
-        infinite_densenet(10_000),
+        pytest.param(infinite_densenet(10_000), marks=pytest.mark.slow),
+        infinite_densenet(1_000),
     ],
 )
-def test_ten_thousand_layers(limit, generator):
+def test_thousands_of_layers(limit, generator):
     with torch.no_grad():
         _, table = table_of(limit)
         correlation = places_at_all_scales(generator)[0]

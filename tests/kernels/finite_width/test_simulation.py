@@ -68,7 +68,7 @@ def test_fourth_moments_of_other_laws(law, generator):
     """E f⁴ = 3E‖J‖⁴ + (c₄-3)E Σ J⁴, at a width where fourth moments have a usable standard error."""
     network, c4 = ResNet(2, 24, 2, 0.5), weight_law(law).fourth_moment
     inputs = torch.randn(1, 12, generator=generator).to(QUICK)
-    found = Simulation(network, law).matrices(inputs, 20_000, generator)
+    found = Simulation(network, law).matrices(inputs, 10_000, generator)
     jacobian_fourth = 3 * found.jacobian_squared.square() + (c4 - 3) * found.jacobian_fourth_powers
     for k in range(4):
         difference = found.reduced[:, k].pow(4) - jacobian_fourth[:, k]

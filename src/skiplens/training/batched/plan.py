@@ -199,8 +199,9 @@ class Trainer:
             self.snapshots[self.epoch] = self._spread(self.program.parameters())
 
     def _give_up_diverged(self) -> None:
-        sizes = [(tensor.abs(), LIMITS.get(tensor.dtype, math.inf)) for tensor in self.program.parameters().values()]
-        good = torch.stack([(size <= limit).flatten(1).all(1) for size, limit in sizes]).all(0).cpu()
+        parameters = self.program.parameters().values()
+        small = [(tensor.abs() <= LIMITS.get(tensor.dtype, math.inf)).flatten(1).all(1) for tensor in parameters]
+        good = torch.stack(small).all(0).cpu()
         if not bool(good.all()):
             self.diverged_at[self.alive[~good]] = self.epoch
             self.alive = self.alive[good]
