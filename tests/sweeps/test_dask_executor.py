@@ -62,7 +62,8 @@ class Cluster:
                 process.wait()
 
     def _start(self, module: str, *flags: str) -> subprocess.Popen[bytes]:
-        environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
         with (self.folder / "cluster.log").open("ab") as log:
             command = [sys.executable, "-m", module, *flags]
             return subprocess.Popen(command, cwd=self.folder, env=environment, stdout=log, stderr=log)
@@ -201,7 +202,7 @@ def test_a_failing_run_is_recorded_and_a_measure_may_be_missing(cluster, tmp_pat
     chosen = [*runs("fail_at_three", 4)[2:], Run("tests.sweeps.nowhere:draw", Probe())]
     swept = sweep(chosen, Store(tmp_path / "store"), executor(cluster))
     assert len(swept.readings) == 1
-    first, second = swept.failures.values()
+    first, second = (swept.failures[run.key] for run in chosen[1:])  # whichever came first
     assert first.error == "RuntimeError: three is not allowed" and "in fail_at_three" in first.traceback
     assert "There is no module 'tests.sweeps.nowhere'" in second.error
 

@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from skiplens.readings.store import Store
@@ -23,7 +25,7 @@ def test_in_words(standing, words):
 
 def test_the_time_left_follows_the_cost(tmp_path, monkeypatch):
     now, told = [0.0], []
-    monkeypatch.setattr("skiplens.sweeps.sweep.time.monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
 
     class Takes(ThisProcess):
         def outcomes(self, queue, running):
