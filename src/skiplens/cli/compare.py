@@ -66,13 +66,7 @@ def compare(
     data = {name: data_for(spec, settings.data) for name, spec in zip(names, models, strict=True)}
     with console.progress_shown() as progress:
         comparison = reports.compare(
-            builders,
-            data,
-            lenses=settings.lens,
-            loss=loss,
-            draws=settings.draws,
-            seed=settings.seed,
-            progress=progress,
+            builders, data, lenses=settings.lens, loss=loss, draws=settings.draws, seed=settings.seed, progress=progress
         )
     page = comparison.write(out)
     if as_json:

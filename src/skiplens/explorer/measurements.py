@@ -16,8 +16,6 @@ _LOG = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.05
 
-_SECONDS_TO_END = 30.0  # for what runs when the process ends
-
 _ENDING = threading.Event()
 
 _THREADS: set[threading.Thread] = set()
@@ -28,7 +26,7 @@ def _end_all() -> None:
     """Wait for measurements that run: a thread inside of torch would take the ending process down with an abort."""
     _ENDING.set()
     for thread in tuple(_THREADS):
-        thread.join(_SECONDS_TO_END)
+        thread.join(30.0)  # seconds
 
 
 class Abandoned(Exception):  # noqa: N818 - named after what happened
