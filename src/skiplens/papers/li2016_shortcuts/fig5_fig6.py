@@ -214,9 +214,6 @@ SMALL = 0.4
 NEARLY, END = 0.45, 0.345
 """A loss not far from the end, and the last loss looked at; the lowest loss of a linear network is 0.337."""
 
-LEVEL = math.log10(2)
-"""Change of log10 of a condition number that has come to its last value, between these losses."""
-
 
 def at_paper_depth(judge: Judge) -> Judge:
     """The judge, who does not judge networks of another depth than the paper's."""
@@ -289,9 +286,10 @@ def _same_value_at_the_end(readings: Readings) -> Judgement:
     both = [by_loss(readings, family, "condition_number") for family in ("2-shortcut", "orthogonal")]
     rises = torch.stack([(found[END] / found[NEARLY]).log10() for found in both]).mean(0)
     rise = over_seeds(rises[rises.isfinite()])  # of the runs that came so far
+    level = math.log10(2)  # change of a number that has come to its last value
     return decide_correction(
-        (rise, Band.around(0.0, LEVEL)),
-        (rise, Band(LEVEL, math.inf)),
+        (rise, Band.around(0.0, level)),
+        (rise, Band(level, math.inf)),
         f"Rise of log10 of the condition number from the loss {NEARLY:g} to {END:g}, mean of both kinds of networks. "
         "Printed: it comes to the same value for both. Right: it comes to none; at a minimum only d² eigenvalues are "
         "not zero, whatever the depth.",

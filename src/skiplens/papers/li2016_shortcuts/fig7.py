@@ -74,14 +74,10 @@ def _close_to_optimal(readings: Readings) -> Judgement:
 @claim(f"{_TEXT}, left", "by at least 0.7 decades")
 def _lowest(readings: Readings) -> Judgement:
     """2-shortcut networks end lower than all others."""
-    columns = []
+    columns, others = [], [family for family in FAMILIES if family != "2-shortcut"]
     for depth in depths_of(readings, "2-shortcut", 8):
-        others = [
-            best_losses(grid_of(readings, family, depth_of(family, depth)))
-            for family in FAMILIES
-            if family != "2-shortcut"
-        ]
-        nearest = min(others, key=lambda losses: float(losses.mean()))
+        ends = [best_losses(grid_of(readings, other, depth_of(other, depth))) for other in others]
+        nearest = min(ends, key=lambda losses: float(losses.mean()))
         columns.append(nearest - best_losses(grid_of(readings, "2-shortcut", depth)))
     sentence = "Decades by which the nearest other family ends above 2-shortcut, worst depth of 8 and more."
     return judge_columns(columns, Band(0.7, math.inf), sentence)

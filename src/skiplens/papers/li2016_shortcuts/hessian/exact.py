@@ -16,9 +16,6 @@ from skiplens.papers.li2016_shortcuts.hessian.activations import BranchActivatio
 from skiplens.papers.li2016_shortcuts.hessian.linear import linear_hessian, shortcut_units
 from skiplens.papers.li2016_shortcuts.hessian.rectified import rectified_hessian
 
-_INSTEAD = "Use a matrix-free Hessian operator and Lanczos for its extreme eigenvalues and its density."
-_ROWS_AT_ONCE = 200  # beyond this many, vectorised products get no faster on a processor
-
 
 def shortcut_hessian(
     weights: Float[Tensor, "matrices outputs features"],
@@ -83,9 +80,10 @@ def hessian_by_autograd(
 
     How many rows are taken at once is chosen from the free memory and the number of samples the loss sums over.
     """
-    require_dense_fits(len(params), params, _INSTEAD)
+    instead = "Use a matrix-free Hessian operator and Lanczos for its extreme eigenvalues and its density."
+    require_dense_fits(len(params), params, instead)
     per_row = 8 * params.element_size() * (len(params) + samples * max(1, int(len(params) ** 0.5)))
-    rows = max(1, min(_ROWS_AT_ONCE, budget_bytes(params.device) // per_row))
+    rows = max(1, min(200, budget_bytes(params.device) // per_row))  # beyond 200 they get no faster on a processor
     hessian = torch.func.jacrev(torch.func.grad(loss), chunk_size=rows)(params)
     return (hessian + hessian.mT) / 2
 
