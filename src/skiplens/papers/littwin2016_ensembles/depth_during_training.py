@@ -2,7 +2,6 @@
 
 import math
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -18,6 +17,7 @@ from skiplens.papers.images import Portion, missing, training_and_test
 from skiplens.papers.littwin2016_ensembles.common import NEGATIVE, POSITIVE, REPLICATES, SIZES, looked_at, repeated
 from skiplens.papers.statistics import (
     Band,
+    Readings,
     ReplicateSettings,
     chosen,
     curve,
@@ -28,9 +28,8 @@ from skiplens.papers.statistics import (
     stacked,
     values,
 )
-from skiplens.papers.study import Claim, Item, Judgement, Preset
+from skiplens.papers.study import Claim, Item, Judgement, Preset, claim
 from skiplens.plots.figure import Figure, Mark
-from skiplens.readings.reading import Measurement
 from skiplens.report.during_training.depth import DepthMoment, DepthOptions
 from skiplens.report.during_training.depth_reading import DepthHistory
 from skiplens.report.during_training.measurer import MeasureAlong
@@ -43,6 +42,7 @@ from skiplens.zoo.weight_laws import fill_weights_, he_weights
 BATCH = 128
 PROBE = 64
 CLASSES = 10
+_CENTRAL = "As training goes on the ensemble becomes deeper and deeper"
 
 
 @dataclass(frozen=True)
@@ -162,14 +162,14 @@ def _conv(settings: Images, channels: int, randomness: Randomness) -> nn.Module:
     return network
 
 
-def depths(readings: Sequence[Measurement], network: str, normalised: bool) -> list[Float[Tensor, "replicates looks"]]:
+def depths(readings: Readings, network: str, normalised: bool) -> list[Float[Tensor, "replicates looks"]]:
     """The mean depth at each look, for each data set on which the network was trained."""
     kind = {"network": network, "normalised": normalised}
     names = values(readings, "images", "images", **kind)
     return [stacked(readings, "mean_depth", "images", images=name, **kind) for name in names]
 
 
-def judge_deeper(readings: Sequence[Measurement], network: str, normalised: bool) -> Judgement:
+def judge_deeper(readings: Readings, network: str, normalised: bool) -> Judgement:
     """Whether the mean depth grows."""
     if not readings:
         return _no_data()
@@ -180,8 +180,8 @@ def judge_deeper(readings: Sequence[Measurement], network: str, normalised: bool
     return decide(over_seeds(_changes(readings, network, normalised)), POSITIVE, sentence)
 
 
-def judge_dense(readings: Sequence[Measurement]) -> Judgement:
-    """Whether it does in dense networks with batch norm."""
+@claim(f"{_CENTRAL} (dense net, batch norm).", "Abstract", "> 0")
+def _dense_batch_norm(readings: Readings) -> Judgement:
     if not readings:
         return _no_data()
     change = over_seeds(_changes(readings, "dense", True))
@@ -189,8 +189,8 @@ def judge_dense(readings: Sequence[Measurement]) -> Judgement:
     return decide_correction((change, POSITIVE), (change, NEGATIVE), _sentence(readings, "dense", True) + corrected)
 
 
-def judge_start(readings: Sequence[Measurement]) -> Judgement:
-    """Whether networks start shallower than half their depth."""
+@claim("Initially the ensemble is mostly at depths lower than half the network's depth.", "Abstract", "< 0.5")
+def _initially_shallow(readings: Readings) -> Judgement:
     if not readings:
         return _no_data()
     columns = []
@@ -206,11 +206,11 @@ def _no_data() -> Judgement:
     return Judgement("not attempted", explanation=" ".join(f"{sentence}." for sentence in wanted if sentence))
 
 
-def _changes(readings: Sequence[Measurement], network: str, normalised: bool) -> Float[Tensor, "replicates sets"]:
+def _changes(readings: Readings, network: str, normalised: bool) -> Float[Tensor, "replicates sets"]:
     return torch.stack([depth[:, -1] - depth[:, 0] for depth in depths(readings, network, normalised)], dim=1)
 
 
-def _sentence(readings: Sequence[Measurement], network: str, normalised: bool) -> str:
+def _sentence(readings: Readings, network: str, normalised: bool) -> str:
     kind = {"network": network, "normalised": normalised}
     reading = chosen(readings, "images", **kind)[0]
     accuracy = float(stacked(readings, "accuracy", "images", **kind).mean())
@@ -221,16 +221,8 @@ def _sentence(readings: Sequence[Measurement], network: str, normalised: bool) -
     )
 
 
-_CENTRAL = "As training goes on the ensemble becomes deeper and deeper"
-
 CLAIMS = (
-    Claim(
-        "initially_shallow",
-        "Initially the ensemble is mostly at depths lower than half the network's depth.",
-        "Abstract",
-        "< 0.5",
-        judge_start,
-    ),
+    _initially_shallow,
     Claim(
         "conv_batch_norm",
         f"{_CENTRAL} (conv net, batch norm).",
@@ -238,7 +230,7 @@ CLAIMS = (
         "> 0",
         partial(judge_deeper, network="conv", normalised=True),
     ),
-    Claim("dense_batch_norm", f"{_CENTRAL} (dense net, batch norm).", "Abstract", "> 0", judge_dense),
+    _dense_batch_norm,
     Claim(
         "dense_plain",
         f"{_CENTRAL} (dense net, no batch norm, small branches).",
@@ -249,7 +241,7 @@ CLAIMS = (
 )
 
 
-def figures(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def figures(readings: Readings) -> tuple[Figure, ...]:
     """Depth against steps for all networks, then the spectra of each; none where there were no data."""
     depths: list[Mark] = []
     spectra: list[Figure] = []
@@ -271,7 +263,7 @@ def figures(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     return (depth, *spectra) if spectra else ()
 
 
-def _spectrum(readings: Sequence[Measurement], kind: str, name: str) -> Figure:
+def _spectrum(readings: Readings, kind: str, name: str) -> Figure:
     shares, steps = stacked(readings, "share"), readings[0]["step"]
     marks: list[Mark] = []
     for index, look in enumerate((0, -1)):

@@ -1,7 +1,6 @@
 """Figures 1(a-c): the path weights ε_r (equation 16) for three depth ratios, checked against sums of whole numbers."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -12,11 +11,10 @@ from torch import Tensor
 from skiplens.base.axes import Float
 from skiplens.base.settings import Settings, option
 from skiplens.papers.littwin2016_ensembles.common import CLOSED_FORM, DEPTH, RATIOS, once
-from skiplens.papers.statistics import Band, decide, exactly, raw_tables
+from skiplens.papers.statistics import Band, Readings, decide, exactly, raw_tables
 from skiplens.papers.study import Claim, Item, Judgement, Preset
 from skiplens.paths.weights import path_weights
 from skiplens.plots.figure import Bars, Figure, Reference, numbers
-from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
 
 ROUNDING = 1e-12
@@ -48,14 +46,14 @@ def histogram_runs(preset: Preset, seed: int, depth_ratio: float) -> list[Run]:
     return [once(weights, Weights(depth_ratio=depth_ratio))]
 
 
-def judge_formula(readings: Sequence[Measurement]) -> Judgement:
+def judge_formula(readings: Readings) -> Judgement:
     """Equation 16."""
     found = (readings[0]["weight"] / readings[0]["exact_weight"] - 1).abs().max()
     sentence = "Largest relative deviation of a weight from C(p-1, r-1) β^r over its norm, added up in whole numbers."
     return decide(exactly(found), Band.around(0.0, ROUNDING), sentence)
 
 
-def judge_peak(readings: Sequence[Measurement]) -> Judgement:
+def judge_peak(readings: Readings) -> Judgement:
     """The peak of a histogram against theorem 1."""
     beta, depth = readings[0].setting("depth_ratio"), readings[0].setting("depth")
     peak = int(readings[0]["weight"].argmax()) + 1
@@ -64,14 +62,14 @@ def judge_peak(readings: Sequence[Measurement]) -> Judgement:
     return decide(exactly(float(peak)), Band.around(limit, 1.0), sentence)
 
 
-def judge_side(readings: Sequence[Measurement], deep: bool) -> Judgement:
+def judge_side(readings: Readings, deep: bool) -> Judgement:
     """On which side of half the depth a histogram lies."""
     share = (float(readings[0]["weight"].argmax()) + 1) / readings[0].setting("depth")
     band = Band(0.5, 1.0) if deep else Band(0.0, 0.5)
     return decide(exactly(share), band, "Length with the largest weight over the depth.")
 
 
-def judge_narrow(readings: Sequence[Measurement]) -> Judgement:
+def judge_narrow(readings: Readings) -> Judgement:
     """The fewest lengths that hold most of the energy, over the depth."""
     squares = readings[0]["weight"].square().sort(descending=True).values
     share = (int((squares.cumsum(0) < 0.95).sum()) + 1) / len(squares)
@@ -108,7 +106,7 @@ def _histogram(beta: float) -> tuple[Claim, ...]:
     )
 
 
-def draw_histogram(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def draw_histogram(readings: Readings) -> tuple[Figure, ...]:
     """A panel of figure 1(a-c)."""
     reading = readings[0]
     beta, depth = reading.setting("depth_ratio"), reading.setting("depth")

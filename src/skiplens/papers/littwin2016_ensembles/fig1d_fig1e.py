@@ -28,6 +28,7 @@ from skiplens.papers.littwin2016_ensembles.common import (
 )
 from skiplens.papers.statistics import (
     Band,
+    Readings,
     ReplicateSettings,
     curve,
     decide,
@@ -36,10 +37,9 @@ from skiplens.papers.statistics import (
     raw_tables,
     stacked,
 )
-from skiplens.papers.study import Claim, Item, Judgement, Preset
+from skiplens.papers.study import Claim, Item, Judgement, Preset, claim
 from skiplens.paths.spectrum import measure
 from skiplens.plots.figure import Figure, Mark, Reference, numbers
-from skiplens.readings.reading import Measurement
 from skiplens.report.during_training.measurer import MeasureAlong
 from skiplens.sweeps.run import Run
 from skiplens.training.callbacks import evaluate
@@ -48,6 +48,9 @@ from skiplens.zoo.littwin2016 import BatchScale
 
 BATCH = 128
 HELD_OUT = 256
+
+_SMALL, _LARGE = "(small start).", "(weights of variance 1/inputs)."
+_DEEPER_WITHOUT = "Without batch normalisation, too, the ensemble gets deeper"
 
 
 @dataclass(frozen=True)
@@ -164,12 +167,12 @@ def _gaussian_runs(preset: Preset, seed: int, count: int, *names: str) -> list[R
     return runs
 
 
-def along(readings: Sequence[Measurement], array: str, setting: str) -> Float[Tensor, "replicates looks ..."]:
+def along(readings: Readings, array: str, setting: str) -> Float[Tensor, "replicates looks ..."]:
     """The scales λ_l, the norm of all weights but the head's, or the mean path length, at each look."""
     return stacked(readings, array, "gaussians", setting=setting)
 
 
-def judge_growth(readings: Sequence[Measurement], setting: str) -> Judgement:
+def judge_growth(readings: Readings, setting: str) -> Judgement:
     """Whether the mean scale grows from look to look."""
     means = along(readings, "scale", setting).mean(2)
     sentence = (
@@ -179,7 +182,7 @@ def judge_growth(readings: Sequence[Measurement], setting: str) -> Judgement:
     return decide(over_seeds(means.diff(dim=1).min(1).values), POSITIVE, sentence)
 
 
-def judge_every_layer(readings: Sequence[Measurement], setting: str) -> Judgement:
+def judge_every_layer(readings: Readings, setting: str) -> Judgement:
     """Whether every scale ends above its start."""
     last = along(readings, "scale", setting)[:, -1]
     lowest = float(last.min(1).values.mean())
@@ -188,7 +191,7 @@ def judge_every_layer(readings: Sequence[Measurement], setting: str) -> Judgemen
     return judge_always((last > 1).double().mean(1), sentence)
 
 
-def judge_first_layer(readings: Sequence[Measurement], setting: str) -> Judgement:
+def judge_first_layer(readings: Readings, setting: str) -> Judgement:
     """Whether the first scale ends elsewhere than the others: it grows more."""
     last = along(readings, "scale", setting)[:, -1]
     first, others = last[:, 0], last[:, 1:].mean(1)
@@ -200,7 +203,7 @@ def judge_first_layer(readings: Sequence[Measurement], setting: str) -> Judgemen
     return decide(over_seeds(first - others), POSITIVE, sentence)
 
 
-def judge_learned(readings: Sequence[Measurement], setting: str, least: float) -> Judgement:
+def judge_learned(readings: Readings, setting: str, least: float) -> Judgement:
     """Whether the classes are told apart."""
     accuracy = stacked(readings, "accuracy", "gaussians", setting=setting)
     lowest = float(accuracy.min())
@@ -208,7 +211,7 @@ def judge_learned(readings: Sequence[Measurement], setting: str, least: float) -
     return judge_always((accuracy > least).double(), sentence)
 
 
-def judge_deeper_with_scales(readings: Sequence[Measurement], setting: str) -> Judgement:
+def judge_deeper_with_scales(readings: Readings, setting: str) -> Judgement:
     """Whether growing scales make the ensemble deeper."""
     change = over_seeds(_change(along(readings, "mean_length", setting)))
     grown = along(readings, "scale", setting).mean(2)[:, -1] - 1
@@ -221,8 +224,12 @@ def judge_deeper_with_scales(readings: Sequence[Measurement], setting: str) -> J
     )
 
 
-def judge_recursion(readings: Sequence[Measurement]) -> Judgement:
-    """How the mean square grows from layer to layer."""
+@claim(
+    "At λ = 1 the mean square grows by 1 from layer to layer: E N²(l+1) = 1 + E N²(l).",
+    "Section 4.1, after Eq. 20",
+    "1",
+)
+def _recursion(readings: Readings) -> Judgement:
     literal, centred = (
         (squares[:, -1] - squares[:, 0]) / (squares.shape[1] - 1)
         for squares in (stacked(readings, "mean_square", "moments", scaling=name) for name in ("uncentred", "centred"))
@@ -236,7 +243,7 @@ def judge_recursion(readings: Sequence[Measurement]) -> Judgement:
     )
 
 
-def judge_norm(readings: Sequence[Measurement], setting: str) -> Judgement:
+def judge_norm(readings: Readings, setting: str) -> Judgement:
     """Whether the norm of the weights grows from look to look."""
     found = along(readings, "weight_norm", setting)
     sentence = (
@@ -246,8 +253,8 @@ def judge_norm(readings: Sequence[Measurement], setting: str) -> Judgement:
     return judge_always((found.diff(dim=1) > 0).all(1).double(), sentence)
 
 
-def judge_deeper_without(readings: Sequence[Measurement]) -> Judgement:
-    """Whether networks without batch norm get deeper from small weights."""
+@claim(f"{_DEEPER_WITHOUT} {_SMALL}", "Section 4.2, before Eq. 24", "> 0")
+def _deeper(readings: Readings) -> Judgement:
     found = along(readings, "mean_length", "plain")
     sentence = (
         f"Change of the mean path length (10 layers) from start to end; it starts at {float(found[:, 0].mean()):.2f} "
@@ -256,8 +263,8 @@ def judge_deeper_without(readings: Sequence[Measurement]) -> Judgement:
     return decide(over_seeds(_change(found)), POSITIVE, sentence)
 
 
-def judge_deeper_from_large(readings: Sequence[Measurement]) -> Judgement:
-    """Whether they do from large weights."""
+@claim(f"{_DEEPER_WITHOUT} {_LARGE}", "Section 4.2, before Eq. 24", "> 0")
+def _deeper_large_start(readings: Readings) -> Judgement:
     found = along(readings, "mean_length", "plain_large")
     change = over_seeds(_change(found))
     return decide_correction(
@@ -307,13 +314,7 @@ FIG1D = (
     *_by_setting(_GROWTH, judge_growth, ("literal", "centred", "large_head")),
     *_by_setting(_EVERY_LAYER, judge_every_layer, ("literal",)),
     *_by_setting(_FIRST_LAYER, judge_first_layer),
-    Claim(
-        "recursion",
-        "At λ = 1 the mean square grows by 1 from layer to layer: E N²(l+1) = 1 + E N²(l).",
-        "Section 4.1, after Eq. 20",
-        "1",
-        judge_recursion,
-    ),
+    _recursion,
     Claim(
         "learned",
         "The network learns to discriminate between 50 Gaussians.",
@@ -325,15 +326,12 @@ FIG1D = (
 )
 
 _NORM = "The norm of the weights increases steadily"
-_DEEPER_WITHOUT = "Without batch normalisation, too, the ensemble gets deeper"
-_SMALL, _LARGE = "(small start).", "(weights of variance 1/inputs)."
-_BEFORE_24 = "Section 4.2, before Eq. 24"
 
 FIG1E = (
     Claim("growth", f"{_NORM} {_SMALL}", "Figure 1e", "always", partial(judge_norm, setting="plain")),
     Claim("large_start", f"{_NORM} {_LARGE}", "Figure 1e", "always", partial(judge_norm, setting="plain_large")),
-    Claim("deeper", f"{_DEEPER_WITHOUT} {_SMALL}", _BEFORE_24, "> 0", judge_deeper_without),
-    Claim("deeper_large_start", f"{_DEEPER_WITHOUT} {_LARGE}", _BEFORE_24, "> 0", judge_deeper_from_large),
+    _deeper,
+    _deeper_large_start,
 )
 
 SCALED = {
@@ -345,12 +343,12 @@ SCALED = {
 PLAIN = {"plain": "small start, 0.3/√inputs", "plain_large": "usual start, 1/√inputs"}
 
 
-def draw_fig1d(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def draw_fig1d(readings: Readings) -> tuple[Figure, ...]:
     """The scales by layer at several stages of training, for each setting, and the depth."""
     return (*(_by_layer(readings, setting) for setting in SCALED), _depth(readings, SCALED))
 
 
-def draw_fig1e(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def draw_fig1e(readings: Readings) -> tuple[Figure, ...]:
     """The norm of the weights against the iteration, and the depth."""
     marks: list[Mark] = []
     for index, (setting, name) in enumerate(PLAIN.items()):
@@ -368,7 +366,7 @@ def draw_fig1e(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     return norm, _depth(readings, PLAIN)
 
 
-def _by_layer(readings: Sequence[Measurement], setting: str) -> Figure:
+def _by_layer(readings: Readings, setting: str) -> Figure:
     found = along(readings, "scale", setting)
     layers = numbers(range(1, found.shape[2] + 1))
     marks: list[Mark] = []
@@ -384,7 +382,7 @@ def _by_layer(readings: Sequence[Measurement], setting: str) -> Figure:
     )
 
 
-def _depth(readings: Sequence[Measurement], names: dict[str, str]) -> Figure:
+def _depth(readings: Readings, names: dict[str, str]) -> Figure:
     marks: list[Mark] = []
     for index, (setting, name) in enumerate(names.items()):
         marks += curve(_steps(readings, setting), along(readings, "mean_length", setting), name, index)
@@ -398,7 +396,7 @@ def _depth(readings: Sequence[Measurement], names: dict[str, str]) -> Figure:
     )
 
 
-def _steps(readings: Sequence[Measurement], setting: str) -> tuple[float, ...]:
+def _steps(readings: Readings, setting: str) -> tuple[float, ...]:
     return numbers(along(readings, "step", setting)[0])
 
 

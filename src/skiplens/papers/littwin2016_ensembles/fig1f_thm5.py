@@ -1,7 +1,6 @@
 """Figure 1(f) and theorem 5: how many critical points a mixture of path lengths has."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -31,6 +30,7 @@ from skiplens.papers.littwin2016_ensembles.spin_glass.expected_counts import (
 from skiplens.papers.littwin2016_ensembles.spin_glass.hamiltonian import SpinGlass
 from skiplens.papers.statistics import (
     Band,
+    Readings,
     ReplicateSettings,
     chosen,
     decide,
@@ -42,10 +42,9 @@ from skiplens.papers.statistics import (
     stacked,
     values,
 )
-from skiplens.papers.study import Claim, Item, Judgement, Preset
+from skiplens.papers.study import Item, Judgement, Preset, claim
 from skiplens.paths.weights import path_moments
 from skiplens.plots.figure import Bars, Figure, Line, Reference, numbers
-from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
 
 ROUNDING = 1e-10
@@ -222,8 +221,8 @@ def equation_31(curvature_ratio: float | int) -> float:
     return 0.5 * math.log(curvature_ratio) - (curvature_ratio - 1) / (curvature_ratio + 1)
 
 
-def judge_increase(readings: Sequence[Measurement]) -> Judgement:
-    """Figure 1(f)."""
+@claim("The number of critical points of finite index grows with β.", "Figure 1f", "> 0")
+def _increase(readings: Readings) -> Judgement:
     (found,) = chosen(readings, "curve")
     rises = found["complexity"].diff()
     off = (found["complexity"] - found["summed_complexity"]).abs().max()
@@ -234,16 +233,16 @@ def judge_increase(readings: Sequence[Measurement]) -> Judgement:
     return decide(exactly(rises), POSITIVE, sentence)
 
 
-def judge_sums(readings: Sequence[Measurement]) -> Judgement:
-    """The curve itself."""
+@claim("θ = ½ log(v″/v′) - (v″-v′)/(v″+v′).", "Eq. 31", "equal")
+def _curve(readings: Readings) -> Judgement:
     (found,) = chosen(readings, "curve")
     off = (found["complexity"] - found["summed_complexity"]).abs().max()
     sentence = "Largest deviation of the curve from equation 31 with moments added up in whole numbers."
     return decide(exactly(off), Band.around(0.0, ROUNDING), sentence)
 
 
-def judge_linear_term(readings: Sequence[Measurement]) -> Judgement:
-    """Equation 31 where the linear term makes B < 1."""
+@claim("The same with the network's paths of length 1.", "Eq. 31, Eq. 15", "θ of Eq. 31")
+def _linear_term(readings: Readings) -> Judgement:
     (found,) = chosen(readings, "finite_size")
     exact, printed = found["log_minima"][-1], float(found["printed"][-1])
     return decide_correction(
@@ -255,8 +254,8 @@ def judge_linear_term(readings: Sequence[Measurement]) -> Judgement:
     )
 
 
-def judge_counts(readings: Sequence[Measurement]) -> Judgement:
-    """Counted minima against the exact mean."""
+@claim("Spin glasses have the mean number of critical points that the theory says.", "Section 5", "equal")
+def _counts(readings: Readings) -> Judgement:
     _, found, expected = _by_ratio(readings)
     sentence = (
         "Largest relative deviation over β of the mean number of minima found in sampled spin glasses (p = 10, two "
@@ -265,22 +264,22 @@ def judge_counts(readings: Sequence[Measurement]) -> Judgement:
     return decide(over_seeds(found / expected - 1), Band.around(0.0, COUNT), sentence)
 
 
-def judge_counted_increase(readings: Sequence[Measurement]) -> Judgement:
-    """Figure 1(f) in sampled spin glasses."""
+@claim("Sampled spin glasses have more minima for larger β.", "Figure 1f", "> 0")
+def _counted_increase(readings: Readings) -> Judgement:
     ratios, found, _ = _by_ratio(readings)
     sentence = f"Smallest rise of the mean number of minima found, from β = {ratios[2]:g} on; p = 10, two spins."
     return decide(over_seeds(found[:, 2:].diff(dim=1)), POSITIVE, sentence)
 
 
-def judge_maximiser(readings: Sequence[Measurement]) -> Judgement:
-    """Theorem 5: where climbing ends."""
+@claim("θ is largest for ε_p = 1, all others 0.", "Theorem 5, Eq. 33", "ε_p² = 1")
+def _maximiser(readings: Readings) -> Judgement:
     _, shares = _by_order(readings, "share_of_highest_order")
     sentence = "Smallest ε_p² at which mixtures end that climb θ from random starts, p = 3 to 50."
     return decide(over_seeds(shares), Band.around(1.0, 1e-6), sentence)
 
 
-def judge_bound(readings: Sequence[Measurement]) -> Judgement:
-    """Theorem 5: no mixture is above the pure model."""
+@claim("Every other mixture has a smaller θ.", "Theorem 5", "always")
+def _bound(readings: Readings) -> Judgement:
     orders, best = _by_order(readings, "random")
     gaps = best - torch.tensor([equation_31(order - 1) for order in orders], dtype=torch.float64)
     draws = chosen(readings, "climbs")[0].setting("draws")
@@ -291,8 +290,12 @@ def judge_bound(readings: Sequence[Measurement]) -> Judgement:
     return judge_always((gaps < 0).double().mean(1), sentence)
 
 
-def judge_printed_bound(readings: Sequence[Measurement]) -> Judgement:
-    """Equation 48."""
+@claim(
+    "The bound of the chain of inequalities is θ of the pure model.",
+    "Proof of Theorem 5, Eq. 48",
+    "½ log(p-1) - (1 - 2/p)",
+)
+def _equation_48(readings: Readings) -> Judgement:
     best = stacked(readings, "climbed", "climbs", order=10)
     chain, pure = 0.5 * math.log(9), equation_31(9)
     return decide_correction(
@@ -303,16 +306,22 @@ def judge_printed_bound(readings: Sequence[Measurement]) -> Judgement:
     )
 
 
-def judge_network(readings: Sequence[Measurement]) -> Judgement:
-    """No β reaches the conventional network."""
+@claim(
+    "A ResNet has fewer critical points than a conventional network of its depth.", "Section 5, after Theorem 5", "> 0"
+)
+def _network(readings: Readings) -> Judgement:
     (found,) = chosen(readings, "curve")
     gap = equation_31(DEPTH - 1) - found["complexity"]
     sentence = f"Smallest distance of θ(β) below the conventional network's {equation_31(DEPTH - 1):.4f}, p = {DEPTH}."
     return decide(exactly(gap), POSITIVE, sentence)
 
 
-def judge_fewer(readings: Sequence[Measurement]) -> Judgement:
-    """Counted minima with and without shortcuts."""
+@claim(
+    "Sampled spin glasses of a ResNet have fewer minima than those of a conventional network.",
+    "Section 5, after Theorem 5",
+    "> 0",
+)
+def _counted(readings: Readings) -> Judgement:
     (mixed, pure), (exact_mixed, exact_pure) = (
         [stacked(readings, name, "counts", spins=3, pure=pure) for pure in (False, True)]
         for name in ("minima", "expected_minima")
@@ -325,7 +334,7 @@ def judge_fewer(readings: Sequence[Measurement]) -> Judgement:
 
 
 def _by_ratio(
-    readings: Sequence[Measurement],
+    readings: Readings,
 ) -> tuple[list[float], Float[Tensor, "replicates ratios"], Float[Tensor, " ratios"]]:
     """The depth ratios, the minima counted with two spins, and their exact means."""
     ratios = values(readings, "depth_ratio", "counts", spins=2)
@@ -336,67 +345,17 @@ def _by_ratio(
     return ratios, found, expected[0]
 
 
-def _by_order(readings: Sequence[Measurement], name: str) -> tuple[list[int], Float[Tensor, "replicates orders"]]:
+def _by_order(readings: Readings, name: str) -> tuple[list[int], Float[Tensor, "replicates orders"]]:
     orders = values(readings, "order", "climbs")
     return orders, torch.stack([stacked(readings, name, "climbs", order=order) for order in orders], dim=1)
 
 
-FIG1F = (
-    Claim(
-        "increase", "The number of critical points of finite index grows with β.", "Figure 1f", "> 0", judge_increase
-    ),
-    Claim("curve", "θ = ½ log(v″/v′) - (v″-v′)/(v″+v′).", "Eq. 31", "equal", judge_sums),
-    Claim(
-        "linear_term",
-        "The same with the network's paths of length 1.",
-        "Eq. 31, Eq. 15",
-        "θ of Eq. 31",
-        judge_linear_term,
-    ),
-    Claim(
-        "counts",
-        "Spin glasses have the mean number of critical points that the theory says.",
-        "Section 5",
-        "equal",
-        judge_counts,
-    ),
-    Claim(
-        "counted_increase",
-        "Sampled spin glasses have more minima for larger β.",
-        "Figure 1f",
-        "> 0",
-        judge_counted_increase,
-    ),
-)
+FIG1F = (_increase, _curve, _linear_term, _counts, _counted_increase)
 
-THM5 = (
-    Claim("maximiser", "θ is largest for ε_p = 1, all others 0.", "Theorem 5, Eq. 33", "ε_p² = 1", judge_maximiser),
-    Claim("bound", "Every other mixture has a smaller θ.", "Theorem 5", "always", judge_bound),
-    Claim(
-        "equation_48",
-        "The bound of the chain of inequalities is θ of the pure model.",
-        "Proof of Theorem 5, Eq. 48",
-        "½ log(p-1) - (1 - 2/p)",
-        judge_printed_bound,
-    ),
-    Claim(
-        "network",
-        "A ResNet has fewer critical points than a conventional network of its depth.",
-        "Section 5, after Theorem 5",
-        "> 0",
-        judge_network,
-    ),
-    Claim(
-        "counted",
-        "Sampled spin glasses of a ResNet have fewer minima than those of a conventional network.",
-        "Section 5, after Theorem 5",
-        "> 0",
-        judge_fewer,
-    ),
-)
+THM5 = (_maximiser, _bound, _equation_48, _network, _counted)
 
 
-def draw_fig1f(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def draw_fig1f(readings: Readings) -> tuple[Figure, ...]:
     """The curve, and minima counted in sampled spin glasses."""
     (found,) = chosen(readings, "curve")
     ratios, printed = numbers(found["depth_ratio"]), found["printed_with_linear"]
@@ -430,7 +389,7 @@ def draw_fig1f(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     return theory, counted
 
 
-def draw_thm5(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def draw_thm5(readings: Readings) -> tuple[Figure, ...]:
     """Random and climbing mixtures against the pure model, and counts with and without shortcuts."""
     orders, climbed = _by_order(readings, "climbed")
     mixtures = Figure(
@@ -448,7 +407,7 @@ def draw_thm5(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     return mixtures, _with_and_without(readings)
 
 
-def _with_and_without(readings: Sequence[Measurement]) -> Figure:
+def _with_and_without(readings: Readings) -> Figure:
     kinds = {"ResNet, β = 1": False, "conventional": True}
     found = [estimate(stacked(readings, "minima", "counts", spins=3, pure=pure)) for pure in kinds.values()]
     exact = [float(stacked(readings, "expected_minima", "counts", spins=3, pure=pure)[0]) for pure in kinds.values()]

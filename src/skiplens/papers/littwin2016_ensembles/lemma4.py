@@ -1,6 +1,5 @@
 """Lemma 4: any path length can be made the peak by scaling, in closed form; what scaling does to random networks."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -13,6 +12,7 @@ from skiplens.papers.littwin2016_ensembles.fig1abc import exact_peaks, exact_wei
 from skiplens.papers.littwin2016_ensembles.thm1_thm2 import MIXED, Spectra, spectra
 from skiplens.papers.statistics import (
     Band,
+    Readings,
     chosen,
     decide,
     decide_correction,
@@ -22,7 +22,7 @@ from skiplens.papers.statistics import (
     raw_tables,
     stacked,
 )
-from skiplens.papers.study import Claim, Item, Judgement, Preset
+from skiplens.papers.study import Item, Judgement, Preset, claim
 from skiplens.paths.weights import (
     depth_ratio_for_peak,
     depth_ratio_interval,
@@ -32,7 +32,6 @@ from skiplens.paths.weights import (
 )
 from skiplens.plots.figure import Band as figure_Band
 from skiplens.plots.figure import Figure, Line, numbers
-from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
 
 FACTORS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 20.0)
@@ -95,8 +94,8 @@ def lemma4_runs(preset: Preset, seed: int) -> list[Run]:
     ]
 
 
-def judge_any_depth(readings: Sequence[Measurement]) -> Judgement:
-    """Lemma 4."""
+@claim("Every length is the peak for some scale C.", "Lemma 4", "all lengths")
+def _any_depth(readings: Readings) -> Judgement:
     (found,) = chosen(readings, "reach")
     missed = ((found["peak"] != found["wanted"]) | (found["tied"] > 0)).double().mean()
     sentence = (
@@ -106,8 +105,8 @@ def judge_any_depth(readings: Sequence[Measurement]) -> Judgement:
     return decide(exactly(missed), Band.around(0.0, 0.0), sentence)
 
 
-def judge_derivative(readings: Sequence[Measurement]) -> Judgement:
-    """Equation 19."""
+@claim("∂ε_r/∂C = r ε_r / C.", "Section 4, before Eq. 19", "equal")
+def _derivative(readings: Readings) -> Judgement:
     (found,) = chosen(readings, "slopes")
     printed, corrected = (
         (found[name] - found["difference"]).abs().max() / found["difference"].abs().max()
@@ -122,8 +121,12 @@ def judge_derivative(readings: Sequence[Measurement]) -> Judgement:
     )
 
 
-def judge_scaling(readings: Sequence[Measurement]) -> Judgement:
-    """A global factor on the weights of random networks."""
+@claim(
+    "A global scaling of the weights changes a shallow ensemble to a deep one.",
+    "Section 4, after Lemma 4",
+    "depth rises with C",
+)
+def _scaling(readings: Readings) -> Judgement:
     shares = stacked(readings, "mean", "spectra", scaling="none") / 10
     low, high = (float(column.mean()) for column in (shares[:, 0], shares[:, -1]))
     sentence = (
@@ -133,8 +136,12 @@ def judge_scaling(readings: Sequence[Measurement]) -> Judgement:
     return decide(over_seeds(shares.diff(dim=1).min(1).values), POSITIVE, sentence)
 
 
-def judge_batch_norm(readings: Sequence[Measurement]) -> Judgement:
-    """A global factor on batch-norm scales."""
+@claim(
+    "With batch normalisation, C is directly embodied as the scale λ.",
+    "Section 4, claim 3",
+    "depth rises with λ as with C",
+)
+def _batch_norm(readings: Readings) -> Judgement:
     means = stacked(readings, "mean", "spectra", scaling="centred")
     ratios = stacked(readings, "depth_ratio", "spectra", scaling="centred")[:, 0]
     predicted = path_moments(11, 3 * ratios).mean - path_moments(11, ratios).mean
@@ -147,27 +154,10 @@ def judge_batch_norm(readings: Sequence[Measurement]) -> Judgement:
     )
 
 
-LEMMA4 = (
-    Claim("any_depth", "Every length is the peak for some scale C.", "Lemma 4", "all lengths", judge_any_depth),
-    Claim("derivative", "∂ε_r/∂C = r ε_r / C.", "Section 4, before Eq. 19", "equal", judge_derivative),
-    Claim(
-        "scaling",
-        "A global scaling of the weights changes a shallow ensemble to a deep one.",
-        "Section 4, after Lemma 4",
-        "depth rises with C",
-        judge_scaling,
-    ),
-    Claim(
-        "batch_norm",
-        "With batch normalisation, C is directly embodied as the scale λ.",
-        "Section 4, claim 3",
-        "depth rises with λ as with C",
-        judge_batch_norm,
-    ),
-)
+LEMMA4 = (_any_depth, _derivative, _scaling, _batch_norm)
 
 
-def draw_lemma4(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def draw_lemma4(readings: Readings) -> tuple[Figure, ...]:
     """The ratio that makes each length the peak, and the depth of networks against a common factor."""
     (reading,) = chosen(readings, "reach")
     inner = slice(1, -1)
@@ -190,7 +180,7 @@ def draw_lemma4(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     )
 
 
-def _scaled(readings: Sequence[Measurement]) -> Figure:
+def _scaled(readings: Readings) -> Figure:
     plain, normed = (
         [stacked(readings, name, "spectra", scaling=scaling) for name in ("factor", "mean")]
         for scaling in ("none", "centred")

@@ -26,6 +26,7 @@ from skiplens.papers.littwin2016_ensembles.common import (
 from skiplens.papers.littwin2016_ensembles.fig1abc import ROUNDING, band_around_peak, exact_energy_outside, exact_peaks
 from skiplens.papers.statistics import (
     Band,
+    Readings,
     ReplicateSettings,
     chosen,
     decide,
@@ -36,13 +37,12 @@ from skiplens.papers.statistics import (
     raw_tables,
     stacked,
 )
-from skiplens.papers.study import Claim, Item, Judgement, Preset
+from skiplens.papers.study import Item, Judgement, Preset, claim
 from skiplens.paths.bands import band_rate, limit_fraction, log_energy_outside
 from skiplens.paths.laws import fit_named_law
 from skiplens.paths.spectrum import measure
 from skiplens.paths.weights import log_path_weights, peak_lengths
 from skiplens.plots.figure import Figure, Line, colour, numbers
-from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
 from skiplens.zoo.littwin2016 import BatchScale
 
@@ -224,8 +224,8 @@ def _spectra_runs(preset: Preset, seed: int, base: Spectra) -> list[Run]:
     return repeated(spectra, replace(base, width=sizes.width), sizes.replicates, seed)
 
 
-def judge_limit(readings: Sequence[Measurement]) -> Judgement:
-    """Theorem 1."""
+@claim("argmax ε_r / p → β/(1+β).", "Theorem 1, Eq. 17", "0")
+def _limit(readings: Readings) -> Judgement:
     found = chosen(readings, "peaks")
     gaps = torch.stack([reading["lengths_off"][-1] / reading["depth"][-1] for reading in found])
     most = max(float(reading["lengths_off"].abs().max()) for reading in found)
@@ -237,8 +237,8 @@ def judge_limit(readings: Sequence[Measurement]) -> Judgement:
     return decide(exactly(gaps), Band.around(0.0, 1e-4), sentence)
 
 
-def judge_proof(readings: Sequence[Measurement]) -> Judgement:
-    """The binomials of the proofs."""
+@claim("The peak is that of C(p, r) β^r.", "Proof of Theorem 1, Eq. 35", "never missed")
+def _proof(readings: Readings) -> Judgement:
     (found,) = chosen(readings, "peak_formulas")
     cases = int(found["cases"])
     wrong, right = (float(found[name]) / cases for name in ("missed_by_proof", "missed"))
@@ -250,16 +250,16 @@ def judge_proof(readings: Sequence[Measurement]) -> Judgement:
     )
 
 
-def judge_initial(readings: Sequence[Measurement]) -> Judgement:
-    """Random networks with weights of variance 1/n; lengths are counted from 1 as in the paper."""
+@claim("At initialisation the largest weight is at less than half the depth.", "Section 3, after Theorem 2", "< 0.5")
+def _initialisation(readings: Readings) -> Judgement:
     found = chosen(readings, "spectra", branch="relu", scaling="none")
     shares = [(1 + reading["mean"][0]) / (1 + reading.setting("blocks")) for reading in found]
     sentence = "Mean path length over depth, random networks R(Wx) with C = 1/√n; β = ρ = 1/2 would give 0.33."
     return decide(over_seeds(shares), Band(-math.inf, 0.5), sentence)
 
 
-def judge_concentration(readings: Sequence[Measurement]) -> Judgement:
-    """Theorem 2."""
+@claim("Σ ε_r² over any band around βp/(1+β) → 1.", "Theorem 2, Eq. 18", "1")
+def _concentration(readings: Readings) -> Judgement:
     found = chosen(readings, "tails")
     inside = [-math.expm1(float(reading["log_outside"][-1])) for reading in found]
     shallow = [-math.expm1(float(reading["log_outside"][0])) for reading in found]
@@ -270,8 +270,8 @@ def judge_concentration(readings: Sequence[Measurement]) -> Judgement:
     return decide(exactly(inside), Band.around(1.0, ROUNDING), sentence)
 
 
-def judge_speed(readings: Sequence[Measurement]) -> Judgement:
-    """How fast the tails of theorem 2 vanish."""
+@claim("The rest vanishes as the depth grows.", "Proof of Theorem 2, Eq. 36", "→ 0")
+def _speed(readings: Readings) -> Judgement:
     ratios = []
     for reading in chosen(readings, "tails"):
         depth, logs = reading["depth"].double(), reading["log_outside"]
@@ -283,8 +283,8 @@ def judge_speed(readings: Sequence[Measurement]) -> Judgement:
     return decide(exactly(torch.stack(ratios)), Band.around(1.0, 0.02), sentence)
 
 
-def judge_legendre(readings: Sequence[Measurement]) -> Judgement:
-    """Equation 37."""
+@claim("z² = (1-β²)^p P_p((1+β²)/(1-β²)).", "Eq. 37", "equal")
+def _legendre(readings: Readings) -> Judgement:
     (found,) = chosen(readings, "normaliser")
     return decide_correction(
         (exactly(found["printed"] / found["proof_sum"] - 1), Band.around(0.0, ROUNDING)),
@@ -294,15 +294,23 @@ def judge_legendre(readings: Sequence[Measurement]) -> Judgement:
     )
 
 
-def judge_coherent(readings: Sequence[Measurement]) -> Judgement:
-    """The squared law on the paper's own network."""
+@claim(
+    "Path lengths of residual networks R(Wx) are distributed like ε².",
+    "Section 3, after Theorem 2",
+    "total variation 0",
+)
+def _coherent(readings: Readings) -> Judgement:
     found = stacked(readings, "squared_binomial_distance", "spectra", branch="relu", scaling="none")[:, 0]
     sentence = "Total variation between the path spectrum of random networks R(Wx) and the nearest ε²(β)."
     return decide(over_seeds(found), _at_most(COHERENT), sentence)
 
 
-def judge_incoherent(readings: Sequence[Measurement]) -> Judgement:
-    """The squared law on branches of zero mean."""
+@claim(
+    "Path lengths of residual networks are distributed like ε², whatever the branches.",
+    "Section 3, after Theorem 2",
+    "total variation 0",
+)
+def _zero_mean(readings: Readings) -> Judgement:
     squared, plain = (
         stacked(readings, f"{name}_distance", "spectra", branch="two_layer")[:, 0]
         for name in ("squared_binomial", "binomial")
@@ -319,40 +327,12 @@ def _at_most(distance: float) -> Band:
     return Band(-math.inf, distance, distance)
 
 
-THM1 = (
-    Claim("limit", "argmax ε_r / p → β/(1+β).", "Theorem 1, Eq. 17", "0", judge_limit),
-    Claim("proof", "The peak is that of C(p, r) β^r.", "Proof of Theorem 1, Eq. 35", "never missed", judge_proof),
-    Claim(
-        "initialisation",
-        "At initialisation the largest weight is at less than half the depth.",
-        "Section 3, after Theorem 2",
-        "< 0.5",
-        judge_initial,
-    ),
-)
+THM1 = (_limit, _proof, _initialisation)
 
-THM2 = (
-    Claim("concentration", "Σ ε_r² over any band around βp/(1+β) → 1.", "Theorem 2, Eq. 18", "1", judge_concentration),
-    Claim("speed", "The rest vanishes as the depth grows.", "Proof of Theorem 2, Eq. 36", "→ 0", judge_speed),
-    Claim("legendre", "z² = (1-β²)^p P_p((1+β²)/(1-β²)).", "Eq. 37", "equal", judge_legendre),
-    Claim(
-        "coherent",
-        "Path lengths of residual networks R(Wx) are distributed like ε².",
-        "Section 3, after Theorem 2",
-        "total variation 0",
-        judge_coherent,
-    ),
-    Claim(
-        "zero_mean",
-        "Path lengths of residual networks are distributed like ε², whatever the branches.",
-        "Section 3, after Theorem 2",
-        "total variation 0",
-        judge_incoherent,
-    ),
-)
+THM2 = (_concentration, _speed, _legendre, _coherent, _zero_mean)
 
 
-def draw_thm1(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def draw_thm1(readings: Readings) -> tuple[Figure, ...]:
     """The peak over the depth against the depth, and measured spectra."""
     marks: list[Line] = []
     for index, reading in enumerate(chosen(readings, "peaks")):
@@ -376,7 +356,7 @@ def draw_thm1(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     )
 
 
-def draw_thm2(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def draw_thm2(readings: Readings) -> tuple[Figure, ...]:
     """The energy outside the band against the depth, and measured spectra with both laws."""
     marks: list[Line] = []
     for index, reading in enumerate(chosen(readings, "tails")):
@@ -402,7 +382,7 @@ def draw_thm2(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     )
 
 
-def _spectrum(readings: Sequence[Measurement], branch: str, name: str) -> Figure:
+def _spectrum(readings: Readings, branch: str, name: str) -> Figure:
     shares = stacked(readings, "share", "spectra", branch=branch)[:, 0]
     lengths = range(1, shares.shape[1] + 1)
     fits = {

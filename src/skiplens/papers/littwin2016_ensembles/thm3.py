@@ -1,6 +1,5 @@
 """Theorem 3: what one gradient step on a spin-glass loss does to batch-norm scales."""
 
-from collections.abc import Sequence
 from functools import partial
 
 import torch
@@ -21,10 +20,9 @@ from skiplens.papers.littwin2016_ensembles.two_paths import (
     two_orders,
     two_path_runs,
 )
-from skiplens.papers.statistics import Band, chosen, decide, decide_correction, over_seeds, raw_tables
-from skiplens.papers.study import Claim, Item, Judgement, Preset
+from skiplens.papers.statistics import Band, Readings, chosen, decide, decide_correction, over_seeds, raw_tables
+from skiplens.papers.study import Claim, Item, Judgement, Preset, claim
 from skiplens.plots.figure import Figure, Points, Reference, numbers
-from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
 
 LAYERS = {"unskipped": "layer without skip", "skipped": "layer with skip"}
@@ -85,7 +83,7 @@ def _grown(settings: TwoPaths, scales: Tensor, layer: int, generator: torch.Gene
     }
 
 
-def judge_layer_growth(readings: Sequence[Measurement], layer: str) -> Judgement:
+def judge_layer_growth(readings: Readings, layer: str) -> Judgement:
     """How often |λ| grows under the theorem's hypotheses."""
     happened = []
     for reading in chosen(readings, "layer_steps"):
@@ -95,15 +93,15 @@ def judge_layer_growth(readings: Sequence[Measurement], layer: str) -> Judgement
     return judge_every_loss(happened, sentence)
 
 
-def judge_layer_formula(readings: Sequence[Measurement], layer: str, formula: str) -> Judgement:
+def judge_layer_formula(readings: Readings, layer: str, formula: str) -> Judgement:
     """The size of the growth."""
     found = ratios(readings, "layer_steps", layer, f"{layer}_predicted")
     sentence = f"Growth of |λ| in a step of 1e-5 over {formula}, fitted over the losses of a replicate."
     return decide(over_seeds(found), Band.around(1.0, LEADING_ORDER), sentence)
 
 
-def judge_equation_41(readings: Sequence[Measurement]) -> Judgement:
-    """The line that lost the gradient."""
+@claim("It grows by μ²/|λ|.", "Eq. 41, middle", "ratio 1")
+def _equation_41(readings: Readings) -> Judgement:
     printed = [
         ratio(reading["unskipped"][:, -1], reading["unskipped_predicted"] / reading["unskipped_squared_gradient"])
         for reading in chosen(readings, "layer_steps")
@@ -145,11 +143,11 @@ THM3 = (
         )
         for layer, formula, equation in (("unskipped", _UNSKIPPED, "Eq. 40"), ("skipped", _SKIPPED, "Eq. 42"))
     ),
-    Claim("equation_41", "It grows by μ²/|λ|.", "Eq. 41, middle", "ratio 1", judge_equation_41),
+    _equation_41,
 )
 
 
-def draw_thm3(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def draw_thm3(readings: Readings) -> tuple[Figure, ...]:
     """Growth over its leading order against the learning rate, and growth against ‖g_p‖/‖g_m‖."""
     marks = []
     for layer, name in LAYERS.items():

@@ -1,7 +1,6 @@
 """Theorem 4: what one gradient step on a spin-glass loss does to the scale of the weights, and what descents do."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -26,6 +25,7 @@ from skiplens.papers.littwin2016_ensembles.two_paths import (
 )
 from skiplens.papers.statistics import (
     Band,
+    Readings,
     ReplicateSettings,
     chosen,
     curve,
@@ -36,9 +36,8 @@ from skiplens.papers.statistics import (
     stacked,
     values,
 )
-from skiplens.papers.study import Claim, Item, Judgement, Preset
+from skiplens.papers.study import Claim, Item, Judgement, Preset, claim
 from skiplens.plots.figure import Figure, Mark, Reference
-from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
 
 
@@ -138,15 +137,15 @@ def _lengths(mixture: Mixture) -> Tensor:
     return torch.arange(1, mixture.order + 1, dtype=torch.float64)
 
 
-def judge_equation_25(readings: Sequence[Measurement]) -> Judgement:
-    """Theorem 4."""
+@claim("∂L/∂C becomes -(μ/C)(m‖g_m‖² + p‖g_p‖² + (m+p) g_m·g_p).", "Theorem 4, Eq. 25", "ratio 1")
+def _equation_25(readings: Readings) -> Judgement:
     found = ratios(readings, "scale_steps", "slope", "predicted")
     sentence = "∂L/∂C after a step of 1e-5, from points where it was 0, over equation 25; fitted over the losses."
     return decide(over_seeds(found), Band.around(1.0, LEADING_ORDER), sentence)
 
 
-def judge_equation_45(readings: Sequence[Measurement]) -> Judgement:
-    """The line with ‖g_p‖² twice."""
+@claim("∂L/∂C becomes -(μ/C)(m‖g_p‖² + p‖g_p‖² + (m+p) g_m·g_p).", "Proof of Theorem 4, Eq. 45", "ratio 1")
+def _equation_45(readings: Readings) -> Judgement:
     printed, right = (ratios(readings, "scale_steps", "slope", name) for name in ("printed_as_45", "predicted"))
     band = Band.around(1.0, LEADING_ORDER)
     return decide_correction(
@@ -157,16 +156,16 @@ def judge_equation_45(readings: Sequence[Measurement]) -> Judgement:
     )
 
 
-def judge_dominant(readings: Sequence[Measurement]) -> Judgement:
-    """The sign where long paths dominate the gradient."""
+@claim("C increases when the gradients of deeper paths dominate.", "Section 4.2, after Theorem 4", "always")
+def _dominant(readings: Readings) -> Judgement:
     steps = chosen(readings, "scale_steps")
     happened = [reading["slope"][:, -1][reading["long_over_short"] > 1] < 0 for reading in steps]
     sentence = "Share of {losses} random losses with ∂L/∂C = 0 and ‖g_p‖ > ‖g_m‖ on which the next step increases C."
     return judge_every_loss(happened, sentence)
 
 
-def judge_opposed(readings: Sequence[Measurement]) -> Judgement:
-    """The sign where gradients are opposed and long paths do not dominate."""
+@claim("C increases.", "Section 4, claim 2; after Theorem 4", "∂L/∂C < 0")
+def _always(readings: Readings) -> Judgement:
     found = []
     for reading in chosen(readings, "scale_steps"):
         m, p = reading.setting("short"), reading.setting("long")
@@ -181,14 +180,14 @@ def judge_opposed(readings: Sequence[Measurement]) -> Judgement:
     )
 
 
-def judge_norm_step(readings: Sequence[Measurement]) -> Judgement:
-    """The norm itself always grows to second order."""
+@claim("The gradient is orthogonal to the weights.", "Proof of Theorem 4", "ratio 1")
+def _norm(readings: Readings) -> Judgement:
     found = [reading["norm_growth"][:, 0].mean() for reading in chosen(readings, "scale_steps")]
     sentence = "Growth of ‖w‖² in a step from a point with ∂L/∂C = 0, over μ²‖g‖²; it is exact for every loss."
     return decide(over_seeds(found), Band.around(1.0, LEADING_ORDER), sentence)
 
 
-def judge_descent(readings: Sequence[Measurement], name: str) -> Judgement:
+def judge_descent(readings: Readings, name: str) -> Judgement:
     """Whether scale or mean length is larger after a descent."""
     depth_ratios = values(readings, "depth_ratio", "descents")
     changes = [
@@ -204,29 +203,11 @@ def judge_descent(readings: Sequence[Measurement], name: str) -> Judgement:
 
 
 THM4 = (
-    Claim(
-        "equation_25",
-        "∂L/∂C becomes -(μ/C)(m‖g_m‖² + p‖g_p‖² + (m+p) g_m·g_p).",
-        "Theorem 4, Eq. 25",
-        "ratio 1",
-        judge_equation_25,
-    ),
-    Claim(
-        "equation_45",
-        "∂L/∂C becomes -(μ/C)(m‖g_p‖² + p‖g_p‖² + (m+p) g_m·g_p).",
-        "Proof of Theorem 4, Eq. 45",
-        "ratio 1",
-        judge_equation_45,
-    ),
-    Claim(
-        "dominant",
-        "C increases when the gradients of deeper paths dominate.",
-        "Section 4.2, after Theorem 4",
-        "always",
-        judge_dominant,
-    ),
-    Claim("always", "C increases.", "Section 4, claim 2; after Theorem 4", "∂L/∂C < 0", judge_opposed),
-    Claim("norm", "The gradient is orthogonal to the weights.", "Proof of Theorem 4", "ratio 1", judge_norm_step),
+    _equation_25,
+    _equation_45,
+    _dominant,
+    _always,
+    _norm,
     Claim(
         "scale_in_descent",
         "During training C increases.",
@@ -244,7 +225,7 @@ THM4 = (
 )
 
 
-def draw_thm4(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def draw_thm4(readings: Readings) -> tuple[Figure, ...]:
     """∂L/∂C over equations 25 and 45 against the learning rate; scale and length in descents."""
     return (
         Figure(
@@ -266,7 +247,7 @@ def draw_thm4(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     )
 
 
-def _descent(readings: Sequence[Measurement], array: str, label: str) -> Figure:
+def _descent(readings: Readings, array: str, label: str) -> Figure:
     marks: list[Mark] = []
     for index, beta in enumerate(values(readings, "depth_ratio", "descents")):
         history = stacked(readings, array, "descents", depth_ratio=beta)

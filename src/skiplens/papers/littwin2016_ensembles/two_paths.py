@@ -15,10 +15,9 @@ from skiplens.base.settings import option
 from skiplens.papers.littwin2016_ensembles.common import SIZES, judge_always, repeated
 from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import Mixture
 from skiplens.papers.littwin2016_ensembles.spin_glass.hamiltonian import SpinGlass, random_points
-from skiplens.papers.statistics import ReplicateSettings, chosen, mean_points
+from skiplens.papers.statistics import Readings, ReplicateSettings, chosen, mean_points
 from skiplens.papers.study import Judgement, Preset
 from skiplens.plots.figure import Points
-from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
 
 LEADING_ORDER = 4e-4
@@ -121,7 +120,7 @@ def ratio(measured: Tensor, predicted: Tensor) -> Tensor:
     return (measured * predicted).sum() / predicted.square().sum()
 
 
-def ratios(readings: Sequence[Measurement], measure: str, measured: str, predicted: str) -> list[Tensor]:
+def ratios(readings: Readings, measure: str, measured: str, predicted: str) -> list[Tensor]:
     """That factor at the smallest learning rate, for each replicate."""
     return [ratio(reading[measured][:, -1], reading[predicted]) for reading in chosen(readings, measure)]
 
@@ -137,7 +136,7 @@ def judge_every_loss(happened: Sequence[Tensor], sentence: str) -> Judgement:
     return judge_always(shares, sentence.format(losses=sum(map(len, happened))))
 
 
-def against_rate(readings: Sequence[Measurement], measure: str, arrays: tuple[str, str], name: str) -> Points:
+def against_rate(readings: Readings, measure: str, arrays: tuple[str, str], name: str) -> Points:
     """What was measured over what is predicted, for each learning rate."""
     found = chosen(readings, measure)
     measured, predicted = arrays

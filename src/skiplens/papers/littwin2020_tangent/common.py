@@ -1,6 +1,6 @@
 """What the figures and theorems share: random networks, the diagonal of their kernels, sizes, raw tables."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ from skiplens.base.randomness import Randomness
 from skiplens.base.settings import Settings, option
 from skiplens.kernels.finite_width.matrix_free import sample_kernels
 from skiplens.kernels.finite_width.networks import DenseNet, Network, ResNet, Vanilla
-from skiplens.papers.statistics import entries, raw_tables
+from skiplens.papers.statistics import Readings, entries, raw_tables
 from skiplens.papers.study import PaperCard, Preset, Table
 from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
@@ -137,7 +137,7 @@ def diagonal(settings: Diagonal) -> dict[str, Tensor]:
     return {"kernel": drawn.samples[:, 0, 0]}
 
 
-def tables(readings: Sequence[Measurement]) -> tuple[Table, ...]:
+def tables(readings: Readings) -> tuple[Table, ...]:
     """One table for each measure; of networks drawn one by one, the moments over the networks of a run."""
     return raw_tables(readings, _summaries)
 

@@ -1,7 +1,6 @@
 """Figure 4 and theorems 3 and 4: the Jacobian in one matrix has the moments of the network reduced to that matrix."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -19,6 +18,7 @@ from skiplens.papers.littwin2020_tangent.common import COMMON, DRAWN, MEMORY, NA
 from skiplens.papers.statistics import (
     Band,
     Interval,
+    Readings,
     decide,
     decide_correction,
     mean_points,
@@ -27,9 +27,8 @@ from skiplens.papers.statistics import (
     stacked,
     values,
 )
-from skiplens.papers.study import Claim, Item, Judgement, Preset
+from skiplens.papers.study import Claim, Item, Judgement, Preset, claim
 from skiplens.plots.figure import Bars, Figure, Line, Reference, numbers
-from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
 
 SECOND, FOURTH = 0.1, 0.3
@@ -109,15 +108,15 @@ def thm4_runs(preset: Preset, seed: int) -> list[Run]:
     return [*thm3_runs(preset, seed), *repeated(duality, base, preset, seed, law=("uniform", "rademacher"))]
 
 
-def judge_layer_second(readings: Sequence[Measurement]) -> Judgement:
-    """Mean squared output over mean squared Jacobian norm at each depth."""
+@claim("Second moments of ‖J^k‖ and of ‖f_(k)‖ closely match.", "Figure 4a", "ratio 1")
+def _second(readings: Readings) -> Judgement:
     ratios = _by_depth(readings, "output_squared", 1) / _by_depth(readings, "jacobian_squared", 1)
     sentence = "Mean squared output of the reduced network over mean squared Jacobian norm, minus 1; worst depth."
     return decide(over_seeds(ratios - 1), Band.around(0.0, 2 * SECOND), sentence)
 
 
-def judge_layer_fourth(readings: Sequence[Measurement]) -> Judgement:
-    """Fourth moment of the Jacobian norm over that of the output at each depth."""
+@claim("E‖J^k‖⁴ lies between the bounds from E f_(k)⁴.", "Figure 4b", "between 1/3 and 1")
+def _fourth(readings: Readings) -> Judgement:
     ratios = _by_depth(readings, "jacobian_squared", 2) / _by_depth(readings, "output_squared", 2)
     sentence = (
         "Fourth moment of the Jacobian norm over that of the output, worst depth; for Gaussian weights it is 1/3."
@@ -125,36 +124,36 @@ def judge_layer_fourth(readings: Sequence[Measurement]) -> Judgement:
     return decide(over_seeds(ratios), Band.between(LOWEST_RATIO, 1.0, RATIO), sentence)
 
 
-def judge_layer_growth(readings: Sequence[Measurement]) -> Judgement:
-    """Growth of the second moment with depth."""
+@claim("Moments grow exponentially with depth (straight lines in log scale).", "Figure 4a", "log(1 + α^m) a block")
+def _growth(readings: Readings) -> Judgement:
     rate = slope(values(readings, "depth", "layer"), _by_depth(readings, "jacobian_squared", 1).log())
     expected = math.log1p(0.3**2)
     sentence = f"Growth of the log second moment per block; α^m (1 + α^m)^(L-1) gives log 1.09 = {expected:.4f}."
     return decide(over_seeds(rate), Band.around(expected, 0.1 * expected), sentence)
 
 
-def judge_paths(readings: Sequence[Measurement], architecture: str, order: str) -> Judgement:
+def judge_paths(readings: Readings, architecture: str, order: str) -> Judgement:
     """Moments of the path part against those of the reduced network, matrix by matrix."""
     sentence = f"{order.capitalize()} moment of the paths through a matrix over that of the reduced network, minus 1."
     found = _over_reduced(readings, f"path_{order}", f"reduced_{order}", architecture)
     return decide(found, Band.around(0.0, SECOND if order == "second" else FOURTH), sentence)
 
 
-def judge_jacobian(readings: Sequence[Measurement], architecture: str) -> Judgement:
+def judge_jacobian(readings: Readings, architecture: str) -> Judgement:
     """Mean squared Jacobian norm against the second moment of the reduced network."""
     sentence = "Mean squared Jacobian norm of a matrix over the second moment of the reduced network, minus 1."
     found = _over_reduced(readings, "jacobian_second", "reduced_second", architecture)
     return decide(found, Band.around(0.0, SECOND), sentence)
 
 
-def judge_gaussian_bounds(readings: Sequence[Measurement], architecture: str) -> Judgement:
+def judge_gaussian_bounds(readings: Readings, architecture: str) -> Judgement:
     """The printed bounds for Gaussian weights."""
     found = over_seeds(_fourth_ratios(readings, architecture, "gaussian"))
     sentence = "E‖J‖⁴ / E f⁴ of a matrix, Gaussian weights: exactly 1/3, the printed lower bound."
     return decide(found, Band.between(LOWEST_RATIO, 1.0, RATIO), sentence)
 
 
-def judge_other_bounds(readings: Sequence[Measurement], law: str) -> Judgement:
+def judge_other_bounds(readings: Readings, law: str) -> Judgement:
     """The printed lower bound for weights with c₄ < 3."""
     c4 = weight_law(law).fourth_moment
     found = over_seeds(_fourth_ratios(readings, "resnet", law))
@@ -167,42 +166,28 @@ def judge_other_bounds(readings: Sequence[Measurement], law: str) -> Judgement:
     )
 
 
-def _by_depth(readings: Sequence[Measurement], name: str, power: int) -> Float[Tensor, "replicates depths"]:
+def _by_depth(readings: Readings, name: str, power: int) -> Float[Tensor, "replicates depths"]:
     """Moments of figure 4."""
     depths = values(readings, "depth", "layer")
     return torch.stack([stacked(readings, name, "layer", depth=depth).pow(power).mean(1) for depth in depths], dim=1)
 
 
-def _moment(readings: Sequence[Measurement], name: str, architecture: str, law: str = "gaussian") -> Tensor:
+def _moment(readings: Readings, name: str, architecture: str, law: str = "gaussian") -> Tensor:
     return stacked(readings, name, "duality", architecture=architecture, law=law)
 
 
-def _over_reduced(readings: Sequence[Measurement], name: str, reduced: str, architecture: str) -> Interval:
+def _over_reduced(readings: Readings, name: str, reduced: str, architecture: str) -> Interval:
     """Relative differences over the mean of what is expected, so that no ratio of noisy numbers biases them."""
     found, expected = (_moment(readings, array, architecture) for array in (name, reduced))
     return over_seeds((found - expected) / expected.mean(0))
 
 
-def _fourth_ratios(readings: Sequence[Measurement], architecture: str, law: str) -> Float[Tensor, "replicates k"]:
+def _fourth_ratios(readings: Readings, architecture: str, law: str) -> Float[Tensor, "replicates k"]:
     jacobian, reduced = (_moment(readings, f"{name}_fourth", architecture, law) for name in ("jacobian", "reduced"))
     return jacobian / reduced
 
 
-FIG4 = (
-    Claim(
-        "second", "Second moments of ‖J^k‖ and of ‖f_(k)‖ closely match.", "Figure 4a", "ratio 1", judge_layer_second
-    ),
-    Claim(
-        "fourth", "E‖J^k‖⁴ lies between the bounds from E f_(k)⁴.", "Figure 4b", "between 1/3 and 1", judge_layer_fourth
-    ),
-    Claim(
-        "growth",
-        "Moments grow exponentially with depth (straight lines in log scale).",
-        "Figure 4a",
-        "log(1 + α^m) a block",
-        judge_layer_growth,
-    ),
-)
+FIG4 = (_second, _fourth, _growth)
 
 _ARCHITECTURES = ("resnet", "densenet")
 
@@ -252,7 +237,7 @@ THM4 = (
 )
 
 
-def draw_fig4(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def draw_fig4(readings: Readings) -> tuple[Figure, ...]:
     """Panels (a) second and (b) fourth moments against depth."""
     depths = values(readings, "depth", "layer")
     moments = [reduced_moments(ResNet(depth, 50, 2, 0.3)) for depth in depths]
@@ -288,12 +273,12 @@ def draw_fig4(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     return second, fourth
 
 
-def draw_thm3(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def draw_thm3(readings: Readings) -> tuple[Figure, ...]:
     """Moments of the path part over those of the reduced network."""
     return tuple(_path_ratios(readings, architecture) for architecture in _ARCHITECTURES)
 
 
-def draw_thm4(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def draw_thm4(readings: Readings) -> tuple[Figure, ...]:
     """Fourth moments of Jacobians over those of reduced networks, for three laws."""
     laws = ("gaussian", "uniform", "rademacher")
     ratios = [estimate(_fourth_ratios(readings, "resnet", law).mean(1)) for law in laws]
@@ -315,7 +300,7 @@ def draw_thm4(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     )
 
 
-def _path_ratios(readings: Sequence[Measurement], architecture: str) -> Figure:
+def _path_ratios(readings: Readings, architecture: str) -> Figure:
     marks = []
     for order in ("second", "fourth"):
         path, reduced = (_moment(readings, f"{part}_{order}", architecture) for part in ("path", "reduced"))

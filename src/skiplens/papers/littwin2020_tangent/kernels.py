@@ -1,7 +1,6 @@
 """Figure 2 and theorems 1 and 2: kernels of random networks scatter around limits whose recursions are misprinted."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -32,10 +31,19 @@ from skiplens.papers.littwin2020_tangent.errata import (
     printed_densenet_kernel,
     printed_resnet_kernel,
 )
-from skiplens.papers.statistics import Band, chosen, decide, decide_correction, mean_points, over_seeds, slope, stacked
+from skiplens.papers.statistics import (
+    Band,
+    Readings,
+    chosen,
+    decide,
+    decide_correction,
+    mean_points,
+    over_seeds,
+    slope,
+    stacked,
+)
 from skiplens.papers.study import Claim, Item, Judgement, Preset
 from skiplens.plots.figure import INK, Figure, Line, numbers
-from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
 
 WIDTHS = (50, 500)
@@ -127,7 +135,7 @@ def printed(architecture: str, angles: int) -> Float[Tensor, " angles"]:
     return printed_densenet_kernel(rho, DEPTH)
 
 
-def judge_kernel(readings: Sequence[Measurement], architecture: str) -> Judgement:
+def judge_kernel(readings: Readings, architecture: str) -> Judgement:
     """Means of wide networks against the printed and the right kernel."""
     means = _kernels(readings, architecture, max(WIDTHS)).mean(1)
     right, wrong = limit(architecture, means.shape[1]), printed(architecture, means.shape[1])
@@ -141,7 +149,7 @@ def judge_kernel(readings: Sequence[Measurement], architecture: str) -> Judgemen
     )
 
 
-def judge_spread(readings: Sequence[Measurement], architecture: str) -> Judgement:
+def judge_spread(readings: Readings, architecture: str) -> Judgement:
     """Standard deviation of narrow over that of wide networks."""
     narrow, wide = (_kernels(readings, architecture, width).std(1) for width in WIDTHS)
     ratio = (narrow / wide).median(dim=1).values
@@ -150,7 +158,7 @@ def judge_spread(readings: Sequence[Measurement], architecture: str) -> Judgemen
     return decide(over_seeds(ratio), Band(1.0, math.inf), f"{sentence}; a law 1/√n gives {expected:.2f}.")
 
 
-def judge_resnet_diagonal(readings: Sequence[Measurement]) -> Judgement:
+def judge_resnet_diagonal(readings: Readings) -> Judgement:
     """Equation (25) at three networks."""
     deviations = []
     for depth, m, scale in DIAGONALS:
@@ -162,7 +170,7 @@ def judge_resnet_diagonal(readings: Sequence[Measurement]) -> Judgement:
     return decide(over_seeds(torch.stack(deviations, dim=1)), Band.around(0.0, TOLERANCE), sentence)
 
 
-def judge_densenet_diagonal(readings: Sequence[Measurement]) -> Judgement:
+def judge_densenet_diagonal(readings: Readings) -> Judgement:
     """Equation (29) against the harmonic number."""
     drawn = stacked(readings, "kernel", "diagonal", architecture="densenet", width=SCALING_WIDTHS[-1])
     found = over_seeds(drawn.mean(1))
@@ -175,7 +183,7 @@ def judge_densenet_diagonal(readings: Sequence[Measurement]) -> Judgement:
     )
 
 
-def judge_convergence(readings: Sequence[Measurement], architecture: str) -> Judgement:
+def judge_convergence(readings: Readings, architecture: str) -> Judgement:
     """How the variance falls with the width."""
     logs = _variances(readings, architecture).log()
     found = over_seeds(slope([math.log(width) for width in SCALING_WIDTHS], logs))
@@ -183,11 +191,11 @@ def judge_convergence(readings: Sequence[Measurement], architecture: str) -> Jud
     return decide(found, Band(-math.inf, -0.5), sentence)
 
 
-def _kernels(readings: Sequence[Measurement], architecture: str, width: int) -> Float[Tensor, "replicates n angles"]:
+def _kernels(readings: Readings, architecture: str, width: int) -> Float[Tensor, "replicates n angles"]:
     return stacked(readings, "kernel", "bundle", architecture=architecture, width=width)
 
 
-def _variances(readings: Sequence[Measurement], architecture: str) -> Float[Tensor, "replicates widths"]:
+def _variances(readings: Readings, architecture: str) -> Float[Tensor, "replicates widths"]:
     """Variance of the diagonal at each of the scaling widths."""
     scale = {"branch_scale": BRANCH_SCALE} if architecture == "resnet" else {}
     network = {"architecture": architecture, "depth": DEPTH, **scale}
@@ -259,17 +267,17 @@ THM2 = _theorem(
 )
 
 
-def draw_fig2(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def draw_fig2(readings: Readings) -> tuple[Figure, ...]:
     """Panels (a) and (b)."""
     return tuple(_bundle(readings, architecture, panel) for architecture, panel, _ in _PANELS)
 
 
-def draw_theorem(readings: Sequence[Measurement], architecture: str) -> tuple[Figure, ...]:
+def draw_theorem(readings: Readings, architecture: str) -> tuple[Figure, ...]:
     """The printed kernel beside the right one, and the variance against the width."""
     return _printed_and_right(readings, architecture), _variance_against_width(readings, architecture)
 
 
-def _bundle(readings: Sequence[Measurement], architecture: str, panel: str) -> Figure:
+def _bundle(readings: Readings, architecture: str, panel: str) -> Figure:
     name, theta = NAMES[architecture], _angles(readings)
     return Figure(
         name=f"bundle_{architecture}",
@@ -285,7 +293,7 @@ def _bundle(readings: Sequence[Measurement], architecture: str, panel: str) -> F
     )
 
 
-def _curves(readings: Sequence[Measurement], architecture: str, width: int) -> Line:
+def _curves(readings: Readings, architecture: str, width: int) -> Line:
     """The networks of the first replicate as one line with gaps, so that they have one name."""
     kernels = _kernels(readings, architecture, width)[0][:MOST_CURVES]
     gap = torch.full((len(kernels), 1), math.nan, dtype=torch.float64)
@@ -294,7 +302,7 @@ def _curves(readings: Sequence[Measurement], architecture: str, width: int) -> L
     return Line(numbers(x), numbers(y), f"width {width}", colour=COLOURS[width], faint=True)
 
 
-def _printed_and_right(readings: Sequence[Measurement], architecture: str) -> Figure:
+def _printed_and_right(readings: Readings, architecture: str) -> Figure:
     theta = _angles(readings)
     means = _kernels(readings, architecture, max(WIDTHS)).mean(1)
     theorem = "Theorem 1" if architecture == "resnet" else "Theorem 2"
@@ -313,7 +321,7 @@ def _printed_and_right(readings: Sequence[Measurement], architecture: str) -> Fi
     )
 
 
-def _variance_against_width(readings: Sequence[Measurement], architecture: str) -> Figure:
+def _variance_against_width(readings: Readings, architecture: str) -> Figure:
     networks = [
         ResNet(DEPTH, width, BRANCH_DEPTH, BRANCH_SCALE) if architecture == "resnet" else DenseNet(DEPTH, width)
         for width in SCALING_WIDTHS
@@ -339,7 +347,7 @@ def _layers(architecture: str) -> str:
     return "blocks" if architecture == "resnet" else "layers"
 
 
-def _angles(readings: Sequence[Measurement]) -> tuple[float, ...]:
+def _angles(readings: Readings) -> tuple[float, ...]:
     count = chosen(readings, "bundle")[0].setting("angles")
     return numbers(torch.linspace(0, math.pi, count, dtype=torch.float64))
 

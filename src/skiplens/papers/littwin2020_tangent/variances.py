@@ -25,6 +25,7 @@ from skiplens.papers.littwin2020_tangent.common import (
 from skiplens.papers.littwin2020_tangent.errata import log_theorem5_appendix, log_theorem5_main_text
 from skiplens.papers.statistics import (
     Band,
+    Readings,
     decide,
     decide_correction,
     mean_points,
@@ -33,9 +34,8 @@ from skiplens.papers.statistics import (
     stacked,
     values,
 )
-from skiplens.papers.study import Claim, Item, Judgement, Preset
+from skiplens.papers.study import Claim, Item, Judgement, Preset, claim
 from skiplens.plots.figure import Figure, Line, Points, colour, numbers
-from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
 
 GROWTH_DEPTHS = (10, 20, 40, 60)
@@ -97,12 +97,12 @@ def _proportional_runs(architecture: Architecture, preset: Preset, seed: int) ->
     return runs
 
 
-def variances(readings: Sequence[Measurement], **settings: Any) -> Float[Tensor, " replicates"]:
+def variances(readings: Readings, **settings: Any) -> Float[Tensor, " replicates"]:
     """Variance of the diagonal in each replicate."""
     return stacked(readings, "kernel", "diagonal", **settings).var(1)
 
 
-def relative_variances(readings: Sequence[Measurement], **settings: Any) -> Float[Tensor, " replicates"]:
+def relative_variances(readings: Readings, **settings: Any) -> Float[Tensor, " replicates"]:
     """Variance over squared mean of the diagonal in each replicate."""
     drawn = stacked(readings, "kernel", "diagonal", **settings)
     return drawn.var(1) / drawn.mean(1).square()
@@ -113,15 +113,15 @@ def harmonic(depth: int) -> float:
     return math.fsum(1 / layer for layer in range(1, depth + 1))
 
 
-def judge_decline(readings: Sequence[Measurement], architecture: str) -> Judgement:
+def judge_decline(readings: Readings, architecture: str) -> Judgement:
     """Figure 5: the variance of residual and dense networks falls as both sizes grow."""
     found = over_seeds(_depth_slope(readings, architecture, variances))
     sentence = "Slope of log variance over log depth at n = 10 L; convergence means that it is negative."
     return decide(found, Band(-math.inf, 0.0), sentence)
 
 
-def judge_vanilla(readings: Sequence[Measurement]) -> Judgement:
-    """Figure 5: the vanilla network's variance."""
+@claim("The variance of the vanilla network remains constant.", "Figure 5", "slope 0")
+def _vanilla(readings: Readings) -> Judgement:
     absolute, relative = (
         over_seeds(_depth_slope(readings, "vanilla", measured)) for measured in (variances, relative_variances)
     )
@@ -132,15 +132,15 @@ def judge_vanilla(readings: Sequence[Measurement]) -> Judgement:
     return decide_correction((absolute, Band.around(0.0, FLAT)), (relative, Band.around(0.0, FLAT)), sentence)
 
 
-def judge_width_order(readings: Sequence[Measurement], architecture: str, depth: int) -> Judgement:
+def judge_width_order(readings: Readings, architecture: str, depth: int) -> Judgement:
     """Theorems 5 and 6: the variance is of order 1/n."""
     drawn = [variances(readings, architecture=architecture, depth=depth, width=width) for width in SCALING_WIDTHS]
     sentence = f"Slope of log variance over log width, {depth} blocks or layers."
     return decide(over_seeds(_log_slope(SCALING_WIDTHS, drawn)), Band.around(-1.0, FLAT), sentence)
 
 
-def judge_exponent(readings: Sequence[Measurement]) -> Judgement:
-    """Theorem 5: how fast the variance grows with depth at a fixed branch scale."""
+@claim("The variance grows no faster than (mL)² exp(L α^m ρ).", "Theorem 5, Eq. 40", "at most α^m ρ a block")
+def _exponent(readings: Readings) -> Judgement:
     drawn = [variances(readings, architecture="resnet", depth=depth, width=50) for depth in GROWTH_DEPTHS]
     exact = torch.tensor([[float(kernel_moments(network).variance) for network in GROWING]], dtype=torch.float64)
     found, right = over_seeds(_growth(torch.stack(drawn, dim=1))), float(_growth(exact))
@@ -152,8 +152,8 @@ def judge_exponent(readings: Sequence[Measurement]) -> Judgement:
     return decide_correction((found, Band(-math.inf, rate)), (found, Band.around(right, 0.15 * right)), sentence)
 
 
-def judge_minkowski(readings: Sequence[Measurement]) -> Judgement:
-    """Equation (39) with the exact variance of every Jacobian."""
+@claim("V(‖J‖²) ≤ (Σ_k √V(‖J^k‖²))².", "Eq. 39", "ratio at most 1")
+def _minkowski(readings: Readings) -> Judgement:
     columns = [
         variances(readings, architecture="resnet", depth=network.depth, width=50) / minkowski_bound(network).variance
         for network in GROWING
@@ -162,8 +162,8 @@ def judge_minkowski(readings: Sequence[Measurement]) -> Judgement:
     return decide(over_seeds(torch.stack(columns, dim=1)), Band(-math.inf, 1.0), sentence)
 
 
-def judge_mean_scaling(readings: Sequence[Measurement]) -> Judgement:
-    """Corollary 1: with which branch scale the mean stays constant."""
+@claim("With α = a/L^m the mean is constant at any depth.", "Corollary 1 and the text before it", "slope 0")
+def _mean(readings: Readings) -> Judgement:
     depths = values(readings, "depth", "diagonal")
     wrong, right = (over_seeds(_log_slope(depths, _means(readings, depths, which))) for which in (0, 1))
     sentence = (
@@ -173,16 +173,16 @@ def judge_mean_scaling(readings: Sequence[Measurement]) -> Judgement:
     return decide_correction((wrong, Band.around(0.0, FLAT)), (right, Band.around(0.0, FLAT)), sentence)
 
 
-def judge_depth_free(readings: Sequence[Measurement]) -> Judgement:
-    """Corollary 1: with the right branch scale depth does not change n·V/(E𝒢)²."""
+@claim("The variance is of order 1/n at any depth.", "Corollary 1, Eq. 41", "slope 0 over depth")
+def _variance(readings: Readings) -> Judgement:
     depths = values(readings, "depth", "diagonal")
     drawn = [relative_variances(readings, branch_scale=branch_scales(depth)[1]) for depth in depths]
     sentence = f"Slope of log(V/(E𝒢)²) over log depth with α = a/L^(1/m), width {COROLLARY_WIDTH}."
     return decide(over_seeds(_log_slope(depths, drawn)), Band.around(0.0, FLAT), sentence)
 
 
-def judge_dense_depth(readings: Sequence[Measurement]) -> Judgement:
-    """Theorem 6: the variance grows like the squared logarithm of the depth."""
+@claim("The variance grows like log(L)².", "Theorem 6, Eq. 42", "slope 2 over log log L")
+def _depth(readings: Readings) -> Judgement:
     depths = values(readings, "depth", "diagonal", width=100)
     drawn = [variances(readings, architecture="densenet", depth=depth, width=100) for depth in depths]
     sentence = "Slope of log variance over log H_L (H_L ~ log L is the mean), width 100; the square gives 2."
@@ -191,8 +191,8 @@ def judge_dense_depth(readings: Sequence[Measurement]) -> Judgement:
     )
 
 
-def judge_dense_proportional(readings: Sequence[Measurement]) -> Judgement:
-    """Corollary 2: V is of order log(L)²/L when the width is proportional to the depth."""
+@claim("At n = aL the variance is of order log(L)²/L.", "Corollary 2, Eq. 43", "slope 0 of V·L/log(L)²")
+def _order(readings: Readings) -> Judgement:
     depths = values(readings, "depth", "diagonal", architecture="densenet")
     sentence = "Slope of log(V·L/H_L²) over log depth at n = 10 L (H_L ~ log L)."
     return decide(over_seeds(_log_slope(depths, _over_order(readings, depths))), Band.around(0.0, FLAT), sentence)
@@ -203,7 +203,7 @@ def _log_slope(sizes: Sequence[float | int], columns: Sequence[Tensor]) -> Float
     return slope([math.log(size) for size in sizes], torch.stack([column.log() for column in columns], dim=1))
 
 
-def _depth_slope(readings: Sequence[Measurement], architecture: str, measured: Callable[..., Tensor]) -> Tensor:
+def _depth_slope(readings: Readings, architecture: str, measured: Callable[..., Tensor]) -> Tensor:
     """Log-log slope over depth of the measured variance at n = 10 L, in each replicate."""
     depths = values(readings, "depth", "diagonal", architecture=architecture)
     drawn = [measured(readings, architecture=architecture, depth=depth, width=10 * depth) for depth in depths]
@@ -215,13 +215,13 @@ def _growth(variance: Tensor) -> Tensor:
     return slope(GROWTH_DEPTHS, (variance / torch.tensor(GROWTH_DEPTHS) ** 2).log())
 
 
-def _means(readings: Sequence[Measurement], depths: Sequence[int], which: int) -> list[Tensor]:
+def _means(readings: Readings, depths: Sequence[int], which: int) -> list[Tensor]:
     """Mean of the diagonal at each depth with one of the two branch scales."""
     places = [{"depth": depth, "branch_scale": branch_scales(depth)[which]} for depth in depths]
     return [stacked(readings, "kernel", "diagonal", **place).mean(1) for place in places]
 
 
-def _over_order(readings: Sequence[Measurement], depths: Sequence[int]) -> list[Tensor]:
+def _over_order(readings: Readings, depths: Sequence[int]) -> list[Tensor]:
     """V·L/H_L² of dense networks with n = 10 L."""
     return [
         variances(readings, architecture="densenet", depth=depth, width=10 * depth) * depth / harmonic(depth) ** 2
@@ -240,7 +240,7 @@ FIG5 = (
         )
         for architecture in ("resnet", "densenet")
     ),
-    Claim("vanilla", "The variance of the vanilla network remains constant.", "Figure 5", "slope 0", judge_vanilla),
+    _vanilla,
 )
 
 THM5 = (
@@ -251,32 +251,11 @@ THM5 = (
         "slope -1",
         partial(judge_width_order, architecture="resnet", depth=10),
     ),
-    Claim(
-        "exponent",
-        "The variance grows no faster than (mL)² exp(L α^m ρ).",
-        "Theorem 5, Eq. 40",
-        "at most α^m ρ a block",
-        judge_exponent,
-    ),
-    Claim("minkowski", "V(‖J‖²) ≤ (Σ_k √V(‖J^k‖²))².", "Eq. 39", "ratio at most 1", judge_minkowski),
+    _exponent,
+    _minkowski,
 )
 
-COR1 = (
-    Claim(
-        "mean",
-        "With α = a/L^m the mean is constant at any depth.",
-        "Corollary 1 and the text before it",
-        "slope 0",
-        judge_mean_scaling,
-    ),
-    Claim(
-        "variance",
-        "The variance is of order 1/n at any depth.",
-        "Corollary 1, Eq. 41",
-        "slope 0 over depth",
-        judge_depth_free,
-    ),
-)
+COR1 = (_mean, _variance)
 
 THM6 = (
     Claim(
@@ -286,23 +265,13 @@ THM6 = (
         "slope -1",
         partial(judge_width_order, architecture="densenet", depth=10),
     ),
-    Claim(
-        "depth", "The variance grows like log(L)².", "Theorem 6, Eq. 42", "slope 2 over log log L", judge_dense_depth
-    ),
+    _depth,
 )
 
-COR2 = (
-    Claim(
-        "order",
-        "At n = aL the variance is of order log(L)²/L.",
-        "Corollary 2, Eq. 43",
-        "slope 0 of V·L/log(L)²",
-        judge_dense_proportional,
-    ),
-)
+COR2 = (_order,)
 
 
-def draw_fig5(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def draw_fig5(readings: Readings) -> tuple[Figure, ...]:
     """The variance, and the variance over the squared mean."""
     return (
         _against_depth(
@@ -319,7 +288,7 @@ def draw_fig5(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     )
 
 
-def draw_thm5(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def draw_thm5(readings: Readings) -> tuple[Figure, ...]:
     """The variance against depth at a fixed branch scale, with both printed orders."""
     exact = [float(kernel_moments(network).variance) for network in GROWING]
     printed = [
@@ -348,7 +317,7 @@ def draw_thm5(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     )
 
 
-def draw_thm6(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def draw_thm6(readings: Readings) -> tuple[Figure, ...]:
     """A DenseNet's variance against depth."""
     depths = values(readings, "depth", "diagonal", width=100)
     measured = [variances(readings, architecture="densenet", depth=depth, width=100) for depth in depths]
@@ -371,7 +340,7 @@ def draw_thm6(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     )
 
 
-def draw_cor1(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def draw_cor1(readings: Readings) -> tuple[Figure, ...]:
     """The mean against depth with both branch scales."""
     depths = values(readings, "depth", "diagonal")
     return (
@@ -391,7 +360,7 @@ def draw_cor1(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     )
 
 
-def draw_cor2(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def draw_cor2(readings: Readings) -> tuple[Figure, ...]:
     """A DenseNet's variance over its order."""
     depths = values(readings, "depth", "diagonal")
     exact = [float(kernel_moments(DenseNet(L, 10 * L)).variance) * L / harmonic(L) ** 2 for L in depths]
@@ -411,7 +380,7 @@ def draw_cor2(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     )
 
 
-def _against_depth(readings: Sequence[Measurement], quantity: tuple[str, str], caption: str) -> Figure:
+def _against_depth(readings: Readings, quantity: tuple[str, str], caption: str) -> Figure:
     name, label = quantity
     measure = variances if name == "variance" else relative_variances
     points: list[Points] = []
