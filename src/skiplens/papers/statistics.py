@@ -18,8 +18,8 @@ from skiplens.base.randomness import Randomness
 from skiplens.base.settings import Settings, option
 from skiplens.kernels.finite_width.simulation import estimate
 from skiplens.papers.study import Judgement, Table, Word
-from skiplens.plots import figure
-from skiplens.plots.figure import Line, Points, colour, numbers
+from skiplens.plots.figure import Band as FigureBand
+from skiplens.plots.figure import Figure, Line, Mark, Points, colour, numbers
 from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
 from skiplens.sweeps.sweep import grid
@@ -254,13 +254,13 @@ def curve(
     name: str,
     number: int,
     dashed: bool = False,
-) -> tuple[figure.Band, Line]:
+) -> tuple[FigureBand, Line]:
     """The marks of the number-th series, mean and standard deviation; what a replicate did not reach is NaN."""
     mean = values.nanmean(0)
     reached = torch.isfinite(values).sum(0)
     spread = ((values - mean).square().nansum(0) / (reached - 1).clamp(min=1)).sqrt()
     shade = colour(number)
-    band = figure.Band(numbers(x), numbers(mean - spread), numbers(mean + spread), colour=shade)
+    band = FigureBand(numbers(x), numbers(mean - spread), numbers(mean + spread), colour=shade)
     return band, Line(numbers(x), numbers(mean), name, dashed=dashed, colour=shade)
 
 
@@ -268,3 +268,10 @@ def mean_points(x: Sequence[float | int] | Tensor, values: Float[Tensor, "replic
     """Means over the replicates with their standard errors."""
     found = estimate(values)
     return Points(numbers(x), numbers(found.value), name, numbers(found.standard_error))
+
+
+def figure(
+    words: tuple[str, str], caption: str, labels: tuple[str, str], marks: Iterable[Mark], log: str = ""
+) -> Figure:
+    """A figure with its name and title, the labels of its axes x and y, and those of them that are logarithmic."""
+    return Figure(*words, caption, *labels, tuple(marks), x_log="x" in log, y_log="y" in log)

@@ -23,6 +23,7 @@ from skiplens.papers.statistics import (
     curve,
     decide,
     decide_correction,
+    figure,
     over_seeds,
     raw_tables,
     stacked,
@@ -251,14 +252,12 @@ def figures(readings: Readings) -> tuple[Figure, ...]:
         name = f"{network}, {'batch norm' if normalised else 'no batch norm'}, {images}"
         depths += curve(found[0]["step"], stacked(found, "mean_depth"), name, index)
         spectra.append(_spectrum(found, f"{network}_{'scaled' if normalised else 'plain'}_{images}", name))
-    depth = Figure(
-        name="depth",
-        title="Mean depth during training",
-        caption="How many branches the energy of the logits passes on average; means over seeds with standard "
+    depth = figure(
+        ("depth", "Mean depth during training"),
+        "How many branches the energy of the logits passes on average; means over seeds with standard "
         "deviations. The conv net gets deeper, the dense one with batch norm shallower.",
-        x_label="steps",
-        y_label="mean depth (branches)",
-        marks=tuple(depths),
+        ("steps", "mean depth (branches)"),
+        depths,
     )
     return (depth, *spectra) if spectra else ()
 
@@ -268,13 +267,11 @@ def _spectrum(readings: Readings, kind: str, name: str) -> Figure:
     marks: list[Mark] = []
     for index, look in enumerate((0, -1)):
         marks += curve(range(shares.shape[2]), shares[:, look], f"step {int(steps[look])}", index)
-    return Figure(
-        name=f"spectrum_{kind}",
-        title=f"Path spectrum before and after training: {name}",
-        caption="Share of the energy of the logits that passes so many branches; means and deviations over seeds.",
-        x_label="branches on the path",
-        y_label="share of the energy",
-        marks=tuple(marks),
+    return figure(
+        (f"spectrum_{kind}", f"Path spectrum before and after training: {name}"),
+        "Share of the energy of the logits that passes so many branches; means and deviations over seeds.",
+        ("branches on the path", "share of the energy"),
+        marks,
     )
 
 

@@ -96,7 +96,15 @@ def spin_glass_depth(
         steps: How many steps.
         every: Steps between two looks; the start and the end are looked at too.
     """
-    _check(glass, start, learning_rate, steps, every)
+    if start.shape != (glass.dimension,):
+        raise InvalidInputError(
+            f"The start has shape {tuple(start.shape)}; wanted one point of {glass.dimension} spins, "
+            f"({glass.dimension},)."
+        )
+    if not 0 < learning_rate < float("inf") or steps < 1 or every < 1:
+        raise InvalidInputError(
+            f"learning_rate={learning_rate}, steps={steps}, every={every}; all of them must be above 0."
+        )
     settings = {"spins": glass.dimension, "order": glass.mixture.order, "learning_rate": learning_rate, "steps": steps}
     clock = Provenance.begin(settings, None, start.device)
     point, rows, outcome = start.detach().clone(), list[DepthHistory](), "finished"
@@ -113,7 +121,10 @@ def spin_glass_depth(
 
 def _moment(glass: SpinGlass, point: Tensor, learning_rate: float, step: int) -> DepthHistory:
     lengths = torch.arange(1, glass.mixture.order + 1, dtype=torch.float64, device=point.device)
-    parts, gradients = _by_order(glass, point)
+    leaf = point.detach().clone().requires_grad_()
+    energies = glass.energy_by_order(leaf[None])[0]
+    gradients = torch.stack([torch.autograd.grad(part, leaf, retain_graph=True)[0] for part in energies])
+    parts = energies.detach()
     moved = point - learning_rate * gradients.sum(0)
     slope, after = glass.gradient(point[None])[0], glass.gradient(moved[None])[0]
     radial, scale = point @ slope, float(point.norm()) / glass.dimension**0.5
@@ -136,23 +147,3 @@ def _moment(glass: SpinGlass, point: Tensor, learning_rate: float, step: int) ->
         scale_drive_measured=((radial - moved @ after) / learning_rate)[None],
         learning_rate=learning_rate,
     )
-
-
-def _by_order(glass: SpinGlass, point: Tensor) -> tuple[Tensor, Tensor]:
-    """The part of the loss of each order and its gradient."""
-    leaf = point.detach().clone().requires_grad_()
-    parts = glass.energy_by_order(leaf[None])[0]
-    rows = [torch.autograd.grad(part, leaf, retain_graph=True)[0] for part in parts]
-    return parts.detach(), torch.stack(rows)
-
-
-def _check(glass: SpinGlass, start: Tensor, learning_rate: float, steps: int, every: int) -> None:
-    if start.shape != (glass.dimension,):
-        raise InvalidInputError(
-            f"The start has shape {tuple(start.shape)}; wanted one point of {glass.dimension} spins, "
-            f"({glass.dimension},)."
-        )
-    if not 0 < learning_rate < float("inf") or steps < 1 or every < 1:
-        raise InvalidInputError(
-            f"learning_rate={learning_rate}, steps={steps}, every={every}; all of them must be above 0."
-        )

@@ -11,7 +11,7 @@ from torch import Tensor
 from skiplens.base.axes import Float
 from skiplens.base.settings import Settings, option
 from skiplens.papers.littwin2016_ensembles.common import CLOSED_FORM, DEPTH, RATIOS, once
-from skiplens.papers.statistics import Band, Readings, decide, exactly, raw_tables
+from skiplens.papers.statistics import Band, Readings, decide, exactly, figure, raw_tables
 from skiplens.papers.study import Claim, Item, Judgement, Preset
 from skiplens.paths.weights import path_weights
 from skiplens.plots.figure import Bars, Figure, Reference, numbers
@@ -113,13 +113,11 @@ def draw_histogram(readings: Readings) -> tuple[Figure, ...]:
     panel = "abc"[RATIOS.index(beta)]
     peak = int(reading["weight"].argmax()) + 1
     return (
-        Figure(
-            name="histogram",
-            title=f"Figure 1{panel}: path weights, β = {beta:g}, p = {depth}",
-            caption=f"Paths of length {peak} weigh most; the line is βp/(1+β) = {depth * beta / (1 + beta):.1f}.",
-            x_label="path length r",
-            y_label="weight ε_r",
-            marks=(
+        figure(
+            ("histogram", f"Figure 1{panel}: path weights, β = {beta:g}, p = {depth}"),
+            f"Paths of length {peak} weigh most; the line is βp/(1+β) = {depth * beta / (1 + beta):.1f}.",
+            ("path length r", "weight ε_r"),
+            (
                 # A bar for length 0, which no path has, so that bars stand at their lengths.
                 Bars(tuple(map(str, range(depth + 1))), (0.0, *numbers(reading["weight"])), "ε_r"),
                 Reference(depth * beta / (1 + beta), "βp/(1+β)", axis="x"),

@@ -33,6 +33,7 @@ from skiplens.papers.statistics import (
     curve,
     decide,
     decide_correction,
+    figure,
     over_seeds,
     raw_tables,
     stacked,
@@ -355,13 +356,11 @@ def draw_fig1e(readings: Readings) -> tuple[Figure, ...]:
         norms = along(readings, "weight_norm", setting)
         marks += curve(_steps(readings, setting), norms / norms[:, :1], name, index)
     start = float(along(readings, "weight_norm", "plain")[:, 0].mean())
-    norm = Figure(
-        name="weight_norm",
-        title="Figure 1e: norm of the weights without batch normalisation",
-        caption=f"Means over seeds with standard deviations, relative to the start ({start:.2f} for the small one).",
-        x_label="iteration",
-        y_label="‖W‖ over its start",
-        marks=(*marks, Reference(1.0)),
+    norm = figure(
+        ("weight_norm", "Figure 1e: norm of the weights without batch normalisation"),
+        f"Means over seeds with standard deviations, relative to the start ({start:.2f} for the small one).",
+        ("iteration", "‖W‖ over its start"),
+        (*marks, Reference(1.0)),
     )
     return norm, _depth(readings, PLAIN)
 
@@ -372,13 +371,11 @@ def _by_layer(readings: Readings, setting: str) -> Figure:
     marks: list[Mark] = []
     for look, step in enumerate(_steps(readings, setting)):
         marks += curve(layers, found[:, look], f"step {step:.0f}", look)
-    return Figure(
-        name=f"scales_{setting}",
-        title=f"Figure 1d: batch-norm scales, {SCALED[setting]}",
-        caption="λ of each layer at stages of training, means over seeds with standard deviations.",
-        x_label="layer l",
-        y_label="λ_l",
-        marks=tuple(marks),
+    return figure(
+        (f"scales_{setting}", f"Figure 1d: batch-norm scales, {SCALED[setting]}"),
+        "λ of each layer at stages of training, means over seeds with standard deviations.",
+        ("layer l", "λ_l"),
+        marks,
     )
 
 
@@ -386,13 +383,11 @@ def _depth(readings: Readings, names: dict[str, str]) -> Figure:
     marks: list[Mark] = []
     for index, (setting, name) in enumerate(names.items()):
         marks += curve(_steps(readings, setting), along(readings, "mean_length", setting), name, index)
-    return Figure(
-        name="depth",
-        title="Mean path length of the same networks, 10 layers",
-        caption="Energy-weighted mean length of the paths to the last layer, means and deviations over seeds.",
-        x_label="iteration",
-        y_label="mean path length",
-        marks=tuple(marks),
+    return figure(
+        ("depth", "Mean path length of the same networks, 10 layers"),
+        "Energy-weighted mean length of the paths to the last layer, means and deviations over seeds.",
+        ("iteration", "mean path length"),
+        marks,
     )
 
 

@@ -32,15 +32,16 @@ from skiplens.papers.statistics import (
     Band,
     Readings,
     ReplicateSettings,
+    against,
     chosen,
     decide,
     decide_correction,
     exactly,
+    figure,
     mean_points,
     over_seeds,
     raw_tables,
     stacked,
-    values,
 )
 from skiplens.papers.study import Item, Judgement, Preset, claim
 from skiplens.paths.weights import path_moments
@@ -273,14 +274,14 @@ def _counted_increase(readings: Readings) -> Judgement:
 
 @claim("θ is largest for ε_p = 1, all others 0.", "Theorem 5, Eq. 33", "ε_p² = 1")
 def _maximiser(readings: Readings) -> Judgement:
-    _, shares = _by_order(readings, "share_of_highest_order")
+    _, shares = against(readings, "share_of_highest_order", "order", climbs)
     sentence = "Smallest ε_p² at which mixtures end that climb θ from random starts, p = 3 to 50."
     return decide(over_seeds(shares), Band.around(1.0, 1e-6), sentence)
 
 
 @claim("Every other mixture has a smaller θ.", "Theorem 5", "always")
 def _bound(readings: Readings) -> Judgement:
-    orders, best = _by_order(readings, "random")
+    orders, best = against(readings, "random", "order", climbs)
     gaps = best - torch.tensor([equation_31(order - 1) for order in orders], dtype=torch.float64)
     draws = chosen(readings, "climbs")[0].setting("draws")
     sentence = (
@@ -333,21 +334,10 @@ def _counted(readings: Readings) -> Judgement:
     return decide(over_seeds(pure - mixed), POSITIVE, sentence)
 
 
-def _by_ratio(
-    readings: Readings,
-) -> tuple[list[float], Float[Tensor, "replicates ratios"], Float[Tensor, " ratios"]]:
+def _by_ratio(readings: Readings) -> tuple[list[float], Float[Tensor, "replicates ratios"], Float[Tensor, " ratios"]]:
     """The depth ratios, the minima counted with two spins, and their exact means."""
-    ratios = values(readings, "depth_ratio", "counts", spins=2)
-    found, expected = (
-        torch.stack([stacked(readings, name, "counts", spins=2, depth_ratio=ratio) for ratio in ratios], dim=1)
-        for name in ("minima", "expected_minima")
-    )
-    return ratios, found, expected[0]
-
-
-def _by_order(readings: Readings, name: str) -> tuple[list[int], Float[Tensor, "replicates orders"]]:
-    orders = values(readings, "order", "climbs")
-    return orders, torch.stack([stacked(readings, name, "climbs", order=order) for order in orders], dim=1)
+    ratios, found = against(readings, "minima", "depth_ratio", counts, spins=2)
+    return ratios, found, against(readings, "expected_minima", "depth_ratio", counts, spins=2)[1][0]
 
 
 FIG1F = (_increase, _curve, _linear_term, _counts, _counted_increase)
@@ -361,47 +351,41 @@ def draw_fig1f(readings: Readings) -> tuple[Figure, ...]:
     ratios, printed = numbers(found["depth_ratio"]), found["printed_with_linear"]
     # where equation 31 is wrong, down to where it would leave the figure
     wrong = printed.masked_fill((printed >= 0) | (printed < -0.3), float("nan"))
-    theory = Figure(
-        name="complexity",
-        title=f"Figure 1f: complexity of critical points of finite index, p = {DEPTH}",
-        caption="θ grows with β towards that of a conventional network (grey). Without paths of length 1, as in the "
+    theory = figure(
+        ("complexity", f"Figure 1f: complexity of critical points of finite index, p = {DEPTH}"),
+        "θ grows with β towards that of a conventional network (grey). Without paths of length 1, as in the "
         "paper's section 5; with them θ is 0 below β ≈ 1/p, where equation 31 would be negative.",
-        x_label="β",
-        y_label="θ = lim (1/Λ) log E Crt",
-        marks=(
+        ("β", "θ = lim (1/Λ) log E Crt"),
+        (
             Line(ratios, numbers(found["complexity"]), "without paths of length 1"),
             Line(ratios, numbers(found["complexity_with_linear"]), "with them", dashed=True),
             Line(ratios, numbers(wrong), "with them, Eq. 31 as printed"),
             Reference(equation_31(DEPTH - 1), "conventional network"),
         ),
-        x_log=True,
+        log="x",
     )
     places, minima, expected = _by_ratio(readings)
-    counted = Figure(
-        name="counted",
-        title="Minima counted in sampled spin glasses, p = 10, two spins",
-        caption="Means over replicates with standard errors; the line is exact (Kac-Rice).",
-        x_label="β",
-        y_label="number of minima",
-        marks=(Line(numbers(places), numbers(expected), "exact mean"), mean_points(places, minima, "counted")),
-        x_log=True,
+    counted = figure(
+        ("counted", "Minima counted in sampled spin glasses, p = 10, two spins"),
+        "Means over replicates with standard errors; the line is exact (Kac-Rice).",
+        ("β", "number of minima"),
+        (Line(numbers(places), numbers(expected), "exact mean"), mean_points(places, minima, "counted")),
+        log="x",
     )
     return theory, counted
 
 
 def draw_thm5(readings: Readings) -> tuple[Figure, ...]:
     """Random and climbing mixtures against the pure model, and counts with and without shortcuts."""
-    orders, climbed = _by_order(readings, "climbed")
-    mixtures = Figure(
-        name="mixtures",
-        title="Theorem 5: which mixtures maximise the complexity",
-        caption="Mixtures that climb end at the pure model, and the best of 1000 random ones stay below it.",
-        x_label="highest order p",
-        y_label="θ",
-        marks=(
+    orders, climbed = against(readings, "climbed", "order", climbs)
+    mixtures = figure(
+        ("mixtures", "Theorem 5: which mixtures maximise the complexity"),
+        "Mixtures that climb end at the pure model, and the best of 1000 random ones stay below it.",
+        ("highest order p", "θ"),
+        (
             Line(numbers(orders), numbers([equation_31(order - 1) for order in orders]), "pure model"),
             mean_points(orders, climbed, "climbed"),
-            mean_points(orders, _by_order(readings, "random")[1], "best of random mixtures"),
+            mean_points(orders, against(readings, "random", "order", climbs)[1], "best of random mixtures"),
         ),
     )
     return mixtures, _with_and_without(readings)
@@ -411,13 +395,11 @@ def _with_and_without(readings: Readings) -> Figure:
     kinds = {"ResNet, β = 1": False, "conventional": True}
     found = [estimate(stacked(readings, "minima", "counts", spins=3, pure=pure)) for pure in kinds.values()]
     exact = [float(stacked(readings, "expected_minima", "counts", spins=3, pure=pure)[0]) for pure in kinds.values()]
-    return Figure(
-        name="counted",
-        title="Minima counted in sampled spin glasses, p = 4, three spins",
-        caption="Means over replicates with standard errors, and the exact means.",
-        x_label="network",
-        y_label="number of minima",
-        marks=(
+    return figure(
+        ("counted", "Minima counted in sampled spin glasses, p = 4, three spins"),
+        "Means over replicates with standard errors, and the exact means.",
+        ("network", "number of minima"),
+        (
             Bars(
                 tuple(kinds), numbers([f.value for f in found]), "counted", numbers([f.standard_error for f in found])
             ),

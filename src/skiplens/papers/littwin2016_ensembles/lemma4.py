@@ -17,6 +17,7 @@ from skiplens.papers.statistics import (
     decide,
     decide_correction,
     exactly,
+    figure,
     mean_points,
     over_seeds,
     raw_tables,
@@ -164,17 +165,15 @@ def draw_lemma4(readings: Readings) -> tuple[Figure, ...]:
     wanted = numbers(reading["wanted"][inner])
     low, high = (numbers(reading[name][inner]) for name in ("lowest_ratio", "highest_ratio"))
     return (
-        Figure(
-            name="reach",
-            title="Lemma 4: the scale that makes a length the peak, p = 100",
-            caption="Any length is the peak for the ratios between (k-1)/(p-k+1) and k/(p-k). C = β √Λ/(ρn).",
-            x_label="wanted length k",
-            y_label="β",
-            marks=(
+        figure(
+            ("reach", "Lemma 4: the scale that makes a length the peak, p = 100"),
+            "Any length is the peak for the ratios between (k-1)/(p-k+1) and k/(p-k). C = β √Λ/(ρn).",
+            ("wanted length k", "β"),
+            (
                 figure_Band(wanted, low, high, "all ratios with this peak"),
                 Line(wanted, numbers(reading["depth_ratio"][inner]), "their geometric mean"),
             ),
-            y_log=True,
+            log="y",
         ),
         _scaled(readings),
     )
@@ -185,18 +184,16 @@ def _scaled(readings: Readings) -> Figure:
         [stacked(readings, name, "spectra", scaling=scaling) for name in ("factor", "mean")]
         for scaling in ("none", "centred")
     )
-    return Figure(
-        name="scaling",
-        title="Lemma 4 measured: a common factor, 10 blocks R(Wx)",
-        caption="Random networks, means with standard errors. A factor of all weights moves the depth from 0 to 10; a "
+    return figure(
+        ("scaling", "Lemma 4 measured: a common factor, 10 blocks R(Wx)"),
+        "Random networks, means with standard errors. A factor of all weights moves the depth from 0 to 10; a "
         "factor of all batch-norm scales does not move it at all.",
-        x_label="common factor",
-        y_label="mean depth (branches)",
-        marks=(
+        ("common factor", "mean depth (branches)"),
+        (
             mean_points(plain[0][0], plain[1], "of the weights"),
             mean_points(normed[0][0], normed[1], "of batch-norm scales"),
         ),
-        x_log=True,
+        log="x",
     )
 
 

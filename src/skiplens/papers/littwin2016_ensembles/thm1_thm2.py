@@ -32,6 +32,7 @@ from skiplens.papers.statistics import (
     decide,
     decide_correction,
     exactly,
+    figure,
     mean_points,
     over_seeds,
     raw_tables,
@@ -343,14 +344,12 @@ def draw_thm1(readings: Readings) -> tuple[Figure, ...]:
         ends = numbers([reading["depth"][0], reading["depth"][-1]])
         marks.append(Line(ends, (limit, limit), dashed=True, colour=colour(index)))
     return (
-        Figure(
-            name="peak",
-            title="Theorem 1: the most weighted length over the depth",
-            caption="Each line runs into β/(1+β) (dashed), from which it is never farther than one length.",
-            x_label="depth p",
-            y_label="argmax ε_r / p",
-            marks=tuple(marks),
-            x_log=True,
+        figure(
+            ("peak", "Theorem 1: the most weighted length over the depth"),
+            "Each line runs into β/(1+β) (dashed), from which it is never farther than one length.",
+            ("depth p", "argmax ε_r / p"),
+            marks,
+            log="x",
         ),
         _spectrum(readings, "relu", "R(Wx)"),
     )
@@ -366,16 +365,13 @@ def draw_thm2(readings: Readings) -> tuple[Figure, ...]:
         rate = float(reading["limiting_rate"]) / math.log(10)
         marks.append(Line(numbers(depth), numbers(rate * depth), dashed=True, colour=colour(index)))
     return (
-        Figure(
-            name="tails",
-            title="Theorem 2: energy outside ±20 % of the peak",
-            caption="How many powers of ten the energy outside the band has fallen: linear in the depth, at the rate "
+        figure(
+            ("tails", "Theorem 2: energy outside ±20 % of the peak"),
+            "How many powers of ten the energy outside the band has fallen: linear in the depth, at the rate "
             "2 min KL (dashed). At p = 100 and β = 0.1 half of the energy is still outside.",
-            x_label="depth p",
-            y_label="-log10 of the energy outside",
-            marks=tuple(marks),
-            x_log=True,
-            y_log=True,
+            ("depth p", "-log10 of the energy outside"),
+            marks,
+            log="xy",
         ),
         _spectrum(readings, "relu", "R(Wx)"),
         _spectrum(readings, "two_layer", "V R(Wx)"),
@@ -394,13 +390,11 @@ def _spectrum(readings: Readings, branch: str, name: str) -> Figure:
         fit = fit_named_law(shares.mean(0), law)
         label = f"{title}, β = {fit.depth_ratio:.2f}"
         laws.append(Line(numbers(lengths), numbers(fit.energies), label, dashed=law == "binomial"))
-    return Figure(
-        name=f"spectrum_{branch}",
-        title=f"Path spectrum of random networks, branches {name}, {shares.shape[1] - 1} blocks",
-        caption=f"Points are means over networks with standard errors. The squared law is the paper's: {fits[branch]}",
-        x_label="path length",
-        y_label="share of the energy",
-        marks=(mean_points(lengths, shares, "random networks"), *laws),
+    return figure(
+        (f"spectrum_{branch}", f"Path spectrum of random networks, branches {name}, {shares.shape[1] - 1} blocks"),
+        f"Points are means over networks with standard errors. The squared law is the paper's: {fits[branch]}",
+        ("path length", "share of the energy"),
+        (mean_points(lengths, shares, "random networks"), *laws),
     )
 
 

@@ -20,7 +20,7 @@ from skiplens.papers.littwin2016_ensembles.two_paths import (
     two_orders,
     two_path_runs,
 )
-from skiplens.papers.statistics import Band, Readings, chosen, decide, decide_correction, over_seeds, raw_tables
+from skiplens.papers.statistics import Band, Readings, chosen, decide, decide_correction, figure, over_seeds, raw_tables
 from skiplens.papers.study import Claim, Item, Judgement, Preset, claim
 from skiplens.plots.figure import Figure, Points, Reference, numbers
 from skiplens.sweeps.run import Run
@@ -155,30 +155,26 @@ def draw_thm3(readings: Readings) -> tuple[Figure, ...]:
         x = torch.cat([reading[f"{layer}_long_over_short"] for reading in found])
         y = torch.cat([reading[layer][:, -1] for reading in found])
         marks.append(Points(numbers(x), numbers(y), name))
-    growth = Figure(
-        name="growth",
-        title="Theorem 3: which scales grow",
-        caption="One point a random loss. Scales of layers that no path skips always grow; those of skipped layers "
+    growth = figure(
+        ("growth", "Theorem 3: which scales grow"),
+        "One point a random loss. Scales of layers that no path skips always grow; those of skipped layers "
         "always do right of the line, where long paths dominate the gradient, and may shrink left of it.",
-        x_label="‖g_p‖ / ‖g_m‖",
-        y_label="(|λ_new| - |λ|) / μ²",
-        marks=(*marks, Reference(1.0, "‖g_p‖ = ‖g_m‖", axis="x"), Reference(0.0)),
+        ("‖g_p‖ / ‖g_m‖", "(|λ_new| - |λ|) / μ²"),
+        (*marks, Reference(1.0, "‖g_p‖ = ‖g_m‖", axis="x"), Reference(0.0)),
     )
-    leading_order = Figure(
-        name="leading_order",
-        title="Theorem 3: growth of |λ| in a step over its leading order",
-        caption="Means over random spin-glass losses with standard errors over replicates; orders (m, p) = (2, 4) "
+    leading_order = figure(
+        ("leading_order", "Theorem 3: growth of |λ| in a step over its leading order"),
+        "Means over random spin-glass losses with standard errors over replicates; orders (m, p) = (2, 4) "
         "and (3, 5). The smaller the step, the closer to 1.",
-        x_label="learning rate μ",
-        y_label="measured over predicted",
-        marks=(
+        ("learning rate μ", "measured over predicted"),
+        (
             *(
                 against_rate(readings, "layer_steps", (layer, f"{layer}_predicted"), name)
                 for layer, name in LAYERS.items()
             ),
             Reference(1.0),
         ),
-        x_log=True,
+        log="x",
     )
     return leading_order, growth
 

@@ -31,6 +31,7 @@ from skiplens.papers.statistics import (
     curve,
     decide,
     decide_correction,
+    figure,
     over_seeds,
     raw_tables,
     stacked,
@@ -228,19 +229,17 @@ THM4 = (
 def draw_thm4(readings: Readings) -> tuple[Figure, ...]:
     """∂L/∂C over equations 25 and 45 against the learning rate; scale and length in descents."""
     return (
-        Figure(
-            name="leading_order",
-            title="Theorem 4: ∂L/∂C after a step over its prediction",
-            caption="Means over random spin-glass losses with standard errors over replicates. Equation 25 is the "
+        figure(
+            ("leading_order", "Theorem 4: ∂L/∂C after a step over its prediction"),
+            "Means over random spin-glass losses with standard errors over replicates. Equation 25 is the "
             "leading order; the line printed as equation 45 is not.",
-            x_label="learning rate μ",
-            y_label="measured over predicted",
-            marks=(
+            ("learning rate μ", "measured over predicted"),
+            (
                 against_rate(readings, "scale_steps", ("slope", "predicted"), "Eq. 25"),
                 against_rate(readings, "scale_steps", ("slope", "printed_as_45"), "Eq. 45 as printed"),
                 Reference(1.0),
             ),
-            x_log=True,
+            log="x",
         ),
         _descent(readings, "weight_scale", "change of the weight scale C"),
         _descent(readings, "mean_length", "change of the mean path length"),
@@ -252,13 +251,11 @@ def _descent(readings: Readings, array: str, label: str) -> Figure:
     for index, beta in enumerate(values(readings, "depth_ratio", "descents")):
         history = stacked(readings, array, "descents", depth_ratio=beta)
         marks += curve(stacked(readings, "step", "descents")[0], history - history[:, :1], f"β = {beta:g}", index)
-    return Figure(
-        name=array,
-        title=f"Theorem 4: {label} in descents on spin-glass losses",
-        caption="From points where ∂L/∂C = 0; means and deviations over losses. The weights are free to grow.",
-        x_label="steps",
-        y_label=label,
-        marks=tuple(marks),
+    return figure(
+        (array, f"Theorem 4: {label} in descents on spin-glass losses"),
+        "From points where ∂L/∂C = 0; means and deviations over losses. The weights are free to grow.",
+        ("steps", label),
+        marks,
     )
 
 

@@ -11,7 +11,7 @@ from skiplens.base.randomness import Randomness
 from skiplens.base.settings import Settings, option
 from skiplens.kernels.finite_width.matrix_free import sample_kernels
 from skiplens.kernels.finite_width.networks import DenseNet, Network, ResNet, Vanilla
-from skiplens.papers.statistics import Readings, entries, raw_tables
+from skiplens.papers.statistics import Readings, entries, import_name, raw_tables
 from skiplens.papers.study import PaperCard, Preset, Table
 from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
@@ -120,8 +120,7 @@ def repeated(
 ) -> list[Run]:
     """One run for each combination of the axes and each replicate; replicates of one setting are neighbours."""
     combinations = grid(base, **axes, replicate=range(SIZES[preset].replicates), seed=(seed,))
-    name = f"{measure.__module__}:{measure.__name__}"
-    return [Run(name, settings, cost=settings.numbers_drawn()) for settings in combinations]
+    return [Run(import_name(measure), settings, cost=settings.numbers_drawn()) for settings in combinations]
 
 
 def diagonal_runs(preset: Preset, seed: int, axes: dict[str, Iterable[object]], **settings: object) -> list[Run]:

@@ -21,6 +21,7 @@ from skiplens.papers.statistics import (
     Readings,
     decide,
     decide_correction,
+    figure,
     mean_points,
     over_seeds,
     slope,
@@ -241,34 +242,30 @@ def draw_fig4(readings: Readings) -> tuple[Figure, ...]:
     """Panels (a) second and (b) fourth moments against depth."""
     depths = values(readings, "depth", "layer")
     moments = [reduced_moments(ResNet(depth, 50, 2, 0.3)) for depth in depths]
-    second = Figure(
-        name="second_moments",
-        title="Figure 4a: second moments, ResNet, m = 2, α = 0.3",
-        caption="Both second moments lie on one line, which is exact, and grow exponentially with depth.",
-        x_label="depth L",
-        y_label="second moment",
-        marks=(
+    second = figure(
+        ("second_moments", "Figure 4a: second moments, ResNet, m = 2, α = 0.3"),
+        "Both second moments lie on one line, which is exact, and grow exponentially with depth.",
+        ("depth L", "second moment"),
+        (
             mean_points(depths, _by_depth(readings, "jacobian_squared", 1), "‖J^k‖"),
             mean_points(depths, _by_depth(readings, "output_squared", 1), "‖f_(k)‖"),
             Line(numbers(depths), numbers([float(moment.second) for moment in moments]), "exact"),
         ),
-        y_log=True,
+        log="y",
     )
     exact = torch.tensor([float(moment.fourth) for moment in moments])
-    fourth = Figure(
-        name="fourth_moments",
-        title="Figure 4b: fourth moments, ResNet, m = 2, α = 0.3",
-        caption="The fourth moment of the Jacobian norm lies below that of the output by a factor 3: on the lower "
+    fourth = figure(
+        ("fourth_moments", "Figure 4b: fourth moments, ResNet, m = 2, α = 0.3"),
+        "The fourth moment of the Jacobian norm lies below that of the output by a factor 3: on the lower "
         "bound of Theorem 4, for Gaussian weights.",
-        x_label="depth L",
-        y_label="fourth moment",
-        marks=(
+        ("depth L", "fourth moment"),
+        (
             mean_points(depths, _by_depth(readings, "jacobian_squared", 2), "‖J^k‖"),
             mean_points(depths, _by_depth(readings, "output_squared", 2), "‖f_(k)‖: upper bound"),
             Line(numbers(depths), numbers(exact), "exact, ‖f_(k)‖"),
             Line(numbers(depths), numbers(exact / 3), "a third of it: lower bound", dashed=True),
         ),
-        y_log=True,
+        log="y",
     )
     return second, fourth
 
@@ -284,14 +281,12 @@ def draw_thm4(readings: Readings) -> tuple[Figure, ...]:
     ratios = [estimate(_fourth_ratios(readings, "resnet", law).mean(1)) for law in laws]
     lower = [1 / weight_law(law).fourth_moment for law in laws]
     return (
-        Figure(
-            name="fourth_moments",
-            title="Theorem 4: fourth moments, Jacobian over output",
-            caption="The paper prints 1/c₄ as the lower bound (orange). Uniform and Rademacher weights fall below it; "
+        figure(
+            ("fourth_moments", "Theorem 4: fourth moments, Jacobian over output"),
+            "The paper prints 1/c₄ as the lower bound (orange). Uniform and Rademacher weights fall below it; "
             "the right bounds are 1/max(3, c₄) (dotted, 1/3) and 1/min(3, c₄).",
-            x_label="law of the weights",
-            y_label="E‖J‖⁴ / E f⁴",
-            marks=(
+            ("law of the weights", "E‖J‖⁴ / E f⁴"),
+            (
                 Bars(laws, numbers([r.value for r in ratios]), "measured", numbers([r.standard_error for r in ratios])),
                 Bars(laws, numbers(lower), "lower bound as printed"),
                 Reference(1 / 3, "1/3"),
@@ -305,13 +300,11 @@ def _path_ratios(readings: Readings, architecture: str) -> Figure:
     for order in ("second", "fourth"):
         path, reduced = (_moment(readings, f"{part}_{order}", architecture) for part in ("path", "reduced"))
         marks.append(mean_points(range(1, path.shape[1] + 1), path / reduced.mean(0), f"{order} moment"))
-    return Figure(
-        name=f"duality_{architecture}",
-        title=f"Theorem 3: paths through a matrix, reduced {NAMES[architecture]}",
-        caption="Both moments agree for every matrix, although the two networks have different activations.",
-        x_label="matrix, from input to output",
-        y_label="moment of f^k over that of f_(k)",
-        marks=(*marks, Reference(1.0)),
+    return figure(
+        (f"duality_{architecture}", f"Theorem 3: paths through a matrix, reduced {NAMES[architecture]}"),
+        "Both moments agree for every matrix, although the two networks have different activations.",
+        ("matrix, from input to output", "moment of f^k over that of f_(k)"),
+        (*marks, Reference(1.0)),
     )
 
 

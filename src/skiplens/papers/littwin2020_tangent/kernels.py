@@ -37,6 +37,7 @@ from skiplens.papers.statistics import (
     chosen,
     decide,
     decide_correction,
+    figure,
     mean_points,
     over_seeds,
     slope,
@@ -279,14 +280,12 @@ def draw_theorem(readings: Readings, architecture: str) -> tuple[Figure, ...]:
 
 def _bundle(readings: Readings, architecture: str, panel: str) -> Figure:
     name, theta = NAMES[architecture], _angles(readings)
-    return Figure(
-        name=f"bundle_{architecture}",
-        title=f"Figure 2{panel}: sampled kernels of a {name}, {DEPTH} {_layers(architecture)}",
-        caption=f"Each thin line is one random {name}: red {WIDTHS[0]} units wide, green {WIDTHS[1]}. The thick line "
+    return figure(
+        (f"bundle_{architecture}", f"Figure 2{panel}: sampled kernels of a {name}, {DEPTH} {_layers(architecture)}"),
+        f"Each thin line is one random {name}: red {WIDTHS[0]} units wide, green {WIDTHS[1]}. The thick line "
         "is the limiting kernel (corrected): it runs through the middle of both bundles, and the wide one is narrower.",
-        x_label="angle between the inputs θ (radians)",
-        y_label="tangent kernel G(x, x′)",
-        marks=(
+        ("angle between the inputs θ (radians)", "tangent kernel G(x, x′)"),
+        (
             *(_curves(readings, architecture, width) for width in WIDTHS),
             Line(theta, numbers(limit(architecture, len(theta))), "infinite width", colour=INK),
         ),
@@ -306,14 +305,12 @@ def _printed_and_right(readings: Readings, architecture: str) -> Figure:
     theta = _angles(readings)
     means = _kernels(readings, architecture, max(WIDTHS)).mean(1)
     theorem = "Theorem 1" if architecture == "resnet" else "Theorem 2"
-    return Figure(
-        name=f"kernel_{architecture}",
-        title=f"{theorem}: mean kernel, printed and corrected recursion",
-        caption=f"Points are means over random networks {max(WIDTHS)} units wide with their standard "
+    return figure(
+        (f"kernel_{architecture}", f"{theorem}: mean kernel, printed and corrected recursion"),
+        f"Points are means over random networks {max(WIDTHS)} units wide with their standard "
         "errors over seeds. They lie on the corrected recursion; the recursion as printed misses them.",
-        x_label="angle between the inputs θ (radians)",
-        y_label="tangent kernel",
-        marks=(
+        ("angle between the inputs θ (radians)", "tangent kernel"),
+        (
             Line(theta, numbers(limit(architecture, len(theta))), "corrected", colour=INK),
             Line(theta, numbers(printed(architecture, len(theta))), "as printed", dashed=True),
             mean_points(theta, means, "mean of random networks"),
@@ -327,19 +324,16 @@ def _variance_against_width(readings: Readings, architecture: str) -> Figure:
         for width in SCALING_WIDTHS
     ]
     exact = [float(kernel_moments(network).variance) for network in networks]
-    return Figure(
-        name=f"variance_{architecture}",
-        title=f"Kernel at equal inputs, {NAMES[architecture]}, {DEPTH} {_layers(architecture)}",
-        caption="The kernel of a random network converges to the limit: its variance falls like one over the width. "
+    return figure(
+        (f"variance_{architecture}", f"Kernel at equal inputs, {NAMES[architecture]}, {DEPTH} {_layers(architecture)}"),
+        "The kernel of a random network converges to the limit: its variance falls like one over the width. "
         "The line is exact.",
-        x_label="width n",
-        y_label="variance of G(x, x)",
-        marks=(
+        ("width n", "variance of G(x, x)"),
+        (
             Line(numbers(SCALING_WIDTHS), numbers(exact), "exact"),
             mean_points(SCALING_WIDTHS, _variances(readings, architecture), "random networks"),
         ),
-        x_log=True,
-        y_log=True,
+        log="xy",
     )
 
 

@@ -28,6 +28,7 @@ from skiplens.papers.statistics import (
     Readings,
     decide,
     decide_correction,
+    figure,
     mean_points,
     over_seeds,
     slope,
@@ -300,19 +301,17 @@ def draw_thm5(readings: Readings) -> tuple[Figure, ...]:
     ]
     measured = [variances(readings, architecture="resnet", depth=depth, width=50) for depth in GROWTH_DEPTHS]
     return (
-        Figure(
-            name="growth",
-            title="Theorem 5: variance, ResNet, α = 0.3, n = 50",
-            caption="The variance outgrows the order of the main text, whose exponent lacks a factor 2; that of the "
+        figure(
+            ("growth", "Theorem 5: variance, ResNet, α = 0.3, n = 50"),
+            "The variance outgrows the order of the main text, whose exponent lacks a factor 2; that of the "
             "appendix is the right one.",
-            x_label="depth L",
-            y_label="variance of G(x, x)",
-            marks=(
+            ("depth L", "variance of G(x, x)"),
+            (
                 _points(GROWTH_DEPTHS, measured, "random networks"),
                 Line(numbers(GROWTH_DEPTHS), numbers(exact), "exact"),
                 *printed,
             ),
-            y_log=True,
+            log="y",
         ),
     )
 
@@ -324,18 +323,16 @@ def draw_thm6(readings: Readings) -> tuple[Figure, ...]:
     exact = [float(kernel_moments(DenseNet(depth, 100)).variance) for depth in depths]
     squared = [9.9 * harmonic(depth) ** 2 / 100 for depth in depths]
     return (
-        Figure(
-            name="dense_growth",
-            title="Theorem 6: variance, DenseNet, n = 100",
-            caption="The variance grows like the squared harmonic number, so like the squared logarithm of the depth.",
-            x_label="depth L",
-            y_label="variance of G(x, x)",
-            marks=(
+        figure(
+            ("dense_growth", "Theorem 6: variance, DenseNet, n = 100"),
+            "The variance grows like the squared harmonic number, so like the squared logarithm of the depth.",
+            ("depth L", "variance of G(x, x)"),
+            (
                 _points(depths, measured, "random networks"),
                 Line(numbers(depths), numbers(exact), "exact"),
                 Line(numbers(depths), numbers(squared), "9.9 H_L²/n", dashed=True),
             ),
-            x_log=True,
+            log="x",
         ),
     )
 
@@ -344,18 +341,15 @@ def draw_cor1(readings: Readings) -> tuple[Figure, ...]:
     """The mean against depth with both branch scales."""
     depths = values(readings, "depth", "diagonal")
     return (
-        Figure(
-            name="mean",
-            title=f"Corollary 1: mean kernel, ResNet, m = 2, n = {COROLLARY_WIDTH}",
-            caption="With the printed scale the kernel vanishes with depth; with the corrected one it stays.",
-            x_label="depth L",
-            y_label="mean of G(x, x)",
-            marks=(
+        figure(
+            ("mean", f"Corollary 1: mean kernel, ResNet, m = 2, n = {COROLLARY_WIDTH}"),
+            "With the printed scale the kernel vanishes with depth; with the corrected one it stays.",
+            ("depth L", "mean of G(x, x)"),
+            (
                 _points(depths, _means(readings, depths, 1), "α = 1/L^(1/m), corrected"),
                 _points(depths, _means(readings, depths, 0), "α = 1/L^m, as printed"),
             ),
-            x_log=True,
-            y_log=True,
+            log="xy",
         ),
     )
 
@@ -365,17 +359,15 @@ def draw_cor2(readings: Readings) -> tuple[Figure, ...]:
     depths = values(readings, "depth", "diagonal")
     exact = [float(kernel_moments(DenseNet(L, 10 * L)).variance) * L / harmonic(L) ** 2 for L in depths]
     return (
-        Figure(
-            name="dense_order",
-            title="Corollary 2: variance over its order, DenseNet, n = 10 L",
-            caption="The variance is of the order log(L)²/L: over it, it stays constant.",
-            x_label="depth L",
-            y_label="V·L/H_L²",
-            marks=(
+        figure(
+            ("dense_order", "Corollary 2: variance over its order, DenseNet, n = 10 L"),
+            "The variance is of the order log(L)²/L: over it, it stays constant.",
+            ("depth L", "V·L/H_L²"),
+            (
                 _points(depths, _over_order(readings, depths), "random networks"),
                 Line(numbers(depths), numbers(exact), "exact"),
             ),
-            x_log=True,
+            log="x",
         ),
     )
 
@@ -391,14 +383,12 @@ def _against_depth(readings: Readings, quantity: tuple[str, str], caption: str) 
         exact = [float(getattr(kernel_moments(_proportional(architecture, depth)), name)) for depth in depths]
         points.append(_points(depths, measured, NAMES[architecture]))
         lines.append(Line(numbers(depths), numbers(exact), f"{NAMES[architecture]}, exact", True, colour(index)))
-    return Figure(
-        name=name,
-        title=f"Figure 5: {label}, n = 10 L",
-        caption=f"{caption} Points are random networks with standard errors over seeds, dashed lines are exact.",
-        x_label="depth L",
-        y_label=label,
-        marks=(*points, *lines),
-        y_log=True,
+    return figure(
+        (name, f"Figure 5: {label}, n = 10 L"),
+        f"{caption} Points are random networks with standard errors over seeds, dashed lines are exact.",
+        ("depth L", label),
+        (*points, *lines),
+        log="y",
     )
 
 

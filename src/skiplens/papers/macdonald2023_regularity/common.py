@@ -1,7 +1,7 @@
 """What the theorems share: small residual networks on random data, gradient descent, and how draws are shown."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -14,7 +14,8 @@ from skiplens.jacobians.systems.elementwise import NONLINEARITIES, Elementwise, 
 from skiplens.jacobians.systems.layer import Composition
 from skiplens.jacobians.systems.parameterisation import EntryNormalised, Free, Parameterisation, WeightNormalised
 from skiplens.jacobians.systems.smoothness import TrainingLoss
-from skiplens.plots.figure import Band, Figure, Line, Mark, bundle, numbers
+from skiplens.papers.statistics import figure as figure
+from skiplens.plots.figure import Band, Line, Mark, bundle, numbers
 
 WIDTHS = (6, 5, 4, 3)
 FEATURES, CLASSES = WIDTHS[0], WIDTHS[-1]
@@ -125,10 +126,3 @@ def bundles(x: Float[Tensor, " places"], curves: Mapping[str, Float[Tensor, "dra
     """For each name the geometric mean of its curves and their range, in a colour of its own."""
     drawn = (bundle(x, rows, name, index, logarithmic=True) for index, (name, rows) in enumerate(curves.items()))
     return [mark for marks in drawn for mark in marks]
-
-
-def figure(
-    words: tuple[str, str], caption: str, labels: tuple[str, str], marks: Iterable[Mark], log: str = ""
-) -> Figure:
-    """A figure with its name and title, the labels of its axes x and y, and those of them that are logarithmic."""
-    return Figure(*words, caption, *labels, tuple(marks), x_log="x" in log, y_log="y" in log)

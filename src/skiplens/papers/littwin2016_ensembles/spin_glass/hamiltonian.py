@@ -35,7 +35,14 @@ class SpinGlass:
         cls, mixture: Mixture, dimension: int, generator: torch.Generator, dtype: torch.dtype = torch.float64
     ) -> "SpinGlass":
         """A spin glass whose couplings are drawn with the generator, on its device."""
-        require_storable(mixture, dimension, generator.device)
+        if dimension < 1:
+            raise InvalidInputError(f"A spin glass needs at least one spin; got {dimension}.")
+        require_fits(
+            8 * _monomials(dimension, mixture.order) * (dimension + mixture.order + 4),
+            f"Keeping the couplings of {dimension} spins up to order {mixture.order}",
+            "Take fewer spins or a lower order; expected_critical_points counts without drawing any coupling.",
+            budget_bytes(generator.device),
+        )
         couplings = []
         for r, weight in enumerate(mixture.weights.tolist(), start=1):
             deviation = torch.exp(0.5 * log_multinomials(dimension, r)).to(generator.device, dtype)
@@ -92,19 +99,6 @@ class SpinGlass:
         check_points(points, self.dimension)
         bytes_per_point = 2 * points.element_size() * _monomials(self.dimension, self.mixture.order)
         return points.split(max(1, budget_bytes(points.device) // (4 * bytes_per_point)))
-
-
-def require_storable(mixture: Mixture, dimension: int, device: torch.device) -> None:
-    """Refuse a spin glass whose couplings do not fit into memory, and say what to use instead."""
-    if dimension < 1:
-        raise InvalidInputError(f"A spin glass needs at least one spin; got {dimension}.")
-    needed = 8 * _monomials(dimension, mixture.order) * (dimension + mixture.order + 4)
-    require_fits(
-        needed,
-        f"Keeping the couplings of {dimension} spins up to order {mixture.order}",
-        "Take fewer spins or a lower order; expected_critical_points counts without drawing any coupling.",
-        budget_bytes(device),
-    )
 
 
 def _monomials(dimension: int, order: int) -> int:
