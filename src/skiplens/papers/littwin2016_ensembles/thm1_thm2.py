@@ -47,7 +47,7 @@ from skiplens.plots.figure import Figure, Line, colour, numbers
 from skiplens.sweeps.run import Run
 from skiplens.zoo.littwin2016 import BatchScale
 
-COHERENT, INCOHERENT = 0.06, 0.04
+COHERENT, INCOHERENT = (Band(-math.inf, distance, distance) for distance in (0.06, 0.04))
 """Largest total variation between a measured spectrum and the law it follows."""
 
 MARGIN = Fraction(1, 5)
@@ -128,21 +128,18 @@ def peak_formulas(settings: PeakFormulas) -> dict[str, Tensor]:
 def tails(settings: Tails) -> dict[str, Tensor]:
     """The log of the energy outside the band, fast and (where that is feasible) in whole numbers, and its rate."""
     ratio = Fraction(str(settings.depth_ratio))
-    bands = [band_around_peak(depth, ratio, MARGIN) for depth in settings.depths]
-    logs = [
-        float(log_energy_outside(depth, settings.depth_ratio, *band))
-        for depth, band in zip(settings.depths, bands, strict=True)
-    ]
+    bands = {depth: band_around_peak(depth, ratio, MARGIN) for depth in settings.depths}
+    logs = [float(log_energy_outside(depth, settings.depth_ratio, *band)) for depth, band in bands.items()]
     summed = [
         math.log(exact_energy_outside(depth, ratio, *band)) if depth <= settings.summed_up_to else math.nan
-        for depth, band in zip(settings.depths, bands, strict=True)
+        for depth, band in bands.items()
     ]
     a = float(ratio / (1 + ratio))
     rate = band_rate(settings.depth_ratio, float(1 - MARGIN) * a, float(1 + MARGIN) * a)
     return {
         "depth": torch.tensor(settings.depths),
-        "first": torch.tensor([first for first, _ in bands]),
-        "last": torch.tensor([last for _, last in bands]),
+        "first": torch.tensor([first for first, _ in bands.values()]),
+        "last": torch.tensor([last for _, last in bands.values()]),
         "log_outside": torch.tensor(logs, dtype=torch.float64),
         "exact_log_outside": torch.tensor(summed, dtype=torch.float64),
         "limiting_rate": rate,
@@ -303,7 +300,7 @@ def _legendre(readings: Readings) -> Judgement:
 def _coherent(readings: Readings) -> Judgement:
     found = stacked(readings, "squared_binomial_distance", "spectra", branch="relu", scaling="none")[:, 0]
     sentence = "Total variation between the path spectrum of random networks R(Wx) and the nearest ε²(β)."
-    return decide(over_seeds(found), _at_most(COHERENT), sentence)
+    return decide(over_seeds(found), COHERENT, sentence)
 
 
 @claim(
@@ -317,15 +314,11 @@ def _zero_mean(readings: Readings) -> Judgement:
         for name in ("squared_binomial", "binomial")
     )
     return decide_correction(
-        (over_seeds(squared), _at_most(COHERENT)),
-        (over_seeds(plain), _at_most(INCOHERENT)),
+        (over_seeds(squared), COHERENT),
+        (over_seeds(plain), INCOHERENT),
         "Total variation between the path spectrum of random networks V R(Wx) and the nearest binomial law: branches "
         f"of mean zero do not add in phase. The nearest ε²(β) is {float(squared.mean()):.2f} away.",
     )
-
-
-def _at_most(distance: float) -> Band:
-    return Band(-math.inf, distance, distance)
 
 
 THM1 = (_limit, _proof, _initialisation)

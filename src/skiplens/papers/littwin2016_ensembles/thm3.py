@@ -119,19 +119,12 @@ def _equation_41(readings: Readings) -> Judgement:
 _UNSKIPPED, _SKIPPED = "μ²‖g_m + g_p‖²/|λ|", "μ²(g_m·g_p + ‖g_p‖²)/|λ|"
 
 THM3 = (
-    Claim(
-        "unskipped",
-        "|λ| of a layer that no path skips grows.",
-        "Theorem 3, Eq. 22",
-        "always",
-        partial(judge_layer_growth, layer="unskipped"),
-    ),
-    Claim(
-        "skipped",
-        "|λ| of a layer with a skip grows if ‖g_p‖ > ‖g_m‖.",
-        "Theorem 3, Eq. 23",
-        "always",
-        partial(judge_layer_growth, layer="skipped"),
+    *(
+        Claim(layer, statement, f"Theorem 3, {equation}", "always", partial(judge_layer_growth, layer=layer))
+        for layer, statement, equation in (
+            ("unskipped", "|λ| of a layer that no path skips grows.", "Eq. 22"),
+            ("skipped", "|λ| of a layer with a skip grows if ‖g_p‖ > ‖g_m‖.", "Eq. 23"),
+        )
     ),
     *(
         Claim(

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -37,7 +36,7 @@ from skiplens.papers.statistics import (
     stacked,
     values,
 )
-from skiplens.papers.study import Claim, Item, Judgement, Preset, claim
+from skiplens.papers.study import Item, Judgement, Preset, claim
 from skiplens.plots.figure import Figure, Mark, Reference
 from skiplens.sweeps.run import Run
 
@@ -188,7 +187,17 @@ def _norm(readings: Readings) -> Judgement:
     return decide(over_seeds(found), Band.around(1.0, LEADING_ORDER), sentence)
 
 
-def judge_descent(readings: Readings, name: str) -> Judgement:
+@claim("During training C increases.", "Section 4, claim 2", "always")
+def _scale_in_descent(readings: Readings) -> Judgement:
+    return _judge_descent(readings, "weight_scale")
+
+
+@claim("The expansion emphasises deeper paths.", "Section 4.2, after Theorem 4", "always")
+def _deeper_in_descent(readings: Readings) -> Judgement:
+    return _judge_descent(readings, "mean_length")
+
+
+def _judge_descent(readings: Readings, name: str) -> Judgement:
     """Whether scale or mean length is larger after a descent."""
     depth_ratios = values(readings, "depth_ratio", "descents")
     changes = [
@@ -203,27 +212,7 @@ def judge_descent(readings: Readings, name: str) -> Judgement:
     return judge_always(higher.mean(1), sentence)
 
 
-THM4 = (
-    _equation_25,
-    _equation_45,
-    _dominant,
-    _always,
-    _norm,
-    Claim(
-        "scale_in_descent",
-        "During training C increases.",
-        "Section 4, claim 2",
-        "always",
-        partial(judge_descent, name="weight_scale"),
-    ),
-    Claim(
-        "deeper_in_descent",
-        "The expansion emphasises deeper paths.",
-        "Section 4.2, after Theorem 4",
-        "always",
-        partial(judge_descent, name="mean_length"),
-    ),
-)
+THM4 = (_equation_25, _equation_45, _dominant, _always, _norm, _scale_in_descent, _deeper_in_descent)
 
 
 def draw_thm4(readings: Readings) -> tuple[Figure, ...]:

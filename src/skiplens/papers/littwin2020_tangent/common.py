@@ -26,10 +26,10 @@ CARD = PaperCard(
     errata="errata/littwin2020_tangent.md",
 )
 
-_SCALE = "Inputs have ‖x‖² = d, so that the kernel is 1 where the paper means 1 (with ‖x‖ = 1 it would be 1/d)."
-_REPLICATES = "The paper draws once; here everything is drawn again for several seeds, and intervals are over them."
-
-COMMON = (_SCALE, _REPLICATES)
+COMMON = (
+    "Inputs have ‖x‖² = d, so that the kernel is 1 where the paper means 1 (with ‖x‖ = 1 it would be 1/d).",
+    "The paper draws once; here everything is drawn again for several seeds, and intervals are over them.",
+)
 """Deviations of every item."""
 
 DRAWN = (
