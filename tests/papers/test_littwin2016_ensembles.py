@@ -19,7 +19,7 @@ from skiplens.papers.littwin2016_ensembles import (
     thm3,
     thm4,
 )
-from skiplens.papers.littwin2016_ensembles.common import judge_always
+from skiplens.papers.littwin2016_ensembles.common import SIZES, Sizes, judge_always
 from skiplens.papers.littwin2016_ensembles.depth_during_training import (
     Images,
     image_network,
@@ -359,10 +359,19 @@ def test_the_paper_preset_asks_for_a_gpu_where_it_trains_on_images(monkeypatch):
     assert {run.settings.images for run in asked} == {"mnist", "cifar10"}
 
 
-def test_every_item_runs_at_the_smallest_preset(tmp_path, seed):
+def test_every_item_runs_with_tiny_samples(tmp_path, monkeypatch, seed):
+    monkeypatch.setitem(SIZES, "smoke", Sizes(2, 2, 2, 16, 50))
+    monkeypatch.setitem(thm1_thm2.LARGEST, "smoke", 4)
+    monkeypatch.setattr(fig1f_thm5, "ORDERS", (3, 10))
+    monkeypatch.setitem(fig1f_thm5.COUNTED, "smoke", (3, 2))
     found = reproduce(choose("littwin2016_ensembles"), tmp_path, ReproductionEffort("smoke", seed))
     assert not [problem for result in found.results for problem in result.problems]
     assert all(result.figures and result.tables for result in found.results)
+
+
+@pytest.mark.slow
+def test_the_smallest_preset_decides_what_is_certain(tmp_path, seed):
+    found = reproduce(choose("littwin2016_ensembles"), tmp_path, ReproductionEffort("smoke", seed))
     words = {f"{verdict.item}/{verdict.claim}": verdict.verdict for verdict in found.verdicts}
     assert {name: words[name] for name in CERTAIN_AT_SMOKE} == CERTAIN_AT_SMOKE
     assert "differs" not in words.values()

@@ -7,7 +7,7 @@ import torch
 
 from skiplens.kernels.finite_width.networks import ResNet
 from skiplens.kernels.finite_width.reduced_moments import reduced_moments
-from skiplens.papers.littwin2020_tangent.common import Diagonal, diagonal
+from skiplens.papers.littwin2020_tangent.common import SIZES, Diagonal, Sizes, diagonal
 from skiplens.papers.littwin2020_tangent.duality import Duality, Layer, duality, layer
 from skiplens.papers.littwin2020_tangent.errata import printed_densenet_kernel, printed_resnet_kernel
 from skiplens.papers.littwin2020_tangent.kernels import Bundle, bundle, limit
@@ -87,10 +87,16 @@ def test_runs_have_streams_of_their_own_and_the_same_run_the_same_numbers():
     assert not torch.equal(first, other)
 
 
-def test_every_item_runs_at_the_smallest_preset(tmp_path, seed):
+def test_every_item_runs_with_tiny_samples(tmp_path, monkeypatch, seed):
+    monkeypatch.setitem(SIZES, "smoke", Sizes(2, 3, 8, 8, 16, depths=(5, 10), layer_depths=(5, 10)))
     found = reproduce(choose("littwin2020_tangent"), tmp_path, ReproductionEffort("smoke", seed))
     assert not [problem for result in found.results for problem in result.problems]
     assert all(result.figures and result.tables for result in found.results)
+
+
+@pytest.mark.slow
+def test_the_smallest_preset_decides_what_is_certain(tmp_path, seed):
+    found = reproduce(choose("littwin2020_tangent"), tmp_path, ReproductionEffort("smoke", seed))
     words = {f"{verdict.item}/{verdict.claim}": verdict.verdict for verdict in found.verdicts}
     assert {name: words[name] for name in CERTAIN_AT_SMOKE} == CERTAIN_AT_SMOKE
     assert "differs" not in words.values()
