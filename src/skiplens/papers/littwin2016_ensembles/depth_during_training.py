@@ -181,8 +181,9 @@ def judge_deeper(readings: Readings, network: str, normalised: bool) -> Judgemen
     return decide(over_seeds(_changes(readings, network, normalised)), POSITIVE, sentence)
 
 
-@claim(f"{_CENTRAL} (dense net, batch norm).", "Abstract", "> 0")
+@claim("Abstract", "> 0")
 def _dense_batch_norm(readings: Readings) -> Judgement:
+    """As training goes on the ensemble becomes deeper and deeper (dense net, batch norm)."""
     if not readings:
         return _no_data()
     change = over_seeds(_changes(readings, "dense", True))
@@ -190,8 +191,9 @@ def _dense_batch_norm(readings: Readings) -> Judgement:
     return decide_correction((change, POSITIVE), (change, NEGATIVE), _sentence(readings, "dense", True) + corrected)
 
 
-@claim("Initially the ensemble is mostly at depths lower than half the network's depth.", "Abstract", "< 0.5")
+@claim("Abstract", "< 0.5")
 def _initially_shallow(readings: Readings) -> Judgement:
+    """Initially the ensemble is mostly at depths lower than half the network's depth."""
     if not readings:
         return _no_data()
     columns = []
@@ -275,11 +277,12 @@ def _spectrum(readings: Readings, kind: str, name: str) -> Figure:
     )
 
 
-_IMAGES = (
+_DEVIATIONS = (
     "The paper shows no spectra of trained networks. Here: identity blocks x + λR(Wx)/σ on 1,700 of the embedded MNIST "
     "digits at 16×16 pixels, looked at on 64 others, 200 steps of SGD with momentum; six conv blocks of 8 channels, "
     "nine dense ones of 64 units. The paper preset takes 10,000 whole images of MNIST and CIFAR-10 (`skiplens data get "
-    "mnist`, `skiplens data get cifar10`) and needs a GPU."
+    "mnist`, `skiplens data get cifar10`) and needs a GPU.",
+    REPLICATES,
 )
 
 ITEMS = (
@@ -290,6 +293,6 @@ ITEMS = (
         CLAIMS,
         figures,
         raw_tables,
-        (_IMAGES, REPLICATES),
+        _DEVIATIONS,
     ),
 )

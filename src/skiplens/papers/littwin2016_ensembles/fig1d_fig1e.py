@@ -50,9 +50,6 @@ from skiplens.zoo.littwin2016 import BatchScale
 BATCH = 128
 HELD_OUT = 256
 
-_SMALL, _LARGE = "(small start).", "(weights of variance 1/inputs)."
-_DEEPER_WITHOUT = "Without batch normalisation, too, the ensemble gets deeper"
-
 
 @dataclass(frozen=True)
 class Gaussians(ReplicateSettings):
@@ -204,8 +201,9 @@ def judge_first_layer(readings: Readings, setting: str) -> Judgement:
     return decide(over_seeds(first - others), POSITIVE, sentence)
 
 
-@claim("The network learns to discriminate between 50 Gaussians.", "Figure 1d, caption", "trained")
+@claim("Figure 1d, caption", "trained")
 def _learned(readings: Readings) -> Judgement:
+    """The network learns to discriminate between 50 Gaussians."""
     accuracy = stacked(readings, "accuracy", "gaussians", setting="literal")
     sentence = f"Share of runs with an accuracy above 0.7 on fresh samples; the lowest is {float(accuracy.min()):.2f}."
     return judge_always((accuracy > 0.7).double(), sentence)
@@ -224,12 +222,9 @@ def judge_deeper_with_scales(readings: Readings, setting: str) -> Judgement:
     )
 
 
-@claim(
-    "At λ = 1 the mean square grows by 1 from layer to layer: E N²(l+1) = 1 + E N²(l).",
-    "Section 4.1, after Eq. 20",
-    "1",
-)
+@claim("Section 4.1, after Eq. 20", "1")
 def _recursion(readings: Readings) -> Judgement:
+    """At λ = 1 the mean square grows by 1 from layer to layer: E N²(l+1) = 1 + E N²(l)."""
     literal, centred = (
         (squares[:, -1] - squares[:, 0]) / (squares.shape[1] - 1)
         for squares in (stacked(readings, "mean_square", "moments", scaling=name) for name in ("uncentred", "centred"))
@@ -253,8 +248,9 @@ def judge_norm(readings: Readings, setting: str) -> Judgement:
     return judge_always((found.diff(dim=1) > 0).all(1).double(), sentence)
 
 
-@claim(f"{_DEEPER_WITHOUT} {_SMALL}", "Section 4.2, before Eq. 24", "> 0")
+@claim("Section 4.2, before Eq. 24", "> 0")
 def _deeper(readings: Readings) -> Judgement:
+    """Without batch normalisation, too, the ensemble gets deeper (small start)."""
     found = along(readings, "mean_length", "plain")
     sentence = (
         f"Change of the mean path length (10 layers) from start to end; it starts at {float(found[:, 0].mean()):.2f} "
@@ -263,8 +259,9 @@ def _deeper(readings: Readings) -> Judgement:
     return decide(over_seeds(_change(found)), POSITIVE, sentence)
 
 
-@claim(f"{_DEEPER_WITHOUT} {_LARGE}", "Section 4.2, before Eq. 24", "> 0")
+@claim("Section 4.2, before Eq. 24", "> 0")
 def _deeper_large_start(readings: Readings) -> Judgement:
+    """Without batch normalisation, too, the ensemble gets deeper (weights of variance 1/inputs)."""
     found = along(readings, "mean_length", "plain_large")
     change = over_seeds(_change(found))
     return decide_correction(
@@ -322,8 +319,14 @@ FIG1D = (
 _NORM = "The norm of the weights increases steadily"
 
 FIG1E = (
-    Claim("growth", f"{_NORM} {_SMALL}", "Figure 1e", "always", partial(judge_norm, setting="plain")),
-    Claim("large_start", f"{_NORM} {_LARGE}", "Figure 1e", "always", partial(judge_norm, setting="plain_large")),
+    Claim("growth", f"{_NORM} (small start).", "Figure 1e", "always", partial(judge_norm, setting="plain")),
+    Claim(
+        "large_start",
+        f"{_NORM} (weights of variance 1/inputs).",
+        "Figure 1e",
+        "always",
+        partial(judge_norm, setting="plain_large"),
+    ),
     _deeper,
     _deeper_large_start,
 )
@@ -343,7 +346,7 @@ def draw_fig1e(readings: Readings) -> tuple[Figure, ...]:
     marks: list[Mark] = []
     for index, (setting, name) in enumerate(PLAIN.items()):
         norms = along(readings, "weight_norm", setting)
-        marks += curve(_steps(readings, setting), norms / norms[:, :1], name, index)
+        marks += curve(along(readings, "step", setting)[0], norms / norms[:, :1], name, index)
     start = float(along(readings, "weight_norm", "plain")[:, 0].mean())
     norm = figure(
         ("weight_norm", "Figure 1e: norm of the weights without batch normalisation"),
@@ -358,8 +361,8 @@ def _by_layer(readings: Readings, setting: str) -> Figure:
     found = along(readings, "scale", setting)
     layers = numbers(range(1, found.shape[2] + 1))
     marks: list[Mark] = []
-    for look, step in enumerate(_steps(readings, setting)):
-        marks += curve(layers, found[:, look], f"step {step:.0f}", look)
+    for look, step in enumerate(along(readings, "step", setting)[0].tolist()):
+        marks += curve(layers, found[:, look], f"step {step}", look)
     return figure(
         (f"scales_{setting}", f"Figure 1d: batch-norm scales, {SCALED[setting]}"),
         "λ of each layer at stages of training, means over seeds with standard deviations.",
@@ -371,17 +374,13 @@ def _by_layer(readings: Readings, setting: str) -> Figure:
 def _depth(readings: Readings, names: dict[str, str]) -> Figure:
     marks: list[Mark] = []
     for index, (setting, name) in enumerate(names.items()):
-        marks += curve(_steps(readings, setting), along(readings, "mean_length", setting), name, index)
+        marks += curve(along(readings, "step", setting)[0], along(readings, "mean_length", setting), name, index)
     return figure(
         ("depth", "Mean path length of the same networks, 10 layers"),
         "Energy-weighted mean length of the paths to the last layer, means and deviations over seeds.",
         ("iteration", "mean path length"),
         marks,
     )
-
-
-def _steps(readings: Readings, setting: str) -> tuple[float, ...]:
-    return numbers(along(readings, "step", setting)[0])
 
 
 _TASK = "The paper gives neither the task nor the recipe. Here: "

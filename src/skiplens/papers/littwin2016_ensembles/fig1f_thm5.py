@@ -222,8 +222,9 @@ def equation_31(curvature_ratio: float | int) -> float:
     return 0.5 * math.log(curvature_ratio) - (curvature_ratio - 1) / (curvature_ratio + 1)
 
 
-@claim("The number of critical points of finite index grows with β.", "Figure 1f", "> 0")
+@claim("Figure 1f", "> 0")
 def _increase(readings: Readings) -> Judgement:
+    """The number of critical points of finite index grows with β."""
     (found,) = chosen(readings, "curve")
     rises = found["complexity"].diff()
     off = (found["complexity"] - found["summed_complexity"]).abs().max()
@@ -234,16 +235,18 @@ def _increase(readings: Readings) -> Judgement:
     return decide(exactly(rises), POSITIVE, sentence)
 
 
-@claim("θ = ½ log(v″/v′) - (v″-v′)/(v″+v′).", "Eq. 31", "equal")
+@claim("Eq. 31", "equal")
 def _curve(readings: Readings) -> Judgement:
+    """θ = ½ log(v″/v′) - (v″-v′)/(v″+v′)."""
     (found,) = chosen(readings, "curve")
     off = (found["complexity"] - found["summed_complexity"]).abs().max()
     sentence = "Largest deviation of the curve from equation 31 with moments added up in whole numbers."
     return decide(exactly(off), Band.around(0.0, ROUNDING), sentence)
 
 
-@claim("The same with the network's paths of length 1.", "Eq. 31, Eq. 15", "θ of Eq. 31")
+@claim("Eq. 31, Eq. 15", "θ of Eq. 31")
 def _linear_term(readings: Readings) -> Judgement:
+    """The same with the network's paths of length 1."""
     (found,) = chosen(readings, "finite_size")
     exact, printed = found["log_minima"][-1], float(found["printed"][-1])
     return decide_correction(
@@ -255,8 +258,9 @@ def _linear_term(readings: Readings) -> Judgement:
     )
 
 
-@claim("Spin glasses have the mean number of critical points that the theory says.", "Section 5", "equal")
+@claim("Section 5", "equal")
 def _counts(readings: Readings) -> Judgement:
+    """Spin glasses have the mean number of critical points that the theory says."""
     _, found, expected = _by_ratio(readings)
     sentence = (
         "Largest relative deviation over β of the mean number of minima found in sampled spin glasses (p = 10, two "
@@ -265,22 +269,25 @@ def _counts(readings: Readings) -> Judgement:
     return decide(over_seeds(found / expected - 1), Band.around(0.0, COUNT), sentence)
 
 
-@claim("Sampled spin glasses have more minima for larger β.", "Figure 1f", "> 0")
+@claim("Figure 1f", "> 0")
 def _counted_increase(readings: Readings) -> Judgement:
+    """Sampled spin glasses have more minima for larger β."""
     ratios, found, _ = _by_ratio(readings)
     sentence = f"Smallest rise of the mean number of minima found, from β = {ratios[2]:g} on; p = 10, two spins."
     return decide(over_seeds(found[:, 2:].diff(dim=1)), POSITIVE, sentence)
 
 
-@claim("θ is largest for ε_p = 1, all others 0.", "Theorem 5, Eq. 33", "ε_p² = 1")
+@claim("Theorem 5, Eq. 33", "ε_p² = 1")
 def _maximiser(readings: Readings) -> Judgement:
+    """θ is largest for ε_p = 1, all others 0."""
     _, shares = against(readings, "share_of_highest_order", "order", climbs)
     sentence = "Smallest ε_p² at which mixtures end that climb θ from random starts, p = 3 to 50."
     return decide(over_seeds(shares), Band.around(1.0, 1e-6), sentence)
 
 
-@claim("Every other mixture has a smaller θ.", "Theorem 5", "always")
+@claim("Theorem 5", "always")
 def _bound(readings: Readings) -> Judgement:
+    """Every other mixture has a smaller θ."""
     orders, best = against(readings, "random", "order", climbs)
     gaps = best - torch.tensor([equation_31(order - 1) for order in orders], dtype=torch.float64)
     draws = chosen(readings, "climbs")[0].setting("draws")
@@ -291,12 +298,9 @@ def _bound(readings: Readings) -> Judgement:
     return judge_always((gaps < 0).double().mean(1), sentence)
 
 
-@claim(
-    "The bound of the chain of inequalities is θ of the pure model.",
-    "Proof of Theorem 5, Eq. 48",
-    "½ log(p-1) - (1 - 2/p)",
-)
+@claim("Proof of Theorem 5, Eq. 48", "½ log(p-1) - (1 - 2/p)")
 def _equation_48(readings: Readings) -> Judgement:
+    """The bound of the chain of inequalities is θ of the pure model."""
     best = stacked(readings, "climbed", "climbs", order=10)
     chain, pure = 0.5 * math.log(9), equation_31(9)
     return decide_correction(
@@ -307,22 +311,18 @@ def _equation_48(readings: Readings) -> Judgement:
     )
 
 
-@claim(
-    "A ResNet has fewer critical points than a conventional network of its depth.", "Section 5, after Theorem 5", "> 0"
-)
+@claim("Section 5, after Theorem 5", "> 0")
 def _network(readings: Readings) -> Judgement:
+    """A ResNet has fewer critical points than a conventional network of its depth."""
     (found,) = chosen(readings, "curve")
     gap = equation_31(DEPTH - 1) - found["complexity"]
     sentence = f"Smallest distance of θ(β) below the conventional network's {equation_31(DEPTH - 1):.4f}, p = {DEPTH}."
     return decide(exactly(gap), POSITIVE, sentence)
 
 
-@claim(
-    "Sampled spin glasses of a ResNet have fewer minima than those of a conventional network.",
-    "Section 5, after Theorem 5",
-    "> 0",
-)
+@claim("Section 5, after Theorem 5", "> 0")
 def _counted(readings: Readings) -> Judgement:
+    """Sampled spin glasses of a ResNet have fewer minima than those of a conventional network."""
     (mixed, pure), (exact_mixed, exact_pure) = (
         [stacked(readings, name, "counts", spins=3, pure=pure) for pure in (False, True)]
         for name in ("minima", "expected_minima")

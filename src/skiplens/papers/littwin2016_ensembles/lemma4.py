@@ -95,8 +95,9 @@ def lemma4_runs(preset: Preset, seed: int) -> list[Run]:
     ]
 
 
-@claim("Every length is the peak for some scale C.", "Lemma 4", "all lengths")
+@claim("Lemma 4", "all lengths")
 def _any_depth(readings: Readings) -> Judgement:
+    """Every length is the peak for some scale C."""
     (found,) = chosen(readings, "reach")
     missed = ((found["peak"] != found["wanted"]) | (found["tied"] > 0)).double().mean()
     sentence = (
@@ -106,8 +107,9 @@ def _any_depth(readings: Readings) -> Judgement:
     return decide(exactly(missed), Band.around(0.0, 0.0), sentence)
 
 
-@claim("∂ε_r/∂C = r ε_r / C.", "Section 4, before Eq. 19", "equal")
+@claim("Section 4, before Eq. 19", "equal")
 def _derivative(readings: Readings) -> Judgement:
+    """∂ε_r/∂C = r ε_r / C."""
     (found,) = chosen(readings, "slopes")
     printed, corrected = (
         (found[name] - found["difference"]).abs().max() / found["difference"].abs().max()
@@ -122,12 +124,9 @@ def _derivative(readings: Readings) -> Judgement:
     )
 
 
-@claim(
-    "A global scaling of the weights changes a shallow ensemble to a deep one.",
-    "Section 4, after Lemma 4",
-    "depth rises with C",
-)
+@claim("Section 4, after Lemma 4", "depth rises with C")
 def _scaling(readings: Readings) -> Judgement:
+    """A global scaling of the weights changes a shallow ensemble to a deep one."""
     shares = stacked(readings, "mean", "spectra", scaling="none") / 10
     low, high = (float(column.mean()) for column in (shares[:, 0], shares[:, -1]))
     sentence = (
@@ -137,12 +136,9 @@ def _scaling(readings: Readings) -> Judgement:
     return decide(over_seeds(shares.diff(dim=1).min(1).values), POSITIVE, sentence)
 
 
-@claim(
-    "With batch normalisation, C is directly embodied as the scale λ.",
-    "Section 4, claim 3",
-    "depth rises with λ as with C",
-)
+@claim("Section 4, claim 3", "depth rises with λ as with C")
 def _batch_norm(readings: Readings) -> Judgement:
+    """With batch normalisation, C is directly embodied as the scale λ."""
     means = stacked(readings, "mean", "spectra", scaling="centred")
     ratios = stacked(readings, "depth_ratio", "spectra", scaling="centred")[:, 0]
     predicted = path_moments(11, 3 * ratios).mean - path_moments(11, ratios).mean
@@ -164,37 +160,29 @@ def draw_lemma4(readings: Readings) -> tuple[Figure, ...]:
     inner = slice(1, -1)
     wanted = numbers(reading["wanted"][inner])
     low, high = (numbers(reading[name][inner]) for name in ("lowest_ratio", "highest_ratio"))
-    return (
-        figure(
-            ("reach", "Lemma 4: the scale that makes a length the peak, p = 100"),
-            "Any length is the peak for the ratios between (k-1)/(p-k+1) and k/(p-k). C = β √Λ/(ρn).",
-            ("wanted length k", "β"),
-            (
-                figure_Band(wanted, low, high, "all ratios with this peak"),
-                Line(wanted, numbers(reading["depth_ratio"][inner]), "their geometric mean"),
-            ),
-            log="y",
+    interval = figure(
+        ("reach", "Lemma 4: the scale that makes a length the peak, p = 100"),
+        "Any length is the peak for the ratios between (k-1)/(p-k+1) and k/(p-k). C = β √Λ/(ρn).",
+        ("wanted length k", "β"),
+        (
+            figure_Band(wanted, low, high, "all ratios with this peak"),
+            Line(wanted, numbers(reading["depth_ratio"][inner]), "their geometric mean"),
         ),
-        _scaled(readings),
+        log="y",
     )
-
-
-def _scaled(readings: Readings) -> Figure:
-    plain, normed = (
-        [stacked(readings, name, "spectra", scaling=scaling) for name in ("factor", "mean")]
-        for scaling in ("none", "centred")
-    )
-    return figure(
+    marks = []
+    for scaling, name in (("none", "of the weights"), ("centred", "of batch-norm scales")):
+        factors, depths = (stacked(readings, array, "spectra", scaling=scaling) for array in ("factor", "mean"))
+        marks.append(mean_points(factors[0], depths, name))
+    measured = figure(
         ("scaling", "Lemma 4 measured: a common factor, 10 blocks R(Wx)"),
         "Random networks, means with standard errors. A factor of all weights moves the depth from 0 to 10; a "
         "factor of all batch-norm scales does not move it at all.",
         ("common factor", "mean depth (branches)"),
-        (
-            mean_points(plain[0][0], plain[1], "of the weights"),
-            mean_points(normed[0][0], normed[1], "of batch-norm scales"),
-        ),
+        marks,
         log="x",
     )
+    return interval, measured
 
 
 ITEMS = (Item("lemma4", "any depth by scaling", lemma4_runs, LEMMA4, draw_lemma4, raw_tables, MIXED),)

@@ -38,7 +38,7 @@ from skiplens.papers.statistics import (
     raw_tables,
     stacked,
 )
-from skiplens.papers.study import Item, Judgement, Preset, claim
+from skiplens.papers.study import Claim, Item, Judgement, Preset, claim
 from skiplens.paths.bands import band_rate, limit_fraction, log_energy_outside
 from skiplens.paths.laws import fit_named_law
 from skiplens.paths.spectrum import measure
@@ -222,8 +222,8 @@ def _spectra_runs(preset: Preset, seed: int, base: Spectra) -> list[Run]:
     return repeated(spectra, replace(base, width=sizes.width), sizes.replicates, seed)
 
 
-@claim("argmax ε_r / p → β/(1+β).", "Theorem 1, Eq. 17", "0")
-def _limit(readings: Readings) -> Judgement:
+def judge_limit(readings: Readings) -> Judgement:
+    """Theorem 1."""
     found = chosen(readings, "peaks")
     gaps = torch.stack([reading["lengths_off"][-1] / reading["depth"][-1] for reading in found])
     most = max(float(reading["lengths_off"].abs().max()) for reading in found)
@@ -235,8 +235,9 @@ def _limit(readings: Readings) -> Judgement:
     return decide(exactly(gaps), Band.around(0.0, 1e-4), sentence)
 
 
-@claim("The peak is that of C(p, r) β^r.", "Proof of Theorem 1, Eq. 35", "never missed")
+@claim("Proof of Theorem 1, Eq. 35", "never missed")
 def _proof(readings: Readings) -> Judgement:
+    """The peak is that of C(p, r) β^r."""
     (found,) = chosen(readings, "peak_formulas")
     cases = int(found["cases"])
     wrong, right = (float(found[name]) / cases for name in ("missed_by_proof", "missed"))
@@ -248,16 +249,18 @@ def _proof(readings: Readings) -> Judgement:
     )
 
 
-@claim("At initialisation the largest weight is at less than half the depth.", "Section 3, after Theorem 2", "< 0.5")
+@claim("Section 3, after Theorem 2", "< 0.5")
 def _initialisation(readings: Readings) -> Judgement:
+    """At initialisation the largest weight is at less than half the depth."""
     found = chosen(readings, "spectra", branch="relu", scaling="none")
     shares = [(1 + reading["mean"][0]) / (1 + reading.setting("blocks")) for reading in found]
     sentence = "Mean path length over depth, random networks R(Wx) with C = 1/√n; β = ρ = 1/2 would give 0.33."
     return decide(over_seeds(shares), Band(-math.inf, 0.5), sentence)
 
 
-@claim("Σ ε_r² over any band around βp/(1+β) → 1.", "Theorem 2, Eq. 18", "1")
+@claim("Theorem 2, Eq. 18", "1")
 def _concentration(readings: Readings) -> Judgement:
+    """Σ ε_r² over any band around βp/(1+β) → 1."""
     found = chosen(readings, "tails")
     inside = [-math.expm1(float(reading["log_outside"][-1])) for reading in found]
     shallow = [-math.expm1(float(reading["log_outside"][0])) for reading in found]
@@ -268,8 +271,9 @@ def _concentration(readings: Readings) -> Judgement:
     return decide(exactly(inside), Band.around(1.0, ROUNDING), sentence)
 
 
-@claim("The rest vanishes as the depth grows.", "Proof of Theorem 2, Eq. 36", "→ 0")
+@claim("Proof of Theorem 2, Eq. 36", "→ 0")
 def _speed(readings: Readings) -> Judgement:
+    """The rest vanishes as the depth grows."""
     ratios = []
     for reading in chosen(readings, "tails"):
         depth, logs = reading["depth"].double(), reading["log_outside"]
@@ -281,8 +285,9 @@ def _speed(readings: Readings) -> Judgement:
     return decide(exactly(torch.stack(ratios)), Band.around(1.0, 0.02), sentence)
 
 
-@claim("z² = (1-β²)^p P_p((1+β²)/(1-β²)).", "Eq. 37", "equal")
+@claim("Eq. 37", "equal")
 def _legendre(readings: Readings) -> Judgement:
+    """z² = (1-β²)^p P_p((1+β²)/(1-β²))."""
     (found,) = chosen(readings, "normaliser")
     return decide_correction(
         (exactly(found["printed"] / found["proof_sum"] - 1), Band.around(0.0, ROUNDING)),
@@ -292,23 +297,17 @@ def _legendre(readings: Readings) -> Judgement:
     )
 
 
-@claim(
-    "Path lengths of residual networks R(Wx) are distributed like ε².",
-    "Section 3, after Theorem 2",
-    "total variation 0",
-)
+@claim("Section 3, after Theorem 2", "total variation 0")
 def _coherent(readings: Readings) -> Judgement:
+    """Path lengths of residual networks R(Wx) are distributed like ε²."""
     found = stacked(readings, "squared_binomial_distance", "spectra", branch="relu", scaling="none")[:, 0]
     sentence = "Total variation between the path spectrum of random networks R(Wx) and the nearest ε²(β)."
     return decide(over_seeds(found), COHERENT, sentence)
 
 
-@claim(
-    "Path lengths of residual networks are distributed like ε², whatever the branches.",
-    "Section 3, after Theorem 2",
-    "total variation 0",
-)
+@claim("Section 3, after Theorem 2", "total variation 0")
 def _zero_mean(readings: Readings) -> Judgement:
+    """Path lengths of residual networks are distributed like ε², whatever the branches."""
     squared, plain = (
         stacked(readings, f"{name}_distance", "spectra", branch="two_layer")[:, 0]
         for name in ("squared_binomial", "binomial")
@@ -321,7 +320,9 @@ def _zero_mean(readings: Readings) -> Judgement:
     )
 
 
-THM1 = (_limit, _proof, _initialisation)
+_LIMIT = Claim("limit", "argmax ε_r / p → β/(1+β).", "Theorem 1, Eq. 17", "0", judge_limit)
+
+THM1 = (_LIMIT, _proof, _initialisation)
 
 THM2 = (_concentration, _speed, _legendre, _coherent, _zero_mean)
 
@@ -391,12 +392,12 @@ def _spectrum(readings: Readings, branch: str, name: str) -> Figure:
     )
 
 
-RANDOM_NETWORKS = (
+MIXED = (
+    CLOSED_FORM,
     "The paper measures no spectra of networks. Here they are those of the last layer's units of random networks, 20 "
-    "blocks, Gaussian inputs, weights of variance 1/inputs."
+    "blocks, Gaussian inputs, weights of variance 1/inputs.",
+    REPLICATES,
 )
-
-MIXED = (CLOSED_FORM, RANDOM_NETWORKS, REPLICATES)
 """Deviations of items with closed forms and random networks."""
 
 ITEMS = (

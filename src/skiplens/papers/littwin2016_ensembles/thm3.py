@@ -100,8 +100,9 @@ def judge_layer_formula(readings: Readings, layer: str, formula: str) -> Judgeme
     return decide(over_seeds(found), Band.around(1.0, LEADING_ORDER), sentence)
 
 
-@claim("It grows by μ²/|λ|.", "Eq. 41, middle", "ratio 1")
+@claim("Eq. 41, middle", "ratio 1")
 def _equation_41(readings: Readings) -> Judgement:
+    """It grows by μ²/|λ|."""
     printed = [
         ratio(reading["unskipped"][:, -1], reading["unskipped_predicted"] / reading["unskipped_squared_gradient"])
         for reading in chosen(readings, "layer_steps")

@@ -137,15 +137,17 @@ def _lengths(mixture: Mixture) -> Tensor:
     return torch.arange(1, mixture.order + 1, dtype=torch.float64)
 
 
-@claim("∂L/∂C becomes -(μ/C)(m‖g_m‖² + p‖g_p‖² + (m+p) g_m·g_p).", "Theorem 4, Eq. 25", "ratio 1")
+@claim("Theorem 4, Eq. 25", "ratio 1")
 def _equation_25(readings: Readings) -> Judgement:
+    """∂L/∂C becomes -(μ/C)(m‖g_m‖² + p‖g_p‖² + (m+p) g_m·g_p)."""
     found = ratios(readings, "scale_steps", "slope", "predicted")
     sentence = "∂L/∂C after a step of 1e-5, from points where it was 0, over equation 25; fitted over the losses."
     return decide(over_seeds(found), Band.around(1.0, LEADING_ORDER), sentence)
 
 
-@claim("∂L/∂C becomes -(μ/C)(m‖g_p‖² + p‖g_p‖² + (m+p) g_m·g_p).", "Proof of Theorem 4, Eq. 45", "ratio 1")
+@claim("Proof of Theorem 4, Eq. 45", "ratio 1")
 def _equation_45(readings: Readings) -> Judgement:
+    """∂L/∂C becomes -(μ/C)(m‖g_p‖² + p‖g_p‖² + (m+p) g_m·g_p)."""
     printed, right = (ratios(readings, "scale_steps", "slope", name) for name in ("printed_as_45", "predicted"))
     band = Band.around(1.0, LEADING_ORDER)
     return decide_correction(
@@ -156,16 +158,18 @@ def _equation_45(readings: Readings) -> Judgement:
     )
 
 
-@claim("C increases when the gradients of deeper paths dominate.", "Section 4.2, after Theorem 4", "always")
+@claim("Section 4.2, after Theorem 4", "always")
 def _dominant(readings: Readings) -> Judgement:
+    """C increases when the gradients of deeper paths dominate."""
     steps = chosen(readings, "scale_steps")
     happened = [reading["slope"][:, -1][reading["long_over_short"] > 1] < 0 for reading in steps]
     sentence = "Share of {losses} random losses with ∂L/∂C = 0 and ‖g_p‖ > ‖g_m‖ on which the next step increases C."
     return judge_every_loss(happened, sentence)
 
 
-@claim("C increases.", "Section 4, claim 2; after Theorem 4", "∂L/∂C < 0")
+@claim("Section 4, claim 2; after Theorem 4", "∂L/∂C < 0")
 def _always(readings: Readings) -> Judgement:
+    """C increases."""
     found = []
     for reading in chosen(readings, "scale_steps"):
         m, p = reading.setting("short"), reading.setting("long")
@@ -180,20 +184,23 @@ def _always(readings: Readings) -> Judgement:
     )
 
 
-@claim("The gradient is orthogonal to the weights.", "Proof of Theorem 4", "ratio 1")
+@claim("Proof of Theorem 4", "ratio 1")
 def _norm(readings: Readings) -> Judgement:
+    """The gradient is orthogonal to the weights."""
     found = [reading["norm_growth"][:, 0].mean() for reading in chosen(readings, "scale_steps")]
     sentence = "Growth of ‖w‖² in a step from a point with ∂L/∂C = 0, over μ²‖g‖²; it is exact for every loss."
     return decide(over_seeds(found), Band.around(1.0, LEADING_ORDER), sentence)
 
 
-@claim("During training C increases.", "Section 4, claim 2", "always")
+@claim("Section 4, claim 2", "always")
 def _scale_in_descent(readings: Readings) -> Judgement:
+    """During training C increases."""
     return _judge_descent(readings, "weight_scale")
 
 
-@claim("The expansion emphasises deeper paths.", "Section 4.2, after Theorem 4", "always")
+@claim("Section 4.2, after Theorem 4", "always")
 def _deeper_in_descent(readings: Readings) -> Judgement:
+    """The expansion emphasises deeper paths."""
     return _judge_descent(readings, "mean_length")
 
 

@@ -143,15 +143,12 @@ def tables(readings: Readings) -> tuple[Table, ...]:
 
 def _summaries(reading: Measurement) -> list[dict[str, float]]:
     """Mean, variance and second moment over the networks; moments that were measured as such are passed on."""
-    drawn = {
-        "bundle": ("kernel",),
-        "diagonal": ("kernel",),
-        "layer": ("jacobian_squared", "output_squared"),
-    }.get(reading.name.rpartition(":")[2])
-    if drawn is None:
+    drawn = {"bundle": ["kernel"], "diagonal": ["kernel"], "layer": ["jacobian_squared", "output_squared"]}
+    measure = reading.name.rpartition(":")[2]
+    if measure not in drawn:
         return entries(reading)
     columns = {}
-    for name in drawn:
+    for name in drawn[measure]:
         array = reading[name] if reading[name].dim() == 2 else reading[name][:, None]
         columns[f"{name}_mean"] = array.mean(0).tolist()
         columns[f"{name}_variance"] = array.var(0).tolist()

@@ -109,15 +109,17 @@ def thm4_runs(preset: Preset, seed: int) -> list[Run]:
     return [*thm3_runs(preset, seed), *repeated(duality, base, preset, seed, law=("uniform", "rademacher"))]
 
 
-@claim("Second moments of ‖J^k‖ and of ‖f_(k)‖ closely match.", "Figure 4a", "ratio 1")
+@claim("Figure 4a", "ratio 1")
 def _second(readings: Readings) -> Judgement:
+    """Second moments of ‖J^k‖ and of ‖f_(k)‖ closely match."""
     ratios = _by_depth(readings, "output_squared", 1) / _by_depth(readings, "jacobian_squared", 1)
     sentence = "Mean squared output of the reduced network over mean squared Jacobian norm, minus 1; worst depth."
     return decide(over_seeds(ratios - 1), Band.around(0.0, 2 * SECOND), sentence)
 
 
-@claim("E‖J^k‖⁴ lies between the bounds from E f_(k)⁴.", "Figure 4b", "between 1/3 and 1")
+@claim("Figure 4b", "between 1/3 and 1")
 def _fourth(readings: Readings) -> Judgement:
+    """E‖J^k‖⁴ lies between the bounds from E f_(k)⁴."""
     ratios = _by_depth(readings, "jacobian_squared", 2) / _by_depth(readings, "output_squared", 2)
     sentence = (
         "Fourth moment of the Jacobian norm over that of the output, worst depth; for Gaussian weights it is 1/3."
@@ -125,8 +127,9 @@ def _fourth(readings: Readings) -> Judgement:
     return decide(over_seeds(ratios), Band.between(LOWEST_RATIO, 1.0, RATIO), sentence)
 
 
-@claim("Moments grow exponentially with depth (straight lines in log scale).", "Figure 4a", "log(1 + α^m) a block")
+@claim("Figure 4a", "log(1 + α^m) a block")
 def _growth(readings: Readings) -> Judgement:
+    """Moments grow exponentially with depth (straight lines in log scale)."""
     rate = slope(values(readings, "depth", "layer"), _by_depth(readings, "jacobian_squared", 1).log())
     expected = math.log1p(0.3**2)
     sentence = f"Growth of the log second moment per block; α^m (1 + α^m)^(L-1) gives log 1.09 = {expected:.4f}."

@@ -121,8 +121,9 @@ def judge_decline(readings: Readings, architecture: str) -> Judgement:
     return decide(found, Band(-math.inf, 0.0), sentence)
 
 
-@claim("The variance of the vanilla network remains constant.", "Figure 5", "slope 0")
+@claim("Figure 5", "slope 0")
 def _vanilla(readings: Readings) -> Judgement:
+    """The variance of the vanilla network remains constant."""
     absolute, relative = (
         over_seeds(_depth_slope(readings, "vanilla", measured)) for measured in (variances, relative_variances)
     )
@@ -140,8 +141,9 @@ def judge_width_order(readings: Readings, architecture: str, depth: int) -> Judg
     return decide(over_seeds(_log_slope(SCALING_WIDTHS, drawn)), Band.around(-1.0, FLAT), sentence)
 
 
-@claim("The variance grows no faster than (mL)² exp(L α^m ρ).", "Theorem 5, Eq. 40", "at most α^m ρ a block")
+@claim("Theorem 5, Eq. 40", "at most α^m ρ a block")
 def _exponent(readings: Readings) -> Judgement:
+    """The variance grows no faster than (mL)² exp(L α^m ρ)."""
     drawn = [variances(readings, architecture="resnet", depth=depth, width=50) for depth in GROWTH_DEPTHS]
     exact = torch.tensor([[float(kernel_moments(network).variance) for network in GROWING]], dtype=torch.float64)
     found, right = over_seeds(_growth(torch.stack(drawn, dim=1))), float(_growth(exact))
@@ -153,8 +155,9 @@ def _exponent(readings: Readings) -> Judgement:
     return decide_correction((found, Band(-math.inf, rate)), (found, Band.around(right, 0.15 * right)), sentence)
 
 
-@claim("V(‖J‖²) ≤ (Σ_k √V(‖J^k‖²))².", "Eq. 39", "ratio at most 1")
+@claim("Eq. 39", "ratio at most 1")
 def _minkowski(readings: Readings) -> Judgement:
+    """V(‖J‖²) ≤ (Σ_k √V(‖J^k‖²))²."""
     columns = [
         variances(readings, architecture="resnet", depth=network.depth, width=50) / minkowski_bound(network).variance
         for network in GROWING
@@ -163,8 +166,9 @@ def _minkowski(readings: Readings) -> Judgement:
     return decide(over_seeds(torch.stack(columns, dim=1)), Band(-math.inf, 1.0), sentence)
 
 
-@claim("With α = a/L^m the mean is constant at any depth.", "Corollary 1 and the text before it", "slope 0")
+@claim("Corollary 1 and the text before it", "slope 0")
 def _mean(readings: Readings) -> Judgement:
+    """With α = a/L^m the mean is constant at any depth."""
     depths = values(readings, "depth", "diagonal")
     wrong, right = (over_seeds(_log_slope(depths, _means(readings, depths, which))) for which in (0, 1))
     sentence = (
@@ -174,16 +178,18 @@ def _mean(readings: Readings) -> Judgement:
     return decide_correction((wrong, Band.around(0.0, FLAT)), (right, Band.around(0.0, FLAT)), sentence)
 
 
-@claim("The variance is of order 1/n at any depth.", "Corollary 1, Eq. 41", "slope 0 over depth")
+@claim("Corollary 1, Eq. 41", "slope 0 over depth")
 def _variance(readings: Readings) -> Judgement:
+    """The variance is of order 1/n at any depth."""
     depths = values(readings, "depth", "diagonal")
     drawn = [relative_variances(readings, branch_scale=branch_scales(depth)[1]) for depth in depths]
     sentence = f"Slope of log(V/(E𝒢)²) over log depth with α = a/L^(1/m), width {COROLLARY_WIDTH}."
     return decide(over_seeds(_log_slope(depths, drawn)), Band.around(0.0, FLAT), sentence)
 
 
-@claim("The variance grows like log(L)².", "Theorem 6, Eq. 42", "slope 2 over log log L")
+@claim("Theorem 6, Eq. 42", "slope 2 over log log L")
 def _depth(readings: Readings) -> Judgement:
+    """The variance grows like log(L)²."""
     depths = values(readings, "depth", "diagonal", width=100)
     drawn = [variances(readings, architecture="densenet", depth=depth, width=100) for depth in depths]
     sentence = "Slope of log variance over log H_L (H_L ~ log L is the mean), width 100; the square gives 2."
@@ -192,8 +198,9 @@ def _depth(readings: Readings) -> Judgement:
     )
 
 
-@claim("At n = aL the variance is of order log(L)²/L.", "Corollary 2, Eq. 43", "slope 0 of V·L/log(L)²")
+@claim("Corollary 2, Eq. 43", "slope 0 of V·L/log(L)²")
 def _order(readings: Readings) -> Judgement:
+    """At n = aL the variance is of order log(L)²/L."""
     depths = values(readings, "depth", "diagonal", architecture="densenet")
     sentence = "Slope of log(V·L/H_L²) over log depth at n = 10 L (H_L ~ log L)."
     return decide(over_seeds(_log_slope(depths, _over_order(readings, depths))), Band.around(0.0, FLAT), sentence)
