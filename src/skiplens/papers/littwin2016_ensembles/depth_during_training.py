@@ -285,14 +285,6 @@ _DEVIATIONS = (
     REPLICATES,
 )
 
-ITEMS = (
-    Item(
-        "depth_during_training",
-        "path spectra of networks as they train",
-        runs,
-        CLAIMS,
-        figures,
-        raw_tables,
-        _DEVIATIONS,
-    ),
-)
+_TITLE = "path spectra of networks as they train"
+
+ITEMS = (Item("depth_during_training", _TITLE, runs, CLAIMS, figures, raw_tables, _DEVIATIONS),)
