@@ -12,6 +12,7 @@ from skiplens.graph.lens import OPERATIONS, Subject
 from skiplens.kernels.architectures import ResNetKernel
 from skiplens.kernels.finite_width.moments import kernel_moments
 from skiplens.kernels.finite_width.networks import ResNet
+from skiplens.kernels.infinite_network import infinite_resnet
 from skiplens.signal.lens import SignalLens
 from skiplens.tangent.comparison import branch_parameters, diagonals_over_seeds, limit_correlations, limit_of, redrawn
 from skiplens.tangent.reading import TangentReading
@@ -79,11 +80,12 @@ def test_the_limit_is_the_kernel_of_these_branches():
     limit = limit_of(looked_at.network, signal)
     units = nn.functional.normalize(looked_at.batch.inputs)
     angles = torch.acos((units @ units.T).clamp(-1, 1))
-    same = type(limit)(torch.full((3,), 0.25, dtype=torch.float64), 2)
+    same = infinite_resnet(torch.full((3,), 0.25, dtype=torch.float64), 2)
     kernel = ResNetKernel(depth=3, branch_depth=2, branch_scale=0.5).ntk(looked_at.batch.inputs)
     scale = kernel.diagonal().sqrt()
     assert_close(limit_correlations(same, angles), kernel / scale[:, None] / scale, relative=1e-6)
-    assert limit.branch_depth == 2 and limit.depth == 3
+    measured = infinite_resnet(signal.branch_ratios.square(), 2)
+    assert limit.depth == 3 and torch.equal(limit_correlations(limit, angles), limit_correlations(measured, angles))
 
 
 @pytest.mark.parametrize("training", [False, True])
