@@ -165,8 +165,8 @@ def _gaussian_runs(preset: Preset, seed: int, count: int, *names: str) -> list[R
     return runs
 
 
-def along(readings: Readings, array: str, setting: str) -> Float[Tensor, "replicates looks ..."]:
-    """The scales λ_l, the norm of all weights but the head's, or the mean path length, at each look."""
+def along(readings: Readings, array: str, setting: str) -> Tensor:
+    """What was measured at each look, (replicates, looks, …): the step, the scales λ_l, the norm of all weights."""
     return stacked(readings, array, "gaussians", setting=setting)
 
 
