@@ -5,13 +5,15 @@ few ratios at a time, with the binomial coefficients computed beforehand (not ti
 ratios. The three-term recursion of the squared sums is timed too.
 """
 
+import math
+
 import numpy as np
 import torch
 from rows import Floor, Row, Target
 from ways import Way
 
 from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import complexity, network_complexity
-from skiplens.paths.weights import log_path_counts, log_path_weights
+from skiplens.paths.weights import log_binomial, log_path_weights
 
 RATIOS, LENGTHS = 10_000, 100
 
@@ -20,7 +22,8 @@ class DirectSummation:
     """Every term of every sum."""
 
     def __init__(self, depth, ratios_at_once=16):
-        self.log_binomials = log_path_counts(depth, 1)
+        even_odds = torch.ones((), dtype=torch.float64)
+        self.log_binomials = log_binomial(torch.arange(depth), depth - 1, even_odds) + (depth - 1) * math.log(2)
         self.branches = torch.arange(depth, dtype=torch.float64)
         self.ratios_at_once = ratios_at_once
 

@@ -4,16 +4,7 @@ import pytest
 import torch
 
 from skiplens.base.errors import InvalidInputError
-from skiplens.paths.bands import (
-    band_rate,
-    energy_between,
-    length_quantile,
-    limit_fraction,
-    log_energy_above,
-    log_energy_below,
-    log_energy_between,
-    log_energy_outside,
-)
+from skiplens.paths.bands import band_rate, length_quantile, limit_fraction, log_energy_between, log_energy_outside
 from skiplens.paths.weights import path_weights
 from tests.paths import exact
 from tests.tolerances import assert_close
@@ -49,8 +40,8 @@ def test_printed_energy_outside_the_band(ratio, depth, first, last, log10):
     ],
 )
 def test_printed_tails(depth, ratio, low, high, below, above):
-    assert log_energy_below(depth, ratio, low).exp().item() == pytest.approx(below, rel=1e-12)
-    assert log_energy_above(depth, ratio, high).exp().item() == pytest.approx(above, rel=1e-12)
+    assert log_energy_between(depth, ratio, 1, low - 1).exp().item() == pytest.approx(below, rel=1e-12)
+    assert log_energy_between(depth, ratio, high + 1, depth).exp().item() == pytest.approx(above, rel=1e-12)
 
 
 @pytest.mark.parametrize("ratio", [1e-6, 0.02, 0.4, 1.0, 30.0])
@@ -75,7 +66,7 @@ def test_mass_within_two_deviations():
     ]:
         reach = 2 * math.sqrt(variance)
         first, last = math.ceil(mean - reach), math.floor(mean + reach)
-        assert energy_between(100, ratio, first, last).item() == pytest.approx(mass, rel=1e-13)
+        assert log_energy_between(100, ratio, first, last).exp().item() == pytest.approx(mass, rel=1e-13)
 
 
 def test_rate_is_approached_as_printed():
@@ -101,9 +92,9 @@ def test_many_ratios_are_worked_off_in_pieces(monkeypatch):
     from skiplens.paths import bands
 
     ratios = torch.logspace(-2, 2, 37)
-    whole = log_energy_above(400, ratios, 200)
+    whole = log_energy_between(400, ratios, 201, 400)
     monkeypatch.setattr(bands, "_ENTRIES_AT_ONCE", 500)
-    assert_close(log_energy_above(400, ratios, 200), whole)
+    assert_close(log_energy_between(400, ratios, 201, 400), whole)
     assert length_quantile(400, ratios.reshape(1, -1), 0.5).shape == (1, 37)
 
 

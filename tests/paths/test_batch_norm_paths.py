@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from skiplens.base.errors import InvalidInputError
-from skiplens.paths.laws import linear_branch_energies, linear_mean_length, rectified_branch_energies
+from skiplens.paths.laws import linear_branch_energies, rectified_branch_energies
 from tests import wide_networks
 from tests.tolerances import assert_close
 
@@ -25,10 +25,12 @@ def test_equal_scales_give_stirling_numbers(depth):
 
 
 def test_mean_length_is_a_harmonic_number():
-    assert linear_mean_length(torch.ones(54)) == pytest.approx(4.5754303937, abs=5e-11)
-    scales = torch.tensor([0.7, 1.3, 0.2, 2.0])
-    energies = linear_branch_energies(scales)
-    assert linear_mean_length(scales) == pytest.approx(1 + (energies @ torch.arange(4.0)).item(), rel=1e-13)
+    energies = linear_branch_energies(torch.ones(54))
+    assert 1 + (energies @ torch.arange(54.0)).item() == pytest.approx(4.5754303937, abs=5e-11)
+    squares = torch.tensor([0.7, 1.3, 0.2, 2.0]).square()
+    energies = linear_branch_energies(squares.sqrt())
+    expected = (squares[1:] / squares.cumsum(0)[1:]).sum().item()
+    assert (energies @ torch.arange(4.0)).item() == pytest.approx(expected, rel=1e-13)
 
 
 @pytest.mark.parametrize(
@@ -69,9 +71,12 @@ def test_orders_beyond_the_last_one_kept_carry_nothing():
     assert deep.sum().item() == pytest.approx(1, abs=1e-12)
     assert deep[97:].max() == 0
     assert deep[90] < 1e-60
-    assert 1 + (deep @ torch.arange(400.0)).item() == pytest.approx(linear_mean_length(torch.ones(400)), rel=1e-12)
+    harmonic = sum(1 / layer for layer in range(1, 401))
+    assert 1 + (deep @ torch.arange(400.0)).item() == pytest.approx(harmonic, rel=1e-12)
 
 
 def test_scales_are_checked():
     with pytest.raises(InvalidInputError, match=r"one for each layer, the first of them not 0; got shape \(0,\)"):
         linear_branch_energies(torch.ones(0))
+    with pytest.raises(InvalidInputError, match=r"Scales must be a list of finite numbers, .* first of them not 0"):
+        rectified_branch_energies(torch.tensor([0.0, 1.0]))

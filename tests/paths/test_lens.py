@@ -8,8 +8,7 @@ from skiplens.base.progress import silent
 from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import Batch
 from skiplens.graph.lens import OPERATIONS, Subject
-from skiplens.paths.laws import LAWS as FITTED_LAWS
-from skiplens.paths.report import LAWS, PathsLens, paths_section, paths_sentence
+from skiplens.paths.report import PathsLens, paths_section, paths_sentence
 from skiplens.paths.spectrum import path_spectrum
 from skiplens.report.lenses import figures_of
 from tests.lens_cases import subject
@@ -29,10 +28,6 @@ def test_the_derivative_is_looked_at_where_the_signal_has_no_frozen_form():
     model = drawn(Formula(lambda m, x: x + torch.sigmoid(m.f(x)), f=linear()))
     reading = PathsLens()(Subject(model, Batch(noise(3, 3), torch.zeros(3)), "sigmoid"), Randomness(0), silent)
     assert reading.of == "jacobian" and "aten.sigmoid" in reading.notes[-1] and "random direction" in reading.notes[-1]
-
-
-def test_every_law_is_explained():
-    assert set(LAWS) == {law.name for law in FITTED_LAWS}
 
 
 def test_a_deep_network_in_words_and_pictures():

@@ -3,15 +3,17 @@ import itertools
 import pytest
 import torch
 
-from skiplens.paths.bands import limit_fraction, limit_mean_length, limit_variance
+from skiplens.paths.bands import limit_fraction
 from skiplens.paths.weights import path_moments
 
 
 @pytest.mark.parametrize("ratio", [0.1, 0.5, 1.0, 4.0])
 def test_moments_approach_their_limits_like_one_over_depth(ratio):
     depths = [100, 1000, 10000]
-    means = [abs(path_moments(p, ratio).mean.item() - limit_mean_length(p, ratio).item()) for p in depths]
-    variances = [abs(path_moments(p, ratio).variance.item() - limit_variance(p, ratio).item()) for p in depths]
+    fraction = ratio / (1 + ratio)
+    means = [abs(path_moments(p, ratio).mean.item() - ((p - 0.5) * fraction + 0.75)) for p in depths]
+    # half of a binomial's variance, for the square
+    variances = [abs(path_moments(p, ratio).variance.item() - (p - 0.5) * fraction / (1 + ratio) / 2) for p in depths]
     for errors in (means, variances):
         for error, later in itertools.pairwise(errors):
             # ten times the depth, a tenth of the error (to 15 %), down to the rounding of the mean

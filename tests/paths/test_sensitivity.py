@@ -1,13 +1,7 @@
 import pytest
 import torch
 
-from skiplens.paths.weights import (
-    curvature_ratio_slope,
-    mean_length_slope,
-    path_moments,
-    path_weight_slopes,
-    path_weights,
-)
+from skiplens.paths.weights import curvature_ratio_slope, path_moments, path_weight_slopes, path_weights
 from tests.tolerances import assert_close
 
 STEP = 1e-4  # central differences of smooth functions: error of order STEP² = 1e-8, rounding 1e-12
@@ -22,7 +16,9 @@ def central(function, ratio):
 @pytest.mark.parametrize("depth", [2, 30, 300])
 def test_slopes_equal_finite_differences(depth, ratio):
     assert_close(path_weight_slopes(depth, ratio), central(lambda b: path_weights(depth, b), ratio), relative=1e-5)
-    assert_close(mean_length_slope(depth, ratio), central(lambda b: path_moments(depth, b).mean, ratio), relative=1e-6)
+    # dv′/d log C = 2α²: a larger weight scale always means longer paths
+    slope = 2 * path_moments(depth, ratio).variance
+    assert_close(slope, central(lambda b: path_moments(depth, b).mean, ratio), relative=1e-6)
 
 
 @pytest.mark.parametrize("shortest", [1, 2])

@@ -23,26 +23,12 @@ def log_energy_between(depth: int, depth_ratio: Ratio, first: int, last: int) ->
     return _for_each_ratio(lambda ratios: _log_sum(blocks, ratios, lowest, highest), beta, blocks)
 
 
-def energy_between(depth: int, depth_ratio: Ratio, first: int, last: int) -> Float[Tensor, "*ratios"]:
-    """Σ_{first ≤ r ≤ last} ε_r²; whole numbers, because rounding a fraction of the depth can lose a length."""
-    return log_energy_between(depth, depth_ratio, first, last).exp()
-
-
-def log_energy_below(depth: int, depth_ratio: Ratio, length: int) -> Float[Tensor, "*ratios"]:
-    """The log of Σ_{r < length} ε_r²."""
-    return log_energy_between(depth, depth_ratio, 1, length - 1)
-
-
-def log_energy_above(depth: int, depth_ratio: Ratio, length: int) -> Float[Tensor, "*ratios"]:
-    """The log of Σ_{r > length} ε_r²."""
-    return log_energy_between(depth, depth_ratio, length + 1, depth)
-
-
 def log_energy_outside(depth: int, depth_ratio: Ratio, first: int, last: int) -> Float[Tensor, "*ratios"]:
     """The log of the energy of all lengths shorter than `first` or longer than `last` (theorem 2)."""
     if first > last:
         raise InvalidInputError(f"A band needs first <= last; got first={first}, last={last}.")
-    return torch.logaddexp(log_energy_below(depth, depth_ratio, first), log_energy_above(depth, depth_ratio, last))
+    shorter = log_energy_between(depth, depth_ratio, 1, first - 1)
+    return torch.logaddexp(shorter, log_energy_between(depth, depth_ratio, last + 1, depth))
 
 
 def length_quantile(depth: int, depth_ratio: Ratio, level: float) -> Int[Tensor, "*ratios"]:
@@ -89,17 +75,6 @@ def limit_fraction(depth_ratio: Ratio) -> Float[Tensor, "*ratios"]:
     """β/(1+β), where peak and mean length, divided by the depth, go; the peak is never further away than 1/depth."""
     beta = ratio_tensor(depth_ratio)
     return beta / (1 + beta)
-
-
-def limit_mean_length(depth: int, depth_ratio: Ratio) -> Float[Tensor, "*ratios"]:
-    """(p − 1/2) β/(1+β) + 3/4, the mean length up to O(1/depth)."""
-    return (check_depth(depth) - 0.5) * limit_fraction(depth_ratio) + 0.75
-
-
-def limit_variance(depth: int, depth_ratio: Ratio) -> Float[Tensor, "*ratios"]:
-    """(p − 1/2) β/(2(1+β)²), the variance of the length up to O(1/depth): half of a binomial's, for the square."""
-    beta = ratio_tensor(depth_ratio)
-    return (check_depth(depth) - 0.5) * beta / (2 * (1 + beta).square())
 
 
 def band_rate(depth_ratio: Ratio, lowest: float, highest: float) -> Float[Tensor, "*ratios"]:

@@ -14,6 +14,7 @@ from skiplens.graph.batch import Batch
 from skiplens.graph.dissect import dissect
 from skiplens.graph.lens import OPERATIONS, Lens, Subject
 from skiplens.paths.expanders import PathOptions
+from skiplens.paths.laws import LAWS
 from skiplens.paths.reading import PathSpectrum
 from skiplens.paths.spectrum import measure, signal_or_derivative
 from skiplens.plots.figure import Bars, Figure, Heat, Line, Points, Reference, drawn, in_order, numbers
@@ -176,15 +177,6 @@ FIGURES = (
 )
 """Of such a reading, in order."""
 
-LAWS = {
-    "squared_binomial": "branches add up in phase, as those with a positive mean do (the paper's law)",
-    "binomial": "branches are independent of each other, as zero-mean branches without normalisation are",
-    "stirling": "each branch is normalised to one scale, so that later blocks count for less",
-    "batch_norm_mean_field": "ReLU branches, each centred and normalised to one scale",
-    "rectified_mean_field": "x + ReLU(Wx) without normalisation",
-}
-"""What each law means."""
-
 _NAMES = {"signal": "signal", "jacobian": "derivative along a random direction", "gradient": "gradient"}
 
 
@@ -232,7 +224,8 @@ def _facts(reading: PathSpectrum) -> tuple[tuple[str, str], ...]:
         facts.append(("mean depth of the gradient", f"{reading.gradient_depth:.3f}{error} branches"))
         facts.append(("peak depth of the gradient", f"{int(reading.gradient_distribution.argmax())} branches"))
     if reading.law:
-        facts.append(("nearest law", f"{reading.law.replace('_', ' ')}: {LAWS[reading.law]}"))
+        meaning = next(law.meaning for law in LAWS if law.name == reading.law)
+        facts.append(("nearest law", f"{reading.law.replace('_', ' ')}: {meaning}"))
         facts.append(("depth ratio β", f"{reading.depth_ratio:.3g}"))
         facts.append(("distance from that law (total variation)", f"{reading.law_distance:.3f}"))
     return tuple(facts)
