@@ -7,14 +7,11 @@ from torch import nn
 import skiplens as sl
 from skiplens.base.errors import InvalidInputError
 from skiplens.paths.reading import PathSpectrum
+from skiplens.report.compared import ComparedModel
 from skiplens.report.comparison import ONE_MODEL, SAME_WEIGHTS, Comparison, drawn_by_seed
 from skiplens.signal.reading import SignalReading
 from tests.report.networks import BLOCKS, build, data
 from tests.report.test_report import HOSTILE
-
-
-def compared(**models) -> Comparison:
-    return sl.compare(models, data(), lenses=["structure"], draws=3)
 
 
 def verdicts(comparison: Comparison, index: int = 1) -> dict[str, str]:
@@ -25,6 +22,19 @@ def verdicts(comparison: Comparison, index: int = 1) -> dict[str, str]:
 def pair() -> Comparison:
     torch.set_default_dtype(torch.float64)  # a fixture of the module comes before that of the test
     return sl.compare({"small": build(0.1), "large": build(1.0)}, data(), lenses=["paths"], draws=4)
+
+
+def drawn_from(**reports) -> Comparison:
+    """A comparison of reports that were taken already."""
+    return Comparison(tuple(ComparedModel(name, tuple(taken)) for name, taken in reports.items()))
+
+
+@pytest.fixture(scope="module")
+def mixed() -> Comparison:
+    """A builder, a model, and a builder that gives the same weights for every seed."""
+    torch.set_default_dtype(torch.float64)
+    models = {HOSTILE: build(0.1), "trained": build(1.0)(7), "pretrained": lambda seed: build(0.1)(3)}
+    return sl.compare(models, data(), lenses=["structure"], draws=2)
 
 
 def test_a_difference_of_the_architecture_is_told_from_chance(pair):
@@ -41,31 +51,33 @@ def test_the_numbers_are_those_of_the_readings(pair):
     assert float(depth.values[0][0]) == taken.mean_depth and len(depth.values[0]) == 4
 
 
-def test_two_of_a_kind_do_not_differ():
-    found = verdicts(compared(a=build(0.5), b=lambda seed: build(0.5)(seed + 100)))
+def test_two_of_a_kind_do_not_differ(pair):
+    reports = pair.contenders[0].reports
+    found = verdicts(drawn_from(a=reports[:2], b=reports[2:]))
     assert set(found.values()) <= {"same", "seed noise"}
 
 
-def test_a_model_that_exists_once_is_held_against_the_draws_of_the_other():
-    comparison = compared(drawn=build(0.1), trained=build(1.0)(7))
-    assert comparison.contenders[1].note == ONE_MODEL and len(comparison.contenders[1].reports) == 1
+def test_models_that_exist_once_are_looked_at_once_and_it_is_said(mixed):
+    assert [len(one.reports) for one in mixed.contenders] == [2, 1, 1]
+    assert [one.note for one in mixed.contenders] == ["", ONE_MODEL, SAME_WEIGHTS]
+
+
+def test_a_model_that_exists_once_is_held_against_the_draws_of_the_other(pair):
+    small, large = pair.contenders
+    comparison = drawn_from(drawn=small.reports, trained=large.reports[:1])
     assert verdicts(comparison)["branch over shortcut, median"] == "higher"
 
 
-def test_two_models_that_exist_once_are_not_tested_and_it_is_said():
-    comparison = compared(one=build(0.1)(0), other=build(1.0)(0))
+def test_two_models_that_exist_once_are_not_tested_and_it_is_said(pair):
+    comparison = drawn_from(**{one.name: one.reports[:1] for one in pair.contenders})
     found = verdicts(comparison)
     assert found.pop("parameters") == found.pop("residual blocks") == found.pop("projection shortcuts") == "same"
     assert set(found.values()) == {"not tested"} and comparison.verdict.startswith("Nothing could be tested")
 
 
-def test_a_builder_that_always_gives_the_same_weights_counts_as_one_model():
-    comparison = compared(drawn=build(0.1), pretrained=lambda seed: build(0.1)(3))
-    assert comparison.contenders[1].note == SAME_WEIGHTS and len(comparison.contenders[1].reports) == 1
-
-
-def test_each_of_three_is_held_against_the_first():
-    comparison = compared(first=build(0.1), second=build(0.1), third=build(1.0))
+def test_each_of_three_is_held_against_the_first(pair):
+    small, large = pair.contenders
+    comparison = drawn_from(first=small.reports, second=small.reports, third=large.reports)
     (ratio,) = (number for number in comparison.numbers if number.label == "branch over shortcut, median")
     assert [ratio.verdict(1), ratio.verdict(2)] == ["seed noise", "higher"]
     assert ratio.p_values[0] == 1  # the same seeds, so the same weights
@@ -101,15 +113,14 @@ def test_models_that_want_other_inputs_have_data_of_their_own():
     narrow = nn.Sequential(nn.Linear(2, 6), build(0.1)(0))
     inputs, targets = data()
     both = {"wide": (inputs, targets), "narrow": (inputs[:, :2], targets)}
-    comparison = sl.compare({"wide": build(0.1), "narrow": narrow}, both, lenses=["structure"], draws=2)
+    comparison = sl.compare({"wide": build(0.1), "narrow": narrow}, both, lenses=["structure"], draws=1)
     assert comparison.names == ("wide", "narrow") and comparison.problems == ()
     with pytest.raises(InvalidInputError, match=r"no entry for narrow; wanted one for each model"):
         sl.compare({"wide": build(0.1), "narrow": narrow}, {"wide": both["wide"]}, lenses=["structure"])
 
 
-def test_every_word_is_escaped(tmp_path):
-    comparison = sl.compare({HOSTILE: build(0.1), "b": build(0.2)(0)}, data(), lenses=["structure"], draws=2)
-    text = comparison.save(tmp_path / "c.html").read_text()
+def test_every_word_is_escaped(mixed, tmp_path):
+    text = mixed.save(tmp_path / "c.html").read_text()
     assert "<img src=x" not in text and text.count("</script>") == text.count("<script")
 
 

@@ -112,6 +112,29 @@ def test_a_monitor_follows_the_curvature_of_the_loss():
     assert reading.provenance.settings["loss"] == "gentle"
 
 
+def failing(outputs, targets):
+    raise ValueError("labels of class 7")
+
+
+class Failing:
+    def __call__(self, outputs, targets):
+        return failing(outputs, targets)
+
+
+class FailingModule(nn.Module):
+    def forward(self, outputs, targets):
+        return failing(outputs, targets)
+
+
+@pytest.mark.parametrize("loss", [failing, Failing(), FailingModule()])
+def test_the_error_of_a_loss_is_reported_as_that_of_the_loss(loss):
+    report = sl.inspect(model(), DATA, lenses=["curvature"], loss=loss)
+    name = getattr(loss, "__name__", type(loss).__name__)
+    assert [(problem.lens, problem.message) for problem in report.problems] == [
+        ("curvature", f"The loss {name!r} cannot be taken: ValueError: labels of class 7.")
+    ]
+
+
 def test_losses_that_do_not_exist():
     for call in (
         lambda loss: sl.inspect(model(), DATA, loss=loss),

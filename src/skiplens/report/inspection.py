@@ -1,6 +1,7 @@
 """Look at a model through every lens and put what was seen into a report."""
 
 import json
+import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
 from skiplens.graph.inputs import first_line, require_module
 from skiplens.graph.lens import Lens, Subject, prepared
-from skiplens.graph.loss import Loss, loss_rule
+from skiplens.graph.loss import Loss, loss_name, loss_rule
 from skiplens.plots.matplotlib_file import save_figure
 from skiplens.plots.section import Section
 from skiplens.readings.file import from_json, to_json
@@ -155,7 +156,10 @@ def inspect(  # noqa: PLR0913 - the model, its data, and keywords of which each 
             problems.append(Problem(lens.name, f"{INTERRUPTED}; what follows it was not measured."))
             break
         except Exception as error:  # what the other lenses saw must not be lost with it
-            problems.append(Problem(lens.name, f"{UNEXPECTED} ({type(error).__name__}: {first_line(error)})"))
+            said = f"{type(error).__name__}: {first_line(error)}"
+            own = _raised_by(loss, error)
+            words = f"The loss {loss_name(loss)!r} cannot be taken: {said}" if own else f"{UNEXPECTED} ({said})"
+            problems.append(Problem(lens.name, words))
     return Report(subject.name, tuple(readings), tuple(problems), find(readings))
 
 
@@ -166,6 +170,14 @@ def _look(lens: Lens, subject: Subject, randomness: Randomness, progress: Progre
         progress(f"{lens.name}: out of memory, again with {share:.2%} of the budget", 0, 1)
 
     return memory_retry(lambda: lens(subject, randomness, progress), told)
+
+
+def _raised_by(loss: Loss, error: Exception) -> bool:
+    """Whether the error comes out of the user's own loss: a function, a module or an object that can be called."""
+    candidates = (loss, getattr(loss, "forward", None), type(loss).__call__)
+    called = next((function for function in candidates if hasattr(function, "__code__")), None)
+    frames = traceback.walk_tb(error.__traceback__)
+    return called is not None and any(frame.f_code is called.__code__ for frame, _ in frames)
 
 
 # What json, torch and the classes of readings say to a file that was not written by `Report.write`.
