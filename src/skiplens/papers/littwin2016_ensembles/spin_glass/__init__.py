@@ -18,6 +18,11 @@ from skiplens.papers.littwin2016_ensembles.spin_glass.critical_points import Cri
 from skiplens.papers.littwin2016_ensembles.spin_glass.critical_points import (
     find_critical_points as find_critical_points,
 )
+from skiplens.papers.littwin2016_ensembles.spin_glass.energy_levels import complexity_at_energy as complexity_at_energy
+from skiplens.papers.littwin2016_ensembles.spin_glass.energy_levels import (
+    complexity_below_energy as complexity_below_energy,
+)
+from skiplens.papers.littwin2016_ensembles.spin_glass.energy_levels import most_numerous_energy as most_numerous_energy
 from skiplens.papers.littwin2016_ensembles.spin_glass.expected_counts import (
     expected_critical_points as expected_critical_points,
 )
