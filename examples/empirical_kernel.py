@@ -3,8 +3,8 @@
 import torch
 
 from skiplens import zoo
-from skiplens.kernels.architectures import ResNetKernel
-from skiplens.tangent.empirical import empirical_ntk
+from skiplens.kernels import ResNetKernel
+from skiplens.tangent import empirical_ntk
 
 x = torch.randn(6, 10, generator=torch.Generator().manual_seed(0))
 limit = ResNetKernel(depth=5, branch_depth=2, branch_scale=0.5, trained="all").ntk(x)

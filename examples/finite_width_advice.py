@@ -1,8 +1,6 @@
 """How wide is wide enough, and how small should branches start? Exact answers; no network is drawn."""
 
-from skiplens.kernels.finite_width import advice
-from skiplens.kernels.finite_width.moments import kernel_moments
-from skiplens.kernels.finite_width.networks import DenseNet, ResNet, Vanilla
+from skiplens.kernels.finite_width import DenseNet, ResNet, Vanilla, advice, kernel_moments
 
 depth = 50
 scale = advice.branch_scale(depth, branch_depth=2)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import skiplens as sl
 from skiplens import data, zoo
-from skiplens.signal.structure import StructureReading
+from skiplens.signal import StructureReading
 
 model = zoo.build("digits_resnet", seed=0)
 report = sl.inspect(model, data.load("sample"), lenses=["structure"], name="my network")

@@ -5,8 +5,7 @@ import time
 from sklearn.svm import SVC
 
 from skiplens import data
-from skiplens.kernels import ResidualKernel, ResidualKernelClassifier
-from skiplens.kernels.architectures import ResNetKernel
+from skiplens.kernels import ResidualKernel, ResidualKernelClassifier, ResNetKernel
 
 digits = data.sample()
 pixels, labels = digits.pixels().flatten(1).numpy(), digits.labels.numpy()

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 
 import skiplens as sl
 from skiplens import data, zoo
-from skiplens.readings.file import read_file
+from skiplens.readings import read_file
 
 digits = data.load("sample").first(400)
 model = zoo.build("mnist_residual")

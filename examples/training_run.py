@@ -7,12 +7,9 @@ from pathlib import Path
 import torch
 
 from skiplens import data, zoo
-from skiplens.report.during_training.along import readings_along
-from skiplens.report.during_training.measurer import MeasureAlong
-from skiplens.training.callbacks import evaluate, mean_weight_norm
-from skiplens.training.checkpoints import Checkpoint
-from skiplens.training.loop import train
-from skiplens.training.recipe import Recipe
+from skiplens.report.during_training import MeasureAlong, readings_along
+from skiplens.training import Checkpoint, Recipe, evaluate, train
+from skiplens.training.callbacks import mean_weight_norm
 
 digits = data.load("sample").first(300)
 training, test = digits.first(200), digits.select(slice(200, 300))
