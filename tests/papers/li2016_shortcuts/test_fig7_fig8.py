@@ -5,8 +5,9 @@ import dataclasses
 import pytest
 import torch
 
-from skiplens.papers.li2016_shortcuts import fig7, fig8
-from skiplens.papers.li2016_shortcuts.learning_rates import LinearGrid, best_losses, best_rates, tables
+from skiplens.papers.li2016_shortcuts import fig7_fig8
+from skiplens.papers.li2016_shortcuts.fig7_fig8 import FIG7, FIG8, best_losses, best_rates, tables
+from skiplens.papers.li2016_shortcuts.learning_rates import LinearGrid, fig7_runs, fig8_runs
 from skiplens.papers.reproduction import ReproductionEffort, reproduce
 from skiplens.papers.study import choose
 from skiplens.readings.reading import Measurement, Provenance
@@ -74,13 +75,13 @@ def verdicts(claims, readings):
 
 
 def test_figure_7_as_it_is_printed():
-    found = verdicts(fig7.CLAIMS, grids(fig7.runs("laptop", 0), as_printed))
+    found = verdicts(FIG7, grids(fig7_runs("laptop", 0), as_printed))
     assert found.pop("equal_rate") == "corrected"
     assert set(found.values()) == {"reproduced"}, found
 
 
 def test_figure_7_the_other_way_round():
-    found = verdicts(fig7.CLAIMS, grids(fig7.runs("laptop", 0), other_way_round))
+    found = verdicts(FIG7, grids(fig7_runs("laptop", 0), other_way_round))
     assert {name for name, word in found.items() if word == "reproduced"} <= {"three_stay"}, found
     assert found["lowest"] == found["close_to_optimal"] == found["high_rate"] == found["falling_rate"] == "differs"
 
@@ -89,7 +90,7 @@ def test_figure_7_with_lower_losses_at_equal_rates():
     def better_everywhere(family, depth, exponents):
         return as_printed(family, depth, exponents) - (9.0 if family == "2-shortcut" else 0.0)
 
-    found = verdicts(fig7.CLAIMS, grids(fig7.runs("laptop", 0), better_everywhere))
+    found = verdicts(FIG7, grids(fig7_runs("laptop", 0), better_everywhere))
     assert found["equal_rate"] == "reproduced"
 
 
@@ -102,13 +103,13 @@ def without_noise(readings):
 
 
 def test_figure_8_as_it_is_printed():
-    readings = without_noise(grids(fig8.runs("laptop", 0), rectified_as_printed))
-    found = verdicts(fig8.CLAIMS, readings)
+    readings = without_noise(grids(fig8_runs("laptop", 0), rectified_as_printed))
+    found = verdicts(FIG8, readings)
     assert set(found.values()) == {"reproduced"}, found
 
 
 def test_figure_8_the_other_way_round():
-    found = verdicts(fig8.CLAIMS, grids(fig8.runs("laptop", 0), rectified_other_way_round))
+    found = verdicts(FIG8, grids(fig8_runs("laptop", 0), rectified_other_way_round))
     assert "reproduced" not in found.values(), found
     assert (
         found["half"] == found["half_from_16"] == found["plain"] == found["turning_point"] == found["dead"] == "differs"
@@ -118,8 +119,8 @@ def test_figure_8_the_other_way_round():
 @pytest.mark.parametrize(
     ("claims", "runs", "losses_of"),
     [
-        (fig7.CLAIMS, fig7.runs, as_printed),
-        (fig8.CLAIMS, fig8.runs, rectified_as_printed),
+        (FIG7, fig7_runs, as_printed),
+        (FIG8, fig8_runs, rectified_as_printed),
     ],
 )
 def test_claims_about_depths_that_a_preset_lacks_are_not_attempted(claims, runs, losses_of):
@@ -132,15 +133,15 @@ def test_claims_about_depths_that_a_preset_lacks_are_not_attempted(claims, runs,
 
 
 def test_the_best_of_a_grid():
-    (run,) = [run for run in fig7.runs("smoke", 0) if (run.settings.family, run.settings.depth) == ("2-shortcut", 4)]
+    (run,) = [run for run in fig7_runs("smoke", 0) if (run.settings.family, run.settings.depth) == ("2-shortcut", 4)]
     (grid,) = grids([run], lambda family, depth, exponents: valley(exponents, 0.5, -9.5))
     assert bool((best_losses(grid) == -8.0).all())  # nearer counts as this near
     assert best_rates(grid).mean().item() == pytest.approx(0.5)
 
 
 def test_pictures_and_tables_show_all_families():
-    readings = grids(fig7.runs("laptop", 0), as_printed)
-    losses, rates, grid = fig7.figures(readings)
+    readings = grids(fig7_runs("laptop", 0), as_printed)
+    losses, rates, grid = fig7_fig8.draw_fig7(readings)
     names = ["xavier", "orthogonal", "1-shortcut", "2-shortcut", "3-shortcut"]
     for figure in (losses, rates, grid):
         assert [mark.name for mark in figure.marks if mark.name] == names
@@ -149,8 +150,8 @@ def test_pictures_and_tables_show_all_families():
     (table,) = tables(readings)
     assert len(table.rows) == 30 * 21 * STARTS
     assert {"family", "depth", "learning_rate", "network", "final_loss"} <= set(table.rows[0])
-    rectified = grids(fig8.runs("laptop", 0), rectified_as_printed)
-    assert len(fig8.figures(rectified)) == 3
+    rectified = grids(fig8_runs("laptop", 0), rectified_as_printed)
+    assert len(fig7_fig8.draw_fig8(rectified)) == 3
 
 
 CERTAIN_AT_SMOKE = {
@@ -172,10 +173,10 @@ def test_the_smallest_preset(item, tmp_path, seed):
 
 
 def test_grids_are_have_all_depths_and_rates():
-    linear, rectified = fig7.runs("laptop", 0), fig8.runs("laptop", 0)
+    linear, rectified = fig7_runs("laptop", 0), fig8_runs("laptop", 0)
     assert len(linear) == 30 and len(rectified) == 15
     assert {len(run.settings.exponents) for run in linear} == {21}
     assert {len(run.settings.exponents) for run in rectified} == {9}
     assert {run.settings.depth for run in linear if run.settings.family == "3-shortcut"} == {6, 12, 18, 33, 66, 96}
     assert {run.settings.epochs for run in [*linear, *rectified]} == {1000}
-    assert len({run.key for run in [*linear, *rectified, *fig7.runs("laptop", 1)]}) == 75
+    assert len({run.key for run in [*linear, *rectified, *fig7_runs("laptop", 1)]}) == 75

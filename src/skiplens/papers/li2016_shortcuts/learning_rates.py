@@ -1,9 +1,7 @@
-"""Figures 7 and 8: networks of one family and depth, each start trained with every learning rate of a grid."""
+"""The runs of figures 7 and 8: networks of one family and depth, each start trained with every rate of a grid."""
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,23 +12,11 @@ from skiplens.base.settings import Settings, option
 from skiplens.papers.images import needs
 from skiplens.papers.li2016_shortcuts import common
 from skiplens.papers.li2016_shortcuts.common import FamilyName, Source
-from skiplens.papers.statistics import (
-    Band,
-    Measure,
-    Readings,
-    chosen,
-    curve,
-    decide,
-    import_name,
-    over_seeds,
-    raw_tables,
-)
-from skiplens.papers.study import Judgement, Table
-from skiplens.plots.figure import Figure, Mark
-from skiplens.readings.reading import Measurement
+from skiplens.papers.statistics import Measure, import_name
+from skiplens.papers.study import Preset
 from skiplens.sweeps.run import Run, unfinished_work
 from skiplens.training.batched.chains import Units, network_maps, train_linear_networks, train_rectified_networks
-from skiplens.training.batched.plan import BatchedPlan, best_rate, drawn_starts
+from skiplens.training.batched.plan import BatchedPlan, drawn_starts
 
 
 @dataclass(frozen=True)
@@ -63,7 +49,43 @@ class RectifiedGrid(RateGrid):
     """Networks with a ReLU in the middle of every pair of matrices (figure 8)."""
 
 
-def grids(measure: Measure, base: RateGrid, families: Iterable[FamilyName], depths: Iterable[int]) -> list[Run]:
+def exponents(low: float, high: float, step: float) -> tuple[float, ...]:
+    """Equally spaced powers of ten."""
+    return tuple(low + step * place for place in range(round((high - low) / step) + 1))
+
+
+_LINEAR_RATES, _LINEAR_DEPTHS = exponents(-4.0, 1.0, 0.25), (4, 8, 16, 32, 64, 96)
+_RATES, _DEPTHS = exponents(-3.0, 1.0, 0.5), (4, 8, 16, 32, 64)
+
+# Networks, log10 of the learning rates and depths of each preset; then the digits, or how many are taken (none: all).
+LINEAR_SIZES: dict[Preset, tuple[int, tuple[float, ...], tuple[int, ...], Source]] = {
+    "smoke": (12, (-3.0, *exponents(-2.0, 0.75, 0.25)), (4, 16), "sample"),
+    "laptop": (20, _LINEAR_RATES, _LINEAR_DEPTHS, "mnist"),
+    "paper": (40, _LINEAR_RATES, _LINEAR_DEPTHS, "mnist"),
+}
+RECTIFIED_SIZES: dict[Preset, tuple[int, tuple[float, ...], tuple[int, ...], int | None]] = {
+    "smoke": (8, exponents(-1.0, 0.0, 0.5), (4, 8), 250),
+    "laptop": (8, _RATES, _DEPTHS, 1000),
+    "paper": (10, _RATES, _DEPTHS, None),
+}
+
+
+def fig7_runs(preset: Preset, seed: int) -> list[Run]:
+    """A grid for each of five families and each depth."""
+    networks, rates, depths, source = LINEAR_SIZES[preset]
+    base = LinearGrid(exponents=rates, networks=networks, source=source, seed=seed)
+    return _grids(linear_grid, base, common.FAMILIES, depths)
+
+
+def fig8_runs(preset: Preset, seed: int) -> list[Run]:
+    """A grid for each of three families, which have as many ReLUs as each other, and each depth."""
+    networks, rates, depths, samples = RECTIFIED_SIZES[preset]
+    source: Source = "mnist" if samples is None else "sample"  # the embedded digits are the first of MNIST
+    base = RectifiedGrid(exponents=rates, networks=networks, source=source, samples=samples, seed=seed)
+    return _grids(rectified_grid, replace(base, gpu=preset == "paper"), ("xavier", "orthogonal", "2-shortcut"), depths)
+
+
+def _grids(measure: Measure, base: RateGrid, families: Iterable[FamilyName], depths: Iterable[int]) -> list[Run]:
     """One run for each family and depth, like `base` in all else."""
     runs = []
     for family in families:
@@ -78,11 +100,6 @@ def grids(measure: Measure, base: RateGrid, families: Iterable[FamilyName], dept
 def depth_of(family: str, depth: int) -> int:
     """The depth of the networks of `family` that stand beside others of `depth`: units of three do not fill all."""
     return {4: 6, 8: 12, 16: 18, 32: 33, 64: 66}.get(depth, depth) if family == "3-shortcut" else depth
-
-
-def exponents(low: float, high: float, step: float) -> tuple[float, ...]:
-    """Equally spaced powers of ten."""
-    return tuple(low + step * place for place in range(round((high - low) / step) + 1))
 
 
 def linear_grid(settings: LinearGrid) -> dict[str, Tensor]:
@@ -104,10 +121,9 @@ def rectified_grid(settings: RectifiedGrid) -> dict[str, Tensor]:
     """Losses in float32, (rates, networks)."""
     starts, rates = _starts(settings)
     data = common.whitened_digits(settings.source, settings.samples)
-    shortcut = common.FAMILIES[settings.family].shortcut
     starts = starts.to("cuda" if settings.gpu else "cpu", torch.float32)
     plan = BatchedPlan(settings.epochs, record_at=(0,), checkpoint=unfinished_work())
-    runs = train_rectified_networks(starts, rates, data, plan, shortcut)
+    runs = train_rectified_networks(starts, rates, data, plan, common.FAMILIES[settings.family].shortcut)
     return {"losses": _square(runs.losses.double().cpu(), settings)}
 
 
@@ -120,110 +136,3 @@ def _starts(settings: RateGrid) -> tuple[Float[Tensor, "nets matrices width widt
 
 def _square(by_network: Float[Tensor, " nets"], settings: RateGrid) -> Float[Tensor, "rates networks"]:
     return by_network.reshape(len(settings.exponents), settings.networks)
-
-
-def grid_of(readings: Readings, family: str, depth: int) -> Measurement:
-    """The grid of a family and depth."""
-    return chosen(readings, family=family, depth=depth)[0]
-
-
-def depths_of(readings: Readings, family: str, at_least: int = 0) -> list[int]:
-    """The depths of a family from a given one on, that are part of this preset."""
-    own = {reading.setting("depth") for reading in readings if reading.setting("family") == family}
-    return sorted(depth for depth in own if depth >= at_least)
-
-
-def final_losses(grid: Measurement) -> Float[Tensor, "rates networks"]:
-    """What the figure's left side is about: above the optimal loss for linear networks, as it is for others."""
-    return grid["excess"] if "excess" in grid.arrays else grid["losses"]
-
-
-def rates_of(grid: Measurement) -> Float[Tensor, " rates"]:
-    """log10 of the learning rates."""
-    return torch.tensor(grid.setting("exponents"), dtype=torch.float64)
-
-
-def best_losses(grid: Measurement) -> Float[Tensor, " networks"]:
-    """log10 of the final losses at the rate with the lowest mean loss, but no less than -8.
-
-    A rate at which one network diverges has an infinite mean, and is out. Some starts end at rounding, and one of them
-    would widen all intervals: hence the -8.
-    """
-    losses = final_losses(grid)
-    return losses[best_rate(losses)].log10().clamp(min=-8.0)
-
-
-def best_rates(grid: Measurement) -> Float[Tensor, " networks"]:
-    """log10 of the rate at which each network ends lowest."""
-    return rates_of(grid)[final_losses(grid).nan_to_num(math.inf).argmin(0)]
-
-
-def judge_columns(columns: Sequence[Tensor], band: Band, sentence: str) -> Judgement:
-    """A verdict on several numbers, each with its networks; none means that the preset lacks the depths."""
-    if not columns:
-        return Judgement("not attempted", explanation=f"{sentence} This preset has no networks as deep as that.")
-    return decide(over_seeds(torch.stack(list(columns), dim=1)), band, sentence)
-
-
-def each(readings: Readings, family: str, take: Callable[[Measurement], Tensor], at_least: int = 0) -> list[Tensor]:
-    """What `take` gives for each depth of a family from a given one on."""
-    return [take(grid_of(readings, family, depth)) for depth in depths_of(readings, family, at_least)]
-
-
-class Words(NamedTuple):
-    """What stands around a figure."""
-
-    name: str
-    title: str
-    y_label: str
-    caption: str
-
-
-_BAND = "Lines are means over starts, bands one standard deviation."
-
-
-def against_depth(readings: Readings, take: Callable[[Measurement], Tensor], words: Words) -> Figure:
-    """What `take` gives for each depth, one curve a family."""
-    marks: list[Mark] = []
-    for number, family in enumerate(_families(readings)):
-        values = torch.stack(each(readings, family, take), dim=1)
-        marks += curve(depths_of(readings, family), values, family, number)
-    return Figure(words.name, words.title, f"{words.caption} {_BAND}", "depth", words.y_label, tuple(marks), x_log=True)
-
-
-def against_rate(readings: Readings, words: Words) -> Figure:
-    """The losses at the largest depth against the learning rate; none at rates at which a network diverged."""
-    marks: list[Mark] = []
-    for number, family in enumerate(_families(readings)):
-        grid = grid_of(readings, family, depths_of(readings, family)[-1])
-        losses = final_losses(grid)
-        kept = torch.where(torch.isfinite(losses).all(1, keepdim=True), losses, math.nan)
-        marks += curve(rates_of(grid), kept.log10().T, family, number)
-    title = f"{words.title} {max(depths_of(readings, '2-shortcut'))}"
-    caption = f"{words.caption} {_BAND}"
-    return Figure(words.name, title, caption, "log10(learning rate)", words.y_label, tuple(marks))
-
-
-def _families(readings: Readings) -> list[str]:
-    return list(dict.fromkeys(reading.setting("family") for reading in readings))
-
-
-def tables(readings: Readings) -> tuple[Table, ...]:
-    """A row for each learning rate and start."""
-    return raw_tables(readings, _rows)
-
-
-def _rows(reading: Measurement) -> Iterator[dict[str, Any]]:
-    for exponent, row in zip(reading.setting("exponents"), final_losses(reading), strict=True):
-        for network, loss in enumerate(row.tolist()):
-            yield {"exponents": exponent, "learning_rate": 10**exponent, "network": network, "final_loss": loss}
-
-
-DEVIATIONS = (
-    common.DEPTH,
-    common.SIGNS,
-    "The paper does not say which learning rates it tries nor how many runs it averages: here the rates are powers of "
-    "ten in equal steps, and intervals are over independent starts.",
-    "The learning rate is chosen by the mean loss over the starts, as in the paper, and its claims are judged by the "
-    "logarithms there, 10^-8 being the least: means of losses depend on the worst start alone.",
-)
