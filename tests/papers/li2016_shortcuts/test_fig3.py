@@ -36,13 +36,6 @@ def histories(exponent: float) -> list:
     ]
 
 
-def test_norms_and_depths_of_the_readings():
-    depths, norms = fig3.norms_at(histories(-0.5), "identity", (50, 1000))
-    assert depths == [4, 16, 64]
-    assert norms.shape == (3, 3, 2)
-    assert norms[0, :, 0].tolist() == [2.0, 1.0, 0.5]
-
-
 @pytest.mark.parametrize(
     ("exponent", "decrease", "end"),
     [(-0.4, "reproduced", "reproduced"), (-0.1, "reproduced", "differs"), (0.1, "differs", "differs")],

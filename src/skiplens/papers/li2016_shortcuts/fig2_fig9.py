@@ -3,7 +3,7 @@
 import copy
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -23,6 +23,7 @@ from skiplens.papers.statistics import (
     curve,
     decide,
     decide_correction,
+    figure,
     over_seeds,
     raw_tables,
     replicated,
@@ -36,8 +37,7 @@ from skiplens.training.callbacks import Callback, Moment, evaluate
 from skiplens.training.loop import train
 from skiplens.training.recipe import Recipe
 
-NORM_DEPTHS = (20, 32, 44, 56, 110)
-
+_NORM_DEPTHS = (20, 32, 44, 56, 110)
 NORM = "mean norm of the convolutions"
 
 
@@ -74,25 +74,23 @@ class Sizes:
 
 _TINY = ShortcutTraining(data="digits", images=32, test_images=40, side=8, width=4, batch_size=32)
 _SMALL = ShortcutTraining(images=128, test_images=100, side=16, width=4, batch_size=64)
-_FULL = ShortcutTraining(gpu=True)
 
 SIZES: dict[Preset, Sizes] = {
     "smoke": Sizes((8, 14, 20), 2, 4, (38, 74), (1, 2, 3, 4), 1, 2, _TINY),
-    "laptop": Sizes(NORM_DEPTHS, 2, 4, (38, 74, 110), (1, 2, 3, 4), 2, 2, _SMALL),
-    "paper": Sizes(NORM_DEPTHS, 200, 5, (38, 110, 218, 434), (1, 2, 3, 4, 6), 164, 10, _FULL),
+    "laptop": Sizes(_NORM_DEPTHS, 2, 4, (38, 74, 110), (1, 2, 3, 4), 2, 2, _SMALL),
+    "paper": Sizes(_NORM_DEPTHS, 200, 5, (38, 110, 218, 434), (1, 2, 3, 4, 6), 164, 10, ShortcutTraining(gpu=True)),
 }
 
-ONE_GPU = Sizes((20, 32, 44, 56), 10, 4, (38, 110), (1, 2, 3, 4), 3, 4, _FULL)
-"""All images and whole networks of up to 110 layers, few epochs: minutes on one GPU."""
 
-
-def fig2_runs(sizes: Sizes, seed: int) -> list[Run]:
+def fig2_runs(preset: Preset, seed: int) -> list[Run]:
     """Shortcuts over two convolutions, several depths."""
+    sizes = SIZES[preset]
     return _runs(sizes.base, sizes.norm_epochs, sizes.norm_runs, seed, depth=sizes.norm_depths)
 
 
-def fig9_runs(sizes: Sizes, seed: int) -> list[Run]:
+def fig9_runs(preset: Preset, seed: int) -> list[Run]:
     """Several shortcut depths and depths."""
+    sizes = SIZES[preset]
     axes = {"depth": sizes.error_depths, "shortcut_depth": sizes.shortcut_depths}
     return _runs(sizes.base, sizes.error_epochs, sizes.error_runs, seed, **axes)
 
@@ -104,12 +102,12 @@ def _runs(base: ShortcutTraining, epochs: int, count: int, seed: int, **axes: An
     if epochs < ShortcutTraining().epochs:  # not the paper's 164 or 200: after one half and three quarters
         milestones = tuple(sorted({max(1, epochs // 2), max(1, 3 * epochs // 4)}))
     base = dataclasses.replace(base, epochs=epochs, milestones=milestones)
-    found = replicated(shortcut_training, base, count, seed, _cost, **axes)
+
+    def cost(settings: ShortcutTraining) -> float:
+        return settings.epochs * (settings.images or 50_000) * settings.depth * settings.width / 1e6
+
+    found = replicated(shortcut_training, base, count, seed, cost, **axes)
     return [dataclasses.replace(run, needs=needs(base.gpu)) for run in found]
-
-
-def _cost(settings: ShortcutTraining) -> float:
-    return settings.epochs * (settings.images or 50_000) * settings.depth * settings.width / 1e6
 
 
 def shortcut_training(settings: ShortcutTraining) -> dict[str, Tensor]:
@@ -123,7 +121,7 @@ def shortcut_training(settings: ShortcutTraining) -> dict[str, Tensor]:
     training, test = training_and_test(settings.data, portion, settings.batch_size, device)
     network = network_of(settings).to(device, torch.float32)
     kept = unfinished_work() if settings.gpu else None  # the others take seconds
-    history = train(network, training, recipe_of(settings), callbacks=[NormOfEachEpoch()], checkpoint=kept)
+    history = train(network, training, recipe_of(settings), callbacks=[_NormOfEachEpoch()], checkpoint=kept)
     accuracy = evaluate(network, test).accuracy
     assert accuracy is not None, "targets are classes"
 
@@ -140,16 +138,14 @@ def shortcut_training(settings: ShortcutTraining) -> dict[str, Tensor]:
     }
 
 
-class NormOfEachEpoch(Callback):
+class _NormOfEachEpoch(Callback):
     """Records the mean Frobenius norm of the convolutions at the start and after each epoch."""
 
     def before_step(self, moment: Moment) -> None:
-        """Record the start."""
         if moment.step == 0:
             moment.record(NORM, mean_convolution_norm(moment.model))
 
     def after_step(self, moment: Moment) -> None:
-        """Record the end of an epoch."""
         if moment.step % moment.steps_per_epoch == 0:
             moment.record(NORM, mean_convolution_norm(moment.model))
 
@@ -201,9 +197,6 @@ def _convolutions(network: nn.Module) -> list[Tensor]:
     return [module.weight for module in network.modules() if isinstance(module, nn.Conv2d)]
 
 
-EXTREMELY_DEEP = 400
-
-
 @claim("Section 4.1, figure 2", "decreasing")
 def _during(readings: Readings) -> Judgement:
     """The deeper a residual network is, the smaller its average Frobenius norm is during training."""
@@ -222,8 +215,7 @@ def _norms_fall(readings: Readings, words: str, take: Callable[[Tensor], Tensor]
         "difference."
     )
     # In 26 epochs, 1 / (0.1 · 1e-4 / (1 - 0.9)) steps of 391 an epoch, weight decay forgets the first norms once.
-    problem = _problem(readings, 52, "weight decay needs that long to forget the first norms.")
-    if problem:
+    if problem := _problem(readings, 52, "weight decay needs that long to forget the first norms."):
         return Judgement("not attempted", explanation=f"{sentence} {problem}")
     _, norms = against(readings, "norm", "depth")
     return decide(over_seeds(take(norms).diff(dim=1)), Band(-math.inf, 0.0), sentence)
@@ -258,8 +250,7 @@ def _parameters(readings: Readings) -> Judgement:
 def _best(readings: Readings) -> Judgement:
     """Shortcut depth 2 gives the smallest error."""
     sentence = "Test error with shortcut depth 2 minus that with 1, 3 and 4 at the greatest depth; the largest."
-    problem = _problem(readings, 30, "errors are compared from then on.", 110)
-    if problem:
+    if problem := _problem(readings, 30, "errors are compared from then on.", 110):
         return Judgement("not attempted", explanation=f"{sentence} {problem}")
     errors = _errors(readings, max(values(readings, "depth")), (1, 2, 3, 4))
     one_deviation = float(errors.std(0).square().mean().sqrt())
@@ -271,15 +262,14 @@ def _best(readings: Readings) -> Judgement:
 def _gain(readings: Readings) -> Judgement:
     """Beyond 400 layers only shortcut depth 2 gains from depth, the others degrade."""
     sentence = (
-        f"Change of the test error from the last depth below {EXTREMELY_DEEP} to the first above it: negative with "
+        "Change of the test error from the last depth below 400 to the first above it: negative with "
         "shortcut depth 2, positive with 1, 3 and 4 (whose sign is turned round); the largest."
     )
-    problem = _problem(readings, ShortcutTraining().epochs, "degradation is said of whole runs.", EXTREMELY_DEEP)
+    problem = _problem(readings, ShortcutTraining().epochs, "degradation is said of whole runs.", 400)
     if problem:
         return Judgement("not attempted", explanation=f"{sentence} {problem}")
     depths = values(readings, "depth")
-    above = min(depth for depth in depths if depth > EXTREMELY_DEEP)
-    below = max(depth for depth in depths if depth <= EXTREMELY_DEEP)
+    above, below = min(depth for depth in depths if depth > 400), max(depth for depth in depths if depth <= 400)
     gains = _errors(readings, above, (1, 2, 3, 4)) - _errors(readings, below, (1, 2, 3, 4))
     return decide(over_seeds(gains * torch.tensor([-1.0, 1.0, -1.0, -1.0])), Band(-math.inf, 0.0), sentence)
 
@@ -334,17 +324,12 @@ def draw_fig2(readings: Readings) -> tuple[Figure, ...]:
         marks += curve(range(norms.shape[1]), norms, f"{depth} layers", number)
     for power, epoch in enumerate(readings[0].setting("milestones"), 2):
         marks.append(Reference(float(epoch), f"learning rate {0.1**power:.2g}", "x"))
-    return (
-        Figure(
-            name="norms",
-            title=f"Figure 2: average Frobenius norms, {_trained_on(readings)}",
-            caption="Means over runs with one standard deviation; lines mark where the learning rate falls. At the "
-            "start ‖W‖_F is √(2 inputs) on average; the stem with its three inputs weighs less in deeper networks.",
-            x_label="epoch",
-            y_label="mean of ‖W‖_F over convolutions",
-            marks=tuple(marks),
-        ),
+    caption = (
+        "Means over runs with one standard deviation; lines mark where the learning rate falls. At the start ‖W‖_F is "
+        "√(2 inputs) on average; the stem with its three inputs weighs less in deeper networks."
     )
+    words = ("norms", f"Figure 2: average Frobenius norms, {_trained_on(readings)}")
+    return (figure(words, caption, ("epoch", "mean of ‖W‖_F over convolutions"), marks),)
 
 
 def draw_fig9(readings: Readings) -> tuple[Figure, ...]:
@@ -358,17 +343,9 @@ def draw_fig9(readings: Readings) -> tuple[Figure, ...]:
         mean, spread = numbers(errors.mean(0)), numbers(errors.std(0))
         points.append(Points(numbers(depths), mean, f"shortcut depth {length}", spread))
         lines.append(Line(numbers(depths), mean, colour=colour(number)))
-    return (
-        Figure(
-            name="errors",
-            title=f"Figure 9: test error, {_trained_on(readings)}, {readings[0].setting('epochs')} epochs",
-            caption="Means over runs with one standard deviation; networks of one depth have the same number of "
-            "parameters.",
-            x_label="depth (weight layers)",
-            y_label="test error (%)",
-            marks=(*points, *lines),
-        ),
-    )
+    caption = "Means over runs with one standard deviation; networks of one depth have the same number of parameters."
+    words = ("errors", f"Figure 9: test error, {_trained_on(readings)}, {readings[0].setting('epochs')} epochs")
+    return (figure(words, caption, ("depth (weight layers)", "test error (%)"), [*points, *lines]),)
 
 
 def _trained_on(readings: Readings) -> str:
@@ -390,28 +367,12 @@ _DEVIATIONS = (
 )
 
 
-def items(sizes: Mapping[Preset, Sizes], deviations: tuple[str, ...] = ()) -> tuple[Item, ...]:
-    """Both items, with runs as large as `sizes` says and further deviations."""
-    return (
-        Item(
-            "fig2",
-            "Frobenius norms of CIFAR-10 ResNets during training",
-            lambda preset, seed: fig2_runs(sizes[preset], seed),
-            FIG2,
-            draw_fig2,
-            raw_tables,
-            (*_DEVIATIONS, "The paper trains each network once, here several times.", *deviations),
-        ),
-        Item(
-            "fig9",
-            "CIFAR-10 test error against depth for several shortcut depths",
-            lambda preset, seed: fig9_runs(sizes[preset], seed),
-            FIG9,
-            draw_fig9,
-            raw_tables,
-            (*_DEVIATIONS, "The paper gives no depths: here 36 q + 2, which all shortcut depths divide.", *deviations),
-        ),
-    )
+_ONCE = "The paper trains each network once, here several times."
+_DEPTHS = "The paper gives no depths: here 36 q + 2, which all shortcut depths divide."
+_FIG2 = "Frobenius norms of CIFAR-10 ResNets during training"
+_FIG9 = "CIFAR-10 test error against depth for several shortcut depths"
 
-
-ITEMS = items(SIZES)
+ITEMS = (
+    Item("fig2", _FIG2, fig2_runs, FIG2, draw_fig2, raw_tables, (*_DEVIATIONS, _ONCE)),
+    Item("fig9", _FIG9, fig9_runs, FIG9, draw_fig9, raw_tables, (*_DEVIATIONS, _DEPTHS)),
+)

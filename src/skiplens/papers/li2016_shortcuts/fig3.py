@@ -21,6 +21,7 @@ from skiplens.papers.statistics import (
     chosen,
     curve,
     decide,
+    figure,
     over_seeds,
     raw_tables,
     replicated,
@@ -33,11 +34,8 @@ from skiplens.sweeps.run import Run
 from skiplens.training.batched.chains import Units, train_linear_networks, train_rectified_networks
 from skiplens.training.batched.plan import BatchedPlan, drawn_starts
 
-CLAIM_EPOCHS = (50, 100, 200, 500, 1000)
-"""At which norms are compared."""
-
-EXPONENT = Band(-0.5, -0.3)
-"""Of the final norm in the depth; theorem 1's network has -1/2."""
+CLAIM_EPOCHS = (50, 100, 200, 500, 1000)  # at which norms are compared
+EXPONENT = Band(-0.5, -0.3)  # of the final norm in the depth; theorem 1's network has -1/2
 
 
 @dataclass(frozen=True)
@@ -56,12 +54,12 @@ class NormHistory(ReplicateSettings):
 
 _DEPTHS = (4, 8, 16, 32, 64, 96)
 
+# Digits and depths of linear networks; number of digits and depths of networks with ReLU.
 SIZES: dict[Preset, tuple[Source, tuple[int, ...], int, tuple[int, ...]]] = {
     "smoke": ("sample", (4, 8, 16, 32), 200, (4, 8, 16)),
     "laptop": ("mnist", _DEPTHS, 1000, (4, 8, 16, 32, 64)),
     "paper": ("mnist", _DEPTHS, 60000, _DEPTHS),
 }
-"""Digits and depths of linear networks; number of digits and depths of networks with ReLU."""
 
 
 def runs(preset: Preset, seed: int) -> list[Run]:
@@ -98,19 +96,6 @@ def norm_history(settings: NormHistory) -> dict[str, Tensor]:
     return {"epoch": run.epochs, "norm": run.mean_norm_history.double(), "loss": run.loss_history.double()}
 
 
-def norms_at(
-    readings: Readings, activation: str, epochs: Sequence[int]
-) -> tuple[list[int], Float[Tensor, "networks depths epochs"]]:
-    """The depths, and the mean norm of every network after each number of epochs."""
-    depths = values(readings, "depth", activation=activation)
-    columns = []
-    for depth in depths:
-        (reading,) = chosen(readings, activation=activation, depth=depth)
-        known = reading["epoch"].tolist()
-        columns.append(reading["norm"][[known.index(epoch) for epoch in epochs]].T)
-    return depths, torch.stack(columns, dim=1)
-
-
 def judge_decrease(readings: Readings, activation: str) -> Judgement:
     """Whether norms fall with depth at every epoch looked at."""
     found = _exponents(readings, activation, CLAIM_EPOCHS)
@@ -129,10 +114,15 @@ def judge_end(readings: Readings, activation: str) -> Judgement:
     return decide(over_seeds(found), EXPONENT, sentence)
 
 
-def _exponents(readings: Readings, activation: str, epochs: Sequence[int]) -> Tensor:
+def _exponents(readings: Readings, activation: str, epochs: Sequence[int]) -> Float[Tensor, "networks epochs"]:
     """Of the norm in the depth, for each network of the same number and each epoch."""
-    depths, norms = norms_at(readings, activation, epochs)
-    return slope([math.log(depth) for depth in depths], norms.log().transpose(1, 2))
+    depths = values(readings, "depth", activation=activation)
+    columns = []
+    for depth in depths:
+        (reading,) = chosen(readings, activation=activation, depth=depth)
+        known = reading["epoch"].tolist()
+        columns.append(reading["norm"][[known.index(epoch) for epoch in epochs]].T)
+    return slope([math.log(depth) for depth in depths], torch.stack(columns, dim=1).log().transpose(1, 2))
 
 
 CLAIMS = tuple(
@@ -159,6 +149,10 @@ CLAIMS = tuple(
 
 def figures(readings: Readings) -> tuple[Figure, ...]:
     """Left: linear. Right: with ReLU between the matrices."""
+    caption = (
+        "Mean Frobenius norm of a network's matrices against the epoch, one line a depth. Bands are one standard "
+        "deviation over networks."
+    )
     panels = []
     for activation, side, words in (
         ("identity", "left", "without nonlinearities"),
@@ -167,16 +161,8 @@ def figures(readings: Readings) -> tuple[Figure, ...]:
         marks: list[Mark] = []
         for number, reading in enumerate(chosen(readings, activation=activation)):
             marks += curve(reading["epoch"], reading["norm"].T, f"depth {reading.setting('depth')}", number)
-        panel = Figure(
-            name=f"norms_{side}",
-            title=f"Figure 3 {side}: 2-shortcut networks {words}",
-            caption="Mean Frobenius norm of a network's matrices against the epoch, one line a depth. Bands are one "
-            "standard deviation over networks.",
-            x_label="epoch",
-            y_label="mean of ‖W‖_F over the matrices",
-            marks=tuple(marks),
-        )
-        panels.append(panel)
+        title = f"Figure 3 {side}: 2-shortcut networks {words}"
+        panels.append(figure((f"norms_{side}", title), caption, ("epoch", "mean of ‖W‖_F over the matrices"), marks))
     return tuple(panels)
 
 

@@ -19,6 +19,7 @@ from skiplens.papers.statistics import (
     against,
     curve,
     decide,
+    figure,
     over_seeds,
     raw_tables,
     replicated,
@@ -40,24 +41,24 @@ class InitialSpectrum(ReplicateSettings):
     source: Source = option("mnist", "digits: the embedded ones or all of MNIST")
 
 
+# Replicates, depths and digits.
 SIZES: dict[Preset, tuple[int, tuple[int, ...], Source]] = {
     "smoke": (10, (2, 4, 8), "sample"),
     "laptop": (16, (2, 4, 8, 16), "mnist"),
     "paper": (20, (2, 4, 8, 16, 32, 64, 96), "mnist"),
 }
-"""Replicates, depths and digits."""
 
 
 def runs(preset: Preset, seed: int) -> list[Run]:
     """Four kinds of networks at several depths."""
     replicates, depths, source = SIZES[preset]
     base = InitialSpectrum(source=source)
-    return replicated(initial_spectrum, base, replicates, seed, _cost, family=FAMILY_NAMES, depth=depths)
 
+    def cost(settings: InitialSpectrum) -> float:
+        """That of the eigenvalues of a matrix with this many rows."""
+        return (settings.depth / 16) ** 3
 
-def _cost(settings: InitialSpectrum) -> float:
-    """Eigenvalues of a matrix of so many rows."""
-    return (settings.depth / 16) ** 3
+    return replicated(initial_spectrum, base, replicates, seed, cost, family=FAMILY_NAMES, depth=depths)
 
 
 def initial_spectrum(settings: InitialSpectrum) -> dict[str, Tensor]:
@@ -75,11 +76,8 @@ def initial_spectrum(settings: InitialSpectrum) -> dict[str, Tensor]:
     )
 
 
-FIRST, DOUBLING = 8, Band(1.9, 2.3)
-"""The factor of a condition number that grows linearly, when the depth doubles from 8 on."""
-
-LIMIT = 1e13
-"""Beyond it the 10 % quantile is rounding: float64 tells eigenvalues apart down to about 1e-15 of the largest."""
+FIRST, DOUBLING = 8, Band(1.9, 2.3)  # when the depth doubles from 8 on: the factor if growth is linear
+LIMIT = 1e13  # beyond it the 10 % quantile is rounding: float64 resolves about 1e-15 of the largest eigenvalue
 
 
 def log_conditions(readings: Readings, family: str) -> tuple[list[int], Float[Tensor, "replicates depths"]]:
@@ -139,8 +137,7 @@ def _xavier(readings: Readings) -> Judgement:
 @claim("Section 5.1", "> 0")
 def _orthogonal_slower(readings: Readings) -> Judgement:
     """The condition number grows slower with orthogonal than with Xavier initialisation."""
-    _, orthogonal = log_conditions(readings, "orthogonal")
-    _, xavier = log_conditions(readings, "xavier")
+    orthogonal, xavier = (log_conditions(readings, family)[1] for family in ("orthogonal", "xavier"))
     sentence = "log10 of Xavier's condition number minus that of orthogonal networks; smallest over the depths."
     return decide(over_seeds(xavier - orthogonal), Band(0.0, math.inf), sentence)
 
@@ -148,8 +145,7 @@ def _orthogonal_slower(readings: Readings) -> Judgement:
 @claim("Section 5", "difference 0")
 def _one_shortcut_like_orthogonal(readings: Readings) -> Judgement:
     """1-shortcut networks are similar to linear networks with orthogonal initialisation."""
-    _, orthogonal = log_conditions(readings, "orthogonal")
-    _, shortcut = log_conditions(readings, "1-shortcut")
+    orthogonal, shortcut = (log_conditions(readings, family)[1] for family in ("orthogonal", "1-shortcut"))
     sentence = "log10 of the 1-shortcut networks' condition number minus that of orthogonal ones; worst depth."
     return decide(over_seeds(shortcut - orthogonal), Band.around(0.0, 0.1), sentence)
 
@@ -162,18 +158,13 @@ def figures(readings: Readings) -> tuple[Figure, ...]:
     marks: list[Mark] = []
     for number, family in enumerate(FAMILY_NAMES):
         marks += curve(*log_conditions(readings, family), family, number)
-    return (
-        Figure(
-            name="initial_condition_numbers",
-            title="Figure 4: initial condition numbers of linear networks",
-            caption="2-shortcut networks have the same condition number at every depth. It grows linearly for "
-            "1-shortcut networks and orthogonal initialisation, and exponentially for Xavier's, up to what float64 can "
-            "tell. Bands are one standard deviation.",
-            x_label="depth (weight matrices)",
-            y_label="log10(|λ|max / |λ|(0.1))",
-            marks=tuple(marks),
-        ),
+    words = ("initial_condition_numbers", "Figure 4: initial condition numbers of linear networks")
+    caption = (
+        "2-shortcut networks have the same condition number at every depth. It grows linearly for 1-shortcut networks "
+        "and orthogonal initialisation, and exponentially for Xavier's, up to what float64 can tell. Bands are one "
+        "standard deviation."
     )
+    return (figure(words, caption, ("depth (weight matrices)", "log10(|λ|max / |λ|(0.1))"), marks),)
 
 
 _DEVIATIONS = (

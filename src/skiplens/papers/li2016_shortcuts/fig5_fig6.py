@@ -25,6 +25,7 @@ from skiplens.papers.statistics import (
     decide,
     decide_correction,
     exactly,
+    figure,
     over_seeds,
     raw_tables,
     replicated,
@@ -90,13 +91,13 @@ SIZES: dict[Preset, Sizes] = {
     "paper": Sizes(20, 50, 16, _LOSSES, _CROSSING, _END, _ALL, _ALL),
 }
 
+# Curves against the loss hardly depend on them, as long as the descent is stable.
 LEARNING_RATES: dict[FamilyName, float] = {
     "xavier": 10**-1.75,
     "orthogonal": 0.01,
     "1-shortcut": 0.01,
     "2-shortcut": 0.1,
 }
-"""Curves against the loss hardly depend on them, as long as the descent is stable."""
 
 
 def spectra(preset: Preset, seed: int) -> list[Run]:
@@ -208,11 +209,8 @@ def over_losses(columns: Mapping[float, Tensor]) -> Interval:
     return Interval(torch.stack([one.value for one in found]), torch.stack([one.half_width for one in found]))
 
 
-SMALL = 0.4
-"""The loss from which the corrected "always" holds."""
-
-NEARLY, END = 0.45, 0.345
-"""A loss not far from the end, and the last loss looked at; the lowest loss of a linear network is 0.337."""
+SMALL = 0.4  # the loss from which the corrected "always" holds
+NEARLY, END = 0.45, 0.345  # not far from the end, and the last loss looked at; the lowest of a linear network is 0.337
 
 
 def at_paper_depth(judge: Judge) -> Judge:
@@ -306,11 +304,8 @@ def _one_shortcut_like_orthogonal(readings: Readings) -> Judgement:
 
 
 FIG5 = (
-    _always_smaller,
-    _much_smaller_when_large,
-    _smaller_than_xavier,
-    _same_value_at_the_end,
-    _one_shortcut_like_orthogonal,
+    *(_always_smaller, _much_smaller_when_large, _smaller_than_xavier),
+    *(_same_value_at_the_end, _one_shortcut_like_orthogonal),
 )
 
 DROP = common.WIDTH * (common.WIDTH + 1) // 2
@@ -391,10 +386,10 @@ def draw_fig5(readings: Readings) -> tuple[Figure, ...]:
         "for 2-shortcut networks, most of all while the loss is large."
     )
     ratio = "The ratio of the two curves of each kind of network. Near the lowest loss all rise without bound."
-    title, label = "Figure 5: condition numbers", "log10(|λ|max / |λ|(0.1))"
+    words, label = ("condition_numbers_at_losses", "Figure 5: condition numbers"), "log10(|λ|max / |λ|(0.1))"
     return (
-        _against_loss("eigenvalues_at_losses", "Figure 5: |eigenvalues|", whole, "log10 |λ|", eigenvalues),
-        _against_loss("condition_numbers_at_losses", title, ratio, label, conditions),
+        _against_loss(("eigenvalues_at_losses", "Figure 5: |eigenvalues|"), whole, "log10 |λ|", eigenvalues),
+        _against_loss(words, ratio, label, conditions),
     )
 
 
@@ -404,34 +399,24 @@ def draw_fig6(readings: Readings) -> tuple[Figure, ...]:
     for number, family in enumerate(LEARNING_RATES):
         marks += curve(*at_losses(readings, family, "index"), family, number)
     caption = "The index of 2-shortcut networks is below that of orthogonal ones, and drops at the beginning."
-    title = "Figure 6 left: share of negative eigenvalues"
+    left = _against_loss(("index_at_losses", "Figure 6 left: share of negative eigenvalues"), caption, "index", marks)
     run = chosen(readings, descent)[0]
     epochs, gradient = numbers(run["epoch"]), run["gradient_norm"]
-    single_run = Figure(
-        name="gradient_and_index",
-        title="Figure 6 right: gradient and index of a 2-shortcut network, one run",
-        caption="The gradient is largest while the index drops: the network leaves the saddle along directions of "
-        "negative curvature.",
-        x_label="epoch",
-        y_label="gradient over its maximum, 2 × index",
-        marks=(
-            Line(epochs, numbers(gradient / gradient.max()), f"gradient (maximum {float(gradient.max()):.3f})"),
-            Line(epochs, numbers(2 * run["index"]), "2 × index"),
-        ),
+    marks = [
+        Line(epochs, numbers(gradient / gradient.max()), f"gradient (maximum {float(gradient.max()):.3f})"),
+        Line(epochs, numbers(2 * run["index"]), "2 × index"),
+    ]
+    words = ("gradient_and_index", "Figure 6 right: gradient and index of a 2-shortcut network, one run")
+    caption = (
+        "The gradient is largest while the index drops: the network leaves the saddle along directions of negative "
+        "curvature."
     )
-    return _against_loss("index_at_losses", title, caption, "index", marks), single_run
+    return left, figure(words, caption, ("epoch", "gradient over its maximum, 2 × index"), marks)
 
 
-def _against_loss(name: str, title: str, caption: str, y_label: str, marks: list[Mark]) -> Figure:
-    return Figure(
-        name=name,
-        title=f"{title} at different losses",
-        caption=f"{caption} Training goes from right to left. Bands are one standard deviation over runs.",
-        x_label="loss",
-        y_label=y_label,
-        marks=tuple(marks),
-        x_log=True,
-    )
+def _against_loss(words: tuple[str, str], caption: str, y_label: str, marks: list[Mark]) -> Figure:
+    caption = f"{caption} Training goes from right to left. Bands are one standard deviation over runs."
+    return figure((words[0], f"{words[1]} at different losses"), caption, ("loss", y_label), marks, log="x")
 
 
 _DEVIATIONS = (

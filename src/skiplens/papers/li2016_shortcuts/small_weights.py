@@ -113,21 +113,14 @@ def small_weight_network(
     """The explicit network of theorem 1: every input walks to its target in small steps, one unit per step.
 
     All points must be of norm 1, at least 3-dimensional, and distinct; samples that share a label need
-    `surrogate_targets`. Computed in float64. The weights' norms fall like 1/√units.
-
-    Args:
-        inputs: Unit vectors in rows.
-        targets: Unit vectors in rows.
-        step: The longest step, or
-        units: the number of units, which are shared so that the longest step is as short as possible.
-        kind: saturated (stable) or printed (as in lemma 1: half the norms, but rounding grows exponentially).
-        verify: Whether a network that does not fit is an error; otherwise see `fit_error`.
+    `surrogate_targets`. Computed in float64. Either the longest `step` is given or the number of `units`, which are
+    shared so that the longest step is as short as possible. The kind printed, that of lemma 1, has half the norms of
+    the saturated one, but rounding grows exponentially. A network that does not fit is an error if it is to `verify`.
     """
     start, end = unit_points(inputs, "inputs"), unit_points(targets, "targets")
     if start.shape != end.shape:
-        raise InvalidInputError(
-            f"Inputs and targets must have the same shape; got {tuple(start.shape)} and {tuple(end.shape)}."
-        )
+        shapes = f"{tuple(start.shape)} and {tuple(end.shape)}"
+        raise InvalidInputError(f"Inputs and targets must have the same shape; got {shapes}.")
     if kind not in ("saturated", "printed"):
         raise InvalidInputError(f"kind must be saturated or printed; got {kind!r}.")
     rho = require_separated(start, end) if len(start) > 1 else 2.0
@@ -201,12 +194,6 @@ def surrogate_targets(
 
     A network that reaches them is within `distance`²/2 of zero loss. Each label's samples are laid out like the seeds
     of a sunflower around it, in a random plane; of several layouts the one with the largest separation is taken.
-
-    Args:
-        inputs: Unit vectors in rows.
-        targets: Unit vectors in rows, some of them equal.
-        distance: How far from its label a surrogate may be, below 1.
-        generator: For the planes.
     """
     start, labels = unit_points(inputs, "inputs"), unit_points(targets, "targets")
     if not 0 < distance < 1:
@@ -232,9 +219,9 @@ def _layout(labels: Tensor, distance: float, generator: torch.Generator) -> Tens
 
 
 class Separation(NamedTuple):
-    """The smallest distance between points of different samples, and who they are."""
+    """The smallest distance rho between points of different samples, and who they are."""
 
-    distance: float  # rho
+    distance: float
     first: str
     second: str
 
@@ -245,17 +232,15 @@ def separation(inputs: Float[Tensor, "samples width"], targets: Float[Tensor, "s
     A sample's own input and target may be near: it only has to walk from one to the other.
     """
     samples, points = len(inputs), torch.cat([inputs, targets])
-    best, pair = torch.inf, (0, 0)
-    for first in range(0, len(points), max(1, _ROWS_AT_ONCE // len(points))):
-        rows = points[first : first + max(1, _ROWS_AT_ONCE // len(points))]
-        distances = torch.cdist(rows, points, compute_mode="donot_use_mm_for_euclid_dist")
-        place = torch.arange(len(rows), device=points.device) + first
-        own = (place[:, None] % samples) == (torch.arange(len(points), device=points.device) % samples)
-        smallest = distances.masked_fill(own, torch.inf)
-        value = smallest.min().item()
-        if value < best:
-            row, column = divmod(int(smallest.argmin()), len(points))
-            best, pair = value, (first + row, column)
+    sample = torch.arange(len(points), device=points.device) % samples
+    best, pair, at_once = torch.inf, (0, 0), max(1, _ROWS_AT_ONCE // len(points))
+    for first in range(0, len(points), at_once):
+        rows = slice(first, first + at_once)
+        distances = torch.cdist(points[rows], points, compute_mode="donot_use_mm_for_euclid_dist")
+        distances.masked_fill_(sample[rows, None] == sample, torch.inf)
+        if distances.min().item() < best:
+            row, column = divmod(int(distances.argmin()), len(points))
+            best, pair = distances.min().item(), (first + row, column)
     first_name, second_name = (f"input {at}" if at < samples else f"target {at - samples}" for at in pair)
     return Separation(best, first_name, second_name)
 
@@ -286,13 +271,12 @@ def require_separated(inputs: Float[Tensor, "samples width"], targets: Float[Ten
     found = separation(inputs, targets)
     if found.distance >= _SMALLEST:
         return found.distance
-    both_targets = found.first.startswith("target") and found.second.startswith("target")
-    advice = (
-        "Samples that share a label cannot be fitted exactly with small weights, because small units are injective: "
-        "use surrogate_targets, which are near the labels and distinct."
-        if both_targets
-        else "Remove repeated inputs, or move targets off the inputs with surrogate_targets."
-    )
+    advice = "Remove repeated inputs, or move targets off the inputs with surrogate_targets."
+    if found.first.startswith("target") and found.second.startswith("target"):
+        advice = (
+            "Samples that share a label cannot be fitted exactly with small weights, because small units are "
+            "injective: use surrogate_targets, which are near the labels and distinct."
+        )
     raise InvalidInputError(
         f"{found.first} and {found.second} are {found.distance:.3g} apart; "
         f"theorem 1 needs points at least {_SMALLEST:g} apart. {advice}"
@@ -310,22 +294,17 @@ class SpherePath:
     end: Float[Tensor, " width"]
 
     @property
-    def lengths(self) -> Float[Tensor, " arcs"]:
-        """The length of each arc."""
-        return self.starts.norm(dim=1) * self.angles
-
-    @property
     def length(self) -> float:
         """The length of the path."""
-        return self.lengths.sum().item()
+        return (self.starts.norm(dim=1) * self.angles).sum().item()
 
     def walk(self, steps: int) -> Float[Tensor, "points width"]:
         """The start, then the points after each of `steps` steps of equal length; the last is the end, exactly."""
-        lengths = self.lengths
-        passed = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
-        way = torch.linspace(0, 1, steps + 1, dtype=lengths.dtype, device=lengths.device) * passed[-1]
-        arc = torch.searchsorted(passed, way, right=True).sub(1).clamp(0, len(lengths) - 1)
-        turn = ((way - passed[arc]) / self.starts[arc].norm(dim=1))[:, None]
+        radii = self.starts.norm(dim=1)
+        passed = torch.nn.functional.pad((radii * self.angles).cumsum(0), (1, 0))
+        way = torch.linspace(0, 1, steps + 1, dtype=radii.dtype, device=radii.device) * passed[-1]
+        arc = torch.searchsorted(passed, way, right=True).sub(1).clamp(0, len(radii) - 1)
+        turn = ((way - passed[arc]) / radii[arc])[:, None]
         points = self.centres[arc] + turn.cos() * self.starts[arc] + turn.sin() * self.sides[arc]
         points = points / points.norm(dim=1, keepdim=True)
         points[-1] = self.end
@@ -346,13 +325,12 @@ def sphere_path(
     enter, leave, centres = _blocked(start, side, angle, obstacles, cap_angle)
     edges = torch.cat([enter.new_zeros(1), torch.stack([enter, leave], dim=1).flatten(), enter.new_full((1,), angle)])
     arcs = []
+    on_arc = edges.cos()[:, None] * start + edges.sin()[:, None] * side
     for place, (begin, stop) in enumerate(zip(edges[::2], edges[1::2], strict=True)):
-        here, along = begin.cos() * start + begin.sin() * side, begin.cos() * side - begin.sin() * start
-        arcs.append((torch.zeros_like(start), here, along, stop - begin))
+        along = begin.cos() * side - begin.sin() * start
+        arcs.append((torch.zeros_like(start), on_arc[2 * place], along, stop - begin))
         if place < len(centres):
-            after = leave[place].cos() * start + leave[place].sin() * side
-            before = enter[place].cos() * start + enter[place].sin() * side
-            arcs.append(_detour(before, after, centres[place], cap_angle))
+            arcs.append(_detour(on_arc[2 * place + 1], on_arc[2 * place + 2], centres[place], cap_angle))
     centre, starts, sides, angles = (torch.stack(column) for column in zip(*arcs, strict=True))
     return SpherePath(centre, starts, sides, angles, end)
 

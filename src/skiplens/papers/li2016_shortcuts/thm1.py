@@ -27,6 +27,7 @@ from skiplens.papers.statistics import (
     curve,
     decide,
     decide_correction,
+    figure,
     over_seeds,
     raw_tables,
     replicated,
@@ -70,26 +71,26 @@ class SharedLabels(Points):
     units: int = option(500, "residual units (R)")
 
 
+# Replicates, numbers of units, and those for samples that share labels.
 SIZES: dict[Preset, tuple[int, tuple[int, ...], int]] = {
     "smoke": (12, (125, 250, 500), 500),
     "laptop": (20, (125, 250, 500, 1000, 2000, 4000), 2000),
     "paper": (50, (125, 250, 500, 1000, 2000, 4000, 8000, 16000), 8000),
 }
-"""Replicates, numbers of units, and those for samples that share labels."""
 
 
 def runs(preset: Preset, seed: int) -> list[Run]:
     """Constructions of several depths, single steps, and samples that share labels."""
     count, units, shared_units = SIZES[preset]
+
+    def cost(settings: Construction | SharedLabels) -> float:
+        return float(settings.units)
+
     return [
-        *replicated(construction, Construction(), count, seed, _units, units=units),
+        *replicated(construction, Construction(), count, seed, cost, units=units),
         *replicated(one_step, OneStep(), count, seed),
-        *replicated(shared_labels, SharedLabels(units=shared_units), count, seed, _units),
+        *replicated(shared_labels, SharedLabels(units=shared_units), count, seed, cost),
     ]
-
-
-def _units(settings: Construction | SharedLabels) -> float:
-    return float(settings.units)
 
 
 def construction(settings: Construction) -> dict[str, Tensor]:
@@ -173,8 +174,7 @@ def _largest_norm(network: SmallWeightNetwork) -> float:
     return float(torch.stack([W_1.flatten(1).norm(dim=1), W_2.flatten(1).norm(dim=1)]).max())
 
 
-EXPONENT = 0.02
-"""Tolerance of the exponent of a power law; steps are whole, so it is not exactly the one of the limit."""
+EXPONENT = 0.02  # tolerance of the exponent of a power law: steps are whole, so it is not exactly that of the limit
 
 
 def by_units(readings: Readings, name: str) -> tuple[list[int], Float[Tensor, "replicates depths"]]:
@@ -241,8 +241,7 @@ def _lemma1(readings: Readings) -> Judgement:
 @claim("Lemma 2, Eq. 19", "below the bounds")
 def _lemma2(readings: Readings) -> Judgement:
     """Paths that keep the columns apart are at most (ρ(m − 1)/2 + 1)π long and take at most s units."""
-    _, lengths = by_units(readings, "longest_path")
-    _, bounds = by_units(readings, "path_bound")
+    lengths, bounds = (by_units(readings, name)[1] for name in ("longest_path", "path_bound"))
     counts, allowed = by_units(readings, "allowed_units")
     shares = torch.cat([lengths / bounds, torch.tensor(counts, dtype=torch.float64) / allowed], dim=1)
     sentence = "Longest path over π(1 + ρ(m − 1)/2), and units over s of equation (19); the largest share."
@@ -271,27 +270,21 @@ CLAIMS = (_fit, _norm_law, _norm_bound, _step, _lemma1, _lemma2, _shared_labels)
 def figures(readings: Readings) -> tuple[Figure, ...]:
     """The norms against the number of units."""
     counts, norms = by_units(readings, "largest_norm")
-    _, constants = by_units(readings, "norm_constant")
-    _, separations = by_units(readings, "separation")
+    constants, separations = (by_units(readings, name)[1] for name in ("norm_constant", "separation"))
     m = values(readings, "samples", construction)[0]
     law = constants.mean() / torch.tensor(counts).sqrt()
     bound = [norm_bound(R, m, float(separations.mean())) for R in counts]
-    figure = Figure(
-        name="norms",
-        title="Theorem 1: the explicit network's weights shrink with depth",
-        caption=f"The largest Frobenius norm among all matrices of the network that maps {m} random unit vectors to "
-        "their labels falls like one over the square root of the number of units, below the bound.",
-        x_label="residual units R",
-        y_label="largest ‖W‖_F",
-        marks=(
-            *curve(counts, norms, "constructed networks", 0),
-            Line(numbers(counts), numbers(law), "limit of small steps, ∝ 1/√R", colour=INK, dashed=True),
-            Line(numbers(counts), numbers(bound), "bound (6), corrected", dashed=True),
-        ),
-        x_log=True,
-        y_log=True,
+    words = ("norms", "Theorem 1: the explicit network's weights shrink with depth")
+    caption = (
+        f"The largest Frobenius norm among all matrices of the network that maps {m} random unit vectors to their "
+        "labels falls like one over the square root of the number of units, below the bound."
     )
-    return (figure,)
+    marks = (
+        *curve(counts, norms, "constructed networks", 0),
+        Line(numbers(counts), numbers(law), "limit of small steps, ∝ 1/√R", colour=INK, dashed=True),
+        Line(numbers(counts), numbers(bound), "bound (6), corrected", dashed=True),
+    )
+    return (figure(words, caption, ("residual units R", "largest ‖W‖_F"), marks, log="xy"),)
 
 
 _DEVIATIONS = (

@@ -32,6 +32,7 @@ from skiplens.papers.statistics import (
     curve,
     decide,
     decide_correction,
+    figure,
     over_seeds,
     raw_tables,
     replicated,
@@ -95,18 +96,14 @@ class NearZero(ReplicateSettings):
     samples: int = option(1000, "first digits, whitened by themselves")
 
 
+# Replicates, and depths and source of digits.
 SIZES: dict[Preset, tuple[int, tuple[int, ...], Source]] = {
     "smoke": (10, (2, 4, 8, 16), "sample"),
     "laptop": (20, (2, 4, 8, 16), "mnist"),
     "paper": (20, (2, 4, 8, 16, 32, 64), "mnist"),
 }
-"""Replicates, and depths and source of digits."""
-
-UNITS = (1, 2, 4)
-"""At which random data are looked at with automatic differentiation."""
-
+UNITS = (1, 2, 4)  # at which random data are looked at with automatic differentiation
 BRANCH_DEPTHS = (1, 2, 3)
-
 RECTIFIED_DEPTHS = (4, 16, 64)
 
 
@@ -127,13 +124,9 @@ def runs(preset: Preset, seed: int) -> list[Run]:
     ]
 
 
-ACTIVATIONS = {
-    "identity": BranchActivations(),
-    "smooth": BranchActivations(pre="softplus", mid="silu", post="tanh"),
-}
-
+ACTIVATIONS = {"identity": BranchActivations(), "smooth": BranchActivations(pre="softplus", mid="silu", post="tanh")}
+# σ_mid'(0) σ_post'(0): SiLU has 1/2, tanh 1. σ_pre(0) need not vanish, and softplus' does not.
 SLOPES = {"identity": 1.0, "smooth": 0.5}
-"""σ_mid'(0) σ_post'(0): SiLU has 1/2, tanh 1. σ_pre(0) need not vanish, and softplus' does not."""
 
 
 def structure(settings: Structure) -> dict[str, Tensor]:
@@ -258,10 +251,9 @@ def _hessian(settings: RandomData, inputs: Tensor, targets: Tensor, activations:
 
 def _structure(readings: Readings, name: str, branch_depth: int) -> Tensor:
     """A number of all networks on random data with this shortcut's length, (replicates, networks)."""
-    kinds = values(readings, "activations", structure, branch_depth=branch_depth)
-    parts = [
-        against(readings, name, "units", structure, branch_depth=branch_depth, activations=kind)[1] for kind in kinds
-    ]
+    parts = []
+    for kind in values(readings, "activations", structure, branch_depth=branch_depth):
+        parts.append(against(readings, name, "units", structure, branch_depth=branch_depth, activations=kind)[1])
     return torch.cat(parts, dim=1)
 
 
@@ -354,8 +346,7 @@ def _explosion(readings: Readings) -> Judgement:
 @claim("Section 4.1, after Eq. 3", "finite")
 def _biases(readings: Readings) -> Judgement:
     """The network with biases has a depth-invariant condition number too."""
-    _, smallest = against(readings, "smallest_share", "units", biased)
-    _, rest = against(readings, "condition_of_rest", "units", biased)
+    smallest, rest = (against(readings, name, "units", biased)[1] for name in ("smallest_share", "condition_of_rest"))
     return decide_correction(
         (over_seeds(smallest), Band(common.ROUNDING, math.inf)),
         (over_seeds(rest / rest[:, :1] - 1), Band.around(0.0, common.ROUNDING)),
@@ -368,8 +359,7 @@ def _biases(readings: Readings) -> Judgement:
 @claim("Section 4.2, after Assumption 3", "1.56 on digits (shown if corrected: relative change with depth)")
 def _relu(readings: Readings) -> Judgement:
     """ReLU is covered through a local polynomial."""
-    _, found = against(readings, "condition_number", "depth", near_zero)
-    _, convention = against(readings, "convention", "depth", near_zero)
+    found, convention = (against(readings, name, "depth", near_zero)[1] for name in ("condition_number", "convention"))
     return decide_correction(
         (over_seeds(found / convention - 1), Band.around(0.0, 0.05)),
         (over_seeds((found[:, 1:] - found[:, :1]) / found.mean()), Band.around(0.0, 0.1)),
@@ -381,17 +371,8 @@ def _relu(readings: Readings) -> Judgement:
 
 
 CLAIMS = (
-    _stationary_point,
-    _zero_hessian,
-    _two_shortcut_form,
-    _condition_number,
-    _strict_saddle,
-    _copies,
-    _one_shortcut_form,
-    _local_minimum,
-    _explosion,
-    _biases,
-    _relu,
+    *(_stationary_point, _zero_hessian, _two_shortcut_form, _condition_number, _strict_saddle, _copies),
+    *(_one_shortcut_form, _local_minimum, _explosion, _biases, _relu),
 )
 
 _CAPTIONS = {
@@ -403,32 +384,25 @@ _CAPTIONS = {
 
 def figures(readings: Readings) -> tuple[Figure, ...]:
     """The Hessians for each shortcut's length, and condition numbers against depth."""
+    found = []
+    for n in values(readings, "branch_depth", picture):
+        words = (f"hessian_{n}_shortcut", f"Theorem 2: Hessian at zero, {n}-shortcut")
+        caption = f"{_CAPTIONS[n]} Linear network of 3 units and width 3 on random data."
+        H = stacked(readings, "hessian", picture, branch_depth=n)[0]
+        heat = Heat(tuple(numbers(row) for row in H), "second derivative")
+        found.append(figure(words, caption, ("parameter", "parameter"), [heat]))
     marks: list[Mark] = []
     for number, n in enumerate((1, 2)):
-        depths, found = against(readings, "condition_number", "depth", digit_spectrum, branch_depth=n)
-        marks += curve(depths, found, f"{n}-shortcut", number)
-    conditions = Figure(
-        name="condition_numbers",
-        title="Theorem 2: condition number at zero on digits",
-        caption="Two matrices a unit: the same at every depth. One matrix a unit: linear growth. Bands are one "
-        "standard deviation over random signs of the principal components.",
-        x_label="depth (weight matrices)",
-        y_label="|λ|max over the 10 % quantile of |λ|",
-        marks=tuple(marks),
+        marks += curve(
+            *against(readings, "condition_number", "depth", digit_spectrum, branch_depth=n), f"{n}-shortcut", number
+        )
+    words = ("condition_numbers", "Theorem 2: condition number at zero on digits")
+    caption = (
+        "Two matrices a unit: the same at every depth. One matrix a unit: linear growth. Bands are one standard "
+        "deviation over random signs of the principal components."
     )
-    return (*(_blocks(readings, n) for n in values(readings, "branch_depth", picture)), conditions)
-
-
-def _blocks(readings: Readings, n: int) -> Figure:
-    H = stacked(readings, "hessian", picture, branch_depth=n)[0]
-    return Figure(
-        name=f"hessian_{n}_shortcut",
-        title=f"Theorem 2: Hessian at zero, {n}-shortcut",
-        caption=f"{_CAPTIONS[n]} Linear network of 3 units and width 3 on random data.",
-        x_label="parameter",
-        y_label="parameter",
-        marks=(Heat(tuple(numbers(row) for row in H), "second derivative"),),
-    )
+    labels = ("depth (weight matrices)", "|λ|max over the 10 % quantile of |λ|")
+    return (*found, figure(words, caption, labels, marks))
 
 
 _DEVIATIONS = (
