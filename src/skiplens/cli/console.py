@@ -15,7 +15,6 @@ from rich.table import Table
 from skiplens.base.progress import Progress
 
 WIDTH_WITHOUT_TERMINAL = 120
-
 _STYLES = {"critical": "bold red", "warning": "bold yellow"}
 
 

@@ -10,7 +10,6 @@ from skiplens.base.memory import readable
 from skiplens.cli import console
 
 Json = Annotated[bool, typer.Option("--json", help="Write the answer as JSON.")]
-
 Root = Annotated[Path | None, typer.Option(help="A folder that may hold the files already; else SKIPLENS_DATA.")]
 
 app = typer.Typer(

@@ -13,8 +13,7 @@ from skiplens.cli import console
 
 def explore(
     runs: Annotated[
-        Path | None,
-        typer.Argument(metavar="RUNS_DIR", help="Folder of reports and studies.", show_default=False),
+        Path | None, typer.Argument(metavar="RUNS_DIR", help="Folder of reports and studies.", show_default=False)
     ] = None,
     host: Annotated[str, typer.Option(help="Where to listen; others than this machine need a token.")] = "127.0.0.1",
     port: Annotated[

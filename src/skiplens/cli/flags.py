@@ -15,7 +15,6 @@ from skiplens.base.errors import SettingsError
 from skiplens.base.settings import Settings
 
 S = TypeVar("S", bound=Settings)
-
 FILE_HELP = "A JSON file of settings; flags go before it."
 
 

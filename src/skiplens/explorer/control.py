@@ -11,13 +11,9 @@ from skiplens.base.errors import InvalidInputError, did_you_mean
 Condition = tuple[str, tuple[Any, ...]]
 """The name of a control that comes before, and the values of it for which a control is shown."""
 
-Options = tuple[tuple[str, str], ...]
-"""Pairs of the word in the address and the words on the page."""
-
+Options = tuple[tuple[str, str], ...]  # pairs of the word in the address and the words on the page
 SEPARATOR = ","
-
 _MOST_CHARACTERS = 40  # of refused words that a message repeats
-
 _MOST_WORDS = 100  # of one query; no view has as many controls
 
 
@@ -27,20 +23,13 @@ class RefusedError(InvalidInputError):
 
 @dataclass(frozen=True)
 class _Named:
-    """What all controls have.
+    """What all controls have."""
 
-    Attributes:
-        name: In the address and in the values of the view.
-        label: Beside the field.
-        help: A sentence that a student understands.
-        only_when: For which values of another control it is shown; always if not given.
-    """
-
-    name: str
-    label: str
+    name: str  # in the address and in the values of the view
+    label: str  # beside the field
     _: KW_ONLY
-    help: str = ""
-    only_when: Condition | None = None
+    help: str = ""  # a sentence that a student understands
+    only_when: Condition | None = None  # for which values of another control it is shown; always if not given
 
     def explained(self, help: str) -> Self:
         """The same with this sentence below its field."""
@@ -49,24 +38,15 @@ class _Named:
 
 @dataclass(frozen=True)
 class Slider(_Named):
-    """A number between `low` and `high`.
-
-    Attributes:
-        low: Smallest value.
-        high: Largest value.
-        default: Where it stands at first.
-        step: Of the slider; the field takes any number. A logarithmic slider has none.
-        whole: Whether values are whole numbers.
-        logarithmic: Whether the slider moves in factors.
-    """
+    """A number between `low` and `high`."""
 
     low: float
     high: float
     _: KW_ONLY
     default: float
-    step: float = 1
-    whole: bool = False
-    logarithmic: bool = False
+    step: float = 1  # of the slider; the field takes any number. A logarithmic slider has none.
+    whole: bool = False  # whether values are whole numbers
+    logarithmic: bool = False  # whether the slider moves in factors
 
     def parse(self, words: str) -> float:
         """The number that `words` are, or an error that says which are allowed."""
@@ -174,17 +154,11 @@ def shown_names(controls: Sequence[Control], values: Mapping[str, Any]) -> set[s
 
 @dataclass(frozen=True)
 class State:
-    """What the controls stand at.
+    """What the controls stand at."""
 
-    Attributes:
-        values: Of every control; the default where the words were refused.
-        refused: Why, by the name of the control.
-        unknown: Names that no control has.
-    """
-
-    values: Mapping[str, Any]
-    refused: Mapping[str, str]
-    unknown: tuple[str, ...] = ()
+    values: Mapping[str, Any]  # of every control; the default where the words were refused
+    refused: Mapping[str, str]  # why, by the name of the control
+    unknown: tuple[str, ...] = ()  # names that no control has
 
 
 def words_of(query: str) -> dict[str, str]:

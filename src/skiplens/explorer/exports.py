@@ -21,11 +21,8 @@ from skiplens.plots.matplotlib_file import figure_bytes
 from skiplens.plots.plotly_json import plotly_json
 
 TYPES: dict[str, str] = {"png": "image/png", "svg": "image/svg+xml", "csv": "text/csv; charset=utf-8"}
-
 TABLE = "table"
-
 Row = dict[str, Any]
-
 _ONE_AT_A_TIME = threading.Lock()  # Matplotlib's caches of fonts are not made for threads
 
 

@@ -9,9 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 COOKIE_DAYS = 30
-
 _SAME_PAGE = ("", "same-origin", "none")
-
 _LINK_FROM_ELSEWHERE = ("navigate", "/")  # all that another page may send a person to: nothing is downloaded there
 
 

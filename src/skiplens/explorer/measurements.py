@@ -13,11 +13,8 @@ from skiplens.base.errors import SkiplensError
 from skiplens.explorer.view import Values, View
 
 _LOG = logging.getLogger(__name__)
-
 _POLL_SECONDS = 0.05
-
 _ENDING = threading.Event()
-
 _THREADS: set[threading.Thread] = set()
 
 
@@ -35,23 +32,14 @@ class Abandoned(Exception):  # noqa: N818 - named after what happened
 
 @dataclass(frozen=True)
 class MeasurementStatus:
-    """How far a measurement is.
+    """How far a measurement is."""
 
-    Attributes:
-        state: Whether it waits for its turn, runs, is done, or failed.
-        label: What is being done.
-        done: Steps that are finished.
-        total: Steps in all; 0 where it is not known yet.
-        result: What was measured.
-        problem: Why it failed, for a person.
-    """
-
-    state: Literal["waiting", "running", "done", "failed"]
-    label: str = ""
-    done: int = 0
-    total: int = 0
-    result: Any = None
-    problem: str = ""
+    state: Literal["waiting", "running", "done", "failed"]  # whether it waits for its turn, runs, is done, or failed
+    label: str = ""  # what is being done
+    done: int = 0  # steps that are finished
+    total: int = 0  # steps in all; 0 where it is not known yet
+    result: Any = None  # what was measured
+    problem: str = ""  # why it failed, for a person
 
     @property
     def is_over(self) -> bool:

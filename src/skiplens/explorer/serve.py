@@ -14,12 +14,8 @@ from skiplens.explorer.views.runs import RunsView
 from skiplens.explorer.views.runs_folder import RunsFolder
 
 DEFAULT_PORT = 8050
-
-DEFAULT_FOLDER = Path("runs")
-"""Where `skiplens inspect` writes when it is not told otherwise."""
-
+DEFAULT_FOLDER = Path("runs")  # where `skiplens inspect` writes when it is not told otherwise
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # all addresses of this machine, and the one it has for itself
-
 _NEXT_PORTS = 20  # tried when the usual port is taken and none was asked for
 
 

@@ -10,8 +10,7 @@ from skiplens.base.progress import Progress
 from skiplens.explorer.control import Control
 from skiplens.plots.figure import Figure
 
-Values = Mapping[str, Any]
-"""The value of each control by its name."""
+Values = Mapping[str, Any]  # the value of each control by its name
 
 
 class UnknownViewError(InvalidInputError):
@@ -38,27 +37,16 @@ class Download:
 
 @dataclass(frozen=True)
 class Drawing:
-    """Pictures, numbers and words.
+    """Pictures, numbers and words."""
 
-    Attributes:
-        figures: The first is the main one; their names are unique.
-        says: What is to be seen, in one to three sentences.
-        facts: Label and value of the few numbers that matter.
-        rows: A table, in rows of the same names.
-        checks: A list of conditions.
-        code: Lines of Python that make the same numbers; they leave the main one in `result`.
-        notes: What a person should know before believing it.
-        downloads: Files beside the exported pictures.
-    """
-
-    figures: tuple[Figure, ...] = ()
-    says: str = ""
-    facts: tuple[tuple[str, str], ...] = ()
-    rows: tuple[Mapping[str, Any], ...] = ()
-    checks: tuple[Check, ...] = ()
-    code: str = ""
-    notes: tuple[str, ...] = ()
-    downloads: tuple[Download, ...] = ()
+    figures: tuple[Figure, ...] = ()  # the first is the main one; their names are unique
+    says: str = ""  # what is to be seen, in one to three sentences
+    facts: tuple[tuple[str, str], ...] = ()  # label and value of the few numbers that matter
+    rows: tuple[Mapping[str, Any], ...] = ()  # a table, in rows of the same names
+    checks: tuple[Check, ...] = ()  # a list of conditions
+    code: str = ""  # lines of Python that make the same numbers; they leave the main one in `result`
+    notes: tuple[str, ...] = ()  # what a person should know before believing it
+    downloads: tuple[Download, ...] = ()  # files beside the exported pictures
 
 
 class View(ABC):
@@ -66,18 +54,12 @@ class View(ABC):
 
     All methods are pure: what they return depends on their arguments alone (and, for runs, on the files in a folder),
     so two open pages cannot see each other.
-
-    Attributes:
-        name: Where the page is, as in ``/paths``.
-        title: What it is called.
-        lead: The question it answers, in a sentence.
-        fixed_controls: What can be changed, where it is the same for every address.
     """
 
-    name: ClassVar[str]
-    title: ClassVar[str]
-    lead: ClassVar[str]
-    fixed_controls: ClassVar[tuple[Control, ...]] = ()
+    name: ClassVar[str]  # where the page is, as in ``/paths``
+    title: ClassVar[str]  # what it is called
+    lead: ClassVar[str]  # the question it answers, in a sentence
+    fixed_controls: ClassVar[tuple[Control, ...]] = ()  # what can be changed, where it is the same for every address
 
     def controls(self, words: Mapping[str, str]) -> tuple[Control, ...]:
         """What can be changed; `words` are those of the address, for views whose controls depend on each other."""

@@ -12,14 +12,9 @@ from skiplens.explorer.measurements import Measurements, MeasurementStatus
 from skiplens.explorer.page.panes import draw, drawing_panes, field, progress_pane, words_in
 from skiplens.explorer.view import View, view_named
 
-Opened = Mapping[str, Any]
-"""The name of the view that is open, and the words of the address it was opened with."""
-
-Fields = Mapping[str, Mapping[str, Sequence[Any]]]
-"""For each kind of field the values, and where they belong."""
-
+Opened = Mapping[str, Any]  # the name of the view that is open, and the words of the address it was opened with
+Fields = Mapping[str, Mapping[str, Sequence[Any]]]  # for each kind of field the values, and where they belong
 KINDS = ("several", "field", "number")
-
 POLL_MILLISECONDS = 400
 
 INDEX = """<!DOCTYPE html>

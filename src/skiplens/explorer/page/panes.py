@@ -23,33 +23,21 @@ from skiplens.plots.section import number_in_words
 from skiplens.report.page import json_in_html
 
 MOST_ROWS = 200
-
 _MOST_LARGE_FACTS = 8
-
 _NOTHING = MeasurementStatus("done")
-
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """What a view shows for some words.
-
-    Attributes:
-        view: The view.
-        controls: Its controls for these words.
-        state: What they stand at.
-        drawing: What is shown.
-        standing: How far the measurement is; done where there is none.
-        problem: Why nothing can be shown.
-    """
+    """What a view shows for some words."""
 
     view: View
-    controls: tuple[Control, ...]
-    state: State
-    drawing: Drawing
-    standing: MeasurementStatus = _NOTHING
-    problem: str = ""
+    controls: tuple[Control, ...]  # its controls for these words
+    state: State  # what they stand at
+    drawing: Drawing  # what is shown
+    standing: MeasurementStatus = _NOTHING  # how far the measurement is; done where there is none
+    problem: str = ""  # why nothing can be shown
 
     @property
     def query(self) -> str:
@@ -210,9 +198,7 @@ def _code(numbers: str, picture: str) -> Component:
 # Controls as fields.
 
 _MOST_RADIOS = 4
-
 _LOG_STEPS = 200  # of a logarithmic slider, over its whole range
-
 _TYPING_SECONDS = 0.4
 
 

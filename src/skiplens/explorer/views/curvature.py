@@ -26,11 +26,11 @@ from skiplens.papers.li2016_shortcuts.hessian.linear import (
     shortcut_units,
 )
 from skiplens.papers.li2016_shortcuts.hessian.spectrum import ListedSpectrum, listed_spectrum
+from skiplens.papers.statistics import figure
 from skiplens.plots.figure import Figure, Line, Mark, Reference, colour, numbers
 from skiplens.zoo.weight_laws import Law, orthogonal_weights, scaled, xavier_weights
 
 _STARTS = (("near_zero", "near zero"), ("xavier", "Xavier"), ("orthogonal", "orthogonal"))
-
 _TASKS = (("digits", "digits"), ("random", "random map"), ("rotation", "rotation"), ("near", "near identity"))
 
 CONTROLS: tuple[Control, ...] = (
@@ -105,7 +105,6 @@ class CurvatureView(View):
 # The networks and their tasks.
 
 Start = Literal["near_zero", "xavier", "orthogonal"]
-
 TaskName = Literal["digits", "random", "rotation", "near"]
 
 _LAWS: dict[Start, Law] = {
@@ -202,7 +201,6 @@ def task(name: TaskName, width: int) -> tuple[Tensor, Tensor]:
 # Words and code.
 
 _FLAT = 1e-12  # an eigenvalue below this is flat: curvatures of these tasks are of order one
-
 _BEYOND_ROUNDING = 1e13  # a condition number above this has smaller eigenvalues that are noise in float64
 
 
@@ -279,14 +277,12 @@ STEPS = torch.linspace(0, 3, 61, dtype=torch.float64)
 def _eigenvalues(setting: Setting) -> Figure:
     start, zero = setting.eigenvalues_at_start, setting.eigenvalues_at_zero
     share = numbers((torch.arange(len(start), dtype=torch.float64) + 0.5) / len(start))
-    return Figure(
-        name="eigenvalues",
-        title=f"Eigenvalues of the Hessian, {setting.matrices * setting.width**2} weights",
-        caption="All directions of the weights in the order of their curvature. Below zero the loss goes down, at zero "
+    return figure(
+        ("eigenvalues", f"Eigenvalues of the Hessian, {setting.matrices * setting.width**2} weights"),
+        "All directions of the weights in the order of their curvature. Below zero the loss goes down, at zero "
         "it is flat; long steps at one height are many directions with the same curvature.",
-        x_label="share of all directions",
-        y_label="eigenvalue",
-        marks=(
+        ("share of all directions", "eigenvalue"),
+        (
             Line(share, numbers(start), "where training starts"),
             Line(share, numbers(zero), "at zero weights", dashed=True),
             Reference(0.0),
@@ -295,20 +291,17 @@ def _eigenvalues(setting: Setting) -> Figure:
 
 
 def _condition_against_depth(setting: Setting) -> Figure:
-    return Figure(
-        name="condition_against_depth",
-        title="Condition number against depth",
-        caption="How unequal the curvatures are: gradient descent needs about so many steps. Shortcuts over two "
+    return figure(
+        ("condition_against_depth", "Condition number against depth"),
+        "How unequal the curvatures are: gradient descent needs about so many steps. Shortcuts over two "
         "matrices start with the same condition number at every depth, over one it grows with depth, and over three "
         "or more the Hessian at zero vanishes: there is no dashed line. Lines end where numbers are beyond rounding.",
-        x_label="weight matrices",
-        y_label="condition number",
-        marks=(
+        ("weight matrices", "condition number"),
+        (
             *_condition_curves(replace(setting, branch_depth=0, depth=0)),
             Reference(float(setting.matrices), f"{setting.matrices} matrices", axis="x"),
         ),
-        x_log=True,
-        y_log=True,
+        log="xy",
     )
 
 
@@ -332,18 +325,16 @@ def _condition_curves(setting: Setting) -> tuple[Mark, ...]:
 
 def _loss_on_the_way_down(setting: Setting) -> Figure:
     names = {1: "over 1 matrix", 2: "over 2 matrices", 3: "over 3 matrices"}
-    return Figure(
-        name="way_down",
-        title="Loss on the steepest way down from zero",
-        caption="All units walk together from zero along the direction in which the first derivative that does not "
+    return figure(
+        ("way_down", "Loss on the steepest way down from zero"),
+        "All units walk together from zero along the direction in which the first derivative that does not "
         "vanish falls fastest. With one matrix the loss falls at once, with two like a parabola; with three it is a "
         "plateau on which gradient descent hardly moves.",
-        x_label="length of all weights together",
-        y_label="loss",
-        marks=tuple(
+        ("length of all weights together", "loss"),
+        [
             Line(numbers(STEPS), numbers(losses(replace(setting, branch_depth=branch_depth))), name)
             for branch_depth, name in names.items()
-        ),
+        ],
     )
 
 

@@ -17,6 +17,7 @@ from skiplens.explorer.view import Drawing, Values, View
 from skiplens.explorer.views.jacobians_theorem import PAPER, THEOREM_CONTROLS, draw_theorem
 from skiplens.jacobians.spectrum import jacobian_spectrum
 from skiplens.papers.macdonald2023_regularity.fig1 import SingularValueLaw
+from skiplens.papers.statistics import figure
 from skiplens.plots.figure import Band, Figure, Line, Mark, Reference, colour, numbers
 from skiplens.zoo.weight_laws import gaussian
 
@@ -80,9 +81,7 @@ class JacobiansView(View):
 # One random layer.
 
 _NAMES = {False: "W", True: "I + W"}
-
 _SCALES = torch.linspace(0.05, 2, 40, dtype=torch.float64).tolist()
-
 _DEPTHS = tuple(range(1, 101))
 
 
@@ -200,15 +199,13 @@ def _densities(layer: RandomLayer) -> Figure:
         steps, shares = histogram(layer.singular_values[has_skip], highest)
         floor = numbers(torch.zeros_like(shares))
         marks.append(Band(numbers(steps), floor, numbers(shares), f"{name}, drawn", colour=colour(int(has_skip))))
-    return Figure(
-        name="singular_values",
-        title=f"Singular values of W and of I + W, weight scale {layer.scale:g}",
-        caption="A singular value is the factor by which a layer stretches one direction: areas are those drawn, "
+    return figure(
+        ("singular_values", f"Singular values of W and of I + W, weight scale {layer.scale:g}"),
+        "A singular value is the factor by which a layer stretches one direction: areas are those drawn, "
         "lines the limit of infinite width. Without the skip many are "
         "near zero: those directions of the gradient die. With it they gather around one.",
-        x_label="singular value",
-        y_label="density",
-        marks=tuple(marks),
+        ("singular value", "density"),
+        marks,
     )
 
 
@@ -230,15 +227,13 @@ def _range_against_scale(layer: RandomLayer) -> Figure:
         shade = colour(int(has_skip))
         marks.append(Band(numbers(_SCALES), low, high, f"{name}, range", colour=shade))
         marks.append(Line(numbers(_SCALES), typical, f"{name}, typical", colour=shade))
-    return Figure(
-        name="range_against_scale",
-        title="Range of singular values against weight scale",
-        caption="From the smallest to the largest singular value of a wide layer; typical is the geometric mean. With "
+    return figure(
+        ("range_against_scale", "Range of singular values against weight scale"),
+        "From the smallest to the largest singular value of a wide layer; typical is the geometric mean. With "
         "a skip it is exactly one and nothing reaches zero as long as the scale is below one; without a skip it is far "
         "below one unless weights are large.",
-        x_label="weight scale s (entries have variance s²/width)",
-        y_label="singular value",
-        marks=(*marks, Reference(layer.scale, f"s = {layer.scale:g}", axis="x")),
+        ("weight scale s (entries have variance s²/width)", "singular value"),
+        (*marks, Reference(layer.scale, f"s = {layer.scale:g}", axis="x")),
     )
 
 
@@ -248,15 +243,13 @@ def _typical_against_depth(layer: RandomLayer) -> Figure:
         Line(numbers(_DEPTHS), numbers([through(layer.scale, has_skip, depth) for depth in _DEPTHS]), name)
         for has_skip, name in _NAMES.items()
     ]
-    return Figure(
-        name="typical_against_depth",
-        title="What is left of a typical direction after many layers",
-        caption="The geometric mean of the singular values of a product of independent layers: without skips a "
+    return figure(
+        ("typical_against_depth", "What is left of a typical direction after many layers"),
+        "The geometric mean of the singular values of a product of independent layers: without skips a "
         "gradient fades (or explodes) exponentially, with skips it keeps its size as long as the scale is below one.",
-        x_label="layers",
-        y_label="geometric mean of singular values",
-        marks=(*lines, Reference(float(layer.depth), f"{layer.depth} layers", axis="x")),
-        y_log=True,
+        ("layers", "geometric mean of singular values"),
+        (*lines, Reference(float(layer.depth), f"{layer.depth} layers", axis="x")),
+        log="y",
     )
 
 
@@ -368,14 +361,12 @@ def _sorted_values(name: str, title: str, about: str, spectra: dict[str, Tensor]
     for label, values in spectra.items():
         share = (torch.arange(len(values), dtype=torch.float64) + 0.5) / len(values)
         marks.append(Line(numbers(share), numbers(values.flip(0)), label))
-    return Figure(
-        name=name,
-        title=title,
-        caption="All singular values in order. A curve that lies near one keeps every direction alive; one that "
+    return figure(
+        (name, title),
+        "All singular values in order. A curve that lies near one keeps every direction alive; one that "
         f"touches zero loses directions. {about}",
-        x_label="share of directions",
-        y_label="singular value",
-        marks=(*marks, Reference(1.0, "kept as it is")),
+        ("share of directions", "singular value"),
+        (*marks, Reference(1.0, "kept as it is")),
     )
 
 
@@ -388,7 +379,6 @@ NETWORKS = {
 }
 
 IMAGES = 4
-
 _BLOCK = "block2.residual"
 
 

@@ -26,6 +26,7 @@ from skiplens.jacobians.systems.costs import CrossEntropy, SquareCost
 from skiplens.jacobians.systems.elementwise import NONLINEARITIES, Elementwise, SkipMap
 from skiplens.jacobians.systems.norms import BatchNorm
 from skiplens.jacobians.systems.parameterisation import EntryNormalised, Free, Parameterisation, WeightNormalised
+from skiplens.papers.statistics import figure
 from skiplens.plots.figure import Bars, Figure, Line, Reference, numbers
 from skiplens.zoo.weight_laws import gaussian
 
@@ -35,7 +36,6 @@ PAPER = (
 )
 
 _FIRST_LAYERS = (("entry", "entries normalised"), ("plain", "plain"), ("convolution", "convolution"))
-
 _NONLINEARITIES = (("tanh", "tanh"), ("softplus", "softplus"), ("gelu", "GELU"), ("relu", "ReLU"))
 
 _SHORTCUTS = (
@@ -46,9 +46,7 @@ _SHORTCUTS = (
 )
 
 _WIDTHS = (("constant", "constant"), ("shrinking", "shrinking"), ("growing", "growing"))
-
 _NORMS = (("none", "none"), ("branch", "in the branches"), ("between", "between blocks"))
-
 _COSTS = (("square", "square"), ("cross_entropy", "cross-entropy"), ("absolute", "absolute error"))
 
 THEOREM_CONTROLS = only_when(
@@ -155,7 +153,6 @@ def _check(one: CheckedHypothesis) -> Check:
 # The network.
 
 FEATURES = 16
-
 _HIDDEN = 16
 
 
@@ -245,7 +242,6 @@ def _cost(options: TheoremOptions) -> CostFacts:
 # Figures.
 
 _BLOCKS = tuple(range(1, 9))
-
 _THEOREMS = {"4.5": "smoothness (4.5)", "4.7": "regularity (4.7)", "5.1": "convergence (5.1)"}
 
 
@@ -256,14 +252,12 @@ def _verdicts_by_theorem(checks: Sequence[CheckedHypothesis]) -> Figure:
         given = [one.hypothesis.theorem for one in checks if one.verdict == verdict]
         if given:
             bars.append(Bars(tuple(_THEOREMS.values()), numbers([given.count(name) for name in _THEOREMS]), verdict))
-    return Figure(
-        name="verdicts",
-        title="Hypotheses that hold",
-        caption="Six hypotheses of each theorem. All of smoothness and regularity together make every critical point "
+    return figure(
+        ("verdicts", "Hypotheses that hold"),
+        "Six hypotheses of each theorem. All of smoothness and regularity together make every critical point "
         "a global minimum; one that fails leaves nothing certified, though training may well work.",
-        x_label="theorem",
-        y_label="hypotheses",
-        marks=tuple(bars),
+        ("theorem", "hypotheses"),
+        bars,
     )
 
 
@@ -307,4 +301,4 @@ def _over_blocks(
     name, title, y_label = names
     here = Reference(float(options.blocks), f"{options.blocks} blocks", "x")
     line = Line(numbers(_BLOCKS), numbers(heights))
-    return Figure(name, title, caption, "residual blocks", y_label, (line, here), y_log=True)
+    return figure((name, title), caption, ("residual blocks", y_label), (line, here), log="y")

@@ -19,6 +19,7 @@ from skiplens.graph.batch import take
 from skiplens.graph.dissect import dissect
 from skiplens.graph.network import ResidualNetwork
 from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import network_complexity
+from skiplens.papers.statistics import figure
 from skiplens.paths.bands import BranchStatistics, length_quantile, limit_fraction
 from skiplens.paths.laws import binomial, fit_laws, squared_binomial
 from skiplens.paths.reading import PathSpectrum
@@ -28,7 +29,6 @@ from skiplens.plots.figure import Band, Bars, Figure, Line, Reference, colour, n
 from skiplens.plots.section import number_in_words
 
 THEORY, NETWORK = "theory", "network"
-
 RATIO, SCALE = "ratio", "scale"
 
 MODELS = (
@@ -124,9 +124,7 @@ class PathsView(View):
 # The theory.
 
 _TAIL = 0.05  # the share of energy below and above the band that holds 90 %
-
 _DEPTHS = (2, 3, 4, 5, 7, 10, 14, 20, 28, 40, 56, 80, 110, 160, 220, 320, 450, 640, 1000)
-
 _RATIOS = torch.logspace(-3, 3, 241, dtype=torch.float64)
 
 
@@ -177,12 +175,10 @@ def _weights(depth: int, ratio: float) -> Figure:
     first, last = _band(depth, ratio)
     inside = (lengths >= first) & (lengths <= last)
     place, height = numbers(lengths[inside]), numbers(energy[inside])
-    return Figure(
-        "path_weights",
-        "Energy of paths by their length",
+    return figure(
+        ("path_weights", "Energy of paths by their length"),
         f"Depth {depth}, β = {number_in_words(ratio)}. The shaded lengths hold 90 % of the energy.",
-        "path length r (layers)",
-        "energy ε_r²",
+        ("path length r (layers)", "energy ε_r²"),
         (
             Band(place, (0.0,) * len(place), height, "90 % of the energy", colour(0)),
             Line(numbers(lengths), numbers(energy), "energy of all paths of this length", colour=colour(0)),
@@ -195,62 +191,55 @@ def _against_depth(ratio: float) -> Figure:
     shortest, longest = torch.tensor([_band(depth, ratio) for depth in _DEPTHS], dtype=torch.float64).T
     peaks = torch.tensor([int(peak_length(depth, ratio)) for depth in _DEPTHS], dtype=torch.float64)
     depths = torch.tensor(_DEPTHS, dtype=torch.float64)
-    return Figure(
-        "against_depth",
-        "The same β at other depths",
+    return figure(
+        ("against_depth", "The same β at other depths"),
         "As networks get deeper the band closes around the share β/(1+β) of the depth: depth alone does not make a "
         "network use long paths.",
-        "depth p (layers)",
-        "path length / depth",
+        ("depth p (layers)", "path length / depth"),
         (
             Band(_DEPTHS, numbers(shortest / depths), numbers(longest / depths), "90 % of the energy", colour(0)),
             Line(_DEPTHS, numbers(peaks / depths), "peak", colour=colour(0)),
             Reference(float(limit_fraction(ratio)), "β/(1+β)"),
         ),
-        x_log=True,
+        log="x",
     )
 
 
 def _along_ratio(depth: int, ratio: float) -> Figure:
-    return Figure(
-        "along_beta",
-        "The same depth with other β",
+    return figure(
+        ("along_beta", "The same depth with other β"),
         "Training raises β as weights grow, and the network gets deeper in effect.",
-        "depth ratio β",
-        "path length / depth",
+        ("depth ratio β", "path length / depth"),
         (
             Line(numbers(_RATIOS), numbers(peak_length(depth, _RATIOS) / depth), "peak"),
             Line(numbers(_RATIOS), numbers(path_moments(depth, _RATIOS).mean / depth), "mean"),
             Line(numbers(_RATIOS), numbers(limit_fraction(_RATIOS)), "β/(1+β)", dashed=True, colour="ink"),
             Reference(ratio, "here", "x"),
         ),
-        x_log=True,
+        log="x",
     )
 
 
 def _complexity(depth: int, ratio: float) -> Figure:
     kept = network_complexity(depth, _RATIOS, shortest=1)
     dropped = network_complexity(depth, _RATIOS, shortest=2)
-    return Figure(
-        "complexity",
-        "Complexity of the loss surface",
+    return figure(
+        ("complexity", "Complexity of the loss surface"),
         "How fast the number of critical points grows with the number of weights. Below a small β the landscape is "
         "simple; as β grows it fills with critical points.",
-        "depth ratio β",
-        "complexity θ",
+        ("depth ratio β", "complexity θ"),
         (
             Line(numbers(_RATIOS), numbers(kept), "all paths, as the network has them"),
             Line(numbers(_RATIOS), numbers(dropped), "without paths of length 1, as the paper draws it", dashed=True),
             Reference(ratio, "here", "x"),
         ),
-        x_log=True,
+        log="x",
     )
 
 
 # A real network.
 
 _SAMPLES = 16
-
 _FAR = 0.15  # a total variation above which a law does not describe a spectrum
 
 
@@ -275,17 +264,11 @@ def _input_shape(name: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """The spectrum that a law predicts for the scaled network.
+    """The spectrum that a law predicts for the scaled network."""
 
-    Attributes:
-        name: How its branches add up.
-        parameter: The law's parameter and its value, in words.
-        energies: The shares of energy for 0..q branches.
-    """
-
-    name: str
-    parameter: str
-    energies: Tensor
+    name: str  # how its branches add up
+    parameter: str  # the law's parameter and its value, in words
+    energies: Tensor  # the shares of energy for 0..q branches
 
     def distance(self, reading: PathSpectrum) -> float:
         """Total variation between this law and what was measured."""
@@ -357,25 +340,21 @@ def _spectrum(reading: PathSpectrum, predictions: Sequence[Prediction]) -> Figur
         Line(orders, numbers(law.energies), f"theory, {law.name} ({law.parameter})", dashed=bool(index))
         for index, law in enumerate(predictions)
     ]
-    return Figure(
-        "measured_spectrum",
-        "Measured path spectrum and the theory's",
+    return figure(
+        ("measured_spectrum", "Measured path spectrum and the theory's"),
         "Bars: share of energy of all paths through exactly so many branches. Lines: predicted from the network before "
         "scaling; in phase is the paper's law, at right angles is what random signs give.",
-        "branches on the path",
-        "share of the energy",
+        ("branches on the path", "share of the energy"),
         (Bars(tuple(str(int(order)) for order in orders), numbers(reading.distribution), "measured"), *lines),
     )
 
 
 def _before_and_after(measured: ScaledSpectrum) -> Figure:
     orders = numbers(torch.arange(len(measured.plain.energy)))
-    return Figure(
-        "before_and_after",
-        "Before and after scaling",
+    return figure(
+        ("before_and_after", "Before and after scaling"),
         "What the factor does: weak branches leave short paths, strong ones make paths through all blocks win.",
-        "branches on the path",
-        "share of the energy",
+        ("branches on the path", "share of the energy"),
         (
             Line(orders, numbers(measured.plain.distribution), "as it is", dashed=True),
             Line(orders, numbers(measured.scaled.distribution), "branches scaled"),

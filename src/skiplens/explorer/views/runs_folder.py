@@ -22,9 +22,7 @@ from skiplens.readings.reading import Reading
 from skiplens.report.inspection import Report
 
 T = TypeVar("T")
-
 Row = Mapping[str, Any]
-
 Kind = Literal["report", "study", "comparison"]
 
 MARKS: dict[str, Kind] = {"readings.json": "report", "verdicts.json": "study", "comparison.json": "comparison"}
@@ -37,25 +35,16 @@ _FILES = (
 )  # what a run's folder has that may be downloaded; anything else in it is nobody's business
 
 MOST_RUNS, MOST_FILES = 500, 200
-
 MOST_BYTES, MOST_UNPACKED = 2**26, 2**29
-
 _DEEPEST = 5  # folders below the one that was given
 
 
 @dataclass(frozen=True)
 class Run:
-    """A report, a study or a comparison.
+    """A report, a study or a comparison."""
 
-    Attributes:
-        word: Its name as it stands in an address: any name of a folder, without commas and odd characters.
-        label: Its name for a person.
-        kind: What it is.
-        path: Where it is.
-    """
-
-    word: str
-    label: str
+    word: str  # its name as it stands in an address: any name of a folder, without commas and odd characters
+    label: str  # its name for a person
     kind: Kind
     path: Path
 

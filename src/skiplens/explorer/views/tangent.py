@@ -19,6 +19,7 @@ from skiplens.kernels.finite_width.matrix_free import sample_kernels
 from skiplens.kernels.finite_width.moments import KernelMoments, kernel_moments
 from skiplens.kernels.finite_width.networks import DenseNet, Network, ResNet, Vanilla
 from skiplens.kernels.finite_width.reduced_moments import scaled_variance_limit
+from skiplens.papers.statistics import figure
 from skiplens.plots.figure import Band, Figure, Line, Mark, Points, Reference, colour, numbers
 
 Architecture = Literal["resnet", "densenet", "vanilla"]
@@ -27,7 +28,6 @@ _TITLES: dict[Architecture, str] = {"resnet": "ResNet", "densenet": "DenseNet", 
 """Each architecture as people call it, in the order of its colours."""
 
 _ARCHITECTURES = (("resnet", "ResNet"), ("densenet", "DenseNet"), ("vanilla", "vanilla (no skips)"))
-
 _TRAINED = (("branches", "all but first and last"), ("all", "all"))
 
 CONTROLS: tuple[Control, ...] = (
@@ -339,9 +339,7 @@ def in_digits(number: float, digits: int = 3) -> str:
 # Figures.
 
 _SCALES = (0.01, 0.04, 0.09, 0.15, 0.23, 0.35, 0.52, 0.8, 1.3, 2.0)
-
 _DEPTHS = (1, 2, 4, 7, 12, 20, 35, 60, 100)
-
 _WIDTHS = (20, 40, 90, 200, 450, 1000)
 
 _SPREAD = (
@@ -358,15 +356,13 @@ def _kernel_against_angle(setting: Setting, curves: dict[Architecture, Tensor], 
         for architecture, curve in curves.items()
     ]
     cosine = torch.deg2rad(degrees).cos()
-    return Figure(
-        name="kernel_against_angle",
-        title=f"Tangent kernel against angle at depth {setting.depth}",
-        caption="How alike two inputs look to each network while it trains, relative to equal inputs. A curve that "
+    return figure(
+        ("kernel_against_angle", f"Tangent kernel against angle at depth {setting.depth}"),
+        "How alike two inputs look to each network while it trains, relative to equal inputs. A curve that "
         "drops at once to a plateau tells hardly any two inputs from any other two; the dashed cosine is a linear "
         "model.",
-        x_label="angle between the inputs (degrees)",
-        y_label="kernel relative to equal inputs",
-        marks=(
+        ("angle between the inputs (degrees)", "kernel relative to equal inputs"),
+        (
             *(_bundle(setting, sampled.kernels) if sampled else ()),
             *lines,
             Line(numbers(degrees), numbers(cosine), "linear model", dashed=True, colour="ink"),
@@ -399,22 +395,19 @@ def _growth_against_scale(setting: Setting) -> Figure:
         return math.exp(scaled.log_growth), scaled.width * relative_variance(scaled, "resnet")
 
     growth, spread = zip(*map(growth_and_spread, _SCALES), strict=True)
-    return Figure(
-        name="growth_against_scale",
-        title=f"ResNet of depth {setting.depth} against the scale of its branches",
-        caption="Growth (1 + α^m)^L of the squared signal, and width times relative variance of the kernel. Both are "
+    return figure(
+        ("growth_against_scale", f"ResNet of depth {setting.depth} against the scale of its branches"),
+        "Growth (1 + α^m)^L of the squared signal, and width times relative variance of the kernel. Both are "
         "flat up to about the marked scale and explode beyond it: with branches of the scale a·L^(−1/m) signal and "
         "kernel stay bounded however deep the network is.",
-        x_label="branch scale α",
-        y_label="growth, or width × relative variance",
-        marks=(
+        ("branch scale α", "growth, or width × relative variance"),
+        (
             Line(numbers(_SCALES), numbers(growth), "signal"),
             Line(numbers(_SCALES), numbers(spread), "kernel"),
             Reference(setting.marked_scale, f"α = {setting.mark:g}·L^(−1/{setting.branch_depth})", axis="x"),
             Points((setting.branch_scale,) * 2, growth_and_spread(setting.branch_scale), "now"),
         ),
-        x_log=True,
-        y_log=True,
+        log="xy",
     )
 
 
@@ -423,36 +416,30 @@ def _variance_against_depth(setting: Setting, sampled: Sampled | None) -> Figure
     settings = [replace(setting, depth=depth) for depth in _DEPTHS]
     rule = f"α = {setting.mark:g}·L^(−1/{setting.branch_depth})"
     shrinking = numbers([relative_variance(each.at_marked_scale(), "resnet") for each in settings])
-    return Figure(
-        name="variance_against_depth",
-        title=f"Spread of the kernel against depth, width {setting.width}",
-        caption=f"{_SPREAD} The dashed curve shrinks the branches like {rule} as depth grows, and stays low.",
-        x_label="depth L",
-        y_label="relative variance of the diagonal",
-        marks=(
+    return figure(
+        ("variance_against_depth", f"Spread of the kernel against depth, width {setting.width}"),
+        f"{_SPREAD} The dashed curve shrinks the branches like {rule} as depth grows, and stays low.",
+        ("depth L", "relative variance of the diagonal"),
+        (
             *_variances(_DEPTHS, settings),
             Line(numbers(_DEPTHS), shrinking, "ResNet, α shrinking", dashed=True, colour=colour(0)),
             *_here("depth", setting.depth, sampled),
         ),
-        x_log=True,
-        y_log=True,
+        log="xy",
     )
 
 
 def _variance_against_width(setting: Setting, sampled: Sampled | None) -> Figure:
     """Each architecture at this depth: all fall like one over the width, from very different heights."""
-    return Figure(
-        name="variance_against_width",
-        title=f"Spread of the kernel against width, depth {setting.depth}",
-        caption=f"{_SPREAD} It falls like one over the width once the network is wide enough for its depth.",
-        x_label="width n",
-        y_label="relative variance of the diagonal",
-        marks=(
+    return figure(
+        ("variance_against_width", f"Spread of the kernel against width, depth {setting.depth}"),
+        f"{_SPREAD} It falls like one over the width once the network is wide enough for its depth.",
+        ("width n", "relative variance of the diagonal"),
+        (
             *_variances(_WIDTHS, [replace(setting, width=width) for width in _WIDTHS]),
             *_here("width", setting.width, sampled),
         ),
-        x_log=True,
-        y_log=True,
+        log="xy",
     )
 
 

@@ -36,36 +36,21 @@ CLOSED_FORM = (
 REPLICATES = "The paper shows one run; here everything is drawn again for several seeds, and intervals are over them."
 R = TypeVar("R", bound=ReplicateSettings)
 S = TypeVar("S", bound=Settings)
-
-DEPTH = 100
-"""p of figures 1(a-c) and 1(f)."""
-
-RATIOS = (0.1, 0.5, 2.0)
-"""β of figures 1(a-c)."""
-
+DEPTH = 100  # p of figures 1(a-c) and 1(f)
+RATIOS = (0.1, 0.5, 2.0)  # β of figures 1(a-c)
 POSITIVE, NEGATIVE = Band(0.0, math.inf), Band(-math.inf, 0.0)
-
-FEWEST = 5
-"""Replicates below which agreement decides nothing: shares that are all equal have an interval without width."""
+FEWEST = 5  # replicates below which agreement decides nothing: shares that are all equal have an interval without width
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much of everything a preset does.
+    """How much of everything a preset does."""
 
-    Attributes:
-        replicates: Repetitions of what is cheap; confidence intervals are over them.
-        trainings: Repetitions of training runs, and of random networks that are measured several times.
-        varied: Repetitions of training runs that vary most: centred scales on Gaussians, networks on images.
-        width: Of random networks.
-        shortened: What the steps of training runs are divided by.
-    """
-
-    replicates: int
-    trainings: int
-    varied: int
-    width: int
-    shortened: int
+    replicates: int  # repetitions of what is cheap; confidence intervals are over them
+    trainings: int  # repetitions of training runs, and of random networks that are measured several times
+    varied: int  # repetitions of training runs that vary most: centred scales on Gaussians, networks on images
+    width: int  # of random networks
+    shortened: int  # what the steps of training runs are divided by
 
     def looks(self, planned: tuple[int, ...]) -> tuple[int, ...]:
         """All planned looks at a training run, or start, first look and end of a shortened run."""

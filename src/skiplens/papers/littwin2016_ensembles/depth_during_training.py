@@ -286,5 +286,4 @@ _DEVIATIONS = (
 )
 
 _TITLE = "path spectra of networks as they train"
-
 ITEMS = (Item("depth_during_training", _TITLE, runs, CLAIMS, figures, raw_tables, _DEVIATIONS),)

@@ -17,11 +17,8 @@ from skiplens.paths.weights import path_weights
 from skiplens.plots.figure import Bars, Figure, Reference, numbers
 from skiplens.sweeps.run import Run
 
-ROUNDING = 1e-12
-"""Of closed forms against sums of whole numbers."""
-
-NARROW = 0.2
-"""A band of lengths is called narrow if it is at most this share of the depth; the paper gives no number."""
+ROUNDING = 1e-12  # of closed forms against sums of whole numbers
+NARROW = 0.2  # a band of lengths is called narrow if it is at most this share of the depth; the paper gives no number
 
 
 @dataclass(frozen=True)

@@ -332,7 +332,6 @@ FIG1E = (
 )
 
 SCALED = {"literal": "Eq. 20 as printed", "centred": "centred branches", "large_head": "centred, logits start large"}
-
 PLAIN = {"plain": "small start, 0.3/√inputs", "plain_large": "usual start, 1/√inputs"}
 
 

@@ -49,15 +49,9 @@ from skiplens.plots.figure import Bars, Figure, Line, Reference, numbers
 from skiplens.sweeps.run import Run
 
 ROUNDING = 1e-10
-
-COUNT = 0.1
-"""Tolerance of a mean number of critical points, relative."""
-
-COUNTED_RATIOS = (0.05, 0.1, 0.5, 1.0, 2.0, 10.0)
-"""β at which critical points are counted."""
-
-ORDERS = (3, 4, 5, 7, 10, 20, 50)
-"""p of theorem 5. (At p = 2 there is only one mixture.)"""
+COUNT = 0.1  # tolerance of a mean number of critical points, relative
+COUNTED_RATIOS = (0.05, 0.1, 0.5, 1.0, 2.0, 10.0)  # β at which critical points are counted
+ORDERS = (3, 4, 5, 7, 10, 20, 50)  # p of theorem 5. (At p = 2 there is only one mixture.)
 
 COUNTED: dict[Preset, tuple[int, int]] = {"smoke": (20, 2), "laptop": (200, 15), "paper": (1000, 100)}
 """Spin glasses whose critical points are counted, with two and with three spins."""
@@ -341,7 +335,6 @@ def _by_ratio(readings: Readings) -> tuple[list[float], Float[Tensor, "replicate
 
 
 FIG1F = (_increase, _curve, _linear_term, _counts, _counted_increase)
-
 THM5 = (_maximiser, _bound, _equation_48, _network, _counted)
 
 

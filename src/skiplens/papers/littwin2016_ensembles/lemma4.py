@@ -35,8 +35,7 @@ from skiplens.plots.figure import Band as figure_Band
 from skiplens.plots.figure import Figure, Line, numbers
 from skiplens.sweeps.run import Run
 
-FACTORS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 20.0)
-"""Common factors of the weights of random networks (lemma 4)."""
+FACTORS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 20.0)  # common factors of the weights of random networks (lemma 4)
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,6 @@ from skiplens.papers.littwin2016_ensembles.common import CARD
 from skiplens.papers.study import Study
 
 _FIG1F, _THM5 = fig1f_thm5.ITEMS
-
 _FIG1 = (*fig1abc.ITEMS, *fig1d_fig1e.ITEMS, _FIG1F)
-
 _THEOREMS = (*thm1_thm2.ITEMS, *lemma4.ITEMS, *thm3.ITEMS, *thm4.ITEMS, _THM5)
-
 STUDY = Study("littwin2016_ensembles", CARD, (*_FIG1, *_THEOREMS, *depth.ITEMS))

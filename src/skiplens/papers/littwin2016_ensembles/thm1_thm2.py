@@ -50,8 +50,7 @@ from skiplens.zoo.littwin2016 import BatchScale
 COHERENT, INCOHERENT = (Band(-math.inf, distance, distance) for distance in (0.06, 0.04))
 """Largest total variation between a measured spectrum and the law it follows."""
 
-MARGIN = Fraction(1, 5)
-"""The band of theorem 2 that is looked at: lengths within a fifth of the peak."""
+MARGIN = Fraction(1, 5)  # the band of theorem 2 that is looked at: lengths within a fifth of the peak
 
 LARGEST: dict[Preset, int] = {"smoke": 12, "laptop": 40, "paper": 60}
 """Depth up to which formulas for the peak are compared."""
@@ -321,9 +320,7 @@ def _zero_mean(readings: Readings) -> Judgement:
 
 
 _LIMIT = Claim("limit", "argmax ε_r / p → β/(1+β).", "Theorem 1, Eq. 17", "0", judge_limit)
-
 THM1 = (_LIMIT, _proof, _initialisation)
-
 THM2 = (_concentration, _speed, _legendre, _coherent, _zero_mean)
 
 

@@ -20,11 +20,8 @@ from skiplens.papers.study import Judgement, Preset
 from skiplens.plots.figure import Points
 from skiplens.sweeps.run import Run
 
-LEADING_ORDER = 4e-4
-"""How far the ratio of a step to its leading order may be from 1 at the smallest learning rate."""
-
-LOSSES: dict[Preset, int] = {"smoke": 4, "laptop": 20, "paper": 50}
-"""Of a replicate."""
+LEADING_ORDER = 4e-4  # how far the ratio of a step to its leading order may be from 1 at the smallest learning rate
+LOSSES: dict[Preset, int] = {"smoke": 4, "laptop": 20, "paper": 50}  # of a replicate
 
 SPIN_GLASS = (
     "The paper has no example. Here losses are random spin glasses of orders (2, 4) with 8 weights and (3, 5) with 6, "
@@ -32,11 +29,8 @@ SPIN_GLASS = (
     "L_m + L_p = 0 for a layer without skip, L_p = 0 for one with it (one hypothesis in the paper)."
 )
 
-_ANGLES = 64
-"""Of a great circle, among which a change of sign is looked for."""
-
-_CIRCLES = 10
-"""Looked at before another spin glass is drawn."""
+_ANGLES = 64  # of a great circle, among which a change of sign is looked for
+_CIRCLES = 10  # looked at before another spin glass is drawn
 
 
 @dataclass(frozen=True)

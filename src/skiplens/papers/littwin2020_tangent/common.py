@@ -40,14 +40,9 @@ DRAWN = (
 """Deviations of items whose networks are sampled without matrices."""
 
 NAMES = {"resnet": "ResNet", "densenet": "DenseNet", "vanilla": "vanilla"}
-
-SCALING_WIDTHS = (50, 100, 200, 400)
-"""At which the variance is measured to see how it falls."""
-
+SCALING_WIDTHS = (50, 100, 200, 400)  # at which the variance is measured to see how it falls
 Architecture = Literal["resnet", "densenet", "vanilla"]
-
-MEMORY = 2**30
-"""A fixed budget: networks are drawn in chunks that fit it, and other chunks would be other numbers."""
+MEMORY = 2**30  # a fixed budget: networks are drawn in chunks that fit it, and other chunks would be other numbers
 
 
 @dataclass(frozen=True)
@@ -85,27 +80,16 @@ class Diagonal(Networks):
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much of everything a preset does.
+    """How much of everything a preset does."""
 
-    Attributes:
-        replicates: Repetitions; confidence intervals are over them.
-        bundle: Networks of a bundle of figure 2.
-        diagonals: Networks for a variance.
-        layers: Networks for the moments of figure 4.
-        duality: Networks for the moments of theorems 3 and 4.
-        depths: Of figure 5 and the corollaries.
-        layer_depths: Of figure 4.
-        explicit_weights: Whether figure 2 draws weight matrices.
-    """
-
-    replicates: int
-    bundle: int
-    diagonals: int
-    layers: int
-    duality: int
-    depths: tuple[int, ...] = (5, 10, 20, 40, 80)
-    layer_depths: tuple[int, ...] = (5, 10, 20, 40, 60)
-    explicit_weights: bool = False
+    replicates: int  # repetitions; confidence intervals are over them
+    bundle: int  # networks of a bundle of figure 2
+    diagonals: int  # networks for a variance
+    layers: int  # networks for the moments of figure 4
+    duality: int  # networks for the moments of theorems 3 and 4
+    depths: tuple[int, ...] = (5, 10, 20, 40, 80)  # of figure 5 and the corollaries
+    layer_depths: tuple[int, ...] = (5, 10, 20, 40, 60)  # of figure 4
+    explicit_weights: bool = False  # whether figure 2 draws weight matrices
 
 
 SIZES: dict[Preset, Sizes] = {

@@ -32,14 +32,9 @@ from skiplens.papers.study import Claim, Item, Judgement, Preset, claim
 from skiplens.plots.figure import Bars, Figure, Line, Reference, numbers
 from skiplens.sweeps.run import Run
 
-SECOND, FOURTH = 0.1, 0.3
-"""Relative tolerances of second and of fourth moments, whose tails are heavy."""
-
-LOWEST_RATIO = 1 / 3
-"""Of E‖J‖⁴ to E f⁴, for any weights with c₄ ≤ 3; Gaussian ones lie exactly on it."""
-
-RATIO = FOURTH * LOWEST_RATIO
-"""Tolerance on the bounds of that ratio: a fourth moment's, relative to the lowest."""
+SECOND, FOURTH = 0.1, 0.3  # relative tolerances of second and of fourth moments, whose tails are heavy
+LOWEST_RATIO = 1 / 3  # of E‖J‖⁴ to E f⁴, for any weights with c₄ ≤ 3; Gaussian ones lie exactly on it
+RATIO = FOURTH * LOWEST_RATIO  # tolerance on the bounds of that ratio: a fourth moment's, relative to the lowest
 
 
 @dataclass(frozen=True)
@@ -192,7 +187,6 @@ def _fourth_ratios(readings: Readings, architecture: str, law: str) -> Float[Ten
 
 
 FIG4 = (_second, _fourth, _growth)
-
 _ARCHITECTURES = ("resnet", "densenet")
 
 THM3 = tuple(

@@ -47,8 +47,7 @@ from skiplens.papers.study import Claim, Item, Judgement, Preset
 from skiplens.plots.figure import INK, Figure, Line, numbers
 from skiplens.sweeps.run import Run
 
-WIDTHS = (50, 500)
-"""Of figure 2."""
+WIDTHS = (50, 500)  # of figure 2
 
 DIAGONALS = ((5, 2, 0.5), (3, 3, 0.7), (10, 2, 0.3))
 """(depth, branch depth, branch scale) at which equation (25) is checked."""

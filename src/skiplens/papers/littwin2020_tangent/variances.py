@@ -39,16 +39,10 @@ from skiplens.papers.study import Claim, Item, Judgement, Preset, claim
 from skiplens.plots.figure import Figure, Line, Points, colour, numbers
 from skiplens.sweeps.run import Run
 
-GROWTH_DEPTHS = (10, 20, 40, 60)
-"""At which theorem 5's growth with depth is measured, at a fixed branch scale."""
-
+GROWTH_DEPTHS = (10, 20, 40, 60)  # at which theorem 5's growth with depth is measured, at a fixed branch scale
 GROWING = tuple(ResNet(depth, 50, 2, 0.3) for depth in GROWTH_DEPTHS)
-
-COROLLARY_WIDTH = 100
-"""At which corollary 1 compares depths."""
-
-FLAT = 0.25
-"""A log-log slope within this of 0 counts as constant, within it of -1 as 1/n."""
+COROLLARY_WIDTH = 100  # at which corollary 1 compares depths
+FLAT = 0.25  # a log-log slope within this of 0 counts as constant, within it of -1 as 1/n
 
 
 def fig5_runs(preset: Preset, seed: int) -> list[Run]:

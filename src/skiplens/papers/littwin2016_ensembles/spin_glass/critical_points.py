@@ -17,9 +17,7 @@ from skiplens.papers.littwin2016_ensembles.spin_glass.hamiltonian import (
     tangent_part,
 )
 
-LARGEST_SEARCH = 3000
-"""The most critical points, on average, that a search is started for."""
-
+LARGEST_SEARCH = 3000  # the most critical points, on average, that a search is started for
 _STARTS_PER_POINT = 30
 _ROUNDS = 4
 _SAME_POINT = 1e-5  # in units of the sphere's radius

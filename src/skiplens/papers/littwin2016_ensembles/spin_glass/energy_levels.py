@@ -7,11 +7,7 @@ from torch import Tensor
 
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
-from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import (
-    Mixture,
-    check_index,
-    eigenvalue_cost,
-)
+from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import Mixture, check_index, eigenvalue_cost
 
 _PURE = 1e-12  # a spread α² below this times v′² is that of a pure model, whose energy fixes the Hessian's shift
 

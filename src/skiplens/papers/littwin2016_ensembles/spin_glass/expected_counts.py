@@ -19,12 +19,8 @@ from skiplens.papers.littwin2016_ensembles.spin_glass.goe import (
     spectrum_edge,
 )
 
-LARGEST_RESOLVED = 200
-"""Spins up to which counts are resolved by index: the work grows with the fourth power."""
-
-LARGEST_TOTAL = 20_000
-"""Spins up to which the total is computed."""
-
+LARGEST_RESOLVED = 200  # spins up to which counts are resolved by index: the work grows with the fourth power
+LARGEST_TOTAL = 20_000  # spins up to which the total is computed
 _PANEL_ORDER = 16
 
 
@@ -108,11 +104,7 @@ def _determinants_inside(size: int) -> tuple[Tensor, Tensor, Tensor]:
     panels = math.ceil(edge * math.sqrt(max(size, 1)) / math.pi * 3.5 / _PANEL_ORDER) + 2
     s, w = panel_nodes(torch.linspace(0, edge, panels + 1, dtype=torch.float64), _PANEL_ORDER)
     log_determinants = log_index_determinants(size, s)
-    return (
-        torch.cat([-s, s]),
-        torch.cat([w, w]).log(),
-        torch.cat([log_determinants.flip(1), log_determinants]),
-    )
+    return (torch.cat([-s, s]), torch.cat([w, w]).log(), torch.cat([log_determinants.flip(1), log_determinants]))
 
 
 def _determinants_outside(size: int, variance: Tensor) -> Tensor:
