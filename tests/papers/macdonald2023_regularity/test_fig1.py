@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 
-from skiplens.papers.macdonald2023_regularity.fig1 import LinearLayer, judge_law, judge_shift, limits, skip_spectra
-from tests.papers.macdonald2023_regularity.readings import made
+from skiplens.papers.macdonald2023_regularity import fig1
+from skiplens.papers.macdonald2023_regularity.fig1 import LinearLayer, limits, skip_spectra
+from tests.papers.macdonald2023_regularity.readings import judged, made
 from tests.tolerances import STANDARD_ERRORS
 
 ROOT = math.sqrt(1 / 3)
@@ -109,6 +110,6 @@ def test_a_shift_downwards_is_no_success(seed):
     drawn = [skip_spectra(LinearLayer(width=100, replicate=replicate, seed=seed)) for replicate in range(10)]
     right = [made("skip_spectra", spectra) for spectra in drawn]
     wrong = [made("skip_spectra", {"chain": spectra["skip"], "skip": spectra["chain"]}) for spectra in drawn]
-    assert judge_shift(right).verdict == "reproduced"
-    assert judge_shift(wrong).verdict == "differs"
-    assert judge_law(wrong, "chain").verdict == "differs"
+    assert judged(fig1, "shift", right).verdict == "reproduced"
+    assert judged(fig1, "shift", wrong).verdict == "differs"
+    assert judged(fig1, "without_skip", wrong).verdict == "differs"

@@ -21,7 +21,7 @@ from skiplens.papers.macdonald2023_regularity.digits import (
     with_frozen_norms,
 )
 from skiplens.papers.macdonald2023_regularity.fig2 import summary
-from tests.papers.macdonald2023_regularity.readings import made
+from tests.papers.macdonald2023_regularity.readings import judged, made
 from tests.tolerances import assert_close
 from tests.zoo.test_mnist_conv import REFERENCE, reference_images, reference_network
 
@@ -113,9 +113,9 @@ def test_the_start_is_corrected_only_if_the_order_turns_round():
             for values in spread(numbers)
         ]
 
-    assert fig2.judge_start(readings([2.0, 1.0], [1.0, 2.0])).verdict == "corrected"
-    assert fig2.judge_start(readings([1.0, 2.0], [1.0, 2.0])).verdict == "reproduced"
-    assert fig2.judge_start(readings([2.0, 1.0], [2.0, 1.0])).verdict == "differs"
+    assert judged(fig2, "composite_at_start", readings([2.0, 1.0], [1.0, 2.0])).verdict == "corrected"
+    assert judged(fig2, "composite_at_start", readings([1.0, 2.0], [1.0, 2.0])).verdict == "reproduced"
+    assert judged(fig2, "composite_at_start", readings([2.0, 1.0], [2.0, 1.0])).verdict == "differs"
 
 
 def test_losses_are_compared_within_trials():
@@ -123,16 +123,16 @@ def test_losses_are_compared_within_trials():
     offsets = torch.randn(6, 5, 1, 1)
     networks = torch.tensor([1.0, 0.9, 0.95, 1.0])[:, None].expand(4, 20)
     readings = [made("digit_losses", {"loss": networks + offset + 1e-3 * torch.randn(5, 4, 20)}) for offset in offsets]
-    judged = fig2.judge_loss(readings, "mnist_residual", fig2.FIRST_TEN)
-    assert (judged.verdict, judged.ours) == ("reproduced", pytest.approx(-0.1, abs=1e-3))
-    assert "30 of 30" in judged.explanation
-    assert fig2.judge_loss(readings, "mnist_residual_avgpool", fig2.LAST).verdict == "differs"
+    found = judged(fig2, "loss_residual", readings)
+    assert (found.verdict, found.ours) == ("reproduced", pytest.approx(-0.1, abs=1e-3))
+    assert "30 of 30" in found.explanation
+    assert judged(fig2, "loss_average_pool", readings).verdict == "differs"
 
 
 def test_the_pool_as_it_was_run_has_zeros():
-    judged = fig2.judge_pool([])
-    assert (judged.verdict, judged.ours) == ("corrected", pytest.approx(1.0))
-    assert "240 of 320 are 0" in judged.explanation
+    found = judged(fig2, "pool", [])
+    assert (found.verdict, found.ours) == ("corrected", pytest.approx(1.0))
+    assert "240 of 320 are 0" in found.explanation
 
 
 def test_statistics_of_a_known_spectrum():

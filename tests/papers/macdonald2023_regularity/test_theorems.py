@@ -9,7 +9,7 @@ from skiplens.papers.macdonald2023_regularity import thm2_3, thm4_5, thm4_7
 from skiplens.papers.macdonald2023_regularity.common import SCALES, RandomResidualNetwork
 from skiplens.papers.macdonald2023_regularity.regularity import regularity
 from tests.jacobians.systems.reference import data_a, start_a
-from tests.papers.macdonald2023_regularity.readings import made
+from tests.papers.macdonald2023_regularity.readings import judged, made
 from tests.tolerances import assert_close
 
 
@@ -46,11 +46,11 @@ def test_one_loss_above_its_bound_is_enough():
     bound = torch.ones(5, 4)
     loss = 0.5 * bound
     readings = [made("descent_quadratic", {"loss": loss, "bound": bound}) for _ in range(3)]
-    assert thm2_3.judge_rate(readings, "descent_quadratic").verdict == "reproduced"
+    assert judged(thm2_3, "least_squares", readings).verdict == "reproduced"
     loss = loss.clone()
     loss[2, 3] = 1.001
     worse = [*readings, made("descent_quadratic", {"loss": loss, "bound": bound})]
-    assert thm2_3.judge_rate(worse, "descent_quadratic").verdict == "differs"
+    assert judged(thm2_3, "least_squares", worse).verdict == "differs"
 
 
 def test_batch_norm_behind_an_affine_map(seed):
@@ -83,9 +83,9 @@ def test_hessians_stay_below_the_certificate_only_with_normalisation(seed):
 
 def test_a_hessian_above_its_certificate_differs():
     arrays = {"normalised": torch.tensor([1.0, 2.0]), "roughest": torch.tensor(3.0), "certified": torch.tensor(4.0)}
-    assert thm4_5.judge_bounded([made("smooth_hessians", arrays)]).verdict == "reproduced"
+    assert judged(thm4_5, "bounded", [made("smooth_hessians", arrays)]).verdict == "reproduced"
     arrays["certified"] = torch.tensor(2.5)
-    assert thm4_5.judge_bounded([made("smooth_hessians", arrays)]).verdict == "differs"
+    assert judged(thm4_5, "bounded", [made("smooth_hessians", arrays)]).verdict == "differs"
 
 
 def test_regular_points_by_dense_matrices(seed):
@@ -109,11 +109,11 @@ def test_lemma_b5_fails_for_a_convolution_only(seed):
     drawn = [thm4_7.first_layers(thm4_7.FirstLayer(replicate=replicate, seed=seed)) for replicate in range(6)]
     assert all(float(found["convolution"]) < 1 <= float(found["entry_normalised"]) for found in drawn)
     readings = [made("first_layers", found) for found in drawn]
-    assert thm4_7.judge_first_layer(readings).verdict == "corrected"
+    assert judged(thm4_7, "first_layer", readings).verdict == "corrected"
 
 
 def test_a_bound_that_is_zero_proves_nothing():
     arrays = {"true": torch.ones(7, 2), "from_skips": torch.full((7, 2), 0.5)}
-    assert thm4_7.judge_bound([made("regular_points", arrays)], "from_skips").verdict == "reproduced"
+    assert judged(thm4_7, "positive", [made("regular_points", arrays)]).verdict == "reproduced"
     arrays["from_skips"][3, 1] = 0
-    assert thm4_7.judge_bound([made("regular_points", arrays)], "from_skips").verdict == "differs"
+    assert judged(thm4_7, "positive", [made("regular_points", arrays)]).verdict == "differs"

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from skiplens.papers.macdonald2023_regularity import counterexample, thm5_1
-from tests.papers.macdonald2023_regularity.readings import made
+from tests.papers.macdonald2023_regularity.readings import judged, made
 from tests.tolerances import assert_close
 
 
@@ -97,7 +97,7 @@ def trapped(loss: float, output: float, infimum: float = 0.0):
     [(0.05, 1.55, "corrected"), (0.001, 1.85, "reproduced"), (0.05, 1.4, "differs")],
 )
 def test_a_run_is_trapped_only_where_the_trap_has_closed(loss, output, word):
-    assert counterexample.judge_any_start(trapped(loss, output), "square").verdict == word
+    assert judged(counterexample, "any_start_square", trapped(loss, output)).verdict == word
 
 
 def one_layer(power: float, printed: float):
@@ -116,17 +116,17 @@ def one_layer(power: float, printed: float):
 
 
 def test_the_proof_is_corrected_where_its_bound_is_crossed():
-    assert counterexample.judge_printed_bound(one_layer(-0.75, 0.1)).verdict == "corrected"
-    assert counterexample.judge_printed_bound(one_layer(-0.75, 0.3)).verdict == "reproduced"
-    assert counterexample.judge_exponent(one_layer(-0.75, 0.1)).verdict == "corrected"
-    assert counterexample.judge_exponent(one_layer(-0.375, 0.1)).verdict == "reproduced"
-    assert counterexample.judge_growth(one_layer(-0.75, 0.1)).verdict == "reproduced"
-    assert counterexample.judge_growth(one_layer(-3.0, 0.1)).verdict == "differs"
-    assert counterexample.judge_infimum(one_layer(-0.75, 0.1)).verdict == "corrected"
+    assert judged(counterexample, "printed_bound", one_layer(-0.75, 0.1)).verdict == "corrected"
+    assert judged(counterexample, "printed_bound", one_layer(-0.75, 0.3)).verdict == "reproduced"
+    assert judged(counterexample, "rate_exponent", one_layer(-0.75, 0.1)).verdict == "corrected"
+    assert judged(counterexample, "rate_exponent", one_layer(-0.375, 0.1)).verdict == "reproduced"
+    assert judged(counterexample, "weight_growth", one_layer(-0.75, 0.1)).verdict == "reproduced"
+    assert judged(counterexample, "weight_growth", one_layer(-3.0, 0.1)).verdict == "differs"
+    assert judged(counterexample, "infimum", one_layer(-0.75, 0.1)).verdict == "corrected"
 
 
 def test_a_certificate_that_was_broken_differs():
     arrays = {"loss": torch.full((3, 4), 0.5), "bound": torch.ones(3, 4), "kept": torch.tensor([True, True, True])}
-    assert thm5_1.judge_repaired([made("repaired_descent", arrays, cost="square")], "square").verdict == "reproduced"
+    assert judged(thm5_1, "repaired_square", [made("repaired_descent", arrays, cost="square")]).verdict == "reproduced"
     arrays["kept"] = torch.tensor([True, False, True])
-    assert thm5_1.judge_repaired([made("repaired_descent", arrays, cost="square")], "square").verdict == "differs"
+    assert judged(thm5_1, "repaired_square", [made("repaired_descent", arrays, cost="square")]).verdict == "differs"

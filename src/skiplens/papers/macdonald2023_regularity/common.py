@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from skiplens.jacobians.systems.elementwise import NONLINEARITIES, Elementwise, 
 from skiplens.jacobians.systems.layer import Composition
 from skiplens.jacobians.systems.parameterisation import EntryNormalised, Free, Parameterisation, WeightNormalised
 from skiplens.jacobians.systems.smoothness import TrainingLoss
+from skiplens.papers.statistics import Readings, stacked
 from skiplens.papers.statistics import figure as figure
 from skiplens.plots.figure import Band, Line, Mark, bundle, numbers
 
@@ -90,20 +92,18 @@ class DescentPoint:
 def descend(
     loss: TrainingLoss, start: Float[Tensor, " params"], step: float | Callable[[float], float], steps: int
 ) -> Iterator[DescentPoint]:
-    """The start and the points after 1, …, `steps` steps of gradient descent.
-
-    Args:
-        loss: What is minimised.
-        start: First parameters.
-        step: Step size η, or a function of the present loss that gives it.
-        steps: How many steps are taken.
-    """
+    """The start and the points after 1, …, `steps` steps; the step size may be a function of the present loss."""
     parameters = start.detach()
     for _ in range(steps + 1):
         value, gradient = loss.with_gradient(parameters)
         size = step(float(value)) if callable(step) else step
         yield DescentPoint(parameters, float(value), gradient, size)
         parameters = parameters - size * gradient
+
+
+def arrays(readings: Readings, measure: str, *names: str, **settings: Any) -> list[Tensor]:
+    """These arrays of the readings of `measure` whose settings have the given values, each with one row a run."""
+    return [stacked(readings, name, measure, **settings) for name in names]
 
 
 def histogram(

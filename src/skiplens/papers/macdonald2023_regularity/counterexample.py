@@ -5,7 +5,6 @@ steps, shows where the proof fails: its rate is λ(DF), which it takes for σ(DF
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -23,11 +22,10 @@ from skiplens.jacobians.systems.layer import Composition, DataBound
 from skiplens.jacobians.systems.parameterisation import EntryNormalised, WeightNormalised
 from skiplens.jacobians.systems.smoothness import SAFETY, TrainingLoss, certified_smoothness
 from skiplens.papers import statistics
-from skiplens.papers.macdonald2023_regularity.common import descend, figure
-from skiplens.papers.statistics import Band, chosen, decide, decide_correction, exactly, over_seeds, slope, stacked
-from skiplens.papers.study import Claim, Judgement
+from skiplens.papers.macdonald2023_regularity.common import arrays, descend, figure
+from skiplens.papers.statistics import Band, Readings, chosen, decide, decide_correction, exactly, over_seeds, slope
+from skiplens.papers.study import Claim, Judgement, claim
 from skiplens.plots.figure import INK, Figure, Line, Mark, Reference, bundle, colour, numbers
-from skiplens.readings.reading import Measurement
 
 CostName = Literal["logistic", "square"]
 INPUT, FACTOR, TARGET = 1.5, 0.95, 1.85
@@ -58,25 +56,15 @@ REACHABLE = INPUT - FACTOR * _hump(2 * math.pi - math.acos(0.25))
 
 @dataclass(frozen=True, eq=False)
 class CounterexampleRun:
-    """Gradient descent on the counterexample; entry t speaks of the point after t steps.
+    """Gradient descent on the counterexample; entry t speaks of the point after t steps."""
 
-    Attributes:
-        losses: ℓ_t, never increasing.
-        outputs: The network's output.
-        parameters: First-layer weight, inner and outer weight.
-        regularity: λ(DF); its sum converges, which is the gap in the printed proof.
-        smoothness: The certified β; steps are 1.9/β.
-        trap: No loss of a trapped run is below this number.
-        infimum: The infimum of the loss over all parameters.
-    """
-
-    losses: Float[Tensor, " points"]
+    losses: Float[Tensor, " points"]  # never increasing
     outputs: Float[Tensor, " points"]
-    parameters: Float[Tensor, "points three"]
-    regularity: Float[Tensor, " points"]
-    smoothness: float
-    trap: float
-    infimum: float
+    parameters: Float[Tensor, "points three"]  # first-layer weight, inner and outer weight
+    regularity: Float[Tensor, " points"]  # λ(DF); its sum converges, which is the gap in the printed proof
+    smoothness: float  # the certified β; steps are 1.9/β
+    trap: float  # no loss of a trapped run is below this number
+    infimum: float  # of the loss over all parameters
 
 
 def counterexample_loss(cost: CostName = "logistic") -> TrainingLoss:
@@ -99,15 +87,10 @@ def run_counterexample(
     slopes = torch.stack([loss.cost.gradient(output.reshape(1, 1)).squeeze() for output in outputs])
     best_output = TARGET if cost == "square" else REACHABLE
     trap, infimum = (float(loss.cost(torch.tensor([[z]], dtype=torch.float64))) for z in (TRAP, best_output))
-    return CounterexampleRun(
-        losses=torch.tensor([point.loss for point in points], dtype=torch.float64),
-        outputs=outputs,
-        parameters=torch.stack([point.parameters for point in points]),
-        regularity=(gradients / slopes[:, None]).square().sum(1),  # of one output, DF is one row: λ = |DF|²
-        smoothness=smoothness,
-        trap=trap,
-        infimum=infimum,
-    )
+    losses = torch.tensor([point.loss for point in points], dtype=torch.float64)
+    parameters = torch.stack([point.parameters for point in points])
+    regularity = (gradients / slopes[:, None]).square().sum(1)  # of one output, DF is one row: λ = |DF|²
+    return CounterexampleRun(losses, outputs, parameters, regularity, smoothness, trap, infimum)
 
 
 def _cost(name: str) -> Cost:
@@ -120,21 +103,13 @@ def _cost(name: str) -> Cost:
 
 @dataclass(frozen=True, eq=False)
 class PrintedBoundRun:
-    """Gradient descent on log(1 + e^(−z)), z = 1.5 w/sqrt(1 + w²), from w = 0; entry t is the point after t steps.
-
-    Attributes:
-        losses: ℓ_t.
-        weights: w_t.
-        valid: The bound with λ(DF) in the rate.
-        printed: The bound as printed, with σ in place of λ = σ²: it falls below the losses.
-        floor: The infimum of the loss: outputs stay below 1.5.
-    """
+    """Gradient descent on log(1 + e^(−z)), z = 1.5 w/sqrt(1 + w²), from w = 0; entry t is the point after t steps."""
 
     losses: Float[Tensor, " points"]
     weights: Float[Tensor, " points"]
-    valid: Float[Tensor, " points"]
-    printed: Float[Tensor, " points"]
-    floor: float
+    valid: Float[Tensor, " points"]  # the bound with λ(DF) in the rate
+    printed: Float[Tensor, " points"]  # the bound with σ in place of λ = σ²: it falls below the losses
+    floor: float  # the infimum of the loss: outputs stay below 1.5
 
 
 def run_printed_bound(steps: int = 10_000) -> PrintedBoundRun:
@@ -238,38 +213,36 @@ ARRIVED = 0.01
 ROUNDING, EXPONENT = 1e-9, 0.05
 
 
-def judge_any_start(readings: Sequence[Measurement], cost: str) -> Judgement:
+def _any_start(readings: Readings, cost: str) -> Judgement:
     """The last loss above the infimum, and the last output, of runs that begin near the trap."""
-    loss, output, infimum = (
-        stacked(readings, name, "trapped_descent", cost=cost, start="trapped") for name in ("loss", "output", "infimum")
-    )
+    trapped = {"cost": cost, "start": "trapped"}
+    loss, output, infimum = arrays(readings, "trapped_descent", "loss", "output", "infimum", **trapped)
+    above = loss[:, -1] - infimum
     sentence = (
         f"{cost.capitalize()} cost. Printed: the loss tends to its infimum from any start; here it stays "
-        f"{(loss[:, -1] - infimum).min():.4f} or more above it. Right: it may be trapped. An output between {INPUT} "
+        f"{above.min():.4f} or more above it. Right: it may be trapped. An output between {INPUT} "
         f"and {TRAP:.4f} (shown: the last ones) never leaves this interval, although larger ones have less loss."
     )
-    return decide_correction(
-        (over_seeds(loss[:, -1] - infimum), Band.around(0.0, ARRIVED)),
-        (over_seeds(output[:, -1]), Band(INPUT, TRAP)),
-        sentence,
-    )
+    printed, right = (over_seeds(above), Band.around(0.0, ARRIVED)), (over_seeds(output[:, -1]), Band(INPUT, TRAP))
+    return decide_correction(printed, right, sentence)
 
 
-def judge_infimum(readings: Sequence[Measurement]) -> Judgement:
-    """The last loss of one normalised weight, and how far it is from its floor."""
+@claim("Abstract, Section 5", "infimum 0")
+def _infimum(readings: Readings) -> Judgement:
+    """Deep networks are trained to global optima that exist only at infinity, as for cross-entropy."""
     reading = chosen(readings, "one_layer_bounds")[0]
     last, floor = reading["loss"][-1], reading["floor"]
     sentence = (
         "Cross-entropy of one sample after a million steps. Printed: its optimum is at infinity, where it is 0. Right: "
         f"normalised layers bound the outputs, so it has a floor, here {floor:.6f}; shown is the distance to it."
     )
-    return decide_correction(
-        (exactly(last), Band.around(0.0, ARRIVED)), (exactly(last - floor), Band(0.0, ARRIVED, ARRIVED)), sentence
-    )
+    right = exactly(last - floor), Band(0.0, ARRIVED, ARRIVED)
+    return decide_correction((exactly(last), Band.around(0.0, ARRIVED)), right, sentence)
 
 
-def judge_printed_bound(readings: Sequence[Measurement]) -> Judgement:
-    """The loss over the bound with σ, and over the bound with λ = σ²."""
+@claim("Proof of Theorem 5.1, Eq. 37", "loss over bound at most 1")
+def _printed_bound(readings: Readings) -> Judgement:
+    """The loss obeys the bound with rates proportional to σ(D en)."""
     reading = chosen(readings, "one_layer_bounds")[0]
     printed, valid = ((reading["loss"] / reading[name])[1:].max() for name in ("printed", "valid"))
     sentence = (
@@ -281,25 +254,26 @@ def judge_printed_bound(readings: Sequence[Measurement]) -> Judgement:
     return decide_correction((exactly(printed), band), (exactly(valid), band), sentence)
 
 
-def judge_exponent(readings: Sequence[Measurement]) -> Judgement:
-    """With which power of the steps λ falls."""
+@claim("Proof of Theorem 5.1, Eq. 44", "exponent at least −0.75")
+def _rate_exponent(readings: Readings) -> Judgement:
+    """The rates fall no faster than t^(−3/4)."""
     found = exactly(_last_decade(readings, "sigma") * 2)
     sentence = (
         "Exponent with which λ(DF) falls over the last decade of steps. Printed: μ_t is at least Γ t^(−3/4), so that "
         "Σ μ_t diverges. Right: t^(−3/2), which can be summed."
     )
-    return decide_correction(
-        (found, Band(-0.75 - EXPONENT, math.inf, EXPONENT)), (found, Band.around(-1.5, EXPONENT)), sentence
-    )
+    printed = found, Band(-0.75 - EXPONENT, math.inf, EXPONENT)
+    return decide_correction(printed, (found, Band.around(-1.5, EXPONENT)), sentence)
 
 
-def judge_growth(readings: Sequence[Measurement]) -> Judgement:
-    """With which power of the steps a weight grows."""
+@claim("Proof of Theorem 5.1, Eq. 43", "exponent at most 0.25")
+def _weight_growth(readings: Readings) -> Judgement:
+    """Weights of the first layer grow no faster than t^(1/4)."""
     sentence = "Exponent with which the weight grows over the last decade of a million steps."
     return decide(exactly(_last_decade(readings, "weight")), Band(-math.inf, 0.25 + EXPONENT, EXPONENT), sentence)
 
 
-def _last_decade(readings: Sequence[Measurement], name: str) -> Tensor:
+def _last_decade(readings: Readings, name: str) -> Tensor:
     """The exponent of a quantity as a power of the number of steps."""
     reading = chosen(readings, "one_layer_bounds")[0]
     step = reading["step"]
@@ -307,69 +281,36 @@ def _last_decade(readings: Sequence[Measurement], name: str) -> Tensor:
     return slope(step[late].double().log().tolist(), reading[name][late].log())
 
 
-CLAIMS = (
-    *(
-        Claim(
-            f"any_start_{cost}",
-            "Gradient descent converges from any initialisation to a global minimum.",
-            "Theorem 5.1",
-            "loss − infimum tends to 0 (shown if corrected: the output)",
-            partial(judge_any_start, cost=cost),
-        )
-        for cost in ("logistic", "square")
-    ),
+_ANY_START = tuple(
     Claim(
-        "infimum",
-        "Deep networks are trained to global optima that exist only at infinity, as for cross-entropy.",
-        "Abstract, Section 5",
-        "infimum 0",
-        judge_infimum,
-    ),
-    Claim(
-        "printed_bound",
-        "The loss obeys the bound with rates proportional to σ(D en).",
-        "Proof of Theorem 5.1, Eq. 37",
-        "loss over bound at most 1",
-        judge_printed_bound,
-    ),
-    Claim(
-        "rate_exponent",
-        "The rates fall no faster than t^(−3/4).",
-        "Proof of Theorem 5.1, Eq. 44",
-        "exponent at least −0.75",
-        judge_exponent,
-    ),
-    Claim(
-        "weight_growth",
-        "Weights of the first layer grow no faster than t^(1/4).",
-        "Proof of Theorem 5.1, Eq. 43",
-        "exponent at most 0.25",
-        judge_growth,
-    ),
+        f"any_start_{cost}",
+        "Gradient descent converges from any initialisation to a global minimum.",
+        "Theorem 5.1",
+        "loss − infimum tends to 0 (shown if corrected: the output)",
+        partial(_any_start, cost=cost),
+    )
+    for cost in ("logistic", "square")
 )
+CLAIMS = (*_ANY_START, _infimum, _printed_bound, _rate_exponent, _weight_growth)
 
 
-def draw_trapped(readings: Sequence[Measurement], cost: str) -> Figure:
+def draw_trapped(readings: Readings, cost: str) -> Figure:
     """Losses from both starts."""
     marks: list[Mark] = []
     for index, (start, name) in enumerate((("trapped", "start (1, 0.2, 1)"), ("free", "start (1, 3, −1)"))):
-        step, loss = (
-            stacked(readings, array, "trapped_descent", cost=cost, start=start)[:, 1:] for array in ("step", "loss")
-        )
-        marks += bundle(step[0].double(), loss, name, index)
+        step, loss = arrays(readings, "trapped_descent", "step", "loss", cost=cost, start=start)
+        marks += bundle(step[0, 1:].double(), loss[:, 1:], name, index)
     reading = chosen(readings, "trapped_descent", cost=cost)[0]
     levels = (Reference(float(reading["trap"]), "trap"), Reference(float(reading["infimum"]), "infimum"))
-    return figure(
-        (f"trapped_{cost}", f"Theorem 5.1: a counterexample, {cost} cost"),
+    caption = (
         "A network that meets every hypothesis. From the first start (mean and range over small changes of it) "
-        "the loss never falls below the trap; from the second it falls below it, towards the infimum.",
-        ("steps of gradient descent", "loss"),
-        (*marks, *levels),
-        "x",
+        "the loss never falls below the trap; from the second it falls below it, towards the infimum."
     )
+    words = f"trapped_{cost}", f"Theorem 5.1: a counterexample, {cost} cost"
+    return figure(words, caption, ("steps of gradient descent", "loss"), (*marks, *levels), "x")
 
 
-def draw_bounds(readings: Sequence[Measurement]) -> Figure:
+def draw_bounds(readings: Readings) -> Figure:
     """The loss of one weight beside both bounds."""
     reading = chosen(readings, "one_layer_bounds")[0]
     step, floor = numbers(reading["step"][1:]), float(reading["floor"])
@@ -389,7 +330,7 @@ def draw_bounds(readings: Sequence[Measurement]) -> Figure:
     )
 
 
-def draw_decay(readings: Sequence[Measurement]) -> Figure:
+def draw_decay(readings: Readings) -> Figure:
     """σ and λ of one weight beside powers of the steps."""
     reading = chosen(readings, "one_layer_bounds")[0]
     step, sigma = reading["step"][1:].double(), reading["sigma"][1:]

@@ -1,9 +1,8 @@
 """Figure 1: singular values of A and of I + A, A a layer at PyTorch's default initialisation, and their limits."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import scipy.optimize
@@ -13,16 +12,16 @@ from torch import Tensor
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.settings import option
+from skiplens.papers import statistics
 from skiplens.papers.macdonald2023_regularity.common import figure, histogram
-from skiplens.papers.statistics import Band, ReplicateSettings, decide, over_seeds, raw_tables, replicated, stacked
-from skiplens.papers.study import Claim, Item, Judgement, Preset
+from skiplens.papers.statistics import Band, Readings, decide, over_seeds, stacked
+from skiplens.papers.study import Item, Judgement, Preset, claim
 from skiplens.plots.figure import Figure, Line, Mark, colour, numbers
-from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
 
 
 @dataclass(frozen=True)
-class LinearLayer(ReplicateSettings):
+class LinearLayer(statistics.ReplicateSettings):
     """A random matrix whose entries are uniform between ±1/√width."""
 
     width: int = option(500, "rows and columns")
@@ -112,15 +111,28 @@ DEVIATIONS = {"chain": (0.0003, 0.004, 0.0016), "skip": (0.0010, 0.0013, 0.0021)
 DEVIATIONS_ALLOWED = 5
 
 
-def judge_shift(readings: Sequence[Measurement]) -> Judgement:
-    """Quantiles with the skip minus those without."""
+@claim("Figure 1", "above 0")
+def _shift(readings: Readings) -> Judgement:
+    """In the linear setting a skip connection shifts the singular value distribution upwards."""
     shares = torch.tensor((0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99), dtype=torch.float64)
     chain, skip = (stacked(readings, name).quantile(shares, dim=1).T for name in ("chain", "skip"))
     sentence = "Quantiles (1 % to 99 %) of the singular values of I + A minus those of A; the smallest difference."
     return decide(over_seeds(skip - chain), Band(0.0, math.inf), sentence)
 
 
-def judge_law(readings: Sequence[Measurement], name: str) -> Judgement:
+@claim("Figure 1", "within 5 standard deviations")
+def _without_skip(readings: Readings) -> Judgement:
+    """The histogram of A (here: that of the quarter-circle law of radius 2/√3)."""
+    return _judge_law(readings, "chain")
+
+
+@claim("Figure 1", "within 5 standard deviations")
+def _with_skip(readings: Readings) -> Judgement:
+    """The histogram of I + A (here: that of the free convolution with ±1, from 0.289 to 1.886)."""
+    return _judge_law(readings, "skip")
+
+
+def _judge_law(readings: Readings, name: str) -> Judgement:
     """Mean, mean logarithm and median against the limiting law, in units of the tolerance."""
     values = stacked(readings, name)
     found = torch.stack([values.mean(1), values.log().mean(1), values.quantile(0.5, dim=1)], dim=1)
@@ -139,32 +151,10 @@ def limits(name: str) -> Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
 
-CLAIMS = (
-    Claim(
-        "shift",
-        "In the linear setting a skip connection shifts the singular value distribution upwards.",
-        "Figure 1",
-        "above 0",
-        judge_shift,
-    ),
-    Claim(
-        "without_skip",
-        "The histogram of A (here: that of the quarter-circle law of radius 2/√3).",
-        "Figure 1",
-        "within 5 standard deviations",
-        partial(judge_law, name="chain"),
-    ),
-    Claim(
-        "with_skip",
-        "The histogram of I + A (here: that of the free convolution with ±1, from 0.289 to 1.886).",
-        "Figure 1",
-        "within 5 standard deviations",
-        partial(judge_law, name="skip"),
-    ),
-)
+CLAIMS = (_shift, _without_skip, _with_skip)
 
 
-def draw_fig1(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def draw(readings: Readings) -> tuple[Figure, ...]:
     """The singular values of A and of I + A."""
     edges, grid = (torch.linspace(0, 2, points, dtype=torch.float64) for points in (31, 401))
     marks: list[Mark] = []
@@ -172,33 +162,23 @@ def draw_fig1(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
         marks += histogram(stacked(readings, name), edges, title, colour(index))
         marks.append(Line(numbers(grid), numbers(LAWS[name].density(grid)), f"{title}, limit", True, colour(index)))
     width = readings[0].setting("width")
-    return (
-        figure(
-            ("singular_values", f"Figure 1: singular values of a linear layer, {width}×{width}"),
-            "A skip around a layer at PyTorch's default initialisation moves its singular values upwards. "
-            f"Histograms are means over {len(readings)} draws with standard errors, dashed lines the limits of "
-            "infinite width.",
-            ("singular value", "density"),
-            marks,
-        ),
+    words = "singular_values", f"Figure 1: singular values of a linear layer, {width}×{width}"
+    caption = (
+        "A skip around a layer at PyTorch's default initialisation moves its singular values upwards. Histograms are "
+        f"means over {len(readings)} draws with standard errors, dashed lines the limits of infinite width."
     )
+    return (figure(words, caption, ("singular value", "density"), marks),)
 
 
 def runs(preset: Preset, seed: int) -> list[Run]:
     """One matrix a run."""
     replicates = {"smoke": 12, "laptop": 40, "paper": 200}[preset]
-    return replicated(skip_spectra, LinearLayer(), replicates, seed)
+    return statistics.replicated(skip_spectra, LinearLayer(), replicates, seed)
 
 
-ITEM = Item(
-    "fig1",
-    "singular values of a random linear layer with and without a skip",
-    runs,
-    CLAIMS,
-    draw_fig1,
-    raw_tables,
-    (
-        "The paper does not say how A is drawn: here as PyTorch initialises a 500×500 linear layer, drawn again "
-        "for several seeds.",
-    ),
+_TITLE = "singular values of a random linear layer with and without a skip"
+_DEVIATIONS = (
+    "The paper does not say how A is drawn: here as PyTorch initialises a 500×500 linear layer, drawn again for "
+    "several seeds.",
 )
+ITEM = Item("fig1", _TITLE, runs, CLAIMS, draw, statistics.raw_tables, _DEVIATIONS)

@@ -14,15 +14,16 @@ from skiplens.papers import statistics
 from skiplens.papers.macdonald2023_regularity import digits
 from skiplens.papers.macdonald2023_regularity.common import figure, histogram
 from skiplens.papers.macdonald2023_regularity.digits import NETWORKS, PRINTED, Digits
-from skiplens.papers.statistics import Band, decide, decide_correction, exactly, over_seeds, stacked
-from skiplens.papers.study import PRESETS, Claim, Item, Judgement, Preset, Table
+from skiplens.papers.statistics import Band, Readings, decide, decide_correction, exactly, over_seeds, stacked
+from skiplens.papers.study import PRESETS, Claim, Item, Judgement, Preset, Table, claim
 from skiplens.plots.figure import Band as figure_Band
 from skiplens.plots.figure import Figure, Line, Mark, colour, numbers
 from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
 from skiplens.zoo.skips import IsometricPool, PaddedAveragePool, skip_matrix
 
-TITLES = dict(zip(NETWORKS, ("Chain", "Res", "ResAvg", "ResIso (ours)"), strict=True))
+TITLES = ("Chain", "Res", "ResAvg", "ResIso (ours)")
+"""Of the networks in their order."""
 
 
 @dataclass(frozen=True)
@@ -146,8 +147,9 @@ def median(values: Tensor) -> Tensor:
     return values.double().quantile(0.5, dim=-1)
 
 
-def judge_block1(readings: Sequence[Measurement]) -> Judgement:
-    """Mean logarithm of block 1 with its identity skip minus that without."""
+@claim("Section 6.2, Hypothesis 6.1", f"above 0; we ask for ≥ {BLOCK_GAIN:g}")
+def _block1(readings: Readings) -> Judgement:
+    """Distributions are shifted upwards as deterministic skip connections are added: the identity around block 1."""
     gain = mean_log(stacked(readings, "block1", "digit_blocks")).diff(dim=1)[:, 0]
     sentence = (
         f"Mean log₁₀ σ of block 1 (zeros as {ZERO:g}) with the identity skip minus that without; we ask for at "
@@ -156,16 +158,16 @@ def judge_block1(readings: Sequence[Measurement]) -> Judgement:
     return decide(over_seeds(gain), Band(BLOCK_GAIN, math.inf), sentence)
 
 
-def judge_block2(readings: Sequence[Measurement], network: str) -> Judgement:
-    """Median of block 2 of a network minus that of the one before."""
-    place = NETWORKS.index(network)
+def _judge_block2(readings: Readings, place: int) -> Judgement:
+    """Median of block 2 of the network at this place minus that of the one before."""
     medians = median(stacked(readings, "block2", "digit_blocks"))
-    sentence = f"Median σ of block 2 behind its first ReLU, {TITLES[network]} minus {TITLES[NETWORKS[place - 1]]}."
+    sentence = f"Median σ of block 2 behind its first ReLU, {TITLES[place]} minus {TITLES[place - 1]}."
     return decide(over_seeds(medians[:, place] - medians[:, place - 1]), HIGHER, sentence)
 
 
-def judge_composite(readings: Sequence[Measurement]) -> Judgement:
-    """Medians to the logits, averaged over the iterations that were looked at."""
+@claim("Figure 2a-c", "both above 0")
+def _composite(readings: Readings) -> Judgement:
+    """Distributions are shifted upwards as deterministic skip connections are added: to the logits."""
     medians = median(stacked(readings, "values", "digit_composites")).mean(2)
     sentence = (
         "Median σ from block 1 to the logits, mean over the iterations looked at among the first ten: Res minus Chain, "
@@ -174,8 +176,9 @@ def judge_composite(readings: Sequence[Measurement]) -> Judgement:
     return decide(over_seeds(medians.diff(dim=1)), HIGHER, sentence)
 
 
-def judge_start(readings: Sequence[Measurement]) -> Judgement:
-    """Medians to the logits before training, with the last batch norm and without it."""
+@claim("Section 6.1", "above 0")
+def _composite_at_start(readings: Readings) -> Judgement:
+    """Distributions are shifted upwards as deterministic skip connections are added: to the logits, before training."""
     with_norm, without = (
         median(stacked(readings, "values", "digit_starts", final_norm=final_norm)).diff(dim=1)[:, 0]
         for final_norm in (True, False)
@@ -188,8 +191,9 @@ def judge_start(readings: Sequence[Measurement]) -> Judgement:
     return decide_correction((over_seeds(with_norm), HIGHER), (over_seeds(without), HIGHER), sentence)
 
 
-def judge_parameters(readings: Sequence[Measurement]) -> Judgement:
-    """Mean logarithms of DF."""
+@claim("Section 6.1", "both above 0")
+def _parameters(readings: Readings) -> Judgement:
+    """The singular values of DF are shifted upwards too."""
     means = mean_log(stacked(readings, "values", "digit_parameters"))
     sentence = (
         "Mean log₁₀ σ of the derivative DF in the parameters before training: Res minus Chain, ResAvg minus Res; means "
@@ -199,21 +203,39 @@ def judge_parameters(readings: Sequence[Measurement]) -> Judgement:
     return decide(over_seeds(means.diff(dim=1)), HIGHER, sentence)
 
 
-def judge_loss(readings: Sequence[Measurement], network: str, iterations: slice) -> Judgement:
-    """Losses of a network minus those of the one before, over the mean of the latter."""
-    place = NETWORKS.index(network)
+@claim("Figure 2d, Hypothesis 6.1", "below 0")
+def _loss_residual(readings: Readings) -> Judgement:
+    """Skips improve convergence speed at least initially."""
+    return _judge_loss(readings, 1, FIRST_TEN)
+
+
+@claim("Figure 2d", "below 0")
+def _loss_residual_later(readings: Readings) -> Judgement:
+    """Skips result in faster convergence."""
+    return _judge_loss(readings, 1, LAST)
+
+
+@claim("Figure 2d", "below 0")
+def _loss_average_pool(readings: Readings) -> Judgement:
+    """An average pool in the skip results in faster convergence."""
+    return _judge_loss(readings, 2, LAST)
+
+
+def _judge_loss(readings: Readings, place: int, iterations: slice) -> Judgement:
+    """Losses of the network at this place minus those of the one before, within trials."""
     losses = stacked(readings, "loss", "digit_losses").flatten(0, 1)[:, :, iterations].mean(2)
     difference = losses[:, place] - losses[:, place - 1]
     when = "mean of iterations 0 to 9" if iterations == FIRST_TEN else "at the last iteration shown"
     sentence = (
-        f"Loss, {when}: {TITLES[network]} minus {TITLES[NETWORKS[place - 1]]}, the same weights and images; lower in "
+        f"Loss, {when}: {TITLES[place]} minus {TITLES[place - 1]}, the same weights and images; lower in "
         f"{int((difference < 0).sum())} of {len(difference)} trials."
     )
     return decide(over_seeds(difference), LOWER, sentence)
 
 
-def judge_pool(readings: Sequence[Measurement]) -> Judgement:
-    """The smallest singular values of both pools."""
+@claim("Section 6.2, Eq. 15", "1")
+def _pool(readings: Readings) -> Judgement:
+    """The average pool is rescaled to have all singular values equal to 1."""
     pools = (PaddedAveragePool(3, 15), IsometricPool(3, 5, 20))
     in_front = (5, 12, 12)  # channels and pixels in front of the second block's shortcut
     padded, isometric = (torch.linalg.svdvals(skip_matrix(pool.double(), in_front)) for pool in pools)
@@ -230,116 +252,64 @@ def _listed(values: Tensor) -> str:
     return ", ".join(f"{value:.3f}" for value in values.tolist())
 
 
-_SHIFT = "Distributions are shifted upwards as deterministic skip connections are added"
-
-CLAIMS = (
+_BLOCK2 = tuple(
     Claim(
-        "block1",
-        f"{_SHIFT}: the identity around block 1.",
+        f"block2_{name}",
+        f"Distributions are shifted upwards as deterministic skip connections are added: {what} around block 2.",
         "Section 6.2, Hypothesis 6.1",
-        f"above 0; we ask for ≥ {BLOCK_GAIN:g}",
-        judge_block1,
-    ),
-    *(
-        Claim(
-            f"block2_{name}",
-            f"{_SHIFT}: {what} around block 2.",
-            "Section 6.2, Hypothesis 6.1",
-            "above 0",
-            partial(judge_block2, network=network),
-        )
-        for name, what, network in (
-            ("projection", "a 1×1 convolution", "mnist_residual"),
-            ("average_pool", "an average pool added", "mnist_residual_avgpool"),
-            ("isometric_pool", "a pool with all singular values 1 in place of it (ours)", "mnist_residual_isopool"),
-        )
-    ),
-    Claim("composite", f"{_SHIFT}: to the logits.", "Figure 2a-c", "both above 0", judge_composite),
-    Claim("composite_at_start", f"{_SHIFT}: to the logits, before training.", "Section 6.1", "above 0", judge_start),
-    Claim(
-        "parameters",
-        "The singular values of DF are shifted upwards too.",
-        "Section 6.1",
-        "both above 0",
-        judge_parameters,
-    ),
-    Claim(
-        "loss_residual",
-        "Skips improve convergence speed at least initially.",
-        "Figure 2d, Hypothesis 6.1",
-        "below 0",
-        partial(judge_loss, network="mnist_residual", iterations=FIRST_TEN),
-    ),
-    Claim(
-        "loss_residual_later",
-        "Skips result in faster convergence.",
-        "Figure 2d",
-        "below 0",
-        partial(judge_loss, network="mnist_residual", iterations=LAST),
-    ),
-    Claim(
-        "loss_average_pool",
-        "An average pool in the skip results in faster convergence.",
-        "Figure 2d",
-        "below 0",
-        partial(judge_loss, network="mnist_residual_avgpool", iterations=LAST),
-    ),
-    Claim(
-        "pool",
-        "The average pool is rescaled to have all singular values equal to 1.",
-        "Section 6.2, Eq. 15",
-        "1",
-        judge_pool,
-    ),
+        "above 0",
+        partial(_judge_block2, place=place),
+    )
+    for place, (name, what) in enumerate(
+        (
+            ("projection", "a 1×1 convolution"),
+            ("average_pool", "an average pool added"),
+            ("isometric_pool", "a pool with all singular values 1 in place of it (ours)"),
+        ),
+        start=1,
+    )
 )
+_LOSSES = (_loss_residual, _loss_residual_later, _loss_average_pool)
+CLAIMS = (_block1, *_BLOCK2, _composite, _composite_at_start, _parameters, *_LOSSES, _pool)
 
 LARGEST, BINS = 6.0, 32
 """The paper's axis."""
 
 
-def draw_fig2(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def draw(readings: Readings) -> tuple[Figure, ...]:
     """Panels (a) to (c) as one figure, (d), and three figures that explain them."""
+    half_zero = "Without the identity skip half of the singular values are zero (shown at −6); with it none is."
+    upwards = "Each skip moves the singular values upwards, the pool with all singular values 1 most of all."
     return (
-        _composites(readings),
-        _losses(readings),
-        _logarithms(
-            stacked(readings, "block1", "digit_blocks"),
-            ("block1", "Block 1 before training"),
-            "Without the identity skip half of the singular values are zero (shown at −6); with it none is.",
-            (-6.2, 1.0),
-        ),
-        _logarithms(
-            stacked(readings, "block2", "digit_blocks"),
-            ("block2", "Block 2 before training, behind its first ReLU"),
-            "Each skip moves the singular values upwards, the pool with all singular values 1 most of all.",
-            (-3.0, 1.0),
-        ),
-        _without_norm(readings),
+        _draw_composites(readings),
+        _draw_losses(readings),
+        _draw_blocks(readings, ("block1", "Block 1 before training"), half_zero, -6.2),
+        _draw_blocks(readings, ("block2", "Block 2 before training, behind its first ReLU"), upwards, -3.0),
+        _draw_without_norm(readings),
     )
 
 
-def _composites(readings: Sequence[Measurement]) -> Figure:
+def _draw_composites(readings: Readings) -> Figure:
     values = stacked(readings, "values", "digit_composites").mean(2)  # sorted values, averaged as in the paper
-    edges = torch.linspace(0, LARGEST, BINS + 1, dtype=torch.float64)
-    return figure(
-        ("composites", "Figure 2a-c: Jacobians to the logits, first ten iterations"),
+    marks = _histograms(values, torch.linspace(0, LARGEST, BINS + 1, dtype=torch.float64))
+    caption = (
         f"Sorted singular values from block 1 to the logits, averaged over the iterations looked at, on "
         f"{readings[0].setting('images')} images; histograms are means over trials with standard errors. The paper "
-        "sees them shifted upwards from Chain to Res to ResAvg.",
-        ("singular value", "density"),
-        _histograms(values, edges),
+        "sees them shifted upwards from Chain to Res to ResAvg."
     )
+    words = "composites", "Figure 2a-c: Jacobians to the logits, first ten iterations"
+    return figure(words, caption, ("singular value", "density"), marks)
 
 
-def _losses(readings: Sequence[Measurement]) -> Figure:
+def _draw_losses(readings: Readings) -> Figure:
     losses = stacked(readings, "loss", "digit_losses").flatten(0, 1)
     iterations = numbers(range(losses.shape[2]))
     marks: list[Mark] = []
-    for place, name in enumerate(NETWORKS):
+    for place, title in enumerate(TITLES):
         mean, error = losses[:, place].mean(0), losses[:, place].std(0) / len(losses) ** 0.5
         marks += [
             figure_Band(iterations, numbers(mean - error), numbers(mean + error), colour=colour(place)),
-            Line(iterations, numbers(mean), TITLES[name], name == NETWORKS[3], colour(place)),
+            Line(iterations, numbers(mean), title, place == 3, colour(place)),  # ours is dashed
         ]
     caption = (
         f"Gradient descent on {readings[0].setting('images')} digits, means over {len(losses)} trials with standard "
@@ -348,37 +318,36 @@ def _losses(readings: Sequence[Measurement]) -> Figure:
     return figure(("losses", "Figure 2d: training loss"), caption, ("iteration", "cross-entropy"), marks, "y")
 
 
-def _without_norm(readings: Sequence[Measurement]) -> Figure:
+def _draw_without_norm(readings: Readings) -> Figure:
     edges = torch.linspace(0, 2 * LARGEST, BINS + 1, dtype=torch.float64)
     marks: list[Mark] = []
-    for place, name in enumerate(PRINTED[1:]):
-        for final_norm in (True, False):
+    for place, title in enumerate(TITLES[1:3]):
+        for final_norm, word in ((True, "with"), (False, "without")):
             values = stacked(readings, "values", "digit_starts", final_norm=final_norm)[:, place]
-            title = f"{TITLES[name]}, {'with' if final_norm else 'without'} the last batch norm"
-            marks += histogram(values, edges, title, colour(2 * place + final_norm))
-    return figure(
-        ("last_norm", "Jacobians to the logits before training"),
+            marks += histogram(values, edges, f"{title}, {word} the last batch norm", colour(2 * place + final_norm))
+    caption = (
         "Without the last batch norm the average pool moves the singular values upwards, as predicted; with it, it "
-        "moves them downwards, since the batch norm divides by the larger scale.",
-        ("singular value", "density"),
-        marks,
+        "moves them downwards, since the batch norm divides by the larger scale."
     )
+    words = "last_norm", "Jacobians to the logits before training"
+    return figure(words, caption, ("singular value", "density"), marks)
 
 
-def _logarithms(values: Tensor, words: tuple[str, str], caption: str, limits: tuple[float, float]) -> Figure:
-    edges = torch.linspace(*limits, 2 * BINS + 1, dtype=torch.float64)
-    marks = _histograms(values.double().clamp_min(ZERO).log10(), edges)
+def _draw_blocks(readings: Readings, words: tuple[str, str], caption: str, lowest: float) -> Figure:
+    """Logarithms of the singular values, from `lowest` to 1, of the block that the figure is named after."""
+    values = stacked(readings, words[0], "digit_blocks").double().clamp_min(ZERO).log10()
+    marks = _histograms(values, torch.linspace(lowest, 1.0, 2 * BINS + 1, dtype=torch.float64))
     caption = f"{caption} Means over trials with standard errors."
     return figure(words, caption, ("log₁₀ of the singular value", "density"), marks)
 
 
 def _histograms(values: Tensor, edges: Tensor) -> list[Mark]:
     """Those of values (trials, networks, values), a colour for each network."""
-    drawn = (histogram(values[:, i], edges, TITLES[NETWORKS[i]], colour(i)) for i in range(values.shape[1]))
+    drawn = (histogram(values[:, i], edges, TITLES[i], colour(i)) for i in range(values.shape[1]))
     return [mark for marks in drawn for mark in marks]
 
 
-def tables(readings: Sequence[Measurement]) -> tuple[Table, ...]:
+def tables(readings: Readings) -> tuple[Table, ...]:
     """One table for each measure."""
     return statistics.raw_tables(readings, _rows)
 
@@ -435,20 +404,14 @@ def runs(preset: Preset, seed: int) -> list[Run]:
     return found
 
 
-ITEM = Item(
-    "fig2",
-    "MNIST: Jacobian singular values and loss without skips, with skips, with an average pool",
-    runs,
-    CLAIMS,
-    draw_fig2,
-    tables,
-    (
-        "Networks have the five convolutions of the authors' public script (the paper says six).",
-        "Histograms are of raw pixels as in that script (the paper's axis fits only these), losses and DF of "
-        "standardised pixels as in the text.",
-        "Every trial has images and weights of its own; smoke and laptop draw the images from the first 2,000 of "
-        "MNIST, which come with the package. Smoke has 8 images, not 32.",
-        "Laptop looks at iterations 0, 5 and 9 of the first ten, in 5 trials: too few to decide that claim.",
-        "Single blocks are looked at with the statistics of batch norm frozen, and on 4 images of the batch.",
-    ),
+_TITLE = "MNIST: Jacobian singular values and loss without skips, with skips, with an average pool"
+_DEVIATIONS = (
+    "Networks have the five convolutions of the authors' public script (the paper says six).",
+    "Histograms are of raw pixels as in that script (the paper's axis fits only these), losses and DF of standardised "
+    "pixels as in the text.",
+    "Every trial has images and weights of its own; smoke and laptop draw the images from the first 2,000 of MNIST, "
+    "which come with the package. Smoke has 8 images, not 32.",
+    "Laptop looks at iterations 0, 5 and 9 of the first ten, in 5 trials: too few to decide that claim.",
+    "Single blocks are looked at with the statistics of batch norm frozen, and on 4 images of the batch.",
 )
+ITEM = Item("fig2", _TITLE, runs, CLAIMS, draw, tables, _DEVIATIONS)

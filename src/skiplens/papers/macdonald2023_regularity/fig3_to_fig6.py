@@ -9,9 +9,10 @@ from typing import NamedTuple
 import torch
 
 from skiplens.papers.macdonald2023_regularity import images
+from skiplens.papers.macdonald2023_regularity.common import figure
 from skiplens.papers.macdonald2023_regularity.images import SHOWN, Data, final_loss, judged, not_comparable, of_data
-from skiplens.papers.statistics import Band, curve, decide_correction, over_seeds, raw_tables
-from skiplens.papers.study import Claim, Item, Judgement, Preset, Table
+from skiplens.papers.statistics import Band, Readings, curve, decide_correction, over_seeds, raw_tables
+from skiplens.papers.study import Claim, Item, Judgement, Preset, Table, claim
 from skiplens.plots.figure import Band as figure_Band
 from skiplens.plots.figure import Figure, Line, Points, colour, numbers
 from skiplens.readings.reading import Measurement
@@ -62,8 +63,7 @@ NAMES: dict[Data, str] = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "image
 _LOWER, _HIGHER = Band(-math.inf, 0.0), Band(0.0, math.inf)
 
 
-def judge_speed(readings: Sequence[Measurement], data: Data, rate: float) -> Judgement:
-    """Whether the modified network's training curve lies lower."""
+def _judge_speed(readings: Readings, data: Data, rate: float) -> Judgement:
     sentence = (
         f"Mean over epochs of ln(loss), modified minus original, {NAMES[data]}, learning rate {rate:g}; faster means "
         "negative."
@@ -71,8 +71,7 @@ def judge_speed(readings: Sequence[Measurement], data: Data, rate: float) -> Jud
     return _judge_pairs(readings, (data, rate), images.mean_log_loss, _LOWER, sentence, all_epochs=False)
 
 
-def judge_final(readings: Sequence[Measurement], data: Data, rate: float) -> Judgement:
-    """Whether the final loss changes as printed."""
+def _judge_final(readings: Readings, data: Data, rate: float) -> Judgement:
     original, _, modified, _ = TABLES[data][rate].loss
     sentence = (
         f"ln(final loss), modified minus original, learning rate {rate:g}; the table prints "
@@ -82,8 +81,7 @@ def judge_final(readings: Sequence[Measurement], data: Data, rate: float) -> Jud
     return _judge_pairs(readings, (data, rate), images.log_final_loss, band, sentence, all_epochs=False)
 
 
-def judge_cells(readings: Sequence[Measurement], data: Data, rate: float) -> Judgement:
-    """Whether both final losses are the printed ones."""
+def _judge_cells(readings: Readings, data: Data, rate: float) -> Judgement:
     chosen = of_data(readings, data, learning_rate=rate)
     sentence = f"Final losses in printed standard deviations from the printed ones, learning rate {rate:g}."
     problem = not_comparable(chosen, data, True)
@@ -96,8 +94,7 @@ def judge_cells(readings: Sequence[Measurement], data: Data, rate: float) -> Jud
     return judged(values[torch.isfinite(values).all(1)], Band.around(0.0, DEVIATIONS), sentence, problem)
 
 
-def judge_accuracy(readings: Sequence[Measurement], data: Data) -> Judgement:
-    """Whether both networks have the same test accuracy."""
+def _judge_accuracy(readings: Readings, data: Data) -> Judgement:
     rate = SHOWN[data]
     sentence = (
         f"Test accuracy, modified minus original, learning rate {rate:g}, with the statistics of test batches as in "
@@ -106,14 +103,15 @@ def judge_accuracy(readings: Sequence[Measurement], data: Data) -> Judgement:
     return _judge_pairs(readings, (data, rate), images.accuracy, Band.around(0.0, SAME_ACCURACY), sentence)
 
 
-def judge_better_accuracy(readings: Sequence[Measurement]) -> Judgement:
-    """Whether the modified network classifies ImageNet better."""
+@claim("Section 6.3", "74.62 → 74.84 %")
+def _accuracy(readings: Readings) -> Judgement:
+    """The modified version had significantly better validation accuracy."""
     sentence = "Validation accuracy, modified minus original; the table's differences have p = 0.05, 0.11 and 0.27."
     return _judge_pairs(readings, ("imagenet", SHOWN["imagenet"]), images.accuracy, _HIGHER, sentence)
 
 
 def _judge_pairs(
-    readings: Sequence[Measurement],
+    readings: Readings,
     place: tuple[Data, float],
     number: Callable[[Measurement], float],
     band: Band,
@@ -126,8 +124,7 @@ def _judge_pairs(
     return judged(images.differences(chosen, number), band, sentence, not_comparable(chosen, data, all_epochs))
 
 
-def judge_unstable(readings: Sequence[Measurement], data: Data, modified: bool) -> Judgement:
-    """How many networks fail at the largest learning rate."""
+def _judge_unstable(readings: Readings, data: Data, modified: bool) -> Judgement:
     chosen = [r for r in of_data(readings, data, learning_rate=0.2) if r.setting("modified") == modified]
     failed = torch.tensor([not final_loss(r) < NOT_CONVERGED[data] for r in chosen], dtype=torch.float64)
     share = 0.6 if data == "cifar10" else 1.0
@@ -137,8 +134,9 @@ def judge_unstable(readings: Sequence[Measurement], data: Data, modified: bool) 
     return judged(failed, Band.around(share, 0.3), sentence, not_comparable(chosen, data, True))
 
 
-def judge_rates(readings: Sequence[Measurement]) -> Judgement:
-    """Whether the learning rate matters on CIFAR-100."""
+@claim("Table 2", "0.0145 to 0.0150")
+def _learning_rates(readings: Readings) -> Judgement:
+    """The final losses hardly depend on the learning rate."""
     chosen = of_data(readings, "cifar100", modified=False)
     problem = not_comparable(chosen, "cifar100", True)
     sentence = (
@@ -156,7 +154,7 @@ def judge_rates(readings: Sequence[Measurement]) -> Judgement:
 
 def _speed(name: str, data: Data, rate: float, place: str) -> Claim:
     statement = f"On {NAMES[data]} the modified network trains faster at learning rate {rate:g}."
-    return Claim(name, statement, place, "lower loss", partial(judge_speed, data=data, rate=rate))
+    return Claim(name, statement, place, "lower loss", partial(_judge_speed, data=data, rate=rate))
 
 
 def _speeds(data: Data, place: str) -> tuple[Claim, ...]:
@@ -175,33 +173,19 @@ def _finals(data: Data, place: str) -> tuple[Claim, ...]:
         if original > NOT_CONVERGED[data]:
             continue
         word = "lower" if modified < original else "higher"
+        change = f"The modified network's final loss is {word} at learning rate {rate:g}."
+        both = f"{original:.4f} ± {deviation:.4f}, {modified:.4f} ± {other_deviation:.4f}"
+        final, cells = (partial(judge, data=data, rate=rate) for judge in (_judge_final, _judge_cells))
         claims += [
-            Claim(
-                f"final_loss_{_word(rate)}",
-                f"The modified network's final loss is {word} at learning rate {rate:g}.",
-                place,
-                f"{original:.4f} → {modified:.4f}",
-                partial(judge_final, data=data, rate=rate),
-            ),
-            Claim(
-                f"values_{_word(rate)}",
-                f"The final losses at learning rate {rate:g}.",
-                place,
-                f"{original:.4f} ± {deviation:.4f}, {modified:.4f} ± {other_deviation:.4f}",
-                partial(judge_cells, data=data, rate=rate),
-            ),
+            Claim(f"final_loss_{_word(rate)}", change, place, f"{original:.4f} → {modified:.4f}", final),
+            Claim(f"values_{_word(rate)}", f"The final losses at learning rate {rate:g}.", place, both, cells),
         ]
     return tuple(claims)
 
 
 def _same_accuracy(data: Data) -> Claim:
-    return Claim(
-        "accuracy",
-        "Validation accuracies were not significantly different between the two models.",
-        "Section 6.3",
-        "no difference",
-        partial(judge_accuracy, data=data),
-    )
+    statement = "Validation accuracies were not significantly different between the two models."
+    return Claim("accuracy", statement, "Section 6.3", "no difference", partial(_judge_accuracy, data=data))
 
 
 FIG3 = tuple(_speed(data, data, rate, "Figure 3") for data, rate in SHOWN.items())
@@ -213,7 +197,7 @@ FIG6 = (
         "The modified architecture did not converge at the maximum learning rate of 0.2.",
         "Figure 6",
         "none of 3",
-        partial(judge_unstable, data="imagenet", modified=True),
+        partial(_judge_unstable, data="imagenet", modified=True),
     ),
 )
 
@@ -225,37 +209,17 @@ TABLE1 = (
         "At learning rate 0.2 training diverged 6 out of 10 times on the original network.",
         "Appendix C",
         "6 of 10",
-        partial(judge_unstable, data="cifar10", modified=False),
+        partial(_judge_unstable, data="cifar10", modified=False),
     ),
 )
 
-TABLE2 = (
-    *_finals("cifar100", "Table 2"),
-    _same_accuracy("cifar100"),
-    Claim(
-        "learning_rates",
-        "The final losses hardly depend on the learning rate.",
-        "Table 2",
-        "0.0145 to 0.0150",
-        judge_rates,
-    ),
-)
-
-TABLE3 = (
-    *_finals("imagenet", "Table 3"),
-    Claim(
-        "accuracy",
-        "The modified version had significantly better validation accuracy.",
-        "Section 6.3",
-        "74.62 → 74.84 %",
-        judge_better_accuracy,
-    ),
-)
+TABLE2 = (*_finals("cifar100", "Table 2"), _same_accuracy("cifar100"), _learning_rates)
+TABLE3 = (*_finals("imagenet", "Table 3"), _accuracy)
 
 SERIES = ((False, "original: convolutional shortcuts"), (True, "modified: average pool + convolution"))
 
 
-def shown_curves(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def shown_curves(readings: Readings) -> tuple[Figure, ...]:
     """Figure 3: each data set at the learning rate that suits the original network best."""
     return tuple(
         _figure(chosen, data, rate, "Figure 3")
@@ -264,17 +228,17 @@ def shown_curves(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     )
 
 
-def rate_curves(readings: Sequence[Measurement], data: Data, name: str) -> tuple[Figure, ...]:
+def rate_curves(readings: Readings, data: Data, name: str) -> tuple[Figure, ...]:
     """Figures 4 to 6: one data set at all learning rates."""
     rates = sorted({reading.setting("learning_rate") for reading in readings}, reverse=True)
     return tuple(_figure(of_data(readings, data, learning_rate=rate), data, rate, name) for rate in rates)
 
 
-def final_losses(readings: Sequence[Measurement], data: Data, name: str) -> tuple[Figure, ...]:
+def final_losses(readings: Readings, data: Data, name: str) -> tuple[Figure, ...]:
     """Tables 1 to 3 as a figure: final loss against learning rate."""
-    rates = sorted({reading.setting("learning_rate") for reading in readings})
-    if not rates:
+    if not readings:
         return ()
+    rates = sorted({reading.setting("learning_rate") for reading in readings})
     points, lines = [], []
     for number, (modified, label) in enumerate(SERIES):
         by_rate = [of_data(readings, data, learning_rate=rate, modified=modified) for rate in rates]
@@ -282,36 +246,24 @@ def final_losses(readings: Sequence[Measurement], data: Data, name: str) -> tupl
         means, deviations = (numbers(column) for column in zip(*found, strict=True))
         points.append(Points(numbers(rates), means, label, deviations))
         lines.append(Line(numbers(rates), means, colour=colour(number)))
-    return (
-        Figure(
-            name=f"{data}_final_loss",
-            title=f"{name}: final training loss, {_network(data)} on {_trained_on(readings, data)}",
-            caption="Mean loss of the last epoch, with one standard deviation over trials.",
-            x_label="learning rate",
-            y_label="loss of the last epoch",
-            marks=(*points, *lines),
-            x_log=True,
-            y_log=_spread(lines),
-        ),
-    )
+    words = f"{data}_final_loss", f"{name}: final training loss, {_trained_on(readings, data)}"
+    caption = "Mean loss of the last epoch, with one standard deviation over trials."
+    labels, log = ("learning rate", "loss of the last epoch"), "xy" if _spread(lines) else "x"
+    return (figure(words, caption, labels, (*points, *lines), log),)
 
 
-def _figure(readings: Sequence[Measurement], data: Data, rate: float, name: str) -> Figure:
+def _figure(readings: Readings, data: Data, rate: float, name: str) -> Figure:
     marks: list[figure_Band | Line] = []
     for number, (modified, label) in enumerate(SERIES):
         losses = torch.stack([r["epoch_loss"] for r in readings if r.setting("modified") == modified])
         marks += curve(torch.arange(1, losses.shape[1] + 1), losses, label, number)
     trials = len({reading.setting("replicate") for reading in readings})
-    return Figure(
-        name=f"{data}_rate_{rate:g}".replace(".", "_"),
-        title=f"{name}: {_network(data)} on {_trained_on(readings, data)}, learning rate {rate:g}",
-        caption=f"Mean training loss of each epoch over {trials} trials, with one standard deviation shaded. Both "
-        "networks of a trial start from the same weights and see the same batches.",
-        x_label="epoch",
-        y_label="training loss",
-        marks=tuple(marks),
-        y_log=_spread(marks),
+    words = f"{data}_rate_{_word(rate)}", f"{name}: {_trained_on(readings, data)}, learning rate {rate:g}"
+    caption = (
+        f"Mean training loss of each epoch over {trials} trials, with one standard deviation shaded. Both "
+        "networks of a trial start from the same weights and see the same batches."
     )
+    return figure(words, caption, ("epoch", "training loss"), marks, "y" if _spread(marks) else "")
 
 
 def _spread(marks: Sequence[figure_Band | Line]) -> bool:
@@ -320,19 +272,16 @@ def _spread(marks: Sequence[figure_Band | Line]) -> bool:
     return bool(heights) and max(heights) > 5 * min(heights)
 
 
-def _network(data: Data) -> str:
-    return "ResNet-50" if data == "imagenet" else "ResNet-18"
-
-
-def _trained_on(readings: Sequence[Measurement], data: Data) -> str:
-    """The data set, or what stands in for it."""
-    one = readings[0]
+def _trained_on(readings: Readings, data: Data) -> str:
+    """The network and its data set, or what stands in for it."""
+    network, one = "ResNet-50" if data == "imagenet" else "ResNet-18", readings[0]
     if one.setting("data") != data:
-        return f"digits in place of {NAMES[data]}"
-    return NAMES[data] if one.setting("images") is None else f"{one.setting('images')} images of {NAMES[data]}"
+        return f"{network} on digits in place of {NAMES[data]}"
+    part = "" if one.setting("images") is None else f"{one.setting('images')} images of "
+    return f"{network} on {part}{NAMES[data]}"
 
 
-def tables(readings: Sequence[Measurement]) -> tuple[Table, ...]:
+def tables(readings: Readings) -> tuple[Table, ...]:
     """Every run epoch by epoch, and means over trials with the printed numbers; none where there are no runs."""
     if not readings:
         return ()
@@ -351,7 +300,7 @@ def tables(readings: Sequence[Measurement]) -> tuple[Table, ...]:
     return (*raw_tables(readings), Table("means", tuple(rows)))
 
 
-def _summary(readings: Sequence[Measurement]) -> dict[str, float | int]:
+def _summary(readings: Readings) -> dict[str, float | int]:
     columns = {
         "final_loss": [final_loss(reading) for reading in readings],
         "accuracy_batch_statistics": [images.accuracy(reading) for reading in readings],
@@ -389,40 +338,31 @@ _IMAGENET = (
 
 def items(sizes: Mapping[Preset, images.Sizes], deviations: tuple[str, ...] = ()) -> tuple[Item, ...]:
     """All items, with runs as large as `sizes` says and further deviations."""
-    shown = Item(
-        "fig3",
-        "training curves at the best learning rates",
-        lambda preset, seed: images.shown_rates(sizes[preset], seed),
-        FIG3,
-        shown_curves,
-        tables,
-        (*_CIFAR, *_IMAGENET[:-2], *deviations),
-    )
-    cifar10 = _of_data_set("cifar10", sizes, (("fig4", FIG4), ("table1", TABLE1)), (*_CIFAR, *deviations))
-    cifar100 = _of_data_set("cifar100", sizes, (("fig5", FIG5), ("table2", TABLE2)), (*_CIFAR, *deviations))
-    imagenet = _of_data_set("imagenet", sizes, (("fig6", FIG6), ("table3", TABLE3)), (*_IMAGENET, *deviations))
-    return (shown, *cifar10, *cifar100, *imagenet)
 
+    def at_shown_rates(preset: Preset, seed: int) -> list[Run]:
+        return images.shown_rates(sizes[preset], seed)
 
-def _of_data_set(
-    data: Data,
-    sizes: Mapping[Preset, images.Sizes],
-    claims: tuple[tuple[str, tuple[Claim, ...]], tuple[str, tuple[Claim, ...]]],
-    deviations: tuple[str, ...],
-) -> tuple[Item, Item]:
-    """The figure and the table of a data set, which share their runs."""
-
-    def runs(preset: Preset, seed: int) -> list[Run]:
+    def at_all_rates(preset: Preset, seed: int, data: Data) -> list[Run]:
         return images.all_rates(data, sizes[preset], seed)
 
-    (figure, of_figure), (table, of_table) = claims
-    place = f"{NAMES[data]}, all learning rates"
-    curves = partial(rate_curves, data=data, name=f"Figure {figure[-1]}")
-    ends = partial(final_losses, data=data, name=f"Table {table[-1]}")
-    return (
-        Item(figure, f"training curves on {place}", runs, of_figure, curves, tables, deviations),
-        Item(table, f"final losses and accuracies on {place}", runs, of_table, ends, tables, deviations),
+    everywhere, title = (*_CIFAR, *_IMAGENET[:-2], *deviations), "training curves at the best learning rates"
+    found = [Item("fig3", title, at_shown_rates, FIG3, shown_curves, tables, everywhere)]
+    of_data_sets: tuple[tuple[Data, tuple[Claim, ...], tuple[Claim, ...], tuple[str, ...]], ...] = (
+        ("cifar10", FIG4, TABLE1, _CIFAR),
+        ("cifar100", FIG5, TABLE2, _CIFAR),
+        ("imagenet", FIG6, TABLE3, _IMAGENET),
     )
+    for number, (data, of_figure, of_table, own) in enumerate(of_data_sets, start=1):  # table n belongs to figure n + 3
+        place, deviating = f"{NAMES[data]}, all learning rates", (*own, *deviations)
+        runs = partial(at_all_rates, data=data)
+        curves = partial(rate_curves, data=data, name=f"Figure {number + 3}")
+        ends = partial(final_losses, data=data, name=f"Table {number}")
+        title = f"final losses and accuracies on {place}"
+        found += [
+            Item(f"fig{number + 3}", f"training curves on {place}", runs, of_figure, curves, tables, deviating),
+            Item(f"table{number}", title, runs, of_table, ends, tables, deviating),
+        ]
+    return tuple(found)
 
 
 ITEMS = items(images.SIZES)

@@ -23,32 +23,20 @@ from skiplens.papers.macdonald2023_regularity.regularity import uniform_bound
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """How long to train and how often to look closer.
-
-    Attributes:
-        steps: Steps of gradient descent.
-        regularity_every: λ(DF) is computed every so many steps (a singular value decomposition); 0 for never.
-    """
+    """How long to train and how often to look closer."""
 
     steps: int = 1000
-    regularity_every: int = 0
+    regularity_every: int = 0  # λ(DF) is computed every so many steps (a singular value decomposition); 0 for never
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What is proved of gradient descent from a start with loss `start`: ℓ_t <= `bound(t)`, which tends to 0.
-
-    Attributes:
-        cost: Square cost or cross-entropy.
-        start: The first loss ℓ_0.
-        regularity: λ_0, a lower bound of λ(DF) for all parameters.
-        decrease: α: each step decreases the loss by at least α |∇ℓ|².
-    """
+    """What is proved of gradient descent from a start with loss `start`: ℓ_t <= `bound(t)`, which tends to 0."""
 
     cost: Cost
-    start: float
-    regularity: float
-    decrease: float
+    start: float  # the first loss ℓ_0
+    regularity: float  # λ_0, a lower bound of λ(DF) for all parameters
+    decrease: float  # α: each step decreases the loss by at least α |∇ℓ|²
 
     def __post_init__(self) -> None:
         """Refuse a cost for which nothing is proved."""
@@ -90,26 +78,15 @@ class Guarantee:
 
 @dataclass(frozen=True, eq=False)
 class GuaranteedRun:
-    """A run with its certificate at each step; entry t of each list speaks of the point after t steps.
-
-    Attributes:
-        losses: ℓ_t.
-        promised: The loss that step t may at most leave, ℓ_t − α_t |∇ℓ_t|².
-        bounds: What was proved of ℓ_t before the first step.
-        steps: Step sizes η_t = 1/β_t.
-        smoothness: β_t, certified for all parameters whose loss is at most ℓ_t.
-        regularity: λ(DF) by step, where it was computed; `guarantee.regularity` is its proved floor.
-        parameters: After the last step.
-        guarantee: The proof's numbers.
-    """
+    """A run with its certificate at each step; entry t of each list speaks of the point after t steps."""
 
     losses: Float[Tensor, " points"]
-    promised: Float[Tensor, " points"]
-    bounds: Float[Tensor, " points"]
-    steps: Float[Tensor, " points"]
-    smoothness: Float[Tensor, " points"]
-    regularity: dict[int, float]
-    parameters: Float[Tensor, " params"]
+    promised: Float[Tensor, " points"]  # the loss that step t may at most leave, ℓ_t − α_t |∇ℓ_t|²
+    bounds: Float[Tensor, " points"]  # what was proved of ℓ_t before the first step
+    steps: Float[Tensor, " points"]  # sizes η_t = 1/β_t
+    smoothness: Float[Tensor, " points"]  # β_t, certified for all parameters whose loss is at most ℓ_t
+    regularity: dict[int, float]  # λ(DF) by step, where it was computed; its proved floor is `guarantee.regularity`
+    parameters: Float[Tensor, " params"]  # after the last step
     guarantee: Guarantee
 
     @property
@@ -131,18 +108,12 @@ class GuaranteedNetwork:
     the gradient Lipschitz although the outputs are unbounded.
 
     The parameters are W, then A and B of each block, each row first: the order of the zoo's `guaranteed_resnet`.
-
-    Attributes:
-        widths: Features of the input and of each layer's output; they never grow after the first layer.
-        hidden: Units between the two matrices of a branch.
-        margin: δ; branches have slopes of at most 1 − margin.
-        epsilon: Of the normalisations.
     """
 
-    widths: tuple[int, ...]
-    hidden: int = 16
-    margin: float = 0.5
-    epsilon: float = 1.0
+    widths: tuple[int, ...]  # features of the input and of each layer's output; they never grow after the first layer
+    hidden: int = 16  # units between the two matrices of a branch
+    margin: float = 0.5  # δ; branches have slopes of at most 1 − margin
+    epsilon: float = 1.0  # of the normalisations
 
     def __post_init__(self) -> None:
         """Refuse what the proof does not cover."""
@@ -193,15 +164,10 @@ def train_with_guarantee(
     plan: TrainingPlan | None = None,
     progress: Progress = silent,
 ) -> GuaranteedRun:
-    """A certified run of gradient descent from `start`, any start.
+    """A certified run of gradient descent from `start`, any start; `progress` is reported to after each step.
 
-    Args:
-        network: Its first width is the number of features, its last the number of outputs or classes.
-        batch: Inputs of (samples, features) with at most as many samples as features, linearly independent; targets
-            are integer labels (cross-entropy) or numbers of (samples, outputs) (mean of |z − y|²/2).
-        start: Parameters as in `GuaranteedNetwork`.
-        plan: How long to train.
-        progress: Reported to after each step.
+    The batch has inputs of (samples, features), linearly independent, so at most as many samples as features; targets
+    are integer labels (cross-entropy) or numbers of (samples, outputs) (mean of |z − y|²/2).
     """
     plan, loss = plan or TrainingPlan(), guaranteed_loss(network, batch)
     law, first = SmoothnessLaw(loss), float(loss(start))
@@ -230,18 +196,14 @@ def guaranteed_loss(network: GuaranteedNetwork, batch: tuple[Tensor, Tensor]) ->
             f"(samples, {network.widths[0]}) and one target a sample. Flatten images."
         )
     _require_independent(inputs)
-    return TrainingLoss(network.system(), inputs.T.contiguous(), _cost(targets, network.widths[-1]))
-
-
-def _cost(targets: Tensor, outputs: int) -> Cost:
-    if not targets.is_floating_point():
-        return CrossEntropy(targets, outputs)
-    if targets.shape[1:] != (outputs,):
+    outputs, are_labels = network.widths[-1], not targets.is_floating_point()
+    if not are_labels and targets.shape[1:] != (outputs,):
         raise InvalidInputError(
             f"targets have shape {tuple(targets.shape)}; numbers to fit have the shape (samples, {outputs}), labels "
             "are integers."
         )
-    return SquareCost(targets.T.contiguous())
+    cost = CrossEntropy(targets, outputs) if are_labels else SquareCost(targets.T.contiguous())
+    return TrainingLoss(network.system(), inputs.T.contiguous(), cost)
 
 
 def _require_independent(inputs: Float[Tensor, "samples features"]) -> None:

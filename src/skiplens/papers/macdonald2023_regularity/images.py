@@ -14,7 +14,7 @@ from skiplens import zoo
 from skiplens.base.randomness import Randomness
 from skiplens.base.settings import option
 from skiplens.papers.images import Portion, missing, needs, training_and_test
-from skiplens.papers.statistics import Band, ReplicateSettings, decide, over_seeds, replicated
+from skiplens.papers.statistics import Band, Readings, ReplicateSettings, decide, over_seeds, replicated
 from skiplens.papers.study import Judgement, Preset
 from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run, unfinished_work
@@ -56,19 +56,12 @@ class ImageTraining(ReplicateSettings):
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much of everything a preset does.
+    """How much of everything a preset does."""
 
-    Attributes:
-        trials: Pairs of networks with the same first weights, batches and augmentations.
-        training: How large each run is; the learning rate falls after each third of the epochs.
-        digits: Whether the embedded digits stand in for the data sets.
-        learning_rates: Of the runs of figures 4 to 6 and the tables.
-    """
-
-    trials: int
-    training: ImageTraining = ImageTraining()
-    digits: bool = False
-    learning_rates: tuple[float, ...] = LEARNING_RATES
+    trials: int  # pairs of networks with the same first weights, batches and augmentations
+    training: ImageTraining = ImageTraining()  # the learning rate falls after each third of the epochs
+    digits: bool = False  # whether the embedded digits stand in for the data sets
+    learning_rates: tuple[float, ...] = LEARNING_RATES  # of the runs of figures 4 to 6 and the tables
 
 
 SIZES: dict[Preset, Sizes] = {
@@ -104,8 +97,7 @@ def compared(data: Data, sizes: Sizes, seed: int, learning_rates: Iterable[float
         batch_size=IMAGENET_BATCH if of_imagenet and base.images is None else base.batch_size,
     )
     trials = min(sizes.trials, IMAGENET_TRIALS) if of_imagenet else sizes.trials
-    rates = tuple(learning_rates)
-    found = replicated(image_training, base, trials, seed, learning_rate=rates, modified=(False, True))
+    found = replicated(image_training, base, trials, seed, learning_rate=learning_rates, modified=(False, True))
     cost = base.epochs * (base.images or 50_000) * base.width**2 / 1e6
     return [dataclasses.replace(run, needs=needs(base.gpu), cost=cost) for run in found]
 
@@ -180,7 +172,7 @@ FEW = 2
 _LOGARITHM_OF_NOTHING = 1e-12
 
 
-def of_data(readings: Sequence[Measurement], data: Data, **settings: object) -> list[Measurement]:
+def of_data(readings: Readings, data: Data, **settings: object) -> list[Measurement]:
     """The readings of a data set, or of the digits that stand in for it, whose settings have the given values."""
     wanted = {"classes": CLASSES[data], **settings}
     return [reading for reading in readings if all(reading.setting(name) == value for name, value in wanted.items())]
@@ -213,7 +205,7 @@ def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
     return float(ended.mean()), float((ended - ended.mean()).square().mean().sqrt())
 
 
-def differences(readings: Sequence[Measurement], number: Callable[[Measurement], float]) -> Tensor:
+def differences(readings: Readings, number: Callable[[Measurement], float]) -> Tensor:
     """Modified minus original in every trial; a trial in which one of the two diverged is left out."""
     by_trial = {
         modified: {r.setting("replicate"): number(r) for r in readings if r.setting("modified") == modified}
@@ -224,7 +216,7 @@ def differences(readings: Sequence[Measurement], number: Callable[[Measurement],
     return found[torch.isfinite(found)]
 
 
-def not_comparable(readings: Sequence[Measurement], data: Data, all_epochs: bool) -> str:
+def not_comparable(readings: Readings, data: Data, all_epochs: bool) -> str:
     """Why these runs say nothing about the paper's, which may have to be of `all_epochs`; nothing if they do."""
     if not readings:
         return missing(data) or "This preset has no runs at this learning rate."

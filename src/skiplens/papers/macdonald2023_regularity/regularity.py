@@ -17,41 +17,24 @@ from skiplens.linalg.singular_values import largest_singular_value, smallest_gra
 
 @dataclass(frozen=True)
 class LayerRegularity:
-    """One layer at one point.
-
-    Attributes:
-        name: Of the layer.
-        parameter_derivative: λ(Df).
-        input_jacobian: λ(Jf).
-        smallest_gain: σ(Jf).
-        largest_gain: |Jf|_2.
-        branch_gain: |Jg|_2 of a residual layer's branch, None of another layer.
-    """
+    """One layer at one point."""
 
     name: str
-    parameter_derivative: float
-    input_jacobian: float
-    smallest_gain: float
-    largest_gain: float
-    branch_gain: float | None
+    parameter_derivative: float  # λ(Df)
+    input_jacobian: float  # λ(Jf)
+    smallest_gain: float  # σ(Jf)
+    largest_gain: float  # |Jf|_2
+    branch_gain: float | None  # |Jg|_2 of a residual layer's branch
 
 
 @dataclass(frozen=True)
 class Regularity:
-    """λ(DF) at one point with its lower bounds.
-
-    Attributes:
-        true: λ(DF) itself.
-        from_layers: Σ_l λ(Df_l) Π_{j>l} λ(Jf_j) (proposition 4.6, equation 12).
-        from_skips: σ(X)² σ(DP)² Π (1 − |Jg_l|)² (theorem 4.7); 0 where its hypotheses do not hold.
-        largest: |DF|_2.
-        layers: The same, layer by layer.
-    """
+    """λ(DF) at one point with its lower bounds."""
 
     true: float
-    from_layers: float
-    from_skips: float
-    largest: float
+    from_layers: float  # Σ_l λ(Df_l) Π_{j>l} λ(Jf_j) (proposition 4.6, equation 12)
+    from_skips: float  # σ(X)² σ(DP)² Π (1 − |Jg_l|)² (theorem 4.7); 0 where its hypotheses do not hold
+    largest: float  # |DF|_2
     layers: tuple[LayerRegularity, ...]
 
 
@@ -66,13 +49,8 @@ def regularity(
     for layer in reversed(layers):
         from_layers += layer.parameter_derivative * behind
         behind *= layer.input_jacobian
-    return Regularity(
-        true=smallest_gram_eigenvalue(DF),
-        from_layers=from_layers,
-        from_skips=_from_skips(system, own[0], data, layers),
-        largest=largest_singular_value(DF),
-        layers=layers,
-    )
+    from_skips = _from_skips(system, own[0], data, layers)
+    return Regularity(smallest_gram_eigenvalue(DF), from_layers, from_skips, largest_singular_value(DF), layers)
 
 
 def skip_bound(branch_gain: float) -> float:
@@ -81,12 +59,9 @@ def skip_bound(branch_gain: float) -> float:
 
 
 def uniform_bound(data: Float[Tensor, "features samples"], margin: float, blocks: int) -> float:
-    """σ(X)² margin^(2 blocks): λ(DF) of a network with a free first layer for all parameters.
+    """σ(X)² margin^(2 blocks): below λ(DF) for all parameters, where the first layer is free.
 
-    Args:
-        data: With independent columns.
-        margin: δ; the branches have gains of at most 1 − margin.
-        blocks: Residual layers behind the first layer.
+    The data have independent columns, and behind the first layer the branches have gains of at most 1 − margin.
     """
     return smallest_gram_eigenvalue(data.T) * margin ** (2 * blocks)
 

@@ -1,9 +1,7 @@
 """Theorem 2.3: gradient descent at a linear rate, where smoothness and Polyak-Łojasiewicz constant are known."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -11,13 +9,14 @@ from torch import Tensor
 from skiplens.base.axes import Float
 from skiplens.base.settings import option
 from skiplens.jacobians.systems.smoothness import certified_smoothness, descent_constant
-from skiplens.papers.macdonald2023_regularity.common import HIDDEN, WIDTHS, descend, figure, random_data, random_targets
+from skiplens.papers import statistics
+from skiplens.papers.macdonald2023_regularity import common
+from skiplens.papers.macdonald2023_regularity.common import HIDDEN, WIDTHS, arrays, descend
 from skiplens.papers.macdonald2023_regularity.guaranteed import GuaranteedNetwork, guaranteed_loss
 from skiplens.papers.macdonald2023_regularity.regularity import uniform_bound
-from skiplens.papers.statistics import Band, ReplicateSettings, decide, exactly, raw_tables, replicated, stacked
-from skiplens.papers.study import Claim, Item, Judgement, Preset
+from skiplens.papers.statistics import Band, Readings, decide, exactly
+from skiplens.papers.study import Item, Judgement, Preset, claim
 from skiplens.plots.figure import Figure, Line, Mark, bundle, colour, numbers
-from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
 
 STEPS = (0.1, 0.5, 1.0, 1.5, 1.9)
@@ -25,7 +24,7 @@ STEPS = (0.1, 0.5, 1.0, 1.5, 1.9)
 
 
 @dataclass(frozen=True)
-class Quadratic(ReplicateSettings):
+class Quadratic(statistics.ReplicateSettings):
     """Least squares ½|Aθ − y|² with fewer equations than unknowns."""
 
     equations: int = option(10, "rows of A")
@@ -34,7 +33,7 @@ class Quadratic(ReplicateSettings):
 
 
 @dataclass(frozen=True)
-class NonConvex(ReplicateSettings):
+class NonConvex(statistics.ReplicateSettings):
     """A residual network with the square cost whose constants are certified for all parameters below the first loss."""
 
     iterations: int = option(200, "steps of gradient descent")
@@ -71,8 +70,8 @@ def descent_network(settings: NonConvex) -> dict[str, Tensor]:
     """Losses and bounds of a network, and the smallest eigenvalue of its first Hessian: it is not convex."""
     generator = settings.stream()
     network = GuaranteedNetwork(WIDTHS, HIDDEN)
-    data = random_data(generator)
-    loss = guaranteed_loss(network, (data.T, random_targets(generator).T))
+    data = common.random_data(generator)
+    loss = guaranteed_loss(network, (data.T, common.random_targets(generator).T))
     start = network.random_start(generator, settings.scale)
     beta = certified_smoothness(loss, float(loss(start))).finite()
     mu = uniform_bound(loss.data, network.margin, network.blocks) * loss.cost.domination(math.inf)
@@ -96,50 +95,40 @@ ROUNDING = 1e-9
 """A theorem leaves no room but rounding."""
 
 
-def judge_rate(readings: Sequence[Measurement], measure: str) -> Judgement:
-    """The largest quotient of loss and bound, whatever the step size."""
-    loss, bound = (stacked(readings, name, measure)[:, :, 1:] for name in ("loss", "bound"))
+@claim("Theorem 2.3, Eq. 4", "loss over bound at most 1")
+def _least_squares(readings: Readings) -> Judgement:
+    """Gradient descent with η < 2/β converges at the linear rate of equation (4): least squares."""
+    return _judge_rate(readings, "descent_quadratic")
+
+
+@claim("Theorem 2.3, Eq. 4", "loss over bound at most 1")
+def _network(readings: Readings) -> Judgement:
+    """The same for a residual network with certified constants."""
+    return _judge_rate(readings, "descent_network")
+
+
+def _judge_rate(readings: Readings, measure: str) -> Judgement:
+    loss, bound = arrays(readings, measure, "loss", "bound")
     sentence = (
         "Largest loss over bound (4) among all steps, step sizes from 0.1/β to 1.9/β and runs: no run may exceed it."
     )
-    return decide(exactly((loss / bound).max()), Band(-math.inf, 1 + ROUNDING, ROUNDING), sentence)
+    return decide(exactly((loss / bound)[:, :, 1:].max()), Band(-math.inf, 1 + ROUNDING, ROUNDING), sentence)
 
 
-def judge_convexity(readings: Sequence[Measurement]) -> Judgement:
-    """The smallest eigenvalue of a Hessian."""
-    lowest = stacked(readings, "lowest_curvature", "descent_network").min()
+@claim("Section 2.1", "a negative eigenvalue of the Hessian")
+def _not_convex(readings: Readings) -> Judgement:
+    """A function with the Polyak-Łojasiewicz inequality need not be convex."""
+    (lowest,) = arrays(readings, "descent_network", "lowest_curvature")
     sentence = (
         "Smallest eigenvalue of the Hessian at the starts of networks whose loss has the inequality for all parameters."
     )
-    return decide(exactly(lowest), Band(-math.inf, -ROUNDING, ROUNDING), sentence)
+    return decide(exactly(lowest.min()), Band(-math.inf, -ROUNDING, ROUNDING), sentence)
 
 
-CLAIMS = (
-    Claim(
-        "least_squares",
-        "Gradient descent with η < 2/β converges at the linear rate of equation (4): least squares.",
-        "Theorem 2.3, Eq. 4",
-        "loss over bound at most 1",
-        partial(judge_rate, measure="descent_quadratic"),
-    ),
-    Claim(
-        "network",
-        "The same for a residual network with certified constants.",
-        "Theorem 2.3, Eq. 4",
-        "loss over bound at most 1",
-        partial(judge_rate, measure="descent_network"),
-    ),
-    Claim(
-        "not_convex",
-        "A function with the Polyak-Łojasiewicz inequality need not be convex.",
-        "Section 2.1",
-        "a negative eigenvalue of the Hessian",
-        judge_convexity,
-    ),
-)
+CLAIMS = (_least_squares, _network, _not_convex)
 
 
-def draw_thm2_3(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def draw(readings: Readings) -> tuple[Figure, ...]:
     """Least squares, and a network."""
     return (
         _figure(readings, "descent_quadratic", "least squares, 10 equations, 30 unknowns"),
@@ -147,23 +136,20 @@ def draw_thm2_3(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
     )
 
 
-def _figure(readings: Sequence[Measurement], measure: str, what: str, remark: str = "") -> Figure:
-    loss, bound = (stacked(readings, name, measure) for name in ("loss", "bound"))
-    loss, bound = loss / loss[:, :, :1], bound / bound[:, :, :1]
+def _figure(readings: Readings, measure: str, what: str, remark: str = "") -> Figure:
+    loss, bound = (values / values[:, :, :1] for values in arrays(readings, measure, "loss", "bound"))
     x = torch.arange(loss.shape[2], dtype=torch.float64)
     marks: list[Mark] = []
     for index, place in enumerate((0, 2, 4)):  # of the step sizes
         marks += bundle(x, loss[:, place], f"η = {STEPS[place]}/β", index, logarithmic=True)
         mean = bound[:, place].log().mean(0).exp()
         marks.append(Line(numbers(x), numbers(mean), f"bound, η = {STEPS[place]}/β", True, colour(index)))
-    return figure(
-        (measure.removeprefix("descent_"), f"Theorem 2.3: {what}"),
+    caption = (
         "Losses over the first loss (mean and range over draws) stay below the bound of equation (4), dashed, "
-        f"at every step size below 2/β.{remark}",
-        ("steps of gradient descent", "loss over first loss"),
-        marks,
-        "y",
+        f"at every step size below 2/β.{remark}"
     )
+    words = measure.removeprefix("descent_"), f"Theorem 2.3: {what}"
+    return common.figure(words, caption, ("steps of gradient descent", "loss over first loss"), marks, "y")
 
 
 REPLICATES: dict[Preset, int] = {"smoke": 3, "laptop": 6, "paper": 50}
@@ -171,25 +157,17 @@ REPLICATES: dict[Preset, int] = {"smoke": 3, "laptop": 6, "paper": 50}
 
 def quadratics(preset: Preset, seed: int) -> list[Run]:
     """Least squares, which theorem 5.1 looks at again."""
-    return replicated(descent_quadratic, Quadratic(), REPLICATES[preset], seed)
+    return statistics.replicated(descent_quadratic, Quadratic(), REPLICATES[preset], seed)
 
 
 def runs(preset: Preset, seed: int) -> list[Run]:
     """Least squares and networks."""
     base = NonConvex(iterations={"smoke": 40, "laptop": 200, "paper": 2000}[preset])
-    networks = replicated(descent_network, base, REPLICATES[preset], seed)
-    return [*quadratics(preset, seed), *networks]
+    return [*quadratics(preset, seed), *statistics.replicated(descent_network, base, REPLICATES[preset], seed)]
 
 
-ITEM = Item(
-    "thm2_3",
-    "gradient descent at a linear rate",
-    runs,
-    CLAIMS,
-    draw_thm2_3,
-    raw_tables,
-    (
-        "The theorem gives no example: here least squares, whose constants are singular values, and our repaired "
-        "network of theorem 5.1, whose constants are certified.",
-    ),
+_DEVIATIONS = (
+    "The theorem gives no example: here least squares, whose constants are singular values, and our repaired network "
+    "of theorem 5.1, whose constants are certified.",
 )
+ITEM = Item("thm2_3", "gradient descent at a linear rate", runs, CLAIMS, draw, statistics.raw_tables, _DEVIATIONS)

@@ -18,11 +18,10 @@ from skiplens.jacobians.systems.parameterisation import Free, Parameterisation, 
 from skiplens.jacobians.systems.smoothness import TrainingLoss, certified_smoothness, search_rough_point
 from skiplens.papers import statistics
 from skiplens.papers.macdonald2023_regularity import common
-from skiplens.papers.macdonald2023_regularity.common import LARGEST_SCALES, SCALES, RandomResidualNetwork
-from skiplens.papers.statistics import Band, chosen, decide, decide_correction, exactly, over_seeds, slope, stacked
-from skiplens.papers.study import Claim, Item, Judgement, Preset
+from skiplens.papers.macdonald2023_regularity.common import LARGEST_SCALES, SCALES, RandomResidualNetwork, arrays
+from skiplens.papers.statistics import Band, Readings, chosen, decide, decide_correction, exactly, over_seeds, slope
+from skiplens.papers.study import Item, Judgement, Preset, claim
 from skiplens.plots.figure import Figure, Line, Points, Reference, colour, numbers
-from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
 
 ROW_NORMS = (1.0, 10.0, 100.0, 1000.0)
@@ -115,11 +114,10 @@ BOUNDED = 0.05
 """An exponent within this of 0 says that a norm does not grow."""
 
 
-def judge_bounded(readings: Sequence[Measurement]) -> Judgement:
-    """The largest Hessian norm over the certified constant."""
-    norms, roughest, certified = (
-        stacked(readings, name, "smooth_hessians") for name in ("normalised", "roughest", "certified")
-    )
+@claim("Theorem 4.5", "|H| at most β")
+def _bounded(readings: Readings) -> Judgement:
+    """The loss of a network of normalised layers has globally Lipschitz gradients."""
+    norms, roughest, certified = arrays(readings, "smooth_hessians", "normalised", "roughest", "certified")
     ratio = torch.cat([norms, roughest[:, None]], dim=1) / certified[:, None]
     sentence = (
         "Largest |H| over the certified β, normalised network: random parameters of sizes 0.03 to 32 and an ascent on "
@@ -128,16 +126,19 @@ def judge_bounded(readings: Sequence[Measurement]) -> Judgement:
     return decide(exactly(ratio.max()), Band(-math.inf, 1 + ROUNDING, ROUNDING), sentence)
 
 
-def judge_plain(readings: Sequence[Measurement]) -> Judgement:
-    """How the Hessian of the network without normalisation grows."""
-    exponent = _exponent(stacked(readings, "plain", "smooth_hessians")[:, -LARGEST_SCALES:], SCALES[-LARGEST_SCALES:])
+@claim("Section 4.1", "|H| grows")
+def _plain(readings: Readings) -> Judgement:
+    """Standard affine layers are suited to bounded sets of parameters only."""
+    (norms,) = arrays(readings, "smooth_hessians", "plain")
+    exponent = _exponent(norms[:, -LARGEST_SCALES:], SCALES[-LARGEST_SCALES:])
     sentence = "Exponent with which |H| grows with the size of the parameters, the same network without normalisation."
     return decide(over_seeds(exponent), Band(0.0, math.inf), sentence)
 
 
-def judge_activation(readings: Sequence[Measurement]) -> Judgement:
-    """How the difference quotients of two slopes behave near 0."""
-    root, softplus = (_exponent(stacked(readings, name, "slope_quotients"), GAPS) for name in ("root", "softplus"))
+@claim("Theorem 4.5 (1)", "bounded quotients")
+def _activation(readings: Readings) -> Judgement:
+    """Continuously differentiable nonlinearities meet the hypotheses."""
+    root, softplus = (_exponent(found, GAPS) for found in arrays(readings, "slope_quotients", "root", "softplus"))
     sentence = (
         "Exponent in h of |φ'(h) − φ'(0)|/h. Printed: φ continuously differentiable suffices; (2/3)|x|^(3/2) is, and "
         "its exponent −1/2 says that the slope is not Lipschitz. Right: the derivative must be locally Lipschitz, as "
@@ -147,30 +148,25 @@ def judge_activation(readings: Sequence[Measurement]) -> Judgement:
     return decide_correction((exactly(root[:1]), band), (exactly(softplus[:1]), band), sentence)
 
 
-def judge_batch_norm(readings: Sequence[Measurement]) -> Judgement:
-    """How J(bn ∘ aff) grows with the affine map, with few samples and with many."""
-    few, many, normalised = (
-        _exponent(stacked(readings, name, "batch_norm_gains")[:, 1:], ROW_NORMS[1:])
-        for name in ("few", "many", "normalised")
-    )
+@claim("Section 4.1, after Theorem 4.5", "exponent 0")
+def _batch_norm(readings: Readings) -> Judgement:
+    """Batch norm after an affine map meets the hypotheses on generic data."""
+    gains = arrays(readings, "batch_norm_gains", "few", "many", "normalised")
+    few, many, normalised = (_exponent(each[:, 1:], ROW_NORMS[1:]) for each in gains)
     sentence = (
         "Exponent with which |J(bn ∘ aff)| grows with |A|. Printed: bounded for generic data. With as many samples as "
         "features the covariance is always singular, and the exponent is 1. Right: bounded with more samples than "
         "features, or behind a normalised affine map."
     )
-    band = Band.around(0.0, BOUNDED)
-    return decide_correction(
-        (over_seeds(few), band), (over_seeds(torch.stack([many, normalised], dim=1)), band), sentence
-    )
+    band, bounded = Band.around(0.0, BOUNDED), torch.stack([many, normalised], dim=1)
+    return decide_correction((over_seeds(few), band), (over_seeds(bounded), band), sentence)
 
 
-def judge_entry(readings: Sequence[Measurement]) -> Judgement:
-    """The printed and the right second derivative against automatic differentiation."""
-    true = stacked(readings, "differentiated", "entry_curvatures")
-    printed, corrected = (
-        (stacked(readings, name, "entry_curvatures") - true).abs().amax(1) / true.abs().amax(1)
-        for name in ("printed", "corrected")
-    )
+@claim("Lemma B.3, Eq. 33", "error 0")
+def _entry_curvature(readings: Readings) -> Judgement:
+    """The second derivative of entry normalisation."""
+    true, *formulas = arrays(readings, "entry_curvatures", "differentiated", "printed", "corrected")
+    printed, corrected = ((found - true).abs().amax(1) / true.abs().amax(1) for found in formulas)
     sentence = (
         "Relative error of the second derivative of an entry-normalised matrix. Printed: −3ε w (ε + w²)^(−3/2). Right: "
         "the exponent is −5/2."
@@ -184,109 +180,72 @@ def _exponent(values: Tensor, places: Sequence[float]) -> Tensor:
     return slope([math.log(place) for place in places], values.log())
 
 
-CLAIMS = (
-    Claim(
-        "bounded",
-        "The loss of a network of normalised layers has globally Lipschitz gradients.",
-        "Theorem 4.5",
-        "|H| at most β",
-        judge_bounded,
-    ),
-    Claim(
-        "plain",
-        "Standard affine layers are suited to bounded sets of parameters only.",
-        "Section 4.1",
-        "|H| grows",
-        judge_plain,
-    ),
-    Claim(
-        "activation",
-        "Continuously differentiable nonlinearities meet the hypotheses.",
-        "Theorem 4.5 (1)",
-        "bounded quotients",
-        judge_activation,
-    ),
-    Claim(
-        "batch_norm",
-        "Batch norm after an affine map meets the hypotheses on generic data.",
-        "Section 4.1, after Theorem 4.5",
-        "exponent 0",
-        judge_batch_norm,
-    ),
-    Claim(
-        "entry_curvature", "The second derivative of entry normalisation.", "Lemma B.3, Eq. 33", "error 0", judge_entry
-    ),
-)
+CLAIMS = (_bounded, _plain, _activation, _batch_norm, _entry_curvature)
 
 
-def draw_thm4_5(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def draw(readings: Readings) -> tuple[Figure, ...]:
     """Hessians, batch norm behind an affine map, slopes near 0, the second derivative of an entry."""
-    return _hessians(readings), _batch_norm(readings), _slopes(readings), _entries(readings)
+    return _draw_hessians(readings), _draw_batch_norm(readings), _draw_slopes(readings), _draw_entries(readings)
 
 
-def _hessians(readings: Sequence[Measurement]) -> Figure:
-    names = {"normalised layers": "normalised", "the same without normalisation": "plain"}
-    curves = {name: stacked(readings, array, "smooth_hessians") for name, array in names.items()}
+def _draw_hessians(readings: Readings) -> Figure:
+    normalised, plain, certified = arrays(readings, "smooth_hessians", "normalised", "plain", "certified")
+    curves = {"normalised layers": normalised, "the same without normalisation": plain}
     marks = common.bundles(torch.tensor(SCALES, dtype=torch.float64), curves)
-    certified = float(stacked(readings, "certified", "smooth_hessians").log().mean().exp())
-    return common.figure(
-        ("hessians", "Theorem 4.5: curvature of the loss over parameter space"),
+    level = Reference(float(certified.log().mean().exp()), "certified β (mean over draws)")
+    caption = (
         "With normalised layers the Hessian's norm (mean and range over draws) stays below the certified "
-        "constant however large the parameters are; without them it grows without end.",
-        ("size of the parameters", "norm of the Hessian"),
-        (*marks, Reference(certified, "certified β (mean over draws)")),
-        "xy",
+        "constant however large the parameters are; without them it grows without end."
     )
+    words = "hessians", "Theorem 4.5: curvature of the loss over parameter space"
+    return common.figure(words, caption, ("size of the parameters", "norm of the Hessian"), (*marks, level), "xy")
 
 
-def _batch_norm(readings: Sequence[Measurement]) -> Figure:
-    names = {
-        "as many samples as features": "few",
-        "ten times as many samples as features": "many",
-        "few samples, normalised affine map": "normalised",
+def _draw_batch_norm(readings: Readings) -> Figure:
+    few, many, normalised = arrays(readings, "batch_norm_gains", "few", "many", "normalised")
+    curves = {
+        "as many samples as features": few,
+        "ten times as many samples as features": many,
+        "few samples, normalised affine map": normalised,
     }
-    curves = {name: stacked(readings, array, "batch_norm_gains") for name, array in names.items()}
-    return common.figure(
-        ("batch_norm", "Batch norm after an affine map"),
+    marks = common.bundles(torch.tensor(ROW_NORMS, dtype=torch.float64), curves)
+    caption = (
         "The norm of the Jacobian along the data's narrowest direction. With as many samples as features the "
         "covariance is singular for any data, and the norm grows with the affine map; the paper calls that "
-        "not generic. It stays bounded with more samples, or behind a normalised map.",
-        ("norm of the affine map", "norm of J(bn ∘ aff)"),
-        common.bundles(torch.tensor(ROW_NORMS, dtype=torch.float64), curves),
-        "xy",
+        "not generic. It stays bounded with more samples, or behind a normalised map."
     )
+    words, labels = ("batch_norm", "Batch norm after an affine map"), ("norm of the affine map", "norm of J(bn ∘ aff)")
+    return common.figure(words, caption, labels, marks, "xy")
 
 
-def _slopes(readings: Sequence[Measurement]) -> Figure:
+def _draw_slopes(readings: Readings) -> Figure:
     reading = chosen(readings, "slope_quotients")[0]
     names = {"root": "φ(x) = (2/3)·abs(x)^(3/2)", "softplus": "softplus"}
     lines = (Line(numbers(GAPS), numbers(reading[array]), name) for array, name in names.items())
-    return common.figure(
-        ("slopes", "Continuously differentiable is not enough"),
+    caption = (
         "Difference quotients of two slopes at 0. Those of the first function grow without end as the gap "
-        "shrinks: its derivative is continuous and not Lipschitz.",
-        ("gap h", "(φ′(h) − φ′(0))/h, absolute"),
-        lines,
-        "xy",
+        "shrinks: its derivative is continuous and not Lipschitz."
     )
+    words = "slopes", "Continuously differentiable is not enough"
+    return common.figure(words, caption, ("gap h", "(φ′(h) − φ′(0))/h, absolute"), lines, "xy")
 
 
-def _entries(readings: Sequence[Measurement]) -> Figure:
+def _draw_entries(readings: Readings) -> Figure:
     reading = chosen(readings, "entry_curvatures")[0]
     epsilon = reading.setting("epsilon")
     w = torch.linspace(-2.5, 2.5, 501, dtype=torch.float64)
     corrected, printed = (numbers(-3 * epsilon * w * (epsilon + w * w) ** power) for power in (-2.5, -1.5))
-    return common.figure(
-        ("entry_curvature", f"Equation (33): second derivative of entry normalisation, ε = {epsilon}"),
-        "Points are differentiated automatically. They lie on the formula with the exponent −5/2; the printed "
-        "one has −3/2.",
-        ("entry w", "second derivative of w/√(ε + w²)"),
-        (
-            Line(numbers(w), corrected, "corrected", colour=colour(0)),
-            Line(numbers(w), printed, "as printed", True, colour(1)),
-            Points(numbers(reading["entry"]), numbers(reading["differentiated"]), "automatic differentiation"),
-        ),
+    marks = (
+        Line(numbers(w), corrected, "corrected", colour=colour(0)),
+        Line(numbers(w), printed, "as printed", True, colour(1)),
+        Points(numbers(reading["entry"]), numbers(reading["differentiated"]), "automatic differentiation"),
     )
+    words = "entry_curvature", f"Equation (33): second derivative of entry normalisation, ε = {epsilon}"
+    caption = (
+        "Points are differentiated automatically. They lie on the formula with the exponent −5/2; the printed "
+        "one has −3/2."
+    )
+    return common.figure(words, caption, ("entry w", "second derivative of w/√(ε + w²)"), marks)
 
 
 def runs(preset: Preset, seed: int) -> list[Run]:
@@ -302,16 +261,9 @@ def runs(preset: Preset, seed: int) -> list[Run]:
     ]
 
 
-ITEM = Item(
-    "thm4_5",
-    "smooth losses from normalised layers",
-    runs,
-    CLAIMS,
-    draw_thm4_5,
-    statistics.raw_tables,
-    (
-        "The theorem gives no example: here 6 features, 4 samples, layers of 5, 4 and 3 units, softplus, "
-        "square cost; rows are divided by the root of their number, since rows below 1 do not make a matrix of "
-        "norm below 1.",
-    ),
+_TITLE = "smooth losses from normalised layers"
+_DEVIATIONS = (
+    "The theorem gives no example: here 6 features, 4 samples, layers of 5, 4 and 3 units, softplus, square cost; rows "
+    "are divided by the root of their number, since rows below 1 do not make a matrix of norm below 1.",
 )
+ITEM = Item("thm4_5", _TITLE, runs, CLAIMS, draw, statistics.raw_tables, _DEVIATIONS)

@@ -1,9 +1,7 @@
 """Theorem 4.7: λ(DF) above its lower bounds at parameters of many sizes, and the lemma behind the first layer."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -16,12 +14,11 @@ from skiplens.jacobians.systems.parameterisation import EntryNormalised, Free, P
 from skiplens.linalg.singular_values import smallest_gram_eigenvalue, smallest_singular_value
 from skiplens.papers import statistics
 from skiplens.papers.macdonald2023_regularity import common
-from skiplens.papers.macdonald2023_regularity.common import LARGEST_SCALES, SCALES, RandomResidualNetwork
+from skiplens.papers.macdonald2023_regularity.common import LARGEST_SCALES, SCALES, RandomResidualNetwork, arrays
 from skiplens.papers.macdonald2023_regularity.regularity import regularity, skip_bound
-from skiplens.papers.statistics import Band, decide, decide_correction, exactly, over_seeds, slope, stacked
-from skiplens.papers.study import Claim, Item, Judgement, Preset
+from skiplens.papers.statistics import Band, Readings, decide, decide_correction, exactly, over_seeds, slope, stacked
+from skiplens.papers.study import Item, Judgement, Preset, claim
 from skiplens.plots.figure import Figure
-from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
 
 
@@ -79,92 +76,79 @@ ROUNDING = 1e-6
 """Relative, of the smallest eigenvalues, which are down to 1e-10 of the largest."""
 
 
-def judge_bound(readings: Sequence[Measurement], bound: str) -> Judgement:
+@claim("Theorem 4.7", "λ(DF) over bound at least 1")
+def _positive(readings: Readings) -> Judgement:
+    """λ(DF) > 0 for all parameters; here: at least σ(X)² σ(DP)² Π (1 − |Jg|)²."""
+    return _judge_bound(readings, "from_skips")
+
+
+@claim("Proposition 4.6, Eq. 12", "λ(DF) over bound at least 1")
+def _from_layers(readings: Readings) -> Judgement:
+    """The sum of products of layers' λ is a lower bound of λ(DF)."""
+    return _judge_bound(readings, "from_layers")
+
+
+def _judge_bound(readings: Readings, bound: str) -> Judgement:
     """The smallest quotient of λ(DF) and a lower bound of it, both of which must be positive."""
-    true, below = (stacked(readings, name, "regular_points") for name in ("true", bound))
+    true, below = arrays(readings, "regular_points", "true", bound)
     ratio = (true / below).where(below > 0, -math.inf)
     sentence = "Smallest λ(DF) over its bound among all parameters drawn, of sizes 0.03 to 32; −∞ if a bound is 0."
     return decide(exactly(ratio.min()), Band(1 - ROUNDING, math.inf, ROUNDING), sentence)
 
 
-def judge_skips(readings: Sequence[Measurement]) -> Judgement:
-    """The smallest slack of lemma B.4."""
+@claim("Lemma B.4", "at least 0")
+def _skip_blocks(readings: Readings) -> Judgement:
+    """σ(Jf) is at least 1 − |Jg|."""
     slack = stacked(readings, "slack_of_skips", "regular_points").min()
     sentence = "Smallest σ(Jf) − (1 − |Jg|) among all blocks and parameters drawn."
     return decide(exactly(slack), Band(-ROUNDING, math.inf, ROUNDING), sentence)
 
 
-def judge_uniformity(readings: Sequence[Measurement]) -> Judgement:
-    """How λ(DF) falls with the size of the parameters."""
+@claim("Theorem 4.7", "decreasing")
+def _not_uniform(readings: Readings) -> Judgement:
+    """λ(DF) is not bounded below uniformly."""
     logarithms = stacked(readings, "true", "regular_points")[:, -LARGEST_SCALES:].log().mean(2)
     exponent = slope([math.log(scale) for scale in SCALES[-LARGEST_SCALES:]], logarithms)
     sentence = "Exponent with which λ(DF) changes with the size of the parameters, sizes 3 to 32."
     return decide(over_seeds(exponent), Band(-math.inf, 0.0), sentence)
 
 
-def judge_chain(readings: Sequence[Measurement]) -> Judgement:
-    """How much larger λ(DF) is with skips."""
-    true, chain = (stacked(readings, name, "regular_points")[:, len(SCALES) // 2] for name in ("true", "chain"))
+@claim("Section 6", "above 0")
+def _skips_help(readings: Readings) -> Judgement:
+    """Skip connections improve the regularity of the loss."""
+    true, chain = (found.log10()[:, len(SCALES) // 2] for found in arrays(readings, "regular_points", "true", "chain"))
     sentence = "Mean of log₁₀ λ(DF) with skips minus that of the same network without, parameters of size 1."
-    return decide(over_seeds((true.log10() - chain.log10()).mean(1)), Band(0.0, math.inf), sentence)
+    return decide(over_seeds((true - chain).mean(1)), Band(0.0, math.inf), sentence)
 
 
-def judge_first_layer(readings: Sequence[Measurement]) -> Judgement:
-    """Lemma B.5 for a convolution, and for one parameter an entry."""
-    convolution, entries = (stacked(readings, name, "first_layers") for name in ("convolution", "entry_normalised"))
+@claim("Lemma B.5, Eq. 35", "at least 1")
+def _first_layer(readings: Readings) -> Judgement:
+    """σ(D aff) is at least σ(X) σ(DP)."""
+    convolution, entries = arrays(readings, "first_layers", "convolution", "entry_normalised")
     sentence = (
         "σ(D aff) over σ(X) σ(DP). Printed: at least 1 for any parameterisation; a convolution has fewer parameters "
         "than entries, and fails. Right: with at least d₁·d₀ parameters (the smallest quotient of entry-normalised "
         "layers), or with λ in place of σ."
     )
-    return decide_correction(
-        (over_seeds(convolution), Band(1.0, math.inf)),
-        (exactly(entries.min()), Band(1 - ROUNDING, math.inf, ROUNDING)),
-        sentence,
-    )
+    right = exactly(entries.min()), Band(1 - ROUNDING, math.inf, ROUNDING)
+    return decide_correction((over_seeds(convolution), Band(1.0, math.inf)), right, sentence)
 
 
-CLAIMS = (
-    Claim(
-        "positive",
-        "λ(DF) > 0 for all parameters; here: at least σ(X)² σ(DP)² Π (1 − |Jg|)².",
-        "Theorem 4.7",
-        "λ(DF) over bound at least 1",
-        partial(judge_bound, bound="from_skips"),
-    ),
-    Claim("not_uniform", "λ(DF) is not bounded below uniformly.", "Theorem 4.7", "decreasing", judge_uniformity),
-    Claim(
-        "from_layers",
-        "The sum of products of layers' λ is a lower bound of λ(DF).",
-        "Proposition 4.6, Eq. 12",
-        "λ(DF) over bound at least 1",
-        partial(judge_bound, bound="from_layers"),
-    ),
-    Claim("skip_blocks", "σ(Jf) is at least 1 − |Jg|.", "Lemma B.4", "at least 0", judge_skips),
-    Claim("first_layer", "σ(D aff) is at least σ(X) σ(DP).", "Lemma B.5, Eq. 35", "at least 1", judge_first_layer),
-    Claim("skips_help", "Skip connections improve the regularity of the loss.", "Section 6", "above 0", judge_chain),
-)
+CLAIMS = (_positive, _not_uniform, _from_layers, _skip_blocks, _first_layer, _skips_help)
 
 
-def draw_thm4_7(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def draw(readings: Readings) -> tuple[Figure, ...]:
     """λ(DF), both bounds, and the network without skips."""
-    names = {
-        "λ(DF)": "true",
-        "Eq. 12, from the layers": "from_layers",
-        "Theorem 4.7, from the skips": "from_skips",
-        "λ(DF) without skips": "chain",
-    }
-    curves = {name: stacked(readings, array, "regular_points").log().mean(2).exp() for name, array in names.items()}
-    return (
-        common.figure(
-            ("regularity", "Theorem 4.7: regularity over parameter space"),
-            "The smallest eigenvalue of DF DFᵀ (mean and range over draws) lies above both bounds at every "
-            "size of the parameters, and is positive, but not uniformly so. Without skips it is much smaller.",
-            ("size of the parameters", "smallest eigenvalue"),
-            common.bundles(torch.tensor(SCALES, dtype=torch.float64), curves),
-            "xy",
-        ),
+    names = ("λ(DF)", "Eq. 12, from the layers", "Theorem 4.7, from the skips", "λ(DF) without skips")
+    found = arrays(readings, "regular_points", "true", "from_layers", "from_skips", "chain")
+    curves = {name: values.log().mean(2).exp() for name, values in zip(names, found, strict=True)}
+    marks = common.bundles(torch.tensor(SCALES, dtype=torch.float64), curves)
+    caption = (
+        "The smallest eigenvalue of DF DFᵀ (mean and range over draws) lies above both bounds at every "
+        "size of the parameters, and is positive, but not uniformly so. Without skips it is much smaller."
     )
+    words = "regularity", "Theorem 4.7: regularity over parameter space"
+    return (common.figure(words, caption, ("size of the parameters", "smallest eigenvalue"), marks, "xy"),)
 
 
 def runs(preset: Preset, seed: int) -> list[Run]:
@@ -177,15 +161,9 @@ def runs(preset: Preset, seed: int) -> list[Run]:
     ]
 
 
-ITEM = Item(
-    "thm4_7",
-    "regularity from skips around contracting branches",
-    runs,
-    CLAIMS,
-    draw_thm4_7,
-    statistics.raw_tables,
-    (
-        "The theorem gives no example: here the normalised residual network of theorem 5.1 with 6 features, 4 "
-        "samples, layers of 5, 4 and 3 units and tanh.",
-    ),
+_TITLE = "regularity from skips around contracting branches"
+_DEVIATIONS = (
+    "The theorem gives no example: here the normalised residual network of theorem 5.1 with 6 features, 4 samples, "
+    "layers of 5, 4 and 3 units and tanh.",
 )
+ITEM = Item("thm4_7", _TITLE, runs, CLAIMS, draw, statistics.raw_tables, _DEVIATIONS)

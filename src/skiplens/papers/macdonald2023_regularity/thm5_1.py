@@ -5,7 +5,7 @@ The counterexample has its own file; here are the paper's network and the repair
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -15,25 +15,19 @@ from torch import Tensor
 from skiplens.base.settings import option
 from skiplens.data.images import ImageSet, sample
 from skiplens.jacobians.hypotheses.model_check import check_hypotheses
+from skiplens.jacobians.systems import smoothness
 from skiplens.jacobians.systems.costs import CrossEntropy
-from skiplens.jacobians.systems.smoothness import (
-    SAFETY,
-    TrainingLoss,
-    certified_smoothness,
-    descent_constant,
-    local_smoothness,
-)
+from skiplens.jacobians.systems.smoothness import SAFETY, TrainingLoss, certified_smoothness
 from skiplens.linalg.singular_values import smallest_singular_value
 from skiplens.papers import statistics
 from skiplens.papers.macdonald2023_regularity import common, counterexample
-from skiplens.papers.macdonald2023_regularity.common import HIDDEN, WIDTHS, RandomResidualNetwork
+from skiplens.papers.macdonald2023_regularity.common import HIDDEN, WIDTHS, RandomResidualNetwork, arrays
 from skiplens.papers.macdonald2023_regularity.counterexample import ROUNDING, OneLayer, Trapped, largest_weight_bound
 from skiplens.papers.macdonald2023_regularity.guaranteed import GuaranteedNetwork, TrainingPlan, train_with_guarantee
 from skiplens.papers.macdonald2023_regularity.thm2_3 import STEPS, quadratics
-from skiplens.papers.statistics import Band, chosen, decide, decide_correction, exactly, over_seeds, stacked
-from skiplens.papers.study import Claim, Item, Judgement, Preset
-from skiplens.plots.figure import Figure, Line, Mark, colour, numbers
-from skiplens.readings.reading import Measurement
+from skiplens.papers.statistics import Band, Readings, chosen, decide, decide_correction, exactly, over_seeds, stacked
+from skiplens.papers.study import Claim, Item, Judgement, Preset, claim
+from skiplens.plots.figure import Figure, Line, colour, numbers
 from skiplens.sweeps.run import Run
 from skiplens.zoo.catalogue import build
 
@@ -124,7 +118,7 @@ def digit_certificates(settings: DigitCertificate) -> dict[str, Tensor]:
     losses = [[point.loss for point in common.descend(loss, start, step, settings.iterations)] for step in steps]
     found = {
         "certified": beta,
-        "measured": local_smoothness(loss, start, generator),
+        "measured": smoothness.local_smoothness(loss, start, generator),
         "smallest_singular_value": smallest_singular_value(data),
         "loss": losses,
     }
@@ -155,34 +149,33 @@ MUCH_SMALLER = 100
 """Step sizes that are so many times smaller are much smaller."""
 
 
-def judge_descent_constant(readings: Sequence[Measurement]) -> Judgement:
-    """The smallest decrease of a step over α |∇ℓ|², with both α."""
-    decrease = stacked(readings, "decrease", "descent_quadratic")[:, :, :20]  # later on, losses are rounding
-    beta = stacked(readings, "beta", "descent_quadratic")[:, None]
+@claim("Proof of Theorem 5.1, after Eq. 37", "at least 1")
+def _descent_constant(readings: Readings) -> Judgement:
+    """A step decreases the loss by α |∇ℓ|²."""
+    decrease, beta = arrays(readings, "descent_quadratic", "decrease", "beta")
+    decrease, beta = decrease[:, :, :20], beta[:, None]  # later on, losses are rounding
     eta = torch.tensor(STEPS, dtype=torch.float64) / beta
-    printed, right = eta * (1 - 2 * eta / beta), descent_constant(beta, eta)
+    printed, right = eta * (1 - 2 * eta / beta), smoothness.descent_constant(beta, eta)
     worst = [(decrease / alpha[:, :, None]).amin((1, 2)) for alpha in (printed, right)]
     sentence = (
         "Smallest decrease of a step over α |∇ℓ|², least squares. Printed: α = η(1 − 2η/β). Right: α = η(1 − βη/2); "
         "the smallest quotient with it is shown."
     )
-    return decide_correction(
-        (over_seeds(worst[0]), Band(1.0, math.inf)),
-        (exactly(worst[1].min()), Band(1 - ROUNDING, math.inf, ROUNDING)),
-        sentence,
-    )
+    corrected = exactly(worst[1].min()), Band(1 - ROUNDING, math.inf, ROUNDING)
+    return decide_correction((over_seeds(worst[0]), Band(1.0, math.inf)), corrected, sentence)
 
 
-def judge_descends(readings: Sequence[Measurement]) -> Judgement:
-    """The largest relative change of the loss in a step."""
+@claim("Proof of Theorem 5.1", "below 0")
+def _descends(readings: Readings) -> Judgement:
+    """The loss decreases with every step of a size below 2/β, from any start."""
     loss = stacked(readings, "loss", "printed_network_descent")
     sentence = "Largest relative change of the loss in a step of 1.9/β, starts of sizes 0.1, 1.5 and 15: negative."
     return decide(exactly((loss.diff(dim=2) / loss[:, :, :-1]).max()), Band(-math.inf, 0.0), sentence)
 
 
-def judge_repaired(readings: Sequence[Measurement], cost: str) -> Judgement:
+def _repaired(readings: Readings, cost: str) -> Judgement:
     """The largest loss over the bound that was proved before the first step."""
-    loss, bound, kept = (stacked(readings, name, "repaired_descent", cost=cost) for name in ("loss", "bound", "kept"))
+    loss, bound, kept = arrays(readings, "repaired_descent", "loss", "bound", "kept", cost=cost)
     ratio = (loss[:, :, 1:] / bound[:, :, 1:]).max()
     sentence = (
         "Largest loss over the bound proved before the first step, which tends to 0; starts of sizes 0.1, 1.5 and 15. "
@@ -192,9 +185,10 @@ def judge_repaired(readings: Sequence[Measurement], cost: str) -> Judgement:
     return decide(exactly(worst), Band(-math.inf, 1 + ROUNDING, ROUNDING), sentence)
 
 
-def judge_steps(readings: Sequence[Measurement]) -> Judgement:
-    """How many times the certified constant exceeds the Hessian's norm, as a power of ten."""
-    certified, measured = (stacked(readings, name, "digit_certificates") for name in ("certified", "measured"))
+@claim("Section 5, last paragraph", f"log₁₀ ratio > 0; we ask for ≥ {math.log10(MUCH_SMALLER):g}")
+def _worst_case(readings: Readings) -> Judgement:
+    """Lipschitz bounds are worst cases, with learning rates much smaller than those of practice."""
+    certified, measured = arrays(readings, "digit_certificates", "certified", "measured")
     sentence = (
         "log₁₀ of the certified β over the Hessian's norm at the start, 32 digits: so many times smaller is the "
         f"certified step than one that fits. We ask for at least {MUCH_SMALLER} times."
@@ -202,107 +196,73 @@ def judge_steps(readings: Sequence[Measurement]) -> Judgement:
     return decide(over_seeds((certified / measured).log10()), Band(math.log10(MUCH_SMALLER), math.inf), sentence)
 
 
-def judge_practice(readings: Sequence[Measurement]) -> Judgement:
-    """How many hypotheses fail for the network of figure 2."""
+@claim("Section 5, last paragraph", "at least one fails")
+def _practice(readings: Readings) -> Judgement:
+    """Practical problems typically do not satisfy the hypotheses."""
     reading = chosen(readings, "hypotheses_met")[0]
     failing = torch.stack([values[0] == 0 for values in reading.arrays.values()]).sum()
     sentence = f"Hypotheses of theorems 4.5, 4.7 and 5.1 that fail for {CHECKED[0]} on 32 digits; the table lists them."
     return decide(exactly(failing), Band(1.0, math.inf), sentence)
 
 
-CLAIMS = (
-    *counterexample.CLAIMS,
+_REPAIRED = tuple(
     Claim(
-        "descent_constant",
-        "A step decreases the loss by α |∇ℓ|².",
-        "Proof of Theorem 5.1, after Eq. 37",
-        "at least 1",
-        judge_descent_constant,
-    ),
-    Claim(
-        "descends",
-        "The loss decreases with every step of a size below 2/β, from any start.",
-        "Proof of Theorem 5.1",
-        "below 0",
-        judge_descends,
-    ),
-    *(
-        Claim(
-            f"repaired_{cost}",
-            "Gradient descent converges from any initialisation to a global minimum: the repaired network.",
-            "Theorem 5.1, with a free first layer and bounded branches",
-            "loss over bound at most 1",
-            partial(judge_repaired, cost=cost),
-        )
-        for cost in ("square", "cross_entropy")
-    ),
-    Claim(
-        "worst_case",
-        "Lipschitz bounds are worst cases, with learning rates much smaller than those of practice.",
-        "Section 5, last paragraph",
-        f"log₁₀ ratio > 0; we ask for ≥ {math.log10(MUCH_SMALLER):g}",
-        judge_steps,
-    ),
-    Claim(
-        "practice",
-        "Practical problems typically do not satisfy the hypotheses.",
-        "Section 5, last paragraph",
-        "at least one fails",
-        judge_practice,
-    ),
+        f"repaired_{cost}",
+        "Gradient descent converges from any initialisation to a global minimum: the repaired network.",
+        "Theorem 5.1, with a free first layer and bounded branches",
+        "loss over bound at most 1",
+        partial(_repaired, cost=cost),
+    )
+    for cost in ("square", "cross_entropy")
 )
+CLAIMS = (*counterexample.CLAIMS, _descent_constant, _descends, *_REPAIRED, _worst_case, _practice)
 
 
-def draw_thm5_1(readings: Sequence[Measurement]) -> tuple[Figure, ...]:
+def draw(readings: Readings) -> tuple[Figure, ...]:
     """All figures."""
+    starts = [f"parameters of size {scale:g}" for scale in START_SCALES]
+    on_random_data = _descents(
+        stacked(readings, "loss", "printed_network_descent"),
+        starts,
+        ("any_start", "Theorem 5.1: the paper's network, random data"),
+        "Cross-entropy falls with every step of 1.9/β, from small, usual and large parameters (mean and range over "
+        "draws). How far it falls in the end is not certified.",
+    )
+    on_digits = _descents(
+        stacked(readings, "loss", "digit_certificates"),
+        [f"{n:,.0f} × 1.9/β" for n in STEP_FACTORS],
+        ("steps", "Theorem 5.1 on 32 digits: the certified step and multiples of it"),
+        "The certified step size hardly moves the loss; one ten thousand times as large still goes down (mean and "
+        "range over draws).",
+    )
+    repaired = []
+    for cost in ("square", "cross_entropy"):
+        loss, bound = arrays(readings, "repaired_descent", "loss", "bound", cost=cost)
+        words = f"repaired_{cost}", f"The repaired network, {cost.replace('_', '-')} cost"
+        caption = (
+            "A free first layer and bounded branches: from any start (mean and range over draws) the loss stays "
+            "below a bound that is proved before the first step and tends to 0 (dashed)."
+        )
+        repaired.append(_descents(loss, starts, words, caption, bound.log().mean(0).exp().unbind()))
     return (
         counterexample.draw_trapped(readings, "logistic"),
         counterexample.draw_trapped(readings, "square"),
         counterexample.draw_bounds(readings),
         counterexample.draw_decay(readings),
-        common.figure(
-            ("any_start", "Theorem 5.1: the paper's network, random data"),
-            "Cross-entropy falls with every step of 1.9/β, from small, usual and large parameters (mean and range "
-            "over draws). How far it falls in the end is not certified.",
-            ("steps of gradient descent", "loss"),
-            _by_start(stacked(readings, "loss", "printed_network_descent")),
-            "y",
-        ),
-        _repaired(readings, "square"),
-        _repaired(readings, "cross_entropy"),
-        common.figure(
-            ("steps", "Theorem 5.1 on 32 digits: the certified step and multiples of it"),
-            "The certified step size hardly moves the loss; one ten thousand times as large still goes down "
-            "(mean and range over draws).",
-            ("steps of gradient descent", "cross-entropy"),
-            _descents(stacked(readings, "loss", "digit_certificates"), [f"{n:,.0f} × 1.9/β" for n in STEP_FACTORS]),
-            "y",
-        ),
+        on_random_data,
+        *repaired,
+        replace(on_digits, y_label="cross-entropy"),
     )
 
 
-def _repaired(readings: Sequence[Measurement], cost: str) -> Figure:
-    loss, bound = (stacked(readings, name, "repaired_descent", cost=cost) for name in ("loss", "bound"))
-    steps, means = numbers(range(loss.shape[2])), bound.log().mean(0).exp()
-    bounds = [Line(steps, numbers(mean), "", True, colour(index)) for index, mean in enumerate(means)]
-    return common.figure(
-        (f"repaired_{cost}", f"The repaired network, {cost.replace('_', '-')} cost"),
-        "A free first layer and bounded branches: from any start (mean and range over draws) the loss stays "
-        "below a bound that is proved before the first step and tends to 0 (dashed).",
-        ("steps of gradient descent", "loss"),
-        [*_by_start(loss), *bounds],
-        "y",
-    )
-
-
-def _by_start(losses: Tensor) -> list[Mark]:
-    return _descents(losses, [f"parameters of size {scale:g}" for scale in START_SCALES])
-
-
-def _descents(losses: Tensor, names: Sequence[str]) -> list[Mark]:
-    """Losses (draws, names, steps) against the steps."""
+def _descents(
+    losses: Tensor, names: Sequence[str], words: tuple[str, str], caption: str, bounds: Sequence[Tensor] = ()
+) -> Figure:
+    """Losses (draws, names, steps) against the steps, and bounds, if there are any, as dashed lines."""
     steps = torch.arange(losses.shape[2], dtype=torch.float64)
-    return common.bundles(steps, dict(zip(names, losses.unbind(1), strict=True)))
+    curves = common.bundles(steps, dict(zip(names, losses.unbind(1), strict=True)))
+    dashed = [Line(numbers(steps), numbers(bound), "", True, colour(index)) for index, bound in enumerate(bounds)]
+    return common.figure(words, caption, ("steps of gradient descent", "loss"), [*curves, *dashed], "y")
 
 
 def runs(preset: Preset, seed: int) -> list[Run]:
@@ -329,18 +289,11 @@ def runs(preset: Preset, seed: int) -> list[Run]:
     return [*own, *quadratics(preset, seed)]
 
 
-ITEM = Item(
-    "thm5_1",
-    "convergence from any start: a counterexample, what holds, and a repaired network",
-    runs,
-    CLAIMS,
-    draw_thm5_1,
-    statistics.raw_tables,
-    (
-        "The theorem gives no example. Here: a network of three weights that meets every hypothesis (starts of "
-        "replicates differ a little), one normalised weight, the paper's network and the repaired one with 6 "
-        "features and 4 samples, and the paper's network with 784, 32, 16 and 10 units on 32 of the first 2,000 "
-        "MNIST digits.",
-        "The repaired network is ours: its first layer is not normalised, and a tanh stands before each branch.",
-    ),
+_TITLE = "convergence from any start: a counterexample, what holds, and a repaired network"
+_DEVIATIONS = (
+    "The theorem gives no example. Here: a network of three weights that meets every hypothesis (starts of replicates "
+    "differ a little), one normalised weight, the paper's network and the repaired one with 6 features and 4 samples, "
+    "and the paper's network with 784, 32, 16 and 10 units on 32 of the first 2,000 MNIST digits.",
+    "The repaired network is ours: its first layer is not normalised, and a tanh stands before each branch.",
 )
+ITEM = Item("thm5_1", _TITLE, runs, CLAIMS, draw, statistics.raw_tables, _DEVIATIONS)
