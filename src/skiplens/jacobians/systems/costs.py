@@ -190,10 +190,5 @@ def _log_one_plus(count: int, exponent: float) -> float:
 
 def _smallest_ratio(lowest: float, highest: float) -> float:
     """The minimum of (1 − e^(−c))²/c between two costs: it rises and then falls, so it is at an end."""
-    return min(_ratio(lowest), _ratio(highest))
-
-
-def _ratio(cost: float) -> float:
-    if math.isinf(cost):
-        return 0.0
-    return cost if cost < 1e-8 else math.expm1(-cost) ** 2 / cost
+    # near 0 the ratio is c itself; at infinity it is 0
+    return min(c if c < 1e-8 else math.expm1(-c) ** 2 / c for c in (lowest, highest))

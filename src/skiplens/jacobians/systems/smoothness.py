@@ -18,19 +18,12 @@ from skiplens.jacobians.systems.layer import Certificate, Composition, DataBound
 
 @dataclass(frozen=True)
 class Smoothness:
-    """β with |∇ℓ(θ) − ∇ℓ(θ')| <= β |θ − θ'| for all parameters (on a sublevel set, if one was given).
+    """β with |∇ℓ(θ) − ∇ℓ(θ')| <= β |θ − θ'| for all parameters (on a sublevel set, if one was given)."""
 
-    Attributes:
-        joint: From the whole data matrix.
-        per_sample: The mean over the samples of the constants of single samples; infinite if a layer couples samples.
-        literal: Lemma B.1 of the paper as printed; none of the three is always the smallest.
-        unbounded: Layers whose derivatives are not bounded, each with the reason.
-    """
-
-    joint: float
-    per_sample: float
-    literal: float
-    unbounded: str = ""
+    joint: float  # from the whole data matrix
+    per_sample: float  # the mean of the constants of single samples; infinite if a layer couples samples
+    literal: float  # lemma B.1 of the paper as printed; none of the three is always the smallest
+    unbounded: str = ""  # layers whose derivatives are not bounded, each with the reason
 
     @property
     def constant(self) -> float:
@@ -112,21 +105,16 @@ class SmoothnessLaw:
         cost, N = self._loss.cost, self._loss.cost.samples
         # of a mean, one sample may be N times as large
         single = [_constant(own, certificate, N * sublevel) for own, certificate in self._single]
-        return Smoothness(
-            joint=_constant(cost, composed(self._whole), sublevel),
-            per_sample=sum(single) / N if single else math.inf,
-            literal=_literal(cost, self._whole, sublevel),
-            unbounded=self._loss.system.unbounded_because(is_first=True),
-        )
+        joint, literal = _constant(cost, composed(self._whole), sublevel), _literal(cost, self._whole, sublevel)
+        per_sample = sum(single) / N if single else math.inf
+        return Smoothness(joint, per_sample, literal, self._loss.system.unbounded_because(is_first=True))
 
 
 def certified_smoothness(loss: TrainingLoss, sublevel: float = math.inf) -> Smoothness:
-    """The certified smoothness β of a loss.
+    """The certified smoothness β of a loss, everywhere or where the loss is at most `sublevel`.
 
-    Args:
-        loss: System, data and cost.
-        sublevel: A loss that is not exceeded. Gradient descent with a step below 2/β stays below its first loss, so
-            that may be given; it is needed for the square cost where outputs are unbounded.
+    Gradient descent with a step below 2/β stays below its first loss, so that may be given; it is needed for the square
+    cost where outputs are unbounded.
     """
     return SmoothnessLaw(loss).at(sublevel)
 
