@@ -13,13 +13,13 @@ from skiplens.graph.operations import operation
 from skiplens.paths.forward import Counting, PathOrders, differentiable, entered, expand_activations
 from skiplens.paths.plan import GETITEM, StackPlan, activation_plan, branch_arguments, tangent_plan, where
 from skiplens.paths.rule_table import Normalising, RunningBatchNorm, rule_of
-from skiplens.paths.rules import Affine
-from skiplens.paths.step import Slot, Step, at_slot, padded, slots_at, summed, with_slots
+from skiplens.paths.rules import Affine, all_slots
+from skiplens.paths.step import Slot, Step, at_slot, padded, summed, with_slots
 
 Visit = Callable[[Step, Tensor], None]
 
+# Rules under which an operation is linear in its weights once its operating point is frozen.
 _LINEAR_IN_WEIGHTS = (Affine, Normalising, RunningBatchNorm)
-"""Rules under which an operation is linear in its weights once its operating point is frozen."""
 
 
 def pull_back(
@@ -27,14 +27,9 @@ def pull_back(
 ) -> Iterator[tuple[str, Tensor]]:
     """The gradient with respect to each source of the plan, by its name, from that with respect to the output.
 
-    Each stack of coefficients is yielded as soon as it is complete and is let go then: those of parameters may be
-    large.
-
-    Args:
-        plan: Made by `tangent_plan`; parameters among its sources get their gradients too.
-        counting: What the entries of the stacks count; here the branches from the output backwards.
-        cotangent: Gradient of a loss with respect to the output.
-        visit: Called at each operation with its plain values and the stack that arrived at its (first) result.
+    The entries of the stacks count branches from the output backwards. Each stack is yielded as soon as it is complete
+    and is let go then: those of parameters, where they are among the sources of a `tangent_plan`, may be large.
+    `visit` is called at each operation with its plain values and the stack that arrived at its (first) result.
     """
     sweep = _Sweep(plan, counting, visit)
     sweep.stacks[plan.output] = cotangent[None]
@@ -72,10 +67,8 @@ class _Sweep:
         arrived = {index: self.stacks.pop(key) for index, key in enumerate(keys) if key in self.stacks}
         if not arrived:
             return
-        slots = self.plan.fates[node].slots
-        pulled = self._pulled(node, slots, arrived)
-        block, positions = self.branches.get(node.name, (0, ()))
-        for slot, gradient in entered(pulled, self.counting, block, positions).items():
+        pulled = self._pulled(node, self.plan.fates[node].slots, arrived)
+        for slot, gradient in entered(pulled, self.counting, *self.branches.get(node.name, (0, ()))).items():
             self._add(at_slot(node.args, slot), gradient)
 
     def _pulled(self, node: fx.Node, slots: tuple[Slot, ...], arrived: dict[int, Tensor]) -> dict[Slot, Tensor]:
@@ -112,13 +105,8 @@ def weight_paths(
     """The gradient of each parameter, entry r of its stack from all whole paths through exactly r branches.
 
     Each stack adds up to the gradient that autograd has, and comes with the full name of its parameter. Parameters that
-    no operation reads itself, or that only read what has no frozen form, are left out.
-
-    Args:
-        network: The network.
-        parameters: Full names of the parameters.
-        cotangent: Gradient of a loss with respect to the output.
-        counting: What the entries of the stacks count instead of branches.
+    no operation reads itself, or that only read what has no frozen form, are left out. `cotangent` is the gradient of a
+    loss with respect to the output; the entries may count something else than branches.
     """
     counting = counting or PathOrders()
     readers = _Readers(network, set(parameters), counting)
@@ -131,7 +119,7 @@ def weight_paths(
     plan = tangent_plan(network, network.node(network.output), readers.names)
     for node, _ in pull_back(plan, counting, cotangent, visit):
         name = network.exported.parameters.get(node)
-        if name is not None and name in found:
+        if name in found:
             yield name, found.pop(name)
 
 
@@ -177,8 +165,7 @@ class _Readers:
 
     def _slots(self, node: fx.Node) -> dict[Slot, str]:
         """Where an operation takes parameters, with their names."""
-        every = [slot for position in range(len(node.args)) for slot in slots_at(node.args, position)]
-        taken = {slot: at_slot(node.args, slot) for slot in every}
+        taken = {slot: at_slot(node.args, slot) for slot in all_slots(node, range(len(node.args)))}
         found = {slot: self.parameters.get(value) for slot, value in taken.items() if isinstance(value, fx.Node)}
         return {slot: name for slot, name in found.items() if name is not None and name in self.names}
 

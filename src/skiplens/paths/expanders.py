@@ -163,29 +163,17 @@ def _side_by_side(found: dict[str, Tensor], samples: int) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """Sums that add up over samples and directions.
+    """Sums that add up over samples and directions."""
 
-    Attributes:
-        energies: ‖c_r‖² of each sample.
-        products: ⟨c_r, y⟩.
-        total: ⟨y, y⟩.
-        slope: ⟨y′, y⟩, y′ the derivative with respect to a factor common to all branches.
-        remainder: ‖y − Σ c_r‖² over the orders kept.
-        block_energy: ‖paths through block i‖².
-        block_products: ⟨paths through block i, y⟩.
-        pair_energy: ‖paths through blocks i and j‖².
-        signed: ‖c_r‖² of each draw of random signs.
-    """
-
-    energies: Float[Tensor, "samples orders"]
-    products: Float[Tensor, " orders"]
-    total: float
-    slope: float
-    remainder: float
-    block_energy: Float[Tensor, " blocks"]
-    block_products: Float[Tensor, " blocks"]
-    pair_energy: Float[Tensor, "paired paired"]
-    signed: Float[Tensor, "draws signed_orders"]
+    energies: Float[Tensor, "samples orders"]  # ‖c_r‖² of each sample
+    products: Float[Tensor, " orders"]  # ⟨c_r, y⟩
+    total: float  # ⟨y, y⟩
+    slope: float  # ⟨y′, y⟩, y′ the derivative with respect to a factor common to all branches
+    remainder: float  # ‖y − Σ c_r‖² over the orders kept
+    block_energy: Float[Tensor, " blocks"]  # ‖paths through block i‖²
+    block_products: Float[Tensor, " blocks"]  # ⟨paths through block i, y⟩
+    pair_energy: Float[Tensor, "paired paired"]  # ‖paths through blocks i and j‖²
+    signed: Float[Tensor, "draws signed_orders"]  # ‖c_r‖² of each draw of random signs
 
     def __add__(self, other: "Tally") -> "Tally":
         """The sums of two runs over the same samples."""
@@ -274,11 +262,9 @@ def weight_energies(
     network = chunk.network
     wanted = {name for block in network.blocks for name in block.branch.parameters}
     cotangent = _output_gradient(chunk, direction, randomness.child("direction", 0))
-    behind: dict[str, Tensor] = {}
-    for node, stack in pull_back(tangent_plan(network, chunk.output, wanted), PathOrders(), cotangent):
-        name = network.exported.parameters.get(node)
-        if name is not None:
-            behind[name] = _energy(stack)
+    pulled = pull_back(tangent_plan(network, chunk.output, wanted), PathOrders(), cotangent)
+    parameters = network.exported.parameters
+    behind = {parameters[node]: _energy(stack) for node, stack in pulled if node in parameters}
     whole = {name: _energy(stack) for name, stack in weight_paths(network, wanted, cotangent)}
     note: tuple[str, ...] = ()
     left_out = sorted(behind.keys() - whole.keys())
@@ -298,9 +284,8 @@ def _energy(stack: Tensor) -> Tensor:
 def _by_block(network: ResidualNetwork, found: dict[str, Tensor]) -> dict[str, Tensor]:
     """The energies of all parameters of each block's branch, added up."""
     length = 1 + len(network.blocks)
-    sums = {block.name: torch.zeros(length, dtype=torch.float64) for block in network.blocks}
+    sums = {}
     for block in network.blocks:
-        for name in block.branch.parameters:
-            if name in found:
-                sums[block.name] += padded(found[name], length)
+        own = (padded(found[name], length) for name in block.branch.parameters if name in found)
+        sums[block.name] = sum(own, torch.zeros(length, dtype=torch.float64))
     return sums

@@ -20,7 +20,7 @@ from skiplens.paths.backward import weight_paths
 from skiplens.paths.forward import BlockDerivatives, expand_signal
 from skiplens.paths.lesions import Loss
 from skiplens.paths.plan import branch_arguments, frozen_plan
-from skiplens.paths.step import padded
+from skiplens.paths.step import padded, with_slots
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,34 +33,18 @@ class Force:
 
 @dataclass(frozen=True, eq=False)
 class DepthForces:
-    """The forces at one point; see the attributes of the same names of `DepthHistory`.
-
-    Attributes:
-        loss: The loss.
-        block_slope: ⟨∂L/∂Y, paths through block l⟩ beside ∂L/∂τ_l, for a factor τ_l of each branch.
-        block_drive: Theorem 3.
-        radial_slope: Euler's identity.
-        norm_change: Change of ‖W‖² in the step.
-        scale_drive: Theorem 4.
-    """
+    """The forces at one point; see the attributes of the same names of `DepthHistory`."""
 
     loss: float
-    block_slope: Force
-    block_drive: Force
-    radial_slope: Force
-    norm_change: Force
-    scale_drive: Force
+    block_slope: Force  # ⟨∂L/∂Y, paths through block l⟩ beside ∂L/∂τ_l, for a factor τ_l of each branch
+    block_drive: Force  # theorem 3
+    radial_slope: Force  # Euler's identity
+    norm_change: Force  # of ‖W‖² in the step
+    scale_drive: Force  # theorem 4
 
 
 def depth_forces(network: ResidualNetwork, targets: Tensor, loss: Loss, learning_rate: float) -> DepthForces:
-    """The predicted and the measured forces of one plain gradient step on the matrices of all branches.
-
-    Args:
-        network: The network with the inputs to look at, taken apart.
-        targets: What the loss compares the output with.
-        loss: `loss(output, targets)`, a scalar.
-        learning_rate: Size μ of the step.
-    """
+    """The predicted and the measured forces of one plain gradient step on the matrices of all branches."""
     if not (learning_rate > 0 and learning_rate < float("inf")):
         raise InvalidInputError(f"learning_rate={learning_rate}; a step needs a size above 0.")
     gated = GatedLoss(network, targets, loss)
@@ -85,19 +69,12 @@ def depth_forces(network: ResidualNetwork, targets: Tensor, loss: Loss, learning
 
 @dataclass(frozen=True, eq=False)
 class Slopes:
-    """Derivatives of the loss at one point.
-
-    Attributes:
-        loss: The loss.
-        output: With respect to the output.
-        blocks: With respect to a factor of each branch, at one.
-        weights: With respect to each matrix of the branches, by name.
-    """
+    """The loss at one point and its derivatives with respect to the output, the branches and their matrices."""
 
     loss: Tensor
     output: Tensor
-    blocks: Float[Tensor, " blocks"]
-    weights: dict[str, Tensor]
+    blocks: Float[Tensor, " blocks"]  # with respect to a factor of each branch, at one
+    weights: dict[str, Tensor]  # by name
 
 
 def _path_forces(network: ResidualNetwork, here: Slopes) -> tuple[Tensor, Tensor]:
@@ -151,10 +128,9 @@ class GatedLoss:
 
         def call(node: fx.Node, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
             if node.name in branches:
-                block, positions = branches[node.name]
-                changed = list(arguments)
-                changed[positions[0]] = changed[positions[0]] * gates[block]  # additions are linear in this argument
-                arguments = tuple(changed)
+                block, (first, *_) = branches[node.name]
+                # additions are linear in this argument
+                arguments = with_slots(arguments, {(first,): arguments[first] * gates[block]})
             return plain_call(node, arguments, keywords)
 
         return call

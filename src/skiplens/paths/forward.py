@@ -6,7 +6,7 @@ what the entries of the stacks count.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from skiplens.graph.operations import operation
 from skiplens.paths.plan import GETITEM, StackPlan, branch_arguments, where
 from skiplens.paths.rule_table import Normalising, rule_of
 from skiplens.paths.rules import Affine
-from skiplens.paths.step import Carried, Slot, Stacks, Step, at_slot, over_entries, padded, shifted, summed
+from skiplens.paths.step import Carried, Slot, Stacks, Step, at_slot, over_entries, padded, summed
 
 
 class Counting(ABC):
@@ -44,19 +44,14 @@ class Counting(ABC):
 
 @dataclass(frozen=True)
 class PathOrders(Counting):
-    """Entry r is the sum over all paths through exactly r branches.
+    """Entry r is the sum over all paths through exactly r branches."""
 
-    Attributes:
-        most: Highest order that is kept, all of them if None.
-        factors: A factor for each branch, such as random signs; ones if not given.
-    """
-
-    most: int | None = None
-    factors: tuple[float, ...] = field(default=())
+    most: int | None = None  # highest order that is kept; all of them if None
+    factors: tuple[float, ...] = ()  # one for each branch, such as random signs; ones if not given
 
     def enter(self, branch: Tensor, block: int) -> Tensor:
-        """One branch more on each path."""
-        stack = shifted(branch, self.most)
+        """One branch more on each path: entry r moves to r + 1."""
+        stack = torch.cat([torch.zeros_like(branch[:1]), branch if self.most is None else branch[: self.most]])
         return stack * self.factors[block] if self.factors else stack
 
     def join(self, shortcut: Tensor, branch: Tensor, block: int) -> Tensor:
@@ -74,14 +69,10 @@ class BlockDerivatives(Counting):
     """Entry 0 is the signal with each branch times its factor, entry 1 + i its derivative by the factor of block i.
 
     The signal is linear in each factor: at factors of one the derivative is the sum over all paths through block i.
-
-    Attributes:
-        factors: A factor for each branch; ones if not given.
-        derivatives: Whether the derivatives are wanted.
     """
 
-    factors: tuple[float, ...] = field(default=())
-    derivatives: bool = True
+    factors: tuple[float, ...] = ()  # ones if not given
+    derivatives: bool = True  # whether they are wanted
 
     def enter(self, branch: Tensor, block: int) -> Tensor:
         """The branch times its factor, and the branch itself in the entry of its own block."""
@@ -110,13 +101,7 @@ def expand_signal(plan: StackPlan, counting: Counting) -> Tensor:
 
 
 def expand_tangent(plan: StackPlan, counting: Counting, directions: Mapping[str, Tensor]) -> Tensor:
-    """The derivative of the output along `directions` as a stack of coefficients; for a `tangent_plan`.
-
-    Args:
-        plan: Made by `tangent_plan`.
-        counting: What the entries of the stack count.
-        directions: A tangent for each source of the plan, by the name of its node.
-    """
+    """The derivative of the output along a tangent for each source, by its name; for a `tangent_plan`."""
     return _run(plan, counting, directions, [plan.output])[plan.output]
 
 
@@ -159,8 +144,8 @@ class _Carrying:
             return Carried(value, stacks[(0,)][arguments[1]])
         block, positions = self.branches.get(node.name, (0, ()))
         if len(positions) == 1 and _is_plain_sum(node, stacks):
-            (branch,) = positions
-            return Carried(value, self.counting.join(stacks[(1 - branch,)], stacks[(branch,)], block))
+            shortcut, branch = stacks[(1 - positions[0],)], stacks[(positions[0],)]
+            return Carried(value, self.counting.join(shortcut, branch, block))
         stacks = entered(stacks, self.counting, block, positions)
         stack = self._stack(Step(node, plain, keywords, value, stacks, self.plan.is_sole_reader(node)))
         if isinstance(value, list | tuple) and isinstance(stack, Tensor):
@@ -207,11 +192,8 @@ def _tangent_stack(step: Step) -> Stacks:
     slots = tuple(step.stacks)
     values = tuple(at_slot(step.arguments, slot) for slot in slots)
     function = differentiable(step, slots)
-
-    def push(*tangents: Tensor) -> Any:
-        return torch.func.jvp(function, values, tangents)[1]
-
-    result = over_entries(push, tuple(step.stacks.values()))
+    stacks = tuple(step.stacks.values())
+    result = over_entries(lambda *tangents: torch.func.jvp(function, values, tangents)[1], stacks)
     return tuple(result) if isinstance(result, list | tuple) else result
 
 

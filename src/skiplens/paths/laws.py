@@ -127,8 +127,7 @@ def rectified_path_energies(blocks: int, weight_variance: float) -> Float[Tensor
     return energies / energies.sum()
 
 
-MOST_BRANCHES = 96
-"""Orders kept: with 10^6 blocks the energy of paths through more branches than this is below 10^−30."""
+MOST_BRANCHES = 96  # kept: with 10^6 blocks the energy of paths through more branches than this is below 10^−30
 
 
 def linear_branch_energies(scales: Float[Tensor, " layers"]) -> Float[Tensor, " orders"]:
@@ -194,12 +193,10 @@ LAWS = (
     PathLaw(
         "squared_binomial",
         "branches add up in phase, as those with a positive mean do (the paper's law)",
-        squared_binomial,  # of the depth ratio
+        squared_binomial,
     ),
     PathLaw(
-        "binomial",
-        "branches are independent of each other, as zero-mean branches without normalisation are",
-        binomial,  # of the branch power gain
+        "binomial", "branches are independent of each other, as zero-mean branches without normalisation are", binomial
     ),
     PathLaw(
         "stirling",

@@ -17,9 +17,7 @@ from skiplens.paths.rules import CONSTANT, Fate, Fates, all_slots, status_at
 from skiplens.paths.step import Slot, at_slot
 
 GETITEM = "_operator.getitem"
-
 SPLITTING = {"aten.split", "aten.split_with_sizes", "aten.chunk", "aten.unbind", "aten.tensor_split"}
-
 RANDOM = {"aten.rand", "aten.randn", "aten.rand_like", "aten.randn_like", "aten.bernoulli", "aten.randint"}
 
 
@@ -29,11 +27,9 @@ class StackPlan:
 
     network: ResidualNetwork
     output: fx.Node
-    sources: tuple[fx.Node, ...]
-    """Where the signal starts: floating inputs, and embeddings of integer inputs."""
+    sources: tuple[fx.Node, ...]  # where the signal starts: floating inputs, and embeddings of integer inputs
     fates: Fates
-    others: tuple[fx.Node, ...] = ()
-    """Nodes beside the output whose stacks are wanted too."""
+    others: tuple[fx.Node, ...] = ()  # nodes beside the output whose stacks are wanted too
 
     @cached_property
     def needed(self) -> frozenset[fx.Node]:
@@ -84,12 +80,9 @@ def activation_plan(network: ResidualNetwork, output: fx.Node, wanted: Iterable[
 
 
 def tangent_plan(network: ResidualNetwork, output: fx.Node, parameters: Iterable[str] = ()) -> StackPlan:
-    """The plan that carries derivatives: every floating argument that moves counts.
+    """The plan that carries derivatives of `output`: every floating argument that moves counts.
 
-    Args:
-        network: The network.
-        output: The node whose derivative is taken.
-        parameters: Full names of parameters that are sources too, beside the inputs.
+    Parameters, by their full names, may be sources beside the inputs.
     """
     _require_repeatable(output)
     wanted = set(parameters)
@@ -195,8 +188,4 @@ def _bytes(node: fx.Node) -> int:
 
 def branch_arguments(network: ResidualNetwork) -> dict[str, tuple[int, tuple[int, ...]]]:
     """For each addition that joins: the number of its block and the positions of the branch's arguments."""
-    return {
-        addition.node: (block.index, addition.branch_arguments)
-        for block in network.blocks
-        for addition in block.additions
-    }
+    return {join.node: (block.index, join.branch_arguments) for block in network.blocks for join in block.additions}

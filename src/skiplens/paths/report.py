@@ -63,8 +63,7 @@ class PathsLens(Lens):
         return batch, signs, (*cut, *left_out)
 
 
-_FLOOR = 1e-12
-"""Shares below this are not drawn."""
+_FLOOR = 1e-12  # shares below this are not drawn
 
 
 def energy_by_order(reading: PathSpectrum) -> Figure:
@@ -97,19 +96,17 @@ def energy_by_order_logarithmic(reading: PathSpectrum) -> Figure | None:
     if int(seen.sum()) < 2:
         return None
     orders = torch.arange(len(shares))
-    marks = [Points(numbers(orders[seen]), numbers(shares[seen]), "measured")]
-    lines = []
+    marks: list[Points | Line] = [Points(numbers(orders[seen]), numbers(shares[seen]), "measured")]
     if len(reading.law_energy):
-        drawn = reading.law_energy > _FLOOR
-        name = reading.law.replace("_", " ")
-        lines.append(Line(numbers(orders[drawn]), numbers(reading.law_energy[drawn]), name, dashed=True))
+        drawn, name = reading.law_energy > _FLOOR, reading.law.replace("_", " ")
+        marks.append(Line(numbers(orders[drawn]), numbers(reading.law_energy[drawn]), name, dashed=True))
     return Figure(
         name="energy_by_order_logarithmic",
         title="Tails of the path spectrum",
         caption="The same shares on a logarithmic axis: how fast very short and very long paths fade.",
         x_label="branches on the path",
         y_label="share of the energy",
-        marks=(*marks, *lines),
+        marks=tuple(marks),
         y_log=True,
     )
 
@@ -168,26 +165,24 @@ def depth_by_sample(reading: PathSpectrum) -> Figure | None:
     )
 
 
-FIGURES = (
-    energy_by_order,
-    energy_by_order_logarithmic,
-    energy_by_block,
-    energy_by_pair,
-    depth_by_sample,
-)
-"""Of such a reading, in order."""
+FIGURES = (energy_by_order, energy_by_order_logarithmic, energy_by_block, energy_by_pair, depth_by_sample)
 
 _NAMES = {"signal": "signal", "jacobian": "derivative along a random direction", "gradient": "gradient"}
 
 
 def paths_section(reading: PathSpectrum) -> Section:
-    """How deep the network is."""
+    """How deep the network is; one row per block, where blocks were told apart."""
+    energies, shares = reading.block_energy.tolist(), reading.block_shares.tolist()
+    seen_blocks = zip(reading.block_names, energies, shares, strict=False)
     return Section(
         anchor=reading.kind,
         title="Path spectrum",
         sentence=paths_sentence(reading),
         facts=_facts(reading),
-        rows=tuple(_block_rows(reading)),
+        rows=tuple(
+            {"block": name, "energy": f"{energy / reading.total_energy:.3g}", "along the output": f"{share:.3g}"}
+            for name, energy, share in seen_blocks
+        ),
         notes=reading.notes,
         figures=drawn(reading, FIGURES),
         provenance=provenance_of(reading),
@@ -198,12 +193,9 @@ def paths_sentence(reading: PathSpectrum) -> str:
     """The spectrum in one sentence."""
     if not reading.blocks:
         return "There is one path only, without branches: the network has no residual join."
-    what, mean = _NAMES[reading.of], reading.mean_depth
-    deep = f"The energy of the {what} passes {mean:.1f} of {reading.blocks} branches on average"
-    if not reading.law:
-        return f"{deep}."
-    law = reading.law.replace("_", " ")
-    return f"{deep}; its spectrum is nearest to the {law} law with β = {reading.depth_ratio:.3g}."
+    what, law = _NAMES[reading.of], reading.law.replace("_", " ")
+    nearest = f"; its spectrum is nearest to the {law} law with β = {reading.depth_ratio:.3g}" if law else ""
+    return f"The energy of the {what} passes {reading.mean_depth:.1f} of {reading.blocks} branches on average{nearest}."
 
 
 def _facts(reading: PathSpectrum) -> tuple[tuple[str, str], ...]:
@@ -231,18 +223,9 @@ def _facts(reading: PathSpectrum) -> tuple[tuple[str, str], ...]:
     return tuple(facts)
 
 
-def _block_rows(reading: PathSpectrum) -> Iterator[dict[str, str]]:
-    """One row per block, where blocks were told apart."""
-    found = zip(reading.block_names, reading.block_energy.tolist(), reading.block_shares.tolist(), strict=False)
-    for name, energy, share in found:
-        yield {"block": name, "energy": f"{energy / reading.total_energy:.3g}", "along the output": f"{share:.3g}"}
+FAR_BELOW = 0.5  # share of the depth of a network with branches of power 1/L under which a network counts as shallow
 
-
-FAR_BELOW = 0.5
-"""Share of the depth of a network with branches of power 1/L under which a network counts as shallow."""
-
-LITTLE = 0.01
-"""Share of the least contribution of such a network's blocks under which a block counts as idle."""
+LITTLE = 0.01  # share of the least contribution of such a network's blocks under which a block counts as idle
 
 SOURCE = (
     "independent branches that each add 1/L of the power, the scale of corollary 1 of 'Residual Tangent Kernels': path "

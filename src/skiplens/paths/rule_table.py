@@ -21,21 +21,17 @@ LINEAR = """
     adaptive_avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d upsample_nearest1d upsample_nearest2d
     upsample_nearest3d upsample_linear1d upsample_bilinear2d upsample_bicubic2d upsample_trilinear3d
     reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d
-""".split()
-"""Linear in their first argument, and nothing is added."""
+""".split()  # linear in their first argument, and nothing is added
 
 SECANT = """
     relu leaky_relu prelu abs gelu silu mish tanh sin tan sinh asinh atan erf expm1 log1p elu selu celu hardswish
     hardshrink softshrink tanhshrink square rrelu dropout
-""".split()
-"""φ(0) = 0."""
+""".split()  # φ(0) = 0
 
+# Piecewise linear with pieces that do not go through the origin.
 TANGENT = "relu6 hardtanh clamp clamp_min clamp_max hardsigmoid threshold".split()
-"""Piecewise linear with pieces that do not go through the origin."""
 
 _PATCH_BYTES = 2**21  # unfolded at once: stays in the cache until it is multiplied
-
-_PLAIN = {"aten.conv1d", "aten.conv2d", "aten.conv3d"}
 
 
 @dataclass(frozen=True)
@@ -49,14 +45,14 @@ class Convolving(Affine):
     def _entries(self, step: Step, still: dict[Slot, Any]) -> Stacks:
         if not _is_quicker_by_patches(step):
             return super()._entries(step, still)
-        images = _convolved(step, step.stack.flatten(0, 1))
-        return images.unflatten(0, step.stack.shape[:2])
+        return _convolved(step, step.stack.flatten(0, 1)).unflatten(0, step.stack.shape[:2])
 
 
 def _is_quicker_by_patches(step: Step) -> bool:
     """Whether torch would unfold each image, and all of them together do not stay in the cache."""
     image, kernel = step.arguments[:2]
-    if operation(step.node) not in _PLAIN or tuple(step.stacks) != ((0,),) or image.ndim != kernel.ndim:
+    plain = operation(step.node) in ("aten.conv1d", "aten.conv2d", "aten.conv3d")
+    if not plain or tuple(step.stacks) != ((0,),) or image.ndim != kernel.ndim:
         return False
     doubles = step.stack.dtype == kernel.dtype == torch.float64 and kernel.device.type == "cpu"
     is_unfolded = kernel.shape[2:].numel() > 1 and step.argument(6, 1) == 1 and not isinstance(step.argument(4), str)
@@ -108,43 +104,14 @@ def _each(amounts: Any, dims: int) -> list[int]:
     return listed * dims if len(listed) == 1 else listed
 
 
-_AFFINE = {
-    **{f"aten.{name}": Affine(terms=(0,)) for name in LINEAR},
-    **{name: Convolving() for name in CONVOLUTIONS},
-    "aten.linear": Affine(terms=(2,), factors=(0, 1)),
-    **{f"aten.{name}": Affine(factors=(0, 1)) for name in ("mul", "matmul", "mm", "bmm", "mv", "dot", "outer")},
-    **{f"aten.{name}": Affine(terms=(0, 1)) for name in ("add", "sub", "rsub")},
-    **{f"aten.{name}": Affine(terms=(0,), factors=(1, 2)) for name in ("addmm", "addmv", "addbmm", "baddbmm")},
-    **{f"aten.{name}": Affine(terms=(0,)) for name in ("cat", "stack")},
-    "aten.addcmul": Affine(terms=(0,), factors=(1, 2)),
-    "aten.addcdiv": Affine(terms=(0,), factors=(1,)),
-    "aten.lerp": Affine(terms=(0, 1)),
-    "aten.div": Affine(factors=(0,)),
-    "aten.einsum": Affine(factors=(1,)),
-    "aten.where": Affine(terms=(1, 2)),
-    "aten.masked_fill": Affine(terms=(0, 2)),
-    "aten.constant_pad_nd": Affine(terms=(0, 2)),
-    "aten.pad": Affine(terms=(0, 3)),
-}
-
-
 @dataclass(frozen=True, eq=False)
 class Normalisation:
-    """(x − centre(x)) · scale · weight + bias, over groups of numbers.
+    """(x − centre(x)) · scale · weight + bias, over groups of numbers; weight and bias are broadcast against x."""
 
-    Attributes:
-        shape: Shape of x in which a group is the whole of `axes`.
-        axes: Axes over which mean and variance are taken.
-        centred: Whether the mean is removed.
-        epsilon: Added to the variance.
-        weight: Learned factor, to be broadcast against x, or None.
-        bias: Learned shift, to be broadcast against x, or None.
-    """
-
-    shape: tuple[int, ...]
-    axes: tuple[int, ...]
-    centred: bool
-    epsilon: float
+    shape: tuple[int, ...]  # of x in which a group is the whole of `axes`
+    axes: tuple[int, ...]  # over which mean and variance are taken
+    centred: bool  # whether the mean is removed
+    epsilon: float  # added to the variance
     weight: Tensor | None
     bias: Tensor | None
 
@@ -170,14 +137,10 @@ class Normalisation:
 
 @dataclass(frozen=True)
 class Normalising(OfOne):
-    """Statistics of the argument itself: layer, group, instance and root-mean-square norms, batch norm in training.
-
-    Attributes:
-        read: The normalisation that a step carries out.
-    """
+    """Statistics of the argument itself: layer, group, instance and root-mean-square norms, batch norm in training."""
 
     curves = True
-    read: Callable[[Step], Normalisation]
+    read: Callable[[Step], Normalisation]  # the normalisation that a step carries out
 
     def apply(self, step: Step, with_constants: bool) -> Tensor:
         """Each entry centred and times the frozen scale; the learned shift goes to entry 0."""
@@ -209,25 +172,15 @@ def _group_norm(step: Step) -> Normalisation:
     return Normalisation((len(x), groups, -1), (2,), True, step.argument(4, 1e-5), weight, bias)
 
 
-def _instance_norm(step: Step) -> Normalisation:
-    """``instance_norm(x, weight, bias, mean, variance, own statistics, momentum, epsilon, …)``: one channel each."""
-    return _by_channel(step, 2, step.arguments[7])
+def _by_channel(step: Step, first: int = 0, epsilon_at: int = 7) -> Normalisation:
+    """Groups of one channel, of all samples (batch norm with its own statistics) or of each (instance norm, `first` 2).
 
-
-def _batch_norm(step: Step, epsilon_at: int = 7) -> Normalisation:
-    """Batch norm with the statistics of the batch: its centring is a linear operator on the batch.
-
-    Groups are one channel of all samples; the forms of the operation have ε in different places.
+    The centring of batch norm is a linear operator on the batch; its forms have ε in different places.
     """
-    return _by_channel(step, 0, step.arguments[epsilon_at])
-
-
-def _by_channel(step: Step, first: int, epsilon: float) -> Normalisation:
-    """Groups of one channel, of each sample (first axis 2) or of all (first axis 0)."""
     x = step.arguments[0]
     weight, bias = (_channels(step.argument(position), x) for position in (1, 2))
     axes = (*range(first, 1), *range(2, x.ndim))
-    return Normalisation(tuple(x.shape), axes, True, epsilon, weight, bias)
+    return Normalisation(tuple(x.shape), axes, True, step.arguments[epsilon_at], weight, bias)
 
 
 @dataclass(frozen=True)
@@ -244,9 +197,8 @@ class RunningBatchNorm(OfOne):
         assert mean is not None and variance is not None, "batch norm without batch statistics has running ones"
         factor = (variance + step.arguments[self.epsilon_at]).rsqrt()
         factor = factor if weight is None else factor * weight
-        stack = step.scaled(factor)
         shift = -mean * factor if bias is None else bias - mean * factor
-        return plus_constant(stack, shift) if with_constants else stack
+        return plus_constant(step.scaled(factor), shift) if with_constants else step.scaled(factor)
 
 
 def _channels(vector: Any, x: Tensor) -> Tensor | None:
@@ -255,24 +207,34 @@ def _channels(vector: Any, x: Tensor) -> Tensor | None:
 
 
 _TABLE: dict[str, Rule] = {
-    **_AFFINE,
+    **{f"aten.{name}": Affine(terms=(0,)) for name in LINEAR},
+    **{name: Convolving() for name in CONVOLUTIONS},
+    "aten.linear": Affine(terms=(2,), factors=(0, 1)),
+    **{f"aten.{name}": Affine(factors=(0, 1)) for name in ("mul", "matmul", "mm", "bmm", "mv", "dot", "outer")},
+    **{f"aten.{name}": Affine(terms=(0, 1)) for name in ("add", "sub", "rsub")},
+    **{f"aten.{name}": Affine(terms=(0,), factors=(1, 2)) for name in ("addmm", "addmv", "addbmm", "baddbmm")},
+    **{f"aten.{name}": Affine(terms=(0,)) for name in ("cat", "stack")},
+    "aten.addcmul": Affine(terms=(0,), factors=(1, 2)),
+    "aten.addcdiv": Affine(terms=(0,), factors=(1,)),
+    "aten.lerp": Affine(terms=(0, 1)),
+    "aten.div": Affine(factors=(0,)),
+    "aten.einsum": Affine(factors=(1,)),
+    "aten.where": Affine(terms=(1, 2)),
+    "aten.masked_fill": Affine(terms=(0, 2)),
+    "aten.constant_pad_nd": Affine(terms=(0, 2)),
+    "aten.pad": Affine(terms=(0, 3)),
     "aten.layer_norm": Normalising(_layer_norm),
     "aten.native_layer_norm": Normalising(_layer_norm),
     "aten.rms_norm": Normalising(_rms_norm),
     "aten.group_norm": Normalising(_group_norm),
-    "aten._native_batch_norm_legit_functional": Normalising(_batch_norm),
-    "aten._native_batch_norm_legit": Normalising(partial(_batch_norm, epsilon_at=-1)),
+    "aten._native_batch_norm_legit_functional": Normalising(_by_channel),
+    "aten._native_batch_norm_legit": Normalising(partial(_by_channel, epsilon_at=-1)),
     "aten._native_batch_norm_legit_no_training": RunningBatchNorm(),
     "aten.max_pool1d": MaxPool(torch.ops.aten.max_pool1d_with_indices, 1),
-    "aten.max_pool2d": MaxPool(torch.ops.aten.max_pool2d_with_indices, 2),
-    "aten.max_pool3d": MaxPool(torch.ops.aten.max_pool3d_with_indices, 3),
-    "aten.max_pool2d_with_indices": MaxPool(torch.ops.aten.max_pool2d_with_indices, 2),
-    "aten.max_pool3d_with_indices": MaxPool(torch.ops.aten.max_pool3d_with_indices, 3),
+    **{f"aten.max_pool2d{end}": MaxPool(torch.ops.aten.max_pool2d_with_indices, 2) for end in ("", "_with_indices")},
+    **{f"aten.max_pool3d{end}": MaxPool(torch.ops.aten.max_pool3d_with_indices, 3) for end in ("", "_with_indices")},
     "aten.adaptive_max_pool2d": MaxPool(torch.ops.aten.adaptive_max_pool2d, 2),
-    "aten.amax": Extreme(),
-    "aten.amin": Extreme(largest=False),
-    "aten.max": Extreme(),
-    "aten.min": Extreme(largest=False),
+    **{f"aten.{name}": Extreme(largest="max" in name) for name in ("amax", "amin", "max", "min")},
     **{f"aten.{name}": Secant() for name in SECANT},
     **{f"aten.{name}": Tangent() for name in TANGENT},
     "aten.pow": Power(),
@@ -284,7 +246,6 @@ def rule_of(node: fx.Node) -> Rule | None:
     """The rule that freezes the operation of a node; None where it has no frozen form."""
     name = operation(node)
     if name in ("aten.batch_norm", "aten.instance_norm"):
-        own_statistics = node.args[5]
-        read = _instance_norm if name == "aten.instance_norm" else _batch_norm
-        return Normalising(read) if own_statistics else RunningBatchNorm(epsilon_at=7)
+        own_statistics, first = node.args[5], 2 if name == "aten.instance_norm" else 0
+        return Normalising(partial(_by_channel, first=first)) if own_statistics else RunningBatchNorm(epsilon_at=7)
     return None if node.kwargs.get("rounding_mode") else _TABLE.get(name)

@@ -26,19 +26,12 @@ Status = Literal["constant", "gate", "carried"]
 
 @dataclass(frozen=True)
 class Fate:
-    """What becomes of a node.
-
-    Attributes:
-        status: How its value depends on the signal.
-        slots: The arguments whose stacks make its own.
-        curved: Nonlinear operations on the longest way from the inputs; of two factors the more curved is the gate.
-        blocker: Name of the operation without a frozen form that made it a gate.
-    """
+    """What becomes of a node: how its value depends on the signal."""
 
     status: Status
-    slots: tuple[Slot, ...] = ()
-    curved: int = 0
-    blocker: str | None = None
+    slots: tuple[Slot, ...] = ()  # the arguments whose stacks make its own
+    curved: int = 0  # nonlinear operations on the longest way from the inputs; of two factors the more curved is a gate
+    blocker: str | None = None  # name of the operation without a frozen form that made it a gate
 
 
 CONSTANT = Fate("constant")
@@ -49,11 +42,9 @@ Fates = Mapping[fx.Node, Fate]
 class Rule(ABC):
     """A frozen operation: a linear map from the stacks of some arguments to the stack of the result."""
 
-    curves: bool = False
-    """Whether the operation is nonlinear."""
-
+    curves: bool = False  # whether the operation is nonlinear
+    # whether the stack of the result shares memory with nothing but that of an argument that may be overwritten
     is_fresh: bool = False
-    """Whether the stack of the result shares memory with nothing but that of an argument that may be overwritten."""
 
     @abstractmethod
     def carried_slots(self, node: fx.Node, fates: Fates) -> tuple[Slot, ...] | None:
@@ -91,14 +82,10 @@ class Affine(Rule):
 
     Of several factors that are sums over paths one is carried and the others are held as gates: the least curved is
     carried (in ``silu(g) * u`` it is u, in ``x * (1 + tanh(…))`` it is x), the last of equals (in ``scores @ v`` v).
-
-    Attributes:
-        terms: Positions of the arguments that are added.
-        factors: Positions of the arguments that are multiplied.
     """
 
-    terms: tuple[int, ...] = ()
-    factors: tuple[int, ...] = ()
+    terms: tuple[int, ...] = ()  # positions of the arguments that are added,
+    factors: tuple[int, ...] = ()  # and of those that are multiplied
 
     def carried_slots(self, node: fx.Node, fates: Fates) -> tuple[Slot, ...] | None:
         """Every added argument that moves, and one factor."""
@@ -128,13 +115,8 @@ class Affine(Rule):
         return _plus_constants(stacks, _constant(step)) if still and with_constants else stacks
 
     def _entries(self, step: Step, still: dict[Slot, Any]) -> Stacks:
-        slots = tuple(step.stacks)
-
-        def one(*entries: Tensor) -> Any:
-            replaced = {**still, **dict(zip(slots, entries, strict=True))}
-            return step.call(replaced)
-
-        result = over_entries(one, tuple(step.stacks.values()))
+        slots, stacks = tuple(step.stacks), tuple(step.stacks.values())
+        result = over_entries(lambda *entries: step.call({**still, **dict(zip(slots, entries, strict=True))}), stacks)
         return tuple(result) if isinstance(result, list) else result
 
 
@@ -207,8 +189,7 @@ class Power(Secant):
 
     def carried_slots(self, node: fx.Node, fates: Fates) -> tuple[Slot, ...] | None:
         """The base."""
-        exponent = node.args[1]
-        grows = isinstance(exponent, int | float) and exponent >= 1
+        grows = isinstance(node.args[1], int | float) and node.args[1] >= 1
         return super().carried_slots(node, fates) if grows else None
 
 
@@ -228,26 +209,17 @@ class Tangent(OfOne):
 
 def slope(step: Step) -> Tensor:
     """The derivative of an operation on each number by itself."""
-
-    def function(argument: Tensor) -> Any:
-        return step.call({(0,): argument})
-
-    argument = step.arguments[0]
-    return torch.func.jvp(function, (argument,), (torch.ones_like(argument),))[1]
+    x = step.arguments[0]
+    return torch.func.jvp(lambda argument: step.call({(0,): argument}), (x,), (torch.ones_like(x),))[1]
 
 
 @dataclass(frozen=True)
 class MaxPool(OfOne):
-    """A max-pooling as the numbers it chose.
-
-    Attributes:
-        pool: The pooling that also returns where each number came from.
-        axes: How many axes are pooled.
-    """
+    """A max-pooling as the numbers it chose."""
 
     curves = True
-    pool: Callable[..., tuple[Tensor, Tensor]]
-    axes: int
+    pool: Callable[..., tuple[Tensor, Tensor]]  # the pooling that also returns where each number came from
+    axes: int  # how many are pooled
 
     def apply(self, step: Step, with_constants: bool) -> Tensor:
         """Each entry at the places that were chosen."""
@@ -262,11 +234,7 @@ class MaxPool(OfOne):
 
 @dataclass(frozen=True)
 class Extreme(OfOne):
-    """``max(x, axis)`` and its like as the numbers they chose.
-
-    Attributes:
-        largest: Whether the largest is chosen or the smallest.
-    """
+    """``max(x, axis)`` and its like as the numbers they chose."""
 
     curves = True
     largest: bool = True

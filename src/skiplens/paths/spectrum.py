@@ -118,14 +118,11 @@ def measure(
         own = tally(expand, len(network.blocks), options, randomness.child("signs", number))
         found[number] = found[number].beside(own) if number in found else own
     sums = reduce(lambda left, right: left + right, found.values())
-    notes = tuple(_notes(network, of, options, len(chunks)))
+    notes, more = tuple(_notes(network, of, options, len(chunks))), dict[str, Any]()
     if of == "gradient" and options.weights:
-        weight_energy, weight_path_energy, note = weight_energies(chunks, direction, randomness)
-        reading = _reading(of, network, sums, len(found), (*notes, *note))
-        reading = replace(reading, weight_energy=weight_energy, weight_path_energy=weight_path_energy)
-    else:
-        reading = _reading(of, network, sums, len(found), notes)
-    return replace(reading, provenance=clock.end())
+        more["weight_energy"], more["weight_path_energy"], note = weight_energies(chunks, direction, randomness)
+        notes += note
+    return replace(_reading(of, network, sums, len(found), notes), **more, provenance=clock.end())
 
 
 def signal_or_derivative(
@@ -140,8 +137,7 @@ def signal_or_derivative(
 
 
 def _reading(of: Of, network: ResidualNetwork, sums: Tally, runs: int, notes: tuple[str, ...]) -> PathSpectrum:
-    energy = sums.energies.sum(0) / runs
-    signed = sums.signed / runs
+    energy, signed = sums.energies.sum(0) / runs, sums.signed / runs
     total = sums.total or float("nan")  # a network whose output is zero has no depth
     law: dict[str, Any] = {}
     if len(energy) > len(network.blocks):  # all orders were kept
@@ -206,8 +202,7 @@ def _fed(network: ResidualNetwork, part: Samples) -> ResidualNetwork:
 
 
 def _device(model: nn.Module) -> torch.device:
-    parameter = next(model.parameters(), None)
-    return torch.device("cpu") if parameter is None else parameter.device
+    return next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
 
 
 def _notes(network: ResidualNetwork, of: Of, options: PathOptions, chunks: int) -> Iterator[str]:

@@ -29,23 +29,14 @@ class Carried:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """An operation with plain arguments, its plain value, and the stacks of the arguments that carry one.
-
-    Attributes:
-        node: The operation.
-        arguments: Its plain arguments,
-        keywords: and those with names.
-        value: Its plain value.
-        stacks: The stacks of the arguments that carry one, by their slots.
-        may_overwrite: Whether the first argument's stack is nobody else's.
-    """
+    """An operation with plain arguments, its plain value, and the stacks of the arguments that carry one."""
 
     node: fx.Node
     arguments: tuple[Any, ...]
     keywords: dict[str, Any]
     value: Any
     stacks: Mapping[Slot, Tensor]
-    may_overwrite: bool = False
+    may_overwrite: bool = False  # whether the first argument's stack is nobody else's
 
     def call(self, replaced: Mapping[Slot, Any]) -> Any:
         """The operation with some arguments replaced."""
@@ -102,12 +93,6 @@ def padded(stack: Tensor, length: int) -> Tensor:
     """The stack with zeros behind it up to `length` entries."""
     missing = length - stack.shape[0]
     return torch.cat([stack, stack.new_zeros(missing, *stack.shape[1:])]) if missing > 0 else stack
-
-
-def shifted(stack: Tensor, most: int | None = None) -> Tensor:
-    """The stack times t: entry r moves to r + 1; entries beyond order `most` are let go."""
-    moved = stack if most is None else stack[:most]
-    return torch.cat([stack.new_zeros(1, *stack.shape[1:]), moved])
 
 
 def summed(left: Tensor, right: Tensor, moved: int = 0) -> Tensor:

@@ -162,10 +162,7 @@ def curvature_ratio_slope(depth: int, depth_ratio: Ratio, shortest: int = 1) -> 
     return 2 * law.mean(r * (r - size_biased_mean[..., None]).square()) / mean_length
 
 
-_NODES_EACH_SIDE = 34
-
-_NODES_PER_DEVIATION = 1.65
-
+_NODES_EACH_SIDE, _NODES_PER_DEVIATION = 34, 1.65
 _RATIOS_AT_ONCE = 1000  # so that the temporaries of one piece stay in the cache
 
 

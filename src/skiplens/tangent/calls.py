@@ -72,15 +72,10 @@ class Recording:
 def record(
     pure: PureModel, leaves: Parameters, samples: Samples, watched: Mapping[str, nn.Module], spread: frozenset[str]
 ) -> Recording:
-    """Run the model on `samples` with gradients on, and note the calls of the `watched` modules.
+    """Run the model on `samples`, with the parameters `leaves`, and note the calls of the `watched` modules.
 
-    Args:
-        pure: The model.
-        leaves: Parameters that require a gradient, in place of the model's own.
-        samples: What to call it with.
-        watched: Modules to note, by name.
-        spread: Names of modules whose output is the same for all samples (position embeddings); their output is
-            expanded to one copy a sample, so that each sample's gradient can be told apart.
+    The modules named in `spread` have one output for all samples (position embeddings); it is expanded to one copy a
+    sample, so that each sample's gradient can be told apart.
     """
     calls: dict[str, list[Call]] = {name: [] for name in watched}
     # One sample needs no copies, and a view of its own output would not survive an operation in place.
@@ -99,14 +94,13 @@ def record(
 
 def _noting_hook(noted: list[Call], spread_to: int | None, ticks: Iterator[int]) -> Any:
     def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
-        changed = output
         if spread_to is not None and isinstance(output, Tensor) and output.shape[0] == 1:
-            changed = output.expand(spread_to, *output.shape[1:])
-        tensors = [tensor for tensor in tensors_in(changed) if tensor.requires_grad]
+            output = output.expand(spread_to, *output.shape[1:])
+        tensors = [tensor for tensor in tensors_in(output) if tensor.requires_grad]
         edges = tuple(get_gradient_edge(tensor) for tensor in tensors)
         zeros = tuple(tensor.new_zeros(()).expand(tensor.shape) for tensor in tensors)
         noted.append(Call(module, args, kwargs, _versions(args, kwargs), edges, zeros, next(ticks)))
-        return changed
+        return output
 
     return hook
 

@@ -24,9 +24,7 @@ from skiplens.signal.lens import SignalLens
 from skiplens.signal.reading import SignalReading
 from skiplens.tangent.empirical import empirical_ntk, ntk_diagonal
 
-SEEDS = 8
-
-SAMPLES = 4
+SEEDS, SAMPLES = 8, 4
 
 
 def compared(
@@ -92,12 +90,9 @@ def limit_of(network: ResidualNetwork, reading: SignalReading) -> InfiniteNetwor
     return infinite_resnet(scales, depths.pop())
 
 
-def limit_correlations(
-    limit: InfiniteNetwork, angles: Float[Tensor, "samples samples"]
-) -> Float[Tensor, "samples samples"]:
+def limit_correlations(limit: InfiniteNetwork, angles: Tensor) -> Float[Tensor, "samples samples"]:
     """The tangent kernel of the limit over its value at equal inputs, for inputs at these angles."""
-    kernel = limit.recursion(correlation_of_angle(angles.double())).ntk
-    return kernel / limit.at_equal_inputs().ntk
+    return limit.recursion(correlation_of_angle(angles.double())).ntk / limit.at_equal_inputs().ntk
 
 
 def _is_known(network: ResidualNetwork, branch_depth: int) -> bool:
@@ -132,11 +127,9 @@ def diagonals_over_seeds(
     model: nn.Module, inputs: Inputs, names: list[str], seeds: list[Randomness], progress: Progress
 ) -> Float[Tensor, "seeds samples"]:
     """The kernel of the first output with itself, by the named parameters, for each seed and sample."""
-    rows = []
-    for seed in track(seeds, "kernel over seeds", len(seeds), progress):
-        fresh = redrawn(model, seed.torch())
-        rows.append(ntk_diagonal(fresh, inputs, outputs=0, parameters=names))
-    return torch.stack(rows)
+    tracked = track(seeds, "kernel over seeds", len(seeds), progress)
+    fresh = (redrawn(model, seed.torch()) for seed in tracked)
+    return torch.stack([ntk_diagonal(other, inputs, outputs=0, parameters=names) for other in fresh])
 
 
 def kernel_of_some_outputs(

@@ -8,7 +8,6 @@ from skiplens.base.memory import fresh_zeros
 from skiplens.tangent.gradients import Deferred, GradientForm, Gradients, OuterProducts
 
 _SYMMETRIC_BLOCK = 128  # rows of a block of the upper triangle: large enough for full speed, small enough to skip half
-
 _SCRATCH_BYTES = 2**25
 
 
@@ -19,14 +18,7 @@ class KernelSum:
     """
 
     def __init__(self, counts: tuple[int, int], outputs: int, symmetric: bool, like: Tensor) -> None:
-        """Start at zero.
-
-        Args:
-            counts: Numbers of left and right samples.
-            outputs: Outputs with an axis of their own, or 0 to sum over outputs.
-            symmetric: Whether left and right are the same samples.
-            like: A tensor with the dtype and device of the kernel.
-        """
+        """Start at zero; `outputs` have an axis of their own, or are summed over where 0 is given."""
         self.counts, self.outputs, self.symmetric = counts, outputs, symmetric
         self.per_sample = outputs or 1
         self.matrix = fresh_zeros(like, counts[0] * self.per_sample, counts[1] * self.per_sample)

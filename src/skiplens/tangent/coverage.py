@@ -27,23 +27,14 @@ class Use:
 
 @dataclass(frozen=True)
 class LayerCoverage:
-    """What the probe found.
+    """What the probe found."""
 
-    Attributes:
-        uses: All uses of each parameter whose gradient the rules give.
-        unused: Parameters that no output depends on.
-        leftover: Parameters that no rule gives.
-        call_counts: How often each watched module was called.
-        spread: Modules whose output is shared by all samples and is expanded.
-        recording: The probe's forward pass, from which sizes can be read.
-    """
-
-    uses: dict[str, tuple[Use, ...]]
-    unused: tuple[str, ...]
-    leftover: tuple[str, ...]
-    call_counts: dict[str, int]
-    spread: frozenset[str]
-    recording: Recording
+    uses: dict[str, tuple[Use, ...]]  # all uses of each parameter whose gradient the rules give
+    unused: tuple[str, ...]  # parameters that no output depends on,
+    leftover: tuple[str, ...]  # and those that no rule gives
+    call_counts: dict[str, int]  # how often each watched module was called
+    spread: frozenset[str]  # modules whose output is shared by all samples and is expanded
+    recording: Recording  # the probe's forward pass, from which sizes can be read
 
 
 def find_coverage(pure: PureModel, samples: Samples) -> LayerCoverage:

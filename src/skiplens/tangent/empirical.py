@@ -14,7 +14,7 @@ from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
 from skiplens.graph.functional import OutputChoice, ParameterChoice
-from skiplens.graph.inputs import Inputs, Samples
+from skiplens.graph.inputs import Inputs
 from skiplens.linalg.conditioning import condition_number
 from skiplens.linalg.lanczos import LanczosOptions, extreme_eigenpairs
 from skiplens.tangent.calls import PatternChanged
@@ -25,7 +25,6 @@ from skiplens.tangent.problem import Algorithm, Problem, Task, make_problem, req
 from skiplens.tangent.products import NTKOperator, kernel_by_products
 
 _THRIFT = {"cpu": 1.05, "cuda": 1.0}  # a GPU's memory is its own, and more passes are more launches
-
 _LARGEST_DENSE = 2048  # rows; the eigenvalues of a matrix of this size take seconds
 
 
@@ -145,26 +144,21 @@ def _lengths(problem: Problem, job: Assignment) -> Tensor:
     pure, samples, room = problem.pure, problem.left, job.room_in(problem.budget)
     numbers = sum(entry.size for entry in job.work.values()) * problem.selection.count * pure.dtype.itemsize
     count = samples.count if problem.coupled else max(1, min(samples.count, room // (4 * numbers), 64))
+    # One sample meets only itself: a plan for one sample weighs the forms of each layer rightly.
+    alone = Task(1, 0, problem.selection.count, False, pure.dtype.itemsize)
     parts = []
     for where, chunk in samples.chunks(count):
-        parts.append(_lengths_of(chunk, job, problem, room))
+        plan = make_plan(alone, job.work, max(1, room // chunk.count))
+        buffer, columns = problem.buffer(plan.memory * chunk.count), []
+        for run in problem.selection.runs(plan.outputs_at_once):
+            lengths = []
+            for group in plan.groups:
+                buffer.clear()
+                lengths += [diagonal_of(form) for form in job.source.fill(chunk, group, run, buffer)]
+            columns.append(torch.stack(lengths).sum(0))
+        parts.append(torch.cat(columns, dim=1))
         problem.progress("tangent kernel diagonal", where.stop, samples.count)
     return torch.cat(parts)
-
-
-def _lengths_of(chunk: Samples, job: Assignment, problem: Problem, room: int) -> Tensor:
-    # One sample meets only itself: a plan for one sample weighs the forms of each layer rightly.
-    alone = Task(1, 0, problem.selection.count, False, problem.pure.dtype.itemsize)
-    plan = make_plan(alone, job.work, max(1, room // chunk.count))
-    buffer = problem.buffer(plan.memory * chunk.count)
-    columns = []
-    for run in problem.selection.runs(plan.outputs_at_once):
-        lengths = []
-        for group in plan.groups:
-            buffer.clear()
-            lengths += [diagonal_of(form) for form in job.source.fill(chunk, group, run, buffer)]
-        columns.append(torch.stack(lengths).sum(0))
-    return torch.cat(columns, dim=1)
 
 
 @dataclass(frozen=True)

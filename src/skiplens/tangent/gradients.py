@@ -18,9 +18,7 @@ from skiplens.tangent.calls import call_with
 from skiplens.tangent.rules import Rule
 
 _SCRATCH_BYTES = {"cpu": 12 * 2**20, "cuda": 2**28}  # long enough for matrix products at full speed
-
 _SCRATCH_SHARE = 1 / 8  # of a large buffer: shorter slices of many samples would mean more passes over the inputs
-
 _SAMPLES_AT_ONCE = {"cpu": 16, "cuda": 256}
 
 
@@ -118,9 +116,7 @@ class Deferred:
     def slices(self, rows_at_once: int, side: int) -> Iterator[Gradients]:
         """The gradients of some rows of the parameter after the others, each valid until the next is asked for.
 
-        Args:
-            rows_at_once: Rows in a slice.
-            side: 0 or 1; slices of different sides live in different memory.
+        Slices of different sides, 0 and 1, live in different memory.
         """
         rows, (samples, outputs) = self.parameter_shape[0], self.cotangents.shape[:2]
         step = _SAMPLES_AT_ONCE.get(self.inputs.device.type, 16)

@@ -26,14 +26,7 @@ class LayerRows(Source):
     """Never holds the Jacobian of more than the pieces asked for; backward passes end at the lowest of their layers."""
 
     def __init__(self, pure: PureModel, cover: LayerCoverage, chunk: int, stack: int) -> None:
-        """Take how to go about it.
-
-        Args:
-            pure: The model.
-            cover: Which calls and rules give the gradients.
-            chunk: Samples in one forward pass.
-            stack: Outputs whose cotangents are kept together, so that the rules work on larger matrices.
-        """
+        """`chunk` samples go through at once; the cotangents of `stack` outputs make larger matrices for the rules."""
         self.pure, self.cover, self.chunk, self.stack = pure, cover, chunk, stack
         self.modules = dict(pure.model.named_modules())
 
@@ -95,21 +88,18 @@ class _Pass:
     @torch.no_grad()
     def empty(self, piece: ParameterSlice, counts: tuple[int, int], buffer: Buffer) -> OuterProducts | Deferred:
         """Room for the factors, or for the inputs and cotangents, of all samples and outputs."""
-        uses = self.uses[piece.parameter]
-        use, (samples, outputs) = uses[0], counts
+        use, (samples, outputs) = self.uses[piece.parameter][0], counts
         call = self.calls[use.module, use.call]
         if piece.form == "deferred":
             inputs = buffer.take(samples, *call.input.shape[1:])
             cotangents = buffer.take(samples, outputs, *call.zeros[0].shape[1:])
-            return Deferred(use.rule, call.module, inputs, cotangents, self._shape(piece), buffer)
-        left, shape = self._left(piece), use.rule.outer_shape(self.prepared(use))
-        right = buffer.take(samples, outputs, left.shape[1], shape.right if shape is not None else 0)
+            shape = tuple(self.pure.parameters[piece.parameter].shape)
+            return Deferred(use.rule, call.module, inputs, cotangents, shape, buffer)
+        left, outer = self._left(piece), use.rule.outer_shape(self.prepared(use))
+        right = buffer.take(samples, outputs, left.shape[1], outer.right if outer is not None else 0)
         if left.is_floating_point():
             return OuterProducts(buffer.take(samples, *left.shape[1:]), right)
         return OuterProducts(left.new_empty((samples, *left.shape[1:])), right)
-
-    def _shape(self, piece: ParameterSlice) -> tuple[int, ...]:
-        return tuple(self.pure.parameters[piece.parameter].shape)
 
     def _left(self, piece: ParameterSlice) -> Tensor:
         """The side of the outer products that all outputs share, the terms of all uses in one row."""
@@ -127,10 +117,7 @@ class _Pass:
     def cotangents(self, outputs: Sequence[int], kept: dict[Place, Cotangents], last: bool) -> dict[Place, Cotangents]:
         """Gradients of some outputs, all samples at once, with respect to what the calls returned.
 
-        Args:
-            outputs: The outputs.
-            kept: Where to put the gradients of some calls; the others get memory of their own.
-            last: Whether these are the last outputs, so that the graph may be freed.
+        Those of calls in `kept` go there, the others get their own memory; with the `last` outputs the graph is freed.
         """
         stacked = dict(kept)
         for place, call in self.calls.items():
@@ -148,11 +135,7 @@ class _Pass:
 
     @torch.no_grad()
     def write(
-        self,
-        piece: ParameterSlice,
-        form: GradientForm,
-        place: tuple[slice, slice],
-        cotangents: dict[Place, Cotangents],
+        self, piece: ParameterSlice, form: GradientForm, place: tuple[slice, slice], cotangents: dict[Place, Cotangents]
     ) -> None:
         """Put the gradients of the chunk into their place among all samples and outputs."""
         if isinstance(form, Deferred):

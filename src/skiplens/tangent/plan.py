@@ -22,39 +22,24 @@ from skiplens.tangent.problem import Problem, Task
 from skiplens.tangent.rules import LocalGradient, OuterShape
 
 _CHUNK_BYTES = 40 * 2**20  # on a processor larger chunks are no quicker: they only leave the caches
-
 _STACK = {"cpu": 5, "cuda": 64}  # outputs at once: enough rows for matrix products at full speed
-
 _NOT_VECTORISABLE = (RuntimeError, ValueError, TypeError, NotImplementedError)  # what vmap raises at some models
-
 _MANY_ROWS = 1000  # of the Jacobian; fewer are done at once by any way
-
 _CLEARLY = 1.5  # the layers' factors also save most of the products and memory
-
 _VECTORISED_PASS = 12  # plain passes that take as long as one under vmap, whose cost hardly depends on what it carries
-
 _OUTER_PENALTY = 2.0  # elementwise products and small matrices run slower than the one large product of plain gradients
 
 
 @dataclass(frozen=True)
 class Work:
-    """One parameter's size and cost.
+    """One parameter's size and cost."""
 
-    Attributes:
-        rows: Length of its first axis.
-        row_size: Numbers a row.
-        products: Multiplications that its gradient for one sample and output takes (its forward pass takes as many).
-        outer: Sizes of its outer products, or None where it has not that form.
-        order: When it is used first, counted in calls.
-        deferred: Numbers of a sample's input and of an output's cotangent, where these two suffice; else None.
-    """
-
-    rows: int
-    row_size: int
-    products: int
-    outer: OuterShape | None = None
-    order: int = 0
-    deferred: tuple[int, int] | None = None
+    rows: int  # length of its first axis
+    row_size: int  # numbers a row
+    products: int  # multiplications of its gradient for one sample and output (its forward pass takes as many)
+    outer: OuterShape | None = None  # None where its gradient is no sum of outer products
+    order: int = 0  # when it is used first, counted in calls
+    deferred: tuple[int, int] | None = None  # numbers of a sample's input and an output's cotangent, if they suffice
 
     @property
     def size(self) -> int:
@@ -114,12 +99,8 @@ def prefers_general(repeated: float, rounds: int, task: Task) -> bool:
     vectorised pass through the smallest module around all its uses, for each chunk of samples and stack of outputs: a
     module of 7 bare matrices is passed 13.4 times where the whole Jacobian takes 2 rounds (0.144 s against 0.087 s),
     the attention of a small transformer 8 times against 7 (0.41 s against 0.59 s). Hence `_CLEARLY`. With few rows
-    either way is done at once, and the layers' way needs less memory.
-
-    Args:
-        repeated: Vectorised passes, in units of the whole model, that the layers' formulas take.
-        rounds: Those that the whole Jacobian takes, all outputs at once.
-        task: The kernel.
+    either way is done at once, and the layers' way needs less memory. `repeated` vectorised passes, in units of the
+    whole model, are what the layers' formulas take, `rounds` what the whole Jacobian takes, all outputs at once.
     """
     return task.samples * task.outputs >= _MANY_ROWS and repeated > _CLEARLY * rounds
 
@@ -252,14 +233,7 @@ class KernelPlan:
 
 
 def make_plan(task: Task, work: Mapping[str, Work], budget: int, thrift: float = 1.05) -> KernelPlan:
-    """The plan with the least memory among those that cost at most `thrift` times as much as the quickest that fits.
-
-    Args:
-        task: The kernel.
-        work: Its parameters.
-        budget: Bytes that a plan must fit in.
-        thrift: What less memory may cost.
-    """
+    """The plan with the least memory among those that cost at most `thrift` times as much as the quickest that fits."""
     runs = [task.outputs] if task.separate else _halvings(task.outputs)
     plans: list[KernelPlan] = []
     for run in runs:
@@ -358,8 +332,8 @@ def _cost(task: Task, work: Mapping[str, Work], groups: Sequence[Sequence[Parame
 
 def _halvings(value: int) -> list[int]:
     """`value`, half of it, a quarter, … down to 1 (at most 16 of them)."""
-    values: list[int] = []
-    while value >= 1 and len(values) < 16:
+    values = [value] if value >= 1 else []
+    while value > 1 and len(values) < 16:
+        value = -(-value // 2)
         values.append(value)
-        value = -(-value // 2) if value > 1 else 0
     return values

@@ -29,20 +29,12 @@ Algorithm = Literal["auto", "layers", "jacobian", "rows", "products"]
 
 @dataclass(frozen=True)
 class Task:
-    """What the planner must know of the kernel.
-
-    Attributes:
-        left: Samples on the left.
-        right: Samples on the right that differ from those on the left; 0 for a symmetric kernel.
-        outputs: Outputs that are looked at.
-        separate: Whether outputs keep their own axis, so that all of them must be there at once.
-        itemsize: Bytes of a number.
-    """
+    """What the planner must know of the kernel: how many samples and outputs, and the bytes of a number."""
 
     left: int
-    right: int
+    right: int  # samples that differ from those on the left; 0 for a symmetric kernel
     outputs: int
-    separate: bool
+    separate: bool  # whether outputs keep their own axis, so that all of them must be there at once
     itemsize: int
 
     @property
@@ -58,28 +50,16 @@ class Task:
 
 @dataclass(frozen=True)
 class Problem:
-    """A kernel to compute.
+    """A kernel to compute."""
 
-    Attributes:
-        pure: The model as a function of its chosen parameters.
-        left: Samples of the kernel's rows.
-        right: Samples of its columns, or None where they are those of the rows.
-        selection: The outputs that are looked at.
-        all_outputs: How many outputs a sample has.
-        coupled: Whether a sample's outputs depend on the whole batch.
-        algorithm: The algorithm asked for.
-        budget: Bytes that may be used.
-        progress: Called as work is done.
-    """
-
-    pure: PureModel
+    pure: PureModel  # a function of the chosen parameters
     left: Samples
-    right: Samples | None
-    selection: OutputSelection
-    all_outputs: int
-    coupled: bool
+    right: Samples | None  # None where they are those on the left
+    selection: OutputSelection  # the outputs that are looked at
+    all_outputs: int  # of a sample
+    coupled: bool  # whether a sample's outputs depend on the whole batch
     algorithm: Algorithm
-    budget: int
+    budget: int  # bytes that may be used
     progress: Progress
 
     @property
@@ -122,17 +102,10 @@ def make_problem(  # noqa: PLR0913 - what the public functions take
     shape = output_shape(pure, left)
     if right is not None:
         output_shape(pure, right)
-    return Problem(
-        pure,
-        left,
-        right,
-        select_outputs(outputs, shape),
-        math.prod(shape),
-        is_batch_coupled(pure, left) or (right is not None and is_batch_coupled(pure, right)),
-        algorithm,
-        budget_bytes(pure.device, memory),
-        progress,
-    )
+    selection, count = select_outputs(outputs, shape), math.prod(shape)
+    coupled = is_batch_coupled(pure, left) or (right is not None and is_batch_coupled(pure, right))
+    budget = budget_bytes(pure.device, memory)
+    return Problem(pure, left, right, selection, count, coupled, algorithm, budget, progress)
 
 
 def require_kernel_fits(problem: Problem) -> int:

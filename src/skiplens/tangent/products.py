@@ -8,13 +8,7 @@ from torch.func import jvp
 
 from skiplens.base.axes import Float
 from skiplens.base.preserve_state import preserve_state
-from skiplens.graph.functional import (
-    OutputChoice,
-    ParameterChoice,
-    PureModel,
-    saved_bytes_per_sample,
-    transformable,
-)
+from skiplens.graph.functional import OutputChoice, ParameterChoice, PureModel, saved_bytes_per_sample, transformable
 from skiplens.graph.inputs import Inputs, Samples
 from skiplens.linalg.operator import SymmetricOperator
 from skiplens.tangent.problem import Problem, make_problem

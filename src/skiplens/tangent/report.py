@@ -37,10 +37,8 @@ class TangentLens(Lens):
     question: ClassVar[str] = "What kernel is this network, to first order in its parameters?"
 
     samples: int = 32
-    coupled_samples: int = 12
-    """Where samples depend on each other every derivative is one of the whole batch, so fewer are looked at."""
-    most_outputs: int = 64
-    """With more outputs than this the kernel is estimated from `sampled_outputs` of them."""
+    coupled_samples: int = 12  # fewer, where they depend on each other: each derivative is one of the whole batch
+    most_outputs: int = 64  # with more of them the kernel is estimated from `sampled_outputs`
     sampled_outputs: int = 8
 
     def __call__(self, subject: Subject, randomness: Randomness, progress: Progress = silent) -> TangentReading:
@@ -147,12 +145,7 @@ def kernel_against_angle(reading: TangentReading) -> Figure | None:
     )
 
 
-FIGURES = (
-    kernel_by_class,
-    kernel_eigenvalues,
-    kernel_against_angle,
-)
-"""Of such a reading, in order."""
+FIGURES = (kernel_by_class, kernel_eigenvalues, kernel_against_angle)
 
 
 def tangent_section(reading: TangentReading) -> Section:
@@ -201,11 +194,9 @@ def tangent_sentence(reading: TangentReading) -> str:
     )
 
 
-MANY_STEPS = 1e4
-"""Steps of gradient descent for the slowest direction that count as many."""
+MANY_STEPS = 1e4  # of gradient descent for the slowest direction
 
-FAR_FROM_CONSTANT = 1.0
-"""Relative variance at which the kernel's standard deviation over seeds is as large as its mean."""
+FAR_FROM_CONSTANT = 1.0  # relative variance: the kernel's standard deviation over seeds is as large as its mean
 
 WANTED_VARIANCE = 0.1
 

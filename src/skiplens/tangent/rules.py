@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
 from torch.nn import functional as F
+from torch.utils._pytree import tree_map, tree_map_only, tree_structure
 
 from skiplens.base.axes import Float, Int
 from skiplens.graph.functional import tensors_in, transformable
@@ -119,17 +120,11 @@ class LinearWeight(Rule):
 
 @dataclass(frozen=True)
 class ChannelSum(Rule):
-    """What is added to each channel, or multiplies each channel of a normalised input: a sum over positions.
+    """What is added to each channel, or multiplies each channel of a normalised input: a sum over positions."""
 
-    Attributes:
-        shape: Shape of the parameter, one number a channel (layer norm may have several axes).
-        last: Whether channels are the last axes, or the axis after the batch.
-        normalise: What the layer does to its input before the channels are scaled; None for an offset.
-    """
-
-    shape: tuple[int, ...]
-    last: bool
-    normalise: Callable[[Tensor], Tensor] | None = None
+    shape: tuple[int, ...]  # of the parameter, one number a channel (layer norm may have several axes)
+    last: bool  # whether channels are the last axes, or the axis after the batch
+    normalise: Callable[[Tensor], Tensor] | None = None  # the layer before channels are scaled; None for an offset
 
     def prepare(self, call: Call, samples: int) -> tuple[Tensor | None, int]:
         """The normalised input, where it matters, and the number of samples."""
@@ -244,24 +239,17 @@ class ConvolutionWeight(Rule):
 
 @dataclass(frozen=True)
 class LocalGradient(Rule):
-    """Any parameter of any module that treats samples alike: `vmap` over samples of the module's own vjp.
+    """Any parameter of any module that treats samples alike: `vmap` over samples of the module's own vjp."""
 
-    Attributes:
-        name: The parameter's name inside the module.
-        value: The parameter.
-        axes: For each argument of the module 0 where it has a sample axis and None where samples share it.
-        output_count: How many output tensors of the module carry a gradient.
-    """
-
-    name: str
+    name: str  # of the parameter inside the module
     value: Tensor
-    axes: Any
-    output_count: int
+    axes: Any  # for each argument of the module 0 where it has a sample axis and None where samples share it
+    output_count: int  # how many output tensors of the module carry a gradient
 
     def prepare(self, call: Call, samples: int) -> Callable[[Cotangents], Tensor]:
         """The map from cotangents to each sample's gradient."""
-        arguments = _map((call.args, call.kwargs), lambda tensor: tensor.detach())
-        if _nesting(sample_axes(call, samples)) != _nesting(self.axes):
+        arguments = tree_map_only(Tensor, Tensor.detach, (call.args, call.kwargs))
+        if tree_structure(sample_axes(call, samples)) != tree_structure(self.axes):
             raise PatternChanged("a module was called with other arguments")
 
         def outputs_of_one(value: Tensor, arguments: Any) -> tuple[Tensor, ...]:
@@ -270,7 +258,7 @@ class LocalGradient(Rule):
             return tuple(t for t in tensors_in(output) if t.is_floating_point())[: self.output_count]
 
         def gradients_of_one(arguments: Any, cotangents: Cotangents) -> Tensor:
-            one = _map_with(arguments, self.axes, lambda tensor: tensor.unsqueeze(0))
+            one = tree_map(lambda leaf, axis: leaf if axis is None else leaf.unsqueeze(0), arguments, self.axes)
             pull_back: Any = vjp(lambda value: outputs_of_one(value, one), self.value)[1]
             return vmap(pull_back)(tuple(cotangent.unsqueeze(1) for cotangent in cotangents))[0]
 
@@ -291,37 +279,10 @@ class LocalGradient(Rule):
 def sample_axes(call: Call, samples: int) -> Any:
     """The arguments of `call` with 0 in place of each tensor that has a sample axis and None elsewhere."""
 
-    def axis(tensor: Tensor) -> int | None:
-        return 0 if tensor.ndim and tensor.shape[0] == samples else None
+    def axis(leaf: Any) -> int | None:
+        return 0 if isinstance(leaf, Tensor) and leaf.ndim and leaf.shape[0] == samples else None
 
-    return _map((call.args, call.kwargs), axis, other=None)
-
-
-def _nesting(axes: Any) -> Any:
-    """How arguments are nested, without the axes themselves."""
-    if isinstance(axes, dict):
-        return {key: _nesting(entry) for key, entry in axes.items()}
-    return tuple(_nesting(entry) for entry in axes) if isinstance(axes, tuple | list) else None
-
-
-def _map(value: Any, change: Callable[[Tensor], Any], other: Any = ...) -> Any:
-    """`value` with each tensor changed; what is no tensor stays, or becomes `other`."""
-    if isinstance(value, Tensor):
-        return change(value)
-    if isinstance(value, dict):
-        return {key: _map(entry, change, other) for key, entry in value.items()}
-    if isinstance(value, tuple | list) and type(value) in (tuple, list):
-        return type(value)(_map(entry, change, other) for entry in value)
-    return value if other is ... else other
-
-
-def _map_with(value: Any, axes: Any, change: Callable[[Tensor], Any]) -> Any:
-    """`value` with those tensors changed that have an axis in `axes`."""
-    if isinstance(value, dict):
-        return {key: _map_with(entry, axes[key], change) for key, entry in value.items()}
-    if isinstance(axes, tuple | list):
-        return type(value)(_map_with(entry, axis, change) for entry, axis in zip(value, axes, strict=True))
-    return value if axes is None else change(value)
+    return tree_map(axis, (call.args, call.kwargs))
 
 
 Rules = dict[str, Rule]
@@ -329,22 +290,20 @@ Rules = dict[str, Rule]
 
 def rules_of(module: nn.Module) -> Rules:
     """Rules for the parameters that `module` itself owns; empty for a layer whose formula is not known here."""
-    for kind, build in _BUILDERS:
+    for kind, build in _BUILDERS.items():
         # A subclass may have a forward pass of its own.
         if isinstance(module, kind) and type(module).forward is kind.forward:
             return build(module)
     # GPT-2's `Conv1D`, a linear layer with its matrix transposed, is known by name so that nothing is imported.
-    kind = type(module)
-    if kind.__name__ == "Conv1D" and kind.__module__ == "transformers.pytorch_utils":
-        weight: Any = module.weight
+    kind, weight = type(module), getattr(module, "weight", None)
+    if kind.__name__ == "Conv1D" and kind.__module__ == "transformers.pytorch_utils" and isinstance(weight, Tensor):
         inputs, outputs = weight.shape
-        return {"weight": LinearWeight(inputs, outputs, transposed=True), "bias": ChannelSum((outputs,), last=True)}
+        return _linear(inputs, outputs, transposed=True)
     return {}
 
 
-def _linear(layer: nn.Linear) -> Rules:
-    weight = LinearWeight(layer.in_features, layer.out_features)
-    return {"weight": weight, "bias": ChannelSum((layer.out_features,), last=True)}
+def _linear(inputs: int, outputs: int, transposed: bool = False) -> Rules:
+    return {"weight": LinearWeight(inputs, outputs, transposed), "bias": ChannelSum((outputs,), last=True)}
 
 
 def _convolution(layer: Convolution) -> Rules:
@@ -357,7 +316,7 @@ def _embedding(layer: nn.Embedding) -> Rules:
 
 
 def _norm(shape: tuple[int, ...], last: bool, normalise: Callable[[Tensor], Tensor]) -> Rules:
-    """`normalise` is the layer without its scale and offset; batch norm is here one with running statistics."""
+    """`normalise` is the layer without its scale and offset."""
     return {"weight": ChannelSum(shape, last, normalise), "bias": ChannelSum(shape, last)}
 
 
@@ -371,19 +330,15 @@ def _group_norm(layer: nn.GroupNorm) -> Rules:
 
 
 def _batch_norm(layer: nn.modules.batchnorm._BatchNorm) -> Rules:
-    mean, variance = layer.running_mean, layer.running_var
+    mean, variance = layer.running_mean, layer.running_var  # coupled samples never come here
     return _norm((layer.num_features,), False, lambda x: F.batch_norm(x, mean, variance, eps=layer.eps))
 
 
-_BUILDERS: tuple[tuple[type[nn.Module], Callable[[Any], Rules]], ...] = (
-    (nn.Linear, _linear),
-    (nn.Conv1d, _convolution),
-    (nn.Conv2d, _convolution),
-    (nn.Conv3d, _convolution),
-    (nn.Embedding, _embedding),
-    (nn.LayerNorm, _layer_norm),
-    (nn.GroupNorm, _group_norm),
-    (nn.BatchNorm1d, _batch_norm),
-    (nn.BatchNorm2d, _batch_norm),
-    (nn.BatchNorm3d, _batch_norm),
-)
+_BUILDERS: dict[type[nn.Module], Callable[[Any], Rules]] = {
+    nn.Linear: lambda layer: _linear(layer.in_features, layer.out_features),
+    **dict.fromkeys((nn.Conv1d, nn.Conv2d, nn.Conv3d), _convolution),
+    nn.Embedding: _embedding,
+    nn.LayerNorm: _layer_norm,
+    nn.GroupNorm: _group_norm,
+    **dict.fromkeys((nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d), _batch_norm),
+}
