@@ -9,10 +9,9 @@ from torch.func import functional_call
 import skiplens as sl
 from skiplens.base.errors import InvalidInputError, SettingsError, TooLargeError
 from skiplens.curvature.operator import loss_operator
-from skiplens.linalg.density import spread_factor
 from skiplens.readings.file import read_file, write_file
 from tests.lens_cases import Block
-from tests.linalg.coverage import least_covered
+from tests.linalg.coverage import least_covered, spread_factor
 from tests.networks import chain, drawn, noise
 from tests.papers.li2016_shortcuts.hessian.test_linear import TABLE
 from tests.tolerances import assert_close

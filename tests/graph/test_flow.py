@@ -80,4 +80,4 @@ def test_a_constant_made_from_parameters_carries_them_to_its_reader():
     flow = DataFlow(network.exported)
     product = flow.number[network.node(network.output)]
     assert flow.parameters[product] == {"f.weight"}
-    assert flow.is_weight_product(product)
+    assert flow.depth(1 << product) == 1

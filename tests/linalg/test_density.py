@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.randomness import Randomness
-from skiplens.linalg.density import DensityOptions, spectral_density, spread_factor
+from skiplens.linalg.density import DensityOptions, spectral_density
 from skiplens.linalg.operator import DenseOperator
-from tests.linalg.coverage import least_covered
+from tests.linalg.coverage import least_covered, spread_factor
 from tests.linalg.matrices import with_spectrum
 from tests.tolerances import assert_close
 

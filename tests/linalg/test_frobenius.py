@@ -2,10 +2,9 @@ import pytest
 import torch
 
 from skiplens.base.errors import InvalidInputError
-from skiplens.linalg.density import spread_factor
 from skiplens.linalg.operator import DenseOperator, FunctionOperator
 from skiplens.linalg.trace import trace_and_frobenius
-from tests.linalg.coverage import least_covered
+from tests.linalg.coverage import least_covered, spread_factor
 from tests.linalg.matrices import with_spectrum
 from tests.tolerances import STANDARD_ERRORS, assert_close
 

@@ -75,9 +75,7 @@ def accept_old_order(*names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Let `f(model, data, *, …)` still be called with the positional arguments it took before, with a warning.
 
     A call is one of old if it has a third positional argument, or names one that the new order has in another place.
-
-    Args:
-        names: The positional arguments of old, in their order.
+    `names` are the positional arguments of old, in their order.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:

@@ -16,7 +16,13 @@ FORMS = "A function is named path/file.py:function or package.module:function."
 
 def call_by_name(spec: str) -> Any:
     """What the function that `spec` names returns when it is called without arguments."""
-    return _called(import_by_name(spec), spec)
+    function = import_by_name(spec)
+    try:
+        return function()
+    except SkiplensError:
+        raise
+    except Exception as error:
+        raise ModelSpecError(f"{spec!r} raised {_one_line(error)} It is called without arguments.") from error
 
 
 def import_by_name(spec: str) -> Callable[..., Any]:
@@ -24,10 +30,6 @@ def import_by_name(spec: str) -> Callable[..., Any]:
     place, colon, name = spec.rpartition(":")
     if not colon or not place or not name:
         raise ModelSpecError(f"{spec!r} does not name a function. {FORMS}")
-    return _function(place, name, spec)
-
-
-def _function(place: str, name: str, spec: str) -> Callable[..., Any]:
     module = _module_of_file(Path(place), spec) if place.endswith(".py") else _module_of_package(place, spec)
     function = getattr(module, name, None)
     if function is None:
@@ -64,15 +66,6 @@ def _module_of_package(place: str, spec: str) -> ModuleType:
         raise ModelSpecError(f"There is no module {place!r} (from {spec!r}). {FORMS}") from error
     except Exception as error:
         raise ModelSpecError(f"{place} could not be imported: {_one_line(error)}") from error
-
-
-def _called(function: Callable[[], Any], spec: str) -> Any:
-    try:
-        return function()
-    except SkiplensError:
-        raise
-    except Exception as error:
-        raise ModelSpecError(f"{spec!r} raised {_one_line(error)} It is called without arguments.") from error
 
 
 def _one_line(error: BaseException) -> str:

@@ -15,7 +15,6 @@ from torch import Tensor
 from skiplens.base.errors import TooLargeError
 
 _SHARE_OF_FREE = 0.5  # the rest is for the caller, for caches and for what torch allocates beside our buffers
-
 REDUCTION: ContextVar[float] = ContextVar("REDUCTION", default=1.0)
 """Share of the usual budgets that plans get; `halving_memory` lowers it after a shortage."""
 
@@ -24,9 +23,8 @@ def free_bytes(device: torch.device | str = "cpu") -> int:
     """Bytes that can be allocated on `device` now without swapping."""
     device = torch.device(device)
     if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
         reserved = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return free + reserved
+        return torch.cuda.mem_get_info(device)[0] + reserved
     return min(_available_in_machine(), _available_in_container())
 
 
@@ -69,7 +67,6 @@ def _available_in_container() -> int:
 
 
 _WORTHWHILE = 2**26  # bytes; below, memory that was freed before is mostly handed out again, without new pages
-
 _HUGE_PAGES = hasattr(mmap, "MADV_HUGEPAGE")  # Linux
 
 
@@ -93,14 +90,13 @@ def _mapped(like: Tensor, shape: tuple[int, ...]) -> Tensor | None:
     try:
         pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError:
-        return None  # torch tells it in its own words, which callers know
+        return None  # torch says it in its own words, which callers know
     with contextlib.suppress(OSError):  # a system may know huge pages and still have none
         pages.madvise(mmap.MADV_HUGEPAGE)
     return torch.frombuffer(pages, dtype=like.dtype).view(shape)
 
 
 T = TypeVar("T")
-
 LEAST = 1 / 64
 """Share of the usual budget below which the work is given up."""
 
@@ -110,17 +106,18 @@ _WORDS = ("out of memory", "can't allocate memory", "not enough memory")  # of C
 def memory_retry(work: Callable[[], T], told: Callable[[float], None] = lambda share: None) -> T:
     """What `work` returns; after an out-of-memory it is done again with half of what `budget_bytes` gave before.
 
-    Args:
-        work: Plans from `skiplens.base.memory.budget_bytes` and can be done again.
-        told: Called with the share of the usual budget before each new attempt.
+    `told` is called with the share of the usual budget before each new attempt.
     """
     share = REDUCTION.get()
     while share >= LEAST:
+        token = REDUCTION.set(share)
         try:
-            return _with_share(share, work)
+            return work()
         except (RuntimeError, MemoryError) as error:
             if not is_shortage(error):
                 raise
+        finally:
+            REDUCTION.reset(token)
         share /= 2  # outside of the handler: the error holds on to the frames and with them to their tensors
         if torch.cuda.is_initialized():
             torch.cuda.empty_cache()
@@ -138,11 +135,3 @@ def is_shortage(error: BaseException) -> bool:
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in _WORDS)
-
-
-def _with_share(share: float, work: Callable[[], T]) -> T:
-    token = REDUCTION.set(share)
-    try:
-        return work()
-    finally:
-        REDUCTION.reset(token)

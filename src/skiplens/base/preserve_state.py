@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import nn
@@ -46,10 +45,15 @@ def preserve_state(model: nn.Module) -> Iterator[nn.Module]:
 class _Snapshot:
     def __init__(self, model: nn.Module) -> None:
         self.modes = [(module, module.training) for module in model.modules()]
-        self.buffers = [(module, name, buffer, _copy(buffer)) for module, name, buffer in _buffers(model)]
+        self.buffers = [
+            (module, name, buffer, _copy(buffer))
+            for module in model.modules()
+            for name, buffer in module._buffers.items()
+        ]
         self.gradients = [(p, p.grad, _copy(p.grad), p.requires_grad) for p in model.parameters()]
         self.versions = {name: (id(p), p._version) for name, p in model.named_parameters()}
-        self.hooks = [(table, dict(table)) for module in model.modules() for table in _hook_tables(module)]
+        owned = (vars(module).get(name) for module in model.modules() for name in _HOOK_TABLES)
+        self.hooks = [(table, dict(table)) for table in owned if table is not None]
         self.cpu_random_state = torch.get_rng_state()
         self.cuda_random_states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
 
@@ -66,9 +70,9 @@ class _Snapshot:
                 parameter.requires_grad_(flag)
         for module, mode in self.modes:
             module.training = mode
-        for table, hooks in self.hooks:
-            table.clear()
-            table.update(hooks)
+        for now, before in self.hooks:
+            now.clear()
+            now.update(before)
         torch.set_rng_state(self.cpu_random_state)
         if self.cuda_random_states is not None:
             torch.cuda.set_rng_state_all(self.cuda_random_states)
@@ -81,19 +85,6 @@ class _Snapshot:
                 f"The model changes its own parameters when it is called: {', '.join(changed[:5])}. "
                 "Skiplens measures a model without changing it; inspect a copy whose forward pass has no side effects."
             )
-
-
-def _buffers(model: nn.Module) -> Iterator[tuple[nn.Module, str, torch.Tensor | None]]:
-    for module in model.modules():
-        for name, buffer in module._buffers.items():
-            yield module, name, buffer
-
-
-def _hook_tables(module: nn.Module) -> Iterator[dict[Any, Any]]:
-    for name in _HOOK_TABLES:
-        table = module.__dict__.get(name)
-        if table is not None:
-            yield table
 
 
 def _copy(tensor: torch.Tensor | None) -> torch.Tensor | None:

@@ -1,5 +1,6 @@
 """Frozen settings that name a run: hashed, read from flags and JSON, printed as their difference from the defaults."""
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -45,9 +46,8 @@ class Settings:
 
     def key(self) -> str:
         """Sixteen hexadecimal digits that name these settings, the same on every machine."""
-        canonical = json.dumps(
-            [type(self).__name__, plain(self.difference())], sort_keys=True, separators=(",", ":"), allow_nan=False
-        )
+        named = [type(self).__name__, plain(self.difference())]
+        canonical = json.dumps(named, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
     def to_json(self) -> dict[str, Any]:
@@ -160,16 +160,10 @@ def _coerce_plain(value: Any, kind: Any, name: str) -> Any:
     if kind is bool and isinstance(value, str) and value.lower() in _WORDS_FOR_BOOL:
         return _WORDS_FOR_BOOL[value.lower()]
     if kind in (int, float) and isinstance(value, str):
-        value = _number(value, kind, name)
+        with contextlib.suppress(ValueError):  # text that is no number is refused below
+            value = kind(value)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
         return value
     raise SettingsError(f"{name} must be {kind.__name__}; got {value!r}.")
-
-
-def _number(text: str, kind: type, name: str) -> Any:
-    try:
-        return kind(text)
-    except ValueError:
-        raise SettingsError(f"{name} must be {kind.__name__}; got {text!r}.") from None

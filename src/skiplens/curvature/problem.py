@@ -142,7 +142,7 @@ def make_problem(objective: Objective, batches: Batches, progress: Progress, mod
     first = objective.prepared(next(iter(batches)))
     rule = objective.rule
     if rule.combination == "unknown":
-        rule = rule.combined_by(found_combination(objective, first, model_returns_loss))
+        rule = replace(rule, combination=found_combination(objective, first, model_returns_loss))
         objective = replace(objective, rule=rule)
     totals, shares, sizes = [], [], []
     for number, batch in enumerate(batches, start=1):

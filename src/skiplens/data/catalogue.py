@@ -91,53 +91,33 @@ def look_up(name: str) -> DataSet:
     return CATALOGUE[name]
 
 
-_MNIST_HOST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
+_MNIST = (  # SHA-256 of each file, and the bytes and the MD5 of its .gz
+    ("ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db", 9912422, "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
+    ("65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5", 28881, "d53e105ee54ea40749a09fcbcd1e9432"),
+    ("0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7", 1648877, "9fb629c4189551a2d022fa330f9573f3"),
+    ("ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2", 4542, "ec29112dd5afa0611ce80d1b7f02629c"),
+)
+_FASHION = (
+    ("c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888", 26421880, "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
+    ("bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9", 29515, "25c81989df183df01b3e8a0aad5dffbe"),
+    ("5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b", 4422102, "bef4ecab320f06d8554ea6380940ec79"),
+    ("0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34", 5148, "bb300cfdad3c16e7a12a480ee83cd310"),
+)
+
+
+def _idx_set(
+    name: str, classes: tuple[str, ...], host: str, folder: str, files: tuple[tuple[str, int, str], ...]
+) -> DataSet:
+    """MNIST or its look-alike: four files of the same names and sizes, each a `.gz` of its own."""
+    names = (f"{split}-{kind}-ubyte" for split in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))
+    described = list(zip(names, (47040016, 60008, 7840016, 10008), files, strict=True))
+    parts = tuple(Part(part, size, sha256) for part, size, (sha256, _, _) in described)
+    archives = tuple(Archive(f"{host}{part}.gz", packed, f"md5:{md5}") for part, _, (_, packed, md5) in described)
+    return DataSet(name, classes, (1, 28, 28), parts[:2], parts[2:], archives, (folder,))
+
 
 _FASHION_HOST = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
-
 _CIFAR_HOST = "https://www.cs.toronto.edu/~kriz/"
-
-_MNIST = DataSet(
-    name="mnist",
-    classes=images.DIGITS,
-    shape=(1, 28, 28),
-    train=(
-        Part("train-images-idx3-ubyte", 47040016, "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"),
-        Part("train-labels-idx1-ubyte", 60008, "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"),
-    ),
-    test=(
-        Part("t10k-images-idx3-ubyte", 7840016, "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"),
-        Part("t10k-labels-idx1-ubyte", 10008, "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"),
-    ),
-    archives=(
-        Archive(_MNIST_HOST + "train-images-idx3-ubyte.gz", 9912422, "md5:f68b3c2dcbeaaa9fbdd348bbdeb94873"),
-        Archive(_MNIST_HOST + "train-labels-idx1-ubyte.gz", 28881, "md5:d53e105ee54ea40749a09fcbcd1e9432"),
-        Archive(_MNIST_HOST + "t10k-images-idx3-ubyte.gz", 1648877, "md5:9fb629c4189551a2d022fa330f9573f3"),
-        Archive(_MNIST_HOST + "t10k-labels-idx1-ubyte.gz", 4542, "md5:ec29112dd5afa0611ce80d1b7f02629c"),
-    ),
-    folders=("MNIST/raw",),
-)
-
-_FASHION = DataSet(
-    name="fashion-mnist",
-    classes=images.FASHION,
-    shape=(1, 28, 28),
-    train=(
-        Part("train-images-idx3-ubyte", 47040016, "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888"),
-        Part("train-labels-idx1-ubyte", 60008, "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9"),
-    ),
-    test=(
-        Part("t10k-images-idx3-ubyte", 7840016, "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b"),
-        Part("t10k-labels-idx1-ubyte", 10008, "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34"),
-    ),
-    archives=(
-        Archive(_FASHION_HOST + "train-images-idx3-ubyte.gz", 26421880, "md5:8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
-        Archive(_FASHION_HOST + "train-labels-idx1-ubyte.gz", 29515, "md5:25c81989df183df01b3e8a0aad5dffbe"),
-        Archive(_FASHION_HOST + "t10k-images-idx3-ubyte.gz", 4422102, "md5:bef4ecab320f06d8554ea6380940ec79"),
-        Archive(_FASHION_HOST + "t10k-labels-idx1-ubyte.gz", 5148, "md5:bb300cfdad3c16e7a12a480ee83cd310"),
-    ),
-    folders=("FashionMNIST/raw",),
-)
 
 _CIFAR10 = DataSet(
     name="cifar10",
@@ -167,4 +147,9 @@ _CIFAR100 = DataSet(
     label_bytes=2,
 )
 
-CATALOGUE: dict[str, DataSet] = {entry.name: entry for entry in (_MNIST, _FASHION, _CIFAR10, _CIFAR100)}
+CATALOGUE: dict[str, DataSet] = {
+    "mnist": _idx_set("mnist", images.DIGITS, "https://ossci-datasets.s3.amazonaws.com/mnist/", "MNIST/raw", _MNIST),
+    "fashion-mnist": _idx_set("fashion-mnist", images.FASHION, _FASHION_HOST, "FashionMNIST/raw", _FASHION),
+    "cifar10": _CIFAR10,
+    "cifar100": _CIFAR100,
+}

@@ -20,9 +20,6 @@ from skiplens.base.progress import Progress
 from skiplens.data.catalogue import Archive, DataSet, Part
 
 _ATTEMPTS = 3
-
-_CHUNK = 1 << 16
-
 _CONNECT_AND_READ_SECONDS = (10, 60)
 
 
@@ -35,22 +32,16 @@ def download(archive: Archive, folder: Path, progress: Progress) -> Path:
     pooch = optional_import("pooch", "downloading data sets")
     folder.mkdir(parents=True, exist_ok=True)
     unfinished = folder / f"{archive.name}.unfinished"
+    transfer = _Transfer(unfinished, archive.size, progress)
     for attempt in ("continued", "anew") if unfinished.exists() else ("anew",):
         try:
-            return _retrieve(pooch, archive, unfinished, progress)
+            with _quiet(pooch.get_logger()):
+                known = {"known_hash": archive.checksum, "fname": archive.name, "path": folder}
+                return Path(pooch.retrieve(archive.url, **known, downloader=transfer))
         except ValueError as error:  # pooch's word for a wrong checksum; the file is gone by now
             if attempt == "anew":
                 raise RouteClosed(f"{archive.url} has the wrong checksum ({_first_line(error)})") from error
     raise AssertionError("unreachable: the last attempt returns or raises")
-
-
-def _retrieve(pooch: Any, archive: Archive, unfinished: Path, progress: Progress) -> Path:
-    transfer = _Transfer(unfinished, archive.size, progress)
-    with _quiet(pooch.get_logger()):
-        path = pooch.retrieve(
-            archive.url, known_hash=archive.checksum, fname=archive.name, path=unfinished.parent, downloader=transfer
-        )
-    return Path(path)
 
 
 class _Transfer:
@@ -64,14 +55,14 @@ class _Transfer:
         broken = (requests.RequestException, urllib3.exceptions.HTTPError)
         for attempt in range(_ATTEMPTS):
             try:
-                self._transfer(requests, url)
+                self._receive(requests, url)
                 self.unfinished.replace(output_file)
                 return
             except broken as error:
                 if attempt == _ATTEMPTS - 1 or isinstance(error, (requests.HTTPError, requests.ConnectTimeout)):
                     raise RouteClosed(f"{url} could not be downloaded: {_reason(error, requests)}") from error
 
-    def _transfer(self, requests: Any, url: str) -> None:
+    def _receive(self, requests: Any, url: str) -> None:
         start = self.unfinished.stat().st_size if self.unfinished.exists() else 0
         headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
         with requests.get(url, headers=headers, stream=True, timeout=_CONNECT_AND_READ_SECONDS) as response:
@@ -88,7 +79,7 @@ class _Transfer:
         try:
             with self.unfinished.open("ab" if start else "wb") as file:
                 # Raw bytes: a host that declares a .gz file as an encoding must not have it unpacked on the way.
-                for chunk in response.raw.stream(_CHUNK, decode_content=False):
+                for chunk in response.raw.stream(1 << 16, decode_content=False):
                     file.write(chunk)
                     done += len(chunk)
                     self.progress(label, done, total)
@@ -121,11 +112,6 @@ def _quiet(logger: Any) -> Iterator[None]:
         yield
     finally:
         logger.setLevel(before)
-
-
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-
-_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def cache_folder() -> Path:
@@ -184,12 +170,12 @@ def explain_os_errors(data_set: DataSet, folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         needed = readable(sum(part.size for part in data_set.parts) + sum(a.size for a in data_set.archives))
-        if error.errno in _FULL:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DataError(
                 f"No space left in {folder} for {data_set.name}, which needs about {needed}. "
                 "Free some, or name a cache folder elsewhere with SKIPLENS_CACHE."
             ) from error
-        if error.errno in _FORBIDDEN:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise DataError(
                 f"The cache folder {folder} cannot be written ({error.strerror}). Name another one with SKIPLENS_CACHE."
             ) from error

@@ -45,7 +45,13 @@ def get(
     folder = user_folder(root)
     contents = find(data_set, wanted, folder) if folder else None
     if contents is None:
-        contents = _from_cache(data_set, wanted, progress)
+        target = cache_folder() / name
+        contents = cached(wanted, target)
+        if contents is None:
+            fill_cache(data_set, partial(_from_authors, data_set, target.parent, progress))
+            contents = cached(wanted, target)
+        if contents is None:
+            raise DataError(f"{target} was filled just now but does not read back; is the disk sound?")
     return data_set.assemble(contents, [part.name for part in wanted])
 
 
@@ -81,17 +87,6 @@ def _place(data_set: DataSet, folder: Path | None) -> str:
     return str(target) if all((target / part.name).is_file() for part in data_set.parts) else "not fetched yet"
 
 
-def _from_cache(data_set: DataSet, wanted: tuple[Part, ...], progress: Progress) -> list[bytes]:
-    target = cache_folder() / data_set.name
-    contents = cached(wanted, target)
-    if contents is None:
-        fill_cache(data_set, partial(_from_authors, data_set, target.parent, progress))
-        contents = cached(wanted, target)
-    if contents is None:
-        raise DataError(f"{target} was filled just now but does not read back; is the disk sound?")
-    return contents
-
-
 def is_cached(data_set: DataSet) -> bool:
     """Whether the cache holds all parts of the data set, whole."""
     return cached(data_set.parts, cache_folder() / data_set.name) is not None
@@ -112,7 +107,13 @@ def fill_cache(data_set: DataSet, route: Callable[[], Iterator[tuple[Part, bytes
             except DataError as error:
                 with suppress(OSError):  # an unfinished download stays, an empty folder does not
                     arriving.rmdir()
-                raise DataError(_by_hand(data_set, error)) from error
+                addresses = "\n".join(f"  {archive.url}" for archive in data_set.archives)
+                raise DataError(
+                    f"{data_set.name} is not on this machine and could not be fetched: {error}\n"
+                    f"To place it by hand, get these files on a machine with network\n{addresses}\n"
+                    f"put them into a folder named {data_set.name}, and name the folder above it with SKIPLENS_DATA or "
+                    "root. In a checkout of Skiplens, `make data` asks mirrors for some sets."
+                ) from error
 
 
 def _from_authors(data_set: DataSet, cache: Path, progress: Progress) -> Iterator[tuple[Part, bytes]]:
@@ -130,16 +131,6 @@ def _from_authors(data_set: DataSet, cache: Path, progress: Progress) -> Iterato
 def _arriving(data_set: DataSet, cache: Path) -> Path:
     """Where downloads are gathered; kept after an interruption so that the next call goes on from there."""
     return cache / f".arriving-{data_set.name}"
-
-
-def _by_hand(data_set: DataSet, reason: DataError) -> str:
-    files = "\n".join(f"  {archive.url}" for archive in data_set.archives)
-    return (
-        f"{data_set.name} is not on this machine and could not be fetched: {reason}\n"
-        f"To place it by hand, get these files on a machine with network\n{files}\n"
-        f"put them into a folder named {data_set.name}, and name the folder above it with SKIPLENS_DATA or root. "
-        "In a checkout of Skiplens, `make data` asks mirrors for some sets."
-    )
 
 
 def user_folder(root: str | os.PathLike[str] | None) -> Path | None:
@@ -161,16 +152,15 @@ def find(data_set: DataSet, wanted: Sequence[Part], root: Path) -> list[bytes] |
             missing = ", ".join(part.name for part in wanted if part not in files)
             raise DataError(f"{folder} holds a part of {data_set.name} but not {missing}. Add it (plain or as .gz).")
         if files and not _is_another(data_set, wanted, files):
-            return [read_part(files[part], part) for part in wanted]
+            return [require_checksum(part, _content(files[part], part), str(files[part])) for part in wanted]
         for archive in data_set.archives:
             if archive.name.endswith(".tar.gz") and (folder / archive.name).is_file():
                 return _from_archive(folder / archive.name, wanted)
     return None
 
 
-def read_part(path: Path, part: Part) -> bytes:
-    """The verified content of one part from its plain or its compressed file."""
-    return require_checksum(part, read_gzip(path, part) if path.suffix == ".gz" else path.read_bytes(), str(path))
+def _content(path: Path, part: Part) -> bytes:
+    return read_gzip(path, part) if path.suffix == ".gz" else path.read_bytes()
 
 
 def holds(data_set: DataSet, root: Path) -> bool:
@@ -192,19 +182,14 @@ def _places(data_set: DataSet, root: Path) -> Iterator[Path]:
 def _is_another(data_set: DataSet, wanted: Sequence[Part], files: dict[Part, Path]) -> bool:
     """Whether the smallest file is that of another known data set: MNIST and Fashion-MNIST share their file names."""
     smallest = min(wanted, key=lambda part: part.size)
-    twins = [
-        p for other in CATALOGUE.values() if other.name != data_set.name for p in other.parts if p.size == smallest.size
-    ]
-    path = files[smallest]
-    content = read_gzip(path, smallest) if path.suffix == ".gz" else path.read_bytes()
-    return hashlib.sha256(content).hexdigest() in {twin.sha256 for twin in twins}
+    others = (part for other in CATALOGUE.values() if other.name != data_set.name for part in other.parts)
+    twins = {part.sha256 for part in others if part.size == smallest.size}
+    return hashlib.sha256(_content(files[smallest], smallest)).hexdigest() in twins
 
 
 def _file_of(part: Part, folder: Path) -> Path | None:
-    for path in (folder / part.name, folder / f"{part.name}.gz"):
-        if path.is_file():
-            return path
-    return None
+    paths = (folder / part.name, folder / f"{part.name}.gz")
+    return next((path for path in paths if path.is_file()), None)
 
 
 def _from_archive(path: Path, wanted: Sequence[Part]) -> list[bytes]:

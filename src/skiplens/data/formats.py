@@ -52,7 +52,6 @@ def _read_header(content: bytes, where: str) -> tuple[tuple[int, ...], int]:
 
 
 SHAPE = (3, 32, 32)
-
 PIXELS = 3 * 32 * 32
 
 
@@ -79,7 +78,6 @@ def write_cifar(images: Tensor, labels: Tensor) -> bytes:
 
 
 _GREY_MODES = ("L", "1", "LA")
-
 _DEEP_MODES = ("I", "F", "I;16", "I;16L", "I;16B", "I;16N")
 
 
@@ -102,7 +100,9 @@ def decode(path: Path, framing: Framing, channels: int | None = None) -> Tensor:
     pillow = optional_import("PIL.Image", "reading images", "pillow")
     try:
         with pillow.open(path) as image:
-            return _to_tensor(_framed(_in_mode(image, channels, path), framing, path, pillow))
+            picture = _framed(_in_mode(image, channels, path), framing, path, pillow)
+            flat = torch.frombuffer(bytearray(picture.tobytes()), dtype=torch.uint8)
+            return flat.reshape(picture.height, picture.width, -1).permute(2, 0, 1).contiguous()
     except (OSError, SyntaxError, ValueError, EOFError, pillow.DecompressionBombError) as error:
         if isinstance(error, InvalidInputError):
             raise
@@ -132,8 +132,3 @@ def _framed(image: Any, framing: Framing, path: Path, pillow: Any) -> Any:
         )
     left, top = ((side - framing.crop) // 2 for side in image.size)
     return image.crop((left, top, left + framing.crop, top + framing.crop))
-
-
-def _to_tensor(image: Any) -> Tensor:
-    flat = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8)
-    return flat.reshape(image.height, image.width, -1).permute(2, 0, 1).contiguous()

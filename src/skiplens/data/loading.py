@@ -139,17 +139,20 @@ def load(
     """
     options = options or LoadOptions()
     source = _source(os.fspath(spec), options, root, progress)
-    order = torch.arange(len(source))
-    if not isinstance(source, ImageSet):
-        generator = Randomness(options.seed).child("order of a folder").torch()
-        order = torch.randperm(len(source), generator=generator)
+    drawn = Randomness(options.seed).child("order of a folder").torch()
+    in_memory = isinstance(source, ImageSet)
+    order = torch.arange(len(source)) if in_memory else torch.randperm(len(source), generator=drawn)
     return ImageBatches(os.fspath(spec), source, order, options)
 
 
 def _source(spec: str, options: LoadOptions, root: str | os.PathLike[str] | None, progress: Progress) -> ImageSource:
     name, _, split = spec.partition(":")
     if spec != "sample" and name not in CATALOGUE:
-        return _folder(spec, options)
+        folder = Path(spec).expanduser()
+        if not folder.is_dir():
+            near = did_you_mean(spec, ["sample", *CATALOGUE])
+            raise DataError(f"{spec!r} is neither a folder of images nor a known data set. {near}")
+        return open_folder(folder, Framing(options.image_size, options.image_size))
     images = sample() if spec == "sample" else get(name, root, split or "train", progress)
     if options.image_size not in (None, images.shape[1]):
         raise InvalidInputError(
@@ -159,18 +162,8 @@ def _source(spec: str, options: LoadOptions, root: str | os.PathLike[str] | None
     return images
 
 
-def _folder(spec: str, options: LoadOptions) -> ImageSource:
-    folder = Path(spec).expanduser()
-    if not folder.is_dir():
-        known = ["sample", *CATALOGUE]
-        raise DataError(f"{spec!r} is neither a folder of images nor a known data set. {did_you_mean(spec, known)}")
-    return open_folder(folder, Framing(options.image_size, options.image_size))
-
-
 _ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
-
 _MOST_WORKERS = 8
-
 _WAITING_PER_WORKER = 4
 
 

@@ -94,24 +94,15 @@ def fit_whitening(inputs: Tensor, components: int) -> Whitening:
     covariance = sum((rows - mean).T @ (rows - mean) for rows in _in_double(inputs)) / samples
     eigenvalues, vectors = torch.linalg.eigh(covariance)
     eigenvalues, leading = eigenvalues.flip(0)[:components], vectors.flip(1)[:, :components].T
-    _require_variance(eigenvalues, features)
-    return Whitening(mean, _with_sign(leading), eigenvalues)
-
-
-def _with_sign(vectors: Tensor) -> Tensor:
-    """The rows, each with its entry of largest magnitude positive."""
-    largest = vectors.abs().argmax(1, keepdim=True)
-    return vectors * vectors.gather(1, largest).sign()
-
-
-def _require_variance(eigenvalues: Tensor, features: int) -> None:
     floor = eigenvalues[0] * features * torch.finfo(eigenvalues.dtype).eps
     rank = int((eigenvalues > floor).sum())
-    if rank < len(eigenvalues):
+    if rank < components:
         raise InvalidInputError(
-            f"Asked for {len(eigenvalues)} whitened components, but the inputs vary in {rank} directions only. "
+            f"Asked for {components} whitened components, but the inputs vary in {rank} directions only. "
             "Ask for fewer components or give more samples."
         )
+    signs = leading.gather(1, leading.abs().argmax(1, keepdim=True)).sign()
+    return Whitening(mean, leading * signs, eigenvalues)
 
 
 def _in_double(inputs: Tensor) -> Iterator[Tensor]:

@@ -1,9 +1,4 @@
-"""Initialisations of any network: each returns a new network and leaves the given one as it is.
-
-A law gives the float64 weights of one layer, whose shape is (outputs, inputs, *window) as in `nn.Linear` and
-`nn.Conv2d`. Every layer draws from a stream of its own, named after its parameter, and the draw is rounded to the
-layer's dtype: a layer's numbers depend neither on the other layers nor on device and dtype.
-"""
+"""Initialisations of any network: each returns a new network and leaves the given one as it is (see `weight_laws`)."""
 
 import copy
 import math

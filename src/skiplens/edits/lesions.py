@@ -37,18 +37,15 @@ def without_blocks(network: ResidualNetwork, names: Iterable[str]) -> torch.Tens
 
 
 def reordered(network: ResidualNetwork, order: Sequence[str]) -> torch.Tensor:
-    """The network's output with some blocks exchanged: they run in the order given, in the places they had.
+    """The network's output with some blocks, all of one shape, run in the order given, in the places they had.
 
-    Args:
-        network: The network.
-        order: Names of blocks that all keep one shape; the first runs where the earliest of them ran, and so on.
+    The first runs where the earliest of them ran, and so on.
     """
     blocks = [network.block(name) for name in order]
     _require_exchangeable(blocks)
     places = sorted(blocks, key=lambda block: block.index)
-    return output_with(
-        network, {place.name: part_function(network, block) for place, block in zip(places, blocks, strict=True)}
-    )
+    moved = {place.name: part_function(network, block) for place, block in zip(places, blocks, strict=True)}
+    return output_with(network, moved)
 
 
 def exchangeable(network: ResidualNetwork) -> list[list[str]]:

@@ -37,20 +37,13 @@ def _redraw_parameters(model: nn.Module, inputs: Any, parameters: Mapping[str, A
     fresh, generator = copy.deepcopy(model), torch.Generator().manual_seed(parameters["seed"])
     with torch.no_grad():
         for name in parameters["drawn"]:
-            _he_normal(fresh.get_parameter(name), generator)
+            parameter = fresh.get_parameter(name)
+            drawn = torch.empty(parameter.shape)  # on the CPU, so that the numbers do not depend on the device
+            parameter.copy_(nn.init.kaiming_normal_(drawn, nonlinearity="relu", generator=generator))
         for value in ("ones", "zeros"):
             for name in parameters[value]:
                 fresh.get_parameter(name).fill_(value == "ones")
     return fresh
-
-
-def _he_normal(parameter: torch.Tensor, generator: torch.Generator) -> None:
-    """Drawn on the CPU, so that the numbers do not depend on the device."""
-    parameter.copy_(nn.init.kaiming_normal_(torch.empty(parameter.shape), nonlinearity="relu", generator=generator))
-
-
-def _evaluation_mode(model: nn.Module, inputs: Any, parameters: Mapping[str, Any]) -> nn.Module:
-    return copy.deepcopy(model).eval()
 
 
 def _training_mode(model: nn.Module, inputs: Any, parameters: Mapping[str, Any]) -> nn.Module:
@@ -69,7 +62,7 @@ def _add_average_pool_skips(model: nn.Module, inputs: Any, parameters: Mapping[s
 REMEDIES: dict[str, Callable[[nn.Module, Any, Mapping[str, Any]], nn.Module]] = {
     "scale_parameters": _scale_parameters,
     "redraw_parameters": _redraw_parameters,
-    "evaluation_mode": _evaluation_mode,
+    "evaluation_mode": lambda model, inputs, parameters: copy.deepcopy(model).eval(),
     "training_mode": _training_mode,
     "add_average_pool_skips": _add_average_pool_skips,
 }
@@ -83,18 +76,8 @@ def code_of(remedy: Remedy) -> str:
 
 def _scaling_code(parameters: Mapping[str, Any]) -> str:
     lines = [f"    {name!r}: {factor!r}," for name, factor in parameters["factors"].items()]
-    return "\n".join(
-        [
-            "import torch",
-            "",
-            "factors = {",
-            *lines,
-            "}",
-            "with torch.no_grad():",
-            "    for name, factor in factors.items():",
-            "        model.get_parameter(name).mul_(factor)",
-        ]
-    )
+    loop = ["    for name, factor in factors.items():", "        model.get_parameter(name).mul_(factor)"]
+    return "\n".join(["import torch", "", "factors = {", *lines, "}", "with torch.no_grad():", *loop])
 
 
 def _redrawing_code(parameters: Mapping[str, Any]) -> str:

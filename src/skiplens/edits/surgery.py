@@ -27,27 +27,21 @@ PoolKind = Literal["average", "isometric"]
 class PoolSkip:
     """A forward hook that adds a parameter-free pool of a module's input to its output.
 
-    Attributes:
-        kind: "average": `size` times the average over disjoint windows, with zero channels in front and behind, as the
-            authors of the paper did. "isometric": orthonormal patch filters, so that all singular values are 1.
-        size: Side of the windows, and their stride.
-        inputs: Channels of the input.
-        outputs: Channels of the output.
-        filters: Orthonormal patterns of a window, in float64; the constant one first.
+    "average" is `size` times the average over disjoint windows, with zero channels in front and behind, as the authors
+    of the paper did; "isometric" has orthonormal patch filters, so that all singular values are 1.
     """
 
     kind: PoolKind
-    size: int
-    inputs: int
+    size: int  # side of the windows, and their stride
+    inputs: int  # channels
     outputs: int
-    filters: Tensor = field(repr=False)
+    filters: Tensor = field(repr=False)  # orthonormal patterns of a window, in float64; the constant one first
 
     @classmethod
     def of(cls, kind: PoolKind, size: int, inputs: int, outputs: int) -> Self:
         """The pool of this kind from so many channels to so many."""
-        return cls(
-            kind, size, inputs, outputs, patch_filters(size, -(-outputs // inputs) if kind == "isometric" else 1)
-        )
+        patterns = -(-outputs // inputs) if kind == "isometric" else 1
+        return cls(kind, size, inputs, outputs, patch_filters(size, patterns))
 
     def __call__(self, module: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> Tensor:
         """Return the output plus the pool of the input."""
@@ -97,12 +91,8 @@ def remove_pool_skips(model: nn.Module) -> nn.Module:
 
 def pool_skips(model: nn.Module) -> dict[str, PoolSkip]:
     """The pools that were added, by the name of the module whose output they are added to."""
-    return {
-        name: hook
-        for name, module in model.named_modules()
-        for hook in module._forward_hooks.values()
-        if isinstance(hook, PoolSkip)
-    }
+    hooks = ((name, hook) for name, module in model.named_modules() for hook in module._forward_hooks.values())
+    return {name: hook for name, hook in hooks if isinstance(hook, PoolSkip)}
 
 
 def _with_pools(model: nn.Module, inputs: Any, blocks: Iterable[str] | None, kind: PoolKind) -> nn.Module:

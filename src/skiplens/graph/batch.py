@@ -36,11 +36,7 @@ class Batch(NamedTuple):
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> "Batch":
         """The batch on `device`, its floating tensors in `dtype`; integers and Booleans keep their type."""
-
-        def move(tensor: Tensor) -> Tensor:
-            return tensor.to(device=device, dtype=dtype if tensor.is_floating_point() else None)
-
-        return self.map(move)
+        return self.map(lambda tensor: tensor.to(device=device, dtype=dtype if tensor.is_floating_point() else None))
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         """The batch with `change` applied to every tensor of the inputs and to the targets."""
@@ -52,8 +48,7 @@ class Batch(NamedTuple):
 
     def select(self, chosen: slice | Tensor) -> "Batch":
         """The batch of the chosen samples; arguments without an axis of samples stay whole."""
-        samples = self.samples
-        return self.map(lambda tensor: tensor[chosen] if tensor.ndim and tensor.shape[0] == samples else tensor)
+        return self.map(lambda tensor: tensor[chosen] if tensor.shape[:1] == (self.samples,) else tensor)
 
     def first(self, count: int) -> "Batch":
         """The first `count` samples, or all of them if there are fewer."""
@@ -91,7 +86,18 @@ def as_batch(pair: Any, where: str = "data") -> Batch:
         inputs = dict(inputs)
     elif isinstance(inputs, list):
         inputs = tuple(inputs)
-    _require_matching(inputs, targets, where)
+    tensors = list(tensors_in(inputs))
+    if not isinstance(inputs, Tensor | tuple | dict) or not tensors:
+        raise InvalidInputError(f"The inputs of {where} are {_describe(inputs)}. {WANTED}")
+    if targets.ndim == 0 or tensors[0].ndim == 0:
+        raise InvalidInputError(f"{where} has no axis of samples: a tensor has shape (). Add one with tensor[None].")
+    if tensors[0].shape[0] != targets.shape[0]:
+        raise InvalidInputError(
+            f"{where} has {tensors[0].shape[0]} inputs but {targets.shape[0]} targets; "
+            "the first axis of both counts the samples and must agree."
+        )
+    if targets.shape[0] == 0:
+        raise InvalidInputError(f"{where} has no samples; give at least one.")
     return Batch(inputs, targets)
 
 
@@ -180,21 +186,6 @@ class _Once:
 
 def _is_pair(value: Any) -> bool:
     return isinstance(value, tuple | list) and len(value) == 2 and isinstance(value[1], Tensor)
-
-
-def _require_matching(inputs: Any, targets: Tensor, where: str) -> None:
-    tensors = list(tensors_in(inputs))
-    if not isinstance(inputs, Tensor | tuple | dict) or not tensors:
-        raise InvalidInputError(f"The inputs of {where} are {_describe(inputs)}. {WANTED}")
-    if targets.ndim == 0 or tensors[0].ndim == 0:
-        raise InvalidInputError(f"{where} has no axis of samples: a tensor has shape (). Add one with tensor[None].")
-    if tensors[0].shape[0] != targets.shape[0]:
-        raise InvalidInputError(
-            f"{where} has {tensors[0].shape[0]} inputs but {targets.shape[0]} targets; "
-            "the first axis of both counts the samples and must agree."
-        )
-    if targets.shape[0] == 0:
-        raise InvalidInputError(f"{where} has no samples; give at least one.")
 
 
 def _join(column: Iterable[Tensor], batches: list[Batch]) -> Tensor:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Literal
 
 from skiplens.graph.export import module_of
@@ -23,12 +24,9 @@ class Shortcut:
     """The way from a block's input to its join that does the least."""
 
     kind: ShortcutKind
-    nodes: tuple[str, ...]
-    """Operations of the shortcut in execution order; empty when the input itself is added."""
-    parameters: tuple[str, ...]
-    """Full names of the parameters that these operations read."""
-    modules: tuple[str, ...]
-    """Modules that run these operations, in execution order."""
+    nodes: tuple[str, ...]  # Operations of the shortcut in execution order; empty when the input itself is added
+    parameters: tuple[str, ...]  # Full names of the parameters that these operations read
+    modules: tuple[str, ...]  # Modules that run these operations, in execution order
 
 
 @dataclass(frozen=True)
@@ -38,12 +36,10 @@ class Branch:
     nodes: tuple[str, ...]
     """Operations in execution order, with those that feed the branch from elsewhere inside the same module."""
     parameters: tuple[str, ...]
-    modules: tuple[str, ...]
-    """The innermost modules that run these operations, in execution order."""
+    modules: tuple[str, ...]  # The innermost modules that run these operations, in execution order
     whole_modules: tuple[str, ...]
     """The outermost modules whose every operation belongs to this branch: what to replace when replacing the branch."""
-    depth: int
-    """Weight matrices (or convolutions) in series on the longest way through the branch."""
+    depth: int  # Weight matrices (or convolutions) in series on the longest way through the branch
 
 
 @dataclass(frozen=True)
@@ -130,19 +126,12 @@ Calls = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a name is made from.
-
-    Attributes:
-        join: Calls running at the join.
-        sides: Calls running at each operation of shortcut and branch.
-        weighted: Calls running at each operation of the branch that reads parameters; the last gives the finer name.
-        fallback: Name of the join's node, for a join that no module holds.
-    """
+    """What a name is made from: the calls running at some operations."""
 
     join: Calls
-    sides: tuple[Calls, ...]
-    weighted: tuple[Calls, ...]
-    fallback: str
+    sides: tuple[Calls, ...]  # of each operation of shortcut and branch
+    weighted: tuple[Calls, ...]  # of each operation of the branch that reads parameters; the last gives the finer name
+    fallback: str  # name of the join's node, for a join that no module holds
 
 
 def unique_names(surroundings: Sequence[Surroundings]) -> list[str]:
@@ -166,19 +155,13 @@ def unique_names(surroundings: Sequence[Surroundings]) -> list[str]:
 
 def common_calls(calls: Iterable[Calls]) -> Calls:
     """The calls that all have in common, outermost first."""
-    together = list(calls)
-    shared: list[str] = []
-    for level in zip(*together, strict=False):
-        if len(set(level)) > 1:
-            break
-        shared.append(level[0])
-    return tuple(shared)
+    levels = takewhile(lambda level: len(set(level)) == 1, zip(*calls, strict=False))
+    return tuple(level[0] for level in levels)
 
 
 def _finer(coarse: Calls, one: Surroundings) -> list[str]:
     """Names to choose from: the module of the whole branch, those called in it from the last on, the join's node."""
     depth = len(coarse)
     deeper = [calls for calls in one.weighted if len(calls) > depth]
-    whole = common_calls(deeper)
     node = f"{coarse[-1]}.{one.fallback}" if "".join(coarse) else one.fallback
-    return [*whole[depth:][-1:], *(calls[depth] for calls in reversed(deeper)), node]
+    return [*common_calls(deeper)[depth:][-1:], *(calls[depth] for calls in reversed(deeper)), node]

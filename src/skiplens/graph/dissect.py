@@ -50,7 +50,9 @@ def dissect(model: nn.Module, inputs: Any) -> ResidualNetwork:
     require_data(model, arguments)
     exported = _export_untouched(model, arguments)
     flow = DataFlow(exported)
-    blocks = residual_blocks(flow, find_joins(flow))
+    joins = find_joins(flow)
+    names = unique_names([_surroundings(flow, join.number, join.shortcut, join.branch) for join in joins])
+    blocks = [_block(flow, joins, index, name) for index, name in enumerate(names)]
     return ResidualNetwork(model, arguments, exported, blocks, dense_joins(flow))
 
 
@@ -77,12 +79,6 @@ def _attributes_kept(model: nn.Module) -> Iterator[None]:
         for module, attributes in before:
             module.__dict__.clear()
             module.__dict__.update(attributes)
-
-
-def residual_blocks(flow: DataFlow, joins: list[Join]) -> list[ResidualBlock]:
-    """The blocks that `joins` close, named and in the same order."""
-    names = unique_names([_surroundings(flow, join.number, join.shortcut, join.branch) for join in joins])
-    return [_block(flow, joins, index, name) for index, name in enumerate(names)]
 
 
 def dense_joins(flow: DataFlow) -> list[DenseJoin]:
@@ -126,30 +122,21 @@ def _fork_of_pieces(flow: DataFlow, pieces: tuple[int, ...]) -> int | None:
 def _block(flow: DataFlow, joins: list[Join], index: int, name: str) -> ResidualBlock:
     join = joins[index]
     branch = join.branch | _feeding_inside(flow, join)
-    read = flow.parameters_in(branch) | join.branch_parameters(flow)
-    owned = read | join.shortcut_parameters(flow)
+    in_shortcut = join.shortcut_parameters(flow)
+    in_branch = flow.parameters_in(branch) | join.branch_parameters(flow)
+    carried = _listed(flow, in_shortcut), _modules(flow, join.shortcut)
+    learned = _listed(flow, in_branch), _modules(flow, branch), _whole_modules(flow, branch)
     return ResidualBlock(
         index=index,
         name=name,
         input=flow.nodes[join.fork].name,
         join=flow.nodes[join.number].name,
-        shortcut=Shortcut(
-            join.kind,
-            flow.names(join.shortcut),
-            _listed(flow, join.shortcut_parameters(flow)),
-            _modules(flow, join.shortcut),
-        ),
-        branch=Branch(
-            flow.names(branch),
-            _listed(flow, read),
-            _modules(flow, branch),
-            _whole_modules(flow, branch),
-            max(flow.depth(branch), join.branch_depth(flow)),
-        ),
+        shortcut=Shortcut(join.kind, flow.names(join.shortcut), *carried),
+        branch=Branch(flow.names(branch), *learned, max(flow.depth(branch), join.branch_depth(flow))),
         additions=tuple(_addition(flow, step) for step in join.steps),
         input_shape=flow.shape(join.fork),
         output_shape=flow.shape(join.number),
-        parameters=sum(flow.parameter_sizes[parameter] for parameter in owned),
+        parameters=sum(flow.parameter_sizes[parameter] for parameter in in_branch | in_shortcut),
         parent=_parent(joins, index),
     )
 
@@ -174,11 +161,9 @@ def _addition(flow: DataFlow, step: Step) -> Addition:
 
 def _parent(joins: list[Join], index: int) -> int | None:
     """The smallest block that has this join inside its branch or shortcut."""
-    number = joins[index].number
-    around = [
-        other for other, join in enumerate(joins) if other != index and (join.branch | join.shortcut) >> number & 1
-    ]
-    return min(around, key=lambda other: (joins[other].branch | joins[other].shortcut).bit_count(), default=None)
+    inside = {other: join.branch | join.shortcut for other, join in enumerate(joins) if other != index}
+    around = [other for other, nodes in inside.items() if nodes >> joins[index].number & 1]
+    return min(around, key=lambda other: inside[other].bit_count(), default=None)
 
 
 def _listed(flow: DataFlow, parameters: frozenset[str]) -> tuple[str, ...]:
@@ -193,10 +178,8 @@ def _modules(flow: DataFlow, nodes: Nodes) -> tuple[str, ...]:
 
 def _whole_modules(flow: DataFlow, nodes: Nodes) -> tuple[str, ...]:
     outside = {name for number in members(flow.live & ~nodes) for name in _running(flow, number)}
-    outermost = (
-        next((name for name in _running(flow, number) if name not in outside), None) for number in members(nodes)
-    )
-    return tuple(dict.fromkeys(name for name in outermost if name is not None))
+    inside = ([name for name in _running(flow, number) if name not in outside] for number in members(nodes))
+    return tuple(dict.fromkeys(names[0] for names in inside if names))
 
 
 def _running(flow: DataFlow, number: int) -> list[str]:

@@ -23,23 +23,14 @@ from skiplens.graph.inputs import first_line, named_tensors
 
 @dataclass(frozen=True, eq=False)
 class ExportedGraph:
-    """A model as a list of functional operations; parameters and buffers are named, not stored.
+    """A model as a list of functional operations; parameters and buffers are named, not stored."""
 
-    Attributes:
-        graph: The operations in execution order; nothing in it happens in place.
-        parameters: Full name of the parameter that each such placeholder stands for.
-        buffers: Full name of the buffer that each such placeholder stands for.
-        constants: Tensors that the forward pass makes out of nothing.
-        inputs: The placeholders that take the model's inputs, in the order of `Arguments.leaves`.
-        outputs: The node of each output tensor by the output's name, such as ``logits``.
-    """
-
-    graph: fx.Graph
-    parameters: dict[str, str]
-    buffers: dict[str, str]
-    constants: dict[str, Any]
-    inputs: tuple[str, ...]
-    outputs: dict[str, str]
+    graph: fx.Graph  # The operations in execution order; nothing in it happens in place
+    parameters: dict[str, str]  # Full name of the parameter that each such placeholder stands for
+    buffers: dict[str, str]  # Full name of the buffer that each such placeholder stands for
+    constants: dict[str, Any]  # Tensors that the forward pass makes out of nothing
+    inputs: tuple[str, ...]  # The placeholders that take the model's inputs, in the order of `Arguments.leaves`
+    outputs: dict[str, str]  # The node of each output tensor by the output's name, such as ``logits``
 
 
 def export(model: nn.Module, arguments: Arguments) -> ExportedGraph:
@@ -128,17 +119,14 @@ def _read(model: nn.Module, program: ExportedProgram, output_names: list[str]) -
         for placeholder, target in signature.inputs_to_parameters.items()
     }
     buffers = {spec.arg.name: spec.target for spec in signature.input_specs if spec.kind is InputKind.BUFFER}
-    constants = (InputKind.CONSTANT_TENSOR, InputKind.CUSTOM_OBJ)
+    made = (InputKind.CONSTANT_TENSOR, InputKind.CUSTOM_OBJ)
+    constants = {spec.arg.name: spec.target or "" for spec in signature.input_specs if spec.kind in made}
     outputs = [spec.arg.name for spec in signature.output_specs if spec.kind is OutputKind.USER_OUTPUT]
     return ExportedGraph(
         graph=program.graph,
         parameters=parameters,
         buffers={name: _without_door(target or "") for name, target in buffers.items()},
-        constants={
-            spec.arg.name: program.constants[spec.target or ""]
-            for spec in signature.input_specs
-            if spec.kind in constants
-        },
+        constants={name: program.constants[target] for name, target in constants.items()},
         inputs=tuple(spec.arg.name for spec in signature.input_specs if spec.kind is InputKind.USER_INPUT),
         outputs=dict(zip(output_names, outputs, strict=True)),
     )
@@ -149,11 +137,8 @@ def _without_door(path: str) -> str:
 
 
 _DATA_DEPENDENT = re.compile(r"data-dependent|GuardOnDataDependent|_local_scalar_dense|\.item\(\)")
-
 _TORCH_FOLDER = str(Path(torch.__file__).parent)
-
 _OWN_FOLDER = str(Path(__file__).parent)
-
 _FRAME_IN_MESSAGE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)\n\s+(?P<code>.+)')
 
 
@@ -170,13 +155,9 @@ def explain(model: nn.Module, error: Exception) -> str:
 
 
 def _place_in_user_code(error: Exception) -> str:
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith((_TORCH_FOLDER, _OWN_FOLDER, "<"))
-    ]
-    if frames:
-        frame = frames[-1]
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if frame.filename.startswith((_TORCH_FOLDER, _OWN_FOLDER, "<")):
+            continue
         return f" (at {frame.filename}:{frame.lineno}, in {frame.name}: {frame.line})"
     named = _FRAME_IN_MESSAGE.search(str(error))
     if named:

@@ -58,11 +58,8 @@ class DataFlow:
         self.inputs = frozenset(exported.inputs)
         self._outputs = frozenset(exported.outputs.values())
         self._parameter_of = exported.parameters
-        self.parameter_sizes = {
-            exported.parameters[node.name]: node.meta["val"].numel()
-            for node in self.nodes
-            if node.name in exported.parameters
-        }
+        read = (node for node in self.nodes if node.name in exported.parameters)
+        self.parameter_sizes = {exported.parameters[node.name]: node.meta["val"].numel() for node in read}
 
     @cached_property
     def sources(self) -> tuple[tuple[int, ...], ...]:
@@ -116,10 +113,6 @@ class DataFlow:
             dominators.append(_meeting(dominators, sources) if sources else NOWHERE)
         return tuple(dominators)
 
-    def common_dominator(self, numbers: Iterable[int]) -> int:
-        """The nearest activation through which every way to any of `numbers` leads (one of them, it may be)."""
-        return _meeting(self.dominator, numbers)
-
     def between(self, start: int, ends: Iterable[int]) -> Nodes:
         """Every activation on a way from `start` to one of `ends`, the end included and the start not."""
         return self.below[start] & union(self.above[end] for end in ends) & ~(1 << start)
@@ -147,13 +140,9 @@ class DataFlow:
         """The operation of a node without its overload."""
         return operation(self.nodes[number])
 
-    def is_weight_product(self, number: int) -> bool:
-        """Whether a node multiplies an activation by a weight matrix or convolves it."""
-        return self.operation(number) in MATRIX_PRODUCTS and bool(self.parameters[number])
-
     def depth(self, nodes: Nodes) -> int:
-        """Weight matrices in series on the longest way through a set of nodes."""
-        return self.longest(nodes, self.is_weight_product)
+        """Weight matrices (or convolutions) in series on the longest way through a set of nodes."""
+        return self.longest(nodes, lambda n: self.operation(n) in MATRIX_PRODUCTS and bool(self.parameters[n]))
 
     def longest(self, nodes: Nodes, counts: Callable[[int], bool]) -> int:
         """The most nodes that `counts` accepts on one way through a set of nodes."""
@@ -182,7 +171,7 @@ def find_fork(flow: DataFlow, end: int, others: Iterable[int]) -> int | None:
     first = min(candidates)
     if all(flow.above[candidate] >> first & 1 for candidate in candidates):
         return first
-    meeting = _floating_at_or_above(flow, flow.common_dominator(candidates))
+    meeting = _floating_at_or_above(flow, _meeting(flow.dominator, candidates))
     return meeting if meeting != NOWHERE else max(candidates)
 
 

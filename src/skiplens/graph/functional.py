@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import torch
@@ -44,10 +45,7 @@ class PureModel:
     @property
     def dtype(self) -> torch.dtype:
         """The type that holds all chosen parameters, at least float32."""
-        dtype = torch.float32
-        for tensor in self.parameters.values():
-            dtype = torch.promote_types(dtype, tensor.dtype)
-        return dtype
+        return reduce(torch.promote_types, (tensor.dtype for tensor in self.parameters.values()), torch.float32)
 
     @property
     def parameter_count(self) -> int:
@@ -101,7 +99,14 @@ def output_shape(pure: PureModel, samples: Samples) -> tuple[int, ...]:
             "The model's outputs are NaN or infinite for finite inputs; look for parameters that are not finite or for "
             "numbers that overflow."
         )
-    _require_same(flat, flat_outputs(second, few.count), pure.model)
+    if not same_up_to_rounding(flat, flat_outputs(second, few.count)):
+        layers = (type(module).__name__ for module in pure.model.modules() if module.training)
+        drawing = " and ".join(sorted({name for name in layers if "drop" in name.lower()}))
+        reason = f"{drawing} in training mode draws anew" if drawing else "its forward pass draws or counts"
+        raise SkiplensError(
+            f"Two calls of the model with the same inputs give different outputs: {reason} at each call. "
+            "Call model.eval() first, or set the dropout probability to 0."
+        )
     return tuple(main_output(first).shape[1:])
 
 
@@ -161,17 +166,6 @@ def _try_call(pure: PureModel, samples: Samples) -> Any:
             raise
         shapes = ", ".join(f"{name}: {tuple(t.shape)} {t.dtype}" for name, t in samples.tensors().items())
         raise InvalidInputError(f"The model cannot be called with these inputs ({shapes}): {error}") from error
-
-
-def _require_same(first: Tensor, second: Tensor, model: nn.Module) -> None:
-    if same_up_to_rounding(first, second):
-        return
-    drawing = sorted({name for m in model.modules() if m.training and "drop" in (name := type(m).__name__).lower()})
-    reason = f"{' and '.join(drawing)} in training mode draws anew" if drawing else "its forward pass draws or counts"
-    raise SkiplensError(
-        f"Two calls of the model with the same inputs give different outputs: {reason} at each call. "
-        "Call model.eval() first, or set the dropout probability to 0."
-    )
 
 
 def same_up_to_rounding(left: Tensor, right: Tensor, scale: Tensor | None = None) -> bool:

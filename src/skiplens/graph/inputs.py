@@ -53,7 +53,15 @@ def samples_of(inputs: Inputs | Samples) -> Samples:
     arguments = Arguments.of(tuple(inputs) if isinstance(inputs, list) else inputs)
     whole = Samples(arguments.positional, arguments.named, 0)
     tensors = {name: tensor.detach() for name, tensor in whole.tensors().items()}
-    return whole.with_tensors(tensors, _common_count(tensors))
+    counts = {name: tensor.shape[0] for name, tensor in tensors.items()}
+    if not counts:
+        raise InvalidInputError("inputs holds no tensor with a sample axis; hand over a tensor of shape (samples, …).")
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{name!r} has {count}" for name, count in counts.items())
+        raise InvalidInputError(f"The inputs disagree on the number of samples (their first axis): {listed}.")
+    if 0 in counts.values():
+        raise InvalidInputError("inputs has no samples (its first axis has size 0); hand over at least one.")
+    return whole.with_tensors(tensors, next(iter(counts.values())))
 
 
 def require_finite(samples: Samples) -> None:
@@ -75,19 +83,6 @@ def require_device(samples: Samples, device: torch.device) -> None:
                 f"The input {name!r} is on {tensor.device} and the model's parameters are on {device}; "
                 f"move one of them, e.g. inputs.to({str(device)!r})."
             )
-
-
-def _common_count(tensors: Mapping[str, Tensor]) -> int:
-    counts = {name: tensor.shape[0] for name, tensor in tensors.items()}
-    if not counts:
-        raise InvalidInputError("inputs holds no tensor with a sample axis; hand over a tensor of shape (samples, …).")
-    if len(set(counts.values())) > 1:
-        listed = ", ".join(f"{name!r} has {count}" for name, count in counts.items())
-        raise InvalidInputError(f"The inputs disagree on the number of samples (their first axis): {listed}.")
-    count = next(iter(counts.values()))
-    if count == 0:
-        raise InvalidInputError("inputs has no samples (its first axis has size 0); hand over at least one.")
-    return count
 
 
 def require_module(model: Any) -> nn.Module:

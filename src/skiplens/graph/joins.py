@@ -48,18 +48,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Join:
-    """A residual join in numbers of nodes.
+    """A residual join in numbers of nodes."""
 
-    Attributes:
-        fork: The activation where shortcut and branches part.
-        steps: The additions that bring in a branch, in execution order, each with the side of the shortcut.
-        kind: Kind of the shortcut.
-        shortcut: Operations of the shortcut.
-        branch: Operations of the branches.
-    """
-
-    fork: int
-    steps: tuple[Step, ...]
+    fork: int  # the activation where shortcut and branches part
+    steps: tuple[Step, ...]  # the additions that bring in a branch, in their order, with the side of the shortcut
     kind: ShortcutKind
     shortcut: Nodes
     branch: Nodes
@@ -79,24 +71,18 @@ class Join:
 
     def branch_depth(self, flow: DataFlow) -> int:
         """Weight matrices in series on the longest way through a branch, one fused with its addition included."""
-        ways = (flow.between(self.fork, _other_side(flow, step)) for step in self.steps)
+        ways = (flow.between(self.fork, side_nodes(flow, _other(step))) for step in self.steps)
         fused = (fused_depth(flow, _other(step)) for step in self.steps)
         return max(flow.depth(way) + own for way, own in zip(ways, fused, strict=True))
 
 
 @dataclass(frozen=True)
 class Term:
-    """One term of a sum.
+    """One term of a sum."""
 
-    Attributes:
-        nodes: What enters the innermost addition: one activation, or the factors of a fused product.
-        steps: The additions from the whole sum inwards.
-        scalings: Operations on the way that multiply the partial sum by a constant.
-    """
-
-    nodes: tuple[int, ...]
-    steps: tuple[Step, ...]
-    scalings: tuple[int, ...]
+    nodes: tuple[int, ...]  # What enters the innermost addition: one activation, or the factors of a fused product
+    steps: tuple[Step, ...]  # The additions from the whole sum inwards
+    scalings: tuple[int, ...]  # Operations on the way that multiply the partial sum by a constant
 
 
 @dataclass(frozen=True)
@@ -120,16 +106,16 @@ def _joins_of_sum(flow: DataFlow, root: int, outer_fork: int | None = None) -> I
     if trunk is None:
         return
     # inside a term of a larger sum, parallel branches without an identity (attention + MLP) are gathered, not joined
-    kind = _kind(flow, trunk)
+    kept = all(factor(flow.nodes[step.addition], step.side) == 1.0 for step in trunk.term.steps)
+    kind = shortcut_kind(flow, trunk.nodes) if kept else "other"
     gathers = outer_fork is not None and (kind != "identity" or trunk.fork == outer_fork)
     if not gathers:
         join = _make_join(flow, trunk, kind)
         if join is not None:
             yield join
     for step in trunk.term.steps:
-        inner = inner_sum(flow, _other(step))
-        if inner is not None:
-            yield from _joins_of_sum(flow, inner.addition, trunk.fork)
+        if inner := inner_sum(flow, _other(step)):
+            yield from _joins_of_sum(flow, inner[0], trunk.fork)
 
 
 def _choose_trunk(flow: DataFlow, terms: list[Term]) -> _Trunk | None:
@@ -155,16 +141,11 @@ def _as_trunk(flow: DataFlow, term: Term, terms: list[Term]) -> _Trunk | None:
     return None if multiplies_activations(flow, nodes) else _Trunk(term, fork, nodes)
 
 
-def _kind(flow: DataFlow, trunk: _Trunk) -> ShortcutKind:
-    kept = all(factor(flow.nodes[step.addition], step.side) == 1.0 for step in trunk.term.steps)
-    return shortcut_kind(flow, trunk.nodes) if kept else "other"
-
-
 def _make_join(flow: DataFlow, trunk: _Trunk, kind: ShortcutKind) -> Join | None:
     steps = tuple(step for step in reversed(trunk.term.steps) if _brings_branch(flow, trunk, step, kind))
     if not steps:
         return None
-    branch = flow.between(trunk.fork, [number for step in steps for number in _other_side(flow, step)])
+    branch = flow.between(trunk.fork, [number for step in steps for number in side_nodes(flow, _other(step))])
     join = Join(trunk.fork, steps, kind, trunk.nodes, branch)
     shortest = flow.depth(trunk.nodes) + fused_depth(flow, trunk.term.steps[-1])
     return None if join.branch_depth(flow) < shortest else join  # summed attention scores, each from its projections
@@ -172,7 +153,7 @@ def _make_join(flow: DataFlow, trunk: _Trunk, kind: ShortcutKind) -> Join | None
 
 def _brings_branch(flow: DataFlow, trunk: _Trunk, step: Step, kind: ShortcutKind) -> bool:
     """Whether the other summand is computed from the fork with other parameters than the shortcut."""
-    entering = _other_side(flow, step)
+    entering = side_nodes(flow, _other(step))
     nodes, fused = flow.between(trunk.fork, entering), fused_parameters(flow, _other(step))
     if not (nodes or fused) or flow.parameters_in(nodes) | fused == _parameters_of(flow, trunk):
         return False
@@ -188,14 +169,8 @@ def _other(step: Step) -> Step:
     return Step(step.addition, 1 - step.side)
 
 
-def _other_side(flow: DataFlow, step: Step) -> tuple[int, ...]:
-    return side_nodes(flow, step.addition, 1 - step.side)
-
-
 Role = Literal["rearranges", "crops", "pools", "projects", "normalises", "scales", "bends"]
-
 _FIXED: set[Role] = {"rearranges", "crops", "pools", "scales"}
-
 _LINEAR: set[Role] = {*_FIXED, "projects", "normalises"}
 
 _ROLES: list[tuple[Role, set[str]]] = [
@@ -246,7 +221,7 @@ def sum_roots(flow: DataFlow) -> list[int]:
     """The additions that are not themselves a term of a larger sum, in execution order."""
     additions = [number for number in range(len(flow.nodes)) if is_addition(flow, number)]
     steps = (Step(number, side) for number in additions for side in (0, 1))
-    swallowed = {inner.addition for step in steps if (inner := inner_sum(flow, step))}
+    swallowed = {inner[0] for step in steps if (inner := inner_sum(flow, step))}
     return [number for number in additions if number not in swallowed]
 
 
@@ -256,47 +231,45 @@ def terms_of(flow: DataFlow, root: int) -> list[Term]:
     pending = _sides(flow, Term((), (), ()), root)
     while pending:  # a loop, because a sum over a list of a thousand branches nests a thousand deep
         term = pending.pop()
-        inner = inner_sum(flow, term.steps[-1])
-        if inner is None:
-            terms.append(term)
+        if inner := inner_sum(flow, term.steps[-1]):
+            addition, scalings = inner
+            pending += _sides(flow, Term((), term.steps, (*term.scalings, *scalings)), addition)
         else:
-            outer = Term((), term.steps, (*term.scalings, *inner.scalings))
-            pending += _sides(flow, outer, inner.addition)
+            terms.append(term)
     return terms
 
 
 def _sides(flow: DataFlow, outer: Term, addition: int) -> list[Term]:
     """Both summands of an addition as terms, the right one first."""
-    return [
-        Term(side_nodes(flow, addition, side), (*outer.steps, Step(addition, side)), outer.scalings) for side in (1, 0)
-    ]
+    steps = (Step(addition, 1), Step(addition, 0))
+    return [Term(side_nodes(flow, step), (*outer.steps, step), outer.scalings) for step in steps]
 
 
 def is_addition(flow: DataFlow, number: int) -> bool:
     """Whether a node adds two different floating activations, or one and its product with parameters."""
     if flow.operation(number) not in SIDES or not flow.is_floating(number):
         return False
-    left, right = side_nodes(flow, number, 0), side_nodes(flow, number, 1)
+    left, right = side_nodes(flow, Step(number, 0)), side_nodes(flow, Step(number, 1))
     differ = left != right or bool(fused_parameters(flow, Step(number, 1)))
     return bool(left and right) and differ and all(flow.is_floating(n) for n in (*left, *right))
 
 
-def side_nodes(flow: DataFlow, number: int, side: int) -> tuple[int, ...]:
+def side_nodes(flow: DataFlow, step: Step) -> tuple[int, ...]:
     """The activations that make up one summand of an addition."""
-    node = flow.nodes[number]
-    positions = SIDES[flow.operation(number)][side]
-    arguments = [node.args[position] for position in positions if position < len(node.args)]
-    numbers = [flow.number[argument] for argument in arguments if isinstance(argument, fx.Node)]
-    return tuple(number for number in numbers if flow.above[number])
+    return tuple(number for number in _read(flow, step) if flow.above[number])
 
 
 def fused_parameters(flow: DataFlow, step: Step) -> frozenset[str]:
     """The parameters by which an addition multiplies a summand before it adds it: W in ``addmm(x, g(x), W)``."""
-    node = flow.nodes[step.addition]
-    positions = SIDES[flow.operation(step.addition)][step.side]
+    constants = (number for number in _read(flow, step) if not flow.above[number])
+    return frozenset().union(*(flow.parameters[number] for number in constants))
+
+
+def _read(flow: DataFlow, step: Step) -> list[int]:
+    """The nodes, activations and constants, that an addition reads on one side."""
+    node, positions = flow.nodes[step.addition], SIDES[flow.operation(step.addition)][step.side]
     arguments = [node.args[position] for position in positions if position < len(node.args)]
-    constants = (flow.number[argument] for argument in arguments if isinstance(argument, fx.Node))
-    return frozenset().union(*(flow.parameters[number] for number in constants if not flow.above[number]))
+    return [flow.number[argument] for argument in arguments if isinstance(argument, fx.Node)]
 
 
 def fused_depth(flow: DataFlow, step: Step) -> int:
@@ -309,23 +282,15 @@ def multiplies_matrix(flow: DataFlow, step: Step) -> bool:
     return step.side == 1 and flow.operation(step.addition) in MATRIX_PRODUCTS
 
 
-@dataclass(frozen=True)
-class InnerSum:
-    """An addition that only a larger sum reads, and the constants by which it is multiplied before."""
-
-    addition: int
-    scalings: tuple[int, ...]
-
-
-def inner_sum(flow: DataFlow, step: Step) -> InnerSum | None:
-    """The sum that a summand is, or is a constant multiple of, if nothing else reads it."""
-    nodes = side_nodes(flow, step.addition, step.side)
+def inner_sum(flow: DataFlow, step: Step) -> tuple[int, tuple[int, ...]] | None:
+    """The addition that a summand is, or is a constant multiple of, if nothing else reads it; and its scalings."""
+    nodes = side_nodes(flow, step)
     if multiplies_matrix(flow, step):
         return None
     number, scalings = nodes[0], list[int]()
     while len(nodes) == 1 and len(flow.nodes[number].users) == 1:
         if is_addition(flow, number):
-            return InnerSum(number, tuple(scalings))
+            return number, tuple(scalings)
         if not _is_multiple(flow, number):
             return None
         scalings.append(number)

@@ -1,13 +1,14 @@
 """The loss: a name, a function or the model's own; how it adds up over batches; which one targets ask for."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from skiplens.base.arguments import type_name
 from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.base.import_by_name import call_by_name
 from skiplens.graph.batch import Batch
@@ -45,12 +46,7 @@ class LossRule:
 
     def each(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The loss of every sample alone, scaled so that their mean (or sum) over all batches is the loss."""
-        values = [self.plain(outputs[i : i + 1], targets[i : i + 1]) for i in range(targets.shape[0])]
-        return torch.stack(values)
-
-    def combined_by(self, combination: Combination) -> "LossRule":
-        """The same loss, known to add up that way."""
-        return replace(self, combination=combination)
+        return torch.stack([self.plain(outputs[i : i + 1], targets[i : i + 1]) for i in range(len(targets))])
 
 
 @dataclass(frozen=True)
@@ -84,7 +80,9 @@ def loss_rule(loss: Loss) -> LossRule:
     if loss is None:
         return LossRule(lambda outputs, targets: returned_loss(outputs), "unknown")
     if isinstance(loss, str):
-        return _rule_of_module(_named(loss))
+        if loss not in NAMED:
+            raise InvalidInputError(f"There is no loss called {loss!r}. {did_you_mean(loss, NAMED)}")
+        return _rule_of_module(NAMED[loss]())
     if isinstance(loss, nn.Module):
         return _rule_of_module(loss)
     if callable(loss):
@@ -118,12 +116,6 @@ NAMED: dict[str, Callable[[], nn.Module]] = {
     "mse": nn.MSELoss,
     "binary_cross_entropy": nn.BCEWithLogitsLoss,
 }
-
-
-def _named(name: str) -> nn.Module:
-    if name not in NAMED:
-        raise InvalidInputError(f"There is no loss called {name!r}. {did_you_mean(name, NAMED)}")
-    return NAMED[name]()
 
 
 def _rule_of_module(module: nn.Module) -> LossRule:
@@ -223,17 +215,13 @@ def _rule(name: str) -> LossRule:
     if name in NAMED:
         return loss_rule(name)
     if ":" in name:
-        return _users_own(name)
+        loss = call_by_name(name)
+        if not callable(loss):
+            raise InvalidInputError(
+                f"{name!r} returned a {type(loss).__name__}; wanted a loss: a function of outputs and targets."
+            )
+        return loss_rule(loss)
     raise InvalidInputError(f"There is no loss {name!r}. {did_you_mean(name, [*OWN, *NAMED, FROM_MODEL])}")
-
-
-def _users_own(name: str) -> LossRule:
-    loss = call_by_name(name)
-    if not callable(loss):
-        raise InvalidInputError(
-            f"{name!r} returned a {type(loss).__name__}; wanted a loss: a function of outputs and targets."
-        )
-    return loss_rule(loss)
 
 
 def _scalar(loss: Any, name: str) -> Tensor:
@@ -259,9 +247,10 @@ def fitted(outputs: Tensor, batch: Batch, loss: Loss = None) -> tuple[Loss, Batc
     have no name get the targets as they are.
     """
     targets = batch.targets
-    numbers = targets.is_floating_point() or _is_one_number(outputs, targets)
+    # One output for each whole number: a regression, for cross-entropy over one class is always zero.
+    one_each = targets.ndim == 1 and outputs.numel() == targets.numel() and targets.dtype != torch.bool
     if loss is None:
-        loss = "mse" if numbers else "cross_entropy"
+        loss = "mse" if targets.is_floating_point() or one_each else "cross_entropy"
     if not isinstance(loss, str):
         return loss, batch
     if loss == "cross_entropy":
@@ -272,11 +261,6 @@ def fitted(outputs: Tensor, batch: Batch, loss: Loss = None) -> tuple[Loss, Batc
     if targets.numel() != outputs.numel():
         raise _misfit(outputs, targets)
     return loss, Batch(batch.inputs, targets.reshape(outputs.shape).to(outputs.dtype))
-
-
-def _is_one_number(outputs: Tensor, targets: Tensor) -> bool:
-    """One output for each whole number: a regression, for cross-entropy over one class is always zero."""
-    return targets.ndim == 1 and outputs.numel() == targets.numel() and targets.dtype != torch.bool
 
 
 def _require_classes(outputs: Tensor, targets: Tensor) -> None:
@@ -294,8 +278,7 @@ def _require_classes(outputs: Tensor, targets: Tensor) -> None:
 
 
 def _misfit(outputs: Tensor, targets: Tensor) -> InvalidInputError:
-    kind = str(targets.dtype).removeprefix("torch.")
     return InvalidInputError(
-        f"Targets of shape {tuple(targets.shape)} and type {kind} do not fit outputs of shape {tuple(outputs.shape)}. "
-        f"{_WANTED}"
+        f"Targets of shape {tuple(targets.shape)} and type {type_name(targets.dtype)} do not fit outputs of shape "
+        f"{tuple(outputs.shape)}. {_WANTED}"
     )

@@ -20,21 +20,13 @@ NetworkKind = Literal["residual", "dense", "mixed", "chain"]
 
 @dataclass(frozen=True)
 class NodeCard:
-    """One operation of the graph in words.
-
-    Attributes:
-        name: Name of the node.
-        operation: What it computes, such as ``aten.conv2d``; ``placeholder`` for what comes from outside.
-        module: The module that ran it; '' is the model itself.
-        reads: Names of the nodes whose values it takes.
-        shape: Shape of its tensor (-1 where it depends on the data), None if its value is no tensor.
-    """
+    """One operation of the graph in words."""
 
     name: str
-    operation: str
-    module: str
-    reads: tuple[str, ...]
-    shape: tuple[int, ...] | None
+    operation: str  # what it computes, such as ``aten.conv2d``; ``placeholder`` for what comes from outside
+    module: str  # the module that ran it; '' is the model itself
+    reads: tuple[str, ...]  # names of the nodes whose values it takes
+    shape: tuple[int, ...] | None  # -1 where it depends on the data, None if its value is no tensor
 
 
 Call = Callable[[fx.Node, tuple[Any, ...], dict[str, Any]], Any]
@@ -94,19 +86,7 @@ class ResidualNetwork:
     @cached_property
     def cards(self) -> tuple[NodeCard, ...]:
         """Every node of the graph in execution order, in words."""
-        found = []
-        for node in self.graph.nodes:
-            value, calls = node.meta.get("val"), module_calls(node)
-            found.append(
-                NodeCard(
-                    name=node.name,
-                    operation=operation(node) if node.op == "call_function" else node.op,
-                    module=module_of(calls[-1]) if calls else "",
-                    reads=tuple(source.name for source in node.all_input_nodes),
-                    shape=known_shape(value) if isinstance(value, torch.Tensor) else None,
-                )
-            )
-        return tuple(found)
+        return tuple(map(_card, self.graph.nodes))
 
     @cached_property
     def _nodes(self) -> dict[str, fx.Node]:
@@ -174,6 +154,14 @@ class ResidualNetwork:
         return arguments
 
 
+def _card(node: fx.Node) -> NodeCard:
+    value, calls = node.meta.get("val"), module_calls(node)
+    kind = operation(node) if node.op == "call_function" else node.op
+    module = module_of(calls[-1]) if calls else ""
+    shape = known_shape(value) if isinstance(value, torch.Tensor) else None
+    return NodeCard(node.name, kind, module, tuple(source.name for source in node.all_input_nodes), shape)
+
+
 def _form(leaf: Any) -> Any:
     return (leaf.shape, leaf.dtype) if isinstance(leaf, torch.Tensor) else leaf
 
@@ -197,11 +185,7 @@ def interpret(
 ) -> dict[fx.Node, Any]:
     """The values of `wanted` from those of `given`; a value is let go as soon as nothing needs it any more.
 
-    Args:
-        wanted: Nodes whose values are returned.
-        given: Values that are taken as they are; what lies only above them is not computed.
-        feed: Value of a placeholder that is not given.
-        call: How one operation is carried out.
+    What lies only above given nodes is not computed; `feed` gives the value of a placeholder that is not given.
     """
     wanted = list(wanted)
     steps = plan(wanted, given)
@@ -262,11 +246,10 @@ def _call_for(block: ResidualBlock, part: Part, plain: Call) -> Call:
     """Operations as they are, but with a zero where the other part would come in."""
     if part == "block":
         return plain
-    first = block.additions[0].node  # the shortcut comes in at the first addition, each branch at its own
+    first = block.additions[0]  # the shortcut comes in at the first addition, each branch at its own
+    silent: dict[str, tuple[int, ...]] = {first.node: (first.shortcut_argument,)}
     if part == "shortcut":
         silent = {addition.node: addition.branch_arguments[:1] for addition in block.additions}
-    else:
-        silent = {first: (block.additions[0].shortcut_argument,)}
 
     def call(node: fx.Node, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         muted = silent.get(node.name, ())

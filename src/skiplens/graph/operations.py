@@ -74,7 +74,6 @@ READING_SHAPES = _aten(
 """Read the shape of their argument and none of its numbers."""
 
 SCALING = _aten("mul div neg")
-
 DROPPING = _aten("dropout native_dropout feature_dropout alpha_dropout")
 
 

@@ -9,14 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from scipy.special import ndtri, stdtrit
+from scipy.special import ndtri
 from torch import Tensor
 
 from skiplens.base.axes import Bool, Float
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
-from skiplens.linalg.lanczos import Recurrences, tridiagonalise_each
+from skiplens.linalg.lanczos import tridiagonalise_each
 from skiplens.linalg.operator import SymmetricOperator
 from skiplens.linalg.trace import draw
 
@@ -49,7 +49,7 @@ class SpectralDensity:
 
     def share_below(self, levels: Float[Tensor, " levels"]) -> Float[Tensor, "probes levels"]:
         """For each probe the weight of its nodes strictly below each level."""
-        return _gather(self._sums(), self._count(levels, right=False))
+        return self._sums().take_along_dim(self._count(levels, right=False), dim=1)
 
     def bounds_below(
         self, levels: Float[Tensor, " levels"]
@@ -60,8 +60,8 @@ class SpectralDensity:
         it, and up to a node at most that weight and its own. They hold for any spectrum.
         """
         sums, last = self._sums(), self.nodes.shape[1]
-        low = _gather(sums, (self._count(levels, right=True) - 1).clamp_min(0))
-        high = _gather(sums, (self._count(levels, right=False) + 1).clamp_max(last))
+        low = sums.take_along_dim((self._count(levels, right=True) - 1).clamp_min(0), dim=1)
+        high = sums.take_along_dim((self._count(levels, right=False) + 1).clamp_max(last), dim=1)
         exact = self.share_below(levels)
         whole = self.complete[:, None]
         return torch.where(whole, exact, low), torch.where(whole, exact, high)
@@ -98,14 +98,11 @@ def normal_curves(
 class DensityOptions:
     """How much is drawn and kept."""
 
-    probes: int = 4
-    """Random vectors; at least 2, whose scatter is the error."""
-    steps: int = 30
-    """Products for each."""
+    probes: int = 4  # Random vectors; at least 2, whose scatter is the error
+    steps: int = 30  # Products for each
     at_once: int | None = None
     """Probes multiplied as one block; all of them if not given. The numbers do not depend on it."""
-    reorthogonalise: bool = True
-    """Keep every vector (size × probes at once × steps numbers); see `tridiagonalise_each`."""
+    reorthogonalise: bool = True  # Keep every vector (size × probes at once × steps numbers); see `tridiagonalise_each`
 
 
 def spectral_density(
@@ -129,55 +126,32 @@ def spectral_density(
             f"A density was asked for with probes={options.probes} and steps={options.steps}; it takes at least 2 "
             "probes, whose scatter is its error, and at least 1 step."
         )
-    numbers = range(options.probes)
-    width = max(1, options.at_once or options.probes)
-    parts = [
-        _quadrature(_recurrences(operator, randomness, numbers[start : start + width], options, progress))
-        for start in range(0, options.probes, width)
-    ]
+    streams = [randomness.child("probe", number).torch() for number in range(options.probes)]
+    width, parts = max(1, options.at_once or options.probes), []
+    for start in range(0, options.probes, width):
+        probes = torch.cat([draw(operator, 1, stream) for stream in streams[start : start + width]], dim=1)
+        found = tridiagonalise_each(operator, probes, options.steps, options.reorthogonalise, progress=progress)
+        nodes, vectors = torch.linalg.eigh(found.matrices())
+        weights = vectors[:, 0].square()
+        residuals = found.off_diagonal[:, -1:] * vectors[:, -1].abs()
+        parts.append((nodes, weights / weights.sum(1, keepdim=True), residuals))
     nodes, weights, residuals = (torch.cat(columns) for columns in zip(*parts, strict=True))
     return SpectralDensity(nodes, weights, residuals, operator.size)
-
-
-def _recurrences(
-    operator: SymmetricOperator, randomness: Randomness, numbers: range, options: DensityOptions, progress: Progress
-) -> Recurrences:
-    """Lanczos from the probes of these numbers; each number has a stream of its own."""
-    drawn = [draw(operator, 1, "rademacher", randomness.child("probe", number).torch()) for number in numbers]
-    return tridiagonalise_each(
-        operator, torch.cat(drawn, dim=1), options.steps, options.reorthogonalise, progress=progress
-    )
-
-
-def _quadrature(recurrences: Recurrences) -> tuple[Tensor, Tensor, Tensor]:
-    nodes, vectors = torch.linalg.eigh(recurrences.matrices())
-    weights = vectors[:, 0].square()
-    residuals = recurrences.off_diagonal[:, -1:] * vectors[:, -1].abs()
-    return nodes, weights / weights.sum(1, keepdim=True), residuals
-
-
-def _gather(sums: Tensor, ranks: Tensor) -> Tensor:
-    return torch.take_along_dim(sums, ranks, dim=1)
 
 
 CONFIDENCE = 0.95
 
 
-def spread_factor(samples: int) -> float:
-    """How many standard errors of a mean of so few samples make a 95 % interval (Student)."""
-    return float(stdtrit(samples - 1, (1 + CONFIDENCE) / 2)) if samples > 1 else math.inf
-
-
 def share_below_interval(density: SpectralDensity, level: float = 0.0) -> tuple[float, float]:
     """95 % interval for the share of eigenvalues below `level`."""
     low, high = density.bounds_below(density.nodes.new_tensor([level]))
-    return _least(low, density).item(), _most(high, density).item()
+    return _limit(low, density, -1).item(), _limit(high, density, 1).item()
 
 
 def share_within_interval(density: SpectralDensity, level: float) -> tuple[float, float]:
     """95 % interval for the share of eigenvalues with |λ| up to `level`."""
     low, high = _bounds_within(density, density.nodes.new_tensor([level]))
-    return _least(low, density).item(), _most(high, density).item()
+    return _limit(low, density, -1).item(), _limit(high, density, 1).item()
 
 
 def absolute_quantile_interval(density: SpectralDensity, share: float) -> tuple[float, float]:
@@ -188,7 +162,7 @@ def absolute_quantile_interval(density: SpectralDensity, share: float) -> tuple[
     """
     levels = density.nodes.abs().flatten().unique()
     low, high = _bounds_within(density, levels)
-    possible, certain = _most(high, density) >= share, _least(low, density) >= share
+    possible, certain = _limit(high, density, 1) >= share, _limit(low, density, -1) >= share
     # What is possible at a level is possible right after the level before it.
     first = int(possible.long().argmax()) if bool(possible.any()) else len(levels) - 1
     last = int(certain.long().argmax()) if bool(certain.any()) else len(levels) - 1
@@ -213,15 +187,7 @@ def _bounds_within(density: SpectralDensity, levels: Float[Tensor, " levels"]) -
     return (low_above - high_below).clamp_min(0), (high_above - low_below).clamp_max(1)
 
 
-def _least(shares: Float[Tensor, "probes levels"], density: SpectralDensity) -> Float[Tensor, " levels"]:
-    return _score_limit(shares, density, -1)
-
-
-def _most(shares: Float[Tensor, "probes levels"], density: SpectralDensity) -> Float[Tensor, " levels"]:
-    return _score_limit(shares, density, 1)
-
-
-def _score_limit(shares: Tensor, density: SpectralDensity, sign: int) -> Tensor:
+def _limit(shares: Tensor, density: SpectralDensity, sign: int) -> Tensor:
     """Wilson's limit: the share furthest from the mean of `shares` from which that mean is still 95 % likely."""
     z, draws = float(ndtri((1 + CONFIDENCE) / 2)), density.probes * density.size / 2
     mean = shares.mean(0)

@@ -126,10 +126,6 @@ class _Search:
             return False
         return self.projected.shape[0] + self.block > self.capacity
 
-    def complete(self) -> bool:
-        """Whether the basis spans the whole space, so that the pairs are exact."""
-        return self.projected.shape[0] == self.operator.size
-
     def restart(self) -> None:
         """Keep the wanted Ritz vectors and their neighbours, and the newest block behind them."""
         known = self.projected.shape[0]
@@ -145,9 +141,10 @@ class _Search:
         """Whether all wanted pairs are good enough, the space is exhausted or the products are spent."""
         if self.projected.shape[0] < self.largest + self.smallest:
             return False
-        if self.complete() or self.products >= self.max_products:
-            return True
-        return bool(self._good(self._expected_residuals()).all())
+        if self.projected.shape[0] == self.operator.size or self.products >= self.max_products:
+            return True  # the basis spans the whole space, so that the pairs are exact, or there is no budget left
+        expected = self.coupling @ self.ritz_coordinates[-self.coupling.shape[1] :, self._wanted()]
+        return bool(self._good(expected.norm(dim=0)).all())
 
     def result(self) -> Eigenpairs:
         """The wanted pairs with residuals measured by one more product each, not taken from the recurrence."""
@@ -161,9 +158,6 @@ class _Search:
     def _wanted(self) -> list[int]:
         known = self.ritz_values.shape[0]
         return [*range(self.smallest), *range(known - self.largest, known)]
-
-    def _expected_residuals(self) -> Float[Tensor, " rank"]:
-        return (self.coupling @ self.ritz_coordinates[-self.coupling.shape[1] :, self._wanted()]).norm(dim=0)
 
     def _good(self, residuals: Float[Tensor, " rank"]) -> Bool[Tensor, " rank"]:
         return residuals <= self.tolerance * self.ritz_values.abs().max()
@@ -223,62 +217,37 @@ def tridiagonalise_each(
     reorthogonalise: bool = True,
     progress: Progress = silent,
 ) -> Recurrences:
-    """Lanczos from each column of `probes`, all columns multiplied together.
+    """Lanczos from each column of `probes`, all columns multiplied together; at most as many steps as the size.
 
-    Args:
-        operator: The matrix.
-        probes: Start vectors.
-        steps: Products for each probe; at most the size.
-        reorthogonalise: Keep the whole basis (size × probes × steps numbers) and make each new vector orthogonal to
-            it, twice. Without it four vectors a probe are enough; eigenvalues then come back as several copies whose
-            weights add up to the right one (Greenbaum 1989), so that densities stay right and only take more steps.
-        progress: Called after each step.
+    With `reorthogonalise` the whole basis is kept (size × probes × steps numbers) and each new vector made orthogonal
+    to it, twice. Without it four vectors a probe are enough; eigenvalues then come back as several copies whose weights
+    add up to the right one (Greenbaum 1989), so that densities stay right and only take more steps.
     """
-    state = _State(operator, probes, min(steps, operator.size), reorthogonalise)
-    for step in track(range(state.steps), "Lanczos steps", state.steps, progress):
-        state.advance(step)
-    return state.result()
-
-
-class _State:
-    """Rows are probes: the newest vectors, those before them, and all of them where they are kept."""
-
-    def __init__(self, operator: SymmetricOperator, probes: Tensor, steps: int, keep: bool) -> None:
-        self.operator, self.steps = operator, steps
-        rows = probes.T.contiguous()
-        self.newest = rows / rows.norm(dim=1, keepdim=True)
-        self.previous = torch.zeros_like(self.newest)
-        self.basis = fresh_empty(rows, rows.shape[0], steps if keep else 0, rows.shape[1])
-        self.alphas: list[Tensor] = []
-        self.betas: list[Tensor] = [rows.new_zeros(rows.shape[0])]
-        self.scale = rows.new_zeros(rows.shape[0])
-
-    def advance(self, step: int) -> None:
-        """Multiply the newest vectors and take from the products all that is known already."""
-        product = (self.operator @ self.newest.T).T.contiguous()
-        alpha = (self.newest * product).sum(1)
-        remainder = product - alpha[:, None] * self.newest - self.betas[-1][:, None] * self.previous
-        if self.basis.shape[1]:
-            self.basis[:, step] = self.newest
-            remainder = _outside(remainder, self.basis[:, : step + 1])
+    steps = min(steps, operator.size)
+    rows = probes.T.contiguous()  # one probe a row
+    newest, previous = rows / rows.norm(dim=1, keepdim=True), torch.zeros_like(rows)
+    basis = fresh_empty(rows, rows.shape[0], steps if reorthogonalise else 0, rows.shape[1])
+    beta = scale = rows.new_zeros(rows.shape[0])
+    # Below this a remainder is rounding: an orthogonalisation against the whole size makes about √size of it.
+    rounding = 4 * torch.finfo(rows.dtype).eps * operator.size**0.5
+    alphas, betas = list[Tensor](), list[Tensor]()
+    for step in track(range(steps), "Lanczos steps", steps, progress):
+        product = (operator @ newest.T).T.contiguous()
+        alpha = (newest * product).sum(1)
+        remainder = product - alpha[:, None] * newest - beta[:, None] * previous
+        if reorthogonalise:
+            basis[:, step] = newest
+            remainder = _outside(remainder, basis[:, : step + 1])
         beta = remainder.norm(dim=1)
-        self.scale = torch.maximum(self.scale, torch.maximum(alpha.abs(), beta))
-        beta = torch.where(beta > self._rounding() * self.scale, beta, torch.zeros_like(beta))
-        self.alphas.append(alpha)
-        self.betas.append(beta)
-        self.previous = self.newest
-        self.newest = torch.where(beta[:, None] > 0, remainder, 0) / torch.where(beta > 0, beta, 1)[:, None]
-
-    def result(self) -> Recurrences:
-        """The matrices in float64; steps after the end of a Krylov space repeat the first diagonal entry."""
-        diagonal = torch.stack(self.alphas, dim=1).double().cpu()
-        off_diagonal = torch.stack(self.betas[1:], dim=1).double().cpu()
-        ended = (off_diagonal == 0).cumsum(1) - (off_diagonal == 0).long() > 0
-        return Recurrences(torch.where(ended, diagonal[:, :1], diagonal), off_diagonal)
-
-    def _rounding(self) -> float:
-        """Below this a remainder is rounding: an orthogonalisation against the whole size makes about √size of it."""
-        return 4 * torch.finfo(self.newest.dtype).eps * self.operator.size**0.5
+        scale = torch.maximum(scale, torch.maximum(alpha.abs(), beta))
+        beta = torch.where(beta > rounding * scale, beta, torch.zeros_like(beta))
+        alphas.append(alpha)
+        betas.append(beta)
+        previous = newest
+        newest = torch.where(beta[:, None] > 0, remainder, 0) / torch.where(beta > 0, beta, 1)[:, None]
+    diagonal, off_diagonal = torch.stack(alphas, dim=1).double().cpu(), torch.stack(betas, dim=1).double().cpu()
+    ended = (off_diagonal == 0).cumsum(1) - (off_diagonal == 0).long() > 0  # the Krylov space, at an earlier step
+    return Recurrences(torch.where(ended, diagonal[:, :1], diagonal), off_diagonal)
 
 
 def _outside(rows: Float[Tensor, "probes size"], basis: Float[Tensor, "probes steps size"]) -> Tensor:

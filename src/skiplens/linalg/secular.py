@@ -15,17 +15,11 @@ _MOST_STEPS = 80
 
 @dataclass(frozen=True)
 class SecularRoots:
-    """The roots of 1 + ρ Σ z_j² / (d_j − λ) = 0, each as a pole plus an offset, which keeps all digits of λ − d_j.
+    """The roots of 1 + ρ Σ z_j² / (d_j − λ) = 0, each as a pole plus an offset, which keeps all digits of λ − d_j."""
 
-    Attributes:
-        fence: The poles d, ascending and distinct, and an end behind the last root.
-        origins: For each root the index of the pole it is counted from.
-        offsets: The root minus that pole.
-    """
-
-    fence: Float[Tensor, " fence"]
-    origins: Tensor
-    offsets: Float[Tensor, " size"]
+    fence: Float[Tensor, " fence"]  # The poles d, ascending and distinct, and an end behind the last root
+    origins: Tensor  # For each root the index of the pole it is counted from
+    offsets: Float[Tensor, " size"]  # The root minus that pole
 
     @property
     def poles(self) -> Float[Tensor, " size"]:
@@ -68,19 +62,12 @@ def refined_squares(roots: SecularRoots) -> Float[Tensor, " size"]:
 
 @dataclass(frozen=True)
 class Window:
-    """An interval from one pole to a later one, in coordinates that count from its lower end.
+    """An interval from one pole to a later one, in coordinates that count from its lower end."""
 
-    Attributes:
-        rows: The poles that it starts with, one for each interval between neighbours.
-        low: Its lower end, the first of these poles.
-        width: Its length.
-        near: The poles that lie less than one width away from it.
-    """
-
-    rows: slice
-    low: float
-    width: float
-    near: slice
+    rows: slice  # The poles that it starts with, one for each interval between neighbours
+    low: float  # Its lower end, the first of these poles
+    width: float  # Its length
+    near: slice  # The poles that lie less than one width away from it
 
     def nodes(self, like: Tensor) -> Float[Tensor, " nodes"]:
         """Chebyshev nodes of the window, counted from its lower end."""
@@ -248,7 +235,8 @@ _NODES = 21
 def windows(fence: Float[Tensor, " fence"]) -> list[Window]:
     """Windows over all intervals between neighbours in `fence`, whose last entry is the end and no pole."""
     count = len(fence) - 1
-    step = _rows(count, fence.device)
+    # Intervals of a window, so that far poles (nodes × all) cost about as much as near ones (5 × rows × 3 rows).
+    step = max(64 if fence.device.type == "cpu" else 512, math.isqrt(max(1, _NODES * count // 15)) + 1)
     starts = torch.arange(0, count, step, device=fence.device)
     stops = (starts + step).clamp(max=count)
     low, high = fence[starts], fence[stops]
@@ -264,9 +252,3 @@ def windows(fence: Float[Tensor, " fence"]) -> list[Window]:
 def _angles(like: Tensor) -> Tensor:
     index = torch.arange(_NODES, dtype=like.dtype, device=like.device)
     return (index + 0.5) * (math.pi / _NODES)
-
-
-def _rows(count: int, device: torch.device) -> int:
-    """Intervals of a window, so that far poles (nodes × all) cost about as much as near ones (5 × rows × 3 rows)."""
-    balanced = math.isqrt(max(1, _NODES * count // 15)) + 1
-    return max(64, balanced) if device.type == "cpu" else max(512, balanced)

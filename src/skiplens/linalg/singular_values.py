@@ -30,14 +30,9 @@ def all_singular_values(matrices: Float[Tensor, "*batch rows columns"]) -> Float
     """
     if matrices.dtype == torch.float64:
         return torch.linalg.svdvals(matrices)
-    values = torch.linalg.eigvalsh(smaller_gram(matrices.double()))
+    wide = matrices.double() if matrices.shape[-2] <= matrices.shape[-1] else matrices.double().mT
+    values = torch.linalg.eigvalsh(wide @ wide.mT)
     return values.clamp_min(0).sqrt().flip(-1).to(matrices.dtype)
-
-
-def smaller_gram(matrices: Float[Tensor, "*batch rows columns"]) -> Float[Tensor, "*batch rank rank"]:
-    """J Jᵀ or Jᵀ J, whichever is smaller."""
-    rows, columns = matrices.shape[-2:]
-    return matrices @ matrices.mT if rows <= columns else matrices.mT @ matrices
 
 
 def singular_density(forward: Product, adjoint: Product, starts: Float[Tensor, "probes size"], steps: int) -> Density:
@@ -58,7 +53,7 @@ def singular_density(forward: Product, adjoint: Product, starts: Float[Tensor, "
         raise InvalidInputError(f"{steps} steps from {len(starts)} vectors; ask for at least 1 of each.")
     steps = min(steps, starts.shape[1])
     diagonal, above = _bidiagonal(forward, adjoint, starts, steps)
-    B = torch.diag_embed(diagonal) + torch.diag_embed(above[:, : steps - 1], offset=1)
+    B = torch.diag_embed(diagonal) + torch.diag_embed(above, offset=1)
     _, nodes, Vh = torch.linalg.svd(B)
     weights = Vh[:, :, 0].square() / len(starts)
     order = nodes.flatten().argsort(descending=True)
@@ -69,16 +64,13 @@ def _bidiagonal(forward: Product, adjoint: Product, starts: Tensor, steps: int) 
     """Diagonal and superdiagonal of B with J V = U B, in float64, for each start vector."""
     right, left = _Basis(steps), _Basis(steps)
     v, _ = right.add(starts)
-    diagonal: list[Tensor] = []
-    above: list[Tensor] = []
+    diagonal = starts.new_zeros((len(starts), steps), dtype=torch.float64)
+    above = diagonal[:, 1:].clone()
     for step in range(steps):
-        u, alpha = left.add(forward(v))
-        diagonal.append(alpha)
+        u, diagonal[:, step] = left.add(forward(v))
         if step + 1 < steps:
-            v, beta = right.add(adjoint(u))
-            above.append(beta)
-    none = starts.new_zeros((len(starts), 0), dtype=torch.float64)
-    return torch.stack(diagonal, 1).double(), torch.stack(above, 1).double() if above else none
+            v, above[:, step] = right.add(adjoint(u))
+    return diagonal, above
 
 
 class _Basis:

@@ -1,14 +1,13 @@
 """Trace and Frobenius norm of an operator from products with random vectors (Hutch++), with their errors."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, did_you_mean
+from skiplens.base.errors import InvalidInputError
 from skiplens.linalg.operator import SymmetricOperator
 
 
@@ -62,10 +61,10 @@ def trace_and_frobenius(
         raise InvalidInputError(f"trace_and_frobenius got products={products}; it needs at least 6.")
     known_count = 0 if known is None else known.shape[1]
     sketch_size = min(products // 3, operator.size - known_count)
-    sketch = operator @ draw(operator, sketch_size, "rademacher", generator)
+    sketch = operator @ draw(operator, sketch_size, generator)
     Q = torch.linalg.qr(sketch if known is None else torch.cat([known, sketch], dim=1)).Q
     Z = operator @ Q
-    rest = draw(operator, products - 2 * (products // 3), "rademacher", generator)
+    rest = draw(operator, products - 2 * (products // 3), generator)
     rest = rest - Q @ (Q.T @ rest)
     rest = rest - Q @ (Q.T @ rest)  # once more: what rounding left would be counted twice
     image = operator @ rest
@@ -102,17 +101,6 @@ def sphere(size: int, count: int, generator: torch.Generator) -> Float[Tensor, "
     return columns * (math.sqrt(size) / columns.norm(dim=0, keepdim=True))
 
 
-Distribution = Callable[[int, int, torch.Generator], Tensor]
-
-DISTRIBUTIONS: dict[str, Distribution] = {"rademacher": rademacher, "gaussian": gaussian, "sphere": sphere}
-
-
-def draw(
-    operator: SymmetricOperator, count: int, distribution: str, generator: torch.Generator
-) -> Float[Tensor, "size probes"]:
-    """Probes that `operator` can multiply: its size, dtype and device; drawn in float64 on the generator's device."""
-    if distribution not in DISTRIBUTIONS:
-        raise InvalidInputError(
-            f"There are no probes called {distribution!r}. {did_you_mean(distribution, DISTRIBUTIONS)}"
-        )
-    return DISTRIBUTIONS[distribution](operator.size, count, generator).to(operator.device, operator.dtype)
+def draw(operator: SymmetricOperator, count: int, generator: torch.Generator) -> Float[Tensor, "size probes"]:
+    """Signs that `operator` can multiply: its size, dtype and device; drawn in float64 on the generator's device."""
+    return rademacher(operator.size, count, generator).to(operator.device, operator.dtype)

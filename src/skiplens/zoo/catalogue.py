@@ -101,20 +101,12 @@ class Row:
 
 def summary() -> list[Row]:
     """A row for each network of the zoo."""
-    return [_row(entry(name)) for name in names()]
-
-
-def _row(item: Entry) -> Row:
-    network = item.build(Randomness(0), {})
-    return Row(
-        name=item.name,
-        parameters=count_parameters(network),
-        depth=weight_depth(network),
-        joins=count_joins(network),
-        input_shape=item.example_input_shape,
-        paper=item.study,
-        description=item.description,
-    )
+    rows = []
+    for name, item in _ENTRIES.items():
+        network = item.build(Randomness(0), {})
+        counts = count_parameters(network), weight_depth(network), count_joins(network)
+        rows.append(Row(name, *counts, item.example_input_shape, item.study, item.description))
+    return rows
 
 
 def count_parameters(network: nn.Module) -> int:
@@ -125,9 +117,8 @@ def count_parameters(network: nn.Module) -> int:
 def weight_depth(network: nn.Module) -> int:
     """The number of linear and convolution layers on the longest path from the input to the output."""
     layers = {name for name, _ in weight_layers(network)}
-    tracer = _Tracer()
     depths: dict[fx.Node, int] = {}
-    for node in tracer.trace(network).nodes:
+    for node in _Tracer().trace(network).nodes:
         own = int(node.op == "call_module" and node.target in layers)
         depths[node] = own + max((depths[source] for source in node.all_input_nodes), default=0)
     return max(depths.values())

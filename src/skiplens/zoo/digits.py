@@ -66,27 +66,21 @@ def mnist_conv(skip: Skip, options: MnistConvOptions, randomness: Randomness) ->
     """The network with this shortcut around its second block: `stem`, `block1`, `block2`, `head`."""
     stem = nn.Sequential(_convolution(1, 5, 5), nn.AvgPool2d(2))
     head = nn.Sequential(nn.Flatten(), _batch_norm(nn.BatchNorm1d, 320), nn.ReLU(), linear(320, 10, bias=True))
-    network = nn.Sequential(OrderedDict(stem=stem, block1=_block1(skip), block2=_block2(skip), head=head))
+    halves = [[*_preactivation(5), _convolution(5, 5, 5, padding=2)] for _ in range(2)]
+    first = nn.Sequential(*halves[0], *halves[1])
+    block1 = Plain(first) if skip == "none" else Residual(first)
+    network = nn.Sequential(OrderedDict(stem=stem, block1=block1, block2=_block2(skip), head=head))
     fill_weights_(network, uniform_over_inputs, randomness, uniform_biases_over_inputs)
     return network
-
-
-def _block1(skip: Skip) -> nn.Module:
-    halves = [[*_preactivation(5), _convolution(5, 5, 5, padding=2)] for _ in range(2)]
-    branch = nn.Sequential(*halves[0], *halves[1])
-    return Plain(branch) if skip == "none" else Residual(branch)
 
 
 def _block2(skip: Skip) -> nn.Sequential:
     shrinking = _convolution(5, 20, 3, stride=2, padding=1)
     branch = nn.Sequential(shrinking, *_preactivation(20), _convolution(20, 20, 3))
-    joined = Plain(branch) if skip == "none" else Residual(branch, _shortcut(skip))
-    return nn.Sequential(OrderedDict(preactivation=nn.Sequential(*_preactivation(5)), residual=joined))
-
-
-def _shortcut(skip: Skip) -> ProjectionShortcut:
     pools = {"average_pool": PaddedAveragePool(3, 15), "isometric_pool": IsometricPool(3, 5, 20)}
-    return ProjectionShortcut(_convolution(5, 20, 1, stride=3), pools.get(skip))
+    shortcut = ProjectionShortcut(_convolution(5, 20, 1, stride=3), pools.get(skip))
+    joined = Plain(branch) if skip == "none" else Residual(branch, shortcut)
+    return nn.Sequential(OrderedDict(preactivation=nn.Sequential(*_preactivation(5)), residual=joined))
 
 
 def _preactivation(channels: int) -> list[nn.Module]:

@@ -20,17 +20,14 @@ class NetworkOptions(Settings):
         """Bring every value to its declared type and refuse those below their limits."""
         super().__post_init__()
         for entry in fields(self):
-            self._require_at_least(entry.name, entry.metadata.get("minimum"))
+            value, minimum = getattr(self, entry.name), entry.metadata.get("minimum")
+            values = value if isinstance(value, tuple) else (value,)
+            if minimum is not None and not all(part >= minimum for part in values):
+                raise SettingsError(f"{type(self).__name__}.{entry.name} must be at least {minimum}; got {value}.")
 
     @abstractmethod
     def input_shape(self) -> tuple[int, ...]:
         """The shape of one sample."""
-
-    def _require_at_least(self, name: str, minimum: float | None) -> None:
-        value = getattr(self, name)
-        values = value if isinstance(value, tuple) else (value,)
-        if minimum is not None and not all(part >= minimum for part in values):
-            raise SettingsError(f"{type(self).__name__}.{name} must be at least {minimum}; got {value}.")
 
 
 @dataclass(frozen=True)

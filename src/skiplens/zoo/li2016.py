@@ -17,11 +17,8 @@ from skiplens.zoo.layers import Residual, linear
 from skiplens.zoo.weight_laws import Law, fill_weights_, orthogonal_weights, scaled, weight_layers, xavier_weights
 
 Activation = Literal["identity", "relu", "tanh"]
-
 Start = Literal["xavier", "orthogonal", "near_zero"]
-
 _STUDY = "li2016_shortcuts"
-
 _ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"identity": nn.Identity, "relu": nn.ReLU, "tanh": nn.Tanh}
 
 _LAWS: dict[str, Law] = {
@@ -89,8 +86,7 @@ def plain_network(options: PlainNetworkOptions, randomness: Randomness) -> nn.Se
         layers.append(linear(options.width, options.width))
         if index % 2 == 0 and options.activation != "identity":
             layers.append(_ACTIVATIONS[options.activation]())
-    network = nn.Sequential(*layers)
-    return _started(network, options.initialisation, randomness)
+    return _started(nn.Sequential(*layers), options.initialisation, randomness)
 
 
 def matrices(network: nn.Module) -> Sequence[Tensor]:
@@ -108,8 +104,8 @@ def _branch(options: ShortcutNetworkOptions) -> nn.Sequential:
     activations = [options.pre, *[options.mid] * (options.branch_depth - 1)]
     layers: list[nn.Module] = []
     for index, activation in enumerate(activations):
-        layers.append(_ACTIVATIONS[activation]())
-        layers.append(linear(options.width, options.width, bias=options.bias and index == 0))
+        matrix = linear(options.width, options.width, bias=options.bias and index == 0)
+        layers += [_ACTIVATIONS[activation](), matrix]
     layers.append(_ACTIVATIONS[options.post]())
     return nn.Sequential(*(layer for layer in layers if not isinstance(layer, nn.Identity)))
 

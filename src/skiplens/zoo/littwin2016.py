@@ -18,9 +18,7 @@ from skiplens.zoo.layers import Residual, linear
 from skiplens.zoo.weight_laws import fill_weights_, normal_over_inputs
 
 Scaling = Literal["none", "uncentred", "centred", "per_unit", "root_mean_square"]
-
 Spread = Literal["deviation", "variance"]
-
 Branch = Literal["relu", "two_layer", "linear"]
 
 

@@ -118,9 +118,14 @@ class DenseLayers(nn.Module):
 
 def tangent_resnet(options: TangentResNetOptions, randomness: Randomness) -> nn.Sequential:
     """The residual network y^l = y^{l-1} + v_m, v_1 = √(α/n) W^1 y^{l-1}, v_h = √(α/n) W^h √2 relu(v_{h-1})."""
-    widths = options.widths()
-    blocks = [_residual_block(options, *pair) for pair in pairwise(widths)]
-    return _tangent_network(options, nn.Sequential(*blocks), widths[-1], randomness)
+    blocks = nn.Sequential()
+    for inputs, outputs in pairwise(options.widths()):
+        branch = nn.Sequential()
+        for _ in range(options.branch_depth - 1):
+            branch.append(uninitialised(ScaledLinear, inputs, inputs, options.branch_scale)).append(NormalisedReLU())
+        branch.append(uninitialised(ScaledLinear, inputs, outputs, options.branch_scale))
+        blocks.append(Residual(branch, Truncation(outputs) if outputs < inputs else None))
+    return _tangent_network(options, blocks, options.widths()[-1], randomness)
 
 
 def tangent_densenet(options: TangentDenseNetOptions, randomness: Randomness) -> nn.Sequential:
@@ -133,19 +138,10 @@ def tangent_densenet(options: TangentDenseNetOptions, randomness: Randomness) ->
 
 def tangent_vanilla(options: TangentOptions, randomness: Randomness) -> nn.Sequential:
     """The chain y^l = √2 relu(W^l y^{l-1} / √n)."""
-    blocks = [
-        nn.Sequential(uninitialised(ScaledLinear, options.width, options.width), NormalisedReLU())
-        for _ in range(options.depth)
-    ]
-    return _tangent_network(options, nn.Sequential(*blocks), options.width, randomness)
-
-
-def _residual_block(options: TangentResNetOptions, inputs: int, outputs: int) -> Residual:
-    branch: list[nn.Module] = []
-    for _ in range(options.branch_depth - 1):
-        branch += [uninitialised(ScaledLinear, inputs, inputs, options.branch_scale), NormalisedReLU()]
-    branch.append(uninitialised(ScaledLinear, inputs, outputs, options.branch_scale))
-    return Residual(nn.Sequential(*branch), Truncation(outputs) if outputs < inputs else None)
+    blocks = nn.Sequential()
+    for _ in range(options.depth):
+        blocks.append(nn.Sequential(uninitialised(ScaledLinear, options.width, options.width), NormalisedReLU()))
+    return _tangent_network(options, blocks, options.width, randomness)
 
 
 def _tangent_network(options: TangentOptions, blocks: nn.Module, units: int, randomness: Randomness) -> nn.Sequential:
@@ -155,14 +151,13 @@ def _tangent_network(options: TangentOptions, blocks: nn.Module, units: int, ran
     return network
 
 
-_STUDY = "littwin2020_tangent"
-
-ENTRIES = (
-    Entry("tangent_resnet", "residual network, tangent parameterisation", _STUDY, TangentResNetOptions, tangent_resnet),
-    Entry(
-        "tangent_densenet", "dense network, tangent parameterisation", _STUDY, TangentDenseNetOptions, tangent_densenet
-    ),
-    Entry("tangent_vanilla", "plain ReLU network, tangent parameterisation", _STUDY, TangentOptions, tangent_vanilla),
+ENTRIES = tuple(
+    Entry(f"tangent_{name}", f"{kind} network, tangent parameterisation", "littwin2020_tangent", options, builder)
+    for name, kind, options, builder in (
+        ("resnet", "residual", TangentResNetOptions, tangent_resnet),
+        ("densenet", "dense", TangentDenseNetOptions, tangent_densenet),
+        ("vanilla", "plain ReLU", TangentOptions, tangent_vanilla),
+    )
 )
 
 
@@ -181,39 +176,19 @@ def reduced_network(network: nn.Sequential, layer: int, matrix: int | None = Non
         f"Only tangent_resnet, tangent_densenet and tangent_vanilla have reduced networks; got one of {list(parts)}.",
     )
     blocks = parts["blocks"]
+    layers = list((blocks.layers if isinstance(blocks, DenseLayers) else blocks).children())
+    _require(1 <= layer <= len(layers), f"layer must be from 1 to {len(layers)}; got {layer}.")
     if isinstance(blocks, DenseLayers):
-        reduced: nn.Module = _reduced_densenet(blocks, layer, matrix)
-    else:
-        reduced = _reduced_chain(list(blocks.children()), layer, matrix)
-    return nn.Sequential(OrderedDict(parts, blocks=reduced))
-
-
-def _reduced_densenet(dense: DenseLayers, layer: int, matrix: int | None) -> DenseLayers:
-    layers = dense.scaled_layers()
-    _require_layer(layer, len(layers))
-    _require(
-        matrix is None or 0 <= matrix < layer,
-        f"matrix must be from 0 to {layer - 1} for layer {layer}; got {matrix}.",
-    )
-    reads = [range(j) if j <= layer else range(layer, j) for j in range(1, len(layers) + 1)]
-    if matrix is not None:
-        reads[layer - 1] = range(matrix, matrix + 1)
-    return DenseLayers(layers, reads)
-
-
-def _reduced_chain(blocks: list[nn.Module], layer: int, matrix: int | None) -> nn.Sequential:
-    _require_layer(layer, len(blocks))
+        in_range = f"matrix must be from 0 to {layer - 1} for layer {layer}; got {matrix}."
+        _require(matrix is None or 0 <= matrix < layer, in_range)
+        reads = [range(j) if j <= layer else range(layer, j) for j in range(1, len(layers) + 1)]
+        if matrix is not None:
+            reads[layer - 1] = range(matrix, matrix + 1)
+        return nn.Sequential(OrderedDict(parts, blocks=DenseLayers(blocks.scaled_layers(), reads)))
     _require(matrix is None, f"Only a DenseNet has blocks W^(l,h) to choose from; leave out matrix={matrix}.")
-    blocks[layer - 1] = _without_shortcut(blocks[layer - 1])
-    return nn.Sequential(*blocks)
-
-
-def _without_shortcut(block: nn.Module) -> nn.Module:
-    return Plain(block.branch) if isinstance(block, Residual) else block
-
-
-def _require_layer(layer: int, depth: int) -> None:
-    _require(1 <= layer <= depth, f"layer must be from 1 to {depth}; got {layer}.")
+    block = layers[layer - 1]
+    layers[layer - 1] = Plain(block.branch) if isinstance(block, Residual) else block
+    return nn.Sequential(OrderedDict(parts, blocks=nn.Sequential(*layers)))
 
 
 def _require(condition: bool, message: str) -> None:

@@ -7,7 +7,7 @@ would break the hypotheses.
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -75,17 +75,14 @@ def guaranteed_resnet(options: GuaranteedResNetOptions, randomness: Randomness) 
 def _network(
     options: NormalisedResNetOptions, first: nn.Module, opening: Sequence[nn.Module], randomness: Randomness
 ) -> nn.Sequential:
-    layers = options.widths[1:]
-    blocks = [_block(options, *pair, opening) for pair in pairwise(layers)]
-    network = nn.Sequential(OrderedDict(first=first, blocks=nn.Sequential(*blocks)))
+    blocks = nn.Sequential()
+    for inputs, outputs in pairwise(options.widths[1:]):
+        inner = _contraction(options, inputs, options.hidden, 0.0)
+        outer = _contraction(options, options.hidden, outputs, options.margin)
+        blocks.append(Residual(nn.Sequential(*opening, inner, nn.Tanh(), outer), Truncation(outputs)))
+    network = nn.Sequential(OrderedDict(first=first, blocks=blocks))
     fill_weights_(network, standard_normal, randomness)
     return network
-
-
-def _block(options: NormalisedResNetOptions, inputs: int, outputs: int, opening: Sequence[nn.Module]) -> Residual:
-    inner = _contraction(options, inputs, options.hidden, 0.0)
-    outer = _contraction(options, options.hidden, outputs, options.margin)
-    return Residual(nn.Sequential(*opening, inner, nn.Tanh(), outer), Truncation(outputs))
 
 
 Normalisation = Literal["weight", "entry"]
@@ -101,7 +98,8 @@ class Parameterisation:
 
     def __call__(self, weight: Tensor) -> Tensor:
         """Return factor · P(weight)."""
-        return self.factor * _NORMALISERS[self.normalisation](weight, self.epsilon)
+        normalise = weight_normalised if self.normalisation == "weight" else entry_normalised
+        return self.factor * normalise(weight, self.epsilon)
 
 
 class NormalisedLinear(nn.Linear):
@@ -132,19 +130,12 @@ def entry_normalised(weight: Tensor, epsilon: float) -> Tensor:
     return weight * (epsilon + weight.square()).rsqrt()
 
 
-_NORMALISERS: dict[str, Callable[[Tensor, float], Tensor]] = {"weight": weight_normalised, "entry": entry_normalised}
-
-
 def contraction_factor(
     shape: Sequence[int], normalisation: Normalisation, margin: float = 0.0, stride: int = 1
 ) -> float:
     """The factor s with |s P(w)|_2 <= 1 - margin for every w of this shape (table 2.5 of the corrected theory).
 
-    Args:
-        shape: Of the weight: (outputs, inputs) or (outputs, inputs, height, width) of the window.
-        normalisation: Row norms or entries below 1.
-        margin: delta of the theorems.
-        stride: Of a convolution.
+    The shape is (outputs, inputs), or (outputs, inputs, height, width) of a convolution with this stride.
     """
     windows_over_a_pixel = math.prod(math.ceil(size / stride) for size in shape[2:])
     entries = shape[0] if normalisation == "weight" else math.prod(shape)

@@ -38,39 +38,27 @@ class PreactResNetOptions(NetworkOptions):
 Shortcut = Literal["projection", "average_pool", "isometric_pool"]
 
 
-def preact_resnet18(shortcut: Shortcut, options: PreactResNetOptions, randomness: Randomness) -> nn.Sequential:
-    """The ResNet of two basic blocks in each of four stages."""
-    return _network(preact_stages((2, 2, 2, 2), options.width, basic_convolutions, shortcut), options, randomness)
-
-
-def preact_resnet50(shortcut: Shortcut, options: PreactResNetOptions, randomness: Randomness) -> nn.Sequential:
-    """The ResNet of 3, 4, 6 and 3 bottleneck blocks in four stages."""
-    return _network(preact_stages((3, 4, 6, 3), options.width, bottleneck_convolutions, shortcut), options, randomness)
-
-
-_RESNETS = {18: preact_resnet18, 50: preact_resnet50}
-
-
-def _network(stages: tuple[nn.Sequential, int], options: PreactResNetOptions, randomness: Randomness) -> nn.Sequential:
-    body, channels = stages
+def preact_resnet_18_or_50(
+    layers: int, shortcut: Shortcut, options: PreactResNetOptions, randomness: Randomness
+) -> nn.Sequential:
+    """The ResNet-18 of two basic blocks, or the ResNet-50 of 3, 4, 6 and 3 bottleneck blocks, in four stages."""
+    counts, kind = ((2, 2, 2, 2), basic_convolutions) if layers == 18 else ((3, 4, 6, 3), bottleneck_convolutions)
+    stages, channels = preact_stages(counts, options.width, kind, shortcut)
+    stem: nn.Module = convolution(3, options.width, 3)
+    if options.stem == "imagenet":
+        stem = nn.Sequential(convolution(3, options.width, 7, stride=2), nn.MaxPool2d(3, stride=2, padding=1))
     head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), linear(channels, options.classes, bias=True))
-    network = nn.Sequential(OrderedDict(stem=_stem(options), stages=body, head=head))
+    network = nn.Sequential(OrderedDict(stem=stem, stages=stages, head=head))
     fill_weights_(network, uniform_over_inputs, randomness, uniform_biases_over_inputs)
     return network
 
 
-def _stem(options: PreactResNetOptions) -> nn.Module:
-    if options.stem == "cifar":
-        return convolution(3, options.width, 3)
-    return nn.Sequential(convolution(3, options.width, 7, stride=2), nn.MaxPool2d(3, stride=2, padding=1))
-
-
 _VARIANTS: tuple[tuple[str, int, Shortcut, str], ...] = (
-    ("preact_resnet18", 18, "projection", "convolutional shortcuts"),
-    ("preact_resnet18_avgskip", 18, "average_pool", "average-pool-plus-convolution shortcuts"),
-    ("preact_resnet18_isoskip", 18, "isometric_pool", "isometric-pool-plus-convolution shortcuts"),
-    ("preact_resnet50", 50, "projection", "convolutional shortcuts"),
-    ("preact_resnet50_avgskip", 50, "average_pool", "average-pool-plus-convolution shortcuts"),
+    ("preact_resnet18", 18, "projection", "convolutional"),
+    ("preact_resnet18_avgskip", 18, "average_pool", "average-pool-plus-convolution"),
+    ("preact_resnet18_isoskip", 18, "isometric_pool", "isometric-pool-plus-convolution"),
+    ("preact_resnet50", 50, "projection", "convolutional"),
+    ("preact_resnet50_avgskip", 50, "average_pool", "average-pool-plus-convolution"),
 )
 
 Convolutions = Callable[[int, int, int], list[nn.Conv2d]]
@@ -103,10 +91,8 @@ def preact_block(convolutions: Sequence[nn.Conv2d], stride: int, shortcut: Short
     layers = preactivated(convolutions)
     if stride == 1 and inputs == outputs:
         return Residual(nn.Sequential(*layers))
-    projection = ProjectionShortcut(
-        convolution(inputs, outputs, 1, stride=stride), _POOLS[shortcut](stride, inputs, outputs)
-    )
-    residual = Residual(nn.Sequential(*layers[2:]), projection)
+    projection, pool = convolution(inputs, outputs, 1, stride=stride), _POOLS[shortcut](stride, inputs, outputs)
+    residual = Residual(nn.Sequential(*layers[2:]), ProjectionShortcut(projection, pool))
     return nn.Sequential(OrderedDict(preactivation=nn.Sequential(*layers[:2]), residual=residual))
 
 
@@ -139,10 +125,10 @@ def preact_stages(
 ENTRIES = tuple(
     Entry(
         name=name,
-        description=f"pre-activation ResNet-{layers} with {text}",
+        description=f"pre-activation ResNet-{layers} with {text} shortcuts",
         study="macdonald2023_regularity",
         options=PreactResNetOptions,
-        builder=partial(_RESNETS[layers], shortcut),
+        builder=partial(preact_resnet_18_or_50, layers, shortcut),
         stream=f"preact_resnet{layers}",
     )
     for name, layers, shortcut, text in _VARIANTS
@@ -186,31 +172,22 @@ def preact_resnet(options: CifarResNetOptions, randomness: Randomness) -> nn.Seq
     classifier = linear(4 * options.width, options.classes, bias=True)
     fill_weights_(classifier, uniform_over_inputs, randomness.child("classifier"))
     pooled = [*preactivation(4 * options.width), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
-    units = _units(convolutions[1:], options.shortcut_depth)
+    units = nn.Sequential()
+    for start in range(1, len(convolutions), options.shortcut_depth):
+        group = convolutions[start : start + options.shortcut_depth]
+        widening = group[-1].out_channels - group[0].in_channels
+        shortcut = StridedZeroPad(int(group[0].stride[0]), widening) if widening else None
+        units.append(Residual(nn.Sequential(*preactivated(group)), shortcut))
     return nn.Sequential(OrderedDict(stem=convolutions[0], units=units, head=nn.Sequential(*pooled, classifier)))
 
 
 def _convolutions(options: CifarResNetOptions) -> list[nn.Conv2d]:
     per_stage, inputs = (options.depth - 2) // 3, options.width
     convolutions = [convolution(3, options.width, 3)]
-    for stage in range(3):
-        channels = options.width * 2**stage
-        for index in range(per_stage):
-            stride = 2 if stage > 0 and index == 0 else 1
-            convolutions.append(convolution(inputs, channels, 3, stride=stride))
-            inputs = channels
+    for channels in [options.width * 2**stage for stage in range(3) for _ in range(per_stage)]:
+        convolutions.append(convolution(inputs, channels, 3, stride=channels // inputs))
+        inputs = channels
     return convolutions
-
-
-def _units(convolutions: list[nn.Conv2d], size: int) -> nn.Sequential:
-    groups = [convolutions[start : start + size] for start in range(0, len(convolutions), size)]
-    return nn.Sequential(*(_unit(group) for group in groups))
-
-
-def _unit(group: list[nn.Conv2d]) -> Residual:
-    widening = group[-1].out_channels - group[0].in_channels
-    shortcut = StridedZeroPad(int(group[0].stride[0]), widening) if widening else None
-    return Residual(nn.Sequential(*preactivated(group)), shortcut)
 
 
 CIFAR_ENTRIES = (
