@@ -106,11 +106,7 @@ class ResidualNetwork:
         return named[name]
 
     def run(
-        self,
-        wanted: Iterable[str],
-        given: Mapping[str, Any] | None = None,
-        inputs: Any = None,
-        call: Call = plain_call,
+        self, wanted: Iterable[str], given: Mapping[str, Any] | None = None, inputs: Any = None, call: Call = plain_call
     ) -> dict[str, Any]:
         """The values of the `wanted` nodes, computed from the inputs and from the values `given` to other nodes.
 
