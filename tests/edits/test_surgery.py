@@ -151,11 +151,11 @@ def test_a_shortcut_that_changes_the_number_of_samples_is_refused():
     block = sl.find_residual_blocks(projected(4, 2), noise(2, 2, 6, 6))[0]
     from dataclasses import replace
 
-    from skiplens.edits.surgery import _window
+    from skiplens.edits.surgery import _pool_for
 
     for before, after in (((4, 2, 6, 6), (2, 4, 3, 3)), ((0, 2, 6, 6), (0, 4, 3, 3)), ((2, 2, 6, 6), (2, 0, 3, 3))):
         with pytest.raises(InvalidInputError, match="empty or changes the number of samples"):
-            _window(replace(block, input_shape=before, output_shape=after))
+            _pool_for(replace(block, input_shape=before, output_shape=after), "average")
 
 
 def test_pools_are_added_once_and_removed_once():

@@ -14,7 +14,7 @@ from torch import Tensor
 from skiplens.base.errors import InvalidInputError, SkiplensError
 
 
-def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
+def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Let `write` fill a temporary file beside `path`, then move it into place in one step.
 
     A process killed on the way leaves the old file, or the new one, and perhaps a hidden temporary file that no reader
@@ -59,11 +59,7 @@ def require_writable(folder: Path) -> None:
 def write_content(path: Path, content: bytes | str) -> None:
     """Write all of `content` to `path`, whole or not at all; text as UTF-8."""
     encoded = content.encode() if isinstance(content, str) else content
-
-    def write(file: BinaryIO) -> None:
-        file.write(encoded)
-
-    write_atomically(path, write)
+    write_atomically(path, lambda file: file.write(encoded))
 
 
 def fingerprint(named: Iterable[tuple[str, Tensor]]) -> str:

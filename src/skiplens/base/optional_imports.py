@@ -7,12 +7,9 @@ from skiplens.base.errors import MissingDependencyError
 
 
 def optional_import(module: str, needed_for: str, install: str | None = None) -> ModuleType:
-    """Import `module` now, or say which package is missing and how to get it.
+    """Import `module` now, or say that it "is needed for <needed_for>" and how to install it.
 
-    Args:
-        module: Dotted name of the module, e.g. ``"plotly.graph_objects"``.
-        needed_for: What the caller wants to do, as it stands in "… is needed for <needed_for>".
-        install: What to hand to pip; the top package of `module` if not given.
+    `install` is what to hand to pip, the top package of `module` if not given.
     """
     try:
         return importlib.import_module(module)

@@ -8,30 +8,23 @@ from torch import nn
 
 from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.base.randomness import Randomness
-from skiplens.zoo.weight_laws import (
-    Law,
-    fill_weights_,
-    he_weights,
-    orthogonal_weights,
-    scaled,
-    weight_layers,
-    xavier_weights,
-)
+from skiplens.zoo import weight_laws
+from skiplens.zoo.weight_laws import Law
 
 
 def xavier(network: nn.Module, randomness: Randomness) -> nn.Module:
     """A copy of `network` with Gaussian weights of variance 2 / (inputs + outputs) and biases 0."""
-    return redrawn(network, xavier_weights, randomness)
+    return redrawn(network, weight_laws.xavier_weights, randomness)
 
 
 def he(network: nn.Module, randomness: Randomness) -> nn.Module:
     """A copy of `network` with Gaussian weights of variance 2 / inputs and biases 0."""
-    return redrawn(network, he_weights, randomness)
+    return redrawn(network, weight_laws.he_weights, randomness)
 
 
 def orthogonal(network: nn.Module, randomness: Randomness) -> nn.Module:
     """A copy of `network` with Haar orthogonal weights (orthonormal rows or columns if not square) and biases 0."""
-    return redrawn(network, orthogonal_weights, randomness)
+    return redrawn(network, weight_laws.orthogonal_weights, randomness)
 
 
 def near_zero(network: nn.Module, randomness: Randomness, factor: float = 0.01) -> nn.Module:
@@ -39,7 +32,7 @@ def near_zero(network: nn.Module, randomness: Randomness, factor: float = 0.01) 
 
     The exact zero is a stationary point of every network with two or more matrices in each branch, so it is not used.
     """
-    return redrawn(network, scaled(xavier_weights, factor), randomness)
+    return redrawn(network, weight_laws.scaled(weight_laws.xavier_weights, factor), randomness)
 
 
 def redrawn(network: nn.Module, law: Law, randomness: Randomness) -> nn.Module:
@@ -48,12 +41,12 @@ def redrawn(network: nn.Module, law: Law, randomness: Randomness) -> nn.Module:
     Other parameters (normalisation layers, embeddings, parameters outside of such layers) are copied.
     """
     fresh = copy.deepcopy(network)
-    if not any(True for _ in weight_layers(fresh)):
+    if not any(True for _ in weight_laws.weight_layers(fresh)):
         raise InvalidInputError(
             f"{type(network).__name__} has no linear or convolution layer to initialise; "
             "give a network that is built of nn.Linear and nn.Conv1d, nn.Conv2d or nn.Conv3d."
         )
-    fill_weights_(fresh, law, randomness)
+    weight_laws.fill_weights_(fresh, law, randomness)
     return fresh
 
 

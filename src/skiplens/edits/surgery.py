@@ -135,22 +135,6 @@ def _projection(network: ResidualNetwork, name: str) -> ResidualBlock:
 
 
 def _pool_for(block: ResidualBlock, kind: PoolKind) -> PoolSkip:
-    size, inputs, outputs = _window(block), block.input_shape[1], block.output_shape[1]
-    refused = ""
-    if kind == "average" and outputs < inputs:
-        refused = f"an average pool makes at least {inputs}. Add an isometric pool"
-    if kind == "isometric" and outputs > inputs * size**2:
-        refused = f"an isometric pool of {size}×{size} windows makes at most {inputs * size**2}. Add an average pool"
-    if refused:
-        raise InvalidInputError(
-            f"The shortcut of {block.name!r} maps {inputs} channels to {outputs}; {refused}, or leave the block out by "
-            "naming the others with blocks=…."
-        )
-    return PoolSkip.of(kind, size, inputs, outputs)
-
-
-def _window(block: ResidualBlock) -> int:
-    """Side of the disjoint square windows that pool the block's input to the size of its output."""
     before, after = block.input_shape, block.output_shape
     if len(before) != 4 or len(after) != 4:
         raise InvalidInputError(
@@ -162,13 +146,23 @@ def _window(block: ResidualBlock) -> int:
             f"The shortcut of {block.name!r} maps shape {before} to {after}: it is empty or changes the number of "
             "samples, so a pool cannot stand beside it."
         )
-    size = max(1, before[2] // after[2])
+    size = max(1, before[2] // after[2])  # side of the disjoint square windows
     if (before[2] // size, before[3] // size) != after[2:]:
         raise InvalidInputError(
             f"{before[2]} × {before[3]} pixels cannot be pooled to {after[2]} × {after[3]} by disjoint square windows "
             f"(block {block.name!r}); use images whose sides are multiples of the strides."
         )
-    return size
+    inputs, outputs, refused = before[1], after[1], ""
+    if kind == "average" and outputs < inputs:
+        refused = f"an average pool makes at least {inputs}. Add an isometric pool"
+    if kind == "isometric" and outputs > inputs * size**2:
+        refused = f"an isometric pool of {size}×{size} windows makes at most {inputs * size**2}. Add an average pool"
+    if refused:
+        raise InvalidInputError(
+            f"The shortcut of {block.name!r} maps {inputs} channels to {outputs}; {refused}, or leave the block out by "
+            "naming the others with blocks=…."
+        )
+    return PoolSkip.of(kind, size, inputs, outputs)
 
 
 def _shortcut_module(network: ResidualNetwork, block: ResidualBlock) -> str:

@@ -19,23 +19,9 @@ from typing import Literal
 
 from torch import fx
 
+from skiplens.graph import operations as ops
 from skiplens.graph.blocks import ShortcutKind
 from skiplens.graph.flow import DataFlow, Nodes, find_fork, members, union
-from skiplens.graph.operations import (
-    ATTENTION,
-    CONVOLUTIONS,
-    COPYING,
-    CROPPING,
-    DROPPING,
-    MATRIX_PRODUCTS,
-    NORMALISING,
-    POOLING,
-    REARRANGING,
-    SCALING,
-    SIDES,
-    drops_at_random,
-    factor,
-)
 
 
 @dataclass(frozen=True)
@@ -106,7 +92,7 @@ def _joins_of_sum(flow: DataFlow, root: int, outer_fork: int | None = None) -> I
     if trunk is None:
         return
     # inside a term of a larger sum, parallel branches without an identity (attention + MLP) are gathered, not joined
-    kept = all(factor(flow.nodes[step.addition], step.side) == 1.0 for step in trunk.term.steps)
+    kept = all(ops.factor(flow.nodes[step.addition], step.side) == 1.0 for step in trunk.term.steps)
     kind = shortcut_kind(flow, trunk.nodes) if kept else "other"
     gathers = outer_fork is not None and (kind != "identity" or trunk.fork == outer_fork)
     if not gathers:
@@ -174,12 +160,12 @@ _FIXED: set[Role] = {"rearranges", "crops", "pools", "scales"}
 _LINEAR: set[Role] = {*_FIXED, "projects", "normalises"}
 
 _ROLES: list[tuple[Role, set[str]]] = [
-    ("rearranges", REARRANGING | DROPPING),
-    ("crops", CROPPING),
-    ("pools", POOLING),
-    ("projects", MATRIX_PRODUCTS),
-    ("normalises", NORMALISING),
-    ("scales", SCALING),
+    ("rearranges", ops.REARRANGING | ops.DROPPING),
+    ("crops", ops.CROPPING),
+    ("pools", ops.POOLING),
+    ("projects", ops.MATRIX_PRODUCTS),
+    ("normalises", ops.NORMALISING),
+    ("scales", ops.SCALING),
 ]
 
 
@@ -198,21 +184,21 @@ def shortcut_kind(flow: DataFlow, nodes: Nodes) -> ShortcutKind:
 def multiplies_activations(flow: DataFlow, nodes: Nodes) -> bool:
     """Whether attention, or another matrix product of two activations, is among these operations."""
     return any(
-        flow.operation(number) in ATTENTION
-        or (flow.operation(number) in MATRIX_PRODUCTS and len(flow.sources[number]) > 1)
+        flow.operation(number) in ops.ATTENTION
+        or (flow.operation(number) in ops.MATRIX_PRODUCTS and len(flow.sources[number]) > 1)
         for number in members(nodes)
     )
 
 
 def _role(flow: DataFlow, number: int) -> Role:
     kind, node, sources = flow.operation(number), flow.nodes[number], flow.sources[number]
-    if len(sources) > 1 or drops_at_random(node):
+    if len(sources) > 1 or ops.drops_at_random(node):
         return "bends"
     if kind == "aten.add" and 0 in node.args:  # sum() of a list starts with 0 + the first entry
         return "rearranges"
-    if kind == "_operator.getitem" and flow.operation(sources[0]) in NORMALISING | DROPPING | POOLING:
+    if kind == "_operator.getitem" and flow.operation(sources[0]) in ops.NORMALISING | ops.DROPPING | ops.POOLING:
         return "rearranges"
-    if kind in CONVOLUTIONS and not flow.parameters[number]:
+    if kind in ops.CONVOLUTIONS and not flow.parameters[number]:
         return "pools"  # an average pool is a convolution with a fixed filter too
     return next((role for role, operations in _ROLES if kind in operations), "bends")
 
@@ -247,7 +233,7 @@ def _sides(flow: DataFlow, outer: Term, addition: int) -> list[Term]:
 
 def is_addition(flow: DataFlow, number: int) -> bool:
     """Whether a node adds two different floating activations, or one and its product with parameters."""
-    if flow.operation(number) not in SIDES or not flow.is_floating(number):
+    if flow.operation(number) not in ops.SIDES or not flow.is_floating(number):
         return False
     left, right = side_nodes(flow, Step(number, 0)), side_nodes(flow, Step(number, 1))
     differ = left != right or bool(fused_parameters(flow, Step(number, 1)))
@@ -267,7 +253,7 @@ def fused_parameters(flow: DataFlow, step: Step) -> frozenset[str]:
 
 def _read(flow: DataFlow, step: Step) -> list[int]:
     """The nodes, activations and constants, that an addition reads on one side."""
-    node, positions = flow.nodes[step.addition], SIDES[flow.operation(step.addition)][step.side]
+    node, positions = flow.nodes[step.addition], ops.SIDES[flow.operation(step.addition)][step.side]
     arguments = [node.args[position] for position in positions if position < len(node.args)]
     return [flow.number[argument] for argument in arguments if isinstance(argument, fx.Node)]
 
@@ -279,7 +265,7 @@ def fused_depth(flow: DataFlow, step: Step) -> int:
 
 def multiplies_matrix(flow: DataFlow, step: Step) -> bool:
     """Whether an addition makes a summand by a matrix product."""
-    return step.side == 1 and flow.operation(step.addition) in MATRIX_PRODUCTS
+    return step.side == 1 and flow.operation(step.addition) in ops.MATRIX_PRODUCTS
 
 
 def inner_sum(flow: DataFlow, step: Step) -> tuple[int, tuple[int, ...]] | None:
@@ -304,7 +290,7 @@ def _is_multiple(flow: DataFlow, number: int) -> bool:
     if len(sources) != 1:
         return False
     if kind == "_operator.getitem":
-        return flow.operation(sources[0]) in DROPPING
+        return flow.operation(sources[0]) in ops.DROPPING
     if kind == "aten.div":
         return flow.nodes[number].args[0] is flow.nodes[sources[0]]
-    return kind in SCALING or kind in COPYING or kind in DROPPING
+    return kind in ops.SCALING or kind in ops.COPYING or kind in ops.DROPPING

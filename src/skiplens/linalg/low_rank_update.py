@@ -1,7 +1,5 @@
 """All eigenvalues of a diagonal matrix plus a symmetric one of low rank, in O(size² · rank) instead of O(size³)."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -33,37 +31,29 @@ def updated_eigenvalues(
     strengths, directions = torch.linalg.eigh(R @ core @ R.T)
     scale = diagonal.abs().max() + strengths.abs().max()
     kept = strengths.abs() > torch.finfo(diagonal.dtype).eps * scale
-    state = _Diagonalised(*_sorted(diagonal, Q @ directions[:, kept]))
+    values, vectors = _sorted(diagonal, Q @ directions[:, kept])
     rhos = strengths[kept].tolist()
     for rho in track(rhos, "adding the coupling of samples", len(rhos), progress):
-        state = state.plus(rho)
-    return state.values.sort().values
+        values, vectors = _plus(values, vectors, rho)
+    return values.sort().values
 
 
-@dataclass(frozen=True)
-class _Diagonalised:
-    """Eigenvalues so far, and what is still to be added in the basis of their eigenvectors."""
-
-    values: Tensor
-    vectors: Tensor
-
-    def plus(self, rho: float) -> "_Diagonalised":
-        """With ρ times the outer product of the first of the vectors added."""
-        if rho < 0:  # the secular equation wants ρ > 0: turn everything round
-            turned = _Diagonalised(-self.values.flip(0), self.vectors.flip(0)).plus(-rho)
-            return _Diagonalised(-turned.values.flip(0), turned.vectors.flip(0))
-        tolerance = _ROUNDINGS * torch.finfo(self.values.dtype).eps * float(self.values.abs().max() + rho)
-        values, vectors = _merge_equal(self.values, self.vectors, tolerance)
-        vector, others = vectors[:, 0], vectors[:, 1:]
-        moving = (rho * vector.abs() > tolerance).nonzero().flatten()
-        if not len(moving):
-            return _Diagonalised(values, others)
-        roots = secular_roots(values[moving], vector[moving].square(), rho)
-        squares = refined_squares(roots)
-        values, others = values.clone(), others.clone()
-        others[moving] = rotated(roots, squares, vector[moving], others[moving])
-        values[moving] = roots.values
-        return _Diagonalised(*_sorted(values, others))
+def _plus(values: Tensor, vectors: Tensor, rho: float) -> tuple[Tensor, Tensor]:
+    """Eigenvalues with ρ times the outer product of the first vector added; the others in the eigenvectors' basis."""
+    if rho < 0:  # the secular equation wants ρ > 0: turn everything round
+        values, vectors = _plus(-values.flip(0), vectors.flip(0), -rho)
+        return -values.flip(0), vectors.flip(0)
+    tolerance = _ROUNDINGS * torch.finfo(values.dtype).eps * float(values.abs().max() + rho)
+    values, vectors = _merge_equal(values, vectors, tolerance)
+    vector, others = vectors[:, 0], vectors[:, 1:]
+    moving = (rho * vector.abs() > tolerance).nonzero().flatten()
+    if not len(moving):
+        return values, others
+    roots = secular_roots(values[moving], vector[moving].square(), rho)
+    values, others = values.clone(), others.clone()
+    others[moving] = rotated(roots, refined_squares(roots), vector[moving], others[moving])
+    values[moving] = roots.values
+    return _sorted(values, others)
 
 
 def _sorted(values: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:

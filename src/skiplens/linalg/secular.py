@@ -1,7 +1,6 @@
 """All eigenvalues of a diagonal matrix plus one outer product: the roots of the secular equation."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -88,11 +87,17 @@ class Window:
         order = torch.arange(_NODES, dtype=places.dtype, device=places.device)
         return torch.cos(torch.arccos(scaled)[:, None] * order) @ coefficients
 
-    def far(self, poles: Float[Tensor, " size"]) -> Iterator[tuple[slice, Float[Tensor, "nodes some"]]]:
-        """The poles before and behind the near ones, and d_j − x_k for all nodes x_k."""
+    def far_field(
+        self, poles: Float[Tensor, " size"], simple: Float[Tensor, "size k"], double: Float[Tensor, " size"]
+    ) -> Float[Tensor, "nodes columns"]:
+        """Coefficients of Σ simple_j / (d_j − x) over the far poles d_j, then of Σ double_j / (d_j − x)²."""
+        values = simple.new_zeros(_NODES, simple.shape[1] + 1)
         for side in (slice(0, self.near.start), slice(self.near.stop, len(poles))):
             if side.start < side.stop:
-                yield side, (poles[side] - self.low) - self.nodes(poles)[:, None]
+                inverse = ((poles[side] - self.low) - self.nodes(poles)[:, None]).reciprocal_()
+                values[:, :-1] += inverse @ simple[side]
+                values[:, -1] += inverse.square_() @ double[side]
+        return self.coefficients(values)
 
 
 def _squares_in(roots: SecularRoots, window: Window) -> Tensor:
@@ -136,12 +141,7 @@ def _rotated_in(roots: SecularRoots, squares: Tensor, weighted: Tensor, window: 
     base, offset = roots.fence[roots.origins[window.rows]], roots.offsets[window.rows]
     inverse = ((roots.poles[window.near] - base[:, None]) - offset[:, None]).reciprocal_()
     products, lengths = inverse @ weighted[window.near], inverse.square_() @ squares[window.near]
-    far = weighted.new_zeros(len(window.nodes(weighted)), weighted.shape[1] + 1)
-    for side, gaps in window.far(roots.poles):
-        inverse = gaps.reciprocal_()
-        far[:, :-1] += inverse @ weighted[side]
-        far[:, -1] += inverse.square_() @ squares[side]
-    rest = window.evaluate(window.coefficients(far), (base - window.low) + offset)
+    rest = window.evaluate(window.far_field(roots.poles, weighted, squares), (base - window.low) + offset)
     return (products + rest[:, :-1]) / (lengths + rest[:, -1]).sqrt()[:, None]
 
 
@@ -151,7 +151,7 @@ class _Search:
     def __init__(self, fence: Tensor, weights: Tensor, window: Window) -> None:
         self.fence, self.weights, self.window = fence, weights, window
         self.rows = torch.arange(window.rows.start, window.rows.stop, device=fence.device)
-        self.far = self._far_field()
+        self.far = window.far_field(fence[:-1], weights[:-1, None], weights[:-1])  # function, derivative
         half = (fence[self.rows + 1] - fence[self.rows]) / 2
         value, _ = self._evaluate(self.rows, half)
         left = value >= 0
@@ -168,15 +168,6 @@ class _Search:
             if not len(active):
                 break
         return self.origins, self.offsets
-
-    def _far_field(self) -> Tensor:
-        """Coefficients of what far poles add to the function and to its derivative."""
-        values = self.fence.new_zeros(len(self.window.nodes(self.fence)), 2)
-        for side, gaps in self.window.far(self.fence[:-1]):
-            inverse = gaps.reciprocal_()
-            values[:, 0] += inverse @ self.weights[side]
-            values[:, 1] += inverse.square_() @ self.weights[side]
-        return self.window.coefficients(values)
 
     def _guess(self, value: Tensor, width: Tensor, left: Tensor) -> Tensor:
         """The root when all poles but the two around it count as in the middle between these."""
