@@ -77,8 +77,7 @@ def vectors_on_circle(
     """
     if features < 2:
         raise InvalidInputError(f"A circle needs at least 2 features; got {features}.")
-    frame = _orthonormal(2, features, generator, angles.dtype)
-    return torch.stack([angles.cos(), angles.sin()], dim=1) @ frame
+    return torch.stack([angles.cos(), angles.sin()], dim=1) @ _orthonormal(2, features, generator, angles.dtype)
 
 
 def vectors_at_angles(
@@ -146,8 +145,7 @@ class CentredBatches:
         """Each batch, in the same order every time."""
         order = self.images.order[: self.images.samples]
         for images, labels in self.images.source.stream(order, self.images.options.batch_size):
-            side = images.shape[-1]
-            kept = side * 7 // 8
-            start = (side - kept) // 2
+            kept = images.shape[-1] * 7 // 8
+            start = (images.shape[-1] - kept) // 2
             middle = images[..., start : start + kept, start : start + kept]
             yield Batch(self.standardisation(middle, torch.float32), labels)

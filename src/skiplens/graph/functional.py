@@ -137,16 +137,13 @@ def transformable() -> Iterator[None]:
 
 def _choose(available: dict[str, nn.Parameter], choice: ParameterChoice) -> dict[str, nn.Parameter]:
     if choice is None:
-        chosen = {name: p for name, p in available.items() if p.requires_grad}
-    elif callable(choice):
-        chosen = {name: p for name, p in available.items() if choice(name)}
+        names = [name for name, p in available.items() if p.requires_grad]
     else:
-        names = list(choice)
-        for name in names:
-            if name not in available:
-                raise InvalidInputError(f"The model has no parameter {name!r}. {did_you_mean(name, available)}")
-        chosen = {name: available[name] for name in names}
-    chosen = {name: p for name, p in chosen.items() if p.numel() > 0}
+        names = list(filter(choice, available) if callable(choice) else choice)
+    for name in names:
+        if name not in available:
+            raise InvalidInputError(f"The model has no parameter {name!r}. {did_you_mean(name, available)}")
+    chosen = {name: available[name] for name in names if available[name].numel() > 0}
     if not chosen:
         raise InvalidInputError(
             f"None of the model's {len(available)} parameters is chosen, so there is nothing to differentiate; hand "

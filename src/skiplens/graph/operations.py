@@ -13,17 +13,8 @@ def _aten(names: str) -> set[str]:
 
 
 SIDES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
-    "aten.add": ((0,), (1,)),
-    "aten.sub": ((0,), (1,)),
-    "aten.rsub": ((0,), (1,)),
-    "aten.addcmul": ((0,), (1, 2)),
-    "aten.addcdiv": ((0,), (1, 2)),
-    "aten.addmm": ((0,), (1, 2)),
-    "aten.addmv": ((0,), (1, 2)),
-    "aten.addr": ((0,), (1, 2)),
-    "aten.addbmm": ((0,), (1, 2)),
-    "aten.baddbmm": ((0,), (1, 2)),
-    "aten.lerp": ((0,), (1, 2)),
+    **dict.fromkeys(_aten("add sub rsub"), ((0,), (1,))),
+    **dict.fromkeys(_aten("addcmul addcdiv addmm addmv addr addbmm baddbmm lerp"), ((0,), (1, 2))),
 }
 """Operations that add, and which arguments make up each summand.
 

@@ -90,8 +90,8 @@ class _Search:
         self.operator, self.generator = operator, generator
         self.largest, self.smallest = largest, smallest
         self.block = max(1, min(options.block_size, operator.size))
-        default_tolerance = torch.finfo(operator.dtype).eps ** (2 / 3)
-        self.tolerance = default_tolerance if options.tolerance is None else options.tolerance
+        usual = torch.finfo(operator.dtype).eps ** (2 / 3)
+        self.tolerance = usual if options.tolerance is None else options.tolerance
         self.max_products = options.max_products or max(1000, 10 * operator.size)
         default = max(4 * (largest + smallest), 40) + 2 * self.block
         self.capacity = min(operator.size, max(options.basis_size or default, largest + smallest + 2 * self.block))
@@ -122,9 +122,7 @@ class _Search:
 
     def full(self) -> bool:
         """Whether the next block would make the basis larger than it may be."""
-        if self.capacity == self.operator.size:
-            return False
-        return self.projected.shape[0] + self.block > self.capacity
+        return self.capacity < self.operator.size and self.projected.shape[0] + self.block > self.capacity
 
     def restart(self) -> None:
         """Keep the wanted Ritz vectors and their neighbours, and the newest block behind them."""
