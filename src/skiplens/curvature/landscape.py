@@ -102,8 +102,7 @@ def loss_landscape(  # noqa: PLR0913 - options by keyword
         return _Slice(problem, options, directions, progress).reading(loss, data)
 
 
-_PIECE_BYTES = 128 * 2**20
-"""Activations of all samples looked at at once, at most."""
+_PIECE_BYTES = 128 * 2**20  # activations of all samples looked at at once, at most
 
 
 @dataclass(frozen=True, eq=False)

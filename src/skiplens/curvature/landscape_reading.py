@@ -116,8 +116,7 @@ def _heights(reading: LandscapeReading) -> tuple[tuple[Values, ...], str]:
     return tuple(numbers(row) for row in heights.T), "log10 of the loss" if logarithmic else "loss"
 
 
-_WIDE_RANGE = 100.0
-"""A slice whose losses span more than this is drawn on a logarithmic scale."""
+_WIDE_RANGE = 100.0  # a slice whose losses span more than this is drawn on a logarithmic scale
 
 
 def _is_logarithmic(reading: LandscapeReading) -> bool:

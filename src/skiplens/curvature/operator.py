@@ -104,10 +104,8 @@ class ProductPlan:
 
     kept: int
     """Pieces whose graphs stay in memory from one product to the next; those of the others are built each time."""
-    piece: int
-    """Samples at most that are differentiated at once, where batches may be cut."""
-    probes: int
-    """Vectors at most that are multiplied at once."""
+    piece: int  # samples at most that are differentiated at once, where batches may be cut
+    probes: int  # vectors at most that are multiplied at once
 
 
 _PIECE_BYTES = 96 * 2**20
@@ -116,8 +114,7 @@ _PIECE_BYTES = 96 * 2**20
 _BATCHED_BYTES = 4 * 2**20
 """On a CPU several vectors are multiplied as one only while they and the graph stay in the cache."""
 
-_ADDED_BY_PRODUCT = 1.5
-"""What a product allocates beside the graph, in sizes of the graph."""
+_ADDED_BY_PRODUCT = 1.5  # what a product allocates beside the graph, in sizes of the graph
 
 
 def planned(per_sample: int, problem: LossProblem, memory: int | None) -> ProductPlan:

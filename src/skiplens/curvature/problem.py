@@ -114,8 +114,7 @@ class LossProblem:
     sizes: tuple[int, ...]
     loss: float
     divisor: float
-    ordered: bool
-    """Whether a second pass gave the same batches in the same order."""
+    ordered: bool  # whether a second pass gave the same batches in the same order
     splits: bool
     """Whether a batch may be cut: its samples do not depend on each other, neither in the model nor in the loss."""
 

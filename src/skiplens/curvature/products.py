@@ -18,8 +18,7 @@ from skiplens.graph.functional import main_output
 class BatchCurvature(ABC):
     """A symmetric matrix over the parameters that belongs to one batch; it holds the graph of a backward pass."""
 
-    loss: Tensor
-    """The batch's part of the loss, before the division by all shares."""
+    loss: Tensor  # the batch's part of the loss, before the division by all shares
 
     @abstractmethod
     def product(self, vectors: Sequence[Tensor], batched: bool) -> list[Tensor]:
@@ -130,8 +129,7 @@ def _gradients(
     )
 
 
-Differentiate = Callable[[Objective, Batch], BatchCurvature]
-"""Makes the curvature of a batch."""
+Differentiate = Callable[[Objective, Batch], BatchCurvature]  # makes the curvature of a batch
 
 
 def graph_bytes_per_sample(differentiate: Differentiate, objective: Objective, batch: Batch) -> int:

@@ -21,8 +21,7 @@ MATRICES = {
 }
 """What the matrices are called."""
 
-FLAT = 0.1
-"""A direction is flat if its |eigenvalue| is at most this part of the largest."""
+FLAT = 0.1  # a direction is flat if its |eigenvalue| is at most this part of the largest
 
 
 def _none(*shape: int) -> Tensor:

@@ -30,11 +30,9 @@ from skiplens.plots.section import (
 from skiplens.readings.finding import Finding, Rule
 from skiplens.readings.reading import Provenance
 
-MOST_EXACT = 100
-"""Parameters up to which all eigenvalues are computed: one product each."""
+MOST_EXACT = 100  # parameters up to which all eigenvalues are computed: one product each
 
-PASSES_OF_A_PRODUCT = 6
-"""A product with the Hessian in forward passes: two forward, and backward through both."""
+PASSES_OF_A_PRODUCT = 6  # a product with the Hessian in forward passes: two forward, and backward through both
 
 
 @dataclass(frozen=True)
@@ -104,8 +102,7 @@ class CurvatureLens(Lens):
         return groups, ()
 
 
-_MOST_POINTS = 2000
-"""More eigenvalues than this are not drawn one by one."""
+_MOST_POINTS = 2000  # more eigenvalues than this are not drawn one by one
 
 
 def eigenvalue_density(reading: HessianSpectrum) -> Figure:
@@ -190,8 +187,7 @@ def extremes_by_block(reading: HessianSpectrum) -> Figure | None:
 
 FIGURES = (eigenvalue_density, eigenvalues_by_size, extremes_by_block)
 
-_TELLING = 0.2
-"""An interval of the index wider than this is reported as not known."""
+_TELLING = 0.2  # an interval of the index wider than this is reported as not known
 
 
 def curvature_section(reading: HessianSpectrum) -> Section:
@@ -297,8 +293,7 @@ def _with_error(value: float, error: float) -> str:
     return number_in_words(value) if error == 0 else f"{number_in_words(value)} ± {error:.2g}"
 
 
-MANY_STEPS = 1e4
-"""Steps of gradient descent for the slow tenth of all directions that count as many."""
+MANY_STEPS = 1e4  # steps of gradient descent for the slow tenth of all directions that count as many
 
 
 def judge_hessian_condition(reading: HessianSpectrum) -> Iterator[Finding]:

@@ -210,14 +210,10 @@ def exact_bytes(operator: SymmetricOperator) -> int:
 class SpectrumPlan:
     """How many vectors are held at a time."""
 
-    at_once: int
-    """Probes that are multiplied as one block."""
-    reorthogonalise: bool
-    """Whether the whole Lanczos basis is kept."""
-    extreme_basis: int | None
-    """Vectors for the search of extremes; None where there is no room for one."""
-    moment_products: int
-    """Products for trace and Frobenius norm; 0 takes them from the density."""
+    at_once: int  # probes that are multiplied as one block
+    reorthogonalise: bool  # whether the whole Lanczos basis is kept
+    extreme_basis: int | None  # vectors for the search of extremes; None where there is no room for one
+    moment_products: int  # products for trace and Frobenius norm; 0 takes them from the density
 
     def notes(self, options: SpectrumOptions) -> tuple[str, ...]:
         """What was done differently to fit in memory."""

@@ -20,8 +20,7 @@ from skiplens.linalg.trace import sphere
 
 Function = Callable[[Tensor], Tensor]
 
-_CHUNK_BYTES = 2**26
-"""What the vectors of one batched product may take; larger blocks win nothing on a processor."""
+_CHUNK_BYTES = 2**26  # what the vectors of one batched product may take; larger blocks win nothing on a processor
 
 
 class Linearised:
@@ -160,8 +159,7 @@ Coupling = Literal["auto", "sample", "batch"]
 
 Method = Literal["auto", "exact", "lanczos"]
 
-_FEWEST_STEPS = 8
-"""With fewer Lanczos steps a density says nothing."""
+_FEWEST_STEPS = 8  # with fewer Lanczos steps a density says nothing
 
 
 @dataclass(frozen=True)
@@ -188,15 +186,12 @@ class Spectrum:
 class Part:
     """A function of a batch, where it is looked at, and its form without coupling of samples."""
 
-    name: str
-    """What to call it in errors."""
+    name: str  # what to call it in errors
     function: Function
-    frozen: Function | None
-    """The same with batch statistics frozen; None where no batch norm couples samples."""
+    frozen: Function | None  # the same with batch statistics frozen; None where no batch norm couples samples
     point: Tensor
     samples: int
-    channels: int
-    """Channels of the batch norms that couple samples."""
+    channels: int  # channels of the batch norms that couple samples
 
 
 @dataclass(frozen=True)
@@ -314,8 +309,7 @@ def _operations(count: int, rows: int, columns: int) -> float:
     return count * (2.0 * large * small**2 + 10.0 * small**3)
 
 
-_SPARE = 8
-"""Random vectors beyond the rank, so that the span of their images is the whole range to working precision."""
+_SPARE = 8  # random vectors beyond the rank, so that the span of their images is the whole range to working precision
 
 
 def coupled_singular_values(

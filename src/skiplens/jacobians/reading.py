@@ -13,8 +13,7 @@ from skiplens.linalg.conditioning import condition_number
 from skiplens.linalg.density import weighted_quantiles
 from skiplens.readings.reading import Reading
 
-FLOOR = 1e-6
-"""Singular values below this count as zero, and as this in logarithms."""
+FLOOR = 1e-6  # singular values below this count as zero, and as this in logarithms
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,7 @@ from skiplens.signal.structure import StructureReading
 PASSES_OF_A_STEP = 6
 """Of a Lanczos step: forward and back through the blocks with their shortcuts, without, and end to end."""
 
-FEWEST_STEPS = 12
-"""The largest singular value is found with so many, and the density in its coarse form."""
+FEWEST_STEPS = 12  # the largest singular value is found with so many, and the density in its coarse form
 
 
 @dataclass(frozen=True)
@@ -141,8 +140,7 @@ def network_histogram(reading: JacobianSpectrum) -> Figure | None:
 
 FIGURES = (singular_values_by_block, spectrum_of_one_block, network_histogram)
 
-WEAK = 0.1
-"""Directions that shrink below this count as weak."""
+WEAK = 0.1  # directions that shrink below this count as weak
 
 
 def jacobians_section(reading: JacobianSpectrum) -> Section:
@@ -215,8 +213,7 @@ def _row(reading: JacobianSpectrum, name: str) -> Mapping[str, Any]:
     }
 
 
-LOST = 0.01
-"""Share of lost directions that is worth reporting."""
+LOST = 0.01  # share of lost directions that is worth reporting
 
 
 def judge_projections(reading: StructureReading) -> Iterator[Finding]:

@@ -27,8 +27,7 @@ from skiplens.jacobians.systems.costs import Cost, CrossEntropy, SquareCost
 from skiplens.jacobians.systems.elementwise import NONLINEARITIES, Elementwise
 from skiplens.zoo.macdonald2023 import BatchNormalise
 
-_WHOLE_MODULES = (BatchNormalise, nn.Softsign)
-"""Modules of several operations that are one layer."""
+_WHOLE_MODULES = (BatchNormalise, nn.Softsign)  # modules of several operations that are one layer
 
 
 def describe_model(view: GraphView, generator: torch.Generator) -> tuple[Description, ...]:

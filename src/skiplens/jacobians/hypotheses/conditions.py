@@ -14,32 +14,23 @@ from skiplens.jacobians.hypotheses.descriptions import (
     ResidualLayer,
     Skip,
     Unrecognised,
+    Verdict,
     all_parts,
     branch_gain,
     judged,
-    listed,
 )
 from skiplens.jacobians.systems.affine import Affine, ScaleShift
 from skiplens.jacobians.systems.elementwise import Elementwise
 from skiplens.jacobians.systems.norms import BatchNorm, SampleNorm
 from skiplens.jacobians.systems.parameterisation import EntryNormalised, Free, Parameterisation
+from skiplens.readings.finding import listed
 
 
 def check(case: Case) -> tuple[CheckedHypothesis, ...]:
     """One verdict for each hypothesis of theorems 4.5 (S), 4.7 (R) and 5.1 (G), in this order."""
-    before = (*smoothness_checks(case), *regularity_checks(case))
-    return (*before, *convergence_checks(case, before))
-
-
-def what_follows(case: Case) -> str:
-    """What the verdicts mean for gradient descent, in a sentence or two."""
-    return conclusion(case, check(case))
-
-
-def convergence_checks(case: Case, before: Sequence[CheckedHypothesis]) -> tuple[CheckedHypothesis, ...]:
-    """G1 to G6; `before` are the checks of the other two theorems."""
-    failing = [check.label for check in before if check.verdict == "fails"]
-    unknown = [check.label for check in before if check.verdict == "cannot be decided"]
+    smoothness = (_nonlinearities, _normalised_maps, _norms, _cost, _branches, _certificate)
+    before = (*(check(case) for check in smoothness), *regularity_checks(case))
+    failing, unknown = _with(before, "fails"), _with(before, "cannot be decided")
     all_before = judged(
         "G1",
         Evidence(failing, unknown, float(len(failing) + len(unknown))),
@@ -47,15 +38,28 @@ def convergence_checks(case: Case, before: Sequence[CheckedHypothesis]) -> tuple
         "hypotheses of theorems 4.5 or 4.7 fail",
         "Make the changes named there.",
     )
-    return (all_before, *(check(case) for check in (_entry_normalised, _slopes, _margin, _convex_cost, _step)))
+    convergence = (_entry_normalised, _slopes, _margin, _convex_cost, _step)
+    return (*before, all_before, *(check(case) for check in convergence))
+
+
+def regularity_checks(case: Case) -> tuple[CheckedHypothesis, ...]:
+    """R1 to R6."""
+    return tuple(check(case) for check in (_widths, _skips, _gains, _samples, _first_layer, _all_have_skips))
+
+
+def _with(checks: Sequence[CheckedHypothesis], verdict: Verdict) -> list[str]:
+    return [check.label for check in checks if check.verdict == verdict]
+
+
+def what_follows(case: Case) -> str:
+    """What the verdicts mean for gradient descent, in a sentence or two."""
+    return conclusion(case, check(case))
 
 
 def conclusion(case: Case, checks: Sequence[CheckedHypothesis]) -> str:
     """What follows for gradient descent; never that the printed theorem says so."""
-    verdicts = {check.label: check.verdict for check in checks}
-    needed = [label for label in verdicts if label not in ("G1", "G2", "G6")]
-    failing = [label for label in needed if verdicts[label] == "fails"]
-    unknown = [label for label in needed if verdicts[label] == "cannot be decided"]
+    needed = [check for check in checks if check.label not in ("G1", "G2", "G6")]
+    failing, unknown = _with(needed, "fails"), _with(needed, "cannot be decided")
     if failing:
         return f"Nothing is certified: {', '.join(failing)} {'fail' if len(failing) > 1 else 'fails'}."
     if unknown:
@@ -65,7 +69,7 @@ def conclusion(case: Case, checks: Sequence[CheckedHypothesis]) -> str:
             "Certified: this is the repaired network. Gradient descent with steps below 2/beta reaches the global "
             "minimum of the square cost and of cross-entropy from any start."
         )
-    if verdicts["G2"] != "holds":
+    if "G2" not in _with(checks, "holds"):
         return "Certified is that DF is onto everywhere: every critical point of the loss is a global minimum."
     return (
         "All hypotheses of theorem 5.1 hold, but the theorem as printed is false. What is true: the loss falls at "
@@ -90,11 +94,10 @@ def _entry_normalised(case: Case) -> CheckedHypothesis:
 def _slopes(case: Case) -> CheckedHypothesis:
     parts = list(all_parts(case.layers))
     slopes = {part.name: part.nonlinearity.slope for part in parts if isinstance(part, Elementwise)}
-    steep = [name for name, slope in slopes.items() if slope > 1]
     largest = max(slopes.values(), default=0.0)
     return judged(
         "G3",
-        Evidence(steep, unrecognised(parts), largest),
+        Evidence([name for name, slope in slopes.items() if slope > 1], unrecognised(parts), largest),
         "no slope above 1",
         f"a slope of {largest:.6g}",
         "Divide the nonlinearity by its largest slope, or use tanh.",
@@ -114,16 +117,11 @@ def _margin(case: Case) -> CheckedHypothesis:
 
 
 def _convex_cost(case: Case) -> CheckedHypothesis:
-    known = (case.cost.is_convex, case.cost.has_lipschitz_gradient, case.cost.is_dominated)
-    name = case.cost.name
+    cost, name = case.cost, case.cost.name
+    evidence = _about([cost.is_convex, cost.has_lipschitz_gradient, cost.is_dominated], name, "this loss is not known")
     return judged(
         "G5",
-        Evidence(
-            [name] if False in known else [],
-            [name] if None in known else [],
-            why_open="this loss is not known",
-            ask="Use the square cost or cross-entropy, or judge it by hand.",
-        ),
+        replace(evidence, ask="Use the square cost or cross-entropy, or judge it by hand."),
         f"{name} has all of it",
         f"{name} is not convex with a Lipschitz gradient, or has no such inequality near its minimum",
         "Use the square cost or cross-entropy.",
@@ -132,13 +130,13 @@ def _convex_cost(case: Case) -> CheckedHypothesis:
 
 def _step(case: Case) -> CheckedHypothesis:
     beta, step = case.smoothness, case.step
-    if beta is None or step is None:
-        missing, ask = ("the smoothness", "See S6.") if beta is None else ("the step size", "")
-        if beta is not None:
-            ask = f"Give a step size; any below {2 / beta if beta else math.inf:.4g} is certified."
-        evidence = Evidence((), [missing], None if beta is None else 2 / beta, f"{missing} is not known", ask)
+    if beta is None:
+        evidence = Evidence((), ["the smoothness"], None, "the smoothness is not known", "See S6.")
         return judged("G6", evidence, "", "", "")
-    limit = 2 / beta
+    limit = 2 / beta if beta else math.inf
+    if step is None:
+        ask = f"Give a step size; any below {limit:.4g} is certified."
+        return judged("G6", Evidence((), ["the step size"], limit, "the step size is not known", ask), "", "", "")
     return judged(
         "G6",
         Evidence([f"step {step:.4g}"] if not step < limit else [], (), limit),
@@ -146,22 +144,6 @@ def _step(case: Case) -> CheckedHypothesis:
         f"{step:.4g} is not below {limit:.4g}" if limit else "no step is certified, because no smoothness is (S6)",
         f"Use a step below {limit:.4g}; larger ones may work, but nothing is certified." if limit else "See S6.",
     )
-
-
-ISOMETRY = 1e-12
-"""The theory's demand in float64."""
-
-
-def smoothness_checks(case: Case) -> tuple[CheckedHypothesis, ...]:
-    """S1 to S6."""
-    checks = (_nonlinearities, _normalised_maps, _norms, _cost, _branches, _certificate)
-    return tuple(check(case) for check in checks)
-
-
-def regularity_checks(case: Case) -> tuple[CheckedHypothesis, ...]:
-    """R1 to R6."""
-    checks = (_widths, _skips, _gains, _samples, _first_layer, _all_have_skips)
-    return tuple(check(case) for check in checks)
 
 
 def residual_layers(case: Case) -> list[ResidualLayer]:
@@ -199,6 +181,11 @@ def _lacks_epsilon(part: Description) -> bool:
     return isinstance(part, BatchNorm | SampleNorm) and part.epsilon == 0
 
 
+def _about(known: Sequence[bool | None], name: str, why_open: str) -> Evidence:
+    """The evidence on one thing: it fails where something of it does not hold, and is open where that is not known."""
+    return Evidence([name] if False in known else [], [name] if None in known else [], None, why_open)
+
+
 def _is_unbounded(part: Description) -> bool:
     """Whether first or second derivatives of the part have no bound."""
     return _has_kink(part) or _is_free(part) or _lacks_epsilon(part)
@@ -207,13 +194,14 @@ def _is_unbounded(part: Description) -> bool:
 def _nonlinearities(case: Case) -> CheckedHypothesis:
     parts = list(all_parts(case.layers))
     bad = [part for part in parts if _has_kink(part)]
-    kinds = sorted({part.nonlinearity.name if isinstance(part, Elementwise) else part.what for part in bad})  # type: ignore[union-attr]  # bad parts are one or the other
+    kinds = {part.nonlinearity.name if isinstance(part, Elementwise) else part.what for part in bad}  # type: ignore[union-attr]  # bad parts are one or the other
+    named = listed(tuple(sorted(kinds)), most=3)
     return judged(
         "S1",
         Evidence([part.name for part in bad], unrecognised(parts), float(len(bad))),
         "every nonlinearity is smooth",
-        f"{listed(kinds)} has a kink: its derivative jumps",
-        f"Use tanh (or softplus) in place of {listed(kinds)}.",
+        f"{named} has a kink: its derivative jumps",
+        f"Use tanh (or softplus) in place of {named}.",
     )
 
 
@@ -232,7 +220,7 @@ def _normalised_maps(case: Case) -> CheckedHypothesis:
         "S2",
         Evidence([part.name for part in bad], unrecognised(parts), float(len(bad))),
         "the first matrix is free, which does no harm: its data are fixed" if harmless else "all maps are normalised",
-        f"{listed(sorted(reasons))}: derivatives are unbounded",
+        f"{listed(tuple(sorted(reasons)), most=3)}: derivatives are unbounded",
         "Use NormalisedLinear or NormalisedConv2d without bias, and norms without scale and shift (affine=False).",
     )
 
@@ -278,10 +266,10 @@ def _batch_norm_is_smooth(case: Case, norm: BatchNorm, before: Description | Non
 
 
 def _cost(case: Case) -> CheckedHypothesis:
-    known, name = case.cost.has_lipschitz_gradient, case.cost.name
+    name = case.cost.name
     return judged(
         "S4",
-        Evidence([name] if known is False else [], [name] if known is None else [], None, "this loss is not known"),
+        _about([case.cost.has_lipschitz_gradient], name, "this loss is not known"),
         f"{name}: the gradient is bounded and Lipschitz on sublevel sets",
         f"the gradient of {name} jumps or is unbounded",
         "Use the square cost or cross-entropy.",
@@ -309,7 +297,7 @@ def _certificate(case: Case) -> CheckedHypothesis:
     beta, parts = case.smoothness, list(all_parts(case.layers))
     unbounded = [part for part in parts if _is_unbounded(part)]
     infinite = [part.name for part in unbounded]
-    fails = (infinite or ["the outputs"]) if beta is not None and math.isinf(beta) else []
+    fails = (infinite or ["the outputs"]) if beta == math.inf else []
     if beta is None and any(part is not case.layers[0] for part in unbounded):
         fails = infinite  # whatever the unknown parts are
     unknown = (unrecognised(parts) or ["the data, the cost or a skip"]) if beta is None else []
@@ -336,37 +324,35 @@ def _widths(case: Case) -> CheckedHypothesis:
 
 def _skips(case: Case) -> CheckedHypothesis:
     layers = residual_layers(case)
-    verdicts = {layer.name: is_isometric(layer.skip) for layer in layers}
-    failing = [layer for layer in layers if verdicts[layer.name] is False]
-    unknown = [name for name, good in verdicts.items() if good is None]
+    verdicts = {layer.name: isometry(layer.skip) for layer in layers}
+    failing = [name for name, (good, _) in verdicts.items() if good is False]
+    unknown = [name for name, (good, _) in verdicts.items() if good is None]
     values = [value for layer in layers for value in (layer.skip.smallest, layer.skip.largest) if value is not None]
     farthest = max(values, key=lambda value: abs(value - 1), default=None)
     return judged(
         "R2",
-        Evidence([layer.name for layer in failing], unknown, farthest, "its singular values are not known"),
+        Evidence(failing, unknown, farthest, "its singular values are not known"),
         "all skips are isometric" if layers else "there is no skip (see R6)",
-        "; ".join(sorted({_why_not_isometric(layer.skip) for layer in failing})),
+        "; ".join(sorted({verdicts[name][1] for name in failing})),
         "Use the identity where widths agree, Truncation or IsometricPool where they shrink, without parameters.",
     )
 
 
-def is_isometric(skip: Skip) -> bool | None:
-    """Whether all singular values of a fixed linear skip are 1; None if that is not known."""
-    if skip.is_linear is False or skip.parameters:
-        return False
-    if skip.smallest is not None and skip.largest is not None:
-        return abs(skip.smallest - 1) <= ISOMETRY and abs(skip.largest - 1) <= ISOMETRY
-    return None if skip.deviation is None else skip.deviation <= ISOMETRY
+ISOMETRY = 1e-12  # the theory's demand in float64
 
 
-def _why_not_isometric(skip: Skip) -> str:
+def isometry(skip: Skip) -> tuple[bool | None, str]:
+    """Whether all singular values of a fixed linear skip are 1, None if that is not known; and why they are not."""
     if skip.is_linear is False:
-        return f"the skip ({skip.what}) is not linear"
+        return False, f"the skip ({skip.what}) is not linear"
     if skip.parameters:
-        return f"the skip ({skip.what}) has trained parameters"
+        return False, f"the skip ({skip.what}) has trained parameters"
     if skip.smallest is not None and skip.largest is not None:
-        return f"singular values from {skip.smallest:.3g} to {skip.largest:.3g}"
-    return f"I Iᵀ differs from the identity by {skip.deviation:.3g} on a random vector"
+        good = abs(skip.smallest - 1) <= ISOMETRY and abs(skip.largest - 1) <= ISOMETRY
+        return good, f"singular values from {skip.smallest:.3g} to {skip.largest:.3g}"
+    if skip.deviation is None:
+        return None, ""
+    return skip.deviation <= ISOMETRY, f"I Iᵀ differs from the identity by {skip.deviation:.3g} on a random vector"
 
 
 def _gains(case: Case) -> CheckedHypothesis:
@@ -396,18 +382,12 @@ def largest_gain(case: Case) -> tuple[float, list[str], list[str]]:
 
 
 def _samples(case: Case) -> CheckedHypothesis:
-    data, independent = case.data, case.data.are_independent
-    too_many = data.samples > data.features
-    evidence = Evidence(
-        ["the data"] if independent is False else [],
-        ["the data"] if independent is None else [],
-        data.smallest,
-        "the inputs are not one matrix of numbers, or too large for singular values",
-        "Compute the rank of the data by hand.",
-    )
+    data, too_many = case.data, case.data.samples > case.data.features
+    not_known = "the inputs are not one matrix of numbers, or too large for singular values"
+    evidence = _about([data.are_independent], "the data", not_known)
     return judged(
         "R4",
-        evidence,
+        replace(evidence, number=data.smallest, ask="Compute the rank of the data by hand."),
         f"{data.samples} independent samples of {data.features} features",
         f"{data.samples} samples, {data.features} features" if too_many else "the samples are linearly dependent",
         f"Train on at most {data.features} samples, or add features." if too_many else "Drop repeated samples.",
@@ -416,27 +396,20 @@ def _samples(case: Case) -> CheckedHypothesis:
 
 def _first_layer(case: Case) -> CheckedHypothesis:
     first, weights, number = case.layers[0], case.first_weights, None
-    onto = is_onto(first)
-    if onto is False:
+    matrix, unknown = first.parameterisation if isinstance(first, Affine) else first, unrecognised([first])
+    # an affine layer whose derivative with respect to its parameters is onto all matrices
+    onto = isinstance(matrix, Parameterisation | FreeMap) and matrix.parameters >= matrix.outputs * matrix.inputs
+    if not onto and not unknown:
         number = 0.0
     elif weights is not None and isinstance(first, Affine):
         number = first.parameterisation.smallest_derivative(weights[: first.parameterisation.parameters])
-    unknown = [f"{first.name} ({first.what})"] if isinstance(first, Unrecognised) else []
     return judged(
         "R5",
-        Evidence([first.name] if onto is False else [], unknown, number),
+        Evidence([] if onto or unknown else [first.name], unknown, number),
         "the first layer is affine and has a parameter for each entry of its matrix",
         "its parameters do not reach every matrix (a convolution shares them), or it is not affine",
         "Start with a fully connected layer: nn.Linear(features, width, bias=False).",
     )
-
-
-def is_onto(first: Description) -> bool | None:
-    """Whether the first layer is affine with a derivative onto all matrices; None if it is not known."""
-    if isinstance(first, Unrecognised):
-        return None
-    matrix = first.parameterisation if isinstance(first, Affine) else first
-    return isinstance(matrix, Parameterisation | FreeMap) and matrix.parameters >= matrix.outputs * matrix.inputs
 
 
 def _all_have_skips(case: Case) -> CheckedHypothesis:

@@ -143,7 +143,9 @@ def certificate_of(description: Description, bound: DataBound) -> Certificate | 
         size = product(skip.largest, bound.frobenius) + branch.size
         return replace(branch, size=size, gain=skip.largest + branch.gain)
     if isinstance(description, ParallelBranches):
-        return _sum_certificate(description, bound)
+        chains = [chain_certificate(branch, bound) for branch in description.branches]
+        terms = [term for term in chains if term is not None]
+        return _added(terms) if len(terms) == len(chains) else None
     if isinstance(description, LinearMap | Kinked):
         gain, bend = description.gain, math.inf if isinstance(description, Kinked) else 0.0
         return None if gain is None else Certificate(product(gain, bound.frobenius), 0.0, gain, 0.0, 0.0, bend)
@@ -170,12 +172,8 @@ def branch_gain(layer: ResidualLayer, samples: int) -> float | None:
     return None if certificate is None else certificate.gain
 
 
-def _sum_certificate(layer: ParallelBranches, bound: DataBound) -> Certificate | None:
+def _added(terms: Sequence[Certificate]) -> Certificate:
     """Sums, and roots of sums of squares for derivatives in parameters, which the branches do not share."""
-    found = [chain_certificate(branch, bound) for branch in layer.branches]
-    terms = [term for term in found if term is not None]
-    if len(terms) < len(found):
-        return None
     return Certificate(
         size=sum(term.size for term in terms),
         slope=math.hypot(*(term.slope for term in terms)),
@@ -392,9 +390,3 @@ def judged(label: str, evidence: Evidence, good: str, bad: str, change: str) -> 
         return CheckedHypothesis(hypothesis, "holds", number, (), good)
     where = tuple(dict.fromkeys(evidence.unknown))
     return CheckedHypothesis(hypothesis, "cannot be decided", number, where, evidence.why_open, evidence.ask)
-
-
-def listed(names: Sequence[str], most: int = 3) -> str:
-    """The first few names and how many more there are."""
-    shown = ", ".join(names[:most])
-    return f"{shown} and {len(names) - most} more" if len(names) > most else shown

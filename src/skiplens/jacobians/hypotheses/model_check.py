@@ -22,24 +22,17 @@ from skiplens.graph.loss import Loss, loss_name
 from skiplens.graph.network import part_function
 from skiplens.jacobians.hypotheses.chain import describe_cost, describe_model
 from skiplens.jacobians.hypotheses.conditions import check, conclusion
-from skiplens.jacobians.hypotheses.descriptions import (
-    Case,
-    CheckedHypothesis,
-    DataFacts,
-    ResidualLayer,
-    SampledGain,
-    listed,
-)
+from skiplens.jacobians.hypotheses.descriptions import Case, CheckedHypothesis, DataFacts, ResidualLayer, SampledGain
 from skiplens.jacobians.hypotheses.parts import GraphView
 from skiplens.jacobians.hypotheses.report import RULES, HypothesesReading, convergence_section, hypotheses_numbers
 from skiplens.jacobians.part_spectrum import Linearised, couples_samples, keeps_samples
 from skiplens.jacobians.systems.affine import Affine
 from skiplens.linalg.singular_values import singular_density
 from skiplens.plots.section import ReadingView
+from skiplens.readings.finding import listed
 from skiplens.readings.reading import Provenance
 
-PROBED_SAMPLES = 4
-"""The graph is read with so few samples; what is counted over the batch takes the number of all."""
+PROBED_SAMPLES = 4  # the graph is read with so few samples; what is counted over the batch takes the number of all
 
 
 @accept_old_order("model", "data", "loss", "step", "seed")
@@ -65,8 +58,7 @@ def check_hypotheses(
         >>> print(sl.check_hypotheses(model, (torch.eye(3), torch.tensor([0, 1, 0])))["S1"]["reason"])
         relu has a kink: its derivative jumps
     """
-    settings = {"check": "hypotheses", "model": type(model).__name__, "step": step}
-    clock = Provenance.begin(settings, seed)
+    clock = Provenance.begin({"check": "hypotheses", "model": type(model).__name__, "step": step}, seed)
     samples = training_data(data)
     with preserve_state(model):
         network = dissect(model, samples.first.first(PROBED_SAMPLES).inputs)
@@ -75,22 +67,16 @@ def check_hypotheses(
         layers = describe_model(view, probes.child("skips").torch())
         gains = sampled_gains(view, probes.child("branches").torch(), samples.facts.samples == view.samples)
         cost = describe_cost(loss, tuple(network.node(network.output).meta["val"].shape), samples.targets)
-        first = dict(model.named_parameters()).get(f"{layers[0].name}.weight")
-        weights = None if first is None else first.detach().flatten().to("cpu", torch.float64)
+        weight = dict(model.named_parameters()).get(f"{layers[0].name}.weight")
+        first = None  # weights that the theory has a number for
+        if weight is not None and isinstance(layers[0], Affine):
+            first = weight.detach().flatten().to("cpu", torch.float64)
         sublevel = math.inf  # the loss now, which gradient descent with a certified step does not exceed
         if cost.cost is not None and samples.whole is not None:
             with torch.no_grad():
                 outputs = samples.whole.arguments().call(model)
             sublevel = float(cost.cost(outputs.T.to("cpu", torch.float64))) if isinstance(outputs, Tensor) else math.inf
-        case = Case(
-            layers=layers,
-            data=samples.facts,
-            cost=cost,
-            step=step,
-            sublevel=sublevel,
-            first_weights=weights if isinstance(layers[0], Affine) else None,
-            sampled_gains=gains,
-        )
+        case = Case(layers, samples.facts, cost, step, sublevel, first, gains)
     return _reading(model, case, check(case), clock.end())
 
 
@@ -106,23 +92,22 @@ def _reading(
         model=type(model).__name__,
         loss=case.cost.name,
         layers=tuple(layers),
-        labels=tuple(entry.label for entry in checks),
-        statements=tuple(entry.hypothesis.statement for entry in checks),
-        verdicts=tuple(entry.verdict for entry in checks),
-        numbers=tuple(entry.number for entry in checks),
-        meanings=tuple(entry.hypothesis.number for entry in checks),
-        where=tuple(listed(entry.where) for entry in checks),
-        reasons=tuple(entry.reason for entry in checks),
-        changes=tuple(entry.change for entry in checks),
-        codes=tuple(code_for(entry.label, entry.where, model) for entry in checks),
+        labels=tuple(one.label for one in checks),
+        statements=tuple(one.hypothesis.statement for one in checks),
+        verdicts=tuple(one.verdict for one in checks),
+        numbers=tuple(one.number for one in checks),
+        meanings=tuple(one.hypothesis.number for one in checks),
+        where=tuple(listed(one.where, most=3) for one in checks),
+        reasons=tuple(one.reason for one in checks),
+        changes=tuple(one.change for one in checks),
+        codes=tuple(code_for(one.label, one.where, model) for one in checks),
         conclusion=conclusion(case, checks),
-        sampled=tuple(entry.sampled for entry in checks),
+        sampled=tuple(one.sampled for one in checks),
         provenance=provenance,
     )
 
 
-MOST = 3
-"""Lines of code for one hypothesis at most: the pattern is clear then."""
+MOST = 3  # lines of code for one hypothesis at most: the pattern is clear then
 
 _IMPORT = "from skiplens.zoo.macdonald2023 import NormalisedConv2d, NormalisedLinear, Parameterisation"
 
@@ -130,13 +115,13 @@ _IMPORT = "from skiplens.zoo.macdonald2023 import NormalisedConv2d, NormalisedLi
 def code_for(label: str, where: Sequence[str], model: nn.Module) -> str:
     """Lines that change the modules a hypothesis fails at, or '' where there are none to give."""
     modules = dict(model.named_modules())
-    found = [(name, modules[name]) for name in dict.fromkeys(where) if name in modules]
-    news: list[tuple[str, str]] = []
-    if label == "S1":
-        news = [(name, "torch.nn.Tanh()") for name, module in found if not any(module.parameters())]
-    elif label == "S2":
-        news = [(name, new) for name, module in found if (new := _normalised(module))]
-    lines = [f'model.set_submodule("{name}", {new})' for name, new in news]
+    news: dict[str, str] = {}
+    for name in where:
+        if label == "S1" and name in modules and not any(modules[name].parameters()):
+            news[name] = "torch.nn.Tanh()"
+        elif label == "S2" and name in modules:
+            news[name] = _normalised(modules[name])
+    lines = [f'model.set_submodule("{name}", {new})' for name, new in news.items() if new]
     more = [f"# and {len(lines) - MOST} more like these"] if len(lines) > MOST else []
     imports = [_IMPORT] if any("Normalised" in line for line in lines[:MOST]) else []
     return "\n".join([*imports, *lines[:MOST], *more])
@@ -164,8 +149,7 @@ def _normalised(module: nn.Module) -> str:
 
 MOST_NUMBERS = 20_000_000
 
-MOST_RANK = 1500
-"""Singular values of larger data matrices would take minutes; then only the counts are reported."""
+MOST_RANK = 1500  # singular values of larger data matrices would take minutes; then only the counts are reported
 
 
 @dataclass(frozen=True)
@@ -175,8 +159,7 @@ class TrainingData:
     first: Batch
     targets: Tensor
     facts: DataFacts
-    whole: Batch | None
-    """All samples, where they are few enough to be kept."""
+    whole: Batch | None  # all samples, where they are few enough to be kept
 
 
 def training_data(data: Any) -> TrainingData:
@@ -206,27 +189,16 @@ def _tensors(inputs: Any) -> list[Tensor]:
 STEPS = 8
 """Of Golub-Kahan: what they find lies below the largest singular value, by a few percent at most on real networks."""
 
-MOST_SAMPLED_NUMBERS = 2_000_000
-"""Branches with larger inputs are not measured: a checker answers in seconds."""
+MOST_SAMPLED_NUMBERS = 2_000_000  # branches with larger inputs are not measured: a checker answers in seconds
 
 
 def sampled_gains(view: GraphView, generator: torch.Generator, is_whole: bool) -> dict[str, SampledGain]:
-    """The measured slope of each outermost block whose branch has one, by the block's name.
-
-    Args:
-        view: The model's graph, with the samples it was made with.
-        generator: Draws the start vectors.
-        is_whole: Whether these samples are all of the data.
-    """
+    """The measured slope of each outermost block whose branch has one; `is_whole`: the samples are all of the data."""
     blocks = [block for block in view.network.blocks if block.parent is None]
     with torch.no_grad():
         inputs = view.network.run([block.input for block in blocks])
-    found = {}
-    for block in blocks:
-        gain = _gain(view, block, inputs[block.input], generator, is_whole)
-        if gain is not None:
-            found[block.name] = gain
-    return found
+    gains = {block.name: _gain(view, block, inputs[block.input], generator, is_whole) for block in blocks}
+    return {name: gain for name, gain in gains.items() if gain is not None}
 
 
 def _gain(
@@ -245,9 +217,6 @@ def _gain(
     return SampledGain(largest, is_whole or alone)
 
 
-LABEL = "checking hypotheses"
-
-
 @dataclass(frozen=True)
 class ConvergenceLens(Lens):
     """Which hypotheses of the convergence theorems the network meets on these samples."""
@@ -260,12 +229,11 @@ class ConvergenceLens(Lens):
         loss = subject.loss
         if loss is None:
             loss = "mse" if subject.batch.targets.is_floating_point() else "cross_entropy"
-        samples = subject.batch.samples
-        settings = {"lens": self.name, "model": subject.name, "loss": loss_name(loss), "samples": samples}
+        settings = {"lens": self.name, "model": subject.name, "loss": loss_name(loss), "samples": subject.batch.samples}
         clock = Provenance.begin(settings, randomness.seed, subject.device)
-        progress(LABEL, 0, 1)
+        progress("checking hypotheses", 0, 1)
         reading = check_hypotheses(subject.model, subject.batch, loss=loss, seed=randomness.seed)
-        progress(LABEL, 1, 1)
+        progress("checking hypotheses", 1, 1)
         return replace(reading, model=subject.name, provenance=clock.end())
 
 

@@ -135,8 +135,7 @@ def _number(row: Mapping[str, Any]) -> str:
     return f"{row['meaning']}: {number}{here}"
 
 
-DERIVED = ("S5", "S6", "G1", "G4")
-"""Hypotheses that fail only because another one does."""
+DERIVED = ("S5", "S6", "G1", "G4")  # hypotheses that fail only because another one does
 
 
 def judge_hypotheses(reading: HypothesesReading) -> Iterator[Finding]:
