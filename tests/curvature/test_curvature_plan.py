@@ -6,7 +6,7 @@ import torch
 from skiplens.base.errors import TooLargeError
 from skiplens.base.progress import silent
 from skiplens.base.randomness import Randomness
-from skiplens.curvature.sampled import Sampling, SpectrumOptions, choose_method, exact_bytes, plan, sampled_fields
+from skiplens.curvature.sampled import SpectrumOptions, choose_method, exact_bytes, plan, sampled_fields
 from skiplens.linalg.operator import DenseOperator, FunctionOperator
 from tests.linalg.matrices import with_spectrum
 from tests.tolerances import assert_close
@@ -75,9 +75,9 @@ def test_auto_changes_with_size_and_memory():
 def test_little_memory_gives_nearly_the_same_answer(generator):
     matrix = DenseOperator(with_spectrum(torch.cat([torch.linspace(-1, 1, 290), torch.arange(2.0, 12.0)]), generator))
     asked = SpectrumOptions(probes=4, steps=25, extremes=1)
-    rich = sampled_fields(matrix, Sampling(asked, Randomness(0), silent))
+    rich = sampled_fields(matrix, asked, Randomness(0), silent)
     poor_options = dataclasses.replace(asked, memory=2 * 18 * 300 * 8)
-    poor = sampled_fields(matrix, Sampling(poor_options, Randomness(0), silent))
+    poor = sampled_fields(matrix, poor_options, Randomness(0), silent)
     assert len(poor["notes"]) == 2 and rich["notes"] == ()
     assert poor["largest"] == pytest.approx(11, rel=1e-4) and rich["largest"] == pytest.approx(11, rel=1e-8)
     assert_close(poor["weights"][poor["nodes"] < 0].sum(), rich["weights"][rich["nodes"] < 0].sum(), 0.1)
@@ -86,7 +86,7 @@ def test_little_memory_gives_nearly_the_same_answer(generator):
 def test_moments_of_the_density_where_there_is_no_room_for_others(generator):
     matrix = with_spectrum(torch.linspace(-1, 3, 200), generator)
     asked = SpectrumOptions(probes=6, steps=10, extremes=0, memory=2 * 11 * 200 * 8)
-    found = sampled_fields(DenseOperator(matrix), Sampling(asked, Randomness(0), silent))
+    found = sampled_fields(DenseOperator(matrix), asked, Randomness(0), silent)
     assert found["products"] == 60
     # Six probes: 4 standard errors of Student's distribution are passed once in 100.
     assert abs(found["trace"] - 200) <= 5 * found["trace_error"]
@@ -98,7 +98,7 @@ def test_the_extremes_found_do_not_scatter_the_trace(generator):
     spread = torch.cat([torch.linspace(-0.1, 0.1, 188), outliers, -outliers])
     matrix = DenseOperator(with_spectrum(spread, generator))
     errors = [
-        sampled_fields(matrix, Sampling(SpectrumOptions(probes=2, steps=8, extremes=extremes), Randomness(0), silent))
+        sampled_fields(matrix, SpectrumOptions(probes=2, steps=8, extremes=extremes), Randomness(0), silent)
         for extremes in (6, 0)
     ]
     assert errors[0]["trace_error"] < errors[1]["trace_error"] / 3

@@ -147,11 +147,11 @@ def repeated(matrix, seed, asked):
     """What the reading would hold, without building the operator again."""
     from skiplens.base.progress import silent
     from skiplens.base.randomness import Randomness
-    from skiplens.curvature.sampled import Sampling, SpectrumOptions, sampled_fields
+    from skiplens.curvature.sampled import SpectrumOptions, sampled_fields
     from skiplens.linalg.operator import DenseOperator
 
-    sampling = Sampling(SpectrumOptions(**asked), Randomness(seed), silent)
-    return sampled_fields(DenseOperator(matrix), sampling)
+    sampling = SpectrumOptions(**asked), Randomness(seed), silent
+    return sampled_fields(DenseOperator(matrix), *sampling)
 
 
 def negative_mass(found):

@@ -32,7 +32,7 @@ def part_of(network: ResidualNetwork, block: int = 0, part: str = "block") -> Pa
         part_function(network, chosen, part, frozen_call(norms)),
         network.run([chosen.input])[chosen.input].detach(),
         samples,
-        sum(entry.channels for entry in norms.values()),
+        sum(mean.numel() for mean, _ in norms.values()),
     )
 
 

@@ -26,25 +26,16 @@ class PlainConvolutions(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def _arguments(
-    axes: int,
-    input: Tensor,
-    weight: Tensor,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    *more: Any,
-    **named: Any,
-) -> tuple[Any, ...] | None:
-    given = dict(zip(("dilation", "groups"), more, strict=False)) | named
-    dilation, groups = given.get("dilation", 1), given.get("groups", 1)
-    if isinstance(padding, str) or input.ndim != axes + 2:
+def _arguments(axes: int, input: Tensor, weight: Tensor, bias: Any = None, *options: Any, **named: Any) -> Any:
+    """The arguments of `_Convolution`, or None where it does not apply."""
+    defaults = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1}
+    given: dict[str, Any] = defaults | dict(zip(defaults, options, strict=False)) | named
+    if isinstance(given["padding"], str) or input.ndim != axes + 2:
         return None
-    return input, weight, bias, (_each(stride, axes), _each(padding, axes), _each(dilation, axes), groups)
-
-
-def _each(value: Any, axes: int) -> list[int]:
-    return [value] * axes if isinstance(value, int) else list(value) * (axes if len(value) == 1 else 1)
+    sizes = []  # one for each axis
+    for value in (given["stride"], given["padding"], given["dilation"]):
+        sizes.append([value] * axes if isinstance(value, int) else list(value) * (axes if len(value) == 1 else 1))
+    return input, weight, bias, (*sizes, given["groups"])
 
 
 class _Convolution(torch.autograd.Function):

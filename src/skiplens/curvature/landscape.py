@@ -4,7 +4,6 @@ import copy
 import queue
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -166,11 +165,9 @@ class _Slice:
 
     def fill(self, journal: Journal, slice_loss: "SliceLoss", places: list[float]) -> None:
         """Compute the rows that are missing; a row has one coordinate of the first direction."""
-        missing: dict[int, list[Point]] = {}
-        for number, place in enumerate(places):
-            if number not in journal.rows:
-                plane = len(slice_loss.directions) == 2
-                missing[number] = [(place, other) for other in places] if plane else [(place,)]
+        plane = len(slice_loss.directions) == 2
+        rows = {number: [(place, x) for x in places] if plane else [(place,)] for number, place in enumerate(places)}
+        missing: dict[int, Sequence[Point]] = {number: rows[number] for number in rows if number not in journal.rows}
         workers = chosen_workers(self.options.workers, len(missing), self.problem.objective.device)
         finished = evaluated_rows(slice_loss, missing, workers) if missing else iter(())
         for number, losses in track(finished, "loss landscape", len(missing), self.progress):
@@ -250,27 +247,17 @@ def evaluated_rows(
         finally:
             models.put(own)
 
-    with _one_thread_each(slice_loss.problem.objective.device), ThreadPoolExecutor(workers) as pool:
-        waiting = [pool.submit(row_of_losses, number) for number in rows]
+    threads, device = torch.get_num_threads(), slice_loss.problem.objective.device
+    with ThreadPoolExecutor(workers) as pool:
         try:
+            torch.set_num_threads(1 if device.type == "cpu" else threads)
+            waiting = [pool.submit(row_of_losses, number) for number in rows]
             yield from (done.result() for done in as_completed(waiting))
         finally:
             pool.shutdown(cancel_futures=True)
+            torch.set_num_threads(threads)
 
 
 def chosen_workers(asked: int, rows: int, device: torch.device) -> int:
     """How many workers there are: one on a GPU, which is busy with one point; never more than rows."""
-    if device.type != "cpu":
-        return 1
-    return max(1, min(asked or torch.get_num_threads(), rows))
-
-
-@contextmanager
-def _one_thread_each(device: torch.device) -> Iterator[None]:
-    before = torch.get_num_threads()
-    try:
-        if device.type == "cpu":
-            torch.set_num_threads(1)
-        yield
-    finally:
-        torch.set_num_threads(before)
+    return max(1, min(asked or torch.get_num_threads(), rows)) if device.type == "cpu" else 1

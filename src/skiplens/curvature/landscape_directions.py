@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -76,7 +76,7 @@ def eigenvector_directions(operator: LossOperator, kind: str, options: Landscape
         raise InvalidInputError("directions='extremes' are two eigenvectors; ask for dimensions=2.")
     ends = (1, 1) if kind == "extremes" else (options.dimensions, 0)
     generator = Randomness(options.seed).child("landscape", "lanczos").torch()
-    limits = LanczosOptions(tolerance=options.tolerance, max_products=options.max_products)
+    limits = LanczosOptions(options.tolerance, options.max_products)
     found = extreme_eigenpairs(operator, generator, *ends, options=limits)
     vectors, values = found.vectors.flip(1), found.values.flip(0)
     # The search may end with either sign: the largest entry of each is made positive.
@@ -89,9 +89,8 @@ def random_directions(order: FlatOrder, options: LandscapeOptions, like: Tensor)
     """Directions with independent standard normal entries."""
     randomness = Randomness(options.seed).child("landscape", "random")
     generators = [randomness.child(number).torch() for number in range(options.dimensions)]
-    columns = [torch.randn(order.size, generator=generator, dtype=torch.float64) for generator in generators]
-    names = tuple(f"random direction {number}" for number in range(1, options.dimensions + 1))
-    return _without_derivatives(torch.stack(columns, 1).to(like), names)
+    columns = [torch.randn(order.size, generator=each, dtype=torch.float64).to(like) for each in generators]
+    return _without_derivatives(columns, [f"random direction {number}" for number in range(1, len(columns) + 1)])
 
 
 def given_directions(order: FlatOrder, given: Sequence[Any], like: Tensor) -> DirectionSet:
@@ -101,8 +100,7 @@ def given_directions(order: FlatOrder, given: Sequence[Any], like: Tensor) -> Di
         came = "a single one without its list" if count == 1 else f"{count} of them"
         raise InvalidInputError(f"directions has {came}; give a list of one or two vectors, e.g. directions=[v].")
     columns = [_column(order, direction, number).to(like) for number, direction in enumerate(given, start=1)]
-    names = tuple(f"direction {number}" for number in range(1, len(given) + 1))
-    return _without_derivatives(torch.stack(columns, 1), names)
+    return _without_derivatives(columns, [f"direction {number}" for number in range(1, len(given) + 1)])
 
 
 def filter_normalised(directions: DirectionSet, order: FlatOrder, weights: Mapping[str, Tensor]) -> DirectionSet:
@@ -122,9 +120,8 @@ def filter_normalised(directions: DirectionSet, order: FlatOrder, weights: Mappi
 
     parts = [order.unflatten(vector) for vector in directions.vectors.T]
     columns = [order.flatten({name: as_long(part, weights[name]) for name, part in one.items()}) for one in parts]
-    changed = torch.stack(columns, 1)
-    _require_length(changed, "after filter normalisation; it keeps matrices and convolution kernels only")
-    return _without_derivatives(changed, directions.names)
+    _require_length(columns, "after filter normalisation; it keeps matrices and convolution kernels only")
+    return _without_derivatives(columns, directions.names)
 
 
 def _column(order: FlatOrder, direction: Any, number: int) -> Tensor:
@@ -140,18 +137,18 @@ def _column(order: FlatOrder, direction: Any, number: int) -> Tensor:
         )
     if not bool(torch.isfinite(vector).all()):
         raise InvalidInputError(f"Direction {number} has NaN or infinite entries; repair it first.")
-    _require_length(vector[:, None], f"in place {number}")
+    _require_length([vector], f"in place {number}")
     return vector
 
 
-def _require_length(vectors: Tensor, where: str) -> None:
-    if bool((vectors.norm(dim=0) == 0).any()):
+def _require_length(vectors: Sequence[Tensor], where: str) -> None:
+    if any(bool(vector.norm() == 0) for vector in vectors):
         raise InvalidInputError(f"A direction is zero everywhere {where}; give one that leads somewhere.")
 
 
-def _without_derivatives(vectors: Tensor, names: tuple[str, ...]) -> DirectionSet:
-    unknown = torch.full((vectors.shape[1],), torch.nan)
-    return DirectionSet(vectors, names, unknown, unknown)
+def _without_derivatives(vectors: Sequence[Tensor], names: Sequence[str]) -> DirectionSet:
+    unknown = torch.full((len(vectors),), torch.nan)
+    return DirectionSet(torch.stack(list(vectors), 1), tuple(names), unknown, unknown)
 
 
 _DAMAGE = (pickle.UnpicklingError, zipfile.BadZipFile, EOFError, RuntimeError, ValueError, KeyError)
@@ -189,16 +186,10 @@ class Journal:
 
     def begin(self, directions: DirectionSet) -> None:
         """Keep the directions, so that a slice that goes on has exactly the same."""
-        if self.folder is None:
-            return
-        whole = {
-            "identity": self.identity,
-            "vectors": directions.vectors.cpu(),
-            "names": list(directions.names),
-            "slopes": directions.slopes.cpu(),
-            "curvatures": directions.curvatures.cpu(),
-        }
-        write_atomically(self.folder / "directions.pt", lambda file: torch.save(whole, file))
+        if self.folder is not None:
+            tensors = {name: getattr(directions, name).cpu() for name in ("vectors", "slopes", "curvatures")}
+            whole = {"identity": self.identity, "names": list(directions.names), **tensors}
+            write_atomically(self.folder / "directions.pt", lambda file: torch.save(whole, file))
 
     def add(self, number: int, losses: list[float]) -> None:
         """Keep a finished row."""
@@ -222,12 +213,8 @@ class Journal:
             self._require_same(good[0])
             self.rows = {entry["row"]: [float.fromhex(loss) for loss in entry["losses"]] for entry in good[1:]}
         if not good or len(good) < len(lines):
-            kept = b"".join(lines[: len(good)]) or _line(self.identity)
-
-            def write(file: BinaryIO) -> None:
-                file.write(kept)
-
-            write_atomically(path, write)
+            kept = lines[: len(good)] or [_line(self.identity)]
+            write_atomically(path, lambda file: file.writelines(kept))
 
     def _require_same(self, kept: Mapping[str, Any]) -> None:
         different = [name for name in self.identity if kept.get(name) != self.identity[name]]

@@ -99,14 +99,9 @@ def loss_surface(reading: LandscapeReading) -> Figure | None:
     contours = loss_contours(reading)
     if contours is None:
         return None
-    x = numbers(reading.coordinates)
-    return replace(
-        contours,
-        name="loss_surface",
-        x_label=f"1: {reading.directions[0]}",
-        y_label=f"2: {reading.directions[1]}",
-        marks=(Surface(x, x, *_heights(reading)),),
-    )
+    x, (first, second) = numbers(reading.coordinates), reading.directions
+    marks = (Surface(x, x, *_heights(reading)),)
+    return replace(contours, name="loss_surface", x_label=f"1: {first}", y_label=f"2: {second}", marks=marks)
 
 
 def _heights(reading: LandscapeReading) -> tuple[tuple[Values, ...], str]:
@@ -116,12 +111,10 @@ def _heights(reading: LandscapeReading) -> tuple[tuple[Values, ...], str]:
     return tuple(numbers(row) for row in heights.T), "log10 of the loss" if logarithmic else "loss"
 
 
-_WIDE_RANGE = 100.0  # a slice whose losses span more than this is drawn on a logarithmic scale
-
-
 def _is_logarithmic(reading: LandscapeReading) -> bool:
+    """Whether the losses span so much that they are drawn on a logarithmic scale."""
     finite = reading.losses[torch.isfinite(reading.losses)]
-    return len(finite) > 0 and float(finite.max()) > _WIDE_RANGE * max(reading.lowest, 0.0) and reading.lowest > 0
+    return reading.lowest > 0 and float(finite.max()) > 100.0 * reading.lowest
 
 
 def _about_missing(reading: LandscapeReading) -> str:

@@ -1,6 +1,6 @@
 """Hessian, Gauss-Newton and Fisher matrices of any model and data as symmetric operators."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -24,7 +24,7 @@ from skiplens.curvature.products import (
     graph_bytes_per_sample,
 )
 from skiplens.graph.functional import ParameterChoice, transformable
-from skiplens.graph.loss import Loss, LossRule, loss_rule
+from skiplens.graph.loss import Loss, loss_rule
 from skiplens.linalg.operator import SymmetricOperator
 
 Kind = Literal["hessian", "gauss_newton", "fisher", "empirical_fisher"]
@@ -72,20 +72,9 @@ def loss_operator(  # noqa: PLR0913 - options by keyword
                 [0., 1.]], dtype=torch.float64)
     """
     rule = loss_rule(loss)
-    _require_kind(kind, rule, model_returns_loss=loss is None)
-    with preserve_state(model), transformable(), torch.enable_grad():
-        goal = objective(model, rule, parameters, dtype)
-        problem = make_problem(goal, loss_batches(data, loss is None), progress, model_returns_loss=loss is None)
-        first = problem.objective.prepared(next(iter(problem.batches)))
-        per_sample = graph_bytes_per_sample(_CURVATURES[kind], problem.objective, first)
-        plan = planned(per_sample, problem, memory)
-    return LossOperator(problem, kind, plan, progress)
-
-
-def _require_kind(kind: str, rule: LossRule, model_returns_loss: bool) -> None:
     if kind not in _CURVATURES:
         raise InvalidInputError(f"There is no matrix called {kind!r}. {did_you_mean(kind, _CURVATURES)}")
-    if kind != "hessian" and model_returns_loss:
+    if kind != "hessian" and loss is None:
         raise InvalidInputError(
             f"kind={kind!r} needs the loss as a function of the outputs, but loss=None leaves it inside the model. "
             "Hand over the loss, e.g. 'cross_entropy', or ask for the Hessian."
@@ -96,24 +85,27 @@ def _require_kind(kind: str, rule: LossRule, model_returns_loss: bool) -> None:
             "'cross_entropy', 'mse' and 'binary_cross_entropy'. Use one of them, or kind='empirical_fisher' or "
             "'gauss_newton'."
         )
+    with preserve_state(model), transformable(), torch.enable_grad():
+        goal = objective(model, rule, parameters, dtype)
+        problem = make_problem(goal, loss_batches(data, loss is None), progress, model_returns_loss=loss is None)
+        first = problem.objective.prepared(next(iter(problem.batches)))
+        per_sample = graph_bytes_per_sample(_CURVATURES[kind], problem.objective, first)
+        plan = planned(per_sample, problem, memory)
+    return LossOperator(problem, kind, plan, progress)
 
 
 @dataclass(frozen=True)
 class ProductPlan:
-    """How products are computed."""
+    """How products are computed; the graphs of pieces that are not kept are built at each product."""
 
-    kept: int
-    """Pieces whose graphs stay in memory from one product to the next; those of the others are built each time."""
+    kept: int  # pieces whose graphs stay in memory from one product to the next
     piece: int  # samples at most that are differentiated at once, where batches may be cut
     probes: int  # vectors at most that are multiplied at once
 
 
+# On a CPU pieces with graphs of this size are as quick as whole batches, and what a product adds stays small.
 _PIECE_BYTES = 96 * 2**20
-"""On a CPU pieces with graphs of this size are as quick as whole batches, and what a product adds stays small."""
-
-_BATCHED_BYTES = 4 * 2**20
-"""On a CPU several vectors are multiplied as one only while they and the graph stay in the cache."""
-
+_BATCHED_BYTES = 4 * 2**20  # on a CPU several vectors go as one only while they and the graph stay in the cache
 _ADDED_BY_PRODUCT = 1.5  # what a product allocates beside the graph, in sizes of the graph
 
 
@@ -142,14 +134,7 @@ class LossOperator(SymmetricOperator):
     """The matrix of `loss_operator`; vectors hold the chosen parameters one after the other, in the order of `names`.
 
     It belongs to the parameters' values at the time it was made. Products are summed over mini-batches in float64 and
-    come back in the dtype of the vectors.
-
-    Attributes:
-        kind: Which matrix this is.
-        names: The chosen parameters, in the order in which they stand in a vector.
-        samples: Samples in all batches.
-        loss: The loss of all samples together.
-        plan: How products are computed.
+    come back in the dtype of the vectors. `loss` is that of all `samples` together.
     """
 
     def __init__(self, problem: LossProblem, kind: str, plan: ProductPlan, progress: Progress = silent) -> None:
@@ -182,8 +167,7 @@ class LossOperator(SymmetricOperator):
     @cached_property
     def gradient(self) -> Float[Tensor, " params"]:
         """The gradient of the loss as one vector."""
-        total = torch.zeros(self.size, dtype=torch.float64, device=self.device)
-        goal = self._problem.objective
+        total, goal = torch.zeros(self.size, dtype=torch.float64, device=self.device), self._problem.objective
         with preserve_state(goal.pure.model), transformable(), torch.enable_grad():
             for batch in self._problem.pieces(self.plan.piece):
                 leaves = goal.leaves()
@@ -212,7 +196,11 @@ class LossOperator(SymmetricOperator):
             return total.to(block.dtype)
         columns = block.detach().to(self.device, self.dtype)
         with preserve_state(self._problem.objective.pure.model), transformable(), torch.enable_grad():
-            self._visit(lambda curvature: self._add_products(total, curvature, columns))
+            for curvature in self._curvatures():
+                width = self._probes  # as it is now: the first products may find that vectors go only one by one
+                for sums, few in zip(total.split(width, dim=1), columns.split(width, dim=1), strict=True):
+                    sums += self._products(curvature, few)
+                del curvature  # before the next one is built
         if not bool(torch.isfinite(total).all()):
             if not bool(torch.isfinite(columns).all()):
                 raise InvalidInputError("The vectors to multiply hold NaN or infinite entries; hand over finite ones.")
@@ -223,10 +211,9 @@ class LossOperator(SymmetricOperator):
             )
         return (total / self._problem.divisor).to(block)
 
-    def _visit(self, act: Callable[[BatchCurvature], None]) -> None:
-        """Do something with the curvature of each piece: the kept ones, then the others, built and dropped in turn."""
-        for curvature in self._kept:
-            act(curvature)
+    def _curvatures(self) -> Iterator[BatchCurvature]:
+        """The curvature of each piece: of the kept ones, then of the others, which are built and dropped in turn."""
+        yield from self._kept
         known = len(self._kept)
         if known == self._pieces:
             return
@@ -235,15 +222,10 @@ class LossOperator(SymmetricOperator):
         for number, batch in track(pieces, "curvature of the data", self._pieces, self._progress):
             if number >= known:
                 curvature = differentiate(goal, batch)
-                act(curvature)
+                yield curvature
                 if number < self.plan.kept:
                     self._kept.append(curvature)
-                del curvature  # before the next one is built
-
-    def _add_products(self, total: Tensor, curvature: BatchCurvature, columns: Tensor) -> None:
-        width = self._probes  # as it is now: the first products may find that vectors go only one by one
-        for sums, few in zip(total.split(width, dim=1), columns.split(width, dim=1), strict=True):
-            sums += self._products(curvature, few)
+                del curvature
 
     def _products(self, curvature: BatchCurvature, few: Tensor) -> Tensor:
         """The curvature times a few columns: as one where that works, else one by one."""

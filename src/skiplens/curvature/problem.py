@@ -49,9 +49,8 @@ class Objective:
             replaced[name] = replaced[name].clone()
         try:
             with PlainConvolutions():
-                return functional_call(
-                    self.pure.model, replaced, arguments.positional, arguments.named, tie_weights=False
-                )
+                given = arguments.positional, arguments.named
+                return functional_call(self.pure.model, replaced, *given, tie_weights=False)
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
             if isinstance(error, SkiplensError | torch.OutOfMemoryError):
                 raise
@@ -79,13 +78,12 @@ def objective(model: nn.Module, rule: LossRule, parameters: ParameterChoice, dty
         raise InvalidInputError(f"dtype={dtype} cannot be differentiated in; use torch.float32 or torch.float64.")
     dtype = torch.promote_types(dtype, torch.float32)
     chosen = {name: tensor.to(dtype) for name, tensor in pure.parameters.items()}
-    aliases = {alias: (name, chosen.get(name, _as(value, dtype))) for alias, (name, value) in pure.aliases.items()}
-    buffers = {name: (name, _as(b, dtype)) for name, b in model.named_buffers(remove_duplicate=False)}
-    return Objective(PureModel(model, chosen, {**aliases, **buffers}), rule, dtype)
-
-
-def _as(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    return tensor.to(dtype) if tensor.is_floating_point() else tensor
+    buffers = {name: (name, buffer) for name, buffer in model.named_buffers(remove_duplicate=False)}
+    aliases = {
+        alias: (name, chosen.get(name, value.to(dtype) if value.is_floating_point() else value))
+        for alias, (name, value) in {**pure.aliases, **buffers}.items()
+    }
+    return Objective(PureModel(model, chosen, aliases), rule, dtype)
 
 
 def require_scalar(value: Any) -> Tensor:
@@ -123,8 +121,7 @@ class LossProblem:
         for batch in self.batches:
             prepared, start = self.objective.prepared(batch), 0
             for count in self._cut(prepared.samples, size):
-                whole = count == prepared.samples
-                yield prepared if whole else prepared.select(slice(start, start + count))
+                yield prepared if count == prepared.samples else prepared.select(slice(start, start + count))
                 start += count
 
     def piece_sizes(self, size: int) -> list[int]:
@@ -219,9 +216,8 @@ def repeats_in_order(objective: Objective, batches: Batches, totals: list[float]
     if not same(first, second, abs(first)):
         modules = objective.pure.model.modules()
         drawing = sorted({type(m).__name__ for m in modules if m.training and "drop" in type(m).__name__.lower()})
-        reason = (
-            f"{' and '.join(drawing)} in training mode draws anew" if drawing else "its forward pass draws or counts"
-        )
+        reason = f"{' and '.join(drawing)} in training mode draws anew"
+        reason = reason if drawing else "its forward pass draws or counts"
         raise SkiplensError(
             f"Two calls of the model with the same batch give different losses ({first:.6g} and {second:.6g}): "
             f"{reason} at each call. Call model.eval() first, or set the dropout probability to 0."

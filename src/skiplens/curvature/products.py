@@ -18,8 +18,6 @@ from skiplens.graph.functional import main_output
 class BatchCurvature(ABC):
     """A symmetric matrix over the parameters that belongs to one batch; it holds the graph of a backward pass."""
 
-    loss: Tensor  # the batch's part of the loss, before the division by all shares
-
     @abstractmethod
     def product(self, vectors: Sequence[Tensor], batched: bool) -> list[Tensor]:
         """The matrix times vectors given by parameter; `batched` ones have a first axis, the probes."""
@@ -30,9 +28,8 @@ class HessianCurvature(BatchCurvature):
 
     def __init__(self, objective: Objective, batch: Batch) -> None:
         self._leaves = objective.leaves()
-        self.loss = objective.total(objective.outputs(self._leaves, batch), batch)
-        require_graph(self.loss)
-        self.gradient = _gradients([self.loss], self._leaves, None, create_graph=True)
+        loss = require_graph(objective.total(objective.outputs(self._leaves, batch), batch))
+        self.gradient = _gradients([loss], self._leaves, None, create_graph=True)
 
     def product(self, vectors: Sequence[Tensor], batched: bool) -> list[Tensor]:
         """Reverse over reverse: the gradient of ⟨gradient, vector⟩."""
@@ -53,14 +50,13 @@ class GaussNewtonCurvature(BatchCurvature):
         self._cut = [tensor.detach().requires_grad_() for tensor in self._outputs]
         for place, tensor in zip(places, self._cut, strict=True):
             parts[place] = tensor
-        self.loss = objective.total(tree_unflatten(parts, structure), batch)
-        require_graph(self.loss)
-        self._slopes = _gradients([self.loss], self._cut, None, create_graph=True)
-        self._pull = _Transposed(self._outputs, self._leaves)
+        loss = require_graph(objective.total(tree_unflatten(parts, structure), batch))
+        self._slopes = _gradients([loss], self._cut, None, create_graph=True)
+        self._weights, self._pulled = _transposed(self._outputs, self._leaves)
 
     def product(self, vectors: Sequence[Tensor], batched: bool) -> list[Tensor]:
         """Outputs forward, loss twice, parameters backward."""
-        changes = self._pull.forward(vectors, batched)
+        changes = _gradients(self._pulled, self._weights, vectors, batched=batched)
         slopes = _gradients(self._slopes, self._cut, changes, batched=batched)
         return _gradients(self._outputs, self._leaves, slopes, batched=batched)
 
@@ -72,34 +68,29 @@ class EmpiricalFisherCurvature(BatchCurvature):
         self._leaves = objective.leaves()
         outputs = main_output(objective.outputs(self._leaves, batch))
         self._losses = objective.rule.each(outputs, batch.targets)
-        self.loss = require_scalar(self._losses.sum())
-        require_graph(self.loss)
-        self._pull = _Transposed([self._losses], self._leaves)
+        require_graph(require_scalar(self._losses.sum()))
+        self._weights, self._pulled = _transposed([self._losses], self._leaves)
 
     def product(self, vectors: Sequence[Tensor], batched: bool) -> list[Tensor]:
         """Losses forward, parameters backward."""
-        return _gradients([self._losses], self._leaves, self._pull.forward(vectors, batched), batched=batched)
+        changes = _gradients(self._pulled, self._weights, vectors, batched=batched)
+        return _gradients([self._losses], self._leaves, changes, batched=batched)
 
 
-class _Transposed:
-    """Jᵀw with its graph in w, from which J times a vector is one backward pass."""
-
-    def __init__(self, outputs: list[Tensor], leaves: list[Tensor]) -> None:
-        self._weights = [torch.zeros_like(tensor, requires_grad=True) for tensor in outputs]
-        self._pulled = _gradients(outputs, leaves, self._weights, create_graph=True)
-
-    def forward(self, vectors: Sequence[Tensor], batched: bool) -> list[Tensor]:
-        """J times the vectors."""
-        return _gradients(self._pulled, self._weights, vectors, batched=batched)
+def _transposed(outputs: list[Tensor], leaves: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    """Weights w and Jᵀw with its graph in w, from which J times a vector is one backward pass."""
+    weights = [torch.zeros_like(tensor, requires_grad=True) for tensor in outputs]
+    return weights, _gradients(outputs, leaves, weights, create_graph=True)
 
 
-def require_graph(loss: Tensor) -> None:
-    """Refuse a loss that no gradient flows through."""
+def require_graph(loss: Tensor) -> Tensor:
+    """The loss, refused where no gradient flows through it."""
     if not loss.requires_grad:
         raise InvalidInputError(
             "The loss does not depend on the chosen parameters through differentiable operations: look for .detach(), "
             ".item(), argmax or torch.no_grad() in the model or the loss, or choose other parameters."
         )
+    return loss
 
 
 def _gradients(
@@ -111,22 +102,12 @@ def _gradients(
 ) -> list[Tensor]:
     """The gradient of Σ⟨output, weight⟩; zero where an input has no part in it. The graph stays."""
     used = [i for i, output in enumerate(outputs) if output.requires_grad]
-    chosen = None if weights is None else [weights[i] for i in used]
     if not used:
         probes = () if weights is None or not batched else weights[0].shape[:1]
         return [tensor.new_zeros((*probes, *tensor.shape)) for tensor in inputs]
-    return list(
-        torch.autograd.grad(
-            [outputs[i] for i in used],
-            inputs,
-            chosen,
-            retain_graph=True,
-            create_graph=create_graph,
-            is_grads_batched=batched,
-            allow_unused=True,
-            materialize_grads=True,
-        )
-    )
+    chosen = None if weights is None else [weights[i] for i in used]
+    how = {"retain_graph": True, "create_graph": create_graph, "is_grads_batched": batched, "materialize_grads": True}
+    return list(torch.autograd.grad([outputs[i] for i in used], inputs, chosen, allow_unused=True, **how))
 
 
 Differentiate = Callable[[Objective, Batch], BatchCurvature]  # makes the curvature of a batch

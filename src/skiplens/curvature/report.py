@@ -16,7 +16,7 @@ from skiplens.graph.functional import pure_model
 from skiplens.graph.lens import Lens, Subject
 from skiplens.graph.loss import loss_name
 from skiplens.linalg.density import weighted_quantiles
-from skiplens.plots.figure import Band, Bars, Figure, Line, Mark, Points, Reference, Values, drawn, in_order, numbers
+from skiplens.plots.figure import Band, Bars, Figure, Line, Mark, Points, Reference, drawn, in_order, numbers
 from skiplens.plots.section import (
     LEVELS,
     Curve,
@@ -31,7 +31,6 @@ from skiplens.readings.finding import Finding, Rule
 from skiplens.readings.reading import Provenance
 
 MOST_EXACT = 100  # parameters up to which all eigenvalues are computed: one product each
-
 PASSES_OF_A_PRODUCT = 6  # a product with the Hessian in forward passes: two forward, and backward through both
 
 
@@ -44,10 +43,7 @@ class CurvatureEffort:
     steps: int
 
     def options(self, size: int, seed: int) -> dict[str, Any]:
-        """In the words of `hessian_spectrum`: exact where that takes hardly more products than the density.
-
-        The extremes are those that the density shows.
-        """
+        """Those of `hessian_spectrum`: exact where that takes hardly more products; extremes as the density shows."""
         method = "exact" if size <= MOST_EXACT else "lanczos"
         return {"method": method, "probes": self.probes, "steps": self.steps, "extremes": 0, "seed": seed}
 
@@ -164,11 +160,11 @@ def extremes_by_block(reading: HessianSpectrum) -> Figure | None:
     blocks = reading.blocks
     if not blocks:
         return None
-    names = tuple(blocks)
-    errors: dict[str, Values] = {"largest": (), "smallest": ()}
-    if all(block.method == "lanczos" for block in blocks.values()):  # else they are exact but for rounding
-        residuals = torch.stack([block.extreme_residuals[[-1, 0]] for block in blocks.values()])
-        errors = {"largest": numbers(residuals[:, 0]), "smallest": numbers(residuals[:, 1])}
+    names, marks = tuple(blocks), []
+    sampled = all(block.method == "lanczos" for block in blocks.values())  # else they are exact but for rounding
+    for end, place in (("largest", -1), ("smallest", 0)):
+        errors = numbers([float(block.extreme_residuals[place]) for block in blocks.values()]) if sampled else ()
+        marks.append(Bars(names, numbers([getattr(block, end) for block in blocks.values()]), end, errors))
     return Figure(
         name="extremes_by_block",
         title="Steepest directions of each block",
@@ -177,10 +173,7 @@ def extremes_by_block(reading: HessianSpectrum) -> Figure | None:
         "within each error bar.",
         x_label="residual block",
         y_label="eigenvalue",
-        marks=tuple(
-            Bars(names, numbers([getattr(block, end) for block in blocks.values()]), end, errors[end])
-            for end in ("largest", "smallest")
-        ),
+        marks=tuple(marks),
         block_places=in_order(names),
     )
 
@@ -192,11 +185,27 @@ _TELLING = 0.2  # an interval of the index wider than this is reported as not kn
 
 def curvature_section(reading: HessianSpectrum) -> Section:
     """How well conditioned the loss is, and how many directions lead down."""
+    name = str(reading.provenance.settings.get("loss", "")).replace("_", " ")
+    step = number_in_words(2 / reading.largest) if reading.largest > 0 else "any: no direction curves up"
+    facts = (
+        ("matrix", f"{reading.matrix_name} of {reading.parameters:,} parameters"),
+        (f"loss{f' ({name})' if name else ''}", f"{number_in_words(reading.loss)} over {reading.samples} samples"),
+        ("length of the gradient", number_in_words(reading.gradient_norm)),
+        ("largest eigenvalue", _with_residual(reading, -1)),
+        ("smallest eigenvalue", _with_residual(reading, 0)),
+        ("condition number (|λ|max over the 10 % quantile of |λ|)", _condition(reading)),
+        ("index (share of directions that lead down)", _share(reading.index, reading.index_interval)),
+        ("flat directions (|λ| at most a tenth of |λ|max)", _share(reading.flat_share, reading.flat_interval)),
+        ("curvature that is downward", _percent(reading.negative_mass, reading.negative_mass_error)),
+        ("trace", _with_error(reading.trace, reading.trace_error)),
+        ("Frobenius norm", _with_error(reading.frobenius_norm, reading.frobenius_error)),
+        ("largest step of gradient descent (2/λmax)", step),
+    )
     return Section(
         anchor=reading.kind,
         title="Curvature of the loss",
         sentence=curvature_sentence(reading),
-        facts=_facts(reading),
+        facts=facts,
         rows=tuple(
             {
                 "block": name,
@@ -223,10 +232,9 @@ def curvature_sentence(reading: HessianSpectrum) -> str:
     elif reading.method == "exact":
         flat = "At least a tenth of all directions is flat to working precision"
         first = f"{flat}; the condition number is above {number_in_words(low)}."
-    elif math.isinf(high):
-        first = f"The loss has a condition number of at least {number_in_words(low)}: {meaning}."
     else:
         between = f"between {number_in_words(low)} and {number_in_words(high)}"
+        between = f"of at least {number_in_words(low)}" if math.isinf(high) else between
         first = f"The loss has a condition number {between}: {meaning}."
     low, high = reading.index_interval
     if high - low > _TELLING:
@@ -234,25 +242,6 @@ def curvature_sentence(reading: HessianSpectrum) -> str:
         return f"{first} Of all its curvature {mass} is downward; most directions are too flat to tell up from down."
     share = f"{reading.index:.1%}" if _known(low, high) else f"{low:.0%} to {high:.0%}"
     return f"{first} It curves down in {share} of all directions."
-
-
-def _facts(reading: HessianSpectrum) -> tuple[tuple[str, str], ...]:
-    name = str(reading.provenance.settings.get("loss", "")).replace("_", " ")
-    step = number_in_words(2 / reading.largest) if reading.largest > 0 else "any: no direction curves up"
-    return (
-        ("matrix", f"{reading.matrix_name} of {reading.parameters:,} parameters"),
-        (f"loss{f' ({name})' if name else ''}", f"{number_in_words(reading.loss)} over {reading.samples} samples"),
-        ("length of the gradient", number_in_words(reading.gradient_norm)),
-        ("largest eigenvalue", _with_residual(reading, -1)),
-        ("smallest eigenvalue", _with_residual(reading, 0)),
-        ("condition number (|λ|max over the 10 % quantile of |λ|)", _condition(reading)),
-        ("index (share of directions that lead down)", _share(reading.index, reading.index_interval)),
-        ("flat directions (|λ| at most a tenth of |λ|max)", _share(reading.flat_share, reading.flat_interval)),
-        ("curvature that is downward", _percent(reading.negative_mass, reading.negative_mass_error)),
-        ("trace", _with_error(reading.trace, reading.trace_error)),
-        ("Frobenius norm", _with_error(reading.frobenius_norm, reading.frobenius_error)),
-        ("largest step of gradient descent (2/λmax)", step),
-    )
 
 
 def _with_residual(reading: HessianSpectrum, place: int) -> str:

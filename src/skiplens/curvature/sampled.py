@@ -1,5 +1,6 @@
 """Extremes, density, trace and norm of a matrix that is known by its products only; when to form it instead."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,7 +25,7 @@ from skiplens.linalg.density import (
     share_within_interval,
     spectral_density,
 )
-from skiplens.linalg.lanczos import LanczosOptions, extreme_eigenpairs
+from skiplens.linalg.lanczos import Eigenpairs, LanczosOptions, extreme_eigenpairs
 from skiplens.linalg.operator import SymmetricOperator
 from skiplens.linalg.trace import Moments, root_estimate, scatter_estimate, trace_and_frobenius
 
@@ -72,35 +73,32 @@ class SpectrumOptions(Settings):
             raise InvalidInputError("vectors=True keeps the eigenvectors of the extremes; ask for extremes=1 or more.")
 
 
-@dataclass(frozen=True)
-class Sampling:
-    """How an operator is sampled."""
-
-    options: SpectrumOptions
-    randomness: Randomness
-    progress: Progress
-
-
-@dataclass(frozen=True, eq=False)
-class _Ends:
-    """The lowest and highest eigenvalues, ascending, each with a distance within which one lies."""
-
-    values: Tensor
-    residuals: Tensor
-    vectors: Tensor
-    products: int = 0
-    notes: tuple[str, ...] = ()
-
-
-def sampled_fields(operator: SymmetricOperator, sampling: Sampling) -> dict[str, Any]:
+def sampled_fields(
+    operator: SymmetricOperator, options: SpectrumOptions, randomness: Randomness, progress: Progress
+) -> dict[str, Any]:
     """What a reading says of an operator: extremes with residuals, everything else with error bars."""
-    options, planned = sampling.options, plan(operator, sampling.options)
+    planned = plan(operator, options)
     drawing = DensityOptions(options.probes, options.steps, planned.at_once, planned.reorthogonalise)
-    density = spectral_density(operator, sampling.randomness, drawing, sampling.progress)
+    density = spectral_density(operator, randomness, drawing, progress)
     if not bool(torch.isfinite(density.nodes).all()):
         raise SkiplensError("The products with the matrix are NaN or infinite; look for a loss that overflows.")
-    ends = _extremes(operator, planned, sampling, density)
-    moments = _moments(operator, planned, sampling, density, ends.vectors)
+    each = 0 if planned.extreme_basis is None else min(options.extremes, operator.size // 2)
+    if each:
+        search = LanczosOptions(options.tolerance, options.max_products, planned.extreme_basis)
+        progress("extreme eigenvalues", 0, 1)
+        ends = extreme_eigenpairs(operator, randomness.child("extremes").torch(), each, each, search)
+        progress("extreme eigenvalues", 1, 1)
+    else:
+        ends = _outermost_nodes(density, operator)
+    if planned.moment_products:
+        known = ends.vectors if ends.vectors.shape[1] else None
+        progress("trace and norm", 0, 1)
+        moments = trace_and_frobenius(operator, planned.moment_products, randomness.child("moments").torch(), known)
+        progress("trace and norm", 1, 1)
+    else:  # the first two moments of a probe's quadrature are exact for the probe
+        powers = [(density.weights * density.nodes**power).sum(1) * density.size for power in (1, 2)]
+        first, second = (scatter_estimate(values, 0) for values in powers)
+        moments = Moments(first, root_estimate(second))
     smallest = min(ends.values[0].item(), density.nodes.min().item())
     largest = max(ends.values[-1].item(), density.nodes.max().item())
     nodes, weights = density.merged()
@@ -132,7 +130,7 @@ def sampled_fields(operator: SymmetricOperator, sampling: Sampling) -> dict[str,
         "probes": density.probes,
         "steps": steps,
         "products": density.probes * steps + ends.products + counted,
-        "notes": (*planned.notes(options), *ends.notes),
+        "notes": tuple(_notes(planned, options, ends)),
         "grid": grid,
         "density": heights,
         "density_error": height_errors,
@@ -140,45 +138,29 @@ def sampled_fields(operator: SymmetricOperator, sampling: Sampling) -> dict[str,
     }
 
 
-def _extremes(
-    operator: SymmetricOperator, planned: "SpectrumPlan", sampling: Sampling, density: SpectralDensity
-) -> _Ends:
-    """The extreme eigenpairs, or the outermost nodes of the density where none are looked for."""
-    options = sampling.options
-    each = min(options.extremes, operator.size // 2)
-    if planned.extreme_basis is None or not each:
-        low, high = density.nodes[:, 0].argmin(), density.nodes[:, -1].argmax()
-        values, residuals = (
-            torch.stack([column[low, 0], column[high, -1]]) for column in (density.nodes, density.residuals)
-        )
-        return _Ends(values, residuals, torch.zeros(operator.size, 0, dtype=operator.dtype, device=operator.device))
-    search = LanczosOptions(options.tolerance, options.max_products, planned.extreme_basis)
-    sampling.progress("extreme eigenvalues", 0, 1)
-    pairs = extreme_eigenpairs(operator, sampling.randomness.child("extremes").torch(), each, each, search)
-    sampling.progress("extreme eigenvalues", 1, 1)
-    notes: tuple[str, ...] = ()
-    if not bool(pairs.converged.all()):
-        notes = (
+def _outermost_nodes(density: SpectralDensity, operator: SymmetricOperator) -> Eigenpairs:
+    """The ends of the density, where no extremes are looked for; they have no vectors."""
+    low, high = density.nodes[:, 0].argmin(), density.nodes[:, -1].argmax()
+    values, residuals = (
+        torch.stack([column[low, 0], column[high, -1]]) for column in (density.nodes, density.residuals)
+    )
+    vectors = torch.zeros(operator.size, 0, dtype=operator.dtype, device=operator.device)
+    return Eigenpairs(values, vectors, residuals, torch.ones(2, dtype=torch.bool), products=0)
+
+
+def _notes(planned: "SpectrumPlan", options: SpectrumOptions, ends: Eigenpairs) -> Iterator[str]:
+    """What was done differently to fit in memory, and what did not converge."""
+    if not planned.reorthogonalise:
+        yield "The Lanczos basis did not fit in memory and was not kept; the density is a little less sharp."
+    elif planned.at_once < options.probes:
+        yield f"The probes were multiplied {planned.at_once} at a time to fit in memory."
+    if options.extremes and planned.extreme_basis is None:
+        yield "There was no memory to search for the extremes; those of the density are given."
+    if not bool(ends.converged.all()):
+        yield (
             "The search for the extreme eigenvalues used up its products before it converged; an eigenvalue lies "
-            f"within {float(pairs.residuals.max()):.2g} of each. Ask for more with max_products=….",
+            f"within {float(ends.residuals.max()):.2g} of each. Ask for more with max_products=…."
         )
-    return _Ends(pairs.values, pairs.residuals, pairs.vectors, pairs.products, notes)
-
-
-def _moments(
-    operator: SymmetricOperator, planned: "SpectrumPlan", sampling: Sampling, density: SpectralDensity, known: Tensor
-) -> Moments:
-    """Trace and norm by Hutch++ beside the extremes; from the density itself where there is no room."""
-    if not planned.moment_products:
-        # The first two moments of a probe's quadrature are exact for the probe.
-        powers = [(density.weights * density.nodes**power).sum(1) * density.size for power in (1, 2)]
-        first, second = (scatter_estimate(values, 0) for values in powers)
-        return Moments(first, root_estimate(second))
-    generator = sampling.randomness.child("moments").torch()
-    sampling.progress("trace and norm", 0, 1)
-    found = trace_and_frobenius(operator, planned.moment_products, generator, known if known.shape[1] else None)
-    sampling.progress("trace and norm", 1, 1)
-    return found
 
 
 MOST_EXACT = 3000
@@ -215,24 +197,9 @@ class SpectrumPlan:
     extreme_basis: int | None  # vectors for the search of extremes; None where there is no room for one
     moment_products: int  # products for trace and Frobenius norm; 0 takes them from the density
 
-    def notes(self, options: SpectrumOptions) -> tuple[str, ...]:
-        """What was done differently to fit in memory."""
-        notes = []
-        if not self.reorthogonalise:
-            notes.append(
-                "The Lanczos basis did not fit in memory and was not kept; the density is a little less sharp."
-            )
-        elif self.at_once < options.probes:
-            notes.append(f"The probes were multiplied {self.at_once} at a time to fit in memory.")
-        if options.extremes and self.extreme_basis is None:
-            notes.append("There was no memory to search for the extremes; those of the density are given.")
-        return tuple(notes)
-
 
 _SPARE_VECTORS = 6  # newest, previous, product, remainder, and a probe drawn in float64
-
 _FEWEST_SCATTERED = 4  # the scatter of two or three probes is a poor guess of their error
-
 _SHARE_OF_BUDGET = 0.5  # the products of the operator need the rest
 
 
@@ -260,9 +227,7 @@ def plan(operator: SymmetricOperator, options: SpectrumOptions) -> SpectrumPlan:
 
 
 POINTS = 512
-
 _WIDTHS_IN_SPAN = 100
-
 _MARGIN = 6  # widths beyond the extremes, so that the density integrates to one
 
 

@@ -16,7 +16,7 @@ from skiplens.base.randomness import Randomness
 from skiplens.curvature.operator import Kind, LossOperator, loss_operator
 from skiplens.curvature.problem import loss_batches
 from skiplens.curvature.reading import FLAT, HessianSpectrum
-from skiplens.curvature.sampled import Method, Sampling, SpectrumOptions, choose_method, exact_curve, sampled_fields
+from skiplens.curvature.sampled import Method, SpectrumOptions, choose_method, exact_curve, sampled_fields
 from skiplens.graph.blocks import ResidualBlock
 from skiplens.graph.dissect import find_residual_blocks
 from skiplens.graph.functional import ParameterChoice
@@ -123,15 +123,8 @@ class _Measurement:
 
     def operator(self, parameters: ParameterChoice) -> LossOperator:
         """The matrix of the chosen parameters."""
-        return loss_operator(
-            self.model,
-            self.data,
-            loss=self.loss,
-            kind=self.options.kind,
-            parameters=parameters,
-            memory=self.options.memory,
-            progress=self.progress,
-        )
+        how: dict[str, Any] = {"kind": self.options.kind, "memory": self.options.memory, "progress": self.progress}
+        return loss_operator(self.model, self.data, loss=self.loss, parameters=parameters, **how)
 
     def principal(self, matrix: Tensor, operator: LossOperator, names: tuple[str, ...]) -> HessianSpectrum:
         """The spectrum of the rows and columns of these parameters."""
@@ -151,7 +144,7 @@ class _Measurement:
     def sampled(self, operator: LossOperator, name: str) -> dict[str, Any]:
         """Extremes and density; each matrix has random vectors of its own."""
         randomness = Randomness(self.options.seed).child("hessian_spectrum", name)
-        return sampled_fields(operator, Sampling(self.options, randomness, self.progress))
+        return sampled_fields(operator, self.options, randomness, self.progress)
 
     def reading(
         self, operator: LossOperator, fields: dict[str, Any], names: tuple[str, ...] | None = None
@@ -172,13 +165,7 @@ class _Measurement:
 def parameters_by_block(
     blocks: Iterable[ResidualBlock], chosen: Collection[str], wanted: bool | tuple[str, ...] = True
 ) -> dict[str, tuple[str, ...]]:
-    """For each wanted block the chosen parameters of its branch and its shortcut; a block without any is left out.
-
-    Args:
-        blocks: The residual blocks of a model.
-        chosen: Names of the parameters that derivatives are taken of.
-        wanted: True for all blocks, or their names.
-    """
+    """For each wanted block (or all) the chosen parameters of its branch and shortcut; one without any is left out."""
     found = {}
     for block in blocks:
         read = dict.fromkeys((*block.branch.parameters, *block.shortcut.parameters))
@@ -210,6 +197,7 @@ def exact_fields(matrix: Float[Tensor, "params params"], options: SpectrumOption
     error = asymmetry + float(torch.finfo(values.dtype).eps * size**0.5 * values.abs().max())
     ends = sorted({*range(min(options.extremes, size)), *range(max(0, size - options.extremes), size)})
     quantile = absolute_quantile(values, shares)
+    least = max(0.0, quantile - error)
     return {
         "method": "exact",
         "parameters": size,
@@ -223,10 +211,7 @@ def exact_fields(matrix: Float[Tensor, "params params"], options: SpectrumOption
         "vectors": vectors[:, ends] if options.vectors else vectors,
         "trace": symmetric.trace().item(),
         "frobenius_norm": symmetric.norm().item(),
-        "condition_interval": (
-            condition_number(top, quantile + error),
-            condition_number(top, max(0.0, quantile - error)),
-        ),
+        "condition_interval": tuple(condition_number(top, edge) for edge in (quantile + error, least)),
         "index_interval": (_share(values < -error), _share(values < error)),
         "flat_interval": (_share(values.abs() <= FLAT * top - error), _share(values.abs() <= FLAT * top + error)),
         "rounding": max(_ROUNDING * top, asymmetry),

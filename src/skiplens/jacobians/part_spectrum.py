@@ -90,17 +90,7 @@ class Linearised:
 _BATCH_NORMS = {"aten.batch_norm", "aten._native_batch_norm_legit", "aten._native_batch_norm_legit_functional"}
 
 
-@dataclass(frozen=True)
-class Statistics:
-    """Mean and inverse standard deviation of each channel, shaped to multiply a batch."""
-
-    mean: Tensor
-    inverse_deviation: Tensor
-
-    @property
-    def channels(self) -> int:
-        """How many channels are normalised."""
-        return self.mean.numel()
+Statistics = tuple[Tensor, Tensor]  # mean and inverse standard deviation of each channel, shaped to multiply a batch
 
 
 def coupling_norms(network: ResidualNetwork, start: str, end: str, samples: int) -> dict[str, Statistics]:
@@ -124,7 +114,7 @@ def coupling_norms(network: ResidualNetwork, start: str, end: str, samples: int)
         value = values[_source(node).name].detach()
         others = [axis for axis in range(value.ndim) if axis != 1]
         variance = value.var(others, unbiased=False, keepdim=True)
-        found[node.name] = Statistics(value.mean(others, keepdim=True), (variance + epsilon).rsqrt())
+        found[node.name] = value.mean(others, keepdim=True), (variance + epsilon).rsqrt()
     return found
 
 
@@ -134,13 +124,13 @@ def frozen_call(statistics: Mapping[str, Statistics]) -> Call:
     def call(node: fx.Node, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         if node.name not in statistics:
             return plain_call(node, arguments, keywords)
-        fixed = statistics[node.name]
+        mean, inverse_deviation = statistics[node.name]
         value, weight, bias = arguments[:3]
-        normalised = (value - fixed.mean) * fixed.inverse_deviation
+        normalised = (value - mean) * inverse_deviation
         if weight is not None:
-            normalised = normalised * weight.reshape(fixed.mean.shape)
+            normalised = normalised * weight.reshape(mean.shape)
         if bias is not None:
-            normalised = normalised + bias.reshape(fixed.mean.shape)
+            normalised = normalised + bias.reshape(mean.shape)
         if operation(node) == "aten.batch_norm":
             return normalised
         rest = node.meta["val"][1:]  # statistics, which nothing on the way reads
@@ -155,10 +145,6 @@ def _source(node: fx.Node) -> fx.Node:
     return source
 
 
-Coupling = Literal["auto", "sample", "batch"]
-
-Method = Literal["auto", "exact", "lanczos"]
-
 _FEWEST_STEPS = 8  # with fewer Lanczos steps a density says nothing
 
 
@@ -166,15 +152,11 @@ _FEWEST_STEPS = 8  # with fewer Lanczos steps a density says nothing
 class Spectrum:
     """Singular values, descending, with the share of all that each stands for."""
 
-    values: Float[Tensor, " values"]
-    """All singular values, or nodes of their density."""
-    weights: Float[Tensor, " values"]
-    """They add up to one."""
+    values: Float[Tensor, " values"]  # all singular values, or nodes of their density
+    weights: Float[Tensor, " values"]  # they add up to one
     count: int
-    method: str
-    """How they were found: "exact", "low rank" (exact too) or "lanczos"."""
-    coupled: bool
-    """Whether the samples of the batch were seen as coupled."""
+    method: str  # how they were found: "exact", "low rank" (exact too) or "lanczos"
+    coupled: bool  # whether the samples of the batch were seen as coupled
 
     @classmethod
     def of_all(cls, values: Float[Tensor, " values"], method: str, coupled: bool) -> "Spectrum":
@@ -198,8 +180,8 @@ class Part:
 class SpectrumEffort:
     """How to find singular values, and how much may be spent; see `jacobian_spectrum`."""
 
-    coupling: Coupling = "auto"
-    method: Method = "auto"
+    coupling: Literal["auto", "sample", "batch"] = "auto"
+    method: Literal["auto", "exact", "lanczos"] = "auto"
     steps: int = 80
     probes: int = 4
     work: float = 1e12
@@ -211,17 +193,12 @@ def part_spectrum(
 ) -> Spectrum:
     """The singular values of the Jacobian of `part`; to be called within `transformable()`."""
     whole = Linearised(part.function, part.point)
-    coupled = not keeps_samples(whole, part.samples) or couples_samples(whole, part.samples, generator)
-    if not coupled:
+    kept = keeps_samples(whole, part.samples)
+    if kept and not couples_samples(whole, part.samples, generator):
         return _blockwise(part, whole, effort, generator)
-    if effort.coupling == "sample":
-        return _blockwise(part, _uncoupled(part, whole, generator), effort, generator)
-    return _joint(part, whole, effort, generator, progress)
-
-
-def _uncoupled(part: Part, whole: Linearised, generator: torch.Generator) -> Linearised:
-    """The part with frozen statistics, or an error that says why there is no such form."""
-    if not keeps_samples(whole, part.samples):
+    if effort.coupling != "sample":
+        return _joint(part, whole, effort, generator, progress)
+    if not kept:
         raise InvalidInputError(
             f"{part.name!r} maps shape {whole.input_shape} to shape {whole.output_shape} for {part.samples} samples: "
             "its first axis is not the samples throughout. Ask for coupling='batch', or look at a part that keeps them."
@@ -232,7 +209,7 @@ def _uncoupled(part: Part, whole: Linearised, generator: torch.Generator) -> Lin
             f"The samples of the batch depend on each other in {part.name!r}, and not only through the statistics of "
             "batch norm layers, which could be frozen. Ask for coupling='batch'."
         )
-    return frozen
+    return _blockwise(part, frozen, effort, generator)
 
 
 def _blockwise(part: Part, linearised: Linearised, effort: SpectrumEffort, generator: torch.Generator) -> Spectrum:
@@ -348,14 +325,10 @@ def _difference(
     coupled: Linearised, frozen: Linearised, rank: int, generator: torch.Generator
 ) -> tuple[Float[Tensor, "rows rank"], Float[Tensor, "columns rank"]]:
     """U with orthonormal columns and V such that J = J_frozen + U Vᵀ, in float64."""
-
-    def image(probes: Tensor) -> Tensor:
-        return coupled.forward(probes) - frozen.forward(probes)
-
     count = min(rank + _SPARE, coupled.rows, coupled.columns)
     draws = torch.randn((count + 1, coupled.columns), generator=generator, device=generator.device)
     probes = draws.to(coupled.device, coupled.dtype)
-    images = image(probes).double().T
+    images = (coupled.forward(probes) - frozen.forward(probes)).double().T
     left, sizes, _ = torch.linalg.svd(images[:, :count], full_matrices=False)
     noise = 100 * torch.finfo(coupled.dtype).eps * (sizes[0] + frozen.forward(probes[:1]).norm())
     U = left[:, sizes > noise][:, :rank]
@@ -371,8 +344,7 @@ def _difference(
 
 def keeps_samples(linearised: Linearised, samples: int) -> bool:
     """Whether the first axis of input and output is the samples."""
-    shapes = (linearised.input_shape, linearised.output_shape)
-    return all(len(shape) > 0 and shape[0] == samples for shape in shapes)
+    return all(shape[:1] == (samples,) for shape in (linearised.input_shape, linearised.output_shape))
 
 
 def couples_samples(linearised: Linearised, samples: int, generator: torch.Generator) -> bool:
@@ -398,8 +370,7 @@ def sample_jacobians(linearised: Linearised, samples: int) -> Float[Tensor, "sam
     One product serves all samples: the same unit vector in every sample gives that row (or column) of all Jacobians.
     """
     outputs, inputs = linearised.rows // samples, linearised.columns // samples
-    by_rows = outputs <= inputs
-    size = outputs if by_rows else inputs
+    by_rows, size = outputs <= inputs, min(outputs, inputs)
     product = linearised.adjoint if by_rows else linearised.forward
     whole = torch.empty((samples, outputs, inputs), dtype=linearised.dtype, device=linearised.device)
     step = max(1, 2**24 // (samples * size))

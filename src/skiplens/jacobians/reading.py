@@ -18,29 +18,17 @@ FLOOR = 1e-6  # singular values below this count as zero, and as this in logarit
 
 @dataclass(frozen=True)
 class SpectrumStatistics:
-    """A set of singular values in numbers.
-
-    Attributes:
-        count: How many singular values there are.
-        smallest: The smallest seen.
-        largest: The largest.
-        median: Half of them lie below.
-        rms: Root of the mean square.
-        mean_log10: Mean of log10 max(σ, 1e-6).
-        above_one: Fraction above 1 (by more than 1e-6, so that rounding does not count): directions that are stretched.
-        near_zero: Fraction below 1e-6: directions that are lost.
-        at_one: Fraction within 1e-6 of 1: directions that pass as they are.
-    """
+    """A set of singular values in numbers."""
 
     count: int
     smallest: float
     largest: float
     median: float
-    rms: float
-    mean_log10: float
-    above_one: float
-    near_zero: float
-    at_one: float
+    rms: float  # root of the mean square
+    mean_log10: float  # mean of log10 max(σ, 1e-6)
+    above_one: float  # share above 1 (by more than 1e-6: rounding does not count): directions that are stretched
+    near_zero: float  # share below 1e-6: directions that are lost
+    at_one: float  # share within 1e-6 of 1: directions that pass as they are
 
     @property
     def condition_number(self) -> float:
@@ -100,7 +88,8 @@ class JacobianSpectrum(Reading, kind="jacobians"):
 
     def method(self, name: str) -> str:
         """How the singular values of `name` were found."""
-        return self.methods[self.names.index(self._known(name))]
+        self._chosen(name, without_shortcut=False)  # refuses what was not measured
+        return self.methods[self.names.index(name)]
 
     def statistics(self, name: str = "network", without_shortcut: bool = False) -> SpectrumStatistics:
         """The singular values of `name` in numbers; those of its branch alone if asked for."""
@@ -126,12 +115,12 @@ class JacobianSpectrum(Reading, kind="jacobians"):
 
     def quantiles(self, name: str, levels: Float[Tensor, " levels"]) -> Float[Tensor, " levels"]:
         """The singular values below which these shares of all lie."""
-        return weighted_quantiles(self.singular_values[self._known(name)], self.weights[name], levels)
+        return weighted_quantiles(*self._chosen(name, without_shortcut=False), levels)
 
     def histogram(self, name: str, edges: Float[Tensor, " edges"]) -> Float[Tensor, " bins"]:
         """The share of singular values in each bin; the last bin holds its upper edge too."""
-        values, weights = self.singular_values[self._known(name)].double(), self.weights[name].double()
-        edges = edges.double()
+        values, weights = self._chosen(name, without_shortcut=False)
+        values, weights, edges = values.double(), weights.double(), edges.double()
         bins = torch.bucketize(values, edges, right=True) - 1
         bins = torch.where(values == edges[-1], len(edges) - 2, bins)
         inside = (bins >= 0) & (bins < len(edges) - 1)
@@ -139,16 +128,11 @@ class JacobianSpectrum(Reading, kind="jacobians"):
 
     def _chosen(self, name: str, without_shortcut: bool) -> tuple[Tensor, Tensor]:
         """Values and shares of a part, or of its branch alone."""
-        self._known(name)
+        if name not in self.singular_values:
+            raise InvalidInputError(f"{name!r} was not measured. {did_you_mean(name, self.singular_values)}")
         if not without_shortcut:
             return self.singular_values[name], self.weights[name]
         if name not in self.without_shortcut:
-            raise InvalidInputError(
-                f"The branch of {name!r} was not measured. {did_you_mean(name, self.without_shortcut)}"
-            )
+            what = f"The branch of {name!r} was not measured."
+            raise InvalidInputError(f"{what} {did_you_mean(name, self.without_shortcut)}")
         return self.without_shortcut[name], self.without_shortcut_weights[name]
-
-    def _known(self, name: str) -> str:
-        if name not in self.singular_values:
-            raise InvalidInputError(f"{name!r} was not measured. {did_you_mean(name, self.singular_values)}")
-        return name

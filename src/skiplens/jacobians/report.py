@@ -22,9 +22,7 @@ from skiplens.readings.finding import Finding, Remedy, Rule, Severity, listed
 from skiplens.readings.reading import Provenance
 from skiplens.signal.structure import StructureReading
 
-PASSES_OF_A_STEP = 6
-"""Of a Lanczos step: forward and back through the blocks with their shortcuts, without, and end to end."""
-
+PASSES_OF_A_STEP = 6  # of Lanczos: forward and back through the blocks with their shortcuts, without, and end to end
 FEWEST_STEPS = 12  # the largest singular value is found with so many, and the density in its coarse form
 
 
@@ -60,7 +58,7 @@ def singular_values_by_block(reading: JacobianSpectrum) -> Figure | None:
     if not blocks:
         return None
     levels = torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64)
-    place, marks = numbers(range(1, len(blocks) + 1)), list[Mark]()
+    place, marks, middle = numbers(range(1, len(blocks) + 1)), list[Mark](), Line if len(blocks) > 1 else Points
     for of, values, weights in (
         ("with its shortcut", reading.singular_values, reading.weights),
         ("branch alone", reading.without_shortcut, reading.without_shortcut_weights),
@@ -69,7 +67,6 @@ def singular_values_by_block(reading: JacobianSpectrum) -> Figure | None:
             continue
         found = torch.stack([weighted_quantiles(values[name], weights[name], levels) for name in blocks])
         low, median, high = (numbers(column) for column in found.clamp_min(FLOOR).T)
-        middle = Line if len(place) > 1 else Points
         marks.append(middle(place, median, f"median {of}"))
         marks.append(Points((*place, *place), (*low, *high), f"10 % and 90 % {of}"))
     return Figure(
@@ -114,17 +111,13 @@ def spectrum_of_one_block(reading: JacobianSpectrum) -> Figure | None:
     )
 
 
-_FEWEST_BINS, _MOST_BINS = 8, 24
-
-
 def network_histogram(reading: JacobianSpectrum) -> Figure | None:
     """How the singular values of the whole network are distributed."""
     if "network" not in reading.singular_values:
         return None
-    largest = float(reading.singular_values["network"].max())
     whole = reading.statistics("network")
-    bins = max(_FEWEST_BINS, min(_MOST_BINS, math.isqrt(4 * whole.count)))
-    edges = torch.linspace(0, largest or 1.0, bins + 1, dtype=torch.float64)
+    bins = max(8, min(24, math.isqrt(4 * whole.count)))
+    edges = torch.linspace(0, float(reading.singular_values["network"].max()) or 1.0, bins + 1, dtype=torch.float64)
     centres = (edges[:-1] + edges[1:]) / 2
     return Figure(
         name="network_histogram",
@@ -218,7 +211,7 @@ LOST = 0.01  # share of lost directions that is worth reporting
 
 def judge_projections(reading: StructureReading) -> Iterator[Finding]:
     """Shortcuts that multiply by a drawn matrix, whose singular values are not 1."""
-    names = _projections(reading)
+    names = _blocks_with("projection", reading)
     if not names:
         return
     remedy = Remedy("add_average_pool_skips", {"blocks": names})
@@ -251,10 +244,9 @@ def judge_directions(jacobians: JacobianSpectrum, structure: StructureReading) -
         return
     worst = max(losing, key=shares.__getitem__)
     others = tuple(name for name in losing if name != worst)
-    pooled = tuple(name for name in losing if name in _projections(structure))
+    pooled = tuple(name for name in losing if name in _blocks_with("projection", structure))
     remedy = Remedy("add_average_pool_skips", {"blocks": pooled}) if pooled else None
-    bare = {name for name, kind in zip(structure.block_names, structure.shortcuts, strict=True) if kind == "identity"}
-    severity: Severity = "note" if bare.isdisjoint(losing) else "warning"
+    severity: Severity = "warning" if set(losing) & set(_blocks_with("identity", structure)) else "note"
     yield Finding(
         rule="lost_directions",
         severity=severity,
@@ -272,10 +264,8 @@ def judge_directions(jacobians: JacobianSpectrum, structure: StructureReading) -
     )
 
 
-def _projections(reading: StructureReading) -> tuple[str, ...]:
-    return tuple(
-        name for name, kind in zip(reading.block_names, reading.shortcuts, strict=True) if kind == "projection"
-    )
+def _blocks_with(shortcut: str, reading: StructureReading) -> tuple[str, ...]:
+    return tuple(name for name, kind in zip(reading.block_names, reading.shortcuts, strict=True) if kind == shortcut)
 
 
 RULES = (
@@ -316,10 +306,6 @@ def _block_values(reading: JacobianSpectrum) -> Curve | None:
     return Curve(torch.arange(1, len(means) + 1), torch.tensor(means, dtype=torch.float64))
 
 
-def _lost_directions(finding: Finding, jacobians: JacobianSpectrum, structure: StructureReading) -> float:
-    return max(jacobians.statistics(name).near_zero for name in finding.where)
-
-
 VIEW = ReadingView(
     JacobianSpectrum,
     JacobiansLens,
@@ -343,5 +329,10 @@ VIEW = ReadingView(
             _network_values,
         ),
     ),
-    quantities={"lost_directions": Quantity("largest share of lost directions", _lost_directions)},
+    quantities={
+        "lost_directions": Quantity(
+            "largest share of lost directions",
+            lambda finding, jacobians, _: max(jacobians.statistics(name).near_zero for name in finding.where),
+        )
+    },
 )

@@ -17,7 +17,7 @@ from skiplens.graph.blocks import ResidualBlock
 from skiplens.graph.dissect import dissect
 from skiplens.graph.functional import transformable
 from skiplens.graph.inputs import require_device, require_finite, require_module, samples_of
-from skiplens.graph.network import ResidualNetwork, part_function, sources_of, span_function
+from skiplens.graph.network import ResidualNetwork, part_function, plain_call, sources_of, span_function
 from skiplens.jacobians.part_spectrum import Part, Spectrum, SpectrumEffort, coupling_norms, frozen_call, part_spectrum
 from skiplens.jacobians.reading import JacobianSpectrum
 from skiplens.readings.reading import Provenance
@@ -186,19 +186,15 @@ class Span:
     def part(self, network: ResidualNetwork, samples: int, part: PartName = "block") -> Part:
         """The function between the nodes, with and without coupling of samples."""
         norms = coupling_norms(network, self.start, self.end, samples)
+        calls = plain_call, frozen_call(norms)
         if self.block is None:
-            function = span_function(network, self.start, self.end)
-            frozen = span_function(network, self.start, self.end, frozen_call(norms))
+            function, frozen = (span_function(network, self.start, self.end, call) for call in calls)
         else:
-            function = part_function(network, self.block, part)
-            frozen = part_function(network, self.block, part, frozen_call(norms))
+            function, frozen = (part_function(network, self.block, part, call) for call in calls)
         point = network.run([self.start])[self.start].detach()
-        channels = sum(statistics.channels for statistics in norms.values())
+        channels = sum(mean.numel() for mean, _ in norms.values())
         label = self.name if part == "block" else f"{self.name} ({part})"
         return Part(label, function, frozen if norms else None, point, samples, channels)
-
-
-NETWORK, OUTPUT = "network", "output"
 
 
 def spans_of(network: ResidualNetwork, blocks: BlockChoice, with_network: bool) -> list[Span]:
@@ -209,7 +205,7 @@ def spans_of(network: ResidualNetwork, blocks: BlockChoice, with_network: bool) 
     spans = [_span(network, choice) for choice in chosen]
     if with_network:
         source = sources_of(network, network.node(network.output))[0]
-        spans.append(Span(NETWORK, source.name, network.output))
+        spans.append(Span("network", source.name, network.output))
     if not spans:
         raise InvalidInputError("Nothing was chosen to look at; name blocks or ask for network=True.")
     return spans
@@ -222,7 +218,7 @@ def _span(network: ResidualNetwork, choice: str | tuple[str, str]) -> Span:
     if len(choice) != 2:
         raise InvalidInputError(f"blocks holds {choice!r}; a span is a pair (first block, last block or 'output').")
     first = network.block(choice[0])
-    end = network.output if choice[1] == OUTPUT else network.block(choice[1]).join
+    end = network.output if choice[1] == "output" else network.block(choice[1]).join
     if network.node(end) < network.node(first.input) or end == first.input:
         raise InvalidInputError(f"The span from {choice[0]!r} to {choice[1]!r} runs backwards; name the earlier first.")
     return Span(f"{choice[0]} -> {choice[1]}", first.input, end)

@@ -1,6 +1,6 @@
 """A model as a list of layer descriptions: the main path in order, with residual blocks as one layer each."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -46,13 +46,17 @@ class _Walk:
         nodes = view.between(start, end)
         blocks = {block.join: block for block in network.blocks if block.parent == parent}
         blocks = {join: block for join, block in blocks.items() if network.node(join) in nodes}
+
+        def layer_of(node: fx.Node) -> str:
+            return view.call(node) if isinstance(view.module(node), _WHOLE_MODULES) else node.name
+
         inside = set[fx.Node]()
         for block in blocks.values():
             join = network.node(block.join)
             inside.update(node for node in view.between(network.node(block.input), join) if node is not join)
-        parts: list[Description] = []
-        value = start
-        for group in self._groups(node for node in nodes if node not in inside):
+        parts, value = list[Description](), start
+        for _, one_layer in groupby((node for node in nodes if node not in inside), layer_of):
+            group = list(one_layer)
             found = blocks.get(group[-1].name)
             if found and network.node(found.input) is value:
                 skip = describe_skip(view, found, self.generator)
@@ -61,14 +65,6 @@ class _Walk:
                 parts += self._described(group, value)
             value = group[-1]
         return tuple(_merged(parts))
-
-    def _groups(self, nodes: Iterable[fx.Node]) -> Iterator[list[fx.Node]]:
-        """Single nodes, and the nodes of a module that is one layer together."""
-
-        def key(node: fx.Node) -> str:
-            return self.view.call(node) if isinstance(self.view.module(node), _WHOLE_MODULES) else node.name
-
-        return (list(group) for _, group in groupby(nodes, key))
 
     def _described(self, group: list[fx.Node], value: fx.Node) -> list[Description]:
         view, first, last = self.view, group[0], group[-1]
@@ -113,16 +109,14 @@ def _merged(parts: Iterable[Description]) -> list[Description]:
     return found
 
 
-DENSE_FEATURES = 1024
-"""Up to so many features the matrix of a shortcut is formed; larger ones are probed with random vectors."""
-
+DENSE_FEATURES = 1024  # up to so many the matrix of a shortcut is formed; larger ones are probed with random vectors
 Function = Callable[[Tensor], Tensor]
 
 
 def describe_skip(view: GraphView, block: ResidualBlock, generator: torch.Generator) -> Skip:
     """The description of a block's shortcut."""
-    join, start, network = view.network.node(block.join), view.network.node(block.input), view.network
-    skip = Skip(block.shortcut.kind, view.features(start), view.features(join))
+    network, start = view.network, view.network.node(block.input)
+    skip = Skip(block.shortcut.kind, view.features(start), view.features(network.node(block.join)))
     if skip.what == "identity":
         return replace(skip, smallest=1.0, largest=1.0)
     trained = sum(network.model.get_parameter(name).numel() for name in block.shortcut.parameters)
@@ -176,36 +170,28 @@ def _deviation(shortcut: Function, x: Tensor, generator: torch.Generator, tall: 
     return float((after - before).norm() / before.norm())
 
 
-_KNOWN_AS: dict[Any, str] = {
-    F.cross_entropy: "cross_entropy",
-    nn.CrossEntropyLoss: "cross_entropy",
-    F.mse_loss: "mse",
-    nn.MSELoss: "mse",
-    F.binary_cross_entropy_with_logits: "binary_cross_entropy",
-    nn.BCEWithLogitsLoss: "binary_cross_entropy",
-    F.l1_loss: "l1",
-    nn.L1Loss: "l1",
-    F.huber_loss: "huber",
-    nn.HuberLoss: "huber",
-    F.smooth_l1_loss: "huber",
-    nn.SmoothL1Loss: "huber",
+_COSTS: dict[str, tuple[CostFacts, tuple[Any, ...]]] = {
+    "cross_entropy": (CostFacts("cross-entropy", True, True, True), (F.cross_entropy, nn.CrossEntropyLoss)),
+    "mse": (CostFacts("mean squared error", True, True, True), (F.mse_loss, nn.MSELoss)),
+    "binary_cross_entropy": (
+        CostFacts("binary cross-entropy", True, True, True),
+        (F.binary_cross_entropy_with_logits, nn.BCEWithLogitsLoss),
+    ),
+    "l1": (CostFacts("absolute error", True, False, False), (F.l1_loss, nn.L1Loss)),
+    "huber": (
+        CostFacts("Huber loss", True, True, True),
+        (F.huber_loss, nn.HuberLoss, F.smooth_l1_loss, nn.SmoothL1Loss),
+    ),
 }
-
-_FACTS = {
-    "cross_entropy": CostFacts("cross-entropy", True, True, True),
-    "mse": CostFacts("mean squared error", True, True, True),
-    "binary_cross_entropy": CostFacts("binary cross-entropy", True, True, True),
-    "l1": CostFacts("absolute error", True, False, False),
-    "huber": CostFacts("Huber loss", True, True, True),
-}
+"""Losses by name: what is known of them, and their functions and modules in torch."""
 
 
 def describe_cost(loss: Loss, outputs: tuple[int, ...], targets: Tensor) -> CostFacts:
     """What is known of a loss; with numbers where all targets are there and it is a plain mean."""
-    if isinstance(loss, str) and loss not in _FACTS:
-        raise InvalidInputError(f"There is no loss {loss!r}. {did_you_mean(loss, _FACTS)}")
-    known = _KNOWN_AS.get(loss) if isinstance(loss, Hashable) else None
-    name = loss if isinstance(loss, str) else known or _KNOWN_AS.get(type(loss))
+    if isinstance(loss, str) and loss not in _COSTS:
+        raise InvalidInputError(f"There is no loss {loss!r}. {did_you_mean(loss, _COSTS)}")
+    torch_names = {id(known): name for name, (_, in_torch) in _COSTS.items() for known in in_torch}
+    name = loss if isinstance(loss, str) else torch_names.get(id(loss)) or torch_names.get(id(type(loss)))
     if name is None:
         return CostFacts("the model's own loss" if loss is None else loss_name(loss))
     is_plain = True  # a mean without weights, smoothing and ignored targets
@@ -213,7 +199,7 @@ def describe_cost(loss: Loss, outputs: tuple[int, ...], targets: Tensor) -> Cost
         options = vars(loss) | dict(loss.named_buffers())
         weighted = options.get("weight") is not None or options.get("label_smoothing", 0.0) != 0
         is_plain = not weighted and options.get("reduction", "mean") == "mean"
-    return replace(_FACTS[name], cost=_cost(name, outputs, targets) if is_plain else None)
+    return replace(_COSTS[name][0], cost=_cost(name, outputs, targets) if is_plain else None)
 
 
 def _cost(name: str, outputs: tuple[int, ...], targets: Tensor) -> Cost | None:

@@ -1,7 +1,7 @@
 """Every hypothesis of theorems 4.5 (S), 4.7 (R) and 5.1 (G), checked on a described network."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from skiplens.jacobians.hypotheses.descriptions import (
@@ -29,22 +29,29 @@ from skiplens.readings.finding import listed
 def check(case: Case) -> tuple[CheckedHypothesis, ...]:
     """One verdict for each hypothesis of theorems 4.5 (S), 4.7 (R) and 5.1 (G), in this order."""
     smoothness = (_nonlinearities, _normalised_maps, _norms, _cost, _branches, _certificate)
-    before = (*(check(case) for check in smoothness), *regularity_checks(case))
-    failing, unknown = _with(before, "fails"), _with(before, "cannot be decided")
-    all_before = judged(
-        "G1",
-        Evidence(failing, unknown, float(len(failing) + len(unknown))),
-        "S1 to S6 and R1 to R6 hold",
-        "hypotheses of theorems 4.5 or 4.7 fail",
-        "Make the changes named there.",
-    )
-    convergence = (_entry_normalised, _slopes, _margin, _convex_cost, _step)
-    return (*before, all_before, *(check(case) for check in convergence))
+    before = (*_judged_all("S", smoothness, case), *regularity_checks(case))
+
+    def _all_before(case: Case) -> Judgement:  # G1
+        failing, unknown = _with(before, "fails"), _with(before, "cannot be decided")
+        evidence = Evidence(failing, unknown, float(len(failing) + len(unknown)))
+        wrong = "hypotheses of theorems 4.5 or 4.7 fail"
+        return evidence, "S1 to S6 and R1 to R6 hold", wrong, "Make the changes named there."
+
+    return (*before, *_judged_all("G", (_all_before, _entry_normalised, _slopes, _margin, _convex_cost, _step), case))
 
 
 def regularity_checks(case: Case) -> tuple[CheckedHypothesis, ...]:
     """R1 to R6."""
-    return tuple(check(case) for check in (_widths, _skips, _gains, _samples, _first_layer, _all_have_skips))
+    return _judged_all("R", (_widths, _skips, _gains, _samples, _first_layer, _all_have_skips), case)
+
+
+Judgement = tuple[Evidence, str, str, str]  # what was found, why it holds or else fails, the change to make then
+
+
+def _judged_all(
+    theorem: str, checks: Sequence[Callable[[Case], Judgement]], case: Case
+) -> tuple[CheckedHypothesis, ...]:
+    return tuple(judged(f"{theorem}{number}", *check(case)) for number, check in enumerate(checks, start=1))
 
 
 def _with(checks: Sequence[CheckedHypothesis], verdict: Verdict) -> list[str]:
@@ -79,7 +86,7 @@ def conclusion(case: Case, checks: Sequence[CheckedHypothesis]) -> str:
     )
 
 
-def _entry_normalised(case: Case) -> CheckedHypothesis:
+def _entry_normalised(case: Case) -> Judgement:  # G2
     first = case.layers[0]
     entries = first.parameterisation if isinstance(first, Affine) and not first.has_bias else None
     epsilon = entries.epsilon if isinstance(entries, EntryNormalised) else None
@@ -88,15 +95,14 @@ def _entry_normalised(case: Case) -> CheckedHypothesis:
     change = "None is needed: the repaired network has a free first layer." if harmless else (
         "Use NormalisedLinear with entry normalisation, or the repaired network's plain first layer."
     )  # fmt: skip
-    return judged("G2", Evidence([first.name] if epsilon is None else [], (), epsilon), "en(W) X", why, change)
+    return Evidence([first.name] if epsilon is None else [], (), epsilon), "en(W) X", why, change
 
 
-def _slopes(case: Case) -> CheckedHypothesis:
+def _slopes(case: Case) -> Judgement:  # G3
     parts = list(all_parts(case.layers))
     slopes = {part.name: part.nonlinearity.slope for part in parts if isinstance(part, Elementwise)}
     largest = max(slopes.values(), default=0.0)
-    return judged(
-        "G3",
+    return (
         Evidence([name for name, slope in slopes.items() if slope > 1], unrecognised(parts), largest),
         "no slope above 1",
         f"a slope of {largest:.6g}",
@@ -104,11 +110,10 @@ def _slopes(case: Case) -> CheckedHypothesis:
     )
 
 
-def _margin(case: Case) -> CheckedHypothesis:
+def _margin(case: Case) -> Judgement:  # G4
     gain, failing, unknown = largest_gain(case)
     without = [] if residual_layers(case) else ["no residual layer"]
-    return judged(
-        "G4",
+    return (
         Evidence(failing or without, unknown, 1 - gain if math.isfinite(gain) and (failing or not unknown) else None),
         f"all branches have slopes of at most 1 - {1 - gain:.4g}",
         "no margin holds for all parameters",
@@ -116,11 +121,10 @@ def _margin(case: Case) -> CheckedHypothesis:
     )
 
 
-def _convex_cost(case: Case) -> CheckedHypothesis:
+def _convex_cost(case: Case) -> Judgement:  # G5
     cost, name = case.cost, case.cost.name
     evidence = _about([cost.is_convex, cost.has_lipschitz_gradient, cost.is_dominated], name, "this loss is not known")
-    return judged(
-        "G5",
+    return (
         replace(evidence, ask="Use the square cost or cross-entropy, or judge it by hand."),
         f"{name} has all of it",
         f"{name} is not convex with a Lipschitz gradient, or has no such inequality near its minimum",
@@ -128,17 +132,16 @@ def _convex_cost(case: Case) -> CheckedHypothesis:
     )
 
 
-def _step(case: Case) -> CheckedHypothesis:
+def _step(case: Case) -> Judgement:  # G6
     beta, step = case.smoothness, case.step
     if beta is None:
         evidence = Evidence((), ["the smoothness"], None, "the smoothness is not known", "See S6.")
-        return judged("G6", evidence, "", "", "")
+        return evidence, "", "", ""
     limit = 2 / beta if beta else math.inf
     if step is None:
         ask = f"Give a step size; any below {limit:.4g} is certified."
-        return judged("G6", Evidence((), ["the step size"], limit, "the step size is not known", ask), "", "", "")
-    return judged(
-        "G6",
+        return Evidence((), ["the step size"], limit, "the step size is not known", ask), "", "", ""
+    return (
         Evidence([f"step {step:.4g}"] if not step < limit else [], (), limit),
         f"{step:.4g} is below {limit:.4g}",
         f"{step:.4g} is not below {limit:.4g}" if limit else "no step is certified, because no smoothness is (S6)",
@@ -191,13 +194,12 @@ def _is_unbounded(part: Description) -> bool:
     return _has_kink(part) or _is_free(part) or _lacks_epsilon(part)
 
 
-def _nonlinearities(case: Case) -> CheckedHypothesis:
+def _nonlinearities(case: Case) -> Judgement:  # S1
     parts = list(all_parts(case.layers))
     bad = [part for part in parts if _has_kink(part)]
     kinds = {part.nonlinearity.name if isinstance(part, Elementwise) else part.what for part in bad}  # type: ignore[union-attr]  # bad parts are one or the other
     named = listed(tuple(sorted(kinds)), most=3)
-    return judged(
-        "S1",
+    return (
         Evidence([part.name for part in bad], unrecognised(parts), float(len(bad))),
         "every nonlinearity is smooth",
         f"{named} has a kink: its derivative jumps",
@@ -205,7 +207,7 @@ def _nonlinearities(case: Case) -> CheckedHypothesis:
     )
 
 
-def _normalised_maps(case: Case) -> CheckedHypothesis:
+def _normalised_maps(case: Case) -> Judgement:  # S2
     parts, harmless = list(all_parts(case.layers)), is_harmless_first_layer(case)
     bad = [part for part in parts if _is_free(part) and not (harmless and part is case.layers[0])]
     reasons = set()
@@ -216,8 +218,7 @@ def _normalised_maps(case: Case) -> CheckedHypothesis:
             reasons.add("free biases")
         else:
             reasons.add("matrices without normalisation")
-    return judged(
-        "S2",
+    return (
         Evidence([part.name for part in bad], unrecognised(parts), float(len(bad))),
         "the first matrix is free, which does no harm: its data are fixed" if harmless else "all maps are normalised",
         f"{listed(tuple(sorted(reasons)), most=3)}: derivatives are unbounded",
@@ -228,7 +229,7 @@ def _normalised_maps(case: Case) -> CheckedHypothesis:
 _NORMALISE = "Normalise the map in front of it; then no covariance is needed."
 
 
-def _norms(case: Case) -> CheckedHypothesis:
+def _norms(case: Case) -> Judgement:  # S3
     verdicts: list[tuple[str, bool | None]] = []
     before: Description | None = None
     for part in all_parts(case.layers):
@@ -242,8 +243,7 @@ def _norms(case: Case) -> CheckedHypothesis:
     why = ["its epsilon is 0, so it divides by zero at constant inputs"] * bool(zero) + [covariance] * bool(singular)
     change = ["Give it an epsilon above 0."] * bool(zero) + [_NORMALISE] * bool(singular)
     unknown = "its map is not normalised, and the covariance of its inputs changes as layers before it are trained"
-    return judged(
-        "S3",
+    return (
         Evidence([*zero, *singular], open_, float(len(verdicts)), unknown, _NORMALISE),
         "each comes after a normalised map, or on data with full covariance" if verdicts else "there is no batch norm",
         "; ".join(why),
@@ -265,10 +265,9 @@ def _batch_norm_is_smooth(case: Case, norm: BatchNorm, before: Description | Non
     return None
 
 
-def _cost(case: Case) -> CheckedHypothesis:
+def _cost(case: Case) -> Judgement:  # S4
     name = case.cost.name
-    return judged(
-        "S4",
+    return (
         _about([case.cost.has_lipschitz_gradient], name, "this loss is not known"),
         f"{name}: the gradient is bounded and Lipschitz on sublevel sets",
         f"the gradient of {name} jumps or is unbounded",
@@ -276,7 +275,7 @@ def _cost(case: Case) -> CheckedHypothesis:
     )
 
 
-def _branches(case: Case) -> CheckedHypothesis:
+def _branches(case: Case) -> Judgement:  # S5
     failing, unknown = [], []
     for layer in residual_layers(case):
         parts = list(all_parts(layer.branch))
@@ -284,8 +283,7 @@ def _branches(case: Case) -> CheckedHypothesis:
             failing.append(layer.name)
         elif unrecognised(parts):
             unknown.append(layer.name)
-    return judged(
-        "S5",
+    return (
         Evidence(failing, unknown, float(len(failing))),
         "all branches are made of smooth normalised layers",
         "branches hold kinks, maps that are not normalised or norms without epsilon (S1 to S3)",
@@ -293,7 +291,7 @@ def _branches(case: Case) -> CheckedHypothesis:
     )
 
 
-def _certificate(case: Case) -> CheckedHypothesis:
+def _certificate(case: Case) -> Judgement:  # S6
     beta, parts = case.smoothness, list(all_parts(case.layers))
     unbounded = [part for part in parts if _is_unbounded(part)]
     infinite = [part.name for part in unbounded]
@@ -301,8 +299,7 @@ def _certificate(case: Case) -> CheckedHypothesis:
     if beta is None and any(part is not case.layers[0] for part in unbounded):
         fails = infinite  # whatever the unknown parts are
     unknown = (unrecognised(parts) or ["the data, the cost or a skip"]) if beta is None else []
-    return judged(
-        "S6",
+    return (
         Evidence(fails, unknown, beta, "no constant can be computed"),
         f"steps below {2 / beta if beta else math.inf:.4g} never increase the loss",
         "the recursion over the layers gives no finite constant",
@@ -310,11 +307,10 @@ def _certificate(case: Case) -> CheckedHypothesis:
     )
 
 
-def _widths(case: Case) -> CheckedHypothesis:
+def _widths(case: Case) -> Judgement:  # R1
     behind = case.layers[1:]
     growing = [layer.name for layer in behind if layer.outputs > layer.inputs]
-    return judged(
-        "R1",
+    return (
         Evidence(growing, (), max((layer.outputs / layer.inputs for layer in behind), default=1.0)),
         "widths after the first layer never grow",
         "more outputs than inputs: the Jacobian has more rows than columns and cannot be onto",
@@ -322,15 +318,14 @@ def _widths(case: Case) -> CheckedHypothesis:
     )
 
 
-def _skips(case: Case) -> CheckedHypothesis:
+def _skips(case: Case) -> Judgement:  # R2
     layers = residual_layers(case)
     verdicts = {layer.name: isometry(layer.skip) for layer in layers}
     failing = [name for name, (good, _) in verdicts.items() if good is False]
     unknown = [name for name, (good, _) in verdicts.items() if good is None]
     values = [value for layer in layers for value in (layer.skip.smallest, layer.skip.largest) if value is not None]
     farthest = max(values, key=lambda value: abs(value - 1), default=None)
-    return judged(
-        "R2",
+    return (
         Evidence(failing, unknown, farthest, "its singular values are not known"),
         "all skips are isometric" if layers else "there is no skip (see R6)",
         "; ".join(sorted({verdicts[name][1] for name in failing})),
@@ -355,17 +350,16 @@ def isometry(skip: Skip) -> tuple[bool | None, str]:
     return skip.deviation <= ISOMETRY, f"I Iᵀ differs from the identity by {skip.deviation:.3g} on a random vector"
 
 
-def _gains(case: Case) -> CheckedHypothesis:
+def _gains(case: Case) -> Judgement:  # R3
     number, failing, unknown = largest_gain(case)
     bounded = f"slopes are at most {number:.4g} for all parameters"
-    checked = judged(
-        "R3",
-        Evidence(failing, unknown, None if unknown and not failing else number),
+    sampled = max((one.gain for one in case.sampled_gains.values()), default=None)
+    return (
+        Evidence(failing, unknown, None if unknown and not failing else number, sampled=sampled),
         bounded if residual_layers(case) else "there is no branch (see R6)",
         f"the product of the layers' bounds, or a measured slope, is {number:.4g}",
         "Normalise the maps of the branch, use slopes of at most 1, and scale its last map (contraction_factor).",
     )
-    return replace(checked, sampled=max((one.gain for one in case.sampled_gains.values()), default=None))
 
 
 def largest_gain(case: Case) -> tuple[float, list[str], list[str]]:
@@ -381,12 +375,11 @@ def largest_gain(case: Case) -> tuple[float, list[str], list[str]]:
     return max(known.values(), default=0.0), failing, [name for name in gains if name not in known]
 
 
-def _samples(case: Case) -> CheckedHypothesis:
+def _samples(case: Case) -> Judgement:  # R4
     data, too_many = case.data, case.data.samples > case.data.features
     not_known = "the inputs are not one matrix of numbers, or too large for singular values"
     evidence = _about([data.are_independent], "the data", not_known)
-    return judged(
-        "R4",
+    return (
         replace(evidence, number=data.smallest, ask="Compute the rank of the data by hand."),
         f"{data.samples} independent samples of {data.features} features",
         f"{data.samples} samples, {data.features} features" if too_many else "the samples are linearly dependent",
@@ -394,7 +387,7 @@ def _samples(case: Case) -> CheckedHypothesis:
     )
 
 
-def _first_layer(case: Case) -> CheckedHypothesis:
+def _first_layer(case: Case) -> Judgement:  # R5
     first, weights, number = case.layers[0], case.first_weights, None
     matrix, unknown = first.parameterisation if isinstance(first, Affine) else first, unrecognised([first])
     # an affine layer whose derivative with respect to its parameters is onto all matrices
@@ -403,8 +396,7 @@ def _first_layer(case: Case) -> CheckedHypothesis:
         number = 0.0
     elif weights is not None and isinstance(first, Affine):
         number = first.parameterisation.smallest_derivative(weights[: first.parameterisation.parameters])
-    return judged(
-        "R5",
+    return (
         Evidence([] if onto or unknown else [first.name], unknown, number),
         "the first layer is affine and has a parameter for each entry of its matrix",
         "its parameters do not reach every matrix (a convolution shares them), or it is not affine",
@@ -412,10 +404,9 @@ def _first_layer(case: Case) -> CheckedHypothesis:
     )
 
 
-def _all_have_skips(case: Case) -> CheckedHypothesis:
+def _all_have_skips(case: Case) -> Judgement:  # R6
     bare = [layer.name for layer in case.layers[1:] if not isinstance(layer, ResidualLayer)]
-    return judged(
-        "R6",
+    return (
         Evidence(bare, (), float(len(bare))),
         "every layer after the first is residual",
         "a layer without skip may lose directions: heads, pooling, norms and activations between blocks count",

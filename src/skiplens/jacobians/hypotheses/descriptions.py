@@ -379,14 +379,16 @@ class Evidence:
     number: float | None = None
     why_open: str = "these parts are not recognised"
     ask: str = "Replace them by layers that are recognised, or judge them by hand."
+    sampled: float | None = None  # what the number is at the present parameters
 
 
 def judged(label: str, evidence: Evidence, good: str, bad: str, change: str) -> CheckedHypothesis:
     """The verdict of the evidence with its reason, `good` or `bad`, and the `change` to make where it fails."""
-    hypothesis, number = HYPOTHESES[label], evidence.number
+    hypothesis, number, sampled = HYPOTHESES[label], evidence.number, evidence.sampled
+    where = tuple(dict.fromkeys(evidence.failing or evidence.unknown))
     if evidence.failing:
-        return CheckedHypothesis(hypothesis, "fails", number, tuple(dict.fromkeys(evidence.failing)), bad, change)
+        return CheckedHypothesis(hypothesis, "fails", number, where, bad, change, sampled)
     if not evidence.unknown:
-        return CheckedHypothesis(hypothesis, "holds", number, (), good)
-    where = tuple(dict.fromkeys(evidence.unknown))
-    return CheckedHypothesis(hypothesis, "cannot be decided", number, where, evidence.why_open, evidence.ask)
+        return CheckedHypothesis(hypothesis, "holds", number, (), good, "", sampled)
+    reason, ask = evidence.why_open, evidence.ask
+    return CheckedHypothesis(hypothesis, "cannot be decided", number, where, reason, ask, sampled)

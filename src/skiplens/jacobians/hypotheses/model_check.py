@@ -14,7 +14,6 @@ from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import Batch, as_batches, concatenate
-from skiplens.graph.blocks import ResidualBlock
 from skiplens.graph.dissect import dissect
 from skiplens.graph.functional import transformable
 from skiplens.graph.lens import Lens, Subject
@@ -148,7 +147,6 @@ def _normalised(module: nn.Module) -> str:
 
 
 MOST_NUMBERS = 20_000_000
-
 MOST_RANK = 1500  # singular values of larger data matrices would take minutes; then only the counts are reported
 
 
@@ -186,9 +184,8 @@ def _tensors(inputs: Any) -> list[Tensor]:
     return [value for value in values if isinstance(value, Tensor)]
 
 
+# Steps of Golub-Kahan: what they find lies below the largest singular value, by a few percent on real networks.
 STEPS = 8
-"""Of Golub-Kahan: what they find lies below the largest singular value, by a few percent at most on real networks."""
-
 MOST_SAMPLED_NUMBERS = 2_000_000  # branches with larger inputs are not measured: a checker answers in seconds
 
 
@@ -197,24 +194,21 @@ def sampled_gains(view: GraphView, generator: torch.Generator, is_whole: bool) -
     blocks = [block for block in view.network.blocks if block.parent is None]
     with torch.no_grad():
         inputs = view.network.run([block.input for block in blocks])
-    gains = {block.name: _gain(view, block, inputs[block.input], generator, is_whole) for block in blocks}
-    return {name: gain for name, gain in gains.items() if gain is not None}
-
-
-def _gain(
-    view: GraphView, block: ResidualBlock, point: torch.Tensor, generator: torch.Generator, is_whole: bool
-) -> SampledGain | None:
-    if not point.is_floating_point() or not 0 < point.numel() <= MOST_SAMPLED_NUMBERS:
-        return None
-    with transformable():
-        branch = Linearised(part_function(view.network, block, "branch"), point)
-        start = torch.randn((1, branch.columns), generator=generator, device=generator.device).to(point)
-        try:
-            largest = float(singular_density(branch.forward, branch.adjoint, start, STEPS).nodes[0])
-            alone = keeps_samples(branch, view.samples) and not couples_samples(branch, view.samples, generator)
-        except RuntimeError:  # an operation without the derivatives that torch needs for this
-            return None
-    return SampledGain(largest, is_whole or alone)
+    found = {}
+    for block in blocks:
+        point = inputs[block.input]
+        if not point.is_floating_point() or not 0 < point.numel() <= MOST_SAMPLED_NUMBERS:
+            continue
+        with transformable():
+            branch = Linearised(part_function(view.network, block, "branch"), point)
+            start = torch.randn((1, branch.columns), generator=generator, device=generator.device).to(point)
+            try:
+                largest = float(singular_density(branch.forward, branch.adjoint, start, STEPS).nodes[0])
+                alone = keeps_samples(branch, view.samples) and not couples_samples(branch, view.samples, generator)
+            except RuntimeError:  # an operation without the derivatives that torch needs for this
+                continue
+        found[block.name] = SampledGain(largest, is_whole or alone)
+    return found
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,7 @@
 """The nodes of a model's graph as descriptions: maps, norms, nonlinearities, pools, and what is not recognised."""
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -142,11 +141,7 @@ def normalisation(view: GraphView, node: fx.Node, source: fx.Node) -> list[Descr
     """A norm by statistics of its input, then its scale and shift."""
     module, name, shape, kind = view.module(node), view.name(node), view.shape(source), operation(node)
     if kind in _WITHIN_SAMPLES:
-        norm, features = _WITHIN_SAMPLES[kind](node, shape, source.meta["val"].dtype), view.features(source)
-        if features % norm.width or not norm.is_of_its_input:
-            return [view.unrecognised(node, source, "a norm across samples or with running statistics")]
-        found: Description = SampleNorm(features, features // norm.width, norm.epsilon, norm.is_centred, name=name)
-        return [found, ScaleShift(norm.scales, features // norm.scales, name=name)] if norm.scales else [found]
+        return _norm_within_samples(view, node, source)
     if not isinstance(module, nn.modules.batchnorm._BatchNorm | BatchNormalise):
         return [view.unrecognised(node, source, kind.removeprefix("aten."))]
     channels, positions = shape[1] if len(shape) > 1 else 1, math.prod(shape[2:])
@@ -159,56 +154,41 @@ def normalisation(view: GraphView, node: fx.Node, source: fx.Node) -> list[Descr
     return scale or [view.unrecognised(node, source, "batch norm with running statistics")]
 
 
-@dataclass(frozen=True)
-class _Norm:
-    """A norm within samples: numbers that share a mean, ε, scales (0 if it has none), whether means are subtracted."""
-
-    width: int
-    epsilon: float
-    scales: int
-    is_centred: bool = True
-    is_of_its_input: bool = True
-
-
-def _layer_norm(node: fx.Node, shape: tuple[int, ...], dtype: torch.dtype) -> _Norm:
-    width = math.prod(argument(node, 1))
-    return _Norm(width, float(argument(node, 4, 1e-5)), width if argument(node, 2) is not None else 0)
-
-
-def _rms_norm(node: fx.Node, shape: tuple[int, ...], dtype: torch.dtype) -> _Norm:
-    """Without ε, torch takes the precision of the numbers that come in."""
-    width, epsilon = math.prod(argument(node, 1)), argument(node, 3)
-    epsilon = torch.finfo(dtype).eps if epsilon is None else float(epsilon)
-    return _Norm(width, epsilon, width if argument(node, 2) is not None else 0, is_centred=False)
-
-
-def _group_norm(node: fx.Node, shape: tuple[int, ...], dtype: torch.dtype) -> _Norm:
-    width, scales = math.prod(shape[1:]) // argument(node, 1), shape[1] if argument(node, 2) is not None else 0
-    return _Norm(width, float(argument(node, 4, 1e-5)), scales)
-
-
-def _instance_norm(node: fx.Node, shape: tuple[int, ...], dtype: torch.dtype) -> _Norm:
-    scales, own = shape[1] if argument(node, 1) is not None else 0, bool(argument(node, 5, True))
-    return _Norm(math.prod(shape[2:]), float(argument(node, 7, 1e-5)), scales, is_of_its_input=own)
-
-
-_WITHIN_SAMPLES: dict[str, Callable[[fx.Node, tuple[int, ...], torch.dtype], _Norm]] = {
-    "aten.layer_norm": _layer_norm,
-    "aten.native_layer_norm": _layer_norm,
-    "aten.rms_norm": _rms_norm,
-    "aten.group_norm": _group_norm,
-    "aten.instance_norm": _instance_norm,
+_WITHIN_SAMPLES = {
+    "aten.layer_norm": (2, 4),
+    "aten.native_layer_norm": (2, 4),
+    "aten.rms_norm": (2, 3),
+    "aten.group_norm": (2, 4),
+    "aten.instance_norm": (1, 7),
 }
+"""Norms over numbers of one sample, and where scale and ε stand among their arguments."""
 
-_SAME_NAME = (
-    "tanh sigmoid softplus sin elu gelu silu mish relu leaky_relu relu6 hardtanh hardswish hardsigmoid selu prelu"
-)
 
-_POINTWISE = {name: name for name in _SAME_NAME.split()} | {"log_sigmoid": "logsigmoid"}
-"""Elementwise operations of torch, and what the theory calls them."""
+def _norm_within_samples(view: GraphView, node: fx.Node, source: fx.Node) -> list[Description]:
+    kind, shape, features, name = operation(node), view.shape(source), view.features(source), view.name(node)
+    scale_place, epsilon_place = _WITHIN_SAMPLES[kind]
+    if kind == "aten.group_norm":
+        width, scales = math.prod(shape[1:]) // argument(node, 1), shape[1]
+    elif kind == "aten.instance_norm":
+        width, scales = math.prod(shape[2:]), shape[1]
+    else:
+        width = scales = math.prod(argument(node, 1))
+    if features % width or (kind == "aten.instance_norm" and not argument(node, 5, True)):
+        return [view.unrecognised(node, source, "a norm across samples or with running statistics")]
+    is_centred = kind != "aten.rms_norm"
+    epsilon = argument(node, epsilon_place, 1e-5 if is_centred else None)
+    if epsilon is None:  # torch takes the precision of the numbers that come in
+        epsilon = torch.finfo(source.meta["val"].dtype).eps
+    norm = SampleNorm(features, features // width, float(epsilon), is_centred, name=name)
+    has_scale = argument(node, scale_place) is not None
+    return [norm, ScaleShift(scales, features // scales, name=name)] if has_scale else [norm]
 
-_WITH_OPTIONS = {"softplus", "elu"}
-"""Smooth ones whose options change their slopes: recognised with the default options only."""
+
+# Elementwise operations of torch, and what the theory calls them.
+_SAME = "tanh sigmoid softplus sin elu gelu silu mish relu leaky_relu relu6 hardtanh hardswish hardsigmoid selu prelu"
+_POINTWISE = {name: name for name in _SAME.split()} | {"log_sigmoid": "logsigmoid"}
+
+_WITH_OPTIONS = {"softplus", "elu"}  # smooth ones whose options change their slopes: only the default is recognised
 
 
 def other_part(view: GraphView, node: fx.Node, source: fx.Node) -> list[Description]:
@@ -239,41 +219,37 @@ def _kept(view: GraphView, node: fx.Node, source: fx.Node) -> list[Description]:
     return [LinearMap(view.name(node), view.features(source), view.features(node), 1.0)]
 
 
-def _average(view: GraphView, node: fx.Node, source: fx.Node) -> list[Description]:
-    """Averages over windows: the product of largest row and column sums bounds the squared norm, exact if disjoint."""
-    before, after = view.shape(source)[2:], view.shape(node)[2:]
-    if "adaptive" in operation(node):
-        disjoint = bool(after) and all(size % parts == 0 for size, parts in zip(before, after, strict=True))
-        gain = math.sqrt(math.prod(after) / math.prod(before)) if disjoint else None
-    else:
+def _pool(view: GraphView, node: fx.Node, source: fx.Node) -> list[Description]:
+    """Averages or maxima over windows; of averages the gain is exact if windows are disjoint.
+
+    The product of largest row and column sums bounds the squared norm of an average. Each maximum copies one input,
+    and an input is copied at most once for each window over it.
+    """
+    before, after, gain = view.shape(source)[2:], view.shape(node)[2:], None
+    averages, adaptive = "avg" in operation(node), "adaptive" in operation(node)
+    if not adaptive:
         window = _sizes(argument(node, 1), len(before))
-        gain = math.sqrt(_overlap(window, _sizes(argument(node, 2) or window, len(before))) / math.prod(window))
-    return [LinearMap(view.name(node), view.features(source), view.features(node), gain)]
-
-
-def _maximum(view: GraphView, node: fx.Node, source: fx.Node) -> list[Description]:
-    """Each output copies one input, and an input is copied at most once for each window over it."""
-    axes = len(view.shape(source)) - 2
-    window = _sizes(argument(node, 1), axes)
-    adaptive = "adaptive" in operation(node)
-    gain = None if adaptive else math.sqrt(_overlap(window, _sizes(argument(node, 2) or window, axes)))
-    return [Kinked(view.name(node), "max pooling", view.features(source), view.features(node), gain)]
+        stride = _sizes(argument(node, 2) or window, len(before))
+        overlap = math.prod(math.ceil(size / step) for size, step in zip(window, stride, strict=True))
+        gain = math.sqrt(overlap / math.prod(window) if averages else overlap)
+    elif averages and after and all(size % parts == 0 for size, parts in zip(before, after, strict=True)):
+        gain = math.sqrt(math.prod(after) / math.prod(before))
+    name, inputs, outputs = view.name(node), view.features(source), view.features(node)
+    return [LinearMap(name, inputs, outputs, gain) if averages else Kinked(name, "max pooling", inputs, outputs, gain)]
 
 
 def _mean(view: GraphView, node: fx.Node, source: fx.Node) -> list[Description]:
-    inputs, outputs = view.features(source), view.features(node)
-    axes = argument(node, 1)
+    inputs, outputs, axes = view.features(source), view.features(node), argument(node, 1)
     if not isinstance(axes, list | tuple) or 0 in axes or not outputs:
         return [view.unrecognised(node, source, "mean")]
     return [LinearMap(view.name(node), inputs, outputs, math.sqrt(outputs / inputs))]
 
 
 def _times(view: GraphView, node: fx.Node, source: fx.Node) -> list[Description]:
-    factors = [value for value in node.args if isinstance(value, int | float)]
+    factors = [float(value) for value in node.args if isinstance(value, int | float)]
     if len(factors) != 1:
         return [view.unrecognised(node, source, "product")]
-    factor = float(factors[0])
-    gain = abs(1 / factor if operation(node) == "aten.div" and factor else factor)
+    gain = abs(1 / factors[0] if operation(node) == "aten.div" and factors[0] else factors[0])
     return [LinearMap(view.name(node), view.features(source), view.features(node), gain)]
 
 
@@ -282,20 +258,14 @@ def _dropout(view: GraphView, node: fx.Node, source: fx.Node) -> list[Descriptio
     return [view.unrecognised(node, source, "dropout in train mode")] if trains else []
 
 
-def _overlap(window: Sequence[int], stride: Sequence[int]) -> int:
-    """The largest number of windows over one position."""
-    return math.prod(math.ceil(size / step) for size, step in zip(window, stride, strict=True))
-
-
 def _sizes(value: Any, axes: int) -> list[int]:
     sizes = [int(size) for size in value] if isinstance(value, list | tuple) else [int(value)]
     return sizes * axes if len(sizes) == 1 else sizes
 
 
 _TABLE: list[tuple[set[str], Callable[[GraphView, fx.Node, fx.Node], list[Description]]]] = [
-    ({f"aten.avg_pool{n}d" for n in (1, 2, 3)} | {f"aten.adaptive_avg_pool{n}d" for n in (1, 2, 3)}, _average),
-    ({"aten.max_pool1d", "aten.max_pool2d", "aten.max_pool3d"}, _maximum),
-    ({"aten.max_pool2d_with_indices", "aten.adaptive_max_pool2d"}, _maximum),
+    ({f"aten.{pool}{n}d" for pool in ("avg_pool", "adaptive_avg_pool", "max_pool") for n in (1, 2, 3)}, _pool),
+    ({"aten.max_pool2d_with_indices", "aten.adaptive_max_pool2d"}, _pool),
     ({"aten.mean"}, _mean),
     ({"aten.mul", "aten.div"}, _times),
     ({"aten.dropout", "aten.feature_dropout", "aten.native_dropout"}, _dropout),
