@@ -6,7 +6,7 @@ import torch
 from skiplens.base.errors import TooLargeError
 from skiplens.base.progress import silent
 from skiplens.base.randomness import Randomness
-from skiplens.curvature.sampled import SpectrumOptions, choose_method, exact_bytes, plan, sampled_fields
+from skiplens.curvature.sampled import SpectrumOptions, choose_method, exact_bytes, notes_on, plan, sampled_fields
 from skiplens.linalg.operator import DenseOperator, FunctionOperator
 from tests.linalg.matrices import with_spectrum
 from tests.tolerances import assert_close
@@ -26,21 +26,22 @@ def with_room(vectors, **options):
 def test_everything_at_once_where_there_is_room():
     made = plan(operator(), with_room(8 * 46 + 10))
     assert made.at_once == 8 and made.reorthogonalise and made.extreme_basis == 40 and made.moment_products == 24
-    assert made.notes(SpectrumOptions()) == ()
+    assert not list(notes_on(made, SpectrumOptions()))
 
 
 def test_fewer_probes_at_once_where_there_is_less():
     asked = with_room(100)
     made = plan(operator(), asked)
     assert made.at_once == 2 and made.reorthogonalise
-    assert made.notes(asked) == ("The probes were multiplied 2 at a time to fit in memory.",)
+    assert list(notes_on(made, asked)) == ["The probes were multiplied 2 at a time to fit in memory."]
 
 
 def test_no_basis_where_there_is_hardly_any():
     asked = with_room(20)
     made = plan(operator(), asked)
     assert made.at_once == 3 and not made.reorthogonalise and made.extreme_basis is None
-    assert "was not kept" in made.notes(asked)[0] and "no memory to search for the extremes" in made.notes(asked)[1]
+    first, second = notes_on(made, asked)
+    assert "was not kept" in first and "no memory to search for the extremes" in second
 
 
 def test_a_hundred_million_parameters_fit_in_eight_gigabytes():

@@ -4,6 +4,7 @@ from torch import nn
 
 from skiplens import zoo
 from skiplens.base.errors import InvalidInputError, TooLargeError
+from skiplens.base.progress import silent
 from skiplens.graph.dissect import dissect
 from skiplens.graph.functional import transformable
 from skiplens.graph.network import ResidualNetwork, part_function
@@ -59,7 +60,7 @@ def test_low_rank_way_gives_all_singular_values_of_the_batch(block, generator):
     """162 × 432 with 3 channels: a difference of rank 6 at most; the oracle is autograd and a dense SVD."""
     coupled, frozen = Linearised(block.function, block.point), Linearised(block.frozen, block.point)
     assert block.channels == 3
-    found = coupled_singular_values(coupled, frozen, 6, 6, generator)
+    found = coupled_singular_values(coupled, frozen, 6, 6, generator, silent)
     expected = dense_values(block.function, block.point)
     assert_close(found, expected)
     frozen_values = dense_values(block.frozen, block.point)
@@ -87,7 +88,7 @@ def test_transposed_problem_has_the_same_values(generator):
     mean, scale = point.mean(0), (point.var(0, unbiased=False) + 1e-5).rsqrt()
     coupled = Linearised(lambda x: normalised(x) @ widening, point)
     frozen = Linearised(lambda x: (x - mean) * scale @ widening, point)
-    found = coupled_singular_values(coupled, frozen, 4, 4, generator)
+    found = coupled_singular_values(coupled, frozen, 4, 4, generator, silent)
     # The mean is lost, so two of the eight values are zero: 1e-8 of the largest in a Gram matrix.
     assert_close(found, dense_values(lambda x: normalised(x) @ widening, point), relative=3e-8)
 
@@ -195,5 +196,5 @@ def test_blocks_of_the_mnist_networks(network, generator):
     for index in range(len(built.blocks)):
         part = part_of(built, index, "branch")
         coupled, frozen = Linearised(part.function, part.point), Linearised(part.frozen, part.point)
-        found = coupled_singular_values(coupled, frozen, 2, 2 * part.channels, generator)
+        found = coupled_singular_values(coupled, frozen, 2, 2 * part.channels, generator, silent)
         assert_close(found, dense_values(part.function, part.point), relative=3e-8)  # zeros of a Gram matrix

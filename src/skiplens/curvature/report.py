@@ -85,12 +85,10 @@ class CurvatureLens(Lens):
         seen = f"The loss was taken over {whole.samples} of {subject.batch.samples} samples; {how}{of_blocks}."
         return replace(whole, block_values=blocks, notes=(seen, *cut, *whole.notes, *notes), provenance=clock.end())
 
-    def _groups(
-        self, subject: Subject, chosen: Mapping[str, Any]
-    ) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
+    def _groups(self, subject: Subject, names: Mapping[str, Any]) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
         """The parameters of each block, and why there are none where there are none."""
         try:
-            groups = parameters_by_block(subject.network.blocks, chosen)
+            groups = parameters_by_block(subject.network.blocks, names)
         except NotExportableError:
             return {}, ("The residual blocks of this model cannot be found, so they were not looked at one by one.",)
         if len(groups) > self.most_blocks:

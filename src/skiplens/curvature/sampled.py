@@ -25,7 +25,7 @@ from skiplens.linalg.density import (
     share_within_interval,
     spectral_density,
 )
-from skiplens.linalg.lanczos import Eigenpairs, LanczosOptions, extreme_eigenpairs
+from skiplens.linalg.lanczos import LanczosOptions, extreme_eigenpairs
 from skiplens.linalg.operator import SymmetricOperator
 from skiplens.linalg.trace import Moments, root_estimate, scatter_estimate, trace_and_frobenius
 
@@ -86,51 +86,58 @@ def sampled_fields(
     if each:
         search = LanczosOptions(options.tolerance, options.max_products, planned.extreme_basis)
         progress("extreme eigenvalues", 0, 1)
-        ends = extreme_eigenpairs(operator, randomness.child("extremes").torch(), each, each, search)
+        pairs = extreme_eigenpairs(operator, randomness.child("extremes").torch(), each, each, search)
         progress("extreme eigenvalues", 1, 1)
-    else:
-        ends = _outermost_nodes(density, operator)
+        ends, residuals, vectors, searched = pairs.values, pairs.residuals, pairs.vectors, pairs.products
+        unsure = 0.0 if bool(pairs.converged.all()) else float(residuals.max())
+    else:  # the ends of the density, which have no vectors
+        low, high = density.nodes[:, 0].argmin(), density.nodes[:, -1].argmax()
+        ends, residuals = (torch.stack([of[low, 0], of[high, -1]]) for of in (density.nodes, density.residuals))
+        vectors, searched, unsure = ends.new_zeros(operator.size, 0).to(operator.device, operator.dtype), 0, 0.0
     if planned.moment_products:
-        known = ends.vectors if ends.vectors.shape[1] else None
         progress("trace and norm", 0, 1)
-        moments = trace_and_frobenius(operator, planned.moment_products, randomness.child("moments").torch(), known)
+        draws, known = randomness.child("moments").torch(), vectors if vectors.shape[1] else None
+        moments = trace_and_frobenius(operator, planned.moment_products, draws, known)
         progress("trace and norm", 1, 1)
-    else:  # the first two moments of a probe's quadrature are exact for the probe
-        powers = [(density.weights * density.nodes**power).sum(1) * density.size for power in (1, 2)]
-        first, second = (scatter_estimate(values, 0) for values in powers)
-        moments = Moments(first, root_estimate(second))
-    smallest = min(ends.values[0].item(), density.nodes.min().item())
-    largest = max(ends.values[-1].item(), density.nodes.max().item())
+        searched += moments.trace.products
+    else:
+        moments = _moments_of(density)
+    smallest = min(ends[0].item(), density.nodes.min().item())
+    largest = max(ends[-1].item(), density.nodes.max().item())
+    return _density_fields(density, smallest, largest) | {
+        "parameters": operator.size,
+        "largest": largest,
+        "smallest": smallest,
+        "extremes": ends.double(),
+        "extreme_residuals": residuals.double(),
+        "vectors": vectors if options.vectors else vectors.new_zeros(0, 0),
+        "trace": moments.trace.value,
+        "trace_error": moments.trace.standard_error,
+        "frobenius_norm": moments.frobenius.value,
+        "frobenius_error": moments.frobenius.standard_error,
+        "rounding": max(1e-10, 10 * torch.finfo(operator.dtype).eps) * max(abs(smallest), abs(largest)),
+        "products": density.probes * density.nodes.shape[1] + searched,
+        "notes": tuple(notes_on(planned, options, unsure)),
+    }
+
+
+def _density_fields(density: SpectralDensity, smallest: float, largest: float) -> dict[str, Any]:
+    """What a reading says of a density between the extremes."""
     nodes, weights = density.merged()
     top = max(abs(smallest), abs(largest))
     least, most = absolute_quantile_interval(density, SMALL_SHARE)
     width, grid = _grid(smallest, largest)
     heights, height_errors = density.smoothed(grid, width)
-    steps = density.nodes.shape[1]
-    counted = moments.trace.products if planned.moment_products else 0
     return {
         "method": "lanczos",
-        "parameters": operator.size,
         "nodes": nodes,
         "weights": weights,
-        "largest": largest,
-        "smallest": smallest,
-        "extremes": ends.values.double(),
-        "extreme_residuals": ends.residuals.double(),
-        "vectors": ends.vectors if options.vectors else ends.vectors.new_zeros(0, 0),
-        "trace": moments.trace.value,
-        "trace_error": moments.trace.standard_error,
-        "frobenius_norm": moments.frobenius.value,
-        "frobenius_error": moments.frobenius.standard_error,
         "condition_interval": (condition_number(top, most), condition_number(top, least)),
         "index_interval": share_below_interval(density),
         "flat_interval": share_within_interval(density, FLAT * top),
         "negative_mass_error": ratio_of_means(density, lambda x: (-x).clamp_min(0), torch.abs)[1],
-        "rounding": max(1e-10, 10 * torch.finfo(operator.dtype).eps) * top,
         "probes": density.probes,
-        "steps": steps,
-        "products": density.probes * steps + ends.products + counted,
-        "notes": tuple(_notes(planned, options, ends)),
+        "steps": density.nodes.shape[1],
         "grid": grid,
         "density": heights,
         "density_error": height_errors,
@@ -138,28 +145,25 @@ def sampled_fields(
     }
 
 
-def _outermost_nodes(density: SpectralDensity, operator: SymmetricOperator) -> Eigenpairs:
-    """The ends of the density, where no extremes are looked for; they have no vectors."""
-    low, high = density.nodes[:, 0].argmin(), density.nodes[:, -1].argmax()
-    values, residuals = (
-        torch.stack([column[low, 0], column[high, -1]]) for column in (density.nodes, density.residuals)
-    )
-    vectors = torch.zeros(operator.size, 0, dtype=operator.dtype, device=operator.device)
-    return Eigenpairs(values, vectors, residuals, torch.ones(2, dtype=torch.bool), products=0)
+def _moments_of(density: SpectralDensity) -> Moments:
+    """Trace and norm; the first two moments of a probe's quadrature are exact for the probe."""
+    powers = [(density.weights * density.nodes**power).sum(1) * density.size for power in (1, 2)]
+    first, second = (scatter_estimate(values, 0) for values in powers)
+    return Moments(first, root_estimate(second))
 
 
-def _notes(planned: "SpectrumPlan", options: SpectrumOptions, ends: Eigenpairs) -> Iterator[str]:
-    """What was done differently to fit in memory, and what did not converge."""
+def notes_on(planned: "SpectrumPlan", options: SpectrumOptions, unsure: float = 0.0) -> Iterator[str]:
+    """What was done differently to fit in memory, and how far off extremes may be that did not converge."""
     if not planned.reorthogonalise:
         yield "The Lanczos basis did not fit in memory and was not kept; the density is a little less sharp."
     elif planned.at_once < options.probes:
         yield f"The probes were multiplied {planned.at_once} at a time to fit in memory."
     if options.extremes and planned.extreme_basis is None:
         yield "There was no memory to search for the extremes; those of the density are given."
-    if not bool(ends.converged.all()):
+    if unsure:
         yield (
             "The search for the extreme eigenvalues used up its products before it converged; an eigenvalue lies "
-            f"within {float(ends.residuals.max()):.2g} of each. Ask for more with max_products=…."
+            f"within {unsure:.2g} of each. Ask for more with max_products=…."
         )
 
 

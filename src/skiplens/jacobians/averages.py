@@ -37,11 +37,8 @@ class SpectrumAverage:
         if not self._readings:
             raise InvalidInputError("There is nothing to average yet; add readings first.")
         columns: dict[str, Any] = {}
-        for field, shares in (
-            ("singular_values", "weights"),
-            ("without_shortcut", "without_shortcut_weights"),
-            ("of_shortcut", "of_shortcut_weights"),
-        ):
+        for field in ("singular_values", "without_shortcut", "of_shortcut"):
+            shares = "weights" if field == "singular_values" else f"{field}_weights"
             names = getattr(self._readings[0], field)
             pairs = {name: self._average(name, field, shares) for name in names}
             columns[field] = {name: values for name, (values, _) in pairs.items()}

@@ -145,9 +145,6 @@ def _source(node: fx.Node) -> fx.Node:
     return source
 
 
-_FEWEST_STEPS = 8  # with fewer Lanczos steps a density says nothing
-
-
 @dataclass(frozen=True)
 class Spectrum:
     """Singular values, descending, with the share of all that each stands for."""
@@ -254,7 +251,7 @@ def _density(linearised: Linearised, effort: SpectrumEffort, generator: torch.Ge
     each = effort.probes * (linearised.rows + linearised.columns) * linearised.dtype.itemsize
     budget = budget_bytes(linearised.device, effort.memory)
     what = f"The density of singular values of a {linearised.rows} × {linearised.columns} Jacobian"
-    fewest = min(effort.steps, _FEWEST_STEPS)
+    fewest = min(effort.steps, 8)  # with fewer Lanczos steps a density says nothing
     require_fits(fewest * each, what, "Give fewer samples, or ask for probes=1.", budget)
     starts = sphere(size, effort.probes, generator).T.to(linearised.device, linearised.dtype)
     found = singular_density(forward, adjoint, starts, min(effort.steps, budget // each))
@@ -262,11 +259,7 @@ def _density(linearised: Linearised, effort: SpectrumEffort, generator: torch.Ge
 
 
 def _exactly(
-    part: Part,
-    linearised: Linearised,
-    effort: SpectrumEffort,
-    shape: tuple[int, int, int],
-    operations: float | None = None,
+    part: Part, linearised: Linearised, effort: SpectrumEffort, shape: tuple[int, int, int], operations: float = 0.0
 ) -> bool:
     """Whether all singular values shall be computed from matrices of this shape, with so many operations."""
     count, rows, columns = shape
@@ -290,12 +283,7 @@ _SPARE = 8  # random vectors beyond the rank, so that the span of their images i
 
 
 def coupled_singular_values(
-    coupled: Linearised,
-    frozen: Linearised,
-    samples: int,
-    rank: int,
-    generator: torch.Generator,
-    progress: Progress = silent,
+    coupled: Linearised, frozen: Linearised, samples: int, rank: int, generator: torch.Generator, progress: Progress
 ) -> Float[Tensor, " values"]:
     """All singular values of the Jacobian of a whole batch, descending, without ever forming it.
 

@@ -29,7 +29,7 @@ from skiplens.readings.finding import listed
 def check(case: Case) -> tuple[CheckedHypothesis, ...]:
     """One verdict for each hypothesis of theorems 4.5 (S), 4.7 (R) and 5.1 (G), in this order."""
     smoothness = (_nonlinearities, _normalised_maps, _norms, _cost, _branches, _certificate)
-    before = (*_judged_all("S", smoothness, case), *regularity_checks(case))
+    before = (*_verdicts("S", smoothness, case), *regularity_checks(case))
 
     def _all_before(case: Case) -> Judgement:  # G1
         failing, unknown = _with(before, "fails"), _with(before, "cannot be decided")
@@ -37,20 +37,18 @@ def check(case: Case) -> tuple[CheckedHypothesis, ...]:
         wrong = "hypotheses of theorems 4.5 or 4.7 fail"
         return evidence, "S1 to S6 and R1 to R6 hold", wrong, "Make the changes named there."
 
-    return (*before, *_judged_all("G", (_all_before, _entry_normalised, _slopes, _margin, _convex_cost, _step), case))
+    return (*before, *_verdicts("G", (_all_before, _entry_normalised, _slopes, _margin, _convex_cost, _step), case))
 
 
 def regularity_checks(case: Case) -> tuple[CheckedHypothesis, ...]:
     """R1 to R6."""
-    return _judged_all("R", (_widths, _skips, _gains, _samples, _first_layer, _all_have_skips), case)
+    return _verdicts("R", (_widths, _skips, _gains, _samples, _first_layer, _all_have_skips), case)
 
 
 Judgement = tuple[Evidence, str, str, str]  # what was found, why it holds or else fails, the change to make then
 
 
-def _judged_all(
-    theorem: str, checks: Sequence[Callable[[Case], Judgement]], case: Case
-) -> tuple[CheckedHypothesis, ...]:
+def _verdicts(theorem: str, checks: Sequence[Callable[[Case], Judgement]], case: Case) -> tuple[CheckedHypothesis, ...]:
     return tuple(judged(f"{theorem}{number}", *check(case)) for number, check in enumerate(checks, start=1))
 
 

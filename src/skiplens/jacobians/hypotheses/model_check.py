@@ -21,7 +21,7 @@ from skiplens.graph.loss import Loss, loss_name
 from skiplens.graph.network import part_function
 from skiplens.jacobians.hypotheses.chain import describe_cost, describe_model
 from skiplens.jacobians.hypotheses.conditions import check, conclusion
-from skiplens.jacobians.hypotheses.descriptions import Case, CheckedHypothesis, DataFacts, ResidualLayer, SampledGain
+from skiplens.jacobians.hypotheses.descriptions import Case, DataFacts, ResidualLayer, SampledGain
 from skiplens.jacobians.hypotheses.parts import GraphView
 from skiplens.jacobians.hypotheses.report import RULES, HypothesesReading, convergence_section, hypotheses_numbers
 from skiplens.jacobians.part_spectrum import Linearised, couples_samples, keeps_samples
@@ -76,16 +76,15 @@ def check_hypotheses(
                 outputs = samples.whole.arguments().call(model)
             sublevel = float(cost.cost(outputs.T.to("cpu", torch.float64))) if isinstance(outputs, Tensor) else math.inf
         case = Case(layers, samples.facts, cost, step, sublevel, first, gains)
-    return _reading(model, case, check(case), clock.end())
+    return _reading(model, case, clock.end())
 
 
-def _reading(
-    model: nn.Module, case: Case, checks: Sequence[CheckedHypothesis], provenance: Provenance
-) -> HypothesesReading:
-    layers = []
+def _reading(model: nn.Module, case: Case, provenance: Provenance) -> HypothesesReading:
+    checks, layers = check(case), []
     for layer in case.layers:  # in words: its name, what it is and its widths
-        parts = ", ".join(type(part).__name__ for part in layer.branch) if isinstance(layer, ResidualLayer) else ""
-        kind = f"{type(layer).__name__} ({parts})" if isinstance(layer, ResidualLayer) else type(layer).__name__
+        kind = type(layer).__name__
+        if isinstance(layer, ResidualLayer):
+            kind = f"{kind} ({', '.join(type(part).__name__ for part in layer.branch)})"
         layers.append(f"{layer.name}: {kind}, {layer.inputs} -> {layer.outputs}")
     return HypothesesReading(
         model=type(model).__name__,
