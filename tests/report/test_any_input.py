@@ -112,7 +112,7 @@ def test_the_model_stays_as_it_was_when_a_lens_fails(monkeypatch):
     def broken(*_, **__):
         raise ZeroDivisionError("of the measurement.")
 
-    monkeypatch.setattr("skiplens.tangent.empirical.empirical_ntk", broken)
+    monkeypatch.setattr("skiplens.tangent.report.empirical_ntk", broken)
     looked_at = subject(training=True)
     before = copy.deepcopy(looked_at.model.state_dict())
     report = sl.inspect(looked_at.model, looked_at.batch, lenses=["tangent"])

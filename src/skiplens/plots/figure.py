@@ -146,12 +146,7 @@ class Figure:
 def bundle(x: Tensor, curves: Tensor, name: str, index: int, logarithmic: bool = False) -> tuple[Line | Band, ...]:
     """The mean of the rows of `curves` as a line and their range as an area, both in the index-th colour.
 
-    Args:
-        x: Places.
-        curves: One row each; the bundle is drawn where all rows are finite.
-        name: Of the line.
-        index: Of the colour.
-        logarithmic: Whether the mean is that of logarithms.
+    They are drawn where all rows are finite; a `logarithmic` mean is that of logarithms.
     """
     seen = curves.isfinite().all(0) & ((curves > 0).all(0) | (not logarithmic))
     places, rows = numbers(x[seen]), curves[:, seen].double()
@@ -168,26 +163,12 @@ def drawn(reading: Any, figures: tuple[Callable[[Any], Figure | None], ...]) -> 
     return tuple(figure for figure in (draw(reading) for draw in figures) if figure is not None)
 
 
+# Okabe and Ito's colours, told apart by colour-blind readers, readable on white and on black.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F")
-"""Okabe and Ito's colours, told apart by colour-blind readers, readable on white and on black."""
-
 REFERENCE_COLOUR = "#7F7F7F"
-
-MISSING_COLOUR = "#BFBFBF"
-"""Behind contours: where there is nothing to draw, this is seen."""
-
-LEVELS = 21
-
-INK = "ink"
-"""The colour of the text, whatever it is: a page has a light and a dark look."""
-
-FAINT = 0.35
-"""Opacity of one line of many."""
-
-SIZE_IN_INCHES = (6.4, 4.0)
-
-DOTS_PER_INCH = 150
-
+INK = "ink"  # the colour of the text, whatever it is: a page has a light and a dark look
+FAINT = 0.35  # opacity of one line of many
+LEVELS = 21  # of contours
 MOST_LABELLED_BARS = 24
 
 

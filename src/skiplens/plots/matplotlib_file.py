@@ -9,30 +9,12 @@ import numpy as np
 
 from skiplens.base.files import write_atomically
 from skiplens.base.optional_imports import optional_import
-from skiplens.plots.figure import (
-    DOTS_PER_INCH,
-    FAINT,
-    INK,
-    LEVELS,
-    MISSING_COLOUR,
-    MOST_LABELLED_BARS,
-    REFERENCE_COLOUR,
-    SIZE_IN_INCHES,
-    Band,
-    Bars,
-    Contour,
-    Figure,
-    Heat,
-    Line,
-    Mark,
-    Points,
-    Reference,
-    Surface,
-    colour,
-)
+from skiplens.plots import Band, Bars, Contour, Figure, Heat, Line, Points, Reference, Surface
+from skiplens.plots.figure import FAINT, INK, LEVELS, MOST_LABELLED_BARS, REFERENCE_COLOUR, Mark, colour
 
+SIZE_IN_INCHES, DOTS_PER_INCH = (6.4, 4.0), 150
+MISSING_COLOUR = "#BFBFBF"  # behind contours: where there is nothing to draw, this is seen
 SHORT_AXIS = 200.0  # largest over smallest value of a logarithmic axis whose ticks need spacing
-
 WIDTH_OF_BARS = 0.8  # the share of a category that its bars fill together
 
 

@@ -5,23 +5,8 @@ from collections.abc import Sequence
 from functools import singledispatch
 from typing import Any
 
-from skiplens.plots.figure import (
-    FAINT,
-    LEVELS,
-    MOST_LABELLED_BARS,
-    REFERENCE_COLOUR,
-    Band,
-    Bars,
-    Contour,
-    Figure,
-    Heat,
-    Line,
-    Mark,
-    Points,
-    Reference,
-    Surface,
-    colour,
-)
+from skiplens.plots import Band, Bars, Contour, Figure, Heat, Line, Points, Reference, Surface
+from skiplens.plots.figure import FAINT, LEVELS, MOST_LABELLED_BARS, REFERENCE_COLOUR, Mark, colour
 
 
 def plotly_json(figure: Figure) -> dict[str, Any]:

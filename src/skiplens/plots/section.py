@@ -108,25 +108,14 @@ class Quantity:
 
 @dataclass(frozen=True)
 class ReadingView:
-    """How a kind of reading is taken, told, drawn, judged and compared: everything that a page asks of it.
-
-    Attributes:
-        reading: The kind.
-        lens: What takes it; None for readings that `inspect` does not take.
-        section: Tells it in words.
-        figures: Pure functions to a figure, or to None where the reading has nothing to show.
-        rules: What may be wrong, judged from it (and from readings that always come).
-        key_numbers: What models are compared by.
-        overlays: Curves that are laid over those of other models.
-        quantities: By the name of a rule, the number behind its findings, so that it can be taken where the rule is
-            silent too.
-    """
+    """How a kind of reading is taken, told, drawn, judged and compared: everything that a page asks of it."""
 
     reading: type[Reading]
-    lens: type[Any] | None = None
+    lens: type[Any] | None = None  # None for readings that `inspect` does not take
     section: Callable[[Any], Section] | None = None
-    figures: tuple[Callable[[Any], Figure | None], ...] = ()
-    rules: tuple[Rule, ...] = ()
-    key_numbers: Callable[[Any], tuple[KeyNumber, ...]] = lambda reading: ()
+    figures: tuple[Callable[[Any], Figure | None], ...] = ()  # None where the reading has nothing to show
+    rules: tuple[Rule, ...] = ()  # judged from it, and from readings that always come
+    key_numbers: Callable[[Any], tuple[KeyNumber, ...]] = lambda reading: ()  # what models are compared by
     overlays: tuple[Overlay, ...] = ()
+    # By the name of a rule, the number behind its findings, so that it can be taken where the rule is silent too.
     quantities: Mapping[str, Quantity] = field(default_factory=dict)

@@ -31,7 +31,6 @@ HEADER = "reading.json"
 
 # What zipfile, NumPy and json say to damaged bytes; RuntimeError is zipfile's word for flags it does not know.
 _DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, KeyError, TypeError, ValueError, RuntimeError)
-
 _ARRAY = "$array"  # stands in the JSON where a tensor was; its value is the name of the array in the archive
 
 

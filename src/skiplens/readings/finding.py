@@ -97,17 +97,11 @@ def listed(names: tuple[str, ...], most: int = 4) -> str:
 
 @dataclass(frozen=True)
 class Rule:
-    """Judges one thing.
-
-    Attributes:
-        name: What findings of the rule are called.
-        needs: Kinds of readings; the rule is silent where one of them was not taken.
-        judge: Called with these readings, in order.
-    """
+    """Judges one thing from readings of the kinds that it `needs`; it is silent where one of them was not taken."""
 
     name: str
     needs: tuple[type[Reading], ...]
-    judge: Callable[..., Iterable[Finding]]
+    judge: Callable[..., Iterable[Finding]]  # called with these readings, in order
 
     def __call__(self, readings: Sequence[Reading]) -> list[Finding]:
         """The findings of this rule."""

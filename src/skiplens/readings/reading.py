@@ -15,8 +15,7 @@ from torch import Tensor
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.version import VERSION
 
-KINDS: dict[str, type["Reading"]] = {}
-"""Every kind of reading by its name; a file says which kind it holds."""
+KINDS: dict[str, type["Reading"]] = {}  # every kind of reading by its name; a file says which kind it holds
 
 
 @dataclass(frozen=True)

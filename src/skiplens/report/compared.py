@@ -56,23 +56,14 @@ def overlays(contenders: Sequence[ComparedModel], kind: type[Reading]) -> tuple[
 
 @dataclass(frozen=True)
 class Measured:
-    """A number of all models.
+    """A number of all models."""
 
-    Attributes:
-        kind: Kind of the reading it comes from.
-        label: What it is.
-        values: For each model one value a draw.
-        exact: Whether it does not depend on how weights are drawn.
-        p_values: Of each model but the first against the first; NaN where nothing was tested.
-        adjusted: The same after Holm's correction for all numbers of the comparison.
-    """
-
-    kind: str
+    kind: str  # of the reading that it comes from
     label: str
-    values: tuple[Tensor, ...]
-    exact: bool
-    p_values: tuple[float, ...]
-    adjusted: tuple[float, ...] = ()
+    values: tuple[Tensor, ...]  # for each model one value a draw
+    exact: bool  # whether it does not depend on how weights are drawn
+    p_values: tuple[float, ...]  # of each model but the first against the first; NaN where nothing was tested
+    adjusted: tuple[float, ...] = ()  # the same after Holm's correction for all numbers of the comparison
 
     def verdict(self, index: int) -> str:
         """How model `index` differs from the first: higher, lower, same, seed noise or not tested."""
@@ -84,29 +75,28 @@ class Measured:
         return "seed noise" if p >= LEVEL else _direction(first, other)
 
     @property
-    def tested(self) -> bool:
-        """Whether any model could be compared with the first."""
-        return any(self.verdict(index) != "not tested" for index in range(1, len(self.values)))
+    def verdicts(self) -> list[str]:
+        """How each model but the first differs from the first."""
+        return [self.verdict(index) for index in range(1, len(self.values))]
 
     @property
-    def differs(self) -> bool:
-        """Whether any model differs from the first by more than noise."""
-        return any(self.verdict(index) in ("higher", "lower") for index in range(1, len(self.values)))
+    def tested(self) -> bool:
+        """Whether any model could be compared with the first."""
+        return any(verdict != "not tested" for verdict in self.verdicts)
 
     def row(self, names: Sequence[str]) -> Mapping[str, Any]:
         """The row of a table."""
         cells = {name: in_words(values) for name, values in zip(names, self.values, strict=True)}
-        for index, name in enumerate(names[1:], start=1):
-            p = self.p_values[index - 1]
+        for name, verdict, p in zip(names[1:], self.verdicts, self.p_values, strict=True):
             column = "difference" if len(names) == 2 else f"difference, {name}"
-            cells[column] = f"{self.verdict(index)}{'' if math.isnan(p) else f', p = {p:.2g}'}"
+            cells[column] = f"{verdict}{'' if math.isnan(p) else f', p = {p:.2g}'}"
         return {"number": self.label, **cells}
 
     def to_json(self, names: Sequence[str]) -> dict[str, Any]:
         """In words that JSON has."""
         against = [
-            {"model": name, "verdict": self.verdict(index), "p": _plain(p), "p_holm": _plain(holm)}
-            for index, (name, p, holm) in enumerate(zip(names[1:], self.p_values, self.adjusted, strict=True), start=1)
+            {"model": name, "verdict": verdict, "p": _plain(p), "p_holm": _plain(holm)}
+            for name, verdict, p, holm in zip(names[1:], self.verdicts, self.p_values, self.adjusted, strict=True)
         ]
         values = {name: [_plain(v) for v in entry.tolist()] for name, entry in zip(names, self.values, strict=True)}
         return {"kind": self.kind, "number": self.label, "values": values, "against_first": against}
@@ -118,7 +108,11 @@ def measure(contenders: Sequence[ComparedModel], kinds: Sequence[type[Reading]])
     for kind in kinds:
         first = [reading for contender in contenders for reading in contender.readings(kind)[:1]]
         labelled = {number.label: number for reading in first for number in key_numbers(reading)}
-        rows += [_measured(contenders, kind, number) for number in labelled.values()]
+        for number in labelled.values():
+            values = tuple(contender.values(kind, number) for contender in contenders)
+            scaled = [torch.where(v > 0, v, math.nan).log() for v in values] if number.logarithmic else values
+            p_values = tuple(p_value(scaled[0], other) for other in scaled[1:])
+            rows.append(Measured(kind.kind, number.label, values, number.exact, p_values))
     corrected = iter(adjusted([p for row in rows for p in row.p_values]))
     return tuple(replace(row, adjusted=tuple(next(corrected) for _ in row.p_values)) for row in rows)
 
@@ -131,14 +125,6 @@ def in_words(values: Tensor) -> str:
     return number_in_words(mean) + (f" ± {number_in_words(spread)}" if spread > 0 else "")
 
 
-def _measured(contenders: Sequence[ComparedModel], kind: type[Reading], number: KeyNumber) -> Measured:
-    values = tuple(contender.values(kind, number) for contender in contenders)
-    scaled = [torch.where(v > 0, v, math.nan).log() for v in values] if number.logarithmic else values
-    first, *others = scaled
-    p_values = tuple(p_value(first, other) for other in others)
-    return Measured(kind.kind, number.label, values, number.exact, p_values)
-
-
 def _direction(first: Tensor, other: Tensor) -> str:
     return "higher" if other.mean() > first.mean() else "lower"
 
@@ -149,8 +135,7 @@ def _plain(value: float) -> float | str | None:
     return value if math.isfinite(value) else str(value)
 
 
-LEVEL = 0.05
-"""The chance that any of the differences that a comparison tells is none (Holm)."""
+LEVEL = 0.05  # the chance that any of the differences that a comparison tells is none (Holm)
 
 
 def p_value(left: Float[Tensor, " draws"], right: Float[Tensor, " other_draws"]) -> float:

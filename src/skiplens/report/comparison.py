@@ -25,8 +25,7 @@ from skiplens.report.inspection import INTERRUPTED, Report, inspect
 from skiplens.report.lenses import LENSES, choose, section_of
 from skiplens.report.page import Opening, Problem, page
 
-Builder = Callable[[int], nn.Module]
-"""From a seed to a model with weights of that seed."""
+Builder = Callable[[int], nn.Module]  # from a seed to a model with weights of that seed
 
 ONE_MODEL = (
     "It was handed over as a model, so it exists once: what a new draw of its weights would change is not known."
@@ -84,11 +83,10 @@ class Comparison:
 
     def save(self, path: Path | str) -> Path:
         """Write the page to `path`: one HTML file that needs nothing else."""
-        path = Path(path)
         opening = Opening(self.verdict, "unknown", ())  # nothing is called good or bad
         content = page(self.title, opening, self.sections(), self.problems, self.to_json())
-        write_content(path, content)
-        return path
+        write_content(Path(path), content)
+        return Path(path)
 
     def write(self, folder: Path | str) -> Path:
         """Write `comparison.html`, `comparison.json` and `figures/` into `folder`; returns the page's path."""
@@ -241,8 +239,6 @@ def _batches(models: Mapping[str, Any], data: Any, samples: int) -> dict[str, Ba
     return {name: take(data[name], samples) for name in models}
 
 
-MOST_NAMED = 4
-
 METHOD = (
     "Each number is the mean ± standard deviation over draws of the weights. Each model is tested against the first: "
     "Welch's t-test, or Student's prediction interval where one of the two has a single draw; factors, eigenvalues and "
@@ -269,21 +265,18 @@ def _of_model(contender: ComparedModel, index: int) -> Section:
 
 
 def _counted(numbers: Sequence[Measured]) -> str:
-    differing = [number.label for number in numbers if number.differs]
+    differing = [number.label for number in numbers if not {"higher", "lower"}.isdisjoint(number.verdicts)]
     total = sum(number.tested for number in numbers)
     if not total:
         return "No number could be tested." if numbers else "There is no number to compare."
     if not differing:
         return f"None of {total} numbers differs by more than seed-to-seed noise."
-    shown = ", ".join(differing[:MOST_NAMED]) + (", …" if len(differing) > MOST_NAMED else "")
+    shown = ", ".join(differing[:4]) + (", …" if len(differing) > 4 else "")
     return f"{len(differing)} of {total} numbers differ by more than seed-to-seed noise: {shown}."
 
 
 def drawn_by_seed(build: Callable[[], nn.Module]) -> Callable[[int], nn.Module]:
-    """The function from a seed to what `build` returns when torch's generators start at that seed.
-
-    The generators are as before afterwards.
-    """
+    """The function from a seed to what `build` returns when torch's generators start there; they are put back."""
 
     def drawn(seed: int) -> nn.Module:
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -294,21 +287,14 @@ def drawn_by_seed(build: Callable[[], nn.Module]) -> Callable[[int], nn.Module]:
     return drawn
 
 
-LARGE = 1_000_000
-"""Parameters from which on a model counts as large."""
+LARGE = 1_000_000  # parameters from which on a model counts as large
 
+# Lenses whose cost grows with parameters times samples; large models are compared without them unless asked.
 COSTLY = ("curvature", "tangent")
-"""Lenses whose cost grows with parameters times samples; large models are compared without them unless asked."""
 
 
 def effort(parameters: int, lenses: Sequence[str], draws: int | None) -> ComparisonEffort:
-    """The effort for models of which the largest has so many parameters.
-
-    Args:
-        parameters: Of the largest model.
-        lenses: Those that were asked for; none: chosen here.
-        draws: Draws that were asked for; None: chosen here.
-    """
+    """The effort for models of which the largest has so many parameters; what is not asked for is chosen here."""
     choose(tuple(lenses))  # a wrong name is told before any work is done
     if draws is not None and draws < 1:
         raise InvalidInputError(f"A comparison of {draws} draws was asked for; wanted at least 1.")

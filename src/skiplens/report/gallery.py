@@ -12,25 +12,15 @@ from skiplens.report.page import json_in_html, page_script, plotly_packed, resou
 
 @dataclass(frozen=True)
 class GalleryItem:
-    """A figure, table or theorem of a paper.
-
-    Attributes:
-        name: Of the item.
-        title: What it is about.
-        verdicts: Entries as in verdicts.json.
-        figures: To be drawn.
-        files: Names and relative places of its raw numbers.
-        notes: Deviations from the paper.
-        problems: Why something is missing.
-    """
+    """A figure, table or theorem of a paper."""
 
     name: str
     title: str
-    verdicts: tuple[Mapping[str, Any], ...]
+    verdicts: tuple[Mapping[str, Any], ...]  # entries as in verdicts.json
     figures: tuple[Figure, ...]
-    files: tuple[tuple[str, str], ...]
-    notes: tuple[str, ...]
-    problems: tuple[str, ...]
+    files: tuple[tuple[str, str], ...]  # names and relative places of its raw numbers
+    notes: tuple[str, ...]  # deviations from the paper
+    problems: tuple[str, ...]  # why something is missing
 
 
 @dataclass(frozen=True)
@@ -46,12 +36,7 @@ class GalleryPaper:
 
 
 def gallery_page(papers: Sequence[GalleryPaper], facts: Sequence[tuple[str, str]]) -> str:
-    """The whole page as text.
-
-    Args:
-        papers: What to show.
-        facts: Where it comes from, as label and value.
-    """
+    """The whole page as text; `facts` say where it comes from, as label and value."""
     verdicts = [verdict for paper in papers for item in paper.items for verdict in item.verdicts]
     found = [str(verdict["verdict"]) for verdict in verdicts]
     words = ("reproduced", "corrected", "differs", "not attempted")

@@ -26,11 +26,8 @@ from skiplens.report.lenses import choose, figures_of, find, section_of
 from skiplens.report.page import Problem, opening, page
 
 DEFAULT_SAMPLES = 64
-
 INTERRUPTED = "interrupted from the keyboard"
-
 UNEXPECTED = "ended in an error that it should have foreseen; the other lenses went on. Please report it"
-
 R = TypeVar("R", bound=Reading)
 
 
@@ -68,13 +65,8 @@ class Report:
         path = Path(path)
         if path.is_dir():
             raise InvalidInputError(f"{path} is a folder; name the file, e.g. {path / 'report.html'}.")
-        content = page(
-            self.title,
-            opening(self.verdict, self.findings, self.readings),
-            self.sections(),
-            self.problems,
-            self.to_json(),
-        )
+        top = opening(self.verdict, self.findings, self.readings)
+        content = page(self.title, top, self.sections(), self.problems, self.to_json())
         write_content(path, content)
         return path
 

@@ -23,27 +23,12 @@ from skiplens.signal import structure
 from skiplens.tangent import report as tangent
 from skiplens.training import history
 
-LENS_VIEWS: tuple[ReadingView, ...] = (
-    structure.VIEW,
-    signal.VIEW,
-    paths.VIEW,
-    curvature.VIEW,
-    jacobians.VIEW,
-    hypotheses.VIEW,
-    tangent.VIEW,
-)
+_LENSES = (structure, signal, paths, curvature, jacobians, hypotheses, tangent)
+LENS_VIEWS: tuple[ReadingView, ...] = tuple(lens.VIEW for lens in _LENSES)
 
+_OTHERS = (landscape_reading, history, along, depth_reading, page, verification_reading)
 VIEWS: dict[type[Reading], ReadingView] = {
-    view.reading: view
-    for view in (
-        *LENS_VIEWS,
-        landscape_reading.VIEW,
-        history.VIEW,
-        along.VIEW,
-        depth_reading.VIEW,
-        page.VIEW,
-        verification_reading.VIEW,
-    )
+    view.reading: view for view in (*LENS_VIEWS, *(other.VIEW for other in _OTHERS))
 }
 """How each kind of reading is shown, also those that `inspect` does not take."""
 
@@ -52,7 +37,6 @@ LENSES: dict[str, type[Lens]] = {view.lens.name: view.lens for view in LENS_VIEW
 # Findings of one severity are reported in this order.
 _JUDGED = (signal, paths, jacobians, curvature, tangent, hypotheses)
 RULES: tuple[Rule, ...] = tuple(rule for part in _JUDGED for rule in part.VIEW.rules)
-
 QUANTITIES: dict[str, Quantity] = {name: found for view in LENS_VIEWS for name, found in view.quantities.items()}
 """By the name of the rule."""
 

@@ -53,11 +53,7 @@ class Opening:
 
 
 def page(
-    title: str,
-    opening: Opening,
-    sections: Sequence[Section],
-    problems: Sequence[Problem],
-    readings: Mapping[str, Any],
+    title: str, opening: Opening, sections: Sequence[Section], problems: Sequence[Problem], readings: Mapping[str, Any]
 ) -> str:
     """The whole page as text; every word that comes from a model or a file is escaped."""
     blocks = BlockIndex(tuple(cell for section in sections for cell in section.cells))

@@ -30,16 +30,10 @@ from skiplens.report.verification_reading import VerificationReading, final_loss
 from skiplens.training.loop import train
 from skiplens.training.recipe import Recipe
 
-MOST_SEEDS = 16
-"""The exact test goes through 2^seeds signs."""
-
+MOST_SEEDS = 16  # the exact test goes through 2^seeds signs
 FEWEST_STEPS, MOST_STEPS = 15, 300
-
-MODES = ("evaluation_mode", "training_mode")
-"""Changes of how a network is looked at; they train alike, so there is nothing to race."""
-
+MODES = ("evaluation_mode", "training_mode")  # they change how a network is looked at: there is nothing to race
 SAME_TRAINING = "The change is one of how the network is looked at; it trains alike."
-
 INTERRUPTED = "Interrupted from the keyboard before its race was over."
 
 
@@ -117,15 +111,11 @@ class _Trial:
     retaken: dict[str, "Retaken"] = field(default_factory=dict)
     raced: dict[str, tuple[Tensor, float]] = field(default_factory=dict)
     impossible: set[str] = field(default_factory=set)
-    made: dict[str, Any] = field(default_factory=lambda: {"steps": 0})
-    """What the race adds to the settings of the provenance."""
+    made: dict[str, Any] = field(default_factory=lambda: {"steps": 0})  # what the race adds to the provenance
 
     def __post_init__(self) -> None:
-        self.suggested = [
-            (finding, finding.remedy)
-            for finding in self.report.findings
-            if finding.remedy is not None and finding.rule in QUANTITIES
-        ]
+        known = [finding for finding in self.report.findings if finding.rule in QUANTITIES]
+        self.suggested = [(finding, finding.remedy) for finding in known if finding.remedy is not None]
         self.few = self.batch.first(DEFAULT_SAMPLES)
         self.began = time.perf_counter()
         device = next((parameter.device for parameter in self.model.parameters()), "cpu")
@@ -183,8 +173,8 @@ class _Trial:
         return [self._reading(*pair, provenance) for pair in self.suggested if pair[0].rule in self.retaken]
 
     def _reading(self, finding: Finding, remedy: Remedy, provenance: Provenance) -> VerificationReading:
-        retaken = self.retaken[finding.rule]
-        fields: dict[str, Any] = {}
+        measured, fields = dict(vars(self.retaken[finding.rule])), dict[str, Any]()
+        problem = measured.pop("problem")
         if "" in self.raced and _key(remedy) in self.raced:
             (before, slow), (after, fast) = self.raced[""], self.raced[_key(remedy)]
             fields = {"losses_before": before, "losses_after": after, "rates": (slow, fast)}
@@ -193,14 +183,10 @@ class _Trial:
             rule=finding.rule,
             finding=finding.sentence,
             remedy=remedy.name,
-            quantity=retaken.quantity,
-            before=retaken.before,
-            after=retaken.after,
             threshold=finding.threshold,
-            solved=retaken.solved,
-            brought=retaken.brought,
-            reason=" ".join(part for part in (retaken.problem, "" if fields else reason) if part),
+            reason=" ".join(part for part in (problem, "" if fields else reason) if part),
             provenance=provenance,
+            **measured,
             **fields,
         )
 
@@ -264,12 +250,8 @@ class RacePlan:
 def plan(changes: int, runs: int, step_seconds: float, seconds: float, steps: int | None = None) -> RacePlan:
     """As many changes as possible, the first ones first, with at least 15 steps; then as many steps as possible.
 
-    Args:
-        changes: How many changes wait; beside them runs the network as it is.
-        runs: Runs of each of them.
-        step_seconds: Time of a step.
-        seconds: Time that is left.
-        steps: Steps that were asked for; the time is then not looked at.
+    Beside the changes, of `runs` runs each, runs the network as it is. `seconds` are left; where `steps` were asked
+    for, the time is not looked at.
     """
     if steps is not None:
         return RacePlan(changes, steps)
@@ -285,12 +267,7 @@ def plan(changes: int, runs: int, step_seconds: float, seconds: float, steps: in
     return RacePlan(0, 0, reason)
 
 
-Start = Callable[[int], nn.Module]
-"""A fresh network for a seed; it will be trained in place."""
-
-_PIECE = 64
-
-_WARM_UP, _TIMED = 1, 3
+Start = Callable[[int], nn.Module]  # a fresh network for a seed; it will be trained in place
 
 
 @dataclass
@@ -307,7 +284,7 @@ class Race:
     @classmethod
     def of(cls, model: nn.Module, batch: Batch, loss: Loss, options: RaceOptions) -> "Race":
         """The race over `batch` with `loss` or the one that fits the targets; no steps are made yet."""
-        pieces = [batch.select(slice(start, start + _PIECE)) for start in range(0, batch.samples, _PIECE)]
+        pieces = [batch.select(slice(start, start + 64)) for start in range(0, batch.samples, 64)]
         with preserve_state(model):
             found = [fitted(main_output(try_call(model, piece.arguments())), piece, loss) for piece in pieces]
         batch = concatenate([piece for _, piece in found])
@@ -323,11 +300,11 @@ class Race:
 
     def seconds_of_step(self, model: nn.Module) -> float:
         """How long one step takes here and now."""
-        trained = copy.deepcopy(model)
-        train(trained, self.batch, replace(self.recipe, steps=_WARM_UP), loss=self.loss)
+        trained, timed = copy.deepcopy(model), 3
+        train(trained, self.batch, self.recipe, loss=self.loss)  # the first step is slower
         began = time.perf_counter()
-        train(trained, self.batch, replace(self.recipe, steps=_TIMED), loss=self.loss)
-        return (time.perf_counter() - began) / _TIMED
+        train(trained, self.batch, replace(self.recipe, steps=timed), loss=self.loss)
+        return (time.perf_counter() - began) / timed
 
     def best_rate(self, start: Start, progress: Progress) -> float:
         """The learning rate with the lowest final loss on a seed of its own; the smallest where all diverge."""

@@ -3,6 +3,7 @@
 import itertools
 import math
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -12,15 +13,11 @@ from skiplens.plots.figure import Figure, bundle, drawn
 from skiplens.plots.section import ReadingView, Section, number_in_words, provenance_of
 from skiplens.readings.reading import Reading
 
-LEVEL = 0.05
-"""A difference between the two sides of a race that chance makes less often than this counts as one."""
-
-LAST_SHARE = 0.25
-"""The share of a run's steps, at its end, over which its final loss is the mean."""
+LEVEL = 0.05  # a difference between the two sides of a race that chance makes less often than this counts as one
+LAST_SHARE = 0.25  # the share of a run's steps, at its end, over which its final loss is the mean
 
 
-def _none() -> Tensor:
-    return torch.zeros((0, 0), dtype=torch.float64)
+_none = partial(torch.zeros, 0, 0, dtype=torch.float64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -130,20 +127,15 @@ def losses_of_race(reading: VerificationReading) -> Figure | None:
         *bundle(steps, reading.losses_before, f"as it is (learning rate {before:g})", 0),
         *bundle(steps, reading.losses_after, f"changed (learning rate {after:g})", 1),
     )
-    return Figure(
-        name=f"race_{reading.rule}",
-        title="Training before and after the change",
-        caption=f"Mean loss over {reading.seeds} seeds and, shaded, the range between them. Both sides see the same "
-        "batches in the same order, each at the learning rate that suits it best; a line ends where a run diverged.",
-        x_label="step",
-        y_label=f"loss ({name})" if name else "loss",
-        marks=marks,
-        y_log=True,
+    caption = (
+        f"Mean loss over {reading.seeds} seeds and, shaded, the range between them. Both sides see the same batches in "
+        "the same order, each at the learning rate that suits it best; a line ends where a run diverged."
     )
+    words = (f"race_{reading.rule}", "Training before and after the change", caption)
+    return Figure(*words, x_label="step", y_label=f"loss ({name})" if name else "loss", marks=marks, y_log=True)
 
 
 FIGURES = (losses_of_race,)
-
 TEST = "Wilcoxon signed-rank test of log final losses, paired by seed, two-sided, exact"
 
 

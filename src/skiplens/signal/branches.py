@@ -9,9 +9,8 @@ from skiplens.graph.blocks import ResidualBlock
 from skiplens.graph.flow import DataFlow, Nodes, members, union
 from skiplens.graph.network import ResidualNetwork
 from skiplens.graph.operations import CROPPING, DROPPING, MATRIX_PRODUCTS, NORMALISING, POOLING, REARRANGING, operation
+from skiplens.signal.reading import Names
 from skiplens.zoo.weight_laws import fans
-
-Names = tuple[str, ...]
 
 NEAR_ZERO = 0.02
 """Weights this small, relative to Xavier's, count as zero; 'Demystifying ResNet' starts its networks at 0.01."""
@@ -66,18 +65,11 @@ def _state(network: ResidualNetwork, flow: DataFlow, block: ResidualBlock) -> Br
 
 @dataclass(frozen=True)
 class Factor:
-    """One multiplication of the signal by something made of parameters.
+    """One multiplication of the signal, at an operation of the data flow, by something made of parameters."""
 
-    Attributes:
-        number: Number of the operation in the data flow.
-        value: Node of the matrix or of the scale.
-        is_matrix: Whether it is a weight matrix (or a convolution); otherwise it scales each entry.
-        parameters: The parameters that the value is made of.
-    """
-
-    number: int
-    value: str
-    is_matrix: bool
+    number: int  # of the operation
+    value: str  # node of the matrix or of the scale
+    is_matrix: bool  # or a convolution; otherwise it scales each entry
     parameters: Names
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 
@@ -15,36 +16,30 @@ from skiplens.signal.units import surprise
 def judge_values(reading: SignalReading) -> Iterator[Finding]:
     """Values that are not finite."""
     if reading.broken:
-        yield Finding(
+        yield _about(
+            reading.broken,
             rule="not_finite",
             severity="critical",
             sentence=f"Values are NaN or infinite: {listed(reading.broken)}. No measurement can be trusted.",
-            number=float(len(reading.broken)),
-            threshold=0.0,
             source="every theorem speaks of finite values",
             change="Go back to the last checkpoint with finite weights, check the inputs, and lower the learning rate "
             "or clip the gradient.",
-            where=reading.broken,
         )
 
 
 def judge_dropout(reading: SignalReading) -> Iterator[Finding]:
     """Dropout that is switched on while the network is looked at."""
     if reading.dropout:
-        remedy = Remedy("evaluation_mode")
-        yield Finding(
+        yield _about(
+            reading.dropout,
+            Remedy("evaluation_mode"),
             rule="dropout_on",
             severity="warning",
             sentence=f"Dropout is switched on in {len(reading.dropout)} "
             f"place{'s' * (len(reading.dropout) > 1)} ({listed(reading.dropout)}): what was measured is one random "
             "thinning of the network.",
-            number=float(len(reading.dropout)),
-            threshold=0.0,
             source="a measurement must be the same when it is repeated",
             change="Look at the network in evaluation mode.",
-            code=code_of(remedy),
-            where=reading.dropout,
-            remedy=remedy,
         )
 
 
@@ -70,27 +65,26 @@ def judge_repeatability(reading: SignalReading) -> Iterator[Finding]:
 def judge_statistics(reading: SignalReading) -> Iterator[Finding]:
     """Batch norms that do not normalise, because no batch has updated their statistics."""
     if reading.fresh_norms:
-        remedy = Remedy("training_mode", {"modules": reading.fresh_norms})
-        yield Finding(
+        yield _about(
+            reading.fresh_norms,
+            Remedy("training_mode", {"modules": reading.fresh_norms}),
             rule="fresh_statistics",
             severity="note",
             sentence=f"{len(reading.fresh_norms)} batch norm{'s are' if len(reading.fresh_norms) > 1 else ' is'} in "
             "evaluation mode with statistics that no batch has updated: nothing is normalised in what was measured.",
-            number=float(len(reading.fresh_norms)),
-            threshold=0.0,
             source="running mean 0 and variance 1 make batch norm the identity",
             change="Look at an untrained network in training mode, or let some batches pass first.",
-            code=code_of(remedy),
-            where=reading.fresh_norms,
-            remedy=remedy,
         )
 
 
-LEAST_BLOCKS = 3
-"""Fewer depths than this give no rate with an uncertainty."""
+def _about(names: tuple[str, ...], remedy: Remedy | None = None, **words: Any) -> Finding:
+    """A finding about things of which there should be none."""
+    code = "" if remedy is None else code_of(remedy)
+    return Finding(**words, number=float(len(names)), threshold=0.0, code=code, where=names, remedy=remedy)
 
-GROWTH_ALLOWED = 1.0
-"""c of α^m = c/L: the power of the signal then grows by less than e^c, however deep the network is."""
+
+LEAST_BLOCKS = 3  # fewer depths than this give no rate with an uncertainty
+GROWTH_ALLOWED = 1.0  # c of α^m = c/L: the power of the signal then grows by less than e^c, however deep the network is
 
 SOURCE = (
     "'Residual Tangent Kernels', corollary 1 (corrected: α = (c/L)^{1/m}): with c = 1 the power grows by less than e; "
@@ -188,15 +182,9 @@ def branch_factor(reading: SignalReading, index: int) -> float:
     return (math.sqrt(rho**2 + GROWTH_ALLOWED / reading.depth) - rho) / r
 
 
-FLAT_ORDER = 3
-"""Zero matrices in series from which on the Hessian of the loss vanishes."""
-
-SURPRISE = 4.0
-"""Standard deviations of a fair coin: one wrong alarm in 30,000 layers."""
-
-CHANCE = 1e-3
-"""All units of a layer are shut with probability 2^−units; up to nine units this is no reason to worry."""
-
+FLAT_ORDER = 3  # zero matrices in series from which on the Hessian of the loss vanishes
+SURPRISE = 4.0  # standard deviations of a fair coin: one wrong alarm in 30,000 layers
+CHANCE = 1e-3  # all units of a layer are shut with probability 2^−units; up to nine units this is no reason to worry
 MOSTLY = 0.5
 
 
@@ -308,7 +296,7 @@ def judge_saturation(reading: SignalReading) -> Iterator[Finding]:
     )
 
 
-def _finding(reading: SignalReading, blocks: Sequence[int], **words: object) -> Finding:
+def _finding(reading: SignalReading, blocks: Sequence[int], **words: Any) -> Finding:
     """A finding about some branches, which are drawn anew to mend it; their last layers start at zero."""
     ends = {name for index in blocks for name in reading.output_parameters[index]}
 
@@ -318,7 +306,7 @@ def _finding(reading: SignalReading, blocks: Sequence[int], **words: object) -> 
     zeros = (*collected(reading.shifts), *sorted(ends))
     parameters = {"drawn": collected(reading.matrices), "ones": collected(reading.scales), "zeros": zeros, "seed": 0}
     remedy = Remedy("redraw_parameters", parameters)
-    return Finding(**words, code=code_of(remedy), where=_names(reading, blocks), remedy=remedy)  # type: ignore[arg-type]  # the fields by name
+    return Finding(**words, code=code_of(remedy), where=_names(reading, blocks), remedy=remedy)
 
 
 def _names(reading: SignalReading, blocks: Sequence[int]) -> tuple[str, ...]:

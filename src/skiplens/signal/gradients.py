@@ -11,6 +11,7 @@ from skiplens.base.axes import Float
 from skiplens.graph.blocks import ResidualBlock
 from skiplens.graph.network import ResidualNetwork
 from skiplens.graph.operations import factor
+from skiplens.signal.reading import Names
 from skiplens.signal.units import Watcher
 
 
@@ -23,22 +24,12 @@ class Gradients:
 
 
 def gradients(
-    network: ResidualNetwork,
-    depths: list[str],
-    weights: list[tuple[str, ...]],
-    samples: int,
-    generator: torch.Generator,
+    network: ResidualNetwork, depths: list[str], weights: list[Names], samples: int, generator: torch.Generator
 ) -> Gradients:
     """One backward pass of a random direction of the output, of length one for each sample on average.
 
-    The caller puts back the flags of the parameters: every one of them is differentiated here, frozen or not.
-
-    Args:
-        network: A network with at least one block.
-        depths: Nodes of the signal, the input of the first block first.
-        weights: Names of the parameters of each branch to differentiate with respect to.
-        samples: Length of the first axis of those nodes that have an axis of samples.
-        generator: Draws the direction.
+    `depths` are the nodes of the signal, the input of the first block first; `weights` name the parameters of each
+    branch. The caller puts back the flags of the parameters: all are differentiated here, frozen or not.
     """
     for parameter in network.model.parameters():
         if parameter.is_floating_point():

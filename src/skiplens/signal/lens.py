@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -20,7 +21,7 @@ from skiplens.graph.network import ResidualNetwork
 from skiplens.readings.reading import Provenance
 from skiplens.signal.branches import branch_states
 from skiplens.signal.gradients import Gradients, JoinSizes, gradients, sample_norms
-from skiplens.signal.reading import SignalReading
+from skiplens.signal.reading import Names, SignalReading
 from skiplens.signal.units import (
     UnitStates,
     Watcher,
@@ -32,7 +33,6 @@ from skiplens.signal.units import (
 )
 
 LABEL, STEPS = "following signal and gradient", 4
-
 NO_JOIN = "The model has no residual join, so there is no depth at which to follow signal and gradient."
 
 
@@ -84,7 +84,12 @@ def _measured(network: ResidualNetwork, samples: int, randomness: Randomness, pr
 def _forward(network: ResidualNetwork, depths: list[str], samples: int) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What one forward pass shows, and where it was first seen to be not finite."""
     joins, units, rows = JoinSizes(), UnitStates(), dict[str, Tensor]()
-    watchers = _together(units.watchers(network), joins.watchers(network), _recorders(depths, samples, rows))
+
+    def record(name: str, value: Any, arguments: tuple[Any, ...]) -> None:
+        rows[name] = _root_mean_square(value, samples)
+
+    recorders: dict[str, Watcher] = {name: partial(record, name) for name in depths}
+    watchers = _together(units.watchers(network), joins.watchers(network), recorders)
     with torch.no_grad():
         values = network.run([*depths[:1], network.output], call=watching_call(watchers))
     for name in depths[:1]:  # the first one may be an input of the model, which no operation makes
@@ -112,30 +117,15 @@ def _forward(network: ResidualNetwork, depths: list[str], samples: int) -> tuple
     return fields, tuple(broken[:1])
 
 
-def _recorders(depths: list[str], samples: int, rows: dict[str, Tensor]) -> dict[str, Watcher]:
-    """A watcher for each depth that writes the size of the signal there into `rows`."""
-
-    def recorder(name: str) -> Watcher:
-        def record(value: Any, arguments: tuple[Any, ...]) -> None:
-            rows[name] = _root_mean_square(value, samples)
-
-        return record
-
-    return {name: recorder(name) for name in depths}
-
-
 def _together(*groups: dict[str, Watcher]) -> dict[str, Watcher]:
     """One watcher for each node, that calls all of its watchers."""
 
-    def all_of(watchers: list[Watcher]) -> Watcher:
-        def watch(value: Any, arguments: tuple[Any, ...]) -> None:
-            for watcher in watchers:
-                watcher(value, arguments)
+    def watch(name: str, value: Any, arguments: tuple[Any, ...]) -> None:
+        for group in groups:
+            if name in group:
+                group[name](value, arguments)
 
-        return watch
-
-    names = dict.fromkeys(name for group in groups for name in group)
-    return {name: all_of([group[name] for group in groups if name in group]) for name in names}
+    return {name: partial(watch, name) for group in groups for name in group}
 
 
 def _root_mean_square(value: Tensor, samples: int) -> Float[Tensor, " samples"]:
@@ -143,11 +133,7 @@ def _root_mean_square(value: Tensor, samples: int) -> Float[Tensor, " samples"]:
 
 
 def _backward(
-    network: ResidualNetwork,
-    depths: list[str],
-    weights: list[tuple[str, ...]],
-    samples: int,
-    generator: torch.Generator,
+    network: ResidualNetwork, depths: list[str], weights: list[Names], samples: int, generator: torch.Generator
 ) -> Gradients:
     if not depths:
         return Gradients(torch.zeros(0, samples, dtype=torch.float64), torch.zeros(0, dtype=torch.float64))
@@ -181,8 +167,7 @@ def _branches(network: ResidualNetwork) -> dict[str, Any]:
     }
 
 
-MOST_BYTES = 2**30
-"""More activations than this would also take more seconds than the first look at a network should."""
+MOST_BYTES = 2**30  # more activations than this would also take more seconds than the first look at a network should
 
 
 def network_that_fits(subject: Subject, memory: int | None = None) -> tuple[ResidualNetwork, int]:

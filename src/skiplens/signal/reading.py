@@ -14,16 +14,10 @@ Names = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Growth:
-    """A rate per block in log space: the quantity is multiplied by e^rate at each block.
+    """A rate per block in log space: the quantity is multiplied by e^rate at each block."""
 
-    Attributes:
-        rate: Median of the slopes between all pairs of depths (Theil and Sen).
-        low: Lower end of its distribution-free 95 % confidence interval.
-        high: Upper end of it.
-    """
-
-    rate: float
-    low: float
+    rate: float  # median of the slopes between all pairs of depths (Theil and Sen)
+    low: float  # the ends of its distribution-free 95 % confidence interval
     high: float
 
     def over(self, blocks: float) -> float:

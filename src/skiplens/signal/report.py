@@ -26,68 +26,56 @@ def signal_by_depth(reading: SignalReading) -> Figure | None:
         relative = (values / start if start > 0 else values).double()
         relative = relative if name == "signal" else relative.flip(0)
         marks.append(Line(depths, numbers(relative.mean(1)), name))
-    return Figure(
-        name="signal_by_depth",
-        title="Signal and gradient by depth",
-        caption="Mean size of the signal relative to the input of the first block, and of the gradient relative to the "
-        "last join, where it starts its way back. Straight lines that rise or fall grow or fade exponentially.",
-        x_label="outermost blocks passed",
-        y_label="relative size",
-        marks=tuple(marks),
-        y_log=True,
-        block_places=in_order(reading.depths)[1:],
+    caption = (
+        "Mean size of the signal relative to the input of the first block, and of the gradient relative to the last "
+        "join, where it starts its way back. Straight lines that rise or fall grow or fade exponentially."
     )
+    words = ("signal_by_depth", "Signal and gradient by depth", caption, "outermost blocks passed", "relative size")
+    return Figure(*words, tuple(marks), y_log=True, block_places=in_order(reading.depths)[1:])
 
 
 def branch_against_shortcut(reading: SignalReading) -> Figure | None:
     """Size of what each branch adds, relative to its shortcut."""
     if not reading.block_names:
         return None
-    scale = (1 / max(1, reading.depth)) ** 0.5
-    return Figure(
-        name="branch_against_shortcut",
-        title="Branch against shortcut",
-        caption="Root mean square of what the branch adds at its join, over that of the shortcut. With every branch at "
-        "the dashed level, one over the root of the number of blocks, the power of the signal grows by less than e "
-        "however deep the network is.",
-        x_label="residual block",
-        y_label="branch / shortcut",
-        marks=(Bars(reading.block_names, numbers(reading.branch_ratios), "measured"), Reference(scale, "1/√L")),
-        block_places=in_order(reading.block_names),
+    caption = (
+        "Root mean square of what the branch adds at its join, over that of the shortcut. With every branch at the "
+        "dashed level, one over the root of the number of blocks, the power of the signal grows by less than e however "
+        "deep the network is."
     )
+    measured = Bars(reading.block_names, numbers(reading.branch_ratios), "measured")
+    marks = (measured, Reference((1 / max(1, reading.depth)) ** 0.5, "1/√L"))
+    words = ("branch_against_shortcut", "Branch against shortcut", caption)
+    return _by_block(reading, *words, "branch / shortcut", marks)
 
 
 def scales_by_block(reading: SignalReading) -> Figure | None:
     """The scale of each branch's last batch norm, where there are any."""
     if bool(torch.isnan(reading.norm_scales).all()):
         return None
-    return Figure(
-        name="scales_by_block",
-        title="Batch-norm scales by block",
-        caption="Mean |γ| of the last batch norm of each branch. Only the ratios between blocks matter: multiplying "
-        "all of them by one number changes no path.",
-        x_label="residual block",
-        y_label="mean |γ|",
-        marks=(Bars(reading.block_names, numbers(reading.norm_scales)),),
-        block_places=in_order(reading.block_names),
+    caption = (
+        "Mean |γ| of the last batch norm of each branch. Only the ratios between blocks matter: multiplying all of "
+        "them by one number changes no path."
     )
+    bars = Bars(reading.block_names, numbers(reading.norm_scales))
+    return _by_block(reading, "scales_by_block", "Batch-norm scales by block", caption, "mean |γ|", (bars,))
 
 
 def shut_units_by_block(reading: SignalReading) -> Figure | None:
     """Share of dead and of saturated units, where any unit is."""
     groups = (("dead (ReLU)", reading.dead_units), ("saturated (tanh, sigmoid)", reading.saturated_units))
     shown = [(name, shares) for name, shares in groups if bool((shares > 0).any())]
-    if not shown:
-        return None
-    return Figure(
-        name="shut_units_by_block",
-        title="Units that are shut on all samples",
-        caption="Share of the units of a layer of the branch that pass nothing on, or no gradient, on any sample.",
-        x_label="residual block",
-        y_label="share of units",
-        marks=tuple(Bars(reading.block_names, numbers(shares), name) for name, shares in shown),
-        block_places=in_order(reading.block_names),
-    )
+    caption = "Share of the units of a layer of the branch that pass nothing on, or no gradient, on any sample."
+    bars = tuple(Bars(reading.block_names, numbers(shares), name) for name, shares in shown)
+    words = ("shut_units_by_block", "Units that are shut on all samples", caption, "share of units")
+    return _by_block(reading, *words, bars) if shown else None
+
+
+def _by_block(
+    reading: SignalReading, name: str, title: str, caption: str, y_label: str, marks: tuple[Bars | Reference, ...]
+) -> Figure:
+    words = (name, title, caption, "residual block", y_label)
+    return Figure(*words, marks, block_places=in_order(reading.block_names))
 
 
 FIGURES = (signal_by_depth, branch_against_shortcut, scales_by_block, shut_units_by_block)
@@ -166,10 +154,8 @@ def _rows(reading: SignalReading) -> tuple[Mapping[str, Any], ...]:
     }
     shown = {name: values for name, values in columns.items() if not bool(values.isnan().all())}
     words = {name: ["–" if math.isnan(v) else f"{v:.3g}" for v in values.tolist()] for name, values in shown.items()}
-    return tuple(
-        {"block": block, **{name: column[index] for name, column in words.items()}}
-        for index, block in enumerate(reading.block_names)
-    )
+    table = {"block": reading.block_names, **words}
+    return tuple(dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True))
 
 
 def signal_numbers(reading: SignalReading) -> tuple[KeyNumber, ...]:
@@ -206,14 +192,6 @@ SIGNAL_OVERLAYS = (
 )
 
 
-def _signal_power(finding: Finding, reading: SignalReading) -> float:
-    return reading.signal_growth.over(2 * reading.depth)
-
-
-def _gradient_power(finding: Finding, reading: SignalReading) -> float:
-    return reading.gradient_growth.over(2 * reading.depth)
-
-
 def _of_blocks(name: str, worst: Callable[[Sequence[float]], float]) -> Callable[..., float]:
     """The worst entry of a per-block field over the blocks that the finding speaks of."""
 
@@ -225,8 +203,14 @@ def _of_blocks(name: str, worst: Callable[[Sequence[float]], float]) -> Callable
 
 
 SIGNAL_QUANTITIES: dict[str, Quantity] = {
-    "signal_growth": Quantity("growth of the signal's power over all blocks", _signal_power),
-    "gradient_growth": Quantity("growth of the gradient's power over all blocks", _gradient_power),
+    "signal_growth": Quantity(
+        "growth of the signal's power over all blocks",
+        lambda finding, reading: reading.signal_growth.over(2 * reading.depth),
+    ),
+    "gradient_growth": Quantity(
+        "growth of the gradient's power over all blocks",
+        lambda finding, reading: reading.gradient_growth.over(2 * reading.depth),
+    ),
     "flat_branches": Quantity("zero factors in series", _of_blocks("zero_factors", max)),
     "dead_branches": Quantity("smallest gradient of these branches", _of_blocks("branch_gradients", min)),
     "dead_units": Quantity("largest share of dead units", _of_blocks("dead_units", max)),
@@ -240,12 +224,5 @@ SIGNAL_QUANTITIES: dict[str, Quantity] = {
 
 
 VIEW = ReadingView(
-    SignalReading,
-    SignalLens,
-    signal_section,
-    FIGURES,
-    RULES,
-    signal_numbers,
-    SIGNAL_OVERLAYS,
-    SIGNAL_QUANTITIES,
+    SignalReading, SignalLens, signal_section, FIGURES, RULES, signal_numbers, SIGNAL_OVERLAYS, SIGNAL_QUANTITIES
 )

@@ -126,15 +126,9 @@ def parameters_by_block(reading: StructureReading) -> Figure | None:
     bars = [Bars(names, numbers(reading.branch_parameters), "branch")]
     if bool((reading.shortcut_parameters > 0).any()):
         bars.append(Bars(names, numbers(reading.shortcut_parameters), "shortcut"))
-    return Figure(
-        name="parameters_by_block",
-        title="Parameters by block",
-        caption=f"Where the parameters of the {len(names)} residual blocks are, in the order in which the blocks run.",
-        x_label="residual block",
-        y_label="parameters",
-        marks=tuple(bars),
-        block_places=in_order(names),
-    )
+    caption = f"Where the parameters of the {len(names)} residual blocks are, in the order in which the blocks run."
+    words = ("parameters_by_block", "Parameters by block", caption, "residual block", "parameters")
+    return Figure(*words, tuple(bars), block_places=in_order(names))
 
 
 FIGURES = (parameters_by_block,)
@@ -192,12 +186,9 @@ def _counted(words: tuple[str, ...]) -> str:
 
 def block_cells(reading: StructureReading) -> tuple[BlockCell, ...]:
     """The blocks in the order in which they run."""
-    return tuple(
-        BlockCell(name, shortcut, int(depth), parent is not None)
-        for name, shortcut, depth, parent in zip(
-            reading.block_names, reading.shortcuts, reading.branch_depths, reading.parents, strict=True
-        )
-    )
+    columns = (reading.block_names, reading.shortcuts, reading.branch_depths.tolist(), reading.parents)
+    rows = zip(*columns, strict=True)
+    return tuple(BlockCell(name, shortcut, depth, parent is not None) for name, shortcut, depth, parent in rows)
 
 
 def structure_numbers(reading: StructureReading) -> tuple[KeyNumber, ...]:
@@ -209,15 +200,15 @@ def structure_numbers(reading: StructureReading) -> tuple[KeyNumber, ...]:
     )
 
 
-PROJECTIONS = Quantity(
-    "shortcuts that are projections", lambda finding, reading: float(reading.shortcuts.count("projection"))
-)
-
 VIEW = ReadingView(
     StructureReading,
     StructureLens,
     structure_section,
     FIGURES,
     key_numbers=structure_numbers,
-    quantities={"projection_shortcuts": PROJECTIONS},
+    quantities={
+        "projection_shortcuts": Quantity(
+            "shortcuts that are projections", lambda finding, reading: float(reading.shortcuts.count("projection"))
+        )
+    },
 )

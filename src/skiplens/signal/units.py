@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -15,9 +14,7 @@ from skiplens.graph.inputs import try_call
 from skiplens.graph.network import Call, ResidualNetwork, plain_call
 from skiplens.graph.operations import ATTENTION, CONVOLUTIONS, MATRIX_PRODUCTS, NORMALISING, drops_at_random, operation
 
-FLAT_SLOPE = 0.01
-"""A slope below this share of its largest value counts as saturation."""
-
+FLAT_SLOPE = 0.01  # a slope below this share of its largest value counts as saturation
 _CHANNELS_LAST = {"aten.layer_norm", "aten.native_layer_norm", "aten.rms_norm"}
 
 _SHUT: dict[str, Callable[[Tensor], Tensor]] = dict.fromkeys(
@@ -43,8 +40,7 @@ def surprise(share: float, units: int) -> float:
     return 2 * (share - 0.5) * math.sqrt(units)
 
 
-Watcher = Callable[[Any, tuple[Any, ...]], None]
-"""Called with the value of an operation and with its arguments."""
+Watcher = Callable[[Any, tuple[Any, ...]], None]  # called with the value of an operation and with its arguments
 
 
 @dataclass
@@ -65,22 +61,17 @@ class UnitStates:
             for node in map(network.node, block.branch.nodes):
                 for table, shares in ((_SHUT, self.dead), (_FLAT, self.saturated)):
                     if operation(node) in table:
-                        judge = table[operation(node)]
-                        found[node.name] = partial(_see, shares, block.name, judge, unit_axis(node))
+                        found[node.name] = _watcher(shares, block.name, table[operation(node)], unit_axis(node))
         return found
 
 
-def _see(
-    shares: dict[str, Share],
-    block: str,
-    judge: Callable[[Tensor], Tensor],
-    axis: int,
-    value: Tensor,
-    arguments: tuple[Any, ...],
-) -> None:
-    shut = judge(value.detach()).movedim(axis, 0).flatten(1).all(1)
-    found = Share(float(shut.double().mean()), len(shut))
-    shares[block] = max(shares.get(block, found), found, key=lambda entry: surprise(*entry))
+def _watcher(shares: dict[str, Share], block: str, judge: Callable[[Tensor], Tensor], axis: int) -> Watcher:
+    def see(value: Tensor, arguments: tuple[Any, ...]) -> None:
+        shut = judge(value.detach()).movedim(axis, 0).flatten(1).all(1)
+        found = Share(float(shut.double().mean()), len(shut))
+        shares[block] = max(shares.get(block, found), found, key=lambda entry: surprise(*entry))
+
+    return see
 
 
 def unit_axis(node: fx.Node) -> int:

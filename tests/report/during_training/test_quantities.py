@@ -189,4 +189,3 @@ def test_wrappers_are_looked_through():
     model = network()
     assert unwrapped(nn.DataParallel(model)) is model
     assert unwrapped(torch.compile(nn.DataParallel(model), backend="eager")) is model
-    assert sight_of(model).trains(nn.Sequential(model)) and not sight_of(model).trains(network())

@@ -3,7 +3,7 @@
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +25,11 @@ from skiplens.training.recipe import Recipe
 
 @dataclass(frozen=True)
 class AlongTraining:
-    """A training run and what was measured on its way.
-
-    Attributes:
-        history: The run itself.
-        taken: The measurements by step.
-        crossings: For each loss that was reached, the step before it was reached and the step at which it was.
-    """
+    """A training run and what was measured on its way."""
 
     history: TrainingHistory
-    taken: dict[int, Taken]
-    crossings: dict[float, tuple[int, int]]
+    taken: dict[int, Taken]  # by step
+    crossings: dict[float, tuple[int, int]]  # by loss, the step before it was reached and the step at which it was
 
     def at_steps(self) -> list[Taken]:
         """All measurements in the order of their steps."""
@@ -61,31 +55,22 @@ def readings_along(
         checkpoint: File to keep the run and its measurements in; the run goes on from it where it exists.
         progress: Told the steps made.
     """
-    trained = copy.deepcopy(model)
     measurer = Measurer(measurement)
-    history = train(trained, data, recipe, callbacks=[measurer], checkpoint=checkpoint, progress=progress)
+    history = train(copy.deepcopy(model), data, recipe, callbacks=[measurer], checkpoint=checkpoint, progress=progress)
     return AlongTraining(history, dict(measurer.taken), dict(measurer.crossings))
 
 
-Quantity = str | Callable[[Any], float]
-"""The name of an entry or attribute of what was measured, or a function of it."""
+Quantity = str | Callable[[Any], float]  # the name of an entry or attribute of what was measured, or a function of it
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QuantityAlong(Reading, kind="along"):
-    """What several runs measured at the same places of their ways.
-
-    Attributes:
-        name: The quantity.
-        along: What counts the places: ``"loss"`` (where it is first reached) or ``"step"`` (updates made).
-        places: The losses in descending order, or the steps in ascending order.
-        by_run: One row a run; NaN where the run never came to that place.
-    """
+    """What several runs measured of the quantity `name` at the same places of their ways."""
 
     name: str
-    along: str
-    places: Float[Tensor, " places"]
-    by_run: Float[Tensor, "runs places"]
+    along: str  # what counts the places: "loss" (where it is first reached) or "step" (updates made)
+    places: Float[Tensor, " places"]  # losses in descending, or steps in ascending order
+    by_run: Float[Tensor, "runs places"]  # NaN where the run never came to that place
 
     @property
     def runs(self) -> Int[Tensor, " places"]:
@@ -178,10 +163,8 @@ def _interpolated(run: AlongTraining, loss: float, quantity: Quantity) -> float:
 def _number(value: Any, quantity: Quantity) -> float:
     if callable(quantity):
         return float(quantity(value))
-    if isinstance(value, Mapping):
-        found = value.get(quantity)
-    else:
-        found = value if quantity == "value" and _is_number(value) else getattr(value, quantity, None)
+    own = value.get(quantity) if isinstance(value, Mapping) else getattr(value, quantity, None)
+    found = value if quantity == "value" and _is_number(value) else own
     if found is None or not _is_number(found):
         raise InvalidInputError(
             f"{quantity!r} is no number of a measurement of type {type(value).__name__}; "
@@ -194,8 +177,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) or (isinstance(value, torch.Tensor) and value.numel() == 1)
 
 
-_WIDE_RANGE = 30.0
-"""Quantities that span more than this are drawn on a logarithmic axis."""
+_WIDE_RANGE = 30.0  # quantities that span more are drawn on a logarithmic axis
 
 
 def quantity_along(reading: QuantityAlong) -> Figure:
@@ -204,7 +186,7 @@ def quantity_along(reading: QuantityAlong) -> Figure:
     if len(reading.by_run) < 2:
         return figure
     band = Band(numbers(reading.places), numbers(reading.lowest), numbers(reading.highest), "all runs")
-    return Figure(**{**vars(figure), "marks": (*figure.marks, band)})
+    return replace(figure, marks=(*figure.marks, band))
 
 
 def quantities_along(readings: Mapping[str, QuantityAlong]) -> Figure:
@@ -216,20 +198,14 @@ def quantities_along(readings: Mapping[str, QuantityAlong]) -> Figure:
         error = reading.standard_error.nan_to_num(0.0)
         bars = numbers(error) if bool((error > 0).any()) else ()
         marks.append(Points(numbers(reading.places), numbers(reading.mean), name, error=bars))
-    where = (
-        "where the training loss first falls to each value, interpolated along each run"
-        if first.along == "loss"
-        else "after each number of steps"
-    )
-    return Figure(
-        name=f"{first.name}_by_{first.along}".replace(" ", "_"),
-        title=f"{first.name[:1].upper()}{first.name[1:]} along training",
-        caption=f"The {first.name} {where}; points are means over runs, bars their standard errors.",
-        x_label="training loss" if first.along == "loss" else "step",
-        y_label=first.name,
-        marks=tuple(marks),
-        y_log=len(finite) > 0 and 0 < _WIDE_RANGE * float(finite.min()) < float(finite.max()),
-    )
+    x_label, where = {
+        "loss": ("training loss", "where the training loss first falls to each value, interpolated along each run"),
+        "step": ("step", "after each number of steps"),
+    }[first.along]
+    name, title = f"{first.name}_by_{first.along}", f"{first.name[:1].upper()}{first.name[1:]} along training"
+    caption = f"The {first.name} {where}; points are means over runs, bars their standard errors."
+    wide = len(finite) > 0 and 0 < _WIDE_RANGE * float(finite.min()) < float(finite.max())
+    return Figure(name.replace(" ", "_"), title, caption, x_label, first.name, tuple(marks), y_log=wide)
 
 
 VIEW = ReadingView(QuantityAlong, figures=(quantity_along,))

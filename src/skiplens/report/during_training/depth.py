@@ -18,7 +18,6 @@ from skiplens.graph.network import ResidualNetwork
 from skiplens.paths.expanders import PathOptions
 from skiplens.paths.forces import block_scales, depth_forces, weight_scale
 from skiplens.paths.lesions import Loss
-from skiplens.paths.reading import PathSpectrum
 from skiplens.paths.spectrum import signal_or_derivative
 from skiplens.readings.reading import Provenance
 from skiplens.report.during_training.along import readings_along
@@ -64,15 +63,7 @@ def depth_during_training(  # noqa: PLR0913 - the model, its data, the recipe, a
         forces: Whether to take the forces of theorems 3 and 4 and Euler's identity too, for two more passes a block.
         seed: Names the random direction where the signal has no frozen form.
     """
-    asked = DepthOptions(
-        every=every,
-        samples=samples,
-        mode=mode,
-        centre=centre,
-        centre_samples=centre_samples,
-        forces=forces,
-        seed=seed,
-    )
+    asked = DepthOptions(every, samples, mode, centre, centre_samples, forces, seed)
     device = next(model.parameters(), torch.zeros(())).device
     clock = Provenance.begin({**recipe.to_json(), **asked.difference()}, recipe.seed, device)
     if probe is not None:
@@ -119,24 +110,16 @@ _FORCES = ("radial_slope", "norm_change", "scale_drive", "block_slope", "block_d
 
 @dataclass(eq=False)
 class DepthMoment:
-    """A function of a model that returns a history of one moment; the model's graph is taken once and kept.
-
-    Attributes:
-        probe: The samples to look at.
-        loss: Name of the loss.
-        learning_rate: Size of the step whose forces are looked at.
-        options: What to look at.
-    """
+    """A function of a model that returns a history of one moment; the model's graph is taken once and kept."""
 
     probe: Batch
     loss: str
-    learning_rate: float
+    learning_rate: float  # of the step whose forces are looked at
     options: DepthOptions
     _taken_apart: dict[int, ResidualNetwork] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse a loss that cannot be looked at before anything is trained."""
-        output_loss(self.loss)
+        output_loss(self.loss)  # one that cannot be looked at is refused before anything is trained
 
     def __call__(self, model: nn.Module) -> DepthHistory:
         """The moment; the model's mode is changed, which whoever calls puts back."""
@@ -144,7 +127,10 @@ class DepthMoment:
         if id(model) not in self._taken_apart:
             self._taken_apart = {id(model): dissect(model, self.probe.inputs)}
         network = self._taken_apart[id(model)]
-        spectrum, notes = self._spectrum(network)
+        asked = self.options
+        options = PathOptions(seed=asked.seed, centre=asked.centre, centre_samples=asked.centre_samples)
+        spectrum, reason = signal_or_derivative(network, self.probe.inputs, options)
+        notes = (f"{reason} So derivatives are followed, and there are no forces.",) if reason else ()
         compare, targets, forces = output_loss(self.loss), self.probe.targets, dict[str, Any]()
         if self.options.forces and spectrum.of == "signal":
             found = depth_forces(network, targets, compare, self.learning_rate)
@@ -166,17 +152,9 @@ class DepthMoment:
             scales=block_scales(network)[None],
             weight_scale=_row(weight_scale(network)),
             learning_rate=self.learning_rate,
-            notes=notes,
+            notes=(*spectrum.notes, *notes),
             **forces,
         )
-
-    def _spectrum(self, network: ResidualNetwork) -> tuple[PathSpectrum, tuple[str, ...]]:
-        asked = self.options
-        options = PathOptions(seed=asked.seed, centre=asked.centre, centre_samples=asked.centre_samples)
-        spectrum, reason = signal_or_derivative(network, self.probe.inputs, options)
-        if not reason:
-            return spectrum, spectrum.notes
-        return spectrum, (*spectrum.notes, f"{reason} So derivatives are followed, and there are no forces.")
 
 
 def output_loss(name: str) -> Loss:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,13 +13,8 @@ from skiplens.plots.figure import Figure, Line, Mark, Reference, numbers
 from skiplens.plots.section import ReadingView
 from skiplens.readings.reading import Reading
 
-
-def _none() -> Tensor:
-    return torch.zeros(0, dtype=torch.float64)
-
-
-def _table() -> Tensor:
-    return torch.zeros(0, 0, dtype=torch.float64)
+_none = partial(torch.zeros, 0, dtype=torch.float64)
+_table = partial(torch.zeros, 0, 0, dtype=torch.float64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -114,37 +110,29 @@ class DepthHistory(Reading, kind="depth_history"):
 
 def depth_against_steps(reading: DepthHistory) -> Figure:
     """Mean, coherent and peak depth against the steps of the training."""
-    steps = numbers(reading.steps)
-    return Figure(
-        name="depth_against_steps",
-        title="Depth during training",
-        caption=f"How many branches the energy passes on average: {float(reading.mean_depth[0]):.2f} at the start, "
-        f"{float(reading.mean_depth[-1]):.2f} at the end. The coherent depth counts only what points along the output.",
-        x_label="steps",
-        y_label="branches",
-        marks=(
-            Line(steps, numbers(reading.mean_depth), "mean depth"),
-            Line(steps, numbers(reading.coherent_depth), "coherent depth"),
-            Line(steps, numbers(reading.peak_depth), "peak depth", dashed=True),
-        ),
+    steps, mean = numbers(reading.steps), reading.mean_depth
+    caption = (
+        f"How many branches the energy passes on average: {float(mean[0]):.2f} at the start, {float(mean[-1]):.2f} at "
+        "the end. The coherent depth counts only what points along the output."
     )
+    marks = (
+        Line(steps, numbers(mean), "mean depth"),
+        Line(steps, numbers(reading.coherent_depth), "coherent depth"),
+        Line(steps, numbers(reading.peak_depth), "peak depth", dashed=True),
+    )
+    return Figure("depth_against_steps", "Depth during training", caption, "steps", "branches", marks)
 
 
 def spectrum_before_and_after(reading: DepthHistory) -> Figure:
     """The path spectrum at the first and at the last moment."""
-    orders = numbers(range(reading.energy.shape[1]))
-    shares = reading.distribution
-    return Figure(
-        name="spectrum_before_and_after",
-        title="Path spectrum before and after training",
-        caption="Share of energy of all paths through exactly r branches, at the first and at the last look.",
-        x_label="branches on the path",
-        y_label="share of the energy",
-        marks=(
-            Line(orders, numbers(shares[0]), f"after {int(reading.steps[0])} steps", dashed=True),
-            Line(orders, numbers(shares[-1]), f"after {int(reading.steps[-1])} steps"),
-        ),
+    orders, shares = numbers(range(reading.energy.shape[1])), reading.distribution
+    caption = "Share of energy of all paths through exactly r branches, at the first and at the last look."
+    words = ("spectrum_before_and_after", "Path spectrum before and after training", caption)
+    marks = (
+        Line(orders, numbers(shares[0]), f"after {int(reading.steps[0])} steps", dashed=True),
+        Line(orders, numbers(shares[-1]), f"after {int(reading.steps[-1])} steps"),
     )
+    return Figure(*words, x_label="branches on the path", y_label="share of the energy", marks=marks)
 
 
 def scales_against_steps(reading: DepthHistory) -> Figure | None:
@@ -160,54 +148,41 @@ def scales_against_steps(reading: DepthHistory) -> Figure | None:
         marks.append(Line(steps, numbers(relative), "weight scale C, relative to the start", dashed=True))
     if not marks:
         return None
-    return Figure(
-        name="scales_against_steps",
-        title="Scales during training",
-        caption="The learned scale of each block, and the root mean square of the branches' weights over that at the "
-        "start. Larger scales need not mean a deeper network: only their ratios count behind batch norm.",
-        x_label="steps",
-        y_label="scale",
-        marks=tuple(marks),
+    caption = (
+        "The learned scale of each block, and the root mean square of the branches' weights over that at the start. "
+        "Larger scales need not mean a deeper network: only their ratios count behind batch norm."
     )
+    return Figure("scales_against_steps", "Scales during training", caption, "steps", "scale", tuple(marks))
 
 
 def forces_against_steps(reading: DepthHistory) -> Figure | None:
     """The drive of theorem 4 as predicted from paths and as measured."""
-    if not len(reading.scale_drive):
-        return None
-    return Figure(
-        name="forces_against_steps",
-        title="What drives the scale of the weights",
-        caption="How fast ⟨W, ∂L/∂W⟩ falls in a gradient step, so how strongly the weights are driven to grow: as "
-        "theorem 4 predicts it from paths, and as measured.",
-        x_label="steps",
-        y_label="drive",
-        marks=_predicted_and_measured(reading, "scale_drive", "predicted", "no drive"),
+    caption = (
+        "How fast ⟨W, ∂L/∂W⟩ falls in a gradient step, so how strongly the weights are driven to grow: as theorem 4 "
+        "predicts it from paths, and as measured."
     )
+    words = ("forces_against_steps", "What drives the scale of the weights", caption, "steps", "drive")
+    return _predicted_and_measured(reading, "scale_drive", words, "predicted", "no drive")
 
 
 def norm_change_against_steps(reading: DepthHistory) -> Figure | None:
     """The change of the weights' squared norm in a step, by Euler's identity and as measured."""
-    if not len(reading.norm_change):
-        return None
-    return Figure(
-        name="norm_change_against_steps",
-        title="Growth of the weights in one step",
-        caption="Change of ‖W‖² in a gradient step: from the path spectrum, by Euler's identity, and as measured. They "
-        "agree without biases and normalisation.",
-        x_label="steps",
-        y_label="change of the squared norm",
-        marks=_predicted_and_measured(reading, "norm_change", "from paths", "no growth"),
+    caption = (
+        "Change of ‖W‖² in a gradient step: from the path spectrum, by Euler's identity, and as measured. They agree "
+        "without biases and normalisation."
     )
+    title, y_label = "Growth of the weights in one step", "change of the squared norm"
+    words = ("norm_change_against_steps", title, caption, "steps", y_label)
+    return _predicted_and_measured(reading, "norm_change", words, "from paths", "no growth")
 
 
-def _predicted_and_measured(reading: DepthHistory, name: str, origin: str, zero: str) -> tuple[Mark, ...]:
+def _predicted_and_measured(
+    reading: DepthHistory, name: str, words: tuple[str, str, str, str, str], origin: str, zero: str
+) -> Figure | None:
     steps, predicted, measured = reading.steps, getattr(reading, name), getattr(reading, f"{name}_measured")
-    return (
-        Line(numbers(steps), numbers(predicted), origin, dashed=True),
-        Line(numbers(steps), numbers(measured), "measured"),
-        Reference(0.0, zero),
-    )
+    prediction = Line(numbers(steps), numbers(predicted), origin, dashed=True)
+    marks = (prediction, Line(numbers(steps), numbers(measured), "measured"), Reference(0.0, zero))
+    return Figure(*words, marks=marks) if len(predicted) else None
 
 
 VIEW = ReadingView(

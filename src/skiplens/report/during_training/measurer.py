@@ -60,17 +60,12 @@ class MeasureAlong:
 
 
 class Measurer(Callback):
-    """Takes the measurements of a plan while a run trains.
-
-    Attributes:
-        taken: The measurements so far, by step.
-        crossings: For each loss that was reached, the step of the look before and of the look at which it was.
-    """
+    """Takes the measurements of a plan while a run trains."""
 
     def __init__(self, plan: MeasureAlong) -> None:
         self.plan = plan
-        self.taken: dict[int, Taken] = {}
-        self.crossings: dict[float, tuple[int, int]] = {}
+        self.taken: dict[int, Taken] = {}  # by step
+        self.crossings: dict[float, tuple[int, int]] = {}  # by loss, the steps of the looks before and after it
         self._loss = plan.loss if callable(plan.loss) else RunningLoss.named(plan.loss)
         self._last: tuple[int, float, Snapshot] | None = None
 

@@ -15,14 +15,7 @@ from skiplens.base.optional_imports import optional_import
 from skiplens.graph.loss import Loss, loss_rule
 from skiplens.readings.file import write_file
 from skiplens.report.during_training.probed_model import Probe, ProbedModel
-from skiplens.report.during_training.record import (
-    QUANTITIES,
-    Look,
-    MonitorOptions,
-    MonitorReading,
-    Quantity,
-    earlier_reading,
-)
+from skiplens.report.during_training.record import QUANTITIES, Look, MonitorOptions, MonitorReading, Quantity
 from skiplens.report.during_training.watch import Clock, Watch
 
 
@@ -93,22 +86,14 @@ class Monitor:
         levels: Sequence[float] = (0.05, 0.25, 0.5, 0.75, 0.95),
         seed: int = 0,
     ) -> None:
-        self.options = MonitorOptions(
-            every=every,
-            share=share,
-            quantities=tuple(quantities),
-            samples=samples,
-            statistics=statistics,
-            products=products,
-            outputs=outputs,
-            levels=tuple(levels),
-            seed=seed,
-        )
+        asked = (every, share, tuple(quantities), samples, statistics, products, outputs, tuple(levels), seed)
+        self.options = MonitorOptions(*asked)
         loss_rule(loss)  # a wrong name is an error before the run
-        sight = ProbedModel(model, Probe.of(probe, loss, self.options.samples), self.options)
-        self._earlier = None if path is None else earlier_reading(Path(path))
-        self._watch = Watch(sight, clock)
-        self._destination = Destination(self._watch, path, tensorboard)
+        self._path = None if path is None else Path(path)
+        self._watch = Watch(ProbedModel(model, Probe.of(probe, loss, samples), self.options), clock, self._path)
+        self._tensorboard = tensorboard
+        self._writer: Writer | None = None
+        self._opened: Any = None
         self._step: int | None = None
         self._tried: int | None = None  # the last step at which a look was due
 
@@ -149,7 +134,10 @@ class Monitor:
         """Write everything without another look, and return the reading."""
         if self._step is not None:
             self._watch.ledger.end()
-            self._destination.close()
+            self._write_file()
+            if self._opened is not None:
+                self._opened.close()
+                self._writer = self._opened = None
         return self.reading
 
     def lightning(self) -> Any:
@@ -162,11 +150,11 @@ class Monitor:
 
     def require_same_model(self, model: nn.Module) -> None:
         """Refuse a trainer that trains another model than the one looked at."""
-        own = self._watch.sight
-        if not own.trains(model):
+        own = self._watch.sight.trained
+        if {id(parameter) for parameter in own.parameters()}.isdisjoint(map(id, model.parameters())):
             raise InvalidInputError(
-                f"The trainer trains a {type(model).__name__} that shares no parameter with the "
-                f"{type(own.trained).__name__} of the monitor. Make the monitor with the model that is trained."
+                f"The trainer trains a {type(model).__name__} that shares no parameter with the {type(own).__name__} "
+                "of the monitor. Make the monitor with the model that is trained."
             )
 
     def __enter__(self) -> Self:
@@ -185,8 +173,8 @@ class Monitor:
     def _begin(self, step: int, loss: float) -> None:
         if self._step is not None:
             raise InvalidInputError(f"The monitor has started already, and {self._step} updates were made since then.")
-        self._destination.open()
-        self._watch.begin(step, self._earlier)
+        self._open_writer()
+        self._watch.begin(step)
         self._step = step
         self._look(loss)
 
@@ -196,24 +184,10 @@ class Monitor:
         before = self._watch.ledger.shared
         look = self._watch.look(self._step, loss)
         if look is not None:
-            self._destination.keep(look)
+            self._keep(look)
             self._watch.settle(look, self._watch.ledger.shared - before)
 
-
-def _plain(loss: Tensor | float | None) -> float:
-    return math.nan if loss is None else float(loss.detach() if isinstance(loss, Tensor) else loss)
-
-
-class Destination:
-    """Writes each look of a watch; the time that takes is the watch's."""
-
-    def __init__(self, watch: Watch, path: Path | str | None, tensorboard: Writer | Path | str | None) -> None:
-        self._watch, self._tensorboard = watch, tensorboard
-        self._path = None if path is None else Path(path)
-        self._writer: Writer | None = None
-        self._opened: Any = None
-
-    def open(self) -> None:
+    def _open_writer(self) -> None:
         """Open TensorBoard's files, where a folder was given and not a writer."""
         place = self._tensorboard
         if place is None or isinstance(place, Writer):
@@ -223,14 +197,14 @@ class Destination:
         self._opened = optional_import(*what, install="skiplens[tensorboard]").SummaryWriter(log_dir=str(place))
         self._writer = self._opened
 
-    def keep(self, look: Look) -> None:
+    def _keep(self, look: Look) -> None:
         """Write a look; a disk that fails is an error at the first look and a note later: the run goes on."""
-        with self._watch.ledger.charged(None, self._watch.sight.device):
+        sight = self._watch.sight
+        with self._watch.ledger.charged(None, sight.device):
             try:
-                self._write()
+                self._write_file()
                 if self._writer is not None:
-                    sight = self._watch.sight
-                    levels = tuple(f"{level:g}" for level in sight.options.levels)
+                    levels = tuple(f"{level:g}" for level in self.options.levels)
                     parts = {"scales": sight.block_names, "jacobian_quantiles": levels}
                     write_scalars(self._writer, look.step, look.numbers, parts)
             except (SkiplensError, OSError) as error:
@@ -238,16 +212,13 @@ class Destination:
                     raise
                 self._watch.record.note(f"A look could not be written at once: {error}")
 
-    def close(self) -> None:
-        """Write everything and close what was opened here."""
-        self._write()
-        if self._opened is not None:
-            self._opened.close()
-            self._writer = self._opened = None
-
-    def _write(self) -> None:
+    def _write_file(self) -> None:
         if self._path is not None:
-            write_file(self._path, self._watch.reading())
+            write_file(self._path, self.reading)
+
+
+def _plain(loss: Tensor | float | None) -> float:
+    return math.nan if loss is None else float(loss.detach() if isinstance(loss, Tensor) else loss)
 
 
 def write_scalars(writer: Writer, step: int, numbers: Mapping[str, Tensor], parts: Mapping[str, Sequence[str]]) -> None:
@@ -260,34 +231,24 @@ def write_scalars(writer: Writer, step: int, numbers: Mapping[str, Tensor], part
     writer.flush()
 
 
-_PACKAGES = ("lightning.pytorch", "pytorch_lightning")
-"""The same package under its two names; a Trainer takes callbacks of its own name."""
-
-
 def lightning_callback(monitor: Monitor) -> Any:
     """A Lightning callback that starts the monitor, tells it each update and closes it; one process of many looks."""
 
     class MonitorCallback(_package().Callback):  # type: ignore[misc]  # opened when used
-        """Tells a monitor what a Trainer does."""
-
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-            """Take the first look."""
             monitor.require_same_model(pl_module)
             if trainer.is_global_zero:
                 monitor.start(trainer.global_step)
 
         def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-            """Count the updates; a batch whose gradients are only gathered is none."""
             if trainer.is_global_zero:
                 monitor.step(_loss(outputs), trainer.global_step)
 
         def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-            """Take the last look."""
             if trainer.is_global_zero:
                 monitor.close()
 
         def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-            """Write what there is."""
             if trainer.is_global_zero:
                 monitor.finish()
 
@@ -295,14 +256,15 @@ def lightning_callback(monitor: Monitor) -> Any:
 
 
 def _package() -> ModuleType:
-    """The package that is loaded already, or else the one that is installed."""
-    loaded = [module for name in _PACKAGES if (module := sys.modules.get(name)) is not None]
+    """Lightning under the one of its two names that is loaded already (a Trainer takes callbacks of its own name)."""
+    names = ("lightning.pytorch", "pytorch_lightning")
+    loaded = [module for name in names if (module := sys.modules.get(name)) is not None]
     if loaded:
         return loaded[0]
     try:
-        return optional_import(_PACKAGES[0], "a callback of Lightning")
+        return optional_import(names[0], "a callback of Lightning")
     except ImportError:
-        return optional_import(_PACKAGES[1], "a callback of Lightning", install="skiplens[lightning]")
+        return optional_import(names[1], "a callback of Lightning", install="skiplens[lightning]")
 
 
 def _loss(outputs: Any) -> Tensor | float | None:
@@ -312,26 +274,24 @@ def _loss(outputs: Any) -> Tensor | float | None:
 
 
 def hugging_face_callback(monitor: Monitor) -> Any:
-    """A TrainerCallback that starts the monitor, tells it each update and closes it; one process of many looks."""
+    """A TrainerCallback that starts the monitor, tells it each update and closes it; one process of many looks.
+
+    The Trainer does not tell its callbacks the loss of a step.
+    """
     transformers = optional_import("transformers", "a callback of its Trainer")
 
     class MonitorCallback(transformers.TrainerCallback):  # type: ignore[name-defined]  # opened when used
-        """Tells a monitor what a Trainer does; the Trainer does not tell its callbacks the loss of a step."""
-
         def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-            """Take the first look."""
             if others.get("model") is not None:
                 monitor.require_same_model(others["model"])
             if state.is_world_process_zero:
                 monitor.start(state.global_step)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-            """Count the updates."""
             if state.is_world_process_zero:
                 monitor.step(step=state.global_step)
 
         def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-            """Take the last look."""
             if state.is_world_process_zero:
                 monitor.close()
 

@@ -1,11 +1,13 @@
 """What a monitor saw while a network trained, on the page: figures and the section."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from skiplens.plots.figure import Band, Bars, Figure, Line, Mark, Reference, drawn, numbers
 from skiplens.plots.section import ReadingView, Section, number_in_words, provenance_of
 from skiplens.report.during_training.record import MonitorReading
 
-_MOST_LINES = 8
-"""More blocks than this are drawn as a band."""
+_MOST_LINES = 8  # more blocks are drawn as a band
 
 
 def depth_while_training(reading: MonitorReading) -> Figure | None:
@@ -13,15 +15,10 @@ def depth_while_training(reading: MonitorReading) -> Figure | None:
     if not _has_course(reading, "mean_depth"):
         return None
     mean = reading.seen("mean_depth")[1]
-    return Figure(
-        name="depth_while_training",
-        title="Effective depth while training",
-        caption=f"How many branches the signal passes on average: {float(mean[0]):.2f} at the first look, "
-        f"{float(mean[-1]):.2f} at the last.",
-        x_label="steps",
-        y_label="branches",
-        marks=(_line(reading, "mean_depth", "mean depth"), _line(reading, "coherent_depth", "coherent depth")),
-    )
+    first, last = float(mean[0]), float(mean[-1])
+    caption = f"How many branches the signal passes on average: {first:.2f} at the first look, {last:.2f} at the last."
+    lines = _line(reading, "mean_depth", "mean depth"), _line(reading, "coherent_depth", "coherent depth")
+    return _figure("depth", "Effective depth", caption, "branches", lines)
 
 
 def scales_while_training(reading: MonitorReading) -> Figure | None:
@@ -35,28 +32,16 @@ def scales_while_training(reading: MonitorReading) -> Figure | None:
     if len(names) > _MOST_LINES:
         span = Band(x, numbers(scales.amin(1)), numbers(scales.amax(1)), f"all {len(names)} blocks")
         marks = [span, Line(x, numbers(scales.mean(1)), "mean")]
-    return Figure(
-        name="scales_while_training",
-        title="Scales of the blocks while training",
-        caption="Root mean square of the last batch norm's weight, or learned factor, in each branch.",
-        x_label="steps",
-        y_label="scale",
-        marks=tuple(marks),
-    )
+    caption = "Root mean square of the last batch norm's weight, or learned factor, in each branch."
+    return _figure("scales", "Scales of the blocks", caption, "scale", marks)
 
 
 def weight_norm_while_training(reading: MonitorReading) -> Figure | None:
     """The length of all trained parameters as one vector."""
     if not _has_course(reading, "weight_norm"):
         return None
-    return Figure(
-        name="weight_norm_while_training",
-        title="Norm of the weights while training",
-        caption="The length of all trained parameters as one vector.",
-        x_label="steps",
-        y_label="norm",
-        marks=(_line(reading, "weight_norm"),),
-    )
+    caption = "The length of all trained parameters as one vector."
+    return _figure("weight_norm", "Norm of the weights", caption, "norm", [_line(reading, "weight_norm")])
 
 
 def curvature_while_training(reading: MonitorReading) -> Figure | None:
@@ -65,19 +50,15 @@ def curvature_while_training(reading: MonitorReading) -> Figure | None:
         return None
     steps, error = reading.seen("eigenvalue_error")
     marks: list[Mark] = []
-    for name, label in (("largest_eigenvalue", "largest"), ("smallest_eigenvalue", "smallest")):
-        values = reading.seen(name)[1]
+    for label in ("largest", "smallest"):
+        values = reading.seen(f"{label}_eigenvalue")[1]
         marks.append(Line(numbers(steps), numbers(values), label))
         marks.append(Band(numbers(steps), numbers(values - error), numbers(values + error)))
-    return Figure(
-        name="curvature_while_training",
-        title="Extreme curvature while training",
-        caption="The largest and the smallest eigenvalue of the loss's Hessian on the probe; an eigenvalue lies in "
-        "each band. Plain gradient descent is stable while the largest is below 2 over the learning rate.",
-        x_label="steps",
-        y_label="eigenvalue",
-        marks=(*marks, Reference(0.0, "flat")),
+    caption = (
+        "The largest and the smallest eigenvalue of the loss's Hessian on the probe; an eigenvalue lies in each band. "
+        "Plain gradient descent is stable while the largest is below 2 over the learning rate."
     )
+    return _figure("curvature", "Extreme curvature", caption, "eigenvalue", [*marks, Reference(0.0, "flat")])
 
 
 def jacobian_while_training(reading: MonitorReading) -> Figure | None:
@@ -85,52 +66,44 @@ def jacobian_while_training(reading: MonitorReading) -> Figure | None:
     if not _has_course(reading, "jacobian_quantiles"):
         return None
     steps, quantiles = reading.seen("jacobian_quantiles")
-    marks = tuple(
-        Line(numbers(steps), numbers(quantiles[:, index]), f"{100 * level:g} %")
-        for index, level in enumerate(reading.quantile_levels.tolist())
+    levels = enumerate(reading.quantile_levels.tolist())
+    marks = [Line(numbers(steps), numbers(quantiles[:, index]), f"{100 * level:g} %") for index, level in levels]
+    caption = (
+        "The given share of all singular values lies below each line; where the lowest line falls to zero, directions "
+        "are lost on the way to the output."
     )
-    return Figure(
-        name="jacobian_while_training",
-        title="Singular values of the network's Jacobian while training",
-        caption="The given share of all singular values lies below each line; where the lowest line falls to zero, "
-        "directions are lost on the way to the output.",
-        x_label="steps",
-        y_label="singular value",
-        marks=marks,
-        y_log=bool((quantiles > 0).all()),
-    )
+    figure = _figure("jacobian", "Singular values of the network's Jacobian", caption, "singular value", marks)
+    return replace(figure, y_log=bool((quantiles > 0).all()))
 
 
 def kernel_while_training(reading: MonitorReading) -> Figure | None:
     """Drift and alignment of the tangent kernel against the steps."""
     if not _has_course(reading, "kernel_drift"):
         return None
-    return Figure(
-        name="kernel_while_training",
-        title="Tangent kernel while training",
-        caption="Distance of the tangent kernel from that of the first look, relative to its norm, and the cosine "
-        "between the two. A network in the kernel regime stays near 0 and 1.",
-        x_label="steps",
-        y_label="relative distance, cosine",
-        marks=(_line(reading, "kernel_drift", "drift"), _line(reading, "kernel_alignment", "alignment")),
+    caption = (
+        "Distance of the tangent kernel from that of the first look, relative to its norm, and the cosine between the "
+        "two. A network in the kernel regime stays near 0 and 1."
     )
+    lines = _line(reading, "kernel_drift", "drift"), _line(reading, "kernel_alignment", "alignment")
+    return _figure("kernel", "Tangent kernel", caption, "relative distance, cosine", lines)
 
 
 def cost_of_looking(reading: MonitorReading) -> Figure | None:
     """The seconds spent on each quantity, in all."""
     if not reading.costs:
         return None
-    names = tuple(reading.costs)
-    seconds = [float(reading.costs[name].nansum()) for name in names]
-    return Figure(
-        name="cost_of_looking",
-        title="What looking cost",
-        caption=f"Looking took {reading.own_seconds:.2g} s beside {reading.run_seconds:.3g} s of the run itself "
-        f"({reading.overhead:.1%}; asked for: at most {reading.share:.1%}).",
-        x_label="quantity",
-        y_label="seconds in all",
-        marks=(Bars((*names, "shared"), numbers([*seconds, reading.shared_seconds])),),
+    seconds = {name: float(spent.nansum()) for name, spent in reading.costs.items()}
+    caption = (
+        f"Looking took {reading.own_seconds:.2g} s beside {reading.run_seconds:.3g} s of the run itself "
+        f"({reading.overhead:.1%}; asked for: at most {reading.share:.1%})."
     )
+    bars = Bars((*seconds, "shared"), numbers([*seconds.values(), reading.shared_seconds]))
+    return Figure("cost_of_looking", "What looking cost", caption, "quantity", "seconds in all", (bars,))
+
+
+def _figure(name: str, title: str, caption: str, y_label: str, marks: Sequence[Mark]) -> Figure:
+    words = (f"{name}_while_training", f"{title} while training", caption, "steps", y_label)
+    return Figure(*words, marks=tuple(marks))
 
 
 def _has_course(reading: MonitorReading, name: str) -> bool:
@@ -153,20 +126,23 @@ FIGURES = (
     cost_of_looking,
 )
 
-_TOLD = {
+_WORDS = {
     "mean_depth": "mean depth",
     "weight_norm": "norm of the weights",
     "largest_eigenvalue": "largest eigenvalue",
     "smallest_eigenvalue": "smallest eigenvalue",
     "kernel_drift": "drift of the tangent kernel",
     "kernel_alignment": "alignment with the first tangent kernel",
-}
-"""The numbers that are told, by what a person calls them."""
+}  # the numbers of the section, by what a person calls them
 
 
 def monitor_section(reading: MonitorReading) -> Section:
     """What changed from the first look to the last, and what looking cost."""
-    changes = tuple((label, _change(reading, name)) for name, label in _TOLD.items() if name in reading.measured)
+    changes = []
+    for name in (name for name in _WORDS if name in reading.measured):
+        values = [number_in_words(value) for value in reading.seen(name)[1].tolist()]
+        course = f"{values[0]} → {values[-1]}" if len(values) > 1 else f"{values[0]} (seen once)"
+        changes.append((_WORDS[name], course))
     costs = (
         ("looks", str(reading.looks)),
         ("cost of looking", f"{reading.own_seconds:.2g} s beside {reading.run_seconds:.3g} s of the run"),
@@ -197,14 +173,6 @@ def monitor_sentence(reading: MonitorReading) -> str:
         return f"{seen}; its effective depth was seen once: {before:.2f} branches."
     word = "grew" if after > before else "fell"
     return f"{seen}; its effective depth {word} from {before:.2f} to {after:.2f} branches."
-
-
-def _change(reading: MonitorReading, name: str) -> str:
-    """The number at its first and at its last look."""
-    values = reading.seen(name)[1]
-    if len(values) == 1:
-        return f"{number_in_words(float(values[0]))} (seen once)"
-    return f"{number_in_words(float(values[0]))} → {number_in_words(float(values[-1]))}"
 
 
 VIEW = ReadingView(MonitorReading, section=monitor_section, figures=FIGURES)

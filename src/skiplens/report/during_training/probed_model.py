@@ -26,14 +26,7 @@ from skiplens.report.during_training.record import MonitorOptions
 
 @dataclass(frozen=True)
 class Probe:
-    """Inputs, and targets where there are any.
-
-    Attributes:
-        inputs: What the model is called with.
-        targets: What its outputs are compared with; None if only inputs were handed over.
-        loss: Name of the loss or a function of outputs and targets; None: the one that fits, or the model's own.
-        model_has_loss: Whether the model returns its loss when it is given labels.
-    """
+    """Inputs, and targets where there are any; no loss: the one that fits, or the model's own for labels."""
 
     inputs: Inputs
     targets: Tensor | None
@@ -53,9 +46,8 @@ class Probe:
         tensors = (value for value in arguments.values() if isinstance(value, Tensor) and value.ndim)
         counting = next(tensors, None) if labels is None else labels
         batch = as_batch((arguments, counting), "probe").first(samples)
-        if labels is None:
-            return cls(batch.inputs, None, loss)
-        return cls(batch.inputs, batch.targets, loss, model_has_loss=loss is None)
+        has_labels = labels is not None
+        return cls(batch.inputs, batch.targets if has_labels else None, loss, has_labels and loss is None)
 
     @property
     def samples(self) -> int:
@@ -87,13 +79,9 @@ class Probe:
 class ProbedModel:
     """The model, the probe on its device, and what is kept from one look to the next.
 
-    Attributes:
-        trained: The model that trains, without the wrappers of `torch.compile` and of data parallelism.
-        model: What is looked at: that model, or a float32 copy that follows it where its weights have fewer bits.
-        options: What is asked.
-        probe: The samples, where the model is.
-        first_kernel: The tangent kernel at the first look; empty before it.
-        remarks: What a person should know about what was measured.
+    `trained` is the model without the wrappers of `torch.compile` and data parallelism; `model` is what is looked at:
+    that, or a float32 copy that follows it where its weights have fewer bits. `first_kernel` is empty before the first
+    look; `remarks` are what a person should know about what was measured.
     """
 
     def __init__(self, model: nn.Module, probe: Probe, options: MonitorOptions) -> None:
@@ -163,11 +151,6 @@ class ProbedModel:
         """Keep a sentence, once."""
         if sentence not in self.remarks:
             self.remarks.append(sentence)
-
-    def trains(self, model: nn.Module) -> bool:
-        """Whether `model` shares a parameter with the one that is looked at."""
-        own = {id(parameter) for parameter in self.trained.parameters()}
-        return any(id(parameter) in own for parameter in model.parameters())
 
 
 def unwrapped(model: nn.Module) -> nn.Module:

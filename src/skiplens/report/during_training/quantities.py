@@ -24,12 +24,7 @@ from skiplens.tangent.empirical import empirical_ntk
 Numbers = dict[str, Tensor]
 
 _WORK = 1e9  # operations of an exact spectrum of singular values; larger Jacobians are seen through Lanczos
-
-_LANCZOS_STEPS = 20
-
 _FEWEST_VECTORS = 6  # two wanted, two to go on from, two of room: fewer cannot be restarted
-
-_TOLERANCE = 1e-3
 
 
 def depth(sight: ProbedModel) -> Numbers:
@@ -69,7 +64,7 @@ def curvature(sight: ProbedModel) -> Numbers:
     budget = budget_bytes(operator.device)
     instead = "Leave 'curvature' out of quantities."
     require_fits(_FEWEST_VECTORS * vector, "The search for extreme eigenvalues", instead, budget)
-    search = LanczosOptions(_TOLERANCE, products, min(products + 2, budget // vector))
+    search = LanczosOptions(1e-3, products, min(products + 2, budget // vector))
     generator = Randomness(sight.options.seed).child("monitor", "curvature").torch()
     pairs = extreme_eigenpairs(operator, generator, largest=1, smallest=min(1, operator.size - 1), options=search)
     return {
@@ -83,7 +78,7 @@ def curvature(sight: ProbedModel) -> Numbers:
 def jacobians(sight: ProbedModel) -> Numbers:
     """Quantiles of the singular values of each sample's Jacobian from input to output."""
     asked = sight.options
-    options = JacobianOptions(seed=asked.seed, parts=("block",), steps=_LANCZOS_STEPS, probes=1, work=_WORK)
+    options = JacobianOptions(seed=asked.seed, parts=("block",), steps=20, probes=1, work=_WORK)
     found = measure(sight.dissected(), (), options, options.effort("sample", "auto"))
     return {"jacobian_quantiles": found.quantiles("network", torch.tensor(asked.levels))}
 
@@ -123,10 +118,7 @@ MEASURES: Mapping[Quantity, Callable[[ProbedModel], Numbers]] = {
     "jacobians": jacobians,
     "kernel": kernel,
 }
-"""The quantities by the names under which they are asked for."""
-
-TAKEN_APART: frozenset[str] = frozenset({"depth", "scales", "jacobians"})
-"""Those that need the graph of the model."""
+TAKEN_APART: frozenset[str] = frozenset({"depth", "scales", "jacobians"})  # those that need the graph of the model
 
 
 class _SomeOutputs(nn.Module):
@@ -137,7 +129,6 @@ class _SomeOutputs(nn.Module):
         self.model, self.index = model, index
 
     def forward(self, *positional: Any, **named: Any) -> Tensor:
-        """The entries at `index` of the main output."""
         return main_output(self.model(*positional, **named)).flatten(1)[:, self.index]
 
 

@@ -62,10 +62,6 @@ class Look:
     costs: dict[str, float] = field(default_factory=dict)
 
 
-def _none(*shape: int) -> Tensor:
-    return torch.zeros(shape or (0,), dtype=torch.float64)
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MonitorReading(Reading, kind="monitor"):
     """Numbers of a network against the steps of its training; one row a look.
@@ -95,8 +91,8 @@ class MonitorReading(Reading, kind="monitor"):
     losses: Float[Tensor, " looks"]
     measured: Mapping[str, Tensor]
     block_names: tuple[str, ...] = ()
-    quantile_levels: Float[Tensor, " levels"] = field(default_factory=_none)
-    first_kernel: Float[Tensor, "samples samples"] = field(default_factory=lambda: _none(0, 0))
+    quantile_levels: Float[Tensor, " levels"] = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))
+    first_kernel: Float[Tensor, "samples samples"] = field(default_factory=lambda: torch.zeros(0, 0).double())
     costs: Mapping[str, Tensor] = field(default_factory=dict)
     shared_seconds: float = 0.0
     run_seconds: float = 0.0
@@ -135,20 +131,19 @@ class MonitorReading(Reading, kind="monitor"):
     @property
     def budget_sentences(self) -> tuple[str, ...]:
         """Where the share of time that looking may take was felt, in words."""
-        skips = [
+        sentences = [
             f"{name} was due {count} more times and left out, so that looking stays within {100 * self.share:g} % of "
             f"the run's time; it took {float(self.costs[name].nanmedian()):.2g} s a look."
             for name, count in self.skipped.items()
             if count and name in self.costs
         ]
-        if self.overhead <= self.share or not self.run_seconds:
-            return tuple(skips)
-        return (
-            *skips,
-            f"Looking took {self.own_seconds:.2g} s beside a run of {self.run_seconds:.2g} s, more than the "
-            f"{100 * self.share:g} % that it may: the first look is always taken, and the run was too short to pay for "
-            "it.",
-        )
+        if self.overhead > self.share and self.run_seconds:
+            sentences.append(
+                f"Looking took {self.own_seconds:.2g} s beside a run of {self.run_seconds:.2g} s, more than the "
+                f"{100 * self.share:g} % that it may: the first look is always taken, and the run was too short to pay "
+                "for it."
+            )
+        return tuple(sentences)
 
 
 @dataclass

@@ -3,6 +3,7 @@
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import torch
 
@@ -12,30 +13,25 @@ from skiplens.graph.loss import loss_name
 from skiplens.readings.reading import Provenance
 from skiplens.report.during_training.probed_model import ProbedModel
 from skiplens.report.during_training.quantities import MEASURES, TAKEN_APART
-from skiplens.report.during_training.record import Look, MonitorReading, Record
+from skiplens.report.during_training.record import Look, MonitorReading, Record, earlier_reading
 
 Clock = Callable[[], float]
 
 
 class Watch:
-    """Takes looks and keeps what they gave and took.
+    """Takes looks at `sight`: `ledger` has what they took, `record` what they gave, on top of what `path` holds."""
 
-    Attributes:
-        sight: What is looked at.
-        ledger: What looking took.
-        record: What was seen.
-    """
-
-    def __init__(self, sight: ProbedModel, clock: Clock) -> None:
-        options = sight.options
+    def __init__(self, sight: ProbedModel, clock: Clock, path: Path | None = None) -> None:
+        options, loss = sight.options, sight.probe.loss
         self.sight, self.record = sight, Record()
         self.ledger = TimeBudget(options.share, options.quantities, clock)
-        loss = sight.probe.loss
+        self._earlier = None if path is None else earlier_reading(path)
         settings = options.difference() | ({} if loss is None else {"loss": loss_name(loss)})
         self._origin = Provenance.begin(settings, options.seed, sight.device)
 
-    def begin(self, step: int, earlier: MonitorReading | None) -> None:
+    def begin(self, step: int) -> None:
         """Start the clock, on top of what an earlier reading has from before `step`; a wrong probe is an error."""
+        earlier = self._earlier
         if earlier is not None and step > 0:
             self.record = Record.before(earlier, step)
             self.sight.first_kernel = earlier.first_kernel
@@ -65,8 +61,7 @@ class Watch:
 
     def settle(self, look: Look, seconds: float) -> None:
         """Let those that were measured at a look pay what was shared by them alone."""
-        if look.costs:
-            self._divide(look, seconds, list(look.costs), again=True)
+        self._divide(look, seconds, list(look.costs), again=True)
 
     def reading(self) -> MonitorReading:
         """All looks so far."""
@@ -98,7 +93,8 @@ class Watch:
                 self._measure(name, look)
 
     def _divide(self, look: Look, seconds: float, names: list[str], again: bool) -> None:
-        self.ledger.divide(seconds, names, again)
+        if names:
+            self.ledger.divide(seconds, names, again)
         for name in names:
             look.costs[name] = look.costs.get(name, 0.0) + seconds / len(names)
 
@@ -131,13 +127,8 @@ class TimeBudget:
     from the cheap ones. The first measurement of a quantity is always made; later ones wait until the run has lasted
     long enough to pay for it and for themselves.
 
-    Attributes:
-        share: The share of the run's time that may be spent.
-        spent: Seconds spent on each quantity.
-        last: What the last measurement of a quantity took; none before the first.
-        shared: Seconds spent on what no single quantity needed.
-        in_vain: Seconds spent on what could not be measured.
-        open: The quantities that are measured.
+    `spent` and `last` are seconds by quantity, in all and at the last measurement; `shared` those of no single
+    quantity; `in_vain` those of what could not be measured; `open` are the quantities that are measured.
     """
 
     def __init__(self, share: float, names: Iterable[str], clock: Clock = time.perf_counter) -> None:
