@@ -67,26 +67,24 @@ class Settings:
 
     @classmethod
     def from_flags(cls, flags: Sequence[str]) -> Self:
-        """Settings from `--name=value` or `--name value` words; dashes and underscores are the same."""
-        return cls.from_json(parse_flags(flags))
+        """Settings from `--name=value` or `--name value` words; dashes and underscores are the same.
+
+        A flag at the end or before another flag means true.
+        """
+        words, values = list(flags), dict[str, str]()
+        while words:
+            word = words.pop(0)
+            if not word.startswith("--"):
+                raise SettingsError(f"Expected a flag such as --name=value, got {word!r}.")
+            name, equals, value = word[2:].partition("=")
+            if not equals:
+                value = words.pop(0) if words and not words[0].startswith("--") else "true"
+            values[name.replace("-", "_")] = value
+        return cls.from_json(values)
 
     def __str__(self) -> str:
         """The class and what differs from the defaults."""
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.difference().items())})"
-
-
-def parse_flags(flags: Sequence[str]) -> dict[str, str]:
-    """Split `--name=value` and `--name value` words into a mapping; a flag at the end or before a flag means true."""
-    words, values = list(flags), dict[str, str]()
-    while words:
-        word = words.pop(0)
-        if not word.startswith("--"):
-            raise SettingsError(f"Expected a flag such as --name=value, got {word!r}.")
-        name, equals, value = word[2:].partition("=")
-        if not equals:
-            value = words.pop(0) if words and not words[0].startswith("--") else "true"
-        values[name.replace("-", "_")] = value
-    return values
 
 
 def coerce(value: Any, kind: Any, name: str) -> Any:

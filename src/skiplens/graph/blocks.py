@@ -24,22 +24,20 @@ class Shortcut:
     """The way from a block's input to its join that does the least."""
 
     kind: ShortcutKind
-    nodes: tuple[str, ...]  # Operations of the shortcut in execution order; empty when the input itself is added
-    parameters: tuple[str, ...]  # Full names of the parameters that these operations read
-    modules: tuple[str, ...]  # Modules that run these operations, in execution order
+    nodes: tuple[str, ...]  # operations of the shortcut in execution order; empty when the input itself is added
+    parameters: tuple[str, ...]  # full names of the parameters that these operations read
+    modules: tuple[str, ...]  # modules that run these operations, in execution order
 
 
 @dataclass(frozen=True)
 class Branch:
     """Everything between a block's input and its join that is not the shortcut; several added branches count as one."""
 
-    nodes: tuple[str, ...]
-    """Operations in execution order, with those that feed the branch from elsewhere inside the same module."""
+    nodes: tuple[str, ...]  # operations in execution order, with those inside the same module that feed the branch
     parameters: tuple[str, ...]
-    modules: tuple[str, ...]  # The innermost modules that run these operations, in execution order
-    whole_modules: tuple[str, ...]
-    """The outermost modules whose every operation belongs to this branch: what to replace when replacing the branch."""
-    depth: int  # Weight matrices (or convolutions) in series on the longest way through the branch
+    modules: tuple[str, ...]  # the innermost modules that run these operations, in execution order
+    whole_modules: tuple[str, ...]  # the outermost modules that run nothing else: what to replace with the branch
+    depth: int  # weight matrices (or convolutions) in series on the longest way through the branch
 
 
 @dataclass(frozen=True)

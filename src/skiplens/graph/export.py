@@ -25,12 +25,12 @@ from skiplens.graph.inputs import first_line, named_tensors
 class ExportedGraph:
     """A model as a list of functional operations; parameters and buffers are named, not stored."""
 
-    graph: fx.Graph  # The operations in execution order; nothing in it happens in place
-    parameters: dict[str, str]  # Full name of the parameter that each such placeholder stands for
-    buffers: dict[str, str]  # Full name of the buffer that each such placeholder stands for
-    constants: dict[str, Any]  # Tensors that the forward pass makes out of nothing
-    inputs: tuple[str, ...]  # The placeholders that take the model's inputs, in the order of `Arguments.leaves`
-    outputs: dict[str, str]  # The node of each output tensor by the output's name, such as ``logits``
+    graph: fx.Graph  # the operations in execution order; nothing in it happens in place
+    parameters: dict[str, str]  # full name of the parameter that each such placeholder stands for
+    buffers: dict[str, str]  # full name of the buffer that each such placeholder stands for
+    constants: dict[str, Any]  # tensors that the forward pass makes out of nothing
+    inputs: tuple[str, ...]  # the placeholders that take the model's inputs, in the order of `Arguments.leaves`
+    outputs: dict[str, str]  # the node of each output tensor by the output's name, such as ``logits``
 
 
 def export(model: nn.Module, arguments: Arguments) -> ExportedGraph:

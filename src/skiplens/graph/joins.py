@@ -66,9 +66,9 @@ class Join:
 class Term:
     """One term of a sum."""
 
-    nodes: tuple[int, ...]  # What enters the innermost addition: one activation, or the factors of a fused product
-    steps: tuple[Step, ...]  # The additions from the whole sum inwards
-    scalings: tuple[int, ...]  # Operations on the way that multiply the partial sum by a constant
+    nodes: tuple[int, ...]  # what enters the innermost addition: one activation, or the factors of a fused product
+    steps: tuple[Step, ...]  # the additions from the whole sum inwards
+    scalings: tuple[int, ...]  # operations on the way that multiply the partial sum by a constant
 
 
 @dataclass(frozen=True)

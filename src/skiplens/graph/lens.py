@@ -96,9 +96,8 @@ def affordable(operations: float, passes: float, most: int, least: int = 1) -> i
 
 def cut_note(looked_at: int, wanted: int) -> tuple[str, ...]:
     """What to tell where fewer samples were looked at than usual."""
-    if looked_at >= wanted:
-        return ()
-    return (f"A pass through this model is costly, so {looked_at} instead of {wanted} samples were looked at.",)
+    note = f"A pass through this model is costly, so {looked_at} instead of {wanted} samples were looked at."
+    return (note,) if looked_at < wanted else ()
 
 
 COARSE = (torch.bfloat16, torch.float16)

@@ -13,13 +13,9 @@ _COUNTING = 1e-9  # rounding of a share times a size, or of a sum of shares, mus
 
 
 def condition_number(largest: float, smallest: float, resolution: float | None = None) -> float:
-    """Largest over smallest absolute value; infinite where the smallest cannot be told from zero.
+    """Largest over smallest absolute value (or its quantile); infinite where the smallest cannot be told from zero.
 
-    Args:
-        largest: The largest absolute value.
-        smallest: The smallest, or the quantile that is taken for it.
-        resolution: Up to this a value is zero to rounding. If None, only zero is, and NaN is the answer for a matrix
-            of zeros.
+    Up to `resolution` a value is zero to rounding. If None, only zero is, and a matrix of zeros gives NaN.
 
     Examples:
         >>> condition_number(4.0, 2.0), condition_number(4.0, 0.0), condition_number(0.0, 0.0)

@@ -98,11 +98,10 @@ def normal_curves(
 class DensityOptions:
     """How much is drawn and kept."""
 
-    probes: int = 4  # Random vectors; at least 2, whose scatter is the error
-    steps: int = 30  # Products for each
-    at_once: int | None = None
-    """Probes multiplied as one block; all of them if not given. The numbers do not depend on it."""
-    reorthogonalise: bool = True  # Keep every vector (size × probes at once × steps numbers); see `tridiagonalise_each`
+    probes: int = 4  # random vectors; at least 2, whose scatter is the error
+    steps: int = 30  # products for each
+    at_once: int | None = None  # probes multiplied as one block, all if not given; the numbers do not depend on it
+    reorthogonalise: bool = True  # keep every vector (size × probes at once × steps numbers); see `tridiagonalise_each`
 
 
 def spectral_density(

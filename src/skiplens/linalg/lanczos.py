@@ -199,8 +199,7 @@ class Recurrences:
     """
 
     diagonal: Float[Tensor, "probes steps"]
-    off_diagonal: Float[Tensor, "probes steps"]
-    """Entry k couples steps k and k + 1; the last one is the norm of what the basis leaves out."""
+    off_diagonal: Float[Tensor, "probes steps"]  # entry k couples steps k and k + 1; the last is that next norm
 
     def matrices(self) -> Float[Tensor, "probes steps steps"]:
         """T of each probe."""

@@ -16,9 +16,9 @@ _MOST_STEPS = 80
 class SecularRoots:
     """The roots of 1 + ρ Σ z_j² / (d_j − λ) = 0, each as a pole plus an offset, which keeps all digits of λ − d_j."""
 
-    fence: Float[Tensor, " fence"]  # The poles d, ascending and distinct, and an end behind the last root
-    origins: Tensor  # For each root the index of the pole it is counted from
-    offsets: Float[Tensor, " size"]  # The root minus that pole
+    fence: Float[Tensor, " fence"]  # the poles d, ascending and distinct, and an end behind the last root
+    origins: Tensor  # for each root the index of the pole it is counted from
+    offsets: Float[Tensor, " size"]  # the root minus that pole
 
     @property
     def poles(self) -> Float[Tensor, " size"]:
@@ -63,10 +63,10 @@ def refined_squares(roots: SecularRoots) -> Float[Tensor, " size"]:
 class Window:
     """An interval from one pole to a later one, in coordinates that count from its lower end."""
 
-    rows: slice  # The poles that it starts with, one for each interval between neighbours
-    low: float  # Its lower end, the first of these poles
-    width: float  # Its length
-    near: slice  # The poles that lie less than one width away from it
+    rows: slice  # the poles that it starts with, one for each interval between neighbours
+    low: float  # its lower end, the first of these poles
+    width: float  # its length
+    near: slice  # the poles that lie less than one width away from it
 
     def nodes(self, like: Tensor) -> Float[Tensor, " nodes"]:
         """Chebyshev nodes of the window, counted from its lower end."""
