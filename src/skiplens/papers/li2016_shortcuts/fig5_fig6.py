@@ -32,7 +32,7 @@ from skiplens.papers.statistics import (
     stacked,
     values,
 )
-from skiplens.papers.study import Item, Judge, Judgement, Preset, claim
+from skiplens.papers.study import Claim, Item, Judge, Judgement, Preset, claim
 from skiplens.plots.figure import Figure, Line, Mark, numbers
 from skiplens.sweeps.run import Run
 from skiplens.training.batched.chains import Units, train_linear_networks
@@ -213,18 +213,21 @@ SMALL = 0.4  # the loss from which the corrected "always" holds
 NEARLY, END = 0.45, 0.345  # not far from the end, and the last loss looked at; the lowest of a linear network is 0.337
 
 
-def at_paper_depth(judge: Judge) -> Judge:
-    """The judge, who does not judge networks of another depth than the paper's."""
+def _claim(printed_at: str, paper: str) -> Callable[[Judge], Claim]:
+    """As `claim`, but networks of another depth than the paper's are not judged."""
 
-    @wraps(judge)
-    def judged(readings: Readings) -> Judgement:
-        depths = values(readings, "depth")
-        if depths == [16]:
-            return judge(readings)
-        explanation = f"The claim is about networks with 16 matrices; these have {depths[0]}. Use a larger preset."
-        return Judgement("not attempted", explanation=explanation)
+    def of_judge(judge: Judge) -> Claim:
+        @wraps(judge)
+        def judged(readings: Readings) -> Judgement:
+            depths = values(readings, "depth")
+            if depths == [16]:
+                return judge(readings)
+            explanation = f"The claim is about networks with 16 matrices; these have {depths[0]}. Use a larger preset."
+            return Judgement("not attempted", explanation=explanation)
 
-    return judged
+        return claim(printed_at, paper)(judged)
+
+    return of_judge
 
 
 def log_gaps(
@@ -236,8 +239,7 @@ def log_gaps(
     return {loss: first[loss].log10() - second[loss].log10() for loss in shared}
 
 
-@claim("Figure 5, Section 5.2", "> 0 at every loss")
-@at_paper_depth
+@_claim("Figure 5, Section 5.2", "> 0 at every loss")
 def _always_smaller(readings: Readings) -> Judgement:
     """The condition numbers of 2-shortcut networks at different losses are always smaller."""
     two, orthogonal = (by_loss(readings, family, "condition_number") for family in ("2-shortcut", "orthogonal"))
@@ -251,8 +253,7 @@ def _always_smaller(readings: Readings) -> Judgement:
     )
 
 
-@claim("Figure 5, Section 5.2", "log10 ratio > 0; we ask for ≥ 1")
-@at_paper_depth
+@_claim("Figure 5, Section 5.2", "log10 ratio > 0; we ask for ≥ 1")
 def _much_smaller_when_large(readings: Readings) -> Judgement:
     """They are smaller especially when the loss is large."""
     sentence = (
@@ -262,8 +263,7 @@ def _much_smaller_when_large(readings: Readings) -> Judgement:
     return decide(over_losses(log_gaps(readings, 2.0)), Band(1.0, math.inf), sentence)
 
 
-@claim("Figure 5", "> 0")
-@at_paper_depth
+@_claim("Figure 5", "> 0")
 def _smaller_than_xavier(readings: Readings) -> Judgement:
     """They are smaller than those of networks with Xavier initialisation."""
     losses, xavier = at_losses(readings, "xavier", "condition_number")
@@ -277,8 +277,7 @@ def _smaller_than_xavier(readings: Readings) -> Judgement:
     return decide(over_seeds(gaps[gaps.isfinite()]), Band(0.0, math.inf), sentence)
 
 
-@claim("Figure 5, Section 5.2", "a last value")
-@at_paper_depth
+@_claim("Figure 5, Section 5.2", "a last value")
 def _same_value_at_the_end(readings: Readings) -> Judgement:
     """The condition numbers roughly evolve to the same value for orthogonal and 2-shortcut networks."""
     both = [by_loss(readings, family, "condition_number") for family in ("2-shortcut", "orthogonal")]
@@ -294,8 +293,7 @@ def _same_value_at_the_end(readings: Readings) -> Judgement:
     )
 
 
-@claim("Section 5", "difference 0")
-@at_paper_depth
+@_claim("Section 5", "difference 0")
 def _one_shortcut_like_orthogonal(readings: Readings) -> Judgement:
     """The training dynamics of 1-shortcut networks are similar to those with orthogonal initialisation."""
     gaps = log_gaps(readings, 1.0, ("1-shortcut", "orthogonal"))
@@ -318,8 +316,7 @@ def lost(readings: Readings, index: Tensor) -> Tensor:
     return (0.5 - index) * params
 
 
-@claim("Figure 6 left", "> 0 at every loss")
-@at_paper_depth
+@_claim("Figure 6 left", "> 0 at every loss")
 def _smaller(readings: Readings) -> Judgement:
     """The index of a 2-shortcut network is always smaller."""
     two, orthogonal = (by_loss(readings, family, "index") for family in ("2-shortcut", "orthogonal"))
@@ -332,8 +329,7 @@ def _smaller(readings: Readings) -> Judgement:
     return decide(over_losses(gaps), Band(0.0, math.inf), sentence)
 
 
-@claim("Figure 6 left", "a sudden drop")
-@at_paper_depth
+@_claim("Figure 6 left", "a sudden drop")
 def _drop(readings: Readings) -> Judgement:
     """It drops dramatically at the beginning."""
     found = lost(readings, by_loss(readings, "2-shortcut", "index")[1.5])
@@ -345,8 +341,7 @@ def _drop(readings: Readings) -> Judgement:
     return decide(over_seeds(found), Band.around(float(DROP), 1.6), sentence)  # 0.001 of the index
 
 
-@claim("Figure 6 right", "between 0 and 1")
-@at_paper_depth
+@_claim("Figure 6 right", "between 0 and 1")
 def _gradient(readings: Readings) -> Judgement:
     """The gradient reaches its maximum while the index drops."""
     sentence = (

@@ -9,16 +9,9 @@ from torch import Tensor
 from skiplens.base.axes import Float
 from skiplens.base.settings import option
 from skiplens.data.synthetic import random_unit_vectors
+from skiplens.papers.li2016_shortcuts import small_weights
 from skiplens.papers.li2016_shortcuts.common import EQUAL, judge_equality, scalars
-from skiplens.papers.li2016_shortcuts.small_weights import (
-    SmallWeightNetwork,
-    length_bound,
-    norm_bound,
-    separation,
-    small_weight_network,
-    surrogate_targets,
-    units_bound,
-)
+from skiplens.papers.li2016_shortcuts.small_weights import SmallWeightNetwork, small_weight_network
 from skiplens.papers.statistics import (
     Band,
     Readings,
@@ -109,8 +102,8 @@ def construction(settings: Construction) -> dict[str, Tensor]:
         separation=rho,
         norm_constant=built.norm_constant,
         longest_path=float(built.path_lengths.max()),
-        path_bound=length_bound(m, rho),
-        allowed_units=float(units_bound(m, rho, step)),
+        path_bound=small_weights.length_bound(m, rho),
+        allowed_units=float(small_weights.units_bound(m, rho, step)),
     )
 
 
@@ -138,11 +131,11 @@ def shared_labels(settings: SharedLabels) -> dict[str, Tensor]:
     """The separation of samples that share labels, and the loss of the network for surrogate targets."""
     generator = settings.stream()
     inputs, targets = points(settings, generator)
-    surrogates = surrogate_targets(inputs, targets, settings.distance, generator)
+    surrogates = small_weights.surrogate_targets(inputs, targets, settings.distance, generator)
     built = small_weight_network(inputs, surrogates, units=settings.units)
     outputs = run_units(built.network.matrices(), inputs)
     return scalars(
-        separation=separation(inputs, targets).distance,
+        separation=small_weights.separation(inputs, targets).distance,
         surrogate_separation=built.separation,
         loss=float((outputs - targets).square().sum() / (2 * settings.samples)),
         loss_bound=settings.distance**2 / 2,
@@ -211,7 +204,7 @@ def _norm_bound(readings: Readings) -> Judgement:
     counts, norms = by_units(readings, "largest_norm")
     _, separations = by_units(readings, "separation")
     m = values(readings, "samples", construction)[0]
-    bounds = torch.tensor([[norm_bound(R, m, float(rho)) for R in counts] for rho in separations[:, 0]])
+    bounds = torch.tensor([[small_weights.norm_bound(R, m, float(rho)) for R in counts] for rho in separations[:, 0]])
     sentence = (
         "Largest norm over √((8π m/(Rρ)) ((m − 1)/2 + 1/ρ)), worst depth. The printed bound has the bracket outside of "
         "the root, which is weaker and so holds too; from the paper's own lemmas the bracket belongs under it."
@@ -273,7 +266,7 @@ def figures(readings: Readings) -> tuple[Figure, ...]:
     constants, separations = (by_units(readings, name)[1] for name in ("norm_constant", "separation"))
     m = values(readings, "samples", construction)[0]
     law = constants.mean() / torch.tensor(counts).sqrt()
-    bound = [norm_bound(R, m, float(separations.mean())) for R in counts]
+    bound = [small_weights.norm_bound(R, m, float(separations.mean())) for R in counts]
     words = ("norms", "Theorem 1: the explicit network's weights shrink with depth")
     caption = (
         f"The largest Frobenius norm among all matrices of the network that maps {m} random unit vectors to their "

@@ -12,15 +12,9 @@ from skiplens.base.settings import option
 from skiplens.linalg.second_moments import SecondMoments
 from skiplens.papers.li2016_shortcuts import common
 from skiplens.papers.li2016_shortcuts.common import Source
+from skiplens.papers.li2016_shortcuts.hessian import exact
 from skiplens.papers.li2016_shortcuts.hessian.activations import BranchActivations
 from skiplens.papers.li2016_shortcuts.hessian.at_zero import near_zero_rectified_spectrum, two_shortcut_unit
-from skiplens.papers.li2016_shortcuts.hessian.exact import (
-    commutation_matrix,
-    hessian_by_autograd,
-    shortcut_outputs,
-    square_loss,
-    unflatten,
-)
 from skiplens.papers.li2016_shortcuts.hessian.linear import linear_hessian, shortcut_units
 from skiplens.papers.li2016_shortcuts.hessian.one_shortcut import ToeplitzBlocks
 from skiplens.papers.li2016_shortcuts.hessian.spectrum import spectrum_of
@@ -136,7 +130,7 @@ def structure(settings: Structure) -> dict[str, Tensor]:
     pre, _, _ = ACTIVATIONS[settings.activations].resolved()
     G = (inputs - targets).T @ pre(inputs) / len(inputs)  # Σ^{Xσ_pre(X)} − Σ^{Yσ_pre(X)}
     if settings.branch_depth == 1:  # equations (10), (29) and (32), with P of equation (24)
-        P, d = commutation_matrix(settings.width), settings.width
+        P, d = exact.commutation_matrix(settings.width), settings.width
         B = P @ torch.block_diag(*[inputs.T @ inputs / len(inputs)] * d) @ P.T
         printed = ToeplitzBlocks(B, torch.block_diag(*[G] * d) @ P.T + B).dense(settings.units)
     elif settings.branch_depth == 2:  # equations (8) and (25)
@@ -170,7 +164,7 @@ def derivatives(settings: Derivatives) -> dict[str, Tensor]:
     direction = torch.randn(shape, dtype=torch.float64, generator=settings.stream())
 
     def along(t: Tensor) -> Tensor:
-        return square_loss(shortcut_outputs(t * direction, inputs, n, ACTIVATIONS["identity"]), targets)
+        return exact.square_loss(exact.shortcut_outputs(t * direction, inputs, n, ACTIVATIONS["identity"]), targets)
 
     orders = []
     for _ in range(n):
@@ -189,10 +183,10 @@ def biased(settings: Biased) -> dict[str, Tensor]:
         for unit in params.unflatten(0, (settings.units, -1)):
             W_1, b, W_2 = unit[: d * d].view(d, d), unit[d * d : d * d + d], unit[d * d + d :].view(d, d)
             h = h + torch.tanh(h @ W_1.T + b) @ W_2.T
-        return square_loss(h, targets)
+        return exact.square_loss(h, targets)
 
     at_zero = torch.zeros(settings.units * d * (2 * d + 1), dtype=torch.float64)
-    sizes = torch.linalg.eigvalsh(hessian_by_autograd(loss, at_zero)).abs().sort().values
+    sizes = torch.linalg.eigvalsh(exact.hessian_by_autograd(loss, at_zero)).abs().sort().values
     zeros = settings.units * d
     return {
         "smallest_share": sizes[0] / sizes[-1],
@@ -242,11 +236,13 @@ def random_data(settings: RandomData) -> tuple[Float[Tensor, "samples width"], F
 
 def _hessian(settings: RandomData, inputs: Tensor, targets: Tensor, activations: str) -> Tensor:
     def loss(params: Tensor) -> Tensor:
-        weights = unflatten(params, settings.width)
-        return square_loss(shortcut_outputs(weights, inputs, settings.branch_depth, ACTIVATIONS[activations]), targets)
+        weights = exact.unflatten(params, settings.width)
+        return exact.square_loss(
+            exact.shortcut_outputs(weights, inputs, settings.branch_depth, ACTIVATIONS[activations]), targets
+        )
 
     params = settings.units * settings.branch_depth * settings.width**2
-    return hessian_by_autograd(loss, torch.zeros(params, dtype=torch.float64))
+    return exact.hessian_by_autograd(loss, torch.zeros(params, dtype=torch.float64))
 
 
 def _structure(readings: Readings, name: str, branch_depth: int) -> Tensor:

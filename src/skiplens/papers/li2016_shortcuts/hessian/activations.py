@@ -11,8 +11,6 @@ from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.base.memory import budget_bytes, require_fits
 from skiplens.linalg.second_moments import check_data, require_finite
 
-Elementwise = Callable[[Tensor], Tensor]
-
 
 @dataclass(frozen=True)
 class Activation:
@@ -24,7 +22,7 @@ class Activation:
     """
 
     name: str
-    function: Elementwise
+    function: Callable[[Tensor], Tensor]
     kink_slope: float | None = None
     has_curvature: bool = True
 
@@ -57,7 +55,7 @@ class Activation:
 _ZERO = torch.zeros((), dtype=torch.float64)
 
 
-def _derivative(function: Elementwise) -> Elementwise:
+def _derivative(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     return torch.func.grad(lambda values: function(values).sum())
 
 

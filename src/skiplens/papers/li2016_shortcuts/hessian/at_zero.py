@@ -31,10 +31,9 @@ class ZeroPoint:
 
     units: int
     branch_depth: int
+    # s G_0 with G_0 = ⟨(x − y) σ_pre(x)ᵀ⟩ and s = σ_mid'(0)ⁿ⁻¹ σ_post'(0); with a bias, its column is last.
     slope: Float[Tensor, "width features"]
-    """s G_0 with G_0 = ⟨(x − y) σ_pre(x)ᵀ⟩ and s = σ_mid'(0)ⁿ⁻¹ σ_post'(0); with a bias, its column is last."""
-    toeplitz: ToeplitzBlocks | None = None
-    """The blocks of the Hessian, for one matrix per unit."""
+    toeplitz: ToeplitzBlocks | None = None  # the blocks of the Hessian, for one matrix per unit
 
     @property
     def params(self) -> int:
@@ -57,10 +56,13 @@ class ZeroPoint:
         """All eigenvalues of the Hessian with their multiplicities."""
         if self.toeplitz is not None:
             return self.toeplitz.spectrum(self.units)
+        width, features = self.slope.shape
+        values, times = torch.zeros(1, dtype=torch.float64, device=self.slope.device), self.params
         if self.branch_depth == 2:
-            return two_shortcut_spectrum(self.slope, self.units)
-        zero = torch.zeros(1, dtype=torch.float64, device=self.slope.device)
-        return listed_spectrum(zero, torch.tensor([self.params], device=zero.device))
+            # ±σ_i(s G_0), and zeros with biases; the singular values of GᵀG would lose half of the digits.
+            sizes = torch.linalg.svdvals(self.slope.double())
+            values, times = torch.cat([sizes, -sizes, sizes.new_zeros(features - width)]), self.units * width
+        return listed_spectrum(values, torch.full(values.shape, times, dtype=torch.int64, device=values.device))
 
     def dense(self) -> Float[Tensor, "params params"]:
         """The Hessian itself in the order of definition 5 (a bias after the matrix it belongs to)."""
@@ -129,17 +131,6 @@ def two_shortcut_unit(slope: Float[Tensor, "width features"]) -> Float[Tensor, "
     unit[first:, :first] = A
     unit[:first, first:] = A.T
     return unit
-
-
-def two_shortcut_spectrum(slope: Float[Tensor, "width features"], units: int) -> ListedSpectrum:
-    """The eigenvalues ±σ_i(s G_0), each `units` · width times, and `units` · width zeros with biases.
-
-    From singular values of `slope` itself: those of GᵀG would lose half of the digits.
-    """
-    width, features = slope.shape
-    sizes = torch.linalg.svdvals(slope.double())
-    values = torch.cat([sizes, -sizes, sizes.new_zeros(features - width)])
-    return listed_spectrum(values, torch.full(values.shape, units * width, dtype=torch.int64, device=values.device))
 
 
 def half_space_slopes(

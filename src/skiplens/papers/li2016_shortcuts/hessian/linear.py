@@ -26,8 +26,7 @@ from skiplens.papers.li2016_shortcuts.hessian.activations import check_weights, 
 class LinearUnit:
     """The map h ↦ S h + W_n … W_1 h with a fixed shortcut S, or none; rectangular matrices are allowed."""
 
-    matrices: tuple[Tensor, ...]
-    """W_1 to W_n in order of application."""
+    matrices: tuple[Tensor, ...]  # W_1 to W_n in order of application
     shortcut: Tensor | None = None
 
     def __post_init__(self) -> None:
@@ -112,7 +111,16 @@ def linear_hessian(
         raise InvalidInputError(f"part must be all, gauss_newton or residual; got {part!r}.")
     require_same_widths(units, moments)
     chain = linear_chain(units)
-    hessian = _place(len(chain.inputs), chain.whole, out)
+    params, like = len(chain.inputs), chain.whole
+    if out is None:
+        instead = "linear_spectrum counts eigenvalues without the matrix and gives the index and any quantile."
+        require_dense_fits(params, like, instead)
+        out = fresh_empty(like, params, params)
+    if out.shape != (params, params) or out.dtype != like.dtype or out.device != like.device:
+        raise InvalidInputError(
+            f"out must be a {params} × {params} matrix of {like.dtype} on {like.device}; "
+            f"got {tuple(out.shape)} of {out.dtype} on {out.device}."
+        )
     RSR = chain.into @ moments.inputs @ chain.into.T
     LL = chain.onward.T @ chain.onward
     F = across_factor(chain, chain.into @ moments.slope(chain.whole).T)
@@ -121,7 +129,7 @@ def linear_hessian(
         c, b = chain.input_matrices == number, chain.output_matrices == number
         of_inputs, of_outputs = _spread(RSR[c], chain.inputs), _spread(LL[b], chain.outputs)
         across, back = _spread(F[c], chain.outputs), _spread(flipped[b], chain.inputs)
-        rows = hessian[first : first + matrix.numel()].unflatten(0, matrix.T.shape)
+        rows = out[first : first + matrix.numel()].unflatten(0, matrix.T.shape)
         for column, row in enumerate(rows):  # one column of W_k at a time: its factors and its rows stay in the cache
             if part == "residual":
                 torch.mul(across[column], back, out=row)
@@ -130,20 +138,6 @@ def linear_hessian(
             if part == "all":
                 row.addcmul_(across[column], back)
         first += matrix.numel()
-    return hessian
-
-
-def _place(params: int, like: Tensor, out: Tensor | None) -> Tensor:
-    """Where the Hessian is written: `out` if it suits, else new memory."""
-    if out is None:
-        instead = "linear_spectrum counts eigenvalues without the matrix and gives the index and any quantile."
-        require_dense_fits(params, like, instead)
-        return fresh_empty(like, params, params)
-    if out.shape != (params, params) or out.dtype != like.dtype or out.device != like.device:
-        raise InvalidInputError(
-            f"out must be a {params} × {params} matrix of {like.dtype} on {like.device}; "
-            f"got {tuple(out.shape)} of {out.dtype} on {out.device}."
-        )
     return out
 
 

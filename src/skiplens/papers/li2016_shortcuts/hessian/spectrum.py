@@ -1,7 +1,6 @@
 """Statistics of a Hessian's spectrum, the same whether its eigenvalues are listed or can only be counted."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -27,12 +26,21 @@ class Spectrum(ABC):
         """Number of eigenvalues strictly below `level`."""
 
     @abstractmethod
+    def _of_rank(self, rank: int, absolute: bool) -> float:
+        """The eigenvalue of a rank from 1 to the size, or the absolute value of that rank among absolute values."""
+
     def eigenvalue(self, rank: int) -> float:
         """The eigenvalue of this rank; 1 is the smallest."""
+        return self._of_rank(self._checked(rank), absolute=False)
 
-    @abstractmethod
     def absolute_value(self, rank: int) -> float:
         """The absolute value of this rank among all absolute values; 1 is the smallest."""
+        return self._of_rank(self._checked(rank), absolute=True)
+
+    def _checked(self, rank: int) -> int:
+        if isinstance(rank, bool) or int(rank) != rank or not 1 <= rank <= self.size:
+            raise InvalidInputError(f"Ranks count from 1 to the size {self.size}; got {rank!r}.")
+        return int(rank)
 
     @cached_property
     def smallest(self) -> float:
@@ -76,13 +84,6 @@ class Spectrum(ABC):
         return self.count_below(-1e-10 * self.largest_absolute) / self.size
 
 
-def check_rank(rank: int, size: int) -> int:
-    """The rank, refused unless it is a whole number from 1 to the size."""
-    if isinstance(rank, bool) or int(rank) != rank or not 1 <= rank <= size:
-        raise InvalidInputError(f"Ranks count from 1 to the size {size}; got {rank!r}.")
-    return int(rank)
-
-
 class CountedSpectrum(Spectrum):
     """Eigenvalues by bisection of their counting function; each costs about one count for each binary digit."""
 
@@ -94,22 +95,12 @@ class CountedSpectrum(Spectrum):
     def bound(self) -> float:
         """A number that every |λ| stays below; asked for only when an eigenvalue is."""
 
-    def eigenvalue(self, rank: int) -> float:
-        """The eigenvalue of this rank; 1 is the smallest."""
-        rank = check_rank(rank, self.size)
-        return self._first_level(lambda level: self.count_below(level) >= rank, -self.bound)
-
-    def absolute_value(self, rank: int) -> float:
-        """The absolute value of this rank among all absolute values; 1 is the smallest."""
-        rank = check_rank(rank, self.size)
-        return self._first_level(lambda level: self.count_below(level) - self.count_below(-level) >= rank, 0.0)
-
-    def _first_level(self, reached: Callable[[float], bool], low: float) -> float:
-        """The lowest level at which `reached` turns true, by bisection."""
-        high, width = self.bound, self.accuracy * self.bound
-        while high - low > width:
+    def _of_rank(self, rank: int, absolute: bool) -> float:
+        low, high = 0.0 if absolute else -self.bound, self.bound
+        while high - low > self.accuracy * self.bound:
             middle = (low + high) / 2
-            low, high = (low, middle) if reached(middle) else (middle, high)
+            count = self.count_below(middle) - (self.count_below(-middle) if absolute else 0)
+            low, high = (low, middle) if count >= rank else (middle, high)
         return (low + high) / 2
 
 
@@ -129,14 +120,9 @@ class ListedSpectrum(Spectrum):
         """Number of eigenvalues strictly below `level`."""
         return int(self.multiplicities[self.values < level].sum())
 
-    def eigenvalue(self, rank: int) -> float:
-        """The eigenvalue of this rank; 1 is the smallest."""
-        return _of_rank(self.values, self.multiplicities, check_rank(rank, self.size))
-
-    def absolute_value(self, rank: int) -> float:
-        """The absolute value of this rank among all absolute values; 1 is the smallest."""
-        values, order = self.values.abs().sort()
-        return _of_rank(values, self.multiplicities[order], check_rank(rank, self.size))
+    def _of_rank(self, rank: int, absolute: bool) -> float:
+        values, order = (self.values.abs() if absolute else self.values).sort()
+        return values[torch.searchsorted(self.multiplicities[order].cumsum(0), rank)].item()
 
     def expanded(self) -> Float[Tensor, " params"]:
         """Every eigenvalue as often as it occurs, ascending."""
@@ -159,7 +145,3 @@ def spectrum_of(matrix: Float[Tensor, "params params"]) -> ListedSpectrum:
     """The spectrum of a symmetric matrix from all its eigenvalues, in float64."""
     require_finite(matrix, "matrix entries")
     return listed_spectrum(torch.linalg.eigvalsh(matrix.double()))
-
-
-def _of_rank(values: Tensor, multiplicities: Tensor, rank: int) -> float:
-    return values[torch.searchsorted(multiplicities.cumsum(0), rank)].item()
