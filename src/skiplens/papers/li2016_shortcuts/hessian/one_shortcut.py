@@ -50,9 +50,7 @@ class ToeplitzBlocks(NamedTuple):
 
 
 def one_shortcut_blocks(
-    inputs: Float[Tensor, "samples width"],
-    targets: Float[Tensor, "samples width"],
-    activations: BranchActivations,
+    inputs: Float[Tensor, "samples width"], targets: Float[Tensor, "samples width"], activations: BranchActivations
 ) -> ToeplitzBlocks:
     """The blocks B and A at zero weights for any pre and post activation.
 
