@@ -49,11 +49,8 @@ def missing(name: str) -> str:
 def training_and_test(name: str, portion: Portion, batch_size: int, device: str = "cpu") -> tuple[Any, Any]:
     """Training and test data as `train` and `evaluate` take them: float32, standardised as the training images are.
 
-    Args:
-        name: cifar10, cifar100, another data set of the catalogue, "imagenet" (a folder) or "digits" (embedded).
-        portion: How much of it.
-        batch_size: Of images that are read from disk; those in memory are cut into batches later.
-        device: Where images in memory are kept, for all runs of this process.
+    The name is that of a data set of the catalogue, "imagenet" (a folder) or "digits" (embedded). Images in memory stay
+    on the device for all runs of this process and are cut into batches later; `batch_size` is for those on disk.
     """
     if name == IMAGENET:
         return _from_folder(portion, batch_size)

@@ -122,12 +122,7 @@ def _result(study: Study, item: Item, keys: tuple[str, ...], swept: Swept, recor
 
 
 def recorded_verdicts(preset: str, path: Path | None = None) -> dict[str, str]:
-    """What each claim (`study/item/claim`) is known to give at `preset`.
-
-    Args:
-        preset: Of the runs.
-        path: A verdicts.json to compare with instead of the record that is shipped with the package.
-    """
+    """What each claim (`study/item/claim`) is known to give at `preset`, as shipped or by another verdicts.json."""
     return shipped_record().get(preset, {}) if path is None else words_in(path)
 
 

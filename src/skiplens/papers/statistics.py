@@ -167,13 +167,7 @@ def replicated(
 ) -> list[Run]:
     """One run for each combination of the axes and each replicate; replicates of one setting are neighbours.
 
-    Args:
-        measure: What is done.
-        base: What all runs share.
-        replicates: How many of each.
-        seed: Of the whole study.
-        cost: Expected time of a run, in any unit.
-        axes: Values of settings, by name.
+    All are like `base` but for the axes, values of settings by name; `cost` is the expected time in any unit.
     """
     combinations = grid(base, **axes, replicate=range(replicates), seed=(seed,))
     return [Run(import_name(measure), settings, cost=cost(settings)) for settings in combinations]

@@ -14,22 +14,9 @@ from torch import Tensor, nn
 from skiplens import zoo
 from skiplens.base.randomness import Randomness
 from skiplens.base.settings import option
+from skiplens.papers import statistics
 from skiplens.papers.images import Portion, missing, needs, training_and_test
-from skiplens.papers.statistics import (
-    Band,
-    Readings,
-    ReplicateSettings,
-    against,
-    curve,
-    decide,
-    decide_correction,
-    figure,
-    over_seeds,
-    raw_tables,
-    replicated,
-    stacked,
-    values,
-)
+from skiplens.papers.statistics import Band, Readings, against, decide, decide_correction, over_seeds, stacked, values
 from skiplens.papers.study import Item, Judgement, Preset, claim
 from skiplens.plots.figure import Figure, Line, Mark, Points, Reference, colour, numbers
 from skiplens.sweeps.run import Run, unfinished_work
@@ -42,7 +29,7 @@ NORM = "mean norm of the convolutions"
 
 
 @dataclass(frozen=True)
-class ShortcutTraining(ReplicateSettings):
+class ShortcutTraining(statistics.ReplicateSettings):
     """A pre-activation ResNet trained on CIFAR-10; the defaults are those of figure 9."""
 
     data: Literal["cifar10", "digits"] = option("cifar10", "what is trained on; digits stand in for CIFAR-10")
@@ -106,7 +93,7 @@ def _runs(base: ShortcutTraining, epochs: int, count: int, seed: int, **axes: An
     def cost(settings: ShortcutTraining) -> float:
         return settings.epochs * (settings.images or 50_000) * settings.depth * settings.width / 1e6
 
-    found = replicated(shortcut_training, base, count, seed, cost, **axes)
+    found = statistics.replicated(shortcut_training, base, count, seed, cost, **axes)
     return [dataclasses.replace(run, needs=needs(base.gpu)) for run in found]
 
 
@@ -321,7 +308,7 @@ def draw_fig2(readings: Readings) -> tuple[Figure, ...]:
     marks: list[Mark] = []
     for number, depth in enumerate(values(readings, "depth")):
         norms = stacked(readings, "norm", depth=depth)
-        marks += curve(range(norms.shape[1]), norms, f"{depth} layers", number)
+        marks += statistics.curve(range(norms.shape[1]), norms, f"{depth} layers", number)
     for power, epoch in enumerate(readings[0].setting("milestones"), 2):
         marks.append(Reference(float(epoch), f"learning rate {0.1**power:.2g}", "x"))
     caption = (
@@ -329,7 +316,7 @@ def draw_fig2(readings: Readings) -> tuple[Figure, ...]:
         "√(2 inputs) on average; the stem with its three inputs weighs less in deeper networks."
     )
     words = ("norms", f"Figure 2: average Frobenius norms, {_trained_on(readings)}")
-    return (figure(words, caption, ("epoch", "mean of ‖W‖_F over convolutions"), marks),)
+    return (statistics.figure(words, caption, ("epoch", "mean of ‖W‖_F over convolutions"), marks),)
 
 
 def draw_fig9(readings: Readings) -> tuple[Figure, ...]:
@@ -345,7 +332,7 @@ def draw_fig9(readings: Readings) -> tuple[Figure, ...]:
         lines.append(Line(numbers(depths), mean, colour=colour(number)))
     caption = "Means over runs with one standard deviation; networks of one depth have the same number of parameters."
     words = ("errors", f"Figure 9: test error, {_trained_on(readings)}, {readings[0].setting('epochs')} epochs")
-    return (figure(words, caption, ("depth (weight layers)", "test error (%)"), [*points, *lines]),)
+    return (statistics.figure(words, caption, ("depth (weight layers)", "test error (%)"), [*points, *lines]),)
 
 
 def _trained_on(readings: Readings) -> str:
@@ -373,6 +360,6 @@ _FIG2 = "Frobenius norms of CIFAR-10 ResNets during training"
 _FIG9 = "CIFAR-10 test error against depth for several shortcut depths"
 
 ITEMS = (
-    Item("fig2", _FIG2, fig2_runs, FIG2, draw_fig2, raw_tables, (*_DEVIATIONS, _ONCE)),
-    Item("fig9", _FIG9, fig9_runs, FIG9, draw_fig9, raw_tables, (*_DEVIATIONS, _DEPTHS)),
+    Item("fig2", _FIG2, fig2_runs, FIG2, draw_fig2, statistics.raw_tables, (*_DEVIATIONS, _ONCE)),
+    Item("fig9", _FIG9, fig9_runs, FIG9, draw_fig9, statistics.raw_tables, (*_DEVIATIONS, _DEPTHS)),
 )

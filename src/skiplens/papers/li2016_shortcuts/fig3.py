@@ -12,22 +12,10 @@ from torch import Tensor
 from skiplens.base.axes import Float
 from skiplens.base.randomness import Randomness
 from skiplens.base.settings import option
+from skiplens.papers import statistics
 from skiplens.papers.li2016_shortcuts import common
 from skiplens.papers.li2016_shortcuts.common import Source
-from skiplens.papers.statistics import (
-    Band,
-    Readings,
-    ReplicateSettings,
-    chosen,
-    curve,
-    decide,
-    figure,
-    over_seeds,
-    raw_tables,
-    replicated,
-    slope,
-    values,
-)
+from skiplens.papers.statistics import Band, Readings, chosen, curve, decide, figure, over_seeds, slope, values
 from skiplens.papers.study import Claim, Item, Judgement, Preset
 from skiplens.plots.figure import Figure, Mark
 from skiplens.sweeps.run import Run
@@ -39,7 +27,7 @@ EXPONENT = Band(-0.5, -0.3)  # of the final norm in the depth; theorem 1's netwo
 
 
 @dataclass(frozen=True)
-class NormHistory(ReplicateSettings):
+class NormHistory(statistics.ReplicateSettings):
     """Norms of many 2-shortcut networks of one depth, trained as one program."""
 
     activation: Literal["identity", "relu"] = option("identity", "between the two matrices of a unit")
@@ -69,8 +57,8 @@ def runs(preset: Preset, seed: int) -> list[Run]:
     first: Source = "mnist" if preset == "paper" else "sample"  # the embedded digits are the first of MNIST
     rectified = NormHistory(activation="relu", networks=20, source=first, samples=samples)
     return [
-        *replicated(norm_history, linear, 1, seed, _cost, depth=linear_depths),
-        *replicated(norm_history, rectified, 1, seed, _cost, depth=rectified_depths),
+        *statistics.replicated(norm_history, linear, 1, seed, _cost, depth=linear_depths),
+        *statistics.replicated(norm_history, rectified, 1, seed, _cost, depth=rectified_depths),
     ]
 
 
@@ -176,4 +164,4 @@ _DEVIATIONS = (
     common.SMOKE_IMAGES,
 )
 
-ITEMS = (Item("fig3", "norms during training", runs, CLAIMS, figures, raw_tables, _DEVIATIONS),)
+ITEMS = (Item("fig3", "norms during training", runs, CLAIMS, figures, statistics.raw_tables, _DEVIATIONS),)

@@ -8,23 +8,12 @@ from torch import Tensor
 
 from skiplens.base.axes import Float
 from skiplens.base.settings import option
+from skiplens.papers import statistics
 from skiplens.papers.li2016_shortcuts import common
 from skiplens.papers.li2016_shortcuts.common import FamilyName, Source
 from skiplens.papers.li2016_shortcuts.hessian.linear import linear_hessian
 from skiplens.papers.li2016_shortcuts.hessian.spectrum import spectrum_of
-from skiplens.papers.statistics import (
-    Band,
-    Readings,
-    ReplicateSettings,
-    against,
-    curve,
-    decide,
-    figure,
-    over_seeds,
-    raw_tables,
-    replicated,
-    stacked,
-)
+from skiplens.papers.statistics import Band, Readings, against, curve, decide, figure, over_seeds, raw_tables, stacked
 from skiplens.papers.study import Item, Judgement, Preset, claim
 from skiplens.plots.figure import Figure, Mark
 from skiplens.sweeps.run import Run
@@ -33,7 +22,7 @@ FAMILY_NAMES: tuple[FamilyName, ...] = ("xavier", "orthogonal", "1-shortcut", "2
 
 
 @dataclass(frozen=True)
-class InitialSpectrum(ReplicateSettings):
+class InitialSpectrum(statistics.ReplicateSettings):
     """The Hessian's spectrum of a linear network at its initial weights."""
 
     family: FamilyName = option("2-shortcut", "initialisation and shortcuts")
@@ -58,7 +47,7 @@ def runs(preset: Preset, seed: int) -> list[Run]:
         """That of the eigenvalues of a matrix with this many rows."""
         return (settings.depth / 16) ** 3
 
-    return replicated(initial_spectrum, base, replicates, seed, cost, family=FAMILY_NAMES, depth=depths)
+    return statistics.replicated(initial_spectrum, base, replicates, seed, cost, family=FAMILY_NAMES, depth=depths)
 
 
 def initial_spectrum(settings: InitialSpectrum) -> dict[str, Tensor]:

@@ -10,28 +10,13 @@ from torch import Tensor
 
 from skiplens.base.axes import Float
 from skiplens.base.settings import option
+from skiplens.papers import statistics
 from skiplens.papers.li2016_shortcuts import common
 from skiplens.papers.li2016_shortcuts.common import FamilyName, Source
 from skiplens.papers.li2016_shortcuts.hessian.linear import linear_hessian
 from skiplens.papers.li2016_shortcuts.hessian.linear_inertia import count_negative
 from skiplens.papers.li2016_shortcuts.hessian.spectrum import spectrum_of
-from skiplens.papers.statistics import (
-    Band,
-    Interval,
-    Readings,
-    ReplicateSettings,
-    chosen,
-    curve,
-    decide,
-    decide_correction,
-    exactly,
-    figure,
-    over_seeds,
-    raw_tables,
-    replicated,
-    stacked,
-    values,
-)
+from skiplens.papers.statistics import Band, Readings, chosen, decide, decide_correction, over_seeds, stacked, values
 from skiplens.papers.study import Claim, Item, Judge, Judgement, Preset, claim
 from skiplens.plots.figure import Figure, Line, Mark, numbers
 from skiplens.sweeps.run import Run
@@ -40,7 +25,7 @@ from skiplens.training.batched.plan import BatchedPlan, ManyRuns
 
 
 @dataclass(frozen=True)
-class Training(ReplicateSettings):
+class Training(statistics.ReplicateSettings):
     """Gradient descent of a linear network on all digits."""
 
     family: FamilyName = option("2-shortcut", "initialisation and shortcuts")
@@ -100,7 +85,7 @@ LEARNING_RATES: dict[FamilyName, float] = {
 }
 
 
-def spectra(preset: Preset, seed: int) -> list[Run]:
+def fig5_runs(preset: Preset, seed: int) -> list[Run]:
     """Spectra at losses: figure 5, and the left half of figure 6."""
     sizes = SIZES[preset]
     plans: tuple[tuple[FamilyName, int, tuple[float, ...]], ...] = (
@@ -114,19 +99,22 @@ def spectra(preset: Preset, seed: int) -> list[Run]:
         ("2-shortcut", sizes.replicates, sizes.end_losses),
     )
     runs: list[Run] = []
-    for family, replicates, losses in plans:
+    for family, count, losses in plans:
         base = SpectraAtLosses(family=family, depth=sizes.depth, source=sizes.source, losses=losses)
         rate = LEARNING_RATES[family]
         base = replace(base, learning_rate=rate, epochs=sizes.slow_epochs if rate == 0.01 else 1000)
-        runs += replicated(spectra_at_losses, base, replicates, seed, lambda settings: len(settings.losses) / 10)
+        runs += statistics.replicated(spectra_at_losses, base, count, seed, lambda own: len(own.losses) / 10)
     return runs
 
 
-def spectra_and_descents(preset: Preset, seed: int) -> list[Run]:
+def fig6_runs(preset: Preset, seed: int) -> list[Run]:
     """Those of figure 5, and the first epochs of 2-shortcut networks: the right half of figure 6."""
     sizes = SIZES[preset]
     base = Descent(depth=sizes.depth, source=sizes.source)
-    return [*spectra(preset, seed), *replicated(descent, base, sizes.replicates, seed, lambda settings: 0.4)]
+    return [
+        *fig5_runs(preset, seed),
+        *statistics.replicated(descent, base, sizes.replicates, seed, lambda _: 0.4),
+    ]
 
 
 def spectra_at_losses(settings: SpectraAtLosses) -> dict[str, Tensor]:
@@ -203,10 +191,11 @@ def at_losses(readings: Readings, family: str, quantity: str) -> tuple[list[floa
     return list(columns), torch.stack(padded, dim=1)
 
 
-def over_losses(columns: Mapping[float, Tensor]) -> Interval:
+def over_losses(columns: Mapping[float, Tensor]) -> statistics.Interval:
     """Intervals of the means at each loss, holding together; each loss has its own number of runs."""
     found = [over_seeds(column, comparisons=len(columns)) for column in columns.values()]
-    return Interval(torch.stack([one.value for one in found]), torch.stack([one.half_width for one in found]))
+    half_widths = torch.stack([one.half_width for one in found])
+    return statistics.Interval(torch.stack([one.value for one in found]), half_widths)
 
 
 SMALL = 0.4  # the loss from which the corrected "always" holds
@@ -245,7 +234,7 @@ def _always_smaller(readings: Readings) -> Judgement:
     two, orthogonal = (by_loss(readings, family, "condition_number") for family in ("2-shortcut", "orthogonal"))
     worst = min(float((orthogonal[loss].amin() / two[loss].amax()).log10()) for loss in two)
     return decide_correction(
-        (exactly(worst), Band(0.0, math.inf)),
+        (statistics.exactly(worst), Band(0.0, math.inf)),
         (over_losses(log_gaps(readings, SMALL)), Band(0.0, math.inf)),
         "log10 of the condition number with orthogonal initialisation minus that of 2-shortcut networks. Printed: "
         f"always positive; near the end some runs have it the other way round, by up to {-worst:.2f}. Right: positive "
@@ -373,9 +362,9 @@ def draw_fig5(readings: Readings) -> tuple[Figure, ...]:
     for number, family in enumerate(LEARNING_RATES):
         for quantity, word, dashed in (("largest", "maximum", False), ("tenth", "10th percentile", True)):
             losses, found = at_losses(readings, family, quantity)
-            eigenvalues += curve(losses, found.log10(), f"{family}, {word}", number, dashed)
+            eigenvalues += statistics.curve(losses, found.log10(), f"{family}, {word}", number, dashed)
         losses, found = at_losses(readings, family, "condition_number")
-        conditions += curve(losses, found.log10(), family, number)
+        conditions += statistics.curve(losses, found.log10(), family, number)
     whole = (
         "Whole lines are maxima, dashed ones 10th percentiles; their distance is the condition number. It is smallest "
         "for 2-shortcut networks, most of all while the loss is large."
@@ -392,7 +381,7 @@ def draw_fig6(readings: Readings) -> tuple[Figure, ...]:
     """The index against the loss, and a single run's gradient and index."""
     marks: list[Mark] = []
     for number, family in enumerate(LEARNING_RATES):
-        marks += curve(*at_losses(readings, family, "index"), family, number)
+        marks += statistics.curve(*at_losses(readings, family, "index"), family, number)
     caption = "The index of 2-shortcut networks is below that of orthogonal ones, and drops at the beginning."
     left = _against_loss(("index_at_losses", "Figure 6 left: share of negative eigenvalues"), caption, "index", marks)
     run = chosen(readings, descent)[0]
@@ -406,12 +395,12 @@ def draw_fig6(readings: Readings) -> tuple[Figure, ...]:
         "The gradient is largest while the index drops: the network leaves the saddle along directions of negative "
         "curvature."
     )
-    return left, figure(words, caption, ("epoch", "gradient over its maximum, 2 × index"), marks)
+    return left, statistics.figure(words, caption, ("epoch", "gradient over its maximum, 2 × index"), marks)
 
 
 def _against_loss(words: tuple[str, str], caption: str, y_label: str, marks: list[Mark]) -> Figure:
     caption = f"{caption} Training goes from right to left. Bands are one standard deviation over runs."
-    return figure((words[0], f"{words[1]} at different losses"), caption, ("loss", y_label), marks, log="x")
+    return statistics.figure((words[0], f"{words[1]} at different losses"), caption, ("loss", y_label), marks, log="x")
 
 
 _DEVIATIONS = (
@@ -424,8 +413,7 @@ _DEVIATIONS = (
     common.SMOKE_IMAGES,
 )
 
-
 ITEMS = (
-    Item("fig5", "eigenvalues along training", spectra, FIG5, draw_fig5, raw_tables, _DEVIATIONS),
-    Item("fig6", "index and gradient along training", spectra_and_descents, FIG6, draw_fig6, raw_tables, _DEVIATIONS),
+    Item("fig5", "eigenvalues along training", fig5_runs, FIG5, draw_fig5, statistics.raw_tables, _DEVIATIONS),
+    Item("fig6", "index and gradient along training", fig6_runs, FIG6, draw_fig6, statistics.raw_tables, _DEVIATIONS),
 )

@@ -12,20 +12,10 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
+from skiplens.papers import statistics
 from skiplens.papers.li2016_shortcuts import common
 from skiplens.papers.li2016_shortcuts.learning_rates import depth_of, fig7_runs, fig8_runs
-from skiplens.papers.statistics import (
-    Band,
-    Readings,
-    chosen,
-    curve,
-    decide,
-    decide_correction,
-    figure,
-    over_seeds,
-    raw_tables,
-    slope,
-)
+from skiplens.papers.statistics import Band, Readings, chosen, curve, decide, decide_correction, over_seeds, slope
 from skiplens.papers.study import Item, Judgement, Table, claim
 from skiplens.plots.figure import Figure, Mark
 from skiplens.readings.reading import Measurement
@@ -341,15 +331,15 @@ def _three_figures(
     band = "Lines are means over starts, bands one standard deviation."
     first, second, third = (f"{caption} {band}" for caption in captions)
     return (
-        figure(("losses", left + networks), first, ("depth", loss), best, log="x"),
-        figure(("rates", right + networks), second, ("depth", rate), fastest, log="x"),
-        figure(("grid", grid), third, (rate, loss), all_rates),
+        statistics.figure(("losses", left + networks), first, ("depth", loss), best, log="x"),
+        statistics.figure(("rates", right + networks), second, ("depth", rate), fastest, log="x"),
+        statistics.figure(("grid", grid), third, (rate, loss), all_rates),
     )
 
 
 def tables(readings: Readings) -> tuple[Table, ...]:
     """A row for each learning rate and start."""
-    return raw_tables(readings, _rows)
+    return statistics.raw_tables(readings, _rows)
 
 
 def _rows(reading: Measurement) -> Iterator[dict[str, Any]]:

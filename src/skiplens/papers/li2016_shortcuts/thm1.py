@@ -9,32 +9,18 @@ from torch import Tensor
 from skiplens.base.axes import Float
 from skiplens.base.settings import option
 from skiplens.data.synthetic import random_unit_vectors
+from skiplens.papers import statistics
 from skiplens.papers.li2016_shortcuts import small_weights
 from skiplens.papers.li2016_shortcuts.common import EQUAL, judge_equality, scalars
 from skiplens.papers.li2016_shortcuts.small_weights import SmallWeightNetwork, small_weight_network
-from skiplens.papers.statistics import (
-    Band,
-    Readings,
-    ReplicateSettings,
-    against,
-    curve,
-    decide,
-    decide_correction,
-    figure,
-    over_seeds,
-    raw_tables,
-    replicated,
-    slope,
-    stacked,
-    values,
-)
+from skiplens.papers.statistics import Band, Readings, against, decide, decide_correction, over_seeds, stacked, values
 from skiplens.papers.study import Item, Judgement, Preset, claim
 from skiplens.plots.figure import INK, Figure, Line, numbers
 from skiplens.sweeps.run import Run
 
 
 @dataclass(frozen=True)
-class Points(ReplicateSettings):
+class Points(statistics.ReplicateSettings):
     """Random unit vectors, and a different standard basis vector as the label of each."""
 
     samples: int = option(6, "points to move (m)")
@@ -80,9 +66,9 @@ def runs(preset: Preset, seed: int) -> list[Run]:
         return float(settings.units)
 
     return [
-        *replicated(construction, Construction(), count, seed, cost, units=units),
-        *replicated(one_step, OneStep(), count, seed),
-        *replicated(shared_labels, SharedLabels(units=shared_units), count, seed, cost),
+        *statistics.replicated(construction, Construction(), count, seed, cost, units=units),
+        *statistics.replicated(one_step, OneStep(), count, seed),
+        *statistics.replicated(shared_labels, SharedLabels(units=shared_units), count, seed, cost),
     ]
 
 
@@ -177,7 +163,7 @@ def by_units(readings: Readings, name: str) -> tuple[list[int], Float[Tensor, "r
 
 def _exponent(readings: Readings, name: str) -> Tensor:
     counts, found = by_units(readings, name)
-    return slope([math.log(count) for count in counts], found.log())
+    return statistics.slope([math.log(count) for count in counts], found.log())
 
 
 @claim("Theorem 1", f"global minimum: {EQUAL}")
@@ -273,11 +259,11 @@ def figures(readings: Readings) -> tuple[Figure, ...]:
         "labels falls like one over the square root of the number of units, below the bound."
     )
     marks = (
-        *curve(counts, norms, "constructed networks", 0),
+        *statistics.curve(counts, norms, "constructed networks", 0),
         Line(numbers(counts), numbers(law), "limit of small steps, ∝ 1/√R", colour=INK, dashed=True),
         Line(numbers(counts), numbers(bound), "bound (6), corrected", dashed=True),
     )
-    return (figure(words, caption, ("residual units R", "largest ‖W‖_F"), marks, log="xy"),)
+    return (statistics.figure(words, caption, ("residual units R", "largest ‖W‖_F"), marks, log="xy"),)
 
 
 _DEVIATIONS = (
@@ -288,4 +274,4 @@ _DEVIATIONS = (
     "magnifies rounding exponentially where points are near to each other.",
 )
 
-ITEMS = (Item("thm1", "the explicit small-weight network", runs, CLAIMS, figures, raw_tables, _DEVIATIONS),)
+ITEMS = (Item("thm1", "the explicit small-weight network", runs, CLAIMS, figures, statistics.raw_tables, _DEVIATIONS),)

@@ -10,6 +10,7 @@ from torch import Tensor
 from skiplens.base.axes import Float
 from skiplens.base.settings import option
 from skiplens.linalg.second_moments import SecondMoments
+from skiplens.papers import statistics
 from skiplens.papers.li2016_shortcuts import common
 from skiplens.papers.li2016_shortcuts.common import Source
 from skiplens.papers.li2016_shortcuts.hessian import exact
@@ -18,21 +19,7 @@ from skiplens.papers.li2016_shortcuts.hessian.at_zero import near_zero_rectified
 from skiplens.papers.li2016_shortcuts.hessian.linear import linear_hessian, shortcut_units
 from skiplens.papers.li2016_shortcuts.hessian.one_shortcut import ToeplitzBlocks
 from skiplens.papers.li2016_shortcuts.hessian.spectrum import spectrum_of
-from skiplens.papers.statistics import (
-    Band,
-    Readings,
-    ReplicateSettings,
-    against,
-    curve,
-    decide,
-    decide_correction,
-    figure,
-    over_seeds,
-    raw_tables,
-    replicated,
-    stacked,
-    values,
-)
+from skiplens.papers.statistics import Band, Readings, against, decide, decide_correction, over_seeds, stacked, values
 from skiplens.papers.study import Item, Judgement, Preset, claim
 from skiplens.plots.figure import Figure, Heat, Mark, numbers
 from skiplens.sweeps.run import Run
@@ -40,7 +27,7 @@ from skiplens.zoo.weight_laws import xavier_weights
 
 
 @dataclass(frozen=True)
-class RandomData(ReplicateSettings):
+class RandomData(statistics.ReplicateSettings):
     """Gaussian inputs with random labels, and the network that sees them."""
 
     units: int = option(3, "residual units (R)")
@@ -74,7 +61,7 @@ class Biased(RandomData):
 
 
 @dataclass(frozen=True)
-class DigitSpectrum(ReplicateSettings):
+class DigitSpectrum(statistics.ReplicateSettings):
     """The spectrum at zero of a linear network on digits whose principal components have random signs."""
 
     depth: int = option(2, "weight matrices (D)")
@@ -83,7 +70,7 @@ class DigitSpectrum(ReplicateSettings):
 
 
 @dataclass(frozen=True)
-class NearZero(ReplicateSettings):
+class NearZero(statistics.ReplicateSettings):
     """The true spectrum beside zero of a 2-shortcut network with ReLU between its matrices."""
 
     depth: int = option(2, "weight matrices (D)")
@@ -106,15 +93,15 @@ def runs(preset: Preset, seed: int) -> list[Run]:
     count, depths, source = SIZES[preset]
     digits, with_one = (DigitSpectrum(source=source, branch_depth=n) for n in (2, 1))
     return [
-        *replicated(structure, Structure(), count, seed, branch_depth=BRANCH_DEPTHS, units=UNITS),
-        *replicated(structure, Structure(activations="smooth"), count, seed, units=UNITS),
-        *replicated(picture, Picture(), 1, seed, branch_depth=BRANCH_DEPTHS),
-        *replicated(derivatives, Derivatives(units=2), count, seed, branch_depth=(2, 3, 4)),
-        *replicated(biased, Biased(), count, seed, units=UNITS),
-        *replicated(digit_spectrum, with_one, count, seed, depth=depths),
-        *replicated(digit_spectrum, digits, count, seed, depth=depths[:-1]),  # nothing new in the deepest
+        *statistics.replicated(structure, Structure(), count, seed, branch_depth=BRANCH_DEPTHS, units=UNITS),
+        *statistics.replicated(structure, Structure(activations="smooth"), count, seed, units=UNITS),
+        *statistics.replicated(picture, Picture(), 1, seed, branch_depth=BRANCH_DEPTHS),
+        *statistics.replicated(derivatives, Derivatives(units=2), count, seed, branch_depth=(2, 3, 4)),
+        *statistics.replicated(biased, Biased(), count, seed, units=UNITS),
+        *statistics.replicated(digit_spectrum, with_one, count, seed, depth=depths),
+        *statistics.replicated(digit_spectrum, digits, count, seed, depth=depths[:-1]),  # nothing new in the deepest
         # More than of the others: networks differ much beside zero, and little work is needed to see it.
-        *replicated(near_zero, NearZero(), 60, seed, depth=RECTIFIED_DEPTHS),
+        *statistics.replicated(near_zero, NearZero(), 60, seed, depth=RECTIFIED_DEPTHS),
     ]
 
 
@@ -386,10 +373,10 @@ def figures(readings: Readings) -> tuple[Figure, ...]:
         caption = f"{_CAPTIONS[n]} Linear network of 3 units and width 3 on random data."
         H = stacked(readings, "hessian", picture, branch_depth=n)[0]
         heat = Heat(tuple(numbers(row) for row in H), "second derivative")
-        found.append(figure(words, caption, ("parameter", "parameter"), [heat]))
+        found.append(statistics.figure(words, caption, ("parameter", "parameter"), [heat]))
     marks: list[Mark] = []
     for number, n in enumerate((1, 2)):
-        marks += curve(
+        marks += statistics.curve(
             *against(readings, "condition_number", "depth", digit_spectrum, branch_depth=n), f"{n}-shortcut", number
         )
     words = ("condition_numbers", "Theorem 2: condition number at zero on digits")
@@ -398,7 +385,7 @@ def figures(readings: Readings) -> tuple[Figure, ...]:
         "deviation over random signs of the principal components."
     )
     labels = ("depth (weight matrices)", "|λ|max over the 10 % quantile of |λ|")
-    return (*found, figure(words, caption, labels, marks))
+    return (*found, statistics.figure(words, caption, labels, marks))
 
 
 _DEVIATIONS = (
@@ -409,4 +396,4 @@ _DEVIATIONS = (
     common.SMOKE_IMAGES,
 )
 
-ITEMS = (Item("thm2", "Hessians at zero", runs, CLAIMS, figures, raw_tables, _DEVIATIONS),)
+ITEMS = (Item("thm2", "Hessians at zero", runs, CLAIMS, figures, statistics.raw_tables, _DEVIATIONS),)
