@@ -190,11 +190,10 @@ def _paper(results: list[ItemResult]) -> GalleryPaper:
         )
         for result in results
     ]
-    study = results[0].study
-    card = study.card
+    name, card = results[0].study.name, results[0].study.card
     byline = f"{card.authors} ({card.year}), {card.link}."
     errata = f"page {card.errata.removesuffix('.md')} of the documentation"
-    return GalleryPaper(study.name, card.title, byline, card.question, tuple(items), errata)
+    return GalleryPaper(name, card.title, byline, card.question, tuple(items), errata)
 
 
 def _processor() -> str:

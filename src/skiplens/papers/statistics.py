@@ -150,11 +150,8 @@ class ReplicateSettings(Settings):
 
 R = TypeVar("R", bound=ReplicateSettings)
 
-Measure = Callable[[Any], Any]
-"""A function at the top of a module, which takes settings and returns tensors by name."""
-
-Readings = Sequence[Measurement]
-"""What the runs of an item gave, in their order."""
+Measure = Callable[[Any], Any]  # a function at the top of a module, which takes settings and returns tensors by name
+Readings = Sequence[Measurement]  # what the runs of an item gave, in their order
 
 
 def replicated(

@@ -35,11 +35,9 @@ SMOKE_IMAGES = (
     "The smoke preset takes the 2,000 embedded MNIST digits instead of the 60,000, so it decides few claims about data."
 )
 
-Source = Literal["sample", "mnist"]
-"""The 2,000 embedded digits, which are the first of MNIST, or all 60,000."""
+Source = Literal["sample", "mnist"]  # the 2,000 embedded digits, which are the first of MNIST, or all 60,000
 
-WIDTH = 10
-"""Of the networks: as many components as classes, since the shortcuts tie them to each other."""
+WIDTH = 10  # of the networks: as many components as classes, since the shortcuts tie them to each other
 
 
 @cache

@@ -43,8 +43,7 @@ def runs(preset: Preset, seed: int) -> list[Run]:
     replicates, depths, source = SIZES[preset]
     base = InitialSpectrum(source=source)
 
-    def cost(settings: InitialSpectrum) -> float:
-        """That of the eigenvalues of a matrix with this many rows."""
+    def cost(settings: InitialSpectrum) -> float:  # of the eigenvalues of a matrix with this many rows
         return (settings.depth / 16) ** 3
 
     return statistics.replicated(initial_spectrum, base, replicates, seed, cost, family=FAMILY_NAMES, depth=depths)

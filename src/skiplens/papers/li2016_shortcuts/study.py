@@ -19,9 +19,6 @@ CARD = PaperCard(
 )
 
 _FILES = (fig2_fig9, fig3, fig4, fig5_fig6, fig7_fig8, thm1, thm2)
+_ITEMS = sorted((item for file in _FILES for item in file.ITEMS), key=lambda item: item.name)
 
-STUDY = Study(
-    "li2016_shortcuts",
-    CARD,
-    tuple(sorted((item for file in _FILES for item in file.ITEMS), key=lambda item: item.name)),
-)
+STUDY = Study("li2016_shortcuts", CARD, tuple(_ITEMS))

@@ -376,9 +376,8 @@ def figures(readings: Readings) -> tuple[Figure, ...]:
         found.append(statistics.figure(words, caption, ("parameter", "parameter"), [heat]))
     marks: list[Mark] = []
     for number, n in enumerate((1, 2)):
-        marks += statistics.curve(
-            *against(readings, "condition_number", "depth", digit_spectrum, branch_depth=n), f"{n}-shortcut", number
-        )
+        depths, conditions = against(readings, "condition_number", "depth", digit_spectrum, branch_depth=n)
+        marks += statistics.curve(depths, conditions, f"{n}-shortcut", number)
     words = ("condition_numbers", "Theorem 2: condition number at zero on digits")
     caption = (
         "Two matrices a unit: the same at every depth. One matrix a unit: linear growth. Bands are one standard "

@@ -151,7 +151,10 @@ def check_count(value: int, name: str, meaning: str) -> int:
     return int(value)
 
 
-def require_dense_fits(params: int, like: Tensor, instead: str) -> None:
+_MATRIX_FREE = "Use a matrix-free Hessian operator and Lanczos for its extreme eigenvalues and its density."
+
+
+def require_dense_fits(params: int, like: Tensor, instead: str = _MATRIX_FREE) -> None:
     """Refuse a dense Hessian that would not fit twice (the matrix and one workspace of its size)."""
     needed = 2 * params**2 * like.element_size()
     what = f"A dense Hessian of {params:,} parameters with its workspace"

@@ -80,8 +80,7 @@ def hessian_by_autograd(
 
     How many rows are taken at once is chosen from the free memory and the number of samples the loss sums over.
     """
-    instead = "Use a matrix-free Hessian operator and Lanczos for its extreme eigenvalues and its density."
-    require_dense_fits(len(params), params, instead)
+    require_dense_fits(len(params), params)
     per_row = 8 * params.element_size() * (len(params) + samples * max(1, int(len(params) ** 0.5)))
     rows = max(1, min(200, budget_bytes(params.device) // per_row))  # beyond 200 they get no faster on a processor
     hessian = torch.func.jacrev(torch.func.grad(loss), chunk_size=rows)(params)

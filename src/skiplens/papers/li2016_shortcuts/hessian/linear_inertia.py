@@ -78,7 +78,8 @@ class LinearSpectrum(CountedSpectrum):
         group = 1
         while True:
             swept = self._swept(level, group)
-            if swept.lost_digits * torch.finfo(torch.float64).eps <= _RESOLUTION or group >= len(self.units):
+            magnified = swept.growth / swept.scale if swept.scale else 1.0  # roundings on the way
+            if magnified * torch.finfo(torch.float64).eps <= _RESOLUTION or group >= len(self.units):
                 return swept.negatives
             group *= 2
 
@@ -135,21 +136,15 @@ class _Sweep:
     def __init__(self, level: float, form: Tensor) -> None:
         self._level = level
         self._form = form  # P, for that map's columns stacked
-        self._growth = 0.0
         self.negatives = 0
-        self.scale = 0.0
-
-    @property
-    def lost_digits(self) -> float:
-        """By how much roundings were magnified on the way."""
-        return self._growth / self.scale if self.scale else 1.0
+        self.scale = self.growth = 0.0  # of the Hessian's own blocks, and of the blocks that were eliminated
 
     def eliminate(self, step: _Step) -> None:
         """Take the weights of this step out of the form."""
         carried = step.to_end @ self._form
         block = (carried @ step.to_end.T).add_(step.residual)
         self.scale = max(self.scale, step.scale)
-        self._growth = max(self._growth, block.abs().max().item())
+        self.growth = max(self.growth, block.abs().max().item())
         block.diagonal().sub_(self._level)
         coupling = (carried @ step.passed).add_(step.turned)
         factored = Factored(block)

@@ -18,7 +18,6 @@ from skiplens.base.memory import fresh_zeros
 from skiplens.papers.li2016_shortcuts.hessian.activations import check_network, require_dense_fits
 
 _SAMPLES_AT_ONCE = 256  # maps of 256 samples between 64 matrices of width 10 are 13 MiB, near the cache
-_INSTEAD = "Use a matrix-free Hessian operator and Lanczos for its extreme eigenvalues and its density."
 
 
 class RectifiedHessian(NamedTuple):
@@ -49,7 +48,7 @@ def rectified_hessian(
     """
     check_network(weights, inputs, targets, 2)
     params = weights.numel()
-    require_dense_fits(2 * params, weights, _INSTEAD)  # two matrices and their sum
+    require_dense_fits(2 * params, weights)  # two matrices and their sum
     gauss_newton, residual = (fresh_zeros(weights, params, params) for _ in range(2))
     smallest = torch.inf
     for x, y in zip(inputs.split(_SAMPLES_AT_ONCE), targets.split(_SAMPLES_AT_ONCE), strict=True):
