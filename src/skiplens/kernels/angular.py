@@ -16,11 +16,8 @@ from skiplens.kernels.infinite_network import InfiniteNetwork, LimitKernels
 from skiplens.kernels.inputs import Directions
 from skiplens.kernels.tables import Table, tabulate
 
-Quantity = Literal["nngp", "ntk"]
-"""Covariance of the outputs at initialisation, or tangent kernel."""
-
+Quantity = Literal["nngp", "ntk"]  # covariance of the outputs at initialisation, or tangent kernel
 QUANTITIES: tuple[Quantity, ...] = ("nngp", "ntk")
-
 Evaluation = Literal["table", "recursion"]
 
 # A matrix product of unit vectors is off by about 2 roundings; the kernel may be off by 1e-6 or 5e-13 of its peak
@@ -36,15 +33,10 @@ class NearLimits(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class DiagonalValue:
-    """k(1) in two factors, so that no depth overflows.
+    """k(1) in two factors, so that no depth overflows."""
 
-    Attributes:
-        value: k(1), divided by exp(`log_scale`).
-        log_scale: Logarithm of the scale of k.
-    """
-
-    value: Tensor
-    log_scale: Tensor
+    value: Tensor  # k(1), divided by exp(`log_scale`)
+    log_scale: Tensor  # logarithm of the scale of k
 
     def scaled_length(self, inputs: Directions) -> Float[Tensor, " samples"]:
         """‖x‖/√d times the root of the scale, in float64; the kernel is the product of two of these and k/scale."""
@@ -70,26 +62,16 @@ class DiagonalValue:
 
 @dataclass(frozen=True, eq=False)
 class AngularKernel:
-    """k(ρ), divided by its scale.
+    """k(ρ), divided by its scale."""
 
-    Attributes:
-        values: k at each entry of a correlation, divided by the scale of `peak`.
-        peak: k at equal inputs.
-        learned: Whether a hyperparameter asks for a gradient.
-        table: k as a function of the angle, if it was tabulated; `values` reads it.
-    """
-
-    values: Callable[[Correlation], Tensor]
-    peak: DiagonalValue
-    learned: bool = False
-    table: Table | None = None
-
-    def near_limits(self, dtype: torch.dtype) -> NearLimits:
-        """Where a rounding of the cosine in `dtype` moves the kernel by more than the dtype's tolerance."""
-        return self._near_limits_by_dtype[dtype]
+    values: Callable[[Correlation], Tensor]  # k at each entry of a correlation, divided by the scale of `peak`
+    peak: DiagonalValue  # k at equal inputs
+    learned: bool = False  # whether a hyperparameter asks for a gradient
+    table: Table | None = None  # k as a function of the angle, if it was tabulated; `values` reads it
 
     @cached_property
-    def _near_limits_by_dtype(self) -> dict[torch.dtype, NearLimits]:
+    def near_limits(self) -> dict[torch.dtype, NearLimits]:
+        """Where a rounding of the cosine in a dtype moves the kernel by more than the dtype's tolerance."""
         distance = torch.logspace(-32, 0, 321, dtype=torch.float64)
         with torch.no_grad():
             near = self.values(Correlation(distance, 2 - distance))
@@ -140,14 +122,7 @@ def angular_kernels(
 def derivative_kernels(
     limit_at: Callable[[Tensor], InfiniteNetwork], scale: float, accuracy: float, normalise: bool
 ) -> tuple[AngularKernel, ...]:
-    """∂/∂`scale` of both kernels, in the order of `QUANTITIES`.
-
-    Args:
-        limit_at: The network with a scale of its own for each correlation.
-        scale: Where to differentiate.
-        accuracy: Of the table.
-        normalise: Whether the kernels are divided by their values at equal inputs.
-    """
+    """∂/∂`scale` of both kernels, in the order of `QUANTITIES`; `limit_at` takes a scale for each correlation."""
     limit = limit_at(torch.tensor(scale, dtype=torch.float64))
     if normalise:
         _require_not_zero(limit.at_equal_inputs())

@@ -12,21 +12,15 @@ from torch import Tensor
 
 
 class Correlation(NamedTuple):
-    """A correlation ρ as its distances from 1 and from −1.
+    """A correlation ρ as its distances from 1 and from −1."""
 
-    Attributes:
-        below_one: δ = 1 − ρ.
-        above_minus_one: s = 1 + ρ.
-    """
-
-    below_one: Tensor
-    above_minus_one: Tensor
+    below_one: Tensor  # δ = 1 − ρ
+    above_minus_one: Tensor  # s = 1 + ρ
 
     @property
     def value(self) -> Tensor:
         """ρ itself, rounded once."""
-        near_one = self.below_one <= self.above_minus_one
-        return torch.where(near_one, 1 - self.below_one, self.above_minus_one - 1)
+        return torch.where(_near_one(self), 1 - self.below_one, self.above_minus_one - 1)
 
 
 def correlation_of_cosine(cosine: Tensor) -> Correlation:
@@ -64,8 +58,7 @@ def arc_cosine(correlation: Correlation) -> tuple[Correlation, Tensor]:
     κ₀ = 1 − θ/π and κ₁ = (sin θ + (π − θ) cos θ)/π, both in [0, 1].
     """
     near_one, t = _near_one(correlation), folded_angle(correlation)
-    g = _sine_minus_t_cosine(t) / math.pi
-    below_one = torch.where(near_one, correlation.below_one, 1.0) - g
+    below_one = torch.where(near_one, correlation.below_one, 1.0) - _sine_minus_t_cosine(t) / math.pi
     kappa0 = torch.where(near_one, 1 - t / math.pi, t / math.pi)
     return Correlation(below_one, 2 - below_one), kappa0
 

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -27,9 +27,7 @@ from skiplens.kernels.inputs import directions, directions_of_pair, require_inpu
 from skiplens.kernels.tables import Table, quick_table
 
 Trained = Literal["branches", "all"]
-
 Architecture = Literal["resnet", "densenet", "vanilla"]
-
 _MANY_ENTRIES = 2**18  # in float64 a look-up takes about as long to make as so many entries without it
 
 
@@ -105,11 +103,8 @@ class InfiniteWidthKernel(ABC):
     def _require_common_options(self) -> None:
         if self.depth < 1:
             raise InvalidInputError(f"depth must be at least 1, got {self.depth}. It counts residual blocks or layers.")
-        for name, value, choices in (
-            ("trained", self.trained, ("branches", "all")),
-            ("evaluation", self.evaluation, ("table", "recursion")),
-        ):
-            if value not in choices:
+        for name, choices in (("trained", get_args(Trained)), ("evaluation", get_args(Evaluation))):
+            if (value := getattr(self, name)) not in choices:
                 raise InvalidInputError(f"{name} must be one of {', '.join(choices)}, got {value!r}.")
         if not self.accuracy > 0:
             raise InvalidInputError(f"accuracy must be positive, got {self.accuracy}. The default is 1e-12.")
@@ -178,8 +173,7 @@ class ResNetKernel(InfiniteWidthKernel):
 
     def limit(self) -> InfiniteNetwork:
         """The ResNet with a_l = α_l^m."""
-        scales = self._scales()
-        return self._limit_of(scales) if scales.ndim == 1 else self.limit_at(scales)
+        return self._limit_of(self._scales().expand(self.depth))
 
     def limit_at(self, scales: Tensor) -> InfiniteNetwork:
         """The ResNet with another α common to all blocks, or with one for each correlation it is evaluated at."""
@@ -268,12 +262,7 @@ class VanillaKernel(_PlainKernel):
 
 
 def kernel_by_name(
-    architecture: str,
-    depth: int,
-    branch_depth: int,
-    branch_scale: float | Tensor,
-    trained: Trained,
-    normalise: bool,
+    architecture: str, depth: int, branch_depth: int, branch_scale: float | Tensor, trained: Trained, normalise: bool
 ) -> InfiniteWidthKernel:
     """The kernel of an `Architecture`; `branch_depth` and `branch_scale` matter to a ResNet only."""
     if architecture == "resnet":

@@ -21,27 +21,19 @@ _MANY = 1 / 64  # a gathered pair costs about as much as 64 pairs of a dense dis
 def kernel_matrix(
     kernel: AngularKernel, lookup: Table | None, rows: Directions, columns: Directions | None
 ) -> Float[Tensor, "samples other_samples"]:
-    """The kernel of all rows with all columns, or with themselves.
+    """The kernel of all rows with all columns, or with themselves; then one half is computed and mirrored.
 
-    Args:
-        kernel: The kernel as a function of the correlation.
-        lookup: Its quick table in the dtype of the inputs; without it each entry comes from its angle in float64.
-        rows: Inputs.
-        columns: Other inputs; `None` for a symmetric matrix, of which one half is computed.
+    `lookup` is its quick table in the dtype of the inputs; without it each entry comes from its angle in float64.
     """
     others = rows if columns is None else columns
     tracked = torch.is_grad_enabled() and (kernel.learned or rows.unit.requires_grad or others.unit.requires_grad)
     _require_memory(rows, others, tracked)
-    if tracked:
-        return _differentiable(kernel, rows, columns)
-    with torch.no_grad():
-        return _in_tiles(kernel, lookup, rows, columns)
-
-
-def _differentiable(kernel: AngularKernel, rows: Directions, columns: Directions | None) -> Tensor:
+    if not tracked:
+        with torch.no_grad():
+            return _in_tiles(kernel, lookup, rows, columns)
     left = rows.double()
     right = left if columns is None else columns.double()
-    correlation = precise_correlation(left.unit, right.unit, kernel.near_limits(torch.float64))
+    correlation = precise_correlation(left.unit, right.unit, kernel.near_limits[torch.float64])
     lengths = kernel.peak.scaled_length(left).unsqueeze(1) * kernel.peak.scaled_length(right)
     K = (kernel.values(correlation) * lengths).to(rows.unit.dtype)
     return K if columns is not None else torch.diagonal_scatter((K + K.T) / 2, kernel.peak.diagonal(rows))
@@ -78,7 +70,7 @@ def _tile(
     cosine = rows.unit @ columns.unit.T
     if on_diagonal:
         cosine.diagonal().zero_()  # or every diagonal entry would be corrected as a nearly equal pair
-    equal, opposite = near_pairs(cosine, kernel.near_limits(cosine.dtype))
+    equal, opposite = near_pairs(cosine, kernel.near_limits[cosine.dtype])
     if len(equal) + len(opposite) > max(len(rows), _MANY * cosine.numel()):
         return _tile_in_double(kernel, rows, columns)
     k = lookup(cosine)
@@ -94,21 +86,16 @@ def _tile(
 
 def _tile_in_double(kernel: AngularKernel, rows: Directions, columns: Directions) -> Tensor:
     left, right = rows.double().unit, columns.double().unit
-    values = kernel.values(precise_correlation(left, right, kernel.near_limits(torch.float64)))
-    return values.to(rows.unit.dtype)
+    return kernel.values(precise_correlation(left, right, kernel.near_limits[torch.float64])).to(rows.unit.dtype)
 
 
 def _require_memory(rows: Directions, others: Directions, tracked: bool) -> None:
+    entries, budget = len(rows) * len(others), free_bytes(rows.unit.device)
     entry = _BYTES_WITH_GRADIENT if tracked else rows.unit.element_size()
-    budget = free_bytes(rows.unit.device)
-    side = int((budget / entry) ** 0.5)
-    require_fits(
-        entry * len(rows) * len(others),
-        f"A kernel matrix of {len(rows)} × {len(others)} entries{' with gradients' if tracked else ''}",
-        f"About {side} × {side} would fit; skiplens.kernels.gram writes larger ones to a file "
-        f"({readable(rows.unit.element_size() * len(rows) * len(others))}) in tiles.",
-        budget,
-    )
+    side, file = int((budget / entry) ** 0.5), readable(rows.unit.element_size() * entries)
+    what = f"A kernel matrix of {len(rows)} × {len(others)} entries{' with gradients' if tracked else ''}"
+    instead = f"skiplens.kernels.gram writes larger ones to a file ({file}) in tiles."
+    require_fits(entry * entries, what, f"About {side} × {side} would fit; {instead}", budget)
 
 
 def precise_correlation(
@@ -119,21 +106,18 @@ def precise_correlation(
     below_one, above_minus_one = correlation_of_cosine(cosine)
     with torch.no_grad():
         equal, opposite = near_pairs(cosine, limits)
-    below_one = _replaced(below_one, equal, rows, columns)
-    above_minus_one = _replaced(above_minus_one, opposite, rows, -columns)
-    return Correlation(below_one, above_minus_one)
+    return Correlation(_replaced(below_one, equal, rows, columns), _replaced(above_minus_one, opposite, rows, -columns))
 
 
 def near_pairs(cosine: Float[Tensor, "samples other_samples"], limits: NearLimits) -> tuple[Tensor, Tensor]:
     """Row and column numbers, as (pairs, 2), of nearly equal and of nearly opposite pairs."""
+    none = torch.empty(0, 2, dtype=torch.long, device=cosine.device)
     if cosine.numel() == 0:
-        none = torch.empty(0, 2, dtype=torch.long, device=cosine.device)
         return none, none
     least, most = (float(bound) for bound in cosine.aminmax())
-    nothing = torch.zeros(0, 0, dtype=torch.bool, device=cosine.device)
-    equal = (cosine > 1 - limits.equal) if most > 1 - limits.equal else nothing
-    opposite = (cosine < limits.opposite - 1) if least < limits.opposite - 1 else nothing
-    return equal.nonzero(), opposite.nonzero()
+    equal = (cosine > 1 - limits.equal).nonzero() if most > 1 - limits.equal else none
+    opposite = (cosine < limits.opposite - 1).nonzero() if least < limits.opposite - 1 else none
+    return equal, opposite
 
 
 def half_squared_distance(
@@ -156,7 +140,6 @@ def _replaced(distances: Tensor, pairs: Tensor, rows: Tensor, columns: Tensor) -
     if len(pairs) <= most:
         return distances.index_put(tuple(pairs.T), half_squared_distance(rows, columns, pairs))
     exact = torch.cdist(rows, columns, compute_mode="donot_use_mm_for_euclid_dist").square() / 2
-    mask = torch.zeros_like(distances, dtype=torch.bool).index_put(
-        tuple(pairs.T), torch.ones((), device=rows.device).bool()
-    )
+    mask = torch.zeros_like(distances, dtype=torch.bool)
+    mask[tuple(pairs.T)] = True
     return torch.where(mask, exact, distances)

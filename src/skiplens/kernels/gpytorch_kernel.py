@@ -66,16 +66,15 @@ class GPyTorchResidualKernel(Kernel):
         scale = self.branch_scale if self.architecture == "resnet" else x1.new_zeros(1, 1)
         batch = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2], scale.shape[:-2])
         left, right = (x.expand(*batch, *x.shape[-2:]).flatten(end_dim=-3) if batch else x[None] for x in (x1, x2))
-        scales = scale[..., 0, 0].expand(batch).flatten()
-        parts = [self._one(a, None if same else b, s, diag) for a, b, s in zip(left, right, scales, strict=True)]
+        parts = []
+        for a, b, s in zip(left, right, scale[..., 0, 0].expand(batch).flatten(), strict=True):
+            kernel = self._kernel(s)
+            if diag and same:
+                parts.append(kernel.diagonal(a, self.quantity))
+            else:
+                K = kernel.matrix(self.quantity, a, None if same else b)
+                parts.append(K.diagonal() if diag else K)
         return torch.stack(parts).view(*batch, *parts[0].shape)
-
-    def _one(self, x1: Tensor, x2: Tensor | None, scale: Tensor, diag: bool) -> Tensor:
-        kernel = self._kernel(scale)
-        if diag and x2 is None:
-            return kernel.diagonal(x1, self.quantity)
-        K = kernel.matrix(self.quantity, x1, x2)
-        return K.diagonal() if diag else K
 
     def _kernel(self, scale: Tensor) -> InfiniteWidthKernel:
         return kernel_by_name(self.architecture, self.depth, self.branch_depth, scale, self.trained, self.normalise)

@@ -21,8 +21,8 @@ from skiplens.base.optional_imports import optional_import
 from skiplens.base.progress import Progress, silent, track
 from skiplens.kernels.inputs import directions_of_pair
 
+# From inputs, and other inputs or `None` for themselves, to their kernel matrix: `kernel.ntk` or `kernel.nngp`
 KernelFunction = Callable[[Tensor, Tensor | None], Tensor]
-"""From inputs, and other inputs or `None` for themselves, to their kernel matrix: `kernel.ntk` or `kernel.nngp`."""
 
 _LARGEST_SIDE, _SMALLEST_SIDE = 8192, 16
 _BYTES_INSIDE_A_KERNEL = 96  # temporaries per entry while a kernel evaluates at most 2**18 entries at once
@@ -70,8 +70,7 @@ def gram(  # noqa: PLR0913 - options by keyword, and one that had another name
         matrix, journal = fresh_empty(X, plan.rows, plan.columns), None
     else:
         plan = plan_tiles(X, Y, allowed)
-        matrix, journal = begin_matrix(Path(out), plan, X.dtype, fingerprint(kernel, X, Y))
-        plan = replace(plan, side=journal.side)
+        matrix, journal, plan = begin_matrix(Path(out), plan, X.dtype, fingerprint(kernel, X, Y))
     tiles, others = list(plan.tiles()), X if Y is None else Y
     for number, (rows, columns) in track(enumerate(tiles), "kernel matrix", len(tiles), progress):
         if journal is not None and number in journal.done:
@@ -87,18 +86,11 @@ def gram(  # noqa: PLR0913 - options by keyword, and one that had another name
 
 @dataclass(frozen=True)
 class TilePlan:
-    """A (rows, columns) matrix in square tiles; of a symmetric one only those on and above the diagonal.
-
-    Attributes:
-        rows: Rows of the matrix.
-        columns: Columns of the matrix.
-        side: Rows and columns of a tile; those at the edges may be smaller.
-        symmetric: Whether the matrix equals its transpose.
-    """
+    """A (rows, columns) matrix in square tiles; of a symmetric one only those on and above the diagonal."""
 
     rows: int
     columns: int
-    side: int
+    side: int  # rows and columns of a tile; those at the edges may be smaller
     symmetric: bool
 
     def tiles(self) -> Iterator[tuple[slice, slice]]:
@@ -126,15 +118,10 @@ def plan_tiles(X: Tensor, Y: Tensor | None, budget: int) -> TilePlan:
 
 def _require_result_fits(X: Tensor, Y: Tensor | None, budget: int) -> int:
     """The bytes of the whole matrix."""
-    columns = len(X if Y is None else Y)
-    needed = X.element_size() * len(X) * columns
-    fits = int((budget / X.element_size()) ** 0.5)
-    require_fits(
-        needed,
-        f"A kernel matrix of {len(X)} × {columns} entries in memory",
-        f"About {fits} × {fits} would fit; give a path that ends in .npy or .zarr to write it to the disk instead.",
-        budget,
-    )
+    columns, fits = len(X if Y is None else Y), int((budget / X.element_size()) ** 0.5)
+    needed, what = X.element_size() * len(X) * columns, f"A kernel matrix of {len(X)} × {columns} entries in memory"
+    disk = "give a path that ends in .npy or .zarr to write it to the disk instead"
+    require_fits(needed, what, f"About {fits} × {fits} would fit; {disk}.", budget)
     return needed
 
 
@@ -149,11 +136,7 @@ class Journal:
 
     @classmethod
     def begin(cls, matrix: Path, fingerprint: str, side: int) -> "Journal":
-        """The journal of the matrix at `matrix`: the one that is there, or a new one.
-
-        Raises:
-            InvalidInputError: If something else is at that path.
-        """
+        """The journal of the matrix at `matrix`: the one that is there, or a new one."""
         path = matrix.with_name(matrix.name + ".tiles")
         if path.exists():
             found = cls._read(path)
@@ -196,8 +179,8 @@ class Journal:
             ) from error
 
 
-def begin_matrix(path: Path, plan: TilePlan, dtype: torch.dtype, computed_from: str) -> tuple[Any, Journal]:
-    """The matrix at `path`, begun or continued, and its journal, whose side of the tiles counts.
+def begin_matrix(path: Path, plan: TilePlan, dtype: torch.dtype, computed_from: str) -> tuple[Any, Journal, TilePlan]:
+    """The matrix at `path`, begun or continued, its journal, and the plan with the journal's side of the tiles.
 
     A path whose end says no format, whose folder is missing or whose disk is too small is refused.
     """
@@ -206,7 +189,7 @@ def begin_matrix(path: Path, plan: TilePlan, dtype: torch.dtype, computed_from: 
     if not path.parent.is_dir():
         raise InvalidInputError(f"The folder {str(path.parent)!r} for {path.name!r} does not exist. Make it first.")
     if path.suffix == ".zarr":
-        _zarr()
+        _zarr()  # refused here where it is missing
     if not path.exists():
         needed, free = plan.rows * plan.columns * dtype.itemsize, shutil.disk_usage(path.parent).free
         if needed > free:
@@ -215,14 +198,15 @@ def begin_matrix(path: Path, plan: TilePlan, dtype: torch.dtype, computed_from: 
                 f"{readable(free)} are free. About {int((free / dtype.itemsize) ** 0.5)} rows and columns would fit."
             )
     journal = Journal.begin(path, computed_from, plan.side)
-    if path.exists():
-        return open_matrix(path), journal
     shape, kind = (plan.rows, plan.columns), str(dtype).removeprefix("torch.")
-    if path.suffix == ".npy":
-        return np.lib.format.open_memmap(path, mode="w+", dtype=kind, shape=shape), journal
-    # uncompressed: the last digits of a kernel are noise, and squeezing out an eighth takes as long as the rest
-    chunks = (journal.side, journal.side)  # one tile each
-    return _zarr().create_array(path, shape=shape, chunks=chunks, dtype=kind, compressors=None), journal
+    if path.exists():
+        matrix = open_matrix(path)
+    elif path.suffix == ".npy":
+        matrix = np.lib.format.open_memmap(path, mode="w+", dtype=kind, shape=shape)
+    else:  # uncompressed: the last digits of a kernel are noise, and squeezing out an eighth takes as long as the rest
+        chunks = (journal.side, journal.side)  # one tile each
+        matrix = _zarr().create_array(path, shape=shape, chunks=chunks, dtype=kind, compressors=None)
+    return matrix, journal, replace(plan, side=journal.side)
 
 
 def open_matrix(path: Path) -> Any:
@@ -235,10 +219,8 @@ def open_matrix(path: Path) -> Any:
 def write_tile(matrix: Any, place: tuple[slice, slice], tile: Tensor, symmetric: bool) -> None:
     """Put a tile at its rows and columns and, in a symmetric matrix, its mirror image at the columns and rows."""
     rows, columns = place
-    written = [(rows, columns, tile)]
-    if symmetric and rows != columns:
-        written.append((columns, rows, tile.T))
-    for top, left, part in written:
+    mirrored = [(columns, rows, tile.T)] if symmetric and rows != columns else []
+    for top, left, part in [(rows, columns, tile), *mirrored]:
         if isinstance(matrix, Tensor):
             matrix[top, left] = part
         else:  # torch turns a mirror image around far faster than NumPy would

@@ -16,62 +16,40 @@ from torch.utils.checkpoint import checkpoint
 from skiplens.base.axes import Float
 from skiplens.kernels.arc_cosine import Correlation, arc_cosine
 
-State = tuple[Tensor, Tensor, Tensor]
-"""1 − r, 1 + r and the tangent kernel t of a layer, divided by the layer's variance."""
-
-Layer = Callable[[State, int], State]
-
+State = tuple[Correlation, Tensor]  # correlation r and tangent kernel t of a layer, divided by the layer's variance
 _LAYERS_WITHOUT_CHECKPOINTS = 256
 
 
 class LimitKernels(NamedTuple):
-    """The two kernels at some correlations, for inputs with ‖x‖‖x′‖ = d, divided by exp(`log_scale`).
+    """The two kernels at some correlations, for inputs with ‖x‖‖x′‖ = d, divided by exp(`log_scale`)."""
 
-    Attributes:
-        nngp: Covariance Σ of the outputs.
-        ntk: Tangent kernel K.
-    """
-
-    nngp: Tensor
-    ntk: Tensor
+    nngp: Tensor  # covariance Σ of the outputs
+    ntk: Tensor  # tangent kernel K
 
 
 class Stretch(NamedTuple):
-    """How fast the kernels change at the two ends: 1/stretch is the length of their features in the angle.
+    """How fast the kernels change at the two ends: 1/stretch is the length of their features in the angle."""
 
-    Attributes:
-        equal: κ at θ = 0, where the inputs are equal.
-        opposite: μ at θ = π, where they are opposite.
-    """
-
-    equal: float
-    opposite: float
+    equal: float  # κ at θ = 0, where the inputs are equal
+    opposite: float  # μ at θ = π, where they are opposite
 
 
 @dataclass(frozen=True, eq=False)
 class InfiniteNetwork:
-    """What a kernel needs to know of an infinitely wide network.
+    """What a kernel needs to know of an infinitely wide network."""
 
-    Attributes:
-        depth: L, the residual blocks or layers.
-        layer: The map from a state and the number of a layer, counted from 0, to the state after it.
-        inner_ntk: The tangent kernel at ρ = 1 of all matrices but the first and the last one.
-        stretch: Where the kernels change fast.
-        outer_layers_trained: Whether the first and the last layer are trained too.
-        log_scale: The logarithm of what the kernels of `recursion` have to be multiplied by.
-    """
-
-    depth: int
-    layer: Layer
-    inner_ntk: Tensor
-    stretch: Stretch
-    outer_layers_trained: bool = False
+    depth: int  # L, the residual blocks or layers
+    layer: Callable[[State, int], State]  # from a state and a layer's number, counted from 0, to the state after it
+    inner_ntk: Tensor  # the tangent kernel at ρ = 1 of all matrices but the first and the last one
+    stretch: Stretch  # where the kernels change fast
+    outer_layers_trained: bool = False  # whether the first and the last layer are trained too
+    # the logarithm of what the kernels of `recursion` have to be multiplied by
     log_scale: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.float64))
 
     def recursion(self, correlation: Correlation) -> LimitKernels:
         """Both kernels layer by layer at each entry of `correlation`."""
         rho = correlation.value
-        state = (*correlation, rho if self.outer_layers_trained else torch.zeros_like(rho))
+        state = (correlation, rho if self.outer_layers_trained else torch.zeros_like(rho))
         if not torch.is_grad_enabled() or self.depth <= _LAYERS_WITHOUT_CHECKPOINTS:
             state = self._run(state, 0, self.depth)
         else:  # a gradient through many layers keeps only √depth states
@@ -79,8 +57,7 @@ class InfiniteNetwork:
             for start in range(0, self.depth, length):
                 stop = min(start + length, self.depth)
                 state = checkpoint(self._run, state, start, stop, use_reentrant=False, preserve_rng_state=False)
-        below_one, above_minus_one, t = state
-        nngp = Correlation(below_one, above_minus_one).value
+        nngp, t = state[0].value, state[1]
         return LimitKernels(nngp, t + nngp if self.outer_layers_trained else t)
 
     def at_equal_inputs(self) -> LimitKernels:
@@ -99,39 +76,26 @@ def infinite_resnet(
 ) -> InfiniteNetwork:
     """y^l = y^{l−1} + branch(y^{l−1}) with one scale a_l = α_l^m per block; m − 1 ReLUs inside a branch (theorem 1).
 
-    Args:
-        block_scales: a_l for each of the L blocks, float64; further axes belong to the correlations, each of which
-            then has scales of its own.
-        branch_depth: m, the matrices of a branch.
-        outer_layers_trained: Whether the first and the last layer are trained too.
+    Further axes of the scales belong to the correlations, each of which then has scales of its own.
     """
     shares = block_scales / (1 + block_scales)  # b_l, of the branch in a block's variance
     share_of = shares.unbind()
 
     def block(state: State, layer: int) -> State:
         """R + b (c(r) − r) and t + b (S − (1 − P) t)."""
-        below_one, above_minus_one, t = state
-        c, P, S = _branch(Correlation(below_one, above_minus_one), branch_depth)
+        r, t = state
+        c, P, S = _branch(r, branch_depth)
         b = share_of[layer]
-        return (
-            below_one + b * (c.below_one - below_one),
-            above_minus_one + b * (c.above_minus_one - above_minus_one),
-            t + b * (S - (1 - P) * t),
-        )
+        return _moved(r, c, b), t + b * (S - (1 - P) * t)
 
     active = block_scales.detach()[block_scales.detach() > 0]
     first = float(active[0]) if len(active) else 1.0
-    return InfiniteNetwork(
-        len(block_scales),
-        block,
-        inner_ntk=branch_depth * shares.sum(dim=0),  # each block contributes m b_l
-        # κ = (m − 1) Σ b_l/(3π); the first block smooths the kink at π over a width √(2a)
-        stretch=Stretch(
-            (branch_depth - 1) * float(shares.detach().sum()) / (3 * math.pi), 1 / math.sqrt(2 * max(first, 1e-14))
-        ),
-        outer_layers_trained=outer_layers_trained,
-        log_scale=torch.log1p(block_scales).sum(dim=0),  # of ∏(1 + a_l)
-    )
+    # κ = (m − 1) Σ b_l/(3π); the first block smooths the kink at π over a width √(2a)
+    kappa = (branch_depth - 1) * float(shares.detach().sum()) / (3 * math.pi)
+    stretch = Stretch(kappa, 1 / math.sqrt(2 * max(first, 1e-14)))
+    ntk = branch_depth * shares.sum(dim=0)  # each block contributes m b_l
+    log_scale = torch.log1p(block_scales).sum(dim=0)  # of ∏(1 + a_l)
+    return InfiniteNetwork(len(block_scales), block, ntk, stretch, outer_layers_trained, log_scale)
 
 
 def infinite_densenet(depth: int, outer_layers_trained: bool = False) -> InfiniteNetwork:
@@ -139,14 +103,10 @@ def infinite_densenet(depth: int, outer_layers_trained: bool = False) -> Infinit
 
     def dense_layer(state: State, layer: int) -> State:
         """The average over the inputs of layer l = `layer` + 1; the first layer replaces what was there."""
-        below_one, above_minus_one, T = state
-        k1, k0 = arc_cosine(Correlation(below_one, above_minus_one))
+        r, T = state
+        k1, k0 = arc_cosine(r)
         share = 1 / (layer + 1)
-        return (
-            below_one + share * (k1.below_one - below_one),
-            above_minus_one + share * (k1.above_minus_one - above_minus_one),
-            T + share * (k1.value + k0 * T - T),
-        )
+        return _moved(r, k1, share), T + share * (k1.value + k0 * T - T)
 
     harmonic_number = torch.arange(1, depth + 1, dtype=torch.float64).reciprocal().sum()
     stretch = Stretch(math.log(depth + 1) / (3 * math.pi), 1.0)  # features grow only with log L
@@ -158,15 +118,18 @@ def infinite_vanilla(depth: int, outer_layers_trained: bool = False) -> Infinite
 
     def vanilla_layer(state: State, layer: int) -> State:
         """κ₁(λ) and (T + λ) κ₀(λ)."""
-        below_one, above_minus_one, T = state
-        correlation = Correlation(below_one, above_minus_one)
-        k1, k0 = arc_cosine(correlation)
-        return (*k1, (T + correlation.value) * k0)
+        r, T = state
+        k1, k0 = arc_cosine(r)
+        return k1, (T + r.value) * k0
 
     stretch = Stretch(depth / (3 * math.pi), 1.0)  # angles shrink like θ/(1 + Lθ/(3π))
-    return InfiniteNetwork(
-        depth, vanilla_layer, torch.tensor(float(depth), dtype=torch.float64), stretch, outer_layers_trained
-    )
+    ntk = torch.tensor(float(depth), dtype=torch.float64)
+    return InfiniteNetwork(depth, vanilla_layer, ntk, stretch, outer_layers_trained)
+
+
+def _moved(start: Correlation, end: Correlation, share: Tensor | float) -> Correlation:
+    """`share` of the way from one correlation to another."""
+    return Correlation(*(left + share * (right - left) for left, right in zip(start, end, strict=True)))
 
 
 def _branch(correlation: Correlation, branch_depth: int) -> tuple[Correlation, Tensor, Tensor]:

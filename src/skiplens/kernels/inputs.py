@@ -15,15 +15,10 @@ _SAFE_NORMS = {torch.float32: (1e-15, 1e18), torch.float64: (1e-140, 1e150)}
 
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """The rows of a matrix of inputs, each as a unit vector and a length.
+    """The rows of a matrix of inputs, each as a unit vector and a length."""
 
-    Attributes:
-        unit: x/‖x‖, or zeros for a zero input.
-        length: ‖x‖/√d, so that τ = ‖x‖‖x′‖/d is a product of two lengths.
-    """
-
-    unit: Float[Tensor, "samples features"]
-    length: Float[Tensor, " samples"]
+    unit: Float[Tensor, "samples features"]  # x/‖x‖, or zeros for a zero input
+    length: Float[Tensor, " samples"]  # ‖x‖/√d, so that τ = ‖x‖‖x′‖/d is a product of two lengths
 
     def __len__(self) -> int:
         return len(self.unit)
@@ -44,11 +39,7 @@ def directions(X: Float[Tensor, "samples features"]) -> Directions:
     low, high = _SAFE_NORMS[X.dtype]
     if bool(((norm.detach() > low) & (norm.detach() < high)).all()):
         return Directions(X / norm, (norm / math.sqrt(X.shape[1])).squeeze(1))
-    return _directions_of_extremes(X)
-
-
-def _directions_of_extremes(X: Float[Tensor, "samples features"]) -> Directions:
-    """The same for rows of any size, zero included: each is divided by its largest entry first."""
+    # rows of any size, zero included: each is divided by its largest entry first
     largest = X.detach().abs().amax(dim=1, keepdim=True)
     bad = ~torch.isfinite(largest).flatten()
     if bad.any():

@@ -19,6 +19,7 @@ from skiplens.kernels.angular import Quantity
 from skiplens.kernels.architectures import Architecture, InfiniteWidthKernel, ResNetKernel, Trained, kernel_by_name
 
 Array = npt.NDArray[Any]
+_ENTRIES_AT_ONCE = 2**24
 
 
 @dataclass(eq=False, repr=False)  # scikit-learn wants each option as an argument and an attribute
@@ -91,8 +92,8 @@ class ResidualKernel(Kernel):
     def __repr__(self) -> str:
         if self.architecture != "resnet":
             return f"ResidualKernel({self.architecture!r}, depth={self.depth})"
-        scale = f"branch_scale={self.branch_scale:.3g}"
-        return f"ResidualKernel(depth={self.depth}, branch_depth={self.branch_depth}, {scale})"
+        depths = f"depth={self.depth}, branch_depth={self.branch_depth}"
+        return f"ResidualKernel({depths}, branch_scale={self.branch_scale:.3g})"
 
     def kernel(self) -> InfiniteWidthKernel:
         """The torch kernel with these options."""
@@ -103,25 +104,14 @@ class ResidualKernel(Kernel):
 def as_tensor(X: Any) -> torch.Tensor:
     """Rows of numbers as a tensor; float32 stays, anything else becomes float64."""
     array = np.asarray(X)
-    if array.dtype != np.float32:
-        array = array.astype(np.float64)
-    return torch.tensor(np.atleast_2d(array))
-
-
-_ENTRIES_AT_ONCE = 2**24
+    return torch.tensor(np.atleast_2d(array if array.dtype == np.float32 else array.astype(np.float64)))
 
 
 @dataclass(eq=False, repr=False)
 class _ResidualKernelEstimator(BaseEstimator):
-    """What both estimators share: options, the inputs with their constant feature, the ridge solution.
+    """What both estimators share: options as in `ResidualKernel`, a constant feature, the ridge solution.
 
     Args:
-        architecture: ``"resnet"``, ``"densenet"`` or ``"vanilla"``.
-        depth: Residual blocks or layers.
-        branch_depth: Matrices per branch of a ResNet.
-        branch_scale: Scale of each matrix of a branch of a ResNet.
-        quantity: ``"ntk"`` or ``"nngp"``.
-        trained: ``"branches"`` or ``"all"``.
         ridge: Added to the diagonal of the kernel, which is ‖x‖²/d.
         constant: A feature of this value is added to every input, since the kernels alone are homogeneous; 0 for none.
     """
@@ -143,8 +133,10 @@ class _ResidualKernelEstimator(BaseEstimator):
         centred = torch.tensor(targets - self._offset, dtype=K.dtype)
         self.dual_coef_ = ridge_weights(K, centred, float(self.ridge)).numpy()
 
-    def _outputs(self, X: Array) -> Array:
+    def _outputs(self, X: Any) -> Array:
         """The (samples, outputs) predictions, a bounded number of kernel entries at a time."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         kernel, weights = self._kernel(), torch.tensor(self.dual_coef_)
         step = max(1, _ENTRIES_AT_ONCE // len(self._train_inputs))
         inputs = self._inputs(X).to(self._train_inputs)
@@ -177,8 +169,7 @@ class ResidualKernelRegressor(RegressorMixin, _ResidualKernelEstimator):
 
     def predict(self, X: Any) -> Array:
         """Predictions in the form of the targets."""
-        check_is_fitted(self)
-        outputs = self._outputs(validate_data(self, X, reset=False, dtype=[np.float64, np.float32]))
+        outputs = self._outputs(X)
         return outputs[:, 0] if self._one_output else outputs
 
 
@@ -200,8 +191,7 @@ class ResidualKernelClassifier(ClassifierMixin, _ResidualKernelEstimator):
 
     def decision_function(self, X: Any) -> Array:
         """(samples,) for two classes, positive for the second one; otherwise (samples, classes)."""
-        check_is_fitted(self)
-        outputs = self._outputs(validate_data(self, X, reset=False, dtype=[np.float64, np.float32]))
+        outputs = self._outputs(X)
         return outputs[:, 0] if len(self.classes_) == 2 else outputs
 
     def predict(self, X: Any) -> Array:
@@ -213,11 +203,7 @@ class ResidualKernelClassifier(ClassifierMixin, _ResidualKernelEstimator):
 def ridge_weights(
     K: Float[Tensor, "samples samples"], targets: Float[Tensor, "samples outputs"], ridge: float
 ) -> Float[Tensor, "samples outputs"]:
-    """(K + ridge·I)⁻¹ targets.
-
-    Raises:
-        DidNotConverge: If the matrix is singular to working precision.
-    """
+    """(K + ridge·I)⁻¹ targets."""
     if not ridge >= 0:
         raise InvalidInputError(f"ridge must not be negative, got {ridge}.")
     shifted = K.clone()  # with the factor, two matrices beside K: 50,000 samples in float64 then fit in 60 GB

@@ -6,7 +6,7 @@ second, coarser table reads the cosine itself and is quick enough for millions o
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -21,26 +21,20 @@ from skiplens.kernels.infinite_network import Stretch
 
 DEGREE = 9
 _FIRST_PIECES, _MOST_PIECES = 16, 512
+_FOCUSES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003)  # those that a quick table tries
 _HALF_PI = math.pi / 2
 _LEAST_STRETCH = 1e-3  # below it the logarithm is a straight line to rounding
 
-Evaluate = Callable[[Correlation], Tensor]
-"""From correlations of any shape to (kernels, *shape)."""
+Evaluate = Callable[[Correlation], Tensor]  # from correlations of any shape to (kernels, *shape)
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """Equal pieces in log(1 + κθ) for θ ≤ π/2, then equal pieces in log(1 + μη), η = π − θ, down to η = 0.
+    """Equal pieces in log(1 + κθ) for θ ≤ π/2, then equal pieces in log(1 + μη), η = π − θ, down to η = 0."""
 
-    Attributes:
-        stretch: κ and μ.
-        left: How many pieces cover [0, π/2].
-        right: How many pieces cover [π/2, π].
-    """
-
-    stretch: Stretch
-    left: int
-    right: int
+    stretch: Stretch  # κ and μ
+    left: int  # how many pieces cover [0, π/2]
+    right: int  # how many pieces cover [π/2, π]
 
     def __len__(self) -> int:
         return self.left + self.right
@@ -71,14 +65,10 @@ class QuickPieces:
     """Equal pieces in q = t/(t + f) in [0, 1], where t = tan(θ/2) = √((1 − ρ)/(1 + ρ)); a last one holds q = 1.
 
     q is analytic in the angle at both ends and costs a square root and two divisions, with no inverse cosine.
-
-    Attributes:
-        focus: f; a smaller one puts more pieces near equal inputs.
-        count: How many pieces there are before the last one.
     """
 
-    focus: float
-    count: int
+    focus: float  # f; a smaller one puts more pieces near equal inputs
+    count: int  # how many pieces there are before the last one
 
     def locate(self, cosine: Tensor) -> tuple[Int[Tensor, "..."], Float[Tensor, "..."]]:
         """The number of the piece each cosine lies in, and its place in it from 0 to 1; `cosine` is used up."""
@@ -92,17 +82,11 @@ class QuickPieces:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A kernel as a piecewise polynomial: of the angle, or of the cosine where its pieces are the quick ones.
-
-    Attributes:
-        pieces: Where the pieces lie.
-        coefficients: Coefficient of the power p of the place in each piece.
-        error: Largest error seen between the nodes, relative to the kernel's largest value.
-    """
+    """A kernel as a piecewise polynomial: of the angle, or of the cosine where its pieces are the quick ones."""
 
     pieces: Pieces | QuickPieces
-    coefficients: Float[Tensor, "powers pieces"]
-    error: float
+    coefficients: Float[Tensor, "powers pieces"]  # of the power p of the place in each piece
+    error: float  # largest one seen between the nodes, relative to the kernel's largest value
 
     def __call__(self, places: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         """The kernel at each angle, differentiable in it and in the coefficients; or at each cosine, used up."""
@@ -113,34 +97,25 @@ class Table:
 def tabulate(evaluate: Evaluate, stretch: Stretch, accuracy: float) -> tuple[Table, ...]:
     """Tables of all kernels of `evaluate` whose error is at most `accuracy`, checked against it between their nodes.
 
-    The number of pieces is found without gradients; the coefficients carry the gradient of what `evaluate` depends on.
-
-    Raises:
-        DidNotConverge: If `accuracy` cannot be reached.
+    The number of pieces is found without gradients, each half of [0, π] doubled until it is good enough; the
+    coefficients carry the gradient of what `evaluate` depends on.
     """
-    with torch.no_grad():
-        pieces, coefficients, error = _refined(evaluate, stretch, accuracy)
-    if torch.is_grad_enabled():
-        coefficients = _interpolate(evaluate(pieces.correlations(torch.cos(_node_angles()))))
-    return tuple(Table(pieces, of_a_kernel, error) for of_a_kernel in coefficients)
-
-
-def _refined(evaluate: Evaluate, stretch: Stretch, accuracy: float) -> tuple[Pieces, Tensor, float]:
-    """The fewest pieces that reach the accuracy, each half of [0, π] doubled where it does not."""
     pieces = Pieces(stretch, _FIRST_PIECES, _FIRST_PIECES)
     while True:
-        coefficients, errors = _fit(evaluate, pieces)
+        with torch.no_grad():
+            coefficients, errors = _fit(evaluate, pieces)
         left, right = float(errors[: pieces.left].max()), float(errors[pieces.left :].max())
         if max(left, right) <= accuracy:
-            return pieces, coefficients, max(left, right)
-        pieces = replace(
-            pieces, left=pieces.left * (1 + (left > accuracy)), right=pieces.right * (1 + (right > accuracy))
-        )
+            break
+        pieces = Pieces(stretch, pieces.left * (1 + (left > accuracy)), pieces.right * (1 + (right > accuracy)))
         if max(pieces.left, pieces.right) > _MOST_PIECES:
             raise DidNotConverge(
                 f"The kernel's table reached an error of {max(left, right):.1e}, not the wanted accuracy of "
                 f"{accuracy:.1e}. Ask for a larger accuracy, or evaluate by the recursion (evaluation='recursion')."
             )
+    if torch.is_grad_enabled():
+        coefficients = _interpolate(evaluate(pieces.correlations(torch.cos(_node_angles()))))
+    return tuple(Table(pieces, of_a_kernel, max(left, right)) for of_a_kernel in coefficients)
 
 
 def _fit(evaluate: Evaluate, pieces: Pieces) -> tuple[Float[Tensor, "kernels powers pieces"], Float[Tensor, " pieces"]]:
@@ -179,24 +154,14 @@ def _node_angles() -> Float[Tensor, " nodes"]:
     return (torch.arange(DEGREE + 1, dtype=torch.float64) + 0.5) * (math.pi / (DEGREE + 1))
 
 
-_FOCUSES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
-
-
 @dataclass(frozen=True)
 class _QuickTable:
-    """How a quick table is made for a dtype.
+    """How a quick table is made for a dtype."""
 
-    Attributes:
-        degree: Of the polynomials.
-        pieces: Numbers of them that are tried; up to 512 KiB of coefficients stay in a core's cache.
-        wanted: Error at which the search stops, relative to the largest value.
-        least: Keeps opposite inputs from a division by zero; q is then 1 to rounding.
-    """
-
-    degree: int
-    pieces: tuple[int, ...]
-    wanted: float
-    least: float
+    degree: int  # of the polynomials
+    pieces: tuple[int, ...]  # numbers of them that are tried; up to 512 KiB of coefficients stay in a core's cache
+    wanted: float  # error at which the search stops, relative to the largest value
+    least: float  # keeps opposite inputs from a division by zero; q is then 1 to rounding
 
 
 _QUICK = {
@@ -208,15 +173,12 @@ _QUICK = {
 
 def quick_table(kernel: Callable[[Tensor], Tensor], dtype: torch.dtype) -> Table:
     """The smallest quick table of a function of the angle that is good to rounding, or else the most accurate one."""
-    best: Table | None = None
+    tables: list[Table] = []
     for count in _QUICK[dtype].pieces:
-        for focus in _FOCUSES:
-            table = _quick_with(kernel, QuickPieces(focus, count), dtype)
-            if best is None or table.error < best.error:
-                best = table
-        if best is not None and best.error <= _QUICK[dtype].wanted:
+        tables += [_quick_with(kernel, QuickPieces(focus, count), dtype) for focus in _FOCUSES]
+        best = min(tables, key=lambda table: table.error)
+        if best.error <= _QUICK[dtype].wanted:
             break
-    assert best is not None
     return best
 
 

@@ -20,8 +20,9 @@ from skiplens.base.errors import InvalidInputError
 from skiplens.base.memory import budget_bytes
 from skiplens.sweeps.run import Failure, Outcome, Run, perform
 
-Running = Callable[[int], None]
-"""Called with the number of runs being done now."""
+Running = Callable[[int], None]  # called with the number of runs being done now
+# Each library below torch has threads of its own; more than one a worker and the workers fight over the cores.
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 class Executor(ABC):
@@ -51,15 +52,9 @@ class ThisProcess(Executor):
 
 def out_of_reach(run: Run, gpus: int) -> Outcome:
     """The failure of a run that needs more GPUs than there are."""
-    error = (
-        f"The run needs {run.needs.gpus} GPU{'s' * (run.needs.gpus > 1)} and {gpus} can be used here. "
-        "Use a machine or a cluster (--scheduler) that has them, or a smaller preset."
-    )
-    return Outcome(run, failure=Failure(error))
-
-
-# Each library below torch has threads of its own; more than one a worker and the workers fight over the cores.
-_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    needed = f"The run needs {run.needs.gpus} GPU{'s' * (run.needs.gpus > 1)} and {gpus} can be used here."
+    advice = "Use a machine or a cluster (--scheduler) that has them, or a smaller preset."
+    return Outcome(run, failure=Failure(f"{needed} {advice}"))
 
 
 def available_cores() -> int:
@@ -199,11 +194,9 @@ def _shares(places: int, gpus: int, needed: int) -> list[tuple[int, ...]]:
 
 
 def serve(connection: Connection, gpus: str) -> None:
-    """Do the runs that come through `connection`, one at a time.
+    """Do the runs that come through `connection`, one at a time; `gpus` is this worker's CUDA_VISIBLE_DEVICES.
 
-    Args:
-        connection: Pickled runs come, pickled outcomes go. Bytes, because torch would send tensors as open files.
-        gpus: The value of CUDA_VISIBLE_DEVICES: the GPUs that are this worker's own, or none.
+    Pickled runs come, pickled outcomes go: bytes, because torch would send tensors as open files.
     """
     os.environ["CUDA_VISIBLE_DEVICES"] = gpus  # torch reads it when it first touches a GPU
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's matter

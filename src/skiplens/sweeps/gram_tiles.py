@@ -25,8 +25,7 @@ from skiplens.kernels.inputs import directions_of_pair
 from skiplens.sweeps.executor import Executor
 from skiplens.sweeps.run import Needs, Run
 
-ATTEMPTS = 2
-"""A tile that fails is tried once more, after all others."""
+ATTEMPTS = 2  # a tile that fails is tried once more, after all others
 
 
 @dataclass(frozen=True)
@@ -90,14 +89,14 @@ def spread_gram(  # noqa: PLR0913 - options by keyword
         )
     plan = plan_tiles(inputs, None, budget_bytes("cpu", memory))
     computed_from = fingerprint(getattr(kernel, quantity), inputs, None)
-    matrix, journal = begin_matrix(path, plan, inputs.dtype, computed_from)
+    matrix, journal, plan = begin_matrix(path, plan, inputs.dtype, computed_from)
     write_atomically(_inputs_of(path), lambda file: np.save(file, inputs.detach().cpu().numpy()))
     common = Tile(str(path), described(kernel), quantity, "cuda" if gpus else "cpu")
     runs = {}
-    for number, (rows, columns) in enumerate(dataclasses.replace(plan, side=journal.side).tiles()):
+    for number, place in enumerate(plan.tiles()):
         if number not in journal.done:
-            place = (rows.start, rows.stop), (columns.start, columns.stop)
-            tile = dataclasses.replace(common, rows=place[0], columns=place[1])
+            rows, columns = ((part.start, part.stop) for part in place)
+            tile = dataclasses.replace(common, rows=rows, columns=columns)
             runs[number] = Run("skiplens.sweeps.gram_tiles:compute_tile", tile, Needs(gpus=gpus))
     _compute(executor, runs, journal, progress)
     _inputs_of(path).unlink(missing_ok=True)
@@ -109,8 +108,7 @@ def compute_tile(tile: Tile) -> dict[str, Tensor]:
     path, rows, columns = Path(tile.matrix), slice(*tile.rows), slice(*tile.columns)
     inputs = np.load(_inputs_of(path), mmap_mode="r")
     top, left = (torch.from_numpy(inputs[part].copy()).to(tile.device) for part in (rows, columns))
-    evaluate = getattr(rebuilt(tile.kernel), tile.quantity)
-    block = evaluate(top, None if rows == columns else left)
+    block = getattr(rebuilt(tile.kernel), tile.quantity)(top, None if rows == columns else left)
     write_tile(open_matrix(path), (rows, columns), block, symmetric=True)
     return {"entries": torch.tensor([block.numel()])}
 

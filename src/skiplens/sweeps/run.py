@@ -97,12 +97,7 @@ class Outcome:
 
 
 def perform(run: Run, version: str = VERSION) -> Outcome:
-    """The outcome of `run`; an error of the measure is an outcome too.
-
-    Args:
-        run: What to do.
-        version: The Skiplens that asked; another one here is refused, since its numbers could differ.
-    """
+    """The outcome of `run`; an error of the measure is an outcome too, another `version` than the asking one is not."""
     if version != VERSION:
         raise ClusterError(
             f"A worker has Skiplens {VERSION}, the command has {version}: their numbers could differ. "

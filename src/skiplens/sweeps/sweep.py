@@ -20,8 +20,11 @@ from skiplens.readings.store import Store
 from skiplens.sweeps.executor import Executor, ThisProcess
 from skiplens.sweeps.run import Failure, Outcome, Run, unfinished_path
 
-ATTEMPTS = 2
-"""A failing run is tried once more, after all others and, if there are several, perhaps on another worker."""
+ATTEMPTS = 2  # a failing run is tried once more, after all others and, if there are several, perhaps on another worker
+
+
+Watch = Callable[["Status"], None]
+S = TypeVar("S", bound=Settings)
 
 
 @dataclass(frozen=True)
@@ -58,9 +61,6 @@ class Status:
         left = self.seconds_left if self.done + self.failed < self.total else None
         parts += [f"about {_duration(left)} left"] if left is not None else []
         return ", ".join(parts)
-
-
-Watch = Callable[[Status], None]
 
 
 def unwatched(standing: Status) -> None:
@@ -141,15 +141,9 @@ class _Sweep:
 
     def _record_failure(self, run: Run, failure: Failure) -> None:
         """Write down why the run failed, with its traceback."""
-        content = {
-            "run": str(run),
-            "measure": run.measure,
-            "settings": run.settings.to_json(),
-            "error": failure.error,
-            "traceback": failure.traceback,
-            "skiplens": VERSION,
-            "host": platform.node(),
-        }
+        content = {"run": str(run), "measure": run.measure, "settings": run.settings.to_json()}
+        content |= {"error": failure.error, "traceback": failure.traceback}
+        content |= {"skiplens": VERSION, "host": platform.node()}
         write_content(failure_path(self.store, run.key), json.dumps(content, indent=1, ensure_ascii=False))
 
     def _runs(self, count: int) -> None:
@@ -162,9 +156,6 @@ class _Sweep:
         pace = (time.monotonic() - self.began) / self.behind if self.behind else None
         left = None if pace is None else max(0.0, self.ahead) * pace
         self.watch(Status(len(self.readings), self.running, len(self.failures), self.total, left))
-
-
-S = TypeVar("S", bound=Settings)
 
 
 def grid(base: S, **axes: Iterable[Any]) -> tuple[S, ...]:

@@ -76,11 +76,11 @@ class Callback:
         """Take up the state that `state` gave when the checkpoint was written."""
 
 
+@dataclass(frozen=True)
 class AfterEachStep(Callback):
     """Calls a plain function after each step."""
 
-    def __init__(self, function: Callable[[Moment], None]) -> None:
-        self.function = function
+    function: Callable[[Moment], None]
 
     def after_step(self, moment: Moment) -> None:
         """Hand over the moment."""

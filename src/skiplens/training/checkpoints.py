@@ -19,11 +19,9 @@ from skiplens.base.files import write_atomically
 from skiplens.readings.reading import Provenance
 from skiplens.training.history import FINISHED, TrainingHistory
 
-FORMAT = "skiplens-training"
-FORMAT_VERSION = 1
+FORMAT, FORMAT_VERSION = "skiplens-training", 1
 
-_STEPS_BETWEEN_LOOKS = 50
-"""How often a run on a GPU is asked for its loss: each look makes the processor wait for the GPU."""
+_STEPS_BETWEEN_LOOKS = 50  # of a run on a GPU at its loss: each look makes the processor wait for the GPU
 
 # What zipfile and torch say to damaged bytes, and to a pickle that would run code.
 _DAMAGE = (pickle.UnpicklingError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, KeyError)
@@ -170,19 +168,14 @@ class Record:
 
     def history(self, provenance: Provenance) -> TrainingHistory:
         """The history of the steps made."""
+        recorded = self.recorded.items()
         return TrainingHistory(
             losses=self.losses[: self.step].clone(),
             learning_rates=self.learning_rates[: self.step].clone(),
             steps_per_epoch=self.steps_per_epoch,
             outcome=self.outcome,
-            recorded={
-                name: torch.tensor([value for _, value in kept], dtype=torch.float64)
-                for name, kept in self.recorded.items()
-            },
-            recorded_steps={
-                name: torch.tensor([step for step, _ in kept], dtype=torch.int64)
-                for name, kept in self.recorded.items()
-            },
+            recorded={name: torch.tensor([value for _, value in kept], dtype=torch.float64) for name, kept in recorded},
+            recorded_steps={name: torch.tensor([at for at, _ in kept], dtype=torch.int64) for name, kept in recorded},
             provenance=provenance,
         )
 

@@ -11,6 +11,7 @@ from skiplens.plots.section import ReadingView
 from skiplens.readings.reading import Reading
 
 FINISHED = "finished"
+_MOST_STEPS = 5000  # runs with more are drawn by epoch only
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,10 +54,6 @@ class TrainingHistory(Reading, kind="training"):
         """The mean loss of the steps of each epoch; an epoch that was not finished is left out."""
         whole = self.steps // self.steps_per_epoch * self.steps_per_epoch
         return self.losses[:whole].reshape(-1, self.steps_per_epoch).mean(1)
-
-
-_MOST_STEPS = 5000
-"""Runs with more steps than this are drawn by epoch only."""
 
 
 def loss_by_step(reading: TrainingHistory) -> Figure | None:

@@ -68,13 +68,7 @@ class _Run:
     """A model, its data, its optimiser and the record of what happened."""
 
     def __init__(
-        self,
-        model: nn.Module,
-        data: Any,
-        recipe: Recipe,
-        loss: LossFunction,
-        callbacks: Sequence[Callback],
-        keeper: Keeper,
+        self, model: nn.Module, data: Any, recipe: Recipe, loss: LossFunction, callbacks: list[Callback], keeper: Keeper
     ) -> None:
         self.model, self.recipe, self.loss, self.callbacks, self.keeper = model, recipe, loss, callbacks, keeper
         self.device = next(model.parameters()).device

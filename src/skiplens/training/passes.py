@@ -11,14 +11,12 @@ from torch import Tensor, nn, optim
 from skiplens.base.errors import InvalidInputError
 from skiplens.graph.batch import Batch
 from skiplens.graph.loss import LossFunction
-from skiplens.training.checkpoints import state_tensors
+from skiplens.training.checkpoints import restore_weights_, state_tensors
 from skiplens.training.recipe import Recipe
 from skiplens.training.source import batch_tensors
 
 _MIXED = {"bfloat16": torch.bfloat16, "float16": torch.float16}
-
-_WARM_UPS = 3
-"""Passes before the recording: libraries choose their algorithms and allocate their workspaces in the first ones."""
+_WARM_UPS = 3  # passes before the recording: in the first ones libraries choose algorithms and allocate workspaces
 
 
 class EagerPasses:
@@ -127,7 +125,7 @@ class GraphedPasses(EagerPasses):
                     self._both()
             torch.cuda.current_stream().wait_stream(stream)
             before.put_into_(self.model)
-            self._forget_gradients()  # so that the recording allocates those that a replay writes
+            self.model.zero_grad()  # to None, so that the recording allocates the gradients that a replay writes
             self._graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self._graph):
                 self._loss = self._both()
@@ -135,14 +133,10 @@ class GraphedPasses(EagerPasses):
 
     def _both(self) -> Tensor:
         assert self._batch is not None, "there before the first pass"
-        self._forget_gradients()
+        self.model.zero_grad()
         loss = self.loss_of(self._batch)
         self.scaler.scale(loss).backward()
         return loss.detach()  # its history would keep nodes of the side stream alive
-
-    def _forget_gradients(self) -> None:
-        for parameter in self.model.parameters():
-            parameter.grad = None
 
 
 @contextmanager
@@ -162,7 +156,7 @@ def _shapes(batch: Batch) -> list[tuple[int, ...]]:
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """Copies of all parameters, their gradients and all buffers, on the model's device."""
+    """Copies of all parameters, their gradients and all buffers, on the model's device; a checkpoint keeps both."""
 
     tensors: dict[str, Tensor]
     gradients: dict[str, Tensor]
@@ -176,12 +170,10 @@ class Snapshot:
 
     def put_into_(self, model: nn.Module) -> None:
         """Give the model the values of this moment."""
-        with torch.no_grad():
-            for name, tensor in state_tensors(model):
-                tensor.copy_(self.tensors[name])
-            for name, parameter in model.named_parameters():
-                gradient = self.gradients.get(name)
-                parameter.grad = None if gradient is None else gradient.to(parameter.device, copy=True)
+        restore_weights_(model, self.tensors)
+        for name, parameter in model.named_parameters():
+            gradient = self.gradients.get(name)
+            parameter.grad = None if gradient is None else gradient.to(parameter.device, copy=True)
 
     @contextmanager
     def held_by(self, model: nn.Module) -> Iterator[nn.Module]:
@@ -192,12 +184,3 @@ class Snapshot:
             yield model
         finally:
             present.put_into_(model)
-
-    def state(self) -> dict[str, Any]:
-        """The copies in a form that a checkpoint keeps."""
-        return {"tensors": self.tensors, "gradients": self.gradients}
-
-    @classmethod
-    def restored(cls, state: dict[str, Any]) -> "Snapshot":
-        """The snapshot that `state` gave."""
-        return cls(state["tensors"], state["gradients"])

@@ -17,13 +17,8 @@ from skiplens.graph.batch import Batch, Batches, as_batch, as_batches
 from skiplens.graph.functional import tensors_in
 
 _SAMPLES_IN_FINGERPRINT = 64
-
-
-PADDING_SHARE = 8
-"""Crops move by at most an eighth of the side: 4 pixels for 32, as is usual for CIFAR."""
-
-SMALLEST_AREA, LONGEST_SIDE = 0.08, 4 / 3
-"""Of the random part of an image, as is usual for ImageNet."""
+PADDING_SHARE = 8  # crops move by at most an eighth of the side: 4 pixels for 32, as is usual for CIFAR
+SMALLEST_AREA, LONGEST_SIDE = 0.08, 4 / 3  # of the random part of an image, as is usual for ImageNet
 
 
 class Source(ABC):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -89,30 +90,25 @@ def width(relative_variance: Number, network: Network, trained: str = "branches"
     """
     if not 0 < relative_variance < math.inf:
         raise InvalidInputError(f"relative_variance must be a positive number, got {relative_variance}.")
-    too_narrow, enough = 0, 1
-    while not _meets(network, enough, trained, relative_variance):
-        too_narrow, enough = enough, 2 * enough
+
+    def is_enough(units: int) -> bool:
+        floating = _relative(network, units, trained)
+        if abs(floating - relative_variance) > _SURELY_DIFFERENT * relative_variance:
+            return floating < relative_variance
+        exact = kernel_moments(dataclasses.replace(network, width=units), trained, exact=True)
+        return Fraction(exact.relative_variance) <= as_written(relative_variance)
+
+    enough = 1
+    while not is_enough(enough):
+        enough *= 2
         if enough > _WIDEST:
             raise InvalidInputError(
                 f"A relative variance of {relative_variance} needs more than {_WIDEST} units; ask for a larger one."
             )
-    while enough - too_narrow > 1:
-        middle = (too_narrow + enough) // 2
-        if _meets(network, middle, trained, relative_variance):
-            enough = middle
-        else:
-            too_narrow = middle
-    narrower = _relative(network, too_narrow, trained) if too_narrow else math.inf
-    return WidthAdvice(enough, _relative(network, enough, trained), narrower)
+    least = bisect_left(range(enough + 1), True, lo=enough // 2 + 1, hi=enough, key=is_enough)
+    narrower = _relative(network, least - 1, trained) if least > 1 else math.inf
+    return WidthAdvice(least, _relative(network, least, trained), narrower)
 
 
 def _relative(network: Network, units: int, trained: str) -> float:
     return float(kernel_moments(dataclasses.replace(network, width=units), trained).relative_variance)
-
-
-def _meets(network: Network, units: int, trained: str, wanted: Number) -> bool:
-    floating = _relative(network, units, trained)
-    if abs(floating - wanted) > _SURELY_DIFFERENT * wanted:
-        return floating < wanted
-    exact = kernel_moments(dataclasses.replace(network, width=units), trained, exact=True)
-    return Fraction(exact.relative_variance) <= as_written(wanted)

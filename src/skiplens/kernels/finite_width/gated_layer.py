@@ -17,6 +17,7 @@ from torch import Tensor
 from skiplens.base.axes import Float
 from skiplens.base.errors import DidNotConverge
 
+Small = Float[Tensor, "networks inputs inputs"]
 _GAIN = 2**0.5  # of the ReLU, so that it keeps the mean squared norm
 _MORE_SLACK = 12  # times ten each: from rounding to anything that is finite
 _SMALLEST = 1e-30  # keeps the factor of a dead layer (all gates closed) invertible; its images stay zero
@@ -29,10 +30,10 @@ class SlackFactor(NamedTuple):
     The backward pass knows of that noise, so their joint law is that of some network, and off only by the slack.
     """
 
-    upper: Float[Tensor, "networks inputs inputs"]
+    upper: Small
     slack: Float[Tensor, "networks inputs"]
 
-    def forward(self) -> Float[Tensor, "networks inputs inputs"]:
+    def forward(self) -> Small:
         """R with its columns shortened to the norms that the Gram matrix has without slack."""
         norms_squared = self.upper.square().sum(1)
         return self.upper * ((norms_squared - self.slack).clamp(min=0) / norms_squared).sqrt()[:, None]
@@ -43,48 +44,34 @@ class GatedLayer(NamedTuple):
 
     directions: Float[Tensor, "networks inputs width"]
     outputs: Float[Tensor, "networks inputs width"]
-    gram: Float[Tensor, "networks inputs inputs"]
-    """Inner products of the outputs."""
-    factor: SlackFactor
-    """Of `gram`."""
+    gram: Small  # inner products of the outputs
+    factor: SlackFactor  # of `gram`
 
 
 class Pulled(NamedTuple):
     """Gradients at a layer's pre-activations, as far as the layers below need to know them."""
 
-    gram: Float[Tensor, "networks inputs inputs"]
-    """Inner products of the gradients."""
-    along: Float[Tensor, "networks inputs inputs"]
-    """Zᵀ times the gradients, Z the layer's directions."""
+    gram: Small  # inner products of the gradients
+    along: Small  # Zᵀ times the gradients, Z the layer's directions
 
 
 @dataclass(frozen=True)
 class Draws:
-    """Where random numbers come from: a generator, and the number of networks that are drawn at once.
+    """Where random numbers come from: a generator, and the number of networks that are drawn at once."""
 
-    Attributes:
-        generator: Source of all numbers; its device is the device of everything drawn.
-        networks: Networks drawn at once.
-        inputs: Inputs of each network.
-        dtype: Of what has an axis of the network's width.
-    """
-
-    generator: torch.Generator
+    generator: torch.Generator  # its device is the device of everything drawn
     networks: int
-    inputs: int
-    dtype: torch.dtype
+    inputs: int  # of each network
+    dtype: torch.dtype  # of what has an axis of the network's width
 
-    def wide_normal(self, width: int) -> Float[Tensor, "networks inputs width"]:
-        """Independent standard normal numbers, one column per unit."""
-        return self._normal(self.inputs, width)
+    def wide_normal(self, width: int, rows: int | None = None) -> Float[Tensor, "networks rows width"]:
+        """Independent standard normal numbers, one column per unit; a row for each input if not given otherwise."""
+        shape = (self.networks, self.inputs if rows is None else rows, width)
+        return torch.randn(shape, generator=self.generator, dtype=self.dtype, device=self.generator.device)
 
     def normal(self, rows: int, columns: int | None = None) -> Float[Tensor, "networks rows columns"]:
         """Independent standard normal numbers, drawn with the digits of `dtype` and kept in float64."""
-        return self._normal(rows, self.inputs if columns is None else columns).double()
-
-    def _normal(self, rows: int, columns: int) -> Tensor:
-        shape = (self.networks, rows, columns)
-        return torch.randn(shape, generator=self.generator, dtype=self.dtype, device=self.generator.device)
+        return self.wide_normal(self.inputs if columns is None else columns, rows).double()
 
     def chi(self, degrees: Tensor) -> Float[Tensor, "networks degrees"]:
         """Independent chi-distributed numbers, a column for each number of degrees of freedom (0 or less gives 0)."""
@@ -93,7 +80,7 @@ class Draws:
         gamma = torch._standard_gamma(shape, generator=self.generator)
         return torch.where(degrees.to(gamma.device) > 0, (2 * gamma).sqrt(), torch.zeros_like(gamma))
 
-    def wishart_factor(self, degrees: int) -> Float[Tensor, "networks inputs inputs"]:
+    def wishart_factor(self, degrees: int) -> Small:
         """Upper triangular T with TᵀT of the law of GᵀG, G normal with `degrees` rows (Bartlett's decomposition)."""
         p = self.inputs
         rows = torch.arange(p, device=self.generator.device)
@@ -112,11 +99,8 @@ def draw_layer(preactivation_factor: Tensor, width: int, draws: Draws) -> GatedL
 def pull_back(layer: GatedLayer, along: Tensor, noise_factor: Tensor, draws: Draws) -> Pulled:
     """Gradients at a layer that one matrix reads, taken through the gates.
 
-    Args:
-        layer: The layer, with outputs U.
-        along: The image of the gradients in the directions Z in which the matrix has mapped U = QR forward: √s·Zᵀb.
-        noise_factor: Factor C of the covariance CᵀC = s·bᵀb per unit of the gradients without that knowledge.
-        draws: Source of the noise.
+    `along` is the image √s·Zᵀb of the gradients in the directions Z in which the matrix has mapped the layer's outputs
+    forward, `noise_factor` C the factor of the covariance CᵀC = s·bᵀb per unit without that knowledge.
     """
     upper, slack = layer.factor
     slack_part = slack.sqrt()[..., None] * draws.normal(draws.inputs) @ noise_factor
@@ -128,14 +112,9 @@ def pull_back_shared(
 ) -> tuple[Pulled, Tensor]:
     """Gradients β at a layer's outputs U given a sum of Uᵀβ and Gaussian others, taken through the gates; and Uᵀβ.
 
-    A draw without that knowledge is corrected by its conditional mean, which gives a draw of the conditional law.
-
-    Args:
-        layer: The layer, with outputs U.
-        wanted: What the sum must be, less a draw of the others.
-        noise_factor: Factor C of the covariance CᵀC per unit of the gradients without that knowledge.
-        shared: Upper triangular factor of the covariance of the whole sum.
-        draws: Source of the noise.
+    A draw without that knowledge, of covariance CᵀC per unit with C = `noise_factor`, is corrected by its conditional
+    mean, which gives a draw of the conditional law. `wanted` is what the sum must be, less a draw of the others, and
+    `shared` the upper triangular factor of the covariance of the whole sum.
     """
     noise = draws.wide_normal(layer.outputs.shape[2])
     prior = (layer.outputs @ noise.mT).double() @ noise_factor
@@ -151,7 +130,7 @@ def through_gates(layer: GatedLayer, at_outputs: Float[Tensor, "networks inputs 
     return Pulled(_GAIN**2 * inner.double(), _GAIN * along.double())
 
 
-def slack_factor(gram: Float[Tensor, "networks inputs inputs"], slack: Float[Tensor, "networks inputs"]) -> SlackFactor:
+def slack_factor(gram: Small, slack: Float[Tensor, "networks inputs"]) -> SlackFactor:
     """The factor of gram + diag(slack), with ten times the slack where rounding has made that indefinite."""
     for _ in range(_MORE_SLACK):
         lower, failed = torch.linalg.cholesky_ex(gram + torch.diag_embed(slack))
@@ -164,9 +143,7 @@ def slack_factor(gram: Float[Tensor, "networks inputs inputs"], slack: Float[Ten
     )
 
 
-def relative_slack(
-    gram: Float[Tensor, "networks inputs inputs"], dtype: torch.dtype
-) -> Float[Tensor, "networks inputs"]:
+def relative_slack(gram: Small, dtype: torch.dtype) -> Float[Tensor, "networks inputs"]:
     """A slack just above the rounding of a Gram matrix that was computed in `dtype`."""
     return slack_share(dtype) * gram.diagonal(dim1=-2, dim2=-1) + _SMALLEST
 
@@ -181,8 +158,6 @@ def square(matrix: Tensor) -> Tensor:
     return matrix.mT @ matrix
 
 
-def factor(
-    gram: Float[Tensor, "networks inputs inputs"], dtype: torch.dtype
-) -> Float[Tensor, "networks inputs inputs"]:
+def factor(gram: Small, dtype: torch.dtype) -> Small:
     """Upper triangular R with RᵀR = gram up to the rounding of `dtype`, the diagonal as it is."""
     return slack_factor(gram, relative_slack(gram, dtype)).forward()

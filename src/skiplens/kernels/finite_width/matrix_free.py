@@ -33,14 +33,7 @@ from skiplens.kernels.finite_width.gated_layer import (
     square,
     through_gates,
 )
-from skiplens.kernels.finite_width.networks import (
-    DenseNet,
-    Network,
-    ResNet,
-    Vanilla,
-    require_layer,
-    trained_ends,
-)
+from skiplens.kernels.finite_width.networks import DenseNet, Network, ResNet, Vanilla, require_layer, trained_layers
 from skiplens.kernels.finite_width.simulation import KernelSamples, chunks, require_same_device, unit_inputs
 
 _UNITS_AT_ONCE = 2**20  # units times inputs of a chunk's layer: enough to hide the calls, few enough for the caches
@@ -57,22 +50,17 @@ class Contribution(NamedTuple):
 class Block(NamedTuple):
     """What the backward pass needs of a block."""
 
-    coordinates: Tensor
-    """Of the block's input y in its frame Q."""
+    coordinates: Tensor  # of the block's input y in its frame Q
     hidden: list[GatedLayer]
-    increment: Tensor
-    """Coordinates of the last matrix's Gaussian directions: along Q, then along the new part of the frame."""
-    turn: Tensor
-    """Orthonormal coordinates of the next frame in Q and the new part."""
+    increment: Tensor  # of the last matrix's Gaussian directions: coordinates along Q, then along the frame's new part
+    turn: Tensor  # orthonormal coordinates of the next frame in Q and the new part
 
 
 class Gradients(NamedTuple):
     """Gradients b with respect to a vector of the skip path."""
 
-    along: Float[Tensor, "networks inputs inputs"]
-    """Qᵀb."""
-    across: Float[Tensor, "networks inputs inputs"]
-    """A factor of the Gram matrix of what is orthogonal to Q."""
+    along: Float[Tensor, "networks inputs inputs"]  # Qᵀb
+    across: Float[Tensor, "networks inputs inputs"]  # a factor of the Gram matrix of what is orthogonal to Q
 
     def gram(self) -> Tensor:
         """Inner products bᵀb."""
@@ -108,9 +96,7 @@ def sample_kernels(
     # R with RᵀR the inner products of the inputs; rows of zeros where there are fewer features than inputs
     start = torch.linalg.qr(unit.mT, mode="r").R
     start = torch.nn.functional.pad(start, (0, 0, 0, len(unit) - len(start)))
-    first, last = trained_ends(trained)
-    wanted = range(0 if first else 1, network.depth + (2 if last else 1))
-    kernels = []
+    wanted, kernels = trained_layers(network, trained), []
     for draws in _all_draws(network, inputs, networks, generator, memory):
         total = sum(part.kernel for part in _contributions(network, start, draws) if part.layer in wanted)
         kernels.append((total * scale).to(inputs.dtype))
@@ -263,7 +249,11 @@ def _backward_block(
         noise_factor = step * factor(inner, draws.dtype)
         inner, along = pull_back(block.hidden[matrix - 2], step * along, noise_factor, draws)
     yield Contribution(number, 1, step_squared * incoming[0] * inner)
-    return _add_branch(below, step * along, step * factor(inner, draws.dtype), network.width, draws)
+    # skip plus branch: the branch's gradients are known along the frame and fresh noise across it
+    noise_factor = step * factor(inner, draws.dtype)
+    shared = below.across + draws.normal(draws.inputs) @ noise_factor
+    fresh = draws.wishart_factor(network.width - 2 * draws.inputs) @ noise_factor
+    return Gradients(below.along + step * along, torch.linalg.qr(torch.cat([shared, fresh], dim=1), mode="r").R)
 
 
 def _in_frame_below(block: Block, gradients: Gradients, width: int, draws: Draws) -> tuple[Gradients, Tensor]:
@@ -282,14 +272,6 @@ def _in_frame_below(block: Block, gradients: Gradients, width: int, draws: Draws
     across = torch.cat([coordinates[:, p:], outside @ rotated], dim=1)
     below = Gradients(coordinates[:, :p], torch.linalg.qr(across, mode="r").R)
     return below, block.increment.mT @ coordinates
-
-
-def _add_branch(below: Gradients, along: Tensor, noise_factor: Tensor, width: int, draws: Draws) -> Gradients:
-    """Skip plus branch: the branch's gradients are known along the frame and fresh noise across it."""
-    shared = below.across + draws.normal(draws.inputs) @ noise_factor
-    fresh = draws.wishart_factor(width - 2 * draws.inputs) @ noise_factor
-    across = torch.linalg.qr(torch.cat([shared, fresh], dim=1), mode="r").R
-    return Gradients(below.along + along, across)
 
 
 def _dense_kernel(network: DenseNet, inputs: Tensor, draws: Draws) -> Iterator[Contribution]:
@@ -347,10 +329,9 @@ def _vanilla_kernel(network: Vanilla, inputs: Tensor, draws: Draws) -> Iterator[
 
 def _vanilla_layers(network: Vanilla, start: Tensor, draws: Draws) -> list[GatedLayer]:
     """The layers y¹ … y^L from the coordinates of y⁰."""
-    layers, incoming = list[GatedLayer](), start
-    for _ in range(network.depth):
-        layers.append(draw_layer(incoming / network.width**0.5, network.width, draws))
-        incoming = layers[-1].factor.forward()
+    layers = [draw_layer(start / network.width**0.5, network.width, draws)]
+    for _ in range(network.depth - 1):
+        layers.append(draw_layer(layers[-1].factor.forward() / network.width**0.5, network.width, draws))
     return layers
 
 

@@ -24,6 +24,8 @@ from skiplens.kernels.finite_width.networks import (
     trained_ends,
 )
 
+Rows = list[list[Fraction]]
+
 
 @dataclass(frozen=True)
 class KernelMoments:
@@ -134,22 +136,14 @@ def _floating(network: Network, trained: str) -> KernelMoments:
 class MomentState(NamedTuple):
     """Moments of Θ and y at one layer."""
 
-    trace_variance: Number
-    """Variance of tr Θ."""
-    square_trace: Number
-    """Mean of tr Θ²."""
-    covariance: Number
-    """Covariance of tr Θ and ‖y‖²."""
-    quadratic_form: Number
-    """Mean of yᵀΘy."""
-    norm_variance: Number
-    """Variance of ‖y‖²."""
-    trace_squared: Number
-    """(E tr Θ)²."""
-    trace_times_norm: Number
-    """E tr Θ · E‖y‖²."""
-    norm_squared: Number
-    """(E‖y‖²)²."""
+    trace_variance: Number  # of tr Θ
+    square_trace: Number  # mean of tr Θ²
+    covariance: Number  # of tr Θ and ‖y‖²
+    quadratic_form: Number  # mean of yᵀΘy
+    norm_variance: Number  # of ‖y‖²
+    trace_squared: Number  # (E tr Θ)²
+    trace_times_norm: Number  # E tr Θ · E‖y‖²
+    norm_squared: Number  # (E‖y‖²)²
 
     def second_moments(self) -> tuple[Number, Number, Number]:
         """E(trΘ)², E trΘ‖y‖² and E‖y‖⁴: variance plus product of means."""
@@ -171,9 +165,6 @@ def _dense(state: MomentState, width: Number, depth: int) -> MomentState:
     for layer in range(1, depth):
         state = dense_layer(state, width, layer)
     return linear(state, width * depth, width, 1)
-
-
-Rows = list[list[Fraction]]
 
 
 def _matrix(network: ResNet | Vanilla) -> Rows:
@@ -224,17 +215,13 @@ def gate(state: MomentState, width: Number) -> MomentState:
 def residual_block(state: MomentState, width: Number, branch_depth: int, branch_scale: Number) -> MomentState:
     """The state after y → y + branch(y), with `branch_depth` matrices in the branch."""
     n, m, a = width, branch_depth, branch_scale**branch_depth
-    branch = linear(state, n, n, branch_scale)
+    branch, an = linear(state, n, n, branch_scale), a / n
     for _ in range(m - 1):
         branch = linear(gate(branch, n), n, n, branch_scale)
-    return state.plus(_twice_skip_times_branch(state, a, a / n, m), branch)
-
-
-def _twice_skip_times_branch(state: MomentState, a: Number, an: Number, m: int) -> MomentState:
-    """The products of skip and branch; the branch's last matrix is independent of the skip, so few survive."""
     A1, A2, c1, c2, e, pp, pq, qq = state
     trace, mixed, norm = state.second_moments()
-    return MomentState(
+    # the branch's last matrix is independent of the skip, so few of these products survive
+    twice_skip_times_branch = MomentState(
         2 * a * (A1 + m * c1) + 4 * an * A2,
         2 * (a + an) * A2 + 2 * an * (trace + m * mixed),
         a * (2 * c1 + m * e) + 4 * an * c2,
@@ -244,6 +231,7 @@ def _twice_skip_times_branch(state: MomentState, a: Number, an: Number, m: int) 
         a * (2 * pq + m * qq),
         2 * a * qq,
     )
+    return state.plus(twice_skip_times_branch, branch)
 
 
 def dense_layer(state: MomentState, width: Number, layer: int) -> MomentState:

@@ -18,7 +18,7 @@ from skiplens.base.errors import InvalidInputError, did_you_mean
 
 Number = int | float | Fraction
 
-_LARGEST_EXPONENT = math.log(sys.float_info.max)
+LARGEST_EXPONENT = math.log(sys.float_info.max)
 _TRAINED = {
     "branches": (False, False),
     "branches_and_first": (True, False),
@@ -81,6 +81,12 @@ class Vanilla(_Sized):
 Network = ResNet | DenseNet | Vanilla
 
 
+def trained_layers(network: Network, trained: str) -> range:
+    """The layers that count as trained, from 0 (Wˢ) to depth + 1 (Wᶠ)."""
+    first, last = trained_ends(trained)
+    return range(0 if first else 1, network.depth + (2 if last else 1))
+
+
 def trained_ends(trained: str) -> tuple[bool, bool]:
     """Whether the first layer Wˢ counts as trained, and whether the last layer Wᶠ does."""
     if trained not in _TRAINED:
@@ -100,12 +106,7 @@ def exact_gain(network: Network) -> Fraction:
 
 def exp_or_infinity(exponent: float) -> float:
     """e^exponent, infinite where it is beyond the largest float."""
-    return math.exp(exponent) if exponent < _LARGEST_EXPONENT else math.inf
-
-
-def expm1_or_infinity(exponent: float) -> float:
-    """e^exponent - 1, infinite where it is beyond the largest float."""
-    return math.expm1(exponent) if exponent < _LARGEST_EXPONENT else math.inf
+    return math.exp(exponent) if exponent < LARGEST_EXPONENT else math.inf
 
 
 def require_layer(network: Network, layer: int, source: int | None) -> None:
@@ -120,15 +121,10 @@ def require_layer(network: Network, layer: int, source: int | None) -> None:
 
 @dataclass(frozen=True)
 class WeightLaw:
-    """How weights are drawn.
+    """How weights are drawn."""
 
-    Attributes:
-        fourth_moment: E w⁴ (c₄ in the paper; 3 for Gaussian weights).
-        fill: Overwrites a tensor with independent draws.
-    """
-
-    fourth_moment: float
-    fill: Callable[[Tensor, torch.Generator], Tensor]
+    fourth_moment: float  # E w⁴ (c₄ in the paper; 3 for Gaussian weights)
+    fill: Callable[[Tensor, torch.Generator], Tensor]  # overwrites a tensor with independent draws
 
     def draw(self, shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
         """Independent weights on the generator's device."""

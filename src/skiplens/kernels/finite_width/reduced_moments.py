@@ -15,6 +15,7 @@ from typing import NamedTuple
 from skiplens.base.errors import InvalidInputError
 from skiplens.kernels.finite_width.moments import kernel_moments, log_growth, mean_over_growth
 from skiplens.kernels.finite_width.networks import (
+    LARGEST_EXPONENT,
     DenseNet,
     Network,
     Number,
@@ -22,7 +23,6 @@ from skiplens.kernels.finite_width.networks import (
     Vanilla,
     exact_gain,
     exp_or_infinity,
-    expm1_or_infinity,
     require_layer,
 )
 
@@ -38,19 +38,12 @@ class Factor(NamedTuple):
 
 @dataclass(frozen=True)
 class ReducedMoments:
-    """Moments of a reduced network's output f_(k) and of the Jacobian J^k = ∂f/∂W^k, Gaussian weights, ‖x‖² = d.
+    """Moments of a reduced network's output f_(k) and of the Jacobian J^k = ∂f/∂W^k, Gaussian weights, ‖x‖² = d."""
 
-    Attributes:
-        second: E f_(k)² = E‖J^k‖².
-        fourth: E f_(k)⁴.
-        jacobian_fourth: E‖J^k‖⁴.
-        jacobian_relative_variance: Variance of ‖J^k‖² over its squared mean.
-    """
-
-    second: Number
-    fourth: Number
-    jacobian_fourth: Number
-    jacobian_relative_variance: Number
+    second: Number  # E f_(k)² = E‖J^k‖²
+    fourth: Number  # E f_(k)⁴
+    jacobian_fourth: Number  # E‖J^k‖⁴
+    jacobian_relative_variance: Number  # variance of ‖J^k‖² over its squared mean
 
 
 def reduced_moments(network: Network, layer: int = 1, source: int | None = None, exact: bool = False) -> ReducedMoments:
@@ -69,11 +62,10 @@ def reduced_moments(network: Network, layer: int = 1, source: int | None = None,
         second, ratio = share * _product([growth]), _product(factors)
         return ReducedMoments(second, 3 * second**2 * ratio, second**2 * ratio, ratio - 1)
     log_ratio, log_second = _log_product(factors), _log_product([growth])
-    jacobian_fourth = float(share) ** 2 * exp_or_infinity(log_ratio + 2 * log_second)
-    relative_variance = expm1_or_infinity(log_ratio)
-    return ReducedMoments(
-        float(share) * exp_or_infinity(log_second), 3 * jacobian_fourth, jacobian_fourth, relative_variance
-    )
+    mean = float(share) * exp_or_infinity(log_second)
+    fourth = float(share) ** 2 * exp_or_infinity(log_ratio + 2 * log_second)
+    relative = math.expm1(log_ratio) if log_ratio < LARGEST_EXPONENT else math.inf
+    return ReducedMoments(mean, 3 * fourth, fourth, relative)
 
 
 def activation_fourth_moment(network: Network, layer: int, exact: bool = False) -> Number:

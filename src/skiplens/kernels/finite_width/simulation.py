@@ -21,7 +21,7 @@ from skiplens.kernels.finite_width.networks import (
     Vanilla,
     WeightLaw,
     require_layer,
-    trained_ends,
+    trained_layers,
     weight_law,
 )
 
@@ -31,19 +31,12 @@ _GAIN = 2**0.5  # of the ReLU, so that it keeps the mean squared norm
 
 @dataclass(frozen=True)
 class ExplicitNetworks:
-    """The weights of a batch of networks, matrices acting from the left.
-
-    Attributes:
-        network: Architecture, depth and width of each.
-        first: Wˢ.
-        inner: The trained matrices, block by block; a DenseNet layer reads [q⁰, q¹, …].
-        last: Wᶠ.
-    """
+    """The weights of a batch of networks, matrices acting from the left."""
 
     network: Network
-    first: Float[Tensor, "networks width features"]
-    inner: list[Tensor]
-    last: Float[Tensor, "networks 1 width"]
+    first: Float[Tensor, "networks width features"]  # Wˢ
+    inner: list[Tensor]  # the trained matrices, block by block; a DenseNet layer reads [q⁰, q¹, …]
+    last: Float[Tensor, "networks 1 width"]  # Wᶠ
 
 
 @dataclass(frozen=True)
@@ -76,21 +69,13 @@ class Link:
 
 @dataclass(frozen=True)
 class MatrixSamples:
-    """What random networks show of single trained matrices k, for one input; (networks, matrices) each.
+    """What random networks show of single trained matrices k, for one input."""
 
-    Attributes:
-        matrices: (layer, matrix) of every column; of a DenseNet read by matrices, (layer, source + 1).
-        reduced: Output f_(k) of the reduced network.
-        path_part: Sum f^k over the paths through k.
-        jacobian_squared: ‖J^k‖².
-        jacobian_fourth_powers: Σ (J^k_ij)⁴.
-    """
-
-    matrices: list[tuple[int, int]]
-    reduced: Float[Tensor, "networks matrices"]
-    path_part: Float[Tensor, "networks matrices"]
-    jacobian_squared: Float[Tensor, "networks matrices"]
-    jacobian_fourth_powers: Float[Tensor, "networks matrices"]
+    matrices: list[tuple[int, int]]  # (layer, matrix) of every column; (layer, source + 1) of single sources
+    reduced: Float[Tensor, "networks matrices"]  # output f_(k) of the reduced network
+    path_part: Float[Tensor, "networks matrices"]  # sum f^k over the paths through k
+    jacobian_squared: Float[Tensor, "networks matrices"]  # ‖J^k‖²
+    jacobian_fourth_powers: Float[Tensor, "networks matrices"]  # Σ (J^k_ij)⁴
 
 
 @dataclass(frozen=True)
@@ -125,8 +110,7 @@ class KernelSamples:
     def variance(self) -> Estimate:
         """Variance over the networks; its standard error is that of the mean of squared deviations."""
         squares = (self.samples.double() - self.samples.double().mean(0)).square()
-        count = len(squares)
-        found = estimate(squares)
+        found, count = estimate(squares), len(squares)
         return Estimate(found.value * count / (count - 1), found.standard_error * count / (count - 1))
 
 
@@ -152,9 +136,7 @@ class Simulation:
         The inputs' dtype and device are those of the computation.
         """
         unit_inputs(inputs)
-        first, last = trained_ends(self.trained)
-        wanted = range(0 if first else 1, self.network.depth + (2 if last else 1))
-        kernels = []
+        wanted, kernels = trained_layers(self.network, self.trained), []
         for drawn in self._draw(inputs, networks, generator):
             total = torch.zeros((), dtype=inputs.dtype, device=inputs.device)
             for link in links(drawn, inputs):
@@ -203,16 +185,14 @@ def _matrix_samples(drawn: ExplicitNetworks, inputs: Tensor, single_sources: boo
     if single_sources:
         inner = [part for link in inner for part in split_by_source(drawn, link)]
     inner.sort(key=lambda link: (link.layer, link.matrix))
-    reduced = [
-        reduced_outputs(drawn, inputs, link.layer, link.matrix - 1 if single_sources else None) for link in inner
-    ]
-    return MatrixSamples(
-        [(link.layer, link.matrix) for link in inner],
-        torch.cat(reduced, dim=1),
-        torch.cat([link.path_part() for link in inner], dim=1),
-        torch.cat([link.jacobian_squared() for link in inner], dim=1),
-        torch.cat([link.jacobian_fourth_powers() for link in inner], dim=1),
+    matrices = [(link.layer, link.matrix) for link in inner]
+    columns = (
+        [reduced_outputs(drawn, inputs, layer, matrix - 1 if single_sources else None) for layer, matrix in matrices],
+        [link.path_part() for link in inner],
+        [link.jacobian_squared() for link in inner],
+        [link.jacobian_fourth_powers() for link in inner],
     )
+    return MatrixSamples(matrices, *(torch.cat(column, dim=1) for column in columns))
 
 
 def draw_networks(
@@ -223,8 +203,7 @@ def draw_networks(
     def draw(rows: int, columns: int) -> Tensor:
         return law.draw((networks, rows, columns), dtype, generator)
 
-    n = network.width
-    first = draw(n, features)
+    first, n = draw(network.width, features), network.width
     return ExplicitNetworks(network, first, [draw(n, fan_in) for fan_in in fan_ins(network)], draw(1, n))
 
 
@@ -241,16 +220,12 @@ class _Run:
 
     bottom: Tensor
     top: Tensor
-    sources: list[Tensor] = field(default_factory=list)
-    images: list[Tensor] = field(default_factory=list)
-    steps: list[float] = field(default_factory=list)
+    products: list[tuple[float, Tensor, Tensor]] = field(default_factory=list)  # scale squared, source and image
 
     def apply(self, matrix: Tensor, source: Tensor, scale_squared: float) -> Tensor:
         """√scale_squared·matrix·source, remembered."""
         image = (matrix @ source).mul_(scale_squared**0.5)
-        self.sources.append(source)
-        self.images.append(image)
-        self.steps.append(scale_squared)
+        self.products.append((scale_squared, source, image))
         return image
 
 
@@ -273,13 +248,14 @@ def links(drawn: ExplicitNetworks, inputs: Float[Tensor, "samples features"]) ->
     with torch.enable_grad():
         run = _forward(drawn, inputs)
         outputs = _readout(drawn, run)
-        at_bottom, *gradients = torch.autograd.grad(outputs.sum(), [run.bottom, *run.images])
+        images = [image for _, _, image in run.products]
+        at_bottom, *gradients = torch.autograd.grad(outputs.sum(), [run.bottom, *images])
     yield Link(L + 1, 1, 1 / n, run.top.detach(), outputs.detach()[:, None], torch.ones_like(outputs)[:, None])
     per_layer = len(drawn.inner) // L
     for index in range(len(drawn.inner) - 1, -1, -1):
+        scale_squared, source, image = run.products[index]
         layer, matrix = index // per_layer + 1, index % per_layer + 1
-        source, image = run.sources[index].detach(), run.images[index].detach()
-        yield Link(layer, matrix, run.steps[index], source, image, gradients[index])
+        yield Link(layer, matrix, scale_squared, source.detach(), image.detach(), gradients[index])
     first = inputs.mT.expand(len(outputs), -1, -1)
     yield Link(0, 1, 1 / inputs.shape[1], first, run.bottom.detach(), at_bottom)
 

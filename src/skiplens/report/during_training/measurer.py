@@ -92,7 +92,7 @@ class Measurer(Callback):
     def state(self) -> dict[str, Any]:
         """All that was measured, and the last look."""
         taken = [[entry.step, entry.loss, packed(entry.value)] for entry in self.taken.values()]
-        last = None if self._last is None else [*self._last[:2], self._last[2].state()]
+        last = None if self._last is None else [*self._last[:2], vars(self._last[2])]
         running = self._loss.state() if isinstance(self._loss, RunningLoss) else {}
         return {"taken": taken, "crossings": self.crossings, "last": last, "running": running}
 
@@ -101,7 +101,7 @@ class Measurer(Callback):
         self.taken = {step: Taken(step, loss, unpacked(value)) for step, loss, value in state["taken"]}
         self.crossings = dict(state["crossings"])
         last = state["last"]
-        self._last = None if last is None else (last[0], last[1], Snapshot.restored(last[2]))
+        self._last = None if last is None else (last[0], last[1], Snapshot(**last[2]))
         if isinstance(self._loss, RunningLoss):
             self._loss.restore(state["running"])
 

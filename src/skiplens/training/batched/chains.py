@@ -20,11 +20,8 @@ from skiplens.base.progress import Progress, silent
 from skiplens.linalg.second_moments import SecondMoments
 from skiplens.training.batched.plan import BatchedPlan, Look, ManyRuns, Program, Trainer
 
-CACHE_BYTES = 2**24
-"""What the buffers of one chunk may take on a processor: a share of its last cache."""
-
-DEVICE_BYTES = 2**32
-"""What they may take on a GPU; a constant, since other chunks could mean other rounding there."""
+CACHE_BYTES = 2**24  # what the buffers of one chunk may take on a processor: a share of its last cache
+DEVICE_BYTES = 2**32  # what they may take on a GPU; a constant, since other chunks could mean other rounding there
 
 Instruction = Callable[[], Any]
 
@@ -108,8 +105,7 @@ def network_maps(
     units: Units = Units(),  # noqa: B008 - frozen
 ) -> Float[Tensor, "nets width width"]:
     """What each linear network multiplies its input with."""
-    identity = torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)
-    whole = identity.expand(len(weights), -1, -1)
+    whole = torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device).expand(len(weights), -1, -1)
     for unit in weights.unflatten(1, (-1, units.branch_depth)).unbind(1):
         branch = whole
         for matrix in unit.unbind(1):
@@ -137,19 +133,12 @@ def check_starts(starts: Tensor, rates: Tensor, branch_depth: int, features: int
 
 
 class _Chunk(ABC):
-    """Some networks with their buffers and the instructions of an epoch.
-
-    Attributes:
-        weights: (matrices, nets, width, width), changed by `advance`.
-        rates: The learning rate of each network.
-        steps: What an update takes away, the learning rate times the gradient; filled by `gradient`.
-        gradient: The instructions that fill it.
-    """
+    """Some networks with their buffers and the instructions of an epoch."""
 
     def __init__(self, weights: Tensor, rates: Tensor) -> None:
-        self.weights, self.rates = weights, rates
-        self.steps = torch.empty_like(weights)
-        self.gradient: list[Instruction] = []
+        self.weights, self.rates = weights, rates  # (matrices, nets, width, width), changed by `advance`; one per net
+        self.steps = torch.empty_like(weights)  # what an update takes away: the learning rate times the gradient
+        self.gradient: list[Instruction] = []  # fill the steps
 
     @abstractmethod
     def losses(self) -> Float[Tensor, " nets"]:
@@ -169,11 +158,7 @@ class _Chains(Program):
     """Networks that are chains of square matrices, in chunks."""
 
     def __init__(
-        self,
-        starts: Float[Tensor, "nets matrices width width"],
-        rates: Float[Tensor, " nets"],
-        build: Callable[[Tensor, Tensor], _Chunk],
-        bytes_of_a_net: int,
+        self, starts: Tensor, rates: Tensor, build: Callable[[Tensor, Tensor], _Chunk], bytes_of_a_net: int
     ) -> None:
         self._starts, self._rates, self._build = starts, rates, build
         room = CACHE_BYTES if starts.device.type == "cpu" else DEVICE_BYTES
@@ -233,34 +218,27 @@ class _LinearChunk(_Chunk):
         self.forwards = torch.empty_like(weights[:1]).repeat(R + 1, 1, 1, 1)
         self.forwards[0] = torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)
         self.backwards = torch.empty_like(self.maps)
-        self.gradient = [*self._unit_maps(units.shortcut), *self._recursions(), *self._steps()]
+        before_and_after = zip(self.matrices[1:], self.products[:-1], self.products[1:], strict=True)
+        self.gradient = [product(matrix, before, after) for matrix, before, after in before_and_after]
+        if n == 1:
+            self.gradient.append(partial(self.maps.copy_, self.matrices[0]))
+        if units.shortcut:
+            self.gradient.append(partial(self.maps.diagonal(dim1=-2, dim2=-1).add_, 1))
+        self.gradient += [*self._recursions(), *self._steps()]
 
     def losses(self) -> Float[Tensor, " nets"]:
         """L* + ½ tr((W − W*) S_xx (W − W*)ᵀ)."""
         gap = self.forwards[-1] - self.best
         return self.lowest + ((gap @ self.moments.inputs) * gap).sum((1, 2)) / 2
 
-    def _unit_maps(self, shortcut: bool) -> list[Instruction]:
-        found = [
-            product(matrix, before, after)
-            for matrix, before, after in zip(self.matrices[1:], self.products, self.products[1:], strict=False)
-        ]
-        if len(self.matrices) == 1:
-            found.append(partial(self.maps.copy_, self.matrices[0]))
-        if shortcut:
-            found.append(partial(self.maps.diagonal(dim1=-2, dim2=-1).add_, 1))
-        return found
-
     def _recursions(self) -> list[Instruction]:
-        P, h, q = self.maps, self.forwards, self.backwards
-        units = len(P)
-        cross, rates = self.moments.cross.T.contiguous(), self.rates[:, None, None]
+        P, h, q, units = self.maps, self.forwards, self.backwards, len(self.maps)
         return [
             partial(h[1].copy_, P[0]),
             *(product(P[r], h[r], h[r + 1]) for r in range(1, units)),
             product(self.moments.inputs.expand_as(h[units]), h[units].mT, q[-1]),  # q = rate (W S_xx − S_yx)ᵀ
-            partial(q[-1].sub_, cross),
-            partial(q[-1].mul_, rates),
+            partial(q[-1].sub_, self.moments.cross.T.contiguous()),
+            partial(q[-1].mul_, self.rates[:, None, None]),
             *(product(q[r], P[r], q[r - 1]) for r in range(units - 1, 0, -1)),
         ]
 
@@ -292,24 +270,17 @@ class _RectifiedChunk(_Chunk):
         self.forwards = weights.new_empty(units + 1, nets, features, samples)
         self.forwards[0] = inputs
         self.hidden = weights.new_empty(units, nets, features, samples)
-        self.gradient = [*self._forward(), *self._backward()]
+        W, h, z = self.weights, self.forwards, self.hidden
+        for r in range(units):
+            self.gradient += [product(W[2 * r], h[r], z[r]), partial(z[r].clamp_min_, 0)]
+            self.gradient.append(product(W[2 * r + 1], z[r], h[r + 1]))
+            if shortcut:
+                self.gradient.append(partial(h[r + 1].add_, h[r]))
+        self.gradient += self._backward()
 
     def losses(self) -> Float[Tensor, " nets"]:
         """‖Y − f(X)‖² / 2m."""
         return (self.forwards[-1] - self.targets).square().sum((1, 2)) / (2 * self.samples)
-
-    def _forward(self) -> list[Instruction]:
-        W, h, z = self.weights, self.forwards, self.hidden
-        found: list[Instruction] = []
-        for r in range(len(z)):
-            found += [
-                product(W[2 * r], h[r], z[r]),
-                partial(z[r].clamp_min_, 0),
-                product(W[2 * r + 1], z[r], h[r + 1]),
-            ]
-            if self.shortcut:
-                found.append(partial(h[r + 1].add_, h[r]))
-        return found
 
     def _backward(self) -> list[Instruction]:
         """With g the derivative by h: steps g zᵀ and (gate ∘ W_2ᵀ g) hᵀ, and on to the unit before."""

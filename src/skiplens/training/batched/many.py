@@ -123,11 +123,10 @@ class _StackedModels(Program):
 
     def advance(self, start: int, stop: int) -> None:
         """The batch of a step is the same for all models, and the one that `train` takes."""
+        relative = replace(self._recipe, learning_rate=1.0)
         for step, batch in zip(range(start, stop), self.source.batches(start), strict=False):
             gradients, _ = self._gradients(batch)
-            factor = learning_rate(
-                replace(self._recipe, learning_rate=1.0), step, self.source.steps_per_epoch, self.steps
-            )
+            factor = learning_rate(relative, step, self.source.steps_per_epoch, self.steps)
             for name, gradient in gradients.items():
                 weights = self._trained[name]
                 rates = (self._rates * factor).to(weights.dtype).reshape(-1, *[1] * (weights.ndim - 1))
@@ -149,10 +148,10 @@ class _StackedModels(Program):
         return {**self.parameters(), **velocities}
 
     def restore(self, state: Stack) -> None:
-        self._trained = {name: tensor for name, tensor in state.items() if not name.startswith(_VELOCITY)}
-        self._velocities = {
-            name.removeprefix(_VELOCITY): tensor for name, tensor in state.items() if name.startswith(_VELOCITY)
-        }
+        self._trained, self._velocities = {}, {}
+        for name, tensor in state.items():
+            group = self._velocities if name.startswith(_VELOCITY) else self._trained
+            group[name.removeprefix(_VELOCITY)] = tensor
 
     def keep(self, nets: Int[Tensor, " kept"]) -> None:
         nets = nets.to(self._rates.device)

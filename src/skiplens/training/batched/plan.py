@@ -17,11 +17,8 @@ from skiplens.base.randomness import Randomness
 from skiplens.training.checkpoints import Checkpoint, Keeper, require_same_run
 from skiplens.zoo.weight_laws import Law
 
-CHECK_EVERY = 20
-"""Epochs between two looks for networks that diverged."""
-
-LIMITS = {torch.float64: 1e6, torch.float32: 1e4}
-"""A network with a larger weight has diverged; more would overflow in its products soon."""
+CHECK_EVERY = 20  # epochs between two looks for networks that diverged
+LIMITS = {torch.float64: 1e6, torch.float32: 1e4}  # with larger weights a network has diverged: products soon overflow
 
 
 @dataclass(frozen=True)
@@ -49,23 +46,13 @@ class BatchedPlan:
         if outside:
             raise InvalidInputError(f"Epochs {outside} lie outside of a run from 0 to {self.epochs}.")
 
-    def identity(self) -> str:
-        """What must agree for a run to go on from a checkpoint."""
-        return f"{self.epochs} epochs, records at {self.record_at}, snapshots at {self.snapshots_at}"
-
 
 class Look(NamedTuple):
-    """Networks at one moment.
-
-    Attributes:
-        losses: Of each network.
-        mean_norms: Mean over its matrices of the Frobenius norm.
-        gradient_norms: Norm of the whole gradient of the loss.
-    """
+    """Networks at one moment."""
 
     losses: Float[Tensor, " nets"]
-    mean_norms: Float[Tensor, " nets"]
-    gradient_norms: Float[Tensor, " nets"]
+    mean_norms: Float[Tensor, " nets"]  # over the matrices, of the Frobenius norm
+    gradient_norms: Float[Tensor, " nets"]  # of the whole gradient of the loss
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +106,7 @@ def drawn_starts(
 ) -> Float[Tensor, "nets matrices width width"]:
     """The matrices W_1, …, W_D of one network for each stream, drawn by `law` in order of application, in float64."""
     generators = [stream.torch() for stream in streams]
-    chains = [[law((width, width), generator) for _ in range(matrices)] for generator in generators]
+    chains = ([law((width, width), generator) for _ in range(matrices)] for generator in generators)
     return torch.stack([torch.stack(chain) for chain in chains])
 
 
@@ -165,8 +152,9 @@ class Trainer:
 
     def run(self, identity: dict[str, Any], progress: Progress = silent) -> ManyRuns:
         """All epochs, from the checkpoint on where there is one; `identity` tells this run from others."""
-        keeper, identity = Keeper(self.plan.checkpoint), {**identity, "plan": self.plan.identity()}
-        kept = keeper.read()
+        plan, keeper = self.plan, Keeper(self.plan.checkpoint)
+        words = f"{plan.epochs} epochs, records at {plan.record_at}, snapshots at {plan.snapshots_at}"
+        identity, kept = {**identity, "plan": words}, keeper.read()
         if kept is not None and keeper.path is not None:
             require_same_run(keeper.path, kept["began_as"], identity)
             self._restore(kept)
@@ -175,8 +163,8 @@ class Trainer:
                 self.program.advance(self.epoch, epoch)
             self.epoch = epoch
             self._note()
-            progress("training many networks", epoch, self.plan.epochs)
-            if keeper.due(epoch) or epoch == self.plan.epochs:
+            progress("training many networks", epoch, plan.epochs)
+            if keeper.due(epoch) or epoch == plan.epochs:
                 keeper.write({"began_as": identity, **self._state()})
         return self._runs()
 
@@ -190,22 +178,19 @@ class Trainer:
 
     def _note(self) -> None:
         if len(self.alive) and (self.epoch % CHECK_EVERY == 0 or self.epoch == self.plan.epochs):
-            self._give_up_diverged()
+            parameters = self.program.parameters().values()
+            small = [(tensor.abs() <= LIMITS.get(tensor.dtype, math.inf)).flatten(1).all(1) for tensor in parameters]
+            good = torch.stack(small).all(0).cpu()
+            if not bool(good.all()):  # those that diverged are given up
+                self.diverged_at[self.alive[~good]] = self.epoch
+                self.alive = self.alive[good]
+                self.program.keep(good.nonzero()[:, 0])
         if self.epoch in self.records and len(self.alive):
             look, row = self.program.look(self.epoch), self.records.index(self.epoch)
             for name, history in self.histories.items():
                 history[row, self.alive] = getattr(look, name).to(history)
         if self.epoch in self.plan.snapshots_at:
             self.snapshots[self.epoch] = self._spread(self.program.parameters())
-
-    def _give_up_diverged(self) -> None:
-        parameters = self.program.parameters().values()
-        small = [(tensor.abs() <= LIMITS.get(tensor.dtype, math.inf)).flatten(1).all(1) for tensor in parameters]
-        good = torch.stack(small).all(0).cpu()
-        if not bool(good.all()):
-            self.diverged_at[self.alive[~good]] = self.epoch
-            self.alive = self.alive[good]
-            self.program.keep(good.nonzero()[:, 0])
 
     def _spread(self, parameters: dict[str, Tensor]) -> dict[str, Tensor]:
         """Parameters of the networks that are left at the places of all, NaN elsewhere."""
@@ -228,13 +213,14 @@ class Trainer:
     def _restore(self, state: dict[str, Any]) -> None:
         self.epoch, self.alive, self.diverged_at = state["epoch"], state["alive"], state["diverged_at"]
         self.histories = {name: kept.to(self.histories[name]) for name, kept in state["histories"].items()}
-        self.snapshots = {
-            epoch: {name: tensor.to(self.rates.device) for name, tensor in kept.items()}
-            for epoch, kept in state["snapshots"].items()
-        }
+
+        def here(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+            return {name: tensor.to(self.rates.device) for name, tensor in tensors.items()}
+
+        self.snapshots = {epoch: here(kept) for epoch, kept in state["snapshots"].items()}
         self.program.keep(self.alive)
         if len(self.alive):
-            self.program.restore({name: tensor.to(self.rates.device) for name, tensor in state["program"].items()})
+            self.program.restore(here(state["program"]))
 
     def _runs(self) -> ManyRuns:
         chosen = torch.tensor([self.records.index(epoch) for epoch in self.plan.record_at], dtype=torch.int64)
