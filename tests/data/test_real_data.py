@@ -9,13 +9,13 @@ import shutil
 
 import pytest
 import torch
-from tools.data_mirrors import MIRRORS, mirror, parts_from
+from tools.data_mirrors import MIRRORS, parts_from
 
 from skiplens.base.errors import DataError
 from skiplens.data.catalogue import CATALOGUE
-from skiplens.data.fetch import get
 from skiplens.data.images import sample
 from skiplens.data.preprocessing import fit_whitening, measure_channels
+from tests.real_data import real
 
 pytestmark = pytest.mark.slow
 
@@ -27,18 +27,8 @@ def kept(tmp_path_factory):
 
 @pytest.fixture
 def fetch(kept, monkeypatch):
-    def get_or_skip(name, split="train"):
-        monkeypatch.setenv("SKIPLENS_CACHE", kept)
-        try:
-            if name in MIRRORS:  # the authors' hosts are left alone where a mirror has the same bytes
-                mirror(name)
-            return get(name, split=split)
-        except DataError as error:
-            if "could not be fetched" not in str(error):
-                raise
-            pytest.skip(f"no route to {name} from here")
-
-    return get_or_skip
+    monkeypatch.setenv("SKIPLENS_CACHE", kept)
+    return real
 
 
 def test_mnist_has_the_published_bytes(fetch):

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from skiplens import zoo
-from skiplens.data.fetch import get
 from skiplens.data.preprocessing import fit_whitening
 from skiplens.linalg.second_moments import second_moments
 from skiplens.papers.li2016_shortcuts.hessian.exact import shortcut_hessian
@@ -13,6 +12,7 @@ from skiplens.report.during_training.along import at_losses, readings_along
 from skiplens.report.during_training.measurer import MeasureAlong
 from skiplens.training.recipe import Recipe
 from skiplens.zoo.li2016 import matrices
+from tests.real_data import real
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ ORTHOGONAL_PROXY = 40.1
 
 def few_samples_with_the_moments_of_all() -> tuple[torch.Tensor, torch.Tensor]:
     """Twenty samples with the second moments of 60,000: a linear network cannot tell them apart."""
-    digits = get("mnist")
+    digits = real("mnist")
     inputs = fit_whitening(digits.images, 10)(digits.images).double()
     targets = torch.nn.functional.one_hot(digits.labels.long(), 10).double()
     triangle = torch.linalg.qr(torch.cat([inputs, targets], 1)).R * (20 / len(inputs)) ** 0.5

@@ -13,6 +13,7 @@ from skiplens.training.loop import train
 from skiplens.training.recipe import Recipe
 from skiplens.zoo.li2016 import matrices
 from tests.papers.li2016_shortcuts.reference_starts import start
+from tests.real_data import real
 from tests.tolerances import assert_close
 
 SMALL = {"depth": 4, "exponents": (-2.0, -1.0, 1.0), "networks": 2, "epochs": 40, "source": "sample"}
@@ -52,6 +53,7 @@ def with_reference_starts(monkeypatch, first_seed):
 @pytest.mark.parametrize(("family", "depth"), FIGURE_7)
 def test_figure_7_against_reference_values(family, depth, monkeypatch):
     """On all of MNIST, which is fetched if it is not there."""
+    real("mnist")
     with_reference_starts(monkeypatch, 100)
     expected, exponent = FIGURE_7[family, depth]
     found = learning_rates.linear_grid(LinearGrid(family=family, depth=depth, exponents=(exponent,), networks=5))

@@ -3,17 +3,17 @@
 import pytest
 import torch
 
-from skiplens.data.fetch import get
 from skiplens.data.preprocessing import fit_whitening
 from skiplens.linalg.second_moments import second_moments
 from skiplens.papers.li2016_shortcuts.hessian.at_zero import hessian_at_zero
+from tests.real_data import real
 from tests.tolerances import assert_close
 
 pytestmark = pytest.mark.slow
 
 
 def whitened(samples):
-    digits = get("mnist")
+    digits = real("mnist")
     images, labels = digits.images[:samples], digits.labels[:samples]
     white = fit_whitening(images, 10)(images)
     return white.double(), torch.nn.functional.one_hot(labels.long(), 10).double()
