@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor, fx
 
@@ -16,28 +17,13 @@ NEAR_ZERO = 0.02
 """Weights this small, relative to Xavier's, count as zero; 'Demystifying ResNet' starts its networks at 0.01."""
 
 
-@dataclass(frozen=True)
-class BranchState:
-    """What `SignalReading` says of one branch under the same names."""
-
-    norm_scale: float
-    weight_norm: float
-    zero_factors: int
-    width: int
-    normalised: bool
-    matrices: Names
-    scales: Names
-    shifts: Names
-    output_parameters: Names
-
-
-def branch_states(network: ResidualNetwork) -> list[BranchState]:
-    """The state of each block's branch, in execution order."""
+def branch_states(network: ResidualNetwork) -> list[dict[str, Any]]:
+    """What `SignalReading` says of each block's branch, by the name of the field, in execution order."""
     flow = DataFlow(network.exported)
     return [_state(network, flow, block) for block in network.blocks]
 
 
-def _state(network: ResidualNetwork, flow: DataFlow, block: ResidualBlock) -> BranchState:
+def _state(network: ResidualNetwork, flow: DataFlow, block: ResidualBlock) -> dict[str, Any]:
     nodes = [network.node(name) for name in block.branch.nodes]
     factors = [factor for node in nodes if (factor := factor_at(flow, node)) is not None]
     values = network.run([factor.value for factor in factors])
@@ -50,17 +36,17 @@ def _state(network: ResidualNetwork, flow: DataFlow, block: ResidualBlock) -> Br
     norms = [factor for factor in factors if "batch_norm" in flow.operation(factor.number)]
     zero = {factor.number for factor in factors if is_near_zero(values[factor.value], factor.is_matrix)}
     branch = union(1 << flow.number[node] for node in flow.nodes if node.name in set(block.branch.nodes))
-    return BranchState(
-        norm_scale=float(values[norms[-1].value].detach().double().abs().mean()) if norms else math.nan,
-        weight_norm=math.sqrt(sum(squares) / len(squares)) if squares else math.nan,
-        zero_factors=flow.longest(branch, zero.__contains__),
-        width=min((_outputs(flow, factor) for factor in matrices), default=0),
-        normalised=any(operation(node) in NORMALISING for node in nodes),
-        matrices=weights,
-        scales=scales,
-        shifts=tuple(name for name in block.branch.parameters if name not in {*weights, *scales}),
-        output_parameters=output_parameters(network, flow, block),
-    )
+    return {
+        "norm_scales": float(values[norms[-1].value].detach().double().abs().mean()) if norms else math.nan,
+        "weight_norms": math.sqrt(sum(squares) / len(squares)) if squares else math.nan,
+        "zero_factors": flow.longest(branch, zero.__contains__),
+        "widths": min((_outputs(flow, factor) for factor in matrices), default=0),
+        "normalised": any(operation(node) in NORMALISING for node in nodes),
+        "matrices": weights,
+        "scales": scales,
+        "shifts": tuple(name for name in block.branch.parameters if name not in {*weights, *scales}),
+        "output_parameters": output_parameters(network, flow, block),
+    }
 
 
 @dataclass(frozen=True)

@@ -151,19 +151,15 @@ def _branches(network: ResidualNetwork) -> dict[str, Any]:
     blocks = network.blocks
     with torch.no_grad():
         states = branch_states(network)
+    numbers = {"norm_scales": torch.float64, "weight_norms": torch.float64}
+    numbers |= {"zero_factors": torch.int64, "widths": torch.int64}
+    words = ("normalised", "matrices", "scales", "shifts", "output_parameters")
     return {
         "block_names": tuple(block.name for block in blocks),
         "outermost": tuple(block.parent is None for block in blocks),
         "branch_depths": torch.tensor([block.branch_depth for block in blocks], dtype=torch.int64),
-        "norm_scales": torch.tensor([state.norm_scale for state in states], dtype=torch.float64),
-        "weight_norms": torch.tensor([state.weight_norm for state in states], dtype=torch.float64),
-        "zero_factors": torch.tensor([state.zero_factors for state in states], dtype=torch.int64),
-        "widths": torch.tensor([state.width for state in states], dtype=torch.int64),
-        "normalised": tuple(state.normalised for state in states),
-        "matrices": tuple(state.matrices for state in states),
-        "scales": tuple(state.scales for state in states),
-        "shifts": tuple(state.shifts for state in states),
-        "output_parameters": tuple(state.output_parameters for state in states),
+        **{name: torch.tensor([state[name] for state in states], dtype=dtype) for name, dtype in numbers.items()},
+        **{name: tuple(state[name] for state in states) for name in words},
     }
 
 

@@ -108,7 +108,11 @@ class ProbedModel:
         if self.model is self.trained:
             self.probe = self.probe.to(device)
         else:
-            bring_up_to_date(self.model, self.trained)
+            self.model.to(device)
+            ours, theirs = (chain(module.parameters(), module.buffers()) for module in (self.model, self.trained))
+            with torch.no_grad():
+                for copied, value in zip(ours, theirs, strict=True):
+                    copied.copy_(value)
             self.probe = self.probe.to(device, torch.float32)
         with preserve_state(self.model), torch.enable_grad(), torch.autocast(device.type, enabled=False):
             self.model.eval()
@@ -162,12 +166,3 @@ def unwrapped(model: nn.Module) -> nn.Module:
         if not isinstance(inside, nn.Module):
             return model
         model = inside
-
-
-@torch.no_grad()
-def bring_up_to_date(float32_copy: nn.Module, model: nn.Module) -> None:
-    """Copy the values of the model, and its device, to its copy."""
-    float32_copy.to(next(iter(model.parameters())).device)
-    ours, theirs = (chain(module.parameters(), module.buffers()) for module in (float32_copy, model))
-    for own, value in zip(ours, theirs, strict=True):
-        own.copy_(value)
