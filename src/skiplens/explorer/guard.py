@@ -42,17 +42,11 @@ class Visitor:
 
 @dataclass(frozen=True)
 class Guard:
-    """Lets requests in or says why not.
+    """Lets requests in or says why not."""
 
-    Attributes:
-        host: Where the server listens.
-        port: The same.
-        token: Asked for where others than this machine can reach the server; empty on loopback.
-    """
-
-    host: str
+    host: str  # where the server listens
     port: int
-    token: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)  # asked for where other machines can reach it; empty on loopback
 
     @property
     def cookie_name(self) -> str:

@@ -64,16 +64,10 @@ class Measurements:
     """What views measure. Results are pure functions of the values, so pages that share one do not see each other."""
 
     def __init__(self, most_kept: int = 64, patience: float = 1.5, patience_alone: float = 6.0) -> None:
-        """No measurements yet.
-
-        Args:
-            most_kept: How many results are kept at most.
-            patience: Seconds after which a measurement that nobody asked for again makes room for another that waits.
-            patience_alone: The same where no other waits: a page in the background asks seldom.
-        """
+        """No measurements yet; `most_kept` results will be kept."""
         self._most_kept = most_kept
-        self._patience = patience
-        self._patience_alone = patience_alone
+        self._patience = patience  # seconds until one that nobody asked for again makes room for another that waits
+        self._patience_alone = patience_alone  # where no other waits: a page in the background asks seldom
         self._jobs: OrderedDict[Hashable, _Job] = OrderedDict()
         self._lock = threading.Lock()
         self._turn = threading.Lock()
@@ -97,10 +91,8 @@ class Measurements:
 
     def wait(self, view: View, values: Values) -> MeasurementStatus:
         """The measurement when it is over."""
-        standing = self.ask(view, values)
-        while not standing.is_over:
+        while not (standing := self.ask(view, values)).is_over:
             time.sleep(_POLL_SECONDS)
-            standing = self.ask(view, values)
         return standing
 
     def _perform(self, key: Hashable, job: _Job, view: View, values: Values) -> None:

@@ -51,12 +51,9 @@ class Explorer:
 
 
 def explorer(folder: Path | None = None, host: str = "127.0.0.1", port: int | None = None) -> Explorer:
-    """The explorer, listening but not answering yet.
+    """The explorer, listening but not answering yet: at `port`, or at the first free one from 8050 on; 0 is any free.
 
-    Args:
-        folder: Where runs are; `runs` in the present folder if not given, and none where there is no such folder.
-        host: Whoever can reach it gets in with the token; on loopback there is no need of one.
-        port: Where to listen; the first free one from 8050 on if not given, any free one for 0.
+    Runs are those of `folder`; of `runs` in the present folder if not given, and none where there is no such folder.
     """
     optional_import("dash", "the explorer", "skiplens[explorer]")
     if not host.strip("[] "):

@@ -5,7 +5,6 @@ import torch
 
 from skiplens.base.errors import InvalidInputError
 from skiplens.papers.littwin2016_ensembles.dynamics import (
-    TwoPathGradients,
     branch_scale_slope,
     layer_scale_increment,
     scale_drive,
@@ -81,13 +80,13 @@ def test_theorem_three_increment_equals_autograd(short, long, spins, skipped, ge
     layer = long - 1 if skipped else 0
     hypothesis = long_part if skipped else lambda w: loss(w, scales)
     w = zero_on_a_great_circle(hypothesis, spins, generator)
-    gradients = TwoPathGradients(gradient(short_part, w), gradient(long_part, w))
+    gradients = gradient(short_part, w), gradient(long_part, w)
     errors = []
     for rate in (1e-4, 1e-5):
-        moved = w - rate * (gradients.short + gradients.long)
+        moved = w - rate * sum(gradients)
         slope = gradient(lambda values, moved=moved: loss(moved, values), scales)[layer]
         increment = (scales[layer] - rate * slope).abs() - scales[layer].abs()
-        predicted = layer_scale_increment(gradients, scales[layer].item(), rate, skipped)
+        predicted = layer_scale_increment(*gradients, scales[layer].item(), rate, skipped)
         errors.append(abs(increment / predicted - 1).item())
     # the prediction is the leading order in the rate: ten times smaller rate, ten times smaller error
     assert errors[1] == pytest.approx(errors[0] / 10, rel=0.1, abs=1e-7)
@@ -95,12 +94,9 @@ def test_theorem_three_increment_equals_autograd(short, long, spins, skipped, ge
 
 
 def test_layers_that_no_path_skips_never_shrink(generator):
-    gradients = TwoPathGradients(*torch.randn(2, 7, generator=generator))
-    assert layer_scale_increment(gradients, -0.4, 0.01, skipped=False) >= 0
-    long_dominates = TwoPathGradients(
-        gradients.short, 3 * gradients.short.norm() / gradients.long.norm() * gradients.long
-    )
-    assert layer_scale_increment(long_dominates, 0.4, 0.01, skipped=True) > 0
+    short, long = torch.randn(2, 7, generator=generator)
+    assert layer_scale_increment(short, long, -0.4, 0.01, skipped=False) >= 0
+    assert layer_scale_increment(short, 3 * short.norm() / long.norm() * long, 0.4, 0.01, skipped=True) > 0
 
 
 @pytest.mark.parametrize(("short", "long", "spins"), CASES)
@@ -138,7 +134,7 @@ def test_the_drive_is_negative_exactly_between_the_two_thresholds(generator):
 
 def test_bad_input():
     with pytest.raises(InvalidInputError, match="The layer's scale must not be 0"):
-        layer_scale_increment(TwoPathGradients(torch.ones(2), torch.ones(2)), 0.0, 0.1, skipped=True)
+        layer_scale_increment(torch.ones(2), torch.ones(2), 0.0, 0.1, skipped=True)
     with pytest.raises(
         InvalidInputError, match=r"one row for each path length; got shape \(2, 3\) for lengths of shape \(3,\)"
     ):

@@ -46,7 +46,3 @@ def test_the_growth_of_equation_159_and_both_bounds_of_equation_166_fail():
 def test_densenet_mean_as_printed():
     assert errata.densenet_mean_as_printed(5) == pytest.approx(1.45)
     assert kernel_moments(DenseNet(5, 10)).mean == pytest.approx(2.2833333333333333)
-
-
-def test_theorem_4_as_printed():
-    assert errata.theorem4_bounds(3.6, 1.8) == (2.0, 3.6)

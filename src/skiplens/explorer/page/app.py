@@ -40,10 +40,7 @@ _HEADERS = {
 def make_app(views: Sequence[View], guard: Guard, file_of: Callable[[str], Path] | None = None) -> Dash:
     """The whole application; it can be served, or asked by a test without a server.
 
-    Args:
-        views: What it shows, in order.
-        guard: Who may see it.
-        file_of: From the name of a file that can be downloaded to its place; it refuses all names but those.
+    `file_of` takes the name of a file that can be downloaded to its place, and refuses all other names.
     """
     server = flask.Flask("skiplens.explorer", static_folder=None)
     app = Dash(

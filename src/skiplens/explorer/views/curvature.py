@@ -70,10 +70,12 @@ class CurvatureView(View):
         """Everything is exact and quick."""
         setting = Setting(**values)
         zero, start = map(listed_spectrum, (setting.eigenvalues_at_zero, setting.eigenvalues_at_start))
+        slope = float(linear_gradient(setting.start, setting.moments).norm())
         counted = f"{setting.matrices} in {setting.units} unit{'s' if setting.units > 1 else ''}"
         return Drawing(
             figures=(_eigenvalues(setting), _condition_against_depth(setting), _loss_on_the_way_down(setting)),
-            says=f"{_about_zero(setting, zero)} {_about_start(setting, start)}",
+            says=f"{_about_zero(setting, zero)} Where training starts the curvatures reach from {start.smallest:.2g} "
+            f"to {start.largest:.2g}, the condition number is {condition(start)} and the gradient is {slope:.2g} long.",
             facts=(
                 ("weight matrices", counted if setting.branch_depth else f"{setting.matrices}, no shortcuts"),
                 ("condition number at zero", condition(zero)),
@@ -173,11 +175,8 @@ def initial_weights(start: Start, matrices: int, width: int, seed: int) -> Tenso
 def task(name: TaskName, width: int) -> tuple[Tensor, Tensor]:
     """Inputs and targets, (samples, width) each; the inputs have the identity as their second moment.
 
-    Args:
-        name: ``"digits"``: which of the first `width` digits an image shows, told from so many whitened components.
-            ``"random"``: targets are a random linear map of the inputs. ``"rotation"``: the map only turns them.
-            ``"near"``: the map is close to the identity, which is what a network of shortcuts starts as.
-        width: Features of an input, and of a target.
+    Of digits: which of the first `width` ones an image shows, by so many whitened components. Else targets are a linear
+    map of the inputs: random, a rotation, or near the identity, which is what a network of shortcuts starts as.
     """
     if name == "digits":
         digits = sample()
@@ -235,14 +234,6 @@ def _about_zero(setting: Setting, zero: ListedSpectrum) -> str:
             "half of all directions go down: zero is a saddle that gradient descent leaves."
         )
     return f"The Hessian at zero has the condition number {condition(zero)}."
-
-
-def _about_start(setting: Setting, start: ListedSpectrum) -> str:
-    slope = float(linear_gradient(setting.start, setting.moments).norm())
-    return (
-        f"Where training starts the curvatures reach from {start.smallest:.2g} to {start.largest:.2g}, the condition "
-        f"number is {condition(start)} and the gradient is {slope:.2g} long."
-    )
 
 
 def _code(setting: Setting) -> str:

@@ -102,9 +102,8 @@ def draw_theorem(values: Values) -> Drawing:
     certified = beta is not None and math.isfinite(beta)
     count = "All" if holding == len(checks) else f"{holding} of"
     says = f"{count} {len(checks)} hypotheses hold. {_certain(checks, follows)}"
-    figures = (_verdicts_by_theorem(checks), _certified_slope(options), _certified_step(options))
     return Drawing(
-        figures=tuple(figure for figure in figures if figure is not None),
+        figures=(_verdicts_by_theorem(checks), *_certified_by_blocks(options)),
         says=says,
         facts=(
             ("hypotheses that hold", f"{holding} of {len(checks)}"),
@@ -261,44 +260,32 @@ def _verdicts_by_theorem(checks: Sequence[CheckedHypothesis]) -> Figure:
     )
 
 
-def _certified_step(options: TheoremOptions) -> Figure | None:
-    """The largest certified step against the number of blocks; None where no smoothness is certified."""
-    smoothness = [case_of(replace(options, blocks=blocks)).smoothness for blocks in _BLOCKS]
-    return _over_blocks(
-        ("certified_step", "Largest step that is certified", "step 2/β"),
-        "Steps of gradient descent below this number lower the loss from any weights whatsoever. It is the "
-        "price of a worst case: in practice far larger steps work.",
-        [2 / beta if beta else math.nan for beta in smoothness],
-        options,
-    )
-
-
-def _certified_slope(options: TheoremOptions) -> Figure | None:
-    """The share of λ(DF) that all blocks together are certified to keep; None where theorem 4.7 does not apply."""
-    return _over_blocks(
-        ("certified_slope", "Slope that the blocks are certified to keep", "kept share of λ(DF)"),
+def _certified_by_blocks(options: TheoremOptions) -> list[Figure]:
+    """The kept slope and the largest certified step against the number of blocks, where there are any."""
+    cases = [case_of(replace(options, blocks=blocks)) for blocks in _BLOCKS]
+    kept = [_kept_by_blocks(case, blocks) for case, blocks in zip(cases, _BLOCKS, strict=True)]
+    steps = [2 / case.smoothness if case.smoothness else math.nan for case in cases]
+    slope_caption = (
         "Each block keeps at least δ² of the squared slope that reaches it, so the guarantee fades with depth; "
-        "a larger margin δ (weaker branches) keeps more of it.",
-        [_kept_by_blocks(replace(options, blocks=blocks)) for blocks in _BLOCKS],
-        options,
+        "a larger margin δ (weaker branches) keeps more of it."
     )
+    step_caption = (
+        "Steps of gradient descent below this number lower the loss from any weights whatsoever. It is the "
+        "price of a worst case: in practice far larger steps work."
+    )
+    slope = ("certified_slope", "Slope that the blocks are certified to keep"), slope_caption, "kept share of λ(DF)"
+    step = ("certified_step", "Largest step that is certified"), step_caption, "step 2/β"
+    here = Reference(float(options.blocks), f"{options.blocks} blocks", "x")
+    return [
+        figure(words, caption, ("residual blocks", label), (Line(numbers(_BLOCKS), numbers(heights)), here), log="y")
+        for (words, caption, label), heights in ((slope, kept), (step, steps))
+        if any(height > 0 for height in heights)
+    ]
 
 
-def _kept_by_blocks(options: TheoremOptions) -> float:
+def _kept_by_blocks(case: Case, blocks: int) -> float:
     """∏ (1 − |Jg|)² with the bound of |Jg| that holds for all parameters; 0 where theorem 4.7 does not apply."""
-    case = case_of(options)
     if not all(one.holds for one in regularity_checks(case)):
         return 0.0
     gain, _, _ = largest_gain(case)
-    return (1 - gain) ** (2 * options.blocks)
-
-
-def _over_blocks(
-    names: tuple[str, str, str], caption: str, heights: Sequence[float], options: TheoremOptions
-) -> Figure | None:
-    if not any(height > 0 for height in heights):
-        return None
-    name, title, y_label = names
-    here = Reference(float(options.blocks), f"{options.blocks} blocks", "x")
-    line = Line(numbers(_BLOCKS), numbers(heights))
-    return figure((name, title), caption, ("residual blocks", y_label), (line, here), log="y")
+    return (1 - gain) ** (2 * blocks)

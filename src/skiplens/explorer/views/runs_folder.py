@@ -8,6 +8,7 @@ import json
 import os
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import lru_cache
@@ -237,13 +238,9 @@ def _json(path: Path) -> Any:
 def _table(path: Path) -> Table:
     with path.open(newline="", encoding="utf-8", errors="replace") as file:
         head, *rows = list(csv.reader(file)) or [[]]
-    columns = {name: tuple(row[index] if index < len(row) else "" for row in rows) for index, name in enumerate(head)}
-    return Table({name: _numbers(cells) for name, cells in columns.items()})
-
-
-def _numbers(cells: tuple[str, ...]) -> tuple[Any, ...]:
-    """The cells as numbers if all of them are; an empty cell is NaN."""
-    try:
-        return tuple(float(cell) if cell else float("nan") for cell in cells)
-    except ValueError:
-        return cells
+    columns: dict[str, tuple[Any, ...]] = {}
+    for index, name in enumerate(head):
+        columns[name] = cells = tuple(row[index] if index < len(row) else "" for row in rows)
+        with suppress(ValueError):  # numbers if all cells of the column are; an empty one is NaN
+            columns[name] = tuple(float(cell) if cell else float("nan") for cell in cells)
+    return Table(columns)

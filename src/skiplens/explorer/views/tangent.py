@@ -115,9 +115,7 @@ class TangentView(View):
 
 # One setting of all architectures.
 
-_ANGLES, _SAMPLED_ANGLES = 65, 9
-"""From 0 to π; the narrowest network of the view is still twice as wide as there are sampled inputs."""
-
+_ANGLES, _SAMPLED_ANGLES = 65, 9  # from 0 to π; the narrowest network is twice as wide as there are sampled inputs
 _AT_ONCE = 5  # networks that are drawn together
 
 

@@ -134,17 +134,8 @@ def image_network(settings: Images, shape: tuple[int, int, int], randomness: Ran
 
 def _dense(settings: Images, inputs: int, randomness: Randomness) -> nn.Module:
     scaling = {"scaling": "per_unit", "scale_per_unit": True} if settings.normalised else {}
-    return zoo.build(
-        "ensemble_resnet",
-        randomness,
-        depth=settings.blocks + 1,
-        width=settings.width,
-        input_features=inputs,
-        classes=CLASSES,
-        weight_scale=2**0.5,
-        output_scale=2**0.5,
-        **scaling,
-    )
+    sizes = {"depth": settings.blocks + 1, "width": settings.width, "input_features": inputs, "classes": CLASSES}
+    return zoo.build("ensemble_resnet", randomness, **sizes, weight_scale=2**0.5, output_scale=2**0.5, **scaling)
 
 
 def _conv(settings: Images, channels: int, randomness: Randomness) -> nn.Module:
@@ -227,18 +218,12 @@ def _sentence(readings: Readings, network: str, normalised: bool) -> str:
 CLAIMS = (
     _initially_shallow,
     Claim(
-        "conv_batch_norm",
-        f"{_CENTRAL} (conv net, batch norm).",
-        "Abstract",
-        "> 0",
+        *("conv_batch_norm", f"{_CENTRAL} (conv net, batch norm).", "Abstract", "> 0"),
         partial(judge_deeper, network="conv", normalised=True),
     ),
     _dense_batch_norm,
     Claim(
-        "dense_plain",
-        f"{_CENTRAL} (dense net, no batch norm, small branches).",
-        "Abstract",
-        "> 0",
+        *("dense_plain", f"{_CENTRAL} (dense net, no batch norm, small branches).", "Abstract", "> 0"),
         partial(judge_deeper, network="dense", normalised=False),
     ),
 )

@@ -4,8 +4,6 @@ A study compares these predictions with what autograd measures. They say how a s
 deeper: in networks with batch norm the measured depth fell while scales grew.
 """
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
@@ -17,30 +15,21 @@ from skiplens.readings.reading import Provenance
 from skiplens.report.during_training.depth_reading import DepthHistory
 
 
-class TwoPathGradients(NamedTuple):
-    """Gradients in the weights of the two parts of a two-path loss (eq. 21): short paths, and long ones."""
-
-    short: Float[Tensor, " params"]
-    long: Float[Tensor, " params"]
-
-
 def layer_scale_increment(
-    gradients: TwoPathGradients, layer_scale: float, learning_rate: float, skipped: bool
+    short: Float[Tensor, " params"],
+    long: Float[Tensor, " params"],
+    layer_scale: float,
+    learning_rate: float,
+    skipped: bool,
 ) -> Float[Tensor, ""]:
     """|λ_new| − |λ| after one step on the weights and then one on λ, up to O(μ³) (theorem 3).
 
-    For a layer that no path skips: μ² ‖g_m + g_p‖²/|λ|, if L_m + L_p = 0, never negative. For a layer that the short
-    paths skip: μ² (g_m·g_p + ‖g_p‖²)/|λ|, if L_p = 0; ‖g_p‖ > ‖g_m‖ is enough for growth, not needed.
-
-    Args:
-        gradients: g_m of the short paths, g_p of the long ones.
-        layer_scale: λ of the layer, not 0.
-        learning_rate: μ of both steps.
-        skipped: Whether the layer has a skip connection around it.
+    g_m and g_p are the gradients of the parts of short and of long paths (eq. 21). For a layer that no path skips:
+    μ² ‖g_m + g_p‖²/|λ|, if L_m + L_p = 0, never negative. For a layer that the short paths skip: μ² (g_m·g_p +
+    ‖g_p‖²)/|λ|, if L_p = 0; ‖g_p‖ > ‖g_m‖ is enough for growth, not needed.
     """
     if layer_scale == 0:
         raise InvalidInputError("The layer's scale must not be 0: its sign, and so its growth, is undefined there.")
-    short, long = gradients
     total = short + long
     drive = total @ (long if skipped else total)
     return learning_rate**2 * drive / abs(layer_scale)
@@ -55,13 +44,8 @@ def branch_scale_slope(
     """dL/dC after one step w − μg, if it was 0 before, up to O(μ²) (theorem 4 for any mixture of path lengths).
 
     −(μ/C) Σ_{r,r'} r g_r·g_{r'}; negative means that the weight scale C is driven up. For two lengths it is the
-    paper's eq. 25; the line printed as eq. 45 is wrong.
-
-    Args:
-        gradients: g_r, the gradient of the part of the loss that is homogeneous of degree r, one row for each length.
-        lengths: r of each row.
-        branch_scale: C.
-        learning_rate: μ.
+    paper's eq. 25; the line printed as eq. 45 is wrong. Row g_r is the gradient of the part of the loss that is
+    homogeneous of degree r.
     """
     check_positive(branch_scale, "The branch scale")
     return -learning_rate / branch_scale * scale_drive(gradients, lengths)
@@ -88,13 +72,7 @@ def spin_glass_depth(
 
     Order r is homogeneous of degree r, so a weight scale C = ‖w‖/√Λ gives it the variance ε_r² C^{2r}: that is the
     history's energy, and its depth grows with C. The loss has no lower bound; a run that leaves the numbers ends.
-
-    Args:
-        glass: The loss.
-        start: Where to start.
-        learning_rate: Size of each step.
-        steps: How many steps.
-        every: Steps between two looks; the start and the end are looked at too.
+    There are `every` steps between two looks; the start and the end are looked at too.
     """
     if start.shape != (glass.dimension,):
         raise InvalidInputError(

@@ -12,7 +12,7 @@ from skiplens.base.axes import Float
 from skiplens.base.settings import Settings, option
 from skiplens.papers.littwin2016_ensembles.common import CLOSED_FORM, DEPTH, RATIOS, once
 from skiplens.papers.statistics import Band, Readings, decide, exactly, figure, raw_tables
-from skiplens.papers.study import Claim, Item, Judgement, Preset
+from skiplens.papers.study import Claim, Item, Judge, Judgement, Preset
 from skiplens.paths.weights import path_weights
 from skiplens.plots.figure import Bars, Figure, Reference, numbers
 from skiplens.sweeps.run import Run
@@ -76,29 +76,19 @@ def judge_narrow(readings: Readings) -> Judgement:
 
 def _histogram(beta: float) -> tuple[Claim, ...]:
     panel = "abc"[RATIOS.index(beta)]
-    side = "deeper" if beta > 1 else "shallower"
+    side, half = ("deeper", "> 0.5") if beta > 1 else ("shallower", "< 0.5")
+    place, few = f"{100 * beta / (1 + beta):.1f} for β = {beta:g}, p = 100", f"at most {NARROW:g} of the lengths"
+    narrow = "The weights are concentrated in a narrow band near the largest."
+    by_panel: list[tuple[str, str, str, str, Judge]] = [
+        ("peak", "The largest weight is at r = βp/(1+β).", "Theorem 1", place, judge_peak),
+        ("side", f"The ensemble is {side} than half the depth.", "Section 4", half, partial(judge_side, deep=beta > 1)),
+        ("narrow", narrow, "Section 3", few, judge_narrow),
+    ]
     return (
         Claim("formula", "The bars are ε_r = C(p-1, r-1) β^r / z.", "Eq. 16", "C(p-1, r-1) β^r / z", judge_formula),
-        Claim(
-            "peak",
-            "The largest weight is at r = βp/(1+β).",
-            f"Figure 1{panel}, Theorem 1",
-            f"{100 * beta / (1 + beta):.1f} for β = {beta:g}, p = 100",
-            judge_peak,
-        ),
-        Claim(
-            "side",
-            f"The ensemble is {side} than half the depth.",
-            f"Figure 1{panel}, Section 4",
-            "> 0.5" if beta > 1 else "< 0.5",
-            partial(judge_side, deep=beta > 1),
-        ),
-        Claim(
-            "narrow",
-            "The weights are concentrated in a narrow band near the largest.",
-            f"Figure 1{panel}, Section 3",
-            f"at most {NARROW:g} of the lengths",
-            judge_narrow,
+        *(
+            Claim(name, statement, f"Figure 1{panel}, {where}", paper, judge)
+            for name, statement, where, paper, judge in by_panel
         ),
     )
 
@@ -109,28 +99,21 @@ def draw_histogram(readings: Readings) -> tuple[Figure, ...]:
     beta, depth = reading.setting("depth_ratio"), reading.setting("depth")
     panel = "abc"[RATIOS.index(beta)]
     peak = int(reading["weight"].argmax()) + 1
-    return (
-        figure(
-            ("histogram", f"Figure 1{panel}: path weights, β = {beta:g}, p = {depth}"),
-            f"Paths of length {peak} weigh most; the line is βp/(1+β) = {depth * beta / (1 + beta):.1f}.",
-            ("path length r", "weight ε_r"),
-            (
-                # A bar for length 0, which no path has, so that bars stand at their lengths.
-                Bars(tuple(map(str, range(depth + 1))), (0.0, *numbers(reading["weight"])), "ε_r"),
-                Reference(depth * beta / (1 + beta), "βp/(1+β)", axis="x"),
-            ),
+    drawn = figure(
+        ("histogram", f"Figure 1{panel}: path weights, β = {beta:g}, p = {depth}"),
+        f"Paths of length {peak} weigh most; the line is βp/(1+β) = {depth * beta / (1 + beta):.1f}.",
+        ("path length r", "weight ε_r"),
+        (
+            # A bar for length 0, which no path has, so that bars stand at their lengths.
+            Bars(tuple(map(str, range(depth + 1))), (0.0, *numbers(reading["weight"])), "ε_r"),
+            Reference(depth * beta / (1 + beta), "βp/(1+β)", axis="x"),
         ),
     )
+    return (drawn,)
 
 
 def whole_weights(depth: int, ratio: Fraction, top: int = -1) -> list[int]:
-    """C(p−1, r−1) a^r b^{p−r} for r = 1..p: ε_r but for a common factor.
-
-    Args:
-        depth: p.
-        ratio: β as a fraction.
-        top: 0 takes C(p, r), as the proofs print it.
-    """
+    """C(p−1, r−1) a^r b^{p−r} for r = 1..p, β = a/b: ε_r but for a factor; `top` 0 takes the proofs' C(p, r)."""
     a, b = ratio.numerator, ratio.denominator
     return [math.comb(depth + top, r + top) * a**r * b ** (depth - r) for r in range(1, depth + 1)]
 

@@ -321,10 +321,7 @@ _NORM = "The norm of the weights increases steadily"
 FIG1E = (
     Claim("growth", f"{_NORM} (small start).", "Figure 1e", "always", partial(judge_norm, setting="plain")),
     Claim(
-        "large_start",
-        f"{_NORM} (weights of variance 1/inputs).",
-        "Figure 1e",
-        "always",
+        *("large_start", f"{_NORM} (weights of variance 1/inputs).", "Figure 1e", "always"),
         partial(judge_norm, setting="plain_large"),
     ),
     _deeper,

@@ -381,24 +381,20 @@ def draw_thm5(readings: Readings) -> tuple[Figure, ...]:
             mean_points(orders, against(readings, "random", "order", climbs)[1], "best of random mixtures"),
         ),
     )
-    return mixtures, _with_and_without(readings)
-
-
-def _with_and_without(readings: Readings) -> Figure:
     kinds = {"ResNet, β = 1": False, "conventional": True}
     found = [estimate(stacked(readings, "minima", "counts", spins=3, pure=pure)) for pure in kinds.values()]
+    errors = numbers([one.standard_error for one in found])
     exact = [float(stacked(readings, "expected_minima", "counts", spins=3, pure=pure)[0]) for pure in kinds.values()]
-    return figure(
+    counted = figure(
         ("counted", "Minima counted in sampled spin glasses, p = 4, three spins"),
         "Means over replicates with standard errors, and the exact means.",
         ("network", "number of minima"),
         (
-            Bars(
-                tuple(kinds), numbers([f.value for f in found]), "counted", numbers([f.standard_error for f in found])
-            ),
+            Bars(tuple(kinds), numbers([one.value for one in found]), "counted", errors),
             Bars(tuple(kinds), numbers(exact), "exact mean"),
         ),
     )
+    return mixtures, counted
 
 
 LINEAR_TERM = (

@@ -1,8 +1,6 @@
 """Theorems 1 and 2: where the path weights peak and how they concentrate, in closed form and in random networks."""
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
@@ -10,7 +8,7 @@ from typing import Literal
 
 import torch
 from scipy.special import eval_legendre
-from torch import Tensor, nn
+from torch import Tensor
 
 from skiplens.base.settings import Settings, option
 from skiplens.graph.dissect import dissect
@@ -51,9 +49,7 @@ COHERENT, INCOHERENT = (Band(-math.inf, distance, distance) for distance in (0.0
 """Largest total variation between a measured spectrum and the law it follows."""
 
 MARGIN = Fraction(1, 5)  # the band of theorem 2 that is looked at: lengths within a fifth of the peak
-
-LARGEST: dict[Preset, int] = {"smoke": 12, "laptop": 40, "paper": 60}
-"""Depth up to which formulas for the peak are compared."""
+LARGEST: dict[Preset, int] = {"smoke": 12, "laptop": 40, "paper": 60}  # depths up to which formulas are compared
 
 
 @dataclass(frozen=True)
@@ -168,9 +164,11 @@ def spectra(settings: Spectra) -> dict[str, Tensor]:
         for parameter in module.parameters(recurse=False)
         if isinstance(module, BatchScale) == (settings.scaling != "none")
     ]
-    energies = []
+    unscaled, energies = [parameter.detach().clone() for parameter in scaled], []
     for factor in settings.factors:
-        with _multiplied(scaled, factor):
+        with torch.no_grad():
+            for parameter, value in zip(scaled, unscaled, strict=True):
+                parameter.copy_(factor * value)
             energies.append(measure(taken_apart, inputs).energy)
     energy = torch.stack(energies)
     shares = energy / energy.sum(1, keepdim=True)
@@ -184,18 +182,6 @@ def spectra(settings: Spectra) -> dict[str, Tensor]:
         "binomial_distance": torch.tensor([fit.distance for fit in plain], dtype=torch.float64),
         "share": shares,
     }
-
-
-@contextmanager
-def _multiplied(parameters: Sequence[nn.Parameter], factor: float) -> Iterator[None]:
-    """Parameters times a factor, for a while."""
-    before = [parameter.detach().clone() for parameter in parameters]
-    with torch.no_grad():
-        for parameter in parameters:
-            parameter.mul_(factor)
-        yield
-        for parameter, value in zip(parameters, before, strict=True):
-            parameter.copy_(value)
 
 
 def thm1_runs(preset: Preset, seed: int) -> list[Run]:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from skiplens.papers.littwin2016_ensembles.common import REPLICATES
-from skiplens.papers.littwin2016_ensembles.dynamics import TwoPathGradients, layer_scale_increment
+from skiplens.papers.littwin2016_ensembles.dynamics import layer_scale_increment
 from skiplens.papers.littwin2016_ensembles.two_paths import (
     LEADING_ORDER,
     SPIN_GLASS,
@@ -77,7 +77,7 @@ def _grown(settings: TwoPaths, scales: Tensor, layer: int, generator: torch.Gene
     steps = [((scale - rate * slope(point - rate * total)).abs() - scale.abs()) / rate**2 for rate in settings.rates]
     return {
         "": torch.stack(steps),
-        "_predicted": layer_scale_increment(TwoPathGradients(short, long), float(scale), 1.0, skipped),
+        "_predicted": layer_scale_increment(short, long, float(scale), 1.0, skipped),
         "_squared_gradient": total.square().sum(),
         "_long_over_short": long.norm() / short.norm(),
     }
@@ -129,10 +129,7 @@ THM3 = (
     ),
     *(
         Claim(
-            f"{layer}_size",
-            f"It grows by {formula}.",
-            equation,
-            "ratio 1",
+            *(f"{layer}_size", f"It grows by {formula}.", equation, "ratio 1"),
             partial(judge_layer_formula, layer=layer, formula=formula),
         )
         for layer, formula, equation in (("unskipped", _UNSKIPPED, "Eq. 40"), ("skipped", _SKIPPED, "Eq. 42"))

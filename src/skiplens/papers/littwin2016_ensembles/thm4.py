@@ -80,14 +80,11 @@ def _scale_step(settings: TwoPaths, generator: torch.Generator) -> dict[str, Ten
         """∂L/∂C = w·∂L/∂w / C with C = ‖w‖/√Λ."""
         return point @ glass.gradient(point[None])[0] / (point.norm() / math.sqrt(glass.dimension))
 
-    moved = [point - rate * g for rate in settings.rates]
-    grown = [
-        (after.square().sum() - point.square().sum()) / rate**2
-        for after, rate in zip(moved, settings.rates, strict=True)
-    ]
+    moved = [(point - rate * g, rate) for rate in settings.rates]
+    grown = [(after.square().sum() - point.square().sum()) / rate**2 for after, rate in moved]
     lengths = torch.tensor([m, p], dtype=torch.float64)
     return {
-        "slope": torch.stack([scale_slope(after) / rate for after, rate in zip(moved, settings.rates, strict=True)]),
+        "slope": torch.stack([scale_slope(after) / rate for after, rate in moved]),
         "predicted": branch_scale_slope(torch.stack([short, long]), lengths, float(size), 1.0),
         "printed_as_45": -((m + p) * long.square().sum() + (m + p) * long @ short) / size,
         "long_over_short": long.norm() / short.norm(),
@@ -207,10 +204,8 @@ def _deeper_in_descent(readings: Readings) -> Judgement:
 def _judge_descent(readings: Readings, name: str) -> Judgement:
     """Whether scale or mean length is larger after a descent."""
     depth_ratios = values(readings, "depth_ratio", "descents")
-    changes = [
-        history[:, -1] - history[:, 0]
-        for history in (stacked(readings, name, "descents", depth_ratio=beta) for beta in depth_ratios)
-    ]
+    histories = [stacked(readings, name, "descents", depth_ratio=beta) for beta in depth_ratios]
+    changes = [history[:, -1] - history[:, 0] for history in histories]
     higher = torch.stack([change > 0 for change in changes], dim=1).double()
     sentence = (
         f"Share of {higher.numel()} descents from points with ∂L/∂C = 0, for three β, after which it is larger; "

@@ -71,11 +71,7 @@ def balanced_point(
 ) -> tuple[SpinGlass, Float[Tensor, " spins"]]:
     """A spin glass and a point of it where Σ factor_r L_r = 0; a glass whose sum has one sign is drawn again.
 
-    Args:
-        glass_of: The mixture and the number of spins.
-        factors: Of the part of each order.
-        generator: Where all draws come from.
-        size: C of the weights.
+    `glass_of` is its mixture and its number of spins, `size` is C of the weights.
     """
     while True:
         glass = SpinGlass.sample(*glass_of, generator)
@@ -120,12 +116,7 @@ def ratios(readings: Readings, measure: str, measured: str, predicted: str) -> l
 
 
 def judge_every_loss(happened: Sequence[Tensor], sentence: str) -> Judgement:
-    """Whether something happens on every loss.
-
-    Args:
-        happened: For each replicate, which of its losses; a replicate without losses does not count.
-        sentence: With `{losses}` where their number belongs.
-    """
+    """Whether something happened on every loss of each replicate that has some; `{losses}` becomes their number."""
     shares = [of_replicate.double().mean() for of_replicate in happened if len(of_replicate)]
     return judge_always(shares, sentence.format(losses=sum(map(len, happened))))
 

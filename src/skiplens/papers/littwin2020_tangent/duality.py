@@ -277,19 +277,18 @@ def draw_thm4(readings: Readings) -> tuple[Figure, ...]:
     laws = ("gaussian", "uniform", "rademacher")
     ratios = [estimate(_fourth_ratios(readings, "resnet", law).mean(1)) for law in laws]
     lower = [1 / weight_law(law).fourth_moment for law in laws]
-    return (
-        figure(
-            ("fourth_moments", "Theorem 4: fourth moments, Jacobian over output"),
-            "The paper prints 1/c₄ as the lower bound (orange). Uniform and Rademacher weights fall below it; "
-            "the right bounds are 1/max(3, c₄) (dotted, 1/3) and 1/min(3, c₄).",
-            ("law of the weights", "E‖J‖⁴ / E f⁴"),
-            (
-                Bars(laws, numbers([r.value for r in ratios]), "measured", numbers([r.standard_error for r in ratios])),
-                Bars(laws, numbers(lower), "lower bound as printed"),
-                Reference(1 / 3, "1/3"),
-            ),
+    drawn = figure(
+        ("fourth_moments", "Theorem 4: fourth moments, Jacobian over output"),
+        "The paper prints 1/c₄ as the lower bound (orange). Uniform and Rademacher weights fall below it; "
+        "the right bounds are 1/max(3, c₄) (dotted, 1/3) and 1/min(3, c₄).",
+        ("law of the weights", "E‖J‖⁴ / E f⁴"),
+        (
+            Bars(laws, numbers([r.value for r in ratios]), "measured", numbers([r.standard_error for r in ratios])),
+            Bars(laws, numbers(lower), "lower bound as printed"),
+            Reference(1 / 3, "1/3"),
         ),
     )
+    return (drawn,)
 
 
 def _path_ratios(readings: Readings, architecture: str) -> Figure:

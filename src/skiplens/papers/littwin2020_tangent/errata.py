@@ -10,7 +10,6 @@ from torch import Tensor
 
 from skiplens.base.axes import Float
 from skiplens.kernels.finite_width.networks import ResNet, exact_gain
-from skiplens.kernels.finite_width.reduced_moments import FourthMomentBounds
 
 
 def printed_resnet_kernel(
@@ -51,15 +50,6 @@ def printed_densenet_kernel(rho: Float[Tensor, " angles"], depth: int) -> Float[
         rows = {h: sigma_dot[h] / layer * above[layer] + rows[h] for h in range(1, layer)}
     terms = [torch.stack(sigma[:layer]).mean(0) * above[layer] for layer in range(1, L + 1)]
     return torch.stack(terms).sum(0)
-
-
-def theorem4_bounds(fourth: float, weight_fourth_moment: float) -> FourthMomentBounds:
-    """The printed E f⁴/c₄ ≤ E‖J‖⁴ ≤ E f⁴.
-
-    The lower bound is false for c₄ < 3: uniform and Rademacher weights violate it. The upper one is loose by a
-    factor 3 for Gaussian weights. `bounds.jacobian_fourth_bounds` is right.
-    """
-    return FourthMomentBounds(fourth / weight_fourth_moment, fourth)
 
 
 def log_theorem5_main_text(network: ResNet) -> float:

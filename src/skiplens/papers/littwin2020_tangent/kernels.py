@@ -48,18 +48,10 @@ from skiplens.plots.figure import INK, Figure, Line, numbers
 from skiplens.sweeps.run import Run
 
 WIDTHS = (50, 500)  # of figure 2
-
-DIAGONALS = ((5, 2, 0.5), (3, 3, 0.7), (10, 2, 0.3))
-"""(depth, branch depth, branch scale) at which equation (25) is checked."""
-
+DIAGONALS = ((5, 2, 0.5), (3, 3, 0.7), (10, 2, 0.3))  # depth, branch depth and branch scale, to check equation (25)
 DEPTH, BRANCH_DEPTH, BRANCH_SCALE = DIAGONALS[0]
-
-TOLERANCE = 0.05
-"""Of a mean, relative to the kernel at equal inputs; the O(1/n) bias of finite width is less than a tenth of it."""
-
-COLOURS = dict(zip(WIDTHS, ("#d62728", "#2ca02c"), strict=True))
-"""The paper's: narrow networks red, wide ones green, theory black."""
-
+TOLERANCE = 0.05  # of a mean, over the kernel at equal inputs; the O(1/n) bias of finite width is less than a tenth
+COLOURS = dict(zip(WIDTHS, ("#d62728", "#2ca02c"), strict=True))  # the paper's: narrow networks red, wide ones green
 MOST_CURVES = 50
 
 
@@ -243,10 +235,7 @@ def _theorem(architecture: str, recursion: tuple[str, str, str], diagonal: Claim
         ),
         diagonal,
         Claim(
-            "convergence",
-            "The kernel of a random network converges as the width grows.",
-            theorem,
-            "variance → 0",
+            *("convergence", "The kernel of a random network converges as the width grows.", theorem, "variance → 0"),
             partial(judge_convergence, architecture=architecture),
         ),
     )

@@ -1,7 +1,7 @@
 """Figure 5, theorems 5 and 6 and corollaries 1 and 2: the variance of the kernel's diagonal."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,14 +10,13 @@ from torch import Tensor
 
 from skiplens.base.axes import Float
 from skiplens.kernels.finite_width.moments import kernel_moments
-from skiplens.kernels.finite_width.networks import DenseNet, Network, ResNet, Vanilla, exact_gain
+from skiplens.kernels.finite_width.networks import DenseNet, ResNet, exact_gain
 from skiplens.kernels.finite_width.reduced_moments import minkowski_bound
 from skiplens.papers.littwin2020_tangent.common import (
     DRAWN,
     NAMES,
     SCALING_WIDTHS,
     SIZES,
-    Architecture,
     Diagonal,
     diagonal_runs,
     tables,
@@ -45,10 +44,14 @@ COROLLARY_WIDTH = 100  # at which corollary 1 compares depths
 FLAT = 0.25  # a log-log slope within this of 0 counts as constant, within it of -1 as 1/n
 
 
-def fig5_runs(preset: Preset, seed: int) -> list[Run]:
-    """Three architectures ten times as wide as deep."""
-    architectures: tuple[Architecture, ...] = ("resnet", "densenet", "vanilla")
-    return [run for architecture in architectures for run in _proportional_runs(architecture, preset, seed)]
+def proportional_runs(preset: Preset, seed: int, architectures: Iterable[str]) -> list[Run]:
+    """Networks ten times as wide as deep (figure 5, corollary 2)."""
+    return [
+        run
+        for architecture in architectures
+        for depth in SIZES[preset].depths
+        for run in diagonal_runs(preset, seed, {}, **_proportional(architecture, depth))
+    ]
 
 
 def thm5_runs(preset: Preset, seed: int) -> list[Run]:
@@ -73,23 +76,15 @@ def cor1_runs(preset: Preset, seed: int) -> list[Run]:
     ]
 
 
-def cor2_runs(preset: Preset, seed: int) -> list[Run]:
-    """Dense networks ten times as wide as deep."""
-    return _proportional_runs("densenet", preset, seed)
-
-
 def branch_scales(depth: int) -> tuple[float, float]:
     """α as corollary 1 prints it, 1/L^m, and as it should be, 1/L^{1/m}; m = 2."""
     return 1 / depth**2, 1 / math.sqrt(depth)
 
 
-def _proportional_runs(architecture: Architecture, preset: Preset, seed: int) -> list[Run]:
-    runs: list[Run] = []
-    for depth in SIZES[preset].depths:
-        scale = 0.3 / math.sqrt(depth) if architecture == "resnet" else Diagonal().branch_scale
-        network = {"architecture": architecture, "depth": depth, "width": 10 * depth, "branch_scale": scale}
-        runs += diagonal_runs(preset, seed, {}, **network)
-    return runs
+def _proportional(architecture: str, depth: int) -> dict[str, Any]:
+    """Settings of a network ten times as wide as deep."""
+    scale = 0.3 / math.sqrt(depth) if architecture == "resnet" else Diagonal().branch_scale
+    return {"architecture": architecture, "depth": depth, "width": 10 * depth, "branch_scale": scale}
 
 
 def variances(readings: Readings, **settings: Any) -> Float[Tensor, " replicates"]:
@@ -247,10 +242,7 @@ FIG5 = (
 
 THM5 = (
     Claim(
-        "width",
-        "The variance is of order 1/n (through ρ² - 1).",
-        "Theorem 5, Eq. 40",
-        "slope -1",
+        *("width", "The variance is of order 1/n (through ρ² - 1).", "Theorem 5, Eq. 40", "slope -1"),
         partial(judge_width_order, architecture="resnet", depth=10),
     ),
     _exponent,
@@ -261,10 +253,7 @@ COR1 = (_mean, _variance)
 
 THM6 = (
     Claim(
-        "width",
-        "The variance is of order exp(5/n) - 1 ≈ 5/n.",
-        "Theorem 6, Eq. 42",
-        "slope -1",
+        *("width", "The variance is of order exp(5/n) - 1 ≈ 5/n.", "Theorem 6, Eq. 42", "slope -1"),
         partial(judge_width_order, architecture="densenet", depth=10),
     ),
     _depth,
@@ -301,20 +290,19 @@ def draw_thm5(readings: Readings) -> tuple[Figure, ...]:
         )
     ]
     measured = [variances(readings, architecture="resnet", depth=depth, width=50) for depth in GROWTH_DEPTHS]
-    return (
-        figure(
-            ("growth", "Theorem 5: variance, ResNet, α = 0.3, n = 50"),
-            "The variance outgrows the order of the main text, whose exponent lacks a factor 2; that of the "
-            "appendix is the right one.",
-            ("depth L", "variance of G(x, x)"),
-            (
-                _points(GROWTH_DEPTHS, measured, "random networks"),
-                Line(numbers(GROWTH_DEPTHS), numbers(exact), "exact"),
-                *printed,
-            ),
-            log="y",
+    drawn = figure(
+        ("growth", "Theorem 5: variance, ResNet, α = 0.3, n = 50"),
+        "The variance outgrows the order of the main text, whose exponent lacks a factor 2; that of the "
+        "appendix is the right one.",
+        ("depth L", "variance of G(x, x)"),
+        (
+            _points(GROWTH_DEPTHS, measured, "random networks"),
+            Line(numbers(GROWTH_DEPTHS), numbers(exact), "exact"),
+            *printed,
         ),
+        log="y",
     )
+    return (drawn,)
 
 
 def draw_thm6(readings: Readings) -> tuple[Figure, ...]:
@@ -323,54 +311,51 @@ def draw_thm6(readings: Readings) -> tuple[Figure, ...]:
     measured = [variances(readings, architecture="densenet", depth=depth, width=100) for depth in depths]
     exact = [float(kernel_moments(DenseNet(depth, 100)).variance) for depth in depths]
     squared = [9.9 * harmonic(depth) ** 2 / 100 for depth in depths]
-    return (
-        figure(
-            ("dense_growth", "Theorem 6: variance, DenseNet, n = 100"),
-            "The variance grows like the squared harmonic number, so like the squared logarithm of the depth.",
-            ("depth L", "variance of G(x, x)"),
-            (
-                _points(depths, measured, "random networks"),
-                Line(numbers(depths), numbers(exact), "exact"),
-                Line(numbers(depths), numbers(squared), "9.9 H_L²/n", dashed=True),
-            ),
-            log="x",
+    drawn = figure(
+        ("dense_growth", "Theorem 6: variance, DenseNet, n = 100"),
+        "The variance grows like the squared harmonic number, so like the squared logarithm of the depth.",
+        ("depth L", "variance of G(x, x)"),
+        (
+            _points(depths, measured, "random networks"),
+            Line(numbers(depths), numbers(exact), "exact"),
+            Line(numbers(depths), numbers(squared), "9.9 H_L²/n", dashed=True),
         ),
+        log="x",
     )
+    return (drawn,)
 
 
 def draw_cor1(readings: Readings) -> tuple[Figure, ...]:
     """The mean against depth with both branch scales."""
     depths = values(readings, "depth", "diagonal")
-    return (
-        figure(
-            ("mean", f"Corollary 1: mean kernel, ResNet, m = 2, n = {COROLLARY_WIDTH}"),
-            "With the printed scale the kernel vanishes with depth; with the corrected one it stays.",
-            ("depth L", "mean of G(x, x)"),
-            (
-                _points(depths, _means(readings, depths, 1), "α = 1/L^(1/m), corrected"),
-                _points(depths, _means(readings, depths, 0), "α = 1/L^m, as printed"),
-            ),
-            log="xy",
+    drawn = figure(
+        ("mean", f"Corollary 1: mean kernel, ResNet, m = 2, n = {COROLLARY_WIDTH}"),
+        "With the printed scale the kernel vanishes with depth; with the corrected one it stays.",
+        ("depth L", "mean of G(x, x)"),
+        (
+            _points(depths, _means(readings, depths, 1), "α = 1/L^(1/m), corrected"),
+            _points(depths, _means(readings, depths, 0), "α = 1/L^m, as printed"),
         ),
+        log="xy",
     )
+    return (drawn,)
 
 
 def draw_cor2(readings: Readings) -> tuple[Figure, ...]:
     """A DenseNet's variance over its order."""
     depths = values(readings, "depth", "diagonal")
     exact = [float(kernel_moments(DenseNet(L, 10 * L)).variance) * L / harmonic(L) ** 2 for L in depths]
-    return (
-        figure(
-            ("dense_order", "Corollary 2: variance over its order, DenseNet, n = 10 L"),
-            "The variance is of the order log(L)²/L: over it, it stays constant.",
-            ("depth L", "V·L/H_L²"),
-            (
-                _points(depths, _over_order(readings, depths), "random networks"),
-                Line(numbers(depths), numbers(exact), "exact"),
-            ),
-            log="x",
+    drawn = figure(
+        ("dense_order", "Corollary 2: variance over its order, DenseNet, n = 10 L"),
+        "The variance is of the order log(L)²/L: over it, it stays constant.",
+        ("depth L", "V·L/H_L²"),
+        (
+            _points(depths, _over_order(readings, depths), "random networks"),
+            Line(numbers(depths), numbers(exact), "exact"),
         ),
+        log="x",
     )
+    return (drawn,)
 
 
 def _against_depth(readings: Readings, quantity: tuple[str, str], caption: str) -> Figure:
@@ -381,7 +366,8 @@ def _against_depth(readings: Readings, quantity: tuple[str, str], caption: str) 
     for index, architecture in enumerate(NAMES):
         depths = values(readings, "depth", "diagonal", architecture=architecture)
         measured = [measure(readings, architecture=architecture, depth=depth) for depth in depths]
-        exact = [float(getattr(kernel_moments(_proportional(architecture, depth)), name)) for depth in depths]
+        networks = [Diagonal.from_json(_proportional(architecture, depth)).network() for depth in depths]
+        exact = [float(getattr(kernel_moments(network), name)) for network in networks]
         points.append(_points(depths, measured, NAMES[architecture]))
         lines.append(Line(numbers(depths), numbers(exact), f"{NAMES[architecture]}, exact", True, colour(index)))
     return figure(
@@ -393,22 +379,18 @@ def _against_depth(readings: Readings, quantity: tuple[str, str], caption: str) 
     )
 
 
-def _proportional(architecture: str, depth: int) -> Network:
-    if architecture == "resnet":
-        return ResNet(depth, 10 * depth, 2, 0.3 / math.sqrt(depth))
-    return DenseNet(depth, 10 * depth) if architecture == "densenet" else Vanilla(depth, 10 * depth)
-
-
 def _points(places: Sequence[int], measured: Sequence[Tensor], name: str) -> Points:
     return mean_points(places, torch.stack(list(measured), dim=1), name)
 
 
 _FIG5 = (*DRAWN, "The paper gives no depths for figure 5: here L = 5 to 80.")
 
+_FIG5_RUNS, _COR2_RUNS = (partial(proportional_runs, architectures=kinds) for kinds in (NAMES, ["densenet"]))
+
 ITEMS = (
-    Item("fig5", "variance against depth for three architectures", fig5_runs, FIG5, draw_fig5, tables, _FIG5),
+    Item("fig5", "variance against depth for three architectures", _FIG5_RUNS, FIG5, draw_fig5, tables, _FIG5),
     Item("thm5", "variance of a ResNet's kernel", thm5_runs, THM5, draw_thm5, tables, DRAWN),
     Item("thm6", "variance of a DenseNet's kernel", thm6_runs, THM6, draw_thm6, tables, DRAWN),
     Item("cor1", "a branch scale for any depth", cor1_runs, COR1, draw_cor1, tables, DRAWN),
-    Item("cor2", "a DenseNet as wide as deep", cor2_runs, COR2, draw_cor2, tables, DRAWN),
+    Item("cor2", "a DenseNet as wide as deep", _COR2_RUNS, COR2, draw_cor2, tables, DRAWN),
 )

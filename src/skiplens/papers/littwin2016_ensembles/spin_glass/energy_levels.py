@@ -21,7 +21,10 @@ def complexity_at_energy(mixture: Mixture, energy: float | Tensor, index: int | 
     u = _finite(energy)
     if index is not None:
         check_index(index)
-    _require_curvature(mixture)
+    if mixture.curvature <= 0:
+        raise InvalidInputError(
+            "A purely linear mixture has one minimum and one maximum and no complexity; add an order above 1."
+        )
     if mixture.spread <= _PURE * mixture.slope**2:
         return _pure(mixture, u, index)
     return _mixed(mixture, u, 0 if index is None else index, everything=index is None)
@@ -79,17 +82,11 @@ def _mixed(mixture: Mixture, u: Tensor, k: int, everything: bool) -> Tensor:
 
 
 def _rate_without_spread(mixture: Mixture, u: Tensor, x: Tensor, k: int) -> Tensor:
-    """½ + ½ log B + Ω(x) − k I(x) − u²/2."""
+    """½ + ½ log B + Ω(x) − k I(x) − u²/2, where Ω(x) = ∫ log|x − λ| over the semicircle law on [−2, 2]."""
     beyond = x.abs().clamp(min=2)
     m = 2 / (beyond + torch.sqrt(beyond.square() - 4))
-    potential = torch.where(x.abs() < 2, x.square() / 4 - 0.5, _semicircle_potential(m))
+    potential = torch.where(x.abs() < 2, x.square() / 4 - 0.5, m.square() / 2 - m.log())
     return 0.5 + 0.5 * math.log(mixture.curvature_ratio) + potential - k * eigenvalue_cost(m) - u.square() / 2
-
-
-def _semicircle_potential(edge_distance: Tensor) -> Tensor:
-    """Ω(x) = ∫ log|x − λ| over the semicircle law on [−2, 2], for |x| ≥ 2 given as m = (|x| − √(x²−4))/2."""
-    m = edge_distance
-    return m.square() / 2 - m.log()
 
 
 def _finite(energy: float | Tensor) -> Tensor:
@@ -97,10 +94,3 @@ def _finite(energy: float | Tensor) -> Tensor:
     if not bool(torch.isfinite(u).all()):
         raise InvalidInputError("Energies per spin must be finite; got an infinite one or NaN.")
     return u
-
-
-def _require_curvature(mixture: Mixture) -> None:
-    if mixture.curvature <= 0:
-        raise InvalidInputError(
-            "A purely linear mixture has one minimum and one maximum and no complexity; add an order above 1."
-        )

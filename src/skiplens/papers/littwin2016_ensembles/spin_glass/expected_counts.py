@@ -51,7 +51,10 @@ def log_expected_critical_points(dimension: int, curvature_ratio: float | Tensor
     extreme = torch.full_like(inside, -math.inf)
     extreme[..., 0] = outside
     extreme[..., -1] = outside + (math.log(2) if dimension == 1 else 0.0)
-    return (torch.logaddexp(inside, extreme) + _log_constant(dimension, B)[..., None]).to(given.device)
+    # the sphere's area times the density of a vanishing gradient, in units of the Hessian's scale
+    log_area = math.log(2) + dimension / 2 * math.log(math.pi) - math.lgamma(dimension / 2)
+    log_constant = log_area + (dimension - 1) / 2 * torch.log(B / (2 * math.pi))
+    return (torch.logaddexp(inside, extreme) + log_constant[..., None]).to(given.device)
 
 
 def log_expected_total(dimension: int, curvature_ratio: float | Tensor) -> Float[Tensor, "*ratios"]:
@@ -86,12 +89,6 @@ def _check_dimension(dimension: int, largest: int, what: str, instead: str) -> N
         raise InvalidInputError(f"The dimension (number of spins) must be at least 1; got {dimension}.")
     if dimension > largest:
         raise TooLargeError(f"{what} are computed up to {largest} spins; got {dimension}. {instead}")
-
-
-def _log_constant(dimension: int, B: Tensor) -> Tensor:
-    """The log of the sphere's area times the density of a vanishing gradient, in units of the Hessian's scale."""
-    log_area = math.log(2) + dimension / 2 * math.log(math.pi) - math.lgamma(dimension / 2)
-    return log_area + (dimension - 1) / 2 * torch.log(B / (2 * math.pi))
 
 
 @functools.lru_cache(maxsize=8)
@@ -149,7 +146,8 @@ def log_eigenvalue_density(size: int, eigenvalues: Float[Tensor, " points"]) -> 
     phi, squares, log_unit, half_sign_integral = _hermite(size, x)
     factor = math.sqrt(size / 2) * half_sign_integral
     if size % 2:
-        factor = factor + 1 / _integral_over_line(size - 1)
+        log_ratio = 0.5 * math.lgamma(size) - math.lgamma((size - 1) // 2 + 1) - (size - 1) / 2 * math.log(2)
+        factor = factor + 1 / math.exp(log_ratio + 0.5 * math.log(2) + 0.25 * math.log(math.pi))
     return log_unit + torch.log(log_unit.exp() * squares + phi * factor) - 0.5 * math.log(2)
 
 
@@ -169,9 +167,3 @@ def _hermite(size: int, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         below = math.sqrt(n / 2) * integral[(n + 1) % 2] - phi * log_unit.exp()
         integral[(n + 1) % 2] = below / math.sqrt((n + 1) / 2)
     return phi, squares, log_unit, integral[size % 2]
-
-
-def _integral_over_line(n: int) -> float:
-    """∫ φ_n for even n."""
-    log_size = 0.5 * math.lgamma(n + 1) - math.lgamma(n // 2 + 1) - n / 2 * math.log(2)
-    return math.exp(log_size + 0.5 * math.log(2) + 0.25 * math.log(math.pi))

@@ -91,7 +91,7 @@ def panel_nodes(
     breaks: Float[Tensor, " breaks"], order: int
 ) -> tuple[Float[Tensor, " nodes"], Float[Tensor, " nodes"]]:
     """Nodes and weights of the `order`-point rule on each interval between neighbouring breaks."""
-    x, w = _legendre(order)
+    x, w = map(torch.from_numpy, np.polynomial.legendre.leggauss(order))
     half = breaks.diff()[:, None] / 2
     middle = (breaks[1:] + breaks[:-1])[:, None] / 2
     return (middle + half * x).flatten(), (half * w).flatten()
@@ -114,12 +114,6 @@ def unit_panels(panels: int, order: int) -> tuple[Tensor, Tensor, Tensor]:
     panel = torch.arange(panels * order) // order
     up_to = torch.where(panel[:, None] > panel, weights, same_panel)
     return nodes, weights, 2 * up_to - weights
-
-
-@functools.lru_cache(maxsize=32)
-def _legendre(order: int) -> tuple[Tensor, Tensor]:
-    x, w = np.polynomial.legendre.leggauss(order)
-    return torch.from_numpy(x), torch.from_numpy(w)
 
 
 def _running_integral(order: int) -> Tensor:

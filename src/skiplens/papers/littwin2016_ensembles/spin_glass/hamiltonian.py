@@ -96,7 +96,11 @@ class SpinGlass:
 
     def _pieces(self, points: Tensor) -> tuple[Tensor, ...]:
         """The points, as many at a time as their monomials fit into the memory budget."""
-        check_points(points, self.dimension)
+        if points.ndim != 2 or points.shape[1] != self.dimension or not points.is_floating_point():
+            raise InvalidInputError(
+                f"Points must be a floating-point tensor of shape (points, {self.dimension}); got {points.dtype} of "
+                f"shape {tuple(points.shape)}. For a single point add an axis: point[None]."
+            )
         bytes_per_point = 2 * points.element_size() * _monomials(self.dimension, self.mixture.order)
         return points.split(max(1, budget_bytes(points.device) // (4 * bytes_per_point)))
 
@@ -125,16 +129,6 @@ def tangent_part(
     """What is left of the vectors without their part along the points: the Riemannian gradient of a gradient."""
     along = (vectors * points).sum(1, keepdim=True) / points.square().sum(1, keepdim=True)
     return vectors - along * points
-
-
-def check_points(points: Tensor, dimension: int) -> Tensor:
-    """Points of the right shape, or an error."""
-    if points.ndim != 2 or points.shape[1] != dimension or not points.is_floating_point():
-        raise InvalidInputError(
-            f"Points must be a floating-point tensor of shape (points, {dimension}); got {points.dtype} of shape "
-            f"{tuple(points.shape)}. For a single point add an axis: point[None]."
-        )
-    return points
 
 
 def count(variables: int, degree: int) -> int:
