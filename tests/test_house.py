@@ -1,5 +1,7 @@
 """The house is as CONTRIBUTING draws it."""
 
+import ast
+import importlib
 import re
 import tomllib
 from pathlib import Path
@@ -41,3 +43,16 @@ def test_the_files_that_contributing_names_are_there():
     named = re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)", (ROOT / "CONTRIBUTING.md").read_text("utf-8"))
     missing = [name for name in named if not (SOURCE / name).is_file() and not (ROOT / name).is_file()]
     assert named and not missing
+
+
+def test_scripts_beside_the_package_import_what_is_there():
+    for folder in ("benchmarks", "examples", "results", "tools"):
+        for path in (ROOT / folder).glob("**/*.py"):
+            if ".peers" in path.parts or ".work" in path.parts:
+                continue
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "skiplens":
+                    module = importlib.import_module(node.module)
+                    for name in node.names:
+                        if not hasattr(module, name.name):
+                            importlib.import_module(f"{node.module}.{name.name}")

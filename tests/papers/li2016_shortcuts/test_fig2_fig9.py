@@ -68,7 +68,7 @@ def test_batch_norm_takes_the_scale_of_the_convolutions_out():
 def test_the_paper_trains_on_a_gpu_with_its_own_milestones(monkeypatch):
     sizes = dataclasses.replace(SIZES["paper"], base=dataclasses.replace(TINY, gpu=True))
     monkeypatch.setitem(SIZES, "paper", sizes)
-    run = fig2_fig9.fig2_runs("paper", 0)[0]
+    run = fig2_fig9.fig2_runs(fig2_fig9.SIZES["paper"], 0)[0]
     assert run.needs.gpus == 1 and run.settings.milestones == (81, 122) and run.settings.epochs == 200
     recipe = fig2_fig9.recipe_of(run.settings)
     assert (recipe.precision, recipe.channels_last, recipe.cuda_graph) == ("bfloat16", True, True)

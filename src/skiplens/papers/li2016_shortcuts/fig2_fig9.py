@@ -3,7 +3,7 @@
 import copy
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -68,16 +68,17 @@ SIZES: dict[Preset, Sizes] = {
     "paper": Sizes(_NORM_DEPTHS, 200, 5, (38, 110, 218, 434), (1, 2, 3, 4, 6), 164, 10, ShortcutTraining(gpu=True)),
 }
 
+# All images and whole networks of up to 110 layers, few epochs: minutes on one GPU (results/one_gpu).
+ONE_GPU = Sizes((20, 32, 44, 56), 10, 4, (38, 110), (1, 2, 3, 4), 3, 4, ShortcutTraining(gpu=True))
 
-def fig2_runs(preset: Preset, seed: int) -> list[Run]:
+
+def fig2_runs(sizes: Sizes, seed: int) -> list[Run]:
     """Shortcuts over two convolutions, several depths."""
-    sizes = SIZES[preset]
     return _runs(sizes.base, sizes.norm_epochs, sizes.norm_runs, seed, depth=sizes.norm_depths)
 
 
-def fig9_runs(preset: Preset, seed: int) -> list[Run]:
+def fig9_runs(sizes: Sizes, seed: int) -> list[Run]:
     """Several shortcut depths and depths."""
-    sizes = SIZES[preset]
     axes = {"depth": sizes.error_depths, "shortcut_depth": sizes.shortcut_depths}
     return _runs(sizes.base, sizes.error_epochs, sizes.error_runs, seed, **axes)
 
@@ -359,7 +360,15 @@ _DEPTHS = "The paper gives no depths: here 36 q + 2, which all shortcut depths d
 _FIG2 = "Frobenius norms of CIFAR-10 ResNets during training"
 _FIG9 = "CIFAR-10 test error against depth for several shortcut depths"
 
-ITEMS = (
-    Item("fig2", _FIG2, fig2_runs, FIG2, draw_fig2, statistics.raw_tables, (*_DEVIATIONS, _ONCE)),
-    Item("fig9", _FIG9, fig9_runs, FIG9, draw_fig9, statistics.raw_tables, (*_DEVIATIONS, _DEPTHS)),
-)
+
+def items(sizes: Mapping[Preset, Sizes], said: tuple[str, ...] = ()) -> tuple[Item, ...]:
+    """Both items, with runs as large as `sizes` says and further deviations."""
+    tables = statistics.raw_tables
+    runs = (lambda preset, seed: fig2_runs(sizes[preset], seed)), (lambda preset, seed: fig9_runs(sizes[preset], seed))
+    return (
+        Item("fig2", _FIG2, runs[0], FIG2, draw_fig2, tables, (*_DEVIATIONS, _ONCE, *said)),
+        Item("fig9", _FIG9, runs[1], FIG9, draw_fig9, tables, (*_DEVIATIONS, _DEPTHS, *said)),
+    )
+
+
+ITEMS = items(SIZES)
