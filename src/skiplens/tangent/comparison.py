@@ -40,7 +40,7 @@ def compared(
     seeds = [randomness.child("seed", number) for number in range(SEEDS)]
     fields: dict[str, Any] = {"seed_diagonals": diagonals_over_seeds(subject.model, few.inputs, names, seeds, progress)}
     # Theory knows the network where none of its branches normalises.
-    if not any(state.normalised for state in branch_states(subject.network)):
+    if not any(state["normalised"] for state in branch_states(subject.network)):
         fields |= _theory(subject, batch, angles, SignalLens()(subject, randomness, silent), names)
     return fields, ()
 
