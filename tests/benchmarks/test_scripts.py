@@ -32,7 +32,7 @@ def quick(tmp_path):
 @pytest.mark.parametrize(
     "scripts",
     [
-        ("densenet_gram", "path_weights"),
+        pytest.param(("densenet_gram", "path_weights"), marks=pytest.mark.slow),
         pytest.param(("infinite_width_gram", "gram_store"), marks=pytest.mark.slow),
         pytest.param(("finite_width_simulation", "exact_hessian", "path_spectrum"), marks=pytest.mark.slow),
         pytest.param(("empirical_ntk", "jacobian_singular_values"), marks=pytest.mark.slow),
@@ -62,6 +62,7 @@ def test_no_script_is_forgotten():
     assert len(names) == len(set(names))
 
 
+@pytest.mark.slow
 def test_kernel_regression_runs_on_a_handful_of_images(tmp_path):
     import numpy as np
 

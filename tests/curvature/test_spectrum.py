@@ -116,6 +116,7 @@ def test_lanczos_finds_the_extremes_and_covers_everything_else():
     assert_close(torch.trapezoid(spectrum.density, spectrum.grid), torch.tensor(1.0), relative=1e-6)
 
 
+@pytest.mark.slow
 def test_error_bars_cover_the_truth_in_95_of_100_repeats():
     """Trace, norm, index, condition number, flat share and negative mass of a network of 124 parameters."""
     model, batch = two_blocks()

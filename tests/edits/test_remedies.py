@@ -56,6 +56,7 @@ def test_redrawn_weights_are_he_sized():
     assert abs(variance / (2 / 400) - 1) < 4 * (2 / 120_000) ** 0.5
 
 
+@pytest.mark.slow
 def test_pools_beside_projections():
     model, inputs = zoo.build("preact_resnet18", width=4), torch.randn(2, 3, 16, 16)
     remedy = Remedy("add_average_pool_skips", {"blocks": ("stages.1.0.residual",)})

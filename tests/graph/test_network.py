@@ -127,6 +127,7 @@ def test_computes_nothing_that_is_not_needed(network):
     assert seen == [*block.branch.nodes, block.join]
 
 
+@pytest.mark.slow
 def test_forgets_values_that_nothing_needs_any_more(network):
     values, most = [], 0
 

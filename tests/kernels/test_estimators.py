@@ -20,6 +20,7 @@ for estimator in (ResidualKernelRegressor(), ResidualKernelClassifier("densenet"
 """
 
 
+@pytest.mark.slow
 def test_every_check_of_scikit_learn():
     """In a process of its own: one check gives options of any type, which the type hook of these tests would refuse."""
     run = subprocess.run([sys.executable, "-W", "ignore", "-c", CHECKS], capture_output=True, text=True, check=True)

@@ -359,6 +359,7 @@ def test_the_paper_preset_asks_for_a_gpu_where_it_trains_on_images(monkeypatch):
     assert {run.settings.images for run in asked} == {"mnist", "cifar10"}
 
 
+@pytest.mark.slow
 def test_every_item_runs_with_tiny_samples(tmp_path, monkeypatch, seed):
     monkeypatch.setitem(SIZES, "smoke", Sizes(2, 2, 2, 16, 50))
     monkeypatch.setitem(thm1_thm2.LARGEST, "smoke", 4)

@@ -127,6 +127,7 @@ class TestDerivatives:
         assert_close(spectrum.energy, expected.energy)
         assert_close(spectrum.block_energy, expected.block_energy.flip(0))
 
+    @pytest.mark.slow
     def test_random_directions_average_to_the_frobenius_norm(self, linear_network):
         model, _ = linear_network
         exact = sl.path_spectrum(model, torch.eye(3), of="signal").energy  # the columns of each coefficient's matrix

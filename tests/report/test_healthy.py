@@ -35,6 +35,7 @@ def serious(model, inputs, count, lenses=("paths", "tangent")):
     return [found.sentence for found in report.findings if found.severity != "note"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", FAMILIES, ids=lambda build: build.__name__)
 def test_hugging_face_models(build):
     assert serious(*hugging_face.built(build), 2) == []

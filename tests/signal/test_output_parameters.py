@@ -39,6 +39,7 @@ def test_the_branch_is_proportional_to_them(name):
 @pytest.mark.parametrize(
     "build", [hugging_face.resnet_basic, hugging_face.regnet, hugging_face.vit, hugging_face.gpt2, hugging_face.llama]
 )
+@pytest.mark.slow
 def test_on_hugging_face_models(build):
     assert_proportional(*hugging_face.built(build))
 

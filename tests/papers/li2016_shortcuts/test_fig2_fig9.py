@@ -133,6 +133,7 @@ def test_without_cifar_nothing_is_attempted_and_nothing_fails(tmp_path, monkeypa
     assert not any(result.problems or result.figures for result in found.results)
 
 
+@pytest.mark.slow
 def test_both_items_run_at_the_smallest_preset(tmp_path, seed):
     found = reproduce([(STUDY, item) for item in ITEMS], tmp_path, ReproductionEffort("smoke", seed))
     assert not [problem for result in found.results for problem in result.problems]

@@ -38,13 +38,18 @@ def test_no_item_of_the_paper_is_missing():
     assert items == ["fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "thm1", "thm2"]
 
 
+LONG = {"fig4", "fig5", "fig6", "thm2"}  # each takes some seconds
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """One for all items: figures 5 and 6 share runs."""
     return tmp_path_factory.mktemp("smoke")
 
 
-@pytest.mark.parametrize("item", CERTAIN_AT_SMOKE)
+@pytest.mark.parametrize(
+    "item", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in CERTAIN_AT_SMOKE]
+)
 def test_every_item_runs_at_the_smallest_preset(item, folder, seed):
     found = reproduce(choose(f"li2016_shortcuts/{item}"), folder, ReproductionEffort("smoke", seed))
     (result,) = found.results

@@ -53,6 +53,7 @@ def trained(transformers, folder, callbacks=(), model=None):
     return model.state_dict(), torch.rand(1)
 
 
+@pytest.mark.slow
 def test_a_trainer_is_followed_and_trains_as_without(transformers, tmp_path):
     plain, number = trained(transformers, tmp_path)
     monitors = []
