@@ -195,11 +195,11 @@ def test_hostile_names_are_text_and_paths_outside_are_refused(explore):
     page.get_by_label(f"{HOSTILE} (report)").check()
     expect(page.locator(".says")).to_contain_text(f"{HOSTILE}: Healthy.")
     page.get_by_label("first (report)").check()
-    settled(page)  # the choice of readings is made anew for two reports
+    page.wait_for_url("**first**")  # the choice of readings is made anew for two reports: choose after that
     page.get_by_label("Path spectrum").check()
     page.wait_for_url("**reading=paths**")
-    expect(page.locator("#hero .legendtext")).to_have_count(2)
-    expect(page.locator("#hero .legendtext").first).to_have_text(HOSTILE)
+    wait(page, "document.querySelectorAll('#hero .legendtext').length === 2")
+    assert HOSTILE in page.locator("#hero .legendtext").all_text_contents()
     page.reload()
     settled(page)
     assert page.get_by_label(f"{HOSTILE} (report)").is_checked()
