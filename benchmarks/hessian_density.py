@@ -25,7 +25,7 @@ def skiplens(samples, steps=STEPS, device="cpu"):
 
     def density():
         operator = loss_operator(model, (images, labels), loss="cross_entropy")
-        starts = draw(operator, 1, "rademacher", Randomness(0).torch())
+        starts = draw(operator, 1, Randomness(0).torch())
         values = torch.linalg.eigvalsh(tridiagonalise_each(operator, starts, steps).matrices())
         return values.max(), lambda: operator @ vector
 
