@@ -275,7 +275,7 @@ def _column_controls(path: Path) -> tuple[Control, ...]:
     """The columns of a table; none where it cannot be read, which drawing it will say."""
     try:
         table = load_table(path)
-    except Exception:
+    except Exception:  # whatever a strange table makes of the loader; drawing it tells the person
         return ()
     numeric = tuple((name, name) for name in table.numeric)
     if len(numeric) < 2:
