@@ -1,0 +1,95 @@
+"""Three tasks on which networks are trained: digits, colour images and text; each gives endless mini-batches."""
+
+import math
+import pydoc_data.topics
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from skiplens.data import load
+
+SAMPLES = 10_000
+BATCH = 64
+CONTEXT = 32  # characters that a text network sees at once
+CHARACTERS = 48  # the most frequent ones; all others are one more class
+STORED = Path(__file__).parent / ".data"  # images as tensors, for a machine that reaches no mirror
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Inputs and targets in memory; networks are asked for scores of `classes`, for each sample or each character."""
+
+    name: str
+    inputs: Tensor
+    targets: Tensor
+    classes: int
+
+    @property
+    def guess(self) -> float:
+        """The cross-entropy of the best constant answer."""
+        counts = self.targets.flatten().bincount(minlength=self.classes).double()
+        shares = counts[counts > 0] / counts.sum()
+        return float(-(shares * shares.log()).sum())
+
+    def batches(self, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Mini-batches, epoch after epoch in a new order."""
+        generator = torch.Generator().manual_seed(seed)
+        while True:
+            order = torch.randperm(len(self.inputs), generator=generator)
+            for start in range(0, len(order) - BATCH + 1, BATCH):
+                chosen = order[start : start + BATCH].to(self.inputs.device)
+                yield self.inputs[chosen], self.targets[chosen]
+
+
+@cache
+def task(name: str) -> Task:
+    """The task of that name."""
+    return {"digits": _digits, "cifar10": _colour_images, "text": _text}[name]()
+
+
+TASKS = ("digits", "cifar10", "text")
+
+
+def _digits() -> Task:
+    images, labels = _images("mnist")
+    small = F.avg_pool2d(images.float() / 255, 2).flatten(1)
+    return Task("digits", (small - small.mean()) / small.std(), labels, 10)
+
+
+def _colour_images() -> Task:
+    images, labels = _images("cifar10")
+    pixels = images.float() / 255
+    mean, std = pixels.mean((0, 2, 3), keepdim=True), pixels.std((0, 2, 3), keepdim=True)
+    return Task("cifar10", (pixels - mean) / std, labels, 10)
+
+
+def _images(name: str) -> tuple[Tensor, Tensor]:
+    stored = STORED / f"{name}.pt"
+    if not stored.exists():
+        source = load(name).source
+        images, labels = next(source.stream(torch.arange(SAMPLES), SAMPLES))
+        stored.parent.mkdir(exist_ok=True)
+        torch.save((images, labels), stored)
+    images, labels = torch.load(stored)
+    return images, labels.long()
+
+
+def _text() -> Task:
+    """Each next character of the help texts that come with Python."""
+    text = "".join(pydoc_data.topics.topics.values())
+    frequent = {character: place for place, (character, _) in enumerate(Counter(text).most_common(CHARACTERS))}
+    codes = torch.tensor([frequent.get(character, CHARACTERS) for character in text])
+    starts = torch.randperm(len(codes) - CONTEXT - 1, generator=torch.Generator().manual_seed(0))[:SAMPLES]
+    windows = codes[starts[:, None] + torch.arange(CONTEXT + 1)]
+    return Task("text", windows[:, :-1].clone(), windows[:, 1:].clone(), CHARACTERS + 1)
+
+
+def random_guess(classes: int) -> float:
+    """The cross-entropy of equal scores."""
+    return math.log(classes)

@@ -1,0 +1,170 @@
+"""Train every network at every rate: `python -m benchmarks.trainability.train OUT [--device cuda] [--tasks text] [--share 0/4]`.
+
+All rates and seeds of a network are one program (`torch.func.vmap`), recorded once as a CUDA graph where there is a
+GPU. A network that was trained is kept in OUT, so the same command goes on after an interruption; `truth.py` joins the
+files to one.
+"""
+
+import argparse
+import json
+import platform
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value, stack_module_state, vmap
+
+from benchmarks.trainability.networks import NETWORKS, Network
+from benchmarks.trainability.tasks import TASKS, Task, task
+
+STEPS = 400
+WINDOW = 10  # steps whose mean loss is one number of a curve
+SEEDS = (0, 1)
+RATES = {"sgd": np.logspace(-4, 0, 7), "adam": np.logspace(-5, -1, 7)}
+MOMENTUM = 0.9
+BETAS, EPSILON = (0.9, 0.999), 1e-8
+
+
+def build(network: Network, seed: int) -> nn.Module:
+    """The network as it starts with this seed."""
+    torch.manual_seed(1000 + seed)
+    return network.build().train()
+
+
+def cross_entropy(scores: Tensor, targets: Tensor) -> Tensor:
+    """The mean over samples, or over all characters of all samples."""
+    return F.cross_entropy(scores.flatten(0, -2), targets.flatten())
+
+
+class Grid:
+    """All rates and seeds of one network: weights (seeds, rates, …) that take their steps together."""
+
+    def __init__(self, network: Network, optimizer: str, seeds: tuple[int, ...], device: str) -> None:
+        models = [build(network, seed).to(device) for seed in seeds]
+        self.model, self.optimizer = models[0], optimizer
+        rates = torch.tensor(RATES[optimizer], dtype=torch.float32, device=device)
+        drawn, self.buffers = stack_module_state(models)
+        self.weights = {k: v.detach()[:, None].repeat_interleave(len(rates), 1).clone() for k, v in drawn.items()}
+        self.first = [torch.zeros_like(value) for value in self.weights.values()]
+        self.second = [torch.zeros_like(value) for value in self.weights.values()]
+        self.rates = [rates.view(1, -1, *[1] * (value.ndim - 2)) for value in self.weights.values()]
+        self.number = torch.zeros((), device=device)
+        inner = vmap(grad_and_value(self._loss), (0, None, None, None), randomness="different")
+        self.gradient = vmap(inner, (0, 0, 0, 0), randomness="different")
+
+    def _loss(self, weights: dict[str, Tensor], buffers: dict[str, Tensor], inputs: Tensor, targets: Tensor) -> Tensor:
+        return cross_entropy(functional_call(self.model, (weights, buffers), (inputs,)), targets)
+
+    def step(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        """One step of all; the losses before it, (seeds, rates)."""
+        gradients, losses = self.gradient(self.weights, self.buffers, inputs, targets)
+        self.number += 1
+        values, slopes = list(self.weights.values()), list(gradients.values())
+        if self.optimizer == "sgd":
+            torch._foreach_mul_(self.first, MOMENTUM)
+            torch._foreach_add_(self.first, slopes)
+            torch._foreach_sub_(values, torch._foreach_mul(self.first, self.rates))
+            return losses
+        torch._foreach_lerp_(self.first, slopes, 1 - BETAS[0])
+        torch._foreach_mul_(self.second, BETAS[1])
+        torch._foreach_addcmul_(self.second, slopes, slopes, 1 - BETAS[1])
+        sizes = torch._foreach_sqrt(self.second)
+        torch._foreach_div_(sizes, (1 - BETAS[1] ** self.number).sqrt())
+        torch._foreach_add_(sizes, EPSILON)
+        moves = torch._foreach_div(self.first, sizes)
+        torch._foreach_mul_(moves, self.rates)
+        torch._foreach_div_(moves, 1 - BETAS[0] ** self.number)
+        torch._foreach_sub_(values, moves)
+        return losses
+
+
+def train(network: Network, optimizer: str, work: Task, device: str, seeds: tuple[int, ...] = SEEDS) -> np.ndarray:
+    """Losses (seeds, rates, steps)."""
+    grid = Grid(network, optimizer, seeds, device)
+    streams = [work.batches(seed) for seed in seeds]
+    losses = torch.empty(STEPS, len(seeds), len(RATES[optimizer]), device=device)
+    take_step = _recorded(grid, streams) if device.startswith("cuda") else grid.step
+    for number in range(STEPS):
+        losses[number] = take_step(*_joined(streams))
+    return losses.permute(1, 2, 0).cpu().numpy()
+
+
+def _joined(streams: list[Iterator[tuple[Tensor, Tensor]]]) -> tuple[Tensor, Tensor]:
+    inputs, targets = zip(*(next(stream) for stream in streams), strict=True)
+    return torch.stack(inputs), torch.stack(targets)
+
+
+def _recorded(grid: Grid, streams: list[Iterator[tuple[Tensor, Tensor]]]):
+    """The step as a CUDA graph; what the warm-up changed is put back."""
+    inputs, targets = _joined(streams)
+    state = [*grid.weights.values(), *grid.first, *grid.second, grid.number]
+    before = [value.clone() for value in state]
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(2):
+            grid.step(inputs, targets)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        losses = grid.step(inputs, targets)
+    torch._foreach_copy_(state, before)
+
+    def take_step(new_inputs: Tensor, new_targets: Tensor) -> Tensor:
+        inputs.copy_(new_inputs)
+        targets.copy_(new_targets)
+        graph.replay()
+        return losses
+
+    return take_step
+
+
+def windows(losses: np.ndarray) -> np.ndarray:
+    """Mean losses of each `WINDOW` steps; infinite from the first step on that was not finite."""
+    means = losses.reshape(*losses.shape[:-1], -1, WINDOW).mean(-1)
+    gone = np.maximum.accumulate(~np.isfinite(means), -1)
+    return np.where(gone, np.inf, means)
+
+
+def environment(device: str) -> dict[str, str]:
+    """What the numbers depend on."""
+    name = torch.cuda.get_device_name() if device.startswith("cuda") else platform.machine()
+    return {"torch": torch.__version__, "python": platform.python_version(), "device": name}
+
+
+def main() -> None:
+    """Train what is not there yet."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--tasks", nargs="*", default=list(TASKS))
+    parser.add_argument("--families", nargs="*", default=[])
+    parser.add_argument("--optimizers", nargs="*", default=list(RATES))
+    parser.add_argument("--share", default="0/1", help="which of how many processes this is")
+    settings = parser.parse_args()
+    settings.out.mkdir(parents=True, exist_ok=True)
+    mine, all_ = map(int, settings.share.split("/"))
+    wanted = [n for n in NETWORKS.values() if n.task in settings.tasks]
+    wanted = [n for n in wanted if not settings.families or n.family in settings.families]
+    torch.set_num_threads(1)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    (settings.out / "environment.json").write_text(json.dumps(environment(settings.device)))
+    for place, network in enumerate(wanted):
+        for optimizer in settings.optimizers:
+            file = settings.out / f"{optimizer}-{network.name.replace('/', '_')}.npy"
+            if place % all_ != mine or file.exists():
+                continue
+            began, work = time.perf_counter(), task(network.task)
+            work = Task(work.name, work.inputs.to(settings.device), work.targets.to(settings.device), work.classes)
+            losses = train(network, optimizer, work, settings.device)
+            np.save(file, losses.astype(np.float32))
+            ends = windows(losses)[..., -4:].mean(-1).min(-1)
+            print(f"{optimizer} {network.name}: {ends.round(4)} in {time.perf_counter() - began:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
