@@ -11,7 +11,7 @@ from skiplens.plots.figure import FAINT, LEVELS, MOST_LABELLED_BARS, REFERENCE_C
 
 def plotly_json(figure: Figure) -> dict[str, Any]:
     """The `data` and `layout` of `figure` for plotly.js; colours of paper and text are left to the page."""
-    references = [mark for mark in figure.marks if isinstance(mark, Reference)]
+    references = [mark for mark in figure.marks if isinstance(mark, Reference) and math.isfinite(mark.value)]
     series = [mark for mark in figure.marks if not isinstance(mark, Reference)]
     traces = [trace for index, mark in enumerate(series) for trace in _traces(mark, colour(index))]
     for trace in traces:  # names are drawn as the words they are, which can be those of a model; none is in no legend
@@ -89,12 +89,12 @@ def _heights(name: str) -> dict[str, Any]:
 
 
 def _with_gaps(value: Any) -> Any:
-    """The same value with None for NaN: JSON has no NaN, and plotly.js leaves a gap at null."""
+    """The same value with None for what is not finite: JSON has no NaN, and plotly.js leaves a gap at null."""
     if isinstance(value, dict):
         return {key: _with_gaps(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
         return [_with_gaps(entry) for entry in value]
-    return None if isinstance(value, float) and math.isnan(value) else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _axis(label: str, logarithmic: bool) -> dict[str, Any]:

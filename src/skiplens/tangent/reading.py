@@ -52,13 +52,21 @@ class TangentReading(Reading, kind="tangent"):
 
     @property
     def eigenvalues(self) -> Float[Tensor, " samples"]:
-        """The eigenvalues of the kernel, largest first: how fast each direction of the outputs is learned."""
-        return torch.linalg.eigvalsh(self.kernel.double()).flip(0)
+        """The eigenvalues of the kernel, largest first: how fast each direction of the outputs is learned.
+
+        NaN where an entry of the kernel passed the largest number of its type.
+        """
+        kernel = self.kernel.double()
+        if not bool(kernel.isfinite().all()):
+            return torch.full_like(kernel[0], float("nan"))
+        return torch.linalg.eigvalsh(kernel).flip(0)
 
     @property
     def condition_number(self) -> float:
-        """Largest over smallest eigenvalue; infinite where the kernel is singular to working precision."""
+        """Largest over smallest eigenvalue; infinite where the kernel is singular to working precision, NaN for NaN."""
         values = self.eigenvalues
+        if bool(values.isnan().any()):
+            return float("nan")
         resolution = values[0] * len(values) * torch.finfo(self.kernel.dtype).eps
         return condition_number(float(values[0]), float(values[-1]), float(resolution))
 

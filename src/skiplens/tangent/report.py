@@ -204,7 +204,7 @@ WANTED_VARIANCE = 0.1
 def judge_kernel_condition(reading: TangentReading) -> Iterator[Finding]:
     """How much longer the slowest direction takes than the fastest."""
     condition, samples = reading.condition_number, len(reading.kernel)
-    if condition <= MANY_STEPS:
+    if not condition > MANY_STEPS:
         return
     singular = math.isinf(condition)
     limit = 1 / (samples * torch.finfo(reading.kernel.dtype).eps)
