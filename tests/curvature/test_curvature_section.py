@@ -52,7 +52,7 @@ def test_the_facts_have_error_bars_where_they_are_sampled():
     assert facts["condition number (|λ|max over the 10 % quantile of |λ|)"] == "8 (95 %: from 6 to infinity)"
     assert facts["largest eigenvalue"] == "4 (an eigenvalue lies within 0.01)"
     assert facts["smallest eigenvalue"] == "-1 (an eigenvalue lies within 0.02)"
-    assert facts["largest step of gradient descent (2/λmax)"] == "0.5"
+    assert facts["step up to which the quadratic model of the loss falls (2/λmax)"] == "0.5"
 
 
 def test_exact_facts_are_plain():
@@ -64,7 +64,7 @@ def test_exact_facts_are_plain():
 
 def test_a_bowl_upside_down_has_no_largest_step():
     facts = dict(curvature_section(curvature(largest=-0.5, smallest=-1.0)).facts)
-    assert facts["largest step of gradient descent (2/λmax)"] == "any: no direction curves up"
+    assert facts["step up to which the quadratic model of the loss falls (2/λmax)"] == "any: no direction curves up"
 
 
 def test_each_block_is_a_row():

@@ -5,13 +5,17 @@ import torch
 from torch import nn
 
 import skiplens as sl
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, NotResidualError
 from skiplens.base.memory import budget_bytes
 from skiplens.graph.lens import Lens
+from skiplens.readings.finding import Finding
+from skiplens.report import Report
+from skiplens.report.page import Problem
 from skiplens.signal.reading import SignalReading
 from skiplens.signal.structure import StructureLens, StructureReading
 from skiplens.tangent.reading import TangentReading
 from tests.lens_cases import subject
+from tests.sample_readings import structure
 
 
 class Undecided(nn.Module):
@@ -46,6 +50,7 @@ def test_what_one_lens_cannot_measure_is_a_problem_and_the_others_go_on(tmp_path
     report = sl.inspect(Undecided(), looked_at.batch, name="undecided")
     problems = {problem.lens: problem.message for problem in report.problems}
     assert "cannot be exported" in problems["structure"]
+    assert report.verdict.startswith("Not known to be healthy: the lenses structure, signal")
     assert report.reading(TangentReading) is not None
     assert "Could not be measured" in report.save(tmp_path / "r.html").read_text()
 
@@ -60,6 +65,7 @@ def test_an_interruption_leaves_a_report_of_what_was_finished():
     report = sl.inspect(looked_at.model, looked_at.batch, lenses=["tangent"], progress=stop)
     assert [type(reading) for reading in report.readings] == [StructureReading, SignalReading]
     assert report.problems[0].lens == "tangent" and "interrupted" in report.problems[0].message
+    assert report.verdict.startswith("Not known to be healthy: the lens tangent did not finish.")
 
 
 @pytest.mark.parametrize(
@@ -112,9 +118,32 @@ def test_a_lens_that_runs_out_of_memory_looks_again_in_smaller_pieces(monkeypatc
     assert "starving: out of memory, again with 25.00% of the budget" in told
 
 
-def test_a_fault_in_one_lens_does_not_lose_what_the_others_saw(monkeypatch):
+def test_a_fault_in_one_lens_does_not_lose_what_the_others_saw(monkeypatch, tmp_path):
     monkeypatch.setattr("skiplens.report.inspection.choose", lambda names: (Faulty(), StructureLens()))
     looked_at = subject()
     report = sl.inspect(looked_at.model, looked_at.batch)
     assert report.reading(StructureReading) is not None
     assert "Please report it (KeyError: 'block 7'.)" in report.problems[0].message
+    said = "Nothing serious was found in what was measured."
+    assert report.verdict == f"Not known to be healthy: the lens faulty did not finish. {said}"
+    assert 'class="verdict severity-unknown"' in report.save(tmp_path / "report.html").read_text()
+
+
+def test_a_lens_for_other_models_leaves_the_network_healthy_as_far_as_could_be_measured(monkeypatch, tmp_path):
+    class Elsewhere(Faulty):
+        def __call__(self, subject, randomness, progress):
+            raise NotResidualError("There is no join.")
+
+    monkeypatch.setattr("skiplens.report.inspection.choose", lambda names: (Elsewhere(), StructureLens()))
+    looked_at = subject()
+    report = sl.inspect(looked_at.model, looked_at.batch)
+    assert report.verdict == "Healthy as far as could be measured: faulty cannot look at this model."
+    report.write(tmp_path)
+    assert Report.load(tmp_path).verdict == report.verdict
+    assert 'class="verdict severity-none"' in (tmp_path / "report.html").read_text()
+
+
+def test_what_was_found_goes_before_what_could_not_be_measured():
+    found = Finding("rule", "warning", "It is so.", 1.0, 0.0, "source", "change")
+    report = Report("net", (structure(),), (Problem("faulty", "It broke."),), (found,))
+    assert report.verdict == "Warning: It is so."

@@ -167,7 +167,7 @@ def extremes_by_block(reading: HessianSpectrum) -> Figure | None:
         name="extremes_by_block",
         title="Steepest directions of each block",
         caption="Largest and smallest eigenvalue when only the parameters of one residual block move. The block with "
-        "the longest bars limits the learning rate; bars below zero are directions that lead down. An eigenvalue lies "
+        "the longest bars is the steepest; bars below zero are directions that lead down. An eigenvalue lies "
         "within each error bar.",
         x_label="residual block",
         y_label="eigenvalue",
@@ -197,7 +197,7 @@ def curvature_section(reading: HessianSpectrum) -> Section:
         ("curvature that is downward", _percent(reading.negative_mass, reading.negative_mass_error)),
         ("trace", _with_error(reading.trace, reading.trace_error)),
         ("Frobenius norm", _with_error(reading.frobenius_norm, reading.frobenius_error)),
-        ("largest step of gradient descent (2/λmax)", step),
+        ("step up to which the quadratic model of the loss falls (2/λmax)", step),
     )
     return Section(
         anchor=reading.kind,
@@ -297,9 +297,10 @@ def judge_hessian_condition(reading: HessianSpectrum) -> Iterator[Finding]:
         threshold=MANY_STEPS,
         source="|λ|max over the 10 % quantile of |λ| ('Demystifying ResNet', figure 4): plain networks pass 10⁴ at "
         "eight layers, shortcuts of depth two stay near that of the data at any depth",
-        change=f"Steps above 2/|λ|max = {2 / most:.2g} diverge, and at smaller ones flat directions hardly move: let "
-        "shortcuts span two weight layers, start branches near zero, standardise the inputs, or use an optimiser that "
-        "rescales directions.",
+        change=f"With steps below 2/|λ|max = {2 / most:.2g}, where the quadratic model of the loss stops falling, flat "
+        "directions hardly move: let shortcuts span two weight layers, start branches near zero, standardise the "
+        "inputs, or use an optimiser that rescales directions. Larger steps often train all the same, because the "
+        "curvature falls in the first ones; skiplens forecast measures which.",
     )
 
 

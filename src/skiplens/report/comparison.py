@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -116,7 +116,7 @@ class Comparison:
     def problems(self) -> tuple[Problem, ...]:
         """What could not be measured, each once."""
         found = [
-            Problem(f"{contender.name}, {problem.lens}", problem.message)
+            replace(problem, lens=f"{contender.name}, {problem.lens}")
             for contender in self.contenders
             for report in contender.reports
             for problem in report.problems

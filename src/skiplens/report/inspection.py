@@ -3,13 +3,19 @@
 import json
 import traceback
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from torch import nn
 
-from skiplens.base.errors import InvalidInputError, SkiplensError
+from skiplens.base.errors import (
+    InvalidInputError,
+    NoFrozenFormError,
+    NotResidualError,
+    NotTwiceDifferentiableError,
+    SkiplensError,
+)
 from skiplens.base.files import write_content
 from skiplens.base.memory import memory_retry
 from skiplens.base.progress import Progress, silent
@@ -20,7 +26,7 @@ from skiplens.graph.loss import Loss, loss_name, loss_rule
 from skiplens.plots.matplotlib_file import save_figure
 from skiplens.plots.section import Section
 from skiplens.readings.file import from_json, to_json
-from skiplens.readings.finding import Finding, verdict
+from skiplens.readings.finding import Finding, listed, verdict
 from skiplens.readings.reading import Reading
 from skiplens.report.lenses import choose, figures_of, find, section_of
 from skiplens.report.page import Problem, opening, page
@@ -28,6 +34,8 @@ from skiplens.report.page import Problem, opening, page
 DEFAULT_SAMPLES = 64
 INTERRUPTED = "interrupted from the keyboard"
 UNEXPECTED = "ended in an error that it should have foreseen; the other lenses went on. Please report it"
+FOR_OTHER_MODELS = (NoFrozenFormError, NotResidualError, NotTwiceDifferentiableError)
+"""What a lens says of a model that it is not made for; nothing has failed then."""
 R = TypeVar("R", bound=Reading)
 
 
@@ -51,10 +59,20 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """One line: that the network is healthy, or its most severe finding; what was measured at all goes before."""
+        """One line: that the network is healthy, its most severe finding, or what had to be measured to know."""
         if not self.readings:
             return "Nothing could be measured."
-        return verdict(self.findings)
+        if not self.problems or any(finding.severity != "note" for finding in self.findings):
+            return verdict(self.findings)
+        if not self._failed:
+            lenses = listed(tuple(problem.lens for problem in self.problems))
+            return f"Healthy as far as could be measured: {lenses} cannot look at this model."
+        failed = f"the lens{'es' * (len(self._failed) > 1)} {listed(self._failed)} did not finish"
+        return f"Not known to be healthy: {failed}. Nothing serious was found in what was measured."
+
+    @property
+    def _failed(self) -> tuple[str, ...]:
+        return tuple(problem.lens for problem in self.problems if problem.failed)
 
     def sections(self) -> tuple[Section, ...]:
         """One section a reading, in the order they were taken."""
@@ -66,6 +84,7 @@ class Report:
         if path.is_dir():
             raise InvalidInputError(f"{path} is a folder; name the file, e.g. {path / 'report.html'}.")
         top = opening(self.verdict, self.findings, self.readings)
+        top = replace(top, severity=top.severity or "unknown" * bool(self._failed))
         content = page(self.title, top, self.sections(), self.problems, self.to_json())
         write_content(path, content)
         return path
@@ -143,7 +162,7 @@ def inspect(  # noqa: PLR0913 - the model, its data, and keywords of which each 
         try:
             readings.append(_look(lens, subject, Randomness(seed).child(lens.name), progress))
         except SkiplensError as error:
-            problems.append(Problem(lens.name, str(error)))
+            problems.append(Problem(lens.name, str(error), not isinstance(error, FOR_OTHER_MODELS)))
         except KeyboardInterrupt:
             problems.append(Problem(lens.name, f"{INTERRUPTED}; what follows it was not measured."))
             break

@@ -28,6 +28,7 @@ class Problem:
 
     lens: str
     message: str
+    failed: bool = True  # False where the lens is made for other models than this one
 
 
 @dataclass(frozen=True)

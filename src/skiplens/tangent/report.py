@@ -187,7 +187,7 @@ def tangent_sentence(reading: TangentReading) -> str:
     """The kernel in one sentence."""
     rank = f"its {len(reading.kernel)} samples share {reading.effective_rank:.1f} directions"
     if math.isinf(reading.condition_number):
-        return f"The tangent kernel is singular to working precision: {rank}, and some outputs cannot be learned apart."
+        return f"The tangent kernel is singular to working precision: {rank}."
     return (
         f"The tangent kernel has condition number {number_in_words(reading.condition_number)}; {rank}: gradient "
         "descent learns the slowest direction that many times more slowly than the fastest."
@@ -202,26 +202,44 @@ WANTED_VARIANCE = 0.1
 
 
 def judge_kernel_condition(reading: TangentReading) -> Iterator[Finding]:
-    """How much longer the slowest direction takes than the fastest."""
-    condition, samples = reading.condition_number, len(reading.kernel)
-    if not condition > MANY_STEPS:
+    """Samples with the same gradient, or how much longer the slowest direction takes than the fastest.
+
+    A singular kernel alone is no fault: that of a network whose head starts at zero, and that of any narrow one, has at
+    most as many directions as the last layer has inputs, and one more.
+    """
+    alike = _pairs_alike(reading)
+    condition = reading.condition_number
+    if not alike and not MANY_STEPS < condition < math.inf:
         return
-    singular = math.isinf(condition)
-    limit = 1 / (samples * torch.finfo(reading.kernel.dtype).eps)
     yield Finding(
         rule="kernel_condition",
-        severity="warning" if singular else "note",
-        sentence="The tangent kernel is singular to working precision: some of these samples cannot be learned apart."
-        if singular
-        else f"The tangent kernel has condition number {condition:.2g}: gradient descent needs that many steps for the "
-        "slowest direction of the outputs.",
-        number=condition,
-        threshold=limit if singular else MANY_STEPS,
-        source="gradient flow f_t = y + e^{−2Kt}(f_0 − y), 'Residual Tangent Kernels', lemma 1: convergence needs "
-        "λ_min(K) > 0 and takes λ_max/λ_min steps",
-        change="Look for duplicate or nearly parallel inputs; standardise the inputs; use shorter or more strongly "
-        "scaled-down branches, whose kernel tells inputs apart better.",
+        severity="warning" if alike else "note",
+        sentence=f"{alike} pair{'s' * (alike > 1)} of different samples ha{'ve' if alike > 1 else 's'} the same "
+        "gradient to working precision: these samples cannot be learned apart."
+        if alike
+        else f"The tangent kernel has condition number {condition:.2g}: at the start gradient descent needs that many "
+        "steps for the slowest direction of the outputs.",
+        number=float(alike) if alike else condition,
+        threshold=0.0 if alike else MANY_STEPS,
+        source="gradient flow f_t = y + e^{−2Kt}(f_0 − y), 'Residual Tangent Kernels', lemma 1: a direction takes "
+        "λ_max/λ steps, and samples whose gradients are parallel move together for ever",
+        change="Look for nearly parallel inputs; standardise the inputs; use shorter or more strongly scaled-down "
+        "branches, whose kernel tells inputs apart better.",
     )
+
+
+def _pairs_alike(reading: TangentReading) -> int:
+    """Pairs of samples with parallel gradients, to working precision, whose inputs are not parallel.
+
+    A correlation is rounded like a product over all parameters; one of samples that differ only in a direction which
+    the network does not see is 1 up to that. Where inputs have no angles (tokens) any two may be the same.
+    """
+    if not reading.angles.numel():
+        return 0
+    rounding = len(reading.kernel) * torch.finfo(reading.kernel.dtype).eps
+    apart = reading.angles.double() > (2 * rounding) ** 0.5  # an angle with a cosine of 1 − rounding
+    alike = (reading.correlations.double() >= 1 - rounding) & (reading.kernel.diagonal() > 0) & apart
+    return int(alike.triu(1).sum())
 
 
 def judge_regime(reading: SignalReading) -> Iterator[Finding]:

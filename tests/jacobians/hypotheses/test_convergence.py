@@ -1,6 +1,5 @@
-from skiplens.jacobians.hypotheses.report import RULES, HypothesesReading
-
-(RULE,) = RULES
+from skiplens.jacobians.hypotheses.report import HypothesesReading, convergence_section
+from skiplens.report.lenses import find
 
 
 def hypotheses(*verdicts: str) -> HypothesesReading:
@@ -22,17 +21,8 @@ def hypotheses(*verdicts: str) -> HypothesesReading:
     )
 
 
-def test_failing_hypotheses_are_named_with_their_changes():
-    (found,) = RULE([hypotheses("fails", "fails", "holds", "fails")])
-    assert found.severity == "note" and found.where == ("S1", "S5", "G1") and found.number == 3
-    assert "3 of 4 hypotheses fail, above all S1." in found.sentence
-    assert found.change == "S1 (what S1 says): Change S1."
-
-
-def test_where_nothing_fails_nothing_is_said():
-    assert RULE([hypotheses("holds", "holds", "cannot be decided", "cannot be decided")]) == []
-
-
-def test_consequences_alone_are_told():
-    (found,) = RULE([hypotheses("holds", "fails", "holds", "fails")])
-    assert "above all S5, G1." in found.sentence
+def test_failing_hypotheses_are_on_the_page_with_their_changes_and_are_no_finding():
+    reading = hypotheses("fails", "fails", "holds", "fails")
+    changes = [row["what would make it hold"] for row in convergence_section(reading).rows]
+    assert changes == ["Change S1.", "Change S5.", "", "Change G1."]
+    assert find([reading]) == ()

@@ -23,7 +23,7 @@ from skiplens.jacobians.hypotheses.chain import describe_cost, describe_model
 from skiplens.jacobians.hypotheses.conditions import check, conclusion
 from skiplens.jacobians.hypotheses.descriptions import Case, DataFacts, ResidualLayer, SampledGain
 from skiplens.jacobians.hypotheses.parts import GraphView
-from skiplens.jacobians.hypotheses.report import RULES, HypothesesReading, convergence_section, hypotheses_numbers
+from skiplens.jacobians.hypotheses.report import HypothesesReading, convergence_section, hypotheses_numbers
 from skiplens.jacobians.part_spectrum import Linearised, couples_samples, keeps_samples
 from skiplens.jacobians.systems.affine import Affine
 from skiplens.linalg.singular_values import singular_density
@@ -230,4 +230,4 @@ class ConvergenceLens(Lens):
         return replace(reading, model=subject.name, provenance=clock.end())
 
 
-VIEW = ReadingView(HypothesesReading, ConvergenceLens, convergence_section, (), RULES, hypotheses_numbers)
+VIEW = ReadingView(HypothesesReading, ConvergenceLens, convergence_section, key_numbers=hypotheses_numbers)

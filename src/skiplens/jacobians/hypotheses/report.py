@@ -1,13 +1,12 @@
 """What the checker of the convergence theorems found: one verdict for each hypothesis."""
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.plots.section import KeyNumber, Section, number_in_words, provenance_of
-from skiplens.readings.finding import Finding, Rule
 from skiplens.readings.reading import Reading
 
 WIDTH = 100
@@ -119,6 +118,7 @@ def convergence_section(reading: HypothesesReading) -> Section:
                 "says": row["statement"],
                 "number": _number(row),
                 "where": row["where"] if row["verdict"] != "holds" else "",
+                "what would make it hold": row["change"] if row["verdict"] != "holds" else "",
             }
             for row in reading.rows()
         ),
@@ -133,33 +133,6 @@ def _number(row: Mapping[str, Any]) -> str:
     number = "not known" if row["number"] is None else number_in_words(row["number"])
     here = "" if row["sampled"] is None else f" (here {number_in_words(row['sampled'])})"
     return f"{row['meaning']}: {number}{here}"
-
-
-DERIVED = ("S5", "S6", "G1", "G4")  # hypotheses that fail only because another one does
-
-
-def judge_hypotheses(reading: HypothesesReading) -> Iterator[Finding]:
-    """One note with all that fail, and the smallest change for each."""
-    failing = [row for row in reading.rows() if row["verdict"] == "fails"]
-    causes = [row for row in failing if row["hypothesis"] not in DERIVED] or failing
-    if not failing:
-        return
-    named = ", ".join(row["hypothesis"] for row in causes)
-    yield Finding(
-        rule="convergence_hypotheses",
-        severity="note",
-        sentence=f"Convergence to the optimum is not guaranteed: {len(failing)} of {len(reading.labels)} hypotheses "
-        f"fail, above all {named}.",
-        number=float(len(failing)),
-        threshold=0.0,
-        source="'On skip connections and normalisation layers in deep optimisation', theorems 4.5 (S), 4.7 (R) and 5.1 "
-        "(G, in its corrected form)",
-        change=" ".join(f"{row['hypothesis']} ({row['statement']}): {row['change']}" for row in causes),
-        where=tuple(row["hypothesis"] for row in failing),
-    )
-
-
-RULES = (Rule("convergence_hypotheses", (HypothesesReading,), judge_hypotheses),)
 
 
 def hypotheses_numbers(reading: HypothesesReading) -> tuple[KeyNumber, ...]:
