@@ -1,0 +1,43 @@
+"""Work that many processes share, with a file of rows that grows: the same command goes on where it was interrupted."""
+
+import csv
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+
+Row = dict[str, Any]
+
+
+def read_rows(file: Path) -> list[Row]:
+    """The rows that are there; a last line that was cut off is left out."""
+    if not file.exists():
+        return []
+    with file.open(newline="", encoding="utf-8") as stream:
+        return [row for row in csv.DictReader(stream) if None not in row.values() and None not in row]
+
+
+def append_rows(file: Path, columns: Sequence[str], batches: Iterable[Sequence[Row]]) -> Iterator[Sequence[Row]]:
+    """Write rows as they come, and hand them on; what an interruption left half-written is removed first."""
+    before = read_rows(file)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({column: row.get(column, "") for column in columns} for row in before)
+        stream.flush()
+        for rows in batches:
+            writer.writerows(rows)
+            stream.flush()
+            yield rows
+
+
+def shared_out(work: Callable[[Any], Any], jobs: Sequence[Any], processes: int) -> Iterator[Any]:
+    """The results of all jobs as they come, from this process or from `processes` new ones with a thread each."""
+    if processes < 2:
+        yield from map(work, jobs)
+        return
+    with get_context("spawn").Pool(processes, torch.set_num_threads, (1,)) as pool:
+        yield from pool.imap_unordered(work, jobs)
