@@ -3,13 +3,12 @@
 Every score is a function (model, inputs, targets) -> float that leaves the model as it was, random state included.
 Networks are seen in training mode, so batch norm uses the batch, as in the authors' programs. *Weights* are the
 parameters with two axes or more. Where the inputs are tokens, derivatives with respect to the inputs are taken at the
-output of the first `nn.Embedding`. A score that does not exist for a network (no activation, no embedding) is NaN.
+output of the first embedding. A score that does not exist for a network (no activation, numbers beyond float64) is NaN.
 """
 
 import copy
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
@@ -19,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from skiplens.base.preserve_state import preserve_state
@@ -116,12 +116,12 @@ def synflow(model: nn.Module, inputs: Tensor, targets: Tensor) -> float:
     for module in twin.modules():
         if isinstance(module, _NORMALISATIONS):
             module.register_forward_hook(lambda _, given, output: given[0])
-        elif isinstance(module, nn.Embedding):
-            module.register_forward_hook(lambda _, given, output: torch.ones_like(output))
     ones = torch.ones_like(inputs[:1], dtype=torch.float64) if inputs.is_floating_point() else inputs[:1]
-    gradients = weight_gradients(twin, main_output(twin(ones)).sum())
+    with _Embeddings(torch.ones_like):
+        outputs = main_output(twin(ones))
+    gradients = weight_gradients(twin, outputs.sum())
     total = sum(float((weight * g).detach().abs().sum()) for weight, g in zip(weights_of(twin), gradients, strict=True))
-    return math.log(total) if total > 0 else -math.inf
+    return math.log(total) if total > 0 else math.nan if math.isnan(total) else -math.inf
 
 
 @looking
@@ -148,12 +148,11 @@ def jacobian_covariance(model: nn.Module, inputs: Tensor, targets: Tensor) -> fl
 
     The first version of Mellor et al. (2020), `jacob_cov` of Abdelfattah et al. (2021).
     """
-    with differentiable_inputs(model, inputs) as (given, leaves):
-        total = main_output(model(given)).sum()
-    if not leaves or not total.requires_grad:
+    outputs, leaf = differentiable_outputs(model, inputs)
+    if leaf is None:
         return math.nan
-    (gradient,) = torch.autograd.grad(total, leaves[0], allow_unused=True)
-    if gradient is None or not gradient.isfinite().all():
+    (gradient,) = torch.autograd.grad(outputs.sum(), leaf, materialize_grads=True, allow_unused=True)
+    if not gradient.isfinite().all():
         return math.nan
     correlations = torch.corrcoef(gradient.flatten(1).double()).nan_to_num(0.0)  # a sample with no gradient
     shifted = torch.linalg.eigvalsh(correlations).clamp_min(0) + 1e-5
@@ -249,27 +248,29 @@ def activation_signs(model: nn.Module, inputs: Tensor) -> list[Tensor]:
     return heard.signs
 
 
-@contextmanager
-def differentiable_inputs(model: nn.Module, inputs: Tensor) -> Iterator[tuple[Tensor, list[Tensor]]]:
-    """Inputs to call the model with, and (after the call) the leaf that stands for them."""
+class _Embeddings(TorchFunctionMode):
+    """Puts something else in the place of what the first look-up of tokens gives, as a module or as a function."""
+
+    def __init__(self, replace: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.replace, self.replaced = replace, []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        if func in (F.embedding, torch.embedding) and not self.replaced:
+            found = self.replace(found)
+            self.replaced.append(found)
+        return found
+
+
+def differentiable_outputs(model: nn.Module, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The outputs, and the leaf of the graph that stands for the inputs; None where tokens are not embedded."""
     if inputs.is_floating_point():
         given = inputs.detach().clone().requires_grad_()
-        yield given, [given]
-        return
-    leaves: list[Tensor] = []
-
-    def replace(_: nn.Module, given: Any, output: Tensor) -> Tensor | None:
-        if leaves:
-            return None
-        leaves.append(output.detach().requires_grad_())
-        return leaves[0]
-
-    hooks = [m.register_forward_hook(replace) for m in model.modules() if isinstance(m, nn.Embedding)]
-    try:
-        yield inputs, leaves
-    finally:
-        for hook in hooks:
-            hook.remove()
+        return main_output(model(given)), given
+    with _Embeddings(lambda found: found.detach().requires_grad_()) as embeddings:
+        outputs = main_output(model(inputs))
+    return outputs, embeddings.replaced[0] if embeddings.replaced else None
 
 
 @dataclass(frozen=True)
