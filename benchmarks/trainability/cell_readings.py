@@ -48,7 +48,7 @@ def feature_readings(model: CellNetwork, inputs: Tensor, generator: torch.Genera
         features.append(part(given))
         steps.append(step_conditioning(given, features[-1], generator))
     entropies = [channel_entropy(feature.detach()) for feature in features]
-    last = model.last(features[-1]).detach()
+    last = features[-1].detach().mean((2, 3))  # before batch norm takes away what the samples have in common
     return {
         "expressivity": sum(entropies),
         "progressivity": min(after - before for before, after in pairwise(entropies)),
@@ -131,7 +131,7 @@ def relu_flips(model: nn.Module, ends: Tensor) -> float:
 
     Counted between neighbours of `SEGMENT_POINTS` points, so that a ReLU that flips back in between is missed.
     """
-    places = torch.linspace(0, 1, SEGMENT_POINTS, device=ends.device).reshape(-1, 1, 1, 1)
+    places = torch.linspace(0, 1, SEGMENT_POINTS, dtype=ends.dtype, device=ends.device).reshape(-1, 1, 1, 1)
     points = ends[:1] * (1 - places) + ends[1:2] * places
     with torch.no_grad():
         signs = activation_signs(model, points)
@@ -175,7 +175,7 @@ def first_entry_jacobian(model: nn.Module, inputs: Tensor) -> tuple[Tensor, Tens
             parts.append(torch.ones_like(parts[0]))
         shift = torch.zeros_like(parts[0])
         for part in parts:
-            entries.append(torch.zeros(len(part), device=part.device, requires_grad=True))
+            entries.append(part.new_zeros(len(part), requires_grad=True))
             shift = shift + entries[-1].reshape(-1, *[1] * (part.ndim - 1)) * part
         return output + F.pad(shift[:, None], [0, 0] * (shift.ndim - 1) + [0, output.shape[1] - 1])
 

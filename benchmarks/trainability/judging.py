@@ -56,12 +56,12 @@ def loss_at_rate(rate: float, rates: Sequence[float], losses: Sequence[float]) -
     """
     if not math.isfinite(rate) or rate <= 0:
         return math.inf
-    place, grid = math.log(rate), np.log(np.asarray(rates, dtype=np.float64))
+    grid = np.log(np.asarray(rates, dtype=np.float64))
     heights = np.log(np.maximum(np.asarray(losses, dtype=np.float64), np.finfo(np.float64).tiny))
-    place = min(max(place, grid[0]), grid[-1])
-    above = int(np.searchsorted(grid, place - 1e-9 * abs(place)))  # a rate of the grid up to rounding is that rate
-    if abs(grid[above] - place) <= 1e-6 or above == 0:
-        return float(np.exp(heights[above]))
-    share = (place - grid[above - 1]) / (grid[above] - grid[above - 1])
-    pair = heights[above - 1], heights[above]
-    return float(np.exp((1 - share) * pair[0] + share * pair[1])) if np.isfinite(pair).all() else math.inf
+    place = min(max(math.log(rate), grid[0]), grid[-1])
+    nearest = int(np.argmin(np.abs(grid - place)))
+    if abs(grid[nearest] - place) <= 1e-6:  # a stored rate has seven digits
+        return float(np.exp(heights[nearest]))
+    above = int(np.searchsorted(grid, place))
+    pair = heights[above - 1 : above + 1]
+    return float(np.exp(np.interp(place, grid[above - 1 : above + 1], pair))) if np.isfinite(pair).all() else math.inf

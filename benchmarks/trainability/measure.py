@@ -124,9 +124,8 @@ def main() -> None:
     left = left_over(jobs_of(methods, networks), settings.stored)
     results = append_rows(settings.stored, COLUMNS, shared_out(measured, left, settings.processes))
     for number, (row,) in enumerate(results, 1):
-        print(
-            f"{number} of {len(left)}: {row['method']}, {row['network']}, {row['optimizer']}: {row['word']}", flush=True
-        )
+        job = ", ".join(str(row[column]) for column in COLUMNS[:4])
+        print(f"{number} of {len(left)}: {job}: {row['word'] or row['score']}", flush=True)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from skiplens.base.preserve_state import preserve_state
 from skiplens.graph.functional import main_output
@@ -109,13 +108,13 @@ def synflow(model: nn.Module, inputs: Tensor, targets: Tensor) -> float:
 
     In float64. Normalisations are passed through, as Abdelfattah et al. do; for tokens the embedding gives the ones.
     """
-    twin = copy.deepcopy(model).double()
+    twin = copy.deepcopy(model).double().eval()  # no dropout
     with torch.no_grad():
         for parameter in twin.parameters():
             parameter.abs_()
     for module in twin.modules():
         if isinstance(module, _NORMALISATIONS):
-            module.register_forward_hook(lambda _, given, output: given[0])
+            module.forward = lambda given: given  # on the copy; a norm of one sample would be an error
     ones = torch.ones_like(inputs[:1], dtype=torch.float64) if inputs.is_floating_point() else inputs[:1]
     with _Embeddings(torch.ones_like):
         outputs = main_output(twin(ones))
@@ -226,7 +225,7 @@ _ACTIVATIONS = frozenset(
 )
 
 
-class _Listening(TorchDispatchMode):
+class _Listening(TorchFunctionMode):
     """Keeps the signs of what torch's activations are called with, as modules or as functions."""
 
     def __init__(self, samples: int) -> None:
@@ -234,8 +233,8 @@ class _Listening(TorchDispatchMode):
         self.samples = samples
         self.signs: list[Tensor] = []
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func.overloadpacket.__name__.removesuffix("_")  # in place or not
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "").removesuffix("_")  # in place or not
         if name in _ACTIVATIONS and args[0].shape[:1] == (self.samples,):
             self.signs.append(args[0] > 0)
         return func(*args, **(kwargs or {}))
