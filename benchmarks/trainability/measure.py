@@ -2,7 +2,8 @@
 
 Methods are the forecast at several costs, the scores of `proxies` and the searches of `searches`. Each sees the network
 as it starts with a seed and mini-batches in another order than the training that it is judged by. Rows are kept in
-`results/methods.csv`; the same command goes on after an interruption. Scores that know no optimizer have `any`.
+`results/methods.csv`; the same command goes on after an interruption, and tries again what failed. Scores that know no
+optimizer have `any`.
 """
 
 import argparse
@@ -14,6 +15,7 @@ from pathlib import Path
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+import skiplens
 from benchmarks.trainability.networks import NETWORKS
 from benchmarks.trainability.pool import Row, append_rows, read_rows, shared_out
 from benchmarks.trainability.proxies import PROXIES
@@ -65,10 +67,8 @@ def run_method(method: str, model: nn.Module, work: Task, optimizer: str, seed: 
     if method in SEARCHES:
         found = SEARCHES[method](model, work, optimizer, seed)
         return {"score": found.score, "rate": found.rate, "cost": found.cost}
-    from skiplens import forecast
-
     batches = DataLoader(TensorDataset(work.inputs, work.targets), BATCH, shuffle=True)
-    told = forecast(model, batches, loss="cross_entropy", optimizer=optimizer, cost=COSTS[method], seed=seed)
+    told = skiplens.forecast(model, batches, loss="cross_entropy", optimizer=optimizer, cost=COSTS[method], seed=seed)
     low, high = told.interval
     return {
         "score": told.score,
@@ -98,9 +98,14 @@ def load(file: Path = STORED) -> list[Row]:
     ]
 
 
+def succeeded(row: Row) -> bool:
+    """Whether a method came to its end."""
+    return not row["word"].startswith("failed")
+
+
 def left_over(wanted: Sequence[Job], file: Path) -> list[Job]:
-    """The jobs that are not stored yet."""
-    rows = read_rows(file)
+    """The jobs that are not stored yet, or failed."""
+    rows = filter(succeeded, read_rows(file))
     done = {(row["method"], row["network"], row["optimizer"], int(row["seed"])) for row in rows}
     return [job for job in wanted if job not in done]
 
@@ -122,7 +127,7 @@ def main() -> None:
         task(name)  # one process reads the images and stores them for all
         networks += [n.name for n in NETWORKS.values() if n.task == name][: settings.limit]
     left = left_over(jobs_of(methods, networks), settings.stored)
-    results = append_rows(settings.stored, COLUMNS, shared_out(measured, left, settings.processes))
+    results = append_rows(settings.stored, COLUMNS, shared_out(measured, left, settings.processes), succeeded)
     for number, (row,) in enumerate(results, 1):
         job = ", ".join(str(row[column]) for column in COLUMNS[:4])
         print(f"{number} of {len(left)}: {job}: {row['word'] or row['score']}", flush=True)

@@ -19,15 +19,20 @@ def read_rows(file: Path) -> list[Row]:
         return [row for row in csv.DictReader(stream) if None not in row.values() and None not in row]
 
 
-def append_rows(file: Path, columns: Sequence[str], batches: Iterable[Sequence[Row]]) -> Iterator[Sequence[Row]]:
-    """Write rows as they come, and hand them on; what an interruption left half-written is removed first."""
-    before = read_rows(file)
+def append_rows(
+    file: Path, columns: Sequence[str], batches: Iterable[Sequence[Row]], keep: Callable[[Row], bool] = lambda row: True
+) -> Iterator[Sequence[Row]]:
+    """Write rows as they come, and hand them on; earlier ones that are half-written or not to keep are removed."""
+    before = [row for row in read_rows(file) if keep(row)]
     file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w", newline="", encoding="utf-8") as stream:
+    part = file.with_suffix(".part")
+    with part.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.DictWriter(stream, columns, lineterminator="\n")
         writer.writeheader()
         writer.writerows({column: row.get(column, "") for column in columns} for row in before)
-        stream.flush()
+    part.replace(file)
+    with file.open("a", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, columns, lineterminator="\n")
         for rows in batches:
             writer.writerows(rows)
             stream.flush()

@@ -164,6 +164,16 @@ def test_a_method_that_ends_in_an_error_is_a_row(toy, monkeypatch):
     assert (row["word"], row["score"]) == ("failed: RuntimeError: no luck", "")
 
 
+def test_what_failed_is_tried_again(toy, tmp_path, monkeypatch):
+    file = tmp_path / "methods.csv"
+    rows = [["SNIP", "toy", "any", seed, "", word, *[""] * 5] for seed, word in ((0, "failed: ValueError"), (1, ""))]
+    file.write_text("\n".join(",".join(map(str, row)) for row in [measure.COLUMNS, *rows]) + "\n")
+    monkeypatch.setattr("sys.argv", ["measure", "--methods", "SNIP", "--tasks", "digits", "--stored", str(file)])
+    measure.main()
+    found = {row["seed"]: row["score"] for row in measure.load(file)}
+    assert math.isfinite(found[0]) and math.isnan(found[1])  # what was stored stays
+
+
 def test_an_unknown_method_is_named(toy, monkeypatch):
     monkeypatch.setattr("sys.argv", ["measure", "--methods", "oracle"])
     with pytest.raises(SystemExit, match=r"No method is called oracle\. There are: forecast, 0 steps"):
