@@ -1,0 +1,327 @@
+"""Signal, gradient and units of every layer, seen by hooks in one forward and one backward pass of any module."""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from skiplens.base.arguments import type_name
+from skiplens.base.axes import Float, Int
+from skiplens.base.errors import InvalidInputError, SkiplensError
+from skiplens.base.preserve_state import preserve_state
+from skiplens.base.progress import Progress, silent
+from skiplens.base.randomness import Randomness
+from skiplens.graph.batch import Batch, tensors_in
+from skiplens.graph.functional import main_output
+from skiplens.graph.lens import Lens, Subject
+from skiplens.graph.loss import Loss, fitted, loss_rule
+from skiplens.readings.reading import Provenance, Reading
+from skiplens.signal.reading import Names
+from skiplens.signal.units import FLAT_SLOPE
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LayerStates(Reading, kind="layers"):
+    """What passes each layer: a module without children. A layer that is called again has one more entry.
+
+    Attributes:
+        samples: How many samples were looked at.
+        precision: dtype of the outputs.
+        loss: The loss of these samples.
+        names: Names of the layers, in the order of their calls.
+        kinds: weights, activation, normalisation or other.
+        types: Names of their classes.
+        matrices: Names of the parameters of each that have two axes or more.
+        shifts: Names of its other parameters.
+        inputs: Root mean square of what each gets.
+        outputs: Root mean square of what it gives.
+        gradients: Norm of the derivative of the loss by what it gives; NaN where none comes there.
+        shut: For a ReLU the share of units that are zero on all samples, for weights that of inputs which an operation
+            before them made zero; for tanh and its kind the share of values with under 1 % of the largest slope.
+        units: How many units there are.
+        spreads: Mean of 1 − cosine between the inputs of two samples: 0 where all samples look alike.
+        input_spread: The same of the inputs of the model.
+        parameter_norms: Norm of its own parameters.
+        parameter_gradients: Norm of the derivative of the loss by them.
+        statistics: Numbers from which a batch norm in training mode takes a variance; 0 for all other layers.
+        unreached: Modules with trainable parameters of which none gets a gradient, the outermost ones.
+        aside: Those of them that are called after everything that the loss reaches.
+        zero_gradients: Parameters whose gradient is zero in every entry.
+        trainable: How many parameters, as tensors, want a gradient.
+        blocks: Outermost residual blocks, where they were looked for.
+    """
+
+    samples: int
+    precision: str
+    loss: float
+    names: Names
+    kinds: Names
+    types: Names
+    matrices: tuple[Names, ...]
+    shifts: tuple[Names, ...]
+    inputs: Float[Tensor, " layers"]
+    outputs: Float[Tensor, " layers"]
+    gradients: Float[Tensor, " layers"]
+    shut: Float[Tensor, " layers"]
+    units: Int[Tensor, " layers"]
+    spreads: Float[Tensor, " layers"]
+    input_spread: float
+    parameter_norms: Float[Tensor, " layers"]
+    parameter_gradients: Float[Tensor, " layers"]
+    statistics: Int[Tensor, " layers"]
+    unreached: Names = ()
+    aside: Names = ()
+    zero_gradients: Names = ()
+    trainable: int = 0
+    blocks: int = 0
+
+    def of_kind(self, kind: str) -> list[int]:
+        """Places of the layers of this kind."""
+        return [place for place, found in enumerate(self.kinds) if found == kind]
+
+
+@dataclass(frozen=True)
+class LayersLens(Lens):
+    """Signal and gradient from layer to layer, with and without residual blocks."""
+
+    name: ClassVar[str] = "layers"
+    question: ClassVar[str] = "Does every layer pass on signal and gradient, and tell samples apart?"
+
+    def __call__(self, subject: Subject, randomness: Randomness, progress: Progress = silent) -> LayerStates:
+        """One forward and one backward pass; nothing is drawn at random."""
+        clock = Provenance.begin({"lens": self.name, "model": subject.name}, randomness.seed, subject.device)
+        progress("looking at each layer", 0, 1)
+        blocks = 0
+        with suppress(SkiplensError):  # a model that cannot be exported is looked at as one without blocks
+            blocks = sum(block.parent is None for block in subject.network.blocks)
+        batch, _ = subject.few(subject.batch.samples, passes=3)
+        values = layer_states(subject.model, batch, subject.loss).values()
+        progress("looking at each layer", 1, 1)
+        return LayerStates(**{**values, "blocks": blocks}, provenance=clock.end())
+
+
+def layer_states(model: nn.Module, batch: Batch, loss: Loss = None) -> LayerStates:
+    """The states of all layers of `model` on `batch`; where targets fit no loss, that of the mean square of outputs."""
+    with preserve_state(model), torch.enable_grad():
+        watch = _Watch(batch.samples)
+        hooks = [hook for name, layer in model.named_modules() if _is_layer(layer) for hook in watch.hooks(name, layer)]
+        try:
+            outputs = batch.arguments().call(model)
+            value = _loss(outputs, batch, loss)
+            named = {name: p for name, p in model.named_parameters() if p.requires_grad}
+            found: tuple[Tensor | None, ...] = ()
+            if value.requires_grad and named:
+                found = torch.autograd.grad(value, list(named.values()), allow_unused=True)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        gradients = dict(zip(named, found or [None] * len(named), strict=True))
+        return _states(model, batch, watch, gradients, main_output(outputs).dtype, float(value.detach()))
+
+
+def _loss(outputs: Any, batch: Batch, loss: Loss) -> Tensor:
+    try:
+        kind, prepared = fitted(main_output(outputs), batch, loss)
+        return loss_rule(kind).plain(outputs, prepared.targets)
+    except InvalidInputError:
+        if loss is not None:
+            raise
+        return main_output(outputs).square().mean()
+
+
+def _is_layer(module: nn.Module) -> bool:
+    # An attention of torch uses the weights of its child without calling it.
+    return next(module.children(), None) is None or isinstance(module, nn.MultiheadAttention)
+
+
+def _kind(layer: nn.Module) -> str:
+    if "Norm" in type(layer).__name__:
+        return "normalisation"
+    if any(p.ndim > 1 for p in layer.parameters()):
+        return "weights"
+    return "activation" if "activation" in type(layer).__module__ else "other"
+
+
+FLAT: dict[type[nn.Module], Callable[[Any, Tensor], Tensor]] = {
+    nn.Tanh: lambda layer, y: 1 - y.square() < FLAT_SLOPE,
+    nn.Sigmoid: lambda layer, y: 4 * y * (1 - y) < FLAT_SLOPE,
+    nn.Softsign: lambda layer, y: (1 - y.abs()).square() < FLAT_SLOPE,
+    nn.Hardtanh: lambda layer, y: (y <= layer.min_val) | (y >= layer.max_val),
+}
+
+
+@dataclass
+class _Watch:
+    """What the hooks see; numbers stay on their device until all is seen."""
+
+    samples: int
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    channels_last: bool = True  # of the last weights or normalisation that was called
+
+    def hooks(self, name: str, layer: nn.Module) -> Iterator[Any]:
+        """Hooks on one layer: before it, for an activation may change its input in place, and after it."""
+        seen: list[dict[str, Any]] = []
+
+        def before(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            value = next(_real([args, kwargs]), None)
+            seen.append(self._entered(layer, value))
+
+        def after(_: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+            value = next(_real(output), None)
+            if value is not None and seen:
+                self.rows.append({"name": name, "layer": layer, **seen.pop(), **self._left(layer, value)})
+
+        yield layer.register_forward_pre_hook(before, with_kwargs=True)
+        yield layer.register_forward_hook(after)
+
+    @torch.no_grad()
+    def _entered(self, layer: nn.Module, value: Tensor | None) -> dict[str, Any]:
+        row: dict[str, Any] = {"kind": _kind(layer)}
+        if value is None or not value.numel():
+            return row
+        row |= {"inputs": _root_mean_square(value), "spreads": spread(value, self.samples)}
+        if row["kind"] in ("weights", "normalisation"):
+            convolves = "Conv" in type(layer).__name__ or isinstance(layer, _BatchNorm | nn.GroupNorm)
+            self.channels_last = not convolves or "Conv1D" in type(layer).__name__  # that of Hugging Face is a matrix
+        # An input that no parameter made is data, which may well be zero in some places.
+        if row["kind"] == "weights" and value.requires_grad and self._zeros_tell():
+            row |= self._dead(value == 0)
+        if isinstance(layer, _BatchNorm) and (layer.training or layer.running_mean is None):
+            row["statistics"] = value.numel() // value.shape[1]
+        return row
+
+    def _zeros_tell(self) -> bool:
+        """Whether zeros were made by a function, not by weights that are zero or by an activation that was seen."""
+        last = next((row for row in reversed(self.rows) if row["kind"] != "other"), None)
+        seen = last is None or (last["kind"] == "activation" and "shut" in last)
+        return not seen and (last["kind"] == "activation" or any(bool(p.any()) for p in last["layer"].parameters()))
+
+    def _left(self, layer: nn.Module, value: Tensor) -> dict[str, Any]:
+        late: dict[str, Any] = {}
+        row: dict[str, Any] = {"late": late}
+        with torch.no_grad():
+            row["outputs"] = _root_mean_square(value)
+            if isinstance(layer, nn.ReLU | nn.ReLU6):
+                row |= self._dead(value == 0)
+            elif type(layer) in FLAT:
+                row |= {"shut": FLAT[type(layer)](layer, value).double().mean(), "units": value[0].numel()}
+        if value.requires_grad:  # called with the derivative by this value, also if it is changed in place later
+            value.register_hook(lambda gradient: late.update(gradients=_norm(gradient)))
+        return row
+
+    def _dead(self, zero: Tensor) -> dict[str, Any]:
+        axis = -1 if self.channels_last or zero.ndim < 3 else 1
+        always = zero.movedim(axis, 0).flatten(1).all(1) if zero.ndim > 1 else zero
+        return {"shut": always.double().mean(), "units": len(always)}
+
+
+def _real(value: Any) -> Iterator[Tensor]:
+    return (tensor for tensor in tensors_in(value) if tensor.is_floating_point())
+
+
+def _norm(value: Tensor) -> Tensor:
+    """In float64, in which no square of a float32 overflows."""
+    return torch.linalg.vector_norm(value.detach(), dtype=torch.float64)
+
+
+def _root_mean_square(value: Tensor) -> Tensor:
+    return _norm(value) / math.sqrt(max(1, value.numel()))
+
+
+def spread(value: Tensor, samples: int) -> Tensor:
+    """Mean over pairs of samples of 1 − cosine; NaN where there is no axis of at least two samples.
+
+    It is n/(n − 1) times the mean square distance of the unit vectors from their mean, which keeps its digits where
+    the cosine is 1 to rounding.
+    """
+    if samples < 2 or not value.ndim or value.numel() == 0 or value.numel() % samples:
+        return torch.tensor(math.nan)
+    if value.shape[0] % samples and value.ndim > 1 and value.shape[1] == samples:
+        value = value.transpose(0, 1)  # the axis of time comes first
+    if value.shape[0] % samples:
+        return torch.tensor(math.nan)
+    rows = value.detach().reshape(samples, -1)
+    rows = rows if rows.dtype == torch.float64 else rows.float()
+    sizes = torch.linalg.vector_norm(rows, dim=1, keepdim=True, dtype=torch.float64)
+    units = rows / sizes.clamp_min(torch.finfo(rows.dtype).tiny).to(rows.dtype)
+    return (units - units.mean(0)).square().sum(1).mean().double() * samples / (samples - 1)
+
+
+def _input_spread(batch: Batch) -> float:
+    """Of real inputs as they are; of whole numbers such as tokens the share of entries in which samples differ."""
+    tensors = [tensor for tensor in tensors_in(batch.inputs) if tensor.shape[:1] == (batch.samples,)]
+    real = [tensor.flatten(1) if tensor.ndim > 1 else tensor[:, None] for tensor in tensors if tensor.is_floating_point()]
+    if real:
+        return float(spread(torch.cat([tensor.to(real[0]) for tensor in real], 1), batch.samples))
+    differing = [(t[1:] != t[:-1]).double().mean() for t in tensors if t.numel() and len(t) > 1]
+    return float(max(differing)) if differing else math.nan
+
+
+def _states(
+    model: nn.Module, batch: Batch, watch: _Watch, gradients: dict[str, Tensor | None], dtype: torch.dtype, loss: float
+) -> LayerStates:
+    rows = watch.rows
+    by_parameter = {id(p): gradients.get(name) for name, p in model.named_parameters()}
+
+    def numbers(name: str) -> Float[Tensor, " layers"]:
+        found = [row["late"].get(name, row.get(name, math.nan)) for row in rows]
+        return torch.tensor([float(value) for value in found], dtype=torch.float64)
+
+    def counts(name: str) -> Int[Tensor, " layers"]:
+        return torch.tensor([row.get(name, 0) for row in rows], dtype=torch.int64)
+
+    def of_parameters(values: Callable[[nn.Parameter], Tensor | None]) -> Float[Tensor, " layers"]:
+        found = [[value for p in row["layer"].parameters() if (value := values(p)) is not None] for row in rows]
+        norms = [math.hypot(*(float(_norm(value)) for value in group)) if group else math.nan for group in found]
+        return torch.tensor(norms, dtype=torch.float64)
+
+    def parameters(row: dict[str, Any], chosen: Callable[[nn.Parameter], bool]) -> Names:
+        prefix = f"{row['name']}." if row["name"] else ""
+        return tuple(prefix + key for key, p in row["layer"].named_parameters() if p.requires_grad and chosen(p))
+
+    unreached, aside = _unreached(model, watch, gradients)
+    return LayerStates(
+        samples=batch.samples,
+        precision=type_name(dtype),
+        loss=loss,
+        names=tuple(row["name"] or type(model).__name__ for row in rows),
+        kinds=tuple(row["kind"] for row in rows),
+        types=tuple(type(row["layer"]).__name__ for row in rows),
+        matrices=tuple(parameters(row, lambda p: p.ndim > 1) for row in rows),
+        shifts=tuple(parameters(row, lambda p: p.ndim <= 1) for row in rows),
+        **{name: numbers(name) for name in ("inputs", "outputs", "gradients", "shut", "spreads")},
+        **{name: counts(name) for name in ("units", "statistics")},
+        input_spread=_input_spread(batch),
+        parameter_norms=of_parameters(lambda p: p),
+        parameter_gradients=of_parameters(lambda p: by_parameter[id(p)]),
+        unreached=unreached,
+        aside=aside,
+        zero_gradients=tuple(name for name, value in gradients.items() if value is not None and not bool(value.any())),
+        trainable=len(gradients),
+    )
+
+
+def _unreached(model: nn.Module, watch: _Watch, gradients: dict[str, Tensor | None]) -> tuple[Names, Names]:
+    """Modules that get no gradient, outermost first, and those of them that are called last."""
+    if all(value is None for value in gradients.values()):
+        return (("the whole model",), ()) if gradients else ((), ())
+    reached = {name for name, value in gradients.items() if value is not None}
+    found: list[str] = []
+    for name, module in model.named_modules():
+        own = {f"{name}.{key}" for key, p in module.named_parameters() if p.requires_grad} & set(gradients)
+        inside = any(name.startswith(f"{outer}.") for outer in found)
+        if own and not own & reached and not inside:
+            found.append(name)
+    order = {row["name"]: place for place, row in enumerate(watch.rows)}
+    last = max((place for name, place in order.items() if any(r.startswith(f"{name}.") for r in reached)), default=-1)
+
+    def places(name: str) -> list[int]:
+        return [place for layer, place in order.items() if f"{layer}.".startswith(f"{name}.")]
+
+    aside = tuple(name for name in found if places(name) and min(places(name)) > last)
+    return tuple(found), aside
