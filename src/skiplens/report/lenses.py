@@ -18,12 +18,13 @@ from skiplens.readings.finding import Finding, Rule, by_severity
 from skiplens.readings.reading import Reading
 from skiplens.report import verification_reading
 from skiplens.report.during_training import along, depth_reading, page
+from skiplens.signal import layer_report as layers
 from skiplens.signal import report as signal
 from skiplens.signal import structure
 from skiplens.tangent import report as tangent
 from skiplens.training import history
 
-_LENSES = (structure, signal, paths, curvature, jacobians, hypotheses, tangent)
+_LENSES = (structure, signal, layers, paths, curvature, jacobians, hypotheses, tangent)
 LENS_VIEWS: tuple[ReadingView, ...] = tuple(lens.VIEW for lens in _LENSES)
 
 _OTHERS = (landscape_reading, history, along, depth_reading, page, verification_reading)
@@ -35,18 +36,18 @@ VIEWS: dict[type[Reading], ReadingView] = {
 LENSES: dict[str, type[Lens]] = {view.lens.name: view.lens for view in LENS_VIEWS if view.lens is not None}
 
 # Findings of one severity are reported in this order.
-_JUDGED = (signal, paths, jacobians, curvature, tangent)
+_JUDGED = (signal, layers, paths, jacobians, curvature, tangent)
 RULES: tuple[Rule, ...] = tuple(rule for part in _JUDGED for rule in part.VIEW.rules)
 QUANTITIES: dict[str, Quantity] = {name: found for view in LENS_VIEWS for name, found in view.quantities.items()}
 """By the name of the rule."""
 
 
 def choose(names: tuple[str, ...]) -> tuple[Lens, ...]:
-    """The lenses called `names` with their default options; all for no names. Structure and signal always come."""
+    """The lenses called `names` with their default options; all for no names. Some always come."""
     for name in names:
         if name not in LENSES:
             raise InvalidInputError(f"There is no lens {name!r}. {did_you_mean(name, LENSES)}")
-    always = {view.lens.name for view in (structure.VIEW, signal.VIEW) if view.lens is not None}
+    always = {view.lens.name for view in (structure.VIEW, signal.VIEW, layers.VIEW) if view.lens is not None}
     wanted = always | set(names or LENSES)
     return tuple(lens() for name, lens in LENSES.items() if name in wanted)
 

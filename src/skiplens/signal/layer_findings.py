@@ -38,21 +38,34 @@ def judge_values(states: LayerStates) -> Iterator[Finding]:
         )
 
 
-def judge_growth(states: LayerStates) -> Iterator[Finding]:
-    """Signal and gradient along the weights of a network that has too few residual blocks to follow them there."""
-    chain = [place for place in states.of_kind("weights") if states.types[place] != "Embedding"][:-1]
-    if states.blocks >= LEAST_BLOCKS or len(chain) < LEAST_LAYERS:
-        return
-    signal = growth_of(states.outputs[chain][:, None])
-    gradient = growth_of(states.gradients[chain].flip(0)[:, None])
-    found = list(_grown(states, chain, signal, "signal"))
-    yield from found or _grown(states, chain, gradient, "gradient")
+def judge_signal(states: LayerStates) -> Iterator[Finding]:
+    """The signal from layer to layer."""
+    yield from _grown(states, growth_by_layer(states, "signal"), "signal")
 
 
-def _grown(states: LayerStates, chain: list[int], growth: Growth, what: str) -> Iterator[Finding]:
-    depth, rounding = len(chain), torch.finfo(getattr(torch, states.precision)).eps
+def judge_gradient(states: LayerStates) -> Iterator[Finding]:
+    """The gradient on its way back, where the signal itself behaves."""
+    if not list(judge_signal(states)):
+        yield from _grown(states, growth_by_layer(states, "gradient"), "gradient")
+
+
+def _chain(states: LayerStates) -> list[int]:
+    """Places of the weights between embedding and head."""
+    return [place for place in states.of_kind("weights") if states.types[place] != "Embedding"][:-1]
+
+
+def growth_by_layer(states: LayerStates, what: str) -> Growth:
+    """How the signal, or the gradient on its way back, grows from weights to weights."""
+    chain = _chain(states)
+    return growth_of((states.outputs[chain] if what == "signal" else states.gradients[chain].flip(0))[:, None])
+
+
+def _grown(states: LayerStates, growth: Growth, what: str) -> Iterator[Finding]:
+    chain, rounding = _chain(states), torch.finfo(getattr(torch, states.precision)).eps
+    depth = len(chain)
     power = 2 * depth * growth.surely / -math.log(rounding)  # in units of the digits of the dtype
-    if not (power > 0.5 or power < -1):
+    # With blocks the rules of `findings.py` follow the stream, of which single layers see only a part.
+    if states.joins >= LEAST_BLOCKS or depth < LEAST_LAYERS or -1 <= power <= 0.5:
         return
     grows, way = power > 0, "" if what == "signal" else " on its way back"
     yield _about(
@@ -128,7 +141,7 @@ def judge_dead(states: LayerStates) -> Iterator[Finding]:
     trained = [norm for norm in states.parameter_gradients.tolist() if not math.isnan(norm)]
     all_dead = [place for place in found if shut[place] == 1]
     cut = bool(all_dead and trained and trained[0] == 0)
-    if not found or (states.blocks and not cut):
+    if not found or (states.joins and not cut):
         return
     worst = max(found, key=lambda place: shut[place])
     made = "is zero" if states.kinds[worst] == "activation" else "gets only zeros"
@@ -152,7 +165,7 @@ def judge_dead(states: LayerStates) -> Iterator[Finding]:
 def judge_saturation(states: LayerStates) -> Iterator[Finding]:
     """Layers of tanh, sigmoid and their kind in which most values have no slope."""
     found = [i for i, kind in enumerate(states.types) if kind in SATURATING and float(states.shut[i]) > MOSTLY]
-    if found:
+    if found and not states.joins:  # in branches the rules of blocks tell it
         share = float(states.shut[found].max())
         yield _about(
             states,
@@ -173,7 +186,10 @@ def judge_saturation(states: LayerStates) -> Iterator[Finding]:
 def judge_reach(states: LayerStates) -> Iterator[Finding]:
     """Modules that the loss does not reach, and a loss that moves nothing."""
     lost = [name for name in states.unreached if name not in states.aside]
-    groups: list[tuple[str, list[str], Severity]] = [("", lost, "warning"), (" (side outputs)", [*states.aside], "note")]
+    groups: list[tuple[str, list[str], Severity]] = [
+        ("", lost, "warning"),
+        (" (side outputs)", [*states.aside], "note"),
+    ]
     if not lost and states.trainable and len(states.zero_gradients) == states.trainable:
         groups = [("", ["all parameters"], "critical")]
     for words, names, severity in groups:
@@ -215,18 +231,18 @@ def judge_hidden_growth(reading: SignalReading) -> Iterator[Finding]:
     outer = torch.tensor(reading.outermost, dtype=torch.bool)
     gains = (1 + r.square() + 2 * rho * r).log()[outer] if len(outer) else torch.zeros(0)
     total, seen = float(gains.sum()), 2 * reading.signal_growth.rate * reading.depth
-    rounding = -math.log(torch.finfo(getattr(torch, reading.precision)).eps)
+    rounding = -2 * math.log(torch.finfo(getattr(torch, reading.precision)).eps)
     if not (reading.depth >= LEAST_BLOCKS and total - max(0.0, seen) > rounding) or reading.fresh_norms:
         return
     yield Finding(
         rule="hidden_growth",
         severity="warning",
-        sentence=f"What comes in is lost on the way: after {reading.depth} blocks it has e^−{total:.3g} of the power of "
-        "the signal, because each sum is brought back to size by what follows it.",
+        sentence=f"What comes in is lost on the way: after {reading.depth} blocks it has e^−{total:.3g} of the power "
+        "of the signal, because each sum is brought back to size by what follows it.",
         number=total,
         threshold=rounding,
         source="each join leaves the share 1/(1 + r² + 2ρr) to the shortcut, r the branch over the shortcut and ρ "
-        "their cosine; below the rounding ε of the dtype, −ln ε, no digit of it is left",
+        "their cosine; at a power of ε², the rounding of the dtype squared, no digit of it is left: −2 ln ε",
         change=f"Normalise before the branch instead of after the sum, or scale the branches by "
         f"1/√{reading.depth} = {reading.depth**-0.5:.2g}.",
         where=reading.depths[1:],
@@ -241,13 +257,22 @@ def _names(states: LayerStates, places: list[int]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(states.names[place] for place in places))
 
 
-_JUDGES = (judge_values, judge_reach, judge_dead, judge_growth, judge_saturation, judge_features, judge_statistics)
+_JUDGES = {
+    "not_finite_layer": judge_values,
+    "no_gradient": judge_reach,
+    "dead_layers": judge_dead,
+    "layer_signal": judge_signal,
+    "layer_gradient": judge_gradient,
+    "saturated_layers": judge_saturation,
+    "features_alike": judge_features,
+    "few_statistics": judge_statistics,
+}
 RULES = (
-    *(Rule(judge.__name__.replace("judge", "layer"), (LayerStates,), judge) for judge in _JUDGES),
+    *(Rule(name, (LayerStates,), judge) for name, judge in _JUDGES.items()),
     Rule("hidden_growth", (SignalReading,), judge_hidden_growth),
 )
 
 
 def layer_findings(states: LayerStates) -> list[Finding]:
     """What all rules of single layers find in `states`."""
-    return [finding for judge in _JUDGES for finding in judge(states)]
+    return [finding for judge in _JUDGES.values() for finding in judge(states)]

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -12,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from skiplens.base.arguments import type_name
 from skiplens.base.axes import Float, Int
-from skiplens.base.errors import InvalidInputError, SkiplensError
+from skiplens.base.errors import InvalidInputError
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
@@ -53,7 +52,7 @@ class LayerStates(Reading, kind="layers"):
         aside: Those of them that are called after everything that the loss reaches.
         zero_gradients: Parameters whose gradient is zero in every entry.
         trainable: How many parameters, as tensors, want a gradient.
-        blocks: Outermost residual blocks, where they were looked for.
+        joins: Sums of which one part is no product with weights, as a shortcut is.
     """
 
     samples: int
@@ -78,7 +77,7 @@ class LayerStates(Reading, kind="layers"):
     aside: Names = ()
     zero_gradients: Names = ()
     trainable: int = 0
-    blocks: int = 0
+    joins: int = 0
 
     def of_kind(self, kind: str) -> list[int]:
         """Places of the layers of this kind."""
@@ -96,13 +95,10 @@ class LayersLens(Lens):
         """One forward and one backward pass; nothing is drawn at random."""
         clock = Provenance.begin({"lens": self.name, "model": subject.name}, randomness.seed, subject.device)
         progress("looking at each layer", 0, 1)
-        blocks = 0
-        with suppress(SkiplensError):  # a model that cannot be exported is looked at as one without blocks
-            blocks = sum(block.parent is None for block in subject.network.blocks)
         batch, _ = subject.few(subject.batch.samples, passes=3)
         values = layer_states(subject.model, batch, subject.loss).values()
         progress("looking at each layer", 1, 1)
-        return LayerStates(**{**values, "blocks": blocks}, provenance=clock.end())
+        return LayerStates(**values, provenance=clock.end())
 
 
 def layer_states(model: nn.Module, batch: Batch, loss: Loss = None) -> LayerStates:
@@ -113,6 +109,7 @@ def layer_states(model: nn.Module, batch: Batch, loss: Loss = None) -> LayerStat
         try:
             outputs = batch.arguments().call(model)
             value = _loss(outputs, batch, loss)
+            joins = _joins(value)
             named = {name: p for name, p in model.named_parameters() if p.requires_grad}
             found: tuple[Tensor | None, ...] = ()
             if value.requires_grad and named:
@@ -121,7 +118,15 @@ def layer_states(model: nn.Module, batch: Batch, loss: Loss = None) -> LayerStat
             for hook in hooks:
                 hook.remove()
         gradients = dict(zip(named, found or [None] * len(named), strict=True))
-        return _states(model, batch, watch, gradients, main_output(outputs).dtype, float(value.detach()))
+        return _states(
+            model,
+            batch,
+            watch,
+            gradients,
+            precision=type_name(main_output(outputs).dtype),
+            joins=joins,
+            loss=float(value.detach()),
+        )
 
 
 def _loss(outputs: Any, batch: Batch, loss: Loss) -> Tensor:
@@ -132,6 +137,25 @@ def _loss(outputs: Any, batch: Batch, loss: Loss) -> Tensor:
         if loss is not None:
             raise
         return main_output(outputs).square().mean()
+
+
+_PRODUCTS = ("mm", "Conv", "AccumulateGrad")
+
+
+def _joins(value: Tensor) -> int:
+    """Sums in the graph of autograd of two values that are neither parameters nor both fresh from weights."""
+    waiting, seen, found = [value.grad_fn], set[Any](), 0
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        parts = [part for part, _ in node.next_functions]
+        waiting += parts
+        if node.name().startswith("AddBackward") and len(parts) == 2 and None not in parts:
+            fresh = [any(word in part.name() for word in _PRODUCTS) for part in parts if part is not None]
+            found += not all(fresh) and not any("AccumulateGrad" in part.name() for part in parts if part is not None)
+    return found
 
 
 def _is_layer(module: nn.Module) -> bool:
@@ -198,8 +222,9 @@ class _Watch:
     def _zeros_tell(self) -> bool:
         """Whether zeros were made by a function, not by weights that are zero or by an activation that was seen."""
         last = next((row for row in reversed(self.rows) if row["kind"] != "other"), None)
-        seen = last is None or (last["kind"] == "activation" and "shut" in last)
-        return not seen and (last["kind"] == "activation" or any(bool(p.any()) for p in last["layer"].parameters()))
+        if last is None or last["kind"] == "activation":
+            return last is not None and "shut" not in last
+        return any(bool(p.any()) for p in last["layer"].parameters())
 
     def _left(self, layer: nn.Module, value: Tensor) -> dict[str, Any]:
         late: dict[str, Any] = {}
@@ -255,7 +280,9 @@ def spread(value: Tensor, samples: int) -> Tensor:
 def _input_spread(batch: Batch) -> float:
     """Of real inputs as they are; of whole numbers such as tokens the share of entries in which samples differ."""
     tensors = [tensor for tensor in tensors_in(batch.inputs) if tensor.shape[:1] == (batch.samples,)]
-    real = [tensor.flatten(1) if tensor.ndim > 1 else tensor[:, None] for tensor in tensors if tensor.is_floating_point()]
+    real = [
+        tensor.flatten(1) if tensor.ndim > 1 else tensor[:, None] for tensor in tensors if tensor.is_floating_point()
+    ]
     if real:
         return float(spread(torch.cat([tensor.to(real[0]) for tensor in real], 1), batch.samples))
     differing = [(t[1:] != t[:-1]).double().mean() for t in tensors if t.numel() and len(t) > 1]
@@ -263,7 +290,7 @@ def _input_spread(batch: Batch) -> float:
 
 
 def _states(
-    model: nn.Module, batch: Batch, watch: _Watch, gradients: dict[str, Tensor | None], dtype: torch.dtype, loss: float
+    model: nn.Module, batch: Batch, watch: _Watch, gradients: dict[str, Tensor | None], **others: Any
 ) -> LayerStates:
     rows = watch.rows
     by_parameter = {id(p): gradients.get(name) for name, p in model.named_parameters()}
@@ -285,17 +312,19 @@ def _states(
         return tuple(prefix + key for key, p in row["layer"].named_parameters() if p.requires_grad and chosen(p))
 
     unreached, aside = _unreached(model, watch, gradients)
+    measured: dict[str, Any] = {
+        **{name: numbers(name) for name in ("inputs", "outputs", "gradients", "shut", "spreads")},
+        **{name: counts(name) for name in ("units", "statistics")},
+    }
     return LayerStates(
+        **others,
+        **measured,
         samples=batch.samples,
-        precision=type_name(dtype),
-        loss=loss,
         names=tuple(row["name"] or type(model).__name__ for row in rows),
         kinds=tuple(row["kind"] for row in rows),
         types=tuple(type(row["layer"]).__name__ for row in rows),
         matrices=tuple(parameters(row, lambda p: p.ndim > 1) for row in rows),
         shifts=tuple(parameters(row, lambda p: p.ndim <= 1) for row in rows),
-        **{name: numbers(name) for name in ("inputs", "outputs", "gradients", "shut", "spreads")},
-        **{name: counts(name) for name in ("units", "statistics")},
         input_spread=_input_spread(batch),
         parameter_norms=of_parameters(lambda p: p),
         parameter_gradients=of_parameters(lambda p: by_parameter[id(p)]),
