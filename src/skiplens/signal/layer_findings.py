@@ -1,7 +1,7 @@
 """What may be wrong from layer to layer: growth and fading without blocks, features alike, parts without a gradient."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -14,72 +14,148 @@ from skiplens.signal.reading import Growth, SignalReading, growth_of
 from skiplens.signal.units import surprise
 
 SATURATING = tuple(kind.__name__ for kind in FLAT)
+DIGITS = 23 * math.log(2)  # −ln ε of float32, in which networks are trained
 LEAST_LAYERS = 4  # weights in a row; fewer give no rate with an uncertainty
-ALIKE = math.exp(-6)
 MANY_LAYERS = 32
-ALIKE_IF_DEEP = 9 * math.pi**2 / 2 / MANY_LAYERS**2
+ALIKE, ALIKE_IF_DEEP = math.exp(-6), 9 * math.pi**2 / 2 / MANY_LAYERS**2
 OWN_SPREAD = 0.1  # of the inputs' spread: less than this share was lost in the network, not in the data
+
+_GROWTH = (
+    "power over all layers against ε = 2⁻²³, the rounding of float32: above ε^(−½) a step that suits some layers is "
+    "far off for others, below ε nothing that counts passes"
+)
+_WORDS = {  # source and change of each rule
+    "not_finite_layer": (
+        "every theorem speaks of finite values",
+        "Draw smaller weights, normalise before this layer, and check inputs and parameters for NaN.",
+    ),
+    "no_gradient": (
+        "a parameter without a gradient never changes; those with requires_grad=False are not meant",
+        "Look for .detach(), torch.no_grad() or .data on the way from there to the loss, and for modules that forward "
+        "never calls; set requires_grad=False where it is meant.",
+    ),
+    "dead_layers": (
+        "gates of random networks are open with probability ½ ('Residual Tangent Kernels', theorem 3), give or take "
+        "four standard deviations",
+        "Set the biases before these units to zero and draw the weights anew, or lower the rate that shut them.",
+    ),
+    "saturated_layers": (
+        "the Jacobian of a nonlinearity is diag φ′ ('On skip connections and normalisation layers in deep "
+        "optimisation', proposition 4.2): most of its entries are zero",
+        "Draw the weights before these layers at the size of Xavier, standardise the inputs, or normalise before the "
+        "nonlinearity.",
+    ),
+    "features_alike": (
+        "networks train up to a depth of six correlation lengths ('Deep Information Propagation', 2017): e⁻⁶; from "
+        f"{MANY_LAYERS} layers on 9π²/(2·{MANY_LAYERS}²), what so many layers of ReLU at the size of He leave",
+        "Add shortcuts or batch norm, which keep samples apart, use fewer layers, or draw the weights at the size of "
+        "He if they are smaller.",
+    ),
+    "few_statistics": (
+        "(x − mean)/deviation of two numbers is ±1 whatever they are",
+        "Use larger batches, or layer norm or group norm, which need no other samples.",
+    ),
+    "hidden_growth": (
+        "each join leaves the share 1/(1 + r² + 2ρr) to the shortcut, r the branch over the shortcut and ρ their "
+        "cosine; at a power of ε², ε the rounding of float32, no digit of it is left: −2 ln ε",
+        "Normalise before each branch instead of after each sum, or scale the branches by one over the root of their "
+        "number.",
+    ),
+}
+
+
+def _finding(
+    rule: str, severity: Severity, sentence: str, numbers: tuple[float, float], where: Sequence[str]
+) -> Finding:
+    source, change = _WORDS[rule]
+    return Finding(rule, severity, sentence, *numbers, source, change, where=tuple(dict.fromkeys(where)))
 
 
 def judge_values(states: LayerStates) -> Iterator[Finding]:
     """The first layer whose output is not finite."""
-    broken = [place for place, size in enumerate(states.outputs.tolist()) if not math.isfinite(size)]
+    broken = [name for name, size in zip(states.names, states.outputs.tolist(), strict=True) if not math.isfinite(size)]
     if broken:
-        yield _about(
-            states,
-            broken[:1],
-            rule="not_finite_layer",
-            severity="critical",
-            sentence=f"What {states.names[broken[0]]} gives is NaN or infinite, and all that follows it.",
-            number=float(len(broken)),
-            threshold=0.0,
-            source="every theorem speaks of finite values",
-            change="Draw smaller weights, normalise before this layer, and check inputs and parameters for NaN.",
-        )
+        sentence = f"What {broken[0]} gives is NaN or infinite, and all that follows it."
+        yield _finding("not_finite_layer", "critical", sentence, (len(broken), 0.0), broken[:1])
+
+
+def judge_reach(states: LayerStates) -> Iterator[Finding]:
+    """Modules that the loss does not reach, and a loss that moves nothing."""
+    lost = [name for name in states.unreached if name not in states.aside]
+    if states.trainable and len(states.zero_gradients) == states.trainable:
+        lost = ["any parameter"]
+    if lost:
+        severity: Severity = "critical" if lost[0] in ("the whole model", "any parameter") else "warning"
+        sentence = f"No gradient of the loss reaches {listed(tuple(lost))}."
+        yield _finding("no_gradient", severity, sentence, (len(lost), 0.0), lost)
+    if states.aside:
+        sentence = f"No gradient of the loss reaches {listed(states.aside)}, which comes after all that it reaches."
+        yield _finding("no_gradient", "note", sentence, (len(states.aside), 0.0), states.aside)
+
+
+def judge_dead(states: LayerStates) -> Iterator[Finding]:
+    """Layers of which nearly all units are zero on all samples; inside of branches the rules of blocks tell it."""
+    shut, units = states.shut.tolist(), states.units.tolist()
+    relu = [place for place, kind in enumerate(states.types) if kind not in SATURATING and units[place]]
+    found = [place for place in relu if surprise(shut[place], units[place]) > SURPRISE]
+    trained = [norm for norm in states.parameter_gradients.tolist() if not math.isnan(norm)]
+    cut = any(shut[place] == 1 for place in found) and trained[:1] == [0.0]
+    if not found or (states.joins and not cut):
+        return
+    worst = max(found, key=lambda place: shut[place])
+    share = "every unit" if shut[worst] == 1 else f"{shut[worst]:.0%} of the {units[worst]} units"
+    what = "at" if states.kinds[worst] == "activation" else "before"
+    sentence = f"Most units are shut: {share} {what} {states.names[worst]} is zero on all {states.samples} samples" + (
+        ", so nothing before it gets a gradient." if cut else "."
+    )
+    numbers = (shut[worst], MOSTLY + SURPRISE / 2 / units[worst] ** 0.5)
+    yield _finding("dead_layers", "critical" if cut else "warning", sentence, numbers, _names(states, found))
+
+
+def judge_saturation(states: LayerStates) -> Iterator[Finding]:
+    """Layers of tanh, sigmoid and their kind in which most values have no slope."""
+    found = [i for i, kind in enumerate(states.types) if kind in SATURATING and float(states.shut[i]) > MOSTLY]
+    if found and not states.joins:  # in branches the rules of blocks tell it
+        share, names = float(states.shut[found].max()), _names(states, found)
+        sentence = f"Up to {share:.0%} of the values of {listed(names)} are saturated: under 1 % of the largest slope."
+        yield _finding("saturated_layers", "warning", sentence, (share, MOSTLY), names)
 
 
 def judge_signal(states: LayerStates) -> Iterator[Finding]:
     """The signal from layer to layer."""
-    yield from _grown(states, growth_by_layer(states, "signal"), "signal")
+    yield from _grown(states, "signal")
 
 
 def judge_gradient(states: LayerStates) -> Iterator[Finding]:
     """The gradient on its way back, where the signal itself behaves."""
     if not list(judge_signal(states)):
-        yield from _grown(states, growth_by_layer(states, "gradient"), "gradient")
+        yield from _grown(states, "gradient")
 
 
-def _chain(states: LayerStates) -> list[int]:
-    """Places of the weights between embedding and head."""
-    return [place for place in states.of_kind("weights") if states.types[place] != "Embedding"][:-1]
+def growth_by_layer(states: LayerStates, what: str) -> tuple[Growth, list[int]]:
+    """How the signal, or the gradient on its way back, grows along the weights between embedding and head."""
+    chain = [place for place in states.of_kind("weights") if states.types[place] != "Embedding"][:-1]
+    return growth_of((states.outputs[chain] if what == "signal" else states.gradients[chain].flip(0))[:, None]), chain
 
 
-def growth_by_layer(states: LayerStates, what: str) -> Growth:
-    """How the signal, or the gradient on its way back, grows from weights to weights."""
-    chain = _chain(states)
-    return growth_of((states.outputs[chain] if what == "signal" else states.gradients[chain].flip(0))[:, None])
-
-
-def _grown(states: LayerStates, growth: Growth, what: str) -> Iterator[Finding]:
-    chain, rounding = _chain(states), torch.finfo(getattr(torch, states.precision)).eps
+def _grown(states: LayerStates, what: str) -> Iterator[Finding]:
+    growth, chain = growth_by_layer(states, what)
     depth = len(chain)
-    power = 2 * depth * growth.surely / -math.log(rounding)  # in units of the digits of the dtype
+    power = 2 * depth * growth.surely / DIGITS
     # With blocks the rules of `findings.py` follow the stream, of which single layers see only a part.
     if states.joins >= LEAST_BLOCKS or depth < LEAST_LAYERS or -1 <= power <= 0.5:
         return
-    grows, way = power > 0, "" if what == "signal" else " on its way back"
-    yield _about(
-        states,
-        chain,
+    yield Finding(
         rule=f"layer_{what}",
         severity="critical" if power > 1 or power < -2 else "warning",
-        sentence=f"The {what} {'grows' if grows else 'fades'} exponentially from layer to layer{way}: by a factor "
-        f"{math.exp(growth.rate):.3g} at each ({math.exp(growth.low):.3g} to {math.exp(growth.high):.3g}), "
-        f"{growth.over(depth):.3g} over all {depth}, and there are no residual blocks to keep it.",
+        sentence=f"The {what} {'grows' if power > 0 else 'fades'} exponentially from layer to layer"
+        f"{' on its way back' * (what == 'gradient')}: by a factor {math.exp(growth.rate):.3g} at each "
+        f"({math.exp(growth.low):.3g} to {math.exp(growth.high):.3g}), {growth.over(depth):.3g} over all {depth}, and "
+        "there are no residual blocks to keep it.",
         number=growth.over(2 * depth),
-        threshold=rounding**-0.5 if grows else rounding,
-        source="power over all layers against the rounding ε of the dtype: above ε^(−½) steps that suit the first "
-        "layers are far off for the last ones, below ε no digit of the gradient reaches the first layers",
+        threshold=math.exp(DIGITS / 2 if power > 0 else -DIGITS),
+        source=_GROWTH,
+        where=tuple(dict.fromkeys(_names(states, chain))),
         **_mended(states, chain, growth.rate),
     )
 
@@ -88,191 +164,75 @@ def _mended(states: LayerStates, chain: list[int], rate: float) -> dict[str, Any
     """Weights times e^(−rate) where the network is nearly homogeneous in them, else drawn anew."""
     activations = {states.types[place] for place in states.of_kind("activation")}
     matrices = tuple(dict.fromkeys(name for place in chain for name in states.matrices[place]))
-    if "Sigmoid" in activations or not matrices or not math.isfinite(rate):
-        change = "Use ReLU or GELU instead of sigmoid, normalise before each activation, or add shortcuts."
-        return {"change": change}
+    if "Sigmoid" in activations or not matrices:
+        return {"change": "Use ReLU or GELU instead of sigmoid, normalise before each activation, or add shortcuts."}
     if activations & set(SATURATING):
-        change, zeros = "Draw the weights anew at the size of He", [n for place in chain for n in states.shifts[place]]
-        parameters = {"drawn": matrices, "ones": (), "zeros": tuple(dict.fromkeys(zeros)), "seed": 0}
-        remedy = Remedy("redraw_parameters", parameters)
+        zeros = tuple(dict.fromkeys(name for place in chain for name in states.shifts[place]))
+        remedy = Remedy("redraw_parameters", {"drawn": matrices, "ones": (), "zeros": zeros, "seed": 0})
+        change = "Draw the weights anew at the size of He"
     else:
-        change = f"Multiply the weights of each layer by {math.exp(-rate):.3g} (He's size for ReLU is √(2/inputs))"
-        factors = dict.fromkeys(matrices, float(f"{math.exp(-rate):.4g}"))
-        remedy = Remedy("scale_parameters", {"factors": factors})
+        change = f"Multiply the weights of each layer by {math.exp(-rate):.3g} (for ReLU this is the size of He)"
+        remedy = Remedy("scale_parameters", {"factors": dict.fromkeys(matrices, float(f"{math.exp(-rate):.4g}"))})
     return {"change": f"{change}, normalise each layer, or add shortcuts.", "code": code_of(remedy), "remedy": remedy}
 
 
 def judge_features(states: LayerStates) -> Iterator[Finding]:
     """Last features that are the same for all samples, although the inputs differ."""
     layers = states.of_kind("weights")
-    if len(layers) < 2:
-        return
-    last, deep = float(states.spreads[layers[-1]]), len(layers) >= MANY_LAYERS
-    # Of a token that starts alike for all samples only the last layer sees nothing yet; then the others still do.
-    before = float(states.spreads[layers[-max(2, len(layers) // 4) :]].max())
-    threshold = ALIKE_IF_DEEP if deep else ALIKE
-    if not (last < threshold and before < 2 * threshold and last < OWN_SPREAD * states.input_spread):
-        return
-    critical = last < torch.finfo(getattr(torch, states.precision)).eps
-    yield _about(
-        states,
-        layers[-1:],
-        rule="features_alike",
-        severity="critical" if critical else "warning",
-        sentence=f"What the last layer gets is nearly the same for all samples: one minus the cosine between two of "
-        f"them is {last:.2g} (of the inputs it is {states.input_spread:.2g}).",
-        number=last,
-        threshold=threshold,
-        source="networks train up to a depth of six correlation lengths ('Deep Information Propagation', 2017): e⁻⁶; "
-        f"from {MANY_LAYERS} layers on 9π²/(2·{MANY_LAYERS}²), what so many layers of ReLU at the size of He leave",
-        change="Add shortcuts or batch norm, which keep samples apart, use fewer layers, or draw the weights at the "
-        "size of He if they are smaller.",
-    )
-
-
-def judge_dead(states: LayerStates) -> Iterator[Finding]:
-    """Layers of which nearly all units are zero on all samples; inside of branches the rules of blocks tell it."""
-    shut, units = states.shut.tolist(), states.units.tolist()
-    found = [
-        place
-        for place, kind in enumerate(states.types)
-        if kind not in SATURATING and units[place] and surprise(shut[place], units[place]) > SURPRISE
-    ]
-    trained = [norm for norm in states.parameter_gradients.tolist() if not math.isnan(norm)]
-    all_dead = [place for place in found if shut[place] == 1]
-    cut = bool(all_dead and trained and trained[0] == 0)
-    if not found or (states.joins and not cut):
-        return
-    worst = max(found, key=lambda place: shut[place])
-    made = "is zero" if states.kinds[worst] == "activation" else "gets only zeros"
-    share = "every unit" if shut[worst] == 1 else f"{shut[worst]:.0%} of the {units[worst]} units"
-    yield _about(
-        states,
-        found,
-        rule="dead_layers",
-        severity="critical" if cut else "warning",
-        sentence=f"In {len(found)} layer{'s' * (len(found) > 1)} most units are shut: {share} at "
-        f"{states.names[worst]} {made} on all {states.samples} samples"
-        + (", so nothing before it gets a gradient." if cut else "."),
-        number=shut[worst],
-        threshold=MOSTLY + SURPRISE / 2 / units[worst] ** 0.5,
-        source="gates of random networks are open with probability ½ ('Residual Tangent Kernels', theorem 3), give or "
-        "take four standard deviations",
-        change="Set the biases before these units to zero and draw the weights anew, or lower the rate that shut them.",
-    )
-
-
-def judge_saturation(states: LayerStates) -> Iterator[Finding]:
-    """Layers of tanh, sigmoid and their kind in which most values have no slope."""
-    found = [i for i, kind in enumerate(states.types) if kind in SATURATING and float(states.shut[i]) > MOSTLY]
-    if found and not states.joins:  # in branches the rules of blocks tell it
-        share = float(states.shut[found].max())
-        yield _about(
-            states,
-            found,
-            rule="saturated_layers",
-            severity="warning",
-            sentence=f"Up to {share:.0%} of the values of {listed(_names(states, found))} are saturated: they have "
-            "under 1 % of the largest slope.",
-            number=share,
-            threshold=MOSTLY,
-            source="the Jacobian of a nonlinearity is diag φ′ ('On skip connections and normalisation layers in deep "
-            "optimisation', proposition 4.2): most of its entries are zero",
-            change="Draw the weights before these layers at the size of Xavier, standardise the inputs, or normalise "
-            "before the nonlinearity.",
+    last = float(states.spreads[layers[-1]]) if len(layers) > 1 else math.nan
+    # A token that starts alike for all samples tells them apart late; all other tokens still do before.
+    before = float(states.spreads[layers[-max(2, len(layers) // 4) :]].max()) if layers else math.nan
+    threshold = ALIKE_IF_DEEP if len(layers) >= MANY_LAYERS else ALIKE
+    if last < threshold and before < 2 * threshold and last < OWN_SPREAD * states.input_spread:
+        severity: Severity = "critical" if last < math.exp(-DIGITS) else "warning"
+        sentence = (
+            "What the last layer gets is nearly the same for all samples: one minus the cosine between two of them is "
+            f"{last:.2g} (of the inputs it is {states.input_spread:.2g})."
         )
-
-
-def judge_reach(states: LayerStates) -> Iterator[Finding]:
-    """Modules that the loss does not reach, and a loss that moves nothing."""
-    lost = [name for name in states.unreached if name not in states.aside]
-    groups: list[tuple[str, list[str], Severity]] = [
-        ("", lost, "warning"),
-        (" (side outputs)", [*states.aside], "note"),
-    ]
-    if not lost and states.trainable and len(states.zero_gradients) == states.trainable:
-        groups = [("", ["all parameters"], "critical")]
-    for words, names, severity in groups:
-        if names:
-            yield Finding(
-                rule="no_gradient",
-                severity="critical" if names == ["the whole model"] else severity,
-                sentence=f"No gradient of the loss reaches {listed(tuple(names))}{words}.",
-                number=float(len(names)),
-                threshold=0.0,
-                source="a parameter without a gradient never changes; those with requires_grad=False are not meant",
-                change="Look for .detach(), torch.no_grad(), .item() or .data on the way from there to the loss, and "
-                "for modules that forward never calls; set requires_grad=False where it is meant.",
-                where=tuple(names),
-            )
+        yield _finding("features_alike", severity, sentence, (last, threshold), _names(states, layers[-1:]))
 
 
 def judge_statistics(states: LayerStates) -> Iterator[Finding]:
     """Batch norms in training mode that normalise two numbers."""
-    found = [place for place, count in enumerate(states.statistics.tolist()) if count == 2]
+    found = _names(states, [place for place, count in enumerate(states.statistics.tolist()) if count == 2])
     if found:
-        yield _about(
-            states,
-            found,
-            rule="few_statistics",
-            severity="warning",
-            sentence=f"{listed(_names(states, found))} in training mode normalise{'s' * (len(found) == 1)} two numbers "
-            "for each channel: all that is left of them is a sign.",
-            number=2.0,
-            threshold=2.0,
-            source="(x − mean)/deviation of two numbers is ±1 whatever they are",
-            change="Use larger batches, or layer norm or group norm, which need no other samples.",
-        )
+        sentence = f"In training mode two numbers a channel are normalised in {listed(found)}: only a sign is left."
+        yield _finding("few_statistics", "warning", sentence, (2.0, 2.0), found)
 
 
 def judge_hidden_growth(reading: SignalReading) -> Iterator[Finding]:
     """Sums that are normalised or squashed right after: what the size of the signal hides, the shares at joins tell."""
     r, rho = reading.branch_ratios, reading.alignments
-    outer = torch.tensor(reading.outermost, dtype=torch.bool)
-    gains = (1 + r.square() + 2 * rho * r).log()[outer] if len(outer) else torch.zeros(0)
-    total, seen = float(gains.sum()), 2 * reading.signal_growth.rate * reading.depth
-    rounding = -2 * math.log(torch.finfo(getattr(torch, reading.precision)).eps)
-    if not (reading.depth >= LEAST_BLOCKS and total - max(0.0, seen) > rounding) or reading.fresh_norms:
-        return
-    yield Finding(
-        rule="hidden_growth",
-        severity="warning",
-        sentence=f"What comes in is lost on the way: after {reading.depth} blocks it has e^−{total:.3g} of the power "
-        "of the signal, because each sum is brought back to size by what follows it.",
-        number=total,
-        threshold=rounding,
-        source="each join leaves the share 1/(1 + r² + 2ρr) to the shortcut, r the branch over the shortcut and ρ "
-        "their cosine; at a power of ε², the rounding of the dtype squared, no digit of it is left: −2 ln ε",
-        change=f"Normalise before the branch instead of after the sum, or scale the branches by "
-        f"1/√{reading.depth} = {reading.depth**-0.5:.2g}.",
-        where=reading.depths[1:],
+    gains = (1 + r.square() + 2 * rho * r).log()[torch.tensor(reading.outermost, dtype=torch.bool)]
+    total, seen = float(gains.sum()), max(0.0, 2 * reading.signal_growth.rate * reading.depth)
+    if reading.depth >= LEAST_BLOCKS and total - seen > 2 * DIGITS and not reading.fresh_norms:
+        sentence = (
+            f"What comes in is lost on the way: after {reading.depth} blocks it has e^−{total:.3g} of the power of the "
+            "signal, because each sum is brought back to size by what follows it."
+        )
+        yield _finding("hidden_growth", "warning", sentence, (total, 2 * DIGITS), reading.depths[1:])
+
+
+def _names(states: LayerStates, places: Sequence[int]) -> tuple[str, ...]:
+    return tuple(states.names[place] for place in places)
+
+
+_LAYER_RULES = tuple(
+    Rule(name, (LayerStates,), judge)
+    for name, judge in (
+        ("not_finite_layer", judge_values),
+        ("no_gradient", judge_reach),
+        ("dead_layers", judge_dead),
+        ("layer_signal", judge_signal),
+        ("layer_gradient", judge_gradient),
+        ("saturated_layers", judge_saturation),
+        ("features_alike", judge_features),
+        ("few_statistics", judge_statistics),
     )
-
-
-def _about(states: LayerStates, places: list[int], **words: Any) -> Finding:
-    return Finding(**words, where=_names(states, places))
-
-
-def _names(states: LayerStates, places: list[int]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(states.names[place] for place in places))
-
-
-_JUDGES = {
-    "not_finite_layer": judge_values,
-    "no_gradient": judge_reach,
-    "dead_layers": judge_dead,
-    "layer_signal": judge_signal,
-    "layer_gradient": judge_gradient,
-    "saturated_layers": judge_saturation,
-    "features_alike": judge_features,
-    "few_statistics": judge_statistics,
-}
-RULES = (
-    *(Rule(name, (LayerStates,), judge) for name, judge in _JUDGES.items()),
-    Rule("hidden_growth", (SignalReading,), judge_hidden_growth),
 )
+RULES = (*_LAYER_RULES, Rule("hidden_growth", (SignalReading,), judge_hidden_growth))
 
 
 def layer_findings(states: LayerStates) -> list[Finding]:
     """What all rules of single layers find in `states`."""
-    return [finding for judge in _JUDGES.values() for finding in judge(states)]
+    return [finding for rule in _LAYER_RULES for finding in rule([states])]

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from skiplens.base.arguments import type_name
 from skiplens.base.axes import Float, Int
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.preserve_state import preserve_state
@@ -30,7 +29,6 @@ class LayerStates(Reading, kind="layers"):
 
     Attributes:
         samples: How many samples were looked at.
-        precision: dtype of the outputs.
         loss: The loss of these samples.
         names: Names of the layers, in the order of their calls.
         kinds: weights, activation, normalisation or other.
@@ -56,7 +54,6 @@ class LayerStates(Reading, kind="layers"):
     """
 
     samples: int
-    precision: str
     loss: float
     names: Names
     kinds: Names
@@ -108,25 +105,15 @@ def layer_states(model: nn.Module, batch: Batch, loss: Loss = None) -> LayerStat
         hooks = [hook for name, layer in model.named_modules() if _is_layer(layer) for hook in watch.hooks(name, layer)]
         try:
             outputs = batch.arguments().call(model)
-            value = _loss(outputs, batch, loss)
-            joins = _joins(value)
-            named = {name: p for name, p in model.named_parameters() if p.requires_grad}
-            found: tuple[Tensor | None, ...] = ()
-            if value.requires_grad and named:
-                found = torch.autograd.grad(value, list(named.values()), allow_unused=True)
-        finally:
+        finally:  # before the backward pass, in which a layer may be called again to save memory
             for hook in hooks:
                 hook.remove()
-        gradients = dict(zip(named, found or [None] * len(named), strict=True))
-        return _states(
-            model,
-            batch,
-            watch,
-            gradients,
-            precision=type_name(main_output(outputs).dtype),
-            joins=joins,
-            loss=float(value.detach()),
-        )
+        value = _loss(outputs, batch, loss)
+        named = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        found: tuple[Tensor | None, ...] = (None,) * len(named)
+        if value.requires_grad and named:
+            found = torch.autograd.grad(value, list(named.values()), allow_unused=True)
+        return _states(model, batch, watch, value, dict(zip(named, found, strict=True)))
 
 
 def _loss(outputs: Any, batch: Batch, loss: Loss) -> Tensor:
@@ -139,9 +126,6 @@ def _loss(outputs: Any, batch: Batch, loss: Loss) -> Tensor:
         return main_output(outputs).square().mean()
 
 
-_PRODUCTS = ("mm", "Conv", "AccumulateGrad")
-
-
 def _joins(value: Tensor) -> int:
     """Sums in the graph of autograd of two values that are neither parameters nor both fresh from weights."""
     waiting, seen, found = [value.grad_fn], set[Any](), 0
@@ -150,11 +134,10 @@ def _joins(value: Tensor) -> int:
         if node is None or node in seen:
             continue
         seen.add(node)
-        parts = [part for part, _ in node.next_functions]
-        waiting += parts
-        if node.name().startswith("AddBackward") and len(parts) == 2 and None not in parts:
-            fresh = [any(word in part.name() for word in _PRODUCTS) for part in parts if part is not None]
-            found += not all(fresh) and not any("AccumulateGrad" in part.name() for part in parts if part is not None)
+        waiting += (parts := [part for part, _ in node.next_functions])
+        names = [part.name() for part in parts if part is not None and "AccumulateGrad" not in part.name()]
+        fresh = all("mm" in name or "Conv" in name for name in names)
+        found += node.name().startswith("AddBackward") and len(names) == 2 and not fresh
     return found
 
 
@@ -192,13 +175,12 @@ class _Watch:
         seen: list[dict[str, Any]] = []
 
         def before(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            value = next(_real([args, kwargs]), None)
-            seen.append(self._entered(layer, value))
+            seen.append({"name": name, "layer": layer, **self._entered(layer, next(_real([args, kwargs]), None))})
 
         def after(_: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-            value = next(_real(output), None)
-            if value is not None and seen:
-                self.rows.append({"name": name, "layer": layer, **seen.pop(), **self._left(layer, value)})
+            row, value = seen.pop(), next(_real(output), None)
+            if value is not None:
+                self._left(row, layer, value)
 
         yield layer.register_forward_pre_hook(before, with_kwargs=True)
         yield layer.register_forward_hook(after)
@@ -206,7 +188,7 @@ class _Watch:
     @torch.no_grad()
     def _entered(self, layer: nn.Module, value: Tensor | None) -> dict[str, Any]:
         row: dict[str, Any] = {"kind": _kind(layer)}
-        if value is None or not value.numel():
+        if value is None:
             return row
         row |= {"inputs": _root_mean_square(value), "spreads": spread(value, self.samples)}
         if row["kind"] in ("weights", "normalisation"):
@@ -226,9 +208,7 @@ class _Watch:
             return last is not None and "shut" not in last
         return any(bool(p.any()) for p in last["layer"].parameters())
 
-    def _left(self, layer: nn.Module, value: Tensor) -> dict[str, Any]:
-        late: dict[str, Any] = {}
-        row: dict[str, Any] = {"late": late}
+    def _left(self, row: dict[str, Any], layer: nn.Module, value: Tensor) -> None:
         with torch.no_grad():
             row["outputs"] = _root_mean_square(value)
             if isinstance(layer, nn.ReLU | nn.ReLU6):
@@ -236,8 +216,8 @@ class _Watch:
             elif type(layer) in FLAT:
                 row |= {"shut": FLAT[type(layer)](layer, value).double().mean(), "units": value[0].numel()}
         if value.requires_grad:  # called with the derivative by this value, also if it is changed in place later
-            value.register_hook(lambda gradient: late.update(gradients=_norm(gradient)))
-        return row
+            value.register_hook(lambda gradient: row.update(gradients=_norm(gradient)))
+        self.rows.append(row)
 
     def _dead(self, zero: Tensor) -> dict[str, Any]:
         axis = -1 if self.channels_last or zero.ndim < 3 else 1
@@ -264,11 +244,9 @@ def spread(value: Tensor, samples: int) -> Tensor:
     It is n/(n − 1) times the mean square distance of the unit vectors from their mean, which keeps its digits where
     the cosine is 1 to rounding.
     """
-    if samples < 2 or not value.ndim or value.numel() == 0 or value.numel() % samples:
-        return torch.tensor(math.nan)
-    if value.shape[0] % samples and value.ndim > 1 and value.shape[1] == samples:
+    if value.ndim > 1 and value.shape[0] % samples and value.shape[1] == samples:
         value = value.transpose(0, 1)  # the axis of time comes first
-    if value.shape[0] % samples:
+    if samples < 2 or not value.numel() or not value.ndim or value.shape[0] % samples:
         return torch.tensor(math.nan)
     rows = value.detach().reshape(samples, -1)
     rows = rows if rows.dtype == torch.float64 else rows.float()
@@ -280,77 +258,66 @@ def spread(value: Tensor, samples: int) -> Tensor:
 def _input_spread(batch: Batch) -> float:
     """Of real inputs as they are; of whole numbers such as tokens the share of entries in which samples differ."""
     tensors = [tensor for tensor in tensors_in(batch.inputs) if tensor.shape[:1] == (batch.samples,)]
-    real = [
-        tensor.flatten(1) if tensor.ndim > 1 else tensor[:, None] for tensor in tensors if tensor.is_floating_point()
-    ]
+    real = [tensor.reshape(batch.samples, -1).double() for tensor in tensors if tensor.is_floating_point()]
     if real:
-        return float(spread(torch.cat([tensor.to(real[0]) for tensor in real], 1), batch.samples))
-    differing = [(t[1:] != t[:-1]).double().mean() for t in tensors if t.numel() and len(t) > 1]
-    return float(max(differing)) if differing else math.nan
+        return float(spread(torch.cat(real, 1), batch.samples))
+    return max((float((t[1:] != t[:-1]).double().mean()) for t in tensors if len(t) > 1), default=math.nan)
 
 
-def _states(
-    model: nn.Module, batch: Batch, watch: _Watch, gradients: dict[str, Tensor | None], **others: Any
-) -> LayerStates:
+Gradients = dict[str, Tensor | None]
+
+
+def _states(model: nn.Module, batch: Batch, watch: _Watch, value: Tensor, gradients: Gradients) -> LayerStates:
     rows = watch.rows
     by_parameter = {id(p): gradients.get(name) for name, p in model.named_parameters()}
 
-    def numbers(name: str) -> Float[Tensor, " layers"]:
-        found = [row["late"].get(name, row.get(name, math.nan)) for row in rows]
-        return torch.tensor([float(value) for value in found], dtype=torch.float64)
+    def numbers(name: str, missing: float = math.nan) -> Float[Tensor, " layers"]:
+        return torch.tensor([float(row.get(name, missing)) for row in rows], dtype=torch.float64)
 
-    def counts(name: str) -> Int[Tensor, " layers"]:
-        return torch.tensor([row.get(name, 0) for row in rows], dtype=torch.int64)
+    def norms(values: Callable[[nn.Parameter], Tensor | None]) -> Float[Tensor, " layers"]:
+        found = [[_norm(v) for p in row["layer"].parameters() if (v := values(p)) is not None] for row in rows]
+        return torch.tensor([math.hypot(*map(float, sizes)) if sizes else math.nan for sizes in found]).double()
 
-    def of_parameters(values: Callable[[nn.Parameter], Tensor | None]) -> Float[Tensor, " layers"]:
-        found = [[value for p in row["layer"].parameters() if (value := values(p)) is not None] for row in rows]
-        norms = [math.hypot(*(float(_norm(value)) for value in group)) if group else math.nan for group in found]
-        return torch.tensor(norms, dtype=torch.float64)
+    def parameters(row: dict[str, Any], matrices: bool) -> Names:
+        found = row["layer"].named_parameters(row["name"])
+        return tuple(name for name, p in found if name in gradients and (p.ndim > 1) == matrices)
 
-    def parameters(row: dict[str, Any], chosen: Callable[[nn.Parameter], bool]) -> Names:
-        prefix = f"{row['name']}." if row["name"] else ""
-        return tuple(prefix + key for key, p in row["layer"].named_parameters() if p.requires_grad and chosen(p))
-
-    unreached, aside = _unreached(model, watch, gradients)
-    measured: dict[str, Any] = {
-        **{name: numbers(name) for name in ("inputs", "outputs", "gradients", "shut", "spreads")},
-        **{name: counts(name) for name in ("units", "statistics")},
-    }
+    columns: Any = {name: numbers(name) for name in ("inputs", "outputs", "gradients", "shut", "spreads")}
+    unreached, aside = _unreached(model, [row["name"] for row in rows], gradients)
     return LayerStates(
-        **others,
-        **measured,
+        **columns,
         samples=batch.samples,
+        loss=float(value.detach()),
         names=tuple(row["name"] or type(model).__name__ for row in rows),
         kinds=tuple(row["kind"] for row in rows),
         types=tuple(type(row["layer"]).__name__ for row in rows),
-        matrices=tuple(parameters(row, lambda p: p.ndim > 1) for row in rows),
-        shifts=tuple(parameters(row, lambda p: p.ndim <= 1) for row in rows),
+        matrices=tuple(parameters(row, True) for row in rows),
+        shifts=tuple(parameters(row, False) for row in rows),
+        units=numbers("units", 0).long(),
+        statistics=numbers("statistics", 0).long(),
         input_spread=_input_spread(batch),
-        parameter_norms=of_parameters(lambda p: p),
-        parameter_gradients=of_parameters(lambda p: by_parameter[id(p)]),
+        parameter_norms=norms(lambda p: p),
+        parameter_gradients=norms(lambda p: by_parameter[id(p)]),
         unreached=unreached,
         aside=aside,
-        zero_gradients=tuple(name for name, value in gradients.items() if value is not None and not bool(value.any())),
+        zero_gradients=tuple(name for name, found in gradients.items() if found is not None and not bool(found.any())),
         trainable=len(gradients),
+        joins=_joins(value),
     )
 
 
-def _unreached(model: nn.Module, watch: _Watch, gradients: dict[str, Tensor | None]) -> tuple[Names, Names]:
-    """Modules that get no gradient, outermost first, and those of them that are called last."""
-    if all(value is None for value in gradients.values()):
-        return (("the whole model",), ()) if gradients else ((), ())
-    reached = {name for name, value in gradients.items() if value is not None}
-    found: list[str] = []
-    for name, module in model.named_modules():
-        own = {f"{name}.{key}" for key, p in module.named_parameters() if p.requires_grad} & set(gradients)
-        inside = any(name.startswith(f"{outer}.") for outer in found)
-        if own and not own & reached and not inside:
-            found.append(name)
-    order = {row["name"]: place for place, row in enumerate(watch.rows)}
-    last = max((place for name, place in order.items() if any(r.startswith(f"{name}.") for r in reached)), default=-1)
-
-    def places(name: str) -> list[int]:
-        return [place for layer, place in order.items() if f"{layer}.".startswith(f"{name}.")]
-
-    aside = tuple(name for name in found if places(name) and min(places(name)) > last)
-    return tuple(found), aside
+def _unreached(model: nn.Module, called: list[str], gradients: Gradients) -> tuple[Names, Names]:
+    """Modules that get no gradient, the outermost ones, and those of them that are called after all that get one."""
+    reached = {name for name, found in gradients.items() if found is not None}
+    if not reached:
+        return (("the whole model",) if gradients else ()), ()
+    lost: dict[str, int] = {}
+    last = max(
+        (place for place, name in enumerate(called) if any(r.startswith(f"{name}.") for r in reached)), default=-1
+    )
+    for outer, module in model.named_modules():
+        own = {name for name, _ in module.named_parameters(outer)} & set(gradients)
+        if own and not own & reached and not any(outer.startswith(f"{name}.") for name in lost):
+            calls = [place for place, name in enumerate(called) if f"{name}.".startswith(f"{outer}.")]
+            lost[outer] = min(calls, default=-1)
+    return tuple(lost), tuple(name for name, place in lost.items() if place > last)
