@@ -116,7 +116,7 @@ def multiply_adds(model: nn.Module, inputs: Tensor) -> float:
     counts: list[int] = []
 
     def count(module: nn.Module, _: tuple[Tensor, ...], output: Tensor) -> None:
-        counts.append(module.weight[0].numel() * output[0].numel())
+        counts.append(module.weight[0].numel() * output[0].numel())  # type: ignore[index]
 
     hooks = [m.register_forward_hook(count) for m in model.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
     with torch.no_grad():
@@ -170,7 +170,7 @@ def first_entry_jacobian(model: nn.Module, inputs: Tensor) -> tuple[Tensor, Tens
     entries: list[Tensor] = []
 
     def add(module: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> Tensor:
-        parts = [_first_part(module, given[0], output)]
+        parts = [_first_part(module, given[0])]
         if module.bias is not None:
             parts.append(torch.ones_like(parts[0]))
         shift = torch.zeros_like(parts[0])
@@ -193,12 +193,14 @@ def first_entry_jacobian(model: nn.Module, inputs: Tensor) -> tuple[Tensor, Tens
     return outputs.detach().softmax(1).double(), torch.stack(rows).permute(2, 0, 1).double()
 
 
-def _first_part(module: nn.Module, given: Tensor, output: Tensor) -> Tensor:
+def _first_part(module: nn.Module, given: Tensor) -> Tensor:
     """The derivative of a layer's first output channel by the first entry of its weight."""
     if isinstance(module, nn.Linear):
         return given[:, 0]
     if isinstance(module, nn.BatchNorm2d):
+        assert module.running_mean is not None and module.running_var is not None
         return (given[:, 0] - module.running_mean[0]) / (module.running_var[0] + module.eps).sqrt()
+    assert isinstance(module, nn.Conv2d)
     kernel = torch.zeros(1, 1, *module.kernel_size, device=given.device, dtype=given.dtype)
     kernel[..., 0, 0] = 1
     return F.conv2d(given[:, :1], kernel, stride=module.stride, padding=module.padding)[:, 0]

@@ -8,77 +8,107 @@ optimizer have `any`.
 
 import argparse
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
 
-from torch import nn
+import numpy as np
+from numpy.typing import NDArray
 from torch.utils.data import DataLoader, TensorDataset
 
 import skiplens
 from benchmarks.trainability.networks import NETWORKS
 from benchmarks.trainability.pool import Row, append_rows, read_rows, shared_out
 from benchmarks.trainability.proxies import PROXIES
-from benchmarks.trainability.searches import SEARCHES
-from benchmarks.trainability.tasks import BATCH, TASKS, Task, task
+from benchmarks.trainability.searches import GRID_SEARCHES, RANGE_TESTS, grid_losses, ramp
+from benchmarks.trainability.tasks import BATCH, TASKS, task
 from benchmarks.trainability.train import RATES, SEEDS, build
 
 STORED = Path(__file__).parent / "results" / "methods.csv"
 COLUMNS = ("method", "network", "optimizer", "seed", "score", "word", "loss", "low", "high", "rate", "cost")
 COSTS = {f"forecast, {cost} steps": cost for cost in (0, 20, 70, 200)}
-METHODS = (*COSTS, *PROXIES, *SEARCHES)
+METHODS = (*COSTS, *PROXIES, *GRID_SEARCHES, *RANGE_TESTS)
 ANY = "any"
 OTHER_BATCHES = 100
 """Added to a seed, so that no method sees the mini-batches of the training it is judged by."""
 
-Job = tuple[str, str, str, int]
-"""Method, network, optimizer, seed: the key of a row."""
+
+@dataclass(frozen=True)
+class Job:
+    """What is measured together: one start of a network, so that searches share their trainings."""
+
+    network: str
+    optimizer: str
+    seed: int
+    methods: tuple[str, ...]
 
 
-def jobs_of(methods: Iterable[str], networks: Iterable[str]) -> list[Job]:
-    """All rows that are wanted, network by network."""
-    asked = list(methods)
-    return [
-        (method, network, optimizer, seed)
-        for network, seed in product(networks, SEEDS)
-        for method in asked
-        for optimizer in ((ANY,) if method in PROXIES else RATES)
-    ]
+def jobs_of(methods: Iterable[str], networks: Iterable[str], done: Iterable[Row]) -> list[Job]:
+    """What is wanted and not done, network by network."""
+    have = {(row["method"], row["network"], row["optimizer"], int(row["seed"])) for row in done}
+    asked, jobs = list(methods), []
+    for network, seed, optimizer in product(networks, SEEDS, (ANY, *RATES)):
+        own = [method for method in asked if (method in PROXIES) == (optimizer == ANY)]
+        left = tuple(method for method in own if (method, network, optimizer, seed) not in have)
+        if left:
+            jobs.append(Job(network, optimizer, seed, left))
+    return jobs
 
 
-def measured(job: Job) -> list[Row]:
-    """The row of one job; a method that ends in an error has no score and says so in place of the word."""
-    method, name, optimizer, seed = job
-    network = NETWORKS[name]
-    model, work = build(network, seed), task(network.task)
-    row: Row = dict(zip(COLUMNS, job, strict=False))
-    try:
-        found = run_method(method, model, work, optimizer, seed + OTHER_BATCHES)
-    except Exception as error:  # the others still count
-        found = {"word": f"failed: {type(error).__name__}: {error}"[:200].replace("\n", " ")}
-    return [{column: _written((row | found).get(column, "")) for column in COLUMNS}]
+def measured(job: Job, device: str = "cpu") -> list[Row]:
+    """A row for each method; one that ends in an error has no score and says so in place of the word."""
+    start, rows = Start(job, device), []
+    for method in job.methods:
+        row: Row = {"method": method, "network": job.network, "optimizer": job.optimizer, "seed": job.seed}
+        try:
+            row |= start.told(method)
+        except Exception as error:  # the others still count
+            row["word"] = f"failed: {type(error).__name__}: {error}"[:200].replace("\n", " ")
+        rows.append({column: _written(row.get(column, "")) for column in COLUMNS})
+    return rows
 
 
-def run_method(method: str, model: nn.Module, work: Task, optimizer: str, seed: int) -> Row:
-    """What a method says about a network."""
-    if method in PROXIES:
-        proxy = PROXIES[method]
-        return {"score": proxy.score(model, *next(work.batches(seed))), "cost": proxy.cost}
-    if method in SEARCHES:
-        found = SEARCHES[method](model, work, optimizer, seed)
+class Start:
+    """One start of a network, its data, and the trainings that searches share."""
+
+    def __init__(self, job: Job, device: str) -> None:
+        self.job, self.network = job, NETWORKS[job.network]
+        work = task(self.network.task)
+        self.task = replace(work, inputs=work.inputs.to(device), targets=work.targets.to(device))
+        self.model = build(self.network, job.seed).to(device)
+        self.batches = job.seed + OTHER_BATCHES
+
+    @cached_property
+    def grid_losses(self) -> NDArray[np.float64]:
+        return grid_losses(self.network, self.task, self.job.optimizer, self.job.seed, self.batches)
+
+    @cached_property
+    def ramp(self) -> tuple[list[float], list[float]]:
+        return ramp(self.model, self.task, self.job.optimizer, self.batches)
+
+    def told(self, method: str) -> Row:
+        """What a method says about the network."""
+        if method in PROXIES:
+            proxy = PROXIES[method]
+            return {"score": proxy.score(self.model, *next(self.task.batches(self.batches))), "cost": proxy.cost}
+        if method in COSTS:
+            return self.forecast(COSTS[method])
+        if method in GRID_SEARCHES:
+            found = GRID_SEARCHES[method](tuple(RATES[self.job.optimizer]), self.grid_losses)
+        else:
+            found = RANGE_TESTS[method](*self.ramp)
         return {"score": found.score, "rate": found.rate, "cost": found.cost}
-    batches = DataLoader(TensorDataset(work.inputs, work.targets), BATCH, shuffle=True)
-    told = skiplens.forecast(model, batches, loss="cross_entropy", optimizer=optimizer, cost=COSTS[method], seed=seed)
-    low, high = told.interval
-    return {
-        "score": told.score,
-        "word": told.word,
-        "loss": told.loss,
-        "low": low,
-        "high": high,
-        "rate": told.rate,
-        "cost": told.cost,
-    }
+
+    def forecast(self, cost: int) -> Row:
+        """Ours."""
+        batches = DataLoader(TensorDataset(self.task.inputs, self.task.targets), BATCH, shuffle=True)
+        options = {"loss": "cross_entropy", "optimizer": self.job.optimizer, "cost": cost, "seed": self.batches}
+        told = skiplens.forecast(self.model, batches, **options)
+        low, high = told.interval
+        named = {name: getattr(told, name) for name in ("score", "word", "loss", "rate", "cost")}
+        return named | {"low": low, "high": high}
 
 
 def _written(value: object) -> object:
@@ -103,13 +133,6 @@ def succeeded(row: Row) -> bool:
     return not row["word"].startswith("failed")
 
 
-def left_over(wanted: Sequence[Job], file: Path) -> list[Job]:
-    """The jobs that are not stored yet, or failed."""
-    rows = filter(succeeded, read_rows(file))
-    done = {(row["method"], row["network"], row["optimizer"], int(row["seed"])) for row in rows}
-    return [job for job in wanted if job not in done]
-
-
 def main() -> None:
     """Measure what is not stored yet."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -117,6 +140,7 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="*", default=list(TASKS))
     parser.add_argument("--limit", type=int, help="only so many networks of each task")
     parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--stored", type=Path, default=STORED)
     settings = parser.parse_args()
     methods = [method for method in METHODS if any(method.startswith(name) for name in settings.methods)]
@@ -126,11 +150,12 @@ def main() -> None:
     for name in settings.tasks:
         task(name)  # one process reads the images and stores them for all
         networks += [n.name for n in NETWORKS.values() if n.task == name][: settings.limit]
-    left = left_over(jobs_of(methods, networks), settings.stored)
-    results = append_rows(settings.stored, COLUMNS, shared_out(measured, left, settings.processes), succeeded)
-    for number, (row,) in enumerate(results, 1):
-        job = ", ".join(str(row[column]) for column in COLUMNS[:4])
-        print(f"{number} of {len(left)}: {job}: {row['word'] or row['score']}", flush=True)
+    jobs = jobs_of(methods, networks, filter(succeeded, read_rows(settings.stored)))
+    found = shared_out(partial(measured, device=settings.device), jobs, settings.processes)
+    for number, rows in enumerate(append_rows(settings.stored, COLUMNS, found, succeeded), 1):
+        failed = [f"{row['method']} {row['word']}" for row in rows if not succeeded(row)]
+        start = ", ".join(str(rows[0][column]) for column in COLUMNS[1:4])
+        print(f"{number} of {len(jobs)}: {start}: {'; '.join(failed) or f'{len(rows)} methods'}", flush=True)
 
 
 if __name__ == "__main__":

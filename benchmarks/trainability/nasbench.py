@@ -79,7 +79,8 @@ def joined_ranks(readings: Sequence[Values]) -> Values:
 
 def chosen_readings(readings: Mapping[str, Values], accuracy: Values, most: int = MOST_READINGS) -> tuple[str, ...]:
     """The readings whose joined ranks follow the accuracy best, added one by one as long as that helps."""
-    best, chosen = -math.inf, ()
+    best = -math.inf
+    chosen: tuple[str, ...] = ()
     while len(chosen) < most:
         tries = {name: (*chosen, name) for name in readings if name not in chosen}
         found = {n: spearman(joined_ranks([readings[k] for k in names]), accuracy) for n, names in tries.items()}

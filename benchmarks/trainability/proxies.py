@@ -10,7 +10,7 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import torch
@@ -32,7 +32,7 @@ KERNEL_SAMPLES = 16
 """Samples of the tangent kernel: one backward pass each."""
 
 
-def loss_of(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+def loss_of(model: Callable[[Tensor], Any], inputs: Tensor, targets: Tensor) -> Tensor:
     """Cross-entropy over the last axis of the outputs, or the mean square where targets are real numbers."""
     outputs = main_output(model(inputs))
     if targets.is_floating_point():
@@ -114,7 +114,8 @@ def synflow(model: nn.Module, inputs: Tensor, targets: Tensor) -> float:
             parameter.abs_()
     for module in twin.modules():
         if isinstance(module, _NORMALISATIONS):
-            module.forward = lambda given: given  # on the copy; a norm of one sample would be an error
+            # On the copy; a norm of one sample would be an error.
+            module.forward = lambda given: given  # type: ignore[method-assign]
     ones = torch.ones_like(inputs[:1], dtype=torch.float64) if inputs.is_floating_point() else inputs[:1]
     with _Embeddings(torch.ones_like):
         outputs = main_output(twin(ones))
@@ -205,18 +206,8 @@ def one_step(model: nn.Module, inputs: Tensor, targets: Tensor) -> float:
     with torch.no_grad():
         for rate in STEP_RATES:
             moved = {name: p - rate * g for (name, p), g in zip(chosen.items(), found, strict=True)}
-            losses.append(float(loss_of(_Moved(model, moved), inputs, targets)))
+            losses.append(float(loss_of(partial(functional_call, model, moved), inputs, targets)))
     return -min((loss for loss in losses if math.isfinite(loss)), default=math.inf)
-
-
-class _Moved:
-    """A model with other parameters."""
-
-    def __init__(self, model: nn.Module, moved: dict[str, Tensor]) -> None:
-        self.model, self.moved = model, moved
-
-    def __call__(self, inputs: Tensor) -> Any:
-        return functional_call(self.model, self.moved, (inputs,))
 
 
 _NORMALISATIONS = (nn.modules.batchnorm._BatchNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
@@ -252,7 +243,8 @@ class _Embeddings(TorchFunctionMode):
 
     def __init__(self, replace: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
-        self.replace, self.replaced = replace, []
+        self.replace = replace
+        self.replaced: list[Tensor] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = func(*args, **(kwargs or {}))

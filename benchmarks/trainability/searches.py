@@ -1,24 +1,27 @@
 """Searches for a learning rate that others use, each with what it costs in training steps.
 
-A search is a function (model, task, optimizer, seed) -> `Found`. It trains copies, so the model is as it was. Its
-score, by which networks are compared, is minus the loss that it saw at the rate it advises, over the last steps.
+A search looks at losses: of short trainings at the rates of the grid, or of one training whose rate grows. Its score,
+by which networks are compared, is minus the loss that it saw at the rate it advises, over the last steps.
 """
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from numpy.typing import NDArray
+from torch import nn
 
+from benchmarks.trainability.networks import Network
 from benchmarks.trainability.proxies import loss_of
 from benchmarks.trainability.tasks import Task
-from benchmarks.trainability.train import BETAS, EPSILON, MOMENTUM, RATES
+from benchmarks.trainability.train import BETAS, EPSILON, MOMENTUM, Grid
 from skiplens.base.preserve_state import preserve_state
 
+GRID_STEPS = 60
 WINDOW = 10
 """Steps over which a loss is averaged, at most; of a short training the last third."""
 FIRST_RATE, LAST_RATE, RAMP_STEPS = 1e-7, 10.0, 100
@@ -35,7 +38,59 @@ class Found:
     cost: int
 
 
-Search = Callable[[nn.Module, Task, str, int], Found]
+def grid_losses(network: Network, task: Task, optimizer: str, seed: int, batches: int) -> NDArray[np.float64]:
+    """Losses (rates, steps) of short trainings at all rates of the grid, from one start, as one program."""
+    grid = Grid(network, optimizer, (seed,), str(task.inputs.device))
+    stream, found = task.batches(batches), []
+    for _ in range(GRID_STEPS):
+        inputs, targets = next(stream)
+        found.append(grid.step(inputs[None], targets[None])[0])
+    return torch.stack(found, 1).double().cpu().numpy()
+
+
+def reached(losses: Sequence[float] | NDArray[np.float64]) -> float:
+    """The mean of the last losses, infinite for a training that diverged."""
+    if not len(losses) or not np.isfinite(losses).all():
+        return math.inf
+    return float(np.mean(losses[-min(WINDOW, math.ceil(len(losses) / 3)) :]))
+
+
+def successive_halving(rates: Sequence[float], losses: NDArray[np.float64], *, cost: int) -> Found:
+    """Train all rates, keep the better half, train on, until one is left (Jamieson and Talwalkar 2016).
+
+    Each round may cost the same, so the steps of one network double from round to round; `cost` is never exceeded. Two
+    steps are the fewest that tell rates apart: where there are not enough for all, every second rate is tried.
+    """
+    left = list(range(len(rates)))
+    while len(left) > 2 and cost < 2 * len(left) * math.ceil(math.log2(len(left))):
+        left = left[::2]
+    rounds, steps, spent = max(1, math.ceil(math.log2(len(left)))), 0, 0
+    for number in range(rounds):
+        more = (cost - spent) // ((rounds - number) * len(left))
+        steps, spent = steps + more, spent + more * len(left)
+        if steps > losses.shape[1]:
+            raise ValueError(f"{cost} steps need {steps} losses of a rate; there are {losses.shape[1]}.")
+        ends = {place: reached(losses[place, :steps]) for place in left}
+        left = sorted(left, key=lambda place: ends[place])[: max(1, math.ceil(len(left) / 2))]
+    return Found(float(rates[left[0]]), -ends[left[0]], spent)
+
+
+def short_grid(rates: Sequence[float], losses: NDArray[np.float64]) -> Found:
+    """Train every rate for some steps and take the one with the lowest loss over the last ten."""
+    loss, rate = min((reached(curve), float(rate)) for curve, rate in zip(losses, rates, strict=True))
+    return Found(rate, -loss, losses.size)
+
+
+def range_test(rates: Sequence[float], losses: Sequence[float], *, rule: str) -> Found:
+    """The suggestion of fastai or of Lightning, from a range test (Smith 2017) as fastai runs it: see `ramp`.
+
+    `valley` leaves out the first 10 and the last 5 points and goes halfway through the middle third of the longest
+    falling subsequence. `steepest` leaves out 10 and 1 and takes where the smoothed loss falls most between points.
+    The score is minus the least smoothed loss.
+    """
+    place = suggestion(rule, losses)
+    rate = rates[place] if place is not None else math.nan
+    return Found(rate, -min((loss for loss in losses if math.isfinite(loss)), default=math.inf), len(rates))
 
 
 def make_optimizer(name: str, model: nn.Module, rate: float) -> torch.optim.Optimizer:
@@ -47,106 +102,28 @@ def make_optimizer(name: str, model: nn.Module, rate: float) -> torch.optim.Opti
     raise ValueError(f"There is no optimizer {name!r}; there are sgd and adam.")
 
 
-class Training:
-    """One copy of a network that is trained at one rate, and can go on."""
-
-    def __init__(self, model: nn.Module, task: Task, optimizer: str, rate: float, seed: int) -> None:
-        self.model, self.rate = copy.deepcopy(model).train(), rate
-        self.optimizer = make_optimizer(optimizer, self.model, rate)
-        self.batches: Iterator[tuple[Tensor, Tensor]] = task.batches(seed)
-        self.losses: list[float] = []
-
-    def run(self, steps: int) -> None:
-        """Take steps; after a loss that is not finite they are only counted."""
-        for _ in range(steps):
-            self.step()
-
-    def step(self) -> float:
-        """One step; the loss before it."""
-        if self.losses and not math.isfinite(self.losses[-1]):
-            self.losses.append(math.inf)
-            return math.inf
-        loss = loss_of(self.model, *next(self.batches))
-        self.optimizer.zero_grad()
-        loss.backward()
-        self.optimizer.step()
-        self.losses.append(loss.item())
-        return self.losses[-1]
-
-    @property
-    def reached(self) -> float:
-        """The mean of the last losses, infinite for one that diverged."""
-        window = min(WINDOW, math.ceil(len(self.losses) / 3))
-        last = float(np.mean(self.losses[-window:])) if self.losses else math.inf
-        return last if math.isfinite(last) else math.inf
-
-
-def successive_halving(
-    model: nn.Module, task: Task, optimizer: str, seed: int, *, cost: int, rates: Sequence[float] | None = None
-) -> Found:
-    """Train all rates, keep the better half, train on, until one is left (Jamieson and Talwalkar 2016).
-
-    Each round may cost the same, so the steps of one network double from round to round; `cost` is never exceeded. Two
-    steps are the fewest that tell rates apart: where there are not enough for all, every second rate is tried.
-    """
-    tried = [float(rate) for rate in (RATES[optimizer] if rates is None else rates)]
-    while len(tried) > 2 and cost < 2 * len(tried) * math.ceil(math.log2(len(tried))):
-        tried = tried[::2]
-    with preserve_state(model):
-        left = [Training(model, task, optimizer, rate, seed) for rate in tried]
-        rounds, spent = max(1, math.ceil(math.log2(len(left)))), 0
-        for number in range(rounds):
-            steps = (cost - spent) // ((rounds - number) * len(left))
-            for training in left:
-                training.run(steps)
-            spent += steps * len(left)
-            left = sorted(left, key=lambda training: training.reached)[: max(1, math.ceil(len(left) / 2))]
-    return Found(left[0].rate, -left[0].reached, spent)
-
-
-def short_grid(
-    model: nn.Module, task: Task, optimizer: str, seed: int, *, steps: int = 60, rates: Sequence[float] | None = None
-) -> Found:
-    """Train every rate for some steps and take the one with the lowest loss over the last ten."""
-    found = []
-    with preserve_state(model):
-        for rate in RATES[optimizer] if rates is None else rates:
-            training = Training(model, task, optimizer, float(rate), seed)
-            training.run(steps)
-            found.append((training.reached, training.rate))
-    loss, rate = min(found)
-    return Found(rate, -loss, steps * len(found))
-
-
-def range_test(model: nn.Module, task: Task, optimizer: str, seed: int, *, rule: str = "valley") -> Found:
-    """A learning-rate range test (Smith 2017) as fastai runs it, with the suggestion of fastai or of Lightning.
+def ramp(model: nn.Module, task: Task, optimizer: str, batches: int) -> tuple[list[float], list[float]]:
+    """The rates that a range test tried and its smoothed losses, bias-corrected; a copy of the model is trained.
 
     The rate grows from 1e-7 to 10 over 100 steps; the test ends when the smoothed loss is above four times its best.
-    `valley` leaves out the first 10 and the last 5 points and goes halfway through the middle third of the longest
-    falling subsequence. `steepest` leaves out 10 and 1 and takes where the smoothed loss falls most between points.
-    The score is minus the least smoothed loss.
     """
-    with preserve_state(model):
-        rates, losses = ramp(Training(model, task, optimizer, FIRST_RATE, seed))
-    place = suggestion(rule, losses)
-    rate = rates[place] if place is not None else math.nan
-    return Found(rate, -min((x for x in losses if math.isfinite(x)), default=math.inf), len(rates))
-
-
-def ramp(training: Training) -> tuple[list[float], list[float]]:
-    """The rates that were tried and the smoothed losses, bias-corrected as in fastai."""
     rates: list[float] = []
     smoothed: list[float] = []
-    mean = 0.0
-    for number in range(RAMP_STEPS):
-        rate = FIRST_RATE * (LAST_RATE / FIRST_RATE) ** (number / RAMP_STEPS)
-        for group in training.optimizer.param_groups:
-            group["lr"] = rate
-        mean = SMOOTHING * mean + (1 - SMOOTHING) * training.step()
-        rates.append(rate)
-        smoothed.append(mean / (1 - SMOOTHING ** (number + 1)))
-        if not smoothed[-1] <= STOP * min(smoothed):  # also where it is not a number
-            break
+    mean, stream = 0.0, task.batches(batches)
+    with preserve_state(model):
+        trained = copy.deepcopy(model).train()
+        stepping = make_optimizer(optimizer, trained, FIRST_RATE)
+        for number in range(RAMP_STEPS):
+            rates.append(FIRST_RATE * (LAST_RATE / FIRST_RATE) ** (number / RAMP_STEPS))
+            stepping.param_groups[0]["lr"] = rates[-1]
+            loss = loss_of(trained, *next(stream))
+            stepping.zero_grad()
+            loss.backward()
+            stepping.step()
+            mean = SMOOTHING * mean + (1 - SMOOTHING) * loss.item()
+            smoothed.append(mean / (1 - SMOOTHING ** (number + 1)))
+            if not smoothed[-1] <= STOP * min(smoothed):  # also where it is not a number
+                break
     return rates, smoothed
 
 
@@ -176,11 +153,10 @@ def falling_lengths(losses: Sequence[float]) -> list[int]:
     return lengths
 
 
-SEARCHES: dict[str, Search] = {
+GRID_SEARCHES: dict[str, Callable[[Sequence[float], NDArray[np.float64]], Found]] = {
     "halving, 20 steps": partial(successive_halving, cost=20),
     "halving, 70 steps": partial(successive_halving, cost=70),
     "halving, 200 steps": partial(successive_halving, cost=200),
     "7 rates, 60 steps each": short_grid,
-    "range test, valley": partial(range_test, rule="valley"),
-    "range test, steepest": partial(range_test, rule="steepest"),
 }
+RANGE_TESTS = {f"range test, {rule}": partial(range_test, rule=rule) for rule in SKIP_LAST}

@@ -93,7 +93,7 @@ def ordering(
     scores, losses = [], []
     for name in networks:
         own = [start for start in starts if start[0] == name]
-        scores.append(_worst_if_missing(np.mean([_worst_if_missing(said[start]["score"]) for start in own])))
+        scores.append(_worst_if_missing(float(np.mean([_worst_if_missing(said[start]["score"]) for start in own]))))
         losses.append(float(np.mean([truths[start].best for start in own])))
     if not networks:
         return math.nan, math.nan
@@ -102,7 +102,7 @@ def ordering(
 
 
 def _worst_if_missing(score: float) -> float:
-    return -math.inf if math.isnan(score) else float(score)
+    return -math.inf if math.isnan(score) else score
 
 
 def judged(said: Mapping[Start, Row], truths: Mapping[Start, Truth], optimizers: Sequence[str]) -> dict[str, float]:

@@ -10,9 +10,11 @@ import torch
 from torch import nn
 
 from benchmarks.trainability import searches
-from benchmarks.trainability.searches import SEARCHES, Training, range_test, short_grid, successive_halving
+from benchmarks.trainability.networks import Network
+from benchmarks.trainability.searches import range_test, short_grid, successive_halving
 from benchmarks.trainability.tasks import BATCH, Task
-from benchmarks.trainability.train import MOMENTUM
+from benchmarks.trainability.train import MOMENTUM, build
+from benchmarks.trainability.train import RATES as GRID
 
 RATES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 
@@ -40,25 +42,30 @@ def descent(rate, steps):
     return losses
 
 
-def test_a_training_is_gradient_descent_with_momentum(weight, parabola):
-    training = Training(weight, parabola, "sgd", 0.03, 0)
-    training.run(12)
-    training.run(8)
-    assert training.losses == pytest.approx(descent(0.03, 20), rel=1e-10)
-    assert training.reached == pytest.approx(np.mean(descent(0.03, 20)[-7:]), rel=1e-10)  # the last third
-    assert weight.weight.item() == 1.5
+CURVES = np.array([descent(rate, 60) for rate in RATES])
 
 
-def test_adam_takes_first_steps_of_the_rate(weight, parabola):
-    training = Training(weight, parabola, "adam", 0.1, 0)
-    training.run(2)
-    assert training.losses[1] == pytest.approx(1.4**2, rel=1e-6)  # its epsilon is 1e-8 of a gradient of 3
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_trainings_of_the_grid_are_those_of_torch(optimizer):
+    work = Task("digits", torch.randn(2 * BATCH, 3).float(), torch.randint(0, 2, (2 * BATCH,)), 2)
+    network = Network("toy", "family", "digits", lambda: nn.Linear(3, 2).float())
+    found = searches.grid_losses(network, work, optimizer, seed=1, batches=5)
+    for rate, losses in zip(GRID[optimizer], found, strict=True):
+        model = build(network, 1)
+        stepping = searches.make_optimizer(optimizer, model, rate)
+        for (inputs, targets), loss in zip(work.batches(5), losses, strict=False):
+            value = nn.functional.cross_entropy(model(inputs), targets)
+            # 60 steps of float32, each of two ways to round.
+            assert loss == pytest.approx(value.item(), rel=1e-4)
+            stepping.zero_grad()
+            value.backward()
+            stepping.step()
 
 
-def test_a_training_that_diverged_stays_infinite(weight, parabola):
-    training = Training(weight, parabola, "sgd", 1e200, 0)
-    training.run(30)
-    assert training.reached == math.inf and len(training.losses) == 30
+def test_what_diverged_reached_nothing():
+    assert searches.reached([1.0, math.nan, 0.1]) == searches.reached([]) == math.inf
+    assert searches.reached([9.0, 9.0, 9.0, 2.0, 1.0]) == 1.5  # the last third
+    assert searches.reached([9.0] * 60 + [1.0] * 10) == 1.0
 
 
 def test_an_unknown_optimizer_is_refused(weight):
@@ -66,41 +73,51 @@ def test_an_unknown_optimizer_is_refused(weight):
         searches.make_optimizer("lion", weight, 0.1)
 
 
-def test_the_short_grid_takes_the_rate_that_came_furthest(weight, parabola):
-    found = short_grid(weight, parabola, "sgd", 0, steps=60, rates=RATES)
-    ends = {rate: np.mean(descent(rate, 60)[-10:]) for rate in RATES}
+def test_the_short_grid_takes_the_rate_that_came_furthest():
+    ends = {rate: np.mean(curve[-10:]) for rate, curve in zip(RATES, CURVES, strict=True)}
     best = min(ends, key=lambda rate: ends[rate])
-    assert (found.rate, found.cost) == (best, 420)
-    assert found.score == pytest.approx(-ends[best], rel=1e-9)
+    assert short_grid(RATES, CURVES) == searches.Found(best, -ends[best], 420)
 
 
 @pytest.mark.parametrize(("cost", "tried"), [(20, RATES[::2]), (70, RATES), (200, RATES)])
-def test_successive_halving_keeps_the_better_half(weight, parabola, cost, tried):
-    rounds, left, spent = math.ceil(math.log2(len(tried))), list(tried), 0
-    steps = dict.fromkeys(tried, 0)
+def test_successive_halving_keeps_the_better_half(cost, tried):
+    """By training networks on, round by round."""
+    curves = {rate: [] for rate in tried}
+    left, rounds = list(tried), math.ceil(math.log2(len(tried)))
     for number in range(rounds):
+        spent = sum(map(len, curves.values()))
         more = (cost - spent) // ((rounds - number) * len(left))
         for rate in left:
-            steps[rate] += more
-        spent += more * len(left)
-        reached = {r: np.mean(descent(r, steps[r])[-min(10, math.ceil(steps[r] / 3)) :]) for r in left}
-        left = sorted(left, key=lambda rate: reached[rate])[: math.ceil(len(left) / 2)]
-    found = successive_halving(weight, parabola, "sgd", 0, cost=cost, rates=RATES)
-    assert (found.rate, found.cost) == (left[0], spent) and 0.8 * cost < spent <= cost
-    assert found.score == pytest.approx(-reached[left[0]], rel=1e-9)
+            curves[rate] = descent(rate, len(curves[rate]) + more)
+        left = sorted(left, key=lambda rate: searches.reached(curves[rate]))[: math.ceil(len(left) / 2)]
+    spent = sum(map(len, curves.values()))
+    assert successive_halving(RATES, CURVES, cost=cost) == searches.Found(
+        left[0], -searches.reached(curves[left[0]]), spent
+    )
+    assert 0.8 * cost < spent <= cost
+
+
+def test_halving_needs_losses_enough():
+    with pytest.raises(ValueError, match="1000 steps need 47 losses of a rate; there are 20"):
+        successive_halving(RATES, CURVES[:, :20], cost=1000)
 
 
 def test_the_range_test_grows_exponentially_and_stops_at_four_times_the_best(weight, parabola):
-    rates, losses = searches.ramp(Training(weight, parabola, "sgd", 1e-7, 0))
+    rates, losses = searches.ramp(weight, parabola, "sgd", 0)
     assert rates == pytest.approx([1e-7 * 10 ** (8 * n / 100) for n in range(len(rates))])
     assert len(rates) < 100 and losses[-1] > 4 * min(losses) >= losses[-2]
+    rates, losses = searches.ramp(weight, parabola, "adam", 0)
+    assert len(rates) == 100 and losses[-1] <= 4 * min(losses)  # its steps are too small to come so far
+
+
+def test_losses_of_the_range_test_are_smoothed(weight, parabola):
+    rates, losses = searches.ramp(weight, parabola, "sgd", 0)
     raw, w, velocity = [], 1.5, 0.0
     for rate in rates:
         raw.append(w * w)
         velocity = MOMENTUM * velocity + 2 * w
         w -= rate * velocity
-    count = len(raw)
-    weights = np.array([0.98 ** (count - 1 - n) for n in range(count)])
+    weights = 0.98 ** np.arange(len(raw))[::-1]
     assert losses[-1] == pytest.approx(np.dot(weights, raw) / weights.sum(), rel=1e-9)
 
 
@@ -140,17 +157,16 @@ def test_a_range_test_that_is_too_short_advises_nothing():
 
 @pytest.mark.parametrize("rule", ["valley", "steepest"])
 def test_a_range_test_advises_a_rate_that_it_tried(weight, parabola, rule):
-    found = range_test(weight, parabola, "sgd", 0, rule=rule)
-    rates, losses = searches.ramp(Training(weight, parabola, "sgd", 1e-7, 0))
-    assert found.rate == rates[searches.suggestion(rule, losses)]
-    assert found.cost == len(rates) and found.score == -min(losses)
+    rates, losses = searches.ramp(weight, parabola, "sgd", 0)
+    place = searches.suggestion(rule, losses)
+    assert range_test(rates, losses, rule=rule) == searches.Found(rates[place], -min(losses), len(rates))
+    assert math.isnan(range_test(rates[:5], losses[:5], rule=rule).rate)
 
 
-@pytest.mark.parametrize("name", SEARCHES)
-def test_no_search_changes_the_model(name, parabola):
+def test_the_range_test_leaves_the_model_as_it_was(parabola):
     model = nn.Sequential(nn.Linear(1, 4), nn.BatchNorm1d(4), nn.Dropout(0.2), nn.Linear(4, 1)).eval()
     before, state = copy.deepcopy(model.state_dict()), torch.get_rng_state()
-    SEARCHES[name](model, parabola, "adam", 0)
+    searches.ramp(model, parabola, "adam", 0)
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
     assert torch.equal(torch.get_rng_state(), state) and not any(m.training for m in model.modules())
     assert all(parameter.grad is None for parameter in model.parameters())

@@ -159,9 +159,11 @@ def test_a_method_that_ends_in_an_error_is_a_row(toy, monkeypatch):
     def broken(*_):
         raise RuntimeError("no\nluck")
 
-    monkeypatch.setitem(measure.SEARCHES, "halving, 20 steps", broken)
-    (row,) = measure.measured(("halving, 20 steps", "toy", "sgd", 0))
-    assert (row["word"], row["score"]) == ("failed: RuntimeError: no luck", "")
+    monkeypatch.setitem(measure.GRID_SEARCHES, "halving, 20 steps", broken)
+    job = measure.Job("toy", "sgd", 0, ("halving, 20 steps", "halving, 70 steps"))
+    first, second = measure.measured(job)
+    assert (first["word"], first["score"]) == ("failed: RuntimeError: no luck", "")
+    assert second["word"] == "" and float(second["score"]) < 0
 
 
 def test_what_failed_is_tried_again(toy, tmp_path, monkeypatch):
