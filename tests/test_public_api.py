@@ -36,7 +36,7 @@ NAMES = {
 MODULES = {"initialisation", "surgery"}
 FOLDERS = set(
     "base cli curvature data edits explorer graph jacobians kernels linalg papers paths plots readings report signal "
-    "sweeps tangent training zoo".split()
+    "sweeps tangent task training zoo".split()
 )
 
 

@@ -622,7 +622,9 @@ def _listed() -> Iterator[Network]:
     for family, (task, members) in _FAMILIES.items():
         for build, args, options in members():
             words = [f"{value:.2f}" if isinstance(value, float) else str(value) for value in args]
-            words += [f"{key}={value:.2g}" if isinstance(value, float) else f"{key}={value}" for key, value in options.items()]
+            words += [
+                f"{key}={value:.2g}" if isinstance(value, float) else f"{key}={value}" for key, value in options.items()
+            ]
             name = f"{build.__name__}({', '.join(words)})"
             yield Network(name, family, task, lambda b=build, a=args, o=options: b(*a, **o))
 

@@ -136,18 +136,18 @@ def count_samples(data: Any) -> int:
     return sum(batch.samples for batch in as_batches(data))
 
 
-def take(data: Any, samples: int) -> Batch:
-    """The first `samples` samples as one batch, reading no more batches than needed."""
+def take(data: Any, samples: int, spare: int = 0) -> Batch:
+    """The first `samples` samples as one batch, reading no more batches than needed; of the last one up to `spare`."""
     if samples < 1:
         raise InvalidInputError(f"Asked for {samples} samples of the data; ask for at least 1.")
-    return concatenate(list(limited(data, samples)))
+    return concatenate(list(limited(data, samples, spare)))
 
 
-def limited(data: Any, samples: int | None) -> Iterator[Batch]:
-    """The batches up to `samples` samples in all, the last one cut to fit; all of them if `samples` is None."""
+def limited(data: Any, samples: int | None, spare: int = 0) -> Iterator[Batch]:
+    """The batches up to `samples` samples in all, the last one cut to fit or to `spare`; all if `samples` is None."""
     left = samples
     for batch in as_batches(data):
-        yield batch if left is None else batch.first(left)
+        yield batch if left is None else batch.first(max(left, spare))
         if left is not None:
             left -= batch.samples
             if left <= 0:

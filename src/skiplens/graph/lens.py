@@ -36,6 +36,8 @@ class Subject:
     """What was done to the model before it was looked at."""
     loss: Loss = None
     """A name or a function of outputs and targets; None: the one that fits the targets."""
+    seen: Batch | None = None
+    """All samples that were read on the way, for what needs no pass through the model."""
 
     @cached_property
     def network(self) -> ResidualNetwork:
@@ -103,6 +105,9 @@ def cut_note(looked_at: int, wanted: int) -> tuple[str, ...]:
 COARSE = (torch.bfloat16, torch.float16)
 """With 8 or 11 bits a second derivative, a small singular value or a condition number is rounding."""
 
+SEEN = 512
+"""Samples that are kept of what was read, for what is cheap."""
+
 PASSES = 10
 """Forward passes for which all samples of a subject are needed at once."""
 
@@ -112,7 +117,8 @@ def prepared(model: nn.Module, data: Any, samples: int, name: str, loss: Loss = 
 
     The model is called once, so that inputs which do not fit are one error here and not one of each lens.
     """
-    batch = take(data, samples)
+    seen = take(data, samples, SEEN)
+    batch = seen.first(samples)
     types = sorted({type_name(tensor.dtype) for tensor in _tensors(model) if tensor.dtype in COARSE})
     notes: tuple[str, ...] = ()
     if types:
@@ -124,7 +130,7 @@ def prepared(model: nn.Module, data: Any, samples: int, name: str, loss: Loss = 
     batch, cut = Subject(model, batch, name).few(samples, passes=PASSES)
     with preserve_state(model):
         try_call(model, batch.arguments())
-    return Subject(model, batch, name, (*notes, *cut), loss)
+    return Subject(model, batch, name, (*notes, *cut), loss, seen)
 
 
 def _tensors(model: nn.Module) -> list[torch.Tensor]:

@@ -196,11 +196,11 @@ class LossFunction:
 
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
         """The scalar loss, with its graph."""
-        return _scalar(self.rule.plain(batch.arguments().call(model), batch.targets), self.name)
+        return scalar_loss(self.rule.plain(batch.arguments().call(model), batch.targets), self.name)
 
     def total(self, outputs: Any, targets: Tensor) -> float:
         """The loss of a batch times its share."""
-        return float(_scalar(self.rule.plain(outputs, targets), self.name)) * self.share(targets)
+        return float(scalar_loss(self.rule.plain(outputs, targets), self.name)) * self.share(targets)
 
     def share(self, targets: Tensor) -> float:
         """How much a batch counts: its samples, or for cross-entropy the targets that are not ignored."""
@@ -224,7 +224,8 @@ def _rule(name: str) -> LossRule:
     raise InvalidInputError(f"There is no loss {name!r}. {did_you_mean(name, [*OWN, *NAMED, FROM_MODEL])}")
 
 
-def _scalar(loss: Any, name: str) -> Tensor:
+def scalar_loss(loss: Any, name: str) -> Tensor:
+    """The value of the loss called `name`, refused where it is not one number."""
     if not isinstance(loss, Tensor) or loss.numel() != 1:
         came = f"has shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"is a {type(loss).__name__}"
         raise InvalidInputError(f"The loss {name!r} {came}; wanted one number. Take the mean over the samples.")

@@ -118,11 +118,13 @@ def convergence_section(reading: HypothesesReading) -> Section:
                 "says": row["statement"],
                 "number": _number(row),
                 "where": row["where"] if row["verdict"] != "holds" else "",
-                "what would make it hold": row["change"] if row["verdict"] != "holds" else "",
             }
             for row in reading.rows()
         ),
-        notes=(MEANING,),
+        notes=(
+            MEANING,
+            *(f"{row['hypothesis']} fails. {row['change']}" for row in reading.rows() if row["verdict"] == "fails"),
+        ),
         provenance=provenance_of(reading),
     )
 

@@ -1,0 +1,208 @@
+"""What may be wrong with what is asked of a network: its inputs, its targets, and the loss at the start."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from skiplens.edits.remedies import code_of
+from skiplens.readings.finding import Finding, Remedy, Rule, Severity
+from skiplens.task.measure import COMMON, LARGE, SMALL
+from skiplens.task.reading import TaskReading
+
+FROZEN, FAR = 2.0, 4.0  # loss over that of no answer where softmax settles on single classes, and at twice the scores
+SQUARES_FAR = 10.0  # 1 + 3²: outputs three times as large as the targets
+LARGE_TARGETS = 100.0
+INSENSITIVE = 0.1  # change of the outputs, relative to their spread, below which the size of the inputs does not matter
+LEAST, RARE = 4, 1e-3  # samples of which all may not be the same; a chance that counts as none
+MANY_COPIES = 0.1
+QUARTER = 0.25  # of a guess: a network that stays above it has not learned
+CHANCE = 2.33  # standard deviations: one in a hundred shuffles has more
+_WORDS = {  # source and change of each rule
+    "constant_inputs": (
+        "a function has one value for one input",
+        "Look at how inputs are loaded: a mask, or memory that is used again, makes them the same.",
+    ),
+    "squashed_outputs": (
+        "scores of one for the right class and zero for all others have cross-entropy ln(1 + (C − 1)/e)",
+        "Take it out of the model, or use a loss that takes probabilities.",
+    ),
+    "unbounded_loss": (
+        "−log p is never below zero, −score has no lower bound",
+        "Use cross-entropy, or end the model in a log-softmax.",
+    ),
+    "inputs_scale": (
+        "'Efficient BackProp' (1998), section 4.3: weights are drawn for inputs of mean zero and variance one",
+        "Standardise the inputs with mean and standard deviation of the training data.",
+    ),
+    "targets_scale": (
+        "outputs start at size one or less, and Adam moves a weight by about its learning rate a step",
+        "Standardise the targets, and undo it on the answers.",
+    ),
+    "contradicting_labels": (
+        "exact: the best answer to equal inputs is the mean of their targets; it leaves entropy or variance",
+        "Look for wrong labels, inputs that lack what labels depend on, or targets in another order.",
+    ),
+    "loss_at_start": (
+        "random scores of standard deviation s cost ln C + s²/2 up to twice ln C, where their softmax settles on "
+        "single classes (random-energy model, Derrida 1981), a warning at twice that s; outputs three times as large "
+        "as numbers to learn cost 1 + 3² times the loss",
+        "Make the last layer smaller (or the embedding that shares its weights), or normalise before it.",
+    ),
+    "duplicated_samples": (
+        "copies add nothing to what is learned; more than a tenth of them is no accident",
+        "Remove copies, above all those that are in training and in test data.",
+    ),
+    "missing_classes": (
+        "chance among n samples of C equally frequent classes: C^(1−n) for one alone, C(1 − 1/C)^n for a missing one",
+        "Shuffle the data, or give the model as many outputs as there are classes.",
+    ),
+    "unexplained_labels": (
+        "five nearest neighbours against 200 shuffles of the targets; p = 0.01",
+        "Check that inputs and targets are in the same order.",
+    ),
+}
+
+
+def _found(rule: str, severity: Severity, sentence: str, numbers: tuple[float, float], code: str = "") -> Finding:
+    return Finding(rule, severity, sentence, *numbers, *_WORDS[rule], code)
+
+
+def judge_start(reading: TaskReading) -> Iterator[Finding]:
+    """A loss far above that of no answer."""
+    squares, ratio, size = reading.form == "numbers", reading.start, reading.output_size
+    allowed = SQUARES_FAR if squares else FROZEN
+    if reading.answers == "scores" and reading.form != "log_probabilities" and ratio > allowed:
+        # Outputs become as large as the targets, whose mean square is the loss of no answer; scores get size one.
+        factor = float(f"{(math.sqrt(reading.no_answer) if squares else 1.0) / size:.3g}")
+        remedy = Remedy("scale_parameters", {"factors": dict.fromkeys(reading.head, factor)})
+        sentence = (
+            f"The loss starts at {reading.loss:.3g}, {ratio:.3g} times that of no answer at all "
+            f"({reading.no_answer:.3g}): the outputs, of size {size:.3g}, are too large."
+        )
+        severity: Severity = "warning" if squares or ratio > FAR else "note"
+        mended: dict[str, Any] = {"where": reading.head, "remedy": remedy, "code": code_of(remedy)}
+        found = _found("loss_at_start", severity, sentence, (ratio, allowed))
+        yield replace(found, **mended) if reading.head and factor < 1 else found
+
+
+def judge_answers(reading: TaskReading) -> Iterator[Finding]:
+    """Outputs that are squashed twice: in the model and in the loss."""
+    if reading.form in ("classes", "binary") and reading.answers == "probabilities":
+        word = "softmax" if reading.form == "classes" else "sigmoid"
+        least = math.log(1 + (max(2, reading.classes) - 1) / math.e)
+        sentence = f"The model ends in a {word}, and so does the loss: no sample's loss can fall below {least:.3g}."
+        code = "loss = lambda outputs, targets: torch.nn.functional.nll_loss(outputs.log(), targets)"
+        code = code if reading.form == "classes" else "loss = torch.nn.functional.binary_cross_entropy"
+        yield _found("squashed_outputs", "warning", sentence, (least, 0.0), code)
+
+
+def judge_bound(reading: TaskReading) -> Iterator[Finding]:
+    """Scores for a loss of log-probabilities."""
+    if reading.form == "log_probabilities" and reading.answers != "log_probabilities":
+        sentence = f"The loss takes log-probabilities but gets {reading.answers}: it falls without anything learned."
+        code = "loss = torch.nn.functional.cross_entropy"
+        yield _found("unbounded_loss", "critical", sentence, (reading.loss, 0.0), code)
+
+
+def judge_inputs(reading: TaskReading) -> Iterator[Finding]:
+    """Inputs of unusual size, or with nearly all in common, where the first weights take them and the network cares."""
+    size, common = reading.entry_size, reading.entry_common
+    if reading.change > INSENSITIVE and not _constant(reading):
+        words, numbers = f"they reach the first weights with size {size:.3g} instead of 1", (size, LARGE)
+        if size <= LARGE:
+            words, numbers = f"{common:.2%} of their power is in what they have in common", (common, COMMON)
+        numbers = (size, SMALL) if size < SMALL else numbers
+        sentence = (
+            f"The inputs are not standardised: from {reading.low:.3g} to {reading.high:.3g}, mean {reading.mean:.3g}, "
+            f"standard deviation {reading.std:.3g}; {words}."
+        )
+        code = f"inputs = (inputs - {reading.mean:.6g}) / {reading.std:.6g}"
+        yield _found("inputs_scale", "warning", sentence, numbers, code)
+
+
+def _constant(reading: TaskReading) -> bool:
+    return reading.seen >= LEAST and reading.copies == reading.seen - 1
+
+
+def judge_constant(reading: TaskReading) -> Iterator[Finding]:
+    """Samples that are all the same."""
+    if _constant(reading):
+        sentence = f"All {reading.seen} samples have the same inputs: only one answer to all of them can be learned."
+        yield _found("constant_inputs", "critical", sentence, (1.0, 2.0))
+
+
+def judge_targets(reading: TaskReading) -> Iterator[Finding]:
+    """Numbers to learn that are far from where outputs start."""
+    size = math.sqrt(reading.no_answer) if reading.form == "numbers" else 0.0
+    common = 1 - reading.guess / size**2 if size else 0.0
+    if size > LARGE_TARGETS or common > COMMON:
+        sentence = (
+            f"The targets have size {size:.3g} and {common:.2%} of their power in their mean: outputs, which start "
+            "near zero, have a long way to go."
+        )
+        numbers = (size, LARGE_TARGETS) if size > LARGE_TARGETS else (common, COMMON)
+        code = "targets = (targets - targets.mean(0)) / targets.std(0)"
+        yield _found("targets_scale", "warning", sentence, numbers, code)
+
+
+def judge_labels(reading: TaskReading) -> Iterator[Finding]:
+    """Same inputs with different targets."""
+    if reading.contradictions and not _constant(reading):
+        bound = f": the loss cannot fall below {reading.floor:.2g} of a guess" if reading.floor >= 0 else ""
+        shared = f"{reading.contradictions} of {reading.seen} samples have the inputs of one with another target"
+        severity: Severity = "warning" if reading.floor >= QUARTER else "note"
+        yield _found("contradicting_labels", severity, f"{shared}{bound}.", (reading.floor, QUARTER))
+
+
+def judge_copies(reading: TaskReading) -> Iterator[Finding]:
+    """Samples that are there more than once."""
+    share = reading.copies / reading.seen
+    if share > MANY_COPIES and not _constant(reading):
+        sentence = f"{reading.copies} of {reading.seen} samples are exact copies of others."
+        yield _found("duplicated_samples", "note", sentence, (share, MANY_COPIES))
+
+
+def judge_neighbours(reading: TaskReading) -> Iterator[Finding]:
+    """Targets that differ between neighbours as much as between any two samples."""
+    if reading.neighbours < CHANCE and not reading.contradictions:
+        sentence = (
+            f"Among {reading.seen} samples neighbouring inputs have targets no more alike than by chance "
+            f"({reading.neighbours:.1f} standard deviations): labels may be shuffled, or depend on what distances "
+            "between inputs do not show."
+        )
+        yield _found("unexplained_labels", "note", sentence, (reading.neighbours, CHANCE))
+
+
+def judge_classes(reading: TaskReading) -> Iterator[Finding]:
+    """Classes that never occur, although the samples are enough to meet them all."""
+    total, classes, present = int(reading.counts.sum()), reading.classes, int((reading.counts > 0).sum())
+    if present and present < classes:
+        alone = present == 1
+        chance = float(classes) ** (1 - total) if alone else classes * (1 - 1 / classes) ** total
+        what = "all have one class" if alone else f"{classes - present} of {classes} classes never occur"
+        sentence = f"Of the first {total} samples {what}: data that are sorted, or a model with too many outputs."
+        if chance < RARE:
+            yield _found("missing_classes", "note", sentence, (chance, RARE))
+
+
+RULES = tuple(
+    Rule(name, (TaskReading,), judge)
+    for name, judge in (
+        ("constant_inputs", judge_constant),
+        ("squashed_outputs", judge_answers),
+        ("unbounded_loss", judge_bound),
+        ("inputs_scale", judge_inputs),
+        ("targets_scale", judge_targets),
+        ("contradicting_labels", judge_labels),
+        ("loss_at_start", judge_start),
+        ("duplicated_samples", judge_copies),
+        ("missing_classes", judge_classes),
+        ("unexplained_labels", judge_neighbours),
+    )
+)
+
+
+def task_findings(reading: TaskReading) -> list[Finding]:
+    """What all rules of this lens find."""
+    return [finding for rule in RULES for finding in rule([reading])]

@@ -1,0 +1,281 @@
+"""What a network is asked to do, measured with one forward pass, and one more where the inputs look odd."""
+
+import hashlib
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from skiplens.base.preserve_state import preserve_state
+from skiplens.base.randomness import Randomness
+from skiplens.graph.batch import Batch, tensors_in
+from skiplens.graph.functional import main_output
+from skiplens.graph.loss import NAMED, Loss, fitted, loss_name, loss_rule, scalar_loss
+from skiplens.task.reading import TaskReading
+
+FORMS = {"CrossEntropyLoss": "classes", "NLLLoss": "log_probabilities", "BCEWithLogitsLoss": "binary"}
+FORMS |= {"MSELoss": "numbers", "cross_entropy": "classes", "nll_loss": "log_probabilities", "mse_loss": "numbers"}
+FORMS |= {"binary_cross_entropy_with_logits": "binary"}
+"""What the losses of torch take, by the name of their class or function."""
+LINEAR = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+NEVER = math.exp(-30)  # a probability below rounding
+LARGE, SMALL, COMMON = 10.0, 1e-3, 0.99  # sizes of inputs, and shares of their power in common, that are unusual
+ENOUGH, NEIGHBOURS, SHUFFLES, FEATURES = 256, 5, 200, 2048
+
+
+def measure_task(
+    model: nn.Module, batch: Batch, loss: Loss = None, *, seen: Batch | None = None, seed: int = 0
+) -> TaskReading:
+    """The data and the loss of `model` on `batch` at the start; the model is left as it was.
+
+    Args:
+        model: Any module; it is called as it is, in its own mode.
+        batch: Inputs and targets.
+        loss: As for `inspect`: a name, a function, or None for the one that fits the targets.
+        seen: More samples, which are looked at without the model; the batch itself if not given.
+        seed: Of the shuffles that say what chance does.
+    """
+    seen = batch if seen is None else seen
+    with preserve_state(model), torch.no_grad():
+        entry = _Entry(batch.samples)
+        returned = entry.call(model, batch)
+        outputs = main_output(returned)
+        loss, fit = fitted(outputs, batch, loss)
+        task = _Task(loss, form_of(loss), outputs, fit.targets)
+        squashed = task.form == "binary" and _ends_in_sigmoid(model, batch)
+        fields = {
+            "loss_name": loss_name(loss),
+            "form": task.form,
+            "loss": task.taken(returned),
+            "no_answer": task.no_answer(),
+            "guess": task.guess() if task.form != "own" or isinstance(returned, Tensor) else math.nan,
+            "answers": "probabilities" if squashed else task.answers(),
+            "output_size": task.output_size(),
+            "classes": task.classes,
+            "head": entry.head(model, outputs),
+            **_inputs(entry, model, batch, outputs),
+        }
+    return TaskReading(samples=batch.samples, seen=seen.samples, **fields, **_data(seen, task, seed))
+
+
+def form_of(loss: Loss) -> str:
+    """What a loss takes; ``own`` where nothing is known of it."""
+    kind = NAMED[loss] if isinstance(loss, str) else type(loss) if isinstance(loss, nn.Module) else loss
+    known = str(getattr(kind, "__module__", "")).startswith("torch") and getattr(loss, "reduction", "mean") == "mean"
+    return FORMS.get(getattr(kind, "__name__", ""), "own") if known else "own"
+
+
+@dataclass
+class _Entry:
+    """Looks at the first module with a weight matrix, and at the last linear one, while the model is called."""
+
+    samples: int
+    size: float = math.nan
+    common: float = math.nan
+    last: tuple[str, Tensor] | None = None
+
+    def call(self, model: nn.Module, batch: Batch) -> Any:
+        for name, module in model.named_modules():
+            if any(parameter.ndim > 1 for parameter in module.parameters(recurse=False)):
+                module.register_forward_hook(self._watch(name))  # `preserve_state` takes it away
+        return batch.arguments().call(model)
+
+    def _watch(self, name: str) -> Callable[..., None]:
+        def look(module: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
+            given = next(tensors_in(arguments), None)
+            if given is not None and given.is_floating_point() and math.isnan(self.size):
+                self.see(given)
+            if isinstance(module, LINEAR):
+                self.last = name, output
+
+        return look
+
+    def see(self, given: Tensor) -> None:
+        """Root mean square, and the share of power in the mean over samples where there is an axis of them."""
+        values = given.double()
+        power = float(values.square().mean())
+        self.size = power**0.5
+        if values.shape[:1] == (self.samples,) and power > 0:
+            self.common = float(values.mean(0).square().mean()) / power
+
+    def head(self, model: nn.Module, outputs: Tensor) -> tuple[str, ...]:
+        """The parameters of the last linear module, where its outputs are those of the model."""
+        if self.last is None or not torch.equal(self.last[1], outputs):
+            return ()
+        own = model.get_submodule(self.last[0]).named_parameters(recurse=False)
+        return tuple(f"{self.last[0]}.{name}".lstrip(".") for name, _ in own)
+
+
+@dataclass
+class _Task:
+    """A loss with the outputs and targets of a batch."""
+
+    loss: Loss
+    form: str
+    outputs: Tensor
+    targets: Tensor
+
+    def __post_init__(self) -> None:
+        shape = self.outputs.shape
+        as_torch = self.targets.shape in (shape, shape[:1] + shape[2:])
+        self.axis = 1 if as_torch else self.outputs.ndim - 1  # of the classes; language models have them last
+        self.classes = shape[self.axis] if self.form in ("classes", "log_probabilities") else 0
+        self.plain = loss_rule(self.loss).plain
+
+    def taken(self, outputs: Any) -> float:
+        return float(scalar_loss(self.plain(outputs, self.targets), loss_name(self.loss)))
+
+    def no_answer(self) -> float:
+        equal = -math.log(self.classes) if self.form == "log_probabilities" else 0.0
+        return math.nan if self.form == "own" else self.taken(torch.full_like(self.outputs, equal))
+
+    def output_size(self) -> float:
+        scores = self.outputs.double()
+        scores = scores - scores.mean(self.axis, keepdim=True) if self.classes else scores
+        return float(scores.square().mean().sqrt())
+
+    def answers(self) -> str:
+        rows, tolerance = self.outputs.double(), torch.finfo(self.outputs.dtype).eps ** 0.5  # half of the digits
+        for name, values in (("probabilities", rows), ("log_probabilities", rows.exp())):
+            sums = values.sum(self.axis) if self.classes > 1 else values.new_zeros(1)
+            if bool((values >= 0).all()) and bool(((sums - 1).abs() <= tolerance).all()):
+                return name
+        return "scores"
+
+    def guess(self) -> float:
+        """The loss of the best answer that is the same for all samples; NaN where no search finds it.
+
+        The search starts from the exact answer for plain losses, and moves on for class weights and the like.
+        """
+        constant = self._start().to(self.outputs).requires_grad_()
+        if self.form == "log_probabilities":  # not any scores are an answer
+            return self.taken(constant.expand_as(self.outputs))
+        search = torch.optim.LBFGS([constant], max_iter=50, line_search_fn="strong_wolfe")
+
+        def closure() -> Tensor:
+            with torch.enable_grad():
+                value = scalar_loss(self.plain(constant.expand_as(self.outputs), self.targets), "")
+                (constant.grad,) = torch.autograd.grad(value, constant)
+            return value
+
+        with suppress(Exception):  # an own loss may refuse an answer that is the same for all
+            closure()
+            slope = float(torch.as_tensor(constant.grad).abs().max())
+            search.step(closure)
+            found, left = float(closure()), float(torch.as_tensor(constant.grad).abs().max())
+            return found if self.form != "own" or left <= 1e-3 * slope else math.nan  # an own loss may have no least
+        return math.nan
+
+    def _start(self) -> Tensor:
+        targets = self.targets
+        if self.form == "own":
+            return torch.zeros_like(self.outputs[:1])
+        if not self.classes:
+            mean = targets.double().mean(0, keepdim=True)
+            return mean.logit(eps=NEVER) if self.form == "binary" else mean
+        if targets.is_floating_point():
+            counts = targets.double().movedim(self.axis, -1).reshape(-1, self.classes).sum(0)
+        else:
+            counting = targets[targets != getattr(self.loss, "ignore_index", -100)]
+            counts = counting.flatten().bincount(minlength=self.classes).double()
+        scores = (counts / counts.sum()).clamp_min(NEVER).log()
+        return scores.reshape([-1 if axis == self.axis else 1 for axis in range(self.outputs.ndim)])
+
+
+def _ends_in_sigmoid(model: nn.Module, batch: Batch) -> bool:
+    """Whether the last operation of the model, but for changes of shape, is a sigmoid."""
+    with torch.enable_grad():
+        node = main_output(batch.first(2).arguments().call(model)).grad_fn
+    while node is not None and node.name().startswith(("View", "Reshape", "Unsafe", "Squeeze", "Unsqueeze", "Select")):
+        node = node.next_functions[0][0]
+    return node is not None and node.name().startswith("SigmoidBackward")
+
+
+def _inputs(entry: _Entry, model: nn.Module, batch: Batch, outputs: Tensor) -> dict[str, Any]:
+    """The fields of the reading that speak of the numbers that come in; none where all of them are tokens."""
+    tensors = [tensor for tensor in tensors_in(batch.inputs) if tensor.is_floating_point()]
+    given = max(tensors, key=lambda tensor: tensor.numel(), default=None)
+    if given is None or given.shape[:1] != (batch.samples,) or not bool(given.isfinite().all()):
+        return {}
+    if math.isnan(entry.size):
+        entry.see(given)
+    values, change = given.double(), math.nan
+    if not SMALL <= entry.size <= LARGE or entry.common > COMMON:
+        middle = given.mean() if entry.common > COMMON else 0.0
+        scaled = (given - middle) / (given - middle).square().mean().sqrt()
+        moved = batch.map_inputs(lambda tensor: scaled if tensor is given else tensor)
+        difference = main_output(moved.arguments().call(model)) - outputs
+        spread = float(outputs.double().std(correction=0))
+        change = float(difference.double().square().mean().sqrt()) / spread if spread > 0 else math.inf
+    return {
+        "low": float(values.min()),
+        "high": float(values.max()),
+        "mean": float(values.mean()),
+        "std": float(values.std(correction=0)),
+        "constant": float((values == values[:1]).all(0).double().mean()),
+        "entry_size": entry.size,
+        "entry_common": entry.common,
+        "change": change,
+    }
+
+
+def _data(seen: Batch, task: _Task, seed: int) -> dict[str, Any]:
+    """The fields of the reading that speak of the samples alone."""
+    targets = seen.targets.detach().cpu()
+    labelled = task.classes > 0 and targets.ndim == 1 and not targets.is_floating_point()
+    groups: dict[bytes, list[int]] = {}
+    for index, key in enumerate(_keys(seen)):
+        groups.setdefault(key, []).append(index)
+    shared = [targets[group] for group in groups.values() if len(group) > 1]
+    differing = [group for group in shared if bool((group != group[:1]).any())]
+    fields: dict[str, Any] = {
+        "counts": targets[targets >= 0].bincount(minlength=task.classes) if labelled else torch.zeros(0).long(),
+        "copies": sum(len(group) - 1 for group in shared),
+        "contradictions": sum(len(group) for group in differing),
+    }
+    if labelled or task.form == "numbers":
+        cost = _entropy if labelled else _spread
+        whole = cost(targets)
+        fields["floor"] = sum(map(cost, differing)) / whole if whole else 0.0
+        fields["neighbours"] = _neighbours(seen, targets, labelled, seed)
+    return fields
+
+
+def _entropy(labels: Tensor) -> float:
+    """The least cross-entropy of one answer to all `labels`, summed over them."""
+    counts = labels.unique(return_counts=True)[1].double()
+    return float(-(counts * (counts / len(labels)).log()).sum())
+
+
+def _spread(targets: Tensor) -> float:
+    """The least squared error of one answer to all `targets`, summed over them."""
+    return float((targets.double() - targets.double().mean(0)).square().sum())
+
+
+def _keys(batch: Batch) -> list[bytes]:
+    """A key for the inputs of each sample: the same for the same bits."""
+    tensors = [tensor.detach().cpu() for tensor in tensors_in(batch.inputs) if tensor.shape[:1] == (batch.samples,)]
+    rows = [tensor.reshape(batch.samples, -1).contiguous().view(torch.uint8).numpy() for tensor in tensors]
+    return [b"".join(hashlib.blake2b(row[index]).digest() for row in rows) for index in range(batch.samples)]
+
+
+def _neighbours(seen: Batch, targets: Tensor, labelled: bool, seed: int) -> float:
+    """How much more alike than chance the targets of neighbouring inputs are, in standard deviations of shuffles."""
+    inputs = seen.inputs
+    if not isinstance(inputs, Tensor) or not inputs.is_floating_point() or seen.samples < ENOUGH:
+        return math.nan
+    flat = inputs.detach().flatten(1)
+    flat = flat[:, :: max(1, flat.shape[1] // FEATURES)].cpu().double()
+    distances = torch.cdist(flat, flat).nan_to_num().fill_diagonal_(math.inf)
+    near = torch.zeros_like(distances).scatter_(1, distances.topk(NEIGHBOURS, largest=False).indices, 1.0)
+    rows = targets.double().reshape(len(targets), -1)
+    centred = rows - rows.mean(0)
+    alike = (rows == rows.T).double() if labelled else centred @ centred.T
+    generator = Randomness(seed).torch()
+    orders = [torch.randperm(len(alike), generator=generator) for _ in range(SHUFFLES)]
+    chance = torch.stack([(near * alike[order][:, order]).sum() for order in orders])
+    return float(((near * alike).sum() - chance.mean()) / chance.std()) if bool(chance.std() > 0) else math.nan
