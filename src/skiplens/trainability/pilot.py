@@ -1,0 +1,255 @@
+"""A short training of copies at several rates: those that fall behind end, what is left is spent on the best.
+
+All copies begin at the same weights and see the same batches, so their first gradient is computed once and their
+losses are compared without the noise of the draw.
+"""
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.memory import budget_bytes
+from skiplens.base.progress import Progress
+from skiplens.base.randomness import Randomness, own_random_state, seed_torch
+from skiplens.graph.batch import Batch
+from skiplens.graph.inputs import first_line
+from skiplens.graph.loss import LossFunction
+from skiplens.trainability.optimizers import Mover, OptimizerChoice
+from skiplens.training.checkpoints import state_tensors
+from skiplens.training.source import Source
+
+BLOWN_UP = 1e4  # times the loss at the start: what is above has diverged, also where it is a number yet
+
+
+@dataclass
+class Trial:
+    """The training at one rate as far as it went."""
+
+    rate: float
+    losses: list[float] = field(default_factory=list)
+    diverged: bool = False
+
+    def level(self, last: int) -> float:
+        """The mean logarithm of the last losses; infinite where it diverged."""
+        return math.inf if self.diverged else logarithmic_mean(self.losses[-last:])
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """What the short trainings showed."""
+
+    trials: tuple[Trial, ...]  # from the smallest rate to the largest
+    cost: int
+    """Gradients computed."""
+
+    @property
+    def best(self) -> Trial:
+        """The trial that went furthest."""
+        return max(self.trials, key=lambda trial: (len(trial.losses), -trial.level(LOOKED_AT)))
+
+
+LOOKED_AT = 3  # the last losses that a round is judged by
+
+
+def logarithmic_mean(losses: list[float]) -> float:
+    """The mean logarithm; losses of zero and below count as the smallest number."""
+    return sum(math.log(max(loss, 1e-12)) for loss in losses) / len(losses)
+
+
+def rounds(cost: int, rates: int) -> list[tuple[int, int]]:
+    """How many rates take how many steps in each round, within `cost` gradients; the first one is shared by all."""
+    left, plan, count = cost - 1, [], rates
+    while left > 0 and count >= 1:
+        share = left if count == 1 else left * _FIRST_SHARE if not plan else left / 2
+        steps = int(share // count)
+        if steps >= 1:
+            plan.append((count, steps))
+            left -= count * steps
+        if count == 1:
+            break
+        count = max(1, count // 2)
+    return plan
+
+
+_FIRST_SHARE = 0.4  # of the gradients for all rates together, before the first ones end
+
+
+class Runner:
+    """The one working copy, and the states of all trials on a shelf."""
+
+    def __init__(self, model: nn.Module, source: Source, loss: LossFunction, choice: OptimizerChoice, seed: int) -> None:
+        self.model = copied(model)
+        self.device = next(self.model.parameters()).device
+        self.source, self.loss, self.choice = source, loss, choice
+        self.randomness = Randomness(seed).child("pilot")
+        self.cost = 0
+        self.start = state_of(self.model)
+
+    def first_gradient(self, batch: Batch) -> float:
+        """The gradient at the start, kept for all trials; its loss."""
+        loss = self._passes(0, batch)
+        self.gradients = [None if p.grad is None else p.grad.clone() for p in self.model.parameters()]
+        self.start = {**self.start, **{name: b.clone() for name, b in self.model.named_buffers()}}
+        return float(loss)
+
+    def begin(self, rate: float) -> Mover:
+        """A trial's state after its first step."""
+        put_state(self.model, self.start)
+        for parameter, gradient in zip(self.model.parameters(), self.gradients, strict=True):
+            parameter.grad = None if gradient is None else gradient.clone()
+        mover = self.choice.make(trainable(self.model), rate)
+        mover.step()
+        return mover
+
+    def go_on(self, mover: Mover, first: int, batches: list[Batch]) -> list[float]:
+        """Steps from number `first` on; the loss before each."""
+        losses: list[Tensor] = []
+        for number, batch in enumerate(batches, first):
+            losses.append(self._passes(number, batch))
+            mover.step()
+        return torch.stack(losses).tolist()
+
+    def _passes(self, number: int, batch: Batch) -> Tensor:
+        """Forward and backward; what a step draws depends on its number only."""
+        seed_torch(self.randomness.child(number), self.device)
+        self.model.zero_grad(set_to_none=True)
+        loss = self.loss(self.model, batch)
+        loss.backward()
+        self.cost += 1
+        return loss.detach().double()
+
+
+class Shelf:
+    """States of trials: in memory while they fit the budget, else in files that end with the pilot."""
+
+    def __init__(self, device: torch.device, folder: Path) -> None:
+        self.budget, self.folder = budget_bytes(device), folder
+        self.held: dict[float, Any] = {}
+        self.size = 0
+
+    def put(self, rate: float, state: Any, size: int) -> None:
+        """Keep a state."""
+        if self.size + size <= self.budget:
+            self.held[rate], self.size = state, self.size + size
+        else:
+            torch.save(state, self.folder / f"{rate!r}.pt")
+            self.held[rate] = None
+
+    def take(self, rate: float, size: int) -> Any:
+        """Give a state back; it is on the shelf no longer."""
+        state = self.held.pop(rate)
+        if state is not None:
+            self.size -= size
+            return state
+        return torch.load(self.folder / f"{rate!r}.pt", weights_only=False)
+
+    def drop(self, rate: float, size: int) -> None:
+        """Forget the state of a trial that ended."""
+        if self.held.pop(rate, None) is not None:
+            self.size -= size
+
+
+def run_pilot(
+    model: nn.Module,
+    source: Source,
+    loss: LossFunction,
+    choice: OptimizerChoice,
+    *,
+    cost: int,
+    seed: int,
+    progress: Progress,
+) -> Pilot:
+    """Train copies of `model` with `cost` gradients in all."""
+    device = next(model.parameters()).device
+    with own_random_state(device), torch.enable_grad(), TemporaryDirectory() as folder:
+        runner = Runner(model, source, loss, choice, seed)
+        race = _Race(runner, Shelf(device, Path(folder)), cost, progress)
+        race.run()
+    return Pilot(tuple(race.trials), runner.cost)
+
+
+class _Race:
+    def __init__(self, runner: Runner, shelf: Shelf, cost: int, progress: Progress) -> None:
+        self.runner, self.shelf, self.cost, self.progress = runner, shelf, cost, progress
+        self.trials = [Trial(rate) for rate in runner.choice.rates]
+        self.size = 3 * sum(t.numel() * t.element_size() for _, t in state_tensors(runner.model))
+
+    def run(self) -> None:
+        """All rounds; an interruption after the first one ends the race with what there is."""
+        batches = self.runner.source.batches(0)
+        first = self.runner.first_gradient(next(batches))
+        for trial in self.trials:
+            trial.losses.append(first)
+            trial.diverged = not math.isfinite(first)
+        alive = [trial for trial in self.trials if not trial.diverged]
+        for number, (count, steps) in enumerate(rounds(self.cost, len(self.trials))):
+            alive = sorted(alive, key=lambda trial: trial.level(LOOKED_AT))[:count] if number else alive
+            if not alive:
+                return
+            seen = [next(batches) for _ in range(steps)]
+            try:
+                for trial in alive:
+                    self._extend(trial, seen, fresh=number == 0)
+            except KeyboardInterrupt:
+                if number == 0:
+                    raise
+                return
+            alive = [trial for trial in alive if not trial.diverged]
+
+    def _extend(self, trial: Trial, seen: list[Batch], fresh: bool) -> None:
+        runner = self.runner
+        self.progress("pilot", runner.cost, self.cost)
+        if fresh:
+            mover = runner.begin(trial.rate)
+        else:
+            state = self.shelf.take(trial.rate, self.size)
+            put_state(runner.model, state["model"])
+            mover = runner.choice.make(trainable(runner.model), trial.rate)
+            mover.restore(state["mover"])
+        trial.losses += runner.go_on(mover, len(trial.losses), seen)
+        limit = BLOWN_UP * max(abs(trial.losses[0]), 1.0)
+        trial.diverged = not all(math.isfinite(value) and value < limit for value in trial.losses)
+        if not trial.diverged:
+            state = {"model": state_of(runner.model), "mover": mover.state()}
+            self.shelf.put(trial.rate, state, self.size)
+
+
+def trainable(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters that a training moves."""
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+def copied(model: nn.Module) -> nn.Module:
+    """A copy in training mode that shares nothing with the model."""
+    try:
+        fresh = copy.deepcopy(model)
+    except Exception as error:
+        said = f"{type(error).__name__}: {first_line(error)}"
+        raise InvalidInputError(
+            f"The model cannot be copied, and a forecast trains copies so that yours stays as it is: {said} "
+            "Remove what copy.deepcopy refuses (open files, locks, tensors with a history), or forecast with cost=0."
+        ) from error
+    fresh.zero_grad(set_to_none=True)
+    return fresh.train()
+
+
+def state_of(model: nn.Module) -> dict[str, Tensor]:
+    """Copies of all parameters and buffers."""
+    return {name: tensor.detach().clone() for name, tensor in state_tensors(model)}
+
+
+def put_state(model: nn.Module, state: dict[str, Tensor]) -> None:
+    """Give the model the values of `state_of`."""
+    with torch.no_grad():
+        for name, tensor in state_tensors(model):
+            tensor.copy_(state[name])
+
+
