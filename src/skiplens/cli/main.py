@@ -6,7 +6,7 @@ import typer
 
 from skiplens.base.errors import SkiplensError
 from skiplens.base.version import VERSION
-from skiplens.cli import compare, console, data, explore, inspect, reproduce, studies, zoo
+from skiplens.cli import compare, console, data, explore, forecast, inspect, reproduce, studies, zoo
 
 BAD_INPUT, INTERRUPTED = 2, 130
 
@@ -19,7 +19,17 @@ app = typer.Typer(
     epilog="Exit status: 0 done, 1 a check failed, 2 bad input, 130 interrupted.",
 )
 
-for verb in (inspect.inspect, compare.compare, zoo.zoo, studies.studies, reproduce.reproduce, explore.explore):
+VERBS = (
+    inspect.inspect,
+    forecast.forecast,
+    forecast.rank,
+    compare.compare,
+    zoo.zoo,
+    studies.studies,
+    reproduce.reproduce,
+    explore.explore,
+)
+for verb in VERBS:
     app.command()(verb)
 
 app.add_typer(data.app, name="data")

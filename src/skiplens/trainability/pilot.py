@@ -151,11 +151,6 @@ class Shelf:
             return state
         return torch.load(self.folder / f"{rate!r}.pt", weights_only=False)
 
-    def drop(self, rate: float, size: int) -> None:
-        """Forget the state of a trial that ended."""
-        if self.held.pop(rate, None) is not None:
-            self.size -= size
-
 
 def run_pilot(
     model: nn.Module,
@@ -171,55 +166,72 @@ def run_pilot(
     device = next(model.parameters()).device
     with own_random_state(device), torch.enable_grad(), TemporaryDirectory() as folder:
         runner = Runner(model, source, loss, choice, seed)
-        race = _Race(runner, Shelf(device, Path(folder)), cost, progress)
-        race.run()
-    return Pilot(tuple(race.trials), runner.cost)
+        extend = _Extension(runner, Shelf(device, Path(folder)), cost, progress)
+        trials = extend.trials()
+        race(trials, cost, extend)
+    return Pilot(tuple(trials), runner.cost)
 
 
-class _Race:
+Extend = Callable[[Trial, int, int], None]
+"""Trains one trial further: from which step on, and how many steps; it notes losses and divergence."""
+
+
+def race(trials: list[Trial], cost: int, extend: Extend) -> None:
+    """All rounds: each trial goes on for as long as it is among the best.
+
+    An interruption after the first round ends the race with what there is.
+    """
+    alive = [trial for trial in trials if not trial.diverged]
+    for number, (count, steps) in enumerate(rounds(cost, len(trials))):
+        alive = sorted(alive, key=lambda trial: trial.level(LOOKED_AT))[:count] if number else alive
+        first = min((len(trial.losses) for trial in alive), default=0)
+        try:
+            for trial in alive:
+                extend(trial, first, steps)
+                trial.diverged = trial.diverged or has_diverged(trial.losses)
+        except KeyboardInterrupt:
+            if number == 0:
+                raise
+            return
+        alive = [trial for trial in alive if not trial.diverged]
+
+
+def has_diverged(losses: list[float]) -> bool:
+    """Whether a loss is no number, or beyond all hope."""
+    limit = BLOWN_UP * max(abs(losses[0]), 1.0)
+    return not all(math.isfinite(value) and value < limit for value in losses)
+
+
+class _Extension:
+    """Trains the working copy for one trial after the other."""
+
     def __init__(self, runner: Runner, shelf: Shelf, cost: int, progress: Progress) -> None:
         self.runner, self.shelf, self.cost, self.progress = runner, shelf, cost, progress
-        self.trials = [Trial(rate) for rate in runner.choice.rates]
+        self.batches = runner.source.batches(0)
+        self.seen: dict[int, list[Batch]] = {}
         self.size = 3 * sum(t.numel() * t.element_size() for _, t in state_tensors(runner.model))
 
-    def run(self) -> None:
-        """All rounds; an interruption after the first one ends the race with what there is."""
-        batches = self.runner.source.batches(0)
-        first = self.runner.first_gradient(next(batches))
-        for trial in self.trials:
-            trial.losses.append(first)
-            trial.diverged = not math.isfinite(first)
-        alive = [trial for trial in self.trials if not trial.diverged]
-        for number, (count, steps) in enumerate(rounds(self.cost, len(self.trials))):
-            alive = sorted(alive, key=lambda trial: trial.level(LOOKED_AT))[:count] if number else alive
-            if not alive:
-                return
-            seen = [next(batches) for _ in range(steps)]
-            try:
-                for trial in alive:
-                    self._extend(trial, seen, fresh=number == 0)
-            except KeyboardInterrupt:
-                if number == 0:
-                    raise
-                return
-            alive = [trial for trial in alive if not trial.diverged]
+    def trials(self) -> list[Trial]:
+        """All trials after the gradient that they share."""
+        first = self.runner.first_gradient(next(self.batches))
+        return [Trial(rate, [first], has_diverged([first])) for rate in self.runner.choice.rates]
 
-    def _extend(self, trial: Trial, seen: list[Batch], fresh: bool) -> None:
+    def __call__(self, trial: Trial, first: int, steps: int) -> None:
+        """The steps of one round; its batches are kept until the next one."""
+        if first not in self.seen:
+            self.seen = {first: [next(self.batches) for _ in range(steps)]}
         runner = self.runner
         self.progress("pilot", runner.cost, self.cost)
-        if fresh:
+        if first == 1:
             mover = runner.begin(trial.rate)
         else:
             state = self.shelf.take(trial.rate, self.size)
             put_state(runner.model, state["model"])
             mover = runner.choice.make(trainable(runner.model), trial.rate)
             mover.restore(state["mover"])
-        trial.losses += runner.go_on(mover, len(trial.losses), seen)
-        limit = BLOWN_UP * max(abs(trial.losses[0]), 1.0)
-        trial.diverged = not all(math.isfinite(value) and value < limit for value in trial.losses)
-        if not trial.diverged:
-            state = {"model": state_of(runner.model), "mover": mover.state()}
-            self.shelf.put(trial.rate, state, self.size)
+        trial.losses += runner.go_on(mover, first, self.seen[first])
+        if not has_diverged(trial.losses):
+            self.shelf.put(trial.rate, {"model": state_of(runner.model), "mover": mover.state()}, self.size)
 
 
 def trainable(model: nn.Module) -> list[nn.Parameter]:

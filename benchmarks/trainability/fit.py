@@ -1,0 +1,179 @@
+"""Fit the forecast on trained networks: `python -m benchmarks.trainability.fit RUNS [--write]`.
+
+RUNS is what `train.py` wrote: the loss of every step at every rate. The pilot is replayed from these losses, so it
+costs nothing; each family is predicted by a fit on all others, and these residuals give the intervals.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from benchmarks.trainability.networks import NETWORKS
+from benchmarks.trainability.tasks import BATCH, TASKS, task
+from benchmarks.trainability.train import RATES
+from skiplens.trainability.extrapolation import (
+    HIGHEST,
+    LOWEST,
+    Fit,
+    Situation,
+    fitted_line,
+    pilot_features,
+    trial_features,
+)
+from skiplens.trainability.pilot import Pilot, Trial, has_diverged, race
+
+HORIZONS = (100, 200, 400)
+LAST = 40  # steps whose mean is the loss at the end
+RIDGE = 0.01
+STORED = Path(__file__).parents[2] / "src/skiplens/trainability/fit.json"
+
+
+@dataclass(frozen=True)
+class Case:
+    """All rates of one network with one optimizer and seed."""
+
+    network: str
+    family: str
+    task: str
+    optimizer: str
+    seed: int
+    losses: np.ndarray  # (rates, steps)
+    situation: Situation
+
+    def end(self, steps: int) -> np.ndarray:
+        """ln(loss / guess) around `steps` at each rate, cut to what is told apart."""
+        with np.errstate(all="ignore"):
+            means = self.losses[:, max(0, steps - LAST) : steps].mean(1)
+            values = np.log(means / self.situation.guess)
+        return np.clip(np.nan_to_num(values, nan=HIGHEST, posinf=HIGHEST), LOWEST, HIGHEST)
+
+    def replayed(self, cost: int) -> Pilot:
+        """The pilot that these losses would have made."""
+        trials = [Trial(rate, [float(losses[0])]) for rate, losses in zip(RATES[self.optimizer], self.losses, strict=True)]
+        for trial in trials:
+            trial.diverged = has_diverged(trial.losses)
+        rows = {id(trial): losses for trial, losses in zip(trials, self.losses, strict=True)}
+        spent = [1]
+
+        def extend(trial: Trial, first: int, steps: int) -> None:
+            trial.losses += [float(value) for value in rows[id(trial)][first : first + steps]]
+            spent[0] += steps
+
+        race(trials, cost, extend)
+        return Pilot(tuple(trials), spent[0])
+
+
+def cases(folder: Path) -> Iterator[Case]:
+    """Everything that was trained."""
+    for network in NETWORKS.values():
+        work = task(network.task)
+        situation = Situation(work.guess, len(work.inputs) // BATCH)
+        for optimizer in RATES:
+            file = folder / f"{optimizer}-{network.name}.npy"
+            if file.exists():
+                for seed, losses in enumerate(np.load(file)):
+                    yield Case(network.name, network.family, network.task, optimizer, seed, losses, situation)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One thing to predict."""
+
+    case: Case
+    steps: int
+    features: dict[str, float]
+    target: float
+
+
+def pilot_rows(all_cases: list[Case], cost: int) -> list[Row]:
+    """The loss at the rate that the pilot advises."""
+    rows = []
+    for case in all_cases:
+        pilot = case.replayed(cost)
+        place = [trial is pilot.best for trial in pilot.trials].index(True)
+        if not pilot.best.diverged:
+            rows += [Row(case, n, pilot_features(pilot, case.situation, n), case.end(n)[place]) for n in HORIZONS]
+    return rows
+
+
+def trial_rows(all_cases: list[Case], cost: int) -> list[Row]:
+    """The loss at every rate that was tried."""
+    rows = []
+    for case in all_cases:
+        ends = {steps: case.end(steps) for steps in HORIZONS}
+        for place, trial in enumerate(case.replayed(cost).trials):
+            if not trial.diverged:
+                rows += [Row(case, n, trial_features(trial, case.situation, n), ends[n][place]) for n in HORIZONS]
+    return rows
+
+
+def apart(rows: list[Row]) -> np.ndarray:
+    """Every row predicted by a fit on the other families."""
+    predicted = np.zeros(len(rows))
+    for family in {row.case.family for row in rows}:
+        fit = fitted([row for row in rows if row.case.family != family])
+        for place, row in enumerate(rows):
+            if row.case.family == family:
+                predicted[place] = fit.predict(row.features)[0]
+    return predicted
+
+
+def fitted(rows: list[Row]) -> Fit:
+    """The line through these rows."""
+    return fitted_line([row.features for row in rows], np.array([row.target for row in rows]), RIDGE)
+
+
+def with_residuals(fit: Fit, predicted: np.ndarray, targets: np.ndarray, bins: int = 5) -> Fit:
+    """The fit with the 5 % and 95 % quantiles of residuals of families that it was not fitted on."""
+    order = np.argsort(predicted)
+    groups = np.array_split(order, bins)
+    edges = np.array([predicted[group].mean() for group in groups])
+    low, high = (
+        np.array([np.quantile((targets - predicted)[group], level) for group in groups]) for level in (0.05, 0.95)
+    )
+    return Fit(fit.names, fit.centres, fit.scales, fit.weights, fit.offset, edges, low, high)
+
+
+def summary(rows: list[Row], predicted: np.ndarray, cost: int) -> str:
+    """How good predictions of unseen families are at the last horizon."""
+    chosen = [place for place, row in enumerate(rows) if row.steps == HORIZONS[-1]]
+    parts = []
+    for name in TASKS:
+        for optimizer in RATES:
+            mine = [p for p in chosen if rows[p].case.task == name and rows[p].case.optimizer == optimizer]
+            if len(mine) > 4:
+                best = [rows[p].case.end(HORIZONS[-1]).min() for p in mine]
+                parts.append(f"{name} {optimizer} {spearmanr(predicted[mine], best).statistic:.3f}")
+    regret = [rows[p].target - rows[p].case.end(HORIZONS[-1]).min() for p in chosen]
+    error = np.std([rows[p].target - predicted[p] for p in chosen])
+    near = np.mean(np.array(regret) <= np.log(1.5))
+    return f"cost {cost}: Spearman {', '.join(parts)}; within 1.5 times the best {near:.3f}; error {error:.2f}"
+
+
+def main() -> None:
+    """Fit, say how good it is, and store it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", type=Path)
+    parser.add_argument("--write", action="store_true")
+    settings = parser.parse_args()
+    found = list(cases(settings.runs))
+    stored = {}
+    for kind, make in (("steps", pilot_rows), ("trial", trial_rows)):
+        rows = [row for cost in (20, 40, 70, 120, 200) for row in make(found, cost)]
+        predicted, targets = apart(rows), np.array([row.target for row in rows])
+        stored[kind] = with_residuals(fitted(rows), predicted, targets).to_json()
+        if kind == "steps":
+            for cost in (20, 70, 200):
+                some = make(found, cost)
+                print(summary(some, apart(some), cost))
+    if settings.write:
+        STORED.write_text(json.dumps(stored, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""`skiplens forecast` and `skiplens rank`: will it train, and which of these trains best?"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from skiplens.base.settings import Settings, option
+from skiplens.cli import console
+from skiplens.cli.flags import with_settings
+from skiplens.cli.inspect import LOSS_HELP
+
+
+@dataclass(frozen=True)
+class ForecastSettings(Settings):
+    """What training is forecast."""
+
+    data: str = option("sample", "A data set, a folder of images, or path/file.py:function that returns data.")
+    loss: str | None = option(None, LOSS_HELP)
+    optimizer: str = option("adam", "sgd, adam, adamw, or path/file.py:function from parameters to an optimizer.")
+    steps: int = option(400, "Steps of the training that is forecast.")
+    cost: int = option(70, "Steps that the forecast itself may take; 0 judges without a step.")
+    seed: int = option(0, "Names every random draw, and the weights of a zoo network.")
+
+    def asked(self) -> dict[str, Any]:
+        """The keywords of `forecast` and `rank`."""
+        from skiplens.base.import_by_name import import_by_name
+        from skiplens.cli.models import loss_named
+
+        optimizer = import_by_name(self.optimizer) if ":" in self.optimizer else self.optimizer
+        named = {"steps": self.steps, "cost": self.cost, "seed": self.seed}
+        return {"loss": loss_named(self.loss), "optimizer": optimizer, **named}
+
+
+@dataclass(frozen=True)
+class OneForecastSettings(ForecastSettings):
+    """One model, and what training of it is forecast."""
+
+    model: str = option("zoo:default", "zoo:NAME, path/file.py:function or package.module:function.", positional=True)
+    weights: str | None = option(None, "Weights to load first: .safetensors, or a weights-only checkpoint.")
+
+
+@with_settings(OneForecastSettings)
+def forecast(
+    settings: OneForecastSettings,
+    as_json: Annotated[bool, typer.Option("--json", help="Write the forecast to standard output as JSON.")] = False,
+) -> None:
+    """Say whether a model will train, how low, and at which rate.
+
+    Example: [bold]skiplens forecast zoo:mnist_residual --data mnist --optimizer sgd[/]
+    """
+    from skiplens import trainability
+    from skiplens.cli.models import build_model, data_for, load_weights
+    from skiplens.readings.file import to_json
+
+    asked = settings.asked()
+    model = build_model(settings.model, settings.seed)
+    if settings.weights is not None:
+        load_weights(model, settings.weights)
+    data = data_for(settings.model, settings.data)
+    with console.progress_shown() as progress:
+        found = trainability.forecast(model, data, progress=progress, **asked)
+    if as_json:
+        console.print_json(to_json(found))
+        return
+    console.out().print(found.sentence, markup=False, style="bold")
+    if found.cause is not None:
+        console.print_findings([(found.cause.severity, found.cause.sentence, found.cause.change)])
+    for note in found.notes:
+        console.out().print(note, markup=False)
+
+
+@with_settings(ForecastSettings)
+def rank(
+    settings: ForecastSettings,
+    models: Annotated[list[str], typer.Argument(help="Two or more models, named as for inspect.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Write the ranking to standard output as JSON.")] = False,
+) -> None:
+    """Put models in the order of what they are expected to learn, best first.
+
+    Example: [bold]skiplens rank zoo:mnist_residual zoo:default --data mnist[/]
+    """
+    from skiplens import trainability
+    from skiplens.cli.models import build_model, data_for
+
+    asked = settings.asked()
+    built = {spec: build_model(spec, settings.seed) for spec in models}
+    data = {spec: data_for(spec, settings.data) for spec in models}
+    with console.progress_shown() as progress:
+        ranking = trainability.rank(built, data, progress=progress, **asked)
+    if as_json:
+        console.print_json(ranking.to_json())
+        return
+    console.print_table("Ranking", ranking.rows())
+    for name, reason in ranking.failed.items():
+        console.complain(f"{name}: {reason}")

@@ -1,0 +1,192 @@
+"""Will it train? A short training of copies, what it shows of the rest, and what stands in the way."""
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.preserve_state import preserve_state
+from skiplens.base.progress import Progress, silent
+from skiplens.base.randomness import Randomness
+from skiplens.graph.batch import Batch, as_batches
+from skiplens.graph.functional import main_output
+from skiplens.graph.inputs import require_module, try_call
+from skiplens.graph.loss import Loss, LossFunction, fitted, loss_rule, scalar_loss
+from skiplens.readings.reading import Provenance
+from skiplens.signal.layers import layer_states
+from skiplens.task.measure import measure_task
+from skiplens.trainability.causes import cause_of
+from skiplens.trainability.extrapolation import HIGHEST, Situation, fit_for, pilot_features, trial_features
+from skiplens.trainability.optimizers import Factory, optimizer_choice
+from skiplens.trainability.pilot import Pilot, run_pilot, trainable
+from skiplens.trainability.reading import Forecast, word_for
+from skiplens.training.source import Source, source_of
+
+BATCH = 64  # samples of a step where data is one pair of all samples
+LEAST_COST = 12  # steps: with fewer no rate is tried twice
+
+
+class TrainingLoss(LossFunction):
+    """The loss as `inspect` takes it: without a name the one that fits the targets, which are brought to its form."""
+
+    def __init__(self, loss: Loss) -> None:
+        self.asked = loss
+        super().__init__("cross_entropy" if loss is None else loss)
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
+        """The scalar loss, with its graph."""
+        outputs = batch.arguments().call(model)
+        loss, batch = fitted(main_output(outputs), batch, self.asked)
+        return scalar_loss(loss_rule(loss).plain(outputs, batch.targets), self.name)
+
+
+def forecast(
+    model: nn.Module,
+    data: Any,
+    *,
+    loss: Loss = None,
+    optimizer: str | Factory = "adam",
+    steps: int = 400,
+    cost: int = 70,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> Forecast:
+    """What `steps` training steps are expected to reach, and at which rate; the model is left bit for bit as it was.
+
+    Args:
+        model: Any `nn.Module` with parameters to train.
+        data: `(inputs, targets)`, of which each step takes 64 samples, or an iterable of batches.
+        loss: A name or a function (outputs, targets) -> scalar; by default the one that fits the targets.
+        optimizer: ``"sgd"`` (with momentum 0.9), ``"adam"``, ``"adamw"``, or a function from parameters to an
+            optimizer, or to an optimizer and its scheduler; all its rates are scaled together.
+        steps: Length of the training that is forecast.
+        cost: Gradients that may be computed, in training steps of the model; 0 judges from readings alone.
+        seed: Names every random draw.
+        progress: Called as the work goes on.
+
+    Example:
+        f = sl.forecast(model, data)
+        print(f.sentence)
+    """
+    model, choice = require_module(model), optimizer_choice(optimizer)
+    loss_rule(loss)
+    if not trainable(model):
+        raise InvalidInputError(
+            "The model has no parameter that a training would move. Set requires_grad_(True) on those to train."
+        )
+    if steps < 1 or cost < 0 or 0 < cost < LEAST_COST:
+        raise InvalidInputError(
+            f"steps is {steps} and cost {cost}; wanted at least 1 step and a cost of 0 or at least {LEAST_COST} gradients."
+        )
+    device = trainable(model)[0].device
+    source, first, notes = opened(data, cost, seed, device)
+    settings = {"optimizer": choice.name, "steps": steps, "cost": cost}
+    clock = Provenance.begin(settings, seed, device)
+    with preserve_state(model):
+        try_call(model, first.first(2).arguments())
+    task, states = measure_task(model, first, loss), layer_states(model, first, loss)
+    situation = Situation(task.guess if task.guess > 0 else abs(task.loss) or 1.0, epoch_of(source))
+    trained = run_pilot(model, source, TrainingLoss(loss), choice, cost=cost, seed=seed, progress=progress)
+    outlook = Outlook(trained, situation, steps)
+    cause = cause_of(outlook.word, task, states)
+    return Forecast(
+        **outlook.fields(),
+        optimizer=choice.name,
+        guess=task.guess,
+        first_loss=trained.trials[0].losses[0],
+        limits={} if cause is None else cause.to_json(),
+        notes=notes,
+        provenance=clock.end(),
+    )
+
+
+class Outlook:
+    """What a pilot says of the rest."""
+
+    def __init__(self, pilot: Pilot, situation: Situation, steps: int) -> None:
+        self.pilot, self.situation, self.steps = pilot, situation, steps
+        self.survived = not pilot.best.diverged
+        self.expected, self.low, self.high = self._at(steps) if self.survived else (math.inf,) * 3
+
+    @property
+    def word(self) -> str:
+        """The word for it."""
+        return word_for(math.exp(self.expected))
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of the forecast that come from the pilot."""
+        unit, best = self.situation.guess, self.pilot.best
+        losses = itertools.zip_longest(*(trial.losses for trial in self.pilot.trials), fillvalue=math.nan)
+        return {
+            "word": self.word,
+            "loss": unit * math.exp(self.expected),
+            "interval": (unit * math.exp(self.low), unit * math.exp(self.high)),
+            "rate": best.rate if self.survived else math.nan,
+            "rates": self._rates(),
+            "curve": torch.tensor(self._curve()),
+            "score": self.expected if self.survived else HIGHEST + 1,
+            "cost": self.pilot.cost,
+            "steps": self.steps,
+            "tried": tuple(trial.rate for trial in self.pilot.trials),
+            "losses": torch.tensor(list(losses), dtype=torch.float64).T,
+        }
+
+    def _at(self, steps: float) -> tuple[float, float, float]:
+        return fit_for("steps").predict(pilot_features(self.pilot, self.situation, steps))
+
+    def _rates(self) -> tuple[float, float]:
+        """The smallest and the largest rate that keep half of what the best one gains, in logarithms."""
+        if not self.survived:
+            return math.nan, math.nan
+        best, fit = self.pilot.best, fit_for("trial")
+        start = trial_features(best, self.situation, self.steps)["start"]
+        worst = (self.expected + max(0.0, min(start, 0.0))) / 2
+        working = [best.rate]
+        for trial in self.pilot.trials:
+            if not trial.diverged:
+                expected, _, _ = fit.predict(trial_features(trial, self.situation, self.steps))
+                working += [trial.rate] if expected <= worst else []
+        return min(working), max(working)
+
+    def _curve(self) -> list[float]:
+        """What was seen, then what is expected, which never rises."""
+        seen = self.pilot.best.losses[: self.steps]
+        if not self.survived:
+            return seen
+        places = np.unique(np.geomspace(len(seen), max(self.steps, len(seen)), 12).round())
+        expected = np.minimum.accumulate([self._at(place)[0] for place in places])
+        rest = np.arange(len(seen) + 1, self.steps + 1)
+        values = np.interp(np.log(rest), np.log(places), expected)
+        return seen + (self.situation.guess * np.exp(values)).tolist()
+
+
+def opened(data: Any, cost: int, seed: int, device: torch.device) -> tuple[Source, Batch, tuple[str, ...]]:
+    """Where the batches of the steps come from, the first one, and what to tell about them."""
+    batches = as_batches(data)
+    if isinstance(data, Iterator):  # it can be gone through once: keep as many batches as steps may want
+        batches = as_batches(list(itertools.islice(batches, max(1, cost))))
+    single = isinstance(batches.source, tuple) and len(batches.source) == 1
+    whole = next(iter(batches)) if single else None
+    size = BATCH if whole is not None and whole.samples >= 2 * BATCH else None
+    source = source_of(whole if whole is not None else batches, size, Randomness(seed).child("forecast"), device)
+    notes: tuple[str, ...] = ()
+    if source.steps_per_epoch == 1:
+        notes = (
+            "There is one batch only, so the forecast says how well it is learnt by heart; hand over more samples to "
+            "hear about a training on fresh ones.",
+        )
+    return source, next(source.batches(0)), notes
+
+
+def epoch_of(source: Source) -> float:
+    """Steps until all samples came once."""
+    return float(source.steps_per_epoch)
+
+
+
+

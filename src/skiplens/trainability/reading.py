@@ -1,0 +1,92 @@
+"""The forecast as a reading: whether a network will train, how low, at which rate, and why not."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from skiplens.base.axes import Float
+from skiplens.readings.finding import Finding
+from skiplens.readings.reading import Reading
+
+TRAINS, SLOWLY, NOT_AT_ALL, DIVERGES = "trains", "trains slowly", "does not train", "diverges"
+LEARNT, NOTHING_LEARNT = 0.25, 0.9
+"""Shares of the loss of a guess: at most the first is *trains*, above the second nothing was learnt."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Forecast(Reading, kind="forecast"):
+    """What a training is expected to reach.
+
+    Attributes:
+        word: ``trains``, ``trains slowly``, ``does not train`` or ``diverges``.
+        loss: Expected training loss after `steps` steps at `rate`.
+        interval: Where it lies with 90 % probability.
+        rate: The step size to use; NaN where no step was tried.
+        rates: The smallest and the largest step size that work.
+        curve: Expected loss at each step.
+        score: Lower is better; comparable between networks on the same data and loss.
+        cost: Gradients that were computed, in training steps of the model.
+        steps: Steps of the training that is forecast.
+        optimizer: Its name.
+        guess: The loss of the best answer that is the same for all samples; NaN where it is not known.
+        first_loss: The loss before the first step.
+        tried: Every rate that was tried.
+        losses: Losses of the trials in the same order, one a step, NaN after the last one.
+        limits: The finding that says what limits the training, as JSON has it; empty where there is none.
+        notes: What a person should know before reading on.
+    """
+
+    word: str
+    loss: float
+    interval: tuple[float, float]
+    rate: float
+    rates: tuple[float, float]
+    curve: Float[Tensor, " steps"]
+    score: float
+    cost: int
+    steps: int
+    optimizer: str
+    guess: float
+    first_loss: float
+    tried: tuple[float, ...] = ()
+    losses: Float[Tensor, "trials taken"]
+    limits: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def cause(self) -> Finding | None:
+        """What limits the training, or None."""
+        return Finding.from_json(self.limits) if self.limits else None
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether more than a quarter of the loss of a guess is expected to be left."""
+        return self.word != TRAINS
+
+    @property
+    def sentence(self) -> str:
+        """The forecast in one line."""
+        if not self.tried:
+            return f"{self.word.capitalize()}, as far as can be told without a step: a loss of {self._level()}."
+        if self.word == DIVERGES:
+            return f"Diverges: no rate of {self.optimizer} that was tried keeps the loss finite."
+        low, high = self.rates
+        return (
+            f"{self.word.capitalize()}: after {self.steps} steps of {self.optimizer} a loss of {self._level()}, at "
+            f"rate {self.rate:.2g} (those from {low:.2g} to {high:.2g} work)."
+        )
+
+    def _level(self) -> str:
+        low, high = self.interval
+        shown = f"{self.loss:.3g} ({low:.3g} to {high:.3g} with 90 % probability"
+        return f"{shown}; a guess has {self.guess:.3g})" if math.isfinite(self.guess) else f"{shown})"
+
+
+def word_for(level: float) -> str:
+    """The word for an expected loss in units of a guess."""
+    if not math.isfinite(level):
+        return DIVERGES
+    return TRAINS if level <= LEARNT else SLOWLY if level <= NOTHING_LEARNT else NOT_AT_ALL

@@ -1,0 +1,141 @@
+"""The forecast in an inspection: the lens, its section, pictures and the finding that keeps *healthy* away."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from skiplens.base.progress import Progress, silent
+from skiplens.base.randomness import Randomness
+from skiplens.graph.lens import OPERATIONS, Lens, Subject, cut_note
+from skiplens.plots.figure import Band, Figure, Line, Mark, Points, Reference, drawn, numbers
+from skiplens.plots.section import Curve, KeyNumber, Overlay, Quantity, ReadingView, Section, provenance_of
+from skiplens.readings.finding import Finding, Rule
+from skiplens.trainability.forecast import LEAST_COST, forecast
+from skiplens.trainability.reading import DIVERGES, LEARNT, NOT_AT_ALL, Forecast
+
+COST = 70
+PASSES = 3  # forward passes that a gradient costs
+AFFORDED = 2 * OPERATIONS  # floating operations of all steps together
+
+
+@dataclass(frozen=True)
+class ForecastLens(Lens):
+    """A short training of copies, and what it says of a long one."""
+
+    name: ClassVar[str] = "forecast"
+    question: ClassVar[str] = "Will it train, how low, and at which rate?"
+
+    cost: int = COST
+
+    def __call__(self, subject: Subject, randomness: Randomness, progress: Progress = silent) -> Forecast:
+        """Forecast with Adam; with fewer gradients where each is costly."""
+        data = subject.batch if subject.data is None else subject.data
+        samples = subject.batch.samples
+        afforded = int(AFFORDED / max(1.0, subject.operations * samples * PASSES))
+        cost = max(LEAST_COST, min(self.cost, afforded))
+        asked = {"loss": subject.loss, "cost": cost, "seed": randomness.seed, "progress": progress}
+        taken = forecast(subject.model, data, **asked)
+        note = f"A pass through this model is costly, so {cost} instead of {self.cost} steps were taken."
+        return replace(taken, notes=(*taken.notes, note)) if cost < self.cost else taken
+
+
+def expected_curve(reading: Forecast) -> Figure | None:
+    """Losses of all trials, and how the best one is expected to go on."""
+    if not reading.tried:
+        return None
+    marks: list[Mark] = []
+    for rate, losses in zip(reading.tried, reading.losses, strict=True):
+        seen = losses[~losses.isnan()]
+        marks.append(Line(numbers(range(1, len(seen) + 1)), numbers(seen), f"tried: {rate:.2g}", faint=True))
+    steps = range(1, len(reading.curve) + 1)
+    marks.append(Line(numbers(steps), numbers(reading.curve), f"expected at {reading.rate:.2g}", colour="ink"))
+    low, high = reading.interval
+    end = (float(reading.steps),)
+    marks.append(Points(end, (reading.loss,), "forecast"))
+    marks.append(Band((0.9 * end[0], end[0]), (low, low), (high, high), "90 % interval"))
+    if math.isfinite(reading.guess):
+        marks.append(Reference(reading.guess, "a guess"))
+        marks.append(Reference(LEARNT * reading.guess, "a quarter of it"))
+    return Figure(
+        name="expected_curve",
+        title="What was tried, and what is expected",
+        caption="Each thin line is a short training of a copy at one rate. The thick one goes on where the best of them "
+        "ended; the band at its end holds the loss with 90 % probability.",
+        x_label="step",
+        y_label="training loss",
+        x_log=True,
+        y_log=True,
+        marks=tuple(marks),
+    )
+
+
+def forecast_section(reading: Forecast) -> Section:
+    """The forecast in words and numbers."""
+    low, high = reading.interval
+    facts = (
+        ("forecast", reading.word),
+        (f"loss after {reading.steps} steps", f"{reading.loss:.3g} (90 %: {low:.3g} to {high:.3g})"),
+        ("rate to use", f"{reading.rate:.2g}"),
+        ("rates that work", "{:.2g} to {:.2g}".format(*reading.rates)),
+        ("loss of a guess", f"{reading.guess:.3g}"),
+        ("loss before the first step", f"{reading.first_loss:.3g}"),
+        ("steps spent", f"{reading.cost} of {reading.optimizer}"),
+    )
+    return Section(
+        anchor="forecast",
+        title="Forecast",
+        sentence=reading.sentence,
+        facts=facts,
+        notes=reading.notes,
+        figures=drawn(reading, FIGURES),
+        provenance=provenance_of(reading),
+    )
+
+
+def judge_forecast(reading: Forecast) -> Iterator[Finding]:
+    """A forecast that is bad."""
+    if not reading.is_bad:
+        return
+    level = reading.loss / reading.guess if math.isfinite(reading.guess) else math.inf
+    cause = reading.cause
+    known = f"What limits it: {cause.sentence}" if cause else "No rule found what limits it."
+    yield Finding(
+        rule="forecast",
+        severity="critical" if reading.word in (DIVERGES, NOT_AT_ALL) else "warning",
+        sentence=reading.sentence,
+        number=level,
+        threshold=LEARNT,
+        source="a quarter of the loss of a guess; the loss was forecast from a short training of copies",
+        change=f"{known} {cause.change if cause else 'Train longer, or change width, norms or start.'}",
+        code=cause.code if cause else "",
+        where=cause.where if cause else (),
+        remedy=cause.remedy if cause else None,
+    )
+
+
+def forecast_numbers(reading: Forecast) -> tuple[KeyNumber, ...]:
+    """What models are compared by."""
+    return (
+        KeyNumber(f"expected loss after {reading.steps} steps", reading.loss, logarithmic=True),
+        KeyNumber("rate to use", reading.rate, logarithmic=True),
+    )
+
+
+FIGURES = (expected_curve,)
+RULES = (Rule("forecast", (Forecast,), judge_forecast),)
+OVERLAYS = (
+    Overlay(
+        "expected_curves",
+        "Expected losses",
+        "The loss that each network is expected to have after so many steps, each at its own best rate.",
+        ("step", "training loss"),
+        lambda reading: Curve(1 + reading.curve.new_ones(len(reading.curve)).cumsum(0) - 1, reading.curve),
+    ),
+)
+QUANTITIES = {
+    "forecast": Quantity("expected loss over that of a guess", lambda finding, reading: reading.loss / reading.guess)
+}
+VIEW = ReadingView(
+    Forecast, ForecastLens, forecast_section, FIGURES, RULES, forecast_numbers, OVERLAYS, QUANTITIES
+)
