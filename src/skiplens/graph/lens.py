@@ -38,6 +38,8 @@ class Subject:
     """A name or a function of outputs and targets; None: the one that fits the targets."""
     seen: Batch | None = None
     """All samples that were read on the way, for what needs no pass through the model."""
+    data: Any = None
+    """Where more batches come from; None: the batch is all there is."""
 
     @cached_property
     def network(self) -> ResidualNetwork:
@@ -130,7 +132,8 @@ def prepared(model: nn.Module, data: Any, samples: int, name: str, loss: Loss = 
     batch, cut = Subject(model, batch, name).few(samples, passes=PASSES)
     with preserve_state(model):
         try_call(model, batch.arguments())
-    return Subject(model, batch, name, (*notes, *cut), loss, seen)
+    more = None if types else data  # it comes in the precision of the model itself
+    return Subject(model, batch, name, (*notes, *cut), loss, seen, more)
 
 
 def _tensors(model: nn.Module) -> list[torch.Tensor]:

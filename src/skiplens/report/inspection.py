@@ -1,8 +1,9 @@
 """Look at a model through every lens and put what was seen into a report."""
 
+import itertools
 import json
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +21,7 @@ from skiplens.base.files import write_content
 from skiplens.base.memory import memory_retry
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
+from skiplens.graph.batch import as_batches
 from skiplens.graph.inputs import first_line, require_module
 from skiplens.graph.lens import Lens, Subject, prepared
 from skiplens.graph.loss import Loss, loss_name, loss_rule
@@ -28,10 +30,12 @@ from skiplens.plots.section import Section
 from skiplens.readings.file import from_json, to_json
 from skiplens.readings.finding import Finding, listed, verdict
 from skiplens.readings.reading import Reading
+from skiplens.trainability.reading import FORECAST_RULE, Forecast
 from skiplens.report.lenses import choose, figures_of, find, section_of
 from skiplens.report.page import Problem, opening, page
 
 DEFAULT_SAMPLES = 64
+KEPT_BATCHES = 32  # of data that can be gone through once
 INTERRUPTED = "interrupted from the keyboard"
 UNEXPECTED = "ended in an error that it should have foreseen; the other lenses went on. Please report it"
 FOR_OTHER_MODELS = (NoFrozenFormError, NotResidualError, NotTwiceDifferentiableError)
@@ -59,11 +63,25 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """One line: that the network is healthy, its most severe finding, or what had to be measured to know."""
+        """What is expected of it, then that it is healthy, its most severe finding, or what was not measured."""
+        expected = self.reading(Forecast)
+        if expected is None:
+            return self._health
+        if expected.is_bad and not any(finding.severity != "note" for finding in self._others):
+            return f"{expected.sentence} No rule found what limits it."
+        return f"{expected.sentence} {self._health}"
+
+    @property
+    def _others(self) -> tuple[Finding, ...]:
+        """What was found besides the forecast, which is told first."""
+        return tuple(finding for finding in self.findings if finding.rule != FORECAST_RULE)
+
+    @property
+    def _health(self) -> str:
         if not self.readings:
             return "Nothing could be measured."
-        if not self.problems or any(finding.severity != "note" for finding in self.findings):
-            return verdict(self.findings)
+        if not self.problems or any(finding.severity != "note" for finding in self._others):
+            return verdict(self._others)
         if not self._failed:
             lenses = listed(tuple(problem.lens for problem in self.problems))
             return f"Healthy as far as could be measured: {lenses} cannot look at this model."
@@ -155,6 +173,8 @@ def inspect(  # noqa: PLR0913 - the model, its data, and keywords of which each 
     """
     chosen = choose(tuple(lenses))
     loss_rule(loss)  # a wrong name is an error before any work is done
+    if isinstance(data, Iterator):  # it can be gone through once, and several lenses want batches
+        data = list(itertools.islice(as_batches(data), KEPT_BATCHES))
     subject = prepared(require_module(model), data, DEFAULT_SAMPLES, name or type(model).__name__, loss)
     readings: list[Reading] = []
     problems: list[Problem] = []

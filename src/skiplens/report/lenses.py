@@ -23,9 +23,10 @@ from skiplens.signal import report as signal
 from skiplens.signal import structure
 from skiplens.tangent import report as tangent
 from skiplens.task import report as task
+from skiplens.trainability import report as forecast
 from skiplens.training import history
 
-_LENSES = (structure, signal, layers, task, paths, curvature, jacobians, hypotheses, tangent)
+_LENSES = (forecast, structure, signal, layers, task, paths, curvature, jacobians, hypotheses, tangent)
 LENS_VIEWS: tuple[ReadingView, ...] = tuple(lens.VIEW for lens in _LENSES)
 
 _OTHERS = (landscape_reading, history, along, depth_reading, page, verification_reading)
@@ -37,7 +38,7 @@ VIEWS: dict[type[Reading], ReadingView] = {
 LENSES: dict[str, type[Lens]] = {view.lens.name: view.lens for view in LENS_VIEWS if view.lens is not None}
 
 # Findings of one severity are reported in this order.
-_JUDGED = (task, signal, layers, paths, jacobians, curvature, tangent)
+_JUDGED = (forecast, task, signal, layers, paths, jacobians, curvature, tangent)
 RULES: tuple[Rule, ...] = tuple(rule for part in _JUDGED for rule in part.VIEW.rules)
 QUANTITIES: dict[str, Quantity] = {name: found for view in LENS_VIEWS for name, found in view.quantities.items()}
 """By the name of the rule."""

@@ -12,6 +12,7 @@ from skiplens.readings.finding import Finding
 from skiplens.readings.reading import Reading
 
 TRAINS, SLOWLY, NOT_AT_ALL, DIVERGES = "trains", "trains slowly", "does not train", "diverges"
+FORECAST_RULE = "forecast"
 LEARNT, NOTHING_LEARNT = 0.25, 0.9
 """Shares of the loss of a guess: at most the first is *trains*, above the second nothing was learnt."""
 

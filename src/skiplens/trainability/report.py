@@ -12,7 +12,7 @@ from skiplens.plots.figure import Band, Figure, Line, Mark, Points, Reference, d
 from skiplens.plots.section import Curve, KeyNumber, Overlay, Quantity, ReadingView, Section, provenance_of
 from skiplens.readings.finding import Finding, Rule
 from skiplens.trainability.forecast import LEAST_COST, forecast
-from skiplens.trainability.reading import DIVERGES, LEARNT, NOT_AT_ALL, Forecast
+from skiplens.trainability.reading import DIVERGES, FORECAST_RULE, LEARNT, NOT_AT_ALL, Forecast
 
 COST = 70
 PASSES = 3  # forward passes that a gradient costs
@@ -101,7 +101,7 @@ def judge_forecast(reading: Forecast) -> Iterator[Finding]:
     cause = reading.cause
     known = f"What limits it: {cause.sentence}" if cause else "No rule found what limits it."
     yield Finding(
-        rule="forecast",
+        rule=FORECAST_RULE,
         severity="critical" if reading.word in (DIVERGES, NOT_AT_ALL) else "warning",
         sentence=reading.sentence,
         number=level,
@@ -123,7 +123,7 @@ def forecast_numbers(reading: Forecast) -> tuple[KeyNumber, ...]:
 
 
 FIGURES = (expected_curve,)
-RULES = (Rule("forecast", (Forecast,), judge_forecast),)
+RULES = (Rule(FORECAST_RULE, (Forecast,), judge_forecast),)
 OVERLAYS = (
     Overlay(
         "expected_curves",
@@ -134,7 +134,7 @@ OVERLAYS = (
     ),
 )
 QUANTITIES = {
-    "forecast": Quantity("expected loss over that of a guess", lambda finding, reading: reading.loss / reading.guess)
+    FORECAST_RULE: Quantity("expected loss over that of a guess", lambda finding, reading: reading.loss / reading.guess)
 }
 VIEW = ReadingView(
     Forecast, ForecastLens, forecast_section, FIGURES, RULES, forecast_numbers, OVERLAYS, QUANTITIES
