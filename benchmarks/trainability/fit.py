@@ -54,7 +54,9 @@ class Case:
 
     def replayed(self, cost: int) -> Pilot:
         """The pilot that these losses would have made."""
-        trials = [Trial(rate, [float(losses[0])]) for rate, losses in zip(RATES[self.optimizer], self.losses, strict=True)]
+        trials = [
+            Trial(rate, [float(losses[0])]) for rate, losses in zip(RATES[self.optimizer], self.losses, strict=True)
+        ]
         for trial in trials:
             trial.diverged = has_diverged(trial.losses)
         rows = {id(trial): losses for trial, losses in zip(trials, self.losses, strict=True)}

@@ -88,4 +88,3 @@ def _text() -> Task:
     starts = torch.randperm(len(codes) - CONTEXT - 1, generator=torch.Generator().manual_seed(0))[: SAMPLES["text"]]
     windows = codes[starts[:, None] + torch.arange(CONTEXT + 1)]
     return Task("text", windows[:, :-1].clone(), windows[:, 1:].clone(), CHARACTERS + 1)
-

@@ -1,4 +1,4 @@
-"""Train every network at every rate: `python -m benchmarks.trainability.train OUT [--device cuda] [--tasks text] [--share 0/4]`.
+"""Train every network at every rate: `python -m benchmarks.trainability.train OUT [--device cuda] [--share 0/4]`.
 
 All rates and seeds of a network are one program (`torch.func.vmap`), recorded once as a CUDA graph where there is a
 GPU. A network that was trained is kept in OUT, so the same command goes on after an interruption; `truth.py` joins the
@@ -29,6 +29,10 @@ MOMENTUM = 0.9
 BETAS, EPSILON = (0.9, 0.999), 1e-8
 
 
+CONVOLUTIONAL = ("plain conv", "residual conv", "dense conv", "causal conv")
+STREAMS = [torch.cuda.Stream() for _ in range(7)] if torch.cuda.is_available() else []
+
+
 def build(network: Network, seed: int) -> nn.Module:
     """The network as it starts with this seed."""
     torch.manual_seed(1000 + seed)
@@ -55,9 +59,34 @@ class Grid:
         self.number = torch.zeros((), device=device)
         inner = vmap(grad_and_value(self._loss), (0, None, None, None), randomness="different")
         self.gradient = vmap(inner, (0, 0, 0, 0), randomness="different")
+        if device.startswith("cuda") and network.family in CONVOLUTIONAL:
+            self.gradient = self._side_by_side
 
     def _loss(self, weights: dict[str, Tensor], buffers: dict[str, Tensor], inputs: Tensor, targets: Tensor) -> Tensor:
         return cross_entropy(functional_call(self.model, (weights, buffers), (inputs,)), targets)
+
+    def _side_by_side(
+        self, weights: dict[str, Tensor], buffers: dict[str, Tensor], inputs: Tensor, targets: Tensor
+    ) -> tuple[dict[str, Tensor], Tensor]:
+        """The same network after network, each on a stream of its own: convolutions with weights of many networks at
+        once are slow on a GPU, many small ones at the same time are not."""
+        now, found = torch.cuda.current_stream(), {}
+        places = [(i, j) for i in range(len(inputs)) for j in range(len(self.rates[0].flatten()))]
+        for number, (i, j) in enumerate(places):
+            stream = STREAMS[number % len(STREAMS)]
+            stream.wait_stream(now)
+            with torch.cuda.stream(stream):
+                own = {name: value[i, j].detach().requires_grad_() for name, value in weights.items()}
+                loss = self._loss(own, {name: value[i] for name, value in buffers.items()}, inputs[i], targets[i])
+                found[i, j] = (torch.autograd.grad(loss, list(own.values())), loss.detach())
+        for stream in STREAMS:
+            now.wait_stream(stream)
+        shape = len(inputs), -1
+        gradients = {
+            name: torch.stack([found[place][0][k] for place in places]).unflatten(0, shape)
+            for k, name in enumerate(weights)
+        }
+        return gradients, torch.stack([found[place][1] for place in places]).unflatten(0, shape)
 
     def step(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """One step of all; the losses before it, (seeds, rates)."""

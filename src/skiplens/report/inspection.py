@@ -30,9 +30,9 @@ from skiplens.plots.section import Section
 from skiplens.readings.file import from_json, to_json
 from skiplens.readings.finding import Finding, listed, verdict
 from skiplens.readings.reading import Reading
-from skiplens.trainability.reading import FORECAST_RULE, Forecast
 from skiplens.report.lenses import choose, figures_of, find, section_of
 from skiplens.report.page import Problem, opening, page
+from skiplens.trainability.reading import FORECAST_RULE, Forecast
 
 DEFAULT_SAMPLES = 64
 KEPT_BATCHES = 32  # of data that can be gone through once

@@ -45,7 +45,7 @@ class TrainingLoss(LossFunction):
         return scalar_loss(loss_rule(loss).plain(outputs, batch.targets), self.name)
 
 
-def forecast(
+def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each has a default
     model: nn.Module,
     data: Any,
     *,
@@ -81,7 +81,7 @@ def forecast(
         )
     if steps < 1 or cost < 0 or 0 < cost < LEAST_COST:
         raise InvalidInputError(
-            f"steps is {steps} and cost {cost}; wanted at least 1 step and a cost of 0 or at least {LEAST_COST} gradients."
+            f"steps is {steps} and cost {cost}; wanted at least 1 step, and a cost of 0 or at least {LEAST_COST}."
         )
     device = trainable(model)[0].device
     source, first, notes = opened(data, cost, seed, device)
@@ -186,7 +186,3 @@ def opened(data: Any, cost: int, seed: int, device: torch.device) -> tuple[Sourc
 def epoch_of(source: Source) -> float:
     """Steps until all samples came once."""
     return float(source.steps_per_epoch)
-
-
-
-

@@ -107,5 +107,7 @@ def _usual_rate(name: str, factory: Factory) -> float:
     group = optimizer.param_groups[0]
     rate = float(group.get("initial_lr", group["lr"]))
     if not 0 < rate < float("inf"):
-        raise InvalidInputError(f"The optimizer {name!r} has the rate {rate:g}; a forecast scales it, so it must be positive.")
+        raise InvalidInputError(
+            f"The optimizer {name!r} has the rate {rate:g}; a forecast scales it, so it must be positive."
+        )
     return rate

@@ -85,7 +85,9 @@ _FIRST_SHARE = 0.4  # of the gradients for all rates together, before the first 
 class Runner:
     """The one working copy, and the states of all trials on a shelf."""
 
-    def __init__(self, model: nn.Module, source: Source, loss: LossFunction, choice: OptimizerChoice, seed: int) -> None:
+    def __init__(
+        self, model: nn.Module, source: Source, loss: LossFunction, choice: OptimizerChoice, seed: int
+    ) -> None:
         self.model = copied(model)
         self.device = next(self.model.parameters()).device
         self.source, self.loss, self.choice = source, loss, choice
@@ -152,7 +154,7 @@ class Shelf:
         return torch.load(self.folder / f"{rate!r}.pt", weights_only=False)
 
 
-def run_pilot(
+def run_pilot(  # noqa: PLR0913 - what is trained, how, and for how long
     model: nn.Module,
     source: Source,
     loss: LossFunction,
@@ -263,5 +265,3 @@ def put_state(model: nn.Module, state: dict[str, Tensor]) -> None:
     with torch.no_grad():
         for name, tensor in state_tensors(model):
             tensor.copy_(state[name])
-
-

@@ -91,7 +91,7 @@ class Ranking:
         return {"places": [dict(row) for row in self.rows()], "failed": dict(self.failed)}
 
 
-def rank(
+def rank(  # noqa: PLR0913 - the model, its data, and keywords of which each has a default
     models: Mapping[str, nn.Module],
     data: Any,
     *,

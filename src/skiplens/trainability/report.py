@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
-from skiplens.graph.lens import OPERATIONS, Lens, Subject, cut_note
+from skiplens.graph.lens import OPERATIONS, Lens, Subject
 from skiplens.plots.figure import Band, Figure, Line, Mark, Points, Reference, drawn, numbers
 from skiplens.plots.section import Curve, KeyNumber, Overlay, Quantity, ReadingView, Section, provenance_of
 from skiplens.readings.finding import Finding, Rule
@@ -60,8 +60,8 @@ def expected_curve(reading: Forecast) -> Figure | None:
     return Figure(
         name="expected_curve",
         title="What was tried, and what is expected",
-        caption="Each thin line is a short training of a copy at one rate. The thick one goes on where the best of them "
-        "ended; the band at its end holds the loss with 90 % probability.",
+        caption="Each thin line is a short training of a copy at one rate. The thick one goes on where the best of "
+        "them ended; the band at its end holds the loss with 90 % probability.",
         x_label="step",
         y_label="training loss",
         x_log=True,
@@ -136,6 +136,4 @@ OVERLAYS = (
 QUANTITIES = {
     FORECAST_RULE: Quantity("expected loss over that of a guess", lambda finding, reading: reading.loss / reading.guess)
 }
-VIEW = ReadingView(
-    Forecast, ForecastLens, forecast_section, FIGURES, RULES, forecast_numbers, OVERLAYS, QUANTITIES
-)
+VIEW = ReadingView(Forecast, ForecastLens, forecast_section, FIGURES, RULES, forecast_numbers, OVERLAYS, QUANTITIES)
