@@ -12,10 +12,13 @@ from pathlib import Path
 
 import numpy as np
 from scipy.stats import spearmanr
+from skiplens.task.measure import measure_task
 
 from benchmarks.trainability.networks import NETWORKS
 from benchmarks.trainability.tasks import BATCH, TASKS, task
-from benchmarks.trainability.train import RATES
+from benchmarks.trainability.train import RATES, build
+from skiplens.graph.batch import as_batch
+from skiplens.signal.layers import layer_states
 from skiplens.trainability.extrapolation import (
     HIGHEST,
     LOWEST,
@@ -25,7 +28,9 @@ from skiplens.trainability.extrapolation import (
     pilot_features,
     trial_features,
 )
+from skiplens.trainability.forecast import TrainingLoss
 from skiplens.trainability.pilot import Pilot, Trial, has_diverged, race
+from skiplens.trainability.start import start_features
 
 HORIZONS = (100, 200, 400)
 LAST = 40  # steps whose mean is the loss at the end
@@ -114,6 +119,29 @@ def trial_rows(all_cases: list[Case], cost: int) -> list[Row]:
     return rows
 
 
+def start_rows(all_cases: list[Case], folder: Path) -> list[Row]:
+    """The best loss of all rates, from readings of the start."""
+    stored = folder / "starts.json"
+    known = json.loads(stored.read_text()) if stored.exists() else {}
+    for case in all_cases:
+        if f"{case.network} {case.seed}" not in known:
+            known[f"{case.network} {case.seed}"] = start_of(case)
+    stored.write_text(json.dumps(known))
+    return [
+        Row(case, steps, known[f"{case.network} {case.seed}"], case.end(steps).min())
+        for case in all_cases
+        for steps in HORIZONS[-1:]
+    ]
+
+
+def start_of(case: Case) -> dict[str, float]:
+    """Readings of a network as it starts."""
+    model, work = build(NETWORKS[case.network], case.seed), task(case.task)
+    batch = as_batch(next(work.batches(100 + case.seed)))
+    told, states = measure_task(model, batch), layer_states(model, batch)
+    return start_features(model, batch, TrainingLoss(None), told, states)
+
+
 def apart(rows: list[Row]) -> np.ndarray:
     """Every row predicted by a fit on the other families."""
     predicted = np.zeros(len(rows))
@@ -173,6 +201,10 @@ def main() -> None:
             for cost in (20, 70, 200):
                 some = make(found, cost)
                 print(summary(some, apart(some), cost))
+    rows = start_rows(found, settings.runs)
+    predicted = apart(rows)
+    stored["readings"] = with_residuals(fitted(rows), predicted, np.array([row.target for row in rows])).to_json()
+    print(summary(rows, predicted, 0))
     if settings.write:
         STORED.write_text(json.dumps(stored, indent=1) + "\n")
 

@@ -25,6 +25,7 @@ from skiplens.trainability.extrapolation import HIGHEST, Situation, fit_for, pil
 from skiplens.trainability.optimizers import Factory, optimizer_choice
 from skiplens.trainability.pilot import Pilot, run_pilot, trainable
 from skiplens.trainability.reading import Forecast, word_for
+from skiplens.trainability.start import start_features
 from skiplens.training.source import Source, source_of
 
 BATCH = 64  # samples of a step where data is one pair of all samples
@@ -91,14 +92,19 @@ def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each
         try_call(model, first.first(2).arguments())
     task, states = measure_task(model, first, loss), layer_states(model, first, loss)
     situation = Situation(task.guess if task.guess > 0 else abs(task.loss) or 1.0, epoch_of(source))
-    trained = run_pilot(model, source, TrainingLoss(loss), choice, cost=cost, seed=seed, progress=progress)
-    outlook = Outlook(trained, situation, steps)
-    cause = cause_of(outlook.word, task, states)
+    lossy = TrainingLoss(loss)
+    if cost:
+        trained = run_pilot(model, source, lossy, choice, cost=cost, seed=seed, progress=progress)
+        fields = Outlook(trained, situation, steps).fields()
+    else:
+        fields = unseen(start_features(model, first, lossy, task, states), situation, task.loss, steps)
+    cause = cause_of(fields["word"], task, states)
     return Forecast(
-        **outlook.fields(),
+        **fields,
+        steps=steps,
         optimizer=choice.name,
         guess=task.guess,
-        first_loss=trained.trials[0].losses[0],
+        first_loss=task.loss,
         limits={} if cause is None else cause.to_json(),
         notes=notes,
         provenance=clock.end(),
@@ -131,7 +137,6 @@ class Outlook:
             "curve": torch.tensor(self._curve()),
             "score": self.expected if self.survived else HIGHEST + 1,
             "cost": self.pilot.cost,
-            "steps": self.steps,
             "tried": tuple(trial.rate for trial in self.pilot.trials),
             "losses": torch.tensor(list(losses), dtype=torch.float64).T,
         }
@@ -163,6 +168,24 @@ class Outlook:
         rest = np.arange(len(seen) + 1, self.steps + 1)
         values = np.interp(np.log(rest), np.log(places), expected)
         return seen + (self.situation.guess * np.exp(values)).tolist()
+
+
+def unseen(start: dict[str, float], situation: Situation, loss: float, steps: int) -> dict[str, Any]:
+    """The fields of a forecast from readings of the start alone."""
+    expected, low, high = fit_for("readings").predict(start) if math.isfinite(loss) else (math.inf,) * 3
+    ends = situation.guess * math.exp(expected)
+    curve = torch.logspace(math.log10(loss), math.log10(ends), steps) if 0 < loss * ends < math.inf else [loss]
+    return {
+        "word": word_for(math.exp(expected)),
+        "loss": ends,
+        "interval": (situation.guess * math.exp(low), situation.guess * math.exp(high)),
+        "rate": math.nan,
+        "rates": (math.nan, math.nan),
+        "curve": torch.as_tensor(curve),
+        "score": expected if math.isfinite(expected) else HIGHEST + 1,
+        "cost": 0,
+        "losses": torch.zeros(0, 0),
+    }
 
 
 def opened(data: Any, cost: int, seed: int, device: torch.device) -> tuple[Source, Batch, tuple[str, ...]]:
