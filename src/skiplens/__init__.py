@@ -42,4 +42,9 @@ from skiplens.report.during_training.monitor import Monitor as Monitor
 # Tangent: kernels of finite and of infinitely wide networks
 from skiplens.tangent.empirical import empirical_ntk as empirical_ntk
 
+# Trainability: will it train, how low, at which rate
+from skiplens.trainability import Forecast as Forecast
+from skiplens.trainability import forecast as forecast
+from skiplens.trainability import rank as rank
+
 __version__ = VERSION

@@ -1,6 +1,7 @@
 import errno
 import os
 import random
+import resource
 import signal
 import time
 from pathlib import Path
@@ -102,25 +103,40 @@ def save_for_ever(folder: Path) -> None:
         Store(folder).save("key", consistent(value))
 
 
+def save_up_to(folder: Path, value: float, size: int) -> None:
+    """Save, in a process that the system kills when its file would have more than `size` bytes."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python would make an OSError of it
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+    Store(folder).save("key", consistent(value))
+
+
 @pytest.mark.parametrize("times", [20, pytest.param(100, marks=pytest.mark.slow)])
-def test_killing_a_writer_many_times_never_leaves_half_a_file(tmp_path, seed, times):
+def test_a_writer_that_is_killed_at_any_byte_leaves_the_old_file(tmp_path, seed, times):
     draw = random.Random(seed)
-    seen, killed_while_writing = set(), 0
-    for _ in range(times):
+    Store(tmp_path).save("key", consistent(0.0))
+    path = Store(tmp_path).path("key")
+    for value in range(1, times + 1):
+        child = in_child(lambda: save_up_to(tmp_path, float(value), draw.randrange(path.stat().st_size)))  # noqa: B023
+        _, status = os.waitpid(child, 0)
+        assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXFSZ
+        assert list(tmp_path.glob(".*.part"))
+        reading = read_file(path)  # raises if it is not whole
+        assert (reading.energy == reading.depth).all() and reading.depth == 0.0
+        for leftover in tmp_path.glob(".*.part"):
+            leftover.unlink()
+
+
+def test_killing_a_writer_at_any_time_never_leaves_half_a_file(tmp_path, seed):
+    draw = random.Random(seed)
+    Store(tmp_path).save("key", consistent(0.0))
+    for _ in range(20):
         child = in_child(lambda: save_for_ever(tmp_path))
         time.sleep(draw.uniform(0.001, 0.03))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        killed_while_writing += bool(list(tmp_path.glob(".*.part")))
-        for leftover in tmp_path.glob(".*.part"):
-            leftover.unlink()
-        path = Store(tmp_path).path("key")
-        if path.exists():
-            reading = read_file(path)  # raises if it is not whole
-            assert (reading.energy == reading.depth).all()
-            seen.add(reading.depth)
-    assert killed_while_writing > times // 10, "the kills missed the writing: the test showed nothing"
-    assert seen, "nothing was ever written"
+        reading = read_file(Store(tmp_path).path("key"))  # raises if it is not whole
+        assert (reading.energy == reading.depth).all()
 
 
 def test_many_writers_on_one_folder(tmp_path):
