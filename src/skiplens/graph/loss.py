@@ -233,8 +233,8 @@ def scalar_loss(loss: Any, name: str) -> Tensor:
 
 
 _WANTED = (
-    "The curvature lens takes cross-entropy where targets are whole numbers, one for each row of scores, and the mean "
-    "square where they are real numbers, one for each output. Bring the targets to one of these forms, or hand over "
+    "The loss is cross-entropy where targets are whole numbers, one for each row of scores, and the mean square where "
+    "they are real numbers, one for each output. Bring the targets to one of these forms, or hand over "
     "loss=, a function of outputs and targets."
 )
 

@@ -10,8 +10,8 @@ from skiplens.readings.finding import Finding, Remedy, Rule, Severity
 from skiplens.task.measure import COMMON, LARGE, SMALL
 from skiplens.task.reading import TaskReading
 
-FROZEN, FAR = 2.0, 4.0  # loss over that of no answer where softmax settles on single classes, and at twice the scores
-SQUARES_FAR = 10.0  # 1 + 3²: outputs three times as large as the targets
+SCORES = 2.0, 20.0  # loss over that of no answer where softmax settles on single classes, and at ten times the scores
+SQUARES = 10.0, 101.0  # 1 + r²: outputs three and ten times as large as the targets
 LARGE_TARGETS = 100.0
 INSENSITIVE = 0.1  # change of the outputs, relative to their spread, below which the size of the inputs does not matter
 LEAST, RARE = 4, 1e-3  # samples of which all may not be the same; a chance that counts as none
@@ -45,8 +45,8 @@ _WORDS = {  # source and change of each rule
     ),
     "loss_at_start": (
         "random scores of standard deviation s cost ln C + s²/2 up to twice ln C, where their softmax settles on "
-        "single classes (random-energy model, Derrida 1981), a warning at twice that s; outputs three times as large "
-        "as numbers to learn cost 1 + 3² times the loss",
+        "single classes (random-energy model, Derrida 1981), a warning at ten times that s; outputs r times as large "
+        "as numbers to learn cost 1 + r² times the loss, a note at r = 3 and a warning at 10",
         "Make the last layer smaller (or the embedding that shares its weights), or normalise before it.",
     ),
     "duplicated_samples": (
@@ -71,7 +71,7 @@ def _found(rule: str, severity: Severity, sentence: str, numbers: tuple[float, f
 def judge_start(reading: TaskReading) -> Iterator[Finding]:
     """A loss far above that of no answer."""
     squares, ratio, size = reading.form == "numbers", reading.start, reading.output_size
-    allowed = SQUARES_FAR if squares else FROZEN
+    allowed, far = SQUARES if squares else SCORES
     if reading.answers == "scores" and reading.form != "log_probabilities" and ratio > allowed:
         # Outputs become as large as the targets, whose mean square is the loss of no answer; scores get size one.
         factor = float(f"{(math.sqrt(reading.no_answer) if squares else 1.0) / size:.3g}")
@@ -80,7 +80,7 @@ def judge_start(reading: TaskReading) -> Iterator[Finding]:
             f"The loss starts at {reading.loss:.3g}, {ratio:.3g} times that of no answer at all "
             f"({reading.no_answer:.3g}): the outputs, of size {size:.3g}, are too large."
         )
-        severity: Severity = "warning" if squares or ratio > FAR else "note"
+        severity: Severity = "warning" if ratio > far else "note"
         mended: dict[str, Any] = {"where": reading.head, "remedy": remedy, "code": code_of(remedy)}
         found = _found("loss_at_start", severity, sentence, (ratio, allowed))
         yield replace(found, **mended) if reading.head and factor < 1 else found
@@ -148,11 +148,13 @@ def judge_targets(reading: TaskReading) -> Iterator[Finding]:
 
 def judge_labels(reading: TaskReading) -> Iterator[Finding]:
     """Same inputs with different targets."""
-    if reading.contradictions and not _constant(reading):
-        bound = f": the loss cannot fall below {reading.floor:.2g} of a guess" if reading.floor >= 0 else ""
-        shared = f"{reading.contradictions} of {reading.seen} samples have the inputs of one with another target"
+    if reading.floor > 0 and not _constant(reading):
+        sentence = (
+            f"{reading.contradictions} of {reading.seen} samples have the inputs of one with another target: the loss "
+            f"cannot fall below {reading.floor:.2g} of a guess."
+        )
         severity: Severity = "warning" if reading.floor >= QUARTER else "note"
-        yield _found("contradicting_labels", severity, f"{shared}{bound}.", (reading.floor, QUARTER))
+        yield _found("contradicting_labels", severity, sentence, (reading.floor, QUARTER))
 
 
 def judge_copies(reading: TaskReading) -> Iterator[Finding]:

@@ -33,7 +33,7 @@ def measure_task(
     """The data and the loss of `model` on `batch` at the start; the model is left as it was.
 
     Args:
-        model: Any module; it is called as it is, in its own mode.
+        model: Any module; it is called in its own mode, batch norms without statistics in that of training.
         batch: Inputs and targets.
         loss: As for `inspect`: a name, a function, or None for the one that fits the targets.
         seen: More samples, which are looked at without the model; the batch itself if not given.
@@ -41,6 +41,9 @@ def measure_task(
     """
     seen = batch if seen is None else seen
     with preserve_state(model), torch.no_grad():
+        for norm in model.modules():  # one without statistics does not normalise before the first step, but in it
+            if isinstance(norm, nn.modules.batchnorm._BatchNorm) and norm.num_batches_tracked == 0:
+                norm.train(norm.training or batch.samples > 1)
         entry = _Entry(batch.samples)
         returned = entry.call(model, batch)
         outputs = main_output(returned)
