@@ -62,6 +62,4 @@ def loss_at_rate(rate: float, rates: Sequence[float], losses: Sequence[float]) -
     nearest = int(np.argmin(np.abs(grid - place)))
     if abs(grid[nearest] - place) <= 1e-6:  # a stored rate has seven digits
         return float(np.exp(heights[nearest]))
-    above = int(np.searchsorted(grid, place))
-    pair = heights[above - 1 : above + 1]
-    return float(np.exp(np.interp(place, grid[above - 1 : above + 1], pair))) if np.isfinite(pair).all() else math.inf
+    return float(np.exp(np.interp(place, grid, heights)))

@@ -59,7 +59,7 @@ def test_grasp_is_minus_weights_times_hessian_times_gradient(linear, batch):
     assert proxies.grasp(linear, *batch) == pytest.approx(float(wanted), rel=1e-10)
 
 
-@pytest.mark.parametrize("norm", [nn.Identity, lambda: nn.LayerNorm(5), lambda: nn.BatchNorm1d(5)])
+@pytest.mark.parametrize("norm", [nn.Identity, nn.Dropout, lambda: nn.LayerNorm(5), lambda: nn.BatchNorm1d(5)])
 def test_synflow_of_a_chain_is_its_flow_once_for_each_matrix(batch, norm):
     chain = nn.Sequential(nn.Linear(4, 5, bias=False), norm(), nn.ReLU(), nn.Linear(5, CLASSES, bias=False))
     flow = (chain[3].weight.detach().abs() @ chain[0].weight.detach().abs()).sum()

@@ -1,6 +1,8 @@
 """How forecasts are judged: hand-made numbers, scipy and loops over pairs; the table from a few runs; resuming."""
 
 import math
+import sys
+import types
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,6 +61,7 @@ def test_loss_between_rates_is_geometric():
     assert judging.loss_at_rate(1.0, rates, losses) == pytest.approx(2)
     assert judging.loss_at_rate(1.0000000001, rates, losses) == pytest.approx(2)
     assert [judging.loss_at_rate(r, rates, losses) for r in (3.0, 10.0, 99.0, math.nan)] == [math.inf] * 4
+    assert judging.loss_at_rate(0.05, rates, (math.inf, 1.0, 2.0, 4.0)) == math.inf
 
 
 GUESS = 2.0
@@ -127,6 +130,27 @@ def test_the_table_has_a_line_for_each_method_and_says_what_failed(truths):
     assert "other failed on 1 starts." in text and "third" not in text
 
 
+def test_the_table_is_printed_from_what_is_stored(tmp_path, monkeypatch, capsys):
+    stored = types.ModuleType("truth")
+    stored.load = lambda: list(_runs())
+    monkeypatch.setitem(sys.modules, "benchmarks.trainability.truth", stored)
+    monkeypatch.setattr("benchmarks.trainability.truth", stored, raising=False)
+    guess = Task("digits", torch.zeros(4, 1), torch.tensor([0, 0, 1, 1]), 2)
+    monkeypatch.setattr("benchmarks.trainability.tasks.task", lambda name: guess)
+    file = tmp_path / "methods.csv"
+    monkeypatch.setattr("sys.argv", ["table", "--stored", str(file)])
+    with pytest.raises(SystemExit, match="has no rows"):
+        table.main()
+    lines = [f"{method},{name},any,0,{-end},,,,,,1" for method in ("SNIP", "parameters") for name, end in ENDS.items()]
+    file.write_text("\n".join([",".join(measure.COLUMNS), *lines]) + "\n")
+    table.main()
+    printed = capsys.readouterr().out
+    assert [title in printed for title in ("SGD with momentum", "Adam", "Both")] == [True] * 3
+    # A quarter of ln 2 is between good and fair, so that the area is 1; parameters come first in the list of methods.
+    assert printed.count("| SNIP | 1.00 | – | – | 1.00 | 1.00 |") == 3
+    assert printed.index("| parameters |") < printed.index("| SNIP |")
+
+
 @pytest.fixture
 def toy(monkeypatch):
     """A task and a network in the place of the real ones."""
@@ -172,7 +196,9 @@ def test_what_failed_is_tried_again(toy, tmp_path, monkeypatch):
     file.write_text("\n".join(",".join(map(str, row)) for row in [measure.COLUMNS, *rows]) + "\n")
     monkeypatch.setattr("sys.argv", ["measure", "--methods", "SNIP", "--tasks", "digits", "--stored", str(file)])
     measure.main()
-    found = {row["seed"]: row["score"] for row in measure.load(file)}
+    rows = measure.load(file)
+    found = {row["seed"]: row["score"] for row in rows}
+    assert len(rows) == 2
     assert math.isfinite(found[0]) and math.isnan(found[1])  # what was stored stays
 
 
