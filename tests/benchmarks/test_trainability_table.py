@@ -14,6 +14,8 @@ from torch import nn
 from benchmarks.trainability import judging, measure, table
 from benchmarks.trainability.networks import Network
 from benchmarks.trainability.tasks import BATCH, Task
+from benchmarks.trainability.train import build
+from skiplens import forecast
 
 
 @dataclass(frozen=True)
@@ -188,6 +190,16 @@ def test_a_method_that_ends_in_an_error_is_a_row(toy, monkeypatch):
     first, second = measure.measured(job)
     assert (first["word"], first["score"]) == ("failed: RuntimeError: no luck", "")
     assert second["word"] == "" and float(second["score"]) < 0
+
+
+def test_a_forecast_is_stored_with_a_score_of_which_more_is_better(toy):
+    (row,) = measure.measured(measure.Job("toy", "adam", 0, ("forecast, 20 steps",)))
+    model, work = build(toy, 0), measure.task("digits")
+    data = work.inputs, work.targets
+    told = forecast(model, data, loss="cross_entropy", optimizer="adam", cost=20, seed=measure.OTHER_BATCHES)
+    wanted = (told.word, -told.score, told.loss, *told.interval, told.rate, told.cost)
+    found = [row[name] for name in ("word", "score", "loss", "low", "high", "rate", "cost")]
+    assert found[0] == wanted[0] and [float(value) for value in found[1:]] == pytest.approx(wanted[1:], rel=1e-6)
 
 
 def test_what_failed_is_tried_again(toy, tmp_path, monkeypatch):
