@@ -11,6 +11,7 @@ from skiplens.graph.lens import Lens
 from skiplens.readings.finding import Finding
 from skiplens.report import Report
 from skiplens.report.page import Problem
+from skiplens.signal.layers import LayerStates
 from skiplens.signal.reading import SignalReading
 from skiplens.signal.structure import StructureLens, StructureReading
 from skiplens.tangent.reading import TangentReading
@@ -39,10 +40,10 @@ def test_all_lenses_report_on_a_healthy_model(tmp_path):
     assert report.save(tmp_path / "report.html").stat().st_size > 1e6
 
 
-def test_only_the_wanted_lenses_with_structure_and_signal_look():
+def test_only_the_wanted_lenses_and_those_that_always_come_look():
     looked_at = subject()
     report = sl.inspect(looked_at.model, looked_at.batch, lenses=["structure"])
-    assert [type(reading) for reading in report.readings] == [StructureReading, SignalReading]
+    assert [type(reading) for reading in report.readings] == [StructureReading, SignalReading, LayerStates]
 
 
 def test_what_one_lens_cannot_measure_is_a_problem_and_the_others_go_on(tmp_path):
@@ -63,7 +64,7 @@ def test_an_interruption_leaves_a_report_of_what_was_finished():
             raise KeyboardInterrupt
 
     report = sl.inspect(looked_at.model, looked_at.batch, lenses=["tangent"], progress=stop)
-    assert [type(reading) for reading in report.readings] == [StructureReading, SignalReading]
+    assert [type(reading) for reading in report.readings] == [StructureReading, SignalReading, LayerStates]
     assert report.problems[0].lens == "tangent" and "interrupted" in report.problems[0].message
     assert report.verdict.startswith("Not known to be healthy: the lens tangent did not finish.")
 

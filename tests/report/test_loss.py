@@ -131,7 +131,7 @@ def test_the_error_of_a_loss_is_reported_as_that_of_the_loss(loss):
     report = sl.inspect(model(), DATA, lenses=["curvature"], loss=loss)
     name = getattr(loss, "__name__", type(loss).__name__)
     assert [(problem.lens, problem.message) for problem in report.problems] == [
-        ("curvature", f"The loss {name!r} cannot be taken: ValueError: labels of class 7.")
+        (lens, f"The loss {name!r} cannot be taken: ValueError: labels of class 7.") for lens in ("layers", "curvature")
     ]
 
 
