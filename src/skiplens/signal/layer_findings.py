@@ -8,7 +8,7 @@ import torch
 
 from skiplens.edits.remedies import code_of
 from skiplens.readings.finding import Finding, Remedy, Rule, Severity, listed
-from skiplens.signal.findings import LEAST_BLOCKS, MOSTLY, SURPRISE
+from skiplens.signal.findings import LEAST_BLOCKS, MOSTLY, SURPRISE, allowed_growth
 from skiplens.signal.layers import FLAT, LayerStates
 from skiplens.signal.reading import Growth, SignalReading, growth_of
 from skiplens.signal.units import surprise
@@ -16,7 +16,7 @@ from skiplens.signal.units import surprise
 SATURATING = tuple(kind.__name__ for kind in FLAT)
 DIGITS = 23 * math.log(2)  # −ln ε of float32, in which networks are trained
 LEAST_LAYERS = 4  # weights in a row; fewer give no rate with an uncertainty
-MANY_LAYERS = 32
+MANY_LAYERS, MANY_SUMS = 32, 36
 ALIKE, ALIKE_IF_DEEP = math.exp(-6), 9 * math.pi**2 / 2 / MANY_LAYERS**2
 OWN_SPREAD = 0.1  # of the inputs' spread: less than this share was lost in the network, not in the data
 
@@ -57,9 +57,11 @@ _WORDS = {  # source and change of each rule
     ),
     "hidden_growth": (
         "each join leaves the share 1/(1 + r² + 2ρr) to the shortcut, r the branch over the shortcut and ρ their "
-        "cosine; at a power of ε², ε the rounding of float32, no digit of it is left: −2 ln ε",
-        "Normalise before each branch instead of after each sum, or scale the branches by one over the root of their "
-        "number.",
+        "cosine; at a power of ε², ε the rounding of float32, no digit of it is left: −2 ln ε. From 36 sums on, where "
+        "transformers diverge ('Understanding the Difficulty of Training Transformers', 2020), the growth e·(L + 1) "
+        "that is allowed elsewhere",
+        "Normalise before each branch instead of after each sum, scale the branches by one over the root of their "
+        "number, or let the learning rate rise slowly over the first steps.",
     ),
 }
 
@@ -205,12 +207,13 @@ def judge_hidden_growth(reading: SignalReading) -> Iterator[Finding]:
     r, rho = reading.branch_ratios, reading.alignments
     gains = (1 + r.square() + 2 * rho * r).log()[torch.tensor(reading.outermost, dtype=torch.bool)]
     total, seen = float(gains.sum()), max(0.0, 2 * reading.signal_growth.rate * reading.depth)
-    if reading.depth >= LEAST_BLOCKS and total - seen > 2 * DIGITS and not reading.fresh_norms:
+    threshold = math.log(allowed_growth(reading.depth)) if reading.depth >= MANY_SUMS else 2 * DIGITS
+    if reading.depth >= LEAST_BLOCKS and total - seen > threshold and not reading.fresh_norms:
         sentence = (
             f"What comes in is lost on the way: after {reading.depth} blocks it has e^−{total:.3g} of the power of the "
             "signal, because each sum is brought back to size by what follows it."
         )
-        yield _finding("hidden_growth", "warning", sentence, (total, 2 * DIGITS), reading.depths[1:])
+        yield _finding("hidden_growth", "warning", sentence, (total, threshold), reading.depths[1:])
 
 
 def _names(states: LayerStates, places: Sequence[int]) -> tuple[str, ...]:
