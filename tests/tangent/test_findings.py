@@ -54,6 +54,14 @@ def test_samples_that_the_network_cannot_tell_apart_are_counted():
     assert found(model, inputs)[1] == []
 
 
+def test_copies_are_no_fault_of_the_network():
+    inputs = noise(6)
+    inputs[4], inputs[5] = inputs[3], 2 * inputs[3]
+    without_shifts = drawn(nn.Sequential(nn.Linear(6, 8, bias=False), nn.ReLU(), nn.Linear(8, 2, bias=False)))
+    reading, findings = found(without_shifts, inputs)
+    assert reading.correlations[3, 5] > 1 - 1e-6 and findings == []
+
+
 class Blind(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x * torch.tensor([0.0, 1, 1, 1, 1, 1])

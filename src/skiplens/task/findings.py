@@ -179,7 +179,7 @@ def judge_neighbours(reading: TaskReading) -> Iterator[Finding]:
 def judge_classes(reading: TaskReading) -> Iterator[Finding]:
     """Classes that never occur, although the samples are enough to meet them all."""
     total, classes, present = int(reading.counts.sum()), reading.classes, int((reading.counts > 0).sum())
-    if present and present < classes:
+    if present < classes:
         alone = present == 1
         chance = float(classes) ** (1 - total) if alone else classes * (1 - 1 / classes) ** total
         what = "all have one class" if alone else f"{classes - present} of {classes} classes never occur"
