@@ -56,6 +56,8 @@ def found(net: nn.Module, inputs=INPUTS, targets=LABELS, loss=None):
         ),
         (model(), INPUTS, LABELS, lambda outputs, targets: 100 + outputs.mean()),
         (model(1000), INPUTS, LABELS, None),
+        (model(), INPUTS[:1], LABELS[:1], None),
+        (model(), INPUTS[:1].repeat(3, 1), LABELS[:3], None),
         (convolution(nn.BatchNorm2d(8)).eval(), PIXELS, LABELS, None),
     ],
 )
@@ -188,6 +190,11 @@ def test_shuffled_labels_are_a_note():
     shuffled = labels[torch.randperm(300, generator=generator)]
     (finding,) = sl.inspect(model(), (inputs, shuffled), lenses=["task"]).findings
     assert (finding.rule, finding.severity) == ("unexplained_labels", "note")
+
+
+def test_outputs_that_are_infinite_have_no_remedy():
+    findings = found(model().float(), 1e36 * INPUTS.float(), INPUTS[:, :4].float(), "mse")
+    assert findings["loss_at_start"].number == math.inf and findings["loss_at_start"].remedy is None
 
 
 def test_values_that_are_not_finite_do_not_end_in_an_error():

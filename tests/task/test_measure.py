@@ -1,6 +1,7 @@
 """What the task lens measures, against closed forms."""
 
 import math
+import warnings
 
 import pytest
 import torch
@@ -167,6 +168,15 @@ def test_neighbours_know_more_than_chance_only_of_labels_that_inputs_explain():
     assert standing(labels) > 5 and abs(standing(shuffled)) < 4
     assert standing(labels[:, None].double(), 1) > 5 and abs(standing(shuffled[:, None].double(), 1)) < 4
     assert math.isnan(measure_task(model(3), Batch(inputs[:255], labels[:255])).neighbours)
+
+
+def test_a_scripted_model_is_seen_from_its_inputs():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.jit is deprecated, and still in use
+        scripted = torch.jit.script(model())
+    reading = measure_task(scripted, Batch(INPUTS, LABELS))
+    assert reading.entry_size == pytest.approx(INPUTS.square().mean().sqrt().item(), rel=1e-12)
+    assert reading.loss == pytest.approx(F.cross_entropy(model()(INPUTS), LABELS).item(), rel=1e-12)
 
 
 def test_the_model_is_left_as_it_was():

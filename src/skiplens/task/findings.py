@@ -7,14 +7,14 @@ from typing import Any
 
 from skiplens.edits.remedies import code_of
 from skiplens.readings.finding import Finding, Remedy, Rule, Severity
-from skiplens.task.measure import COMMON, LARGE, SMALL
+from skiplens.task.measure import COMMON, FEW, LARGE, SMALL
 from skiplens.task.reading import TaskReading
 
 SCORES = 2.0, 20.0  # loss over that of no answer where softmax settles on single classes, and at ten times the scores
 SQUARES = 10.0, 101.0  # 1 + r²: outputs three and ten times as large as the targets
 LARGE_TARGETS = 100.0
 INSENSITIVE = 0.1  # change of the outputs, relative to their spread, below which the size of the inputs does not matter
-LEAST, RARE = 4, 1e-3  # samples of which all may not be the same; a chance that counts as none
+RARE = 1e-3  # a chance that counts as none
 MANY_COPIES = 0.1
 QUARTER = 0.25  # of a guess: a network that stays above it has not learned
 CHANCE = 2.33  # standard deviations: one in a hundred shuffles has more
@@ -83,7 +83,7 @@ def judge_start(reading: TaskReading) -> Iterator[Finding]:
         severity: Severity = "warning" if ratio > far else "note"
         mended: dict[str, Any] = {"where": reading.head, "remedy": remedy, "code": code_of(remedy)}
         found = _found("loss_at_start", severity, sentence, (ratio, allowed))
-        yield replace(found, **mended) if reading.head and factor < 1 else found
+        yield replace(found, **mended) if reading.head and 0 < factor < 1 else found
 
 
 def judge_answers(reading: TaskReading) -> Iterator[Finding]:
@@ -122,7 +122,7 @@ def judge_inputs(reading: TaskReading) -> Iterator[Finding]:
 
 
 def _constant(reading: TaskReading) -> bool:
-    return reading.seen >= LEAST and reading.copies == reading.seen - 1
+    return reading.seen > FEW and reading.copies == reading.seen - 1
 
 
 def judge_constant(reading: TaskReading) -> Iterator[Finding]:

@@ -24,6 +24,7 @@ FORMS |= {"binary_cross_entropy_with_logits": "binary"}
 LINEAR = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 NEVER = math.exp(-30)  # a probability below rounding
 LARGE, SMALL, COMMON = 10.0, 1e-3, 0.99  # sizes of inputs, and shares of their power in common, that are unusual
+FEW = 3  # samples, which may have all in common by chance
 ENOUGH, NEIGHBOURS, SHUFFLES, FEATURES = 256, 5, 200, 2048
 
 
@@ -83,7 +84,8 @@ class _Entry:
 
     def call(self, model: nn.Module, batch: Batch) -> Any:
         for name, module in model.named_modules():
-            if any(parameter.ndim > 1 for parameter in module.parameters(recurse=False)):
+            owned = any(parameter.ndim > 1 for parameter in module.parameters(recurse=False))
+            if owned and not isinstance(module, torch.jit.ScriptModule):  # which takes no hooks
                 module.register_forward_hook(self._watch(name))  # `preserve_state` takes it away
         return batch.arguments().call(model)
 
@@ -102,7 +104,7 @@ class _Entry:
         values = given.double()
         power = float(values.square().mean())
         self.size = power**0.5
-        if values.shape[:1] == (self.samples,) and power > 0:
+        if values.shape[:1] == (self.samples,) and self.samples > FEW and power > 0:
             self.common = float(values.mean(0).square().mean()) / power
 
     def head(self, model: nn.Module, outputs: Tensor) -> tuple[str, ...]:
