@@ -1,5 +1,6 @@
 """A network whose numbers leave float32 is told about; no lens, rule, figure or file ends in an error over it."""
 
+import dataclasses
 import math
 
 import pytest
@@ -9,7 +10,9 @@ from torch import nn
 import skiplens as sl
 from skiplens.plots.figure import Figure, Line, Reference
 from skiplens.plots.plotly_json import plotly_json
+from skiplens.report.lenses import find, section_of
 from skiplens.tangent.reading import TangentReading
+from tests.lens_cases import subject
 from tests.networks import drawn
 
 WIDTH = 8
@@ -79,3 +82,23 @@ def test_what_no_axis_has_is_left_out_of_the_page():
     drawing = plotly_json(Figure("name", "title", "caption", "x", "y", marks))
     assert drawing["data"][0]["y"] == [None, 1.0]
     assert [shape["y0"] for shape in drawing["layout"]["shapes"]] == [2.0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("extreme", [math.inf, -math.inf, math.nan, 3e38, 0.0, -1.0])
+def test_every_rule_and_section_survives_every_number(extreme):
+    looked_at = subject()
+    readings = sl.inspect(looked_at.model, looked_at.batch).readings
+    for reading in readings:
+        values = {entry.name: getattr(reading, entry.name) for entry in dataclasses.fields(reading)}
+        tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
+        real = {name: value for name, value in tensors.items() if value.is_floating_point()}
+        for name, value in real.items():
+            changed = dataclasses.replace(reading, **{name: torch.full_like(value, extreme)})
+            find([changed if other is reading else other for other in readings])
+            section_of(changed)
+        changed = dataclasses.replace(
+            reading, **{name: torch.full_like(value, extreme) for name, value in real.items()}
+        )
+        find([changed if other is reading else other for other in readings])
+        section_of(changed)

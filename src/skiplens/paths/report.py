@@ -174,13 +174,14 @@ def paths_section(reading: PathSpectrum) -> Section:
     """How deep the network is; one row per block, where blocks were told apart."""
     energies, shares = reading.block_energy.tolist(), reading.block_shares.tolist()
     seen_blocks = zip(reading.block_names, energies, shares, strict=False)
+    total = reading.total_energy or float("nan")
     return Section(
         anchor=reading.kind,
         title="Path spectrum",
         sentence=paths_sentence(reading),
         facts=_facts(reading),
         rows=tuple(
-            {"block": name, "energy": f"{energy / reading.total_energy:.3g}", "along the output": f"{share:.3g}"}
+            {"block": name, "energy": f"{energy / total:.3g}", "along the output": f"{share:.3g}"}
             for name, energy, share in seen_blocks
         ),
         notes=reading.notes,

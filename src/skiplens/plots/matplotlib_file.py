@@ -1,6 +1,7 @@
 """A figure as a PNG or SVG file; the one door to Matplotlib."""
 
 import io
+import math
 from functools import singledispatch
 from pathlib import Path
 from typing import Any
@@ -46,10 +47,10 @@ def _drawn(figure: Figure) -> Any:
             _draw(mark, axes, shades.get(id(mark), REFERENCE_COLOUR))
     axes.set(xlabel=_plain(figure.x_label), ylabel=_plain(figure.y_label), title=_plain(figure.title))
     axes.spines[["top", "right"]].set_visible(False)
-    if figure.x_log:
+    if figure.x_log and math.isfinite(axes.dataLim.minposx):  # an axis without a positive value has no logarithm
         axes.set_xscale("log")
         _space_ticks(axes.xaxis)
-    if figure.y_log:
+    if figure.y_log and math.isfinite(axes.dataLim.minposy):
         axes.set_yscale("log")
         _space_ticks(axes.yaxis)
     if len(axes.get_legend_handles_labels()[1]) > 1:

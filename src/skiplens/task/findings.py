@@ -74,7 +74,7 @@ def judge_start(reading: TaskReading) -> Iterator[Finding]:
     allowed, far = SQUARES if squares else SCORES
     if reading.answers == "scores" and reading.form != "log_probabilities" and ratio > allowed:
         # Outputs become as large as the targets, whose mean square is the loss of no answer; scores get size one.
-        factor = float(f"{(math.sqrt(reading.no_answer) if squares else 1.0) / size:.3g}")
+        factor = float(f"{(math.sqrt(reading.no_answer) if squares else 1.0) / (size or math.nan):.3g}")
         remedy = Remedy("scale_parameters", {"factors": dict.fromkeys(reading.head, factor)})
         sentence = (
             f"The loss starts at {reading.loss:.3g}, {ratio:.3g} times that of no answer at all "
