@@ -1,6 +1,7 @@
 """Faults of data and loss are found; what is healthy is not."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -57,7 +58,7 @@ def found(net: nn.Module, inputs=INPUTS, targets=LABELS, loss=None):
         (model(), INPUTS, LABELS, lambda outputs, targets: 100 + outputs.mean()),
         (model(1000), INPUTS, LABELS, None),
         (model(), INPUTS[:1], LABELS[:1], None),
-        (model(), INPUTS[:1].repeat(3, 1), LABELS[:3], None),
+        (model(), INPUTS[:1].repeat(3, 1), LABELS[:1].repeat(3), None),
         (convolution(nn.BatchNorm2d(8)).eval(), PIXELS, LABELS, None),
     ],
 )
@@ -193,8 +194,9 @@ def test_shuffled_labels_are_a_note():
 
 
 def test_outputs_that_are_infinite_have_no_remedy():
-    findings = found(model().float(), 1e36 * INPUTS.float(), INPUTS[:, :4].float(), "mse")
-    assert findings["loss_at_start"].number == math.inf and findings["loss_at_start"].remedy is None
+    reading = measure_task(model(), Batch(INPUTS, LABELS))
+    (finding,) = task_findings(replace(reading, loss=math.inf, output_size=math.inf))
+    assert finding.rule == "loss_at_start" and finding.number == math.inf and finding.remedy is None
 
 
 def test_values_that_are_not_finite_do_not_end_in_an_error():
