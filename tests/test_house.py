@@ -34,7 +34,7 @@ def test_every_folder_stands_in_the_drawing():
 def test_files_are_chapters():
     lengths = {path: len(path.read_text("utf-8").splitlines()) for path in SOURCE.rglob("*.py")}
     assert max(lengths.values()) <= 500, [str(path) for path, length in lengths.items() if length > 500]
-    assert len(lengths) <= 380 and sum(lengths.values()) <= 52_000
+    assert len(lengths) <= 380 and sum(lengths.values()) <= 55_000
     chapters = sorted(length for path, length in lengths.items() if path.name != "__init__.py")
     assert 130 <= chapters[len(chapters) // 2] <= 220
 

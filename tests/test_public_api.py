@@ -12,6 +12,7 @@ NAMES = {
     "Comparison",
     "DenseNetKernel",
     "Finding",
+    "Forecast",
     "HessianSpectrum",
     "JacobianSpectrum",
     "Monitor",
@@ -24,19 +25,21 @@ NAMES = {
     "compare",
     "empirical_ntk",
     "find_residual_blocks",
+    "forecast",
     "hessian_spectrum",
     "initialisation",
     "inspect",
     "jacobian_spectrum",
     "loss_landscape",
     "path_spectrum",
+    "rank",
     "surgery",
     "verify",
 }
 MODULES = {"initialisation", "surgery"}
 FOLDERS = set(
     "base cli curvature data edits explorer graph jacobians kernels linalg papers paths plots readings report signal "
-    "sweeps tangent task training zoo".split()
+    "sweeps tangent task trainability training zoo".split()
 )
 
 
@@ -48,7 +51,7 @@ def test_the_public_names_are_exactly_these():
     }
     assert public - folders == NAMES
     assert folders <= FOLDERS
-    assert len(NAMES) <= 25
+    assert len(NAMES) <= 30
 
 
 def test_public_is_what_the_pages_of_the_api_list_and_nothing_went_away():

@@ -7,18 +7,18 @@ costs nothing; each family is predicted by a fit on all others, and these residu
 import argparse
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from scipy.stats import spearmanr
-from skiplens.task.measure import measure_task
 
 from benchmarks.trainability.networks import NETWORKS
 from benchmarks.trainability.tasks import BATCH, TASKS, task
 from benchmarks.trainability.train import RATES, build
 from skiplens.graph.batch import as_batch
 from skiplens.signal.layers import layer_states
+from skiplens.task.measure import measure_task
 from skiplens.trainability.extrapolation import (
     HIGHEST,
     LOWEST,
@@ -166,7 +166,7 @@ def with_residuals(fit: Fit, predicted: np.ndarray, targets: np.ndarray, bins: i
     low, high = (
         np.array([np.quantile((targets - predicted)[group], level) for group in groups]) for level in (0.05, 0.95)
     )
-    return Fit(fit.names, fit.centres, fit.scales, fit.weights, fit.offset, edges, low, high)
+    return replace(fit, edges=edges, low=np.minimum(low, 0), high=np.maximum(high, 0))
 
 
 def summary(rows: list[Row], predicted: np.ndarray, cost: int) -> str:

@@ -53,7 +53,9 @@ def test_inspect_writes_the_folder_and_says_where(model_file, tmp_path):
     # eight samples of four features: a linear network's kernel has rank five at most, which is no fault
     assert "The tangent kernel is singular" in done.output and "Warning: The tangent kernel" not in done.output
     assert (out / "report.html").stat().st_size > 10_000
-    assert len(json.loads((out / "readings.json").read_text())["readings"][0]["values"]["block_names"]) == 2
+    readings = {reading["kind"]: reading for reading in json.loads((out / "readings.json").read_text())["readings"]}
+    assert len(readings["structure"]["values"]["block_names"]) == 2
+    assert f"\n{readings['forecast']['values']['word'].capitalize()}: after 400 steps" in done.output
 
 
 def test_a_folder_that_cannot_be_written_is_told_before_anything_is_measured(model_file, ran):

@@ -38,7 +38,7 @@ VIEWS: dict[type[Reading], ReadingView] = {
 LENSES: dict[str, type[Lens]] = {view.lens.name: view.lens for view in LENS_VIEWS if view.lens is not None}
 
 # Findings of one severity are reported in this order.
-_JUDGED = (forecast, task, signal, layers, paths, jacobians, curvature, tangent)
+_JUDGED = (task, signal, layers, paths, jacobians, curvature, tangent, forecast)
 RULES: tuple[Rule, ...] = tuple(rule for part in _JUDGED for rule in part.VIEW.rules)
 QUANTITIES: dict[str, Quantity] = {name: found for view in LENS_VIEWS for name, found in view.quantities.items()}
 """By the name of the rule."""

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from typing import Any
 
 import numpy as np
@@ -193,6 +193,8 @@ def opened(data: Any, cost: int, seed: int, device: torch.device) -> tuple[Sourc
     batches = as_batches(data)
     if isinstance(data, Iterator):  # it can be gone through once: keep as many batches as steps may want
         batches = as_batches(list(itertools.islice(batches, max(1, cost))))
+    if isinstance(data, Sized) and not len(data):
+        next(iter(batches))  # says that there is none
     single = isinstance(batches.source, tuple) and len(batches.source) == 1
     whole = next(iter(batches)) if single else None
     size = BATCH if whole is not None and whole.samples >= 2 * BATCH else None

@@ -42,7 +42,7 @@ class ForecastLens(Lens):
 
 def expected_curve(reading: Forecast) -> Figure | None:
     """Losses of all trials, and how the best one is expected to go on."""
-    if not reading.tried:
+    if not bool((reading.losses.isfinite() & (reading.losses > 0)).any()):
         return None
     marks: list[Mark] = []
     for rate, losses in zip(reading.tried, reading.losses, strict=True):

@@ -1,0 +1,210 @@
+"""The forecast from outside: what it says of networks whose fate is known, and of bad input."""
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import skiplens as sl
+from skiplens.base.errors import InvalidInputError
+from skiplens.readings.file import from_json, to_json
+from skiplens.trainability import extrapolation
+from skiplens.trainability.reading import DIVERGES, NOT_AT_ALL, SLOWLY, TRAINS, word_for
+
+SAMPLES, FEATURES, CLASSES = 256, 12, 3
+
+
+def blobs(samples=SAMPLES):
+    generator = torch.Generator().manual_seed(0)
+    centres = 3 * torch.randn(CLASSES, FEATURES, generator=generator)
+    targets = torch.arange(samples) % CLASSES
+    return centres[targets] + torch.randn(samples, FEATURES, generator=generator), targets
+
+
+def small(width=16):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(FEATURES, width), nn.ReLU(), nn.Linear(width, CLASSES))
+
+
+class Constant(nn.Module):
+    """Its answer does not depend on what it is asked."""
+
+    def __init__(self):
+        super().__init__()
+        self.answer = nn.Parameter(torch.zeros(CLASSES))
+
+    def forward(self, x):
+        return self.answer.expand(len(x), -1)
+
+
+class ByName(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = small()
+
+    def forward(self, left, right):
+        return self.inner(left + right)
+
+
+@pytest.fixture(scope="module")
+def good():
+    return sl.forecast(small(), blobs())
+
+
+def test_a_network_that_learns_is_told_from_one_that_cannot(good):
+    bad = sl.forecast(Constant(), blobs())
+    assert good.score < bad.score
+    assert good.loss < bad.loss
+    assert bad.word == NOT_AT_ALL
+    assert bad.guess == pytest.approx(math.log(CLASSES), rel=0.05)
+
+
+def test_everything_it_says_hangs_together(good):
+    low, high = good.interval
+    assert low < good.loss < high
+    smallest, largest = good.rates
+    assert smallest <= good.rate <= largest
+    assert good.rate in good.tried
+    assert len(good.curve) == good.steps == 400
+    assert good.curve[-1] == pytest.approx(good.loss)
+    assert bool((good.curve[100:].diff() <= 1e-6).all())
+    assert good.cost <= 70
+    assert good.word == word_for(good.loss / good.guess)
+    assert f"{good.rate:.2g}" in good.sentence and good.word.capitalize() in good.sentence
+
+
+def test_a_file_keeps_it(good):
+    again = from_json(to_json(good))
+    assert again.sentence == good.sentence
+    assert torch.equal(again.curve, good.curve)
+    bad = sl.forecast(Constant(), blobs())
+    assert from_json(to_json(bad)).cause == bad.cause
+
+
+def test_the_model_stays_as_it_was():
+    model, state = small(), torch.get_rng_state()
+    before = copy.deepcopy(model.state_dict())
+    model.eval()
+    sl.forecast(model, blobs())
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not model.training and all(parameter.grad is None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("cost", [0, 12, 20, 70, 200])
+def test_no_more_is_spent_than_asked(cost):
+    found = sl.forecast(small(), blobs(), cost=cost)
+    assert found.cost <= cost
+    assert found.cost >= cost - 7
+    assert math.isfinite(found.score) and found.word
+
+
+def test_without_a_step_there_is_no_rate():
+    found = sl.forecast(small(), blobs(), cost=0)
+    assert math.isnan(found.rate) and not found.tried
+    assert "without a step" in found.sentence
+
+
+def test_every_form_of_data():
+    inputs, targets = blobs()
+    loader = DataLoader(TensorDataset(inputs, targets), batch_size=64)
+    listed = list(zip(inputs.split(64), targets.split(64), strict=True))
+    from_list = sl.forecast(small(), listed)
+    assert sl.forecast(small(), loader).loss == from_list.loss
+    assert sl.forecast(small(), iter(listed)).loss == from_list.loss
+    named = [({"left": x / 2, "right": x / 2}, y) for x, y in listed]
+    assert sl.forecast(ByName(), named).loss == pytest.approx(from_list.loss, rel=1e-3)
+
+
+def test_one_batch_is_told():
+    inputs, targets = blobs(32)
+    assert "one batch only" in sl.forecast(small(), (inputs, targets)).notes[0]
+    assert "one batch only" in sl.forecast(small(), [(inputs, targets)]).notes[0]
+    assert not sl.forecast(small(), blobs()).notes
+
+
+def test_dropout_batch_norm_own_loss_and_regression():
+    torch.manual_seed(0)
+    inputs, _ = blobs()
+    model = nn.Sequential(nn.Linear(FEATURES, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 1))
+    targets = inputs[:, :1] * 2
+    squared = sl.forecast(model, (inputs, targets))
+    own = sl.forecast(model, (inputs, targets), loss=lambda outputs, wanted: (outputs - wanted).abs().mean())
+    assert squared.guess == pytest.approx(float(targets[:64].var(unbiased=False)), rel=0.5)
+    assert math.isfinite(own.loss)
+
+
+def test_a_network_that_is_no_number_diverges():
+    model = small()
+    with torch.no_grad():
+        model[0].weight[0, 0] = math.nan
+    found = sl.forecast(model, blobs())
+    assert found.word == DIVERGES
+    assert found.cause is not None and "NaN" in found.cause.sentence
+    assert found.score > sl.forecast(Constant(), blobs()).score
+
+
+@pytest.mark.parametrize(
+    ("level", "word"), [(0.1, TRAINS), (0.25, TRAINS), (0.3, SLOWLY), (0.95, NOT_AT_ALL), (math.inf, DIVERGES)]
+)
+def test_words(level, word):
+    assert word_for(level) == word
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "words"),
+    [
+        ("data", lambda: (blobs()[0], blobs()[1] + 1), "targets run from"),
+        ("model", lambda: small().requires_grad_(False), "no parameter that a training would move"),
+        ("loss", lambda: lambda outputs, targets: outputs, "wanted one number"),
+        ("loss", lambda: "cross", "no loss called 'cross'"),
+        ("optimizer", lambda: lambda parameters: 1 / 0, "cannot be made"),
+        ("optimizer", lambda: "adan", "no optimizer"),
+        ("steps", lambda: 0, "at least 1 step"),
+        ("cost", lambda: 5, "a cost of 0 or at least"),
+        ("model", lambda: 3, "torch.nn.Module instance was wanted"),
+        ("data", lambda: blobs()[0], "single tensor"),
+        ("data", lambda: [], "no batches"),
+        ("data", lambda: (blobs()[0][:, :3], blobs()[1]), "cannot be called with these inputs"),
+    ],
+)
+def test_bad_input_is_one_sentence(name, wrong, words):
+    asked = {"model": small(), "data": blobs(), name: wrong()}
+    with pytest.raises(InvalidInputError, match=words):
+        sl.forecast(asked.pop("model"), asked.pop("data"), **asked)
+
+
+def test_labels_out_of_range_in_a_later_batch():
+    inputs, targets = blobs()
+    listed = [(inputs[:64], targets[:64]), (inputs[64:128], targets[64:128] + 7)]
+    with pytest.raises(InvalidInputError, match="targets run from"):
+        sl.forecast(small(), listed)
+
+
+def test_rank_puts_the_better_one_first():
+    ranking = sl.rank({"constant": Constant(), "small": small()}, blobs())
+    assert [place.name for place in ranking] == ["small", "constant"]
+    assert ranking.best.name == "small"
+    assert ranking[0].ahead > 0
+    assert math.isnan(ranking[1].ahead)
+    assert [row["place"] for row in ranking.rows()] == [1, 2]
+
+
+def test_what_cannot_be_judged_is_told_and_the_others_are_ranked():
+    ranking = sl.rank({"wrong": small().requires_grad_(False), "small": small()}, blobs())
+    assert len(ranking) == 1 and "no parameter" in ranking.failed["wrong"]
+    with pytest.raises(InvalidInputError, match="None of the networks"):
+        sl.rank({"wrong": small().requires_grad_(False)}, blobs())
+    with pytest.raises(InvalidInputError, match="by name"):
+        sl.rank([small()], blobs())
+
+
+def test_the_stored_fits_know_their_features():
+    for kind in ("steps", "trial", "readings"):
+        fit = extrapolation.fit_for(kind)
+        assert len(fit.names) == len(fit.weights) == len(fit.centres) == len(fit.scales)
+        assert (fit.low <= 0).all() and (fit.high >= 0).all()
+        assert (fit.edges[1:] >= fit.edges[:-1]).all()
