@@ -66,7 +66,8 @@ def logarithmic_mean(losses: list[float]) -> float:
 
 def rounds(cost: int, rates: int) -> list[tuple[int, int]]:
     """How many rates take how many steps in each round, within `cost` gradients; the first one is shared by all."""
-    left, plan, count = cost - 1, [], rates
+    plan: list[tuple[int, int]] = []
+    left, count = cost - 1, rates
     while left > 0 and count >= 1:
         share = left if count == 1 else left / 2 if plan else max(count, left * _FIRST_SHARE)
         steps = int(share // count)

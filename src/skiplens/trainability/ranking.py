@@ -127,7 +127,7 @@ def rank(  # noqa: PLR0913 - the model, its data, and keywords of which each has
     for number, (name, model) in enumerate(models.items()):
         progress(f"forecast of {name}", number, len(models))
         try:
-            forecasts[name] = forecast(model, of_each[name], **asked)  # type: ignore[arg-type]  # one type for all values
+            forecasts[name] = forecast(model, of_each[name], **asked)
         except SkiplensError as error:
             failed[name] = first_line(error)
     if not forecasts:
