@@ -56,15 +56,15 @@ SLOW = {
 
 
 @pytest.mark.parametrize(
-    "net",
+    ("net", "lenses"),
     [
-        pytest.param(plain(3, 1e15), id="few huge layers"),
-        *(pytest.param(net, id=name, marks=pytest.mark.slow) for name, net in SLOW.items()),
+        pytest.param(plain(3, 1e15), ("tangent",), id="few huge layers"),
+        *(pytest.param(net, (), id=name, marks=pytest.mark.slow) for name, net in SLOW.items()),
     ],
 )
-def test_all_is_told_and_nothing_ends_in_an_error(net, tmp_path):
+def test_all_is_told_and_nothing_ends_in_an_error(net, lenses, tmp_path):
     data = torch.randn(8, WIDTH, generator=torch.Generator().manual_seed(0)).float(), torch.arange(8) % 3
-    report = sl.inspect(net, data)
+    report = sl.inspect(net, data, lenses=lenses)
     assert not [problem for problem in report.problems if "should have foreseen" in str(problem)]
     assert report.write(tmp_path).is_file()
     assert sl.Report.load(tmp_path).verdict == report.verdict

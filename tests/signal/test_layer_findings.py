@@ -1,5 +1,6 @@
 """What the rules of layers find in networks with one fault, and that they are silent for healthy ones."""
 
+import dataclasses
 import math
 
 import pytest
@@ -141,6 +142,14 @@ def test_the_factor_is_that_of_homogeneous_networks():
 def test_inputs_that_are_alike_are_not_the_fault_of_the_network():
     alike = data().map_inputs(lambda tensor: 1e-3 * tensor + 1)
     assert "features_alike" not in rules(plain(2), alike)
+
+
+def test_a_token_that_starts_alike_for_all_samples_is_no_fault():
+    states = layer_states(plain(2), data())
+    late = dataclasses.replace(states, spreads=torch.where(torch.arange(len(states.names)) < 4, 0.9, 1e-3))
+    assert "features_alike" not in {f.rule for f in layer_findings(late)}
+    alike = dataclasses.replace(states, spreads=torch.full_like(states.spreads, 1e-3))
+    assert "features_alike" in {f.rule for f in layer_findings(alike)}
 
 
 def test_two_numbers_for_each_channel():

@@ -73,6 +73,12 @@ def _rows(states: LayerStates) -> tuple[Mapping[str, Any], ...]:
     return tuple(row for row, kind in zip(rows, states.kinds, strict=True) if kind != "other")
 
 
+def layer_numbers(states: LayerStates) -> tuple[KeyNumber, ...]:
+    """What models are compared by, where it has a logarithm."""
+    spread = _last_spread(states)
+    return (KeyNumber("1 − cosine of the last features", spread, logarithmic=True),) if spread > 0 else ()
+
+
 def _power(what: str) -> Quantity:
     def measure(finding: Finding, states: LayerStates) -> float:
         growth, chain = growth_by_layer(states, what)
@@ -88,6 +94,6 @@ VIEW = ReadingView(
     layers_section,
     FIGURES,
     RULES,
-    lambda states: (KeyNumber("1 − cosine of the last features", _last_spread(states), logarithmic=True),),
+    layer_numbers,
     quantities={f"layer_{what}": _power(what) for what in ("signal", "gradient")},
 )
