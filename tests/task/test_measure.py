@@ -27,7 +27,11 @@ def entropy(shares: torch.Tensor) -> float:
     return -sum(float(share) * math.log(share) for share in shares if share > 0)
 
 
-@pytest.mark.parametrize("loss", [None, "cross_entropy", F.cross_entropy, nn.CrossEntropyLoss()], ids=str)
+@pytest.mark.parametrize(
+    "loss",
+    [None, "cross_entropy", F.cross_entropy, nn.CrossEntropyLoss()],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
 def test_cross_entropy_of_no_answer_and_of_a_guess(loss):
     reading = measure_task(model(), Batch(INPUTS, LABELS), loss)
     assert (reading.form, reading.classes, reading.answers) == ("classes", 5, "scores")
@@ -118,7 +122,11 @@ def test_what_the_outputs_are(end, loss, answers):
     assert reading.guess == pytest.approx(entropy(torch.bincount(LABELS) / 40), rel=1e-9)
 
 
-@pytest.mark.parametrize("end", [nn.Identity(), nn.Flatten(0), nn.Unflatten(1, (1, 1))], ids=str)
+@pytest.mark.parametrize(
+    "end",
+    [nn.Identity(), nn.Flatten(0), nn.Unflatten(1, (1, 1))],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
 def test_a_sigmoid_is_seen_through_changes_of_shape_and_not_by_its_range(end):
     targets = (LABELS[:, None] > 2).double()
     squashed = nn.Sequential(model(1), nn.Sigmoid(), end)
