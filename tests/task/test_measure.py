@@ -114,7 +114,7 @@ def test_an_own_loss_of_more_than_a_tensor_or_without_a_bound_has_no_guess():
         (nn.Identity(), nn.NLLLoss(), "scores"),
         (nn.ReLU(), None, "scores"),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_what_the_outputs_are(end, loss, answers):
     reading = measure_task(nn.Sequential(model(), end), Batch(INPUTS, LABELS), loss)
