@@ -119,6 +119,7 @@ def test_channels_are_the_units_of_convolutions():
     states = layer_states(net, batch(1, 6, 6))
     assert (float(states.shut[1]), int(states.units[1])) == (0.75, 4)
     assert states.kinds == ("weights", "activation", "other", "weights")
+    assert math.isnan(states.shut[3])  # told once, at the ReLU
 
 
 @pytest.mark.parametrize(
