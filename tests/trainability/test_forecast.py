@@ -10,8 +10,11 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import skiplens as sl
 from skiplens.base.errors import InvalidInputError
+from skiplens.graph.batch import as_batch
 from skiplens.readings.file import from_json, to_json
+from skiplens.task.measure import measure_task
 from skiplens.trainability import extrapolation
+from skiplens.trainability.forecast import guess_of
 from skiplens.trainability.reading import DIVERGES, NOT_AT_ALL, SLOWLY, TRAINS, word_for
 
 SAMPLES, FEATURES, CLASSES = 256, 12, 3
@@ -208,3 +211,18 @@ def test_the_stored_fits_know_their_features():
         assert len(fit.names) == len(fit.weights) == len(fit.centres) == len(fit.scales)
         assert (fit.low <= 0).all() and (fit.high >= 0).all()
         assert (fit.edges[1:] >= fit.edges[:-1]).all()
+
+
+def test_the_guess_from_one_batch_is_that_of_all_samples_on_average():
+    shares = torch.tensor([0.4, 0.3, 0.2, 0.1])
+    true = float(-(shares * shares.log()).sum())
+    torch.manual_seed(0)
+    model, inputs = nn.Linear(2, 4), torch.randn(32, 2)
+    found = []
+    for _ in range(200):
+        batch = as_batch((inputs, torch.multinomial(shares, 32, replacement=True)))
+        found.append((guess_of(measure_task(model, batch), batch), measure_task(model, batch).guess))
+    corrected, plain = (torch.tensor(values) for values in zip(*found, strict=True))
+    error = float(corrected.std()) / math.sqrt(len(corrected))
+    assert abs(float(corrected.mean()) - true) < 3 * error
+    assert abs(float(plain.mean()) - true) > 3 * error  # what is corrected

@@ -20,6 +20,7 @@ from skiplens.graph.loss import Loss, LossFunction, fitted, loss_rule, scalar_lo
 from skiplens.readings.reading import Provenance
 from skiplens.signal.layers import layer_states
 from skiplens.task.measure import measure_task
+from skiplens.task.reading import TaskReading
 from skiplens.trainability.causes import cause_of
 from skiplens.trainability.extrapolation import HIGHEST, Situation, fit_for, pilot_features, trial_features
 from skiplens.trainability.optimizers import Factory, optimizer_choice
@@ -91,7 +92,8 @@ def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each
     with preserve_state(model):
         try_call(model, first.first(2).arguments())
     task, states = measure_task(model, first, loss), layer_states(model, first, loss)
-    situation = Situation(task.guess if task.guess > 0 else abs(task.loss) or 1.0, epoch_of(source))
+    guess = guess_of(task, first)
+    situation = Situation(guess if guess > 0 else abs(task.loss) or 1.0, float(source.steps_per_epoch))
     lossy = TrainingLoss(loss)
     if cost:
         trained = run_pilot(model, source, lossy, choice, cost=cost, seed=seed, progress=progress)
@@ -103,7 +105,7 @@ def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each
         **fields,
         steps=steps,
         optimizer=choice.name,
-        guess=task.guess,
+        guess=guess,
         first_loss=task.loss,
         limits={} if cause is None else cause.to_json(),
         notes=notes,
@@ -208,6 +210,13 @@ def opened(data: Any, cost: int, seed: int, device: torch.device) -> tuple[Sourc
     return source, next(source.batches(0)), notes
 
 
-def epoch_of(source: Source) -> float:
-    """Steps until all samples came once."""
-    return float(source.steps_per_epoch)
+def guess_of(task: TaskReading, batch: Batch) -> float:
+    """The loss of the best constant answer on all data, from one batch.
+
+    The entropy of a sample is too small by (classes seen − 1)/(2 · targets) on average (Miller and Madow).
+    """
+    targets = batch.targets
+    if task.form != "classes" or targets.is_floating_point():
+        return task.guess
+    seen = len(targets.unique())
+    return min(math.log(max(seen, task.classes)), task.guess + (seen - 1) / (2 * targets.numel()))
