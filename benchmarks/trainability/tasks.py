@@ -81,10 +81,19 @@ def _images(name: str, samples: int) -> tuple[Tensor, Tensor]:
 
 
 def _text() -> Task:
-    """Each next character of the help texts that come with Python."""
+    """Each next character of texts."""
+    stored = STORED / "text.pt"
+    if not stored.exists():
+        stored.parent.mkdir(exist_ok=True)
+        torch.save(_windows(), stored)
+    windows = torch.load(stored)
+    return Task("text", windows[:, :-1].clone(), windows[:, 1:].clone(), CHARACTERS + 1)
+
+
+def _windows() -> Tensor:
+    """Pieces of the help texts that come with Python 3.11, as numbers of characters."""
     text = "".join(pydoc_data.topics.topics.values())
     frequent = {character: place for place, (character, _) in enumerate(Counter(text).most_common(CHARACTERS))}
     codes = torch.tensor([frequent.get(character, CHARACTERS) for character in text])
     starts = torch.randperm(len(codes) - CONTEXT - 1, generator=torch.Generator().manual_seed(0))[: SAMPLES["text"]]
-    windows = codes[starts[:, None] + torch.arange(CONTEXT + 1)]
-    return Task("text", windows[:, :-1].clone(), windows[:, 1:].clone(), CHARACTERS + 1)
+    return codes[starts[:, None] + torch.arange(CONTEXT + 1)]

@@ -45,17 +45,20 @@ def cross_entropy(scores: Tensor, targets: Tensor) -> Tensor:
 
 
 class Grid:
-    """All rates and seeds of one network: weights (seeds, rates, …) that take their steps together."""
+    """All rates and seeds of one network: weights (seeds, rates, all weights) that take their steps together."""
 
     def __init__(self, network: Network, optimizer: str, seeds: tuple[int, ...], device: str) -> None:
         models = [build(network, seed).to(device) for seed in seeds]
         self.model, self.optimizer = models[0], optimizer
-        rates = torch.tensor(RATES[optimizer], dtype=torch.float32, device=device)
+        self.rates = torch.tensor(RATES[optimizer], dtype=torch.float32, device=device)[:, None]
         drawn, self.buffers = stack_module_state(models)
-        self.weights = {k: v.detach()[:, None].repeat_interleave(len(rates), 1).clone() for k, v in drawn.items()}
-        self.first = [torch.zeros_like(value) for value in self.weights.values()]
-        self.second = [torch.zeros_like(value) for value in self.weights.values()]
-        self.rates = [rates.view(1, -1, *[1] * (value.ndim - 2)) for value in self.weights.values()]
+        flat = torch.cat([value.detach().reshape(len(seeds), -1) for value in drawn.values()], 1)
+        self.all = flat[:, None].repeat_interleave(len(self.rates), 1)
+        sizes = [value[0].numel() for value in drawn.values()]
+        pieces = zip(drawn.items(), self.all.split(sizes, -1), strict=True)
+        self.weights = {name: piece.unflatten(-1, value.shape[1:] or (1,)) for (name, value), piece in pieces}
+        self.weights = {name: piece[..., 0] if drawn[name].ndim == 1 else piece for name, piece in self.weights.items()}
+        self.first, self.second = torch.zeros_like(self.all), torch.zeros_like(self.all)
         self.number = torch.zeros((), device=device)
         inner = vmap(grad_and_value(self._loss), (0, None, None, None), randomness="different")
         self.gradient = vmap(inner, (0, 0, 0, 0), randomness="different")
@@ -71,7 +74,7 @@ class Grid:
         """The same network after network, each on a stream of its own: convolutions with weights of many networks at
         once are slow on a GPU, many small ones at the same time are not."""
         now, found = torch.cuda.current_stream(), {}
-        places = [(i, j) for i in range(len(inputs)) for j in range(len(self.rates[0].flatten()))]
+        places = [(i, j) for i in range(len(inputs)) for j in range(len(self.rates))]
         for number, (i, j) in enumerate(places):
             stream = STREAMS[number % len(STREAMS)]
             stream.wait_stream(now)
@@ -91,23 +94,16 @@ class Grid:
     def step(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """One step of all; the losses before it, (seeds, rates)."""
         gradients, losses = self.gradient(self.weights, self.buffers, inputs, targets)
+        slopes = torch.cat([value.reshape(*losses.shape, -1) for value in gradients.values()], -1)
         self.number += 1
-        values, slopes = list(self.weights.values()), list(gradients.values())
         if self.optimizer == "sgd":
-            torch._foreach_mul_(self.first, MOMENTUM)
-            torch._foreach_add_(self.first, slopes)
-            torch._foreach_sub_(values, torch._foreach_mul(self.first, self.rates))
+            self.first.mul_(MOMENTUM).add_(slopes)
+            self.all.addcmul_(self.rates, self.first, value=-1)
             return losses
-        torch._foreach_lerp_(self.first, slopes, 1 - BETAS[0])
-        torch._foreach_mul_(self.second, BETAS[1])
-        torch._foreach_addcmul_(self.second, slopes, slopes, 1 - BETAS[1])
-        sizes = torch._foreach_sqrt(self.second)
-        torch._foreach_div_(sizes, (1 - BETAS[1] ** self.number).sqrt())
-        torch._foreach_add_(sizes, EPSILON)
-        moves = torch._foreach_div(self.first, sizes)
-        torch._foreach_mul_(moves, self.rates)
-        torch._foreach_div_(moves, 1 - BETAS[0] ** self.number)
-        torch._foreach_sub_(values, moves)
+        self.first.lerp_(slopes, 1 - BETAS[0])
+        self.second.mul_(BETAS[1]).addcmul_(slopes, slopes, value=1 - BETAS[1])
+        sizes = (self.second / (1 - BETAS[1] ** self.number)).sqrt_().add_(EPSILON)
+        self.all.addcmul_(self.rates / (1 - BETAS[0] ** self.number), self.first / sizes, value=-1)
         return losses
 
 
@@ -130,7 +126,7 @@ def _joined(streams: list[Iterator[tuple[Tensor, Tensor]]]) -> tuple[Tensor, Ten
 def _recorded(grid: Grid, streams: list[Iterator[tuple[Tensor, Tensor]]]):
     """The step as a CUDA graph; what the warm-up changed is put back."""
     inputs, targets = _joined(streams)
-    state = [*grid.weights.values(), *grid.first, *grid.second, grid.number]
+    state = [grid.all, grid.first, grid.second, grid.number]
     before = [value.clone() for value in state]
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -141,7 +137,8 @@ def _recorded(grid: Grid, streams: list[Iterator[tuple[Tensor, Tensor]]]):
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         losses = grid.step(inputs, targets)
-    torch._foreach_copy_(state, before)
+    for value, kept in zip(state, before, strict=True):
+        value.copy_(kept)
 
     def take_step(new_inputs: Tensor, new_targets: Tensor) -> Tensor:
         inputs.copy_(new_inputs)
