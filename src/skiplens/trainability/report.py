@@ -36,6 +36,8 @@ class ForecastLens(Lens):
         cost = max(LEAST_COST, min(self.cost, afforded))
         asked = {"loss": subject.loss, "cost": cost, "seed": randomness.seed, "progress": progress}
         taken = forecast(subject.model, data, **asked)
+        origin = {"lens": self.name, "model": subject.name, **taken.provenance.settings}
+        taken = replace(taken, provenance=replace(taken.provenance, settings=origin))
         note = f"A pass through this model is costly, so {cost} instead of {self.cost} steps were taken."
         return replace(taken, notes=(*taken.notes, note)) if cost < self.cost else taken
 
