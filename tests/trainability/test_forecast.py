@@ -206,7 +206,7 @@ def test_what_cannot_be_judged_is_told_and_the_others_are_ranked():
 
 
 def test_the_stored_fits_know_their_features():
-    for kind in ("steps", "trial", "readings"):
+    for kind in ("steps", "readings"):
         fit = extrapolation.fit_for(kind)
         assert len(fit.names) == len(fit.weights) == len(fit.centres) == len(fit.scales)
         assert (fit.low <= 0).all() and (fit.high >= 0).all()

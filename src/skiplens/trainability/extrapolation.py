@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from skiplens.trainability.pilot import Pilot, Trial, logarithmic_mean
+from skiplens.trainability.pilot import LOOKED_AT, Pilot, Trial, logarithmic_mean
 
 LOWEST, HIGHEST = -7.0, 2.0  # ln(loss / guess) outside of this is cut: nobody needs to tell e^-8 from e^-9
 
@@ -27,43 +27,51 @@ class Situation:
     epoch: float  # steps in which all samples came once; infinite where they are always fresh
 
 
-def trial_features(trial: Trial, situation: Situation, steps: float) -> dict[str, float]:
-    """What the losses of one trial say about its loss after `steps` steps."""
+def trial_features(pilot: Pilot, trial: Trial, situation: Situation, steps: float) -> dict[str, float]:
+    """What the losses of one trial, and those of its neighbours, say about its loss after `steps` steps."""
     unit = math.log(situation.guess)
     logs = np.clip([logarithmic_mean([loss]) - unit for loss in trial.losses], LOWEST, HIGHEST)
-    taken = len(logs)
+    taken, place = len(logs), pilot.trials.index(trial)
     level, middle = _mean(logs, 0.75, 1.0), _mean(logs, 0.4, 0.7)
-    ahead = math.log(max(steps, taken) / taken)
-    times = math.log1p(steps / situation.epoch)
+    ahead, times = math.log(max(steps, taken) / taken), math.log1p(steps / situation.epoch)
+    later = logs[taken // 2 :]
+    diverged = [number for number, other in enumerate(pilot.trials) if other.diverged and number > place]
     return {
         "level": level,
         "start": float(logs[0]),
-        "fall": level - float(logs[0]),
         "slope": level - middle,
-        "noise": float(np.std(np.diff(logs[taken // 2 :]))) if taken > 4 else 0.0,
+        "noise": float(np.std(np.diff(later))) if len(later) > 2 else 0.0,
+        "rise": float(later.max() - logs[: max(1, taken // 2)].min()),
+        "taken": math.log(taken),
         "ahead": ahead,
         "level x ahead": level * ahead,
         "slope x ahead": (level - middle) * ahead,
         "times seen": times,
         "level x times seen": level * times,
+        "to the edge": float(min(_FAR, diverged[0] - place)) if diverged else float(_FAR),
+        "above": _gap(pilot, trial, place + 1),
+        "below": _gap(pilot, trial, place - 1),
     }
 
 
-def pilot_features(pilot: Pilot, situation: Situation, steps: float) -> dict[str, float]:
-    """The features of the best trial, and how the others fared beside it."""
-    best = pilot.best
-    features = trial_features(best, situation, steps)
-    others = [trial for trial in pilot.trials if trial is not best and not trial.diverged]
-    behind = sorted(trial.level(3) - logarithmic_mean(best.losses[: len(trial.losses)][-3:]) for trial in others)
-    gaps = [*np.clip(behind, -1.0, 2.0), 2.0, 2.0]
-    larger = [trial for trial in pilot.trials if trial.rate > best.rate]
-    return features | {
-        "second": float(gaps[0]),
-        "third": float(gaps[1]),
-        "diverged": sum(trial.diverged for trial in pilot.trials) / len(pilot.trials),
-        "room above": float(sum(not trial.diverged for trial in larger)),
-        "taken": math.log(len(best.losses)),
-    }
+_FAR = 4  # rates between a trial and the first larger one that diverged: more make no difference
+_GAP = 2.0  # logarithms between neighbours: more make no difference, and one that diverged is so far behind
+
+
+def _gap(pilot: Pilot, trial: Trial, place: int) -> float:
+    """How far the trial at `place` is behind, where both have taken as many steps."""
+    if not 0 <= place < len(pilot.trials):
+        return 0.0
+    other = pilot.trials[place]
+    taken = min(len(other.losses), len(trial.losses))
+    behind, here = (logarithmic_mean(losses[:taken][-LOOKED_AT:]) for losses in (other.losses, trial.losses))
+    return _GAP if other.diverged else float(np.clip(behind - here, -_GAP, _GAP))
+
+
+def candidates(pilot: Pilot) -> list[Trial]:
+    """The trials that went far enough to be advised: at least a third of the way of the furthest."""
+    furthest = max(len(trial.losses) for trial in pilot.trials)
+    return [trial for trial in pilot.trials if not trial.diverged and 3 * len(trial.losses) >= furthest]
 
 
 def _mean(values: np.ndarray, first: float, last: float) -> float:

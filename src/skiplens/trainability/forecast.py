@@ -22,9 +22,9 @@ from skiplens.signal.layers import layer_states
 from skiplens.task.measure import measure_task
 from skiplens.task.reading import TaskReading
 from skiplens.trainability.causes import cause_of
-from skiplens.trainability.extrapolation import HIGHEST, Situation, fit_for, pilot_features, trial_features
+from skiplens.trainability.extrapolation import HIGHEST, Situation, candidates, fit_for, trial_features
 from skiplens.trainability.optimizers import Factory, optimizer_choice
-from skiplens.trainability.pilot import Pilot, run_pilot, trainable
+from skiplens.trainability.pilot import Pilot, Trial, run_pilot, trainable
 from skiplens.trainability.reading import Forecast, word_for
 from skiplens.trainability.start import start_features
 from skiplens.training.source import Source, source_of
@@ -114,61 +114,54 @@ def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each
 
 
 class Outlook:
-    """What a pilot says of the rest."""
+    """What a pilot says of the rest: every trial is followed to the end, and the best is advised."""
 
     def __init__(self, pilot: Pilot, situation: Situation, steps: int) -> None:
         self.pilot, self.situation, self.steps = pilot, situation, steps
-        self.survived = not pilot.best.diverged
-        self.expected, self.low, self.high = self._at(steps) if self.survived else (math.inf,) * 3
-
-    @property
-    def word(self) -> str:
-        """The word for it."""
-        return word_for(math.exp(self.expected))
+        ends = [(self._at(trial, steps), trial.rate, trial) for trial in candidates(pilot)]
+        self.end, _, self.best = min(ends, default=((math.inf,) * 3, math.nan, pilot.trials[0]))
 
     def fields(self) -> dict[str, Any]:
         """The fields of the forecast that come from the pilot."""
-        unit, best = self.situation.guess, self.pilot.best
+        unit = self.situation.guess
+        expected, low, high = self.end
         losses = itertools.zip_longest(*(trial.losses for trial in self.pilot.trials), fillvalue=math.nan)
         return {
-            "word": self.word,
-            "loss": unit * math.exp(self.expected),
-            "interval": (unit * math.exp(self.low), unit * math.exp(self.high)),
-            "rate": best.rate if self.survived else math.nan,
+            "word": word_for(math.exp(expected)),
+            "loss": unit * math.exp(expected),
+            "interval": (unit * math.exp(low), unit * math.exp(high)),
+            "rate": self.best.rate if math.isfinite(expected) else math.nan,
             "rates": self._rates(),
             "curve": torch.tensor(self._curve()),
-            "score": self.expected if self.survived else HIGHEST + 1,
+            "score": expected if math.isfinite(expected) else HIGHEST + 1,
             "cost": self.pilot.cost,
             "tried": tuple(trial.rate for trial in self.pilot.trials),
             "losses": torch.tensor(list(losses), dtype=torch.float64).T,
         }
 
-    def _at(self, steps: float) -> tuple[float, float, float]:
-        return fit_for("steps").predict(pilot_features(self.pilot, self.situation, steps))
+    def _at(self, trial: Trial, steps: float) -> tuple[float, float, float]:
+        return fit_for("steps").predict(trial_features(self.pilot, trial, self.situation, steps))
 
     def _rates(self) -> tuple[float, float]:
         """The smallest and the largest rate that keep half of what the best one gains, in logarithms."""
-        if not self.survived:
+        if not math.isfinite(self.end[0]):
             return math.nan, math.nan
-        best, fit = self.pilot.best, fit_for("trial")
-        start = trial_features(best, self.situation, self.steps)["start"]
-        worst = (self.expected + max(0.0, min(start, 0.0))) / 2
-        working = [best.rate]
-        for trial in self.pilot.trials:
-            if not trial.diverged:
-                expected, _, _ = fit.predict(trial_features(trial, self.situation, self.steps))
-                working += [trial.rate] if expected <= worst else []
-        return min(working), max(working)
+        start = math.log(max(self.best.losses[0], 1e-12) / self.situation.guess)
+        enough = (self.end[0] + min(start, 0.0)) / 2
+        going_on = [trial for trial in self.pilot.trials if not trial.diverged]
+        working = [trial.rate for trial in going_on if self._at(trial, self.steps)[0] <= enough]
+        return min([self.best.rate, *working]), max([self.best.rate, *working])
 
     def _curve(self) -> list[float]:
         """What was seen, then what is expected, which never rises."""
-        seen = self.pilot.best.losses[: self.steps]
-        if not self.survived:
+        seen = self.best.losses[: self.steps]
+        if not math.isfinite(self.end[0]):
             return seen
         places = np.unique(np.geomspace(len(seen), max(self.steps, len(seen)), 12).round())
-        expected = np.minimum.accumulate([self._at(place)[0] for place in places])
+        expected = [self._at(self.best, place)[0] for place in places]
+        falling = np.maximum(np.minimum.accumulate(expected), expected[-1])
         rest = np.arange(len(seen) + 1, self.steps + 1)
-        values = np.interp(np.log(rest), np.log(places), expected)
+        values = np.interp(np.log(rest), np.log(places), falling)
         return seen + (self.situation.guess * np.exp(values)).tolist()
 
 
