@@ -3,7 +3,10 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def own_surroundings(monkeypatch, tmp_path):
-    """No test sees the data folder, the cache or the proxy of whoever runs it."""
+    """No test sees the data folder, the cache or the proxy of whoever runs it; hosts of tests have no certificate."""
+    from skiplens.data import download
+
+    monkeypatch.setattr(download, "_FOLLOWED", ("https://", "http://127.0.0.1:"))
     monkeypatch.delenv("SKIPLENS_DATA", raising=False)
     monkeypatch.setenv("SKIPLENS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")

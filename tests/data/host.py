@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -16,6 +16,8 @@ class Host:
     asked: list[tuple[str, str | None]] = field(default_factory=list)
     break_off_after: list[int] = field(default_factory=list)
     honours_ranges: bool = True
+    announces: bool = True  # the length
+    redirects: dict[str, str] = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
 
 
@@ -39,7 +41,13 @@ def _handler(host: Host) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             wanted = self.headers.get("Range") if host.honours_ranges else None
             host.asked.append((self.path, self.headers.get("Range")))
-            content = host.files.get(self.path.lstrip("/"))
+            name = self.path.lstrip("/")
+            if name in host.redirects:
+                self.send_response(302)
+                self.send_header("Location", host.redirects[name])
+                self.end_headers()
+                return
+            content = host.files.get(name)
             if content is None:
                 self.send_error(404)
                 return
@@ -48,12 +56,14 @@ def _handler(host: Host) -> type[BaseHTTPRequestHandler]:
                 self.send_error(416)
                 return
             self.send_response(206 if wanted else 200)
-            self.send_header("Content-Length", str(len(content) - start))
+            if host.announces:
+                self.send_header("Content-Length", str(len(content) - start))
             for name, value in host.headers.items():
                 self.send_header(name, value)
             self.end_headers()
             end = start + host.break_off_after.pop(0) if host.break_off_after else None
-            self.wfile.write(content[start:end])
+            with suppress(ConnectionError):  # who asks may have enough
+                self.wfile.write(content[start:end])
             self.close_connection = True
 
         def log_message(self, *words: object) -> None:

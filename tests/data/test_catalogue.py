@@ -27,6 +27,10 @@ def test_every_checksum_has_the_length_of_its_kind():
             assert len(bytes.fromhex(digest)) == {"md5": 16, "sha256": 32}[kind]
 
 
+def test_every_address_is_encrypted():
+    assert all(archive.url.startswith("https://") for entry in CATALOGUE.values() for archive in entry.archives)
+
+
 def test_idx_parts_are_assembled():
     images = ToyDigits.data_set().assemble(list(ToyDigits.contents.values())[:2], ["images", "labels"])
     assert torch.equal(images.images[:, 0], ToyDigits.images) and torch.equal(images.labels, ToyDigits.labels.long())

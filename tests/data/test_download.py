@@ -100,6 +100,31 @@ def test_a_wrong_file_is_refused_by_its_checksum(host, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("is_announced", [True, False])
+def test_a_transfer_stops_at_the_size_of_the_published_file(host, tmp_path, is_announced):
+    host.files[NAME], host.announces = CONTENT * 8, is_announced
+    seen = [0]
+    with pytest.raises(RouteClosed, match=rf"pixels.bin is longer than the {len(CONTENT)} bytes of the published file"):
+        get(host, tmp_path, lambda label, done, total: seen.append(done))
+    assert max(seen) <= (0 if is_announced else len(CONTENT)) and len(host.asked) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_encrypted_addresses_are_followed(host, tmp_path, monkeypatch):
+    monkeypatch.setattr(data_download, "_FOLLOWED", ("https://",))
+    with pytest.raises(RouteClosed, match=r"could not be downloaded: it leads to an address without encryption"):
+        get(host, tmp_path)
+    assert host.asked == [] and list(tmp_path.iterdir()) == []
+
+
+def test_a_redirection_to_an_address_without_encryption_is_not_followed(host, tmp_path, monkeypatch):
+    """The first address may be asked here; the one that it leads to may not."""
+    host.redirects[NAME] = f"{host.url.replace('127.0.0.1', 'localhost')}{NAME}"
+    with pytest.raises(RouteClosed, match=r"it leads to an address without encryption .*localhost"):
+        get(host, tmp_path)
+    assert len(host.asked) == 1
+
+
 def test_a_missing_file_is_asked_for_once(host, tmp_path):
     host.files.clear()
     with pytest.raises(RouteClosed, match="could not be downloaded: 404 Client Error"):

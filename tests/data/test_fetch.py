@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from skiplens.base.errors import DataError
-from skiplens.data.download import cache_folder
+from skiplens.data.download import cache_folder, file_lock
 from skiplens.data.fetch import available, fill_cache, get
 from tests.data.host import serving
 from tests.data.toy import ToyColours, ToyDigits, gzipped, tarred, write_all
@@ -64,6 +64,38 @@ def test_an_interrupted_fetch_goes_on_where_it_stopped(host, known):
     assert_digits(get("toy-digits"))
     # The first two files were there; the third was whole but not yet checked, so a range beyond its end is asked for.
     assert {path for path, _ in host.asked[asked:]} == {"/t10k-images-idx3-ubyte.gz", "/t10k-labels-idx1-ubyte.gz"}
+
+
+def left_by_a_kill(name):
+    """What lies in the cache when a fetch is killed while it unpacks, and while it downloads."""
+    for place in (f".{name}-ab12/ready/train-images-idx3-ubyte", f".arriving-{name}/tmpab12"):
+        path = cache_folder() / place
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"half")
+    unfinished = cache_folder() / f".arriving-{name}/t10k.gz.unfinished"
+    unfinished.write_bytes(b"half")
+    (cache_folder() / f".{name}.lock").touch()
+
+
+def test_what_killed_fetches_left_is_swept_at_the_next_start(host, known):
+    """Also that of a set that nobody asks for any more; what the next fetch goes on from stays."""
+    pytest.importorskip("fcntl")
+    known(ToyDigits.data_set(host.url))
+    for name in ("toy-digits", "toy-colours"):
+        left_by_a_kill(name)
+    get("toy-digits")
+    names = sorted(entry.name for entry in cache_folder().iterdir())
+    assert names == [".arriving-toy-colours", ".toy-colours.lock", ".toy-digits.lock", "toy-digits"]
+    assert [entry.name for entry in (cache_folder() / ".arriving-toy-colours").iterdir()] == ["t10k.gz.unfinished"]
+
+
+def test_what_a_process_at_work_has_made_is_not_swept(host, known):
+    pytest.importorskip("fcntl")
+    known(ToyDigits.data_set(host.url))
+    left_by_a_kill("toy-colours")
+    with file_lock(cache_folder() / ".toy-colours.lock") as held:
+        get("toy-digits")
+        assert held and (cache_folder() / ".toy-colours-ab12/ready").is_dir()
 
 
 def test_a_damaged_cache_is_fetched_again(host, known):

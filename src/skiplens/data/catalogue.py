@@ -116,7 +116,7 @@ def _idx_set(
     return DataSet(name, classes, (1, 28, 28), parts[:2], parts[2:], archives, (folder,))
 
 
-_FASHION_HOST = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
+_FASHION_HOST = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/"
 _CIFAR_HOST = "https://www.cs.toronto.edu/~kriz/"
 
 _CIFAR10 = DataSet(

@@ -9,7 +9,7 @@ import tarfile
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from skiplens.data.catalogue import Archive, DataSet, Part
 
 _ATTEMPTS = 3
 _CONNECT_AND_READ_SECONDS = (10, 60)
+_FOLLOWED = ("https://",)  # how addresses begin that are followed, also by redirection
 
 
 class RouteClosed(DataError):  # noqa: N818 - it says what happened, and the next route is tried
@@ -53,19 +54,27 @@ class _Transfer:
     def __call__(self, url: str, output_file: str, pooch: Any) -> None:
         requests, urllib3 = optional_import("requests", "downloads"), optional_import("urllib3", "downloads")
         broken = (requests.RequestException, urllib3.exceptions.HTTPError)
-        for attempt in range(_ATTEMPTS):
-            try:
-                self._receive(requests, url)
-                self.unfinished.replace(output_file)
-                return
-            except broken as error:
-                if attempt == _ATTEMPTS - 1 or isinstance(error, (requests.HTTPError, requests.ConnectTimeout)):
-                    raise RouteClosed(f"{url} could not be downloaded: {_reason(error, requests)}") from error
+        final = (requests.HTTPError, requests.ConnectTimeout, requests.exceptions.InvalidSchema)
+        with requests.Session() as session:
+            session.adapters.clear()
+            for start in _FOLLOWED:
+                session.mount(start, requests.adapters.HTTPAdapter())
+            for attempt in range(_ATTEMPTS):
+                try:
+                    self._receive(requests, session, url)
+                    self.unfinished.replace(output_file)
+                    return
+                except broken as error:
+                    if attempt == _ATTEMPTS - 1 or isinstance(error, final):
+                        raise RouteClosed(f"{url} could not be downloaded: {_reason(error, requests)}") from error
+                except RouteClosed:  # too long: no part of it is of use
+                    self.unfinished.unlink(missing_ok=True)
+                    raise
 
-    def _receive(self, requests: Any, url: str) -> None:
+    def _receive(self, requests: Any, session: Any, url: str) -> None:
         start = self.unfinished.stat().st_size if self.unfinished.exists() else 0
         headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
-        with requests.get(url, headers=headers, stream=True, timeout=_CONNECT_AND_READ_SECONDS) as response:
+        with session.get(url, headers=headers, stream=True, timeout=_CONNECT_AND_READ_SECONDS) as response:
             if response.status_code == requests.codes.requested_range_not_satisfiable:
                 self.unfinished.unlink()
                 raise requests.ConnectionError("the unfinished file is longer than the file itself")
@@ -73,26 +82,34 @@ class _Transfer:
             self._write(response, start if response.status_code == requests.codes.partial_content else 0)
 
     def _write(self, response: Any, start: int) -> None:
-        announced = response.headers.get("Content-Length")
-        total, done = start + int(announced) if announced else self.expected, start
+        announced = response.headers.get("Content-Length", "")
+        total, done = start + int(announced) if announced.isdecimal() else self.expected, start
+        self._require_size(total, response.url)
         label = f"downloading {self.unfinished.name.removesuffix('.unfinished')}"
         try:
             with self.unfinished.open("ab" if start else "wb") as file:
                 # Raw bytes: a host that declares a .gz file as an encoding must not have it unpacked on the way.
                 for chunk in response.raw.stream(1 << 16, decode_content=False):
-                    file.write(chunk)
                     done += len(chunk)
+                    self._require_size(done, response.url)
+                    file.write(chunk)
                     self.progress(label, done, total)
         except OSError as error:
             if error.errno is not None:  # the disk, not the network: what was written is in the way
                 self.unfinished.unlink(missing_ok=True)
             raise
 
+    def _require_size(self, size: int, url: str) -> None:
+        if size > self.expected:
+            raise RouteClosed(f"{url} is longer than the {self.expected} bytes of the published file")
+
 
 def _reason(error: Exception, requests: Any) -> str:
     """Why a transfer failed: the answer of the host, or what the network said at the very bottom."""
     if isinstance(error, requests.HTTPError):
         return _first_line(error)
+    if isinstance(error, requests.exceptions.InvalidSchema):
+        return f"it leads to an address without encryption ({_first_line(error)})"
     bottom: BaseException = error
     while bottom.__context__ is not None:
         bottom = bottom.__context__
@@ -151,16 +168,32 @@ def fill(data_set: DataSet, contents: Iterable[tuple[Part, bytes]], target: Path
 
 
 @contextmanager
-def file_lock(lock: Path) -> Iterator[None]:
-    """Let one process at a time through; the system frees the lock when a process dies."""
+def file_lock(lock: Path, wait: bool = True) -> Iterator[bool]:
+    """Let one process at a time through; the system frees the lock when a process dies.
+
+    Gives whether the lock is held: it is not where the system has none (checksums still hold), or where another process
+    has it and `wait` is off.
+    """
     with lock.open("ab") as file:
         try:
             import fcntl
 
-            fcntl.flock(file, fcntl.LOCK_EX)
-        except (ImportError, OSError):  # no such locks on this system or file system: checksums still hold
-            pass
-        yield
+            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (ImportError, OSError):
+            yield False
+            return
+        yield True
+
+
+def sweep(cache: Path) -> None:
+    """Remove what killed fetches have left in the cache and no later one continues; never that of a process at work."""
+    for lock in cache.glob(".*.lock"):
+        name = lock.name[1:].removesuffix(".lock")
+        with suppress(OSError), file_lock(lock, wait=False) as held:
+            # Unfinished downloads and whole archives stay: the next fetch goes on from there. "tmp" is pooch's.
+            left = [*cache.glob(f".{name}-*"), *cache.glob(f".arriving-{name}/tmp*")] if held else []
+            for path in left:
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from skiplens.data.download import (
     read_gzip,
     read_tar,
     require_checksum,
+    sweep,
 )
 from skiplens.data.images import ImageSet, sample
 
@@ -46,6 +47,7 @@ def get(
     contents = find(data_set, wanted, folder) if folder else None
     if contents is None:
         target = cache_folder() / name
+        sweep(target.parent)
         contents = cached(wanted, target)
         if contents is None:
             fill_cache(data_set, partial(_from_authors, data_set, target.parent, progress))
