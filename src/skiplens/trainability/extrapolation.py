@@ -95,6 +95,7 @@ class Fit:
     def predict(self, features: Mapping[str, float]) -> tuple[float, float, float]:
         """The expected value and the ends of its 90 % interval."""
         values = np.array([features[name] for name in self.names])
+        values = np.where(np.isnan(values), self.centres, values)  # what could not be read says nothing
         centre = float((values - self.centres) / self.scales @ self.weights) + self.offset
         centre = float(np.clip(centre, LOWEST, HIGHEST))
         low, high = (float(np.interp(centre, self.edges, ends)) for ends in (self.low, self.high))
