@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import spearmanr
 
-from benchmarks.trainability.networks import NETWORKS
+from benchmarks.trainability.networks import NETWORKS, Network
 from benchmarks.trainability.tasks import BATCH, TASKS, task
 from benchmarks.trainability.train import RATES, build
 from skiplens.graph.batch import as_batch
@@ -76,15 +76,27 @@ class Case:
 
 
 def cases(folder: Path) -> Iterator[Case]:
-    """Everything that was trained."""
+    """Everything that was trained, with readings of its start."""
+    stored = folder / "starts.json"
+    known = json.loads(stored.read_text()) if stored.exists() else {}
     for network in NETWORKS.values():
         work = task(network.task)
-        situation = Situation(work.guess, len(work.inputs) // BATCH)
         for optimizer in RATES:
             file = folder / f"{optimizer}-{network.name}.npy"
-            if file.exists():
-                for seed, losses in enumerate(np.load(file)):
-                    yield Case(network.name, network.family, network.task, optimizer, seed, losses, situation)
+            for seed, losses in enumerate(np.load(file) if file.exists() else ()):
+                key = f"{network.name} {seed}"
+                known[key] = known[key] if key in known else start_of(network, seed)
+                situation = Situation(work.guess, len(work.inputs) // BATCH, known[key])
+                yield Case(network.name, network.family, network.task, optimizer, seed, losses, situation)
+    stored.write_text(json.dumps(known))
+
+
+def start_of(network: Network, seed: int) -> dict[str, float]:
+    """Readings of a network as it starts."""
+    model = build(network, seed)
+    batch = as_batch(next(task(network.task).batches(100 + seed)))
+    told, states = measure_task(model, batch), layer_states(model, batch)
+    return start_features(model, batch, TrainingLoss(None), told, states)
 
 
 @dataclass(frozen=True)
@@ -118,27 +130,11 @@ def trial_rows(all_cases: list[Case], cost: int) -> list[Row]:
     return rows
 
 
-def start_rows(all_cases: list[Case], folder: Path) -> list[Row]:
+def start_rows(all_cases: list[Case]) -> list[Row]:
     """The best loss of all rates, from readings of the start."""
-    stored = folder / "starts.json"
-    known = json.loads(stored.read_text()) if stored.exists() else {}
-    for case in all_cases:
-        if f"{case.network} {case.seed}" not in known:
-            known[f"{case.network} {case.seed}"] = start_of(case)
-    stored.write_text(json.dumps(known))
     return [
-        Row(case, steps, known[f"{case.network} {case.seed}"], case.end(steps).min())
-        for case in all_cases
-        for steps in HORIZONS[-1:]
+        Row(case, HORIZONS[-1], dict(case.situation.start), float(case.end(HORIZONS[-1]).min())) for case in all_cases
     ]
-
-
-def start_of(case: Case) -> dict[str, float]:
-    """Readings of a network as it starts."""
-    model, work = build(NETWORKS[case.network], case.seed), task(case.task)
-    batch = as_batch(next(work.batches(100 + case.seed)))
-    told, states = measure_task(model, batch), layer_states(model, batch)
-    return start_features(model, batch, TrainingLoss(None), told, states)
 
 
 def apart(rows: list[Row]) -> np.ndarray:
@@ -212,7 +208,7 @@ def main() -> None:
     for cost in (20, 70, 200):
         some = [place for place, row in enumerate(rows) if row.cost == cost]
         print(summary([rows[place] for place in some], predicted[some], cost))
-    rows = start_rows(found, settings.runs)
+    rows = start_rows(found)
     predicted = apart(rows)
     stored["readings"] = with_residuals(fitted(rows), predicted, np.array([row.target for row in rows])).to_json()
     print(summary(rows, predicted, 0))

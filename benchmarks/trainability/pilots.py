@@ -54,7 +54,12 @@ def piloted(name: str, folder: Path) -> str:
                 pilot = run_pilot(model, source, loss, choice, cost=cost, seed=seed, progress=silent)
                 trials = [(trial.rate, trial.losses, trial.diverged) for trial in pilot.trials]
                 key = f"{optimizer} {seed} {cost}"
-                found[key] = {"trials": trials, "cost": pilot.cost, "seconds": time.perf_counter() - clock}
+                found[key] = {
+                    "trials": trials,
+                    "cost": pilot.cost,
+                    "explained": pilot.explained,
+                    "seconds": time.perf_counter() - clock,
+                }
     file.write_text(json.dumps(found))
     return f"{name}: {time.perf_counter() - began:.1f} s"
 
@@ -66,7 +71,8 @@ def load(folder: Path, name: str) -> dict[str, Pilot | dict[str, float]]:
 
 
 def _pilot(values: dict) -> Pilot:
-    return Pilot(tuple(Trial(rate, losses, diverged) for rate, losses, diverged in values["trials"]), values["cost"])
+    trials = tuple(Trial(rate, losses, diverged) for rate, losses, diverged in values["trials"])
+    return Pilot(trials, values["cost"], values["explained"])
 
 
 def main() -> None:

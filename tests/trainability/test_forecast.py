@@ -97,7 +97,7 @@ def test_the_model_stays_as_it_was():
     assert not model.training and all(parameter.grad is None for parameter in model.parameters())
 
 
-@pytest.mark.parametrize("cost", [0, 12, 20, 70, 200])
+@pytest.mark.parametrize("cost", [0, 14, 20, 70, 200])
 def test_no_more_is_spent_than_asked(cost):
     found = sl.forecast(small(), blobs(), cost=cost)
     assert found.cost <= cost

@@ -11,9 +11,10 @@ from torch import nn
 from skiplens.graph.batch import as_batch
 from skiplens.signal.layers import layer_states
 from skiplens.task.measure import measure_task
-from skiplens.trainability import start
+from skiplens.trainability import features
+from skiplens.trainability.features import left_out
 from skiplens.trainability.forecast import TrainingLoss
-from skiplens.trainability.start import left_out, start_features
+from skiplens.trainability.start import start_features
 
 
 def made(samples=40):
@@ -29,7 +30,7 @@ def looked_at(model, data):
 
 def test_what_is_left_out_is_what_a_fit_on_the_others_misses(monkeypatch):
     inputs, targets = (tensor.numpy() for tensor in made())
-    monkeypatch.setattr(start, "RIDGES", np.array([0.3]))
+    monkeypatch.setattr(features, "RIDGES", np.array([0.3]))
     centred = inputs - inputs.mean(0)
     ridge = 0.3 * (np.linalg.svd(centred)[1] ** 2).mean()
     wanted = np.eye(2)[targets]
@@ -42,16 +43,16 @@ def test_what_is_left_out_is_what_a_fit_on_the_others_misses(monkeypatch):
         weights = np.linalg.solve(columns.T @ columns + np.diag([ridge] * x.shape[1] + [0.0]), columns.T @ y)
         missed += ((wanted[left] - np.append(centred[left], 1.0) @ weights) ** 2).sum()
     share = missed / ((wanted - wanted.mean(0)) ** 2).sum()
-    assert left_out(inputs, targets, classes=2) == pytest.approx(share, rel=1e-9)
+    assert left_out(inputs, targets) == pytest.approx(share, rel=1e-9)
 
 
 def test_features_that_say_nothing_leave_a_guess_and_those_that_say_all_leave_nothing():
     generator = np.random.default_rng(0)
     targets = np.arange(200) % 4
-    assert left_out(np.ones((200, 5)), targets, classes=4) == 1.0
-    noise = left_out(generator.standard_normal((200, 5)), targets, classes=4)
+    assert left_out(np.ones((200, 5)), targets) == 1.0
+    noise = left_out(generator.standard_normal((200, 5)), targets)
     assert noise == pytest.approx(1.0, abs=0.1)
-    assert left_out(np.eye(4)[targets] + 0.01, targets, classes=4) < 1e-3
+    assert left_out(np.eye(4)[targets] + 0.01, targets) < 1e-3
 
 
 def test_agreement_is_the_mean_cosine_of_two_halves():

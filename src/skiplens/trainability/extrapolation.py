@@ -7,7 +7,7 @@ What is predicted is ln(loss / guess). The fit, its residuals and what it was fi
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -25,6 +25,7 @@ class Situation:
 
     guess: float
     epoch: float  # steps in which all samples came once; infinite where they are always fresh
+    start: Mapping[str, float] = field(default_factory=dict)  # readings before the first step
 
 
 def trial_features(pilot: Pilot, trial: Trial, situation: Situation, steps: float) -> dict[str, float]:
@@ -51,6 +52,8 @@ def trial_features(pilot: Pilot, trial: Trial, situation: Situation, steps: floa
         "to the edge": float(min(_FAR, diverged[0] - place)) if diverged else float(_FAR),
         "above": _gap(pilot, trial, place + 1),
         "below": _gap(pilot, trial, place - 1),
+        "explained now": pilot.explained,
+        **{f"{name} at the start": value for name, value in situation.start.items()},
     }
 
 
@@ -116,9 +119,10 @@ class Fit:
 
 def fitted_line(rows: Sequence[Mapping[str, float]], targets: np.ndarray, ridge: float) -> Fit:
     """The ridge regression of `targets` on the features in `rows`, without residuals yet."""
-    names = tuple(rows[0])
+    names = tuple(name for name in rows[0] if not all(math.isnan(row[name]) for row in rows))
     table = np.array([[row[name] for name in names] for row in rows])
-    centres, scales = table.mean(0), table.std(0) + 1e-6
+    centres, scales = np.nanmean(table, 0), np.nanstd(table, 0) + 1e-6
+    table = np.where(np.isnan(table), centres, table)
     standard, offset = (table - centres) / scales, float(targets.mean())
     weights = np.linalg.solve(
         standard.T @ standard + ridge * len(rows) * np.eye(len(names)), standard.T @ (targets - offset)

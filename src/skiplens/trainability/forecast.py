@@ -30,7 +30,8 @@ from skiplens.trainability.start import start_features
 from skiplens.training.source import Source, source_of
 
 BATCH = 64  # samples of a step where data is one pair of all samples
-LEAST_COST = 12  # steps: with fewer no rate is tried twice
+LEAST_COST = 14  # steps: with fewer no rate is tried twice
+READINGS = 2  # gradients for the readings of the start
 
 
 class TrainingLoss(LossFunction):
@@ -93,13 +94,15 @@ def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each
         try_call(model, first.first(2).arguments())
     task, states = measure_task(model, first, loss), layer_states(model, first, loss)
     guess = guess_of(task, first)
-    situation = Situation(guess if guess > 0 else abs(task.loss) or 1.0, float(source.steps_per_epoch))
     lossy = TrainingLoss(loss)
+    start = start_features(model, first, lossy, task, states)
+    situation = Situation(guess if guess > 0 else abs(task.loss) or 1.0, float(source.steps_per_epoch), start)
     if cost:
-        trained = run_pilot(model, source, lossy, choice, cost=cost, seed=seed, progress=progress)
+        left = cost - READINGS
+        trained = run_pilot(model, source, lossy, choice, cost=left, seed=seed, progress=progress)
         fields = Outlook(trained, situation, steps).fields()
     else:
-        fields = unseen(start_features(model, first, lossy, task, states), situation, task.loss, steps)
+        fields = unseen(situation, task.loss, steps)
     cause = cause_of(fields["word"], task, states)
     return Forecast(
         **fields,
@@ -134,7 +137,7 @@ class Outlook:
             "rates": self._rates(),
             "curve": torch.tensor(self._curve()),
             "score": expected if math.isfinite(expected) else HIGHEST + 1,
-            "cost": self.pilot.cost,
+            "cost": self.pilot.cost + READINGS,
             "tried": tuple(trial.rate for trial in self.pilot.trials),
             "losses": torch.tensor(list(losses), dtype=torch.float64).T,
         }
@@ -165,9 +168,9 @@ class Outlook:
         return seen + (self.situation.guess * np.exp(values)).tolist()
 
 
-def unseen(start: dict[str, float], situation: Situation, loss: float, steps: int) -> dict[str, Any]:
+def unseen(situation: Situation, loss: float, steps: int) -> dict[str, Any]:
     """The fields of a forecast from readings of the start alone."""
-    expected, low, high = fit_for("readings").predict(start) if math.isfinite(loss) else (math.inf,) * 3
+    expected, low, high = fit_for("readings").predict(situation.start) if math.isfinite(loss) else (math.inf,) * 3
     ends = situation.guess * math.exp(expected)
     curve = torch.logspace(math.log10(loss), math.log10(ends), steps) if 0 < loss * ends < math.inf else [loss]
     return {

@@ -22,6 +22,7 @@ from skiplens.base.randomness import Randomness, own_random_state, seed_torch
 from skiplens.graph.batch import Batch
 from skiplens.graph.inputs import first_line
 from skiplens.graph.loss import LossFunction
+from skiplens.trainability.features import unexplained
 from skiplens.trainability.optimizers import Mover, OptimizerChoice
 from skiplens.training.checkpoints import state_tensors
 from skiplens.training.source import Source
@@ -49,11 +50,8 @@ class Pilot:
     trials: tuple[Trial, ...]  # from the smallest rate to the largest
     cost: int
     """Gradients computed."""
-
-    @property
-    def best(self) -> Trial:
-        """The trial that went furthest."""
-        return max(self.trials, key=lambda trial: (len(trial.losses), -trial.level(LOOKED_AT)))
+    explained: float = math.nan
+    """What the last features of the furthest trial leave unexplained; NaN where that is not known."""
 
 
 LOOKED_AT = 3  # the last losses that a round is judged by
@@ -172,7 +170,9 @@ def run_pilot(  # noqa: PLR0913 - what is trained, how, and for how long
         extend = _Extension(runner, Shelf(device, Path(folder)), cost, progress)
         trials = extend.trials()
         race(trials, cost, extend)
-    return Pilot(tuple(trials), runner.cost)
+        alive = any(not trial.diverged for trial in trials)
+        explained = unexplained(runner.model, next(extend.batches)) if alive else math.nan
+    return Pilot(tuple(trials), runner.cost, explained)
 
 
 Extend = Callable[[Trial, int, int], None]

@@ -1,0 +1,79 @@
+"""How well the last features of a network explain the targets of samples that were left out."""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from skiplens.base.preserve_state import preserve_state
+from skiplens.graph.batch import Batch, tensors_in
+
+MOST_ROWS = 256  # samples, or places in them, whose features are compared
+RIDGES = 10.0 ** np.arange(-6, 2)  # of the regression, in units of the mean square of the features
+SMALLEST = 1e-12
+
+
+def unexplained(model: nn.Module, batch: Batch) -> float:
+    """Share of the targets' variance that a regression on the last features leaves; NaN where they have no rows.
+
+    One forward pass. One is a guess, and so are features that are no numbers.
+    """
+    with preserve_state(model), torch.no_grad():
+        watch = _LastFeatures()
+        for module in model.modules():
+            if any(parameter.ndim > 1 for parameter in module.parameters(recurse=False)):
+                module.register_forward_hook(watch)  # `preserve_state` takes it away
+        batch.arguments().call(model)
+    rows = _rows(watch.found, batch.targets)
+    return math.nan if rows is None else left_out(*rows)
+
+
+def left_out(features: np.ndarray, targets: np.ndarray) -> float:
+    """Share of the targets' variance that a ridge regression leaves unexplained in rows that it was not fitted on.
+
+    Each row is left out in turn, which has a closed form; the best of several ridges counts. One is a guess.
+    """
+    if not np.isfinite(features).all():
+        return 1.0
+    whole = not np.issubdtype(targets.dtype, np.floating)
+    wanted = (targets[:, None] == np.unique(targets)).astype(float) if whole else targets.reshape(len(targets), -1)
+    wanted = wanted - wanted.mean(0)
+    centred = features - features.mean(0)
+    vectors, values, _ = np.linalg.svd(centred, full_matrices=False)
+    powers, along = values**2, vectors.T @ wanted
+    total = (wanted**2).sum()
+    if not total > 0 or not powers.sum() > 0:
+        return 1.0
+    shares = []
+    for ridge in RIDGES * powers.mean():
+        kept = powers / (powers + ridge)
+        hat = (vectors**2) @ kept + 1 / len(centred)  # the mean is fitted too
+        residuals = (wanted - vectors @ (kept[:, None] * along)) / np.maximum(1 - hat, SMALLEST)[:, None]
+        shares.append((residuals**2).sum() / total)
+    return float(min(1.5, *shares))
+
+
+class _LastFeatures:
+    """Keeps what the last module with a weight matrix was given."""
+
+    found: Tensor | None = None
+
+    def __call__(self, module: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
+        given = next(iter(tensors_in(arguments)), None)
+        if given is not None and given.is_floating_point():
+            self.found = given.detach()
+
+
+def _rows(features: Tensor | None, targets: Tensor) -> tuple[np.ndarray, np.ndarray] | None:
+    """Features and targets row by row: those of samples, or of places in them where each has a target."""
+    if features is None or features.shape[0] != targets.shape[0]:
+        return None
+    if targets.ndim == 2 and not targets.is_floating_point() and features.shape[:2] == targets.shape:
+        features, targets = features.flatten(0, 1), targets.flatten()
+        chosen = torch.linspace(0, len(targets) - 1, min(MOST_ROWS, len(targets))).long().to(targets.device)
+        features, targets = features[chosen], targets[chosen]
+    if not targets.is_floating_point() and targets.ndim != 1:
+        return None
+    return features.flatten(1).double().cpu().numpy(), targets.cpu().numpy()
