@@ -121,7 +121,7 @@ def trial_rows(all_cases: list[Case], cost: int) -> list[Row]:
                 Row(
                     case,
                     steps,
-                    trial_features(pilot, trial, case.situation, steps),
+                    trial_features(pilot, trial, replace(case.situation, start={}), steps),
                     float(case.end(steps)[place]),
                     cost,
                 )
