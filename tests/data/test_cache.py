@@ -6,7 +6,8 @@ import time
 import pytest
 
 from skiplens.base.errors import DataError
-from skiplens.data.download import cache_folder, cached, explain_os_errors, file_lock, fill
+from skiplens.base.files import file_lock
+from skiplens.data.download import cache_folder, cached, explain_os_errors, fill
 from tests.data.toy import ToyDigits, write_all
 
 DIGITS = ToyDigits.data_set()
@@ -105,3 +106,4 @@ def test_one_holder_at_a_time_gets_through(tmp_path):
     for thread in threads:
         thread.join()
     assert log[0::2] == log[1::2] and sorted(log[0::2]) == list("abcd")
+    assert not (tmp_path / "lock").exists()

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from skiplens.base.errors import DataError
-from skiplens.data.download import cache_folder, file_lock
+from skiplens.base.files import file_lock
+from skiplens.data.download import cache_folder
 from skiplens.data.fetch import available, fill_cache, get
 from tests.data.host import serving
 from tests.data.toy import ToyColours, ToyDigits, gzipped, tarred, write_all
@@ -41,7 +42,7 @@ def test_the_authors_files_are_downloaded_once_and_cached(host, known):
     assert_digits(get("toy-digits"))
     assert_digits(get("toy-digits", split="test"), 3)
     assert len(host.asked) == 4
-    assert sorted(entry.name for entry in cache_folder().iterdir()) == [".toy-digits.lock", "toy-digits"]
+    assert sorted(entry.name for entry in cache_folder().iterdir()) == ["toy-digits"]
 
 
 def test_an_archive_of_many_files_is_downloaded(host, known):
@@ -85,7 +86,7 @@ def test_what_killed_fetches_left_is_swept_at_the_next_start(host, known):
         left_by_a_kill(name)
     get("toy-digits")
     names = sorted(entry.name for entry in cache_folder().iterdir())
-    assert names == [".arriving-toy-colours", ".toy-colours.lock", ".toy-digits.lock", "toy-digits"]
+    assert names == [".arriving-toy-colours", "toy-digits"]
     assert [entry.name for entry in (cache_folder() / ".arriving-toy-colours").iterdir()] == ["t10k.gz.unfinished"]
 
 
@@ -114,7 +115,7 @@ def test_no_network_is_answered_with_what_to_place_where(known):
     assert "http://127.0.0.1:9/train-images-idx3-ubyte.gz could not be downloaded: no netw" in message
     assert "To place it by hand" in message and "http://127.0.0.1:9/t10k-labels-idx1-ubyte.gz" in message
     assert "put them into a folder named toy-digits, and name the folder above it with SKIPLENS_DATA or root" in message
-    assert [entry.name for entry in cache_folder().iterdir()] == [".toy-digits.lock"]
+    assert [entry.name for entry in cache_folder().iterdir()] == []
 
 
 def test_a_wrong_checksum_is_said(host, known):
@@ -147,7 +148,7 @@ def test_no_space_is_said_at_once_and_leaves_nothing(host, known, monkeypatch):
     with pytest.raises(DataError, match=r"No space left in .* for toy-digits"):
         get("toy-digits")
     names = {entry.name for entry in cache_folder().iterdir()}
-    assert names == {".toy-digits.lock", ".arriving-toy-digits"}  # whole, checked downloads are kept
+    assert names == {".arriving-toy-digits"}  # whole, checked downloads are kept
 
 
 def test_the_list_says_where_each_set_is(tmp_path, known, host):

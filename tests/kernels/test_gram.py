@@ -1,16 +1,36 @@
+import errno
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from skiplens.base import optional_imports
-from skiplens.base.errors import BrokenFileError, InvalidInputError, MissingDependencyError, TooLargeError
+from skiplens.base.errors import (
+    BrokenFileError,
+    InvalidInputError,
+    MissingDependencyError,
+    SkiplensError,
+    TooLargeError,
+)
+from skiplens.base.optional_imports import optional_import
 from skiplens.kernels.architectures import DenseNetKernel, ResNetKernel
 from skiplens.kernels.gram import TilePlan, gram
+from skiplens.tangent.empirical import empirical_ntk
+
+gram_module = sys.modules[gram.__module__]  # the package has a function of the same name
 
 KERNEL = ResNetKernel(5, 2, 0.5)
 SMALL = 2**17  # bytes: tiles of 32 × 32
@@ -53,33 +73,155 @@ def test_every_destination_holds_the_kernel_matrix(X, tmp_path, end, other, dtyp
     assert other or torch.equal(found, found.T)
 
 
+@pytest.fixture
+def written(monkeypatch):
+    """The places of all tiles that were written; a place "stop" there ends the run before the next one."""
+    places, write = [], gram_module.write_tile
+
+    def counting(matrix, place, tile, symmetric):
+        if len(places) == counting.most:
+            raise KilledError
+        write(matrix, place, tile, symmetric)
+        places.append(place)
+
+    counting.most = -1
+    places_of = SimpleNamespace(places=places, stop_after=lambda most: setattr(counting, "most", most))
+    monkeypatch.setattr(gram_module, "write_tile", counting)
+    return places_of
+
+
+class KilledError(Exception):
+    """Stands for the end of a process."""
+
+
 @pytest.mark.parametrize("end", [".npy", ".zarr"])
-def test_a_killed_run_goes_on_with_the_tiles_that_are_missing(X, tmp_path, end):
-    out, computed = tmp_path / f"gram{end}", []
+def test_a_killed_run_goes_on_with_the_tiles_that_are_missing(X, tmp_path, end, written):
+    out = tmp_path / f"gram{end}"
+    written.stop_after(4)
+    with pytest.raises(KilledError):
+        gram(KERNEL.ntk, X, out=out, memory=SMALL)
+    written.stop_after(-1)
+    found = gram(KERNEL.ntk, X, out=out, memory=SMALL)
+    assert len(written.places) == 6  # 70 rows in tiles of 32: six tiles on and above the diagonal
+    torch.testing.assert_close(dense(found), KERNEL.ntk(X))
+    gram(KERNEL.ntk, X, out=out, memory=SMALL)  # finished: nothing is computed again
+    assert len(written.places) == 6
 
-    class KilledError(Exception):
-        pass
 
-    class Kernel:
-        def __init__(self, tiles):
-            self.tiles = tiles
+@pytest.mark.parametrize("end", [".npy", ".zarr"])
+def test_of_several_on_one_path_one_computes_and_all_have_the_matrix(X, tmp_path, end, written):
+    pytest.importorskip("fcntl")
+    start = threading.Barrier(4)
 
-        def __repr__(self):
-            return "kernel"
+    def go():
+        start.wait()
+        return dense(gram(KERNEL.ntk, X, out=tmp_path / f"gram{end}", memory=SMALL))
 
-        def ntk(self, A, B=None):
-            if len(computed) == self.tiles:
-                raise KilledError
-            computed.append(A.shape)
+    with ThreadPoolExecutor(4) as pool:
+        found = [each.result() for each in [pool.submit(go) for _ in range(4)]]
+    assert len(written.places) == 6
+    assert all(torch.equal(each, found[0]) for each in found)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"gram{end}", f"gram{end}.tiles"]
+
+
+def test_a_process_killed_while_the_zarr_store_is_made_is_no_obstacle(X, tmp_path):
+    script = f"""
+import os, signal, torch, zarr
+from pathlib import Path
+from skiplens.kernels import ResNetKernel, gram
+def killed(path, **options):
+    Path(path).mkdir()
+    os.kill(os.getpid(), signal.SIGKILL)
+zarr.create_array = killed
+gram(ResNetKernel(5, 2, 0.5).ntk, torch.ones(3, 4), out={str(tmp_path / "gram.zarr")!r})
+"""
+    killed = subprocess.run([sys.executable, "-c", script], capture_output=True, encoding="utf-8", timeout=120)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    torch.testing.assert_close(dense(gram(KERNEL.ntk, X, out=tmp_path / "gram.zarr")), KERNEL.ntk(X))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["gram.zarr", "gram.zarr.tiles"]
+
+
+def test_an_empty_folder_where_a_store_was_to_be_is_no_obstacle(X, tmp_path):
+    (tmp_path / "gram.zarr").mkdir()  # as versions before 0.2.0 left it
+    torch.testing.assert_close(dense(gram(KERNEL.ntk, X, out=tmp_path / "gram.zarr")), KERNEL.ntk(X))
+
+
+@pytest.mark.parametrize("end", [".npy", ".zarr"])
+def test_a_damaged_matrix_is_told(X, tmp_path, end):
+    out = tmp_path / f"gram{end}"
+    gram(KERNEL.ntk, X, out=out)
+    damaged = out if end == ".npy" else out / "zarr.json"
+    damaged.write_bytes(damaged.read_bytes()[:7])
+    with pytest.raises(BrokenFileError, match=rf"gram\{end} is damaged .* Delete it and gram\{end}\.tiles"):
+        gram(KERNEL.ntk, X, out=out)
+
+
+def _functions():
+    """Pairs of functions of which the second has other values, though their names are the same."""
+    first, second = nn.Linear(4, 2, bias=False), nn.Linear(4, 2, bias=False)
+
+    def times(factor):
+        return lambda A, B=None: factor * KERNEL.ntk(A, B)
+
+    def of_net(net):
+        return lambda A, B=None: net(A) @ net(A if B is None else B).T
+
+    class Own:
+        def __init__(self, factor):
+            self.factor = torch.tensor(factor)
+
+        def __call__(self, A, B=None):
+            return self.factor * KERNEL.ntk(A, B)
+
+    def scaled(A, B=None, factor=1.0):
+        return factor * KERNEL.ntk(A, B)
+
+    lambdas = (lambda A, B=None: KERNEL.ntk(A, B), lambda A, B=None: KERNEL.nngp(A, B))
+    return {
+        "lambda": lambdas,
+        "constant": (lambda A, B=None: 2 * KERNEL.ntk(A, B), lambda A, B=None: 3 * KERNEL.ntk(A, B)),
+        "closure": (times(1.0), times(1.5)),
+        "partial": (partial(scaled, factor=1.0), partial(scaled, factor=1.5)),
+        "network": (of_net(first), of_net(second)),
+        "object": (Own(1.0), Own(1.00001)),
+        "learned": (
+            ResNetKernel(5, 2, torch.tensor(0.5, requires_grad=True)).ntk,
+            ResNetKernel(5, 2, torch.tensor(0.500001, requires_grad=True)).ntk,
+        ),
+    }
+
+
+@pytest.mark.parametrize("kind", _functions())
+def test_another_function_of_the_same_name_does_not_continue(X, tmp_path, kind):
+    first, second = _functions()[kind]
+    whole = dense(gram(first, X, out=tmp_path / "gram.npy"))
+    assert torch.equal(dense(gram(first, X, out=tmp_path / "gram.npy")), whole)
+    with pytest.raises(InvalidInputError, match="begun with another kernel or other inputs"):
+        gram(second, X, out=tmp_path / "gram.npy")
+
+
+def test_a_network_that_was_changed_does_not_continue(X, tmp_path):
+    net = nn.Linear(4, 2)
+    kernel = partial(lambda A, B=None: empirical_ntk(net, A, B))
+    gram(kernel, X, out=tmp_path / "gram.npy")
+    with torch.no_grad():
+        net.bias[0] += 1
+    with pytest.raises(InvalidInputError, match="begun with another kernel or other inputs"):
+        gram(kernel, X, out=tmp_path / "gram.npy")
+
+
+def test_a_function_that_cannot_be_told_from_others_is_refused(X, tmp_path):
+    lock = threading.Lock()
+
+    def guarded(A, B=None):
+        with lock:
             return KERNEL.ntk(A, B)
 
-    with pytest.raises(KilledError):
-        gram(Kernel(4).ntk, X, out=out, memory=SMALL)
-    assert len(computed) == 4
-    found = gram(Kernel(100).ntk, X, out=out, memory=SMALL)
-    assert len(computed) == 6  # 70 rows in tiles of 32: six tiles on and above the diagonal
-    torch.testing.assert_close(dense(found), KERNEL.ntk(X))
-    gram(Kernel(0).ntk, X, out=out, memory=SMALL)  # finished: nothing is computed again
+    with pytest.raises(
+        InvalidInputError, match=r"cannot be told whether '.*guarded' is the same .* Leave the path out"
+    ):
+        gram(guarded, X, out=tmp_path / "gram.npy")
+    assert torch.equal(gram(guarded, X), gram(KERNEL.ntk, X)) and list(tmp_path.iterdir()) == []
 
 
 def test_a_tile_that_was_not_marked_is_computed_again(X, tmp_path):
@@ -143,6 +285,45 @@ def test_a_full_disk_is_told_before_anything_is_written(X, tmp_path, monkeypatch
     with pytest.raises(TooLargeError, match=r"70 × 70 entries needs .* on the disk.*About 60 rows and columns"):
         gram(KERNEL.ntk, X, out=tmp_path / "gram.npy")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_without_room_is_one_clear_error_and_leaves_nothing(X, tmp_path, monkeypatch):
+    def full(file, start, length):
+        assert length >= 70 * 70 * 8
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    with pytest.raises(SkiplensError, match=r"no room for gram\.npy, .* on the disk: No space left .* free some space"):
+        gram(KERNEL.ntk, X, out=tmp_path / "gram.npy")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_really_full_does_not_end_the_process(tmp_path):
+    script = f"""
+import shutil, torch
+from types import SimpleNamespace
+from skiplens.kernels import ResNetKernel, gram
+shutil.disk_usage = lambda folder: SimpleNamespace(free=2**30)  # it was free a moment ago
+gram(ResNetKernel(5, 2, 0.5).ntk, torch.randn(600, 4), out={str(tmp_path / "gram.npy")!r})
+"""
+    mount = f'mount -t tmpfs -o size=1m tmpfs {tmp_path} && exec {sys.executable} -c "$0"'
+    if (
+        not shutil.which("unshare")
+        or subprocess.run(["unshare", "-rm", "mount", "-t", "tmpfs", "x", tmp_path]).returncode
+    ):
+        pytest.skip("this system does not allow a small disk to be made")
+    done = subprocess.run(["unshare", "-rm", "sh", "-c", mount, script], capture_output=True, encoding="utf-8")
+    assert done.returncode == 1 and "There is no room for gram.npy" in done.stderr, (done.returncode, done.stderr)
+
+
+def test_a_tile_that_cannot_be_written_is_told(X, tmp_path, monkeypatch):
+    def full(array, place, values):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(optional_import("zarr", "a test").Array, "__setitem__", full)
+    with pytest.raises(SkiplensError, match=r"A tile could not be written: No space left .* are kept"):
+        gram(KERNEL.ntk, X, out=tmp_path / "gram.zarr")
 
 
 def test_a_matrix_larger_than_the_budget_is_refused_with_the_size_that_fits(X):

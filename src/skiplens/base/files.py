@@ -1,10 +1,10 @@
-"""Files are written whole or not at all, and content has a fingerprint."""
+"""Files are written whole or not at all, by one process at a time, and content has a fingerprint."""
 
 import contextlib
 import hashlib
 import os
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -60,6 +60,39 @@ def write_content(path: Path, content: bytes | str) -> None:
     """Write all of `content` to `path`, whole or not at all; text as UTF-8."""
     encoded = content.encode() if isinstance(content, str) else content
     write_atomically(path, lambda file: file.write(encoded))
+
+
+@contextlib.contextmanager
+def file_lock(lock: Path, wait: bool = True) -> Iterator[bool]:
+    """Let one process at a time through; the system frees the lock when a process dies, and the file is gone after use.
+
+    Gives whether the lock is held: it is not where the system has none, or where another process has it and `wait` is
+    off.
+    """
+    file, held = _locked(lock, wait)
+    try:
+        yield held
+    finally:
+        if held:  # taken away before it is freed: who waits for it sees that it is gone
+            with contextlib.suppress(OSError):
+                lock.unlink()
+        file.close()
+
+
+def _locked(lock: Path, wait: bool) -> tuple[BinaryIO, bool]:
+    while True:
+        file = lock.open("ab")
+        try:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(file.fileno()), lock.stat()):
+                return file, True
+        except FileNotFoundError:  # who had it took it away: the next one has a file of its own
+            pass
+        except (ImportError, OSError):
+            return file, False
+        file.close()
 
 
 def fingerprint(named: Iterable[tuple[str, Tensor]]) -> str:

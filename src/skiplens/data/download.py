@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from skiplens.base.errors import DataError
+from skiplens.base.files import file_lock
 from skiplens.base.memory import readable
 from skiplens.base.optional_imports import optional_import
 from skiplens.base.progress import Progress
@@ -165,24 +166,6 @@ def fill(data_set: DataSet, contents: Iterable[tuple[Part, bytes]], target: Path
             raise DataError(f"What came for {data_set.name} does not hold {', '.join(missing)}.")
         shutil.rmtree(target, ignore_errors=True)
         ready.replace(target)
-
-
-@contextmanager
-def file_lock(lock: Path, wait: bool = True) -> Iterator[bool]:
-    """Let one process at a time through; the system frees the lock when a process dies.
-
-    Gives whether the lock is held: it is not where the system has none (checksums still hold), or where another process
-    has it and `wait` is off.
-    """
-    with lock.open("ab") as file:
-        try:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (ImportError, OSError):
-            yield False
-            return
-        yield True
 
 
 def sweep(cache: Path) -> None:

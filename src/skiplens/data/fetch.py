@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from skiplens.base.errors import DataError
+from skiplens.base.files import file_lock
 from skiplens.base.progress import Progress, silent
 from skiplens.data.catalogue import CATALOGUE, DataSet, Part, look_up
 from skiplens.data.download import (
@@ -17,7 +18,6 @@ from skiplens.data.download import (
     cached,
     download,
     explain_os_errors,
-    file_lock,
     fill,
     read_gzip,
     read_tar,

@@ -1,10 +1,13 @@
 """Gram matrices larger than the memory: symmetric tiles into a tensor, a .npy file or a zarr store, resumable."""
 
+import errno
 import hashlib
 import json
+import os
 import shutil
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -14,11 +17,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from skiplens.base.errors import BrokenFileError, InvalidInputError, TooLargeError
-from skiplens.base.files import write_content
+from skiplens.base.errors import BrokenFileError, InvalidInputError, SkiplensError, TooLargeError
+from skiplens.base.files import file_lock, require_writable, write_content
+from skiplens.base.identity import identity_of
 from skiplens.base.memory import budget_bytes, fresh_empty, readable, require_fits
 from skiplens.base.optional_imports import optional_import
 from skiplens.base.progress import Progress, silent, track
+from skiplens.kernels.architectures import InfiniteWidthKernel
 from skiplens.kernels.inputs import directions_of_pair
 
 # From inputs, and other inputs or `None` for themselves, to their kernel matrix: `kernel.ntk` or `kernel.nngp`
@@ -46,7 +51,8 @@ def gram(  # noqa: PLR0913 - options by keyword, and one that had another name
         X: Inputs, (samples, features).
         Y: Other inputs; `X` itself if not given, then one half is computed and mirrored.
         out: Where to write: a path that ends in ``.npy`` or ``.zarr``; a tensor if not given. Beside the path, a small
-            ``.tiles`` file remembers which tiles are done and what they were computed from.
+            ``.tiles`` file remembers which tiles are done and what they were computed from: the function with all
+            that it holds, and the inputs. Of several processes with one path, one computes and the others wait for it.
         memory: Bytes to use at most; half of what is free if not given.
         progress: Called after each tile.
         budget: Deprecated name of `memory`.
@@ -67,21 +73,36 @@ def gram(  # noqa: PLR0913 - options by keyword, and one that had another name
     allowed = budget_bytes(X.device, memory)
     if out is None:
         plan = plan_tiles(X, Y, allowed - _require_result_fits(X, Y, allowed))
-        matrix, journal = fresh_empty(X, plan.rows, plan.columns), None
-    else:
-        plan = plan_tiles(X, Y, allowed)
-        matrix, journal, plan = begin_matrix(Path(out), plan, X.dtype, fingerprint(kernel, X, Y))
-    tiles, others = list(plan.tiles()), X if Y is None else Y
+        matrix = fresh_empty(X, plan.rows, plan.columns)
+        _fill(matrix, None, plan, _Pair(kernel, X, Y), progress)
+        return matrix
+    computed_from = fingerprint(kernel, X, Y)
+    with begun_matrix(Path(out), plan_tiles(X, Y, allowed), X.dtype, computed_from) as (matrix, journal, plan):
+        _fill(matrix, journal, plan, _Pair(kernel, X, Y), progress)
+    return np.load(out, mmap_mode="r") if isinstance(matrix, np.memmap) else matrix
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A kernel, and the inputs that it is taken of."""
+
+    kernel: KernelFunction
+    rows: Tensor
+    columns: Tensor | None
+
+
+def _fill(matrix: Any, journal: "Journal | None", plan: "TilePlan", pair: _Pair, progress: Progress) -> None:
+    """Compute the tiles that are missing."""
+    tiles, others = list(plan.tiles()), pair.rows if pair.columns is None else pair.columns
     for number, (rows, columns) in track(enumerate(tiles), "kernel matrix", len(tiles), progress):
         if journal is not None and number in journal.done:
             continue
         with torch.no_grad():
             itself = plan.symmetric and rows == columns
-            tile = kernel(X[rows], None if itself else others[columns])
+            tile = pair.kernel(pair.rows[rows], None if itself else others[columns])
         write_tile(matrix, (rows, columns), tile, plan.symmetric)
         if journal is not None:
             journal.mark(number)
-    return np.load(matrix.filename, mmap_mode="r") if isinstance(matrix, np.memmap) else matrix
 
 
 @dataclass(frozen=True)
@@ -138,16 +159,15 @@ class Journal:
     def begin(cls, matrix: Path, fingerprint: str, side: int) -> "Journal":
         """The journal of the matrix at `matrix`: the one that is there, or a new one."""
         path = matrix.with_name(matrix.name + ".tiles")
-        if path.exists():
+        if path.exists() and matrix.exists():
             found = cls._read(path)
             if found.fingerprint != fingerprint:
                 raise InvalidInputError(
                     f"{matrix.name} was begun with another kernel or other inputs, so it cannot be continued. "
                     f"Delete {matrix.name} and {path.name}, or choose another path."
                 )
-            if matrix.exists():
-                return found
-        elif matrix.exists():
+            return found
+        if matrix.exists():
             raise InvalidInputError(
                 f"{matrix.name} exists and has no {path.name} beside it, so it is not ours to overwrite. "
                 "Delete it or choose another path."
@@ -179,10 +199,14 @@ class Journal:
             ) from error
 
 
-def begin_matrix(path: Path, plan: TilePlan, dtype: torch.dtype, computed_from: str) -> tuple[Any, Journal, TilePlan]:
+@contextmanager
+def begun_matrix(
+    path: Path, plan: TilePlan, dtype: torch.dtype, computed_from: str
+) -> Iterator[tuple[Any, Journal, TilePlan]]:
     """The matrix at `path`, begun or continued, its journal, and the plan with the journal's side of the tiles.
 
-    A path whose end says no format, whose folder is missing or whose disk is too small is refused.
+    One process at a time has them. A path whose end says no format, whose folder is missing or whose disk is too small
+    is refused.
     """
     if path.suffix not in (".npy", ".zarr"):
         raise InvalidInputError(f"A kernel matrix goes to a path that ends in .npy or .zarr, got {path.name!r}.")
@@ -190,50 +214,111 @@ def begin_matrix(path: Path, plan: TilePlan, dtype: torch.dtype, computed_from: 
         raise InvalidInputError(f"The folder {str(path.parent)!r} for {path.name!r} does not exist. Make it first.")
     if path.suffix == ".zarr":
         _zarr()  # refused here where it is missing
-    if not path.exists():
-        needed, free = plan.rows * plan.columns * dtype.itemsize, shutil.disk_usage(path.parent).free
-        if needed > free:
-            raise TooLargeError(
-                f"A matrix of {plan.rows} × {plan.columns} entries needs {readable(needed)} on the disk, but "
-                f"{readable(free)} are free. About {int((free / dtype.itemsize) ** 0.5)} rows and columns would fit."
-            )
-    journal = Journal.begin(path, computed_from, plan.side)
-    shape, kind = (plan.rows, plan.columns), str(dtype).removeprefix("torch.")
-    if path.exists():
-        matrix = open_matrix(path)
-    elif path.suffix == ".npy":
-        matrix = np.lib.format.open_memmap(path, mode="w+", dtype=kind, shape=shape)
-    else:  # uncompressed: the last digits of a kernel are noise, and squeezing out an eighth takes as long as the rest
-        chunks = (journal.side, journal.side)  # one tile each
-        matrix = _zarr().create_array(path, shape=shape, chunks=chunks, dtype=kind, compressors=None)
-    return matrix, journal, replace(plan, side=journal.side)
+    require_writable(path.parent)
+    with file_lock(path.with_name(f".{path.name}.lock")):
+        if path.is_dir() and not any(path.iterdir()):
+            path.rmdir()  # of a process that was killed before it wrote anything
+        if not path.exists():
+            _require_disk(path, plan, dtype)
+        journal = Journal.begin(path, computed_from, plan.side)
+        plan = replace(plan, side=journal.side)
+        if not path.exists():
+            try:
+                _make_matrix(path, plan, dtype)
+            except BaseException:
+                journal.path.unlink()
+                raise
+        yield open_matrix(path), journal, plan
+
+
+def _require_disk(path: Path, plan: TilePlan, dtype: torch.dtype) -> None:
+    needed, free = plan.rows * plan.columns * dtype.itemsize, shutil.disk_usage(path.parent).free
+    if needed > free:
+        raise TooLargeError(
+            f"A matrix of {plan.rows} × {plan.columns} entries needs {readable(needed)} on the disk, but "
+            f"{readable(free)} are free. About {int((free / dtype.itemsize) ** 0.5)} rows and columns would fit."
+        )
+
+
+def _make_matrix(path: Path, plan: TilePlan, dtype: torch.dtype) -> None:
+    """A matrix without numbers at `path`: made beside it, so that a process killed meanwhile leaves none."""
+    beside, shape = path.with_name(f".{path.stem}.part{path.suffix}"), (plan.rows, plan.columns)
+    kind = str(dtype).removeprefix("torch.")
+    _remove(beside)
+    try:
+        if path.suffix == ".npy":
+            np.lib.format.open_memmap(beside, mode="w+", dtype=kind, shape=shape)
+            _reserve(beside)
+        else:  # uncompressed: the last digits of a kernel are noise, and squeezing out an eighth takes as long as all
+            chunks = (plan.side, plan.side)  # one tile each
+            _zarr().create_array(beside, shape=shape, chunks=chunks, dtype=kind, compressors=None)
+        beside.replace(path)
+    except OSError as error:
+        raise SkiplensError(
+            f"There is no room for {path.name}, {readable(plan.rows * plan.columns * dtype.itemsize)} on the disk: "
+            f"{error.strerror or error}. Nothing was written; free some space or choose another folder."
+        ) from error
+    finally:
+        _remove(beside)
+
+
+def _reserve(path: Path) -> None:
+    """Have the disk keep room for the whole file: a page of a memory map without room ends the process (SIGBUS)."""
+    with path.open("r+b") as file:
+        try:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+        except AttributeError:  # no such call on this system
+            pass
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise  # any other: this file system does not reserve
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
 
 
 def open_matrix(path: Path) -> Any:
     """The memory map or zarr array at `path`, to be written to."""
-    if path.suffix == ".npy":
-        return np.lib.format.open_memmap(path, mode="r+")
-    return _zarr().open_array(path, mode="r+")
+    try:
+        return (
+            np.lib.format.open_memmap(path, mode="r+") if path.suffix == ".npy" else _zarr().open_array(path, mode="r+")
+        )
+    except (ValueError, OSError, KeyError) as error:
+        raise BrokenFileError(
+            f"{path.name} is damaged ({error}). Delete it and {path.name}.tiles, and compute again."
+        ) from error
 
 
 def write_tile(matrix: Any, place: tuple[slice, slice], tile: Tensor, symmetric: bool) -> None:
     """Put a tile at its rows and columns and, in a symmetric matrix, its mirror image at the columns and rows."""
     rows, columns = place
     mirrored = [(columns, rows, tile.T)] if symmetric and rows != columns else []
-    for top, left, part in [(rows, columns, tile), *mirrored]:
-        if isinstance(matrix, Tensor):
-            matrix[top, left] = part
-        else:  # torch turns a mirror image around far faster than NumPy would
-            matrix[top, left] = part.contiguous().cpu().numpy()
-    if isinstance(matrix, np.memmap):
-        matrix.flush()  # zarr writes each chunk to its file at once
+    try:
+        for top, left, part in [(rows, columns, tile), *mirrored]:
+            if isinstance(matrix, Tensor):
+                matrix[top, left] = part
+            else:  # torch turns a mirror image around far faster than NumPy would
+                matrix[top, left] = part.contiguous().cpu().numpy()
+        if isinstance(matrix, np.memmap):
+            matrix.flush()  # zarr writes each chunk to its file at once
+    except OSError as error:
+        raise SkiplensError(
+            f"A tile could not be written: {error.strerror or error}. Those that are done are kept; free some space "
+            "and give the same call again."
+        ) from error
 
 
 def fingerprint(kernel: Callable[..., Tensor], X: Tensor, Y: Tensor | None) -> str:
-    """A hash of the kernel's description and of all inputs."""
+    """A hash of the function with all that it holds, and of all inputs."""
     owner = getattr(kernel, "__self__", None)
-    name = getattr(kernel, "__qualname__", type(kernel).__qualname__)
-    digest = hashlib.sha256(f"{owner!r} {name}".encode())
+    ours = isinstance(owner, InfiniteWidthKernel) and type(owner).__module__ == InfiniteWidthKernel.__module__
+    if ours and not any(isinstance(value, Tensor) for value in vars(owner).values()):  # its name and numbers say all
+        digest = hashlib.sha256(f"{owner!r} {kernel.__qualname__}".encode())
+    else:
+        digest = hashlib.sha256(identity_of(kernel).encode())
     for inputs in (X,) if Y is None else (X, Y):
         digest.update(f"{tuple(inputs.shape)} {inputs.dtype}".encode())
         for rows in inputs.detach().split(4096):

@@ -20,7 +20,7 @@ from skiplens.base.progress import Progress, silent, track
 from skiplens.base.settings import Settings, option
 from skiplens.kernels.angular import Quantity
 from skiplens.kernels.architectures import InfiniteWidthKernel
-from skiplens.kernels.gram import Journal, begin_matrix, fingerprint, open_matrix, plan_tiles, write_tile
+from skiplens.kernels.gram import Journal, begun_matrix, fingerprint, open_matrix, plan_tiles, write_tile
 from skiplens.kernels.inputs import directions_of_pair
 from skiplens.sweeps.executor import Executor
 from skiplens.sweeps.run import Needs, Run
@@ -89,17 +89,17 @@ def spread_gram(  # noqa: PLR0913 - options by keyword
         )
     plan = plan_tiles(inputs, None, budget_bytes("cpu", memory))
     computed_from = fingerprint(getattr(kernel, quantity), inputs, None)
-    matrix, journal, plan = begin_matrix(path, plan, inputs.dtype, computed_from)
-    write_atomically(_inputs_of(path), lambda file: np.save(file, inputs.detach().cpu().numpy()))
-    common = Tile(str(path), described(kernel), quantity, "cuda" if gpus else "cpu")
-    runs = {}
-    for number, place in enumerate(plan.tiles()):
-        if number not in journal.done:
-            rows, columns = ((part.start, part.stop) for part in place)
-            tile = dataclasses.replace(common, rows=rows, columns=columns)
-            runs[number] = Run("skiplens.sweeps.gram_tiles:compute_tile", tile, Needs(gpus=gpus))
-    _compute(executor, runs, journal, progress)
-    _inputs_of(path).unlink(missing_ok=True)
+    with begun_matrix(path, plan, inputs.dtype, computed_from) as (matrix, journal, plan):
+        write_atomically(_inputs_of(path), lambda file: np.save(file, inputs.detach().cpu().numpy()))
+        common = Tile(str(path), described(kernel), quantity, "cuda" if gpus else "cpu")
+        runs = {}
+        for number, place in enumerate(plan.tiles()):
+            if number not in journal.done:
+                rows, columns = ((part.start, part.stop) for part in place)
+                tile = dataclasses.replace(common, rows=rows, columns=columns)
+                runs[number] = Run("skiplens.sweeps.gram_tiles:compute_tile", tile, Needs(gpus=gpus))
+        _compute(executor, runs, journal, progress)
+        _inputs_of(path).unlink(missing_ok=True)
     return matrix
 
 

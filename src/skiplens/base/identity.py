@@ -1,0 +1,133 @@
+"""What tells one function, model or set of data from another: its code and every bit that it holds."""
+
+import dis
+import functools
+import hashlib
+import pickle
+import sys
+import sysconfig
+import types
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from skiplens.base.errors import InvalidInputError
+
+_INSTALLED = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
+_PLAIN = (str, bytes, int, float, complex, tuple, type(None), Tensor)
+_FUNCTIONS = (types.FunctionType, staticmethod, classmethod, property, functools.cached_property)
+
+
+def identity_of(value: Any) -> str:
+    """Hexadecimal digits that are the same in every process for the same `value`, and others for another one.
+
+    A function is known by its code, its defaults and what it reads from around it; a model or another object by its
+    class and what it holds; a tensor by its bits; what an installed package defines by its name. What cannot be told
+    apart so (an open file, a lock, a circle) is refused.
+    """
+    digest = _Digest()
+    try:
+        _Describer(digest).dump(value)
+    except (TypeError, ValueError, AttributeError, RecursionError, RuntimeError, pickle.PicklingError) as error:
+        raise InvalidInputError(
+            f"It cannot be told whether {_name(value)} is the same as before ({error}), so what is computed with it "
+            "cannot be kept on the disk. Leave the path out, or hand over what holds numbers, tensors and models only."
+        ) from error
+    return digest.sha256.hexdigest()
+
+
+class _Digest:
+    """A file that keeps nothing but the hash of what was written."""
+
+    def __init__(self) -> None:
+        self.sha256 = hashlib.sha256()
+
+    def write(self, content: Any) -> int:
+        self.sha256.update(content)
+        return memoryview(content).nbytes
+
+
+class _Describer(pickle.Pickler):
+    """Pickles what a value is made of; nothing reads it again."""
+
+    def __init__(self, file: _Digest) -> None:
+        super().__init__(file, protocol=4)
+        self.fast = True  # without a memo: whether two equal words are one object differs between processes
+        self.met: set[int] = set()
+
+    def persistent_id(self, value: Any) -> Any:
+        """Words for what pickle would write in another way each time, or would not write."""
+        if isinstance(value, Tensor | np.ndarray):
+            return f"{value.dtype} {tuple(value.shape)} {_bits(torch.as_tensor(value))}"
+        if isinstance(value, set | frozenset):
+            return " ".join(["set", *sorted(map(identity_of, value))])
+        return f"module {value.__name__}" if isinstance(value, types.ModuleType) else None
+
+    def reducer_override(self, value: Any) -> Any:
+        """A function or class of the user by its code, an object without what it can compute again."""
+        if isinstance(value, property):
+            return tuple, ((value.fget, value.fset),)
+        if isinstance(value, staticmethod | classmethod | functools.cached_property | functools._lru_cache_wrapper):
+            return tuple, ((getattr(value, "func", None) or getattr(value, "__wrapped__", None),),)
+        if not isinstance(value, type | types.FunctionType):
+            return _reduced(value)
+        if _is_installed(value):
+            return NotImplemented
+        if id(value) in self.met:
+            return tuple, (("again", value.__qualname__),)
+        self.met.add(id(value))
+        if isinstance(value, types.FunctionType):
+            cells = [_content(cell) for cell in value.__closure__ or ()]
+            return tuple, ((_code(value.__code__, value.__globals__), value.__defaults__, value.__kwdefaults__, cells),)
+        own = [(name, entry) for name, entry in vars(value).items() if isinstance(entry, (*_PLAIN, *_FUNCTIONS))]
+        own = [entry for entry in own if entry[0] not in ("__module__", "__doc__", "__firstlineno__")]
+        return tuple, ((value.__qualname__, value.__bases__, own),)
+
+
+def _bits(tensor: Tensor) -> str:
+    digest, dense = hashlib.sha256(), tensor.detach().to_dense().resolve_conj().resolve_neg().reshape(-1)
+    for piece in dense.split(2**20):
+        digest.update(piece.cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _code(code: types.CodeType, around: dict[str, Any]) -> tuple[Any, ...]:
+    """The instructions of a function, its constants, and what it reads of the names `around` it."""
+    consts = [_code(const, around) if isinstance(const, types.CodeType) else const for const in code.co_consts]
+    names = {step.argval for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    read = [(name, around[name]) for name in sorted(names) if name in around]
+    return code.co_code, consts, code.co_names, code.co_varnames, read
+
+
+def _content(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not filled yet
+        return None
+
+
+def _reduced(value: Any) -> Any:
+    """What pickle says of an object, without the attributes that are computed again when they are asked for."""
+    parts = value.__reduce_ex__(4)
+    if isinstance(parts, str) or len(parts) < 3 or not isinstance(parts[2], dict):
+        return NotImplemented
+    computed = (functools.cached_property, functools._lru_cache_wrapper)
+    state = {name: entry for name, entry in parts[2].items() if not isinstance(_of_class(value, name), computed)}
+    return (*parts[:2], state, *parts[3:])
+
+
+def _of_class(value: Any, name: str) -> Any:
+    return next((vars(kind)[name] for kind in type(value).__mro__ if name in vars(kind)), None)
+
+
+def _is_installed(value: Any) -> bool:
+    """Whether an installed package defines it: it changes with its version only."""
+    name = value.__module__ or "builtins"
+    file = getattr(sys.modules.get(name), "__file__", None)
+    return name.partition(".")[0] in ("skiplens", "builtins") or (file is not None and file.startswith(_INSTALLED))
+
+
+def _name(value: Any) -> str:
+    return f"{getattr(value, '__qualname__', type(value).__qualname__)!r}"
