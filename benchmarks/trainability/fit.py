@@ -15,7 +15,7 @@ from scipy.stats import spearmanr
 
 from benchmarks.trainability.networks import NETWORKS, Network
 from benchmarks.trainability.tasks import BATCH, TASKS, task
-from benchmarks.trainability.train import RATES, build
+from benchmarks.trainability.train import LAST, RATES, build
 from skiplens.graph.batch import as_batch
 from skiplens.signal.layers import layer_states
 from skiplens.task.measure import measure_task
@@ -33,7 +33,6 @@ from skiplens.trainability.pilot import Pilot, Trial, has_diverged, race
 from skiplens.trainability.start import start_features
 
 HORIZONS = (100, 200, 400)
-LAST = 40  # steps whose mean is the loss at the end
 RIDGE = 0.01
 STORED = Path(__file__).parents[2] / "src/skiplens/trainability/fit.json"
 
@@ -48,6 +47,7 @@ class Case:
     optimizer: str
     seed: int
     losses: np.ndarray  # (rates, steps)
+    early: np.ndarray  # the first ones where samples came in another order
     situation: Situation
 
     def end(self, steps: int) -> np.ndarray:
@@ -60,11 +60,11 @@ class Case:
     def replayed(self, cost: int) -> Pilot:
         """The pilot that these losses would have made."""
         trials = [
-            Trial(rate, [float(losses[0])]) for rate, losses in zip(RATES[self.optimizer], self.losses, strict=True)
+            Trial(rate, [float(losses[0])]) for rate, losses in zip(RATES[self.optimizer], self.early, strict=True)
         ]
         for trial in trials:
             trial.diverged = has_diverged(trial.losses)
-        rows = {id(trial): losses for trial, losses in zip(trials, self.losses, strict=True)}
+        rows = {id(trial): losses for trial, losses in zip(trials, self.early, strict=True)}
         spent = [1]
 
         def extend(trial: Trial, first: int, steps: int) -> None:
@@ -76,18 +76,20 @@ class Case:
 
 
 def cases(folder: Path) -> Iterator[Case]:
-    """Everything that was trained, with readings of its start."""
+    """Everything that was trained, with readings of its start; the folder `early` has the first steps once more."""
     stored = folder / "starts.json"
     known = json.loads(stored.read_text()) if stored.exists() else {}
     for network in NETWORKS.values():
         work = task(network.task)
         for optimizer in RATES:
             file = folder / f"{optimizer}-{network.name}.npy"
+            early = folder / "early" / file.name
+            first = np.load(early if early.exists() else file) if file.exists() else ()
             for seed, losses in enumerate(np.load(file) if file.exists() else ()):
                 key = f"{network.name} {seed}"
                 known[key] = known[key] if key in known else start_of(network, seed)
                 situation = Situation(work.guess, len(work.inputs) // BATCH, known[key])
-                yield Case(network.name, network.family, network.task, optimizer, seed, losses, situation)
+                yield Case(network.name, network.family, network.task, optimizer, seed, losses, first[seed], situation)
     stored.write_text(json.dumps(known))
 
 

@@ -10,6 +10,7 @@ import json
 import platform
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from benchmarks.trainability.networks import NETWORKS, Network
 from benchmarks.trainability.tasks import TASKS, Task, task
 
 STEPS = 400
+LAST = 40  # steps whose mean is the loss at the end
 WINDOW = 10  # steps whose mean loss is one number of a curve
 SEEDS = (0, 1)
 RATES = {"sgd": np.logspace(-4, 0, 7), "adam": np.logspace(-5, -1, 7)}
@@ -107,13 +109,21 @@ class Grid:
         return losses
 
 
-def train(network: Network, optimizer: str, work: Task, device: str, seeds: tuple[int, ...] = SEEDS) -> np.ndarray:
+@dataclass(frozen=True)
+class Length:
+    """How long to train, and in which of many orders the samples come."""
+
+    steps: int = STEPS
+    order: int = 0
+
+
+def train(network: Network, optimizer: str, work: Task, device: str, length: Length = Length()) -> np.ndarray:  # noqa: B008
     """Losses (seeds, rates, steps)."""
-    grid = Grid(network, optimizer, seeds, device)
-    streams = [work.batches(seed) for seed in seeds]
-    losses = torch.empty(STEPS, len(seeds), len(RATES[optimizer]), device=device)
+    grid = Grid(network, optimizer, SEEDS, device)
+    streams = [work.batches(seed + length.order) for seed in SEEDS]
+    losses = torch.empty(length.steps, len(SEEDS), len(RATES[optimizer]), device=device)
     take_step = _recorded(grid, streams) if device.startswith("cuda") else grid.step
-    for number in range(STEPS):
+    for number in range(length.steps):
         losses[number] = take_step(*_joined(streams))
     return losses.permute(1, 2, 0).cpu().numpy()
 
@@ -170,6 +180,8 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="*", default=list(TASKS))
     parser.add_argument("--families", nargs="*", default=[])
     parser.add_argument("--optimizers", nargs="*", default=list(RATES))
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--order", type=int, default=0, help="another number gives the samples in another order")
     parser.add_argument("--share", default="0/1", help="which of how many processes this is")
     settings = parser.parse_args()
     settings.out.mkdir(parents=True, exist_ok=True)
@@ -186,9 +198,9 @@ def main() -> None:
                 continue
             began, work = time.perf_counter(), task(network.task)
             work = Task(work.name, work.inputs.to(settings.device), work.targets.to(settings.device), work.classes)
-            losses = train(network, optimizer, work, settings.device)
+            losses = train(network, optimizer, work, settings.device, Length(settings.steps, settings.order))
             np.save(file, losses.astype(np.float32))
-            ends = windows(losses)[..., -4:].mean(-1).min(-1)
+            ends = losses[..., -LAST:].mean(-1).min(-1)
             print(f"{optimizer} {network.name}: {ends.round(4)} in {time.perf_counter() - began:.1f} s", flush=True)
 
 

@@ -34,11 +34,10 @@ PLAIN = {
 
 
 @pytest.mark.parametrize("optimizer", PLAIN)
-def test_every_network_of_a_grid_is_a_plain_training(optimizer, monkeypatch):
+def test_every_network_of_a_grid_is_a_plain_training(optimizer):
     torch.set_default_dtype(torch.float32)
-    monkeypatch.setattr(train, "STEPS", 12)
     network = Network("made", "made", "made", lambda: nn.Sequential(nn.Linear(4, 4), nn.Tanh(), Scaled()))
-    losses = train.train(network, optimizer, work(), "cpu")
+    losses = train.train(network, optimizer, work(), "cpu", train.Length(12))
     assert losses.shape == (2, 7, 12)
     for seed in (0, 1):
         for place in (0, 3, 5):
