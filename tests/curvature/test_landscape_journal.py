@@ -1,10 +1,12 @@
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from skiplens.base.errors import BrokenFileError, InvalidInputError
 from skiplens.curvature.landscape import loss_landscape
@@ -74,7 +76,7 @@ def test_another_slice_is_refused(tmp_path):
             loss_landscape(
                 perceptron(), classes(), loss="cross_entropy", journal=str(tmp_path), **{"points": 7} | change
             )
-    with pytest.raises(InvalidInputError, match="differs in weights, data"):
+    with pytest.raises(InvalidInputError, match=r"differs in weights, .*data"):
         loss_landscape(
             perceptron().requires_grad_(True),
             classes(9),
@@ -83,6 +85,59 @@ def test_another_slice_is_refused(tmp_path):
             journal=str(tmp_path),
             parameters=["0.weight"],
         )
+
+
+def along_a_line(folder, model=None, data=None, loss="cross_entropy"):
+    along = [torch.ones(4 * 6 + 6 + 6 * 3 + 3, dtype=torch.float64)]
+    options = {"loss": loss, "directions": along, "points": 3, "journal": str(folder)}
+    return loss_landscape(perceptron() if model is None else model, data or classes(), **options)
+
+
+def doubled(outputs, targets):
+    return 2 * nn.functional.cross_entropy(outputs, targets)
+
+
+def halved_twice(outputs, targets):
+    return 4 * nn.functional.cross_entropy(outputs, targets) / 2
+
+
+def test_data_of_the_same_size_and_loss_are_told_apart(tmp_path):
+    """Mirrored samples have the loss of the samples at these weights, and another one beside them."""
+    model = perceptron()
+    with torch.no_grad():
+        model[0].weight[:, 0] = 0
+    (inputs, targets), mirror = classes(), torch.tensor([-1.0, 1.0, 1.0, 1.0], dtype=torch.float64)
+    whole = along_a_line(tmp_path / "one", model, (inputs, targets))
+    other = along_a_line(tmp_path / "other", model, (inputs * mirror, targets))
+    assert whole.loss == other.loss and not torch.equal(whole.losses, other.losses)
+    with pytest.raises(InvalidInputError, match=r"holds another slice, which differs in data\."):
+        along_a_line(tmp_path / "one", model, (inputs * mirror, targets))
+
+
+def test_another_loss_mode_or_buffer_is_told_apart(tmp_path):
+    along_a_line(tmp_path / "loss", loss=doubled)
+    with pytest.raises(InvalidInputError, match=r"differs in loss\."):
+        along_a_line(tmp_path / "loss", loss=halved_twice)
+    along_a_line(tmp_path / "mode")
+    with pytest.raises(InvalidInputError, match=r"differs in model\."):
+        along_a_line(tmp_path / "mode", perceptron().eval())
+
+
+def test_a_loader_that_shuffles_goes_on(tmp_path):
+    inputs, targets = classes()
+    whole = along_a_line(tmp_path, data=(inputs, targets))
+    assert torch.equal(along_a_line(tmp_path, data=(inputs.flip(0), targets.flip(0))).losses, whole.losses)
+
+
+def test_a_loss_that_cannot_be_told_from_others_is_refused_with_a_journal_only(tmp_path):
+    lock = threading.Lock()
+
+    def guarded(outputs, targets):
+        with lock:
+            return doubled(outputs, targets)
+
+    with pytest.raises(InvalidInputError, match=r"be told whether '.*guarded' is the same as before"):
+        along_a_line(tmp_path, loss=guarded)
 
 
 def test_damaged_directions_are_told(tmp_path):

@@ -1,6 +1,7 @@
 """Slices of the loss landscape around a model: the loss on a line or a plane through its weights."""
 
 import copy
+import itertools
 import queue
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from skiplens.base.arguments import accept_old_order
 from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.base.files import fingerprint
+from skiplens.base.identity import identity_of
 from skiplens.base.memory import budget_bytes
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent, track
@@ -77,7 +79,8 @@ def loss_landscape(  # noqa: PLR0913 - options by keyword
         tolerance: Residual at which an eigenvector is good enough, relative to the eigenvalue.
         max_products: Hessian products spent on eigenvectors at most.
         workers: Points looked at at once on a CPU, one thread each; 0: as many as torch has threads.
-        journal: Folder to keep finished rows in; a killed run goes on from it.
+        journal: Folder to keep finished rows in; a killed run goes on from it. It knows the model, the loss and every
+            sample by their bits, and refuses others.
         seed: Names the random directions and the start of the search for eigenvectors.
         memory: Bytes that may be used; half of what is free if not given.
         progress: Called as rows are finished.
@@ -118,7 +121,7 @@ class _Slice:
         problem, options, pure = self.problem, self.options, self.problem.objective.pure
         clock = Provenance.begin(options.difference(), options.seed, pure.device)
         order = FlatOrder({name: tuple(weight.shape) for name, weight in pure.parameters.items()})
-        journal = Journal(options.journal, self.identity())
+        journal = Journal(options.journal, {} if options.journal is None else self.identity(loss))
         found = journal.directions()
         if found is None:
             found = self.directions(loss, data, order)
@@ -186,7 +189,7 @@ class _Slice:
         room = min(_PIECE_BYTES, budget_bytes(goal.device, self.options.memory) // workers)
         return max(1, room // saved_bytes_per_sample(goal.pure, samples_of(first.inputs)))
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self, loss: Loss) -> dict[str, Any]:
         """What must agree for two slices to be one; directions that are none are refused where they are made."""
         problem, asked, along = self.problem, self.options.to_json(), self.kind
         if not isinstance(along, str):
@@ -200,11 +203,22 @@ class _Slice:
         kept = ("dimensions", "points", "radius", "tolerance", "max_products", "seed")
         return {
             "weights": fingerprint(problem.objective.pure.parameters.items()),
-            "data": f"{problem.samples} samples with a loss of {problem.loss:.5e}",
+            "model": identity_of(problem.objective.pure.model),
+            "loss": identity_of(loss),
+            "data": _data_identity(problem),
             "directions": along,
             "normalisation": self.normalisation,
             **{name: asked[name] for name in kept},
         }
+
+
+def _data_identity(problem: LossProblem) -> str:
+    """All samples by their bits, in whatever order a loader gives them; by batches where these may not be cut."""
+    batches = [
+        sorted(identity_of(batch.select(slice(place, place + 1))) for place in range(batch.samples))
+        for batch in problem.batches
+    ]
+    return identity_of(sorted(itertools.chain(*batches)) if problem.splits else sorted(batches))
 
 
 Point = tuple[float, ...]
