@@ -2,11 +2,12 @@
 
 import contextlib
 import hashlib
+import json
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor
@@ -41,19 +42,55 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
 def require_writable(folder: Path) -> None:
     """Refuse a folder into which no file can be written; a folder that is not there is not there afterwards."""
     probe = folder / f".writable-{os.getpid()}-{secrets.token_hex(4)}"
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    missing: list[Path] = []
     try:
+        missing.extend(path for path in (folder, *folder.parents) if not path.exists())
         folder.mkdir(parents=True, exist_ok=True)
         probe.touch()
         probe.unlink()
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a name with a zero byte is a ValueError
+        problem = getattr(error, "strerror", None) or error
         raise InvalidInputError(
-            f"Nothing can be written to {folder}: {error.strerror or error}. Choose another folder, or allow writing."
+            f"Nothing can be written to {folder}: {problem}. Choose another folder, or allow writing."
         ) from error
     finally:
         for path in missing:  # the innermost first
             with contextlib.suppress(OSError):
                 path.rmdir()
+
+
+def user_path(named: str | os.PathLike[str]) -> Path:
+    """The path that a person named, `~` resolved; refused where the system does not know that home."""
+    try:
+        return Path(named).expanduser()
+    except RuntimeError as error:
+        raise InvalidInputError(
+            f"The path {os.fspath(named)} starts in a home that does not exist here. Write it from the root."
+        ) from error
+
+
+def is_folder(path: Path) -> bool:
+    """Whether `path` is a folder; a name that the system does not take, such as one too long, is none."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def is_file(path: Path) -> bool:
+    """Whether `path` is a file, in the same way."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def read_json(path: Path) -> Any:
+    """The JSON value in `path`, which is UTF-8; a ValueError also where it is nested too deeply to be read."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
 
 
 def write_content(path: Path, content: bytes | str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from skiplens.base.arguments import with_article
 from skiplens.base.errors import ModelSpecError, SkiplensError, did_you_mean
+from skiplens.base.files import is_file
 
 FORMS = "A function is named path/file.py:function or package.module:function."
 
@@ -21,7 +22,7 @@ def call_by_name(spec: str) -> Any:
         return function()
     except SkiplensError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ModelSpecError(f"{spec!r} raised {_one_line(error)} It is called without arguments.") from error
 
 
@@ -41,7 +42,7 @@ def import_by_name(spec: str) -> Callable[..., Any]:
 
 
 def _module_of_file(path: Path, spec: str) -> ModuleType:
-    if not path.is_file():
+    if not is_file(path):
         raise ModelSpecError(f"There is no file {path} (from {spec!r}). {FORMS}")
     description = importlib.util.spec_from_file_location(path.stem, path)
     assert description is not None and description.loader is not None, "a .py file always has a loader"
@@ -50,7 +51,7 @@ def _module_of_file(path: Path, spec: str) -> ModuleType:
     sys.path.insert(0, folder)  # so that the file finds its neighbours, as it does when it is run
     try:
         description.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ModelSpecError(f"{path} could not be loaded: {_one_line(error)}") from error
     finally:
         sys.path.remove(folder)
@@ -64,7 +65,7 @@ def _module_of_package(place: str, spec: str) -> ModuleType:
         if error.name is None or not f"{place}.".startswith(f"{error.name}."):
             raise ModelSpecError(f"{place} could not be imported: {_one_line(error)}") from error
         raise ModelSpecError(f"There is no module {place!r} (from {spec!r}). {FORMS}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ModelSpecError(f"{place} could not be imported: {_one_line(error)}") from error
 
 

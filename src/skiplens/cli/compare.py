@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from skiplens.base.errors import InvalidInputError
+from skiplens.base.files import require_writable
 from skiplens.base.settings import Settings, option
 from skiplens.cli import console
 from skiplens.cli.flags import with_settings
@@ -57,6 +58,7 @@ def compare(
             f"{NO_WEIGHTS!r} for a model that is drawn."
         )
     loss = loss_named(settings.loss)
+    require_writable(out)
     files = settings.weights or (NO_WEIGHTS,) * len(models)
     names = [  # a model that comes again gets a number
         f"{name} ({models[:place].count(name) + 1})" if models.count(name) > 1 else name

@@ -1,5 +1,6 @@
 """What the terminal shows: tables and progress that also look right in a log file and without colour."""
 
+import io
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,9 +34,17 @@ def complain(message: str) -> None:
     err().print(f"[bold red]error[/]: {escape(message)}", soft_wrap=True)
 
 
+def survive_any_encoding() -> None:
+    """Have terminals without Unicode show `?` for what they do not know, instead of failing on it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
 def print_json(value: Any) -> None:
     """The result for a machine; nothing else goes to standard output."""
-    sys.stdout.write(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"  # elsewhere JSON has its own escapes
+    sys.stdout.write(json.dumps(value, indent=1, ensure_ascii=not unicode, allow_nan=False) + "\n")
 
 
 def print_table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import json
 import types
 from collections.abc import Callable
 from dataclasses import fields
@@ -12,6 +11,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_typ
 import typer
 
 from skiplens.base.errors import SettingsError
+from skiplens.base.files import read_json
 from skiplens.base.settings import Settings
 
 S = TypeVar("S", bound=Settings)
@@ -65,7 +65,7 @@ def _parameter(name: str, hint: Any, default: Any, metadata: Any) -> inspect.Par
 def read_settings_file(path: Path) -> dict[str, Any]:
     """The JSON object in `path`."""
     try:
-        values = json.loads(path.read_text())
+        values = read_json(path)
     except OSError as error:
         raise SettingsError(f"The settings file {path} cannot be read: {error.strerror}.") from error
     except ValueError as error:

@@ -1,10 +1,12 @@
 """The command line: one thin file per verb."""
 
+import functools
 import sys
+from collections.abc import Callable
 
 import typer
 
-from skiplens.base.errors import SkiplensError
+from skiplens.base.errors import ModelSpecError, SkiplensError
 from skiplens.base.version import VERSION
 from skiplens.cli import compare, console, data, explore, forecast, inspect, reproduce, studies, zoo
 
@@ -29,8 +31,23 @@ VERBS = (
     reproduce.reproduce,
     explore.explore,
 )
+
+
+def _without_exit(verb: Callable[..., None]) -> Callable[..., None]:
+    """The verb; where code of the user's ends the process, that is told instead."""
+
+    @functools.wraps(verb)
+    def command(**given: object) -> None:
+        try:
+            verb(**given)
+        except SystemExit as error:
+            raise ModelSpecError(f"The model, data or loss ended the process with exit({error.code!r}).") from error
+
+    return command
+
+
 for verb in VERBS:
-    app.command()(verb)
+    app.command()(_without_exit(verb))
 
 app.add_typer(data.app, name="data")
 
@@ -50,10 +67,14 @@ def skiplens(
 
 def main() -> None:
     """Run the command line; an error that is meant for a person is shown as one sentence."""
+    console.survive_any_encoding()
     try:
         app(prog_name="skiplens")  # also where it is run as python -m skiplens
     except SkiplensError as error:
         console.complain(str(error))
+        sys.exit(BAD_INPUT)
+    except (OSError, MemoryError) as error:  # a file or a machine that does not do what was asked
+        console.complain(f"{type(error).__name__}: {error}.")
         sys.exit(BAD_INPUT)
     except KeyboardInterrupt:
         console.complain("interrupted.")

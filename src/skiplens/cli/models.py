@@ -11,9 +11,11 @@ from torch import Tensor, nn
 from skiplens import data, zoo
 from skiplens.base.arguments import with_article
 from skiplens.base.errors import BrokenFileError, InvalidInputError, ModelSpecError, UnsafeFileError, did_you_mean
+from skiplens.base.files import is_file
 from skiplens.base.import_by_name import call_by_name, import_by_name
 from skiplens.base.optional_imports import optional_import
 from skiplens.cli import console
+from skiplens.graph.inputs import first_line
 from skiplens.graph.loss import NAMED
 
 
@@ -72,20 +74,23 @@ def loss_named(words: str | None) -> Any:
 def load_weights(model: nn.Module, path: Path | str) -> nn.Module:
     """`model` with the weights of `path`; every name and shape must fit."""
     path = Path(path)
-    if not path.is_file():
+    if not is_file(path):
         raise InvalidInputError(f"There is no file of weights {path}.")
     state = _read_safetensors(path) if path.suffix == ".safetensors" else _read_checkpoint(path)
     _require_fit(model, state, path)
-    model.load_state_dict(state)
+    try:
+        model.load_state_dict(state)
+    except Exception as error:  # tensors of a kind that cannot be copied, such as sparse ones
+        raise InvalidInputError(f"The weights of {path} cannot be loaded: {first_line(error)}") from error
     return model
 
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:
-    safetensors = optional_import("safetensors", "reading .safetensors weights")
+    safetensors = optional_import("safetensors.torch", "reading .safetensors weights", "safetensors")
     try:
-        return optional_import("safetensors.torch", "reading .safetensors weights", "safetensors").load_file(path)
-    except safetensors.SafetensorError as error:
-        raise BrokenFileError(f"{path} is not a whole safetensors file: {error}.") from error
+        return safetensors.load_file(path)
+    except Exception as error:  # SafetensorError, and what torch says to types and sizes that a foreign file declares
+        raise BrokenFileError(f"{path} is not a whole safetensors file: {first_line(error)}.") from error
 
 
 def _read_checkpoint(path: Path) -> dict[str, Tensor]:
@@ -96,8 +101,10 @@ def _read_checkpoint(path: Path) -> dict[str, Tensor]:
             f"{path} was refused: loading it would run code that it brings along, or it is no checkpoint at all. "
             "Save the weights alone, with torch.save(model.state_dict(), FILE) or as safetensors."
         ) from error
-    except (EOFError, RuntimeError, ValueError) as error:
-        raise BrokenFileError(f"{path} is not a whole checkpoint: {error}") from error
+    except Exception as error:  # a cut or foreign file makes the unpickler stumble in any way
+        raise BrokenFileError(
+            f"{path} is not a whole checkpoint: {type(error).__name__}: {first_line(error)}"
+        ) from error
     if isinstance(content, Mapping):
         for wrapper in ("state_dict", "model_state_dict", "model"):  # where training scripts keep the weights
             if isinstance(content.get(wrapper), Mapping):

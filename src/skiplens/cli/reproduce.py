@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from skiplens.base.errors import InvalidInputError
+from skiplens.base.files import require_writable
 from skiplens.base.settings import Settings, option
 from skiplens.cli import console
 from skiplens.cli.flags import with_settings
@@ -60,6 +61,7 @@ def reproduce(
     if settings.scheduler is not None:
         executor = DaskCluster(settings.scheduler)
     folder = out or Path("runs") / settings.preset
+    require_writable(folder)
     recorded = Path(settings.recorded) if settings.recorded else None
     with _shown() as watch:
         effort = ReproductionEffort(settings.preset, settings.seed)

@@ -1,7 +1,7 @@
 """A loss over data, checked once: it repeats, it is finite, and it is known how its mini-batches add up."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils._pytree import tree_map_only
 
+from skiplens.base.arguments import type_name
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError, SkiplensError
 from skiplens.base.progress import Progress
@@ -58,12 +59,28 @@ class Objective:
 
     def total(self, outputs: Any, batch: Batch) -> Tensor:
         """The batch's part of the loss before the division by all shares; refused where it is no number."""
-        return require_scalar(self.rule.total(outputs, batch.targets))
+        return require_scalar(self._taken(self.rule.total, outputs, batch.targets))
+
+    def plain(self, outputs: Any, targets: Tensor) -> Tensor:
+        """What the loss itself gives for outputs and targets; refused where it is no number."""
+        return require_scalar(self._taken(self.rule.plain, outputs, targets))
+
+    @staticmethod
+    def _taken(loss: Callable[[Any, Tensor], Tensor], outputs: Any, targets: Tensor) -> Tensor:
+        try:
+            return loss(outputs, targets)
+        except (TypeError, ValueError, IndexError) as error:  # a RuntimeError may be torch's word for other things
+            if isinstance(error, SkiplensError):
+                raise
+            came = f"targets of type {type_name(targets.dtype)} and shape {tuple(targets.shape)}"
+            raise InvalidInputError(f"The loss cannot be taken of the outputs and {came}: {error}") from error
 
     def total_of(self, batch: Batch) -> float:
         """The same as a number, from the inputs."""
         with torch.no_grad():
-            return self.total(self.outputs(self.leaves(), batch), batch).item()
+            outputs = self.outputs(self.leaves(), batch)
+            self.rule.require_fit(outputs, batch.targets)
+            return self.total(outputs, batch).item()
 
     def prepared(self, batch: Batch) -> Batch:
         """The batch on the model's device, its floating tensors in the dtype that is computed in."""
@@ -173,7 +190,7 @@ def found_combination(objective: Objective, batch: Batch, model_returns_loss: bo
     """
 
     def plain(outputs: Any, targets: Tensor) -> float:
-        return require_scalar(objective.rule.plain(outputs, targets)).item()
+        return objective.plain(outputs, targets).item()
 
     def loss_at(outputs: Any, index: list[int]) -> float:
         def rows(tensor: Tensor) -> Tensor:

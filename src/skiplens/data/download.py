@@ -13,13 +13,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from skiplens.base.errors import DataError
-from skiplens.base.files import file_lock
+from skiplens.base.errors import DataError, InvalidInputError
+from skiplens.base.files import file_lock, is_file, user_path
 from skiplens.base.memory import readable
 from skiplens.base.optional_imports import optional_import
 from skiplens.base.progress import Progress
 from skiplens.data.catalogue import Archive, DataSet, Part
 
+_UNUSABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG)
 _ATTEMPTS = 3
 _CONNECT_AND_READ_SECONDS = (10, 60)
 _FOLLOWED = ("https://",)  # how addresses begin that are followed, also by redirection
@@ -136,8 +137,11 @@ def cache_folder() -> Path:
     """The folder of the cache: SKIPLENS_CACHE, or the place this system has for caches."""
     named = os.environ.get("SKIPLENS_CACHE")
     if named:
-        return Path(named).expanduser() / "data"
-    return Path(optional_import("pooch", "finding the cache folder").os_cache("skiplens")) / "data"
+        return user_path(named) / "data"
+    try:
+        return user_path(optional_import("pooch", "finding the cache folder").os_cache("skiplens")) / "data"
+    except (RuntimeError, InvalidInputError) as error:
+        raise InvalidInputError("No home folder is known here. Name a cache folder with SKIPLENS_CACHE.") from error
 
 
 def cached(parts: Iterable[Part], folder: Path) -> list[bytes] | None:
@@ -145,7 +149,7 @@ def cached(parts: Iterable[Part], folder: Path) -> list[bytes] | None:
     contents = []
     for part in parts:
         path = folder / part.name
-        if not path.is_file():
+        if not is_file(path):
             return None
         try:
             contents.append(require_checksum(part, path.read_bytes(), str(path)))
@@ -191,7 +195,7 @@ def explain_os_errors(data_set: DataSet, folder: Path) -> Iterator[None]:
                 f"No space left in {folder} for {data_set.name}, which needs about {needed}. "
                 "Free some, or name a cache folder elsewhere with SKIPLENS_CACHE."
             ) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        if error.errno in _UNUSABLE:
             raise DataError(
                 f"The cache folder {folder} cannot be written ({error.strerror}). Name another one with SKIPLENS_CACHE."
             ) from error

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from skiplens.base.errors import DataError
-from skiplens.base.files import file_lock
+from skiplens.base.files import file_lock, is_file, is_folder, user_path
 from skiplens.base.progress import Progress, silent
 from skiplens.data.catalogue import CATALOGUE, DataSet, Part, look_up
 from skiplens.data.download import (
@@ -86,7 +86,7 @@ def _place(data_set: DataSet, folder: Path | None) -> str:
     if folder and holds(data_set, folder):
         return str(folder)
     target = cache_folder() / data_set.name
-    return str(target) if all((target / part.name).is_file() for part in data_set.parts) else "not fetched yet"
+    return str(target) if all(is_file(target / part.name) for part in data_set.parts) else "not fetched yet"
 
 
 def is_cached(data_set: DataSet) -> bool:
@@ -140,8 +140,8 @@ def user_folder(root: str | os.PathLike[str] | None) -> Path | None:
     named, by = (root, "root") if root is not None else (os.environ.get("SKIPLENS_DATA") or None, "SKIPLENS_DATA")
     if named is None:
         return None
-    folder = Path(named).expanduser()
-    if not folder.is_dir():
+    folder = user_path(named)
+    if not is_folder(folder):
         raise DataError(f"{by} names the data folder {folder}, which is not a folder. Create it or name another one.")
     return folder
 

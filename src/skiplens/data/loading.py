@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from skiplens.base.errors import DataError, InvalidInputError, did_you_mean
+from skiplens.base.files import is_folder, user_path
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
 from skiplens.base.settings import Settings, option
@@ -148,8 +149,8 @@ def load(
 def _source(spec: str, options: LoadOptions, root: str | os.PathLike[str] | None, progress: Progress) -> ImageSource:
     name, _, split = spec.partition(":")
     if spec != "sample" and name not in CATALOGUE:
-        folder = Path(spec).expanduser()
-        if not folder.is_dir():
+        folder = user_path(spec)
+        if not is_folder(folder):
             near = did_you_mean(spec, ["sample", *CATALOGUE])
             raise DataError(f"{spec!r} is neither a folder of images nor a known data set. {near}")
         return open_folder(folder, Framing(options.image_size, options.image_size))
@@ -246,7 +247,7 @@ class ImageFolder:
 
 def open_folder(root: str | os.PathLike[str], framing: Framing | None = None) -> ImageFolder:
     """The images below `root`, which has one folder per class; lists names and decodes the first image only."""
-    index = list_files(Path(root).expanduser())
+    index = list_files(user_path(root))
     framing = framing or Framing()
     channels, height, width = decode(index.path(0), framing).shape
     return ImageFolder(index, framing, (channels, height, width))
@@ -254,10 +255,9 @@ def open_folder(root: str | os.PathLike[str], framing: Framing | None = None) ->
 
 def list_files(root: Path) -> FileIndex:
     """The index of all image files one level below `root`; each folder is listed once."""
-    if not root.is_dir():
+    if not is_folder(root):
         raise DataError(f"{root} is not a folder. Give a folder that has one folder of images per class.")
-    with os.scandir(root) as entries:
-        classes = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+    classes = sorted(entry.name for entry in _entries(root) if entry.is_dir() and not entry.name.startswith("."))
     if not classes:
         raise DataError(
             f"The data folder {root} is empty of class folders. Put the images of each class into a folder of its own: "
@@ -272,9 +272,17 @@ def list_files(root: Path) -> FileIndex:
     return FileIndex(root, tuple(classes), bytes(names), np.asarray(name_ends), np.asarray(class_ends))
 
 
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError as error:
+        raise DataError(f"The folder {folder} cannot be listed: {error.strerror}. Allow reading it.") from error
+
+
 def _image_names(folder: Path) -> list[str]:
-    with os.scandir(folder) as entries:
-        names = sorted(e.name for e in entries if e.name.lower().endswith(_ENDINGS) and not e.name.startswith("."))
+    entries = _entries(folder)
+    names = sorted(e.name for e in entries if e.name.lower().endswith(_ENDINGS) and not e.name.startswith("."))
     if not names:
         raise DataError(f"The class folder {folder} holds no images ({' '.join(_ENDINGS)}). Fill it or remove it.")
     return names

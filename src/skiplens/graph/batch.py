@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from skiplens.base.arguments import Arguments
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, SkiplensError
+from skiplens.base.memory import is_shortage
 
 Inputs = Tensor | tuple[Any, ...] | dict[str, Any]
 """A tensor, positional arguments or keyword arguments of the model."""
@@ -110,8 +111,13 @@ class Batches:
     def __iter__(self) -> Iterator[Batch]:
         """Each batch, checked; an empty source is an error."""
         number = -1
-        for number, pair in enumerate(self.source):
-            yield as_batch(pair, f"batch {number} of data")
+        try:
+            for number, pair in enumerate(self.source):
+                yield as_batch(pair, f"batch {number} of data")
+        except (Exception, SystemExit) as error:  # of the source: those of who reads the batches do not pass here
+            if isinstance(error, SkiplensError) or is_shortage(error):
+                raise
+            raise InvalidInputError(f"data raised {type(error).__name__} at batch {number + 1}: {error}") from error
         if number < 0:
             raise InvalidInputError(f"data gave no batches at all; is the loader empty? {WANTED}")
 

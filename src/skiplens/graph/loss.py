@@ -44,6 +44,9 @@ class LossRule:
         """What a batch adds to the divisor; 0 for losses that are not divided."""
         return float(targets.shape[0]) if self.combination == "mean" else 0.0
 
+    def require_fit(self, outputs: Any, targets: Tensor) -> None:
+        """Refuse targets that the loss does not take; called with plain tensors only."""
+
     def each(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The loss of every sample alone, scaled so that their mean (or sum) over all batches is the loss."""
         return torch.stack([self.plain(outputs[i : i + 1], targets[i : i + 1]) for i in range(len(targets))])
@@ -65,6 +68,11 @@ class CrossEntropyRule(LossRule):
         return F.cross_entropy(
             scores, targets, weight, None, module.ignore_index, None, "sum", label_smoothing=module.label_smoothing
         )
+
+    def require_fit(self, outputs: Any, targets: Tensor) -> None:
+        """Refuse classes that the outputs do not have, which some devices would only notice later."""
+        if not targets.is_floating_point():
+            _require_classes(main_output(outputs), targets, self.module.ignore_index)
 
     def share(self, targets: Tensor) -> float:
         """The number of targets that count, each with the weight of its class."""
@@ -264,12 +272,12 @@ def fitted(outputs: Tensor, batch: Batch, loss: Loss = None) -> tuple[Loss, Batc
     return loss, Batch(batch.inputs, targets.reshape(outputs.shape).to(outputs.dtype))
 
 
-def _require_classes(outputs: Tensor, targets: Tensor) -> None:
+def _require_classes(outputs: Tensor, targets: Tensor, ignored: int = _IGNORED) -> None:
     forms = {tuple(outputs.shape[:1] + outputs.shape[2:]): 1, tuple(outputs.shape[:-1]): outputs.ndim - 1}
     axis = forms.get(tuple(targets.shape)) if outputs.ndim > 1 else None
     if axis is None or targets.dtype == torch.bool:
         raise _misfit(outputs, targets)
-    classes, counting = outputs.shape[axis], targets[targets != _IGNORED]
+    classes, counting = outputs.shape[axis], targets[targets != ignored]
     least, most = (int(counting.min()), int(counting.max())) if counting.numel() else (0, 0)
     if not 0 <= least <= most < classes:
         raise InvalidInputError(

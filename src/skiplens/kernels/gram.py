@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from skiplens.base.errors import BrokenFileError, InvalidInputError, SkiplensError, TooLargeError
-from skiplens.base.files import file_lock, require_writable, write_content
+from skiplens.base.files import file_lock, read_json, require_writable, write_content
 from skiplens.base.identity import identity_of
 from skiplens.base.memory import budget_bytes, fresh_empty, readable, require_fits
 from skiplens.base.optional_imports import optional_import
@@ -189,7 +189,7 @@ class Journal:
     @classmethod
     def _read(cls, path: Path) -> "Journal":
         try:
-            content = json.loads(path.read_text())
+            content = read_json(path)
             bits = int(content["done"], 16)
             done = {tile for tile in range(bits.bit_length()) if bits >> tile & 1}
             return cls(path, str(content["fingerprint"]), int(content["side"]), done)

@@ -11,7 +11,7 @@ from itertools import groupby
 from pathlib import Path
 
 from skiplens.base.errors import InvalidInputError
-from skiplens.base.files import write_content
+from skiplens.base.files import read_json, write_content
 from skiplens.papers.study import Item, Judgement, Preset, Study, Table, Verdict
 from skiplens.plots.figure import Figure
 from skiplens.plots.matplotlib_file import save_figure
@@ -134,7 +134,7 @@ def shipped_record() -> dict[str, dict[str, str]]:
 def words_in(path: Path) -> dict[str, str]:
     """The word of each claim in a verdicts.json."""
     try:
-        entries = json.loads(path.read_text("utf-8"))
+        entries = read_json(path)
         return {f"{entry['study']}/{entry['item']}/{entry['claim']}": str(entry["verdict"]) for entry in entries}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InvalidInputError(f"{path} does not hold verdicts ({error}). Give a verdicts.json.") from error

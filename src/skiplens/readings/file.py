@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from skiplens.base.errors import BrokenFileError, TooNewFileError
-from skiplens.base.files import write_atomically
+from skiplens.base.files import is_folder, write_atomically
 from skiplens.readings.reading import KINDS, Provenance, Reading
 
 FORMAT = "skiplens-reading"
@@ -29,8 +29,12 @@ FORMAT_VERSION = 1
 
 HEADER = "reading.json"
 
-# What zipfile, NumPy and json say to damaged bytes; RuntimeError is zipfile's word for flags it does not know.
-_DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, KeyError, TypeError, ValueError, RuntimeError)
+# What zipfile, NumPy, json and the classes say to damaged bytes. RuntimeError is zipfile's word for flags it does not
+# know, and holds RecursionError; a MemoryError is a size that nobody has written.
+_DAMAGE = (
+    *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, AttributeError, KeyError, TypeError, ValueError),
+    *(RuntimeError, MemoryError, OverflowError),
+)
 _ARRAY = "$array"  # stands in the JSON where a tensor was; its value is the name of the array in the archive
 
 
@@ -59,6 +63,8 @@ def write_file(path: Path | str, reading: Reading) -> None:
 def read_file(path: Path | str) -> Reading:
     """The reading in `path`; a damaged or foreign file and one from a newer Skiplens are told apart by their errors."""
     path = Path(path)
+    if is_folder(path):
+        raise BrokenFileError(f"{path} is a folder, not a Skiplens reading.")
     with path.open("rb") as file:
         try:
             with zipfile.ZipFile(file) as archive:

@@ -17,7 +17,7 @@ from skiplens.base.errors import (
     NotTwiceDifferentiableError,
     SkiplensError,
 )
-from skiplens.base.files import write_content
+from skiplens.base.files import is_folder, read_json, write_content
 from skiplens.base.memory import memory_retry
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
@@ -132,9 +132,9 @@ class Report:
     def load(cls, path: Path | str) -> "Report":
         """The report whose `readings.json` is at `path` (the file or its folder); it can be drawn and saved again."""
         path = Path(path)
-        path = path / "readings.json" if path.is_dir() else path
+        path = path / "readings.json" if is_folder(path) else path
         try:
-            content = json.loads(path.read_text())
+            content = read_json(path)
             readings = tuple(from_json(values) for values in content["readings"])
             problems = tuple(Problem(**problem) for problem in content["problems"])
             if "findings" not in content:  # a file from before there were any is judged now
@@ -212,4 +212,4 @@ def _raised_by(loss: Loss, error: Exception) -> bool:
 
 
 # What json, torch and the classes of readings say to a file that was not written by `Report.write`.
-_NO_REPORT = (AttributeError, FileNotFoundError, KeyError, RecursionError, RuntimeError, TypeError, ValueError)
+_NO_REPORT = (AttributeError, KeyError, MemoryError, OSError, RecursionError, RuntimeError, TypeError, ValueError)

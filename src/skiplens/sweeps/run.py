@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from skiplens.base.errors import ClusterError, InvalidInputError
-from skiplens.base.files import write_content
+from skiplens.base.files import read_json, write_content
 from skiplens.base.import_by_name import import_by_name
 from skiplens.base.memory import free_bytes, require_fits
 from skiplens.base.preserve_state import full_precision
@@ -180,7 +180,7 @@ def owner_of(folder: Path | str) -> str | None:
     """The preset whose runs are in `folder`, or None if nobody has claimed it."""
     note = Path(folder) / _OWNER
     try:
-        return str(json.loads(note.read_text("utf-8"))["preset"])
+        return str(read_json(note)["preset"])
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:

@@ -4,7 +4,6 @@ Links that lead outside are not followed, and large files are not opened: the pa
 """
 
 import csv
-import json
 import os
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +16,7 @@ from typing import Any, Literal, TypeVar
 from urllib.parse import quote, unquote_to_bytes
 
 from skiplens.base.errors import BrokenFileError, InvalidInputError
+from skiplens.base.files import read_json
 from skiplens.base.memory import readable
 from skiplens.readings.file import read_file
 from skiplens.readings.reading import Reading
@@ -230,8 +230,8 @@ def _require_small_and_here(path: Path) -> None:
 
 def _json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
+        return read_json(path)
+    except ValueError as error:
         raise InvalidInputError(f"{path.name} is no JSON: {error}.") from error
 
 
