@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from skiplens.explorer.guard import Guard
+from skiplens.explorer.guard import MOST_BODY_BYTES, Guard
 from skiplens.explorer.page.app import make_app
 from skiplens.explorer.views.paths import PathsView
 from skiplens.explorer.views.runs import RunsView
@@ -177,34 +177,117 @@ class TestFiles:
         assert b"{" not in client.get("/files?name=mine/readings.json", headers=HERE).data[:1]
 
 
-def update(client, view, words, fields):
-    """What the browser sends when a control has moved: the page's state, as the server has asked for it."""
+def body_for(client, place, shared, view="paths", fields=()):
+    """What the browser sends for the callback that writes `place`: the page's state, as the server has asked for it."""
     dependencies = json.loads(client.get("/_dash-dependencies", headers=HERE).text)
-    (asked,) = [one for one in dependencies if "words.children" in one["output"]]
-    shared = {"view": {"name": view, "words": words}}
+    (asked,) = [one for one in dependencies if place in one["output"] and one["clientside_function"] is None]
 
-    def entry(one):
+    def entry(one, has_value=True):
         name, wanted = one["id"], one["property"]
         if not name.startswith("{"):
-            return {"id": name, "property": wanted, "value": shared.get(name)}
+            return {"id": name, "property": wanted, **({"value": shared.get(name)} if has_value else {})}
         kind = json.loads(name)["kind"]
         own = fields if kind in ("number", "row", "problem") else ()
         places = [{"kind": kind, "name": field, "view": view} for field in own]
         values = [place if wanted == "id" else fields[place["name"]] for place in places]
-        return [{"id": place, "property": wanted, "value": value} for place, value in zip(places, values, strict=True)]
+        found = zip(places, values, strict=True)
+        return [{"id": at, "property": wanted, **({"value": value} if has_value else {})} for at, value in found]
 
-    outputs = [part.rsplit(".", 1) for part in asked["output"].strip(".").split("...")]
-    body = {
+    parts = [part.rsplit(".", 1) for part in asked["output"].strip(".").split("...")]
+    outputs = [entry({"id": name, "property": wanted}, has_value=False) for name, wanted in parts]
+    return {
         "output": asked["output"],
-        "outputs": [entry({"id": name, "property": wanted.split("@")[0]}) for name, wanted in outputs],
+        "outputs": outputs if asked["output"].startswith("..") else outputs[0],
         "inputs": [entry(one) for one in asked["inputs"]],
         "state": [entry(one) for one in asked["state"]],
         "changedPropIds": ["view.data"],
     }
-    for output in body["outputs"]:
-        for one in output if isinstance(output, list) else [output]:
-            one.pop("value")
+
+
+def update(client, view, words, fields):
+    """The answer when a control has moved."""
+    body = body_for(client, "words.children", {"view": {"name": view, "words": words}}, view, fields)
     return client.post("/_dash-update-component", json=body, headers=HERE)
+
+
+SHARED = {
+    "address": "/paths",
+    "view": {"name": "paths", "words": {"depth": "7"}},
+    "query": {"view": "paths", "query": "?depth=7", "asked": [["7"]]},
+    "measured": 3,
+    "clock": 2,
+}
+CALLBACKS = ("lead.children", "fields.children", "words.children", "measured.data")
+
+
+@pytest.fixture(scope="module")
+def asked_by_a_page(tmp_path_factory):
+    """A client, and a request of a page for every callback of the server."""
+    client = client_of(tmp_path_factory.mktemp("runs"), Guard("127.0.0.1", 8050))
+    return client, [body_for(client, place, SHARED, fields={"depth": "7"}) for place in CALLBACKS]
+
+
+def test_the_requests_of_a_page_are_answered(asked_by_a_page):
+    client, bodies = asked_by_a_page
+    for body in bodies:
+        assert client.post("/_dash-update-component", json=body, headers=HERE).status_code == 200
+
+
+def places_in(node, before=()):
+    """The way to everything inside of a JSON text."""
+    yield before
+    for key, child in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
+        yield from places_in(child, (*before, key))
+
+
+def with_instead(node, way, value):
+    if not way:
+        return value
+    copy = dict(node) if isinstance(node, dict) else list(node)
+    copy[way[0]] = with_instead(node[way[0]], way[1:], value)
+    return copy
+
+
+WRONG = (*(None, 0, -1.5, True, "", "none", "{", "\ud800", "1e999"), *([], ["a", 1], [[]], {}, {"id": "view"}))
+
+
+@pytest.mark.parametrize("callback", range(len(CALLBACKS)), ids=CALLBACKS)
+def test_nothing_wrong_in_a_request_is_a_fault_of_the_server(asked_by_a_page, callback, caplog):
+    """Each part of a request of each callback is replaced by each wrong value, one at a time."""
+    client, bodies = asked_by_a_page
+    for way in places_in(bodies[callback]):
+        for value in WRONG:
+            body = with_instead(bodies[callback], way, value)
+            status = client.post("/_dash-update-component", json=body, headers=HERE).status_code
+            assert status < 500, (way, value)
+    assert not caplog.records
+
+
+def test_brackets_without_an_end_are_refused(client):
+    for text in ("[" * 100_000, '{"output": ' * 50_000):
+        sent = client.post("/_dash-update-component", data=text, headers=HERE, content_type="application/json")
+        assert sent.status_code == 400
+
+
+def test_a_body_that_no_page_would_send_is_not_read(client):
+    class Endless(io.RawIOBase):
+        taken = 0
+
+        def readable(self):
+            return True
+
+        def readinto(self, room):
+            self.taken += len(room)
+            room[:] = b" " * len(room)
+            return len(room)
+
+    announced, in_pieces = {"CONTENT_LENGTH": str(60 * 2**20)}, {"wsgi.input_terminated": True}
+    for length, status in ((announced, 413), (in_pieces, 400)):
+        body = Endless()
+        options = {"environ_overrides": {"wsgi.input": body, "CONTENT_LENGTH": "", **length}, "headers": HERE}
+        sent = client.post("/_dash-update-component", content_type="application/json", **options)
+        assert sent.status_code == status
+        assert body.taken <= 2 * MOST_BODY_BYTES
 
 
 @pytest.mark.parametrize("name", ["none", ["paths"]])

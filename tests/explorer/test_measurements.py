@@ -7,11 +7,22 @@ from typing import ClassVar
 
 import pytest
 
+from skiplens.base import memory
 from skiplens.base.errors import InvalidInputError
-from skiplens.explorer.measurements import Measurements
+from skiplens.base.memory import budget_bytes
+from skiplens.explorer import measurements as explorer_measurements
+from skiplens.explorer.measurements import MOST_BYTES, MOST_WAITING, Measurements
 from skiplens.explorer.view import Drawing, View
 
-LONG = 600  # seconds; a patience that does not end within a test
+PATIENCE, PATIENCE_ALONE = 1.5, 6.0
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The seconds that measurements see: a busy machine does not move them."""
+    now = [0.0]
+    monkeypatch.setattr(explorer_measurements, "monotonic", lambda: now[0])
+    return now
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +34,7 @@ class Slow(View):
     lead: ClassVar[str] = ""
     go: threading.Event = field(default_factory=threading.Event)
     calls: list = field(default_factory=list)
+    beats: list = field(default_factory=list)
 
     def controls(self, words):
         return ()
@@ -35,6 +47,7 @@ class Slow(View):
         progress("half", 1, 2)
         while not self.go.wait(0.01):
             progress("half", 1, 2)
+            self.beats.append(values["x"])
         if values["x"] < 0:
             raise InvalidInputError("x is negative; give another.")
         if values["x"] == 0:
@@ -46,6 +59,12 @@ def until(condition):
     """Wait for it however long a busy machine takes."""
     while not condition():
         time.sleep(0.01)
+
+
+def goes_on(view):
+    """Wait until the measurement that runs has found three times that it is wanted."""
+    seen = len(view.beats)
+    until(lambda: len(view.beats) > seen + 3)
 
 
 def test_a_measurement_is_started_told_of_and_kept():
@@ -65,36 +84,40 @@ def test_measurements_take_turns():
     measurements.ask(view, {"x": 1})
     until(lambda: view.calls)
     assert measurements.ask(view, {"x": 2}).state == "waiting"
-    time.sleep(0.2)
+    goes_on(view)
     assert view.calls == [1]
     view.go.set()
     assert measurements.wait(view, {"x": 2}).result == 4
 
 
-def test_what_nobody_asks_for_any_more_is_abandoned_and_can_be_asked_for_again():
-    view, measurements = Slow(), Measurements(patience_alone=0.1)
+def test_what_nobody_asks_for_any_more_is_abandoned_and_can_be_asked_for_again(clock):
+    view, measurements = Slow(), Measurements(patience_alone=PATIENCE_ALONE)
     measurements.ask(view, {"x": 1})
     until(lambda: view.calls)
-    until(lambda: not measurements._turn.locked())
+    clock[0] += PATIENCE_ALONE + 0.1
+    until(lambda: not measurements._jobs)
     view.go.set()
-    measurements._patience_alone = LONG
     assert measurements.wait(view, {"x": 1}).result == 2
     assert view.calls == [1, 1]
 
 
-def test_an_abandoned_one_that_waits_for_its_turn_never_starts():
-    view, measurements = Slow(), Measurements(patience=0.3)
+def test_an_abandoned_one_that_waits_for_its_turn_never_starts(clock):
+    view, measurements = Slow(), Measurements(patience=PATIENCE)
     measurements.ask(view, {"x": 1})
     until(lambda: view.calls)
     measurements.ask(view, {"x": 2})
-    until(lambda: measurements.ask(view, {"x": 1}) and len(measurements._jobs) == 1)
+    clock[0] += PATIENCE - 0.1
+    measurements.ask(view, {"x": 1})
+    clock[0] += 0.2
+    measurements.ask(view, {"x": 1})
+    assert len(measurements._jobs) == 1
     view.go.set()
     assert measurements.wait(view, {"x": 1}).result == 2
     assert view.calls == [1]
 
 
-def test_what_was_asked_for_last_comes_first():
-    view, measurements = Slow(), Measurements(patience=LONG)
+def test_what_was_asked_for_last_comes_first(clock):
+    view, measurements = Slow(), Measurements()
     measurements.ask(view, {"x": 1})
     until(lambda: view.calls)
     for x in (2, 3, 4, 3):
@@ -104,22 +127,51 @@ def test_what_was_asked_for_last_comes_first():
     assert view.calls == [1, 3, 4, 2]
 
 
-def test_one_that_nobody_asks_for_makes_room_for_one_that_waits():
-    view, measurements = Slow(), Measurements(patience=0.2, patience_alone=LONG)
+def test_one_that_nobody_asks_for_makes_room_for_one_that_waits(clock):
+    view, measurements = Slow(), Measurements(patience=PATIENCE, patience_alone=PATIENCE_ALONE)
     measurements.ask(view, {"x": 1})
     until(lambda: view.calls)
-    until(lambda: measurements.ask(view, {"x": 2}) and 2 in view.calls)
-    assert view.calls[0] == 1 and not view.go.is_set()
+    clock[0] += PATIENCE + 0.1
+    goes_on(view)  # no other waits yet
+    measurements.ask(view, {"x": 2})
+    until(lambda: 2 in view.calls)
+    assert view.calls == [1, 2] and not view.go.is_set()
 
 
-def test_one_that_nobody_asks_for_goes_on_for_a_while_where_none_waits():
-    view, measurements = Slow(), Measurements(patience=0.01, patience_alone=LONG)
+def test_only_so_many_wait_and_no_thread_for_each(clock):
+    """Those that were asked for first are forgotten; they can be asked for again."""
+    view, measurements = Slow(), Measurements()
+    threads = threading.active_count()
     measurements.ask(view, {"x": 1})
     until(lambda: view.calls)
-    time.sleep(0.1)
+    for x in range(2, 500):
+        measurements.ask(view, {"x": x})
+    assert threading.active_count() <= threads + 1
+    assert len(measurements._jobs) == 1 + MOST_WAITING
     view.go.set()
-    until(lambda: measurements.ask(view, {"x": 1}).result == 2)
-    assert view.calls == [1]
+    until(lambda: measurements._worker is None)
+    assert view.calls == [1, *range(499, 499 - MOST_WAITING, -1)]
+    assert measurements.wait(view, {"x": 2}).result == 4
+
+
+def test_a_measurement_plans_with_a_part_of_the_memory(monkeypatch):
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 2**50)
+
+    class Large(Slow):
+        def measure(self, values, progress):
+            return budget_bytes("cpu")
+
+    assert Measurements().wait(Large(), {"x": 1}).result == MOST_BYTES < budget_bytes("cpu") == 2**49
+
+
+def test_code_that_would_end_the_process_ends_its_measurement_alone(caplog):
+    class Leaving(Slow):
+        def measure(self, values, progress):
+            raise SystemExit("bye")
+
+    measurements = Measurements()
+    assert measurements.wait(Leaving(), {"x": 1}).problem == "The measurement failed: SystemExit: bye"
+    assert measurements.wait(Leaving(), {"x": 2}).state == "failed"
 
 
 def test_an_error_for_a_person_is_told_as_it_is():

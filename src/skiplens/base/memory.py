@@ -17,6 +17,8 @@ from skiplens.base.errors import TooLargeError
 _SHARE_OF_FREE = 0.5  # the rest is for the caller, for caches and for what torch allocates beside our buffers
 REDUCTION: ContextVar[float] = ContextVar("REDUCTION", default=1.0)
 """Share of the usual budgets that plans get; `halving_memory` lowers it after a shortage."""
+CEILING: ContextVar[float] = ContextVar("CEILING", default=math.inf)
+"""Bytes that plans get at most where the caller asks for none."""
 
 
 def free_bytes(device: torch.device | str = "cpu") -> int:
@@ -30,7 +32,7 @@ def free_bytes(device: torch.device | str = "cpu") -> int:
 
 def budget_bytes(device: torch.device | str = "cpu", asked: int | None = None) -> int:
     """The budget to plan with: what the caller asked for, or half of what is free; less after a shortage."""
-    usual = asked if asked is not None else free_bytes(device) * _SHARE_OF_FREE
+    usual = asked if asked is not None else min(free_bytes(device) * _SHARE_OF_FREE, CEILING.get())
     return int(usual * REDUCTION.get())
 
 

@@ -14,7 +14,7 @@ from skiplens.base.errors import SkiplensError
 from skiplens.base.optional_imports import optional_import
 from skiplens.explorer.control import words_of
 from skiplens.explorer.exports import TYPES, exported
-from skiplens.explorer.guard import COOKIE_DAYS, UPDATES, Guard, Visitor, is_update
+from skiplens.explorer.guard import COOKIE_DAYS, MOST_BODY_BYTES, UPDATES, Guard, Visitor, is_update
 from skiplens.explorer.measurements import Measurements
 from skiplens.explorer.page.callbacks import INDEX, Callbacks, layout
 from skiplens.explorer.page.panes import draw
@@ -43,6 +43,7 @@ def make_app(views: Sequence[View], guard: Guard, file_of: Callable[[str], Path]
     `file_of` takes the name of a file that can be downloaded to its place, and refuses all other names.
     """
     server = flask.Flask("skiplens.explorer", static_folder=None)
+    server.config["MAX_CONTENT_LENGTH"] = MOST_BODY_BYTES
     app = Dash(
         __name__,
         server=server,
@@ -100,10 +101,13 @@ def _add_guards(server: flask.Flask, guard: Guard, app: Dash) -> None:
 
     @server.before_request
     def check_update() -> flask.Response | None:
-        request = flask.request
-        if request.path != UPDATES or is_update(request.get_json(silent=True), app.callback_map):
+        if flask.request.path != UPDATES:
             return None
-        return _message("This is no request of the explorer's page.", 400)
+        try:
+            is_ours = is_update(flask.request.get_json(silent=True), app.callback_map)
+        except RecursionError:  # brackets in brackets without an end
+            is_ours = False
+        return None if is_ours else _message("This is no request of the explorer's page.", 400)
 
 
 def _welcome(guard: Guard) -> flask.Response:
