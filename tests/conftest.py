@@ -12,7 +12,9 @@ import torch
 
 def pytest_configure(config: pytest.Config) -> None:
     torch.set_num_threads(1)
-    hypothesis.settings.register_profile("skiplens", deadline=None)  # a busy machine is no fault of the code
+    # A busy machine is no fault of the code: nothing fails for the time that an example, or drawing it, takes.
+    slow = [hypothesis.HealthCheck.too_slow]
+    hypothesis.settings.register_profile("skiplens", deadline=None, suppress_health_check=slow)
     hypothesis.settings.load_profile("skiplens")
 
 

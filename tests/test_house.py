@@ -6,6 +6,8 @@ import re
 import tomllib
 from pathlib import Path
 
+import hypothesis
+
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src/skiplens"
 
@@ -29,6 +31,16 @@ def test_the_drawing_is_the_import_contract():
 def test_every_folder_stands_in_the_drawing():
     folders = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
     assert {name for line in drawing() for name in line} == folders
+
+
+def test_no_test_fails_for_the_time_that_it_takes():
+    """The profile of tests/conftest.py is the one place that speaks of it."""
+    assert hypothesis.settings().deadline is None
+    assert hypothesis.HealthCheck.too_slow in hypothesis.settings().suppress_health_check
+    word = re.compile(r"\bdeadline=|wait_for_timeout\((?!50\))")  # 50: between two looks at a condition
+    sources = {path: path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py")}
+    found = {path.relative_to(ROOT).as_posix() for path, text in sources.items() if word.search(text)}
+    assert found - {"tests/test_house.py"} == {"tests/conftest.py"}
 
 
 def test_files_are_chapters():

@@ -181,6 +181,27 @@ def test_reports_are_opened_drawn_again_compared_and_downloaded(explore):
     expect(page.locator("#rest th")).to_have_text(["number", "first", "second"])
 
 
+def test_a_choice_made_while_the_fields_are_renewed_is_not_lost(explore):
+    """The fields for two reports are held back: until they come, nothing can be chosen in the old ones."""
+    page, held = explore("/runs?run=first"), []
+
+    def hold(route):
+        is_held = route.request.post_data_json["output"] == "fields.children" and not held
+        held.append(route) if is_held else route.continue_()
+
+    reading = page.get_by_label("Path spectrum")
+    expect(reading).to_be_enabled()
+    page.route(lambda address: "_dash-update-component" in address, hold)
+    page.get_by_label("second (report)").check()
+    page.wait_for_url("**run=first%2Csecond**")
+    expect(reading).to_be_disabled()
+    held[0].continue_()
+    reading.check()
+    page.wait_for_url("**run=first%2Csecond&reading=paths**")
+    wait_for_points(page, 5, "second")
+    page.unroute_all()
+
+
 @pytest.mark.slow
 def test_a_study_is_opened_with_its_figures_and_tables(explore):
     page = settled(explore("/runs?run=study"))
@@ -195,7 +216,6 @@ def test_hostile_names_are_text_and_paths_outside_are_refused(explore):
     page.get_by_label(f"{HOSTILE} (report)").check()
     expect(page.locator(".says")).to_contain_text(f"{HOSTILE}: Healthy.")
     page.get_by_label("first (report)").check()
-    page.wait_for_url("**first**")  # the choice of readings is made anew for two reports: choose after that
     page.get_by_label("Path spectrum").check()
     page.wait_for_url("**reading=paths**")
     wait(page, "document.querySelectorAll('#hero .legendtext').length === 2")

@@ -37,7 +37,7 @@ def opened(monkeypatch):
     def serve_nothing(self):
         self.server.server_close()
         for thread in set(threading.enumerate()) - before:
-            thread.join(10)
+            thread.join()
 
     monkeypatch.setattr(webbrowser, "open", lambda link: links.append((link, threading.current_thread().daemon)))
     monkeypatch.setattr(serve.Explorer, "serve", serve_nothing)
@@ -61,7 +61,7 @@ def test_a_browser_that_does_not_return_does_not_keep_the_page_from_answering(mo
         served.append(not waiting.is_set())
         waiting.set()
 
-    monkeypatch.setattr(webbrowser, "open", lambda link: waiting.wait(10))
+    monkeypatch.setattr(webbrowser, "open", lambda link: waiting.wait())
     monkeypatch.setattr(serve.Explorer, "serve", serve_while_it_waits)
     status, _, _ = ran("explore", "--port", "0")
     assert status == 0 and served == [True]

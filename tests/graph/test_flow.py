@@ -19,7 +19,7 @@ def graphs(draw):
     return [tuple(draw(st.lists(st.integers(0, i), min_size=1, max_size=2, unique=True))) for i in range(size)]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(graphs())
 def test_ancestors_descendants_and_dominators_are_what_the_ways_say(reads):
     graph = Graph(reads)
@@ -33,7 +33,7 @@ def test_ancestors_descendants_and_dominators_are_what_the_ways_say(reads):
         assert above == set(itertools.chain(*ways))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(graphs())
 def test_depth_is_the_longest_way(reads):
     graph = Graph(reads)
@@ -42,7 +42,7 @@ def test_depth_is_the_longest_way(reads):
     assert graph.flow.longest(nodes, lambda _: True) == max(len(way) - 1 for way in graph.ways(end))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(graphs())
 def test_the_fork_of_two_ends_lies_on_ways_to_both(reads):
     graph = Graph(reads)

@@ -46,7 +46,6 @@ def dense(matrix):
     return matrix if isinstance(matrix, torch.Tensor) else torch.as_tensor(np.array(matrix))
 
 
-@settings(deadline=None)  # a busy machine is no fault of the tiles
 @given(rows=st.integers(1, 50), columns=st.integers(1, 50), side=st.integers(1, 20), symmetric=st.booleans())
 def test_tiles_cover_every_entry_once(rows, columns, side, symmetric):
     columns = rows if symmetric else columns
@@ -372,7 +371,7 @@ def test_without_zarr_the_package_is_named(X, tmp_path, monkeypatch):
 
 
 @given(seed=st.integers(0, 2**31), samples=st.integers(1, 60), extra=st.integers(0, 2**18))
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 def test_the_size_of_tiles_does_not_change_a_value(seed, samples, extra):
     X = torch.randn(samples, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     found = gram(KERNEL.ntk, X, memory=samples * samples * 8 + SMALL // 4 + extra)

@@ -175,7 +175,7 @@ kernels = st.sampled_from(KERNELS)
     quantity=st.sampled_from(QUANTITIES),
     exponents=st.tuples(st.floats(-20, 20), st.floats(-20, 20)),
 )
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_homogeneous_in_each_argument(seed, kernel, quantity, exponents):
     generator = torch.Generator().manual_seed(seed)
     X, Y = (torch.randn(4, 3, generator=generator, dtype=torch.float64) for _ in range(2))
@@ -186,7 +186,7 @@ def test_homogeneous_in_each_argument(seed, kernel, quantity, exponents):
 
 
 @given(seed=seeds, kernel=kernels, quantity=st.sampled_from(QUANTITIES))
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_rotations_change_nothing(seed, kernel, quantity):
     generator = torch.Generator().manual_seed(seed)
     X = torch.randn(5, 4, generator=generator, dtype=torch.float64)
@@ -195,7 +195,7 @@ def test_rotations_change_nothing(seed, kernel, quantity):
 
 
 @given(seed=seeds, kernel=kernels, quantity=st.sampled_from(QUANTITIES), cut=st.integers(1, 8))
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_batches_permutations_and_the_transpose_change_nothing(seed, kernel, quantity, cut):
     generator = torch.Generator().manual_seed(seed)
     X, Y = (torch.randn(9, 4, generator=generator, dtype=torch.float64) for _ in range(2))

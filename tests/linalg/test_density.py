@@ -77,7 +77,7 @@ def test_residuals_bound_the_distance_to_an_eigenvalue(matrix):
     assert (distance <= density.residuals + 1e-10).all()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10_000), st.integers(2, 12), st.floats(-1.5, 3.5))
 def test_the_bounds_hold_for_every_level(number, steps, level):
     generator = torch.Generator().manual_seed(number)

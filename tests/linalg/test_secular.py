@@ -23,7 +23,7 @@ def test_roots_are_the_eigenvalues(size, seed):
 
 
 @given(st.integers(2, 30), st.integers(0, 10**6), st.floats(1e-6, 1e6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_roots_lie_between_the_poles_and_their_sum_is_the_trace(size, seed, rho):
     poles, z, _ = problem(size, seed)
     roots = secular_roots(poles, z.square(), rho).values

@@ -17,7 +17,7 @@ from tests.sweeps.measures import Probe, runs
 ROOT = Path(__file__).parents[2]
 
 
-def wait_until(condition, seconds: float = 60.0) -> None:
+def wait_until(condition, seconds: float = 600.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen in time"
@@ -71,7 +71,7 @@ def test_a_killed_command_goes_on_and_its_workers_do_not_survive_it(tmp_path):
     client.wait()
     done = {key: store.path(key).stat().st_mtime_ns for key in store.keys()}
     assert len(done) < 12
-    wait_until(lambda: not any(_alive(int(child)) for child in children), 10)
+    wait_until(lambda: not any(_alive(int(child)) for child in children))
     sweep(runs(count=12, seconds=0.3)[::-1], store)
     assert {key: store.path(key).stat().st_mtime_ns for key in done} == done
     sweep(runs(count=12, seconds=0.3)[:3], expected)

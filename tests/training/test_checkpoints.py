@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 def kill(path: Path, step: int) -> None:
     """The run in a process that is killed, with no chance to tidy up, after `step` steps."""
     command = [sys.executable, "-m", "tests.training.killed_run", str(path), str(step)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", timeout=120)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", timeout=600)
     assert done.returncode == -signal.SIGKILL, done.stderr
 
 

@@ -1,7 +1,7 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skiplens.training.recipe import Recipe, learning_rate
@@ -25,7 +25,6 @@ def test_cosine_is_half_way_in_the_middle():
     assert rates(recipe, 1, 4) == pytest.approx([2, 1 + math.sqrt(0.5), 1, 1 - math.sqrt(0.5)])
 
 
-@settings(deadline=None)
 @given(
     step=st.integers(0, 99),
     milestones=st.lists(st.integers(1, 20), unique=True, max_size=4).map(lambda found: tuple(sorted(found))),

@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -23,7 +23,6 @@ def draw(generator):
     return torch.randn(2, 3, generator=generator), torch.zeros(2)
 
 
-@settings(deadline=None)
 @given(start=st.integers(0, 9), kind=st.sampled_from(["samples", "loader", "drawn"]))
 def test_a_batch_depends_on_its_number_only(start, kind):
     loader = DataLoader(TensorDataset(*samples()), batch_size=8, shuffle=True)
@@ -34,7 +33,6 @@ def test_a_batch_depends_on_its_number_only(start, kind):
     assert all(map(torch.equal, whole[start:], rest))
 
 
-@settings(deadline=None)
 @given(count=st.integers(1, 30), size=st.integers(1, 40))
 def test_an_epoch_is_a_permutation_in_batches(count, size):
     inputs = torch.arange(count)[:, None]

@@ -57,7 +57,7 @@ def test_one_unit_may_be_enough():
     assert (found.width, found.relative_variance_one_narrower) == (1, math.inf)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     depth=st.integers(1, 40),
     branch_depth=st.integers(1, 4),

@@ -266,7 +266,7 @@ def test_nearly_opposite_points(gap):
     assert_close(steps, torch.full_like(steps, 2 * math.sin((math.pi - gap) / 20)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 10**6), samples=st.integers(2, 12), width=st.integers(3, 6))
 def test_ways_keep_their_distance_and_are_not_too_long(seed, samples, width):
     generator = torch.Generator().manual_seed(seed)

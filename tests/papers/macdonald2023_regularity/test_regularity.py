@@ -119,7 +119,7 @@ def random_system(widths, shape, kind, rule, seed):
     return system, parameters, torch.randn(first.inputs, samples, generator=generator)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     widths=st.lists(st.integers(1, 6), min_size=2, max_size=4),
     shape=st.tuples(st.integers(0, 3), st.integers(1, 4), st.integers(1, 5)),

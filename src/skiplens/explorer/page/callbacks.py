@@ -47,7 +47,7 @@ def layout(views: Sequence[View]) -> Component:
     theme = html.Button("Dark", id="theme", type="button", **{"aria-label": "Dark look"})
     brand = html.P(["Skiplens ", html.Span("explorer")], className="brand")
     links = html.Ul(navigation(views, ""), id="navigation")
-    fields = [html.Div(id="chooser"), html.Div(id="fields")]
+    fields = [html.Div(id="chooser"), html.Fieldset(html.Div(id="fields"), id="renewed")]
     panel = html.Form(fields, id="panel", tabIndex=-1, **{"aria-label": "Controls"})
     words = html.Div([html.Div(id="progress", role="status"), html.Div(id="words", **{"aria-live": "polite"})])
     main = [
@@ -94,7 +94,12 @@ class Callbacks:
             output=[Output("view", "data"), *_children("chooser", "navigation", "title", "lead")],
             inputs={"pathname": Input("address", "pathname"), "search": Input("address", "search")},
         )(self.open)
-        app.callback(output=Output("fields", "children"), inputs={"opened": opened, "fields": chooser})(self.fields)
+        # While other fields are on their way nothing can be chosen in these: the answer would take it back.
+        app.callback(
+            output=Output("fields", "children"),
+            inputs={"opened": opened, "fields": chooser},
+            running=[(Output("renewed", "disabled"), True, False)],
+        )(self.fields)
         app.callback(
             output={
                 "panes": _children("words", "hero", "rest", "progress"),

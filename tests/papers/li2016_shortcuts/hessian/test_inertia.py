@@ -8,7 +8,7 @@ from skiplens.papers.li2016_shortcuts.hessian.linear_inertia import Factored, co
 from tests.tolerances import assert_close
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(size=st.integers(1, 40), seed=st.integers(0, 10**6), shift=st.floats(-1, 1))
 def test_inertia_counts_what_eigenvalues_count(size, seed, shift):
     A = torch.randn(size, size, generator=torch.Generator().manual_seed(seed))

@@ -39,7 +39,7 @@ def test_statistics_by_hand():
     assert spectrum.absolute_quantile(0.5) == 2 and spectrum.absolute_quantile(1.0) == 4
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.floats(-100, 100), min_size=1, max_size=25), st.floats(0.01, 1))
 def test_counted_and_listed_spectra_agree(values, share):
     listed, counted = listed_spectrum(torch.tensor(values)), CountedList(values)

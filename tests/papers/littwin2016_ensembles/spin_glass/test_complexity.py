@@ -95,7 +95,7 @@ def test_finite_size_correction_is_the_leading_one():
 ORDERS = st.integers(2, 30)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=30).filter(lambda values: sum(values) > 1e-3))
 def test_theorem_five_no_mixture_is_more_complex_than_its_highest_order(squares):
     mixture = Mixture(torch.tensor(squares).sqrt())
