@@ -76,6 +76,7 @@ def test_everything_it_says_hangs_together(good):
     assert bool((good.curve[100:].diff() <= 1e-6).all())
     assert good.cost <= 70
     assert good.word == word_for(good.loss / good.guess)
+    assert str(good) == good.sentence
     assert f"{good.rate:.2g}" in good.sentence and good.word.capitalize() in good.sentence
 
 
@@ -194,6 +195,7 @@ def test_rank_puts_the_better_one_first():
     assert ranking[0].ahead > 0
     assert math.isnan(ranking[1].ahead)
     assert [row["place"] for row in ranking.rows()] == [1, 2]
+    assert str(ranking).splitlines()[0].startswith("1. small: ")
 
 
 def test_what_cannot_be_judged_is_told_and_the_others_are_ranked():

@@ -86,6 +86,10 @@ class Ranking:
             for number, place in enumerate(self.places, 1)
         )
 
+    def __str__(self) -> str:
+        """One line a network, best first."""
+        return "\n".join(f"{number}. {place.name}: {place.forecast.sentence}" for number, place in enumerate(self, 1))
+
     def to_json(self) -> dict[str, Any]:
         """The ranking in words that JSON has."""
         return {"places": [dict(row) for row in self.rows()], "failed": dict(self.failed)}

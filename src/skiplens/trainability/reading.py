@@ -80,6 +80,10 @@ class Forecast(Reading, kind="forecast"):
             f"rate {self.rate:.2g} (those from {low:.2g} to {high:.2g} work)."
         )
 
+    def __str__(self) -> str:
+        """The forecast in one line, and what limits it."""
+        return self.sentence if self.cause is None else f"{self.sentence} {self.cause.sentence}"
+
     def _level(self) -> str:
         low, high = self.interval
         shown = f"{self.loss:.3g} ({low:.3g} to {high:.3g} with 90 % probability"
