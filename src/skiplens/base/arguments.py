@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, Self, TypeVar, cast
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from skiplens.base.errors import InvalidInputError
 
@@ -39,8 +39,13 @@ class Arguments:
         )
 
     def call(self, model: nn.Module) -> Any:
-        """What `model` returns for these arguments."""
-        return model(*self.positional, **self.named)
+        """What `model` returns for copies of these arguments, since it may write to them."""
+        positional, named = self.copies()
+        return model(*positional, **named)
+
+    def copies(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Both kinds of arguments with copies of their tensors; derivatives go through."""
+        return tree_map_only(torch.Tensor, torch.clone, (self.positional, self.named))
 
     def leaves(self) -> list[Any]:
         """Every tensor and constant in the order in which an exported graph takes them."""

@@ -1,89 +1,174 @@
 """Looking never changes the model: everything a measurement might disturb is put back, also after an error."""
 
-from collections.abc import Iterator
+import random
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from skiplens.base.errors import SkiplensError
 
-_HOOK_TABLES = """
-    _forward_hooks _forward_pre_hooks _forward_hooks_with_kwargs _forward_pre_hooks_with_kwargs
-    _forward_hooks_always_called _backward_hooks _backward_pre_hooks _non_full_backward_hooks
-    _state_dict_hooks _state_dict_pre_hooks _load_state_dict_pre_hooks _load_state_dict_post_hooks
-""".split()
+CHANGES_ITSELF = (
+    "The model changes its own parameters when it is called: {names}. Skiplens measures a model without changing it; "
+    "move the change out of the forward pass, behind the optimizer's step or into torch.nn.utils.parametrize."
+)
+
+_COPIED: ContextVar[frozenset[int]] = ContextVar("_COPIED", default=frozenset())
+"""Parameters of which a block further out holds a copy."""
 
 
 @contextmanager
 def preserve_state(model: nn.Module) -> Iterator[nn.Module]:
-    """Run a block that looks at `model`, then put back buffers, mode, gradients, flags, hooks and random state.
+    """Run a block that looks at `model`, then put back all that it holds and the random state, also after an error.
 
-    What is measured inside is measured in full precision, also on a GPU (see `full_precision`).
-
-    Parameters are not copied (they may fill the memory): torch counts in-place changes, and a block that changed one
-    ends in an error instead of a silently different model.
+    Its modules have the same objects in the same places: parameters, buffers, gradients, flags, hooks, modes and plain
+    attributes, each tensor with its values. What is measured inside is measured in full precision, also on a GPU (see
+    `full_precision`). A block that changed a parameter ends in an error that names it.
     """
-    before = _Snapshot(model)
+    before = _Snapshot(model, _COPIED.get())
+    token = _COPIED.set(_COPIED.get() | {id(kept.tensor) for kept in before.tensors})
+    failure: SkiplensError | None = None
     try:
-        with full_precision():
+        with preserve_random_state(), full_precision():
             yield model
+    except SkiplensError as error:
+        failure = error
     finally:
-        before.restore(model)
-    before.require_same_parameters(model)
+        _COPIED.reset(token)
+        _to_the_end(before.restore)
+    if before.changed:
+        raise SkiplensError(CHANGES_ITSELF.format(names=", ".join(sorted(before.changed)[:5]))) from failure
+    if failure is not None:
+        raise failure
+
+
+@contextmanager
+def preserve_random_state() -> Iterator[None]:
+    """Run a block, then put back the random states of torch, NumPy and Python."""
+    ours, plain = torch.get_rng_state(), random.getstate()
+    numbers = np.random.get_state()  # noqa: NPY002 - not ours to draw from, but ours to keep
+    devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+
+    def restore() -> None:
+        torch.set_rng_state(ours)
+        np.random.set_state(numbers)  # noqa: NPY002
+        random.setstate(plain)
+        if devices is not None:
+            torch.cuda.set_rng_state_all(devices)
+
+    try:
+        yield
+    finally:
+        _to_the_end(restore)
+
+
+def _to_the_end(restore: Callable[[], None]) -> None:
+    """Restore, and again from the start where a key is pressed meanwhile."""
+    try:
+        restore()
+    except KeyboardInterrupt:
+        restore()
+        raise
 
 
 class _Snapshot:
-    def __init__(self, model: nn.Module) -> None:
-        self.modes = [(module, module.training) for module in model.modules()]
-        self.buffers = [
-            (module, name, buffer, _copy(buffer))
-            for module in model.modules()
-            for name, buffer in module._buffers.items()
-        ]
-        self.gradients = [(p, p.grad, _copy(p.grad), p.requires_grad) for p in model.parameters()]
-        self.versions = {name: (id(p), p._version) for name, p in model.named_parameters()}
-        owned = (vars(module).get(name) for module in model.modules() for name in _HOOK_TABLES)
-        self.hooks = [(table, dict(table)) for table in owned if table is not None]
-        self.cpu_random_state = torch.get_rng_state()
-        self.cuda_random_states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+    def __init__(self, model: nn.Module, copied: frozenset[int]) -> None:
+        modules = list(model.modules())
+        inner = [value for module in modules for value in vars(module).values() if isinstance(value, dict | list | set)]
+        self.tables = [(table, table.copy()) for table in [*map(vars, modules), *inner]]
+        self.names = {id(parameter): name for name, parameter in model.named_parameters()}
+        held = [value for table, _ in self.tables if isinstance(table, dict) for value in table.values()]
+        unique = {id(value): value for value in held if isinstance(value, Tensor) and not is_lazy(value)}
+        self.tensors = [_Kept.of(tensor, key not in copied) for key, tensor in unique.items()]
+        self.changed: set[str] = set()
 
-    def restore(self, model: nn.Module) -> None:
+    def restore(self) -> None:
+        for table, before in self.tables:
+            _refill(table, before)
         with torch.no_grad():
-            for module, name, buffer, copy in self.buffers:
-                module._buffers[name] = buffer
-                if buffer is not None and copy is not None and not _identical(buffer, copy):
-                    buffer.copy_(copy)
-            for parameter, gradient, copy, flag in self.gradients:
-                parameter.grad = gradient
-                if gradient is not None and copy is not None and not _identical(gradient, copy):
-                    gradient.copy_(copy)
-                parameter.requires_grad_(flag)
-        for module, mode in self.modes:
-            module.training = mode
-        for now, before in self.hooks:
-            now.clear()
-            now.update(before)
-        torch.set_rng_state(self.cpu_random_state)
-        if self.cuda_random_states is not None:
-            torch.cuda.set_rng_state_all(self.cuda_random_states)
-
-    def require_same_parameters(self, model: nn.Module) -> None:
-        after = {name: (id(p), p._version) for name, p in model.named_parameters()}
-        changed = sorted(name for name in {*after, *self.versions} if after.get(name) != self.versions.get(name))
-        if changed:
-            raise SkiplensError(
-                f"The model changes its own parameters when it is called: {', '.join(changed[:5])}. "
-                "Skiplens measures a model without changing it; inspect a copy whose forward pass has no side effects."
-            )
+            for kept in self.tensors:
+                if kept.restore() and id(kept.tensor) in self.names:
+                    self.changed.add(self.names[id(kept.tensor)])
 
 
-def _copy(tensor: torch.Tensor | None) -> torch.Tensor | None:
-    return None if tensor is None else tensor.detach().clone()
+@dataclass(frozen=True)
+class _Kept:
+    """A tensor, a second name of its memory, its values, its flag and its gradient."""
+
+    tensor: Tensor
+    memory: Tensor
+    version: int
+    values: Tensor | None
+    flag: bool
+    gradient: "_Kept | None"
+
+    @classmethod
+    def of(cls, tensor: Tensor, with_values: bool) -> "_Kept":
+        gradient = tensor.grad if tensor.is_leaf else None
+        values = tensor.detach().clone() if with_values or not isinstance(tensor, nn.Parameter) else None
+        inner = None if gradient is None else cls.of(gradient, with_values=True)
+        return cls(tensor, tensor.detach(), _version(tensor), values, tensor.requires_grad, inner)
+
+    def restore(self) -> bool:
+        """Put back what differs; returns whether the values did."""
+        if self.tensor.is_leaf:
+            self.tensor.grad = None if self.gradient is None else self.gradient.tensor
+            if self.gradient is not None:
+                self.gradient.restore()
+            if self.tensor.requires_grad != self.flag:
+                self.tensor.requires_grad_(self.flag)
+        moved = not _same_memory(self.tensor, self.memory)
+        if self.values is None:  # a block further out has them
+            written = moved or _version(self.tensor) != self.version
+        else:
+            written = moved and not _identical(self.tensor, self.values)
+        if moved:
+            self.tensor.data = self.memory
+        if self.values is not None and not _identical(self.memory, self.values):
+            self.memory.copy_(self.values)
+            return True
+        return written
 
 
-def _identical(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Bit for bit, so that a NaN equals itself."""
+def _version(tensor: Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def _refill(table: Any, before: Any) -> None:
+    """The same entries in the same order, or for a set the same ones."""
+    if isinstance(table, dict):
+        pairs = zip(table.items(), before.items(), strict=False)
+        if len(table) != len(before) or any(k != j or v is not w for (k, v), (j, w) in pairs):
+            table.clear()
+            table.update(before)
+    elif isinstance(table, list):
+        if len(table) != len(before) or any(now is not then for now, then in zip(table, before, strict=True)):
+            table[:] = before
+    elif table != before:
+        table.clear()
+        table.update(before)
+
+
+def _same_memory(left: Tensor, right: Tensor) -> bool:
+    if left.layout is not torch.strided or left.shape != right.shape or left.stride() != right.stride():
+        return left.layout is not torch.strided
+    return left.device == right.device and left.dtype == right.dtype and left.data_ptr() == right.data_ptr()
+
+
+def _identical(left: Tensor, right: Tensor) -> bool:
+    """Bit for bit, so that a NaN equals itself; what has no data never differs."""
+    if left.is_meta:
+        return True
+    if left.shape != right.shape or left.dtype != right.dtype:
+        return False
+    if left.layout is not torch.strided:
+        left, right = left.to_dense(), right.to_dense()
     return torch.equal(left, right) or bool(((left == right) | (left.isnan() & right.isnan())).all())
 
 

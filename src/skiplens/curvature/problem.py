@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.utils._pytree import tree_map_only
 
 from skiplens.base.arguments import type_name
@@ -16,7 +15,7 @@ from skiplens.base.errors import InvalidInputError, SkiplensError
 from skiplens.base.progress import Progress
 from skiplens.curvature.convolution import PlainConvolutions
 from skiplens.graph.batch import Batch, Batches, as_batches, concatenate
-from skiplens.graph.functional import ParameterChoice, PureModel, is_batch_coupled, pure_model
+from skiplens.graph.functional import ParameterChoice, PureModel, call_with, is_batch_coupled, places, pure_model
 from skiplens.graph.loss import Combination, LossRule
 
 
@@ -46,12 +45,11 @@ class Objective:
         arguments = batch.arguments()
         chosen = dict(zip(self.pure.parameters, leaves, strict=True))
         replaced = {alias: chosen.get(name, value) for alias, (name, value) in self.pure.aliases.items()}
-        for name, _ in self.pure.model.named_buffers(remove_duplicate=False):
+        for name in places(self.pure.model, "_buffers"):
             replaced[name] = replaced[name].clone()
         try:
             with PlainConvolutions():
-                given = arguments.positional, arguments.named
-                return functional_call(self.pure.model, replaced, *given, tie_weights=False)
+                return call_with(self.pure.model, replaced, *arguments.copies())
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
             if isinstance(error, SkiplensError | torch.OutOfMemoryError):
                 raise
@@ -95,7 +93,7 @@ def objective(model: nn.Module, rule: LossRule, parameters: ParameterChoice, dty
         raise InvalidInputError(f"dtype={dtype} cannot be differentiated in; use torch.float32 or torch.float64.")
     dtype = torch.promote_types(dtype, torch.float32)
     chosen = {name: tensor.to(dtype) for name, tensor in pure.parameters.items()}
-    buffers = {name: (name, buffer) for name, buffer in model.named_buffers(remove_duplicate=False)}
+    buffers = {name: (name, buffer) for name, buffer in places(model, "_buffers").items()}
     aliases = {
         alias: (name, chosen.get(name, value.to(dtype) if value.is_floating_point() else value))
         for alias, (name, value) in {**pure.aliases, **buffers}.items()

@@ -1,12 +1,9 @@
 """Take a model apart: from a module and its inputs to its residual blocks."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import fx, nn
-from torch.utils._pytree import tree_map_only
 
 from skiplens.base.arguments import Arguments
 from skiplens.base.errors import NotExportableError
@@ -58,8 +55,8 @@ def dissect(model: nn.Module, inputs: Any) -> ResidualNetwork:
 
 def _export_untouched(model: nn.Module, arguments: Arguments) -> ExportedGraph:
     """The graph of the model; inputs that the model refuses are told from a model that torch.export refuses."""
-    copies = Arguments(*tree_map_only(torch.Tensor, torch.clone, (arguments.positional, arguments.named)))
-    with preserve_state(model), _attributes_kept(model), torch.no_grad():
+    copies = Arguments(*arguments.copies())
+    with preserve_state(model), torch.no_grad():
         try:
             exported = export(model, copies)
         except NotExportableError:
@@ -67,18 +64,6 @@ def _export_untouched(model: nn.Module, arguments: Arguments) -> ExportedGraph:
             raise
         try_call(model, copies)
     return exported
-
-
-@contextmanager
-def _attributes_kept(model: nn.Module) -> Iterator[None]:
-    """Put back what a forward pass stores on its modules: during an export these are tensors without data."""
-    before = [(module, dict(module.__dict__)) for module in model.modules()]
-    try:
-        yield
-    finally:
-        for module, attributes in before:
-            module.__dict__.clear()
-            module.__dict__.update(attributes)
 
 
 def dense_joins(flow: DataFlow) -> list[DenseJoin]:

@@ -12,10 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map_only
 
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError, SkiplensError, did_you_mean
-from skiplens.base.preserve_state import preserve_state
+from skiplens.base.preserve_state import CHANGES_ITSELF, preserve_state
 from skiplens.graph.batch import tensors_in
 from skiplens.graph.inputs import Inputs, Samples, require_device, require_finite, samples_of
 
@@ -29,8 +31,9 @@ Parameters = Mapping[str, Tensor]
 class PureModel:
     """A model as a function (parameters, samples) -> outputs, with the parameters that derivatives are taken of.
 
-    A parameter that the model uses under several names (tied weights) stands in `parameters` once; `aliases` maps each
-    of its names, and those of all parameters that are not chosen, to the first name and the value.
+    A parameter that stands in several places (tied weights) is in `parameters` once; `aliases` maps the name of each
+    place, also those of the parameters that are not chosen, to the first name and the value. A module that stands in
+    several places (shared layers) has one name: that of the first.
     """
 
     model: nn.Module
@@ -60,7 +63,8 @@ class PureModel:
     def call(self, parameters: Parameters, samples: Samples) -> Any:
         """Whatever the model returns with `parameters` in place of its own; all others give no gradient."""
         replaced = {alias: parameters.get(name, value) for alias, (name, value) in self.aliases.items()}
-        return functional_call(self.model, replaced, samples.args, samples.kwargs, tie_weights=False)
+        args, kwargs = tree_map_only(Tensor, Tensor.clone, (samples.args, samples.kwargs))  # a model may write to them
+        return call_with(self.model, replaced, args, kwargs)
 
     def __call__(self, parameters: Parameters, samples: Samples) -> Float[Tensor, "samples outputs"]:
         """The main output with all axes after the samples joined."""
@@ -76,9 +80,41 @@ def pure_model(model: nn.Module, parameters: ParameterChoice = None) -> PureMode
     if len(devices) > 1:
         raise InvalidInputError(f"The model's parameters are on {' and '.join(devices)}; move the model to one device.")
     first = {id(parameter): name for name, parameter in model.named_parameters()}
-    every = model.named_parameters(remove_duplicate=False)
-    aliases = {alias: (first[id(parameter)], parameter.detach()) for alias, parameter in every}
+    every = places(model, "_parameters")
+    aliases = {alias: (first[id(parameter)], parameter.detach()) for alias, parameter in every.items()}
     return PureModel(model, {name: tensor.detach() for name, tensor in chosen.items()}, aliases)
+
+
+def places(model: nn.Module, table: str) -> dict[str, Tensor]:
+    """The tensors in ``"_parameters"`` or ``"_buffers"`` of each module, by one name for each place.
+
+    A tied parameter has several places. A shared module has several names and one place, which must be filled once:
+    filled twice, what was put there first would be taken for its own.
+    """
+    modules = model.named_modules()
+    entries = ((f"{path}.{name}" if path else name, t) for path, m in modules for name, t in getattr(m, table).items())
+    return {name: tensor for name, tensor in entries if tensor is not None}
+
+
+def call_with(
+    model: nn.Module, replaced: Parameters, args: tuple[Any, ...], kwargs: dict[str, Any], tied: bool = False
+) -> Any:
+    """What `model` returns with other tensors in its places, or `tied` ones; refused where it assigns to `.data`."""
+    with _NoAssignment():
+        return functional_call(model, dict(replaced), args, kwargs, tie_weights=tied)
+
+
+class _NoAssignment(TorchFunctionMode):
+    """Refuse `tensor.data = …`: under a transform of torch.func it ends the process."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """The call as it is, unless it assigns."""
+        if func == _ASSIGN_DATA:
+            raise SkiplensError(CHANGES_ITSELF.format(names=f"the data of a {tuple(args[0].shape)} tensor is assigned"))
+        return func(*args, **(kwargs or {}))
+
+
+_ASSIGN_DATA = Tensor.data.__set__  # type: ignore[attr-defined]  # the type of a property of C
 
 
 def output_shape(pure: PureModel, samples: Samples) -> tuple[int, ...]:

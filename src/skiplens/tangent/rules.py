@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vjp, vmap
+from torch.func import vjp, vmap
 from torch.nn import functional as F
 from torch.utils._pytree import tree_map, tree_map_only, tree_structure
 
 from skiplens.base.axes import Float, Int
-from skiplens.graph.functional import tensors_in, transformable
+from skiplens.graph.functional import call_with, tensors_in, transformable
 from skiplens.graph.operations import Convolution, patches
 from skiplens.tangent.calls import Call, PatternChanged
 
@@ -254,7 +254,7 @@ class LocalGradient(Rule):
 
         def outputs_of_one(value: Tensor, arguments: Any) -> tuple[Tensor, ...]:
             args, kwargs = arguments
-            output = functional_call(call.module, {self.name: value}, args, kwargs)
+            output = call_with(call.module, {self.name: value}, args, kwargs, tied=True)
             return tuple(t for t in tensors_in(output) if t.is_floating_point())[: self.output_count]
 
         def gradients_of_one(arguments: Any, cotangents: Cotangents) -> Tensor:
