@@ -1,9 +1,12 @@
+import random
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from skiplens.base.errors import SkiplensError
-from skiplens.base.preserve_state import preserve_state
+from skiplens.base.preserve_state import preserve_random_state, preserve_state
 
 
 def network() -> nn.Module:
@@ -71,3 +74,47 @@ def test_a_model_that_changes_its_own_parameters_is_named():
     ):
         with torch.no_grad():
             model[0].weight.add_(1.0)
+
+
+def test_random_states_are_put_back():
+    def drawn() -> tuple[float, float, float]:
+        return torch.rand(()).item(), np.random.rand(), random.random()  # noqa: NPY002
+
+    with preserve_random_state():
+        first = drawn()
+    assert drawn() == first
+    with pytest.raises(KeyboardInterrupt), preserve_state(network()):
+        second = drawn()
+        raise KeyboardInterrupt
+    assert drawn() == second
+
+
+def test_what_a_forward_pass_leaves_behind_is_taken_away():
+    model = network()
+    model.cache, model.log = torch.ones(2), [1]
+    buffers, cache = dict(model[1]._buffers), model.cache
+    with preserve_state(model):
+        model[1].register_buffer("made", torch.ones(1))
+        model[1].running_mean = torch.ones(4)
+        model[1].running_var.resize_(9)
+        model.cache.add_(1.0)
+        model.log.append(2)
+        model.new = 3
+    assert list(model[1]._buffers) == list(buffers) and model[1].running_mean is buffers["running_mean"]
+    assert torch.equal(model[1].running_var, torch.ones(4)) and not hasattr(model, "new") and model.log == [1]
+    assert model.cache is cache and torch.equal(cache, torch.ones(2))
+
+
+@pytest.mark.parametrize("by", ["data", "values", "object"])
+def test_a_changed_parameter_is_put_back(by):
+    model = network()
+    weight, before, place = model[0].weight, model[0].weight.detach().clone(), model[0].weight.data_ptr()
+    with pytest.raises(SkiplensError, match=r"changes its own parameters .*: 0\.weight"), preserve_state(model):
+        with preserve_state(model):  # one inside another
+            if by == "data":
+                weight.data = torch.zeros(4, 3)
+            elif by == "values":
+                weight.data.mul_(2)
+            else:
+                model[0].weight = nn.Parameter(torch.zeros(4, 3))
+    assert model[0].weight is weight and weight.data_ptr() == place and torch.equal(weight, before)

@@ -70,7 +70,7 @@ def test_models_that_cannot_be_differentiated_are_refused(model, choice, message
 
 def test_what_is_no_model_is_refused():
     without_type_checks = inspect.unwrap(pure_model)
-    with pytest.raises(InvalidInputError, match=r"model is of type str; hand over a torch.nn.Module"):
+    with pytest.raises(InvalidInputError, match=r"of type str; a torch.nn.Module instance was wanted"):
         without_type_checks("model")
 
 

@@ -33,11 +33,11 @@ def preserve_state(model: nn.Module) -> Iterator[nn.Module]:
     """
     before = _Snapshot(model, _COPIED.get())
     token = _COPIED.set(_COPIED.get() | {id(kept.tensor) for kept in before.tensors})
-    failure: SkiplensError | None = None
+    failure: Exception | None = None
     try:
         with preserve_random_state(), full_precision():
             yield model
-    except SkiplensError as error:
+    except Exception as error:
         failure = error
     finally:
         _COPIED.reset(token)
@@ -82,6 +82,7 @@ class _Snapshot:
         modules = list(model.modules())
         inner = [value for module in modules for value in vars(module).values() if isinstance(value, dict | list | set)]
         self.tables = [(table, table.copy()) for table in [*map(vars, modules), *inner]]
+        self.model = model
         self.names = {id(parameter): name for name, parameter in model.named_parameters()}
         held = [value for table, _ in self.tables if isinstance(table, dict) for value in table.values()]
         unique = {id(value): value for value in held if isinstance(value, Tensor) and not is_lazy(value)}
@@ -89,6 +90,8 @@ class _Snapshot:
         self.changed: set[str] = set()
 
     def restore(self) -> None:
+        present = {id(parameter) for parameter in self.model.parameters()}
+        self.changed |= {name for key, name in self.names.items() if key not in present}
         for table, before in self.tables:
             _refill(table, before)
         with torch.no_grad():

@@ -45,7 +45,7 @@ class Objective:
         arguments = batch.arguments()
         chosen = dict(zip(self.pure.parameters, leaves, strict=True))
         replaced = {alias: chosen.get(name, value) for alias, (name, value) in self.pure.aliases.items()}
-        for name in places(self.pure.model, "_buffers"):
+        for name in places(self.pure.model, "_buffers").keys() & replaced.keys():  # a call may make more
             replaced[name] = replaced[name].clone()
         try:
             with PlainConvolutions():
@@ -109,6 +109,8 @@ def require_scalar(value: Any) -> Tensor:
             f"The loss of a batch is {came}; a scalar tensor is wanted. Reduce it in the loss, e.g. with "
             "reduction='mean' or .mean()."
         )
+    if value.is_meta:
+        raise InvalidInputError("The loss has no data (device meta); make model and data with numbers in them.")
     if not bool(torch.isfinite(value.detach()).all()):
         raise InvalidInputError(
             f"The loss of a batch is {value.item()}: look for parameters, inputs or targets that are not finite, "

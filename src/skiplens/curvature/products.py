@@ -115,13 +115,13 @@ Differentiate = Callable[[Objective, Batch], BatchCurvature]  # makes the curvat
 
 def graph_bytes_per_sample(differentiate: Differentiate, objective: Objective, batch: Batch) -> int:
     """Bytes that the graph keeps for each sample, measured on a few; refused where a second derivative is missing."""
-    own = {value.data_ptr() for _, value in objective.pure.aliases.values()}
+    own = {v.data_ptr() for _, v in objective.pure.aliases.values() if v.layout is torch.strided}
 
     def built(few: Batch) -> tuple[BatchCurvature, int]:
         sizes: dict[int, int] = {}
 
         def note(tensor: Tensor) -> Tensor:
-            if tensor.data_ptr() not in own:
+            if tensor.layout is torch.strided and tensor.data_ptr() not in own:
                 sizes[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
             return tensor
 

@@ -19,7 +19,7 @@ from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError, SkiplensError, did_you_mean
 from skiplens.base.preserve_state import CHANGES_ITSELF, preserve_state
 from skiplens.graph.batch import tensors_in
-from skiplens.graph.inputs import Inputs, Samples, require_device, require_finite, samples_of
+from skiplens.graph.inputs import Inputs, Samples, require_device, require_finite, require_module, samples_of
 
 ParameterChoice = Iterable[str] | Callable[[str], bool] | None
 """Names of parameters, a test on names, or None for all that require a gradient."""
@@ -73,8 +73,7 @@ class PureModel:
 
 def pure_model(model: nn.Module, parameters: ParameterChoice = None) -> PureModel:
     """`model` as a pure function of its chosen parameters, refused where it has none or they are spread out."""
-    if not isinstance(model, nn.Module):
-        raise InvalidInputError(f"model is of type {type(model).__name__}; hand over a torch.nn.Module.")
+    require_module(model)
     chosen = _choose(dict(model.named_parameters()), parameters)
     devices = sorted({str(p.device) for p in model.parameters()})
     if len(devices) > 1:
@@ -210,11 +209,11 @@ def same_up_to_rounding(left: Tensor, right: Tensor, scale: Tensor | None = None
 def saved_bytes_per_sample(pure: PureModel, samples: Samples) -> int:
     """Bytes that autograd keeps of each sample between forward and backward pass, measured on a few samples."""
     few = samples.take(slice(0, 4))
-    own = {parameter.data_ptr() for parameter in pure.model.parameters()}
+    own = {value.data_ptr() for _, value in pure.aliases.values()}
     sizes: dict[int, int] = {}
 
     def note(tensor: Tensor) -> Tensor:
-        if tensor.data_ptr() not in own:
+        if tensor.layout is torch.strided and tensor.data_ptr() not in own:
             sizes[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
         return tensor
 

@@ -65,8 +65,10 @@ def samples_of(inputs: Inputs | Samples) -> Samples:
 
 
 def require_finite(samples: Samples) -> None:
-    """Refuse NaN and infinite inputs: every number computed from them would be NaN."""
+    """Refuse inputs without data, and NaN and infinite ones: every number computed from them would be NaN."""
     for name, tensor in samples.tensors().items():
+        if tensor.is_meta:
+            raise InvalidInputError(f"The input {name!r} has no data (device meta); make model and inputs with data.")
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             bad = (~torch.isfinite(tensor)).flatten(1).any(1) if tensor.ndim > 1 else ~torch.isfinite(tensor)
             raise InvalidInputError(

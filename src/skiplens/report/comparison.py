@@ -12,6 +12,7 @@ from torch import nn
 
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.files import fingerprint, write_content
+from skiplens.base.preserve_state import preserve_random_state
 from skiplens.base.progress import Progress, silent, track
 from skiplens.base.randomness import Randomness, own_random_state, seed_torch
 from skiplens.graph.batch import Batch, take
@@ -142,6 +143,7 @@ class Comparison:
         )
 
 
+@preserve_random_state()
 def compare(  # noqa: PLR0913 - the models, their data, and keywords of which each has a default
     models: Mapping[str, nn.Module | Builder],
     data: Any,

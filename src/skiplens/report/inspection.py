@@ -19,6 +19,7 @@ from skiplens.base.errors import (
 )
 from skiplens.base.files import is_folder, read_json, write_content
 from skiplens.base.memory import memory_retry
+from skiplens.base.preserve_state import preserve_random_state
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import as_batches
@@ -145,6 +146,7 @@ class Report:
             raise InvalidInputError(f"{path} does not hold the readings of a report: {error}.") from error
 
 
+@preserve_random_state()  # a loader may draw
 def inspect(  # noqa: PLR0913 - the model, its data, and keywords of which each has a default
     model: nn.Module,
     data: Any,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from skiplens.base.errors import SettingsError, SkiplensError
-from skiplens.base.preserve_state import preserve_state
+from skiplens.base.preserve_state import preserve_random_state, preserve_state
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
 from skiplens.base.settings import Settings, option
@@ -62,6 +62,7 @@ class RaceOptions(Settings):
                 raise SettingsError(f"RaceOptions.{name} is {getattr(self, name)}; wanted a number above 0.")
 
 
+@preserve_random_state()
 def verify(
     report: Report,
     model: nn.Module,

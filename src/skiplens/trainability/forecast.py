@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from skiplens.base.errors import InvalidInputError
-from skiplens.base.preserve_state import preserve_state
+from skiplens.base.preserve_state import preserve_random_state, preserve_state
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import Batch, as_batches
@@ -48,6 +48,7 @@ class TrainingLoss(LossFunction):
         return scalar_loss(loss_rule(loss).plain(outputs, batch.targets), self.name)
 
 
+@preserve_random_state()
 def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each has a default
     model: nn.Module,
     data: Any,

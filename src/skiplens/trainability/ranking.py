@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from skiplens.base.errors import InvalidInputError, SkiplensError
+from skiplens.base.preserve_state import preserve_random_state
 from skiplens.base.progress import Progress, silent
 from skiplens.graph.inputs import first_line
 from skiplens.graph.loss import Loss
@@ -95,6 +96,7 @@ class Ranking:
         return {"places": [dict(row) for row in self.rows()], "failed": dict(self.failed)}
 
 
+@preserve_random_state()
 def rank(  # noqa: PLR0913 - the model, its data, and keywords of which each has a default
     models: Mapping[str, nn.Module],
     data: Any,

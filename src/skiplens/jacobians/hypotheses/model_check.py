@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from skiplens.base.arguments import accept_old_order
-from skiplens.base.preserve_state import preserve_state
+from skiplens.base.preserve_state import preserve_random_state, preserve_state
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import Batch, as_batches, concatenate
@@ -35,6 +35,7 @@ PROBED_SAMPLES = 4  # the graph is read with so few samples; what is counted ove
 
 
 @accept_old_order("model", "data", "loss", "step", "seed")
+@preserve_random_state()
 def check_hypotheses(
     model: nn.Module, data: Any, *, loss: Loss = "cross_entropy", step: float | None = None, seed: int = 0
 ) -> HypothesesReading:
