@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 OUT    ?= runs/default
 
-.PHONY: help report test lint types imports pytest docs slow data bench clean
+.PHONY: help report test lint types imports pytest docs slow data bench wheel clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -66,6 +66,13 @@ bench: $(VENV)/.test $(PEERS)/torch/.installed $(PEERS)/neural_tangents/.install
 
 docs: $(VENV)/.test  ## the documentation site, strictly, into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -q
+
+wheel: $(VENV)/.test  ## build the wheel into dist/ and look at a network with it in an environment that has nothing else
+	rm -rf build/wheel dist/skiplens-*.whl
+	$(BIN)/hatchling build -t wheel -d dist
+	$(PYTHON) -m venv build/wheel
+	build/wheel/bin/python -m pip --disable-pip-version-check -q install -c constraints.txt dist/skiplens-*.whl
+	cd build/wheel && bin/skiplens inspect --out report
 
 clean:  ## remove the environment and everything built
 	rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
