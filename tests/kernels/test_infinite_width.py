@@ -229,9 +229,26 @@ def test_zero_inputs_have_a_zero_kernel(dtype):
 @pytest.mark.parametrize(("dtype", "huge"), [(torch.float32, 1e37), (torch.float64, 1e300)])
 def test_norms_beyond_the_root_of_the_largest_number(dtype, huge):
     X = torch.tensor([[huge, huge], [0.0, 1 / huge]], dtype=dtype)
-    K = DenseNetKernel(3).ntk(X)
+    K = DenseNetKernel(3).ntk(X[:1], X[1:])
     small = DenseNetKernel(3).ntk(torch.tensor([[1.0, 1.0], [0.0, 1.0]], dtype=dtype))
-    assert float(K[0, 1]) == pytest.approx(float(small[0, 1]), rel=RELATIVE[dtype])
+    assert float(K[0, 0]) == pytest.approx(float(small[0, 1]), rel=RELATIVE[dtype])
+
+
+@pytest.mark.parametrize("quantity", ["ntk", "nngp"])
+def test_a_kernel_beyond_its_dtype_is_refused_not_infinite(generator, quantity):
+    X = torch.randn(5, 4, generator=generator).float() * 1e30
+    words = r"reaches 1?\d\.\de\+\d\d, beyond float32: their largest norm is \d\.\de\+\d\d·√d\. Divide .* float64"
+    for take in (getattr(DenseNetKernel(3), quantity), lambda X: DenseNetKernel(3).diagonal(X, quantity)):
+        with pytest.raises(InvalidInputError, match=words):
+            take(X)
+        assert bool(take(X.double()).isfinite().all())
+
+
+def test_a_kernel_does_not_lose_bits_under_autocast(generator):
+    X = torch.randn(5, 4, generator=generator).float()
+    expected = ResNetKernel(5, 2, 0.5).ntk(X)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(ResNetKernel(5, 2, 0.5).ntk(X), expected)
 
 
 def test_no_samples_give_an_empty_matrix():

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import secrets
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -37,6 +38,23 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     finally:
         with contextlib.suppress(OSError):  # an unwritable folder has been reported already
             temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def written_together(folder: Path) -> Iterator[Path]:
+    """A folder to write files into; they take their places in `folder` at the end, or not at all after an error."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as beside:
+            yield Path(beside)
+            for path in sorted(path for path in Path(beside).rglob("*") if path.is_file()):
+                place = folder / path.relative_to(beside)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                path.replace(place)
+    except OSError as error:
+        raise SkiplensError(
+            f"Could not write to {folder}: {error.strerror or error}. Free some space or choose another folder."
+        ) from error
 
 
 def require_writable(folder: Path) -> None:

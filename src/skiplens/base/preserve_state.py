@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -177,18 +177,30 @@ def _identical(left: Tensor, right: Tensor) -> bool:
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Run a block in which float32 products on a GPU keep all their bits; the user's choice comes back afterwards.
+    """Run a block in which float32 products keep all their bits; the user's choice comes back afterwards.
 
     By default cuDNN rounds the factors of a float32 convolution to TF32, which changes a tangent kernel by 2e-3.
     """
     if not torch.cuda.is_available():
-        yield
+        with without_autocast():
+            yield
         return
     convolutions, products = torch.backends.cudnn.allow_tf32, torch.get_float32_matmul_precision()
     try:
         torch.backends.cudnn.allow_tf32 = False
         torch.set_float32_matmul_precision("highest")
-        yield
+        with without_autocast():
+            yield
     finally:
         torch.backends.cudnn.allow_tf32 = convolutions
         torch.set_float32_matmul_precision(products)
+
+
+@contextmanager
+def without_autocast() -> Iterator[None]:
+    """Run a block whose products are not rounded to 8 or 11 bits, unless a model itself switches that on."""
+    with ExitStack() as stack:
+        for kind in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+        yield

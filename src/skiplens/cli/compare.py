@@ -12,7 +12,7 @@ from skiplens.base.files import require_writable
 from skiplens.base.settings import Settings, option
 from skiplens.cli import console
 from skiplens.cli.flags import with_settings
-from skiplens.cli.inspect import LOSS_HELP
+from skiplens.cli.inspect import FORCE_HELP, LOSS_HELP
 
 if TYPE_CHECKING:
     from torch import nn
@@ -44,6 +44,7 @@ def compare(
         "runs/compare"
     ),
     as_json: Annotated[bool, typer.Option("--json", help="Write the numbers to standard output as JSON.")] = False,
+    force: Annotated[bool, typer.Option("--force", help=FORCE_HELP)] = False,
 ) -> None:
     """Compare models: each is drawn several times, so that chance is told from difference.
 
@@ -70,7 +71,7 @@ def compare(
         comparison = reports.compare(
             builders, data, lenses=settings.lens, loss=loss, draws=settings.draws, seed=settings.seed, progress=progress
         )
-    page = comparison.write(out)
+    page = comparison.write(console.place_of(out, force, lambda folder: (folder / "comparison.json").exists()))
     if as_json:
         console.print_json(comparison.to_json())
     else:

@@ -3,8 +3,9 @@
 import io
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -16,6 +17,7 @@ from rich.table import Table
 from skiplens.base.progress import Progress
 
 WIDTH_WITHOUT_TERMINAL = 120
+INTERRUPTS: list[int] = []  # signals from the keyboard since the command began
 _STYLES = {"critical": "bold red", "warning": "bold yellow"}
 
 
@@ -39,6 +41,15 @@ def survive_any_encoding() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+
+
+def place_of(out: Path, force: bool, holds_more: Callable[[Path], bool]) -> Path:
+    """The folder to write to: `out`, or one beside it where an interrupted command would replace more by less."""
+    if force or not INTERRUPTS or not holds_more(out):
+        return out
+    beside = out.with_name(f"{out.name}-interrupted")
+    complain(f"interrupted, so what {out} holds is kept and what was finished goes to {beside}; --force replaces it.")
+    return beside
 
 
 def print_json(value: Any) -> None:

@@ -6,12 +6,14 @@ from typing import Annotated
 
 import typer
 
+from skiplens.base.errors import InvalidInputError
 from skiplens.base.files import require_writable
 from skiplens.base.settings import Settings, option
 from skiplens.cli import console
 from skiplens.cli.flags import with_settings
 
 LOSS_HELP = "cross_entropy, mse, path/file.py:loss or package.module:loss; chosen by the targets if not given."
+FORCE_HELP = "Replace what is in the folder also where this command was interrupted and has less."
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ def inspect(
         "runs/inspect"
     ),
     as_json: Annotated[bool, typer.Option("--json", help="Write the readings to standard output as JSON.")] = False,
+    force: Annotated[bool, typer.Option("--force", help=FORCE_HELP)] = False,
 ) -> None:
     """Look at a model and write a report.
 
@@ -61,7 +64,8 @@ def inspect(
         )
         if settings.verify:
             report = reports.verify(report, model, data, loss=loss, options=race, progress=progress)
-    page = report.write(out)
+    taken = {reading.kind for reading in report.readings}
+    page = report.write(console.place_of(out, force, lambda folder: not _kinds_in(folder) <= taken))
     if as_json:
         console.print_json(report.to_json())
         return
@@ -74,3 +78,13 @@ def inspect(
     for problem in report.problems:
         console.complain(f"{problem.lens}: {problem.message}")
     console.out().print(f"The report is in {page}", markup=False)
+
+
+def _kinds_in(folder: Path) -> set[str]:
+    """The kinds of readings that the report in `folder` has; none where there is no report."""
+    from skiplens.report import Report
+
+    try:
+        return {reading.kind for reading in Report.load(folder).readings}
+    except InvalidInputError:
+        return set()

@@ -1,8 +1,10 @@
 """The command line: one thin file per verb."""
 
 import functools
+import signal
 import sys
 from collections.abc import Callable
+from types import FrameType
 
 import typer
 
@@ -11,6 +13,7 @@ from skiplens.base.version import VERSION
 from skiplens.cli import compare, console, data, explore, forecast, inspect, reproduce, studies, zoo
 
 BAD_INPUT, INTERRUPTED = 2, 130
+ENDED_FROM_THE_KEYBOARD = ("explore",)  # verbs that have no other end
 
 app = typer.Typer(
     name="skiplens",
@@ -68,6 +71,10 @@ def skiplens(
 def main() -> None:
     """Run the command line; an error that is meant for a person is shown as one sentence."""
     console.survive_any_encoding()
+    console.INTERRUPTS.clear()
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is signal.default_int_handler:  # else it is ignored, or somebody else's
+        signal.signal(signal.SIGINT, _interrupted)
     try:
         app(prog_name="skiplens")  # also where it is run as python -m skiplens
     except SkiplensError as error:
@@ -79,3 +86,15 @@ def main() -> None:
     except KeyboardInterrupt:
         console.complain("interrupted.")
         sys.exit(INTERRUPTED)
+    except SystemExit:
+        if console.INTERRUPTS and sys.argv[1] not in ENDED_FROM_THE_KEYBOARD:
+            sys.exit(INTERRUPTED)
+        raise
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
+def _interrupted(number: int, frame: FrameType | None) -> None:
+    """Remember it, so that a verb that shows what was finished ends with the right status all the same."""
+    console.INTERRUPTS.append(number)
+    raise KeyboardInterrupt

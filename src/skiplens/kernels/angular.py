@@ -45,8 +45,23 @@ class DiagonalValue:
     def diagonal(self, inputs: Directions) -> Float[Tensor, " samples"]:
         """The kernel of each input with itself."""
         self.require_representable(inputs.unit.dtype)
+        self.require_finite(inputs, inputs)
         value = self.value.to(inputs.unit.device)
         return (self.scaled_length(inputs).square() * value).to(inputs.unit.dtype)
+
+    def require_finite(self, rows: Directions, columns: Directions) -> None:
+        """Refuse inputs of such a size that the kernel of the longest ones is beyond their dtype."""
+        if not (len(rows) and len(columns)):
+            return
+        longest = [float(self.scaled_length(part).detach().max()) for part in (rows, columns)]
+        largest, kind = math.prod(longest) * float(self.value.detach().abs()), rows.unit.dtype
+        if not largest < torch.finfo(kind).max:
+            better = " or convert them to float64" if kind == torch.float32 else ""
+            raise InvalidInputError(
+                f"The kernel of these inputs reaches {largest:.1e}, beyond {str(kind).removeprefix('torch.')}: their "
+                f"largest norm is {float(max(part.length.detach().max() for part in (rows, columns))):.1e}·√d. Divide "
+                f"them by it{better}."
+            )
 
     def require_representable(self, dtype: torch.dtype) -> None:
         """Refuse a kernel whose value at inputs of ‖x‖² = d is beyond `dtype`."""

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from skiplens.base.axes import Float, Int
 from skiplens.base.memory import free_bytes, fresh_empty, readable, require_fits
+from skiplens.base.preserve_state import full_precision
 from skiplens.kernels.angular import AngularKernel, NearLimits
 from skiplens.kernels.arc_cosine import Correlation, correlation_of_cosine
 from skiplens.kernels.inputs import Directions
@@ -28,9 +29,16 @@ def kernel_matrix(
     others = rows if columns is None else columns
     tracked = torch.is_grad_enabled() and (kernel.learned or rows.unit.requires_grad or others.unit.requires_grad)
     _require_memory(rows, others, tracked)
-    if not tracked:
-        with torch.no_grad():
-            return _in_tiles(kernel, lookup, rows, columns)
+    kernel.peak.require_finite(rows, others)
+    with full_precision():
+        if not tracked:
+            with torch.no_grad():
+                return _in_tiles(kernel, lookup, rows, columns)
+        return _tracked(kernel, rows, columns)
+
+
+def _tracked(kernel: AngularKernel, rows: Directions, columns: Directions | None) -> Tensor:
+    """The same in float64, with what a gradient needs."""
     left = rows.double()
     right = left if columns is None else columns.double()
     correlation = precise_correlation(left.unit, right.unit, kernel.near_limits[torch.float64])

@@ -1,5 +1,6 @@
 """A finding: one sentence for a person, the number behind it, and the change that helps."""
 
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -61,6 +62,10 @@ class Finding:
         """The finding in words that JSON has; numbers that it lacks (inf, nan) become words."""
         values = asdict(self)
         values["where"] = list(self.where)
+        try:
+            json.dumps(values["remedy"], allow_nan=False)
+        except ValueError:  # by an infinite factor: no change that anybody could make
+            values["remedy"] = None
         for name in ("number", "threshold"):
             values[name] = values[name] if math.isfinite(values[name]) else str(values[name])
         return values

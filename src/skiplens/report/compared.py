@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
+from skiplens.graph.inputs import first_line
 from skiplens.plots.figure import Figure, Mark, bundle
-from skiplens.plots.section import KeyNumber, number_in_words
+from skiplens.plots.section import Curve, KeyNumber, Overlay, number_in_words
 from skiplens.readings.reading import Reading
 from skiplens.report.inspection import Report
 from skiplens.report.lenses import key_numbers, overlays_of
@@ -31,8 +32,20 @@ class ComparedModel:
 
     def values(self, kind: type[Reading], number: KeyNumber) -> Tensor:
         """One number over all draws."""
-        found = [entry for reading in self.readings(kind) for entry in key_numbers(reading)]
+        found = [entry for reading in self.readings(kind) for entry in _numbers(reading)[0]]
         return torch.tensor([entry.value for entry in found if entry.label == number.label], dtype=torch.float64)
+
+    def not_compared(self, kind: type[Reading]) -> tuple[str, ...]:
+        """Why the numbers of readings of that kind could not be taken, where they could not."""
+        return tuple(why for reading in self.readings(kind) if (why := _numbers(reading)[1]))
+
+
+def _numbers(reading: Reading) -> tuple[tuple[KeyNumber, ...], str]:
+    """The key numbers of a reading, or none and why; a reading that has none must not end a comparison."""
+    try:
+        return key_numbers(reading), ""
+    except Exception as error:
+        return (), f"{type(error).__name__}: {first_line(error)}"
 
 
 def overlays(contenders: Sequence[ComparedModel], kind: type[Reading]) -> tuple[Figure, ...]:
@@ -42,7 +55,7 @@ def overlays(contenders: Sequence[ComparedModel], kind: type[Reading]) -> tuple[
     for overlay in overlays_of(kind):
         marks: list[Mark] = []
         for index, contender in enumerate(contenders):
-            found = [overlay.curve(reading) for reading in contender.readings(kind)]
+            found = [_curve(overlay, reading) for reading in contender.readings(kind)]
             curves = [curve for curve in found if curve is not None]
             curves = [curve for curve in curves if len(curve.x) == len(curves[0].x)]
             if curves:
@@ -52,6 +65,13 @@ def overlays(contenders: Sequence[ComparedModel], kind: type[Reading]) -> tuple[
             words = (overlay.name, overlay.title, f"{overlay.caption} {draws}", *overlay.labels)
             figures.append(Figure(*words, marks=tuple(marks), y_log=overlay.y_log))
     return tuple(figures)
+
+
+def _curve(overlay: Overlay, reading: Reading) -> Curve | None:
+    try:
+        return overlay.curve(reading)
+    except Exception:  # one curve less; the section of the reading tells what is wrong with it
+        return None
 
 
 @dataclass(frozen=True)
@@ -107,7 +127,7 @@ def measure(contenders: Sequence[ComparedModel], kinds: Sequence[type[Reading]])
     rows = []
     for kind in kinds:
         first = [reading for contender in contenders for reading in contender.readings(kind)[:1]]
-        labelled = {number.label: number for reading in first for number in key_numbers(reading)}
+        labelled = {number.label: number for reading in first for number in _numbers(reading)[0]}
         for number in labelled.values():
             values = tuple(contender.values(kind, number) for contender in contenders)
             scaled = [torch.where(v > 0, v, math.nan).log() for v in values] if number.logarithmic else values

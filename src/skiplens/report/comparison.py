@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from skiplens.base.errors import InvalidInputError
-from skiplens.base.files import fingerprint, write_content
+from skiplens.base.files import fingerprint, write_content, written_together
 from skiplens.base.preserve_state import preserve_random_state
 from skiplens.base.progress import Progress, silent, track
 from skiplens.base.randomness import Randomness, own_random_state, seed_torch
@@ -23,7 +23,7 @@ from skiplens.plots.section import Section
 from skiplens.readings.reading import Reading
 from skiplens.report.compared import LEVEL, ComparedModel, Measured, measure, overlays
 from skiplens.report.inspection import INTERRUPTED, Report, inspect
-from skiplens.report.lenses import LENSES, choose, section_of
+from skiplens.report.lenses import LENSES, choose, guarded_section
 from skiplens.report.page import Opening, Problem, page
 
 Builder = Callable[[int], nn.Module]  # from a seed to a model with weights of that seed
@@ -91,14 +91,15 @@ class Comparison:
 
     def write(self, folder: Path | str) -> Path:
         """Write `comparison.html`, `comparison.json` and `figures/` into `folder`; returns the page's path."""
-        folder = Path(folder)
-        for kind in self._kinds:
-            for figure in overlays(self.contenders, kind):
-                for ending in ("png", "svg"):
-                    save_figure(figure, folder / "figures" / f"{kind.kind}_{figure.name}.{ending}")
-        text = json.dumps(self.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
-        write_content(folder / "comparison.json", text)
-        return self.save(folder / "comparison.html")
+        with written_together(Path(folder)) as beside:
+            for kind in self._kinds:
+                for figure in overlays(self.contenders, kind):
+                    for ending in ("png", "svg"):
+                        save_figure(figure, beside / "figures" / f"{kind.kind}_{figure.name}.{ending}")
+            text = json.dumps(self.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
+            write_content(beside / "comparison.json", text)
+            self.save(beside / "comparison.html")
+        return Path(folder) / "comparison.html"
 
     def to_json(self) -> dict[str, Any]:
         """The numbers and their tests in words that JSON has."""
@@ -122,6 +123,12 @@ class Comparison:
             for report in contender.reports
             for problem in report.problems
         ]
+        found += [
+            Problem(f"{contender.name}, {kind.kind}", f"Its numbers could not be compared: {why}")
+            for contender in self.contenders
+            for kind in self._kinds
+            for why in contender.not_compared(kind)
+        ]
         return tuple(dict.fromkeys(found))
 
     @property
@@ -132,7 +139,7 @@ class Comparison:
 
     def _of_kind(self, kind: type[Reading]) -> Section:
         own = [number for number in self.numbers if number.kind == kind.kind]
-        named = section_of(next(reading for contender in self.contenders for reading in contender.readings(kind)))
+        named = guarded_section(next(reading for contender in self.contenders for reading in contender.readings(kind)))
         return Section(
             anchor=kind.kind,
             title=named.title,
@@ -262,7 +269,7 @@ def _of_model(contender: ComparedModel, index: int) -> Section:
             *((section.title, section.sentence) for section in first.sections()),
         ),
         notes=(contender.note,) if contender.note else (),
-        provenance=section_of(first.readings[0]).provenance if first.readings else (),
+        provenance=guarded_section(first.readings[0]).provenance if first.readings else (),
     )
 
 

@@ -17,7 +17,7 @@ from skiplens.base.errors import (
     NotTwiceDifferentiableError,
     SkiplensError,
 )
-from skiplens.base.files import is_folder, read_json, write_content
+from skiplens.base.files import is_folder, read_json, write_content, written_together
 from skiplens.base.memory import memory_retry
 from skiplens.base.preserve_state import preserve_random_state
 from skiplens.base.progress import Progress, silent
@@ -31,7 +31,7 @@ from skiplens.plots.section import Section
 from skiplens.readings.file import from_json, to_json
 from skiplens.readings.finding import Finding, listed, verdict
 from skiplens.readings.reading import Reading
-from skiplens.report.lenses import choose, figures_of, find, section_of
+from skiplens.report.lenses import choose, figures_of, find, guarded_section
 from skiplens.report.page import Problem, opening, page
 from skiplens.trainability.reading import FORECAST_RULE, Forecast
 
@@ -95,7 +95,7 @@ class Report:
 
     def sections(self) -> tuple[Section, ...]:
         """One section a reading, in the order they were taken."""
-        return tuple(section_of(reading) for reading in self.readings)
+        return tuple(guarded_section(reading) for reading in self.readings)
 
     def save(self, path: Path | str) -> Path:
         """Write the page to `path`: one HTML file that needs nothing else."""
@@ -110,14 +110,13 @@ class Report:
 
     def write(self, folder: Path | str) -> Path:
         """Write `report.html`, `readings.json` and `figures/` into `folder`; returns the page's path."""
-        folder = Path(folder)
-        for reading in self.readings:
-            for figure in figures_of(reading):
-                for ending in ("png", "svg"):
-                    save_figure(figure, folder / "figures" / f"{reading.kind}_{figure.name}.{ending}")
-        text = json.dumps(self.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
-        write_content(folder / "readings.json", text)
-        return self.save(folder / "report.html")
+        with written_together(Path(folder)) as beside:
+            problems = [problem for reading in self.readings for problem in _save_figures(reading, beside / "figures")]
+            whole = replace(self, problems=(*self.problems, *problems))
+            text = json.dumps(whole.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
+            write_content(beside / "readings.json", text)
+            whole.save(beside / "report.html")
+        return Path(folder) / "report.html"
 
     def to_json(self) -> dict[str, Any]:
         """Everything in the report in words that JSON has."""
@@ -189,11 +188,30 @@ def inspect(  # noqa: PLR0913 - the model, its data, and keywords of which each 
             problems.append(Problem(lens.name, f"{INTERRUPTED}; what follows it was not measured."))
             break
         except Exception as error:  # what the other lenses saw must not be lost with it
-            said = f"{type(error).__name__}: {first_line(error)}"
-            own = _raised_by(loss, error)
-            words = f"The loss {loss_name(loss)!r} cannot be taken: {said}" if own else f"{UNEXPECTED} ({said})"
-            problems.append(Problem(lens.name, words))
-    return Report(subject.name, tuple(readings), tuple(problems), find(readings))
+            problem = _unexpected(lens.name, error)
+            if _raised_by(loss, error):
+                said = f"{type(error).__name__}: {first_line(error)}"
+                problem = Problem(lens.name, f"The loss {loss_name(loss)!r} cannot be taken: {said}")
+            problems.append(problem)
+    findings = find(readings, lambda rule, error: problems.append(_unexpected(f"rule {rule}", error)))
+    return Report(subject.name, tuple(readings), tuple(problems), findings)
+
+
+def _unexpected(what: str, error: Exception) -> Problem:
+    return Problem(what, f"{UNEXPECTED} ({type(error).__name__}: {first_line(error)})")
+
+
+def _save_figures(reading: Reading, folder: Path) -> list[Problem]:
+    """Save the figures of a reading; what cannot be drawn is left out and told."""
+    try:
+        for figure in figures_of(reading):
+            for ending in ("png", "svg"):
+                save_figure(figure, folder / f"{reading.kind}_{figure.name}.{ending}")
+    except SkiplensError:  # the disk is full, or a package is missing
+        raise
+    except Exception as error:
+        return [_unexpected(f"figures of {reading.kind}", error)]
+    return []
 
 
 def _look(lens: Lens, subject: Subject, randomness: Randomness, progress: Progress) -> Reading:

@@ -3,17 +3,20 @@
 Adding a lens is adding a folder whose report has a `VIEW`, and a line here.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 
 from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.curvature import landscape_reading
 from skiplens.curvature import report as curvature
+from skiplens.graph.inputs import first_line
 from skiplens.graph.lens import Lens
 from skiplens.jacobians import report as jacobians
 from skiplens.jacobians.hypotheses import model_check as hypotheses
 from skiplens.paths import report as paths
 from skiplens.plots.figure import Figure, drawn
-from skiplens.plots.section import KeyNumber, Overlay, Quantity, ReadingView, Section
+from skiplens.plots.plotly_json import plotly_json
+from skiplens.plots.section import KeyNumber, Overlay, Quantity, ReadingView, Section, provenance_of
 from skiplens.readings.finding import Finding, Rule, by_severity
 from skiplens.readings.reading import Reading
 from skiplens.report import verification_reading
@@ -54,9 +57,20 @@ def choose(names: tuple[str, ...]) -> tuple[Lens, ...]:
     return tuple(lens() for name, lens in LENSES.items() if name in wanted)
 
 
-def find(readings: Sequence[Reading]) -> tuple[Finding, ...]:
-    """What all rules find in the readings of one model, most severe first."""
-    return by_severity([finding for rule in RULES for finding in rule(readings)])
+def find(readings: Sequence[Reading], failed: Callable[[str, Exception], object] | None = None) -> tuple[Finding, ...]:
+    """What all rules find in the readings of one model, most severe first.
+
+    A rule that ends in an error is handed to `failed`, so that the others are still heard; without it the error is one.
+    """
+    found: list[Finding] = []
+    for rule in RULES:
+        try:
+            found += rule(readings)
+        except Exception as error:
+            if failed is None:
+                raise
+            failed(rule.name, error)
+    return by_severity(found)
 
 
 def figures_of(reading: Reading) -> tuple[Figure, ...]:
@@ -69,6 +83,19 @@ def section_of(reading: Reading) -> Section:
     section = VIEWS[type(reading)].section
     assert section is not None, f"{type(reading).__name__} has no section"
     return section(reading)
+
+
+def guarded_section(reading: Reading) -> Section:
+    """The section of `reading`; where it cannot be written or drawn, one that says so, so that the others are."""
+    try:
+        section = section_of(reading)
+        for figure in section.figures:
+            json.dumps(plotly_json(figure), allow_nan=False)
+    except Exception as error:
+        said = f"{type(error).__name__}: {first_line(error)}"
+        words = f"This section could not be written ({said}) Its numbers are in readings.json. Please report it."
+        return Section(reading.kind, reading.kind.capitalize(), words, provenance=provenance_of(reading))
+    return section
 
 
 def key_numbers(reading: Reading) -> tuple[KeyNumber, ...]:

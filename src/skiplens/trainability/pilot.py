@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.memory import budget_bytes
+from skiplens.base.preserve_state import without_autocast
 from skiplens.base.progress import Progress
 from skiplens.base.randomness import Randomness, own_random_state, seed_torch
 from skiplens.graph.batch import Batch
@@ -165,7 +166,7 @@ def run_pilot(  # noqa: PLR0913 - what is trained, how, and for how long
 ) -> Pilot:
     """Train copies of `model` with `cost` gradients in all."""
     device = next(model.parameters()).device
-    with own_random_state(device), torch.enable_grad(), TemporaryDirectory() as folder:
+    with own_random_state(device), without_autocast(), torch.enable_grad(), TemporaryDirectory() as folder:
         runner = Runner(model, source, loss, choice, seed)
         extend = _Extension(runner, Shelf(device, Path(folder)), cost, progress)
         trials = extend.trials()
