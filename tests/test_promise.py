@@ -48,7 +48,7 @@ CALLS: dict[str, Callable[[nn.Module, Data], Any]] = {
     "jacobian_spectrum": lambda model, data: sl.jacobian_spectrum(model, data[0]),
     "loss_landscape": lambda model, data: sl.loss_landscape(model, data, points=3, dimensions=1),
     "check_hypotheses": sl.check_hypotheses,
-    "forecast": lambda model, data: sl.forecast(model, data, steps=20, cost=12),
+    "forecast": lambda model, data: sl.forecast(model, data, steps=100, cost=30),
     "Monitor": monitored,
     "verify": verified,
     "compare": lambda model, data: sl.compare({"it": model, "again": model}, data, lenses=("signal", "layers")),

@@ -209,7 +209,7 @@ def same_up_to_rounding(left: Tensor, right: Tensor, scale: Tensor | None = None
 def saved_bytes_per_sample(pure: PureModel, samples: Samples) -> int:
     """Bytes that autograd keeps of each sample between forward and backward pass, measured on a few samples."""
     few = samples.take(slice(0, 4))
-    own = {value.data_ptr() for _, value in pure.aliases.values()}
+    own = {value.data_ptr() for _, value in pure.aliases.values() if value.layout is torch.strided}
     sizes: dict[int, int] = {}
 
     def note(tensor: Tensor) -> Tensor:
