@@ -5,6 +5,7 @@ from torch import nn
 
 from skiplens.base.errors import InvalidInputError
 from skiplens.curvature.operator import loss_operator
+from tests.budget_calls import least_memory
 from tests.curvature.cases import SAMPLES, classes, in_batches, multilayer
 from tests.networks import Formula, noise
 
@@ -35,7 +36,8 @@ def test_models_that_return_their_loss_are_found_out_by_showing_samples_twice():
 
 def test_a_loss_that_couples_samples_takes_one_batch_only():
     model, inputs = multilayer()
-    operator = loss_operator(model, (inputs, classes()), loss=contrastive, memory=1)
+    least = least_memory(lambda m: loss_operator(model, (inputs, classes()), loss=contrastive, memory=m))
+    operator = loss_operator(model, (inputs, classes()), loss=contrastive, memory=least)
     assert operator.loss == pytest.approx(contrastive(model(inputs), None).item(), rel=1e-12)
     with pytest.raises(InvalidInputError, match=r"neither a mean nor a sum over samples, so those of 3 batches do not"):
         loss_operator(model, in_batches(inputs, classes(), 4), loss=contrastive)

@@ -13,6 +13,7 @@ from skiplens.curvature.landscape import loss_landscape
 from skiplens.curvature.landscape_directions import LandscapeOptions, filter_normalised, random_directions
 from skiplens.curvature.problem import FlatOrder
 from skiplens.readings.file import read_file, write_file
+from tests.budget_calls import least_memory
 from tests.curvature.slices import CENTRE, CURVATURES, DATA, Quadric, classes, output_itself, perceptron
 from tests.networks import drawn
 from tests.tolerances import assert_close
@@ -138,10 +139,12 @@ def test_batches_and_little_memory_give_the_same_slice():
     assert_close(
         loss_landscape(perceptron(), pieces, loss="cross_entropy", directions="random", points=3).losses, whole.losses
     )
-    small = loss_landscape(
-        perceptron(), (inputs, targets), loss="cross_entropy", directions="random", points=3, memory=1
-    )
-    assert_close(small.losses, whole.losses)
+
+    def within(memory):
+        options = {"directions": "random", "points": 3, "memory": memory}
+        return loss_landscape(perceptron(), (inputs, targets), loss="cross_entropy", **options)
+
+    assert_close(within(least_memory(within)).losses, whole.losses)
 
 
 def test_the_seed_decides():

@@ -3,6 +3,7 @@ import torch
 
 from skiplens.curvature.operator import loss_operator
 from skiplens.curvature.products import HessianCurvature, graph_bytes_per_sample
+from tests.budget_calls import least_memory
 from tests.curvature.cases import MODELS, SAMPLES, classes, in_batches, multilayer
 from tests.networks import noise
 from tests.tolerances import assert_close
@@ -14,7 +15,8 @@ def test_every_budget_gives_the_same_products():
     reference = loss_operator(model, (inputs, classes()), loss="cross_entropy")
     vectors = noise(reference.size, 3)
     expected, plans = reference @ vectors, set()
-    for budget in [*range(1, 200_000, 20_000), 10**9]:
+    least = least_memory(lambda m: loss_operator(model, (inputs, classes()), loss="cross_entropy", memory=m))
+    for budget in [*range(least, least + 200_000, 20_000), 10**9]:
         operator = loss_operator(model, in_batches(inputs, classes(), 4), loss="cross_entropy", memory=budget)
         plans.add(operator.plan)
         for _ in range(2):
@@ -27,8 +29,9 @@ def test_graphs_are_kept_in_part_where_not_all_fit():
     model, inputs = multilayer()
     whole = loss_operator(model, in_batches(inputs, classes(), 1), loss="cross_entropy")
     assert whole.plan.kept == SAMPLES
-    budgets = range(1, 8_000, 400)
     batches = in_batches(inputs, classes(), 1)
+    least = least_memory(lambda m: loss_operator(model, batches, loss="cross_entropy", memory=m))
+    budgets = range(least, least + 8_000, 400)
     kept = [loss_operator(model, batches, loss="cross_entropy", memory=budget).plan.kept for budget in budgets]
     assert kept == sorted(kept)
     assert kept[0] == 0
@@ -39,12 +42,15 @@ def test_graphs_are_kept_in_part_where_not_all_fit():
 def test_batches_are_never_cut_where_samples_depend_on_each_other():
     model, inputs = MODELS["convolutional"]()
     whole = loss_operator(model.train(), (inputs, classes()), loss="cross_entropy")
-    cramped = loss_operator(model, (inputs, classes()), loss="cross_entropy", memory=1)
+    data = inputs, classes()
+    least = least_memory(lambda m: loss_operator(model, data, loss="cross_entropy", memory=m))
+    cramped = loss_operator(model, data, loss="cross_entropy", memory=least)
     assert cramped._problem.piece_sizes(cramped.plan.piece) == [SAMPLES]
     vector = noise(whole.size)
     assert_close(cramped @ vector, whole @ vector, 1e-10)
     model.eval()
-    cut = loss_operator(model, (inputs, classes()), loss="cross_entropy", memory=1)
+    least = least_memory(lambda m: loss_operator(model, data, loss="cross_entropy", memory=m))
+    cut = loss_operator(model, data, loss="cross_entropy", memory=least)
     assert cut._problem.piece_sizes(cut.plan.piece) == [1] * SAMPLES
 
 

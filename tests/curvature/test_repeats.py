@@ -4,6 +4,7 @@ from torch import nn
 
 from skiplens.base.errors import InvalidInputError, SkiplensError
 from skiplens.curvature.operator import loss_operator
+from tests.budget_calls import least_memory
 from tests.curvature.cases import SAMPLES, classes, in_batches, multilayer
 from tests.networks import Formula, noise
 from tests.tolerances import assert_close
@@ -51,7 +52,8 @@ def test_a_loader_that_only_shuffles_is_fine_but_its_graphs_are_kept_all_or_not_
     turning = Changing(batches, lambda each, count: each[count % 5 :] + each[: count % 5])
     expected = loss_operator(model, batches, loss="cross_entropy")
     vector = noise(expected.size)
-    for budget in (None, 1, 15_000):
+    least = least_memory(lambda m: loss_operator(model, batches, loss="cross_entropy", memory=m))
+    for budget in (None, least, least + 15_000):
         operator = loss_operator(model, turning, loss="cross_entropy", memory=budget)
         assert operator.plan.kept in (0, 5)
         for _ in range(2):

@@ -253,7 +253,7 @@ def test_auto_is_exact_where_it_fits():
 
 def test_too_large_for_exact_says_what_it_needs_and_what_to_do():
     model, batch = two_blocks()
-    with pytest.raises(TooLargeError, match=r"'exact' of 124 parameters .* needs 600\.6 KiB, .* 48\.8 KiB .*'lanczos'"):
+    with pytest.raises(TooLargeError, match=r"'exact' of 124 parameters .* needs 1\.2 MiB, .* 48\.8 KiB .*'lanczos'"):
         sl.hessian_spectrum(model, batch, loss="cross_entropy", method="exact", memory=50_000)
 
 

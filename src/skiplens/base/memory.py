@@ -4,7 +4,7 @@ import contextlib
 import math
 import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TypeVar
@@ -12,7 +12,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from skiplens.base.errors import TooLargeError
+from skiplens.base.errors import InvalidInputError, TooLargeError
 
 _SHARE_OF_FREE = 0.5  # the rest is for the caller, for caches and for what torch allocates beside our buffers
 REDUCTION: ContextVar[float] = ContextVar("REDUCTION", default=1.0)
@@ -32,14 +32,37 @@ def free_bytes(device: torch.device | str = "cpu") -> int:
 
 def budget_bytes(device: torch.device | str = "cpu", asked: int | None = None) -> int:
     """The budget to plan with: what the caller asked for, or half of what is free; less after a shortage."""
+    if asked is not None and (isinstance(asked, bool) or not isinstance(asked, int | float)):
+        raise InvalidInputError(f"memory is a number of bytes, such as 2**30; got {asked!r}.")
     usual = asked if asked is not None else min(free_bytes(device) * _SHARE_OF_FREE, CEILING.get())
     return int(usual * REDUCTION.get())
+
+
+@contextlib.contextmanager
+def share_of_memory(share: float) -> Iterator[None]:
+    """Inside, budgets are this share of what they would be: something else that is held needs the rest."""
+    token = REDUCTION.set(REDUCTION.get() * share)
+    try:
+        yield
+    finally:
+        REDUCTION.reset(token)
 
 
 def require_fits(needed: int, what: str, instead: str, budget: int) -> None:
     """Refuse to start `what` if it needs more than `budget` bytes, and say what would fit."""
     if needed > budget:
         raise TooLargeError(f"{what} needs {readable(needed)}, but only {readable(budget)} may be used. {instead}")
+
+
+def require_least(memory: int | None, least: float, what: str) -> None:
+    """Refuse a budget that was asked for where even the smallest pieces of `what` need more bytes."""
+    budget_bytes("cpu", memory)  # refuses what is no number
+    least /= REDUCTION.get()
+    if memory is not None and memory < least:
+        raise TooLargeError(
+            f"memory={memory} bytes does not do for {what}: the least that does is {math.ceil(least)} "
+            f"({readable(least)})."
+        )
 
 
 def readable(count: float) -> str:

@@ -31,8 +31,16 @@ from skiplens.curvature.landscape_directions import (
     random_directions,
 )
 from skiplens.curvature.landscape_reading import LandscapeReading
-from skiplens.curvature.operator import loss_operator
-from skiplens.curvature.problem import FlatOrder, LossProblem, loss_batches, make_problem, objective
+from skiplens.curvature.operator import loss_operator, needs_of
+from skiplens.curvature.problem import (
+    FlatOrder,
+    LossProblem,
+    Objective,
+    Room,
+    loss_batches,
+    make_problem,
+    objective,
+)
 from skiplens.graph.batch import Batch
 from skiplens.graph.functional import ParameterChoice, saved_bytes_per_sample
 from skiplens.graph.inputs import require_module, samples_of
@@ -100,8 +108,16 @@ def loss_landscape(  # noqa: PLR0913 - options by keyword
     )
     with preserve_state(require_module(model)):
         goal = objective(model, loss_rule(loss), parameters, None)
-        problem = make_problem(goal, loss_batches(data, loss is None), progress, loss is None)
+        searched = isinstance(directions, str) and directions != "random"  # eigenvectors take second derivatives
+        needs = needs_of("hessian") if searched else _activations
+        problem = make_problem(goal, loss_batches(data, loss is None), progress, loss is None, Room(memory, needs))
         return _Slice(problem, options, directions, progress).reading(loss, data)
+
+
+def _activations(goal: Objective, first: Batch) -> tuple[float, float]:
+    weights = sum(tensor.numel() for tensor in goal.pure.parameters.values()) * goal.dtype.itemsize
+    each = saved_bytes_per_sample(goal.pure, samples_of(first.inputs))
+    return float(each), 2.0 * weights  # as they are, and moved
 
 
 _PIECE_BYTES = 128 * 2**20  # activations of all samples looked at at once, at most
@@ -156,7 +172,8 @@ class _Slice:
             found = random_directions(order, self.options, like)
         else:
             names = list(pure.parameters)
-            operator = loss_operator(pure.model, data, loss=loss, parameters=names, progress=self.progress)
+            how: dict[str, Any] = {"memory": self.options.memory, "progress": self.progress}
+            operator = loss_operator(pure.model, data, loss=loss, parameters=names, **how)
             found = eigenvector_directions(operator, self.kind, self.options)
         return filter_normalised(found, order, pure.parameters) if self.normalisation == "filter" else found
 

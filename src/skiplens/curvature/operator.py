@@ -1,6 +1,6 @@
 """Hessian, Gauss-Newton and Fisher matrices of any model and data as symmetric operators."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -14,7 +14,16 @@ from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.base.memory import budget_bytes
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent, track
-from skiplens.curvature.problem import FlatOrder, LossProblem, loss_batches, make_problem, objective
+from skiplens.curvature.problem import (
+    PIECE_BYTES,
+    FlatOrder,
+    LossProblem,
+    Objective,
+    Room,
+    loss_batches,
+    make_problem,
+    objective,
+)
 from skiplens.curvature.products import (
     BatchCurvature,
     Differentiate,
@@ -23,6 +32,7 @@ from skiplens.curvature.products import (
     HessianCurvature,
     graph_bytes_per_sample,
 )
+from skiplens.graph.batch import Batch
 from skiplens.graph.functional import ParameterChoice, transformable
 from skiplens.graph.loss import Loss, loss_rule
 from skiplens.linalg.operator import SymmetricOperator
@@ -87,7 +97,9 @@ def loss_operator(  # noqa: PLR0913 - options by keyword
         )
     with preserve_state(model), transformable(), torch.enable_grad():
         goal = objective(model, rule, parameters, dtype)
-        problem = make_problem(goal, loss_batches(data, loss is None), progress, model_returns_loss=loss is None)
+        problem = make_problem(
+            goal, loss_batches(data, loss is None), progress, loss is None, Room(memory, needs_of(kind))
+        )
         first = problem.objective.prepared(next(iter(problem.batches)))
         per_sample = graph_bytes_per_sample(_CURVATURES[kind], problem.objective, first)
         plan = planned(per_sample, problem, memory)
@@ -103,18 +115,33 @@ class ProductPlan:
     probes: int  # vectors at most that are multiplied at once
 
 
-# On a CPU pieces with graphs of this size are as quick as whole batches, and what a product adds stays small.
-_PIECE_BYTES = 96 * 2**20
 _BATCHED_BYTES = 4 * 2**20  # on a CPU several vectors go as one only while they and the graph stay in the cache
+_VECTORS = 6  # those of Lanczos' method, which are more than a product needs by itself
 _ADDED_BY_PRODUCT = 1.5  # what a product allocates beside the graph, in sizes of the graph
+
+
+def needs_of(kind: str) -> Callable[[Objective, Batch], tuple[float, float]]:
+    """What products need: bytes of graphs and what is added to them for each sample, and a few vectors beside."""
+
+    def needs(goal: Objective, first: Batch) -> tuple[float, float]:
+        each = (1 + _ADDED_BY_PRODUCT) * graph_bytes_per_sample(_CURVATURES[kind], goal, first)
+        return each, float(_vector_bytes(goal))
+
+    return needs
+
+
+def _vector_bytes(goal: Objective) -> int:
+    return _VECTORS * sum(tensor.numel() for tensor in goal.pure.parameters.values()) * goal.dtype.itemsize
 
 
 def planned(per_sample: int, problem: LossProblem, memory: int | None) -> ProductPlan:
     """The plan for graphs of `per_sample` bytes, within `memory` bytes or half of what is free."""
     device = problem.objective.device
     budget = budget_bytes(device, memory)
+    if memory is not None:
+        budget -= _vector_bytes(problem.objective)
     on_cpu = device.type == "cpu"
-    room = min(budget / (1 + _ADDED_BY_PRODUCT), _PIECE_BYTES if on_cpu else budget)
+    room = min(budget / (1 + _ADDED_BY_PRODUCT), PIECE_BYTES if on_cpu else budget)
     piece = max(1, int(room // per_sample))
     sizes = problem.piece_sizes(piece)
     largest = max(sizes) * per_sample

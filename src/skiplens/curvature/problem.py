@@ -12,10 +12,20 @@ from torch.utils._pytree import tree_map_only
 from skiplens.base.arguments import type_name
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError, SkiplensError
+from skiplens.base.memory import budget_bytes, require_least
 from skiplens.base.progress import Progress
 from skiplens.curvature.convolution import PlainConvolutions
 from skiplens.graph.batch import Batch, Batches, as_batches, concatenate
-from skiplens.graph.functional import ParameterChoice, PureModel, call_with, is_batch_coupled, places, pure_model
+from skiplens.graph.functional import (
+    ParameterChoice,
+    PureModel,
+    call_with,
+    is_batch_coupled,
+    places,
+    pure_model,
+    saved_bytes_per_sample,
+)
+from skiplens.graph.inputs import samples_of
 from skiplens.graph.loss import Combination, LossRule
 
 
@@ -73,8 +83,11 @@ class Objective:
             came = f"targets of type {type_name(targets.dtype)} and shape {tuple(targets.shape)}"
             raise InvalidInputError(f"The loss cannot be taken of the outputs and {came}: {error}") from error
 
-    def total_of(self, batch: Batch) -> float:
-        """The same as a number, from the inputs."""
+    def total_of(self, batch: Batch, piece: int | None = None) -> float:
+        """The same as a number, from the inputs, so many samples at a time; all of them if `piece` is None."""
+        if piece is not None and piece < batch.samples:
+            starts = range(0, batch.samples, piece)
+            return math.fsum(self.total_of(batch.select(slice(start, start + piece))) for start in starts)
         with torch.no_grad():
             outputs = self.outputs(self.leaves(), batch)
             self.rule.require_fit(outputs, batch.targets)
@@ -150,17 +163,50 @@ class LossProblem:
         return [samples // pieces + (i < samples % pieces) for i in range(pieces)]
 
 
-def make_problem(objective: Objective, batches: Batches, progress: Progress, model_returns_loss: bool) -> LossProblem:
-    """The problem, after two passes over the data that must give the same loss."""
+PIECE_BYTES = 96 * 2**20
+"""On a CPU pieces with graphs of this size are as quick as whole batches, and what a product adds stays small."""
+_COMPARED = 256  # samples in which it is seen how a loss adds up, where batches may be cut
+
+
+@dataclass(frozen=True)
+class Room:
+    """The memory that may be used, and what is needed: for each sample at once, and beside them."""
+
+    memory: int | None
+    needs: Callable[[Objective, Batch], tuple[float, float]]
+
+    def samples(self, objective: Objective, first: Batch, splits: bool) -> int | None:
+        """How many samples may go through the model at once without derivatives; None if batches may not be cut.
+
+        A budget is refused that does not hold what will be done with one sample, or with a batch that may not be cut.
+        """
+        at_least = 1 if splits else first.samples
+        if self.memory is not None:
+            each, beside = self.needs(objective, first)
+            what = f"{at_least} sample{'s' * (at_least > 1)} at once"
+            require_least(self.memory, each * at_least + beside, what)
+        if not splits:
+            return None
+        room = min(PIECE_BYTES, budget_bytes(objective.device, self.memory))
+        return max(1, room // saved_bytes_per_sample(objective.pure, samples_of(first.inputs)))
+
+
+def make_problem(
+    objective: Objective, batches: Batches, progress: Progress, model_returns_loss: bool, room: Room
+) -> LossProblem:
+    """The problem, after two passes over the data that must give the same loss; in pieces for which there is room."""
     first = objective.prepared(next(iter(batches)))
-    rule = objective.rule
+    rule, splits = objective.rule, not model_returns_loss and _may_be_cut(objective, first)
     if rule.combination == "unknown":
-        rule = replace(rule, combination=found_combination(objective, first, model_returns_loss))
+        seen = first.first(_COMPARED) if splits else first
+        rule = replace(rule, combination=found_combination(objective, seen, model_returns_loss))
         objective = replace(objective, rule=rule)
+    splits = splits and rule.combination != "whole"
+    piece = room.samples(objective, first, splits)
     totals, shares, sizes = [], [], []
     for number, batch in enumerate(batches, start=1):
         batch = objective.prepared(batch)
-        totals.append(objective.total_of(batch))
+        totals.append(objective.total_of(batch, piece))
         shares.append(rule.share(batch.targets))
         sizes.append(batch.samples)
         progress("loss of the data", number, number)
@@ -169,17 +215,18 @@ def make_problem(objective: Objective, batches: Batches, progress: Progress, mod
             f"The loss is neither a mean nor a sum over samples, so those of {len(sizes)} batches do not add up to "
             "one. Hand over all data as one batch, or a loss that is a mean or a sum over samples."
         )
-    ordered = repeats_in_order(objective, batches, totals)
+    ordered = repeats_in_order(objective, batches, totals, piece)
     divisor = sum(shares) or 1.0
-    splits = not model_returns_loss and rule.combination != "whole"
-    if splits:
-        try:
-            splits = not is_batch_coupled(objective.pure, first.inputs)
-        except (RuntimeError, TypeError, ValueError, IndexError):
-            splits = False  # the model does not take a few samples alone, so its batches cannot be cut
     return LossProblem(
         objective, batches, sum(sizes), tuple(sizes), sum(totals) / divisor, divisor, ordered=ordered, splits=splits
     )
+
+
+def _may_be_cut(objective: Objective, first: Batch) -> bool:
+    try:
+        return not is_batch_coupled(objective.pure, first.inputs)
+    except (RuntimeError, TypeError, ValueError, IndexError):
+        return False  # the model does not take a few samples alone
 
 
 def found_combination(objective: Objective, batch: Batch, model_returns_loss: bool) -> Combination:
@@ -215,7 +262,7 @@ def found_combination(objective: Objective, batch: Batch, model_returns_loss: bo
     return "sum" if abs(value - total) <= tolerance else "whole"
 
 
-def repeats_in_order(objective: Objective, batches: Batches, totals: list[float]) -> bool:
+def repeats_in_order(objective: Objective, batches: Batches, totals: list[float], piece: int | None = None) -> bool:
     """Whether a second pass gives the batches in the same order; refused where their sum differs from that of `totals`.
 
     A loader that only shuffles is fine where samples do not depend on each other: the sum is the same.
@@ -224,12 +271,12 @@ def repeats_in_order(objective: Objective, batches: Batches, totals: list[float]
     def same(left: float, right: float, scale: float) -> bool:
         return abs(left - right) <= torch.finfo(objective.dtype).eps ** 0.75 * scale
 
-    again = [objective.total_of(objective.prepared(batch)) for batch in batches]
+    again = [objective.total_of(objective.prepared(batch), piece) for batch in batches]
     if same(sum(again), sum(totals), sum(abs(total) for total in totals)):
         pairs = zip(again, totals, strict=False)
         return len(again) == len(totals) and all(same(new, old, abs(new)) for new, old in pairs)
     batch = objective.prepared(next(iter(batches)))
-    first, second = objective.total_of(batch), objective.total_of(batch)
+    first, second = objective.total_of(batch, piece), objective.total_of(batch, piece)
     if not same(first, second, abs(first)):
         modules = objective.pure.model.modules()
         drawing = sorted({type(m).__name__ for m in modules if m.training and "drop" in type(m).__name__.lower()})

@@ -173,7 +173,8 @@ MOST_EXACT = 3000
 
 def choose_method(operator: SymmetricOperator, options: SpectrumOptions) -> str:
     """``"exact"`` or ``"lanczos"``; exact is refused, with the memory it would need, where it does not fit."""
-    needed, budget = exact_bytes(operator), budget_bytes(operator.device, options.memory)
+    budget = budget_bytes(operator.device, options.memory)
+    needed = int(exact_bytes(operator) / SHARE_OF_VECTORS)
     if options.method == "auto":
         return "exact" if operator.size <= MOST_EXACT and needed <= budget else "lanczos"
     if options.method == "exact":
@@ -204,16 +205,17 @@ class SpectrumPlan:
 
 _SPARE_VECTORS = 6  # newest, previous, product, remainder, and a probe drawn in float64
 _FEWEST_SCATTERED = 4  # the scatter of two or three probes is a poor guess of their error
-_SHARE_OF_BUDGET = 0.5  # the products of the operator need the rest
+SHARE_OF_VECTORS = 0.5  # the products of the operator need the rest
 
 
 def plan(operator: SymmetricOperator, options: SpectrumOptions) -> SpectrumPlan:
     """The plan that fits in the budget and holds the most vectors; refused where not even a few vectors fit."""
     vector = operator.size * operator.dtype.itemsize
-    budget = int(budget_bytes(operator.device, options.memory) * _SHARE_OF_BUDGET)
+    what = f"Lanczos with {operator.size:,} parameters"
+    budget = int(budget_bytes(operator.device, options.memory) * SHARE_OF_VECTORS)
     require_fits(
         _SPARE_VECTORS * vector,
-        f"Lanczos with {operator.size:,} parameters ({_SPARE_VECTORS} vectors of {readable(vector)})",
+        f"{what} ({_SPARE_VECTORS} vectors of {readable(vector)})",
         "Free some memory, or choose fewer parameters with parameters=….",
         budget,
     )

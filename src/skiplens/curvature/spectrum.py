@@ -10,13 +10,21 @@ from torch import Tensor, nn
 from skiplens.base.arguments import accept_old_order
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError, SkiplensError, did_you_mean
+from skiplens.base.memory import share_of_memory
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
 from skiplens.curvature.operator import Kind, LossOperator, loss_operator
 from skiplens.curvature.problem import loss_batches
 from skiplens.curvature.reading import FLAT, HessianSpectrum
-from skiplens.curvature.sampled import Method, SpectrumOptions, choose_method, exact_curve, sampled_fields
+from skiplens.curvature.sampled import (
+    SHARE_OF_VECTORS,
+    Method,
+    SpectrumOptions,
+    choose_method,
+    exact_curve,
+    sampled_fields,
+)
 from skiplens.graph.blocks import ResidualBlock
 from skiplens.graph.dissect import find_residual_blocks
 from skiplens.graph.functional import ParameterChoice
@@ -124,7 +132,8 @@ class _Measurement:
     def operator(self, parameters: ParameterChoice) -> LossOperator:
         """The matrix of the chosen parameters."""
         how: dict[str, Any] = {"kind": self.options.kind, "memory": self.options.memory, "progress": self.progress}
-        return loss_operator(self.model, self.data, loss=self.loss, parameters=parameters, **how)
+        with share_of_memory(1 - SHARE_OF_VECTORS):
+            return loss_operator(self.model, self.data, loss=self.loss, parameters=parameters, **how)
 
     def principal(self, matrix: Tensor, operator: LossOperator, names: tuple[str, ...]) -> HessianSpectrum:
         """The spectrum of the rows and columns of these parameters."""

@@ -139,7 +139,7 @@ def plan_tiles(X: Tensor, Y: Tensor | None, budget: int) -> TilePlan:
 
 def _require_result_fits(X: Tensor, Y: Tensor | None, budget: int) -> int:
     """The bytes of the whole matrix."""
-    columns, fits = len(X if Y is None else Y), int((budget / X.element_size()) ** 0.5)
+    columns, fits = len(X if Y is None else Y), int((max(0, budget) / X.element_size()) ** 0.5)
     needed, what = X.element_size() * len(X) * columns, f"A kernel matrix of {len(X)} × {columns} entries in memory"
     disk = "give a path that ends in .npy or .zarr to write it to the disk instead"
     require_fits(needed, what, f"About {fits} × {fits} would fit; {disk}.", budget)

@@ -11,7 +11,7 @@ from torch import Tensor
 from skiplens.base.arguments import type_name
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
-from skiplens.base.memory import budget_bytes
+from skiplens.base.memory import budget_bytes, require_least
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
@@ -176,6 +176,7 @@ def network_that_fits(subject: Subject, memory: int | None = None) -> tuple[Resi
     values = (node.meta.get("val") for node in network.graph.nodes if node.op == "call_function")
     tensors = (entry for value in values for entry in (value if isinstance(value, list | tuple) else (value,)))
     needed = sum(entry.numel() * entry.element_size() for entry in tensors if isinstance(entry, Tensor))
+    require_least(memory, needed / samples, "the signal of one sample")
     if needed <= budget or samples == 1:
         return network, samples
     fewer = max(1, samples * budget // needed)

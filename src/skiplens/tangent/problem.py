@@ -114,7 +114,7 @@ def require_kernel_fits(problem: Problem) -> int:
     per_sample = task.outputs if task.separate else 1
     rows, columns = task.left * per_sample, (task.right or task.left) * per_sample
     needed = rows * columns * task.itemsize
-    fitting = int((problem.budget / 2 / task.itemsize) ** 0.5) // per_sample
+    fitting = int((max(0, problem.budget) / 2 / task.itemsize) ** 0.5) // per_sample
     instead = f"At most {fitting} samples on each side fit"
     instead += "; outputs='trace' or one output takes far less" if task.separate and task.outputs > 1 else ""
     instead += "; NTKOperator multiplies with the kernel without forming it."

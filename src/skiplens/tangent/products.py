@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.func import jvp
 
 from skiplens.base.axes import Float
+from skiplens.base.memory import require_least
 from skiplens.base.preserve_state import preserve_state
 from skiplens.graph.functional import OutputChoice, ParameterChoice, PureModel, saved_bytes_per_sample, transformable
 from skiplens.graph.inputs import Inputs, Samples
@@ -50,7 +51,9 @@ class NTKOperator(SymmetricOperator):
             self._problem = make_problem(model, inputs, None, outputs, parameters, memory=memory)
             pure, samples = self._problem.pure, self._problem.left
             # Forward mode and two backward passes keep about three times what one backward pass keeps.
-            chunk = self._problem.budget // (3 * saved_bytes_per_sample(pure, samples))
+            each = 3 * saved_bytes_per_sample(pure, samples)
+            require_least(memory, each * (samples.count if self._problem.coupled else 1), "a product with the kernel")
+            chunk = self._problem.budget // each
         self._products = JacobianProducts(pure, self._problem.coupled, max(1, min(samples.count, chunk)))
 
     @property
