@@ -27,6 +27,7 @@ NAMES = {
     "find_residual_blocks",
     "forecast",
     "hessian_spectrum",
+    "infinite_width",
     "initialisation",
     "inspect",
     "jacobian_spectrum",

@@ -23,6 +23,7 @@ from skiplens.jacobians.reading import JacobianSpectrum as JacobianSpectrum
 from skiplens.kernels import DenseNetKernel as DenseNetKernel
 from skiplens.kernels import ResNetKernel as ResNetKernel
 from skiplens.kernels import VanillaKernel as VanillaKernel
+from skiplens.kernels import infinite_width as infinite_width
 
 # Paths: how deep a network is
 from skiplens.paths import path_spectrum as path_spectrum

@@ -8,6 +8,9 @@ from skiplens.kernels.architectures import InfiniteWidthKernel as InfiniteWidthK
 from skiplens.kernels.architectures import ResNetKernel as ResNetKernel
 from skiplens.kernels.architectures import VanillaKernel as VanillaKernel
 from skiplens.kernels.gram import gram as gram
+from skiplens.kernels.limit.kernel import ModuleKernel as ModuleKernel
+from skiplens.kernels.limit.kernel import WidthComparison as WidthComparison
+from skiplens.kernels.limit.kernel import infinite_width as infinite_width
 
 # Their base classes belong to other packages, so their modules are imported when one of these names is first used.
 _BEHIND_DOORS = {

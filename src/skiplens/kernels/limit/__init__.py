@@ -1,0 +1,1 @@
+"""The infinitely wide version of any module: rules on its exported graph."""

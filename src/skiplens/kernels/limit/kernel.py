@@ -1,0 +1,229 @@
+"""The kernel of the infinitely wide version of a module: `infinite_width(model, example)`."""
+
+import copy
+import math
+import re
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from skiplens.base.axes import Float
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.memory import free_bytes, require_fits
+from skiplens.base.preserve_state import preserve_state
+from skiplens.graph.dissect import dissect
+from skiplens.graph.export import module_calls, module_of
+from skiplens.graph.functional import pure_model
+from skiplens.graph.inputs import samples_of
+from skiplens.graph.network import ResidualNetwork, plain_call, plan
+from skiplens.graph.operations import operation
+from skiplens.kernels.angular import Quantity
+from skiplens.kernels.limit.rules import MATRICES, PARAMETERISATIONS, RULES, VARIANCES, Walk
+from skiplens.kernels.limit.signals import Data, Moments, Signal, Unit
+
+_NOT_THE_USERS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
+_BYTES_PER_ENTRY = 8 * 16  # float64 matrices that are alive at once, for a residual block
+
+
+def infinite_width(
+    model: nn.Module, example: Tensor, *, variance: str = "measured", parameterisation: str = "standard"
+) -> "ModuleKernel":
+    """The kernel of `model` with infinite widths: `nngp(X, Y)`, `ntk(X, Y)`, `explain()`, `compare(model, X)`.
+
+    Fully connected modules: matrices with biases, pointwise functions, sums, products of functions of one value,
+    concatenations, constants, learned scalars, dropout, layer and RMS norm. What the inputs alone determine is computed
+    as the module does it. An operation without a rule is refused with its place.
+
+    Args:
+        model: The module in the mode in which it is to be seen; it is copied and not changed.
+        example: One batch of inputs, (samples, ...).
+        variance: ``"measured"`` takes the mean squares of the module's own weights and biases; ``"he"``, ``"lecun"``,
+            ``"xavier"`` and ``"torch"`` (its default) take those of an initialisation.
+        parameterisation: ``"standard"`` takes gradients with respect to the module's own weights, at its own widths;
+            ``"ntk"`` with respect to weights of variance 1, so that no width enters. Trained is what asks for a
+            gradient; scalars and gains, few beside the weights, count as fixed.
+
+    Examples:
+        >>> model = nn.Sequential(nn.Linear(2, 512), nn.ReLU(), nn.Linear(512, 1))
+        >>> kernel = infinite_width(model, torch.eye(2), variance="he", parameterisation="ntk")
+        >>> kernel.ntk(torch.eye(2, dtype=torch.float64)).round(decimals=4).tolist()
+        [[2.0, 0.3183], [0.3183, 2.0]]
+    """
+    for value, choices in ((variance, VARIANCES), (parameterisation, PARAMETERISATIONS)):
+        if value not in choices:
+            raise InvalidInputError(f"There is no {value!r}; choose one of {', '.join(choices)}.")
+    if not isinstance(example, Tensor) or not example.is_floating_point() or example.ndim < 2 or len(example) == 0:
+        raise InvalidInputError("example must be a floating tensor of shape (samples, ...) with at least one sample.")
+    kernel = ModuleKernel(dissect(copy.deepcopy(model), example), variance, parameterisation)
+    kernel.explain()  # what has no rule is refused here
+    return kernel
+
+
+@dataclass(frozen=True, eq=False)
+class WidthComparison:
+    """The tangent kernel of a finite module beside that of its limit, averaged over the outputs."""
+
+    empirical: Float[Tensor, "samples samples"]
+    limit: Float[Tensor, "samples samples"]
+    width: int  # the narrowest layer between two matrices
+
+    @property
+    def deviation(self) -> float:
+        """‖empirical − limit‖/‖limit‖, in the Frobenius norm."""
+        return float(torch.linalg.matrix_norm(self.empirical - self.limit) / torch.linalg.matrix_norm(self.limit))
+
+    def width_for(self, deviation: float) -> int:
+        """The width at which about so large a deviation is expected: deviations fall with the root of the width."""
+        if not deviation > 0:
+            raise InvalidInputError(f"deviation must be positive, got {deviation}.")
+        return math.ceil(self.width * (self.deviation / deviation) ** 2)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ModuleKernel:
+    """The kernels of a module's infinitely wide version; made by `infinite_width`."""
+
+    network: ResidualNetwork  # a copy of the module, taken apart
+    variance: str
+    parameterisation: str
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        options: dict[str, Any] = {"variance": self.variance, "parameterisation": self.parameterisation}
+        return partial(infinite_width, **options), (self.network.model, *self.network.inputs.leaves())
+
+    def nngp(self, X: Tensor, Y: Tensor | None = None) -> Tensor:
+        """The covariance of an output at initialisation, (samples of X, samples of Y or X)."""
+        return self.matrix("nngp", X, Y)
+
+    def ntk(self, X: Tensor, Y: Tensor | None = None) -> Tensor:
+        """The tangent kernel of an output, (samples of X, samples of Y or X)."""
+        return self.matrix("ntk", X, Y)
+
+    def matrix(self, quantity: Quantity, X: Tensor, Y: Tensor | None = None) -> Tensor:
+        """The kernel matrix of the wanted quantity, computed in float64 and returned in the dtype of `X`."""
+        (example,), others = self.network.inputs.leaves(), X if Y is None else Y
+        for name, inputs in (("X", X), ("Y", others)):
+            if not inputs.is_floating_point() or inputs.shape[1:] != example.shape[1:] or not len(inputs):
+                wanted = f"(samples, {', '.join(map(str, example.shape[1:]))}), as the example was"
+                came = f"{tuple(inputs.shape)} {inputs.dtype}"
+                raise InvalidInputError(f"{name} is {came}; give a floating tensor of shape {wanted}.")
+        needed, what = _BYTES_PER_ENTRY * len(X) * len(others), f"A kernel of {len(X)} × {len(others)} entries"
+        require_fits(needed, what, "Take fewer inputs, or skiplens.kernels.gram.", free_bytes(X.device))
+        moments, _ = self._walk(X, Y)
+        return (moments.second[0] if quantity == "nngp" else moments.tangent).to(X.dtype)
+
+    def diagonal(self, X: Tensor, quantity: Quantity = "ntk") -> Tensor:
+        """The kernel of each input with itself, (samples)."""
+        return torch.cat([self.matrix(quantity, rows).diagonal() for rows in X.split(64)])
+
+    def explain(self) -> str:
+        """The recursion as a table: each operation, and the kernels behind it at two samples of the example."""
+        (example,) = self.network.inputs.leaves()
+        _, walk = self._walk(example[:2], None, keep=True)
+        head = ("operation", "module", "does", "variance", "correlation", "tangent", "error")
+        rows = [head, *(_row(walk, node) for node in walk.found)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+    def compare(self, model: nn.Module, X: Tensor) -> WidthComparison:
+        """The tangent kernel of a finite `model`, the module itself or another draw of it, beside the limit."""
+        limit, (_, walk) = self.ntk(X).double(), self._walk(X[:1], None)
+        pure = pure_model(model, [name for name, size in walk.used.items() if size])
+        if not walk.widths:
+            raise InvalidInputError("The model has one matrix only: none of its layers has a width.")
+        with preserve_state(model), torch.enable_grad():
+            leaves = pure.leaves()
+            outputs = pure(leaves, samples_of(X))
+            needed = 8 * len(X) * pure.parameter_count
+            require_fits(needed, f"The gradients of {len(X)} samples", "Take fewer samples.", free_bytes(X.device))
+            kernel, seeds = torch.zeros_like(limit), torch.eye(len(X), dtype=outputs.dtype, device=X.device)
+            for output in outputs.T:
+                found = torch.autograd.grad(output, list(leaves.values()), seeds, True, is_grads_batched=True)
+                for name, gradient in zip(leaves, found, strict=True):
+                    rows = gradient.flatten(1).double()
+                    kernel += walk.used[name] * rows @ rows.T / outputs.shape[1]
+        return WidthComparison(kernel, limit, min(walk.widths))
+
+    @torch.no_grad()
+    def _walk(self, X: Tensor, Y: Tensor | None, keep: bool = False) -> tuple[Moments, Walk]:
+        """The moments of the output, and what was met on the way; every signal too if `keep`."""
+        walk = Walk(self.network, self.variance, self.parameterisation)
+
+        def call(node: fx.Node, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+            entries = [entry for value in arguments for entry in (value if isinstance(value, list) else [value])]
+            if not any(isinstance(entry, Signal) for entry in entries):  # also the parts of a tuple of signals
+                return plain_call(node, arguments, keywords)
+            found = _applied(walk, node, arguments, keywords)
+            walk.found.update({node: found[0] if isinstance(found, tuple) else found} if keep else {})
+            return found
+
+        given = {}
+        for node in self._frontier():
+            left = self._values(node, X)
+            given[node.name] = Data(left, left if Y is None else self._values(node, Y), Y is None)
+        output = self.network.output
+        return self.network.run([output], given=given, call=call)[output].moments, walk
+
+    def _frontier(self) -> list[fx.Node]:
+        """The last values that the inputs alone determine: what the first matrices and draws read."""
+        exported = self.network.exported
+        steps = plan([self.network.node(self.network.output)], ())
+        of_inputs = {node for node in steps if node.name in exported.inputs}
+        of_parameters = {node for node in steps if node.name in exported.parameters}
+        known = set(of_inputs)
+        for node in steps:
+            sources, kind = set(node.all_input_nodes), operation(node)
+            weighted = not of_parameters.isdisjoint(sources)
+            if of_inputs.isdisjoint(sources):
+                of_parameters |= {node} if weighted else set()
+                continue
+            of_inputs.add(node)
+            draws = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+            fixed = not draws and (not weighted or (kind in RULES and kind not in MATRICES))
+            if fixed and known.issuperset(of_inputs & sources):
+                known.add(node)
+        found = {source for node in of_inputs - known for source in node.all_input_nodes if source in known}
+        if not found:
+            raise InvalidInputError("No matrix lies between the inputs and the output, so nothing here has a width.")
+        return sorted(found)
+
+    def _values(self, node: fx.Node, X: Tensor) -> Tensor:
+        """The value of a node for any number of inputs, in batches of the size that the graph was made for."""
+        if node.op == "placeholder":
+            return X.double()
+        (example,) = self.network.inputs.leaves()
+        parts = []
+        for rows in X.to(example).split(len(example)):
+            filled = torch.cat([rows, rows[:1].expand(len(example) - len(rows), *rows.shape[1:])])
+            parts.append(self.network.run([node.name], inputs=filled)[node.name][: len(rows)])
+        return torch.cat(parts).double()
+
+
+def _applied(walk: Walk, node: fx.Node, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """The signal behind an operation; a refusal names the operation, its module and its line in the user's source."""
+    kind, value, calls = operation(node), node.meta["val"], module_calls(node)
+    axes = (value[0] if isinstance(value, tuple | list) else value).ndim
+    try:
+        if kind not in RULES:
+            raise InvalidInputError("it has no rule so far")
+        if axes != 2:
+            raise InvalidInputError(f"its result has {axes} axes; only (samples, features) has rules so far")
+        return RULES[kind](walk, node, *arguments, **keywords)
+    except InvalidInputError as error:
+        frames = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
+        lines = [f" ({file}:{line})" for file, line in frames if not file.startswith(_NOT_THE_USERS)]
+        module = f"module {module_of(calls[-1])!r}" if calls and calls[-1] else "the model"
+        place = f"{kind} in {module}{lines[-1] if lines else ''}"
+        raise InvalidInputError(f"{place} has no infinite-width limit here: {error}.") from error
+
+
+def _row(walk: Walk, node: fx.Node) -> tuple[str, ...]:
+    signal, calls = walk.found[node], module_calls(node)
+    moments, error = signal.moments, signal.expected[1] if isinstance(signal, Unit) else 0.0
+    numbers = moments.second[1][0], moments.correlation()[0, -1], moments.tangent[0, 0], error
+    words = operation(node).removeprefix("aten."), module_of(calls[-1]) if calls else "", walk.words.get(node, "")
+    return (*words, *(f"{float(number):.4g}" for number in numbers))

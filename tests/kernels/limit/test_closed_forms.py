@@ -1,0 +1,163 @@
+"""The kernels of our own ResNet, DenseNet and plain network, and closed forms of nonlinearities."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from skiplens.base.errors import InvalidInputError
+from skiplens.kernels import DenseNetKernel, ResNetKernel, VanillaKernel, infinite_width
+from skiplens.kernels.limit.gaussian import expanded, hermite_rule, piecewise_linear
+
+DEPTH, ALPHA = 4, 0.3
+X = torch.randn(5, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+Y = torch.randn(3, 7, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+def matrix(fan_in, gain, width=8):
+    """A layer whose weights have the mean square gain/fan_in exactly."""
+    layer = nn.Linear(fan_in, width, bias=False).double()
+    nn.init.constant_(layer.weight, math.sqrt(gain / fan_in))
+    return layer
+
+
+def relu(x):
+    return math.sqrt(2) * F.relu(x)
+
+
+class Network(nn.Module):
+    """Width 8 throughout; the widths do not matter in the parameterisation of the kernels."""
+
+    def __init__(self, kind, trained):
+        super().__init__()
+        self.kind = kind
+        self.first, self.last = matrix(7, 1.0), matrix(8, 1.0)
+        shapes = {"resnet": [(8, ALPHA)] * (2 * DEPTH), "vanilla": [(8, 1.0)] * (DEPTH - 1)}
+        shapes["densenet"] = [(8 * (layer + 1), 1.0) for layer in range(DEPTH)]
+        self.layers = nn.ModuleList(matrix(*shape) for shape in shapes[kind])
+        for layer in (self.first, self.last):
+            layer.weight.requires_grad_(trained == "all")
+
+    def forward(self, x):
+        y = self.first(x)
+        if self.kind == "resnet":
+            for one, other in zip(self.layers[::2], self.layers[1::2], strict=True):
+                y = y + other(relu(one(y)))
+        elif self.kind == "vanilla":
+            for layer in self.layers:
+                y = layer(relu(y))
+            y = relu(y)
+        else:
+            before = [y]
+            for layer in self.layers:
+                before.append(layer(relu(torch.cat(before, dim=1))))
+            y = before[-1]
+        return self.last(y)
+
+
+KERNELS = {
+    "resnet": lambda trained: ResNetKernel(DEPTH, 2, ALPHA, trained=trained),
+    "densenet": lambda trained: DenseNetKernel(DEPTH, trained=trained),
+}
+
+
+@pytest.mark.parametrize("trained", ["branches", "all"])
+@pytest.mark.parametrize("kind", KERNELS)
+def test_the_kernels_of_our_architectures(kind, trained):
+    kernel, wanted = infinite_width(Network(kind, trained), X, parameterisation="ntk"), KERNELS[kind](trained)
+    for other in (None, Y):
+        torch.testing.assert_close(kernel.nngp(X, other), wanted.nngp(X, other), rtol=1e-11, atol=1e-11)
+        torch.testing.assert_close(kernel.ntk(X, other), wanted.ntk(X, other), rtol=1e-11, atol=1e-11)
+
+
+def test_the_kernel_of_a_plain_network():
+    """Its L layers are all matrices but the last one."""
+    model = Network("vanilla", "all")
+    model.last.weight.requires_grad_(False)
+    kernel, wanted = infinite_width(model, X, parameterisation="ntk"), VanillaKernel(DEPTH)
+    torch.testing.assert_close(kernel.nngp(X, Y), wanted.nngp(X, Y), rtol=1e-11, atol=1e-11)
+    torch.testing.assert_close(kernel.ntk(X, Y), wanted.ntk(X, Y), rtol=1e-11, atol=1e-11)
+
+
+def test_the_polynomials_of_the_rule_are_orthonormal():
+    points, weights, polynomials = hermite_rule()
+    assert abs((polynomials.T * weights) @ polynomials - np.eye(192)).max() < 1e-12
+    assert abs(weights @ np.exp(points) - math.exp(0.5)) < 1e-13
+
+
+LEFT, RIGHT = torch.tensor([[0.3], [1.0], [4.0]]).double(), torch.tensor([[0.7, 2.5]]).double()
+RHO = torch.tensor([[-0.9, 0.2], [0.0, 0.999], [1.0, -1.0]]).double()
+K = RHO * (LEFT * RIGHT).sqrt()
+
+
+def erf_pair(cross, left, right):
+    return 2 / math.pi * torch.asin(2 * cross / ((1 + 2 * left) * (1 + 2 * right)).sqrt())
+
+
+def erf_slopes(cross, left, right):
+    return 4 / math.pi / ((1 + 2 * left) * (1 + 2 * right) - 4 * cross**2).sqrt()
+
+
+CLOSED = {
+    "sin": (torch.sin, lambda: (-(LEFT + RIGHT) / 2).exp() * K.sinh(), lambda: (-(LEFT + RIGHT) / 2).exp() * K.cosh()),
+    "cos": (torch.cos, lambda: (-(LEFT + RIGHT) / 2).exp() * K.cosh(), lambda: (-(LEFT + RIGHT) / 2).exp() * K.sinh()),
+    "exp": (torch.exp, lambda: ((LEFT + RIGHT) / 2 + K).exp(), lambda: ((LEFT + RIGHT) / 2 + K).exp()),
+    "erf": (torch.erf, lambda: erf_pair(K, LEFT, RIGHT), lambda: erf_slopes(K, LEFT, RIGHT)),
+    "cube": (lambda z: z**3, lambda: 9 * K * LEFT * RIGHT + 6 * K**3, lambda: 9 * (LEFT * RIGHT + 2 * K**2)),
+}
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_expansions_against_closed_forms(name):
+    function, pair, slopes = CLOSED[name]
+    found, error = expanded(RHO, LEFT, RIGHT, function)
+    scale = float(pair().abs().max())
+    torch.testing.assert_close(found.second[0], pair(), rtol=1e-9, atol=1e-11 * scale)
+    torch.testing.assert_close(found.slopes, slopes(), rtol=1e-9, atol=1e-11 * float(slopes().abs().max()))
+    assert error < 1e-10
+
+
+def on_a_grid(function, rho, left, right):
+    """E f(u) f(v) and E f′(u) f′(v) by the trapezoidal rule, which converges exponentially for smooth f."""
+    grid = torch.linspace(-9, 9, 601).double()
+    a, b = torch.meshgrid(grid, grid, indexing="ij")
+    density = (grid[1] - grid[0]) ** 2 * torch.exp(-(a * a + b * b) / 2) / (2 * math.pi)
+    u, v = left**0.5 * a, right**0.5 * (rho * a + (1 - rho**2) ** 0.5 * b)
+    slopes = [torch.func.jvp(function, (z,), (torch.ones_like(z),))[1] for z in (u, v)]
+    return (density * function(u) * function(v)).sum(), (density * slopes[0] * slopes[1]).sum()
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+@pytest.mark.parametrize("function", [F.gelu, torch.tanh, torch.sigmoid, F.silu, F.softplus])
+def test_expansions_against_integrals_over_the_plane(function):
+    found, error = expanded(RHO, LEFT, RIGHT, function)
+    for i in range(3):
+        for j in range(2):
+            pair, slopes = on_a_grid(function, RHO[i, j], LEFT[i], RIGHT[:, j])
+            tolerance = 1e-9 + 4 * error  # the largest deviation is four here
+            assert abs(found.second[0][i, j] - pair) < tolerance and abs(found.slopes[i, j] - slopes) < tolerance
+    assert error < 1e-6
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.2])
+def test_the_estimated_error_covers_the_true_one(slope):
+    wanted = piecewise_linear(RHO, LEFT, RIGHT, slope)
+    found, error = expanded(RHO, LEFT, RIGHT, lambda z: F.leaky_relu(z, slope))
+    peak = (wanted.second[1] * wanted.second[2]).sqrt()
+    assert 1e-4 < error < 5e-2
+    assert ((found.second[0] - wanted.second[0]).abs() <= error * peak).all()
+    assert ((found.slopes - wanted.slopes).abs() <= error * (1 + slope**2) / 2 * 1.01).all()
+    for got, closed in ((found.mean[0], wanted.mean[0]), (found.second[2], wanted.second[2])):
+        torch.testing.assert_close(got, closed, rtol=1e-12, atol=0)
+
+
+def test_a_function_that_is_too_sharp_is_refused():
+    model = nn.Sequential(nn.Linear(7, 8), nn.Hardtanh(-0.1, 0.1), nn.Linear(8, 1)).double()
+    with pytest.raises(
+        InvalidInputError,
+        match=r"aten.linear in module '2' has no .* limit here: the nonlinearity before it bends",
+    ):
+        infinite_width(model, X)

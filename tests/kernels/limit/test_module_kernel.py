@@ -1,0 +1,212 @@
+"""`infinite_width` as people use it: shapes, variances, refusals, the table, the comparison with a finite module."""
+
+import math
+import pickle
+import re
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import skiplens as sl
+from skiplens.base.errors import InvalidInputError
+from skiplens.kernels import gram, infinite_width
+from tests.kernels.limit.cases import FEATURES, make
+
+X = torch.randn(5, FEATURES, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+def chain(*layers):
+    return nn.Sequential(nn.Linear(FEATURES, 64), *layers, nn.Linear(64, 3)).double()
+
+
+class Lambda(nn.Module):
+    def __init__(self, function, **modules):
+        super().__init__()
+        self.function = function
+        for name, module in modules.items():
+            setattr(self, name, module)
+
+    def forward(self, x):
+        return self.function(self, x)
+
+
+def by_hand(model, gains, offsets, parameterisation):
+    """Both kernels of linear, ReLU, linear, entry by entry."""
+    nngp, ntk = torch.zeros(2, len(X), len(X)).double()
+    width = model[2].in_features
+    for i, x in enumerate(X):
+        for j, y in enumerate(X):
+            K, a, b = (gains[0] * float(u @ v) / FEATURES + offsets[0] for u, v in ((x, y), (x, x), (y, y)))
+            angle = math.acos(max(-1, min(1, K / math.sqrt(a * b)))) if i != j else 0.0
+            relu = math.sqrt(a * b) / (2 * math.pi) * (math.sin(angle) + (math.pi - angle) * math.cos(angle))
+            first = K if parameterisation == "ntk" else float(x @ y) + 1
+            last = gains[1] * relu + offsets[1] if parameterisation == "ntk" else width * relu + 1
+            nngp[i, j] = gains[1] * relu + offsets[1]
+            ntk[i, j] = gains[1] * first * (math.pi - angle) / (2 * math.pi) + last
+    return nngp, ntk
+
+
+@pytest.mark.parametrize("parameterisation", ["standard", "ntk"])
+@pytest.mark.parametrize("variance", ["measured", "he", "lecun", "xavier", "torch"])
+def test_variances_and_parameterisations(variance, parameterisation):
+    model = chain(nn.ReLU())
+    named = {"he": [2, 2], "lecun": [1, 1], "torch": [1 / 3, 1 / 3], "xavier": [12 / (6 + 64), 128 / (64 + 3)]}
+    gains = named.get(variance, [6 * float((model[0].weight.detach() ** 2).sum()) / 384, 0])
+    offsets = [1 / 18, 1 / 192] if variance == "torch" else [0, 0]
+    if variance == "measured":
+        gains[1] = 64 * float((model[2].weight.detach() ** 2).sum()) / 192
+        offsets = [float(layer.bias.detach() @ layer.bias.detach()) / len(layer.bias) for layer in (model[0], model[2])]
+    kernel = infinite_width(model, X, variance=variance, parameterisation=parameterisation)
+    wanted = by_hand(model, gains, offsets, parameterisation)
+    for found, matrix in zip((kernel.nngp(X), kernel.ntk(X)), wanted, strict=True):
+        torch.testing.assert_close(found, matrix, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", ["leaky", "erf_gelu", "layer_norm", "concatenated"])
+def test_other_inputs_are_a_block_of_the_same_matrix(name):
+    kernel = infinite_width(make(name, width=16), X)
+    for quantity in (kernel.nngp, kernel.ntk):
+        K = quantity(X)
+        torch.testing.assert_close(quantity(X[:2], X[2:]), K[:2, 2:], rtol=1e-9, atol=1e-11)
+        torch.testing.assert_close(K, K.T, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(kernel.diagonal(X), kernel.ntk(X).diagonal())
+
+
+def test_dropout_concerns_an_input_with_itself_only():
+    dropped, plain = (infinite_width(make("dropped", width=16).train(mode), X) for mode in (True, False))
+    assert torch.allclose(dropped.nngp(X[:2], X[2:]), plain.nngp(X[:2], X[2:])) is False  # variances grow before a ReLU
+    first = Lambda(lambda m, x: m.out(F.dropout(x, 0.5, m.training)), out=nn.Linear(FEATURES, 4, bias=False)).double()
+    ratio = infinite_width(first.train(), X).nngp(X) / infinite_width(first.eval(), X).nngp(X)
+    torch.testing.assert_close(ratio, 1 + torch.eye(5).double())
+
+
+def test_a_zero_input_and_a_module_that_divides_its_weights_by_the_root_of_the_width():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = (nn.Parameter(torch.randn(*shape).double()) for shape in ((FEATURES, 32), (32, 2)))
+
+        def forward(self, x):
+            return F.relu(x @ (self.first / FEATURES**0.5)) @ self.last / 32**0.5
+
+    model = Scaled()
+    with torch.no_grad():
+        for parameter in model.parameters():  # of mean square 1, so that both parameterisations agree
+            parameter.div_(parameter.square().mean().sqrt())
+    Z = torch.cat([X, torch.zeros(1, FEATURES).double()])
+    standard, scaled = (infinite_width(model, X, parameterisation=way).ntk(Z) for way in ("standard", "ntk"))
+    torch.testing.assert_close(standard, scaled)
+    assert (standard[-1] == 0).all()
+
+
+def test_the_inputs_may_come_in_any_number_and_are_prepared_as_the_module_does_it():
+    def forward(m, x):
+        return m.out(torch.tanh(m.first((m.norm(x.flatten(1)) - m.mean) * 2)))
+
+    model = Lambda(forward, first=nn.Linear(6, 8), out=nn.Linear(8, 1), norm=nn.LayerNorm(6))
+    model.mean = nn.Parameter(torch.arange(6.0), requires_grad=False)
+    model.double()
+    kernel = infinite_width(model, X[:2].view(2, 2, 3))
+    prepared = (model.norm(X) - model.mean) * 2
+    plain = infinite_width(nn.Sequential(model.first, nn.Tanh(), model.out), X)
+    torch.testing.assert_close(kernel.ntk(X.view(5, 2, 3)), plain.ntk(prepared.detach()))
+
+
+def test_looking_changes_nothing_and_the_kernel_keeps_its_variances():
+    model = make("layer_norm", width=16)
+    before, state = {name: value.clone() for name, value in model.state_dict().items()}, torch.get_rng_state()
+    kernel = infinite_width(model, X)
+    K = kernel.ntk(X)
+    kernel.compare(model, X)
+    assert torch.equal(state, torch.get_rng_state()) and model.training
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+    with torch.no_grad():
+        model.out.weight.mul_(2)
+    assert torch.equal(kernel.ntk(X), K)
+    assert kernel.explain() != infinite_width(model, X).explain()
+
+
+def test_float32_inputs_get_float32_kernels_and_gram_takes_the_kernel(tmp_path):
+    kernel = infinite_width(chain(nn.Tanh()), X)
+    assert kernel.nngp(X.float()).dtype == torch.float32
+    torch.testing.assert_close(gram(kernel.ntk, X), kernel.ntk(X))
+    assert gram(kernel.ntk, X, out=tmp_path / "kernel.npy").shape == (5, 5)
+    assert torch.equal(pickle.loads(pickle.dumps(kernel)).ntk(X), kernel.ntk(X))
+
+
+def test_the_table_names_operations_variances_and_errors():
+    kernel = infinite_width(chain(nn.LayerNorm(64), nn.GELU()), X, variance="he")
+    head, *rows = (re.split(r"\s{2,}", line) for line in kernel.explain().splitlines())
+    assert head == ["operation", "module", "does", "variance", "correlation", "tangent", "error"]
+    assert [row[0] for row in rows] == ["linear", "layer_norm", "gelu", "linear"]
+    assert [row[1] for row in rows] == ["0", "1", "2", "3"]
+    assert float(rows[0][3]) == pytest.approx(2 * float(X[0] @ X[0]) / FEATURES, rel=1e-3)
+    assert rows[3][2] == "64 → 3, σ_w² = 2, σ_b² = 0" and float(rows[2][-1]) < 1e-12
+    correlation = kernel.nngp(X)[0, 1] / kernel.diagonal(X, "nngp")[:2].prod().sqrt()
+    assert float(rows[3][4]) == pytest.approx(float(correlation), rel=1e-3)
+    assert float(rows[3][5]) == pytest.approx(float(kernel.ntk(X)[0, 0]), rel=1e-3)
+
+
+def test_comparison_with_the_finite_module():
+    model = chain(nn.ReLU())
+    found = infinite_width(model, X).compare(model, X)
+    torch.testing.assert_close(found.empirical, sl.empirical_ntk(model, X) / 3)
+    assert found.width == 64
+    wanted = torch.linalg.matrix_norm(found.empirical - found.limit) / torch.linalg.matrix_norm(found.limit)
+    assert found.deviation == pytest.approx(float(wanted))
+    assert found.width_for(found.deviation / 2) == 4 * 64
+    with pytest.raises(InvalidInputError, match="deviation must be positive"):
+        found.width_for(0.0)
+    with pytest.raises(InvalidInputError, match="one matrix only"):
+        infinite_width(only := nn.Linear(FEATURES, 2).double(), X).compare(only, X)
+
+
+def twice(m, x):
+    return m.out(F.relu(m.hidden(F.relu(m.hidden(m.first(x))))))
+
+
+LAYERS = {"first": (FEATURES, 8), "hidden": (8, 8), "out": (8, 1)}
+REFUSED = {
+    "softmax": (lambda m, x: m.out(torch.softmax(m.first(x), 1)), r"aten.softmax in .*kernel.py:\d+\).* no rule"),
+    "shared": (twice, "aten.linear in module 'hidden' .*uses 'hidden.weight' a second time; shared"),
+    "not_gaussian": (lambda m, x: m.out(F.relu(F.relu(y := m.first(x)) + m.hidden(y))), "aten.relu.*not Gaussian"),
+    "dependent": (lambda m, x: m.out((y := m.first(x)) + m.hidden(y) + F.relu(y)), "aten.add.*the same random"),
+    "division": (lambda m, x: m.out((y := m.first(x)) / (1 + y * y)), "aten.div.*divides by a value"),
+    "attention": (lambda m, x: F.linear(y := m.first(x), y), "aten.linear.*others have no rule"),
+    "axes": (lambda m, x: m.out(m.first(x).view(-1, 1, 8)), "aten.view.*has 3 axes"),
+    "joined": (lambda m, x: m.out(torch.cat([m.first(x)] * 2, dim=0)), "aten.cat.*joins something"),
+    "no_parameter": (lambda m, x: m.first(x) @ torch.ones(8, 2).double(), "aten.matmul.*weights are not one parameter"),
+    "input_gate": (lambda m, x: m.out(m.first(x) * torch.cat([x, x[:, :2]], 1)), "aten.mul.*not functions of one"),
+    "gains": (lambda m, x: m.out(m.first(x) * m.hidden.bias), r"aten.mul.*a tensor of shape \(8,\) with values"),
+    "no_matrix": (lambda m, x: x * 2, "No matrix lies between"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_has_no_rule_is_refused_with_its_place(name):
+    forward, message = REFUSED[name]
+    model = Lambda(forward, **{layer: nn.Linear(*sizes) for layer, sizes in LAYERS.items()}).double()
+    with pytest.raises(InvalidInputError, match=message):
+        infinite_width(model, X)
+
+
+def test_convolutions_and_integers_and_other_shapes_are_refused():
+    convolution = nn.Sequential(nn.Conv1d(1, 4, 3), nn.Flatten(), nn.Linear(16, 1)).double()
+    with pytest.raises(
+        InvalidInputError, match=r"aten.conv1d in module '0' has no infinite-width limit here: it has no rule"
+    ):
+        infinite_width(convolution, X[:, None])
+    with pytest.raises(InvalidInputError, match="example must be a floating tensor"):
+        infinite_width(chain(nn.ReLU()), torch.ones(2, FEATURES, dtype=torch.long))
+    kernel = infinite_width(chain(nn.ReLU()), X)
+    with pytest.raises(
+        InvalidInputError, match=r"X is \(5, 4\) torch.float64; give a floating tensor of shape \(samples, 6\)"
+    ):
+        kernel.ntk(X[:, :4])
+    with pytest.raises(InvalidInputError, match=r"Y is .*int64"):
+        kernel.ntk(X, torch.ones(2, FEATURES, dtype=torch.long))
+    with pytest.raises(InvalidInputError, match="There is no 'kaiming'; choose one of measured, he"):
+        infinite_width(chain(nn.ReLU()), X, variance="kaiming")
