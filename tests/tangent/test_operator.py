@@ -7,6 +7,7 @@ from skiplens.base.errors import InvalidInputError
 from skiplens.graph.functional import pure_model
 from skiplens.graph.inputs import samples_of
 from skiplens.tangent.products import JacobianProducts, NTKOperator
+from tests.budget_calls import least_memory
 from tests.graph.dense_jacobian import dense_jacobian, dense_kernel
 from tests.networks import noise
 from tests.tangent.cases import CASES
@@ -38,7 +39,7 @@ def test_coupled_batches():
 
 def test_small_budgets_go_through_samples_one_by_one():
     model, inputs = CASES["norms"]()
-    operator = NTKOperator(model, inputs, memory=1)
+    operator = NTKOperator(model, inputs, memory=least_memory(lambda m: NTKOperator(model, inputs, memory=m)))
     assert operator._products.chunk == 1
     assert_close(operator.dense(), dense_kernel(model, inputs).reshape(8, 8))
 
