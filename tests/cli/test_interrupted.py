@@ -86,6 +86,7 @@ def test_an_interrupted_comparison_keeps_the_old_one(ran, interrupted, tmp_path,
     assert contents(tmp_path / "out") == whole and (tmp_path / "out-interrupted/comparison.json").exists()
 
 
+@pytest.mark.usefixtures("interrupted")
 def test_an_interruption_before_anything_is_measured_is_one(inspected, tmp_path, monkeypatch):
     monkeypatch.setattr("skiplens.cli.models.build_model", lambda *given: signal.raise_signal(signal.SIGINT))
     assert inspected()[0] == 130 and not (tmp_path / "out").exists()

@@ -6,6 +6,7 @@ from torch.autograd.function import once_differentiable
 
 from skiplens.base.errors import InvalidInputError, NotTwiceDifferentiableError
 from skiplens.curvature.operator import loss_operator
+from tests.budget_calls import least_memory
 from tests.curvature.cases import SAMPLES, classes, multilayer
 from tests.networks import Formula, noise
 
@@ -95,5 +96,7 @@ def test_a_model_that_wants_whole_batches():
         return m.f(x)
 
     model = Formula(formula, f=nn.Linear(4, 3))
-    operator = loss_operator(model, (noise(SAMPLES, 4), classes()), loss="cross_entropy", memory=1)
+    data = noise(SAMPLES, 4), classes()
+    least = least_memory(lambda memory: loss_operator(model, data, loss="cross_entropy", memory=memory))
+    operator = loss_operator(model, data, loss="cross_entropy", memory=least)
     assert (operator @ torch.ones(operator.size)).isfinite().all()

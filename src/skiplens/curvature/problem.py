@@ -74,7 +74,7 @@ class Objective:
         return require_scalar(self._taken(self.rule.plain, outputs, targets))
 
     @staticmethod
-    def _taken(loss: Callable[[Any, Tensor], Tensor], outputs: Any, targets: Tensor) -> Tensor:
+    def _taken(loss: Callable[[Any, Tensor], Any], outputs: Any, targets: Tensor) -> Any:
         try:
             return loss(outputs, targets)
         except (TypeError, ValueError, IndexError) as error:  # a RuntimeError may be torch's word for other things

@@ -183,18 +183,23 @@ def inspect(  # noqa: PLR0913 - the model, its data, and keywords of which each 
         try:
             readings.append(_look(lens, subject, Randomness(seed).child(lens.name), progress))
         except SkiplensError as error:
-            problems.append(Problem(lens.name, str(error), not isinstance(error, FOR_OTHER_MODELS)))
+            told = _told_of(loss, error.__cause__) or str(error)
+            problems.append(Problem(lens.name, told, not isinstance(error, FOR_OTHER_MODELS)))
         except KeyboardInterrupt:
             problems.append(Problem(lens.name, f"{INTERRUPTED}; what follows it was not measured."))
             break
         except Exception as error:  # what the other lenses saw must not be lost with it
-            problem = _unexpected(lens.name, error)
-            if _raised_by(loss, error):
-                said = f"{type(error).__name__}: {first_line(error)}"
-                problem = Problem(lens.name, f"The loss {loss_name(loss)!r} cannot be taken: {said}")
-            problems.append(problem)
+            told = _told_of(loss, error)
+            problems.append(Problem(lens.name, told) if told else _unexpected(lens.name, error))
     findings = find(readings, lambda rule, error: problems.append(_unexpected(f"rule {rule}", error)))
     return Report(subject.name, tuple(readings), tuple(problems), findings)
+
+
+def _told_of(loss: Loss, error: BaseException | None) -> str:
+    """What the user's own loss said, where the error comes out of it; else ''."""
+    if not isinstance(error, Exception) or not _raised_by(loss, error):
+        return ""
+    return f"The loss {loss_name(loss)!r} cannot be taken: {type(error).__name__}: {first_line(error)}"
 
 
 def _unexpected(what: str, error: Exception) -> Problem:
