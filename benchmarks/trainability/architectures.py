@@ -42,7 +42,7 @@ def draw(module: nn.Module, gain: float | None, kind: str = "normal") -> None:
 def scale(layer: nn.Module, factor: float) -> None:
     """Multiply the weights of one layer."""
     with torch.no_grad():
-        layer.weight.mul_(factor)  # type: ignore[operator, union-attr]
+        layer.weight.mul_(factor)  # type: ignore[operator, union-attr]  # every layer that is scaled has a weight
 
 
 def norm(kind: str, width: int, images: bool = False) -> nn.Module:

@@ -116,7 +116,7 @@ def multiply_adds(model: nn.Module, inputs: Tensor) -> float:
     counts: list[int] = []
 
     def count(module: nn.Module, _: tuple[Tensor, ...], output: Tensor) -> None:
-        counts.append(module.weight[0].numel() * output[0].numel())  # type: ignore[index]
+        counts.append(module.weight[0].numel() * output[0].numel())  # type: ignore[index]  # modules with filters only
 
     hooks = [m.register_forward_hook(count) for m in model.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
     with torch.no_grad():

@@ -57,7 +57,7 @@ class Cell(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         nodes = [x]
         for sources, edges in zip(self.sources, self.edges, strict=True):
-            parts = [edges[place](nodes[source]) for place, source in enumerate(sources)]  # type: ignore[index]
+            parts = [edges[place](nodes[source]) for place, source in enumerate(sources)]  # type: ignore[index]  # a list of modules
             nodes.append(torch.stack(parts).sum(0) if len(parts) > 1 else parts[0] if parts else torch.zeros_like(x))
         return nodes[-1]
 

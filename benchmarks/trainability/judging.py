@@ -40,7 +40,7 @@ def precision_recall(said: ArrayLike, true: ArrayLike) -> tuple[float, float]:
     """The share of what was said that is true, and the share of what is true that was said."""
     claimed, fact = np.asarray(said, dtype=bool), np.asarray(true, dtype=bool)
     both = int((claimed & fact).sum())
-    return tuple(both / int(n) if n else math.nan for n in (claimed.sum(), fact.sum()))  # type: ignore[return-value]
+    return tuple(both / int(n) if n else math.nan for n in (claimed.sum(), fact.sum()))  # type: ignore[return-value]  # two of them
 
 
 def coverage(low: ArrayLike, high: ArrayLike, truth: ArrayLike) -> float:

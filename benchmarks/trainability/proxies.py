@@ -115,7 +115,7 @@ def synflow(model: nn.Module, inputs: Tensor, targets: Tensor) -> float:
     for module in twin.modules():
         if isinstance(module, _NORMALISATIONS):
             # On the copy; a norm of one sample would be an error.
-            module.forward = lambda given: given  # type: ignore[method-assign]
+            module.forward = lambda given: given  # type: ignore[method-assign]  # of a copy
     ones = torch.ones_like(inputs[:1], dtype=torch.float64) if inputs.is_floating_point() else inputs[:1]
     with _Embeddings(torch.ones_like):
         outputs = main_output(twin(ones))

@@ -21,8 +21,7 @@ NAMED: dict[str, Factory] = {
     "adamw": lambda parameters: optim.AdamW(parameters, lr=1e-3),
 }
 SPACING = 10 ** (2 / 3)  # between two rates that are tried
-BELOW, ABOVE = 3, 3  # so many rates below and above the usual one are tried first
-FURTHER = 3  # so many more where the best one lies at the end
+BELOW, ABOVE = 3, 3  # so many rates below and above the usual one are tried
 
 
 @dataclass(frozen=True)
