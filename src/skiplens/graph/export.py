@@ -118,6 +118,7 @@ def _read(model: nn.Module, program: ExportedProgram, output_names: list[str]) -
         placeholder: first_names[id(model.get_parameter(_without_door(target)))]
         for placeholder, target in signature.inputs_to_parameters.items()
     }
+    _join_places(program.graph, parameters)
     buffers = {spec.arg.name: spec.target for spec in signature.input_specs if spec.kind is InputKind.BUFFER}
     made = (InputKind.CONSTANT_TENSOR, InputKind.CUSTOM_OBJ)
     constants = {spec.arg.name: spec.target or "" for spec in signature.input_specs if spec.kind in made}
@@ -130,6 +131,17 @@ def _read(model: nn.Module, program: ExportedProgram, output_names: list[str]) -
         inputs=tuple(spec.arg.name for spec in signature.input_specs if spec.kind is InputKind.USER_INPUT),
         outputs=dict(zip(output_names, outputs, strict=True)),
     )
+
+
+def _join_places(graph: fx.Graph, parameters: dict[str, str]) -> None:
+    """One placeholder for each parameter, so that a derivative by it is the sum over all places where it stands."""
+    first: dict[str, fx.Node] = {}
+    for node in [node for node in graph.nodes if node.name in parameters]:
+        kept = first.setdefault(parameters[node.name], node)
+        if kept is not node:
+            node.replace_all_uses_with(kept)
+            graph.erase_node(node)
+            del parameters[node.name]
 
 
 def _without_door(path: str) -> str:

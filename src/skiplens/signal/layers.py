@@ -269,7 +269,8 @@ Gradients = dict[str, Tensor | None]
 
 def _states(model: nn.Module, batch: Batch, watch: _Watch, value: Tensor, gradients: Gradients) -> LayerStates:
     rows = watch.rows
-    by_parameter = {id(p): gradients.get(name) for name, p in model.named_parameters()}
+    first = {id(p): name for name, p in model.named_parameters()}  # a tied one has the name of its first place
+    by_parameter = {key: gradients[name] for key, name in first.items() if name in gradients}
 
     def numbers(name: str, missing: float = math.nan) -> Float[Tensor, " layers"]:
         return torch.tensor([float(row.get(name, missing)) for row in rows], dtype=torch.float64)
@@ -279,11 +280,11 @@ def _states(model: nn.Module, batch: Batch, watch: _Watch, value: Tensor, gradie
         return torch.tensor([math.hypot(*map(float, sizes)) if sizes else math.nan for sizes in found]).double()
 
     def parameters(row: dict[str, Any], matrices: bool) -> Names:
-        found = row["layer"].named_parameters(row["name"])
-        return tuple(name for name, p in found if name in gradients and (p.ndim > 1) == matrices)
+        found = {first[id(p)]: p for p in row["layer"].parameters()}
+        return tuple(name for name, p in found.items() if name in gradients and (p.ndim > 1) == matrices)
 
     columns: Any = {name: numbers(name) for name in ("inputs", "outputs", "gradients", "shut", "spreads")}
-    unreached, aside = _unreached(model, [row["name"] for row in rows], gradients)
+    unreached, aside = _unreached(model, rows, by_parameter)
     return LayerStates(
         **columns,
         samples=batch.samples,
@@ -297,7 +298,7 @@ def _states(model: nn.Module, batch: Batch, watch: _Watch, value: Tensor, gradie
         statistics=numbers("statistics", 0).long(),
         input_spread=_input_spread(batch),
         parameter_norms=norms(lambda p: p),
-        parameter_gradients=norms(lambda p: by_parameter[id(p)]),
+        parameter_gradients=norms(lambda p: by_parameter.get(id(p))),
         unreached=unreached,
         aside=aside,
         zero_gradients=tuple(name for name, found in gradients.items() if found is not None and not bool(found.any())),
@@ -306,18 +307,21 @@ def _states(model: nn.Module, batch: Batch, watch: _Watch, value: Tensor, gradie
     )
 
 
-def _unreached(model: nn.Module, called: list[str], gradients: Gradients) -> tuple[Names, Names]:
+def _unreached(
+    model: nn.Module, rows: list[dict[str, Any]], gradients: dict[int, Tensor | None]
+) -> tuple[Names, Names]:
     """Modules that get no gradient, the outermost ones, and those of them that are called after all that get one."""
-    reached = {name for name, found in gradients.items() if found is not None}
-    if not reached:
+    if all(found is None for found in gradients.values()):
         return (("the whole model",) if gradients else ()), ()
+
+    def found_by(module: nn.Module) -> list[bool]:
+        return [gradients[id(p)] is not None for p in module.parameters() if id(p) in gradients]
+
     lost: dict[str, int] = {}
-    last = max(
-        (place for place, name in enumerate(called) if any(r.startswith(f"{name}.") for r in reached)), default=-1
-    )
+    last = max((place for place, row in enumerate(rows) if any(found_by(row["layer"]))), default=-1)
     for outer, module in model.named_modules():
-        own = {name for name, _ in module.named_parameters(outer)} & set(gradients)
-        if own and not own & reached and not any(outer.startswith(f"{name}.") for name in lost):
-            calls = [place for place, name in enumerate(called) if f"{name}.".startswith(f"{outer}.")]
+        own = found_by(module)
+        if own and not any(own) and not any(outer.startswith(f"{name}.") for name in lost):
+            calls = [place for place, row in enumerate(rows) if f"{row['name']}.".startswith(f"{outer}.")]
             lost[outer] = min(calls, default=-1)
     return tuple(lost), tuple(name for name, place in lost.items() if place > last)
