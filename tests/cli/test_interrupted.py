@@ -91,3 +91,13 @@ def test_an_interruption_before_anything_is_measured_is_one(inspected, tmp_path,
     monkeypatch.setattr("skiplens.cli.models.build_model", lambda *given: signal.raise_signal(signal.SIGINT))
     assert inspected()[0] == 130 and not (tmp_path / "out").exists()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.usefixtures("interrupted", "inspected")
+@pytest.mark.parametrize("verb", ["forecast", "rank"])
+def test_an_interrupted_forecast_says_nothing_but_that(ran, tmp_path, monkeypatch, verb):
+    monkeypatch.setattr("skiplens.trainability.pilot.Shelf.take", lambda *given: signal.raise_signal(signal.SIGINT))
+    file = tmp_path / "mine.py"
+    names = [f"{file}:build", f"{file}:other"][: 1 if verb == "forecast" else 2]
+    status, output, _ = ran(verb, *names, "--data", f"{file}:data")
+    assert status == 130 and not output.strip()

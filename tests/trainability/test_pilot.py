@@ -2,6 +2,7 @@
 
 import copy
 import math
+import tempfile
 
 import pytest
 import torch
@@ -15,10 +16,11 @@ from skiplens.base.progress import silent
 from skiplens.base.randomness import Randomness
 from skiplens.trainability import pilot as pilots
 from skiplens.trainability.features import unexplained
-from skiplens.trainability.forecast import TrainingLoss
+from skiplens.trainability.forecast import TrainingLoss, forecast
 from skiplens.trainability.optimizers import optimizer_choice
-from skiplens.trainability.pilot import Trial, has_diverged, race, rounds, run_pilot
+from skiplens.trainability.pilot import Runner, Trial, has_diverged, race, rounds, run_pilot
 from skiplens.training.source import source_of
+from tests.networks import noise
 
 SAMPLES, BATCH = 48, 8
 
@@ -154,18 +156,27 @@ def test_states_on_disk_give_the_same_as_in_memory(monkeypatch):
     assert [t.losses for t in on_disk.trials] == [t.losses for t in in_memory.trials]
 
 
-def test_an_interruption_leaves_what_was_seen():
-    trials = [Trial(rate, [1.0]) for rate in (0.1, 0.2, 0.3, 0.4)]
+@pytest.mark.parametrize("moment", [1, 9, 25, 40])  # the shared gradient, the first round, the second, the last
+def test_an_interruption_in_any_round_ends_the_call_and_leaves_nothing(moment, tmp_path, monkeypatch):
+    model, data = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)), (noise(8, 4), torch.arange(8) % 2)
+    before, drawn = {name: value.clone() for name, value in model.state_dict().items()}, torch.get_rng_state()
+    steps, passes = [], Runner._passes
 
-    def extend(trial, first, steps):
-        if first > 1:
+    def counted(runner, number, batch):
+        steps.append(number)
+        if len(steps) == moment:
             raise KeyboardInterrupt
-        trial.losses += [1 - trial.rate] * steps
+        return passes(runner, number, batch)
 
-    race(trials, 40, extend)
-    assert len({len(trial.losses) for trial in trials}) == 1
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("skiplens.trainability.pilot.budget_bytes", lambda device: 0)  # states go to files
+    monkeypatch.setattr(Runner, "_passes", counted)
     with pytest.raises(KeyboardInterrupt):
-        race(trials, 40, extend)
+        forecast(model, data, cost=45)
+    assert len(steps) == moment and not list(tmp_path.iterdir())
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters()) and model.training
+    assert torch.equal(torch.get_rng_state(), drawn)
 
 
 @pytest.mark.parametrize("last", [math.nan, math.inf, 1e9])

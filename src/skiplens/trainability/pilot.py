@@ -181,22 +181,14 @@ Extend = Callable[[Trial, int, int], None]
 
 
 def race(trials: list[Trial], cost: int, extend: Extend) -> None:
-    """All rounds: each trial goes on for as long as it is among the best.
-
-    An interruption after the first round ends the race with what there is.
-    """
+    """All rounds: each trial goes on for as long as it is among the best."""
     alive = [trial for trial in trials if not trial.diverged]
     for number, (count, steps) in enumerate(rounds(cost, len(trials))):
         alive = sorted(alive, key=lambda trial: trial.level(LOOKED_AT))[:count] if number else alive
         first = min((len(trial.losses) for trial in alive), default=0)
-        try:
-            for trial in alive:
-                extend(trial, first, steps)
-                trial.diverged = trial.diverged or has_diverged(trial.losses)
-        except KeyboardInterrupt:
-            if number == 0:
-                raise
-            return
+        for trial in alive:
+            extend(trial, first, steps)
+            trial.diverged = trial.diverged or has_diverged(trial.losses)
         alive = [trial for trial in alive if not trial.diverged]
 
 
