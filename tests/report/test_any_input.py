@@ -1,6 +1,7 @@
 """Whatever comes, a report or one clear error; and the model stays as it was."""
 
 import copy
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -8,10 +9,13 @@ from torch import nn
 
 import skiplens as sl
 from skiplens.base.errors import InvalidInputError, SkiplensError
+from skiplens.jacobians.reading import JacobianSpectrum
 from skiplens.report.inspection import UNEXPECTED
 from skiplens.signal.reading import SignalReading
 from skiplens.signal.structure import StructureReading
 from skiplens.tangent.reading import TangentReading
+from skiplens.task.reading import TaskReading
+from skiplens.trainability.reading import Forecast
 from tests import hugging_face
 from tests.lens_cases import subject
 from tests.networks import Formula, drawn, linear, noise
@@ -92,9 +96,9 @@ def test_a_loader_that_ends_early_gives_what_it_has():
     assert report.reading(SignalReading).samples == 3
 
 
-@pytest.mark.parametrize("batch", ["words", {"inputs": 1}, (noise(2, 3), "label"), (noise(2, 3),)])
+@pytest.mark.parametrize("batch", ["words", {"inputs": 1}, (noise(2, 3), "label"), (1,)])
 def test_a_loader_that_gives_something_else_is_one_clear_error(batch):
-    with pytest.raises(InvalidInputError, match=r"batch 0 of data is .* Wanted \(inputs, targets\)"):
+    with pytest.raises(InvalidInputError, match=r"batch 0 of data (is|are) .* Wanted \(inputs, targets\)"):
         sl.inspect(drawn(linear()), [batch])
 
 
@@ -119,3 +123,67 @@ def test_the_model_stays_as_it_was_when_a_lens_fails(monkeypatch):
     assert "ZeroDivisionError: of the measurement." in report.problems[0].message
     assert all(torch.equal(before[name], value) for name, value in looked_at.model.state_dict().items())
     assert looked_at.model.training
+
+
+@dataclass
+class Answer:
+    loss: torch.Tensor
+    scores: torch.Tensor
+
+
+FORMS = {
+    "mapping": lambda scores: {"aside": scores.mean(), "scores": scores},
+    "tuple": lambda scores: (scores.mean(), scores),
+    "dataclass": lambda scores: Answer(scores.mean(), scores),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_outputs_in_any_form_give_the_numbers_of_the_scores_alone(form):
+    def model(change):
+        return drawn(Formula(lambda m, x: change(x + m.f(x)), f=linear()))
+
+    wanted, found = inspected(model(lambda scores: scores), pair()), inspected(model(FORMS[form]), pair())
+    assert found.problems == wanted.problems == () and found.verdict == wanted.verdict
+    assert found.reading(TaskReading).loss == wanted.reading(TaskReading).loss
+    assert torch.equal(found.reading(TangentReading).kernel, wanted.reading(TangentReading).kernel)
+
+
+def test_a_model_that_returns_its_loss_is_measured_with_it():
+    model = drawn(Formula(lambda m, x: (x + m.f(x)).square().mean(), f=linear()))
+    report = inspected(model, noise(4, 3))
+    task = report.reading(TaskReading)
+    assert task.loss == pytest.approx(model(noise(4, 3)).item()) and report.reading(Forecast) is not None
+    assert {problem.lens for problem in report.problems} == {"convergence", "tangent"}
+
+
+def test_inputs_alone_are_looked_at_by_what_needs_no_targets():
+    model = drawn(Formula(lambda m, x: x + m.f(x), f=linear()))
+    report = inspected(model, noise(4, 3))
+    kinds = [reading.kind for reading in report.readings]
+    assert kinds == ["structure", "signal", "layers", "paths", "jacobians", "tangent"]
+    assert {problem.lens for problem in report.problems} == {"forecast", "task", "curvature", "convergence"}
+    assert all("inputs alone, and this needs targets" in problem.message for problem in report.problems)
+    assert not any(problem.failed for problem in report.problems)
+
+
+def test_the_loss_of_a_mapping_with_labels_is_the_one_that_the_model_itself_computes():
+    """It shifts its labels."""
+    model, inputs = hugging_face.built(hugging_face.gpt2)
+    data = {**inputs, "labels": inputs["input_ids"]}
+    reading = sl.inspect(model, data, lenses=["task"]).reading(TaskReading)
+    assert reading.loss == pytest.approx(model(**data).loss.item(), rel=1e-5)
+
+
+def test_samples_that_are_folded_into_the_first_axis_are_measured_together():
+    """Without coupling the Jacobian of the batch has the singular values of all samples together."""
+
+    def fold(m, x):
+        rows = x.flatten(0, 1)
+        return (rows + m.f(rows)).unflatten(0, (-1, 2)).sum(1)
+
+    models = [drawn(Formula(form, f=linear())) for form in (lambda m, x: (x + m.f(x)).sum(1), fold)]
+    spectra = [inspected(model, (noise(4, 2, 3), LABELS)).reading(JacobianSpectrum) for model in models]
+    assert any("of the whole batch" in note for note in spectra[1].notes)
+    for left, right in zip(*(spectrum.singular_values.values() for spectrum in spectra), strict=True):
+        torch.testing.assert_close(left, right)

@@ -12,6 +12,14 @@ class InvalidInputError(SkiplensError, ValueError):
     """An argument, a tensor or a file does not have the form that was asked for."""
 
 
+class NoTargetsError(InvalidInputError):
+    """The data has inputs alone where targets are needed."""
+
+
+class CoupledSamplesError(InvalidInputError):
+    """Samples cannot be looked at one by one: they depend on each other, or are not the first axis."""
+
+
 class SettingsError(InvalidInputError):
     """A setting has an unknown name or a value of the wrong kind."""
 

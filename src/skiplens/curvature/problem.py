@@ -26,7 +26,7 @@ from skiplens.graph.functional import (
     saved_bytes_per_sample,
 )
 from skiplens.graph.inputs import samples_of
-from skiplens.graph.loss import Combination, LossRule
+from skiplens.graph.loss import Combination, LossRule, returned_loss_of
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,9 @@ def make_problem(
     objective: Objective, batches: Batches, progress: Progress, model_returns_loss: bool, room: Room
 ) -> LossProblem:
     """The problem, after two passes over the data that must give the same loss; in pieces for which there is room."""
+    model_returns_loss = model_returns_loss or objective.rule.plain is returned_loss_of
     first = objective.prepared(next(iter(batches)))
+    first = first if model_returns_loss else first.labelled()
     rule, splits = objective.rule, not model_returns_loss and _may_be_cut(objective, first)
     if rule.combination == "unknown":
         seen = first.first(_COMPARED) if splits else first

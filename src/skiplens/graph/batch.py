@@ -1,27 +1,35 @@
 """What a model is fed: one batch `(inputs, targets)`, or any iterable of such batches brought to one form."""
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from skiplens.base.arguments import Arguments
-from skiplens.base.errors import InvalidInputError, SkiplensError
+from skiplens.base.errors import InvalidInputError, NoTargetsError, SkiplensError
 from skiplens.base.memory import is_shortage
+from skiplens.graph.rows import Rows, are_rows, as_tensor, joined
 
 Inputs = Tensor | tuple[Any, ...] | dict[str, Any]
 """A tensor, positional arguments or keyword arguments of the model."""
 
 WANTED = (
     "Wanted (inputs, targets) or an iterable of such batches, where inputs is a tensor, a tuple of positional "
-    "arguments or a dict of keyword arguments of the model, and targets is a tensor."
+    "arguments or a dict of keyword arguments of the model, and targets is a tensor; or inputs alone; or a Dataset."
 )
+
+TARGETS = ("labels", "label", "label_ids", "targets", "target")
+"""Entries of a mapping that are the targets and no arguments of the model."""
+_ARRAYS = (Tensor, np.ndarray)
+IGNORED = -100  # what torch and Hugging Face write for targets that do not count
 
 
 class Batch(NamedTuple):
-    """Inputs of a model with their targets; unpacks as `inputs, targets`."""
+    """Inputs of a model with their targets; unpacks as `inputs, targets`. Targets of no size: there are none."""
 
     inputs: Inputs
     targets: Tensor
@@ -30,6 +38,12 @@ class Batch(NamedTuple):
     def samples(self) -> int:
         """The number of samples: the length of the targets' first axis."""
         return self.targets.shape[0]
+
+    def labelled(self) -> "Batch":
+        """The batch itself, refused where it has inputs alone."""
+        if self.targets.shape[1:] == (0,):
+            raise NoTargetsError("The data has inputs alone, and this needs targets. Hand over (inputs, targets).")
+        return self
 
     def arguments(self) -> Arguments:
         """The positional and the keyword arguments to call the model with."""
@@ -70,19 +84,24 @@ def map_tensors(change: Callable[[Tensor], Tensor], inputs: Any) -> Any:
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
-    """All tensors of nested tuples, lists and mappings, in order."""
+    """All tensors of nested tuples, lists, mappings and dataclasses, in order."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, Mapping | tuple | list):
         for entry in value.values() if isinstance(value, Mapping) else value:
             yield from tensors_in(entry)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield from tensors_in(getattr(value, field.name))
 
 
-def as_batch(pair: Any, where: str = "data") -> Batch:
-    """The pair `(inputs, targets)` as a checked `Batch`; `where` names it in the error."""
-    if not _is_pair(pair):
-        raise InvalidInputError(f"{where} is {_describe(pair)}. {WANTED}")
-    inputs, targets = pair
+def as_batch(data: Any, where: str = "data") -> Batch:
+    """One batch in any of its forms as a checked `Batch`; `where` names it in the error.
+
+    The forms: `(inputs, targets)`, `(first, second, …, targets)`, a mapping with or without labels, inputs alone, each
+    with tensors or NumPy arrays.
+    """
+    inputs, targets = _parts(data, where)
     if isinstance(inputs, Mapping):
         inputs = dict(inputs)
     elif isinstance(inputs, list):
@@ -90,8 +109,9 @@ def as_batch(pair: Any, where: str = "data") -> Batch:
     tensors = list(tensors_in(inputs))
     if not isinstance(inputs, Tensor | tuple | dict) or not tensors:
         raise InvalidInputError(f"The inputs of {where} are {_describe(inputs)}. {WANTED}")
-    if targets.ndim == 0 or tensors[0].ndim == 0:
+    if tensors[0].ndim == 0 or (targets is not None and targets.ndim == 0):
         raise InvalidInputError(f"{where} has no axis of samples: a tensor has shape (). Add one with tensor[None].")
+    targets = tensors[0].new_empty(tensors[0].shape[0], 0) if targets is None else targets
     if tensors[0].shape[0] != targets.shape[0]:
         raise InvalidInputError(
             f"{where} has {tensors[0].shape[0]} inputs but {targets.shape[0]} targets; "
@@ -100,6 +120,50 @@ def as_batch(pair: Any, where: str = "data") -> Batch:
     if targets.shape[0] == 0:
         raise InvalidInputError(f"{where} has no samples; give at least one.")
     return Batch(inputs, targets)
+
+
+def _parts(data: Any, where: str) -> tuple[Any, Tensor | None]:
+    """Inputs, and targets where there are any."""
+    if isinstance(data, Batch):
+        return data
+    if isinstance(data, Mapping):
+        return _of_mapping({name: as_tensor(value) for name, value in data.items()})
+    if isinstance(data, _ARRAYS):
+        return as_tensor(data), None
+    if isinstance(data, tuple | list) and data:
+        *inputs, last = data
+        if len(data) == 1 and isinstance(last, (*_ARRAYS, Mapping)):
+            return _parts(last, where)
+        if _is_pair(data):
+            return _arrays(inputs[0]), None if last is None else as_tensor(last)
+        if len(data) > 2 and all(isinstance(entry, _ARRAYS) for entry in data):
+            return tuple(map(as_tensor, inputs)), as_tensor(last)
+    raise InvalidInputError(f"{where} is {_describe(data)}. {WANTED}")
+
+
+def _arrays(inputs: Any) -> Any:
+    """The same inputs with NumPy arrays as tensors."""
+    if isinstance(inputs, Mapping):
+        return {name: _arrays(value) for name, value in inputs.items()}
+    if isinstance(inputs, tuple | list):
+        return tuple(map(_arrays, inputs))
+    return as_tensor(inputs) if isinstance(inputs, np.ndarray) else inputs
+
+
+def _of_mapping(values: dict[str, Any]) -> tuple[dict[str, Any], Tensor | None]:
+    """Arguments and labels; words are left out, since no module takes them.
+
+    Labels that repeat the tokens are those of a model that shifts them itself: the target of a token is the next one.
+    """
+    name = next((name for name in TARGETS if isinstance(values.get(name), Tensor)), None)
+    targets = values.pop(name) if name else None
+    inputs = {key: value for key, value in values.items() if not isinstance(value, list | str | np.ndarray)}
+    tokens = inputs.get("input_ids")
+    if targets is not None and isinstance(tokens, Tensor) and tokens.ndim == 2 and tokens.shape == targets.shape:
+        counts = targets != IGNORED
+        if bool((tokens == targets)[counts].all()):
+            targets = torch.cat([targets[:, 1:], torch.full_like(targets[:, :1], IGNORED)], dim=1)
+    return inputs, targets
 
 
 @dataclass(frozen=True)
@@ -123,16 +187,21 @@ class Batches:
 
 
 def as_batches(data: Any) -> Batches:
-    """The batches of user data: `(inputs, targets)`, or an iterable of such pairs (list, DataLoader, generator).
+    """The batches of user data: one batch, an iterable of batches (list, DataLoader, generator), or a `Dataset`.
 
-    A pair whose second entry is a tensor is one batch; everything else that can be iterated is a source of batches. A
-    generator can be gone through once; the second time is an error that says so, never an empty pass.
+    One batch is `(inputs, targets)`, a tuple of several inputs with the targets last, a mapping with its labels, or a
+    tensor of inputs alone; everything else that can be iterated is a source of batches. Samples of a `Dataset` come in
+    an order that is drawn once, for files are often sorted by class. A generator can be gone through once; the second
+    time is an error that says so, never an empty pass.
     """
     if isinstance(data, Batches):
         return data
-    if _is_pair(data):
+    several = isinstance(data, tuple) and len(data) > 2 and all(isinstance(entry, _ARRAYS) for entry in data)
+    if _is_pair(data) or several or isinstance(data, (*_ARRAYS, Mapping)):
         return Batches((as_batch(data),))
-    if isinstance(data, Tensor | str | bytes | Mapping) or not isinstance(data, Iterable):
+    if are_rows(data):
+        return Batches(Rows(data))
+    if isinstance(data, str | bytes) or not isinstance(data, Iterable):
         raise InvalidInputError(f"data is {_describe(data)}. {WANTED}")
     return Batches(_Once(data) if isinstance(data, Iterator) else data)
 
@@ -169,9 +238,10 @@ def concatenate(batches: list[Batch]) -> Batch:
     leaves = [list(tensors_in(batch.inputs)) for batch in batches]
     if len({len(tensors) for tensors in leaves}) > 1:
         raise InvalidInputError("The batches of data differ in their arguments, so they cannot be joined into one.")
-    joined = iter([_join(column, batches) for column in zip(*leaves, strict=True)])
-    inputs = map_tensors(lambda _: next(joined), batches[0].inputs)
-    return Batch(inputs, _join([batch.targets for batch in batches], batches))
+    masked = isinstance(batches[0].inputs, dict) and "attention_mask" in batches[0].inputs  # hides what is filled up
+    columns = iter([_join(column, batches, 0 if masked else None) for column in zip(*leaves, strict=True)])
+    inputs = map_tensors(lambda _: next(columns), batches[0].inputs)
+    return Batch(inputs, _join([batch.targets for batch in batches], batches, IGNORED if masked else None))
 
 
 class _Once:
@@ -191,13 +261,16 @@ class _Once:
 
 
 def _is_pair(value: Any) -> bool:
-    return isinstance(value, tuple | list) and len(value) == 2 and isinstance(value[1], Tensor)
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        return False
+    alone = value[1] is None and isinstance(value, tuple)
+    return alone or isinstance(value[1], _ARRAYS)
 
 
-def _join(column: Iterable[Tensor], batches: list[Batch]) -> Tensor:
+def _join(column: Iterable[Tensor], batches: list[Batch], filling: int | None) -> Tensor:
     tensors = list(column)
     counts = all(t.ndim and t.shape[0] == batch.samples for t, batch in zip(tensors, batches, strict=True))
-    return torch.cat(tensors) if counts else tensors[0]
+    return joined(tensors, filling) if counts else tensors[0]
 
 
 def _describe(value: Any) -> str:

@@ -245,12 +245,15 @@ class OutputSelection:
 
 
 def main_output(output: Any) -> Tensor:
-    """The tensor a model is about: itself, its logits, or the first floating tensor of a tuple or mapping."""
+    """The tensor a model is about: itself, its logits, or the first floating tensor of a tuple, mapping or dataclass.
+
+    A single number among several tensors is a loss beside the outputs.
+    """
     if isinstance(output, Mapping) and isinstance(output.get("logits"), Tensor):
         return output["logits"]
-    for tensor in tensors_in(output):
-        if tensor.is_floating_point():
-            return tensor
+    floating = [tensor for tensor in tensors_in(output) if tensor.is_floating_point()]
+    if floating:
+        return next((tensor for tensor in floating if tensor.ndim), floating[0])
     raise InvalidInputError(
         f"The model returned {type(output).__name__}, in which there is no floating-point tensor; "
         "wrap the model so that it returns the tensor to look at."

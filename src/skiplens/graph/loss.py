@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from skiplens.base.arguments import type_name
 from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.base.import_by_name import call_by_name
-from skiplens.graph.batch import Batch
+from skiplens.graph.batch import IGNORED, Batch
 from skiplens.graph.functional import main_output
 
 Loss = Any
@@ -86,7 +86,7 @@ class CrossEntropyRule(LossRule):
 def loss_rule(loss: Loss) -> LossRule:
     """The rule of a named loss, a torch module or a function; how a function adds up is found out on data later."""
     if loss is None:
-        return LossRule(lambda outputs, targets: returned_loss(outputs), "unknown")
+        return LossRule(returned_loss_of, "unknown")
     if isinstance(loss, str):
         if loss not in NAMED:
             raise InvalidInputError(f"There is no loss called {loss!r}. {did_you_mean(loss, NAMED)}")
@@ -117,6 +117,11 @@ def returned_loss(outputs: Any) -> Tensor:
         f"loss=None means that the model returns its loss, but it returned {_described(outputs)}. Hand over "
         "a loss, or inputs with labels, so that the model computes one."
     )
+
+
+def returned_loss_of(outputs: Any, targets: Tensor) -> Tensor:
+    """The loss that a model returned, as a function of outputs and targets."""
+    return returned_loss(outputs)
 
 
 NAMED: dict[str, Callable[[], nn.Module]] = {
@@ -204,6 +209,7 @@ class LossFunction:
 
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
         """The scalar loss, with its graph."""
+        batch = batch if self.rule.plain is returned_loss_of else batch.labelled()
         return scalar_loss(self.rule.plain(batch.arguments().call(model), batch.targets), self.name)
 
     def total(self, outputs: Any, targets: Tensor) -> float:
@@ -246,16 +252,16 @@ _WANTED = (
     "loss=, a function of outputs and targets."
 )
 
-_IGNORED = -100  # what torch and Hugging Face write for targets that do not count
-
 
 def fitted(outputs: Tensor, batch: Batch, loss: Loss = None) -> tuple[Loss, Batch]:
     """The loss and the batch with targets in the form that it takes.
 
     Without a loss it is cross-entropy where targets are classes and the mean square where they are numbers. Losses that
-    have no name get the targets as they are.
+    have no name get the targets as they are. A model that returns one number returns its loss.
     """
-    targets = batch.targets
+    if outputs.ndim == 0 and loss is None:
+        return returned_loss_of, batch
+    targets = batch.labelled().targets
     # One output for each whole number: a regression, for cross-entropy over one class is always zero.
     one_each = targets.ndim == 1 and outputs.numel() == targets.numel() and targets.dtype != torch.bool
     if loss is None:
@@ -272,7 +278,7 @@ def fitted(outputs: Tensor, batch: Batch, loss: Loss = None) -> tuple[Loss, Batc
     return loss, Batch(batch.inputs, targets.reshape(outputs.shape).to(outputs.dtype))
 
 
-def _require_classes(outputs: Tensor, targets: Tensor, ignored: int = _IGNORED) -> None:
+def _require_classes(outputs: Tensor, targets: Tensor, ignored: int = IGNORED) -> None:
     forms = {tuple(outputs.shape[:1] + outputs.shape[2:]): 1, tuple(outputs.shape[:-1]): outputs.ndim - 1}
     axis = forms.get(tuple(targets.shape)) if outputs.ndim > 1 else None
     if axis is None or targets.dtype == torch.bool:

@@ -79,9 +79,11 @@ class ResidualNetwork:
 
     @property
     def output(self) -> str:
-        """Node of the first floating output: the logits, in most models."""
-        floating = (name for name in self.exported.outputs.values() if is_floating(self.node(name)))
-        return next(floating, next(iter(self.exported.outputs.values())))
+        """Node of the output that `main_output` takes: the logits, or the first floating one that has an axis."""
+        floating = {key: name for key, name in self.exported.outputs.items() if is_floating(self.node(name))}
+        with_axes = (name for name in floating.values() if self.node(name).meta["val"].ndim)
+        first = next(iter(floating.values()), next(iter(self.exported.outputs.values())))
+        return floating.get("logits", next(with_axes, first))
 
     @cached_property
     def cards(self) -> tuple[NodeCard, ...]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, fx
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import DidNotConverge, InvalidInputError
+from skiplens.base.errors import CoupledSamplesError, DidNotConverge, InvalidInputError
 from skiplens.base.memory import budget_bytes, require_fits
 from skiplens.base.progress import Progress, silent
 from skiplens.graph.network import Call, ResidualNetwork, plain_call, plan
@@ -196,13 +196,13 @@ def part_spectrum(
     if effort.coupling != "sample":
         return _joint(part, whole, effort, generator, progress)
     if not kept:
-        raise InvalidInputError(
+        raise CoupledSamplesError(
             f"{part.name!r} maps shape {whole.input_shape} to shape {whole.output_shape} for {part.samples} samples: "
             "its first axis is not the samples throughout. Ask for coupling='batch', or look at a part that keeps them."
         )
     frozen = whole if part.frozen is None else Linearised(part.frozen, part.point)
     if couples_samples(frozen, part.samples, generator):
-        raise InvalidInputError(
+        raise CoupledSamplesError(
             f"The samples of the batch depend on each other in {part.name!r}, and not only through the statistics of "
             "batch norm layers, which could be frozen. Ask for coupling='batch'."
         )

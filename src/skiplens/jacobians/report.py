@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from skiplens.base.errors import CoupledSamplesError
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
@@ -23,6 +24,7 @@ from skiplens.readings.reading import Provenance
 from skiplens.signal.structure import StructureReading
 
 PASSES_OF_A_STEP = 6  # of Lanczos: forward and back through the blocks with their shortcuts, without, and end to end
+OF_THE_BATCH = "So these are the singular values of the whole batch, which holds the samples together."
 FEWEST_STEPS = 12  # the largest singular value is found with so many, and the density in its coarse form
 
 
@@ -48,7 +50,11 @@ class JacobiansLens(Lens):
         options = JacobianOptions(seed=randomness.seed, steps=steps, probes=self.probes, work=self.work)
         with preserve_state(subject.model):
             network = dissect(subject.model, batch.inputs)
-            reading = measure(network, None, options, options.effort("sample", "auto"), progress)
+            try:
+                reading = measure(network, None, options, options.effort("sample", "auto"), progress)
+            except CoupledSamplesError as error:
+                reading = measure(network, None, options, options.effort("batch", "auto"), progress)
+                cut += (f"{str(error).partition(' Ask for')[0]} {OF_THE_BATCH}",)
         return replace(reading, notes=(*cut, *reading.notes), provenance=clock.end())
 
 

@@ -13,6 +13,7 @@ from torch import nn
 from skiplens.base.errors import (
     InvalidInputError,
     NoFrozenFormError,
+    NoTargetsError,
     NotResidualError,
     NotTwiceDifferentiableError,
     SkiplensError,
@@ -39,8 +40,8 @@ DEFAULT_SAMPLES = 64
 KEPT_BATCHES = 32  # of data that can be gone through once
 INTERRUPTED = "interrupted from the keyboard"
 UNEXPECTED = "ended in an error that it should have foreseen; the other lenses went on. Please report it"
-FOR_OTHER_MODELS = (NoFrozenFormError, NotResidualError, NotTwiceDifferentiableError)
-"""What a lens says of a model that it is not made for; nothing has failed then."""
+FOR_OTHER_MODELS = (NoFrozenFormError, NoTargetsError, NotResidualError, NotTwiceDifferentiableError)
+"""What a lens says of a model or data that it is not made for; nothing has failed then."""
 R = TypeVar("R", bound=Reading)
 
 

@@ -56,7 +56,7 @@ def measure_task(
             "form": task.form,
             "loss": task.taken(returned),
             "no_answer": task.no_answer(),
-            "guess": task.guess() if task.form != "own" or isinstance(returned, Tensor) else math.nan,
+            "guess": task.guess() if task.form != "own" or (returned is outputs and outputs.ndim) else math.nan,
             "answers": "probabilities" if squashed else task.answers(),
             "output_size": task.output_size(),
             "classes": task.classes,

@@ -168,7 +168,7 @@ def training_data(data: Any) -> TrainingData:
     kept, targets, samples = list[Batch](), list[Tensor](), 0
     for batch in chain([first], batches):
         samples += batch.samples
-        targets.append(batch.targets)
+        targets.append(batch.labelled().targets)
         kept = [*kept, batch] if samples * features <= MOST_NUMBERS else []
     whole = concatenate(kept) if kept and sum(batch.samples for batch in kept) == samples else None
     facts, tensors = DataFacts(samples, features), [] if whole is None else _tensors(whole.inputs)
@@ -222,7 +222,7 @@ class ConvergenceLens(Lens):
         """Check with the subject's loss; without one it is the mean square for numbers, cross-entropy for classes."""
         loss = subject.loss
         if loss is None:
-            loss = "mse" if subject.batch.targets.is_floating_point() else "cross_entropy"
+            loss = "mse" if subject.batch.labelled().targets.is_floating_point() else "cross_entropy"
         settings = {"lens": self.name, "model": subject.name, "loss": loss_name(loss), "samples": subject.batch.samples}
         clock = Provenance.begin(settings, randomness.seed, subject.device)
         progress("checking hypotheses", 0, 1)
