@@ -56,3 +56,13 @@ def test_bad_words_are_one_sentence(file):
     done = run("forecast", f"{file}:build", "--data", f"{file}:data", "--optimizer", "adan")
     assert done.exit_code != 0
     assert "no optimizer 'adan'" in str(done.exception)
+
+
+def test_a_folder_keeps_the_forecast_and_goes_on_with_it_only(file, tmp_path):
+    asked = ("forecast", f"{file}:build", "--data", f"{file}:data", "--cost", "20", "--out", tmp_path / "out")
+    content = json.loads(run(*asked, "--json").stdout)
+    assert json.loads((tmp_path / "out/forecast.json").read_text(encoding="utf-8"))["values"] == content["values"]
+    assert json.loads(run(*asked, "--json").stdout)["values"] == content["values"]
+    assert "seed (0 there, 1 here)" in str(run(*asked, "--seed", "1").exception)
+    (tmp_path / "file").write_text("")
+    assert "Nothing can be written" in str(run(*asked[:-1], tmp_path / "file").exception)

@@ -14,7 +14,7 @@ from torch import nn
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.progress import silent
 from skiplens.base.randomness import Randomness
-from skiplens.trainability import pilot as pilots
+from skiplens.trainability import journal
 from skiplens.trainability.features import unexplained
 from skiplens.trainability.forecast import TrainingLoss, forecast
 from skiplens.trainability.optimizers import optimizer_choice
@@ -151,7 +151,7 @@ def test_the_same_seed_gives_the_same_numbers_with_dropout():
 def test_states_on_disk_give_the_same_as_in_memory(monkeypatch):
     model = network(nn.BatchNorm1d(8))
     in_memory = piloted(model)
-    monkeypatch.setattr(pilots, "budget_bytes", lambda device: 0)
+    monkeypatch.setattr(journal, "budget_bytes", lambda device: 0)
     on_disk = piloted(model)
     assert [t.losses for t in on_disk.trials] == [t.losses for t in in_memory.trials]
 
@@ -169,7 +169,7 @@ def test_an_interruption_in_any_round_ends_the_call_and_leaves_nothing(moment, t
         return passes(runner, number, batch)
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("skiplens.trainability.pilot.budget_bytes", lambda device: 0)  # states go to files
+    monkeypatch.setattr("skiplens.trainability.journal.budget_bytes", lambda device: 0)  # states go to files
     monkeypatch.setattr(Runner, "_passes", counted)
     with pytest.raises(KeyboardInterrupt):
         forecast(model, data, cost=45)

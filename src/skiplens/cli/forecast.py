@@ -1,10 +1,13 @@
 """`skiplens forecast` and `skiplens rank`: will it train, and which of these trains best?"""
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from skiplens.base.files import require_writable, write_content
 from skiplens.base.settings import Settings, option
 from skiplens.cli import console
 from skiplens.cli.flags import with_settings
@@ -43,6 +46,7 @@ class OneForecastSettings(ForecastSettings):
 @with_settings(OneForecastSettings)
 def forecast(
     settings: OneForecastSettings,
+    out: Annotated[Path | None, typer.Option(help="Folder for forecast.json; a killed forecast goes on there.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write the forecast to standard output as JSON.")] = False,
 ) -> None:
     """Say whether a model will train, how low, and at which rate.
@@ -54,12 +58,17 @@ def forecast(
     from skiplens.readings.file import to_json
 
     asked = settings.asked()
+    if out is not None:
+        require_writable(out)
+        asked["journal"] = out / "journal"
     model = build_model(settings.model, settings.seed)
     if settings.weights is not None:
         load_weights(model, settings.weights)
     data = data_for(settings.model, settings.data)
     with console.progress_shown() as progress:
         found = trainability.forecast(model, data, progress=progress, **asked)
+    if out is not None:
+        write_content(out / "forecast.json", json.dumps(to_json(found), indent=1, allow_nan=False, ensure_ascii=False))
     if as_json:
         console.print_json(to_json(found))
         return

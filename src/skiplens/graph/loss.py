@@ -204,6 +204,7 @@ class LossFunction:
     """
 
     def __init__(self, loss: str | Callable[..., Any]) -> None:
+        self.asked: Loss = loss
         self.name = loss_name(loss)
         self.rule = _rule(loss) if isinstance(loss, str) else loss_rule(loss)
 

@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Iterator, Sized
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,8 +39,8 @@ class TrainingLoss(LossFunction):
     """The loss as `inspect` takes it: without a name the one that fits the targets, which are brought to its form."""
 
     def __init__(self, loss: Loss) -> None:
-        self.asked = loss
         super().__init__("cross_entropy" if loss is None else loss)
+        self.asked = loss
 
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
         """The scalar loss, with its graph."""
@@ -58,6 +59,7 @@ def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each
     steps: int = 400,
     cost: int = 70,
     seed: int = 0,
+    journal: Path | str | None = None,
     progress: Progress = silent,
 ) -> Forecast:
     """What `steps` training steps are expected to reach, and at which rate; the model is left bit for bit as it was.
@@ -71,6 +73,8 @@ def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each
         steps: Length of the training that is forecast.
         cost: Gradients that may be computed, in training steps of the model; 0 judges from readings alone.
         seed: Names every random draw.
+        journal: Folder to keep what was trained in; a killed forecast goes on from it to the same numbers. It knows
+            model, data, loss, optimizer, cost, seed and version, and one of another forecast is refused.
         progress: Called as the work goes on.
 
     Example:
@@ -100,7 +104,7 @@ def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each
     situation = Situation(guess if guess > 0 else abs(task.loss) or 1.0, float(source.steps_per_epoch), start)
     if cost:
         left = cost - READINGS
-        trained = run_pilot(model, source, lossy, choice, cost=left, seed=seed, progress=progress)
+        trained = run_pilot(model, source, lossy, choice, cost=left, seed=seed, progress=progress, journal=journal)
         fields = Outlook(trained, situation, steps).fields()
     else:
         fields = unseen(situation, task.loss, steps)

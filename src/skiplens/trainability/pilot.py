@@ -7,16 +7,14 @@ losses are compared without the noise of the draw.
 import copy
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from skiplens.base.errors import InvalidInputError
-from skiplens.base.memory import budget_bytes
 from skiplens.base.preserve_state import without_autocast
 from skiplens.base.progress import Progress
 from skiplens.base.randomness import Randomness, own_random_state, seed_torch
@@ -24,6 +22,7 @@ from skiplens.graph.batch import Batch
 from skiplens.graph.inputs import first_line
 from skiplens.graph.loss import LossFunction
 from skiplens.trainability.features import unexplained
+from skiplens.trainability.journal import Journal, Shelf, pilot_identity
 from skiplens.trainability.optimizers import Mover, OptimizerChoice
 from skiplens.training.checkpoints import state_tensors
 from skiplens.training.source import Source
@@ -108,6 +107,7 @@ class Runner:
         for parameter, gradient in zip(self.model.parameters(), self.gradients, strict=True):
             parameter.grad = None if gradient is None else gradient.clone()
         mover = self.choice.make(trainable(self.model), rate)
+        seed_torch(self.randomness.child(0), self.device)  # an optimizer may draw
         mover.step()
         return mover
 
@@ -129,31 +129,6 @@ class Runner:
         return loss.detach().double()
 
 
-class Shelf:
-    """States of trials: in memory while they fit the budget, else in files that end with the pilot."""
-
-    def __init__(self, device: torch.device, folder: Path) -> None:
-        self.budget, self.folder = budget_bytes(device), folder
-        self.held: dict[float, Any] = {}
-        self.size = 0
-
-    def put(self, rate: float, state: Any, size: int) -> None:
-        """Keep a state."""
-        if self.size + size <= self.budget:
-            self.held[rate], self.size = state, self.size + size
-        else:
-            torch.save(state, self.folder / f"{rate!r}.pt")
-            self.held[rate] = None
-
-    def take(self, rate: float, size: int) -> Any:
-        """Give a state back; it is on the shelf no longer."""
-        state = self.held.pop(rate)
-        if state is not None:
-            self.size -= size
-            return state
-        return torch.load(self.folder / f"{rate!r}.pt", weights_only=False)
-
-
 def run_pilot(  # noqa: PLR0913 - what is trained, how, and for how long
     model: nn.Module,
     source: Source,
@@ -163,17 +138,37 @@ def run_pilot(  # noqa: PLR0913 - what is trained, how, and for how long
     cost: int,
     seed: int,
     progress: Progress,
+    journal: Path | str | None = None,
 ) -> Pilot:
-    """Train copies of `model` with `cost` gradients in all."""
+    """Train copies of `model` with `cost` gradients in all, or what is missing of it in the folder `journal`."""
     device = next(model.parameters()).device
     with own_random_state(device), without_autocast(), torch.enable_grad(), TemporaryDirectory() as folder:
         runner = Runner(model, source, loss, choice, seed)
-        extend = _Extension(runner, Shelf(device, Path(folder)), cost, progress)
-        trials = extend.trials()
-        race(trials, cost, extend)
-        alive = any(not trial.diverged for trial in trials)
-        explained = unexplained(runner.model, next(extend.batches)) if alive else math.nan
-    return Pilot(tuple(trials), runner.cost, explained)
+        shelf = Shelf(device, Path(folder))
+        if journal is not None:
+            batches = 2 + sum(steps for _, steps in rounds(cost, len(choice.rates)))
+            known = pilot_identity(model, source, loss, choice, batches)
+            known |= {"cost": str(cost), "seed": str(seed), "device": str(device)}
+            shelf = Journal(device, Path(folder), Path(journal), known)
+        return _finished(shelf) or _raced(_Extension(runner, shelf, cost, progress), cost)
+
+
+def _raced(extend: "_Extension", cost: int) -> Pilot:
+    """All rounds, and what the furthest trial says at their end."""
+    trials = extend.trials()
+    race(trials, cost, extend)
+    explained = extend.explained() if any(not trial.diverged for trial in trials) else math.nan
+    found = Pilot(tuple(trials), extend.runner.cost, explained)
+    extend.shelf.end(asdict(found))
+    return found
+
+
+def _finished(shelf: Shelf) -> Pilot | None:
+    """The pilot that another process has brought to its end."""
+    kept = shelf.finished
+    if kept is None:
+        return None
+    return Pilot(tuple(Trial(**trial) for trial in kept["trials"]), kept["cost"], kept["explained"])
 
 
 Extend = Callable[[Trial, int, int], None]
@@ -205,6 +200,7 @@ class _Extension:
         self.runner, self.shelf, self.cost, self.progress = runner, shelf, cost, progress
         self.batches = runner.source.batches(0)
         self.seen: dict[int, list[Batch]] = {}
+        self.last, self.elsewhere = math.nan, False  # which trial went on last, and whether in another process
         self.size = 3 * sum(t.numel() * t.element_size() for _, t in state_tensors(runner.model))
 
     def trials(self) -> list[Trial]:
@@ -216,8 +212,13 @@ class _Extension:
         """The steps of one round; its batches are kept until the next one."""
         if first not in self.seen:
             self.seen = {first: [next(self.batches) for _ in range(steps)]}
-        runner = self.runner
+        runner, kept = self.runner, self.shelf.losses(trial.rate)
         self.progress("pilot", runner.cost, self.cost)
+        self.elsewhere = len(kept) >= first + steps
+        self.last = trial.rate
+        if self.elsewhere:
+            trial.losses, runner.cost = kept[: first + steps], runner.cost + steps
+            return
         if first == 1:
             mover = runner.begin(trial.rate)
         else:
@@ -226,8 +227,17 @@ class _Extension:
             mover = runner.choice.make(trainable(runner.model), trial.rate)
             mover.restore(state["mover"])
         trial.losses += runner.go_on(mover, first, self.seen[first])
-        if not has_diverged(trial.losses):
-            self.shelf.put(trial.rate, {"model": state_of(runner.model), "mover": mover.state()}, self.size)
+        if self.shelf.outlives or not has_diverged(trial.losses):
+            state = {"model": state_of(runner.model), "mover": mover.state()}
+            self.shelf.put(trial.rate, trial.losses, state, self.size)
+
+    def explained(self) -> float:
+        """What the features leave unexplained where the last trial ended, also where another process took it there."""
+        runner, batch = self.runner, next(self.batches)
+        if self.elsewhere:
+            put_state(runner.model, self.shelf.take(self.last, self.size)["model"])
+        seed_torch(runner.randomness.child("features"), runner.device)  # dropout draws
+        return unexplained(runner.model, batch)
 
 
 def trainable(model: nn.Module) -> list[nn.Parameter]:

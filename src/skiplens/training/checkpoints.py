@@ -99,7 +99,7 @@ def require_same_run(path: Path, kept: Mapping[str, Any], here: Mapping[str, Any
     if different:
         raise InvalidInputError(
             f"{path} holds another run, which differs in {', '.join(different[:3])}. "
-            "Give this run a file of its own, or delete that one to begin anew."
+            "Give this run a place of its own, or delete that one to begin anew."
         )
 
 
