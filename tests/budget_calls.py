@@ -89,7 +89,7 @@ CALLS: dict[str, Call] = {
     "ntk_diagonal": lambda n, m: ntk_diagonal(network(), samples(n)[0], memory=m),
     "empirical_ntk": lambda n, m: empirical_ntk(network(), samples(max(8, n // 10))[0], memory=m),
     "ntk_condition": lambda n, m: ntk_condition(network(), samples(max(8, n // 100))[0], memory=m),
-    "jacobian_spectrum": lambda n, m: jacobian_spectrum(network(), samples(max(8, n // 10))[0], steps=10, memory=m),
+    "jacobian_spectrum": lambda n, m: jacobian_spectrum(network(), samples(n)[0], steps=10, memory=m),
     "gram": lambda n, m: gram(DenseNetKernel(depth=2).ntk, samples(max(8, n // 10))[0], memory=m),
     "sample_kernels": _drawn,
     "Simulation": _simulated,

@@ -4,12 +4,13 @@ from torch import nn
 
 import skiplens as sl
 from skiplens import zoo
-from skiplens.base.errors import InvalidInputError, SettingsError, SkiplensError
+from skiplens.base.errors import InvalidInputError, SettingsError, SkiplensError, TooLargeError
 from skiplens.graph.functional import transformable
 from tests import hugging_face
+from tests.budget_calls import least_memory
 from tests.networks import Formula, LinearResidual, drawn, noise
 from tests.test_every_lens import fingerprint
-from tests.tolerances import assert_close
+from tests.tolerances import STANDARD_ERRORS, assert_close
 
 
 def svdvals(matrix):
@@ -251,3 +252,52 @@ def test_a_slope_that_is_not_finite_is_refused():
         root.f.bias.zero_()
     with pytest.raises(InvalidInputError, match=r"Jacobian of 'network' are NaN or infinite"):
         sl.jacobian_spectrum(root, torch.ones(2, 3), method="exact")
+
+
+def curved() -> nn.Module:
+    """x + tanh(x A) of a width at which a sample takes more bytes than its graph."""
+    rule = lambda m, x: m.head(x + torch.tanh(m.inner(x)))  # noqa: E731 - one formula
+    return drawn(Formula(rule, inner=nn.Linear(12, 12), head=nn.Linear(12, 5)))
+
+
+@pytest.mark.parametrize(("method", "times", "pieces"), [("exact", 4, 3), ("auto", 1, 9)])
+def test_a_batch_in_pieces_has_the_singular_values_of_the_whole(method, times, pieces):
+    model, inputs = curved(), noise(9, 12)
+    whole = sl.jacobian_spectrum(model, inputs, method=method)
+    least = least_memory(lambda memory: sl.jacobian_spectrum(model, inputs, method=method, memory=memory))
+    found = sl.jacobian_spectrum(model, inputs, method=method, memory=times * least)
+    assert any(f"in {pieces} pieces" in note for note in found.notes) and found.samples == 9
+    assert found.counts == whole.counts
+    for name, values in whole.singular_values.items():
+        if method == "exact":
+            assert_close(found.singular_values[name], values)
+        assert_close(found.weights[name].sum(), torch.tensor(1.0))
+        assert_close(found.singular_values[name][0], values[0], relative=1e-8)  # of Lanczos too
+
+
+def test_a_model_without_parameters_is_split_too():
+    model = nn.Sequential(nn.Tanh(), nn.Flatten())
+    least = least_memory(lambda memory: sl.jacobian_spectrum(model, noise(4, 3), memory=memory))
+    found = sl.jacobian_spectrum(model, noise(4, 3), memory=least)
+    assert_close(found.singular_values["network"][0], (1 - torch.tanh(noise(4, 3)).square()).max())
+
+
+def test_a_density_in_pieces_is_that_of_the_whole():
+    model, inputs, asked = curved(), noise(8, 12), {"method": "lanczos", "steps": 12, "probes": 200}
+    exact = sl.jacobian_spectrum(model, inputs, method="exact")
+    least = least_memory(lambda memory: sl.jacobian_spectrum(model, inputs, **asked, memory=memory))
+    found = sl.jacobian_spectrum(model, inputs, **asked, memory=2 * least)
+    assert any("in 4 pieces" in note for note in found.notes) and set(found.methods) == {"lanczos"}
+    for name, values in exact.singular_values.items():
+        # second moment of the density: a mean over 800 draws of Σ σ² u², whose variance is below 2 E σ⁴ / 12
+        expected, density = values.square().mean(), found.singular_values[name].square() @ found.weights[name]
+        error = (2 * values.pow(4).mean() / 12 / 800).sqrt()
+        assert abs(float(density - expected)) < STANDARD_ERRORS * float(error)
+
+
+def test_a_coupled_batch_that_does_not_fit_is_refused_with_the_least():
+    model, inputs = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), noise(6, 4)
+    least = least_memory(lambda memory: sl.jacobian_spectrum(model, inputs, coupling="batch", memory=memory))
+    sl.jacobian_spectrum(model, inputs, coupling="batch", memory=least)
+    with pytest.raises(TooLargeError, match=rf"the Jacobians of 6 sample\(s\): the least that does is {least} "):
+        sl.jacobian_spectrum(model, inputs, coupling="batch", memory=least - 1)

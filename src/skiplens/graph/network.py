@@ -284,6 +284,13 @@ def sources_of(network: ResidualNetwork, output: fx.Node) -> tuple[fx.Node, ...]
     return tuple(found)
 
 
+def node_bytes(node: fx.Node) -> int:
+    """Bytes of a node's value, or of all tensors in it."""
+    value = node.meta.get("val")
+    tensors = value if isinstance(value, list | tuple) else (value,)
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors if isinstance(tensor, torch.Tensor))
+
+
 def is_floating(node: fx.Node) -> bool:
     """Whether a node's value is a real tensor, or a tuple with one."""
     value = node.meta.get("val")

@@ -20,7 +20,8 @@ from skiplens.linalg.trace import sphere
 
 Function = Callable[[Tensor], Tensor]
 
-_CHUNK_BYTES = 2**26  # what the vectors of one batched product may take; larger blocks win nothing on a processor
+ROOM = 2**26  # bytes that one batched product may take; larger blocks win nothing on a processor
+TEMPORARIES = 8  # values of the widest layer that live at once in a product with one vector
 
 
 class Linearised:
@@ -30,8 +31,8 @@ class Linearised:
     has second derivatives in torch has it. Make and use it within `transformable()`.
     """
 
-    def __init__(self, function: Function, point: Tensor) -> None:
-        """Run the function once."""
+    def __init__(self, function: Function, point: Tensor, room: int = ROOM, widest: int = 0) -> None:
+        """Run the function once; products take about `room` bytes, the largest value inside `widest`."""
         if not point.is_floating_point():
             raise InvalidInputError(f"A Jacobian needs a floating-point input, got {point.dtype}.")
         with torch.enable_grad():
@@ -45,6 +46,8 @@ class Linearised:
         self.input_shape, self.output_shape = tuple(point.shape), tuple(self._output.shape)
         self.rows, self.columns = self._output.numel(), self._point.numel()
         self.dtype, self.device = point.dtype, point.device
+        largest = max(widest, max(self.rows, self.columns) * point.element_size())
+        self.vectors = max(1, room // (TEMPORARIES * largest))  # of one batched product
 
     def adjoint(self, vectors: Float[Tensor, "vectors rows"]) -> Float[Tensor, "vectors columns"]:
         """Jᵀ times each row of `vectors`."""
@@ -74,9 +77,8 @@ class Linearised:
     def _batched(self, output: Tensor, of: Tensor, vectors: Tensor, shape: tuple[int, ...]) -> Tensor:
         if not len(vectors):
             return vectors.new_zeros(0, of.numel())
-        largest = max(self.rows, self.columns) * vectors.element_size()
         found = []
-        for part in vectors.split(max(1, _CHUNK_BYTES // (8 * largest))):
+        for part in vectors.split(self.vectors):
             single, block = len(part) == 1, part.reshape(-1, *shape)
             weights = block[0] if single else block
             (product,) = torch.autograd.grad(
@@ -160,6 +162,17 @@ class Spectrum:
         """The spectrum of all singular values."""
         return cls(values, torch.full_like(values, 1 / len(values)), len(values), method, coupled)
 
+    @classmethod
+    def together(cls, parts: "list[Spectrum]") -> "Spectrum":
+        """The spectrum of all samples from those of pieces of them."""
+        if len(parts) == 1:
+            return parts[0]
+        count = sum(part.count for part in parts)
+        order = torch.cat([part.values for part in parts]).sort(descending=True)
+        weights = torch.cat([part.weights * (part.count / count) for part in parts])
+        method = next((part.method for part in parts if part.method == "lanczos"), parts[0].method)
+        return cls(order.values, weights[order.indices], count, method, any(part.coupled for part in parts))
+
 
 @dataclass(frozen=True)
 class Part:
@@ -171,6 +184,12 @@ class Part:
     point: Tensor
     samples: int
     channels: int  # channels of the batch norms that couple samples
+    room: int = ROOM  # bytes that one batched product may take
+    widest: int = 0  # bytes of the largest value between input and output
+
+    def linearised(self, function: Function) -> Linearised:
+        """The function at the part's point."""
+        return Linearised(function, self.point, self.room, self.widest)
 
 
 @dataclass(frozen=True)
@@ -189,7 +208,7 @@ def part_spectrum(
     part: Part, effort: SpectrumEffort, generator: torch.Generator, progress: Progress = silent
 ) -> Spectrum:
     """The singular values of the Jacobian of `part`; to be called within `transformable()`."""
-    whole = Linearised(part.function, part.point)
+    whole = part.linearised(part.function)
     kept = keeps_samples(whole, part.samples)
     if kept and not couples_samples(whole, part.samples, generator):
         return _blockwise(part, whole, effort, generator)
@@ -200,7 +219,7 @@ def part_spectrum(
             f"{part.name!r} maps shape {whole.input_shape} to shape {whole.output_shape} for {part.samples} samples: "
             "its first axis is not the samples throughout. Ask for coupling='batch', or look at a part that keeps them."
         )
-    frozen = whole if part.frozen is None else Linearised(part.frozen, part.point)
+    frozen = whole if part.frozen is None else part.linearised(part.frozen)
     if couples_samples(frozen, part.samples, generator):
         raise CoupledSamplesError(
             f"The samples of the batch depend on each other in {part.name!r}, and not only through the statistics of "
@@ -229,9 +248,9 @@ def _joint(
         # run much faster one by one: measured as 100 for each entry of the (never formed) matrix of eigenvectors, and
         # as 3e9 for what does not depend on the size.
         update = 4.0 * part.channels * (3e9 + 100 * float(min(whole.rows, whole.columns)) ** 2)
-        operations = _operations(*blocks) + update
-        if operations < _operations(*dense) and _exactly(part, whole, effort, blocks, operations):
-            frozen = Linearised(part.frozen, part.point)
+        operations = operations_of(*blocks) + update
+        if operations < operations_of(*dense) and _exactly(part, whole, effort, blocks, operations):
+            frozen = part.linearised(part.frozen)
             try:
                 values = coupled_singular_values(whole, frozen, part.samples, 2 * part.channels, generator, progress)
                 return Spectrum.of_all(values.to(whole.dtype), "low rank", coupled=True)
@@ -251,11 +270,21 @@ def _density(linearised: Linearised, effort: SpectrumEffort, generator: torch.Ge
     each = effort.probes * (linearised.rows + linearised.columns) * linearised.dtype.itemsize
     budget = budget_bytes(linearised.device, effort.memory)
     what = f"The density of singular values of a {linearised.rows} × {linearised.columns} Jacobian"
-    fewest = min(effort.steps, 8)  # with fewer Lanczos steps a density says nothing
-    require_fits(fewest * each, what, "Give fewer samples, or ask for probes=1.", budget)
+    fewest = density_bytes(effort, linearised.rows, linearised.columns, linearised.dtype)
+    require_fits(fewest, what, "Give fewer samples, or ask for probes=1.", budget)
     starts = sphere(size, effort.probes, generator).T.to(linearised.device, linearised.dtype)
     found = singular_density(forward, adjoint, starts, min(effort.steps, budget // each))
     return Spectrum(found.nodes, found.weights, size, "lanczos", coupled)
+
+
+def matrix_bytes(count: int, rows: int, columns: int) -> int:
+    """Bytes of `count` matrices, twice in float64 for a decomposition, and of their Gram matrices."""
+    return 8 * count * (3 * rows * columns + min(rows, columns) ** 2)
+
+
+def density_bytes(effort: SpectrumEffort, rows: int, columns: int, dtype: torch.dtype) -> int:
+    """Bytes of a basis of the fewest Lanczos steps of which a density says something."""
+    return min(effort.steps, 8) * effort.probes * (rows + columns) * dtype.itemsize
 
 
 def _exactly(
@@ -263,17 +292,16 @@ def _exactly(
 ) -> bool:
     """Whether all singular values shall be computed from matrices of this shape, with so many operations."""
     count, rows, columns = shape
-    # The matrices, twice in float64 for a decomposition, and their Gram matrices.
-    needed = 8 * count * (3 * rows * columns + min(rows, columns) ** 2)
+    needed = matrix_bytes(count, rows, columns)
     budget = budget_bytes(linearised.device, effort.memory)
     if effort.method == "exact":
         what = f"All singular values of {part.name!r} ({count} Jacobian(s) of {rows} × {columns})"
         require_fits(needed, what, "Ask for method='lanczos', or give fewer samples.", budget)
         return True
-    return effort.method == "auto" and needed <= budget and (operations or _operations(*shape)) <= effort.work
+    return effort.method == "auto" and needed <= budget and (operations or operations_of(*shape)) <= effort.work
 
 
-def _operations(count: int, rows: int, columns: int) -> float:
+def operations_of(count: int, rows: int, columns: int) -> float:
     """Floating operations of `count` decompositions."""
     small, large = sorted((rows, columns))
     return count * (2.0 * large * small**2 + 10.0 * small**3)
@@ -345,11 +373,14 @@ def couples_samples(linearised: Linearised, samples: int, generator: torch.Gener
     halves = [(number >> bit) & 1 == side for bit in range((samples - 1).bit_length()) for side in (0, 1)]
     if not halves:
         return False
-    shape = (len(halves), samples, linearised.rows // samples)
-    draws = torch.randn(shape, generator=generator, device=generator.device).to(linearised.device, linearised.dtype)
-    mask = torch.stack(halves)[:, :, None]
-    gradients = linearised.adjoint((draws * mask).flatten(1)).reshape(len(halves), samples, -1)
-    return bool((gradients * ~mask).abs().max() > 1e-3 * torch.finfo(linearised.dtype).eps * gradients.abs().max())
+    inside, across = 0.0, 0.0
+    for group in torch.stack(halves).split(linearised.vectors):
+        shape, mask = (len(group), samples, linearised.rows // samples), group[:, :, None]
+        draws = torch.randn(shape, generator=generator, device=generator.device).to(linearised.device, linearised.dtype)
+        gradients = linearised.adjoint((draws * mask).flatten(1)).reshape(len(group), samples, -1).abs()
+        inside = max(inside, float(gradients.max()))
+        across = max(across, float((gradients * ~mask).max()))
+    return across > 1e-3 * torch.finfo(linearised.dtype).eps * inside
 
 
 def sample_jacobians(linearised: Linearised, samples: int) -> Float[Tensor, "samples outputs inputs"]:
@@ -361,7 +392,7 @@ def sample_jacobians(linearised: Linearised, samples: int) -> Float[Tensor, "sam
     by_rows, size = outputs <= inputs, min(outputs, inputs)
     product = linearised.adjoint if by_rows else linearised.forward
     whole = torch.empty((samples, outputs, inputs), dtype=linearised.dtype, device=linearised.device)
-    step = max(1, 2**24 // (samples * size))
+    step = max(1, min(2**24 // (samples * size), linearised.vectors))
     for start in range(0, size, step):
         units = torch.eye(size, dtype=linearised.dtype, device=linearised.device)[start : start + step]
         found = product(units[:, None, :].expand(-1, samples, -1).flatten(1)).reshape(len(units), samples, -1)

@@ -1,24 +1,47 @@
 """The Jacobian spectrum of any model: singular values of each block, with and without its shortcut, and end to end."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import fx, nn
 
-from skiplens.base.arguments import accept_old_order
+from skiplens.base.arguments import Arguments, accept_old_order
 from skiplens.base.errors import InvalidInputError
+from skiplens.base.memory import budget_bytes, require_least
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent, track
 from skiplens.base.randomness import Randomness
 from skiplens.base.settings import Settings
 from skiplens.graph.blocks import ResidualBlock
 from skiplens.graph.dissect import dissect
-from skiplens.graph.functional import transformable
-from skiplens.graph.inputs import require_device, require_finite, require_module, samples_of
-from skiplens.graph.network import ResidualNetwork, part_function, plain_call, sources_of, span_function
-from skiplens.jacobians.part_spectrum import Part, Spectrum, SpectrumEffort, coupling_norms, frozen_call, part_spectrum
+from skiplens.graph.functional import PureModel, is_batch_coupled, transformable
+from skiplens.graph.inputs import Samples, require_device, require_finite, require_module, samples_of
+from skiplens.graph.network import (
+    ResidualNetwork,
+    node_bytes,
+    part_function,
+    plain_call,
+    plan,
+    sources_of,
+    span_function,
+)
+from skiplens.jacobians.part_spectrum import (
+    ROOM,
+    TEMPORARIES,
+    Part,
+    Spectrum,
+    SpectrumEffort,
+    coupling_norms,
+    density_bytes,
+    frozen_call,
+    matrix_bytes,
+    operations_of,
+    part_spectrum,
+)
 from skiplens.jacobians.reading import JacobianSpectrum
 from skiplens.readings.reading import Provenance
 
@@ -118,7 +141,11 @@ def spectrum_of_model(
 ) -> JacobianSpectrum:
     """`jacobian_spectrum` with its options in two objects."""
     with preserve_state(require_module(model)):
-        return measure(dissect(model, inputs), blocks, options, effort, progress)
+        if effort.memory is None:
+            return measure(dissect(model, inputs), blocks, options, effort, progress)
+        samples = samples_of(inputs)  # of which the budget may hold only some at once, so the plan is made with two
+        few = samples.take(slice(0, 2))
+        return measure(dissect(model, few.kwargs or few.args), blocks, options, effort, progress, samples)
 
 
 def measure(
@@ -127,9 +154,13 @@ def measure(
     options: JacobianOptions,
     effort: SpectrumEffort,
     progress: Progress = silent,
+    samples: Samples | None = None,
 ) -> JacobianSpectrum:
-    """The Jacobian spectrum of a network that is taken apart already; see `jacobian_spectrum`."""
-    samples = samples_of(network.inputs.named or network.inputs.positional)
+    """The Jacobian spectrum of a network that is taken apart already; see `jacobian_spectrum`.
+
+    The samples are those of the network, or others of the same kind.
+    """
+    samples = samples_of(network.inputs.named or network.inputs.positional) if samples is None else samples
     device = next((parameter.device for parameter in network.model.parameters()), torch.device("cpu"))
     require_finite(samples)
     require_device(samples, device)
@@ -138,11 +169,18 @@ def measure(
     spans = spans_of(network, blocks, options.network)
     randomness = Randomness(options.seed).child("jacobian_spectrum")
     jobs = [(span, part) for span in spans for part in options.parts if part == "block" or span.block is not None]
-    spectra: dict[PartName, dict[str, Spectrum]] = {"block": {}, "branch": {}, "shortcut": {}}
-    for span, part in track(jobs, "measuring Jacobians", len(jobs), progress):
-        generator = randomness.child(span.name, part).torch()  # each has random vectors of its own
+    pieces, effort = _pieces(network, samples, effort, lambda one: spans_of(one, blocks, options.network))
+    found: dict[tuple[str, PartName], list[Spectrum]] = {(span.name, part): [] for span, part in jobs}
+    generators = {(span.name, part): randomness.child(span.name, part).torch() for span, part in jobs}
+    for piece, (span, part) in track(
+        [*product(pieces, jobs)], "measuring Jacobians", len(pieces) * len(jobs), progress
+    ):
         with torch.no_grad(), transformable():
-            spectra[part][span.name] = _spectrum(span.part(network, samples.count, part), effort, generator, progress)
+            spectrum = _spectrum(piece.part(span, part), effort, generators[span.name, part], progress)
+        found[span.name, part].append(spectrum)
+    spectra: dict[PartName, dict[str, Spectrum]] = {"block": {}, "branch": {}, "shortcut": {}}
+    for (name, part), parts in found.items():
+        spectra[part][name] = Spectrum.together(parts)
     whole, branch, shortcut = spectra["block"], spectra["branch"], spectra["shortcut"]
     return JacobianSpectrum(
         singular_values={name: found.values for name, found in whole.items()},
@@ -156,7 +194,7 @@ def measure(
         shortcuts=tuple(span.block.shortcut.kind for span in spans if span.block is not None and branch),
         samples=samples.count,
         coupled=any(found.coupled for found in whole.values()),
-        notes=tuple(_notes(network, effort, whole)),
+        notes=tuple(_notes(network, effort, whole, len(pieces))),
         provenance=clock.end(),
     )
 
@@ -172,6 +210,64 @@ def _spectrum(part: Part, effort: SpectrumEffort, generator: torch.Generator, pr
         f"The values or the Jacobian of {part.name!r} are NaN or infinite: look for parameters that are not finite, "
         "for numbers that overflow, or for a derivative that does not exist at these inputs."
     )
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The network taken apart for some samples, its spans, and the bytes that one product with a Jacobian may take."""
+
+    network: ResidualNetwork
+    samples: int
+    spans: "list[Span]"
+    room: int = ROOM
+
+    def part(self, span: "Span", part: PartName) -> Part:
+        """A part of a span, by its name: the graph of another number of samples may have other names."""
+        span = next(own for own in self.spans if own.name == span.name)
+        widest = max(map(node_bytes, span.nodes(self.network)), default=0)
+        return replace(span.part(self.network, self.samples, part), room=self.room, widest=widest)
+
+
+HELD = 3  # times the values of a forward pass: their graph, and that of the transposed product
+
+
+def _pieces(
+    network: ResidualNetwork, samples: Samples, effort: SpectrumEffort, spans: Callable[[ResidualNetwork], list["Span"]]
+) -> tuple[list[Piece], SpectrumEffort]:
+    """The batch in one piece, or in pieces that fit in memory if its samples do not depend on each other.
+
+    A quarter of the budget is for the graph of a piece, a quarter for one product with vectors, half for the matrices
+    or the Lanczos basis; beside the pieces comes the effort for one of them.
+    """
+    device = next((parameter.device for parameter in network.model.parameters()), torch.device("cpu"))
+    budget, size, every = budget_bytes(device, effort.memory), samples.count, spans(network)
+
+    def least(count: int, joint: bool = False) -> int:
+        """Of the methods that may be taken, the bytes of the one that needs fewest."""
+        methods: tuple[Any, ...] = ("exact", "lanczos") if effort.method == "auto" else (effort.method,)
+        efforts = [replace(effort, method=method) for method in methods]
+        return min(max(span.budget(network, count, one, joint) for span in every) for one in efforts)
+
+    each = max(span.budget(network, 1, effort, False, size) for span in every)
+    each = each if each <= budget else least(1)
+    if effort.memory is not None or each * size > budget:
+        alone = size == 1 or is_batch_coupled(PureModel(network.model, {}, {}), samples)
+        told = size if alone else 1
+        needed = least(told, told > 1 and effort.coupling != "sample")
+        require_least(effort.memory, needed, f"the Jacobians of {told} sample(s)")
+        size = size if alone else max(1, min(size, budget // each))
+    if size == samples.count and effort.memory is None:
+        return [Piece(network, size, spans(network))], effort
+    room = min(ROOM, budget // 4)
+    made: dict[int, Piece] = {}
+    pieces = []
+    for _, some in samples.chunks(size):
+        if some.count not in made:
+            fresh = dissect(network.model, some.kwargs or some.args)
+            made[some.count] = Piece(fresh, some.count, spans(fresh), room)
+        fed = replace(made[some.count].network, inputs=Arguments(some.args, some.kwargs))
+        pieces.append(replace(made[some.count], network=fed))
+    return pieces, replace(effort, memory=budget // 2, work=effort.work * size / samples.count)
 
 
 @dataclass(frozen=True)
@@ -195,6 +291,26 @@ class Span:
         channels = sum(mean.numel() for mean, _ in norms.values())
         label = self.name if part == "block" else f"{self.name} ({part})"
         return Part(label, function, frozen if norms else None, point, samples, channels)
+
+    def nodes(self, network: ResidualNetwork) -> list[fx.Node]:
+        """What is computed between the nodes."""
+        return [
+            node for node in plan([network.node(self.end)], [network.node(self.start)]) if node.op == "call_function"
+        ]
+
+    def budget(
+        self, network: ResidualNetwork, count: int, effort: SpectrumEffort, joint: bool, of: int | None = None
+    ) -> int:
+        """The budget that so many samples need, coupled or not, each one `of` so many that share the work."""
+        first, last = (network.node(name).meta["val"] for name in (self.start, self.end))
+        shown = samples_of(network.inputs.named or network.inputs.positional).count
+        rows, columns = last.numel() // shown, first.numel() // shown
+        sizes = [node_bytes(node) * count / shown for node in self.nodes(network)]
+        few = operations_of(of or count, rows, columns) <= effort.work
+        result = density_bytes(effort, count * rows, count * columns, first.dtype)
+        if effort.method == "exact" or (effort.method == "auto" and few):
+            result = matrix_bytes(1, count * rows, count * columns) if joint else matrix_bytes(count, rows, columns)
+        return math.ceil(max(4 * HELD * sum(sizes), 4 * TEMPORARIES * max(sizes, default=0), 2 * result))
 
 
 def spans_of(network: ResidualNetwork, blocks: BlockChoice, with_network: bool) -> list[Span]:
@@ -224,7 +340,9 @@ def _span(network: ResidualNetwork, choice: str | tuple[str, str]) -> Span:
     return Span(f"{choice[0]} -> {choice[1]}", first.input, end)
 
 
-def _notes(network: ResidualNetwork, effort: SpectrumEffort, spectra: Mapping[str, Spectrum]) -> Iterator[str]:
+def _notes(
+    network: ResidualNetwork, effort: SpectrumEffort, spectra: Mapping[str, Spectrum], pieces: int
+) -> Iterator[str]:
     sources = sources_of(network, network.node(network.output))
     samples = network.node(sources[0].name).meta["val"].shape[0]
     if not network.blocks:
@@ -238,6 +356,8 @@ def _notes(network: ResidualNetwork, effort: SpectrumEffort, spectra: Mapping[st
             "Batch norm is in training mode; its statistics were frozen, so that each sample has its own Jacobian. "
             "Each channel of a batch norm can shift the sorted singular values of the whole batch by two places."
         )
+    if pieces > 1:
+        yield f"The samples were measured in {pieces} pieces to fit in memory."
     estimated = [name for name, spectrum in spectra.items() if spectrum.method == "lanczos"]
     if estimated:
         yield (

@@ -4,12 +4,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-import torch
 from torch import fx
 
 from skiplens.base.errors import InvalidInputError, NoFrozenFormError
 from skiplens.graph.export import module_calls, module_of
-from skiplens.graph.network import ResidualNetwork, is_floating, sources_of
+from skiplens.graph.network import ResidualNetwork, is_floating, node_bytes, sources_of
 from skiplens.graph.network import plan as operations_before
 from skiplens.graph.operations import READING_SHAPES, drops_at_random, operation
 from skiplens.paths.rule_table import rule_of
@@ -166,7 +165,7 @@ def peak_bytes(plan: StackPlan, most: int | None = None) -> int:
     live, peak = dict[fx.Node, int](), 0
     for node in steps:
         kept = orders[node] if most is None else min(orders[node], most)
-        live[node] = _bytes(node) * (kept + 2)
+        live[node] = node_bytes(node) * (kept + 2)
         # An operation's arguments, brought to one length, live beside its result.
         peak = max(peak, sum(live.values()) + 2 * live[node])
         for source in node.all_input_nodes:
@@ -177,13 +176,7 @@ def peak_bytes(plan: StackPlan, most: int | None = None) -> int:
 
 def all_bytes(plan: StackPlan) -> int:
     """Bytes of all values that a backward pass keeps."""
-    return sum(_bytes(node) for node in plan.needed)
-
-
-def _bytes(node: fx.Node) -> int:
-    value = node.meta.get("val")
-    tensors = value if isinstance(value, list | tuple) else (value,)
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors if isinstance(tensor, torch.Tensor))
+    return sum(node_bytes(node) for node in plan.needed)
 
 
 def branch_arguments(network: ResidualNetwork) -> dict[str, tuple[int, tuple[int, ...]]]:

@@ -15,7 +15,7 @@ from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent, track
 from skiplens.base.randomness import Randomness
 from skiplens.graph.dissect import dissect
-from skiplens.graph.functional import is_batch_coupled, pure_model
+from skiplens.graph.functional import PureModel, is_batch_coupled
 from skiplens.graph.inputs import Inputs, Samples, require_device, require_finite, require_module, samples_of
 from skiplens.graph.network import ResidualNetwork, sources_of
 from skiplens.paths.expanders import Chunk, Of, PathOptions, Tally, expander, tally, weight_energies
@@ -175,7 +175,7 @@ def _chunks(network: ResidualNetwork, samples: Samples, of: Of, options: PathOpt
         return [Chunk(_fed(network, samples), slice(0, samples.count))]
     pieces = -(-needed // max(1, budget))
     with preserve_state(network.model):
-        alone = samples.count == 1 or is_batch_coupled(pure_model(network.model, lambda _: True), samples)
+        alone = samples.count == 1 or is_batch_coupled(PureModel(network.model, {}, {}), samples)
     require_fits(
         needed if alone else needed // samples.count,
         f"The path spectrum of {samples.count if alone else 1} sample(s) through {len(network.blocks)} blocks",

@@ -17,7 +17,7 @@ from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
 from skiplens.graph.dissect import dissect
 from skiplens.graph.lens import Lens, Subject
-from skiplens.graph.network import ResidualNetwork
+from skiplens.graph.network import ResidualNetwork, node_bytes
 from skiplens.readings.reading import Provenance
 from skiplens.signal.branches import branch_states
 from skiplens.signal.gradients import Gradients, JoinSizes, gradients, sample_norms
@@ -173,9 +173,7 @@ def network_that_fits(subject: Subject, memory: int | None = None) -> tuple[Resi
     """
     network, samples = subject.network, subject.batch.samples
     budget = min(budget_bytes(subject.device), MOST_BYTES) if memory is None else memory
-    values = (node.meta.get("val") for node in network.graph.nodes if node.op == "call_function")
-    tensors = (entry for value in values for entry in (value if isinstance(value, list | tuple) else (value,)))
-    needed = sum(entry.numel() * entry.element_size() for entry in tensors if isinstance(entry, Tensor))
+    needed = sum(node_bytes(node) for node in network.graph.nodes if node.op == "call_function")
     require_least(memory, needed / samples, "the signal of one sample")
     if needed <= budget or samples == 1:
         return network, samples
