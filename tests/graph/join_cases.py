@@ -99,6 +99,38 @@ def highway(m: Any, x: torch.Tensor) -> torch.Tensor:
     return x * (1 - gate) + m.f(x) * gate
 
 
+def scan(m: Any, x: torch.Tensor) -> torch.Tensor:
+    step = F.softplus(m.f(x))
+    decay, entering = torch.exp(-step * m.rate), step * x
+    state = entering[:, 0]
+    for place in range(1, x.shape[1]):
+        state = decay[:, place] * state + entering[:, place]
+    return state
+
+
+def focal(m: Any, x: torch.Tensor) -> torch.Tensor:
+    near, gates = m.project(x).split([4, 2], 1)
+    far = torch.relu(m.second(near := torch.relu(m.first(near))))
+    return near * gates[:, :1] + far * gates[:, 1:]
+
+
+def scores(m: Any, x: torch.Tensor) -> torch.Tensor:
+    query = m.q(x)
+    moved = (query + m.shift) @ m.places.mT
+    return (query @ m.k(x).mT + moved).softmax(-1) @ x
+
+
+def positions_again(m: Any, x: torch.Tensor) -> torch.Tensor:
+    places = m.p(x)
+    stream = m.norm(places + m.f(places))
+    return stream + m.g(stream + places)
+
+
+def queries(m: Any, x: torch.Tensor) -> torch.Tensor:
+    learned = m.learned.expand(len(x), -1, -1)
+    return learned + m.g((m.f(learned) @ x.mT).softmax(-1) @ x)
+
+
 def resnet(block: Any) -> Any:
     return lambda: nn.Sequential(block(4, 4), block(4, 8, 2), block(8, 8))
 
@@ -260,6 +292,35 @@ WAYS_TO_JOIN = {
     "nested behind a nonlinearity": Case(
         formula(nested_nonlinear, f=linear, g=linear), [("g", "identity", 1), ("f", "identity", 2)]
     ),
+    "Fourier mixing": one(
+        formula(lambda m, x: m.f(x + torch.fft.fft2(x).real), f=lambda: linear(4, 4)),
+        name="add",
+        depth=0,
+        inputs=(noise(2, 5, 4),),
+    ),
+    "learned queries": one(
+        formula(
+            queries, learned=lambda: nn.Parameter(torch.rand(3, 4)), f=lambda: linear(4, 4), g=lambda: linear(4, 4)
+        ),
+        name="g",
+        depth=2,
+        inputs=(noise(2, 5, 4),),
+    ),
+    "positions added again": Case(
+        formula(positions_again, p=linear, norm=lambda: nn.LayerNorm(3), f=linear, g=linear),
+        [("f", "identity", 1), ("g", "identity", 1)],
+    ),
+    "a scan with a skip of its own": one(
+        formula(
+            lambda m, x: m.scale * x[:, -1] + torch.tanh(scan(m, x)),
+            f=lambda: linear(4, 4),
+            rate=vector(4),
+            scale=vector(4),
+        ),
+        name="f",
+        kind="other",
+        inputs=(noise(2, 5, 4),),
+    ),
     "long additive skip": one(lambda: UNet(add=True), name="up", depth=3, inputs=image(2)),
 }
 
@@ -292,6 +353,34 @@ NO_JOINS = {
             r=lambda: linear(4, 4),
         ),
         (noise(2, 5, 4),),
+    ),
+    "steps of a scan": none(formula(scan, f=lambda: linear(4, 4), rate=vector(4)), (noise(2, 5, 4),)),
+    "experts": none(formula(lambda m, x: torch.sigmoid(m.gate(x)) * m.f(x) + m.g(x), gate=linear, f=mlp, g=mlp)),
+    "focal contexts": none(
+        formula(
+            focal,
+            project=lambda: nn.Conv2d(4, 6, 1),
+            first=lambda: nn.Conv2d(4, 4, 3, padding=1),
+            second=lambda: nn.Conv2d(4, 4, 3, padding=1),
+        ),
+        image(),
+    ),
+    "scores of contents and places": none(
+        formula(
+            scores,
+            q=lambda: linear(4, 4),
+            k=lambda: linear(4, 4),
+            shift=vector(4),
+            places=lambda: nn.Parameter(torch.rand(5, 4)),
+        ),
+        (noise(2, 5, 4),),
+    ),
+    "error of a loss": none(formula(lambda m, x: (m.f(x) - x).square().mean(), f=mlp)),
+    "largest taken off an exponent": none(
+        formula(lambda m, x: m.f((x - torch.maximum(x, m.scale)).exp()), f=linear, scale=vector())
+    ),
+    "learned positions, again": none(
+        formula(lambda m, x: m.g(torch.relu(m.f(x + m.scale)) + m.scale), f=linear, g=linear, scale=vector())
     ),
     "gate only": none(formula(lambda m, x: x * torch.sigmoid(m.f(x)), f=linear)),
     "mean taken off": none(formula(lambda m, x: m.f(x) - m.f(x).mean(-1, keepdim=True), f=linear)),

@@ -17,6 +17,23 @@ def test_a_batch_norm_in_training_mode_can_be_counted_and_stays_as_it_was():
     assert int(model[1].num_batches_tracked) == 0
 
 
+class Queries(nn.Module):
+    """Hands views of its parameters to a submodule and lets it return one."""
+
+    def __init__(self):
+        super().__init__()
+        self.learned, self.pick, self.read = nn.Parameter(torch.ones(4, 3)), nn.Identity(), nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.read(self.pick(self.learned[1:])).sum(0) + x
+
+
+def test_views_of_parameters_can_be_counted():
+    model = Queries()
+    assert operations_of(model, Batch(torch.ones(5, 2), torch.zeros(5))) == 2 * 3 * 3 * 2 / 2  # whatever the samples
+    assert all(parameter.requires_grad for parameter in model.parameters())
+
+
 def test_cheap_models_get_all_samples_and_costly_ones_what_fits():
     assert affordable(1e3, 100, 64) == 64
     assert affordable(OPERATIONS / 1000, 100, 64) == 10

@@ -97,6 +97,18 @@ def test_a_nested_block_knows_its_parent():
     assert set(inner.branch.nodes) < set(outer.branch.nodes)
 
 
+def test_no_stream_of_a_reversible_network_is_inside_the_other():
+    def reversible(m, x):
+        left, right = x, x
+        for f, g in ((m.f, m.g), (m.h, m.k)):
+            left = left + f(right)
+            right = right + g(left)
+        return torch.cat([left, right], -1)
+
+    blocks = find_residual_blocks(Formula(reversible, f=linear(), g=linear(), h=linear(), k=linear()), noise(2, 3))
+    assert [block.parent for block in blocks] == [None] * 4
+
+
 def test_tells_input_join_and_shapes_of_a_block():
     network = dissect(resnet(projected)(), image())
     block = network.blocks[1]

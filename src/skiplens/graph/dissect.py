@@ -122,7 +122,7 @@ def _block(flow: DataFlow, joins: list[Join], index: int, name: str) -> Residual
         input_shape=flow.shape(join.fork),
         output_shape=flow.shape(join.number),
         parameters=sum(flow.parameter_sizes[parameter] for parameter in in_branch | in_shortcut),
-        parent=_parent(joins, index),
+        parent=_parent(flow, joins, index),
     )
 
 
@@ -144,11 +144,25 @@ def _addition(flow: DataFlow, step: Step) -> Addition:
     return Addition(node.name, positions[step.side][0], tuple(carrying))
 
 
-def _parent(joins: list[Join], index: int) -> int | None:
-    """The smallest block that has this join inside its branch or shortcut."""
+def _parent(flow: DataFlow, joins: list[Join], index: int) -> int | None:
+    """The smallest block that has this join inside its branch or shortcut, with all that is made of it up to there.
+
+    In a reversible network each stream passes through the branches of the other and goes on: no block is inside.
+    """
+    number = joins[index].number
     inside = {other: join.branch | join.shortcut for other, join in enumerate(joins) if other != index}
-    around = [other for other, nodes in inside.items() if nodes >> joins[index].number & 1]
+    around = [
+        other for other, nodes in inside.items() if nodes >> number & 1 and not _leaks(flow, joins[other], number)
+    ]
     return min(around, key=lambda other: inside[other].bit_count(), default=None)
+
+
+def _leaks(flow: DataFlow, join: Join, number: int) -> bool:
+    """Whether something outside a block reads what it makes of the node `number`."""
+    within = join.branch | join.shortcut
+    block = within | union(1 << step.addition for step in join.steps)
+    readers = (flow.number[user] for made in members(within & flow.below[number]) for user in flow.nodes[made].users)
+    return any(not block >> reader & 1 for reader in readers if flow.live >> reader & 1 or not flow.above[reader])
 
 
 def _listed(flow: DataFlow, parameters: frozenset[str]) -> tuple[str, ...]:

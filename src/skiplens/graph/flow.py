@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from skiplens.graph.export import ExportedGraph
-from skiplens.graph.operations import MATRIX_PRODUCTS, READING_SHAPES, operation
+from skiplens.graph.operations import MATRIX_PRODUCTS, READING_SHAPES, REARRANGING, SIDES, operation
 
 Nodes = int
 """A set of nodes as bits."""
@@ -50,12 +50,12 @@ def _meeting(dominators: Sequence[int], numbers: Iterable[int]) -> int:
 
 
 class DataFlow:
-    """The activations of an exported graph (the nodes that depend on an input) and how they depend on each other."""
+    """The activations of an exported graph (what depends on an input or a learned query) and how they depend."""
 
     def __init__(self, exported: ExportedGraph) -> None:
         self.nodes: tuple[fx.Node, ...] = tuple(exported.graph.nodes)
         self.number = {node: number for number, node in enumerate(self.nodes)}
-        self.inputs = frozenset(exported.inputs)
+        self._given = frozenset(exported.inputs) | learned_queries(exported)
         self._outputs = frozenset(exported.outputs.values())
         self._parameter_of = exported.parameters
         read = (node for node in self.nodes if node.name in exported.parameters)
@@ -75,8 +75,7 @@ class DataFlow:
         for number, node in enumerate(self.nodes):
             read = () if self.operation(number) in READING_SHAPES else node.all_input_nodes
             found = union(above[self.number[source]] for source in read)
-            is_input = node.op == "placeholder" and node.name in self.inputs
-            above.append(found | (1 << number) if found or is_input else 0)
+            above.append(found | (1 << number) if found or node.name in self._given else 0)
         return tuple(above)
 
     @cached_property
@@ -151,6 +150,36 @@ class DataFlow:
             before = max((longest.get(source, 0) for source in self.sources[number]), default=0)
             longest[number] = before + counts(number)
         return max(longest.values(), default=0)
+
+
+def learned_queries(exported: ExportedGraph) -> frozenset[str]:
+    """Nodes that hold learned queries or latents: made of parameters alone, but activations in all they do.
+
+    Weights multiply them, and what attention makes of them and the inputs is added to them again. A position that is
+    only added is none: no weights multiply it alone.
+    """
+    nodes = {node: number for number, node in enumerate(exported.graph.nodes)}
+    above, moving, products = dict[fx.Node, Nodes](), set[fx.Node](), Nodes()
+    for node, number in nodes.items():
+        above[node] = union(above[source] for source in node.all_input_nodes) | 1 << number
+        if node.name in exported.inputs or not moving.isdisjoint(node.all_input_nodes):
+            moving.add(node)
+        elif operation(node) in MATRIX_PRODUCTS:
+            products |= 1 << number
+    listed, found = list(nodes), set[str]()
+    for node in moving:
+        summands = [source for source in node.all_input_nodes if operation(node) in SIDES]
+        if len(summands) != 2 or len(still := [source for source in summands if source not in moving]) != 1:
+            continue
+        other = above[next(source for source in summands if source in moving)]
+        query: fx.Node | None = still[0]
+        while query is not None:
+            if any(above[listed[place]] >> nodes[query] & 1 for place in members(other & products)):
+                found.add(query.name)
+                break
+            plain = operation(query) in REARRANGING | {"aten.expand", "aten.repeat"}
+            query = query.all_input_nodes[0] if plain else None
+    return frozenset(found)
 
 
 def find_fork(flow: DataFlow, end: int, others: Iterable[int]) -> int | None:

@@ -3,6 +3,9 @@
 A *residual join* is an addition of floating activations that come from the inputs and have a floating activation in
 common, where one side reads parameters after the fork that the other does not. Rotary embeddings and the tanh form of
 GELU add without parameters of their own; word and position embeddings have no floating activation in common: no joins.
+Beside an identity, a branch that mixes positions without parameters is one too (Fourier mixing, attention); and learned
+queries are activations. No joins are sums whose shortcut is a branch itself (experts, steps of a scan), those that mark
+a stream which goes on without them (positions that are added again), and those made to be compared (errors, scores).
 
 Additions that feed only each other are one sum, and one sum makes one block: ``x + f(x) + g(x)`` is a block with two
 branches, whichever addition comes first. Of the terms of a sum the one with the fewest weight matrices since the fork
@@ -83,7 +86,14 @@ class _Trunk:
 def find_joins(flow: DataFlow) -> list[Join]:
     """All residual joins of a graph in execution order."""
     joins = [join for root in sum_roots(flow) for join in _joins_of_sum(flow, root)]
-    return sorted(joins, key=lambda join: join.number)
+    streams = {join.fork for join in joins if join.kind == "identity"}
+    return sorted((join for join in joins if not _adds_again(flow, join, streams)), key=lambda join: join.number)
+
+
+def _adds_again(flow: DataFlow, join: Join, streams: set[int]) -> bool:
+    """Whether the sum only marks a stream that goes on without it: positions that are added again in each layer."""
+    ends = (number for step in join.steps for number in side_nodes(flow, _other(step)))
+    return any(number in streams and number != join.fork for number in ends)
 
 
 def _joins_of_sum(flow: DataFlow, root: int, outer_fork: int | None = None) -> Iterator[Join]:
@@ -133,15 +143,64 @@ def _make_join(flow: DataFlow, trunk: _Trunk, kind: ShortcutKind) -> Join | None
         return None
     branch = flow.between(trunk.fork, [number for step in steps for number in side_nodes(flow, _other(step))])
     join = Join(trunk.fork, steps, kind, trunk.nodes, branch)
-    shortest = flow.depth(trunk.nodes) + fused_depth(flow, trunk.term.steps[-1])
-    return None if join.branch_depth(flow) < shortest else join  # summed attention scores, each from its projections
+    shortest, depth = flow.depth(trunk.nodes) + fused_depth(flow, trunk.term.steps[-1]), join.branch_depth(flow)
+    if depth < shortest or _is_compared(flow, join, depth):  # summed attention scores, each from its projections
+        return None
+    return join if kind == "identity" or _carries(flow, trunk, depth) else None
+
+
+def _carries(flow: DataFlow, trunk: _Trunk, depth: int) -> bool:
+    """Whether a way through the shortcut only projects what it carries, only bends it or only multiplies it by a gate.
+
+    One that does two of these is a branch of its own: experts and focal contexts are gathered. Beside a branch without
+    weight matrices it may do none: a step of a scan gates both its state and its input.
+    """
+    projects, bends, gates = 1, 2, 4
+    ways = {trunk.fork: {0}}
+    for number in members(trunk.nodes):
+        role, several, own = _role(flow, number), len(flow.sources[number]) > 1, 0
+        if several:
+            own = gates if flow.operation(number) in ops.SCALING else 0
+        elif role in ("projects", "bends"):
+            own = projects if role == "projects" else bends
+        # what a gate is multiplied by has the shape of the product; the gate itself may be broadcast
+        carrying = (s for s in flow.sources[number] if not own & gates or flow.shape(s) == flow.shape(number))
+        ways[number] = {way | own for source in carrying for way in ways.get(source, ())}
+    return not ({0, projects, bends, gates} if depth else {0}).isdisjoint(ways[max(ways)])
+
+
+def _is_compared(flow: DataFlow, join: Join, depth: int) -> bool:
+    """Whether a sum is made for a comparison: the error of a loss, the score of an attention, an exponent."""
+    if flow.operation(join.number) == "aten.sub" and _readers(flow, join.number, ops.REARRANGING) <= ops.MEASURING:
+        return True
+    if join.kind == "identity":
+        return not depth and _readers(flow, join.number, ops.REARRANGING) <= {"aten.exp"}
+    scoring = ops.REARRANGING | ops.SCALING | ops.MASKING | set(ops.SIDES)
+    return _readers(flow, join.number, scoring) <= ops.WEIGHING
+
+
+def _readers(flow: DataFlow, number: int, through: set[str]) -> set[str]:
+    """The operations that read a value, also behind operations of `through`; ``output`` where the model returns it."""
+    waiting, seen, found = [flow.nodes[number]], set[fx.Node](), set[str]()
+    while waiting:
+        for reader in set(waiting.pop().users) - seen:
+            seen.add(reader)
+            kind = ops.operation(reader)
+            if kind in through:
+                waiting.append(reader)
+            else:
+                found.add(kind)
+    return found
 
 
 def _brings_branch(flow: DataFlow, trunk: _Trunk, step: Step, kind: ShortcutKind) -> bool:
     """Whether the other summand is computed from the fork with other parameters than the shortcut."""
     entering = side_nodes(flow, _other(step))
     nodes, fused = flow.between(trunk.fork, entering), fused_parameters(flow, _other(step))
-    if not (nodes or fused) or flow.parameters_in(nodes) | fused == _parameters_of(flow, trunk):
+    found = flow.parameters_in(nodes) | fused
+    if not found and kind == "identity" and any(ops.mixes(flow.nodes[number]) for number in members(nodes)):
+        return True
+    if not (nodes or fused) or found == _parameters_of(flow, trunk):
         return False
     full = len(entering) > 1 or flow.shape(entering[0]) == flow.shape(step.addition)
     return full or kind == "identity"  # a broadcast branch is one only beside the very thing it was made from

@@ -89,6 +89,9 @@ def operations_of(model: nn.Module, batch: Batch) -> float:
     """Floating operations of one forward pass of one sample, those of matrix products and convolutions."""
     few = batch.first(2)  # batch norm in training mode refuses a single sample
     with preserve_state(model), torch.no_grad(), FlopCounterMode(display=False) as counter:
+        model.requires_grad_(
+            False
+        )  # the counter asks each module's tensors for a gradient, and views made here have none
         few.arguments().call(model)
     return counter.get_total_flops() / few.samples
 

@@ -65,6 +65,9 @@ READING_SHAPES = _aten(
 """Read the shape of their argument and none of its numbers."""
 
 SCALING = _aten("mul div neg")
+MASKING = _aten("masked_fill where")
+WEIGHING = _aten("softmax _softmax")
+MEASURING = _aten("pow square abs norm linalg_vector_norm")
 DROPPING = _aten("dropout native_dropout feature_dropout alpha_dropout")
 
 
@@ -76,6 +79,11 @@ def operation(node: fx.Node) -> str:
     if getattr(target, "__module__", "") == "_operator":
         return f"_operator.{target.__name__}"
     return ".".join(str(target).split(".")[:2])
+
+
+def mixes(node: fx.Node) -> bool:
+    """Whether an operation mixes positions without parameters: a Fourier transform, or attention."""
+    return "fft" in operation(node) or operation(node) in ATTENTION
 
 
 def factor(node: fx.Node, argument: int) -> float | None:
