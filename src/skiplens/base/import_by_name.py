@@ -15,15 +15,16 @@ from skiplens.base.files import is_file
 FORMS = "A function is named path/file.py:function or package.module:function."
 
 
-def call_by_name(spec: str) -> Any:
-    """What the function that `spec` names returns when it is called without arguments."""
+def call_by_name(spec: str, **options: Any) -> Any:
+    """What the function that `spec` names returns when it is called with these options alone."""
     function = import_by_name(spec)
     try:
-        return function()
+        return function(**options)
     except SkiplensError:
         raise
     except (Exception, SystemExit) as error:
-        raise ModelSpecError(f"{spec!r} raised {_one_line(error)} It is called without arguments.") from error
+        called = f"with {', '.join(options)} alone" if options else "without arguments"
+        raise ModelSpecError(f"{spec!r} raised {_one_line(error)} It is called {called}.") from error
 
 
 def import_by_name(spec: str) -> Callable[..., Any]:

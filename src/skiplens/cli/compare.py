@@ -9,10 +9,10 @@ import typer
 
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.files import require_writable
-from skiplens.base.settings import Settings, option
+from skiplens.base.settings import option
 from skiplens.cli import console
-from skiplens.cli.flags import with_settings
-from skiplens.cli.inspect import FORCE_HELP, LOSS_HELP
+from skiplens.cli.flags import LOSS_HELP, DataSettings, with_settings
+from skiplens.cli.inspect import FORCE_HELP
 
 if TYPE_CHECKING:
     from torch import nn
@@ -23,10 +23,9 @@ NO_WEIGHTS = "none"
 
 
 @dataclass(frozen=True)
-class CompareSettings(Settings):
+class CompareSettings(DataSettings):
     """How to compare."""
 
-    data: str = option("sample", "A data set, a folder of images, or path/file.py:function that returns data.")
     weights: tuple[str, ...] = option((), "Weights of each model, separated by commas; none for a fresh one.")
     lens: tuple[str, ...] = option(
         (), "Lenses, separated by commas; chosen by the size of the models if none is named."
@@ -66,7 +65,7 @@ def compare(
         for place, name in enumerate(models)
     ]
     builders = {name: _builder(spec, file) for name, spec, file in zip(names, models, files, strict=True)}
-    data = {name: data_for(spec, settings.data) for name, spec in zip(names, models, strict=True)}
+    data = {name: data_for(spec, settings) for name, spec in zip(names, models, strict=True)}
     with console.progress_shown() as progress:
         comparison = reports.compare(
             builders, data, lenses=settings.lens, loss=loss, draws=settings.draws, seed=settings.seed, progress=progress
@@ -84,7 +83,7 @@ def _builder(spec: str, weights: str) -> "Callable[[int], nn.Module] | nn.Module
 
     if weights != NO_WEIGHTS:
         return load_weights(build_model(spec), weights)
-    if spec.startswith("zoo:"):
+    if spec.startswith(("zoo:", "hf:", "timm:", "torchvision:")):
         return lambda seed: build_model(spec, seed)
     return drawn_by_seed(lambda: build_model(spec))
 

@@ -4,7 +4,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -12,10 +12,37 @@ import typer
 
 from skiplens.base.errors import SettingsError
 from skiplens.base.files import read_json
-from skiplens.base.settings import Settings
+from skiplens.base.settings import Settings, option
 
 S = TypeVar("S", bound=Settings)
 FILE_HELP = "A JSON file of settings; flags go before it."
+LOSS_HELP = "cross_entropy, mse, path/file.py:loss or package.module:loss; chosen by the targets if not given."
+MODEL_HELP = "zoo:NAME, path/file.py:function, package.module:function, hf:NAME, timm:NAME or torchvision:NAME."
+DATA_HELP = (
+    "A data set, a folder of images, a file (npz, pt, safetensors, csv, txt), hf:FOLDER, or path/file.py:function."
+)
+
+
+@dataclass(frozen=True)
+class DataSettings(Settings):
+    """The data of a command, and how it is read."""
+
+    data: str = option("sample", DATA_HELP)
+    image_size: int | None = option(None, "Pixels a side to which the images of a folder are scaled and cropped.")
+    tokenizer: str | None = option(None, "A folder with the tokenizer of a text.")
+
+
+@dataclass(frozen=True)
+class ModelSettings(DataSettings):
+    """The model of a command, and its data."""
+
+    model: str = option("zoo:default", MODEL_HELP, positional=True)
+    set: tuple[str, ...] = option((), "Options of the model's builder, such as depth=50, separated by commas.")
+    weights: str | None = option(None, "Weights to load first: .safetensors, or a weights-only checkpoint.")
+    pretrained: bool = option(False, "Weights of hf:, timm: or torchvision: that were downloaded before.")
+    seed: int = option(0, "Names every random draw, and the weights of a zoo network.")
+    eval: bool = option(False, "Measure the model in evaluation mode, whatever mode it was built in.")
+    train: bool = option(False, "Measure the model in training mode, whatever mode it was built in.")
 
 
 def with_settings(kind: type[S]) -> Callable[[Callable[..., None]], Callable[..., None]]:

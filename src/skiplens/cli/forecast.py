@@ -8,17 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from skiplens.base.files import require_writable, write_content
-from skiplens.base.settings import Settings, option
+from skiplens.base.settings import option
 from skiplens.cli import console
-from skiplens.cli.flags import with_settings
-from skiplens.cli.inspect import LOSS_HELP
+from skiplens.cli.flags import LOSS_HELP, DataSettings, ModelSettings, with_settings
 
 
 @dataclass(frozen=True)
-class ForecastSettings(Settings):
+class ForecastSettings(DataSettings):
     """What training is forecast."""
 
-    data: str = option("sample", "A data set, a folder of images, or path/file.py:function that returns data.")
     loss: str | None = option(None, LOSS_HELP)
     optimizer: str = option("adam", "sgd, adam, adamw, or path/file.py:function from parameters to an optimizer.")
     steps: int = option(400, "Steps of the training that is forecast.")
@@ -36,11 +34,8 @@ class ForecastSettings(Settings):
 
 
 @dataclass(frozen=True)
-class OneForecastSettings(ForecastSettings):
+class OneForecastSettings(ForecastSettings, ModelSettings):
     """One model, and what training of it is forecast."""
-
-    model: str = option("zoo:default", "zoo:NAME, path/file.py:function or package.module:function.", positional=True)
-    weights: str | None = option(None, "Weights to load first: .safetensors, or a weights-only checkpoint.")
 
 
 @with_settings(OneForecastSettings)
@@ -54,17 +49,15 @@ def forecast(
     Example: [bold]skiplens forecast zoo:mnist_residual --data mnist --optimizer sgd[/]
     """
     from skiplens import trainability
-    from skiplens.cli.models import build_model, data_for, load_weights
+    from skiplens.cli.models import data_for, model_for
     from skiplens.readings.file import to_json
 
     asked = settings.asked()
     if out is not None:
         require_writable(out)
         asked["journal"] = out / "journal"
-    model = build_model(settings.model, settings.seed)
-    if settings.weights is not None:
-        load_weights(model, settings.weights)
-    data = data_for(settings.model, settings.data)
+    model = model_for(settings)
+    data = data_for(settings.model, settings, model)
     with console.progress_shown() as progress:
         found = trainability.forecast(model, data, progress=progress, **asked)
     if out is not None:
@@ -94,7 +87,7 @@ def rank(
 
     asked = settings.asked()
     built = {spec: build_model(spec, settings.seed) for spec in models}
-    data = {spec: data_for(spec, settings.data) for spec in models}
+    data = {spec: data_for(spec, settings, built[spec]) for spec in models}
     with console.progress_shown() as progress:
         ranking = trainability.rank(built, data, progress=progress, **asked)
     if as_json:

@@ -8,24 +8,19 @@ import typer
 
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.files import require_writable
-from skiplens.base.settings import Settings, option
+from skiplens.base.settings import option
 from skiplens.cli import console
-from skiplens.cli.flags import with_settings
+from skiplens.cli.flags import LOSS_HELP, ModelSettings, with_settings
 
-LOSS_HELP = "cross_entropy, mse, path/file.py:loss or package.module:loss; chosen by the targets if not given."
 FORCE_HELP = "Replace what is in the folder also where this command was interrupted and has less."
 
 
 @dataclass(frozen=True)
-class InspectSettings(Settings):
+class InspectSettings(ModelSettings):
     """What to look at, and how."""
 
-    model: str = option("zoo:default", "zoo:NAME, path/file.py:function or package.module:function.", positional=True)
-    data: str = option("sample", "A data set, a folder of images, or path/file.py:function that returns data.")
-    weights: str | None = option(None, "Weights to load first: .safetensors, or a weights-only checkpoint.")
     lens: tuple[str, ...] = option((), "Lenses, separated by commas; all of them if none is named.")
     loss: str | None = option(None, LOSS_HELP)
-    seed: int = option(0, "Names every random draw, and the weights of a zoo network.")
     verify: bool = option(False, "Try each suggested change on a copy: its number again, and a training race.")
     verify_seconds: float = option(40.0, "Time for --verify; it decides how many steps a race has.")
 
@@ -44,17 +39,15 @@ def inspect(
     Example: [bold]skiplens inspect zoo:mnist_residual --out runs/mnist[/]
     """
     from skiplens import report as reports
-    from skiplens.cli.models import build_model, data_for, load_weights, loss_named
+    from skiplens.cli.models import data_for, loss_named, model_for
     from skiplens.graph.batch import take
     from skiplens.report.lenses import choose
 
     choose(settings.lens)  # a wrong name and a folder that cannot be written are reported before any work is done
     loss = loss_named(settings.loss)
     require_writable(out)
-    model = build_model(settings.model, settings.seed)
-    if settings.weights is not None:
-        load_weights(model, settings.weights)
-    data = data_for(settings.model, settings.data)
+    model = model_for(settings)
+    data = data_for(settings.model, settings, model)
     race = reports.RaceOptions(seconds=settings.verify_seconds, seed=settings.seed)
     if settings.verify:  # reads its samples again: the data may be an iterator that ends
         data = take(data, race.samples)

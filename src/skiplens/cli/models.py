@@ -1,39 +1,55 @@
 """Models, weights, data and losses from the words that name them, such as `zoo:NAME` or `path/file.py:function`."""
 
-import pickle
+import ast
+import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from skiplens import data, zoo
 from skiplens.base.arguments import with_article
-from skiplens.base.errors import BrokenFileError, InvalidInputError, ModelSpecError, UnsafeFileError, did_you_mean
+from skiplens.base.errors import InvalidInputError, ModelSpecError, did_you_mean
 from skiplens.base.files import is_file
 from skiplens.base.import_by_name import call_by_name, import_by_name
-from skiplens.base.optional_imports import optional_import
-from skiplens.cli import console
+from skiplens.cli import console, hubs
+from skiplens.cli.flags import DataSettings, ModelSettings
+from skiplens.data.files import FILES, SavedDataset, load_file, read_checkpoint, read_safetensors
 from skiplens.graph.inputs import first_line
 from skiplens.graph.loss import NAMED
 
 
-def build_model(spec: str, seed: int = 0) -> nn.Module:
+def model_for(settings: ModelSettings) -> nn.Module:
+    """The model that the settings ask for, with its weights, in the mode that was asked for."""
+    if settings.eval and settings.train:
+        raise InvalidInputError("--eval and --train were both given; a model is in one mode.")
+    model = build_model(settings.model, settings.seed, settings.set, settings.pretrained)
+    if settings.weights is not None:
+        load_weights(model, settings.weights)
+    return model.train(settings.train) if settings.eval or settings.train else model
+
+
+def build_model(spec: str, seed: int = 0, options: tuple[str, ...] = (), pretrained: bool = False) -> nn.Module:
     """The model that `spec` names.
 
     `zoo:NAME` takes options after commas, as in ``zoo:tangent_resnet,depth=10,branch_scale=0.3``, and `seed` for its
-    weights. A function of a file or a package is called without arguments and must return an `nn.Module`.
+    weights. A function of a file or a package is called with the options alone and must return an `nn.Module`.
     """
     if ":" not in spec:
         raise ModelSpecError(
-            f"{spec!r} does not name a model. Write zoo:NAME (skiplens zoo lists them), path/file.py:function or "
-            "package.module:function."
+            f"{spec!r} does not name a model. Write zoo:NAME (skiplens zoo lists them), path/file.py:function, "
+            "package.module:function, hf:NAME, timm:NAME or torchvision:NAME."
         )
+    named = _options(options)
+    if spec.partition(":")[0] in hubs.HUBS:
+        return hubs.build_from_hub(spec, named, pretrained, seed)
+    if pretrained:
+        raise InvalidInputError(f"--pretrained is for hf:, timm: and torchvision:; {spec!r} takes --weights FILE.")
     if spec.startswith("zoo:"):
-        name, comma, options = spec.removeprefix("zoo:").partition(",")
-        return zoo.build_from_text(f"{name},seed={seed}{comma}{options}")
-    model = call_by_name(spec)
+        name, *given = spec.removeprefix("zoo:").split(",")
+        return zoo.build_from_text(",".join([name, f"seed={seed}", *given, *options]))
+    model = call_by_name(spec, **named)
     if not isinstance(model, nn.Module):
         raise ModelSpecError(
             f"{spec!r} returned {with_article(type(model).__name__)}, not a torch.nn.Module. Return the model itself."
@@ -41,20 +57,60 @@ def build_model(spec: str, seed: int = 0) -> nn.Module:
     return model
 
 
-def data_for(model: str, named: str) -> Any:
-    """The data that was named; the images of a data set are brought to the form that a network of the zoo takes."""
+def _options(words: tuple[str, ...]) -> dict[str, Any]:
+    """The options that `--set` names: numbers, truth values, None and lists as Python writes them, else words."""
+    found: dict[str, Any] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name.isidentifier():
+            raise InvalidInputError(f"--set has {word!r}; write name=value, such as depth=50.")
+        try:
+            found[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            found[name] = value
+    return found
+
+
+def data_for(spec: str, settings: DataSettings, model: nn.Module | None = None) -> Any:
+    """The data that was named; the images of a data set are brought to the form that a network of the zoo takes.
+
+    Of a saved data set the columns are taken that `model` has as arguments.
+    """
+    named = settings.data
+    if named.startswith("hf:"):
+        return SavedDataset(named.removeprefix("hf:"), tokenizer=settings.tokenizer, taken=_arguments_of(model))
+    if named.endswith(FILES) or settings.tokenizer is not None:
+        return load_file(named, tokenizer=settings.tokenizer)
     if ":" in named and not named.endswith((":train", ":test")):
         return call_by_name(named)
+    shape: tuple[int, ...] | None = None
+    if spec.partition(":")[0] in hubs.HUBS:
+        model = build_model(spec) if model is None else model
+        shape = hubs.image_shape(model)
+        if shape is None and named == "sample":
+            console.err().print("data: random tokens without targets, since no data was named", markup=False)
+            return hubs.random_tokens(model, 0)
     with console.progress_shown() as progress:
-        images = data.load(named, progress=progress)
-    if not model.startswith("zoo:"):
+        images = data.load(named, data.LoadOptions(image_size=settings.image_size), progress=progress)
+    if spec.startswith("zoo:"):
+        name, options = zoo.parse(",".join([spec.removeprefix("zoo:"), *getattr(settings, "set", ())]))
+        options.pop("seed", None)
+        shape = zoo.entry(name).settings(options).input_shape()
+    if shape is None:
         return images
-    name, options = zoo.parse(model.removeprefix("zoo:"))
-    options.pop("seed", None)
-    fitted = data.fit_to(images, zoo.entry(name).settings(options).input_shape())
+    fitted = data.fit_to(images, shape)
     if fitted.description != images.name:
         console.err().print(f"data: {fitted.description}", markup=False)
     return fitted
+
+
+def _arguments_of(model: nn.Module | None) -> tuple[str, ...] | None:
+    """The names that the model's forward pass takes; None where it takes any."""
+    if model is None:
+        return None
+    parameters = inspect.signature(model.forward).parameters.values()
+    explicit = tuple(parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD)
+    return explicit or None
 
 
 def loss_named(words: str | None) -> Any:
@@ -76,7 +132,7 @@ def load_weights(model: nn.Module, path: Path | str) -> nn.Module:
     path = Path(path)
     if not is_file(path):
         raise InvalidInputError(f"There is no file of weights {path}.")
-    state = _read_safetensors(path) if path.suffix == ".safetensors" else _read_checkpoint(path)
+    state = read_safetensors(path) if path.suffix == ".safetensors" else _state_of(read_checkpoint(path), path)
     _require_fit(model, state, path)
     try:
         model.load_state_dict(state)
@@ -85,26 +141,7 @@ def load_weights(model: nn.Module, path: Path | str) -> nn.Module:
     return model
 
 
-def _read_safetensors(path: Path) -> dict[str, Tensor]:
-    safetensors = optional_import("safetensors.torch", "reading .safetensors weights", "safetensors")
-    try:
-        return safetensors.load_file(path)
-    except Exception as error:  # SafetensorError, and what torch says to types and sizes that a foreign file declares
-        raise BrokenFileError(f"{path} is not a whole safetensors file: {first_line(error)}.") from error
-
-
-def _read_checkpoint(path: Path) -> dict[str, Tensor]:
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise UnsafeFileError(
-            f"{path} was refused: loading it would run code that it brings along, or it is no checkpoint at all. "
-            "Save the weights alone, with torch.save(model.state_dict(), FILE) or as safetensors."
-        ) from error
-    except Exception as error:  # a cut or foreign file makes the unpickler stumble in any way
-        raise BrokenFileError(
-            f"{path} is not a whole checkpoint: {type(error).__name__}: {first_line(error)}"
-        ) from error
+def _state_of(content: Any, path: Path) -> dict[str, Tensor]:
     if isinstance(content, Mapping):
         for wrapper in ("state_dict", "model_state_dict", "model"):  # where training scripts keep the weights
             if isinstance(content.get(wrapper), Mapping):

@@ -2,6 +2,8 @@
 
 from skiplens.data.fetch import available as available
 from skiplens.data.fetch import get as get
+from skiplens.data.files import SavedDataset as SavedDataset
+from skiplens.data.files import load_file as load_file
 from skiplens.data.images import ImageSet as ImageSet
 from skiplens.data.images import sample as sample
 from skiplens.data.loading import ImageBatches as ImageBatches
