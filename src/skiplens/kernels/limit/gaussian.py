@@ -22,6 +22,7 @@ _NODES = 512  # on each side of 0, where most kinks are
 _RANGE = 32.0  # the density beyond is 1e-222
 _TERMS = 192  # of the expansion at most
 _NEGLIGIBLE = 1e-17  # share of a function's second moment in terms that are left out
+_AT_ONCE = 4096  # standard deviations whose coefficients are computed together
 _LARGEST_ERROR = 5e-2  # relative to equal inputs; what is less accurate is refused
 
 
@@ -30,7 +31,7 @@ class Expectations(NamedTuple):
 
     second: tuple[Tensor, Tensor, Tensor]  # E f(u) f(v), E f(u)², E f(v)²
     mean: tuple[Tensor, Tensor]  # E f(u), E f(v)
-    slopes: Float[Tensor, "samples other_samples"]  # E f′(u) f′(v)
+    slopes: Float[Tensor, "samples other_samples ..."]  # E f′(u) f′(v)
 
 
 def piecewise_linear(rho: Tensor, left: Tensor, right: Tensor, slope: float) -> Expectations:
@@ -52,34 +53,44 @@ def expanded(
     """
     rows, columns = (_coefficients(function, variance.flatten().sqrt()) for variance in (left, right))
     shares = [a.square() / second.clamp_min(torch.finfo(a.dtype).tiny) for a, second in (*rows, *columns)]
-    tail = torch.cat(shares).flip(1).cumsum(dim=1).flip(1).amax(dim=0)  # of the terms from k on, one entry per k
-    error = float((1 - torch.cat(shares).sum(dim=1)).amax().clamp_min(0))
+    tail = torch.stack([share.flip(1).cumsum(dim=1).flip(1).amax(dim=0) for share in shares]).amax(dim=0)
+    error = max(float((1 - share.sum(dim=1)).amax().clamp_min(0)) for share in shares)
     if not error <= _LARGEST_ERROR:
         raise InvalidInputError(
             f"the nonlinearity before it bends too sharply: about {error:.0%} of its kernel would be wrong"
         )
-    terms = max(1, int((tail > _NEGLIGIBLE).sum()))
-    cross, slopes = (_mehler(rho, x[0], y[0], terms) for x, y in zip(rows, columns, strict=True))
-    (row, second_row), (column, second_column) = rows[0], columns[0]
-    return Expectations((cross, second_row, second_column.T), (row[:, :1], column[:, :1].T), slopes), error
+    terms = max(1, int((tail > _NEGLIGIBLE).sum()))  # of the terms from k on, one entry per k
+    cross, slopes = (
+        _mehler(rho, one[:, :terms].T.reshape(-1, *left.shape), other[:, :terms].T.reshape(-1, *right.shape))
+        for (one, _), (other, _) in zip(rows, columns, strict=True)
+    )
+    ends = list(zip((rows, columns), (left.shape, right.shape), strict=True))
+    own = [part[0][1].view(shape) for part, shape in ends]
+    means = [part[0][0][:, 0].reshape(shape) for part, shape in ends]
+    return Expectations((cross, own[0], own[1]), (means[0], means[1]), slopes), error
 
 
 def _coefficients(function: Callable[[Tensor], Tensor], deviation: Tensor) -> list[tuple[Tensor, Tensor]]:
     """a_k and the sum of all a_k², E f², of f and of f′; one row per standard deviation."""
     points, weights, polynomials = (torch.as_tensor(part, device=deviation.device) for part in hermite_rule())
-    with torch.enable_grad():
-        arguments = (deviation[:, None] * points).requires_grad_()
-        values = function(arguments)
-        (slopes,) = torch.autograd.grad(values.sum(), arguments)
-    weighted = weights[:, None] * polynomials
-    return [(part @ weighted, part.square() @ weights[:, None]) for part in (values.detach(), slopes)]
+    weighted, found = weights[:, None] * polynomials, []
+    for some in deviation.split(_AT_ONCE):
+        with torch.enable_grad():
+            arguments = (some[:, None] * points).requires_grad_()
+            values = function(arguments)
+            (slopes,) = torch.autograd.grad(values.sum(), arguments)
+        found.append([(part @ weighted, part.square() @ weights) for part in (values.detach(), slopes)])
+    return [
+        (torch.cat([part[which][0] for part in found]), torch.cat([part[which][1] for part in found])[:, None])
+        for which in (0, 1)
+    ]
 
 
-def _mehler(rho: Tensor, one: Tensor, other: Tensor, terms: int) -> Tensor:
-    """Σ_{k < terms} a_k b_k ρ^k by Horner's rule."""
+def _mehler(rho: Tensor, one: Tensor, other: Tensor) -> Tensor:
+    """Σ_k a_k b_k ρ^k by Horner's rule, with a_k and b_k that broadcast to ρ."""
     total = torch.zeros_like(rho)
-    for k in range(terms - 1, -1, -1):
-        total = torch.addmm(total.mul_(rho), one[:, k, None], other[None, :, k])
+    for a, b in zip(one.flip(0), other.flip(0), strict=True):
+        total = total.mul_(rho).addcmul_(a, b)
     return total
 
 

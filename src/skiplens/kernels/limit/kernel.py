@@ -20,10 +20,12 @@ from skiplens.graph.export import module_calls, module_of
 from skiplens.graph.functional import pure_model
 from skiplens.graph.inputs import samples_of
 from skiplens.graph.network import ResidualNetwork, plain_call, plan
-from skiplens.graph.operations import operation
+from skiplens.graph.operations import CONVOLUTIONS, operation
 from skiplens.kernels.angular import Quantity
+from skiplens.kernels.limit import attention as attention  # its rule
+from skiplens.kernels.limit.positions import positions_needed
 from skiplens.kernels.limit.rules import MATRICES, PARAMETERISATIONS, RULES, VARIANCES, Walk
-from skiplens.kernels.limit.signals import Data, Moments, Signal, Unit
+from skiplens.kernels.limit.signals import Data, Moments, Signal, Unit, same_positions
 
 _NOT_THE_USERS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
 _BYTES_PER_ENTRY = 8 * 16  # float64 matrices that are alive at once, for a residual block
@@ -34,13 +36,13 @@ def infinite_width(
 ) -> "ModuleKernel":
     """The kernel of `model` with infinite widths: `nngp(X, Y)`, `ntk(X, Y)`, `explain()`, `compare(model, X)`.
 
-    Fully connected modules: matrices with biases, pointwise functions, sums, products of functions of one value,
-    concatenations, constants, learned scalars, dropout, layer and RMS norm. What the inputs alone determine is computed
-    as the module does it. An operation without a rule is refused with its place.
+    Linear layers, convolutions, embeddings, pointwise functions, sums, gates, concatenations, learned scalars and
+    vectors, pooling, flatten, dropout, norms and attention have rules. What the inputs alone determine is computed as
+    the module does it. An operation without a rule is refused with its place.
 
     Args:
         model: The module in the mode in which it is to be seen; it is copied and not changed.
-        example: One batch of inputs, (samples, ...).
+        example: One batch of inputs, (samples, ...); integers where an embedding reads them.
         variance: ``"measured"`` takes the mean squares of the module's own weights and biases; ``"he"``, ``"lecun"``,
             ``"xavier"`` and ``"torch"`` (its default) take those of an initialisation.
         parameterisation: ``"standard"`` takes gradients with respect to the module's own weights, at its own widths;
@@ -56,8 +58,14 @@ def infinite_width(
     for value, choices in ((variance, VARIANCES), (parameterisation, PARAMETERISATIONS)):
         if value not in choices:
             raise InvalidInputError(f"There is no {value!r}; choose one of {', '.join(choices)}.")
-    if not isinstance(example, Tensor) or not example.is_floating_point() or example.ndim < 2 or len(example) == 0:
-        raise InvalidInputError("example must be a floating tensor of shape (samples, ...) with at least one sample.")
+    if not isinstance(example, Tensor) or example.is_complex() or example.ndim < 2 or len(example) == 0:
+        raise InvalidInputError("example must be a real tensor of shape (samples, ...) with at least one sample.")
+    if next(model.parameters(), None) is None:
+        raise InvalidInputError(f"{type(model).__name__} has no parameters, so nothing in it has a width.")
+    if not example.is_floating_point() and not any(isinstance(part, nn.Embedding) for part in model.modules()):
+        raise InvalidInputError(
+            f"example is {example.dtype} and the model has no embedding that would read integers; give floating inputs."
+        )
     kernel = ModuleKernel(dissect(copy.deepcopy(model), example), variance, parameterisation)
     kernel.explain()  # what has no rule is refused here
     return kernel
@@ -107,14 +115,17 @@ class ModuleKernel:
         """The kernel matrix of the wanted quantity, computed in float64 and returned in the dtype of `X`."""
         (example,), others = self.network.inputs.leaves(), X if Y is None else Y
         for name, inputs in (("X", X), ("Y", others)):
-            if not inputs.is_floating_point() or inputs.shape[1:] != example.shape[1:] or not len(inputs):
+            kind = "a floating" if example.is_floating_point() else "an integer"
+            fits = inputs.is_floating_point() == example.is_floating_point() and inputs.shape[1:] == example.shape[1:]
+            if not fits or not len(inputs):
                 wanted = f"(samples, {', '.join(map(str, example.shape[1:]))}), as the example was"
                 came = f"{tuple(inputs.shape)} {inputs.dtype}"
-                raise InvalidInputError(f"{name} is {came}; give a floating tensor of shape {wanted}.")
+                raise InvalidInputError(f"{name} is {came}; give {kind} tensor of shape {wanted}.")
         needed, what = _BYTES_PER_ENTRY * len(X) * len(others), f"A kernel of {len(X)} × {len(others)} entries"
         require_fits(needed, what, "Take fewer inputs, or skiplens.kernels.gram.", free_bytes(X.device))
         moments, _ = self._walk(X, Y)
-        return (moments.second[0] if quantity == "nngp" else moments.tangent).to(X.dtype)
+        found = moments.second[0] if quantity == "nngp" else moments.tangent
+        return found.to(X.dtype) if X.is_floating_point() else found
 
     def diagonal(self, X: Tensor, quantity: Quantity = "ntk") -> Tensor:
         """The kernel of each input with itself, (samples)."""
@@ -151,22 +162,32 @@ class ModuleKernel:
     @torch.no_grad()
     def _walk(self, X: Tensor, Y: Tensor | None, keep: bool = False) -> tuple[Moments, Walk]:
         """The moments of the output, and what was met on the way; every signal too if `keep`."""
-        walk = Walk(self.network, self.variance, self.parameterisation)
+        output = self.network.node(self.network.output)
+        needs = positions_needed(plan([output], ()), 1 if keep else 0)
+        walk = Walk(self.network, self.variance, self.parameterisation, needs)
 
         def call(node: fx.Node, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
             entries = [entry for value in arguments for entry in (value if isinstance(value, list) else [value])]
             if not any(isinstance(entry, Signal) for entry in entries):  # also the parts of a tuple of signals
                 return plain_call(node, arguments, keywords)
             found = _applied(walk, node, arguments, keywords)
-            walk.found.update({node: found[0] if isinstance(found, tuple) else found} if keep else {})
+            first = found[0] if isinstance(found, tuple) else found
+            walk.found.update({node: first} if keep and isinstance(first, Signal) else {})
             return found
 
         given = {}
         for node in self._frontier():
             left = self._values(node, X)
-            given[node.name] = Data(left, left if Y is None else self._values(node, Y), Y is None)
-        output = self.network.output
-        return self.network.run([output], given=given, call=call)[output].moments, walk
+            right = left if Y is None else self._values(node, Y)
+            windowed = any(operation(user) in CONVOLUTIONS for user in node.users)
+            channel = 1 if windowed or left.ndim == 2 else left.ndim - 1
+            given[node.name] = Data(left, right, Y is None, channel, needs[node])
+        moments = self.network.run([output.name], given=given, call=call)[output.name].moments
+        if moments.grid:
+            raise InvalidInputError(f"The output has positions, {moments.grid}; the kernel is of one vector per input.")
+        if [kind for kind, _ in moments.axes[0]] != ["s"]:
+            raise InvalidInputError("The output does not have one row per input.")
+        return moments, walk
 
     def _frontier(self) -> list[fx.Node]:
         """The last values that the inputs alone determine: what the first matrices and draws read."""
@@ -205,13 +226,10 @@ class ModuleKernel:
 
 def _applied(walk: Walk, node: fx.Node, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     """The signal behind an operation; a refusal names the operation, its module and its line in the user's source."""
-    kind, value, calls = operation(node), node.meta["val"], module_calls(node)
-    axes = (value[0] if isinstance(value, tuple | list) else value).ndim
+    kind, calls = operation(node), module_calls(node)
     try:
         if kind not in RULES:
             raise InvalidInputError("it has no rule so far")
-        if axes != 2:
-            raise InvalidInputError(f"its result has {axes} axes; only (samples, features) has rules so far")
         return RULES[kind](walk, node, *arguments, **keywords)
     except InvalidInputError as error:
         frames = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
@@ -224,6 +242,8 @@ def _applied(walk: Walk, node: fx.Node, arguments: tuple[Any, ...], keywords: di
 def _row(walk: Walk, node: fx.Node) -> tuple[str, ...]:
     signal, calls = walk.found[node], module_calls(node)
     moments, error = signal.moments, signal.expected[1] if isinstance(signal, Unit) else 0.0
-    numbers = moments.second[1][0], moments.correlation()[0, -1], moments.tangent[0, 0], error
+    count = len(moments.grid)
+    cross, tangent = (same_positions(part, 2, count) for part in (moments.correlation(), moments.tangent))
+    numbers = moments.variances[0][0].mean(), cross[0, -1].mean(), tangent[0, 0].mean(), error
     words = operation(node).removeprefix("aten."), module_of(calls[-1]) if calls else "", walk.words.get(node, "")
     return (*words, *(f"{float(number):.4g}" for number in numbers))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, fx
 
 from skiplens.base.errors import InvalidInputError
-from skiplens.graph.network import ResidualNetwork, interpret, plain_call
+from skiplens.graph.network import ResidualNetwork, interpret, plain_call, plan
 from skiplens.graph.operations import COPYING, operation
 from skiplens.kernels.limit.signals import (
     Concatenation,
@@ -22,12 +22,13 @@ from skiplens.kernels.limit.signals import (
     Unit,
     changed,
     product_of,
+    same_positions,
     sum_of,
 )
 
 VARIANCES, PARAMETERISATIONS = ("measured", "he", "lecun", "xavier", "torch"), ("standard", "ntk")
 RULES: dict[str, Any] = {}
-MATRICES = {"aten.linear", "aten.matmul", "aten.mm"}
+MATRICES = {f"aten.{name}" for name in "linear matmul mm conv1d conv2d embedding".split()}
 _MULTIPLES = {f"aten.{name}" for name in "mul div neg t transpose permute".split()} | COPYING
 
 
@@ -38,8 +39,10 @@ class Walk:
     network: ResidualNetwork
     variance: str
     parameterisation: str
+    needs: dict[fx.Node, tuple[int, int]]  # see `Data.needs`
     used: dict[str, float] = field(default_factory=dict)  # by parameter: what its squared gradients count
     widths: list[int] = field(default_factory=list)  # of the layers that a matrix reads
+    scales: dict[fx.Node, tuple[float, float]] = field(default_factory=dict)  # by matrix: σ_w² and σ_b²
     words: dict[fx.Node, str] = field(default_factory=dict)  # what a rule did
     found: dict[fx.Node, Signal] = field(default_factory=dict)  # what a rule returned, where that is to be told
 
@@ -70,25 +73,52 @@ def rule(names: str) -> Any:
     return lambda function: RULES.update(dict.fromkeys(kinds, function)) or function
 
 
-@rule("linear matmul mm")
-def _matrix(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias: Any = None) -> Signal:
-    """K ↦ σ_w² K + σ_b², and T ↦ σ_w² T + what the gradient with respect to this layer adds."""
-    if not isinstance(weight, Tensor) or isinstance(signal, Tensor):
-        raise InvalidInputError("it is no product of a value and a matrix of parameters, and others have no rule yet")
-    fan_in, fan_out = weight.T.shape if operation(node) == "aten.linear" else weight.shape
+def layer(walk: Walk, node: fx.Node, fans: tuple[int, int], weight: Tensor, bias: Tensor | None) -> Any:
+    """A function from the second moments and the tangent kernel before a matrix to those behind it.
+
+    K ↦ σ_w² K + σ_b², and T ↦ σ_w² T + what the gradient with respect to this layer adds.
+    """
+    fan_in, fan_out = fans
     by_name = {"he": 2.0, "lecun": 1.0, "xavier": 2 * fan_in / (fan_in + fan_out), "torch": 1 / 3}
     gain = by_name.get(walk.variance, fan_in * _mean_square(weight))
-    own = fan_in * walk.gradient_of(node.args[1], gain / fan_in)
+    place = 0 if operation(node) == "aten.embedding" else 1
+    own = fan_in * walk.gradient_of(node.args[place], gain / fan_in)
     offset = offset_tangent = 0.0
     if bias is not None:
         offset = {"measured": _mean_square(bias), "torch": 1 / (3 * fan_in)}.get(walk.variance, 0.0)
         offset_tangent = walk.gradient_of(node.args[2], offset)
     walk.words[node] = f"{fan_in} → {fan_out}, σ_w² = {gain:.4g}, σ_b² = {offset:.4g}"
-    walk.widths.extend([] if isinstance(signal, Data) else [fan_in])
+    walk.scales[node] = gain, offset
+
+    def behind(inside: Moments, average: Any = lambda block: block) -> Moments:
+        """`average` adds up what a matrix sees of other positions."""
+        kernel = average(inside.second[0])
+        tangent = average(gain * inside.tangent + own * inside.second[0]).add_(offset_tangent)
+        own_blocks = (None if part is None else average(part) * gain + offset for part in inside.second[1:])
+        second = kernel * gain + offset, *own_blocks
+        return replace(inside, second=second, tangent=tangent, roots=frozenset({(node,)}), mean=(0.0, 0.0))
+
+    return behind
+
+
+@rule("linear matmul mm")
+def _matrix(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias: Any = None) -> Signal:
+    if not isinstance(weight, Tensor) or isinstance(signal, Tensor):
+        raise InvalidInputError("it is no product of a value and a matrix of parameters, and others have no rule yet")
+    fan_in, fan_out = weight.T.shape if operation(node) == "aten.linear" else weight.shape
     inside = signal.moments
-    cross, left, right = (gain * part + offset for part in inside.second)
-    tangent = gain * inside.tangent + own * inside.second[0] + offset_tangent
-    return Unit(Moments((cross, left, right), tangent, frozenset({node}), same=inside.same))
+    kinds = [kind for kind, _ in inside.axes[-1]]
+    if ("c" not in kinds and kinds) or "s" in kinds:
+        raise InvalidInputError("it mixes positions by a matrix, which has no rule yet")
+    if "p" in kinds:  # flattened: the matrix sees all positions, each with weights of its own
+        count = len(inside.grid)
+        if kinds.count("p") < count:
+            raise InvalidInputError("it mixes some of the positions and leaves others, which has no rule yet")
+        dims = tuple(range(2, 2 + count))
+        inside = inside.mapped(lambda part: same_positions(part, 2, count).mean(dim=dims), lambda part: part, ())
+    walk.widths.extend([] if isinstance(signal, Data) else [fan_in])
+    behind = layer(walk, node, (fan_in, fan_out), weight, bias)
+    return Unit(replace(behind(inside), axes=(*signal.moments.axes[:-1], (("c", fan_out),))))
 
 
 def _mean_square(tensor: Tensor) -> float:
@@ -101,8 +131,11 @@ def _sum(walk: Walk, node: fx.Node, one: Any, other: Any, alpha: float = 1) -> S
     factors = (-alpha, 1) if kind == "aten.rsub" else (1, -alpha if kind == "aten.sub" else alpha)
     terms = list(zip((one, other), map(float, factors), strict=True))
     signals = [changed(value, factor) for value, factor in terms if isinstance(value, Signal)]
-    numbers = [factor * _number(value) for value, factor in terms if not isinstance(value, Signal)]
-    return changed(signals[0], 1.0, numbers[0]) if numbers else sum_of(*signals)
+    others = [(value, factor) for value, factor in terms if not isinstance(value, Signal)]
+    if not others:
+        return sum_of(*signals)
+    value, factor = others[0]
+    return plus_numbers(signals[0], node, value * factor)
 
 
 @rule("mul div neg")
@@ -112,33 +145,94 @@ def _multiple(walk: Walk, node: fx.Node, one: Any, other: Any = -1.0) -> Signal:
         raise InvalidInputError("it divides by a value that depends on the inputs, which has no rule yet")
     if isinstance(one, Signal) and isinstance(other, Signal):
         return product_of(one, other)
-    signal, number = (one, _number(other)) if isinstance(one, Signal) else (other, _number(one))
-    walk.words[node] = f"times {1 / number if divides else number:.4g}"
-    return changed(signal, 1 / number if divides else number)
+    signal, numbers = (one, other) if isinstance(one, Signal) else (other, one)
+    mask: Any = node.args[1 if signal is one else 0] if isinstance(numbers, Tensor) else None
+    for draw in [step for step in plan([mask], ()) if operation(step) == "aten.bernoulli"] if mask else []:
+        return _channel_dropout(walk, node, signal, draw)
+    numbers = 1 / numbers if divides else numbers
+    walk.words[node] = "times a vector" if (number := _number(numbers)) is None else f"times {number:.4g}"
+    return times_numbers(signal, node, numbers)
 
 
-def _number(value: Any) -> float:
-    """A Python number, or a tensor whose entries are all the same number."""
-    if isinstance(value, Tensor) and not bool((value == value.flatten()[0]).all()):
-        raise InvalidInputError(f"it combines a tensor of shape {tuple(value.shape)} with values; numbers have a rule")
-    return float(value.detach().flatten()[0] if isinstance(value, Tensor) else value)
+def _channel_dropout(walk: Walk, node: fx.Node, signal: Any, draw: Any) -> Signal:
+    """A mask of whole channels, divided by the probability to keep them."""
+    if draw.meta["val"].shape[2:].numel() != 1 or not isinstance(draw.args[1], float):
+        raise InvalidInputError("it multiplies by random numbers, which have no rule; use dropout")
+    moments, growth = signal.moments, 1 / draw.args[1]
+    walk.words[node] = f"keeps channels with probability {1 / growth:.4g}"
+    cross, tangent = moments.second[0].clone(), moments.tangent.clone()
+    for block in (cross, tangent) if moments.same else ():
+        block.diagonal(dim1=0, dim2=1).mul_(growth)
+    own = (None if part is None else part * growth for part in moments.second[1:])
+    return Mixed(replace(moments, second=(cross, *own), tangent=tangent))
+
+
+def _number(value: Any) -> float | None:
+    """A Python number, or a tensor whose entries are all the same number; None for others."""
+    if isinstance(value, Tensor):
+        value = value.detach().double().flatten()
+        return float(value[0]) if bool((value == value[0]).all()) else None
+    return float(value)
+
+
+def times_numbers(signal: Signal, node: fx.Node, numbers: Any) -> Signal:
+    """The signal times a number or a tensor of them; entries that differ by coordinate are taken for a draw."""
+    if (number := _number(numbers)) is not None:
+        return changed(signal, number)
+    moments = signal.moments
+    mean, squares, varies = _statistics(moments, node, numbers)
+    if not varies:
+        return changed(signal, (mean, mean))
+    second = tuple(None if part is None else part * squares(part) for part in moments.second)
+    means = moments.mean[0] * mean, moments.mean[1] * mean
+    return Mixed(replace(moments, second=second, mean=means, tangent=moments.tangent * squares(moments.tangent)))
+
+
+def plus_numbers(signal: Signal, node: fx.Node, numbers: Any) -> Signal:
+    """The signal plus a number or a tensor of them; entries that differ by coordinate are taken for a draw."""
+    if (number := _number(numbers)) is not None:
+        return changed(signal, 1.0, number)
+    moments = signal.moments
+    mean, squares, varies = _statistics(moments, node, numbers)
+    if not varies:
+        return changed(signal, 1.0, (mean, mean))
+    products = moments.outer(moments.mean, (mean, mean)), moments.outer((mean, mean), moments.mean)
+    blocks = zip(moments.second, *products, strict=True)
+    second = tuple(None if part is None else part + a + b + squares(part) for part, a, b in blocks)
+    return Mixed(replace(moments, second=second, mean=(moments.mean[0] + mean, moments.mean[1] + mean)))
+
+
+def _statistics(moments: Moments, node: fx.Node, numbers: Tensor) -> tuple[Tensor, Any, bool]:
+    """Averages over the coordinates: of numbers at each position, of their products as a block, and if they vary."""
+    shape, axes = node.meta["val"].shape, moments.axes
+    if [kind for kind, _ in axes[0]] != ["s"] or (numbers.ndim == len(shape) and numbers.shape[0] != 1):
+        raise InvalidInputError(f"it combines a tensor of shape {tuple(numbers.shape)} with values; it has no rule yet")
+    parts = [part for axis in axes[1:] for part in axis]
+    sizes = [size for _, size in parts] if len(parts) else []
+    values = numbers.detach().double().expand(1, *shape[1:])[0].reshape(sizes)
+    order = sorted(range(len(parts)), key=lambda place: parts[place][0] == "c")
+    values, count = values.permute(order).reshape(*moments.grid, -1), len(moments.grid)
+    mean = values.mean(dim=-1)[None, None]
+
+    def squares(block: Tensor) -> Tensor:
+        if not moments.grid or block.ndim == 2 + count:
+            return values.square().mean(dim=-1)[None, None]
+        flat = values.flatten(end_dim=-2)
+        return (flat @ flat.T / flat.shape[1]).view(1, 1, *moments.grid, *moments.grid)
+
+    return mean, squares, bool((values != values[..., :1]).any())
 
 
 @rule("cat")
 def _concatenate(walk: Walk, node: fx.Node, signals: list[Any], dim: int = 0) -> Signal:
-    if dim not in (1, -1) or not all(isinstance(signal, Signal) for signal in signals):
+    axes = signals[0].moments.axes if isinstance(signals[0], Signal) else ((),)
+    kinds = {kind for kind, _ in axes[dim]} if -len(axes) <= dim < len(axes) else set()
+    if kinds != {"c"} or not all(isinstance(signal, Signal) for signal in signals):
         raise InvalidInputError("it joins something else than the features of values that depend on the inputs")
     sources: Any = node.args[0]
-    widths = [source.meta["val"].shape[1] for source in sources]
+    widths = [source.meta["val"].shape[dim] for source in sources]
     parts = (s.parts if isinstance(s, Concatenation) else ((w, s),) for w, s in zip(widths, signals, strict=True))
     return Concatenation(tuple(part for some in parts for part in some))
-
-
-@rule("view reshape flatten clone contiguous alias _to_copy")
-def _unchanged(walk: Walk, node: fx.Node, signal: Signal, *_: Any, **__: Any) -> Signal:
-    if node.all_input_nodes[0].meta["val"].shape != node.meta["val"].shape:
-        raise InvalidInputError(f"it changes the shape to {tuple(node.meta['val'].shape)}")
-    return signal
 
 
 @rule("dropout native_dropout")
@@ -146,25 +240,47 @@ def _dropout(walk: Walk, node: fx.Node, signal: Signal, probability: float, trai
     """Masks are drawn for each input, so only the moments of an input with itself grow, by 1/(1 − p)."""
     if train:
         growth = 1 / (1 - probability) if probability < 1 else torch.inf
-        cross, left, right = signal.moments.second
-        cross, tangent = cross.clone(), signal.moments.tangent.clone()
-        for matrix in (cross, tangent) if signal.moments.same else ():
-            matrix.diagonal().mul_(growth)
-        signal = Mixed(replace(signal.moments, second=(cross, left * growth, right * growth), tangent=tangent))
+        moments = signal.moments
+        second: list[Any] = [None if part is None else part.clone() for part in moments.second]
+        tangent = moments.tangent.clone()
+        own = [part for part in second[1:] if part is not None]
+        views = [same_positions(part, 2, len(moments.grid)) for part in own]
+        for view in [*views, *([moments.itself(part) for part in (second[0], tangent)] if moments.same else [])]:
+            view.mul_(growth)
+        signal = Mixed(replace(moments, second=tuple(second), tangent=tangent))
     return (signal, None) if operation(node) == "aten.native_dropout" else signal
 
 
-@rule("layer_norm rms_norm")
-def _norm(walk: Walk, node: fx.Node, signal: Signal, shape: Any, weight: Any = 1.0, *rest: Any) -> Signal:
+@rule("layer_norm rms_norm group_norm")
+def _norm(walk: Walk, node: fx.Node, signal: Signal, shape: Any, weight: Any = None, *rest: Any) -> Signal:
     """Averages over infinitely many coordinates are numbers, so the tangent kernel is scaled like the covariance."""
-    bias, eps = 0.0, rest[0] if rest and rest[0] is not None else torch.finfo(node.meta["val"].dtype).eps
-    if operation(node) == "aten.layer_norm":
-        bias, eps = (rest[0] if rest and rest[0] is not None else 0.0), rest[1] if len(rest) > 1 else 1e-5
-        left, right = signal.moments.mean
+    kind, axes = operation(node), signal.moments.axes
+    bias, eps = None, rest[0] if rest and rest[0] is not None else torch.finfo(node.meta["val"].dtype).eps
+    over = list(range(1, len(axes))) if kind == "aten.group_norm" else list(range(len(axes) - len(shape), len(axes)))
+    kinds = [kind for axis in over for kind, _ in axes[axis]]
+    if "c" not in kinds or "s" in kinds:
+        raise InvalidInputError("it normalises positions and no coordinates, which has no rule yet")
+    places = [axis for axis, parts in enumerate(axes) for kind, _ in parts if kind == "p"]
+    dims = tuple(2 + number for number, axis in enumerate(places) if axis in over)
+
+    def averaged(pair: Any) -> Any:
+        return [part.mean(dim=dims, keepdim=True) if dims and isinstance(part, Tensor) else part for part in pair]
+
+    if kind != "aten.rms_norm":
+        bias, eps = rest[0] if rest else None, rest[1] if len(rest) > 1 else 1e-5
+        left, right = averaged(signal.moments.mean)
         signal = changed(signal, 1.0, (-left, -right))
-    _, left, right = signal.moments.second
+    left, right = averaged(signal.moments.variances)
     signal = changed(signal, ((left + eps).rsqrt(), (right + eps).rsqrt()))
-    return changed(signal, _number(1.0 if weight is None else weight), _number(bias))
+    return affine(signal, node, weight, bias, len(axes) if kind == "aten.group_norm" else 0)
+
+
+def affine(signal: Signal, node: fx.Node, weight: Any, bias: Any, axes: int = 0) -> Signal:
+    """The signal times gains plus offsets; with `axes`, those of the coordinates on axis 1 of so many."""
+    for apply, numbers in ((times_numbers, weight), (plus_numbers, bias)):
+        if numbers is not None:
+            signal = apply(signal, node, numbers.view(-1, *(1,) * (axes - 2)) if axes else numbers)
+    return signal
 
 
 _SLOPES = {"aten.relu": 0.0, "aten.abs": -1.0, "aten.leaky_relu": 0.01}  # below 0, where it is 1 above 0

@@ -1,0 +1,335 @@
+"""Rules of operations that move, window or add up positions: convolutions, pooling, reshaping, embeddings."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import groupby, pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from skiplens.base.errors import InvalidInputError
+from skiplens.graph.network import plain_call
+from skiplens.graph.operations import operation
+from skiplens.kernels.limit.rules import RULES, Walk, affine, layer, rule
+from skiplens.kernels.limit.signals import Axes, Data, Mixed, Moments, Signal, Unit, moved, same_positions
+
+_POOLS = "avg_pool1d avg_pool2d adaptive_avg_pool1d adaptive_avg_pool2d upsample_nearest1d upsample_nearest2d"
+_PADS = "pad constant_pad_nd"
+_ALONG = "mean sum slice select flip"  # an axis that is named
+_SHAPES = "view reshape flatten unflatten unsqueeze squeeze _unsafe_view"
+MIXING = {f"aten.{name}" for name in f"{_POOLS} mean sum scaled_dot_product_attention".split()}
+_READS_VARIANCES = {"aten.layer_norm", "aten.rms_norm", "aten.group_norm"}
+
+
+def positions_needed(steps: list[fx.Node], at_output: int) -> dict[fx.Node, tuple[int, int]]:
+    """Of each value, which pairs of positions later operations read: 2 for all, 1 for equal positions, 0 for none.
+
+    First of the pairs of inputs, then of an input with itself, of which `at_output` are wanted of the last one.
+    """
+    found = {steps[-1]: (1, at_output)}
+    for node in reversed(steps):
+        cross, own = found.setdefault(node, (1, 0))
+        kind, ndim = operation(node), getattr(node.meta.get("val"), "ndim", 0)
+        if kind in MIXING:
+            cross, own = 2, 2 if own or kind == "aten.scaled_dot_product_attention" else 0
+        elif kind.removeprefix("aten.") in _SHAPES.split() and ndim == 2:
+            source = node.all_input_nodes[0].meta["val"]
+            if source.ndim > 2 and source.shape[0] == node.meta["val"].shape[0]:  # flattened for a matrix
+                cross, own = 1, min(own, 1)
+        elif kind in _READS_VARIANCES or (kind in RULES and RULES[kind].__name__ == "_pointwise"):
+            own = max(own, 1)
+        for source in node.all_input_nodes:
+            before = found.get(source, (1, 0))
+            found[source] = max(before[0], cross), max(before[1], own)
+    return found
+
+
+@rule("conv1d conv2d")
+def _convolution(  # noqa: PLR0913 - the arguments of torch
+    walk: Walk,
+    node: fx.Node,
+    signal: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = (1,),
+    padding: Any = (0,),
+    dilation: Any = (1,),
+    groups: int = 1,
+) -> Signal:
+    """Σ(p, q) ↦ σ_w² times its average over the window, σ_w² Σ_k Σ(sp + k, sq + k)/|k|; beyond the edge it is 0."""
+    if not isinstance(weight, Tensor) or not isinstance(signal, Signal):
+        raise InvalidInputError("it is no convolution of a value with a kernel of parameters")
+    inside, size = signal.moments, weight.shape[2:]
+    kinds = [{kind for kind, _ in axis} for axis in inside.axes]
+    if kinds[:2] != [{"s"}, {"c"}] or kinds[2:] != [{"p"}] * len(size) or len(inside.grid) != len(size):
+        raise InvalidInputError("its input is not (samples, channels, positions …)")
+    if groups > 1 and isinstance(signal, Data):
+        raise InvalidInputError("it has groups of the inputs' own channels, which are not alike")
+    stride, dilation = (list(entry) * (len(size) // len(entry)) for entry in (stride, dilation))
+    if isinstance(padding, str):
+        ends = [step * (width - 1) if padding == "same" else 0 for width, step in zip(size, dilation, strict=True)]
+        before = [total // 2 for total in ends]
+    else:
+        before = list(padding) * (len(size) // len(padding))
+    grid = node.meta["val"].shape[2:]
+    windows = list(zip(size, stride, before, dilation, grid, strict=True))
+    channels, outputs = weight.shape[1], weight.shape[0]
+    walk.widths.extend([] if isinstance(signal, Data) else [channels])
+    fans = channels * size.numel(), outputs * size.numel()
+
+    def average(block: Tensor) -> Tensor:
+        for axis, window in enumerate(windows):
+            block = _windowed(
+                block, [axis + 2] if block.ndim == 2 + len(size) else [axis + 2, axis + 2 + len(size)], *window
+            )
+        return block / size.numel() if size.numel() > 1 else block.clone()
+
+    axes = ((("s", -1),), (("c", outputs),), *((("p", number),) for number in grid))
+    found = replace(layer(walk, node, fans, weight, bias)(inside, average), axes=axes)
+    # one channel per group is one weight per entry of the window: a product of Gaussians, of which no sum is taken
+    return Mixed(found) if channels == 1 and groups > 1 else Unit(found)
+
+
+def _windowed(block: Tensor, dims: list[int], size: int, stride: int, before: int, step: int, outputs: int) -> Tensor:  # noqa: PLR0913
+    """The sums over windows of both positions together, along the same axis of each."""
+    shape = [outputs if dim in dims else number for dim, number in enumerate(block.shape)]
+    total: Tensor | None = None
+    width = block.shape[dims[0]]
+    shifts = sorted(range(size), key=lambda k: abs(k * step - before))  # the one that covers all outputs first
+    for k in shifts:
+        start = k * step - before
+        first, last = max(0, -(start // stride)), min(outputs - 1, (width - 1 - start) // stride)
+        if last < first:
+            continue
+        taken, put = [slice(None)] * block.ndim, [slice(None)] * block.ndim
+        for dim in dims:
+            taken[dim] = slice(start + stride * first, start + stride * last + 1, stride)
+            put[dim] = slice(first, last + 1)
+        if total is None and (first, last) == (0, outputs - 1):
+            total = block[tuple(taken)].clone()
+        else:
+            total = block.new_zeros(shape) if total is None else total
+            total[tuple(put)] += block[tuple(taken)]
+    return block.new_zeros(shape) if total is None else total
+
+
+@rule(f"{_POOLS} {_PADS} {_ALONG}")
+def _position_map(walk: Walk, node: fx.Node, signal: Any, *arguments: Any, **keywords: Any) -> Signal:
+    """Any linear map A of positions, read off what the operation does to unit vectors: Σ ↦ A Σ Aᵀ."""
+    moments, name = signal.moments, operation(node).removeprefix("aten.")
+    kinds = [{kind for kind, _ in axis} for axis in moments.axes]
+    named: list[int] = []
+    if name in _ALONG.split():
+        given = arguments[0] if arguments else keywords.get("dim", 0)
+        named = [entry % len(kinds) for entry in (given if isinstance(given, list | tuple) else [given])]
+        if name in ("slice", "select") and kinds[named[0]] == {"c"}:
+            return _piece(walk, node, signal, named[0], arguments[1:])
+        if not named or not all(kinds[axis] <= {"p"} for axis in named):
+            raise InvalidInputError("it reads along an axis that holds samples or coordinates, which has no rule")
+    elif kinds[:2] != [{"s"}, {"c"}] or not all(kind == {"p"} for kind in kinds[2:]):
+        raise InvalidInputError("its input is not (samples, channels, positions …)")
+    if kinds[0] != {"s"}:
+        raise InvalidInputError("its input does not begin with the samples")
+    count = math.prod(moments.grid)
+    sizes = [math.prod(size for kind, size in axis if kind == "p") for axis in moments.axes[1:]]
+    basis = torch.eye(count, dtype=torch.float64).view(count, *sizes)
+    images = plain_call(node, (basis, *arguments), keywords)
+    if bool(plain_call(node, (torch.zeros_like(basis), *arguments), keywords).any()):
+        raise InvalidInputError("it puts numbers other than 0 at new positions, which has no rule yet")
+    kept = [axis for axis in range(1, len(kinds)) if images.ndim == len(kinds) or axis not in named]
+    new = [
+        moments.axes[axis] if kinds[axis] != {"p"} else (("p", images.shape[place]),)
+        for place, axis in enumerate(kept, 1)
+    ]
+    axes: Axes = (moments.axes[0], *new)
+    matrix = images.reshape(count, -1).T.to(moments.tangent)
+    needs = walk.needs[node]
+    return moved(signal, lambda inside: _carried(inside, matrix, axes, needs), linear=not _picks(matrix))
+
+
+def _picks(matrix: Tensor) -> bool:
+    """Whether every new position is an old one."""
+    return bool(((matrix == 0) | (matrix == 1)).all() and (matrix != 0).sum(dim=1).eq(1).all())
+
+
+def _carried(moments: Moments, matrix: Tensor, axes: Axes, needs: tuple[int, int]) -> Moments:
+    """The moments after a linear map of the positions."""
+    old, grid = moments.grid, tuple(size for axis in axes for kind, size in axis if kind == "p")
+    single = bool((matrix != 0).sum(dim=1).le(1).all())
+    chosen = matrix.abs().argmax(dim=1)
+    weights = matrix.gather(1, chosen[:, None])[:, 0]
+
+    def means(part: Tensor) -> Tensor:
+        flat = part.expand(*part.shape[:2], *old).flatten(2) if old else part[..., None]
+        return (flat @ matrix.T).view(*part.shape[:2], *grid)
+
+    def blocks(part: Tensor, need: int) -> Any:
+        lead = part.shape[:2]
+        if part.ndim == 2 + len(old):
+            if not single:
+                return None
+            return (part.reshape(*lead, -1)[..., chosen] * weights).view(*lead, *grid)
+        flat = part.reshape(*lead, len(matrix.T), len(matrix.T))
+        flat = flat[..., chosen, :][..., chosen] * weights[:, None] * weights if single else matrix @ flat @ matrix.T
+        found = flat.view(*lead, *grid, *grid)
+        return found if need == 2 else same_positions(found, 2, len(grid)).contiguous()
+
+    second = [
+        blocks(part, need)
+        for part, need in zip(moments.second, (needs[0], needs[1], needs[1]), strict=True)
+        if part is not None
+    ]
+    second += [None] * (3 - len(second))
+    if second[0] is None:
+        raise InvalidInputError("it adds up positions that were flattened before, which has no rule yet")
+    mean = tuple(
+        means(part) if isinstance(part, Tensor) else part * (matrix.sum(dim=1).view(1, 1, *grid) if part else 1.0)
+        for part in moments.mean
+    )
+    return replace(moments, second=tuple(second), tangent=blocks(moments.tangent, needs[0]), mean=mean, axes=axes)
+
+
+def _piece(walk: Walk, node: fx.Node, signal: Signal, axis: int, arguments: tuple[Any, ...]) -> Signal:
+    """Some of the coordinates: alike, and independent of the others."""
+    parts = signal.moments.axes[axis]
+    size = math.prod(number for _, number in parts)
+    if operation(node) == "aten.select":
+        start, stop = arguments[0] % size, arguments[0] % size + 1
+    else:
+        start, stop, _ = slice(*arguments[:2]).indices(size)
+    kept = None if operation(node) == "aten.select" else (("c", stop - start),)
+    return _pieces(signal, axis, (start, stop, size), kept)
+
+
+def _pieces(signal: Signal, axis: int, piece: tuple[int, int, int], kept: Any) -> Signal:
+    def change(moments: Moments) -> Moments:
+        axes = [*moments.axes[:axis], *([] if kept is None else [kept]), *moments.axes[axis + 1 :]]
+        return replace(moments, axes=tuple(axes), roots=frozenset((*root, piece) for root in moments.roots))  # type: ignore[misc]
+
+    return moved(signal, change)
+
+
+@rule("split chunk split_with_sizes")
+def _split(walk: Walk, node: fx.Node, signal: Any, sizes: Any, dim: int = 0) -> Any:
+    axes, values = signal.moments.axes, node.meta["val"]
+    axis = dim % len(axes)
+    if {kind for kind, _ in axes[axis]} != {"c"}:
+        raise InvalidInputError("it splits something else than coordinates, which has no rule yet")
+    stops = [0]
+    for value in values:
+        stops.append(stops[-1] + value.shape[axis])
+    return tuple(
+        _pieces(signal, axis, (start, stop, stops[-1]), (("c", stop - start),)) for start, stop in pairwise(stops)
+    )
+
+
+@rule("permute transpose t")
+def _permuted(walk: Walk, node: fx.Node, signal: Any, *arguments: Any) -> Signal:
+    axes = signal.moments.axes
+    order = list(range(len(axes)))
+    if operation(node) == "aten.permute":
+        order = [entry % len(axes) for entry in arguments[0]]
+    else:
+        one, other = (entry % len(axes) for entry in (arguments or (0, 1)))
+        order[one], order[other] = other, one
+    return moved(signal, lambda inside: _reordered(inside, order))
+
+
+def _reordered(moments: Moments, order: list[int]) -> Moments:
+    numbered = iter(range(len(moments.grid)))
+    labels = [[next(numbered) for kind, _ in axis if kind == "p"] for axis in moments.axes]
+    places, count = [label for axis in order for label in labels[axis]], len(moments.grid)
+    axes = tuple(moments.axes[axis] for axis in order)
+
+    def means(part: Tensor) -> Tensor:
+        return part.permute(0, 1, *(2 + place for place in places))
+
+    def blocks(part: Tensor) -> Tensor:
+        second = [2 + count + place for place in places] if part.ndim == 2 + 2 * count else []
+        return part.permute(0, 1, *(2 + place for place in places), *second)
+
+    return moments.mapped(blocks, means, axes)
+
+
+@rule(f"{_SHAPES} clone contiguous alias _to_copy")
+def _reshaped(walk: Walk, node: fx.Node, signal: Any, *_: Any, **__: Any) -> Signal:
+    """The same numbers with other axes: each is made of parts, which are regrouped in their order."""
+    samples = len(walk.network.inputs.leaves()[0])
+    shape = list(node.meta["val"].shape)
+    if node.all_input_nodes[0].meta["val"].shape == node.meta["val"].shape:
+        return signal  # the same object, of which others may be functions
+    return moved(signal, lambda inside: _regrouped(inside, shape, samples))
+
+
+def _regrouped(moments: Moments, shape: list[int], samples: int) -> Moments:
+    parts = [part for axis in moments.axes for part in axis if part[0] == "s" or part[1] != 1]
+    waiting, axes = [(kind, samples if kind == "s" else size) for kind, size in parts], []
+    for size in shape:
+        axis, total = [], 1
+        while total < size and waiting:
+            kind, number = waiting.pop(0)
+            if size % (total * number):  # only a share of this part belongs to the axis
+                share = size // total
+                if kind == "s" or number % share:
+                    raise InvalidInputError(f"it changes the shape to {tuple(shape)}, which has no rule")
+                waiting.insert(0, (kind, number // share))
+                number = share
+            axis.append((kind, number))
+            total *= number
+        if samples == 1 and waiting and waiting[0][0] == "s" and size == 1:
+            axis.append(waiting.pop(0))
+        axes.append(tuple(_merged(axis)))
+    grid = tuple(size for axis in axes for kind, size in axis if kind == "p")
+    count = len(moments.grid)
+
+    def means(part: Tensor) -> Tensor:
+        return part.expand(*part.shape[:2], *moments.grid).reshape(*part.shape[:2], *grid)
+
+    def blocks(part: Tensor) -> Tensor:
+        return part.reshape(*part.shape[:2], *grid, *(grid if part.ndim == 2 + 2 * count else ()))
+
+    return moments.mapped(blocks, means, tuple(axes))
+
+
+def _merged(axis: list[tuple[str, int]]) -> Iterator[tuple[str, int]]:
+    """Parts of one kind beside each other as one."""
+    for kind, parts in groupby(axis, key=lambda part: part[0]):
+        yield kind, math.prod(size for _, size in parts)
+
+
+@rule("embedding")
+def _embedding(walk: Walk, node: fx.Node, weight: Any, signal: Any, *_: Any, **__: Any) -> Signal:
+    """Every word has a vector of its own: σ² for equal words, 0 for different ones."""
+    if not isinstance(signal, Data) or not isinstance(weight, Tensor):
+        raise InvalidInputError("it looks up something else than the inputs")
+    grid, needs = signal.left.shape[1:], walk.needs[node]
+    ones = (1,) * len(grid)
+
+    def equal(x: Tensor, y: Tensor, full: bool) -> Tensor:
+        rows = x.view(*x.shape[:2], *grid, *(ones if full else ()))
+        return (rows == y.view(*y.shape[:2], *(ones if full else ()), *grid)).double()
+
+    x, y = signal.left.unsqueeze(1), signal.right.unsqueeze(0)
+    cross = equal(x, y, needs[0] == 2)
+    second = cross, equal(x, x, needs[1] == 2), equal(y, y, needs[1] == 2)
+    axes = ((("s", -1),), *((("p", size),) for size in grid), (("c", weight.shape[1]),))
+    inside = Moments(second, torch.zeros_like(cross), frozenset(), same=signal.same, axes=axes)
+    return Unit(layer(walk, node, (1, weight.shape[1]), weight, None)(inside))
+
+
+@rule("new_empty")
+def _empty(walk: Walk, node: fx.Node, *_: Any, **__: Any) -> Tensor:
+    """Room for random numbers, which only reads a shape."""
+    return torch.zeros(node.meta["val"].shape, dtype=torch.float64)
+
+
+@rule("_native_batch_norm_legit_no_training")
+def _frozen_batch_norm(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias: Any, *rest: Any) -> Any:
+    """In evaluation mode: gains and offsets of each channel."""
+    mean, variance, _, eps = rest
+    scale = (variance.double() + eps).rsqrt()
+    gain = scale if weight is None else scale * weight.double()
+    offset = -mean.double() * gain + (0.0 if bias is None else bias.double())
+    return affine(signal, node, gain, offset, len(signal.moments.axes)), None, None

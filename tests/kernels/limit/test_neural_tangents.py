@@ -1,0 +1,110 @@
+"""Whole networks against neural-tangents; `record_neural_tangents.py` made the values."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from skiplens.kernels import infinite_width
+from tests.kernels.limit.record_neural_tangents import BIAS, NETWORKS, WEIGHT, inputs
+
+RECORDED = json.loads(Path(__file__).with_name("neural_tangents.json").read_text())
+WIDTH = 4
+
+
+class Norm(nn.Module):
+    """Layer norm of the channels of an image."""
+
+    def forward(self, x):
+        return nn.functional.layer_norm(x.movedim(1, -1), x.shape[1:2], eps=1e-12).movedim(-1, 1)
+
+
+class Attention(nn.Module):
+    """As neural-tangents has it: queries are keys, no bias but at the end, logits divided by the size."""
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.value = (matrix(nn.Linear, WIDTH, WIDTH, bias=False) for _ in range(2))
+        self.out = matrix(nn.Linear, WIDTH, WIDTH)
+
+    def forward(self, x):
+        q, v = self.query(x)[:, None], self.value(x)[:, None]
+        return self.out(nn.functional.scaled_dot_product_attention(q, q, v, scale=1 / WIDTH)[:, 0])
+
+
+class Residual(nn.Module):
+    def __init__(self, *branch):
+        super().__init__()
+        self.branch = nn.Sequential(*branch)
+
+    def forward(self, x):
+        return x + self.branch(x)
+
+
+class Mean(nn.Module):
+    def forward(self, x):
+        return x.mean(dim=tuple(range(2, x.ndim)) if x.ndim == 4 else 1)
+
+
+def matrix(kind, *sizes, **options):
+    """A layer with weights of exactly the wanted mean square."""
+    layer = kind(*sizes, **options)
+    nn.init.constant_(layer.weight, WEIGHT / layer.weight[0].numel() ** 0.5)
+    if layer.bias is not None:
+        nn.init.constant_(layer.bias, BIAS)
+    return layer
+
+
+CONVOLUTIONS = {
+    "same": {"kernel_size": 3, "padding": 1},
+    "valid": {"kernel_size": (2, 3)},
+    "strided": {"kernel_size": 3, "stride": 2},
+    "circular": {"kernel_size": 3, "padding": 1, "padding_mode": "circular"},
+}
+OTHERS = {
+    "relu": nn.ReLU, "erf": lambda: Erf(), "gelu": nn.GELU, "norm": Norm, "average": lambda: nn.AvgPool2d(2),
+    "flatten": nn.Flatten, "global": Mean, "attention": Attention,
+}  # fmt: skip
+
+
+class Erf(nn.Module):
+    def forward(self, x):
+        return torch.erf(x)
+
+
+def network(words, example):
+    layers, stack = [], []
+    for word in words:
+        size = 1 if not layers and not stack else WIDTH
+        if word == "+":
+            stack.append(layers)
+            layers = []
+            continue
+        if word == "=":
+            branch, layers = layers, stack.pop()
+            layers.append(Residual(*branch))
+            continue
+        value = nn.Sequential(*(stack[-1] if stack else []), *layers).double()(example) if size > 1 else example
+        axis = -1 if value.ndim < 4 else 1
+        if word == "dense":
+            layers.append(matrix(nn.Linear, value.shape[axis], WIDTH))
+        elif word in CONVOLUTIONS:
+            layers.append(matrix(nn.Conv2d, value.shape[axis], WIDTH, **CONVOLUTIONS[word]))
+        else:
+            layers.append(OTHERS[word]())
+    return nn.Sequential(*layers).double()
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_same_kernels_as_neural_tangents(name):
+    shape, words = NETWORKS[name]
+    X = torch.from_numpy(inputs(shape))
+    X = X.movedim(-1, 1).contiguous() if X.ndim == 4 else X
+    kernel = infinite_width(network(words, X), X, parameterisation="ntk")
+    for quantity in ("nngp", "ntk"):
+        wanted = torch.tensor(RECORDED[name][quantity], dtype=torch.float64)
+        found = kernel.matrix(quantity, X)
+        # an angle of an input with itself is 2e-8 there and 0 here, and the slope of the tangent kernel shows it
+        torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-6 * float(wanted.abs().max()))

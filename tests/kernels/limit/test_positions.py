@@ -1,0 +1,152 @@
+"""Images and sequences: wide finite modules, drawn many times, scatter around the limit; refusals."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from skiplens.base.errors import InvalidInputError
+from skiplens.kernels import infinite_width
+from skiplens.kernels.limit.signals import Data, same_positions
+from tests.kernels.limit.cases import BIAS, SPATIAL, WEIGHT, draw, fan_in, make_spatial, spatial_inputs, typical
+from tests.kernels.limit.test_monte_carlo import within_four_errors
+
+WIDTH = 96
+QUICK = {"gains", "gate", "embedding", "frozen_batch_norm"}  # the others are compared with neural-tangents, or slow
+CASES = [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in SPATIAL]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_covariance_of_drawn_modules(name):
+    model, X, generator = make_spatial(name, 2 * WIDTH), spatial_inputs(name), torch.Generator().manual_seed(3)
+    wanted, found = infinite_width(typical(model), X).nngp(X), []
+    for _ in range(24):
+        draw(model, generator)
+        with torch.no_grad():
+            outputs = model(X)
+        found.append(outputs @ outputs.T / outputs.shape[1])
+    within_four_errors(torch.stack(found), wanted, bias=1 / WIDTH)
+
+
+def variances(model):
+    """By parameter, what it was drawn with."""
+    found = {}
+    for prefix, layer in model.named_modules():
+        for name, _ in layer.named_parameters(recurse=False):
+            if name.endswith("bias"):
+                found[f"{prefix}.{name}"] = BIAS**2
+            else:
+                size = layer.embed_dim if name == "in_proj_weight" else fan_in(layer) if name == "weight" else 1
+                found[f"{prefix}.{name}"] = WEIGHT**2 / size
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_tangent_kernel_of_drawn_modules(name):
+    model, X, generator = make_spatial(name, WIDTH, 2), spatial_inputs(name), torch.Generator().manual_seed(4)
+    wanted = [infinite_width(typical(model), X, parameterisation=way).ntk(X) for way in ("standard", "ntk")]
+    trained = {key: value for key, value in model.named_parameters() if value.requires_grad}
+    found, variance = [], variances(model)
+    for _ in range(16):
+        draw(model, generator)
+        outputs, kernels = model(X), torch.zeros(2, 3, 3).double()
+        for output in outputs.T:
+            seeds = torch.eye(3).double()
+            rows = torch.autograd.grad(output, list(trained.values()), seeds, True, is_grads_batched=True)
+            for key, row in zip(trained, rows, strict=True):
+                product = row.flatten(1) @ row.flatten(1).T / 2
+                kernels += torch.stack([product, variance[key] * product])
+        found.append(kernels)
+    for draws, limit in zip(torch.stack(found).unbind(1), wanted, strict=True):
+        within_four_errors(draws, limit, bias=1 / WIDTH)
+
+
+@pytest.mark.parametrize("name", ["flatten", "global_pool", "group_norm", "joined", "attention", "attention_words"])
+def test_other_inputs_are_a_block_of_the_same_matrix(name):
+    X = spatial_inputs(name, 4)
+    kernel = infinite_width(make_spatial(name, 8, 2).eval(), X)
+    for quantity in (kernel.nngp, kernel.ntk):
+        K = quantity(X)
+        torch.testing.assert_close(quantity(X[:1], X[1:]), K[:1, 1:], rtol=1e-7, atol=1e-9)
+        torch.testing.assert_close(K, K.T, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(kernel.diagonal(X), kernel.ntk(X).diagonal())
+
+
+def carried(name):
+    """The largest number of entries that a step holds for a pair of images."""
+    X = spatial_inputs(name, 2)
+    _, walk = infinite_width(make_spatial(name, 4, 1), X)._walk(X, None, keep=True)
+    return max(signal.moments.tangent[0, 0].numel() for signal in walk.found.values())
+
+
+def test_only_what_later_pooling_needs_is_carried():
+    assert carried("flatten") == 20  # the 5 × 4 pixels of an image
+    assert carried("global_pool") == 20**2
+
+
+def test_what_an_input_needs_of_itself():
+    x = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    data = Data(x, x, True, 2, (2, 2))
+    cross, left, _ = data.moments.second
+    torch.testing.assert_close(cross, torch.einsum("ipc,jqc->ijpq", x, x) / 4)
+    torch.testing.assert_close(left[:, 0], torch.einsum("ipc,iqc->ipq", x, x) / 4)
+    torch.testing.assert_close(same_positions(cross, 2, 1), torch.einsum("ipc,jpc->ijp", x, x) / 4)
+    thin = Data(x, x, True, 2, (1, 1)).moments.second
+    torch.testing.assert_close(thin[0], same_positions(cross, 2, 1))
+
+
+class Lambda(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.conv, self.line, self.out = nn.Conv2d(3, 8, 3), nn.Linear(4, 8), nn.Linear(8, 2)
+        self.deep = nn.Conv2d(8, 8, 1)
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True, dropout=0.1)
+        self.function = function
+
+    def forward(self, x):
+        return self.function(self, x)
+
+
+def pooled(m, y):
+    return m.out(y.mean(dim=(2, 3)))
+
+
+def attend(m, x):
+    y = m.conv(x).flatten(2).transpose(1, 2)
+    return m.out(m.attention(y, y, y, need_weights=False)[0].mean(dim=1))
+
+
+REFUSED = {
+    "max_pool": (
+        lambda m, x: pooled(m, F.max_pool2d(m.conv(x), 2)),
+        r"aten.max_pool2d.*test_positions.py:\d+\).*no rule so far",
+    ),
+    "shared": (
+        lambda m, x: pooled(m, m.deep(F.relu(m.deep(m.conv(x))))),
+        "'deep' .*uses 'deep.weight' a second time; shared",
+    ),
+    "mixes_positions": (
+        lambda m, x: m.line(m.conv(x)).mean(dim=(2, 3)),
+        "aten.linear in module 'line'.*mixes positions by",
+    ),
+    "over_channels": (
+        lambda m, x: m.conv(x).mean(dim=1).flatten(1),
+        "aten.mean.*along an axis that holds samples or coord",
+    ),
+    "output": (lambda m, x: m.conv(x), r"The output has positions, \(4, 4\)"),
+    "instance_norm": (lambda m, x: pooled(m, F.instance_norm(m.conv(x))), "aten.instance_norm.*no rule"),
+    "pad": (lambda m, x: pooled(m, F.pad(m.conv(x), (1, 1), value=2.0)), "pad.*numbers other than 0"),
+    "drawn_mask": (
+        lambda m, x: pooled(m, torch.bernoulli(torch.sigmoid(y := m.conv(x))) * y),
+        "aten.bernoulli.*no rule",
+    ),
+    "samples": (lambda m, x: m.conv(x).flatten(2).mean(2).reshape(1, 16), "one row per input"),
+    "weight_dropout": (attend, "dropout of attention"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_has_no_rule_is_refused_with_its_place(name):
+    function, message = REFUSED[name]
+    with pytest.raises(InvalidInputError, match=message):
+        infinite_width(Lambda(function).double(), torch.ones(2, 3, 6, 6).double())
