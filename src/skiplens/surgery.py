@@ -2,6 +2,12 @@
 
 from skiplens.edits.initialisation import rescale_branches as rescale_branches
 from skiplens.edits.initialisation import zero_branch_ends as zero_branch_ends
+from skiplens.edits.structure import add_norms as add_norms
+from skiplens.edits.structure import add_shortcuts as add_shortcuts
+from skiplens.edits.structure import norms_first as norms_first
+from skiplens.edits.structure import replace_activations as replace_activations
+from skiplens.edits.structure import standardise_inputs as standardise_inputs
+from skiplens.edits.structure import undo_softmax as undo_softmax
 from skiplens.edits.surgery import add_average_pool_skips as add_average_pool_skips
 from skiplens.edits.surgery import add_isometric_skips as add_isometric_skips
 from skiplens.edits.surgery import pool_skips as pool_skips

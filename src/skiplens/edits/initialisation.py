@@ -8,6 +8,8 @@ from torch import nn
 
 from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.base.randomness import Randomness
+from skiplens.edits.measured_starts import looks_linear as looks_linear
+from skiplens.edits.measured_starts import unit_variance as unit_variance
 from skiplens.zoo import weight_laws
 from skiplens.zoo.weight_laws import Law
 

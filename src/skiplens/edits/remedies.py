@@ -2,12 +2,16 @@
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
 from skiplens.base.errors import InvalidInputError, did_you_mean
+from skiplens.base.randomness import Randomness
+from skiplens.edits import initialisation, structure
+from skiplens.edits.measured_starts import looks_linear, unit_variance
 from skiplens.edits.surgery import add_average_pool_skips
 from skiplens.readings.finding import Remedy
 
@@ -53,18 +57,65 @@ def _training_mode(model: nn.Module, inputs: Any, parameters: Mapping[str, Any])
     return fresh
 
 
-def _add_average_pool_skips(model: nn.Module, inputs: Any, parameters: Mapping[str, Any]) -> nn.Module:
-    if inputs is None:
-        raise InvalidInputError("Adding pools to shortcuts needs inputs of the model, from which shapes are read.")
-    return add_average_pool_skips(model, inputs, parameters["blocks"])
+@dataclass(frozen=True)
+class Call:
+    """A remedy that is one call of a public function, with the parameters of the remedy as its keywords."""
 
+    path: str  # as a user writes it
+    function: Callable[..., nn.Module]
+    on_data: bool = False
+
+    def apply(self, model: nn.Module, inputs: Any, parameters: Mapping[str, Any]) -> nn.Module:
+        """Call it; a seed names the draw."""
+        if self.on_data and inputs is None:
+            raise InvalidInputError(f"{self.path} needs inputs of the model, from which shapes and sizes are read.")
+        named = {name: value for name, value in parameters.items() if name != "seed"}
+        if "seed" in parameters:
+            named["randomness"] = Randomness(parameters["seed"])
+        return self.function(model, *([inputs] if self.on_data else []), **named)
+
+    def code(self, parameters: Mapping[str, Any]) -> str:
+        """The call as code to paste."""
+        drawn = "seed" in parameters
+        words = [f"randomness=Randomness({parameters['seed']})"] if drawn else []
+        words += [f"{name}={_literal(value)}" for name, value in parameters.items() if name != "seed"]
+        called = f"model = {self.path}({', '.join(['model', *['inputs'] * self.on_data, *words])})"
+        imports = ["import skiplens as sl", *["from skiplens.base.randomness import Randomness"] * drawn]
+        return "\n".join([*imports, "", called])
+
+
+def _literal(value: Any) -> str:
+    """A value as Python writes it; names on lines of their own."""
+    if isinstance(value, list | tuple) and value and not all(isinstance(entry, int | float) for entry in value):
+        return "(\n" + "".join(f"    {_flat(entry)!r},\n" for entry in value) + ")"
+    return repr(_flat(value))
+
+
+def _flat(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+CALLS: dict[str, Call] = {
+    "add_average_pool_skips": Call("sl.surgery.add_average_pool_skips", add_average_pool_skips, on_data=True),
+    "add_shortcuts": Call("sl.surgery.add_shortcuts", structure.add_shortcuts),
+    "add_norms": Call("sl.surgery.add_norms", structure.add_norms),
+    "norms_first": Call("sl.surgery.norms_first", structure.norms_first),
+    "replace_activations": Call("sl.surgery.replace_activations", structure.replace_activations),
+    "standardise_inputs": Call("sl.surgery.standardise_inputs", structure.standardise_inputs),
+    "undo_softmax": Call("sl.surgery.undo_softmax", structure.undo_softmax),
+    "he": Call("sl.initialisation.he", initialisation.he),
+    "orthogonal": Call("sl.initialisation.orthogonal", initialisation.orthogonal),
+    "unit_variance": Call("sl.initialisation.unit_variance", unit_variance, on_data=True),
+    "looks_linear": Call("sl.initialisation.looks_linear", looks_linear, on_data=True),
+}
+"""Remedies that are calls of public functions."""
 
 REMEDIES: dict[str, Callable[[nn.Module, Any, Mapping[str, Any]], nn.Module]] = {
     "scale_parameters": _scale_parameters,
     "redraw_parameters": _redraw_parameters,
     "evaluation_mode": lambda model, inputs, parameters: copy.deepcopy(model).eval(),
     "training_mode": _training_mode,
-    "add_average_pool_skips": _add_average_pool_skips,
+    **{name: call.apply for name, call in CALLS.items()},
 }
 """Every remedy by its name."""
 
@@ -102,12 +153,6 @@ def _loop(names: Sequence[str], body: str) -> list[str]:
     return ["    for name in (", *entries, "    ):", "        parameter = model.get_parameter(name)", f"        {body}"]
 
 
-def _pooling_code(parameters: Mapping[str, Any]) -> str:
-    names = (f"    {name!r}," for name in parameters["blocks"])
-    lines = ["import skiplens as sl", "", "blocks = (", *names, ")"]
-    return "\n".join([*lines, "model = sl.surgery.add_average_pool_skips(model, inputs, blocks)"])
-
-
 def _training_code(parameters: Mapping[str, Any]) -> str:
     names = (f"    {name!r}," for name in parameters["modules"])
     return "\n".join(["for name in (", *names, "):", "    model.get_submodule(name).train()"])
@@ -118,5 +163,5 @@ _CODE: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "redraw_parameters": _redrawing_code,
     "evaluation_mode": lambda parameters: "model.eval()",
     "training_mode": _training_code,
-    "add_average_pool_skips": _pooling_code,
+    **{name: call.code for name, call in CALLS.items()},
 }

@@ -24,7 +24,7 @@ from skiplens.task.measure import measure_task
 from skiplens.task.reading import TaskReading
 from skiplens.trainability.causes import cause_of
 from skiplens.trainability.extrapolation import HIGHEST, Situation, candidates, fit_for, trial_features
-from skiplens.trainability.optimizers import Factory, optimizer_choice
+from skiplens.trainability.optimizers import Factory, OptimizerChoice, optimizer_choice
 from skiplens.trainability.pilot import Pilot, Trial, run_pilot, trainable
 from skiplens.trainability.reading import Forecast, word_for
 from skiplens.trainability.start import start_features
@@ -55,7 +55,7 @@ def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each
     data: Any,
     *,
     loss: Loss = None,
-    optimizer: str | Factory = "adam",
+    optimizer: str | Factory | OptimizerChoice = "adam",
     steps: int = 400,
     cost: int = 70,
     seed: int = 0,

@@ -1,13 +1,13 @@
 """The optimizer of a forecast: a name, or the user's own factory whose rates are scaled together."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn, optim
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.graph.inputs import first_line
@@ -76,8 +76,37 @@ class Mover:
             self.scheduler.load_state_dict(state["scheduler"])
 
 
-def optimizer_choice(optimizer: str | Factory) -> OptimizerChoice:
+def warmed_up(choice: OptimizerChoice, steps: int) -> OptimizerChoice:
+    """The same with a rate that rises linearly over the first `steps` steps."""
+
+    def factory(parameters: Iterable[nn.Parameter]) -> Any:
+        optimizer = choice.factory(parameters)
+        return optimizer, LambdaLR(optimizer, lambda number: min(1.0, (number + 1) / steps))
+
+    return replace(choice, name=f"{choice.name}, warmed up over {steps} steps", factory=factory)
+
+
+def clipped(choice: OptimizerChoice, norm: float) -> OptimizerChoice:
+    """The same with gradients whose norm is at most `norm`."""
+
+    def factory(parameters: Iterable[nn.Parameter]) -> Any:
+        kept = list(parameters)
+
+        def clip(*_: Any) -> None:
+            nn.utils.clip_grad_norm_(kept, norm)
+
+        made = choice.factory(kept)
+        optimizer = made[0] if isinstance(made, tuple) else made
+        optimizer.register_step_pre_hook(clip)
+        return made
+
+    return replace(choice, name=f"{choice.name}, clipped at {norm:g}", factory=factory)
+
+
+def optimizer_choice(optimizer: "str | Factory | OptimizerChoice") -> OptimizerChoice:
     """The optimizer called so, or the one that a factory makes; a factory that fails is one sentence here."""
+    if isinstance(optimizer, OptimizerChoice):
+        return optimizer
     if isinstance(optimizer, str):
         if optimizer not in NAMED:
             raise InvalidInputError(f"There is no optimizer {optimizer!r}. {did_you_mean(optimizer, NAMED)}")

@@ -91,7 +91,7 @@ def plain_network(options: PlainNetworkOptions, randomness: Randomness) -> nn.Se
 
 def matrices(network: nn.Module) -> Sequence[Tensor]:
     """The weight matrices W_1, …, W_D of a network of this paper in order of application, as its own parameters."""
-    return [layer.weight for _, layer in weight_layers(network)]  # type: ignore[misc]
+    return [layer.weight for _, layer in weight_layers(network)]
 
 
 def _started(network: nn.Sequential, start: Start, randomness: Randomness) -> nn.Sequential:

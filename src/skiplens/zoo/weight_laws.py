@@ -16,7 +16,8 @@ from skiplens.base.randomness import Randomness
 Law = Callable[[Sequence[int], torch.Generator], Tensor]
 """From the shape of a layer's weight and a generator to its weights (or, as a law of biases, to its biases)."""
 
-_WEIGHT_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+WeightLayer = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
+"""Layers whose weights have the axes (outputs, inputs, *window)."""
 
 
 def xavier_weights(shape: Sequence[int], generator: torch.Generator) -> Tensor:
@@ -61,9 +62,9 @@ def fans(shape: Sequence[int]) -> tuple[int, int]:
     return shape[1] * window, shape[0] * window
 
 
-def weight_layers(network: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+def weight_layers(network: nn.Module) -> Iterator[tuple[str, WeightLayer]]:
     """Linear and convolution layers with their names, in order of registration."""
-    return ((name, module) for name, module in network.named_modules() if isinstance(module, _WEIGHT_LAYERS))
+    return ((name, module) for name, module in network.named_modules() if isinstance(module, WeightLayer))
 
 
 def fill_weights_(network: nn.Module, law: Law, randomness: Randomness, bias_law: Law = zero_biases) -> None:
@@ -73,7 +74,7 @@ def fill_weights_(network: nn.Module, law: Law, randomness: Randomness, bias_law
             parameter = getattr(layer, part)
             if parameter is not None:
                 stream = randomness.child(f"{name}.{part}").torch()
-                parameter.detach().copy_(part_law(tuple(layer.weight.shape), stream))  # type: ignore[arg-type]  # a layer has a weight
+                parameter.detach().copy_(part_law(tuple(layer.weight.shape), stream))
 
 
 def standard_normal(shape: Sequence[int], generator: torch.Generator) -> Tensor:

@@ -1,0 +1,195 @@
+"""Changes of a network's parts: shortcuts, norms, activations, standardised inputs, a softmax that is undone.
+
+Each returns a copy. What is added hangs on the modules as forward hooks and child modules, so that the network's own
+code and the names of its parameters stay as they are.
+"""
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from skiplens.base.errors import InvalidInputError, did_you_mean
+from skiplens.zoo.weight_laws import WeightLayer
+
+NORM = "added_norm"
+ACTIVATIONS: Mapping[str, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU, "tanh": nn.Tanh}
+SATURATING = (nn.Sigmoid, nn.Tanh, nn.Hardsigmoid, nn.Hardtanh, nn.Softsign, nn.LogSigmoid)
+
+
+@dataclass(eq=False)
+class AddedShortcut:
+    """Both ends of a shortcut: a hook that keeps a module's input, and one that adds it to a later module's output."""
+
+    held: Tensor | None = field(default=None, repr=False)
+
+    def keep(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        """Before the first module of the branch."""
+        self.held = arguments[0]
+
+    def add(self, module: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> Tensor:
+        """After its last module."""
+        kept, self.held = self.held, None
+        return output if kept is None else output + kept
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "AddedShortcut":
+        """A copy holds nothing of a call that goes on."""
+        return memo.setdefault(id(self), AddedShortcut())
+
+
+def add_shortcuts(model: nn.Module, spans: Iterable[Sequence[str]], zeros: Iterable[str] = ()) -> nn.Module:
+    """A copy of `model` with identity shortcuts over some of its parts.
+
+    Args:
+        model: Any module.
+        spans: For each shortcut the first and the last module of what it passes by; input and output have one shape.
+        zeros: Parameters that start at zero, as the last layers of the new branches: the copy then starts as the
+            shortcuts alone.
+    """
+    fresh = copy.deepcopy(model)
+    for first, last in spans:
+        shortcut = AddedShortcut()
+        _module(fresh, first).register_forward_pre_hook(shortcut.keep)
+        _module(fresh, last).register_forward_hook(shortcut.add)
+    with torch.no_grad():
+        for name in zeros:
+            fresh.get_parameter(name).zero_()
+    return fresh
+
+
+def add_norms(model: nn.Module, layers: Iterable[str], kind: str = "layer") -> nn.Module:
+    """A copy of `model` in which a norm follows some of its linear or convolution layers.
+
+    Args:
+        model: Any module.
+        layers: Names of linear and convolution layers.
+        kind: ``"layer"`` normalises each sample over all units, ``"batch"`` each unit over the samples.
+    """
+    if kind not in ("layer", "batch"):
+        raise InvalidInputError(f"The norm {kind!r} is none that can be added; wanted 'layer' or 'batch'.")
+    fresh = copy.deepcopy(model)
+    for name in layers:
+        layer = _module(fresh, name)
+        if not isinstance(layer, WeightLayer):
+            raise InvalidInputError(
+                f"{name!r} is a {type(layer).__name__}; norms can follow linear layers and convolutions."
+            )
+        norm = _norm_for(layer, kind).to(layer.weight)
+        layer.add_module(NORM, norm.train(layer.training))
+        layer.register_forward_hook(_normalised)
+    return fresh
+
+
+def _norm_for(layer: WeightLayer, kind: str) -> nn.Module:
+    width = layer.weight.shape[0]
+    if kind == "layer":
+        return nn.LayerNorm(width) if isinstance(layer, nn.Linear) else nn.GroupNorm(1, width)
+    kinds = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
+    return kinds[layer.weight.ndim](width)
+
+
+def _normalised(module: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> Tensor:
+    return module.get_submodule(NORM)(output)
+
+
+def norms_first(model: nn.Module, modules: Iterable[str]) -> nn.Module:
+    """A copy of `model` whose transformer layers normalise before attention and before the linear layers, not after.
+
+    A stack of them then gets a norm at its end where it has none.
+
+    Args:
+        model: Any module.
+        modules: Names of `nn.TransformerEncoderLayer` and `nn.TransformerDecoderLayer` modules.
+    """
+    fresh, norms = copy.deepcopy(model), dict[str, nn.LayerNorm]()
+    for name in modules:
+        layer = _module(fresh, name)
+        if not isinstance(layer, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
+            kind = type(layer).__name__
+            raise InvalidInputError(f"{name!r} is a {kind}; norms move in transformer layers of torch.nn only.")
+        layer.norm_first, norms[name] = True, layer.norm1
+    for name, stack in fresh.named_modules():
+        inside = [norm for place, norm in norms.items() if place.startswith(f"{name}." if name else "")]
+        if isinstance(stack, nn.TransformerEncoder | nn.TransformerDecoder) and stack.norm is None and inside:
+            stack.norm = nn.LayerNorm(inside[0].normalized_shape).to(inside[0].weight)
+    return fresh
+
+
+def replace_activations(model: nn.Module, modules: Iterable[str], by: str = "relu") -> nn.Module:
+    """A copy of `model` with other activation functions in some places.
+
+    Args:
+        model: Any module.
+        modules: Names of the activations, which must be modules.
+        by: ``"relu"``, ``"gelu"``, ``"silu"`` or ``"tanh"``.
+    """
+    if by not in ACTIVATIONS:
+        raise InvalidInputError(f"There is no activation {by!r}. {did_you_mean(by, ACTIVATIONS)}")
+    fresh = copy.deepcopy(model)
+    for name in modules:
+        old = _module(fresh, name)
+        parent, _, child = name.rpartition(".")
+        setattr(_module(fresh, parent), child, ACTIVATIONS[by]().train(old.training))
+    return fresh
+
+
+@dataclass(frozen=True, eq=False)
+class Standardisation:
+    """A hook that gives a model (x − mean) / std instead of x, its first floating input."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __call__(
+        self, module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Change the arguments of a call."""
+        given: dict[Any, Any] = {**dict(enumerate(arguments)), **named}
+        floating = (key for key, value in given.items() if isinstance(value, Tensor) and value.is_floating_point())
+        first = next(floating, None)
+        if first is not None:
+            given[first] = self.changed(given[first])
+        return tuple(given[place] for place in range(len(arguments))), {name: given[name] for name in named}
+
+    def changed(self, inputs: Tensor) -> Tensor:
+        """Inputs of mean zero and variance one."""
+        shape = (-1, *[1] * (inputs.ndim - 2)) if inputs.ndim > 2 else (-1,)  # of channels, or of features
+        return (inputs - self.mean.to(inputs).view(shape)) / self.std.to(inputs).view(shape)
+
+
+def standardise_inputs(model: nn.Module, mean: Sequence[float], std: Sequence[float]) -> nn.Module:
+    """A copy of `model` that standardises its first floating input itself.
+
+    Args:
+        model: Any module.
+        mean: One number for all, or one for each channel (of images and signals) or feature (of tables).
+        std: As many.
+    """
+    if len(mean) != len(std) or not all(value > 0 for value in std):
+        raise InvalidInputError(f"mean has {len(mean)} numbers and std {len(std)}; wanted as many, with std above 0.")
+    fresh = copy.deepcopy(model)
+    numbers = (torch.tensor(values, dtype=torch.float64) for values in (mean, std))
+    fresh.register_forward_pre_hook(Standardisation(*numbers), with_kwargs=True)
+    return fresh
+
+
+def undo_softmax(model: nn.Module) -> nn.Module:
+    """A copy of `model` that gives the logarithms of its probabilities, as good as scores for a cross-entropy."""
+    fresh = copy.deepcopy(model)
+    fresh.register_forward_hook(_logarithms)
+    return fresh
+
+
+def _logarithms(module: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> Tensor:
+    return output.clamp_min(torch.finfo(output.dtype).tiny).log()
+
+
+def _module(model: nn.Module, name: str) -> nn.Module:
+    try:
+        return model.get_submodule(name)
+    except AttributeError:
+        names = [place for place, _ in model.named_modules()]
+        raise InvalidInputError(f"The network has no module {name!r}. {did_you_mean(name, names)}") from None

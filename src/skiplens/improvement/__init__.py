@@ -1,0 +1,4 @@
+"""Make it train: a search over changes with the forecast as its judge, and a race as the proof."""
+
+from skiplens.improvement.improve import Improved as Improved
+from skiplens.improvement.improve import improve as improve

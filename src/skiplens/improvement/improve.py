@@ -1,0 +1,214 @@
+"""Make it train: the smallest change that is found to help, and the proof that it does."""
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.files import fingerprint
+from skiplens.base.preserve_state import preserve_random_state, preserve_state
+from skiplens.base.progress import Progress, silent
+from skiplens.base.version import VERSION
+from skiplens.graph.batch import take
+from skiplens.graph.inputs import require_module, try_call
+from skiplens.graph.loss import Loss, loss_name, loss_rule
+from skiplens.improvement.changes import Change, Keep, Patient, Plan, changed, changes_for, trained_with
+from skiplens.improvement.race import Race, RacedRun, run_to_the_end
+from skiplens.improvement.reading import Improvement
+from skiplens.improvement.search import FULL, Search, kept
+from skiplens.readings.reading import Provenance
+from skiplens.readings.store import Store
+from skiplens.trainability.forecast import opened
+from skiplens.trainability.optimizers import Factory, OptimizerChoice, optimizer_choice
+from skiplens.trainability.pilot import trainable
+from skiplens.trainability.reading import Forecast
+from skiplens.training.checkpoints import state_tensors
+from skiplens.training.source import batch_tensors
+
+SAMPLES = 256  # that readings are taken of, and that starts are measured on
+LEAST_COST = 140
+LEAST_SAMPLES = 32
+SEEDS = 4  # pairs of a race: with the pilots at most ten trainings' worth of steps
+
+
+@dataclass(frozen=True)
+class Improved:
+    """What `improve` found.
+
+    Attributes:
+        model: A changed copy, or a copy of the network as it was where nothing was proven better.
+        changes: What was changed, in order of effect; empty where nothing was proven better.
+        code: Code to paste that makes the same changes to a model called `model` whose inputs are `inputs`.
+        before: The forecast of the network as it was.
+        after: The forecast of the changed one; None where nothing seemed better.
+        race: Both trained to the end; None where nothing seemed better.
+        reading: All of it as numbers, for a report.
+    """
+
+    model: nn.Module
+    changes: tuple[Change, ...]
+    code: str
+    before: Forecast
+    after: Forecast | None
+    race: Race | None
+    reading: Improvement
+
+    @property
+    def sentence(self) -> str:
+        """What was found, in one sentence."""
+        return self.reading.sentence
+
+    def __str__(self) -> str:
+        """The sentence, and the code."""
+        return f"{self.sentence}\n\n{self.code}".strip()
+
+
+@preserve_random_state()
+def improve(  # noqa: PLR0913 - the model, its data, and keywords of which each has a default
+    model: nn.Module,
+    data: Any,
+    *,
+    loss: Loss = None,
+    optimizer: str | Factory = "adam",
+    steps: int = 400,
+    keep: Keep = "architecture",
+    cost: int = 600,
+    seed: int = 0,
+    out: Path | str | None = None,
+    progress: Progress = silent,
+) -> Improved:
+    """A changed copy of `model` that trains better, with the proof; the model is left bit for bit as it was.
+
+    Changes that readings call for are tried by short trainings, the best ones together; what wins is trained to the
+    end beside the original from fresh seeds, each at its best rate. It costs `cost` gradients and 2 · 4 · `steps` for
+    this race, which is left out where nothing seems better.
+
+    Args:
+        model: Any `nn.Module` with parameters to train.
+        data: As for `forecast`.
+        loss: As for `forecast`.
+        optimizer: As for `forecast`.
+        steps: Length of the training that is to get better.
+        keep: ``"outputs"`` changes only how it is trained, ``"architecture"`` also values of parameters, None anything.
+        cost: Gradients for all short trainings together.
+        seed: Names every random draw.
+        out: A folder in which finished parts are kept, so that the same call goes on after an interruption.
+        progress: Called as the work goes on.
+
+    Example:
+        better = sl.improve(model, data)
+        print(better)
+    """
+    model, choice = require_module(model), optimizer_choice(optimizer)
+    loss_rule(loss)
+    if keep not in ("outputs", "architecture", None):
+        raise InvalidInputError(f"keep is {keep!r}; wanted 'outputs', 'architecture' or None.")
+    if steps < FULL or cost < LEAST_COST:
+        raise InvalidInputError(f"steps is {steps} and cost {cost}; wanted at least {FULL} and {LEAST_COST}.")
+    if not trainable(model):
+        raise InvalidInputError("The model has no parameter that a training would move, so none can be improved.")
+    data = list(data) if isinstance(data, Iterator) else data
+    batch = take(data, SAMPLES).to(next(model.parameters()).device)
+    if batch.samples < LEAST_SAMPLES:
+        raise InvalidInputError(
+            f"The data has {batch.samples} samples; a race needs at least {LEAST_SAMPLES} to tell two networks apart."
+        )
+    with preserve_state(model):
+        try_call(model, batch.first(2).arguments())
+    patient = Patient(model, batch, loss, steps, choice)
+    work = _Work(patient, data, seed, cost, keep, None if out is None else Store(Path(out) / "parts"), progress)
+    return work.result()
+
+
+@dataclass
+class _Work:
+    patient: Patient
+    data: Any
+    seed: int
+    cost: int
+    keep: Keep
+    store: Store | None
+    progress: Progress
+
+    def result(self) -> Improved:
+        """Search, then race what was found."""
+        patient, device = self.patient, next(self.patient.model.parameters()).device
+        settings = {"optimizer": patient.choice.name, "steps": patient.steps, "cost": self.cost, "keep": self.keep}
+        clock = Provenance.begin(settings, self.seed, device)
+        key = self._key(settings)
+        changes, left_out = changes_for(patient, self.keep)
+        search = Search(patient, self.data, self.seed, self.cost, self.progress, self.store, key, left_out=left_out)
+        before, best = search.run(changes)
+        race = None if best is None else self._race(key, before, best.found, best.plan)
+        proven = best is not None and race is not None and race.is_proven
+        plan = best.plan if best is not None and proven else ()
+        gains = _gains(search, best.plan) if best is not None else {}
+        plan = tuple(sorted(plan, key=lambda change: -gains[change.name]))
+        reading = Improvement(
+            changes=tuple(change.words for change in plan),
+            reasons=tuple(change.reason for change in plan),
+            gains=torch.tensor([gains[change.name] for change in plan], dtype=torch.float64),
+            code="\n".join(change.code for change in best.plan) if best is not None and proven else "",
+            tried=tuple(tried.name for tried in search.tried),
+            scores=torch.tensor([tried.found.score for tried in search.tried], dtype=torch.float64),
+            costs=torch.tensor([tried.found.cost for tried in search.tried]),
+            left_out=search.left_out,
+            seemed_better="" if best is None else best.name,
+            losses_before=race.before if race else torch.zeros(0, 0),
+            losses_after=race.after if race else torch.zeros(0, 0),
+            rates=race.rates if race else (before.rate, before.rate),
+            gain=race.gain if race else 1.0,
+            p=race.p if race else 1.0,
+            is_proven=proven,
+            guess=before.guess,
+            cost=search.spent + (2 * SEEDS * patient.steps if race else 0),
+            steps=patient.steps,
+            optimizer=patient.choice.name,
+            provenance=clock.end(),
+        )
+        model = changed(patient.model, best.plan, patient.batch.inputs) if best and proven else None
+        after = None if best is None else best.found
+        made = copy.deepcopy(patient.model) if model is None else model
+        return Improved(made, plan, reading.code, before, after, race, reading)
+
+    def _race(self, key: str, before: Forecast, after: Forecast, plan: Plan) -> Race:
+        """Both from the same seeds on the same batches, which no pilot has seen in this order."""
+        losses: list[list[torch.Tensor]] = [[], []]
+        rates = (before.rate if before.rate == before.rate else self.patient.choice.usual, after.rate)
+        for number in range(SEEDS):
+            for side, (rate, own) in enumerate(zip(rates, ((), plan), strict=True)):
+                self.progress("race to the end", 2 * number + side, 2 * SEEDS)
+                losses[side].append(self._run(key, own, rate, self.seed + 1 + number))
+        return Race(torch.stack(losses[0]), torch.stack(losses[1]), rates)
+
+    def _run(self, key: str, plan: Plan, rate: float, seed: int) -> torch.Tensor:
+        fresh = tuple(change.with_seed(seed) for change in plan)
+        choice: OptimizerChoice = trained_with(self.patient.choice, plan)
+
+        def measure() -> RacedRun:
+            model = changed(self.patient.model, fresh, self.patient.batch.inputs)
+            asked = {"rate": rate, "steps": self.patient.steps, "seed": seed}
+            return run_to_the_end(model, self.data, self.patient.loss, choice, **asked)  # type: ignore[arg-type]
+
+        words = ["race", [change.name for change in fresh], rate, seed]
+        return cast(RacedRun, kept(self.store, key, words, measure)).losses
+
+    def _key(self, settings: dict[str, Any]) -> str:
+        """What tells this work from other work in the same folder."""
+        device = next(self.patient.model.parameters()).device
+        source, _, _ = opened(self.data, self.cost, self.seed, device)
+        state = fingerprint(state_tensors(self.patient.model))
+        seen = fingerprint((str(number), tensor) for number, tensor in enumerate(batch_tensors(self.patient.batch)))
+        return repr((state, seen, source.fingerprint(), settings, self.seed, loss_name(self.patient.loss), VERSION))
+
+
+def _gains(search: Search, plan: Plan) -> dict[str, float]:
+    """By how much each change alone lowered the logarithm of the expected loss, at the cost of one pilot."""
+    alone = {tried.plan[0].name: tried for tried in reversed(search.tried) if len(tried.plan) == 1}
+    same = {tried.cost: tried.found.score for tried in search.tried if not tried.plan}
+    return {change.name: same.get(alone[change.name].cost, 0.0) - alone[change.name].found.score for change in plan}

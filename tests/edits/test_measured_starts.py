@@ -1,0 +1,132 @@
+"""Starts that are measured on data, against what hooks of the test see in the network that comes out."""
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.randomness import Randomness
+from skiplens.edits.measured_starts import HEAD, called_layers, looks_linear, unit_variance
+
+
+def mlp(depth=6, width=16, activation=nn.ReLU, bias=True):
+    torch.manual_seed(0)
+    layers = [nn.Linear(5, width, bias), activation()]
+    for _ in range(depth):
+        layers += [nn.Linear(width, width, bias), activation()]
+    return nn.Sequential(*layers, nn.Linear(width, 3, bias)).double()
+
+
+def convolutional():
+    torch.manual_seed(0)
+    body = [nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Dropout(0.5), nn.Conv2d(8, 8, 3, padding=1)]
+    return nn.Sequential(*body, nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 4)).double()
+
+
+def inputs(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64) + 0.5
+
+
+def outputs_of_layers(network, given):
+    """What each linear or convolution layer gives, by name."""
+    seen = {}
+    hooks = [
+        layer.register_forward_hook(lambda layer, given, output, name=name: seen.__setitem__(name, output.detach()))
+        for name, layer in network.named_modules()
+        if isinstance(layer, nn.Linear | nn.Conv2d)
+    ]
+    network(given)
+    for hook in hooks:
+        hook.remove()
+    return seen
+
+
+@pytest.mark.parametrize("law", ["orthogonal", "he", "xavier", None])
+def test_every_layer_has_variance_one_and_the_last_one_is_small(law):
+    X, network = inputs(64, 5), mlp()
+    made = unit_variance(network, X, Randomness(0), law=law) if law else unit_variance(network, X)
+    sizes = [float(values.square().mean().sqrt()) for values in outputs_of_layers(made, X).values()]
+    assert sizes == pytest.approx([1.0] * (len(sizes) - 1) + [HEAD], rel=1e-12)
+
+
+def test_without_a_draw_the_directions_stay():
+    X, network = inputs(64, 5), mlp(bias=False)
+    made = unit_variance(network, X)
+    for old, new in zip(network.parameters(), made.parameters(), strict=True):
+        ratio = new / old
+        assert torch.allclose(ratio, ratio.flatten()[0].expand_as(ratio), rtol=1e-10, atol=0)
+
+
+def test_centred_units_have_mean_zero():
+    X, network = inputs(64, 5), mlp()
+    made = unit_variance(network, X, Randomness(0), centred=True)
+    *hidden, _ = outputs_of_layers(made, X).values()
+    for values in hidden:
+        assert values.mean(0).abs().max() < 1e-12
+        assert float(values.square().mean()) == pytest.approx(1.0, rel=1e-12)
+
+
+def test_convolutions_with_batch_norm_and_dropout():
+    X, network = inputs(16, 3, 6, 6), convolutional()
+    before = copy.deepcopy(network.state_dict())
+    made = unit_variance(network, X, Randomness(0))
+    assert all(torch.equal(before[name], value) for name, value in network.state_dict().items())
+    assert torch.equal(made[1].running_mean, network[1].running_mean) and made.training and made[3].training
+    made[3].eval()  # measured without dropout, with the statistics of the batch
+    sizes = [float(values.square().mean().sqrt()) for values in outputs_of_layers(made, X).values()]
+    assert sizes == pytest.approx([1.0, 1.0, HEAD], rel=1e-12)
+
+
+@pytest.mark.parametrize("depth", [3, 30])
+def test_a_network_of_relus_starts_as_a_linear_isometry(depth):
+    X, network = inputs(7, 5), mlp(depth)
+    made = looks_linear(network, X, Randomness(0))
+    assert torch.allclose(made(X + X.flip(0)), made(X) + made(X.flip(0)), atol=1e-12)
+    J = torch.func.jacrev(made)(X[0]).detach()
+    # Widths 5 -> 8 pairs -> 3: every step multiplies by an orthogonal matrix, times √(8/5) at the first, HEAD last.
+    hidden = torch.func.jacrev(made[:-2])(X[0]).detach()
+    assert torch.linalg.svdvals(hidden) == pytest.approx([math.sqrt(8 / 5 * 2)] * 5, rel=1e-10)
+    assert torch.linalg.svdvals(J).max() <= HEAD * math.sqrt(8 / 5) + 1e-12
+
+
+def test_convolutions_start_linear_too():
+    network = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(8, 6, 3, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(216, 4),
+    ).double()
+    X = inputs(5, 3, 6, 6)
+    made = looks_linear(network, X, Randomness(0))
+    assert torch.allclose(made(X + X.flip(0)), made(X) + made(X.flip(0)), atol=1e-12)
+    assert float(made(X).detach().std()) > 0.01
+
+
+def test_the_draw_is_named_by_the_seed():
+    X, network = inputs(8, 5), mlp()
+    one, same, other = (looks_linear(network, X, Randomness(seed))(X) for seed in (0, 0, 1))
+    assert torch.equal(one, same) and not torch.equal(one, other)
+
+
+def test_layers_in_the_order_of_their_calls():
+    class Backwards(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.second, self.first = nn.Linear(4, 2), nn.Linear(3, 4)
+
+        def forward(self, x):
+            return self.second(self.first(x))
+
+    assert called_layers(Backwards(), torch.ones(2, 3)) == ["first", "second"]
+
+
+def test_what_cannot_be_drawn_is_one_sentence():
+    with pytest.raises(InvalidInputError, match="no law 'none'"):
+        unit_variance(mlp(), inputs(2, 5), Randomness(0), law="none")
+    with pytest.raises(InvalidInputError, match="calls no linear or convolution layer"):
+        unit_variance(nn.LayerNorm(5), torch.ones(2, 5))

@@ -1,0 +1,140 @@
+"""Changed parts, against networks that were written that way by hand."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from skiplens.base.errors import InvalidInputError
+from skiplens.edits import structure
+from skiplens.edits.remedies import CALLS, apply_remedy, code_of
+from skiplens.readings.finding import Remedy
+
+
+@pytest.fixture
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 3)).double()
+
+
+X = torch.randn(8, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+def test_a_shortcut_passes_by(network):
+    first, act, layer, _, last = network
+    made = structure.add_shortcuts(network, [("1", "2")])
+    h = first(X)
+    assert torch.equal(made(X), last(torch.tanh(layer(act(h)) + h)))
+    started = structure.add_shortcuts(network, [("1", "2")], zeros=["2.weight", "2.bias"])
+    assert torch.equal(started(X), last(torch.tanh(h)))
+    assert torch.equal(copy.deepcopy(made)(X), made(X)), "a copy has shortcuts of its own"
+    assert not network[1]._forward_pre_hooks and not network[2]._forward_hooks
+
+
+def test_gradients_pass_shortcuts(network):
+    made = structure.add_shortcuts(network, [("2", "2")], zeros=["2.weight"])
+    made(X).sum().backward()
+    assert made[0].weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("kind", ["layer", "batch"])
+def test_norms_follow_layers(network, kind):
+    made = structure.add_norms(network, ["0", "2"], kind)
+    norm = F.layer_norm if kind == "layer" else None
+    h = network[0](X)
+    h = norm(h, (6,)) if norm else F.batch_norm(h, None, None, training=True)
+    h = network[2](torch.tanh(h))
+    h = norm(h, (6,)) if norm else F.batch_norm(h, None, None, training=True)
+    assert torch.allclose(made(X), network[4](torch.tanh(h)), rtol=1e-12)
+    assert {"0.added_norm.weight", "2.added_norm.bias"} <= dict(made.named_parameters()).keys()
+
+
+def test_norms_of_convolutions():
+    layer = nn.Conv2d(2, 4, 3).double()
+    images = torch.randn(3, 2, 5, 5, dtype=torch.float64)
+    made = structure.add_norms(nn.Sequential(layer), ["0"])
+    assert torch.allclose(made(images), F.layer_norm(layer(images), (4, 3, 3)), rtol=1e-10)
+
+
+def test_norms_first_is_what_torch_calls_so():
+    torch.manual_seed(0)
+    after = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True), 2)
+    first = nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True, norm_first=True)
+    wanted = nn.TransformerEncoder(first, 2, norm=nn.LayerNorm(8), enable_nested_tensor=False)
+    wanted.load_state_dict(after.state_dict(), strict=False)
+    tokens = torch.randn(3, 5, 8)
+    made = structure.norms_first(after, ["layers.0", "layers.1"])
+    assert torch.equal(made(tokens), wanted(tokens)) and not torch.equal(made(tokens), after(tokens))
+
+
+def test_activations_are_replaced(network):
+    made = structure.replace_activations(network, ["1", "3"], "relu")
+    h = torch.relu(network[0](X))
+    assert torch.equal(made(X), network[4](torch.relu(network[2](h))))
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_inputs_are_standardised(network, count):
+    mean, std = [0.5, 1.0, -1.0, 2.0][:count], [2.0, 3.0, 0.5, 1.0][:count]
+    made = structure.standardise_inputs(network, mean, std)
+    wanted = network((X - torch.tensor(mean)) / torch.tensor(std))
+    assert torch.allclose(made(X), wanted, rtol=1e-6)
+    assert torch.allclose(made(input=X), wanted, rtol=1e-6)
+
+
+def test_images_are_standardised_by_channel():
+    images = torch.randn(2, 3, 4, 4)
+    made = structure.standardise_inputs(nn.Identity(), [1.0, 2.0, 3.0], [1.0, 2.0, 4.0])(images)
+    assert torch.allclose(made[:, 2], (images[:, 2] - 3) / 4)
+
+
+def test_cross_entropy_of_undone_probabilities_is_that_of_the_scores(network):
+    targets = torch.arange(8) % 3
+    made = structure.undo_softmax(nn.Sequential(network, nn.Softmax(-1)))
+    assert torch.allclose(F.cross_entropy(made(X), targets), F.cross_entropy(network(X), targets), rtol=1e-12)
+
+
+_CALLED = {
+    "add_shortcuts": {"spans": [["1", "2"]], "zeros": ["2.weight"]},
+    "add_norms": {"layers": ["0"], "kind": "layer"},
+    "replace_activations": {"modules": ["1"], "by": "gelu"},
+    "standardise_inputs": {"mean": [0.5], "std": [2.0]},
+    "undo_softmax": {},
+    "he": {"seed": 3},
+    "orthogonal": {"seed": 3},
+    "unit_variance": {"seed": 3, "law": "he", "centred": True},
+    "looks_linear": {"seed": 3},
+}
+
+
+def test_every_call_is_tried():
+    others = {"add_average_pool_skips", "norms_first"}  # they have tests of their own
+    assert CALLS.keys() == _CALLED.keys() | others
+
+
+@pytest.mark.parametrize("name", _CALLED)
+def test_code_to_paste_makes_the_same_change(network, name):
+    remedy = Remedy(name, _CALLED[name])
+    pasted = {"model": network, "inputs": X}
+    exec(code_of(remedy), pasted)
+    assert torch.equal(apply_remedy(remedy, network, X)(X), pasted["model"](X)) or name == "undo_softmax"
+    assert pasted["model"] is not network
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda n: structure.add_shortcuts(n, [("1", "9")]), "no module '9'"),
+        (lambda n: structure.add_norms(n, ["1"]), "'1' is a Tanh"),
+        (lambda n: structure.add_norms(n, ["0"], "group"), "wanted 'layer' or 'batch'"),
+        (lambda n: structure.norms_first(n, ["0"]), "transformer layers of torch.nn"),
+        (lambda n: structure.replace_activations(n, ["1"], "rely"), "no activation 'rely'.*relu"),
+        (lambda n: structure.standardise_inputs(n, [0.0], [0.0]), "std above 0"),
+        (lambda n: apply_remedy(Remedy("looks_linear", {"seed": 0}), n), "needs inputs"),
+    ],
+)
+def test_what_cannot_be_changed_is_one_sentence(network, call, words):
+    with pytest.raises(InvalidInputError, match=words):
+        call(network)
