@@ -27,6 +27,7 @@ NAMES = {
     "find_residual_blocks",
     "forecast",
     "hessian_spectrum",
+    "improve",
     "infinite_width",
     "initialisation",
     "inspect",
@@ -39,8 +40,8 @@ NAMES = {
 }
 MODULES = {"initialisation", "surgery"}
 FOLDERS = set(
-    "base cli curvature data edits explorer graph jacobians kernels linalg papers paths plots readings report signal "
-    "sweeps tangent task trainability training zoo".split()
+    "base cli curvature data edits explorer graph improvement jacobians kernels linalg papers paths plots readings "
+    "report signal sweeps tangent task trainability training zoo".split()
 )
 
 

@@ -16,6 +16,9 @@ from skiplens.edits import initialisation as initialisation
 from skiplens.graph import ResidualBlock as ResidualBlock
 from skiplens.graph import find_residual_blocks as find_residual_blocks
 
+# Improvement: a network that trains better, and the proof
+from skiplens.improvement import improve as improve
+
 # Jacobians: whether layers keep the gradient alive
 from skiplens.jacobians import check_hypotheses as check_hypotheses
 from skiplens.jacobians import jacobian_spectrum as jacobian_spectrum

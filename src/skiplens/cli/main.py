@@ -10,7 +10,7 @@ import typer
 
 from skiplens.base.errors import ModelSpecError, SkiplensError
 from skiplens.base.version import VERSION
-from skiplens.cli import compare, console, data, explore, forecast, inspect, reproduce, studies, zoo
+from skiplens.cli import compare, console, data, explore, forecast, improve, inspect, reproduce, studies, zoo
 
 BAD_INPUT, INTERRUPTED = 2, 130
 ENDED_FROM_THE_KEYBOARD = ("explore",)  # verbs that have no other end
@@ -28,6 +28,7 @@ VERBS = (
     inspect.inspect,
     forecast.forecast,
     forecast.rank,
+    improve.improve,
     compare.compare,
     zoo.zoo,
     studies.studies,

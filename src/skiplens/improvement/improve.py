@@ -192,7 +192,7 @@ class _Work:
 
         def measure() -> RacedRun:
             model = changed(self.patient.model, fresh, self.patient.batch.inputs)
-            asked = {"rate": rate, "steps": self.patient.steps, "seed": seed}
+            asked = {"rate": rate, "steps": self.patient.steps, "seed": seed, "first": seed * self.patient.steps}
             return run_to_the_end(model, self.data, self.patient.loss, choice, **asked)  # type: ignore[arg-type]
 
         words = ["race", [change.name for change in fresh], rate, seed]

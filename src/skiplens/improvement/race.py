@@ -7,22 +7,21 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy import stats
 from torch import Tensor, nn
 
 from skiplens.base.axes import Float
 from skiplens.base.preserve_state import without_autocast
 from skiplens.base.randomness import own_random_state
 from skiplens.graph.loss import Loss
+from skiplens.improvement.reading import ends_of
 from skiplens.readings.reading import Provenance, Reading
-from skiplens.trainability.extrapolation import HIGHEST
 from skiplens.trainability.forecast import TrainingLoss, opened
 from skiplens.trainability.optimizers import OptimizerChoice
 from skiplens.trainability.pilot import Runner, has_diverged
 
-LAST = 0.1  # share of the steps whose mean loss is the loss at the end
 PIECE = 20  # steps between two looks whether a run has diverged
 LEVEL = 0.05  # of the test
+BEYOND = 1e12  # what a diverged run counts as
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,8 +48,7 @@ class Race:
     @property
     def ends(self) -> tuple[Tensor, Tensor]:
         """The loss at the end of each run: the mean over the last tenth of the steps."""
-        last = max(1, int(LAST * self.before.shape[1]))
-        return self.before[:, -last:].mean(1), self.after[:, -last:].mean(1)
+        return ends_of(self.before), ends_of(self.after)
 
     @property
     def gain(self) -> float:
@@ -60,6 +58,8 @@ class Race:
     @property
     def p(self) -> float:
         """The probability of such a gain by chance: one-sided paired t-test of the logarithms."""
+        from scipy import stats  # it takes longer to load than all of Skiplens
+
         found = self._differences()
         if np.ptp(found) == 0:
             return 0.0 if found[0] > 0 else 1.0
@@ -71,20 +71,28 @@ class Race:
         return self.gain > 1 and self.p < LEVEL
 
     def _differences(self) -> np.ndarray:
-        before, after = (np.log(np.clip(ends.double().numpy(), 1e-12, math.exp(HIGHEST))) for ends in self.ends)
+        before, after = (np.log(np.clip(ends.double().numpy(), 1e-12, BEYOND)) for ends in self.ends)
         return before - after
 
 
 def run_to_the_end(  # noqa: PLR0913 - what is trained, on what, how and for how long
-    model: nn.Module, data: Any, loss: Loss, choice: OptimizerChoice, *, rate: float, steps: int, seed: int
+    model: nn.Module,
+    data: Any,
+    loss: Loss,
+    choice: OptimizerChoice,
+    *,
+    rate: float,
+    steps: int,
+    seed: int,
+    first: int = 0,
 ) -> RacedRun:
-    """Train a copy of `model`; the seed names the order of samples and what the network draws."""
+    """Train a copy of `model` on the batches from number `first` on; the seed names their order and what is drawn."""
     device = next(model.parameters()).device
     clock = Provenance.begin({"optimizer": choice.name, "rate": rate, "steps": steps}, seed, device)
     source, _, _ = opened(data, steps, seed, device)
     with own_random_state(device), without_autocast(), torch.enable_grad():
         runner = Runner(model, source, TrainingLoss(loss), choice, seed)
-        batches = source.batches(0)
+        batches = source.batches(first)
         losses = [runner.first_gradient(next(batches))]
         mover = runner.begin(rate)
         while len(losses) < steps and not has_diverged(losses):

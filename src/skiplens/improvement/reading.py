@@ -10,6 +10,13 @@ from torch import Tensor
 from skiplens.base.axes import Float, Int
 from skiplens.readings.reading import Reading
 
+LAST = 0.1  # share of the steps whose mean loss is the loss at the end
+
+
+def ends_of(losses: Float[Tensor, "seeds steps"]) -> Float[Tensor, " seeds"]:
+    """The loss at the end of each run."""
+    return losses[:, -max(1, int(LAST * losses.shape[1])) :].mean(1)
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Improvement(Reading, kind="improvement"):
@@ -70,10 +77,16 @@ class Improvement(Reading, kind="improvement"):
                 f"(p = {self.p:.2g}), so the network stays as it is."
             )
         what = " and ".join(self.changes)
-        return f"{what[:1].upper()}{what[1:]}: the loss ends {self._times()} lower {raced} (p = {self.p:.2g})."
+        before, after = (float(ends.median()) for ends in self.ends)
+        instead = (
+            f"at {after:.3g} instead of {before:.3g}" if math.isfinite(before) else f"at {after:.3g}, not diverging"
+        )
+        return f"{what[:1].upper()}{what[1:]}: the loss ends {instead} {raced} (p = {self.p:.2g})."
 
-    def _times(self) -> str:
-        return f"{self.gain:.3g} times" if math.isfinite(self.gain) else "without end"
+    @property
+    def ends(self) -> tuple[Tensor, Tensor]:
+        """The loss at the end of each run of the race, before and after: means over the last tenth of the steps."""
+        return ends_of(self.losses_before), ends_of(self.losses_after)
 
     def rows(self) -> tuple[Mapping[str, Any], ...]:
         """What was tried as a table, best first."""

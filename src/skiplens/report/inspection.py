@@ -27,6 +27,7 @@ from skiplens.graph.batch import as_batches
 from skiplens.graph.inputs import first_line, require_module
 from skiplens.graph.lens import Lens, Subject, prepared
 from skiplens.graph.loss import Loss, loss_name, loss_rule
+from skiplens.improvement.reading import Improvement
 from skiplens.plots.matplotlib_file import save_figure
 from skiplens.plots.section import Section
 from skiplens.readings.file import from_json, to_json
@@ -66,7 +67,9 @@ class Report:
     @property
     def verdict(self) -> str:
         """What is expected of it, then that it is healthy, its most severe finding, or what was not measured."""
-        expected = self.reading(Forecast)
+        improved, expected = self.reading(Improvement), self.reading(Forecast)
+        if improved is not None:
+            return improved.sentence
         if expected is None:
             return self._health
         if expected.is_bad and not any(finding.severity != "note" for finding in self._others):

@@ -11,6 +11,7 @@ from skiplens.curvature import landscape_reading
 from skiplens.curvature import report as curvature
 from skiplens.graph.inputs import first_line
 from skiplens.graph.lens import Lens
+from skiplens.improvement import report as improvement
 from skiplens.jacobians import report as jacobians
 from skiplens.jacobians.hypotheses import model_check as hypotheses
 from skiplens.paths import report as paths
@@ -32,7 +33,7 @@ from skiplens.training import history
 _LENSES = (forecast, structure, signal, layers, task, paths, curvature, jacobians, hypotheses, tangent)
 LENS_VIEWS: tuple[ReadingView, ...] = tuple(lens.VIEW for lens in _LENSES)
 
-_OTHERS = (landscape_reading, history, along, depth_reading, page, verification_reading)
+_OTHERS = (landscape_reading, history, along, depth_reading, page, verification_reading, improvement)
 VIEWS: dict[type[Reading], ReadingView] = {
     view.reading: view for view in (*LENS_VIEWS, *(other.VIEW for other in _OTHERS))
 }

@@ -1,0 +1,70 @@
+"""`skiplens improve`: a network that trains better, the smallest change that does it, and the proof."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from skiplens.base.files import require_writable, write_content
+from skiplens.base.settings import option
+from skiplens.cli import console
+from skiplens.cli.flags import with_settings
+from skiplens.cli.forecast import OneForecastSettings
+
+
+@dataclass(frozen=True)
+class ImproveSettings(OneForecastSettings):
+    """One model, the training that is to get better, and what may be changed for it."""
+
+    keep: Literal["outputs", "architecture", "nothing"] = option(
+        "architecture",
+        "outputs: change only how it is trained; architecture: also values of parameters; nothing: anything.",
+    )
+    cost: int = option(600, "Steps of all short trainings; a race of 8 whole trainings comes after them.")
+
+
+@with_settings(ImproveSettings)
+def improve(
+    settings: ImproveSettings,
+    out: Annotated[
+        Path, typer.Option(help="Folder for the report, change.py and model.pt; a killed command goes on there.")
+    ] = Path("runs/improve"),
+    as_json: Annotated[bool, typer.Option("--json", help="Write what was found to standard output as JSON.")] = False,
+) -> None:
+    """Find the change that makes a model train better, and prove it by training both.
+
+    Example: [bold]skiplens improve zoo:mnist_residual --data mnist --steps 200[/]
+    """
+    import torch
+
+    from skiplens import improvement
+    from skiplens.cli.models import build_model, data_for, load_weights
+    from skiplens.improvement.improve import SEEDS
+    from skiplens.readings.file import to_json
+    from skiplens.report import Report
+
+    asked: dict[str, Any] = settings.asked()
+    require_writable(out)
+    model = build_model(settings.model, settings.seed)
+    if settings.weights is not None:
+        load_weights(model, settings.weights)
+    data = data_for(settings.model, settings.data)
+    keep = None if settings.keep == "nothing" else settings.keep
+    most = (settings.cost + 2 * SEEDS * settings.steps) / settings.steps
+    words = f"At most {most:.1f} trainings' worth of steps; what is finished is kept in {out / 'parts'}."
+    console.err().print(words, markup=False)
+    with console.progress_shown() as progress:
+        better = improvement.improve(model, data, keep=keep, out=out, progress=progress, **asked)
+    page = Report(settings.model, (better.after or better.before, better.reading), (), ()).write(out)
+    if better.changes:
+        write_content(out / "change.py", better.code + "\n")
+        torch.save(better.model.state_dict(), out / "model.pt")
+    if as_json:
+        console.print_json(to_json(better.reading))
+        return
+    console.out().print(better.sentence, markup=False, style="bold")
+    if better.changes:
+        console.out().print(better.code, markup=False, highlight=False)
+    console.print_table("What was tried", better.reading.rows())
+    console.out().print(f"The report is in {page}", markup=False)

@@ -1,0 +1,170 @@
+"""Which changes a network is offered, and that each does what its words say."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from skiplens.graph.batch import Batch
+from skiplens.improvement.changes import SLOTS, Patient, changed, changes_for, ordered, trained_with
+from skiplens.trainability.optimizers import optimizer_choice
+
+X = torch.randn(64, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+BATCH = Batch(X, torch.arange(64) % 3)
+
+
+class Residual(nn.Module):
+    def __init__(self, depth=4):
+        super().__init__()
+        torch.manual_seed(0)
+        self.branches = nn.ModuleList(nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)) for _ in range(depth))
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x):
+        for branch in self.branches:
+            x = x + branch(x)
+        return self.head(x)
+
+
+def plain(depth=6, activation=nn.ReLU):
+    torch.manual_seed(0)
+    layers = [part for _ in range(depth) for part in (nn.Linear(8, 8), activation())]
+    return nn.Sequential(*layers, nn.Linear(8, 3))
+
+
+def patient(model, batch=BATCH):
+    return Patient(model, batch, None, 100, optimizer_choice("sgd"))
+
+
+def offered(model, keep=None, batch=BATCH):
+    return {change.name: change for change in changes_for(patient(model, batch), keep)[0]}
+
+
+def test_what_must_stay_limits_what_is_offered():
+    assert set(offered(plain(), "outputs")) == {"warm_up", "clip"}
+    values = offered(plain(), "architecture")
+    assert {"unit_variance", "orthogonal", "centred", "looks_linear", "he"} <= set(values)
+    assert not {change.slot for change in values.values()} & {"inputs", "outputs", "structure"}
+    assert {"shortcuts_over_1", "shortcuts_over_2", "layer_norms", "batch_norms"} <= set(offered(plain()))
+
+
+def test_every_offer_keeps_what_it_promises():
+    model = plain()
+    for change in changes_for(patient(model), "architecture")[0]:
+        made = changed(model, (change,), X)
+        assert [n for n, _ in made.named_parameters()] == [n for n, _ in model.named_parameters()]
+        assert str(made) == str(model)
+    for change in changes_for(patient(model), "outputs")[0]:
+        assert torch.equal(changed(model, (change,), X)(X), model(X))
+
+
+def test_residual_networks_get_their_branches_scaled():
+    model = Residual()
+    found = offered(model)
+    assert "looks_linear" not in found and "shortcuts_over_1" not in found
+    zero = changed(model, (found["zero_branches"],), X)
+    assert torch.equal(zero(X), zero.head(X))
+    small = changed(model, (found["small_branches"],), X)
+    for old, new in zip(model.branches, small.branches, strict=True):
+        assert torch.allclose(new(X), 0.5 * old(X), atol=1e-6), "1/√4"
+
+
+def test_new_shortcuts_start_as_identities():
+    model = plain(activation=nn.Tanh)
+    for name in ("shortcuts_over_1", "shortcuts_over_2"):
+        made = changed(model, (offered(model)[name],), X)
+        h = model[0](X)  # the first layer keeps its shape too, but nothing stands before it
+        wanted = model[-1](torch.tanh(h)) if name.endswith("1") else None
+        assert wanted is None or not torch.equal(made(X), model(X))
+        loss = F.cross_entropy(made(X), BATCH.targets)
+        gradients = torch.autograd.grad(loss, list(made.parameters()))
+        assert sum(float(g.abs().sum()) > 0 for g in gradients) >= len(gradients) // 2
+
+
+def test_unusual_inputs_are_standardised():
+    shifted = Batch(50 * X + 1000, BATCH.targets)
+    assert "standardise_inputs" not in offered(plain())
+    change = offered(plain(), batch=shifted)["standardise_inputs"]
+    seen = []
+    made = changed(plain(), (change,), shifted.inputs)
+    made[0].register_forward_pre_hook(lambda module, given: seen.append(given[0]))
+    made(shifted.inputs)
+    assert abs(float(seen[0].mean())) < 1e-2 and float(seen[0].std()) == pytest.approx(1, abs=1e-2)
+
+
+def test_features_of_different_size_get_a_number_each():
+    sizes = torch.logspace(-3, 3, 8, dtype=torch.float64)
+    change = offered(plain(), batch=Batch(X * sizes, BATCH.targets))["standardise_inputs"]
+    assert len(change.remedies[0].parameters["std"]) == 8
+
+
+def test_a_softmax_is_found_and_undone():
+    model = nn.Sequential(plain(), nn.Softmax(-1))
+    change = offered(model)["undo_softmax"]
+    assert torch.allclose(changed(model, (change,), X)(X), model[0](X).log_softmax(-1), atol=1e-6)
+
+
+def test_post_norm_and_sigmoid_are_offered_a_change():
+    class Encoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+            self.head = nn.Linear(8, 3)
+
+        def forward(self, x):
+            return self.head(self.layer(x).mean(1))
+
+    assert "norms_first" in offered(Encoder(), batch=Batch(torch.randn(64, 5, 8), BATCH.targets))
+    assert "relu" in offered(plain(activation=nn.Sigmoid))
+
+
+def test_a_large_head_is_made_small():
+    model = plain(2)
+    model[-1].weight.data.mul_(100)
+    model[-1].bias.data.mul_(100)
+    found = offered(model)["head"]
+    size = changed(model, (found,), X)(X).detach()
+    assert float((size - size.mean(-1, keepdim=True)).square().mean().sqrt()) == pytest.approx(0.3, rel=0.01)
+
+
+def test_why_something_is_left_out_is_told():
+    _, left_out = changes_for(patient(Residual()), None)
+    assert left_out["shortcuts"] == "it has 4 residual blocks"
+    assert "keep='outputs'" in changes_for(patient(plain()), "outputs")[1]["another start"]
+
+
+def test_offers_and_code_agree_for_all_changes():
+    for model in (plain(), Residual(), plain(activation=nn.Sigmoid)):
+        kept = copy.deepcopy(model.state_dict())
+        for change in changes_for(patient(model), None)[0]:
+            pasted = {"model": copy.deepcopy(model), "inputs": X}
+            for remedy_code in [change.code] if change.remedies else []:
+                exec(remedy_code, pasted)
+            assert torch.equal(changed(model, (change,), X)(X), pasted["model"](X)), change.name
+        assert all(torch.equal(kept[name], value) for name, value in model.state_dict().items())
+
+
+def test_changes_are_made_in_the_order_of_their_slots():
+    found = list(offered(Residual()).values())
+    slots = [SLOTS.index(change.slot) for change in ordered(found[::-1])]
+    assert slots == sorted(slots)
+
+
+def test_warm_up_and_clipping_change_the_steps():
+    found = offered(plain())
+    parameter = nn.Parameter(torch.zeros(2))
+    parameter.grad = torch.tensor([30.0, 40.0])
+    mover = trained_with(optimizer_choice("sgd"), (found["clip"],)).make([parameter], 0.1)
+    mover.step()
+    assert torch.allclose(parameter.detach(), -0.1 * torch.tensor([0.6, 0.8]), atol=1e-6)
+    parameter = nn.Parameter(torch.zeros(1))
+    mover = trained_with(optimizer_choice("sgd"), (found["warm_up"],)).make([parameter], 1.0)
+    moved = []
+    for _ in range(12):
+        parameter.grad, before = torch.ones(1), parameter.item()
+        mover.optimizer.state.clear()  # without momentum
+        mover.step()
+        moved.append(before - parameter.item())
+    assert moved == pytest.approx([min(1.0, (k + 1) / 10) for k in range(12)], rel=1e-5)

@@ -1,0 +1,171 @@
+"""Improving from outside: networks whose fault is known get better, healthy ones stay, bad input is one sentence."""
+
+import copy
+import math
+import sys
+
+import pytest
+import torch
+from scipy import stats
+from torch import nn
+
+import skiplens as sl
+from skiplens.base.errors import InvalidInputError
+from skiplens.improvement.improve import SEEDS
+from skiplens.improvement.race import Race, run_to_the_end
+from skiplens.improvement.reading import Improvement
+from skiplens.improvement.search import LEAST, budget
+from skiplens.readings.file import from_json, to_json
+from skiplens.report import Report
+from skiplens.trainability.optimizers import optimizer_choice
+
+STEPS, COST = 80, 300
+
+
+def data(samples=256):
+    generator = torch.Generator().manual_seed(0)
+    centres = 3 * torch.randn(3, 12, generator=generator, dtype=torch.float32)
+    targets = torch.arange(samples) % 3
+    return centres[targets] + torch.randn(samples, 12, generator=generator, dtype=torch.float32), targets
+
+
+def network(depth, gain=1.0, width=16):
+    torch.manual_seed(0)
+    layers = [nn.Linear(12, width), nn.ReLU()]
+    for _ in range(depth):
+        layers += [nn.Linear(width, width), nn.ReLU()]
+    made = nn.Sequential(*layers, nn.Linear(width, 3)).float()
+    for parameter in made.parameters():
+        parameter.data.mul_(gain)
+    return made
+
+
+@pytest.fixture(scope="module")
+def faulty():
+    return network(10, 0.4)
+
+
+@pytest.fixture(scope="module")
+def better(faulty):
+    kept = copy.deepcopy(faulty.state_dict())
+    found = sl.improve(faulty, data(), steps=STEPS, cost=COST)
+    assert all(torch.equal(kept[name], value) for name, value in faulty.state_dict().items()), "left as it was"
+    return found
+
+
+def test_a_network_that_cannot_train_is_made_to(better, faulty):
+    before, after = better.race.ends
+    assert (after < 0.5 * before).all() and better.race.p < 0.05
+    assert better.changes and better.after.score < better.before.score
+    assert [n for n, _ in better.model.named_parameters()] == [n for n, _ in faulty.named_parameters()]
+    assert better.reading.cost <= COST + 2 * SEEDS * STEPS
+
+
+def test_the_code_makes_the_same_network(better, faulty):
+    inputs = data()[0]
+    pasted = {"model": copy.deepcopy(faulty), "inputs": inputs}
+    exec(better.code, pasted)
+    assert torch.equal(pasted["model"](inputs), better.model(inputs))
+
+
+def test_what_was_finished_is_not_done_again(better, faulty, tmp_path, monkeypatch):
+    calls = []
+
+    def ends_early(*given, **named):
+        calls.append(named["seed"])
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return run_to_the_end(*given, **named)
+
+    monkeypatch.setattr(sys.modules["skiplens.improvement.improve"], "run_to_the_end", ends_early)
+    with pytest.raises(KeyboardInterrupt):
+        sl.improve(faulty, data(), steps=STEPS, cost=COST, out=tmp_path)
+    pilots = []
+    monkeypatch.setattr("skiplens.improvement.search.forecast", lambda *given, **named: pilots.append(named))
+    found = sl.improve(faulty, data(), steps=STEPS, cost=COST, out=tmp_path)
+    assert not pilots and len(calls) == 3 + 2 * SEEDS - 2
+    assert torch.equal(found.race.before, better.race.before) and torch.equal(found.race.after, better.race.after)
+
+
+def test_other_data_in_the_same_folder_is_other_work(faulty, tmp_path):
+    parts = []
+    for samples in (256, 128):
+        sl.improve(faulty, data(samples), steps=STEPS, cost=COST, keep="outputs", out=tmp_path)
+        parts.append(len(list((tmp_path / "parts").glob("*.npz"))))
+    assert parts[1] >= parts[0] + 3
+
+
+def test_a_healthy_network_stays_as_it_is():
+    model = network(1)
+    found = sl.improve(model, data(), steps=STEPS, cost=COST, keep="outputs")
+    if not found.changes:
+        assert all(torch.equal(a, b) for a, b in zip(model.parameters(), found.model.parameters(), strict=True))
+        assert found.model is not model and ("as well as anything" in found.sentence or "Not proven" in found.sentence)
+    else:  # then it was proven
+        assert found.race.gain > 1
+
+
+def test_the_reading_is_kept_and_shown(better, tmp_path):
+    again = from_json(to_json(better.reading))
+    assert isinstance(again, Improvement) and again.sentence == better.sentence
+    page = Report("deep", (better.before, better.reading), (), ()).write(tmp_path / "page")
+    assert better.sentence.split(":")[0] in page.read_text("utf-8")
+
+
+def test_the_test_is_the_paired_t_test_of_the_field():
+    generator = torch.Generator().manual_seed(0)
+    before, after = torch.rand(4, 30, generator=generator) + 0.5, torch.rand(4, 30, generator=generator) + 0.3
+    race = Race(before, after, (0.1, 0.1))
+    ends = before[:, -3:].mean(1).log(), after[:, -3:].mean(1).log()
+    assert race.p == pytest.approx(float(stats.ttest_rel(*ends, alternative="greater").pvalue), rel=1e-9)
+    assert race.gain == pytest.approx(math.exp(float((ends[0] - ends[1]).mean())), rel=1e-6)
+
+
+def test_a_run_is_the_training_that_anybody_would_write():
+    model, (X, y) = network(1), data(64)
+    run = run_to_the_end(model, (X, y), None, optimizer_choice("sgd"), rate=0.05, steps=6, seed=0)
+    own = copy.deepcopy(model)
+    optimizer, losses = torch.optim.SGD(own.parameters(), lr=0.05, momentum=0.9), []
+    for _ in range(6):
+        loss = nn.functional.cross_entropy(own(X), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert run.losses.tolist() == pytest.approx(losses, rel=1e-5)
+
+
+def test_a_run_that_diverges_is_infinite_from_there():
+    run = run_to_the_end(network(1), data(64), None, optimizer_choice("sgd"), rate=1e8, steps=40, seed=0)
+    assert torch.isfinite(run.losses[0]) and torch.isinf(run.losses[-1])
+    assert torch.isinf(run.losses).double().diff().ge(0).all()
+
+
+@pytest.mark.parametrize("cost", [140, 300, 600, 5000])
+@pytest.mark.parametrize("changes", [1, 2, 8, 20])
+def test_the_cost_is_kept(cost, changes):
+    full, screen, tried = budget(cost, changes)
+    assert 1 <= tried <= changes and 4 * full + (tried + 1) * screen <= cost
+    assert screen >= min(LEAST, 14)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"keep": "all"}, "keep is 'all'"),
+        ({"steps": 3}, "steps is 3"),
+        ({"cost": 10}, "cost 10"),
+        ({"loss": "nothing"}, "nothing"),
+        ({"optimizer": "adm"}, "no optimizer 'adm'"),
+    ],
+)
+def test_bad_input_is_one_sentence(change, words):
+    with pytest.raises((InvalidInputError, ValueError), match=words):
+        sl.improve(network(1), data(), **change)
+
+
+def test_too_few_samples_and_frozen_models_are_refused():
+    with pytest.raises(InvalidInputError, match="16 samples"):
+        sl.improve(network(1), data(16))
+    with pytest.raises(InvalidInputError, match="no parameter"):
+        sl.improve(network(1).requires_grad_(False), data())
