@@ -39,17 +39,15 @@ def improve(
     import torch
 
     from skiplens import improvement
-    from skiplens.cli.models import build_model, data_for, load_weights
+    from skiplens.cli.models import data_for, model_for
     from skiplens.improvement.improve import SEEDS
     from skiplens.readings.file import to_json
     from skiplens.report import Report
 
     asked: dict[str, Any] = settings.asked()
     require_writable(out)
-    model = build_model(settings.model, settings.seed)
-    if settings.weights is not None:
-        load_weights(model, settings.weights)
-    data = data_for(settings.model, settings.data)
+    model = model_for(settings)
+    data = data_for(settings.model, settings, model)
     keep = None if settings.keep == "nothing" else settings.keep
     most = (settings.cost + 2 * SEEDS * settings.steps) / settings.steps
     words = f"At most {most:.1f} trainings' worth of steps; what is finished is kept in {out / 'parts'}."

@@ -1,0 +1,65 @@
+"""`skiplens improve`: the report, the code and the weights it leaves, and that a second call goes on."""
+
+import json
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from skiplens.base.errors import SkiplensError
+from skiplens.cli.main import app
+from skiplens.report import Report
+
+SOURCE = """
+import torch
+from torch import nn
+def build():
+    torch.manual_seed(0)
+    layers = [part for _ in range(8) for part in (nn.Linear(12, 12), nn.ReLU())]
+    model = nn.Sequential(*layers, nn.Linear(12, 2)).float()
+    for parameter in model.parameters():
+        parameter.data.mul_(0.3)
+    return model
+def data():
+    inputs = torch.randn(256, 12, generator=torch.Generator().manual_seed(0), dtype=torch.float32)
+    return inputs, (inputs[:, 0] > 0).long()
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(SOURCE)
+    return path
+
+
+def run(file, *words):
+    asked = ["improve", f"{file}:build", "--data", f"{file}:data", "--steps", "80", "--cost", "300"]
+    return CliRunner().invoke(app, [*asked, *map(str, words)])
+
+
+def test_the_folder_holds_report_code_and_weights(file, tmp_path):
+    done = run(file, "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert "instead of" in done.output, done.output
+    assert "What was tried" in done.output and "trainings' worth of steps" in done.output
+    report = Report.load(tmp_path / "out")
+    assert report.verdict.split(":")[0][:40] in " ".join(done.output.split())
+    pasted = {}
+    exec(SOURCE, pasted)
+    pasted = {"model": pasted["build"](), "inputs": pasted["data"]()[0]}
+    exec((tmp_path / "out/change.py").read_text(), pasted)
+    weights = torch.load(tmp_path / "out/model.pt", weights_only=True)
+    assert all(torch.equal(weights[name], value) for name, value in pasted["model"].state_dict().items())
+    parts = sorted((tmp_path / "out/parts").iterdir())
+    written = [part.stat().st_mtime_ns for part in parts]
+    again = run(file, "--out", tmp_path / "out", "--json")
+    assert again.exit_code == 0 and json.loads(again.stdout)["kind"] == "improvement"
+    assert [part.stat().st_mtime_ns for part in sorted((tmp_path / "out/parts").iterdir())] == written
+
+
+def test_bad_input_is_one_line(file, tmp_path):
+    for words in (("--keep", "everything"), ("--optimizer", "adm"), ("--cost", "3")):
+        done = run(file, "--out", tmp_path / "out", *words)
+        assert isinstance(done.exception, SkiplensError), done.output
+    assert not (tmp_path / "out/report.html").exists()
