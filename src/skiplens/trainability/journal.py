@@ -71,6 +71,8 @@ class Journal(Shelf):
         require_writable(kept)
         self.kept, self.identity = kept, dict(identity)
         self.finished = self._read(kept / "pilot.pt")
+        if self.finished:
+            self._clear()  # its process may have been killed before it did
         entries = (self._read(path) for path in kept.glob("rate_*.pt"))
         self.seen: dict[float, list[float]] = {entry["rate"]: entry["losses"] for entry in entries if entry}
 
@@ -90,6 +92,9 @@ class Journal(Shelf):
     def end(self, found: Mapping[str, Any]) -> None:
         """Keep what was found; the states have done their work."""
         self._write(self.kept / "pilot.pt", found)
+        self._clear()
+
+    def _clear(self) -> None:
         for path in self.kept.glob("rate_*.pt"):
             path.unlink(missing_ok=True)
 
