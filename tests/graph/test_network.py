@@ -7,6 +7,7 @@ from torch import nn
 
 from skiplens.base.errors import InvalidInputError
 from skiplens.graph.dissect import dissect
+from skiplens.graph.export import _grouped_product
 from skiplens.graph.network import part_function, plain_call
 from tests.networks import CrossAttending, Formula, LinearResidual, PostActivation, linear, noise
 from tests.tolerances import assert_close
@@ -161,3 +162,25 @@ def test_the_parts_of_a_linear_block_have_the_jacobians_of_the_formula(network):
         function = part_function(network, network.blocks[1], part)
         jacobian = torch.autograd.functional.jacobian(lambda x: function(x).sum(0), noise(2, 3))  # noqa: B023 - used at once
         assert_close(jacobian[:, 0], matrix)
+
+
+def test_a_write_in_place_has_all_derivatives_in_the_graph():
+    def write(m, x):
+        y = torch.zeros(*x.shape, dtype=x.dtype)
+        y[:, 0] = m.f(x)[:, 0]
+        y[:, 1:] = m.g(x)[:, 1:].square()
+        return x + y
+
+    network = dissect(Formula(write, f=linear(), g=linear()), noise(2, 3))
+    assert not [card.name for card in network.cards if card.operation == "aten.copy"]
+    x = noise(2, 3)
+    jacobian = torch.autograd.functional.jacobian
+    graph = jacobian(lambda value: network.run([network.output], inputs=value)[network.output], x)
+    assert_close(graph, jacobian(network.model, x))
+
+
+def test_products_of_groups_are_those_of_each_group_alone():
+    rows, matrices, ends = noise(7, 3), noise(3, 3, 5, seed=1), torch.tensor([2, 2, 6])  # one empty, one row left over
+    by_hand = torch.cat([rows[:2] @ matrices[0], rows[2:6] @ matrices[2], torch.zeros(1, 5, dtype=rows.dtype)])
+    assert_close(_grouped_product(rows, matrices, ends), by_hand)
+    assert _grouped_product(rows, matrices[0], None) is NotImplemented

@@ -1,11 +1,12 @@
 import pytest
 import torch
+from torch import nn
 
 from skiplens.graph.dissect import dissect
 from skiplens.paths.forward import BlockDerivatives, PathOrders, TotalDerivative, expand_signal
 from skiplens.paths.plan import all_bytes, frozen_plan, highest_orders, peak_bytes
 from skiplens.paths.step import padded, summed
-from tests.networks import drawn, noise
+from tests.networks import Formula, drawn, noise
 from tests.paths.frozen_by_hand import Perceptrons, polynomial
 from tests.tolerances import assert_close
 
@@ -71,3 +72,12 @@ def test_memory_grows_with_the_orders_that_are_kept():
     assert max(highest_orders(plan).values()) == 5
     assert 0 < peak_bytes(plan, most=0) < peak_bytes(plan, most=2) < peak_bytes(plan)
     assert all_bytes(plan) > 0
+
+
+def test_paths_pass_a_branch_that_is_a_fourier_transform():
+    """y = W(x + Re F x): the paths through no branch and through one are W x and W Re F x."""
+    model = Formula(lambda m, x: m.f(x + torch.fft.fft2(x).real), f=nn.Linear(4, 4, bias=False))
+    x = noise(2, 5, 4)
+    network = dissect(model, x)
+    stack = expand_signal(frozen_plan(network, network.node(network.output)), PathOrders())
+    assert_close(stack, torch.stack([model.f(x), model.f(torch.fft.fft2(x).real)]))

@@ -119,3 +119,51 @@ def test_autocast_is_off_while_measuring():
         for field, value in one.values().items():
             if isinstance(value, torch.Tensor):
                 assert torch.equal(value.nan_to_num(), getattr(other, field).nan_to_num()), (one.kind, field)
+
+
+class Told(nn.Module):
+    """A residual block that does something which torch, or it itself, refuses to differentiate."""
+
+    def __init__(self, rule):
+        super().__init__()
+        self.f, self.rule = nn.Linear(WIDTH, WIDTH).float(), rule
+
+    def forward(self, x):
+        return x + self.rule(self.f(x))
+
+
+def overwritten(y):
+    z = y.exp()
+    z[:, 0] = 0
+    return z
+
+
+def only_looked_at(y):
+    assert not y.requires_grad, "this model is not made to be trained"
+    return y
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        (overwritten, "The model writes in place over a value that its own gradient needs"),
+        (
+            only_looked_at,
+            "The model itself ended in an error when it was called for this. It said Assertion",
+        ),
+    ],
+)
+def test_what_a_model_refuses_is_told_as_that_with_its_traceback(rule, said, tmp_path):
+    report = sl.inspect(Told(rule), (X, Y), lenses=["curvature"])
+    told = {problem.lens: problem for problem in report.problems}
+    assert told["curvature"].message.startswith(said) and told["curvature"].traceback.startswith("Traceback")
+    assert report.reading(SignalReading) is not None
+    report.write(tmp_path)
+    assert sl.Report.load(tmp_path).problems == report.problems
+
+
+def test_a_signal_that_underflows_is_told():
+    model = nn.Sequential(*(Told(lambda y: y) for _ in range(3)), nn.Linear(WIDTH, 3).float())
+    reading = sl.inspect(model, (X, Y), lenses=["task"]).reading(SignalReading)
+    nothing = replace(reading, signal=torch.cat([reading.signal[:-1], torch.zeros_like(reading.signal[-1:])]))
+    assert "the signal vanishes" in lenses.section_of(nothing).sentence

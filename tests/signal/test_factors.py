@@ -63,3 +63,11 @@ def test_weight_norm_and_width():
     frobenius = [float(layer.weight.detach().norm()) for layer in (net.f, net.g)]
     assert float(reading.weight_norms[0]) == pytest.approx((sum(n**2 for n in frobenius) / 2) ** 0.5)
     assert reading.widths.tolist() == [3] and reading.branch_depths.tolist() == [2]
+
+
+def test_what_only_decides_is_no_width():
+    def routed(m, x):
+        weights, chosen = m.gate(x).softmax(-1).topk(1)
+        return x + weights * (1 + chosen) * m.f(x)
+
+    assert look(drawn(Formula(routed, gate=linear(3, 2), f=linear())), X).widths.tolist() == [3]

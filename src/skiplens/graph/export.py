@@ -45,7 +45,7 @@ def export(model: nn.Module, arguments: Arguments) -> ExportedGraph:
     try:
         with torch.no_grad(), _quiet():
             program = torch.export.export(door, arguments.positional, arguments.named, strict=False)
-            program = program.run_decompositions({})  # an empty table makes it functional and decomposes nothing
+            program = program.run_decompositions(_decompositions())  # this makes it functional too
     except Exception as error:
         raise NotExportableError(explain(model, error)) from error
     changed = [
@@ -59,6 +59,29 @@ def export(model: nn.Module, arguments: Arguments) -> ExportedGraph:
             "Hand in a model whose forward pass has no such side effect."
         )
     return _read(model, program, names)
+
+
+def _decompositions() -> dict[Any, Callable[..., Any]]:
+    """Operations without all derivatives, written with operations that have them; everything else stays as it is."""
+    table: dict[Any, Callable[..., Any]] = {torch.ops.aten.copy.default: _copied}
+    grouped = (("aten", "_grouped_mm"), ("transformers", "grouped_mm_fallback"))  # its experts use the second one
+    found = (getattr(getattr(torch.ops, space), name, None) for space, name in grouped)
+    return table | {operation.default: _grouped_product for operation in found if operation is not None}
+
+
+def _copied(written: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    """What a tensor holds after a write in place."""
+    return source.to(written.dtype).expand(written.shape).clone()
+
+
+def _grouped_product(rows: torch.Tensor, matrices: torch.Tensor, ends: torch.Tensor | None, *others: Any) -> Any:
+    """Each group of rows times its own matrix; group g ends before row ``ends[g]``."""
+    if ends is None or (rows.ndim, matrices.ndim) != (2, 3) or any(other is not None for other in others):
+        return NotImplemented
+    places = torch.arange(len(rows), device=rows.device)
+    starts = torch.cat([ends.new_zeros(1), ends[:-1]])
+    chosen = (places >= starts[:, None]) & (places < ends[:, None])
+    return torch.bmm(chosen[:, :, None] * rows, matrices).sum(0)
 
 
 class _FlatOutputs(nn.Module):

@@ -291,8 +291,9 @@ def node_bytes(node: fx.Node) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors if isinstance(tensor, torch.Tensor))
 
 
-def is_floating(node: fx.Node) -> bool:
-    """Whether a node's value is a real tensor, or a tuple with one."""
+def is_floating(node: fx.Node, or_complex: bool = False) -> bool:
+    """Whether a node's value is a real (or complex) tensor, or a tuple with one."""
     value = node.meta.get("val")
     values = value if isinstance(value, list | tuple) else (value,)
-    return any(isinstance(entry, torch.Tensor) and entry.is_floating_point() for entry in values)
+    tensors = [entry for entry in values if isinstance(entry, torch.Tensor)]
+    return any(entry.is_floating_point() or (or_complex and entry.is_complex()) for entry in tensors)

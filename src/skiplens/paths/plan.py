@@ -123,7 +123,7 @@ def _fates(
 
 def _frozen_fate(node: fx.Node, fates: Fates) -> Fate:
     moving = [fates[source] for source in node.all_input_nodes if fates[source].status != "constant"]
-    rule = rule_of(node) if is_floating(node) else None
+    rule = rule_of(node) if is_floating(node, or_complex=True) else None
     curved = max(fate.curved for fate in moving) + (rule is not None and rule.curves)
     if operation(node) == GETITEM:
         # An entry of a tuple is carried if it is a piece of what was split, or the first (the others are statistics).
@@ -140,7 +140,7 @@ def _frozen_fate(node: fx.Node, fates: Fates) -> Fate:
 
 
 def _tangent_fate(node: fx.Node, fates: Fates) -> Fate:
-    if not is_floating(node) or operation(node) == "aten.detach":
+    if not is_floating(node, or_complex=True) or operation(node) == "aten.detach":
         return CONSTANT
     every = all_slots(node, range(len(node.args)))
     return Fate("carried", tuple(slot for slot in every if status_at(node, slot, fates) == "carried"))

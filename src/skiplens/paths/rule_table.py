@@ -20,7 +20,8 @@ LINEAR = """
     col2im neg mean sum cumsum avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d
     adaptive_avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d upsample_nearest1d upsample_nearest2d
     upsample_nearest3d upsample_linear1d upsample_bilinear2d upsample_bicubic2d upsample_trilinear3d
-    reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d
+    reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d view_as_real view_as_complex real fft_fft
+    fft_fft2 fft_fftn fft_ifft fft_ifft2 fft_ifftn fft_rfft fft_rfft2 fft_rfftn fft_irfft fft_irfft2 fft_irfftn
 """.split()  # linear in their first argument, and nothing is added
 
 SECANT = """

@@ -1,5 +1,6 @@
 """Look at a model through every lens and put what was seen into a report."""
 
+import inspect as inspect_module
 import itertools
 import json
 import traceback
@@ -8,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
 from torch import nn
 
 from skiplens.base.errors import (
@@ -43,6 +45,13 @@ INTERRUPTED = "interrupted from the keyboard"
 UNEXPECTED = "ended in an error that it should have foreseen; the other lenses went on. Please report it"
 FOR_OTHER_MODELS = (NoFrozenFormError, NoTargetsError, NotResidualError, NotTwiceDifferentiableError)
 """What a lens says of a model or data that it is not made for; nothing has failed then."""
+REFUSALS = {
+    "modified by an inplace operation": "The model writes in place over a value that its own gradient needs, so it "
+    "cannot be trained as it is. Make a new tensor there.",
+    "Invalid strides/sizes": "A product of groups of rows, as experts use it, has no second derivative in torch. A "
+    'model of Hugging Face can do without: model.set_experts_implementation("batched_mm").',
+}
+"""What torch says of models that it cannot differentiate, and what that means."""
 R = TypeVar("R", bound=Reading)
 
 
@@ -207,7 +216,17 @@ def _told_of(loss: Loss, error: BaseException | None) -> str:
 
 
 def _unexpected(what: str, error: Exception) -> Problem:
-    return Problem(what, f"{UNEXPECTED} ({type(error).__name__}: {first_line(error)})")
+    said, trace = f"{type(error).__name__}: {first_line(error)}", "".join(traceback.format_exception(error))
+    known = next((sentence for part, sentence in REFUSALS.items() if part in str(error)), "")
+    files = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
+    called = Path(inspect_module.getfile(nn.Module)) in files  # and what raised is neither torch nor Skiplens
+    if known:
+        message = f"{known} (torch said {said})"
+    elif called and not {Path(__file__).parents[1], Path(torch.__file__).parent} & set(files[-1].parents):
+        message = f"The model itself ended in an error when it was called for this. It said {said}"
+    else:
+        message = f"{UNEXPECTED} ({said})"
+    return Problem(what, message, traceback=trace)
 
 
 def _save_figures(reading: Reading, folder: Path) -> list[Problem]:

@@ -29,6 +29,7 @@ class Problem:
     lens: str
     message: str
     failed: bool = True  # False where the lens is made for other models than this one
+    traceback: str = ""  # of an error that nobody foresaw, for who reports it
 
 
 @dataclass(frozen=True)

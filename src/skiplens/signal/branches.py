@@ -40,7 +40,7 @@ def _state(network: ResidualNetwork, flow: DataFlow, block: ResidualBlock) -> di
         "norm_scales": float(values[norms[-1].value].detach().double().abs().mean()) if norms else math.nan,
         "weight_norms": math.sqrt(sum(squares) / len(squares)) if squares else math.nan,
         "zero_factors": flow.longest(branch, zero.__contains__),
-        "widths": min((_outputs(flow, factor) for factor in matrices), default=0),
+        "widths": _width(flow, network, block, matrices),
         "normalised": any(operation(node) in NORMALISING for node in nodes),
         "matrices": weights,
         "scales": scales,
@@ -73,6 +73,18 @@ def factor_at(flow: DataFlow, node: fx.Node) -> Factor | None:
     return None
 
 
+def _width(flow: DataFlow, network: ResidualNetwork, block: ResidualBlock, matrices: list[Factor]) -> int:
+    """Fewest outputs of a matrix that carries the signal; what only decides (a router, scores, a squeeze) does not."""
+    sides = [network.node(a.node).args[place] for a in block.additions for place in a.branch_arguments]
+    waiting, carrying = [flow.number[side] for side in sides if isinstance(side, fx.Node)], set[int]()
+    while waiting:
+        number = waiting.pop()
+        if number not in carrying and flow.operation(number) not in _GATES | _CHOOSING:
+            carrying.add(number)
+            waiting += flow.sources[number]
+    return min((_outputs(flow, f) for f in matrices if f.number in carrying or len(matrices) == 1), default=0)
+
+
 def _outputs(flow: DataFlow, factor: Factor) -> int:
     """Channels after a convolution, features after a matrix."""
     shape = flow.shape(factor.number)
@@ -89,6 +101,7 @@ _SCALED_WITH_THEIR_INPUT = (
     REARRANGING | CROPPING | POOLING | DROPPING | {"aten.relu", "aten.leaky_relu", "aten.neg", "aten.div"}
 )
 
+_CHOOSING = {"aten.topk", "aten.sort", "aten.argsort", "aten.histc", "aten.one_hot"}
 _GATES = {"aten.sigmoid", "aten.hardsigmoid", "aten.softmax", "aten._softmax", "aten.tanh"}
 
 

@@ -108,7 +108,7 @@ def signal_sentence(reading: SignalReading) -> str:
 
 def _change(values: torch.Tensor) -> str:
     factor = float((values[-1] / values[0]).log().mean().exp())
-    if not math.isfinite(factor):
+    if not factor or not math.isfinite(factor):  # the quotient of an underflow and a number, or of two
         return "vanishes"
     if 0.8 < factor < 1.25:
         return "keeps its size"
