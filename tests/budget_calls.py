@@ -12,16 +12,20 @@ import torch
 from torch import Tensor, nn
 
 from skiplens.base.errors import TooLargeError
+from skiplens.base.randomness import Randomness
 from skiplens.curvature.landscape import loss_landscape
 from skiplens.curvature.operator import loss_operator
 from skiplens.curvature.spectrum import hessian_spectrum
-from skiplens.graph.lens import prepared
+from skiplens.graph.batch import Batch
+from skiplens.graph.lens import Lens, Subject
 from skiplens.jacobians.spectrum import jacobian_spectrum
 from skiplens.kernels import DenseNetKernel, gram
 from skiplens.kernels.finite_width import ResNet, Simulation, sample_kernels
 from skiplens.paths.spectrum import path_spectrum
-from skiplens.signal.lens import network_that_fits
+from skiplens.signal.layers import LayersLens
+from skiplens.signal.lens import SignalLens
 from skiplens.tangent import NTKOperator, empirical_ntk, ntk_condition, ntk_diagonal
+from skiplens.task.report import TaskLens
 
 Call = Callable[[int, int | None], Any]
 
@@ -63,8 +67,8 @@ def _paths(of: Any) -> Call:
     return lambda count, memory: path_spectrum(network(), samples(count)[0], of=of, memory=memory)
 
 
-def _signal(count: int, memory: int | None) -> Any:
-    return network_that_fits(prepared(network(), samples(count), count, "network", "cross_entropy"), memory)
+def _lens(lens: Callable[[int | None], Lens]) -> Call:
+    return lambda count, memory: lens(memory)(Subject(network(), Batch(*samples(count)), "network"), Randomness(0))
 
 
 def _drawn(count: int, memory: int | None) -> Any:
@@ -93,7 +97,9 @@ CALLS: dict[str, Call] = {
     "gram": lambda n, m: gram(DenseNetKernel(depth=2).ntk, samples(max(8, n // 10))[0], memory=m),
     "sample_kernels": _drawn,
     "Simulation": _simulated,
-    "signal": _signal,
+    "signal": _lens(SignalLens),
+    "layers": _lens(LayersLens),
+    "task": _lens(TaskLens),
 }
 """What is called with a number of samples and a budget."""
 

@@ -9,9 +9,13 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from skiplens.base.errors import TooLargeError
 from skiplens.graph.batch import Batch
 from skiplens.signal import layer_states
-from skiplens.signal.layers import spread
+from skiplens.signal.seen import Spread
+from tests.budget_calls import least_memory
+from tests.networks import noise
+from tests.tolerances import assert_close
 
 WIDTH, SAMPLES = 12, 7
 
@@ -60,9 +64,9 @@ def test_vectors_that_are_alike_to_rounding_keep_their_digits():
     rows = torch.tensor(
         [[1.0, 0.0], [1.0, 1e-5]], dtype=torch.float32
     )  # 1 − cosine is δ²/2, a thousandth of the rounding of float32
-    assert float(spread(rows, 2)) == pytest.approx(5e-11, rel=1e-4)
-    assert math.isnan(spread(rows, 1)) and math.isnan(spread(torch.ones(3, 5), 2))
-    assert float(spread(rows.T[:, :, None].repeat(3, 1, 1)[:5], 2)) > 0  # five steps of time, two samples
+    assert float(Spread.of(rows, 2)) == pytest.approx(5e-11, rel=1e-4)
+    assert math.isnan(Spread.of(rows, 1)) and math.isnan(Spread.of(torch.ones(3, 5), 2))
+    assert float(Spread.of(rows.T[:, :, None].repeat(3, 1, 1)[:5], 2)) > 0  # five steps of time, two samples
 
 
 def test_signal_of_gaussian_weights_grows_by_their_gain(seed):
@@ -200,3 +204,35 @@ def test_tokens_and_targets_that_fit_no_loss():
     states = layer_states(net, Batch(tokens, torch.tensor([0, 1, 0])))
     assert states.input_spread == 0.5 and states.kinds[0] == "weights"
     assert states.loss == pytest.approx(float(net(tokens).square().mean().detach()))
+
+
+def weighted(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """A loss that is no mean and no sum over samples."""
+    return (outputs.square().sum(1) * targets).sum().square()
+
+
+@pytest.mark.parametrize("loss", [None, "cross_entropy", weighted])
+def test_samples_in_pieces_have_the_states_of_all_together(loss):
+    net = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))
+    nn.init.constant_(net[2].bias[:2], -9.0)  # two units are shut
+    data = Batch(4 * noise(11, 4), torch.arange(11) % 3)
+    whole = layer_states(net, data, loss)
+    least = least_memory(lambda memory: layer_states(net, data, loss, memory=memory))
+    assert whole.shut[3] == 0.4 and 0 < whole.shut[1] < 1
+    for memory in (least, 2 * least, 100 * least):
+        found = layer_states(net, data, loss, memory=memory)
+        for name, value in whole.values().items():
+            if isinstance(value, torch.Tensor) and value.is_floating_point():
+                assert_close(getattr(found, name).nan_to_num(-1), value.nan_to_num(-1))
+            elif isinstance(value, torch.Tensor):
+                assert torch.equal(getattr(found, name), value)
+            else:
+                assert getattr(found, name) == (pytest.approx(value) if isinstance(value, float) else value), name
+
+
+def test_coupled_samples_that_do_not_fit_are_refused_with_the_least():
+    net, data = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), batch(4)
+    least = least_memory(lambda memory: layer_states(net, data, memory=memory))
+    layer_states(net, data, memory=least)
+    with pytest.raises(TooLargeError, match=f"the least that does is {least} "):
+        layer_states(net, data, memory=least - 1)

@@ -8,8 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from skiplens.base.errors import TooLargeError
 from skiplens.graph.batch import Batch, take
 from skiplens.task import measure_task
+from tests.budget_calls import least_memory
 from tests.networks import Formula
 
 GENERATOR = torch.Generator().manual_seed(5)
@@ -200,3 +202,20 @@ def test_spare_samples_are_those_that_were_read_anyway():
     batches = [(INPUTS[:10], LABELS[:10]), (INPUTS[10:], LABELS[10:])]
     assert take(iter(batches), 5, 64).samples == 10
     assert take(iter(batches), 12, 20).samples == 30 and take(batches, 12).samples == 12
+
+
+@pytest.mark.parametrize("scale", [1.0, 100.0])  # the larger inputs are looked at twice
+def test_samples_in_pieces_are_the_task_of_all_together(scale):
+    net, data = model(), Batch(scale * INPUTS, LABELS)
+    whole = measure_task(net, data)
+    least = least_memory(lambda memory: measure_task(net, data, memory=memory))
+    assert whole.head and whole.entry_common == whole.entry_common and (scale == 1.0) == math.isnan(whole.change)
+    for memory in (least, 7 * least):
+        found = measure_task(net, data, memory=memory)
+        for name, value in whole.values().items():
+            if isinstance(value, float):
+                assert getattr(found, name) == pytest.approx(value, rel=1e-9, nan_ok=True), name
+            elif not isinstance(value, torch.Tensor):
+                assert getattr(found, name) == value
+    with pytest.raises(TooLargeError, match=f"the least that does is {least} "):
+        measure_task(net, data, memory=least - 1)

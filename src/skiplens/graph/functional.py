@@ -209,18 +209,24 @@ def same_up_to_rounding(left: Tensor, right: Tensor, scale: Tensor | None = None
 def saved_bytes_per_sample(pure: PureModel, samples: Samples) -> int:
     """Bytes that autograd keeps of each sample between forward and backward pass, measured on a few samples."""
     few = samples.take(slice(0, 4))
-    own = {value.data_ptr() for _, value in pure.aliases.values() if value.layout is torch.strided}
+    own = [value for _, value in pure.aliases.values()]
+    return sum(saved_tensors(lambda: pure(pure.leaves(), few), own)) // few.count + 1
+
+
+def saved_tensors(call: Callable[[], Any], own: Iterable[Tensor]) -> list[int]:
+    """Bytes of each tensor that autograd keeps of a call for a backward pass, but for those of its `own`."""
+    known = {value.data_ptr() for value in own if value.layout is torch.strided}
     sizes: dict[int, int] = {}
 
     def note(tensor: Tensor) -> Tensor:
-        if tensor.layout is torch.strided and tensor.data_ptr() not in own:
+        if tensor.layout is torch.strided and tensor.data_ptr() not in known:
             sizes[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
         return tensor
 
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        outputs = pure(pure.leaves(), few)
+        outputs = call()
     del outputs
-    return sum(sizes.values()) // few.count + 1
+    return list(sizes.values())
 
 
 OutputChoice = str | int | tuple[int, ...]

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, ClassVar
 
 import torch
@@ -18,8 +19,10 @@ from skiplens.graph.batch import Batch, tensors_in
 from skiplens.graph.functional import main_output
 from skiplens.graph.lens import Lens, Subject
 from skiplens.graph.loss import Loss, fitted, loss_rule
+from skiplens.graph.pieces import pieces_of, slopes
 from skiplens.readings.reading import Provenance, Reading
 from skiplens.signal.reading import Names
+from skiplens.signal.seen import Always, Seen, Share, Size, Spread
 from skiplens.signal.units import FLAT_SLOPE
 
 
@@ -88,32 +91,57 @@ class LayersLens(Lens):
     name: ClassVar[str] = "layers"
     question: ClassVar[str] = "Does every layer pass on signal and gradient, and tell samples apart?"
 
+    memory: int | None = None
+    """Bytes that may be used; half of what is free if not given."""
+
     def __call__(self, subject: Subject, randomness: Randomness, progress: Progress = silent) -> LayerStates:
         """One forward and one backward pass; nothing is drawn at random."""
         clock = Provenance.begin({"lens": self.name, "model": subject.name}, randomness.seed, subject.device)
         progress("looking at each layer", 0, 1)
         batch, _ = subject.few(subject.batch.samples, passes=3)
-        values = layer_states(subject.model, batch, subject.loss).values()
+        values = layer_states(subject.model, batch, subject.loss, memory=self.memory).values()
         progress("looking at each layer", 1, 1)
         return LayerStates(**values, provenance=clock.end())
 
 
-def layer_states(model: nn.Module, batch: Batch, loss: Loss = None) -> LayerStates:
-    """The states of all layers of `model` on `batch`; where targets fit no loss, that of the mean square of outputs."""
+def layer_states(model: nn.Module, batch: Batch, loss: Loss = None, *, memory: int | None = None) -> LayerStates:
+    """The states of all layers of `model` on `batch`; where targets fit no loss, that of the mean square of outputs.
+
+    `memory` is in bytes, half of what is free if None: samples that do not fit at once go through in pieces.
+    """
+    named = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    fixed = 2 * sum(p.numel() * p.element_size() for p in named.values())  # the gradient, and that of a piece
+    pieces = pieces_of(model, batch, memory, "the layers in one pass", fixed)
+    watches: list[_Watch] = []
+
+    def watched(piece: Batch) -> Any:
+        watches.append(_Watch(piece.samples))
+        return watches[-1].call(model, piece)
+
     with preserve_state(model), torch.enable_grad():
-        watch = _Watch(batch.samples)
-        hooks = [hook for name, layer in model.named_modules() if _is_layer(layer) for hook in watch.hooks(name, layer)]
-        try:
-            outputs = batch.arguments().call(model)
-        finally:  # before the backward pass, in which a layer may be called again to save memory
-            for hook in hooks:
-                hook.remove()
-        value = _loss(outputs, batch, loss)
-        named = {name: p for name, p in model.named_parameters() if p.requires_grad}
-        found: tuple[Tensor | None, ...] = (None,) * len(named)
-        if value.requires_grad and named:
-            found = torch.autograd.grad(value, list(named.values()), allow_unused=True)
-        return _states(model, batch, watch, value, dict(zip(named, found, strict=True)))
+        if len(pieces) == 1:
+            value = _loss(watched(batch), batch, loss)
+            gradients, joins = _gradients(named, [value]), _joins(value)
+        else:
+            value, parts = slopes(model, pieces, lambda outputs: _loss(outputs, batch, loss), watched)
+            gradients, joins = dict.fromkeys(named), 0
+            for outputs, by in parts:
+                joins = max([joins, *map(_joins, outputs)])
+                for name, found in _gradients(named, outputs, by).items():
+                    gradients[name] = _sum(gradients[name], found)
+                watches[:] = [reduce(_Watch.joined, watches)]
+        return _states(model, batch, watches[0].rows, float(value.detach()), gradients, joins)
+
+
+def _gradients(named: dict[str, nn.Parameter], outputs: list[Tensor], by: list[Tensor] | None = None) -> "Gradients":
+    found: tuple[Tensor | None, ...] = (None,) * len(named)
+    if named and any(output.requires_grad for output in outputs):
+        found = torch.autograd.grad(outputs, list(named.values()), by, allow_unused=True)
+    return dict(zip(named, found, strict=True))
+
+
+def _sum(left: Tensor | None, right: Tensor | None) -> Tensor | None:
+    return right if left is None else left if right is None else left + right
 
 
 def _loss(outputs: Any, batch: Batch, loss: Loss) -> Tensor:
@@ -170,6 +198,23 @@ class _Watch:
     rows: list[dict[str, Any]] = field(default_factory=list)
     channels_last: bool = True  # of the last weights or normalisation that was called
 
+    def call(self, model: nn.Module, batch: Batch) -> Any:
+        """What the model returns, with hooks on all its layers until then."""
+        hooks = [hook for name, layer in model.named_modules() if _is_layer(layer) for hook in self.hooks(name, layer)]
+        try:
+            return batch.arguments().call(model)
+        finally:  # before the backward pass, in which a layer may be called again to save memory
+            for hook in hooks:
+                hook.remove()
+
+    def joined(self, other: "_Watch") -> "_Watch":
+        """What is seen of the samples of both."""
+        rows = [
+            {name: value.joined(new[name]) if isinstance(value, Seen) else value for name, value in row.items()}
+            for row, new in zip(self.rows, other.rows, strict=True)
+        ]
+        return _Watch(self.samples + other.samples, rows)
+
     def hooks(self, name: str, layer: nn.Module) -> Iterator[Any]:
         """Hooks on one layer: before it, for an activation may change its input in place, and after it."""
         seen: list[dict[str, Any]] = []
@@ -190,7 +235,7 @@ class _Watch:
         row: dict[str, Any] = {"kind": _kind(layer)}
         if value is None:
             return row
-        row |= {"inputs": _root_mean_square(value), "spreads": spread(value, self.samples)}
+        row |= {"inputs": Size(_norm(value), value.numel()), "spreads": Spread.of(value, self.samples)}
         if row["kind"] in ("weights", "normalisation"):
             convolves = "Conv" in type(layer).__name__ or isinstance(layer, _BatchNorm | nn.GroupNorm)
             self.channels_last = not convolves or "Conv1D" in type(layer).__name__  # that of Hugging Face is a matrix
@@ -210,19 +255,20 @@ class _Watch:
 
     def _left(self, row: dict[str, Any], layer: nn.Module, value: Tensor) -> None:
         with torch.no_grad():
-            row["outputs"] = _root_mean_square(value)
+            row["outputs"] = Size(_norm(value), value.numel())
             if isinstance(layer, nn.ReLU | nn.ReLU6):
                 row |= self._dead(value == 0)
             elif type(layer) in FLAT:
-                row |= {"shut": FLAT[type(layer)](layer, value).double().mean(), "units": value[0].numel()}
+                flat = FLAT[type(layer)](layer, value)
+                row |= {"shut": Share(flat.sum(dtype=torch.float64), flat.numel()), "units": value[0].numel()}
         if value.requires_grad:  # called with the derivative by this value, also if it is changed in place later
-            value.register_hook(lambda gradient: row.update(gradients=_norm(gradient)))
+            value.register_hook(lambda gradient: row.update(gradients=Size(_norm(gradient))))
         self.rows.append(row)
 
     def _dead(self, zero: Tensor) -> dict[str, Any]:
         axis = -1 if self.channels_last or zero.ndim < 3 else 1
         always = zero.movedim(axis, 0).flatten(1).all(1) if zero.ndim > 1 else zero
-        return {"shut": always.double().mean(), "units": len(always)}
+        return {"shut": Always(always), "units": len(always)}
 
 
 def _real(value: Any) -> Iterator[Tensor]:
@@ -234,41 +280,27 @@ def _norm(value: Tensor) -> Tensor:
     return torch.linalg.vector_norm(value.detach(), dtype=torch.float64)
 
 
-def _root_mean_square(value: Tensor) -> Tensor:
-    return _norm(value) / math.sqrt(max(1, value.numel()))
-
-
-def spread(value: Tensor, samples: int) -> Tensor:
-    """Mean over pairs of samples of 1 − cosine; NaN where there is no axis of at least two samples.
-
-    It is n/(n − 1) times the mean square distance of the unit vectors from their mean, which keeps its digits where
-    the cosine is 1 to rounding.
-    """
-    if value.ndim > 1 and value.shape[0] % samples and value.shape[1] == samples:
-        value = value.transpose(0, 1)  # the axis of time comes first
-    if samples < 2 or not value.numel() or not value.ndim or value.shape[0] % samples:
-        return torch.tensor(math.nan)
-    rows = value.detach().reshape(samples, -1)
-    rows = rows if rows.dtype == torch.float64 else rows.float()
-    sizes = torch.linalg.vector_norm(rows, dim=1, keepdim=True, dtype=torch.float64)
-    units = rows / sizes.clamp_min(torch.finfo(rows.dtype).tiny).to(rows.dtype)
-    return (units - units.mean(0)).square().sum(1).mean().double() * samples / (samples - 1)
+AT_ONCE = 2**19  # entries of the inputs, a few times in float64
 
 
 def _input_spread(batch: Batch) -> float:
     """Of real inputs as they are; of whole numbers such as tokens the share of entries in which samples differ."""
     tensors = [tensor for tensor in tensors_in(batch.inputs) if tensor.shape[:1] == (batch.samples,)]
-    real = [tensor.reshape(batch.samples, -1).double() for tensor in tensors if tensor.is_floating_point()]
-    if real:
-        return float(spread(torch.cat(real, 1), batch.samples))
-    return max((float((t[1:] != t[:-1]).double().mean()) for t in tensors if len(t) > 1), default=math.nan)
+    real = [tensor.reshape(batch.samples, -1) for tensor in tensors if tensor.is_floating_point()]
+    if not real:
+        return max((float((t[1:] != t[:-1]).double().mean()) for t in tensors if len(t) > 1), default=math.nan)
+    size = max(1, AT_ONCE // max(1, sum(rows.shape[1] for rows in real)))
+    chunks = zip(*(rows.split(size) for rows in real), strict=True)
+    found = (Spread.of(torch.cat([part.double() for part in parts], 1), len(parts[0])) for parts in chunks)
+    return float(reduce(Spread.joined, found))
 
 
 Gradients = dict[str, Tensor | None]
 
 
-def _states(model: nn.Module, batch: Batch, watch: _Watch, value: Tensor, gradients: Gradients) -> LayerStates:
-    rows = watch.rows
+def _states(
+    model: nn.Module, batch: Batch, rows: list[dict[str, Any]], loss: float, gradients: Gradients, joins: int
+) -> LayerStates:
     first = {id(p): name for name, p in model.named_parameters()}  # a tied one has the name of its first place
     by_parameter = {key: gradients[name] for key, name in first.items() if name in gradients}
 
@@ -288,7 +320,7 @@ def _states(model: nn.Module, batch: Batch, watch: _Watch, value: Tensor, gradie
     return LayerStates(
         **columns,
         samples=batch.samples,
-        loss=float(value.detach()),
+        loss=loss,
         names=tuple(row["name"] or type(model).__name__ for row in rows),
         kinds=tuple(row["kind"] for row in rows),
         types=tuple(type(row["layer"]).__name__ for row in rows),
@@ -303,7 +335,7 @@ def _states(model: nn.Module, batch: Batch, watch: _Watch, value: Tensor, gradie
         aside=aside,
         zero_gradients=tuple(name for name, found in gradients.items() if found is not None and not bool(found.any())),
         trainable=len(gradients),
-        joins=_joins(value),
+        joins=joins,
     )
 
 

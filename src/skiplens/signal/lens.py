@@ -171,11 +171,13 @@ def network_that_fits(subject: Subject, memory: int | None = None) -> tuple[Resi
 
     Also returned: how many samples these are. `memory` is in bytes; the least of 1 GiB and of what is free if None.
     """
-    network, samples = subject.network, subject.batch.samples
+    samples = subject.batch.samples
+    few = subject.batch.first(2 if memory is not None else samples)  # the budget may not hold a pass of all
+    network = subject.network if few.samples == samples else dissect(subject.model, few.inputs)
     budget = min(budget_bytes(subject.device), MOST_BYTES) if memory is None else memory
-    needed = sum(node_bytes(node) for node in network.graph.nodes if node.op == "call_function")
-    require_least(memory, needed / samples, "the signal of one sample")
-    if needed <= budget or samples == 1:
-        return network, samples
-    fewer = max(1, samples * budget // needed)
-    return dissect(subject.model, subject.batch.first(fewer).inputs), fewer
+    needed = sum(node_bytes(node) for node in network.graph.nodes if node.op == "call_function") / few.samples
+    require_least(memory, needed, "the signal of one sample")
+    fitting = max(1, min(samples, int(budget // needed))) if needed else samples
+    if fitting == few.samples:
+        return network, fitting
+    return dissect(subject.model, subject.batch.first(fitting).inputs), fitting

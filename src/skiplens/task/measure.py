@@ -2,9 +2,9 @@
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import Batch, tensors_in
 from skiplens.graph.functional import main_output
 from skiplens.graph.loss import NAMED, Loss, fitted, loss_name, loss_rule, scalar_loss
+from skiplens.graph.pieces import outputs_of, pieces_of
 from skiplens.task.reading import TaskReading
 
 FORMS = {"CrossEntropyLoss": "classes", "NLLLoss": "log_probabilities", "BCEWithLogitsLoss": "binary"}
@@ -25,11 +26,17 @@ LINEAR = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 NEVER = math.exp(-30)  # a probability below rounding
 LARGE, SMALL, COMMON = 10.0, 1e-3, 0.99  # sizes of inputs, and shares of their power in common, that are unusual
 FEW = 3  # samples, which may have all in common by chance
-ENOUGH, NEIGHBOURS, SHUFFLES, FEATURES = 256, 5, 200, 2048
+ENOUGH, MOST, NEIGHBOURS, SHUFFLES, FEATURES = 256, 512, 5, 200, 2048
 
 
 def measure_task(
-    model: nn.Module, batch: Batch, loss: Loss = None, *, seen: Batch | None = None, seed: int = 0
+    model: nn.Module,
+    batch: Batch,
+    loss: Loss = None,
+    *,
+    seen: Batch | None = None,
+    seed: int = 0,
+    memory: int | None = None,
 ) -> TaskReading:
     """The data and the loss of `model` on `batch` at the start; the model is left as it was.
 
@@ -39,14 +46,17 @@ def measure_task(
         loss: As for `inspect`: a name, a function, or None for the one that fits the targets.
         seen: More samples, which are looked at without the model; the batch itself if not given.
         seed: Of the shuffles that say what chance does.
+        memory: Bytes for passes through the model; half of what is free if not given. Samples that do not fit at once
+            go through in pieces.
     """
     seen = batch if seen is None else seen
     with preserve_state(model), torch.no_grad():
         for norm in model.modules():  # one without statistics does not normalise before the first step, but in it
             if isinstance(norm, nn.modules.batchnorm._BatchNorm) and norm.num_batches_tracked == 0:
                 norm.train(norm.training or batch.samples > 1)
-        entry = _Entry(batch.samples)
-        returned = entry.call(model, batch)
+        pieces = pieces_of(model, batch, memory, "a pass through the model")
+        entry = _Entry()
+        returned = entry.call(model, pieces)
         outputs = main_output(returned)
         loss, fit = fitted(outputs, batch, loss)
         task = _Task(loss, form_of(loss), outputs, fit.targets)
@@ -60,8 +70,8 @@ def measure_task(
             "answers": "probabilities" if squashed else task.answers(),
             "output_size": task.output_size(),
             "classes": task.classes,
-            "head": entry.head(model, outputs),
-            **_inputs(entry, model, batch, outputs),
+            "head": entry.head(model),
+            **_inputs(entry, model, pieces, batch, outputs),
         }
     return TaskReading(samples=batch.samples, seen=seen.samples, **fields, **_data(seen, task, seed))
 
@@ -77,42 +87,68 @@ def form_of(loss: Loss) -> str:
 class _Entry:
     """Looks at the first module with a weight matrix, and at the last linear one, while the model is called."""
 
-    samples: int
-    size: float = math.nan
-    common: float = math.nan
+    power: float = 0.0  # sum of squares of what comes to the first
+    entries: int = 0
+    sums: Any = 0.0  # over samples; NaN where there is no axis of them
+    samples: int = 0
+    waiting: int = 0  # samples of the call whose first module is not reached yet
     last: tuple[str, Tensor] | None = None
+    heads: set[str | None] = field(
+        default_factory=set
+    )  # the last one of each call if its outputs are those of the model
 
-    def call(self, model: nn.Module, batch: Batch) -> Any:
+    def call(self, model: nn.Module, pieces: list[Batch]) -> Any:
+        """What the model returns for all samples."""
         for name, module in model.named_modules():
             owned = any(parameter.ndim > 1 for parameter in module.parameters(recurse=False))
             if owned and not isinstance(module, torch.jit.ScriptModule):  # which takes no hooks
                 module.register_forward_hook(self._watch(name))  # `preserve_state` takes it away
-        return batch.arguments().call(model)
+
+        def called(piece: Batch) -> Any:
+            self.waiting, self.last = piece.samples, None
+            returned = piece.arguments().call(model)
+            self.waiting = 0
+            name, output = self.last or (None, None)
+            self.heads.add(name if output is not None and torch.equal(output, main_output(returned)) else None)
+            return returned
+
+        return outputs_of(pieces, called)
 
     def _watch(self, name: str) -> Callable[..., None]:
         def look(module: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
             given = next(tensors_in(arguments), None)
-            if given is not None and given.is_floating_point() and math.isnan(self.size):
-                self.see(given)
+            if given is not None and given.is_floating_point() and self.waiting:
+                self.see(given, self.waiting)
+                self.waiting = 0
             if isinstance(module, LINEAR):
                 self.last = name, output
 
         return look
 
-    def see(self, given: Tensor) -> None:
-        """Root mean square, and the share of power in the mean over samples where there is an axis of them."""
+    def see(self, given: Tensor, samples: int) -> None:
+        """Add up the squares, and the samples where there is an axis of them."""
         values = given.double()
-        power = float(values.square().mean())
-        self.size = power**0.5
-        if values.shape[:1] == (self.samples,) and self.samples > FEW and power > 0:
-            self.common = float(values.mean(0).square().mean()) / power
+        self.power, self.entries = self.power + float(values.square().sum()), self.entries + values.numel()
+        self.sums = self.sums + (values.sum(0) if values.shape[:1] == (samples,) else math.nan)
+        self.samples += samples
 
-    def head(self, model: nn.Module, outputs: Tensor) -> tuple[str, ...]:
+    @property
+    def size(self) -> float:
+        """Root mean square; NaN where nothing was seen."""
+        return (self.power / self.entries) ** 0.5 if self.entries else math.nan
+
+    @property
+    def common(self) -> float:
+        """The share of power in the mean over samples; NaN where they have no axis, or there are few."""
+        if not isinstance(self.sums, Tensor) or self.samples <= FEW or not self.power > 0:
+            return math.nan
+        return float((self.sums / self.samples).square().mean()) / (self.power / self.entries)
+
+    def head(self, model: nn.Module) -> tuple[str, ...]:
         """The parameters of the last linear module, where its outputs are those of the model."""
-        if self.last is None or not torch.equal(self.last[1], outputs):
-            return ()
-        own = model.get_submodule(self.last[0]).named_parameters(recurse=False)
-        return tuple(f"{self.last[0]}.{name}".lstrip(".") for name, _ in own)
+        (name,) = self.heads if len(self.heads) == 1 else (None,)
+        own = () if name is None else model.get_submodule(name).named_parameters(recurse=False)
+        return tuple(f"{name}.{parameter}".lstrip(".") for parameter, _ in own)
 
 
 @dataclass
@@ -200,28 +236,47 @@ def _ends_in_sigmoid(model: nn.Module, batch: Batch) -> bool:
     return node is not None and node.name().startswith("SigmoidBackward")
 
 
-def _inputs(entry: _Entry, model: nn.Module, batch: Batch, outputs: Tensor) -> dict[str, Any]:
+def _inputs(entry: _Entry, model: nn.Module, pieces: list[Batch], batch: Batch, outputs: Tensor) -> dict[str, Any]:
     """The fields of the reading that speak of the numbers that come in; none where all of them are tokens."""
-    tensors = [tensor for tensor in tensors_in(batch.inputs) if tensor.is_floating_point()]
-    given = max(tensors, key=lambda tensor: tensor.numel(), default=None)
-    if given is None or given.shape[:1] != (batch.samples,) or not bool(given.isfinite().all()):
+    tensors = [
+        (tensor.numel(), -place) for place, tensor in enumerate(tensors_in(batch.inputs)) if tensor.is_floating_point()
+    ]
+    place = -max(tensors, default=(0, 1))[1]
+    if place < 0:
         return {}
-    if math.isnan(entry.size):
-        entry.see(given)
-    values, change = given.double(), math.nan
+    parts = [list(tensors_in(piece.inputs))[place] for piece in pieces]
+    if [len(part) for part in parts] != [piece.samples for piece in pieces] or not all(
+        p.isfinite().all() for p in parts
+    ):
+        return {}
+    if not entry.entries:
+        for part in parts:
+            entry.see(part, len(part))
+    entries = sum(part.numel() for part in parts)
+    mean = sum(float(part.double().sum()) for part in parts) / entries
+
+    def spread(middle: float) -> float:
+        return math.sqrt(sum(float((part.double() - middle).square().sum()) for part in parts) / entries)
+
+    change = math.nan
     if not SMALL <= entry.size <= LARGE or entry.common > COMMON:
-        middle = given.mean() if entry.common > COMMON else 0.0
-        scaled = (given - middle) / (given - middle).square().mean().sqrt()
-        moved = batch.map_inputs(lambda tensor: scaled if tensor is given else tensor)
-        difference = main_output(moved.arguments().call(model)) - outputs
-        spread = float(outputs.double().std(correction=0))
-        change = float(difference.double().square().mean().sqrt()) / spread if spread > 0 else math.inf
+        middle = mean if entry.common > COMMON else 0.0
+        scale = spread(middle)
+
+        def moved(piece: Batch) -> Tensor:
+            own = list(tensors_in(piece.inputs))[place]
+            changed = piece.map_inputs(lambda tensor: (tensor - middle) / scale if tensor is own else tensor)
+            return main_output(changed.arguments().call(model))
+
+        difference, deviation = outputs_of(pieces, moved) - outputs, float(outputs.double().std(correction=0))
+        change = float(difference.double().square().mean().sqrt()) / deviation if deviation > 0 else math.inf
+    same = [(part == parts[0][:1]).all(0) for part in parts]
     return {
-        "low": float(values.min()),
-        "high": float(values.max()),
-        "mean": float(values.mean()),
-        "std": float(values.std(correction=0)),
-        "constant": float((values == values[:1]).all(0).double().mean()),
+        "low": min(float(part.min()) for part in parts),
+        "high": max(float(part.max()) for part in parts),
+        "mean": mean,
+        "std": spread(mean),
+        "constant": float(torch.stack(same).all(0).double().mean()),
         "entry_size": entry.size,
         "entry_common": entry.common,
         "change": change,
@@ -232,10 +287,12 @@ def _data(seen: Batch, task: _Task, seed: int) -> dict[str, Any]:
     """The fields of the reading that speak of the samples alone."""
     targets = seen.targets.detach().cpu()
     labelled = task.classes > 0 and targets.ndim == 1 and not targets.is_floating_point()
-    groups: dict[bytes, list[int]] = {}
+    first: dict[bytes, int] = {}
+    groups: dict[int, list[int]] = {}
     for index, key in enumerate(_keys(seen)):
-        groups.setdefault(key, []).append(index)
-    shared = [targets[group] for group in groups.values() if len(group) > 1]
+        if first.setdefault(key, index) != index:
+            groups.setdefault(first[key], [first[key]]).append(index)
+    shared = [targets[group] for group in groups.values()]
     differing = [group for group in shared if bool((group != group[:1]).any())]
     fields: dict[str, Any] = {
         "counts": targets[targets >= 0].bincount(minlength=task.classes) if labelled else torch.zeros(0).long(),
@@ -261,15 +318,20 @@ def _spread(targets: Tensor) -> float:
     return float((targets.double() - targets.double().mean(0)).square().sum())
 
 
-def _keys(batch: Batch) -> list[bytes]:
+def _keys(batch: Batch) -> Iterator[bytes]:
     """A key for the inputs of each sample: the same for the same bits."""
     tensors = [tensor.detach().cpu() for tensor in tensors_in(batch.inputs) if tensor.shape[:1] == (batch.samples,)]
     rows = [tensor.reshape(batch.samples, -1).contiguous().view(torch.uint8).numpy() for tensor in tensors]
-    return [b"".join(hashlib.blake2b(row[index]).digest() for row in rows) for index in range(batch.samples)]
+    return (b"".join(_digest(row[index]) for row in rows) for index in range(batch.samples))
+
+
+def _digest(row: Any) -> bytes:
+    return hashlib.blake2b(row, digest_size=16).digest()
 
 
 def _neighbours(seen: Batch, targets: Tensor, labelled: bool, seed: int) -> float:
     """How much more alike than chance the targets of neighbouring inputs are, in standard deviations of shuffles."""
+    seen, targets = seen.first(MOST), targets[:MOST]
     inputs = seen.inputs
     if not isinstance(inputs, Tensor) or not inputs.is_floating_point() or seen.samples < ENOUGH:
         return math.nan

@@ -23,12 +23,15 @@ class TaskLens(Lens):
     name: ClassVar[str] = "task"
     question: ClassVar[str] = "Do data and loss make sense before the first step?"
 
+    memory: int | None = None
+    """Bytes for passes through the model; half of what is free if not given."""
+
     def __call__(self, subject: Subject, randomness: Randomness, progress: Progress = silent) -> TaskReading:
         """Call the model once or twice; only shuffles of the targets are drawn at random."""
         clock = Provenance.begin({"lens": self.name, "model": subject.name}, randomness.seed, subject.device)
         progress(LABEL, 0, 1)
         model, batch, seed = subject.model, subject.batch, randomness.seed
-        reading = measure_task(model, batch, subject.loss, seen=subject.seen, seed=seed)
+        reading = measure_task(model, batch, subject.loss, seen=subject.seen, seed=seed, memory=self.memory)
         progress(LABEL, 1, 1)
         return replace(reading, provenance=clock.end())
 
