@@ -26,6 +26,7 @@ from skiplens.signal.layers import LayersLens
 from skiplens.signal.lens import SignalLens
 from skiplens.tangent import NTKOperator, empirical_ntk, ntk_condition, ntk_diagonal
 from skiplens.task.report import TaskLens
+from skiplens.trainability.forecast import forecast
 
 Call = Callable[[int, int | None], Any]
 
@@ -71,6 +72,10 @@ def _lens(lens: Callable[[int | None], Lens]) -> Call:
     return lambda count, memory: lens(memory)(Subject(network(), Batch(*samples(count)), "network"), Randomness(0))
 
 
+def _forecast(count: int, memory: int | None) -> Any:
+    return forecast(network(), [samples(count)], loss="cross_entropy", cost=14, memory=memory)
+
+
 def _drawn(count: int, memory: int | None) -> Any:
     generator = torch.Generator().manual_seed(0)
     return sample_kernels(ResNet(depth=4, width=64), torch.eye(8), count, generator, memory=memory)
@@ -100,6 +105,7 @@ CALLS: dict[str, Call] = {
     "signal": _lens(SignalLens),
     "layers": _lens(LayersLens),
     "task": _lens(TaskLens),
+    "forecast": _forecast,
 }
 """What is called with a number of samples and a budget."""
 

@@ -13,9 +13,8 @@ from skiplens.base.memory import budget_bytes, require_least, share_of_memory
 from tests.budget_calls import CALLS, least_memory
 
 SAMPLES, BUDGET, ALLOWED = 20_000, 32 * 2**20, 1.3
-QUICK = ("hessian_spectrum", "landscape along eigenvectors", "paths of the signal")
-NOT_CUT = ("signal",)  # holds the graph of all samples whatever the budget, which is for the rest
-SLOW = tuple(name for name in CALLS if name not in QUICK + NOT_CUT)
+QUICK = ("hessian_spectrum", "landscape along eigenvectors", "paths of the signal", "layers")
+SLOW = tuple(name for name in CALLS if name not in QUICK)
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the largest resident set is read from /proc")
@@ -42,7 +41,7 @@ def test_a_budget_for_nothing_is_refused_with_the_least_that_does(name, memory):
     "name",
     [
         *("hessian_spectrum", "landscape along eigenvectors", "landscape along random directions", "NTKOperator"),
-        *("jacobian_spectrum",),
+        *("jacobian_spectrum", "signal", "layers", "task", "forecast"),
     ],
 )
 def test_the_least_that_is_named_does_and_a_byte_less_does_not(name):

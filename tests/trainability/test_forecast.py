@@ -9,13 +9,14 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import skiplens as sl
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, TooLargeError
 from skiplens.graph.batch import as_batch
 from skiplens.readings.file import from_json, to_json
 from skiplens.task.measure import measure_task
 from skiplens.trainability import extrapolation
-from skiplens.trainability.forecast import guess_of
+from skiplens.trainability.forecast import forecast, guess_of
 from skiplens.trainability.reading import DIVERGES, NOT_AT_ALL, SLOWLY, TRAINS, word_for
+from tests.budget_calls import least_memory
 
 SAMPLES, FEATURES, CLASSES = 256, 12, 3
 
@@ -228,3 +229,28 @@ def test_the_guess_from_one_batch_is_that_of_all_samples_on_average():
     error = float(corrected.std()) / math.sqrt(len(corrected))
     assert abs(float(corrected.mean()) - true) < 3 * error
     assert abs(float(plain.mean()) - true) > 3 * error  # what is corrected
+
+
+def test_a_batch_in_pieces_gives_the_same_forecast():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3)).double()
+    generator = torch.Generator().manual_seed(1)
+    data = [(torch.randn(10, 6, generator=generator), torch.randint(3, (10,), generator=generator)) for _ in range(3)]
+    whole = forecast(model, data, cost=20)
+    least = least_memory(lambda memory: forecast(model, data, cost=20, memory=memory))
+    with pytest.raises(TooLargeError, match=f"a step of the training: the least that does is {least} "):
+        forecast(model, data, cost=20, memory=least - 1)
+    found = forecast(model, data, cost=20, memory=least)  # a sample at a time
+    torch.testing.assert_close(
+        found.losses, whole.losses, rtol=1e-6, atol=0, equal_nan=True
+    )  # rounding grows with steps
+    assert found.loss == pytest.approx(whole.loss, rel=1e-4) and found.word == whole.word
+
+
+def test_a_batch_whose_samples_depend_on_each_other_is_not_cut():
+    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)).double().eval()
+    data = (torch.randn(10, 6), torch.arange(10) % 3)
+    least = least_memory(lambda memory: forecast(model, data, cost=20, memory=memory))
+    assert least > least_memory(lambda memory: forecast(model, data, cost=0, memory=memory))
+    found, free = forecast(model, data, cost=20, memory=least), forecast(model, data, cost=20)
+    torch.testing.assert_close(found.losses, free.losses, rtol=1e-12, atol=0, equal_nan=True)

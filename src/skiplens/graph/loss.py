@@ -210,8 +210,12 @@ class LossFunction:
 
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
         """The scalar loss, with its graph."""
+        return self.of(batch.arguments().call(model), batch)
+
+    def of(self, outputs: Any, batch: Batch) -> Tensor:
+        """The scalar loss of outputs that the model has returned for a batch."""
         batch = batch if self.rule.plain is returned_loss_of else batch.labelled()
-        return scalar_loss(self.rule.plain(batch.arguments().call(model), batch.targets), self.name)
+        return scalar_loss(self.rule.plain(outputs, batch.targets), self.name)
 
     def total(self, outputs: Any, targets: Tensor) -> float:
         """The loss of a batch times its share."""

@@ -35,6 +35,13 @@ def pieces_of(model: nn.Module, batch: Batch, memory: int | None, what: str, fix
         alone = batch.samples == 1 or not _is_cut(model, batch)
     require_least(memory, fixed + each * (batch.samples if alone else 1), what)
     size = batch.samples if alone else max(1, min(batch.samples, room // each))
+    return cut(batch, size)
+
+
+def cut(batch: Batch, size: int | None) -> list[Batch]:
+    """The batch in pieces of at most `size` samples; whole if None."""
+    if size is None or size >= batch.samples:
+        return [batch]
     return [batch.select(slice(start, start + size)) for start in range(0, batch.samples, size)]
 
 

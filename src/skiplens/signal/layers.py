@@ -280,7 +280,7 @@ def _norm(value: Tensor) -> Tensor:
     return torch.linalg.vector_norm(value.detach(), dtype=torch.float64)
 
 
-AT_ONCE = 2**19  # entries of the inputs, a few times in float64
+AT_ONCE = 2**17  # entries of the inputs, a few times in float64
 
 
 def _input_spread(batch: Batch) -> float:

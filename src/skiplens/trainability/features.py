@@ -1,4 +1,4 @@
-"""How well the last features of a network explain the targets of samples that were left out."""
+"""What a batch says, piece by piece: a gradient, and how well the last features explain targets that were left out."""
 
 import math
 from typing import Any
@@ -9,24 +9,44 @@ from torch import Tensor, nn
 
 from skiplens.base.preserve_state import preserve_state
 from skiplens.graph.batch import Batch, tensors_in
+from skiplens.graph.loss import LossFunction
+from skiplens.graph.pieces import cut, slopes
 
 MOST_ROWS = 256  # samples, or places in them, whose features are compared
 RIDGES = 10.0 ** np.arange(-6, 2)  # of the regression, in units of the mean square of the features
 SMALLEST = 1e-12
 
 
-def unexplained(model: nn.Module, batch: Batch) -> float:
+def slope_of(
+    model: nn.Module, loss: LossFunction, batch: Batch, parameters: list[nn.Parameter], size: int | None
+) -> tuple[Tensor, list[Tensor | None]]:
+    """The loss of a batch and its gradient, `size` samples at a time; all at once if None."""
+    pieces = cut(batch, size)
+    if len(pieces) == 1:
+        value = loss(model, batch)
+        return value.detach(), list(torch.autograd.grad(value, parameters, allow_unused=True))
+    value, parts = slopes(model, pieces, lambda outputs: loss.of(outputs, batch), lambda p: p.arguments().call(model))
+    sums: list[Tensor | None] = [None] * len(parameters)
+    for outputs, by in parts:
+        for place, found in enumerate(torch.autograd.grad(outputs, parameters, by, allow_unused=True)):
+            before = sums[place]
+            sums[place] = found if before is None else before if found is None else before + found
+    return value, sums
+
+
+def unexplained(model: nn.Module, batch: Batch, size: int | None = None) -> float:
     """Share of the targets' variance that a regression on the last features leaves; NaN where they have no rows.
 
-    One forward pass. One is a guess, and so are features that are no numbers.
+    One forward pass, `size` samples at a time. One is a guess, and so are features that are no numbers.
     """
     with preserve_state(model), torch.no_grad():
         watch = _LastFeatures()
         for module in model.modules():
             if any(parameter.ndim > 1 for parameter in module.parameters(recurse=False)):
                 module.register_forward_hook(watch)  # `preserve_state` takes it away
-        batch.arguments().call(model)
-    rows = _rows(watch.found, batch.targets)
+        features = [watch.called(model, piece) for piece in cut(batch, size)]
+    whole = None if any(found is None for found in features) else torch.cat([f for f in features if f is not None])
+    rows = _rows(whole, batch.targets)
     return math.nan if rows is None else left_out(*rows)
 
 
@@ -59,6 +79,12 @@ class _LastFeatures:
     """Keeps what the last module with a weight matrix was given."""
 
     found: Tensor | None = None
+
+    def called(self, model: nn.Module, batch: Batch) -> Tensor | None:
+        """What it was given in one call of the model."""
+        self.found = None
+        batch.arguments().call(model)
+        return self.found
 
     def __call__(self, module: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
         given = next(iter(tensors_in(arguments)), None)

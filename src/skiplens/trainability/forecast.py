@@ -18,6 +18,7 @@ from skiplens.graph.batch import Batch, as_batches
 from skiplens.graph.functional import main_output
 from skiplens.graph.inputs import require_module, try_call
 from skiplens.graph.loss import Loss, LossFunction, fitted, loss_rule, scalar_loss
+from skiplens.graph.pieces import pieces_of
 from skiplens.readings.reading import Provenance
 from skiplens.signal.layers import layer_states
 from skiplens.task.measure import measure_task
@@ -28,11 +29,13 @@ from skiplens.trainability.optimizers import Factory, OptimizerChoice, optimizer
 from skiplens.trainability.pilot import Pilot, Trial, run_pilot, trainable
 from skiplens.trainability.reading import Forecast, word_for
 from skiplens.trainability.start import start_features
+from skiplens.training.checkpoints import state_tensors
 from skiplens.training.source import Source, source_of
 
 BATCH = 64  # samples of a step where data is one pair of all samples
 LEAST_COST = 14  # steps: with fewer no rate is tried twice
 READINGS = 2  # gradients for the readings of the start
+COPIES = 9  # of the parameters: one that is trained, its start, two gradients, an optimizer, and what waits of them
 
 
 class TrainingLoss(LossFunction):
@@ -42,9 +45,8 @@ class TrainingLoss(LossFunction):
         super().__init__("cross_entropy" if loss is None else loss)
         self.asked = loss
 
-    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
-        """The scalar loss, with its graph."""
-        outputs = batch.arguments().call(model)
+    def of(self, outputs: Any, batch: Batch) -> Tensor:
+        """The scalar loss of outputs that the model has returned for a batch."""
         loss, batch = fitted(main_output(outputs), batch, self.asked)
         return scalar_loss(loss_rule(loss).plain(outputs, batch.targets), self.name)
 
@@ -59,6 +61,7 @@ def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each
     steps: int = 400,
     cost: int = 70,
     seed: int = 0,
+    memory: int | None = None,
     journal: Path | str | None = None,
     progress: Progress = silent,
 ) -> Forecast:
@@ -73,6 +76,8 @@ def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each
         steps: Length of the training that is forecast.
         cost: Gradients that may be computed, in training steps of the model; 0 judges from readings alone.
         seed: Names every random draw.
+        memory: Bytes that may be used; half of what is free if not given. A batch that does not fit goes through in
+            pieces where its samples do not depend on each other, and states of copies wait in files.
         journal: Folder to keep what was trained in; a killed forecast goes on from it to the same numbers. It knows
             model, data, loss, optimizer, cost, seed and version, and one of another forecast is refused.
         progress: Called as the work goes on.
@@ -97,14 +102,18 @@ def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each
     clock = Provenance.begin(settings, seed, device)
     with preserve_state(model):
         try_call(model, first.first(2).arguments())
-    task, states = measure_task(model, first, loss), layer_states(model, first, loss)
+    size = samples_at_once(model, first, memory, COPIES if cost else READINGS)
+    task = measure_task(model, first, loss, memory=memory)
+    states = layer_states(model, first, loss, memory=memory)
     guess = guess_of(task, first)
     lossy = TrainingLoss(loss)
-    start = start_features(model, first, lossy, task, states)
+    start = start_features(model, first, lossy, task, states, size)
     situation = Situation(guess if guess > 0 else abs(task.loss) or 1.0, float(source.steps_per_epoch), start)
     if cost:
         left = cost - READINGS
-        trained = run_pilot(model, source, lossy, choice, cost=left, seed=seed, progress=progress, journal=journal)
+        trained = run_pilot(
+            model, source, lossy, choice, cost=left, seed=seed, progress=progress, journal=journal, size=size
+        )
         fields = Outlook(trained, situation, steps).fields()
     else:
         fields = unseen(situation, task.loss, steps)
@@ -119,6 +128,14 @@ def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each
         notes=notes,
         provenance=clock.end(),
     )
+
+
+def samples_at_once(model: nn.Module, batch: Batch, memory: int | None, copies: int) -> int | None:
+    """Samples of a batch that a step takes at a time, beside so many copies of the model; None: all of them."""
+    fixed = copies * sum(tensor.numel() * tensor.element_size() for _, tensor in state_tensors(model))
+    with preserve_state(model):
+        pieces = pieces_of(model.train(), batch, memory, "a step of the training", fixed)
+    return None if memory is None and len(pieces) == 1 else pieces[0].samples
 
 
 class Outlook:

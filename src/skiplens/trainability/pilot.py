@@ -21,7 +21,7 @@ from skiplens.base.randomness import Randomness, own_random_state, seed_torch
 from skiplens.graph.batch import Batch
 from skiplens.graph.inputs import first_line
 from skiplens.graph.loss import LossFunction
-from skiplens.trainability.features import unexplained
+from skiplens.trainability.features import slope_of, unexplained
 from skiplens.trainability.journal import Journal, Shelf, pilot_identity
 from skiplens.trainability.optimizers import Mover, OptimizerChoice
 from skiplens.training.checkpoints import state_tensors
@@ -84,6 +84,8 @@ _FIRST_SHARE = 0.4  # of the gradients for all rates together, before the first 
 class Runner:
     """The one working copy, and the states of all trials on a shelf."""
 
+    size: int | None = None  # samples that go through at a time; None: all of a batch
+
     def __init__(
         self, model: nn.Module, source: Source, loss: LossFunction, choice: OptimizerChoice, seed: int
     ) -> None:
@@ -123,8 +125,14 @@ class Runner:
         """Forward and backward; what a step draws depends on its number only."""
         seed_torch(self.randomness.child(number), self.device)
         self.model.zero_grad(set_to_none=True)
-        loss = self.loss(self.model, batch)
-        loss.backward()
+        if self.size is None:
+            loss = self.loss(self.model, batch)
+            loss.backward()
+        else:
+            parameters = trainable(self.model)
+            loss, gradients = slope_of(self.model, self.loss, batch, parameters, self.size)
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter.grad = gradient
         self.cost += 1
         return loss.detach().double()
 
@@ -139,17 +147,23 @@ def run_pilot(  # noqa: PLR0913 - what is trained, how, and for how long
     seed: int,
     progress: Progress,
     journal: Path | str | None = None,
+    size: int | None = None,
 ) -> Pilot:
-    """Train copies of `model` with `cost` gradients in all, or what is missing of it in the folder `journal`."""
+    """Train copies of `model` with `cost` gradients in all, or what is missing of it in the folder `journal`.
+
+    Of a batch `size` samples go through at a time; states then wait in files.
+    """
     device = next(model.parameters()).device
     with own_random_state(device), without_autocast(), torch.enable_grad(), TemporaryDirectory() as folder:
         runner = Runner(model, source, loss, choice, seed)
+        runner.size = size
         shelf = Shelf(device, Path(folder))
         if journal is not None:
             batches = 2 + sum(steps for _, steps in rounds(cost, len(choice.rates)))
             known = pilot_identity(model, source, loss, choice, batches)
             known |= {"cost": str(cost), "seed": str(seed), "device": str(device)}
             shelf = Journal(device, Path(folder), Path(journal), known)
+        shelf.budget = shelf.budget if size is None else 0
         return _finished(shelf) or _raced(_Extension(runner, shelf, cost, progress), cost)
 
 
@@ -237,7 +251,7 @@ class _Extension:
         if self.elsewhere:
             put_state(runner.model, self.shelf.take(self.last, self.size)["model"])
         seed_torch(runner.randomness.child("features"), runner.device)  # dropout draws
-        return unexplained(runner.model, batch)
+        return unexplained(runner.model, batch, runner.size)
 
 
 def trainable(model: nn.Module) -> list[nn.Parameter]:

@@ -106,6 +106,7 @@ def rank(  # noqa: PLR0913 - the model, its data, and keywords of which each has
     steps: int = 400,
     cost: int = 70,
     seed: int = 0,
+    memory: int | None = None,
     progress: Progress = silent,
 ) -> Ranking:
     """The networks in the order of what `forecast` expects of them; all see the same batches.
@@ -118,6 +119,7 @@ def rank(  # noqa: PLR0913 - the model, its data, and keywords of which each has
         steps: As for `forecast`.
         cost: Of each network.
         seed: Names every random draw.
+        memory: As for `forecast`, of one network at a time.
         progress: Called as the work goes on.
 
     A network that cannot be judged is in `failed` with its reason; it is an error if none can.
@@ -129,7 +131,7 @@ def rank(  # noqa: PLR0913 - the model, its data, and keywords of which each has
     of_each = data if isinstance(data, Mapping) and data.keys() == models.keys() else dict.fromkeys(models, data)
     forecasts: dict[str, Forecast] = {}
     failed: dict[str, str] = {}
-    asked = {"loss": loss, "optimizer": optimizer, "steps": steps, "cost": cost, "seed": seed}
+    asked = {"loss": loss, "optimizer": optimizer, "steps": steps, "cost": cost, "seed": seed, "memory": memory}
     for number, (name, model) in enumerate(models.items()):
         progress(f"forecast of {name}", number, len(models))
         try:

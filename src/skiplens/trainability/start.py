@@ -11,20 +11,25 @@ from skiplens.graph.batch import Batch
 from skiplens.graph.loss import LossFunction
 from skiplens.signal.layers import LayerStates
 from skiplens.task.reading import TaskReading
-from skiplens.trainability.features import unexplained
+from skiplens.trainability.features import slope_of, unexplained
 
 SMALLEST = 1e-12
 
 
 def start_features(
-    model: nn.Module, batch: Batch, loss: LossFunction, task: TaskReading, states: LayerStates
+    model: nn.Module,
+    batch: Batch,
+    loss: LossFunction,
+    task: TaskReading,
+    states: LayerStates,
+    size: int | None = None,
 ) -> dict[str, float]:
-    """Readings of the start as numbers of moderate size; two gradients, each of half of the batch."""
+    """Readings of the start as numbers of moderate size; two gradients, each of half of the batch, `size` at a time."""
     with preserve_state(model), torch.enable_grad():
-        halves = [_gradient(model, loss, batch.select(half)) for half in _halves(batch.samples)]
+        halves = [_gradient(model, loss, batch.select(half), size) for half in _halves(batch.samples)]
     alike = {
         "start": _logarithm(task.loss / task.guess),
-        "explained": unexplained(model, batch),
+        "explained": unexplained(model, batch, size),
         "agreement": _cosine(*halves),
         "shut": float(states.shut.nan_to_num(0).max()) if len(states.shut) else 0.0,
     }
@@ -59,9 +64,9 @@ def _halves(samples: int) -> tuple[Tensor, Tensor]:
     return (order[::2], order[1::2]) if samples > 1 else (order, order)
 
 
-def _gradient(model: nn.Module, loss: LossFunction, batch: Batch) -> list[Tensor]:
+def _gradient(model: nn.Module, loss: LossFunction, batch: Batch, size: int | None) -> list[Tensor]:
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    found = torch.autograd.grad(loss(model, batch), parameters, allow_unused=True)
+    _, found = slope_of(model, loss, batch, parameters, size)
     return [gradient for gradient in found if gradient is not None]
 
 
