@@ -51,7 +51,7 @@ def test_what_one_lens_cannot_measure_is_a_problem_and_the_others_go_on(tmp_path
     report = sl.inspect(Undecided(), looked_at.batch, name="undecided")
     problems = {problem.lens: problem.message for problem in report.problems}
     assert "cannot be exported" in problems["structure"]
-    assert "Not known to be healthy: the lenses structure, signal" in report.verdict
+    assert "Not enough measured (" in report.verdict and " of 7): the lenses structure, signal" in report.verdict
     assert report.reading(TangentReading) is not None
     assert "Could not be measured" in report.save(tmp_path / "r.html").read_text()
 
@@ -66,7 +66,7 @@ def test_an_interruption_leaves_a_report_of_what_was_finished():
     report = sl.inspect(looked_at.model, looked_at.batch, lenses=["tangent"], progress=stop)
     assert [type(reading) for reading in report.readings] == [StructureReading, SignalReading, LayerStates]
     assert report.problems[0].lens == "tangent" and "interrupted" in report.problems[0].message
-    assert report.verdict.startswith("Not known to be healthy: the lens tangent did not finish.")
+    assert report.verdict.startswith("Not enough measured (2 of 3): the lens tangent did not finish.")
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_an_interruption_leaves_a_report_of_what_was_finished():
         ("a string", (torch.ones(2, 4), torch.tensor([0, 1])), "a torch.nn.Module instance was wanted"),
         (nn.Linear(3, 2), (torch.ones(2, 4), torch.tensor([0, 1])), "cannot be called with these inputs"),
         (nn.Linear(4, 2), (torch.ones(2, 4, dtype=torch.int64), torch.tensor([0, 1])), "cannot be called with these"),
-        (nn.Linear(4, 2), torch.ones(2, 4), r"Wanted \(inputs, targets\)"),
+        (nn.Linear(4, 2), 7, r"Wanted \(inputs, targets\)"),
         (nn.Linear(4, 2), [], "no batches"),
         (nn.Linear(4, 2), (torch.ones(2, 4), torch.tensor([0, 1, 1])), "2 inputs but 3 targets"),
     ],
@@ -138,7 +138,7 @@ def test_a_lens_for_other_models_leaves_the_network_healthy_as_far_as_could_be_m
     monkeypatch.setattr("skiplens.report.inspection.choose", lambda names: (Elsewhere(), StructureLens()))
     looked_at = subject()
     report = sl.inspect(looked_at.model, looked_at.batch)
-    assert report.verdict == "Healthy as far as could be measured: faulty cannot look at this model."
+    assert report.verdict == "Healthy as far as could be measured: faulty cannot look at this model with this data."
     report.write(tmp_path)
     assert Report.load(tmp_path).verdict == report.verdict
     assert 'class="verdict severity-none"' in (tmp_path / "report.html").read_text()

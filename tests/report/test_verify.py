@@ -88,7 +88,7 @@ def test_the_same_options_give_the_same_numbers_and_leave_the_generators_alone()
 
 
 def test_a_change_of_mode_is_measured_again_but_not_raced():
-    net = nn.Sequential(planted.healthy(2), nn.Dropout(0.5)).train()
+    net = nn.Sequential(planted.healthy(2), planted.Thinning()).train()
     proof = proofs(sl.verify(looked_at(net), net, planted.data(), options=SHORT))["dropout_on"]
     assert (proof.before, proof.after, proof.solved) == (1, 0, True)
     assert proof.outcome == "not raced" and proof.reason == SAME_TRAINING

@@ -25,7 +25,7 @@ def told_and_measured(readings, rule: str) -> tuple[float, float]:
         ("signal_growth", planted.exploding),
         ("flat_branches", planted.triple_zero),
         ("dead_branches", planted.dead),
-        ("dropout_on", lambda: nn.Sequential(planted.healthy(2), nn.Dropout(0.5))),
+        ("dropout_on", lambda: nn.Sequential(planted.healthy(2), planted.Thinning())),
     ],
 )
 def test_it_is_the_number_of_the_finding(rule, net):

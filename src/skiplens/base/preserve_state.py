@@ -204,3 +204,33 @@ def without_autocast() -> Iterator[None]:
             if torch.is_autocast_enabled(kind):
                 stack.enter_context(torch.autocast(kind, enabled=False))
         yield
+
+
+@contextmanager
+def dropout_off(model: nn.Module) -> Iterator[tuple[str, ...]]:
+    """Run a block in which dropout and stochastic depth draw nothing; gives the places where they would have.
+
+    Modules of dropout go to evaluation mode, and rates that other modules keep under such a name are zero meanwhile.
+    All other modules, batch norm among them, stay in their mode.
+    """
+    changes: list[tuple[nn.Module, str, Any]] = []
+    places: list[str] = []
+    for name, module in model.named_modules():
+        if not module.training or isinstance(module, torch.jit.ScriptModule):
+            continue
+        rates = {key: rate for key, rate in vars(module).items() if _is_rate(key, rate)}
+        drops = "drop" in type(module).__name__.lower() and getattr(module, "p", 1.0) != 0
+        changes += [(module, key, 0.0) for key in rates] + [(module, "training", False)] * drops
+        places += [name or type(module).__name__] * bool(rates or drops)
+    before = [(module, key, getattr(module, key)) for module, key, _ in changes]
+    try:
+        for module, key, value in changes:
+            setattr(module, key, value)
+        yield tuple(places)
+    finally:
+        for module, key, value in before:
+            setattr(module, key, value)
+
+
+def _is_rate(name: str, value: Any) -> bool:
+    return "drop" in name.lower() and isinstance(value, float) and 0 < value <= 1

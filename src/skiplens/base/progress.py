@@ -1,9 +1,11 @@
 """Progress of long work: the library calls back, whoever called it decides what to show."""
 
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Protocol, TypeVar, runtime_checkable
 
 T = TypeVar("T")
+LINE = 80
 
 
 @runtime_checkable  # so that tests can check annotations with it
@@ -16,6 +18,18 @@ class Progress(Protocol):
 
 def silent(label: str, done: int, total: int) -> None:
     """Show nothing."""
+
+
+def usual() -> Progress:
+    """What a call shows that was not told what to show: a line in a notebook, nothing elsewhere."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return _one_line if hasattr(shell, "kernel") else silent
+
+
+def _one_line(label: str, done: int, total: int) -> None:
+    """The same line of a notebook again and again."""
+    sys.stdout.write(f"\r{label}: {done} of {total}"[:LINE].ljust(LINE))
+    sys.stdout.flush()
 
 
 def track(items: Iterable[T], label: str, total: int, progress: Progress = silent) -> Iterator[T]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,6 +21,8 @@ class InspectSettings(ModelSettings):
 
     lens: tuple[str, ...] = option((), "Lenses, separated by commas; all of them if none is named.")
     loss: str | None = option(None, LOSS_HELP)
+    samples: int | None = option(None, "Samples that each lens looks at if it can afford them.")
+    minutes: float | None = option(None, "About how long all lenses together may take on two cores.")
     verify: bool = option(False, "Try each suggested change on a copy: its number again, and a training race.")
     verify_seconds: float = option(40.0, "Time for --verify; it decides how many steps a race has.")
 
@@ -52,8 +54,9 @@ def inspect(
     if settings.verify:  # reads its samples again: the data may be an iterator that ends
         data = take(data, race.samples)
     with console.progress_shown() as progress:
+        asked: dict[str, Any] = {"samples": settings.samples, "minutes": settings.minutes, "seed": settings.seed}
         report = reports.inspect(
-            model, data, lenses=settings.lens, loss=loss, name=settings.model, seed=settings.seed, progress=progress
+            model, data, lenses=settings.lens, loss=loss, name=settings.model, progress=progress, **asked
         )
         if settings.verify:
             report = reports.verify(report, model, data, loss=loss, options=race, progress=progress)
@@ -68,6 +71,8 @@ def inspect(
         console.out().print(section.sentence, markup=False, style="bold")
         if section.rows:
             console.print_table(section.title, section.rows)
+        for note in section.notes:
+            console.out().print(note, markup=False, style="dim")
     for problem in report.problems:
         console.complain(f"{problem.lens}: {problem.message}")
     console.out().print(f"The report is in {page}", markup=False)

@@ -24,6 +24,9 @@ from skiplens.graph.loss import Loss, fitted
 from skiplens.graph.network import ResidualNetwork
 from skiplens.readings.reading import Reading
 
+OPERATIONS, PER_SECOND = 1e12, 5e10
+"""Floating operations that one lens may take, and those of a second on two cores: some twenty seconds."""
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -40,6 +43,10 @@ class Subject:
     """All samples that were read on the way, for what needs no pass through the model."""
     data: Any = None
     """Where more batches come from; None: the batch is all there is."""
+    asked: bool = False
+    """Whether somebody asked for this number of samples, so that each lens takes all that it can afford."""
+    allowed: float = OPERATIONS
+    """Floating operations that one lens may take."""
 
     @cached_property
     def network(self) -> ResidualNetwork:
@@ -56,12 +63,17 @@ class Subject:
         """Floating operations of one forward pass of one sample; counted once, when a lens first asks."""
         return operations_of(self.model, self.batch)
 
-    def few(self, most: int, passes: float) -> tuple[Batch, tuple[str, ...]]:
+    def few(self, most: int, passes: float, least: int = 1) -> tuple[Batch, tuple[str, ...]]:
         """The first samples, up to `most`, of which a lens can afford so many forward passes; what to tell if fewer."""
-        wanted = min(most, self.batch.samples)
-        least = min(wanted, 2 if self.model.training else 1)  # batch norm in training mode refuses a single sample
-        count = max(least, int(affordable(self.operations, passes, wanted, least) * REDUCTION.get()))
+        wanted = self.batch.samples if self.asked else min(most, self.batch.samples)
+        # Batch norm in training mode refuses a single sample.
+        least = min(wanted, 2 if self.model.training else least)
+        count = max(least, int(self.afforded(passes, wanted, least) * REDUCTION.get()))
         return self.batch.first(count), cut_note(count, wanted)
+
+    def afforded(self, passes: float, most: int, least: int = 1) -> int:
+        """As many, up to `most`, as so many forward passes of each are within what a lens may take."""
+        return affordable(self.operations, passes, most, least, self.allowed)
 
     def fitted_loss(self, batch: Batch) -> tuple[Loss, Batch]:
         """The loss of these samples, and they with targets in the form that it takes."""
@@ -81,10 +93,6 @@ class Lens(ABC):
         """Take the reading; the model is as before afterwards, also after an error."""
 
 
-OPERATIONS = 1e12
-"""Floating operations that one lens may take: some twenty seconds on two cores."""
-
-
 def operations_of(model: nn.Module, batch: Batch) -> float:
     """Floating operations of one forward pass of one sample, those of matrix products and convolutions."""
     few = batch.first(2)  # batch norm in training mode refuses a single sample
@@ -96,16 +104,20 @@ def operations_of(model: nn.Module, batch: Batch) -> float:
     return counter.get_total_flops() / few.samples
 
 
-def affordable(operations: float, passes: float, most: int, least: int = 1) -> int:
+def affordable(operations: float, passes: float, most: int, least: int = 1, allowed: float = OPERATIONS) -> int:
     """As many samples, up to `most`, as leave `passes` forward passes within the operations that a lens may take."""
-    return max(least, min(most, int(OPERATIONS / max(1.0, operations * passes))))
+    return max(least, min(most, int(allowed / max(1.0, operations * passes))))
 
 
 def cut_note(looked_at: int, wanted: int) -> tuple[str, ...]:
     """What to tell where fewer samples were looked at than usual."""
-    note = f"A pass through this model is costly, so {looked_at} instead of {wanted} samples were looked at."
+    note = (
+        f"A pass through this model is costly, so {looked_at} instead of {wanted} samples were looked at. {MORE_TIME}"
+    )
     return (note,) if looked_at < wanted else ()
 
+
+MORE_TIME = "More are taken where there is more time: --minutes, or inspect(…, minutes=…)."
 
 COARSE = (torch.bfloat16, torch.float16)
 """With 8 or 11 bits a second derivative, a small singular value or a condition number is rounding."""
@@ -117,7 +129,9 @@ PASSES = 10
 """Forward passes for which all samples of a subject are needed at once."""
 
 
-def prepared(model: nn.Module, data: Any, samples: int, name: str, loss: Loss = None) -> Subject:
+def prepared(
+    model: nn.Module, data: Any, samples: int, name: str, loss: Loss = None, allowed: float = OPERATIONS
+) -> Subject:
     """The first samples that can be afforded, and the model or a float32 copy of one in half precision.
 
     The model is called once, so that inputs which do not fit are one error here and not one of each lens.
@@ -132,11 +146,11 @@ def prepared(model: nn.Module, data: Any, samples: int, name: str, loss: Loss = 
         notes = (f"The model is in {' and '.join(types)}; a copy of it in float32 was measured.",)
     with preserve_state(model):
         try_call(model, batch.first(2).arguments())
-    batch, cut = Subject(model, batch, name).few(samples, passes=PASSES)
+    batch, cut = Subject(model, batch, name, allowed=allowed).few(samples, passes=PASSES)
     with preserve_state(model):
         try_call(model, batch.arguments())
     more = None if types else data  # it comes in the precision of the model itself
-    return Subject(model, batch, name, (*notes, *cut), loss, seen, more)
+    return Subject(model, batch, name, (*notes, *cut), loss, seen, more, allowed=allowed)
 
 
 def _tensors(model: nn.Module) -> list[torch.Tensor]:

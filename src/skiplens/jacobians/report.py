@@ -13,7 +13,7 @@ from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
 from skiplens.edits.remedies import code_of
 from skiplens.graph.dissect import dissect
-from skiplens.graph.lens import Lens, Subject, affordable
+from skiplens.graph.lens import Lens, Subject
 from skiplens.jacobians.reading import FLOOR, JacobianSpectrum
 from skiplens.jacobians.spectrum import JacobianOptions, measure
 from skiplens.linalg.density import weighted_quantiles
@@ -46,7 +46,7 @@ class JacobiansLens(Lens):
         batch, cut = subject.few(self.samples, passes=PASSES_OF_A_STEP * self.steps * self.probes)
         settings = {"lens": self.name, "model": subject.name, "samples": batch.samples}
         clock = Provenance.begin(settings, randomness.seed, subject.device)
-        steps = affordable(subject.operations, PASSES_OF_A_STEP * self.probes * batch.samples, self.steps, FEWEST_STEPS)
+        steps = subject.afforded(PASSES_OF_A_STEP * self.probes * batch.samples, self.steps, FEWEST_STEPS)
         options = JacobianOptions(seed=randomness.seed, steps=steps, probes=self.probes, work=self.work)
         with preserve_state(subject.model):
             network = dissect(subject.model, batch.inputs)

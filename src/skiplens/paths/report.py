@@ -12,7 +12,7 @@ from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import Batch
 from skiplens.graph.dissect import dissect
-from skiplens.graph.lens import OPERATIONS, Lens, Subject
+from skiplens.graph.lens import Lens, Subject
 from skiplens.paths.expanders import PathOptions
 from skiplens.paths.laws import LAWS
 from skiplens.paths.reading import PathSpectrum
@@ -57,7 +57,7 @@ class PathsLens(Lens):
     def _affordable(self, subject: Subject) -> tuple[Batch, int, tuple[str, ...]]:
         """Samples, random signs and what to note: signs are left out where even one sample would cost too much."""
         spectrum = max(1, len(subject.network.blocks))  # a spectrum takes about one forward pass for each block
-        signs = self.signs if subject.operations * (2 + self.signs) * spectrum <= OPERATIONS else 0
+        signs = self.signs if subject.operations * (2 + self.signs) * spectrum <= subject.allowed else 0
         batch, cut = subject.few(self.samples, passes=(2 + signs) * spectrum)
         left_out = ("The incoherent energies were left out: they would take too long.",) * (signs < self.signs)
         return batch, signs, (*cut, *left_out)

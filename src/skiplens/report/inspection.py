@@ -3,10 +3,13 @@
 import inspect as inspect_module
 import itertools
 import json
+import math
 import traceback
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, TypeVar
 
 import torch
@@ -22,12 +25,12 @@ from skiplens.base.errors import (
 )
 from skiplens.base.files import is_folder, read_json, write_content, written_together
 from skiplens.base.memory import memory_retry
-from skiplens.base.preserve_state import preserve_random_state
-from skiplens.base.progress import Progress, silent
+from skiplens.base.preserve_state import dropout_off, preserve_random_state
+from skiplens.base.progress import Progress, silent, usual
 from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import as_batches
 from skiplens.graph.inputs import first_line, require_module
-from skiplens.graph.lens import Lens, Subject, prepared
+from skiplens.graph.lens import OPERATIONS, PER_SECOND, Lens, Subject, prepared
 from skiplens.graph.loss import Loss, loss_name, loss_rule
 from skiplens.improvement.reading import Improvement
 from skiplens.plots.matplotlib_file import save_figure
@@ -35,13 +38,22 @@ from skiplens.plots.section import Section
 from skiplens.readings.file import from_json, to_json
 from skiplens.readings.finding import Finding, listed, verdict
 from skiplens.readings.reading import Reading
-from skiplens.report.lenses import choose, figures_of, find, guarded_section
+from skiplens.report.lenses import JUDGED, choose, counted, figures_of, find, guarded_section
 from skiplens.report.page import Problem, opening, page
+from skiplens.signal.findings import FRESH_STATISTICS
 from skiplens.trainability.reading import FORECAST_RULE, Forecast
+from skiplens.trainability.report import ForecastLens
 
 DEFAULT_SAMPLES = 64
 KEPT_BATCHES = 32  # of data that can be gone through once
+NOTHING_SERIOUS = "Nothing serious was found in what was measured."
+SECONDS = 60
+SHOWN, WIDTH = 5, 240  # findings and characters of a line on one screen
 INTERRUPTED = "interrupted from the keyboard"
+DROPPING = (
+    "Dropout was switched off in {count} places ({names}) while the model was measured, and left on in the forecast; "
+    "batch norm stayed in its mode."
+)
 UNEXPECTED = "ended in an error that it should have foreseen; the other lenses went on. Please report it"
 FOR_OTHER_MODELS = (NoFrozenFormError, NoTargetsError, NotResidualError, NotTwiceDifferentiableError)
 """What a lens says of a model or data that it is not made for; nothing has failed then."""
@@ -55,7 +67,7 @@ REFUSALS = {
 R = TypeVar("R", bound=Reading)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """Readings of one model and what was found in them, ready to be looked at.
 
@@ -72,6 +84,17 @@ class Report:
     def reading(self, kind: type[R]) -> R | None:
         """The reading of that kind, if it was taken."""
         return next((reading for reading in self.readings if isinstance(reading, kind)), None)
+
+    def __str__(self) -> str:
+        """The report on one screen: the verdict, the first findings, a sentence of each lens, and what is missing."""
+        found = [f"{finding.severity}: {finding.sentence} {finding.change}" for finding in self.findings[:SHOWN]]
+        more = [f"… and {len(self.findings) - SHOWN} more findings."] * (len(self.findings) > SHOWN)
+        seen = [f"{section.title}: {section.sentence}" for section in self.sections()]
+        missing = [f"not measured: {problem.lens} ({problem.message})" for problem in self.problems]
+        lines = [f"{self.title}: {self.verdict}", *found, *more, *seen, *missing]
+        return "\n".join(shorten(line, WIDTH, placeholder=" …") for line in lines)
+
+    __repr__ = __str__
 
     @property
     def verdict(self) -> str:
@@ -94,21 +117,36 @@ class Report:
     def _health(self) -> str:
         if not self.readings:
             return "Nothing could be measured."
-        if not self.problems or any(finding.severity != "note" for finding in self._others):
+        if any(finding.severity != "note" for finding in self._others):
             return verdict(self._others)
-        if not self._failed:
-            lenses = listed(tuple(problem.lens for problem in self.problems))
-            return f"Healthy as far as could be measured: {lenses} cannot look at this model."
-        failed = f"the lens{'es' * (len(self._failed) > 1)} {listed(self._failed)} did not finish"
-        return f"Not known to be healthy: {failed}. Nothing serious was found in what was measured."
+        missing = [problem for problem in self.problems if problem.lens in JUDGED]
+        if missing:
+            taken = sum(self.reading(kind) is not None for kind in JUDGED.values())
+            return f"Not enough measured ({taken} of {taken + len(missing)}): {self._reasons} {NOTHING_SERIOUS}"
+        if self._failed:
+            return f"Not known to be healthy: {self._reasons} {NOTHING_SERIOUS}"
+        fresh = next((finding for finding in self._others if finding.rule == FRESH_STATISTICS), None)
+        if fresh is not None:
+            return f"Not known to be healthy: {fresh.sentence} {fresh.change}"
+        if not self.problems:
+            return verdict(self._others)
+        return f"Healthy as far as could be measured: {self._reasons}"
+
+    @property
+    def _reasons(self) -> str:
+        """Which lenses did not finish, and which cannot look here."""
+        others = tuple(problem.lens for problem in self.problems if not problem.failed)
+        failed = f"the lens{'es' * (len(self._failed) > 1)} {listed(self._failed)} did not finish" * bool(self._failed)
+        unfit = f"{listed(others)} cannot look at this model with this data" * bool(others)
+        return f"{'; '.join(filter(None, (failed, unfit)))}."
 
     @property
     def _failed(self) -> tuple[str, ...]:
         return tuple(problem.lens for problem in self.problems if problem.failed)
 
     def sections(self) -> tuple[Section, ...]:
-        """One section a reading, in the order they were taken."""
-        return tuple(guarded_section(reading) for reading in self.readings)
+        """One section a reading, in the order they were taken, each with the number of its samples."""
+        return tuple(_with_count(guarded_section(reading), reading) for reading in self.readings)
 
     def save(self, path: Path | str) -> Path:
         """Write the page to `path`: one HTML file that needs nothing else."""
@@ -116,7 +154,7 @@ class Report:
         if path.is_dir():
             raise InvalidInputError(f"{path} is a folder; name the file, e.g. {path / 'report.html'}.")
         top = opening(self.verdict, self.findings, self.readings)
-        top = replace(top, severity=top.severity or "unknown" * bool(self._failed))
+        top = replace(top, severity=top.severity or "unknown" * self._health.startswith(("Not", "Nothing")))
         content = page(self.title, top, self.sections(), self.problems, self.to_json())
         write_content(path, content)
         return path
@@ -167,29 +205,41 @@ def inspect(  # noqa: PLR0913 - the model, its data, and keywords of which each 
     loss: Loss = None,
     name: str | None = None,
     seed: int = 0,
+    samples: int | None = None,
+    minutes: float | None = None,
     progress: Progress = silent,
 ) -> Report:
     """A report of what the lenses see in `model` on `data`, with findings; the model is left bit for bit as it was.
 
     Args:
         model: Any `nn.Module`.
-        data: `(inputs, targets)` or an iterable of such batches; the first 64 samples are looked at, fewer
-            where a pass through the model is costly.
+        data: A batch in any form (`(inputs, targets)`, a mapping with labels, inputs alone), an iterable of batches,
+            or a `Dataset`; the first 64 samples are looked at, fewer where a pass through the model is costly.
         lenses: Names of lenses; all of them if none is named.
         loss: A name (``"cross_entropy"``, ``"mse"``) or a function (outputs, targets) -> scalar for all that takes a
             loss; by default cross-entropy where targets are classes and the mean square where they are numbers.
         name: What to call the model on the page; its class name if not given.
         seed: Names every random draw.
+        samples: How many samples each lens looks at if it can afford them; by default each takes what it needs.
+        minutes: About how long all lenses together may take on two cores; they choose their samples by it.
         progress: Called as the work goes on.
 
-    A lens that cannot measure this model is listed with its reason among the report's `problems`; so is one that was
+    Dropout is switched off while a lens looks, except for the forecast, which trains; batch norm stays in its mode. A
+    lens that cannot measure this model is listed with its reason among the report's `problems`; so is one that was
     interrupted from the keyboard, and the report holds what was finished.
     """
     chosen = choose(tuple(lenses))
+    progress = usual() if progress is silent else progress
     loss_rule(loss)  # a wrong name is an error before any work is done
     if isinstance(data, Iterator):  # it can be gone through once, and several lenses want batches
         data = list(itertools.islice(as_batches(data), KEPT_BATCHES))
-    subject = prepared(require_module(model), data, DEFAULT_SAMPLES, name or type(model).__name__, loss)
+    allowed = OPERATIONS if minutes is None else _allowed(minutes, len(chosen))
+    looked_at = DEFAULT_SAMPLES if samples is None else samples
+    subject = prepared(require_module(model), data, looked_at, name or type(model).__name__, loss, allowed)
+    with dropout_off(model) as dropping:
+        pass  # it is off for each lens alone, since the forecast trains with it
+    dropped = (DROPPING.format(count=len(dropping), names=listed(dropping)),) * bool(dropping)
+    subject = replace(subject, asked=samples is not None, notes=(*subject.notes, *dropped))
     readings: list[Reading] = []
     problems: list[Problem] = []
     for lens in chosen:
@@ -248,7 +298,22 @@ def _look(lens: Lens, subject: Subject, randomness: Randomness, progress: Progre
     def told(share: float) -> None:
         progress(f"{lens.name}: out of memory, again with {share:.2%} of the budget", 0, 1)
 
-    return memory_retry(lambda: lens(subject, randomness, progress), told)
+    still = (
+        nullcontext() if isinstance(lens, ForecastLens) else dropout_off(subject.model)
+    )  # a training has its dropout
+    with still:
+        return memory_retry(lambda: lens(subject, randomness, progress), told)
+
+
+def _allowed(minutes: float, lenses: int) -> float:
+    """Floating operations of each lens, of which the forecast takes twice as many."""
+    if not 0 < minutes < math.inf:
+        raise InvalidInputError(f"minutes={minutes}; give a positive number.")
+    return minutes * SECONDS * PER_SECOND / (lenses + 1)
+
+
+def _with_count(section: Section, reading: Reading) -> Section:
+    return replace(section, sentence=f"{section.sentence} {counted(reading)}".strip())
 
 
 def _raised_by(loss: Loss, error: Exception) -> bool:

@@ -44,6 +44,10 @@ LENSES: dict[str, type[Lens]] = {view.lens.name: view.lens for view in LENS_VIEW
 # Findings of one severity are reported in this order.
 _JUDGED = (task, signal, layers, paths, jacobians, curvature, tangent, forecast)
 RULES: tuple[Rule, ...] = tuple(rule for part in _JUDGED for rule in part.VIEW.rules)
+JUDGED: dict[str, type[Reading]] = {
+    view.lens.name: view.reading for view in (part.VIEW for part in _JUDGED[:-1]) if view.lens is not None
+}
+"""The lenses without which a network is not called healthy; the forecast speaks for itself."""
 QUANTITIES: dict[str, Quantity] = {name: found for view in LENS_VIEWS for name, found in view.quantities.items()}
 """By the name of the rule."""
 
@@ -97,6 +101,13 @@ def guarded_section(reading: Reading) -> Section:
         words = f"This section could not be written ({said}) Its numbers are in readings.json. Please report it."
         return Section(reading.kind, reading.kind.capitalize(), words, provenance=provenance_of(reading))
     return section
+
+
+def counted(reading: Reading) -> str:
+    """With how many samples a reading was taken, as a sentence; '' where that is not known."""
+    known = getattr(reading, "samples", None)
+    count = known if isinstance(known, int) else reading.provenance.settings.get("samples")
+    return f"Measured with {count} sample{'s' * (count != 1)}." if isinstance(count, int) else ""
 
 
 def key_numbers(reading: Reading) -> tuple[KeyNumber, ...]:

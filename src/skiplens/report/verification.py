@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from skiplens.base.errors import SettingsError, SkiplensError
-from skiplens.base.preserve_state import preserve_random_state, preserve_state
+from skiplens.base.preserve_state import dropout_off, preserve_random_state, preserve_state
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
 from skiplens.base.settings import Settings, option
@@ -134,8 +134,9 @@ class _Trial:
                 self.retaken[finding.rule] = Retaken(QUANTITIES[finding.rule].label, finding.number, problem=problem)
                 self.impossible.add(_key(remedy))
                 continue
-            subject = Subject(changed, self.few, finding.rule, loss=self.loss)
-            self.retaken[finding.rule] = retake(finding, self.report, subject)
+            with dropout_off(changed):
+                subject = Subject(changed, self.few, finding.rule, loss=self.loss)
+                self.retaken[finding.rule] = retake(finding, self.report, subject)
         self.progress("numbers after the changes", total, total)
 
     def let_train(self) -> None:

@@ -12,6 +12,8 @@ from skiplens.readings.finding import Finding, Remedy, Rule, Severity, listed
 from skiplens.signal.reading import Growth, SignalReading
 from skiplens.signal.units import surprise
 
+FRESH_STATISTICS = "fresh_statistics"
+
 
 def judge_values(reading: SignalReading) -> Iterator[Finding]:
     """Values that are not finite."""
@@ -68,7 +70,7 @@ def judge_statistics(reading: SignalReading) -> Iterator[Finding]:
         yield _about(
             reading.fresh_norms,
             Remedy("training_mode", {"modules": reading.fresh_norms}),
-            rule="fresh_statistics",
+            rule=FRESH_STATISTICS,
             severity="note",
             sentence=f"{len(reading.fresh_norms)} batch norm{'s are' if len(reading.fresh_norms) > 1 else ' is'} in "
             "evaluation mode with statistics that no batch has updated: nothing is normalised in what was measured.",
@@ -331,7 +333,7 @@ RULES = tuple(
         ("not_finite", judge_values),
         ("dropout_on", judge_dropout),
         ("not_repeatable", judge_repeatability),
-        ("fresh_statistics", judge_statistics),
+        (FRESH_STATISTICS, judge_statistics),
         ("signal_growth", judge_signal),
         ("gradient_growth", judge_gradient),
         ("flat_branches", judge_flat),

@@ -96,9 +96,10 @@ class LayersLens(Lens):
 
     def __call__(self, subject: Subject, randomness: Randomness, progress: Progress = silent) -> LayerStates:
         """One forward and one backward pass; nothing is drawn at random."""
-        clock = Provenance.begin({"lens": self.name, "model": subject.name}, randomness.seed, subject.device)
-        progress("looking at each layer", 0, 1)
         batch, _ = subject.few(subject.batch.samples, passes=3)
+        settings = {"lens": self.name, "model": subject.name, "samples": batch.samples}
+        clock = Provenance.begin(settings, randomness.seed, subject.device)
+        progress("looking at each layer", 0, 1)
         values = layer_states(subject.model, batch, subject.loss, memory=self.memory).values()
         progress("looking at each layer", 1, 1)
         return LayerStates(**values, provenance=clock.end())

@@ -12,7 +12,7 @@ from skiplens.base.progress import Progress, silent, track
 from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import Batch, Inputs
 from skiplens.graph.functional import main_output
-from skiplens.graph.lens import OPERATIONS, Subject
+from skiplens.graph.lens import Subject
 from skiplens.graph.network import ResidualNetwork
 from skiplens.graph.operations import REARRANGING, SCALING, operation
 from skiplens.kernels.arc_cosine import correlation_of_angle
@@ -35,7 +35,7 @@ def compared(
     if not names:
         return {}, ("Without branches that are trained there is no theory to compare the kernel with.",)
     few = batch.first(SAMPLES)
-    if subject.operations * 4 * SEEDS * few.samples**2 > OPERATIONS:
+    if subject.operations * 4 * SEEDS * few.samples**2 > subject.allowed:
         return {}, (f"The kernel was not compared over seeds: {SEEDS} redraws of this model would take too long.",)
     seeds = [randomness.child("seed", number) for number in range(SEEDS)]
     fields: dict[str, Any] = {"seed_diagonals": diagonals_over_seeds(subject.model, few.inputs, names, seeds, progress)}

@@ -48,7 +48,7 @@ class TangentLens(Lens):
             coupled = is_batch_coupled(pure, samples_of(subject.batch.inputs))
             outputs = math.prod(output_shape(pure, samples_of(subject.batch.inputs)))
         looked_at = outputs if outputs <= self.most_outputs else self.sampled_outputs
-        batch, cut = subject.few(self.coupled_samples if coupled else self.samples, passes=3 * looked_at)
+        batch, cut = subject.few(self.coupled_samples if coupled else self.samples, passes=3 * looked_at, least=2)
         settings = {"lens": self.name, "model": subject.name, "samples": batch.samples}
         clock = Provenance.begin(settings, randomness.seed, subject.device)
         fields, notes = self._kernel(pure, batch, outputs, randomness, progress)
@@ -185,6 +185,8 @@ def tangent_section(reading: TangentReading) -> Section:
 
 def tangent_sentence(reading: TangentReading) -> str:
     """The kernel in one sentence."""
+    if len(reading.kernel) < 2:
+        return "One sample was looked at, so nothing is known of the kernel between samples."
     rank = f"its {len(reading.kernel)} samples share {reading.effective_rank:.1f} directions"
     if math.isinf(reading.condition_number):
         return f"The tangent kernel is singular to working precision: {rank}."

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
-from skiplens.graph.lens import OPERATIONS, Lens, Subject
+from skiplens.graph.lens import Lens, Subject
 from skiplens.plots.figure import Band, Figure, Line, Mark, Points, Reference, drawn, numbers
 from skiplens.plots.section import Curve, KeyNumber, Overlay, Quantity, ReadingView, Section, provenance_of
 from skiplens.readings.finding import Finding, Rule
@@ -16,7 +16,7 @@ from skiplens.trainability.reading import DIVERGES, FORECAST_RULE, LEARNT, NOT_A
 
 COST = 70
 PASSES = 3  # forward passes that a gradient costs
-AFFORDED = 2 * OPERATIONS  # floating operations of all steps together
+AFFORDED = 2  # times what another lens may take, for all steps together
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class ForecastLens(Lens):
         """Forecast with Adam; with fewer gradients where each is costly."""
         data = subject.batch if subject.data is None else subject.data
         samples = subject.batch.samples
-        afforded = int(AFFORDED / max(1.0, subject.operations * samples * PASSES))
+        afforded = int(AFFORDED * subject.allowed / max(1.0, subject.operations * samples * PASSES))
         cost = max(LEAST_COST, min(self.cost, afforded))
         asked = {"loss": subject.loss, "cost": cost, "seed": randomness.seed, "progress": progress}
         taken = forecast(subject.model, data, **asked)

@@ -1,0 +1,115 @@
+"""What was measured with how much, in which mode, and when that is enough for a word of health."""
+
+import copy
+import sys
+import types
+
+import pytest
+import torch
+from torch import nn
+
+import skiplens as sl
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.progress import silent, usual
+from skiplens.graph.lens import OPERATIONS
+from skiplens.jacobians.reading import JacobianSpectrum
+from skiplens.report.lenses import JUDGED
+from skiplens.signal.reading import SignalReading
+from skiplens.signal.structure import StructureReading
+from skiplens.tangent.reading import TangentReading
+from skiplens.tangent.report import tangent_sentence
+from tests.networks import Formula, drawn, linear, noise
+from tests.report import planted
+
+LABELS = torch.arange(8) % 2
+
+
+def residual(*more: nn.Module) -> nn.Module:
+    return drawn(nn.Sequential(Formula(lambda m, x: x + m.f(x), f=linear()), *more))
+
+
+def test_dropout_in_training_mode_costs_no_lens_and_is_told():
+    model = residual(nn.BatchNorm1d(3), nn.Dropout(0.5)).train()
+    flags = [module.training for module in model.modules()]
+    report = sl.inspect(model, (noise(8, 3), LABELS), lenses=[*JUDGED])
+    assert report.problems == () and [module.training for module in model.modules()] == flags
+    (note,) = (note for note in report.reading(StructureReading).notes if "Dropout" in note)
+    assert "switched off in 1 places (2) while the model was measured" in note
+    assert report.reading(SignalReading).dropout == () and report.reading(StructureReading).training
+
+
+def test_the_numbers_are_those_of_the_model_without_its_dropout():
+    inside, without = residual(nn.Dropout(0.5)).train(), residual(nn.Identity()).train()
+    kernels = [
+        sl.inspect(model, (noise(8, 3), LABELS), lenses=["tangent"]).reading(TangentReading).kernel
+        for model in (inside, without)
+    ]
+    assert torch.equal(*kernels)
+
+
+def test_a_judged_lens_that_is_missing_keeps_the_word_healthy_away():
+    assert len(JUDGED) == 7
+    report = sl.inspect(residual(), noise(8, 3), lenses=[*JUDGED])
+    assert report.verdict.startswith(
+        "Not enough measured (5 of 7): task, curvature cannot look at this model with this"
+    )
+    whole = sl.inspect(residual(), noise(8, 3), lenses=["structure"])
+    assert whole.verdict.startswith("Healthy")
+
+
+def test_fresh_statistics_keep_the_word_healthy_away_but_warn_of_nothing():
+    model = residual(nn.BatchNorm1d(3))
+    told = "Not known to be healthy: 1 batch norm is in evaluation mode with statistics that no batch has updated"
+    fresh = sl.inspect(copy.deepcopy(model).eval(), (noise(8, 3), LABELS), lenses=["structure"])
+    assert fresh.verdict.startswith(told) and all(finding.severity == "note" for finding in fresh.findings)
+    model.train()(noise(8, 3))
+    assert sl.inspect(model.eval(), (noise(8, 3), LABELS), lenses=["structure"]).verdict.startswith("Healthy")
+
+
+def test_each_sentence_tells_its_samples():
+    report = sl.inspect(planted.healthy(2), planted.data(), lenses=["jacobians", "tangent"])
+    told = {section.anchor: section.sentence for section in report.sections()}
+    assert told["jacobians"].endswith("Measured with 4 samples.")
+    assert told["tangent"].endswith("Measured with 32 samples.") and told["signal"].endswith("with 64 samples.")
+
+
+def test_as_many_samples_as_were_asked_for():
+    report = sl.inspect(planted.healthy(2), planted.data(), lenses=["jacobians", "tangent"], samples=10)
+    assert report.reading(JacobianSpectrum).samples == 10 and len(report.reading(TangentReading).kernel) == 10
+    with pytest.raises(InvalidInputError, match="Asked for 0 samples"):
+        sl.inspect(planted.healthy(2), planted.data(), samples=0)
+
+
+def test_minutes_choose_the_samples(monkeypatch):
+    """With 5e10 operations a second, a minute is 3e12 of them, shared by the lenses."""
+    cost = OPERATIONS / (6 * 40)  # so that one sample is what the Jacobians can afford by default
+    monkeypatch.setattr("skiplens.graph.lens.operations_of", lambda model, batch: cost)
+    few, more = (
+        sl.inspect(residual().eval(), (noise(8, 3), LABELS), lenses=["jacobians"], minutes=minutes)
+        for minutes in (1.0, 5.0)
+    )
+    few, more = (report.reading(JacobianSpectrum) for report in (few, more))
+    assert few.samples == 1 and more.samples == 3  # 4 lenses and one more: 0.6e12 and 3e12 operations for each
+    assert "so 1 instead of 4 samples were looked at. More are taken" in few.notes[0]
+    with pytest.raises(InvalidInputError, match="minutes=0; give a positive number"):
+        sl.inspect(planted.healthy(2), planted.data(), minutes=0)
+
+
+def test_one_sample_says_nothing_of_a_kernel_between_samples():
+    reading = sl.inspect(residual(), noise(1, 3), lenses=["tangent"]).reading(TangentReading)
+    assert tangent_sentence(reading) == "One sample was looked at, so nothing is known of the kernel between samples."
+
+
+def test_a_report_prints_as_one_screen():
+    report = sl.inspect(planted.dead(), planted.data(), lenses=["task", "jacobians"])
+    lines = str(report).splitlines()
+    assert repr(report) == str(report) and len(lines) <= 24 and all(len(line) <= 240 for line in lines)
+    assert report.verdict[:60] in lines[0] and "Measured with" in str(report)
+
+
+def test_progress_is_shown_in_a_notebook_alone(monkeypatch, capsys):
+    assert usual() is silent
+    shell = types.SimpleNamespace(kernel=None)
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
+    sl.inspect(planted.healthy(2), planted.data(), lenses=["structure"])
+    assert "finding the residual blocks: 1 of 1" in capsys.readouterr().out
