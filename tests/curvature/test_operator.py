@@ -323,3 +323,18 @@ def test_public_functions_take_model_and_data_and_the_rest_by_keyword(function):
     first, second, *rest = inspect.signature(function).parameters.values()
     assert first.name == "model" and second.name in ("data", "inputs")
     assert rest and all(each.kind is each.KEYWORD_ONLY and each.default is not each.empty for each in rest)
+
+
+@pytest.mark.parametrize("vectors", [1, 2, 3])
+def test_a_parameter_without_a_part_in_the_loss_has_zeros_in_several_vectors(vectors):
+    model = nn.Linear(4, 3)
+    model.unused = nn.Parameter(torch.ones(4, 4))
+    inputs, targets = noise(6, 4), torch.arange(6) % 3
+    operator = loss_operator(model, (inputs, targets), loss="cross_entropy")
+    columns, names = noise(operator.size, vectors), [name for name, _ in model.named_parameters()]
+    sizes = [parameter.numel() for parameter in model.parameters()]
+    parts = dict(zip(names, operator.apply(columns).split(sizes), strict=True))
+    own = dict(zip(names, columns.split(sizes), strict=True))
+    alone = loss_operator(model, (inputs, targets), loss="cross_entropy", parameters=["weight", "bias"])
+    assert not bool(parts.pop("unused").any())
+    assert_close(torch.cat([*parts.values()]), alone.dense() @ torch.cat([own["weight"], own["bias"]]), TOLERANCE)

@@ -7,6 +7,7 @@ from skiplens import zoo
 from skiplens.base.errors import InvalidInputError, SettingsError, SkiplensError, TooLargeError
 from skiplens.graph.functional import transformable
 from tests import hugging_face
+from tests.awkward_models import made
 from tests.budget_calls import least_memory
 from tests.networks import Formula, LinearResidual, drawn, noise
 from tests.test_every_lens import fingerprint
@@ -301,3 +302,12 @@ def test_a_coupled_batch_that_does_not_fit_is_refused_with_the_least():
     sl.jacobian_spectrum(model, inputs, coupling="batch", memory=least)
     with pytest.raises(TooLargeError, match=rf"the Jacobians of 6 sample\(s\): the least that does is {least} "):
         sl.jacobian_spectrum(model, inputs, coupling="batch", memory=least - 1)
+
+
+def test_an_operation_that_takes_one_vector_at_a_time():
+    """Products with a sparse matrix have no rule for several vectors at once."""
+    model, (inputs, _) = made("sparse")
+    model, inputs = model.double(), inputs.double()
+    found = sl.jacobian_spectrum(model, inputs, method="exact")
+    rows = [torch.autograd.functional.jacobian(model, one[None])[0, :, 0] for one in inputs]
+    assert_close(found.singular_values["network"], svdvals(torch.stack(rows)).flatten().sort(descending=True).values)

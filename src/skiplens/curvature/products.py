@@ -102,12 +102,15 @@ def _gradients(
 ) -> list[Tensor]:
     """The gradient of Σ⟨output, weight⟩; zero where an input has no part in it. The graph stays."""
     used = [i for i, output in enumerate(outputs) if output.requires_grad]
-    if not used:
-        probes = () if weights is None or not batched else weights[0].shape[:1]
-        return [tensor.new_zeros((*probes, *tensor.shape)) for tensor in inputs]
-    chosen = None if weights is None else [weights[i] for i in used]
-    how = {"retain_graph": True, "create_graph": create_graph, "is_grads_batched": batched, "materialize_grads": True}
-    return list(torch.autograd.grad([outputs[i] for i in used], inputs, chosen, allow_unused=True, **how))
+    found: Sequence[Tensor | None] = [None] * len(inputs)
+    if used:
+        chosen = None if weights is None else [weights[i] for i in used]
+        how = {"retain_graph": True, "create_graph": create_graph, "is_grads_batched": batched, "allow_unused": True}
+        found = torch.autograd.grad([outputs[i] for i in used], inputs, chosen, **how)
+    # torch's own zeros would lack the axis of the vectors
+    probes = () if weights is None or not batched else weights[0].shape[:1]
+    zeros = (tensor.new_zeros((*probes, *tensor.shape)) for tensor in inputs)
+    return [zero if gradient is None else gradient for gradient, zero in zip(found, zeros, strict=True)]
 
 
 Differentiate = Callable[[Objective, Batch], BatchCurvature]  # makes the curvature of a batch

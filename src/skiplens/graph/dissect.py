@@ -43,7 +43,7 @@ def dissect(model: nn.Module, inputs: Any) -> ResidualNetwork:
         model: Any module that `torch.export` accepts, in the mode in which it is to be seen; it is not changed.
         inputs: A tensor, a tuple of positional arguments or a dict of keyword arguments of the model.
     """
-    model, arguments = require_module(model), Arguments.of(inputs)
+    model, arguments = require_module(model, numbers=False), Arguments.of(inputs)
     require_data(model, arguments)
     exported = _export_untouched(model, arguments)
     flow = DataFlow(exported)

@@ -98,9 +98,20 @@ def places(model: nn.Module, table: str) -> dict[str, Tensor]:
 def call_with(
     model: nn.Module, replaced: Parameters, args: tuple[Any, ...], kwargs: dict[str, Any], tied: bool = False
 ) -> Any:
-    """What `model` returns with other tensors in its places, or `tied` ones; refused where it assigns to `.data`."""
-    with _NoAssignment():
+    """What `model` returns with other tensors in its places, or `tied` ones; refused where it changes them."""
+    with _NoAssignment(), keeps_gradients(replaced):
         return functional_call(model, dict(replaced), args, kwargs, tie_weights=tied)
+
+
+@contextmanager
+def keeps_gradients(parameters: Parameters) -> Iterator[None]:
+    """Run a call of a model, and refuse one after which a parameter no longer requires its gradient."""
+    moving = {name: tensor for name, tensor in parameters.items() if tensor.requires_grad}
+    yield
+    frozen = [name for name, tensor in moving.items() if not tensor.requires_grad]
+    if frozen:
+        said = f"{', '.join(frozen[:5])} no longer requires a gradient after the call"
+        raise SkiplensError(CHANGES_ITSELF.format(names=said))
 
 
 class _NoAssignment(TorchFunctionMode):

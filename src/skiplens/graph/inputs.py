@@ -87,8 +87,8 @@ def require_device(samples: Samples, device: torch.device) -> None:
             )
 
 
-def require_module(model: Any) -> nn.Module:
-    """The model itself, or an error when it is nothing that can be looked at."""
+def require_module(model: Any, numbers: bool = True) -> nn.Module:
+    """The model itself, or an error when it is nothing that can be looked at, or has no `numbers` where they count."""
     if not isinstance(model, nn.Module):
         raise InvalidInputError(
             f"model is {model!r:.80} of type {type(model).__name__}; a torch.nn.Module instance was wanted. "
@@ -98,6 +98,16 @@ def require_module(model: Any) -> nn.Module:
         raise InvalidInputError(
             "The model has lazy parameters without a shape, and looking must not create them. "
             "Call the model once on your inputs first."
+        )
+    devices = sorted({str(parameter.device) for parameter in model.parameters()})
+    if numbers and "meta" in devices:
+        if len(devices) > 1:
+            raise InvalidInputError(
+                f"The model's parameters are on {' and '.join(devices)}; move the model to one device."
+            )
+        raise InvalidInputError(
+            "The model has no data (device meta), and this needs numbers. Make it on a device with memory, or call "
+            "model.to_empty(device='cpu') and load or draw its weights."
         )
     return model
 

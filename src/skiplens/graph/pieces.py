@@ -10,8 +10,8 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from skiplens.base.memory import budget_bytes, require_least
 from skiplens.base.preserve_state import preserve_state
 from skiplens.graph.batch import Batch
-from skiplens.graph.functional import PureModel, is_batch_coupled, saved_tensors
-from skiplens.graph.inputs import samples_of
+from skiplens.graph.functional import PureModel, is_batch_coupled, keeps_gradients, saved_tensors
+from skiplens.graph.inputs import require_module, samples_of
 
 SAVED, TEMPORARIES = 2, 6  # times what autograd keeps of a sample, and times the largest tensor of it
 
@@ -24,7 +24,7 @@ def pieces_of(model: nn.Module, batch: Batch, memory: int | None, what: str, fix
     """
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     few = batch.first(4)  # batch norm in training mode refuses a single sample
-    with preserve_state(model), torch.enable_grad():
+    with preserve_state(require_module(model)), keeps_gradients(dict(model.named_parameters())), torch.enable_grad():
         moving = few.map_inputs(lambda t: t.detach().requires_grad_().clone() if t.is_floating_point() else t)
         sizes = saved_tensors(lambda: moving.arguments().call(model), list(model.parameters()))
     each = (SAVED * sum(sizes) + TEMPORARIES * max(sizes, default=0)) // few.samples + 1

@@ -10,7 +10,7 @@ from torch import Tensor, fx
 
 from skiplens.base.axes import Float
 from skiplens.base.errors import CoupledSamplesError, DidNotConverge, InvalidInputError
-from skiplens.base.memory import budget_bytes, require_fits
+from skiplens.base.memory import budget_bytes, is_shortage, require_fits
 from skiplens.base.progress import Progress, silent
 from skiplens.graph.network import Call, ResidualNetwork, plain_call, plan
 from skiplens.graph.operations import operation
@@ -79,14 +79,23 @@ class Linearised:
             return vectors.new_zeros(0, of.numel())
         found = []
         for part in vectors.split(self.vectors):
-            single, block = len(part) == 1, part.reshape(-1, *shape)
-            weights = block[0] if single else block
-            (product,) = torch.autograd.grad(
-                output, of, weights, retain_graph=True, is_grads_batched=not single, allow_unused=True
-            )
-            product = part.new_zeros(len(part), of.numel()) if product is None else product.detach()
-            found.append(product.reshape(len(part), -1))
+            try:
+                found.append(self._product(output, of, part, shape))
+            except (RuntimeError, NotImplementedError) as error:
+                if len(part) == 1 or is_shortage(error):
+                    raise
+                self.vectors = 1  # an operation without a rule for several vectors
+                found += [self._product(output, of, one[None], shape) for one in part]
         return torch.cat(found)
+
+    def _product(self, output: Tensor, of: Tensor, part: Tensor, shape: tuple[int, ...]) -> Tensor:
+        single, block = len(part) == 1, part.reshape(-1, *shape)
+        weights = block[0] if single else block
+        (product,) = torch.autograd.grad(
+            output, of, weights, retain_graph=True, is_grads_batched=not single, allow_unused=True
+        )
+        product = part.new_zeros(len(part), of.numel()) if product is None else product.detach()
+        return product.reshape(len(part), -1)
 
 
 _BATCH_NORMS = {"aten.batch_norm", "aten._native_batch_norm_legit", "aten._native_batch_norm_legit_functional"}

@@ -269,6 +269,11 @@ def copied(model: nn.Module) -> nn.Module:
             f"The model cannot be copied, and a forecast trains copies so that yours stays as it is: {said} "
             "Remove what copy.deepcopy refuses (open files, locks, tensors with a history), or forecast with cost=0."
         ) from error
+    if not all(parameter.is_leaf for parameter in fresh.parameters()):  # TorchScript gives them the history of a copy
+        raise InvalidInputError(
+            f"A copy of {type(model).__name__} cannot be trained, and a forecast trains copies so that yours stays as "
+            "it is. Hand in the nn.Module that it was compiled from, or forecast with cost=0."
+        )
     fresh.zero_grad(set_to_none=True)
     return fresh.train()
 

@@ -16,6 +16,7 @@ from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import Batch, as_batches, concatenate
 from skiplens.graph.dissect import dissect
 from skiplens.graph.functional import transformable
+from skiplens.graph.inputs import require_module
 from skiplens.graph.lens import Lens, Subject
 from skiplens.graph.loss import Loss, loss_name
 from skiplens.graph.network import part_function
@@ -59,8 +60,8 @@ def check_hypotheses(
         relu has a kink: its derivative jumps
     """
     clock = Provenance.begin({"check": "hypotheses", "model": type(model).__name__, "step": step}, seed)
-    samples = training_data(data)
-    with preserve_state(model):
+    with preserve_state(require_module(model)):
+        samples = training_data(data)
         network = dissect(model, samples.first.first(PROBED_SAMPLES).inputs)
         view, probes = GraphView(network), Randomness(seed)
         view.require_data_matrices()
