@@ -23,6 +23,7 @@ NAMES = {
     "VanillaKernel",
     "check_hypotheses",
     "compare",
+    "design",
     "empirical_ntk",
     "find_residual_blocks",
     "forecast",

@@ -17,6 +17,7 @@ from skiplens.graph import ResidualBlock as ResidualBlock
 from skiplens.graph import find_residual_blocks as find_residual_blocks
 
 # Improvement: a network that trains better, and the proof
+from skiplens.improvement import design as design
 from skiplens.improvement import improve as improve
 
 # Jacobians: whether layers keep the gradient alive
