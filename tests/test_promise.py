@@ -15,6 +15,7 @@ import skiplens as sl
 from skiplens.base.errors import SkiplensError
 from skiplens.graph.batch import Batch
 from skiplens.graph.inputs import require_module
+from skiplens.report.inspection import UNEXPECTED
 from skiplens.report.lenses import LENSES
 from skiplens.signal.layers import layer_states
 from skiplens.task.measure import measure_task
@@ -34,6 +35,11 @@ def verified(model: nn.Module, data: Data) -> None:
     sl.verify(sl.inspect(model, data, lenses=("signal",)), model, data)
 
 
+def inspected(model: nn.Module, data: Data, lens: str) -> None:
+    report = sl.inspect(model, data, lenses=(lens,))
+    assert not [problem for problem in report.problems if UNEXPECTED in problem.message]
+
+
 QUICK: dict[str, Callable[[nn.Module, Data], Any]] = {
     "empirical_ntk": lambda model, data: sl.empirical_ntk(model, data[0]),
     "hessian_spectrum": lambda model, data: sl.hessian_spectrum(model, data, method="lanczos", probes=2, steps=3),
@@ -42,7 +48,7 @@ QUICK: dict[str, Callable[[nn.Module, Data], Any]] = {
 }
 CALLS: dict[str, Callable[[nn.Module, Data], Any]] = {
     **QUICK,
-    **{f"inspect {name}": lambda model, data, name=name: sl.inspect(model, data, lenses=(name,)) for name in LENSES},
+    **{f"inspect {name}": lambda model, data, name=name: inspected(model, data, name) for name in LENSES},
     "find_residual_blocks": lambda model, data: sl.find_residual_blocks(model, data[0]),
     "path_spectrum": lambda model, data: sl.path_spectrum(model, data[0]),
     "jacobian_spectrum": lambda model, data: sl.jacobian_spectrum(model, data[0]),
@@ -132,7 +138,13 @@ def test_no_call_changes_any_model(name, call, training):
 @pytest.mark.parametrize(
     ("name", "call"),
     [
-        *(("sparse", "jacobian_spectrum"), ("sparse", "compare"), ("meta", "check_hypotheses"), ("meta", "compare")),
+        *(
+            ("sparse", "jacobian_spectrum"),
+            ("sparse", "compare"),
+            ("sparse", "inspect signal"),
+            ("meta", "check_hypotheses"),
+            ("meta", "compare"),
+        ),
         *(("script", "forecast"), ("script", "jacobian_spectrum"), ("freezes itself", "forecast")),
     ],
 )

@@ -118,7 +118,8 @@ def broken_tensors(model: nn.Module, arguments: Arguments) -> tuple[str, ...]:
     named += [(f"buffer {name}", tensor) for name, tensor in model.named_buffers()]
     fed = [leaf for leaf in arguments.leaves() if isinstance(leaf, torch.Tensor)]
     named += [(f"input {number}", tensor) for number, tensor in enumerate(fed)]
-    return tuple(name for name, tensor in named if tensor.is_floating_point() and not bool(tensor.isfinite().all()))
+    real = ((name, tensor.detach().to_dense()) for name, tensor in named if tensor.is_floating_point())
+    return tuple(name for name, tensor in real if not bool(tensor.isfinite().all()))
 
 
 def _difference(first: Tensor, second: Tensor) -> float:
