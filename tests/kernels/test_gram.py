@@ -230,7 +230,12 @@ def test_a_tile_that_was_not_marked_is_computed_again(X, tmp_path):
     written[:32, :32] = -1
     journal = tmp_path / "gram.npy.tiles"
     content = json.loads(journal.read_text())
-    journal.write_text(json.dumps({**content, "done": f"{int(content['done'], 16) & ~1:x}"}))
+    content["done"] = f"{int(content['done'], 16) & ~1:x}"
+    journal.write_text(json.dumps(content))
+    with pytest.raises(BrokenFileError, match="its checksum is wrong"):
+        gram(KERNEL.ntk, X, out=out, memory=SMALL)
+    del content["checksum"]  # as it was before version 0.2
+    journal.write_text(json.dumps(content))
     found = gram(KERNEL.ntk, X, out=out, memory=10 * SMALL)  # another budget does not move the tiles
     torch.testing.assert_close(dense(found), KERNEL.ntk(X))
 

@@ -1,5 +1,6 @@
 """What a slice of the loss landscape goes along, and what is kept of it: options, directions, finished rows."""
 
+import errno
 import json
 import math
 import os
@@ -177,9 +178,9 @@ class Journal:
             kept = torch.load(path, map_location="cpu", weights_only=True)
             self._require_same(kept["identity"])
             return DirectionSet(kept["vectors"], tuple(kept["names"]), kept["slopes"], kept["curvatures"])
-        except _DAMAGE as error:
-            if isinstance(error, InvalidInputError):
-                raise
+        except (*_DAMAGE, OSError) as error:
+            if isinstance(error, InvalidInputError) or getattr(error, "errno", errno.EINVAL) != errno.EINVAL:
+                raise  # another slice, or the disk's trouble
             raise BrokenFileError(
                 f"{path} is damaged ({type(error).__name__}). Delete the folder {self.folder} to begin anew."
             ) from error

@@ -77,7 +77,7 @@ def read_checkpoint(path: Path) -> Any:
 
 def _read_arrays(path: Path) -> dict[str, np.ndarray]:
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:  # NumPy leaves a foreign one open
             return {name: arrays[name] for name in arrays.files}
     except Exception as error:  # a cut or foreign file, or objects that would run code
         raise BrokenFileError(f"{path} is not a whole file of plain arrays: {first_line(error)}") from error
@@ -144,7 +144,7 @@ def _numbers(column: list[str], name: str, path: Path) -> Tensor:
 def _target(column: list[str]) -> Tensor:
     """Real numbers where one is written with a point; else classes, numbered in their order if they are words."""
     if all(_is_number(cell) for cell in column):
-        whole = all(cell.lstrip("+-").isdigit() for cell in column)
+        whole = all(cell.lstrip("+-").isdigit() and abs(float(cell)) < 2**62 for cell in column)
         return torch.tensor([int(cell) if whole else float(cell) for cell in column])
     classes = sorted(set(column))
     return torch.tensor([classes.index(cell) for cell in column])

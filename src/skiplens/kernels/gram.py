@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -184,19 +184,27 @@ class Journal:
     def _write(self) -> None:
         bits = sum(1 << tile for tile in self.done)
         content = {"fingerprint": self.fingerprint, "side": self.side, "done": f"{bits:x}"}
-        write_content(self.path, json.dumps(content))
+        write_content(self.path, json.dumps({**content, "checksum": _checksum(content)}))
 
     @classmethod
     def _read(cls, path: Path) -> "Journal":
         try:
             content = read_json(path)
+            if content.pop("checksum", None) not in (None, _checksum(content)):  # there was none before version 0.2
+                raise ValueError("its checksum is wrong")
             bits = int(content["done"], 16)
+            if content["side"] not in range(1, _LARGEST_SIDE + 1) or bits < 0:
+                raise ValueError("no tiles are so large")
             done = {tile for tile in range(bits.bit_length()) if bits >> tile & 1}
             return cls(path, str(content["fingerprint"]), int(content["side"]), done)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise BrokenFileError(
                 f"{path.name} is damaged ({error}). Delete it and the matrix beside it, and compute again."
             ) from error
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 @contextmanager
@@ -230,7 +238,10 @@ def begun_matrix(
                 raise
         for leftover in path.rglob("*.partial"):  # zarr's, of a process that was killed while it wrote a chunk
             leftover.unlink(missing_ok=True)
-        yield open_matrix(path), journal, plan
+        matrix = open_matrix(path)
+        if (matrix.shape, str(matrix.dtype)) != ((plan.rows, plan.columns), str(dtype).removeprefix("torch.")):
+            raise _damaged(path, f"it is a matrix of {matrix.shape} entries in {matrix.dtype}")
+        yield matrix, journal, plan
 
 
 def _require_disk(path: Path, plan: TilePlan, dtype: torch.dtype) -> None:
@@ -288,10 +299,12 @@ def open_matrix(path: Path) -> Any:
         return (
             np.lib.format.open_memmap(path, mode="r+") if path.suffix == ".npy" else _zarr().open_array(path, mode="r+")
         )
-    except (ValueError, OSError, KeyError) as error:
-        raise BrokenFileError(
-            f"{path.name} is damaged ({error}). Delete it and {path.name}.tiles, and compute again."
-        ) from error
+    except Exception as error:  # NumPy and zarr stumble in any way over what is cut or foreign
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, why: object) -> BrokenFileError:
+    return BrokenFileError(f"{path.name} is damaged ({why}). Delete it and {path.name}.tiles, and compute again.")
 
 
 def write_tile(matrix: Any, place: tuple[slice, slice], tile: Tensor, symmetric: bool) -> None:

@@ -4,18 +4,21 @@ What is predicted is ln(loss / guess). The fit, its residuals and what it was fi
 `benchmarks/trainability/fit.py`.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from skiplens.base.errors import BrokenFileError
+from skiplens.base.files import read_json
+from skiplens.graph.inputs import first_line
 from skiplens.trainability.pilot import LOOKED_AT, Pilot, Trial, logarithmic_mean
 
+FITS = Path(__file__).with_name("fit.json")
 LOWEST, HIGHEST = -7.0, 2.0  # ln(loss / guess) outside of this is cut: nobody needs to tell e^-8 from e^-9
 
 
@@ -113,8 +116,15 @@ class Fit:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Fit":
         """The fit that `to_json` wrote."""
-        arrays = {name: np.array(values[name]) for name in ("centres", "scales", "weights", "edges", "low", "high")}
-        return cls(names=tuple(values["names"]), offset=values["offset"], **arrays)
+        arrays = {
+            name: np.array(values[name], dtype=float)
+            for name in ("centres", "scales", "weights", "edges", "low", "high")
+        }
+        names = tuple(map(str, values["names"]))
+        lengths = [len(names)] * 3 + [arrays["edges"].size] * 3
+        if any(array.shape != (length,) for array, length in zip(arrays.values(), lengths, strict=True)):
+            raise ValueError("its rows are not of one length")
+        return cls(names=names, offset=float(values["offset"]), **arrays)
 
 
 def fitted_line(rows: Sequence[Mapping[str, float]], targets: np.ndarray, ridge: float) -> Fit:
@@ -134,5 +144,7 @@ def fitted_line(rows: Sequence[Mapping[str, float]], targets: np.ndarray, ridge:
 @cache
 def fit_for(kind: str) -> Fit:
     """The fit of that kind as it was stored: ``steps`` from a pilot, ``readings`` from readings alone."""
-    text = (files("skiplens.trainability") / "fit.json").read_text()
-    return Fit.from_json(json.loads(text)[kind])
+    try:
+        return Fit.from_json(read_json(FITS)[kind])
+    except (ValueError, KeyError, TypeError) as error:
+        raise BrokenFileError(f"{FITS} is damaged ({first_line(error)}). Install Skiplens again.") from error
