@@ -28,6 +28,16 @@ def gram(samples, depth, dtype="float32", features=784):
     return lambda: ntk(x).block_until_ready()
 
 
+def convolutional(samples, depth):
+    """The tangent kernel of `module_kernel_gram.tangent_kernel`, compiled."""
+    jax.config.update("jax_enable_x64", True)
+    layers = [stax.Conv(1, (3, 3), padding="SAME", W_std=2**0.5), stax.Relu()] * depth
+    kernel = stax.serial(*layers, stax.GlobalAvgPool(), stax.Dense(1, 2**0.5))[2]
+    ntk = jax.jit(lambda x: kernel(x, None, "ntk"))
+    x = np.random.default_rng(0).normal(size=(samples, 32, 32, 3))
+    return lambda: ntk(x).block_until_ready()
+
+
 def monte_carlo(depth, networks, inputs=20, width=500, features=10):
     """The mean tangent kernel of finite networks."""
     init, apply, _ = residual_network(depth, width)

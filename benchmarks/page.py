@@ -9,6 +9,7 @@ RESULTS, PAGE = HERE / "results", HERE.parent / "docs" / "benchmarks.md"
 PROCESSOR_ROWS = {  # the scripts of `make bench`, in the order of the page
     "infinite_width_gram": "Infinite-width Gram matrices",
     "densenet_gram": "DenseNet Gram matrices",
+    "module_kernel_gram": "Kernels of convolutional modules",
     "finite_width_simulation": "Random finite networks",
     "empirical_ntk": "Empirical tangent kernel",
     "exact_hessian": "Exact Hessians of shortcut networks",

@@ -25,6 +25,7 @@ RESULTS, WORK = HERE / "results", HERE / ".work"
 SCRIPTS = (
     "infinite_width_gram",
     "densenet_gram",
+    "module_kernel_gram",
     "empirical_ntk",
     "finite_width_simulation",
     "exact_hessian",

@@ -32,7 +32,7 @@ def quick(tmp_path):
 @pytest.mark.parametrize(
     "scripts",
     [
-        pytest.param(("densenet_gram", "path_weights"), marks=pytest.mark.slow),
+        pytest.param(("densenet_gram", "path_weights", "module_kernel_gram"), marks=pytest.mark.slow),
         pytest.param(("infinite_width_gram", "gram_store"), marks=pytest.mark.slow),
         pytest.param(("finite_width_simulation", "exact_hessian", "path_spectrum"), marks=pytest.mark.slow),
         pytest.param(("empirical_ntk", "jacobian_singular_values"), marks=pytest.mark.slow),

@@ -8,6 +8,7 @@ from skiplens.kernels.architectures import InfiniteWidthKernel as InfiniteWidthK
 from skiplens.kernels.architectures import ResNetKernel as ResNetKernel
 from skiplens.kernels.architectures import VanillaKernel as VanillaKernel
 from skiplens.kernels.gram import gram as gram
+from skiplens.kernels.limit.depth import DepthScale as DepthScale
 from skiplens.kernels.limit.kernel import ModuleKernel as ModuleKernel
 from skiplens.kernels.limit.kernel import WidthComparison as WidthComparison
 from skiplens.kernels.limit.kernel import infinite_width as infinite_width
@@ -17,7 +18,9 @@ _BEHIND_DOORS = {
     "ResidualKernel": ("skiplens.kernels.sklearn_kernel", "sklearn", "skiplens[sklearn]"),
     "ResidualKernelRegressor": ("skiplens.kernels.sklearn_kernel", "sklearn", "skiplens[sklearn]"),
     "ResidualKernelClassifier": ("skiplens.kernels.sklearn_kernel", "sklearn", "skiplens[sklearn]"),
+    "SklearnModuleKernel": ("skiplens.kernels.sklearn_kernel", "sklearn", "skiplens[sklearn]"),
     "GPyTorchResidualKernel": ("skiplens.kernels.gpytorch_kernel", "gpytorch", "skiplens[gpytorch]"),
+    "GPyTorchModuleKernel": ("skiplens.kernels.gpytorch_kernel", "gpytorch", "skiplens[gpytorch]"),
 }
 
 

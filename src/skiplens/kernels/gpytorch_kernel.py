@@ -9,6 +9,7 @@ from torch import Tensor
 
 from skiplens.kernels.angular import Quantity
 from skiplens.kernels.architectures import Architecture, InfiniteWidthKernel, Trained, kernel_by_name
+from skiplens.kernels.limit.kernel import ModuleKernel
 
 
 class GPyTorchResidualKernel(Kernel):
@@ -76,5 +77,22 @@ class GPyTorchResidualKernel(Kernel):
                 parts.append(K.diagonal() if diag else K)
         return torch.stack(parts).view(*batch, *parts[0].shape)
 
-    def _kernel(self, scale: Tensor) -> InfiniteWidthKernel:
+    def _kernel(self, scale: Tensor) -> InfiniteWidthKernel | ModuleKernel:
         return kernel_by_name(self.architecture, self.depth, self.branch_depth, scale, self.trained, self.normalise)
+
+
+class GPyTorchModuleKernel(GPyTorchResidualKernel):
+    """The kernel of the infinitely wide version of your own module; nothing of it is learned.
+
+    Args:
+        kernel: Made by `infinite_width`; inputs of more axes come as flattened rows, (*batch, samples, features).
+        quantity: ``"ntk"`` or ``"nngp"``.
+        options: Options of every GPyTorch kernel; `gpytorch.kernels.ScaleKernel` can learn its size.
+    """
+
+    def __init__(self, kernel: ModuleKernel, quantity: Quantity = "ntk", **options: Any) -> None:
+        Kernel.__init__(self, **options)
+        self.kernel, self.quantity, self.architecture = kernel, quantity, "vanilla"  # which has no branch scale
+
+    def _kernel(self, scale: Tensor) -> ModuleKernel:
+        return self.kernel

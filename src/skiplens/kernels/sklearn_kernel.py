@@ -17,6 +17,7 @@ from skiplens.base.axes import Float
 from skiplens.base.errors import DidNotConverge, InvalidInputError
 from skiplens.kernels.angular import Quantity
 from skiplens.kernels.architectures import Architecture, InfiniteWidthKernel, ResNetKernel, Trained, kernel_by_name
+from skiplens.kernels.limit.kernel import ModuleKernel
 
 Array = npt.NDArray[Any]
 _ENTRIES_AT_ONCE = 2**24
@@ -99,6 +100,35 @@ class ResidualKernel(Kernel):
         """The torch kernel with these options."""
         scale = float(self.branch_scale)
         return kernel_by_name(self.architecture, self.depth, self.branch_depth, scale, self.trained, self.normalise)
+
+
+@dataclass(eq=False, repr=False)
+class SklearnModuleKernel(Kernel):
+    """The kernel of the infinitely wide version of your own module; nothing of it is learned.
+
+    Args:
+        kernel: Made by `infinite_width`; inputs of more axes come as flattened rows.
+        quantity: ``"ntk"`` or ``"nngp"``.
+    """
+
+    kernel: ModuleKernel
+    quantity: Quantity = "ntk"
+
+    def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Array | tuple[Array, Array]:
+        """The kernel matrix and, if asked for, its derivatives, of which there are none."""
+        K = self.kernel.matrix(self.quantity, as_tensor(X), None if Y is None else as_tensor(Y)).numpy()
+        return (K, np.empty((*K.shape, 0))) if eval_gradient else K
+
+    def diag(self, X: Any) -> Array:
+        """The kernel of each input with itself."""
+        return self.kernel.diagonal(as_tensor(X), self.quantity).numpy()
+
+    def is_stationary(self) -> bool:
+        """False: the kernel depends on more than a difference of inputs."""
+        return False
+
+    def __repr__(self) -> str:
+        return f"SklearnModuleKernel({type(self.kernel.network.model).__name__}, {self.quantity!r})"
 
 
 def as_tensor(X: Any) -> torch.Tensor:

@@ -2,9 +2,11 @@
 
 import dataclasses
 import json
+import pickle
 import warnings
 from collections import Counter, deque
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from skiplens.kernels.angular import Quantity
 from skiplens.kernels.architectures import InfiniteWidthKernel
 from skiplens.kernels.gram import Journal, begun_matrix, fingerprint, open_matrix, plan_tiles, write_tile
 from skiplens.kernels.inputs import directions_of_pair
+from skiplens.kernels.limit.kernel import ModuleKernel
 from skiplens.sweeps.executor import Executor
 from skiplens.sweeps.run import Needs, Run
 
@@ -51,7 +54,7 @@ class Tile(Settings):
 
 def spread_gram(  # noqa: PLR0913 - options by keyword
     executor: Executor,
-    kernel: InfiniteWidthKernel,
+    kernel: InfiniteWidthKernel | ModuleKernel,
     inputs: Tensor,
     out: str | Path,
     options: TileOptions | None = None,
@@ -69,7 +72,8 @@ def spread_gram(  # noqa: PLR0913 - options by keyword
 
     Args:
         executor: `LocalWorkers(2)`, `DaskCluster("tcp://head:8786")` or any other.
-        kernel: A kernel without learned hyper-parameters.
+        kernel: A kernel without learned hyper-parameters; that of a module is pickled beside the store, so that workers
+            must be able to import its class.
         inputs: (samples, features).
         out: A path that ends in ``.zarr``.
         options: Deprecated: the keywords in one object.
@@ -91,7 +95,12 @@ def spread_gram(  # noqa: PLR0913 - options by keyword
     computed_from = fingerprint(getattr(kernel, quantity), inputs, None)
     with begun_matrix(path, plan, inputs.dtype, computed_from) as (matrix, journal, plan):
         write_atomically(_inputs_of(path), lambda file: np.save(file, inputs.detach().cpu().numpy()))
-        common = Tile(str(path), described(kernel), quantity, "cuda" if gpus else "cpu")
+        if isinstance(kernel, ModuleKernel):
+            write_atomically(_module_of(path), lambda file: pickle.dump(kernel, file))
+            description = json.dumps({"class": "ModuleKernel", "file": str(_module_of(path)), "of": computed_from})
+        else:
+            description = described(kernel)
+        common = Tile(str(path), description, quantity, "cuda" if gpus else "cpu")
         runs = {}
         for number, place in enumerate(plan.tiles()):
             if number not in journal.done:
@@ -99,7 +108,8 @@ def spread_gram(  # noqa: PLR0913 - options by keyword
                 tile = dataclasses.replace(common, rows=rows, columns=columns)
                 runs[number] = Run("skiplens.sweeps.gram_tiles:compute_tile", tile, Needs(gpus=gpus))
         _compute(executor, runs, journal, progress)
-        _inputs_of(path).unlink(missing_ok=True)
+        for beside in (_inputs_of(path), _module_of(path)):
+            beside.unlink(missing_ok=True)
     return matrix
 
 
@@ -125,9 +135,15 @@ def described(kernel: InfiniteWidthKernel) -> str:
     return json.dumps({"class": type(kernel).__name__, **values})
 
 
-def rebuilt(description: str) -> InfiniteWidthKernel:
-    """The kernel that `described` wrote."""
+@lru_cache(maxsize=1)  # a module's graph is made anew when it is loaded
+def rebuilt(description: str) -> InfiniteWidthKernel | ModuleKernel:
+    """The kernel that was described."""
     values = json.loads(description)
+    if "file" in values:
+        with Path(values["file"]).open("rb") as file:
+            found = pickle.load(file)  # written beside the store by the process that asks for it
+        assert isinstance(found, ModuleKernel)
+        return found
     family = getattr(kernels, values.pop("class"))
     assert issubclass(family, InfiniteWidthKernel), "only kernels are described"
     return family(**values)
@@ -148,6 +164,10 @@ def _compute(executor: Executor, runs: dict[int, Run], journal: Journal, progres
                 f"A tile failed {ATTEMPTS} times, at last with: {outcome.failure.error} The {len(journal.done)} tiles "
                 "that are done are kept; give the same call again to go on."
             )
+
+
+def _module_of(path: Path) -> Path:
+    return path.with_name(path.name + ".kernel.pickle")
 
 
 def _inputs_of(path: Path) -> Path:

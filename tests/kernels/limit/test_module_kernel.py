@@ -139,7 +139,8 @@ def test_float32_inputs_get_float32_kernels_and_gram_takes_the_kernel(tmp_path):
 
 def test_the_table_names_operations_variances_and_errors():
     kernel = infinite_width(chain(nn.LayerNorm(64), nn.GELU()), X, variance="he")
-    head, *rows = (re.split(r"\s{2,}", line) for line in kernel.explain().splitlines())
+    table, scales, words = kernel.explain().split("\n\n")
+    head, *rows = (re.split(r"\s{2,}", line) for line in table.splitlines())
     assert head == ["operation", "module", "does", "variance", "correlation", "tangent", "error"]
     assert [row[0] for row in rows] == ["linear", "layer_norm", "gelu", "linear"]
     assert [row[1] for row in rows] == ["0", "1", "2", "3"]
@@ -148,6 +149,8 @@ def test_the_table_names_operations_variances_and_errors():
     correlation = kernel.nngp(X)[0, 1] / kernel.diagonal(X, "nngp")[:2].prod().sqrt()
     assert float(rows[3][4]) == pytest.approx(float(correlation), rel=1e-3)
     assert float(rows[3][5]) == pytest.approx(float(kernel.ntk(X)[0, 0]), rel=1e-3)
+    assert scales.splitlines()[2].split()[:2] == ["gelu", "linear"] and scales.endswith("1 ×")
+    assert "widths go to infinity, here 64." in words and "variances are those of he" in words
 
 
 def test_comparison_with_the_finite_module():

@@ -72,16 +72,13 @@ def test_other_inputs_are_a_block_of_the_same_matrix(name):
     torch.testing.assert_close(kernel.diagonal(X), kernel.ntk(X).diagonal())
 
 
-def carried(name):
-    """The largest number of entries that a step holds for a pair of images."""
-    X = spatial_inputs(name, 2)
-    _, walk = infinite_width(make_spatial(name, 4, 1), X)._walk(X, None, keep=True)
-    return max(signal.moments.tangent[0, 0].numel() for signal in walk.found.values())
-
-
 def test_only_what_later_pooling_needs_is_carried():
+    def carried(name):
+        return infinite_width(make_spatial(name, 4, 1), spatial_inputs(name, 2)).pair_entries
+
     assert carried("flatten") == 20  # the 5 × 4 pixels of an image
     assert carried("global_pool") == 20**2
+    assert carried("attention_words") == 5**2 and carried("gate") == 1
 
 
 def test_what_an_input_needs_of_itself():

@@ -8,7 +8,7 @@ product per pair and term instead of a two-dimensional integral.
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ _RANGE = 32.0  # the density beyond is 1e-222
 _TERMS = 192  # of the expansion at most
 _NEGLIGIBLE = 1e-17  # share of a function's second moment in terms that are left out
 _AT_ONCE = 4096  # standard deviations whose coefficients are computed together
+_PIECE = 2**15  # entries of a block that are bent together: a few such arrays stay in the cache
 _LARGEST_ERROR = 5e-2  # relative to equal inputs; what is less accurate is refused
 
 
@@ -42,6 +43,33 @@ def piecewise_linear(rho: Tensor, left: Tensor, right: Tensor, slope: float) -> 
     means = [(1 - slope) * (variance / (2 * math.pi)).sqrt() for variance in (left, right)]
     second = cross, left * (slope + bend), right * (slope + bend)
     return Expectations(second, (means[0], means[1]), slope + bend * kappa0)
+
+
+def bend_blocks(blocks: tuple[Tensor, Tensor], variances: tuple[Any, ...], slope: float) -> tuple[Tensor, Tensor]:
+    """The same E f(u) f(v), and the tangent kernel times E f′(u) f′(v), of `blocks` with all pairs of positions.
+
+    `blocks` are the covariance and the tangent kernel, (samples, other samples, *grid, *grid). In pieces that stay in
+    the cache, with the angle from a rounded cosine: 1e-8 for nearly equal positions.
+    """
+    left, right = variances
+    out = [torch.empty(block.shape, dtype=block.dtype, device=block.device) for block in blocks]
+    bend, samples, others = (1 - slope) ** 2 / 2, len(left), right.shape[1]
+    rows, columns = left.reshape(samples, -1, 1).sqrt(), right.reshape(others, 1, -1).sqrt()
+    inverse = [torch.where(part > 0, 1 / part, 0.0) for part in (rows, columns)]
+    count = rows.shape[1]
+    step = max(1, min(count, _PIECE // count)) if left.device.type == "cpu" else count
+    for i in range(samples):
+        for j in range(others):
+            cross, tangent, new_cross, new_tangent = (part[i, j].reshape(count, count) for part in (*blocks, *out))
+            for start in range(0, count, step):
+                part = slice(start, start + step)
+                rho = (cross[part] * inverse[0][i, part]).mul_(inverse[1][j]).clamp_(-1, 1)
+                rest = rho.acos().neg_().add_(math.pi).mul_(1 / math.pi)  # κ₀ = 1 − θ/π
+                torch.mul(tangent[part], rest * bend + slope, out=new_tangent[part])
+                sine = torch.addcmul(rest.new_ones(()), rho, rho, value=-1).clamp_min_(0).sqrt_()
+                value = rest.mul_(rho).add_(sine, alpha=1 / math.pi).mul_(bend).add_(rho, alpha=slope)
+                torch.mul(value.mul_(rows[i, part]), columns[j], out=new_cross[part])
+    return out[0], out[1]
 
 
 def expanded(

@@ -3,8 +3,9 @@
 import copy
 import math
 import re
+from collections import Counter
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import Tensor, fx, nn
 
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
-from skiplens.base.memory import free_bytes, require_fits
+from skiplens.base.memory import budget_bytes, free_bytes, require_fits
 from skiplens.base.preserve_state import preserve_state
 from skiplens.graph.dissect import dissect
 from skiplens.graph.export import module_calls, module_of
@@ -22,13 +23,16 @@ from skiplens.graph.inputs import samples_of
 from skiplens.graph.network import ResidualNetwork, plain_call, plan
 from skiplens.graph.operations import CONVOLUTIONS, operation
 from skiplens.kernels.angular import Quantity
+from skiplens.kernels.gram import TilePlan, write_tile
 from skiplens.kernels.limit import attention as attention  # its rule
+from skiplens.kernels.limit.depth import HEAD, DepthScale, depth_scale
 from skiplens.kernels.limit.positions import positions_needed
 from skiplens.kernels.limit.rules import MATRICES, PARAMETERISATIONS, RULES, VARIANCES, Walk
 from skiplens.kernels.limit.signals import Data, Moments, Signal, Unit, same_positions
 
 _NOT_THE_USERS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
 _BYTES_PER_ENTRY = 8 * 16  # float64 matrices that are alive at once, for a residual block
+_QUICK = 2**21  # numbers of a block whose memory is used again and again
 
 
 def infinite_width(
@@ -67,7 +71,7 @@ def infinite_width(
             f"example is {example.dtype} and the model has no embedding that would read integers; give floating inputs."
         )
     kernel = ModuleKernel(dissect(copy.deepcopy(model), example), variance, parameterisation)
-    kernel.explain()  # what has no rule is refused here
+    kernel.check()
     return kernel
 
 
@@ -103,17 +107,26 @@ class ModuleKernel:
         options: dict[str, Any] = {"variance": self.variance, "parameterisation": self.parameterisation}
         return partial(infinite_width, **options), (self.network.model, *self.network.inputs.leaves())
 
-    def nngp(self, X: Tensor, Y: Tensor | None = None) -> Tensor:
+    def __deepcopy__(self, memo: dict[int, Any]) -> "ModuleKernel":
+        return self  # nothing of it changes; scikit-learn copies what it is given
+
+    def nngp(self, X: Tensor, Y: Tensor | None = None, *, memory: int | None = None) -> Tensor:
         """The covariance of an output at initialisation, (samples of X, samples of Y or X)."""
-        return self.matrix("nngp", X, Y)
+        return self.matrix("nngp", X, Y, memory=memory)
 
-    def ntk(self, X: Tensor, Y: Tensor | None = None) -> Tensor:
+    def ntk(self, X: Tensor, Y: Tensor | None = None, *, memory: int | None = None) -> Tensor:
         """The tangent kernel of an output, (samples of X, samples of Y or X)."""
-        return self.matrix("ntk", X, Y)
+        return self.matrix("ntk", X, Y, memory=memory)
 
-    def matrix(self, quantity: Quantity, X: Tensor, Y: Tensor | None = None) -> Tensor:
-        """The kernel matrix of the wanted quantity, computed in float64 and returned in the dtype of `X`."""
-        (example,), others = self.network.inputs.leaves(), X if Y is None else Y
+    def matrix(self, quantity: Quantity, X: Tensor, Y: Tensor | None = None, *, memory: int | None = None) -> Tensor:
+        """The kernel matrix of the wanted quantity, computed in float64 and returned in the dtype of `X`.
+
+        In tiles that need at most `memory` bytes, half of what is free if not given; of the kernel of `X` with itself
+        one half is computed and mirrored.
+        """
+        (example,) = self.network.inputs.leaves()
+        X = _rows_like(example, X)
+        others = X if Y is None else _rows_like(example, Y)
         for name, inputs in (("X", X), ("Y", others)):
             kind = "a floating" if example.is_floating_point() else "an integer"
             fits = inputs.is_floating_point() == example.is_floating_point() and inputs.shape[1:] == example.shape[1:]
@@ -121,24 +134,86 @@ class ModuleKernel:
                 wanted = f"(samples, {', '.join(map(str, example.shape[1:]))}), as the example was"
                 came = f"{tuple(inputs.shape)} {inputs.dtype}"
                 raise InvalidInputError(f"{name} is {came}; give {kind} tensor of shape {wanted}.")
-        needed, what = _BYTES_PER_ENTRY * len(X) * len(others), f"A kernel of {len(X)} × {len(others)} entries"
-        require_fits(needed, what, "Take fewer inputs, or skiplens.kernels.gram.", free_bytes(X.device))
-        moments, _ = self._walk(X, Y)
-        found = moments.second[0] if quantity == "nngp" else moments.tangent
-        return found.to(X.dtype) if X.is_floating_point() else found
+        heights = self._tile(budget_bytes(X.device, memory), X.device.type)
+        out = torch.empty(
+            len(X), len(others), device=X.device, dtype=X.dtype if X.is_floating_point() else torch.float64
+        )
+        for rows, columns in TilePlan(len(X), len(others), heights, Y is None).tiles():
+            itself = Y is None and rows == columns
+            moments, _ = self._walk(X[rows], None if itself else others[columns])
+            write_tile(out, (rows, columns), moments.second[0] if quantity == "nngp" else moments.tangent, Y is None)
+        return out
+
+    def check(self) -> None:
+        """Refuse what has no rule or does not fit."""
+        (example,) = self.network.inputs.leaves()
+        self._tile(budget_bytes(example.device), example.device.type)
+        self._walk(example[:1], None)
 
     def diagonal(self, X: Tensor, quantity: Quantity = "ntk") -> Tensor:
         """The kernel of each input with itself, (samples)."""
-        return torch.cat([self.matrix(quantity, rows).diagonal() for rows in X.split(64)])
+        X = _rows_like(self.network.inputs.leaves()[0], X)
+        step = 64 if self.pair_entries == 1 else 1
+        return torch.cat([self.matrix(quantity, rows).diagonal() for rows in X.split(step)])
+
+    @cached_property
+    def _sources(self) -> list[tuple[fx.Node, int, tuple[int, int]]]:
+        """The values that are known, with the axis of their coordinates, -1 for words, and what is needed of them."""
+        steps, found = plan([self.network.node(self.network.output)], ()), []
+        needs = positions_needed(steps, 0)
+        for node in self._frontier():
+            value, users = node.meta["val"], {operation(user) for user in node.users}
+            channel = 1 if users & CONVOLUTIONS or value.ndim == 2 else value.ndim - 1
+            found.append((node, -1 if "aten.embedding" in users else channel, needs[node]))
+        return found
+
+    @cached_property
+    def pair_entries(self) -> int:
+        """Numbers that a layer holds for one pair of inputs: 1, the positions, or all pairs of them."""
+        counts = [1]
+        for node, channel, (cross, _) in self._sources:
+            shape = node.meta["val"].shape
+            counts.append(math.prod(size for axis, size in enumerate(shape) if axis not in (0, channel)) ** cross)
+        return max(counts)
+
+    def _tile(self, budget: int, device: str) -> int:
+        """The rows and columns of a tile."""
+        pair = _BYTES_PER_ENTRY * self.pair_entries
+        instead = "Take smaller images, or a flatten instead of the pooling."
+        require_fits(pair, "The kernel of one pair of inputs", instead, budget)
+        side, itself = math.isqrt(budget // pair), any(own == 2 for _, _, (_, own) in self._sources)
+        if self.pair_entries == 1:
+            return side
+        # on the CPU, blocks beyond some megabytes are new pages each time; where inputs are also paired with
+        # themselves, a few of both share that work
+        return min(side, 16 if device != "cpu" else 4 if itself else max(1, math.isqrt(_QUICK // self.pair_entries)))
 
     def explain(self) -> str:
-        """The recursion as a table: each operation, and the kernels behind it at two samples of the example."""
+        """The recursion as a table, its depth scales, and what was assumed.
+
+        Each operation with the kernels behind it at two samples of the example (averages over positions), then each
+        nonlinearity with the matrix behind it as if that step were repeated: see `depth_scales`.
+        """
         (example,) = self.network.inputs.leaves()
         _, walk = self._walk(example[:2], None, keep=True)
         head = ("operation", "module", "does", "variance", "correlation", "tangent", "error")
-        rows = [head, *(_row(walk, node) for node in walk.found)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+        parts = [_table([head, *walk.rows])]
+        scales = Counter(scale.row() for scale in _depth_scales(walk))
+        if scales:
+            rows = [(*row, f"{count} ×") for row, count in scales.items()]
+            parts.append("If a step is repeated:\n" + _table([(*HEAD, "in the network"), *rows]))
+        widths = ", ".join(map(str, sorted(set(walk.widths)))) or "none"
+        parts.append(
+            f"Limit: widths go to infinity, here {widths}. Assumed: entries of matrices are independent draws of mean "
+            f"0, variances are {'measured' if self.variance == 'measured' else 'those of ' + self.variance}, scalars "
+            f"and gains are fixed, gradients are in the {self.parameterisation} parameterisation."
+        )
+        return "\n\n".join(parts)
+
+    def depth_scales(self) -> list[DepthScale]:
+        """For each nonlinearity with the matrix behind it: slope, fixed points and depth scale if it is repeated."""
+        (example,) = self.network.inputs.leaves()
+        return _depth_scales(self._walk(example[:1], None)[1])
 
     def compare(self, model: nn.Module, X: Tensor) -> WidthComparison:
         """The tangent kernel of a finite `model`, the module itself or another draw of it, beside the limit."""
@@ -172,15 +247,14 @@ class ModuleKernel:
                 return plain_call(node, arguments, keywords)
             found = _applied(walk, node, arguments, keywords)
             first = found[0] if isinstance(found, tuple) else found
-            walk.found.update({node: first} if keep and isinstance(first, Signal) else {})
+            if keep and isinstance(first, Signal):
+                walk.rows.append(_row(walk, node, first))
             return found
 
         given = {}
-        for node in self._frontier():
+        for node, channel, _ in self._sources:
             left = self._values(node, X)
             right = left if Y is None else self._values(node, Y)
-            windowed = any(operation(user) in CONVOLUTIONS for user in node.users)
-            channel = 1 if windowed or left.ndim == 2 else left.ndim - 1
             given[node.name] = Data(left, right, Y is None, channel, needs[node])
         moments = self.network.run([output.name], given=given, call=call)[output.name].moments
         if moments.grid:
@@ -239,8 +313,28 @@ def _applied(walk: Walk, node: fx.Node, arguments: tuple[Any, ...], keywords: di
         raise InvalidInputError(f"{place} has no infinite-width limit here: {error}.") from error
 
 
-def _row(walk: Walk, node: fx.Node) -> tuple[str, ...]:
-    signal, calls = walk.found[node], module_calls(node)
+def _rows_like(example: Tensor, inputs: Tensor) -> Tensor:
+    """Flattened inputs in the shape of the example; scikit-learn, GPyTorch and `gram` hand over (samples, features)."""
+    flat = inputs.ndim == 2 and example.ndim > 2 and inputs.shape[1] == example[0].numel()
+    return inputs.view(-1, *example.shape[1:]) if flat else inputs
+
+
+def _table(rows: list[tuple[str, ...]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
+def _depth_scales(walk: Walk) -> list[DepthScale]:
+    found = []
+    for node, unit in walk.steps:
+        before = operation(node.all_input_nodes[0]).removeprefix("aten.")
+        names = before, operation(node).removeprefix("aten.")
+        found.append(depth_scale(names, unit, *walk.scales[node]))
+    return found
+
+
+def _row(walk: Walk, node: fx.Node, signal: Signal) -> tuple[str, ...]:
+    calls = module_calls(node)
     moments, error = signal.moments, signal.expected[1] if isinstance(signal, Unit) else 0.0
     count = len(moments.grid)
     cross, tangent = (same_positions(part, 2, count) for part in (moments.correlation(), moments.tangent))

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx
@@ -74,44 +74,71 @@ def _convolution(  # noqa: PLR0913 - the arguments of torch
     else:
         before = list(padding) * (len(size) // len(padding))
     grid = node.meta["val"].shape[2:]
-    windows = list(zip(size, stride, before, dilation, grid, strict=True))
+    windows = [_Window(*entries) for entries in zip(size, stride, before, dilation, grid, strict=True)]
     channels, outputs = weight.shape[1], weight.shape[0]
-    walk.widths.extend([] if isinstance(signal, Data) else [channels])
+    walk.enters(node, signal, channels)
     fans = channels * size.numel(), outputs * size.numel()
 
-    def average(block: Tensor) -> Tensor:
-        for axis, window in enumerate(windows):
-            block = _windowed(
-                block, [axis + 2] if block.ndim == 2 + len(size) else [axis + 2, axis + 2 + len(size)], *window
-            )
-        return block / size.numel() if size.numel() > 1 else block.clone()
-
     axes = ((("s", -1),), (("c", outputs),), *((("p", number),) for number in grid))
-    found = replace(layer(walk, node, fans, weight, bias)(inside, average), axes=axes)
+    behind = layer(walk, node, fans, weight, bias)
+    found = replace(behind(inside, lambda block: _summed(block, windows), size.numel()), axes=axes)
     # one channel per group is one weight per entry of the window: a product of Gaussians, of which no sum is taken
     return Mixed(found) if channels == 1 and groups > 1 else Unit(found)
 
 
-def _windowed(block: Tensor, dims: list[int], size: int, stride: int, before: int, step: int, outputs: int) -> Tensor:  # noqa: PLR0913
-    """The sums over windows of both positions together, along the same axis of each."""
-    shape = [outputs if dim in dims else number for dim, number in enumerate(block.shape)]
+class _Window(NamedTuple):
+    """What a convolution sees along one axis."""
+
+    size: int
+    stride: int
+    before: int  # positions of padding before the first
+    step: int  # between entries of the kernel
+    outputs: int
+
+    def shifts(self, width: int) -> Iterator[tuple[slice, slice]]:
+        """For each entry of the kernel, the outputs that it reaches inside the `width` and what they read there."""
+        for entry in sorted(range(self.size), key=lambda k: abs(k * self.step - self.before)):  # the widest first
+            start = entry * self.step - self.before
+            first, last = max(0, -(start // self.stride)), min(self.outputs - 1, (width - 1 - start) // self.stride)
+            if first <= last:
+                read = slice(start + self.stride * first, start + self.stride * last + 1, self.stride)
+                yield slice(first, last + 1), read
+
+
+def _summed(block: Tensor, windows: list[_Window]) -> Tensor:
+    """A new block of sums over windows of both positions together."""
+    count = len(windows)
+    if block.ndim == 2 + count or count == 1:
+        for axis, window in enumerate(windows):
+            block = _along(block, [axis + 2, axis + 2 + count][: (block.ndim - 2) // count], window)
+        return block
+    # row by row of the first position, so that what is added up stays in the cache
+    rows, columns = windows
+    width, lead = block.shape[2], block.shape[:2]
+    out = block.new_empty(*lead, rows.outputs, columns.outputs, rows.outputs, columns.outputs)
+    reads: list[list[tuple[int, slice, slice]]] = [[] for _ in range(rows.outputs)]
+    for put, read in rows.shifts(width):
+        for row, source in zip(range(put.start, put.stop), range(width)[read], strict=True):
+            reads[row].append((source, put, read))
+    for row, terms in enumerate(reads):
+        slab = block.new_zeros(*lead, block.shape[3], rows.outputs, block.shape[5])
+        for source, put, read in terms:
+            slab[:, :, :, put] += block[:, :, source, :, read]
+        out[:, :, row] = _along(slab, [2, 4], columns)
+    return out
+
+
+def _along(block: Tensor, dims: list[int], window: _Window) -> Tensor:
+    """The sums over a window along the same axis of each position."""
     total: Tensor | None = None
-    width = block.shape[dims[0]]
-    shifts = sorted(range(size), key=lambda k: abs(k * step - before))  # the one that covers all outputs first
-    for k in shifts:
-        start = k * step - before
-        first, last = max(0, -(start // stride)), min(outputs - 1, (width - 1 - start) // stride)
-        if last < first:
-            continue
-        taken, put = [slice(None)] * block.ndim, [slice(None)] * block.ndim
-        for dim in dims:
-            taken[dim] = slice(start + stride * first, start + stride * last + 1, stride)
-            put[dim] = slice(first, last + 1)
-        if total is None and (first, last) == (0, outputs - 1):
+    shape = [window.outputs if dim in dims else size for dim, size in enumerate(block.shape)]
+    for put, read in window.shifts(block.shape[dims[0]]):
+        places, taken = ([part if dim in dims else slice(None) for dim in range(block.ndim)] for part in (put, read))
+        if total is None and put == slice(0, window.outputs):
             total = block[tuple(taken)].clone()
         else:
             total = block.new_zeros(shape) if total is None else total
-            total[tuple(put)] += block[tuple(taken)]
+            total[tuple(places)] += block[tuple(taken)]
     return block.new_zeros(shape) if total is None else total
 
 

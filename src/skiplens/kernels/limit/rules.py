@@ -44,7 +44,15 @@ class Walk:
     widths: list[int] = field(default_factory=list)  # of the layers that a matrix reads
     scales: dict[fx.Node, tuple[float, float]] = field(default_factory=dict)  # by matrix: σ_w² and σ_b²
     words: dict[fx.Node, str] = field(default_factory=dict)  # what a rule did
-    found: dict[fx.Node, Signal] = field(default_factory=dict)  # what a rule returned, where that is to be told
+    steps: list[tuple[fx.Node, Unit]] = field(default_factory=list)  # matrices behind a nonlinearity, and it
+    rows: list[tuple[str, ...]] = field(default_factory=list)  # of the table, where that is to be told
+
+    def enters(self, node: fx.Node, signal: Signal, width: int) -> None:
+        """Remember what a matrix reads."""
+        if not isinstance(signal, Data):
+            self.widths.append(width)
+        if isinstance(signal, Unit) and signal.slope != 1:
+            self.steps.append((node, signal))
 
     def gradient_of(self, source: Any, variance: float) -> float:
         """What the squared gradient of a parameter counts, for the tensor `source` that is a multiple of it.
@@ -90,12 +98,16 @@ def layer(walk: Walk, node: fx.Node, fans: tuple[int, int], weight: Tensor, bias
     walk.words[node] = f"{fan_in} → {fan_out}, σ_w² = {gain:.4g}, σ_b² = {offset:.4g}"
     walk.scales[node] = gain, offset
 
-    def behind(inside: Moments, average: Any = lambda block: block) -> Moments:
-        """`average` adds up what a matrix sees of other positions."""
-        kernel = average(inside.second[0])
-        tangent = average(gain * inside.tangent + own * inside.second[0]).add_(offset_tangent)
-        own_blocks = (None if part is None else average(part) * gain + offset for part in inside.second[1:])
-        second = kernel * gain + offset, *own_blocks
+    def behind(inside: Moments, windows: Any = None, count: int = 1) -> Moments:
+        """`windows` makes new blocks of sums over the `count` positions that a matrix sees."""
+        kernel, tangent = inside.second[0], inside.tangent
+        if windows:
+            kernel, tangent = windows(kernel), windows(tangent)
+        tangent = (tangent.mul_ if windows else tangent.mul)(gain / count)
+        tangent.add_(kernel, alpha=own / count).add_(offset_tangent)
+        kernel = (kernel.mul_ if windows else kernel.mul)(gain / count).add_(offset)
+        others = [None if part is None else windows(part) if windows else part for part in inside.second[1:]]
+        second = kernel, *(None if part is None else part * (gain / count) + offset for part in others)
         return replace(inside, second=second, tangent=tangent, roots=frozenset({(node,)}), mean=(0.0, 0.0))
 
     return behind
@@ -116,7 +128,7 @@ def _matrix(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias: Any = Non
             raise InvalidInputError("it mixes some of the positions and leaves others, which has no rule yet")
         dims = tuple(range(2, 2 + count))
         inside = inside.mapped(lambda part: same_positions(part, 2, count).mean(dim=dims), lambda part: part, ())
-    walk.widths.extend([] if isinstance(signal, Data) else [fan_in])
+    walk.enters(node, signal, fan_in)
     behind = layer(walk, node, (fan_in, fan_out), weight, bias)
     return Unit(replace(behind(inside), axes=(*signal.moments.axes[:-1], (("c", fan_out),))))
 

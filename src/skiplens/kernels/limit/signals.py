@@ -17,7 +17,7 @@ from torch import Tensor
 
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
-from skiplens.kernels.limit.gaussian import Expectations, expanded, piecewise_linear
+from skiplens.kernels.limit.gaussian import Expectations, bend_blocks, expanded, piecewise_linear
 
 Pair = tuple[Any, ...]  # for the inputs x, (samples, 1, *grid), and y, (1, other samples, *grid); or a number twice
 Triple = tuple[Any, ...]  # blocks of the pairs (x, y), (x, x) and (y, y); None where nothing will read it
@@ -213,21 +213,25 @@ class Unit:
         if self.slope == 1:
             return z, error
         count, (left, right) = len(z.grid), z.second[1:]
-        found, error = self._expectations(0)
-        flat = [part.reshape(variance.shape) for part, variance in zip(found.second[1:], z.variances, strict=True)]
-        means = [part.reshape(variance.shape) for part, variance in zip(found.mean, z.variances, strict=True)]
-        own = []
-        for which, (block, diagonal) in enumerate(zip((left, right), flat, strict=True), 1):
+        if z.full and self.function is None:
+            cross, tangent = bend_blocks((z.second[0], z.tangent), z.variances, self.slope or 0.0)
+            ends = [piecewise_linear(torch.ones(()), part, part, self.slope or 0.0) for part in z.variances]
+            flat, means = [part.second[1] for part in ends], [part.mean[0] for part in ends]
+            if z.same:  # the angle of an input with itself is 0
+                z.itself(tangent).copy_(z.itself(z.tangent) * float(ends[0].slopes))
+        else:
+            found, error = self._expectations(0)
+            cross, tangent, variances = found.second[0], z.tangent * found.slopes, z.variances
+            flat = [part.reshape(variance.shape) for part, variance in zip(found.second[1:], variances, strict=True)]
+            means = [part.reshape(variance.shape) for part, variance in zip(found.mean, variances, strict=True)]
+        own = list(flat)
+        for which, block in enumerate((left, right)):
             if block.ndim == 2 + 2 * count and count:
-                block = self._expectations(which)[0].second[0]
-                same_positions(block, 2, count).copy_(diagonal)
-            else:
-                block = diagonal
-            own.append(block)
+                own[which] = self._expectations(which + 1)[0].second[0]
+                same_positions(own[which], 2, count).copy_(flat[which])
         if z.same:
-            z.itself(found.second[0]).copy_(flat[0].squeeze(1))
-        second = found.second[0], own[0], own[1]
-        return replace(z, second=second, mean=(means[0], means[1]), tangent=z.tangent * found.slopes), error
+            z.itself(cross).copy_(flat[0].squeeze(1))
+        return replace(z, second=(cross, *own), mean=tuple(means), tangent=tangent), error
 
     def _expectations(self, which: int) -> tuple[Expectations, float]:
         """Of f at both ends of a block of the latent moments."""
