@@ -1,14 +1,17 @@
 import json
+import math
 import zipfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
 
 from skiplens.base.errors import BrokenFileError, InvalidInputError, SkiplensError, TooNewFileError
-from skiplens.readings.file import read_file, write_file
-from skiplens.readings.reading import Provenance, Reading
+from skiplens.readings.file import from_json, read_file, to_json, write_file
+from skiplens.readings.reading import KINDS, NOT_FINITE, Provenance, Reading
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -154,3 +157,66 @@ def test_two_kinds_cannot_share_a_name():
 
         class Other(Reading, kind="test-example"):
             pass
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Lacking(Reading, kind="test-lacking"):
+    may_lack: ClassVar[Mapping[str, str]] = {"rate": "no step was tried", "rows": "the layer has no weights"}
+
+    rate: float
+    loss: float
+    pair: tuple[float, float]
+    rows: torch.Tensor
+    named: dict[str, torch.Tensor]
+
+
+def lacking(hole: float = math.nan) -> Lacking:
+    rows = torch.tensor([[1.5, hole], [math.inf, -0.0]])
+    return Lacking(rate=hole, loss=hole, pair=(0.25, hole), rows=rows, named={"a": rows.float(), "b": torch.arange(2)})
+
+
+def same(left, right) -> bool:
+    if isinstance(left, torch.Tensor):
+        return left.dtype == right.dtype and torch.equal(left.nan_to_num(7.0), right.nan_to_num(7.0))
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(same(left[name], right[name]) for name in left)
+    if isinstance(left, tuple):
+        return len(left) == len(right) and all(map(same, left, right))
+    return left == right or (left != left and right != right)
+
+
+def test_an_absence_has_a_reason():
+    assert lacking().absences == {
+        "rate": "no step was tried",
+        "rows": "the layer has no weights",
+        **dict.fromkeys(("loss", "pair", "named"), NOT_FINITE),
+    }
+    assert lacking(1.0).absences == {}
+
+
+def test_files_hold_reasons_and_no_nan(tmp_path):
+    reading, path = lacking(), tmp_path / "a.npz"
+    content = to_json(reading)
+    text = json.dumps(content, allow_nan=False)
+    assert '"nan"' not in text.lower() and content["values"]["rate"] == {"absent": "no step was tried"}
+    assert content["values"]["rows"]["values"] == [1.5, None, {"float": "inf"}, 0.0]
+    assert content["values"]["rows"]["absent"] == "the layer has no weights"
+    write_file(path, reading)
+    with zipfile.ZipFile(path) as archive:
+        header = archive.read("reading.json").decode()
+    assert "NaN" not in header and json.loads(header)["values"]["rate"] == {"absent": "no step was tried"}
+    for back in (from_json(json.loads(text)), read_file(path)):
+        assert same(back.values(), reading.values()) and back.absences == reading.absences
+
+
+def test_the_words_of_older_files_are_read():
+    content = to_json(lacking(1.0))
+    content["values"] |= {"rate": {"float": "nan"}, "loss": {"float": "inf"}}
+    content["values"]["rows"]["values"][1] = {"float": "nan"}
+    back = from_json(content)
+    assert math.isnan(back.rate) and back.loss == math.inf and math.isnan(back.rows[0, 1]) and back.rows[0, 0] == 1.5
+
+
+def test_reasons_are_given_for_fields_that_are_there():
+    for kind in KINDS.values():
+        assert set(kind.may_lack) <= {entry.name for entry in fields(kind)}, kind

@@ -1,6 +1,8 @@
 """What the loss looks like around a model: a slice along one or two directions."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -27,6 +29,12 @@ class LandscapeReading(Reading, kind="landscape"):
         slopes: The first derivative of the loss along each direction at the model; NaN where it was not computed.
         curvatures: The second derivative; for eigenvectors of the Hessian these are the eigenvalues.
     """
+
+    may_lack: ClassVar[Mapping[str, str]] = {
+        "losses": "the loss is no number there",
+        "slopes": "it was not computed along this direction",
+        "curvatures": "it was not computed along this direction",
+    }
 
     coordinates: Float[Tensor, " points"]
     losses: Tensor  # (points,) for a curve, (points, points) for a surface

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -43,6 +44,14 @@ class PathSpectrum(Reading, kind="paths"):
             inputs, for a random direction of the outputs; empty if not asked for.
         notes: What a person should know before reading on.
     """
+
+    may_lack: ClassVar[Mapping[str, str]] = {
+        "shares": "the output is zero",
+        "coherent_depth": "the output is zero",
+        "block_shares": "the output is zero",
+        "depth_ratio": "no law can be told: there are too few blocks, or one order alone",
+        "law_distance": "no law can be told: there are too few blocks, or one order alone",
+    }
 
     of: str
     energy: Float[Tensor, " orders"]

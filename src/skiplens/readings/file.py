@@ -21,7 +21,7 @@ import torch
 
 from skiplens.base.errors import BrokenFileError, TooNewFileError
 from skiplens.base.files import is_folder, write_atomically
-from skiplens.readings.reading import KINDS, Provenance, Reading
+from skiplens.readings.reading import KINDS, NOT_FINITE, Provenance, Reading, lacks
 
 FORMAT = "skiplens-reading"
 
@@ -35,6 +35,7 @@ _DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, AttributeError, KeyError, TypeError, ValueError),
     *(RuntimeError, MemoryError, OverflowError),
 )
+ABSENT = "absent"  # stands where a number is missing, with the reason
 _ARRAY = "$array"  # stands in the JSON where a tensor was; its value is the name of the array in the archive
 
 
@@ -47,7 +48,7 @@ def write_file(path: Path | str, reading: Reading) -> None:
         "kind": reading.kind,
         "kind_version": reading.version,
         "provenance": dataclasses.asdict(reading.provenance),
-        "values": _encode(reading.values(), "", arrays),
+        "values": _encode(reading.values(), "", arrays, reading.absences),
     }
 
     def write(file: BinaryIO) -> None:
@@ -98,22 +99,30 @@ def _checked_kind(header: Any, path: Path) -> type[Reading]:
     return kind
 
 
-def _encode(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
+def _encode(value: Any, name: str, arrays: dict[str, np.ndarray], reasons: Mapping[str, str]) -> Any:
     """The value in words that JSON has; tensors go to `arrays` under their place in the value."""
     if isinstance(value, torch.Tensor):
-        name = f"arrays/{len(arrays)}-{''.join(c if c.isalnum() else '_' for c in name)[:80]}"
-        arrays[name] = value.numpy()
-        return {_ARRAY: name}
+        place = f"arrays/{len(arrays)}-{''.join(c if c.isalnum() else '_' for c in name)[:80]}"
+        arrays[place] = value.numpy()
+        return {_ARRAY: place} | ({ABSENT: _reason(name, reasons)} if lacks(value) else {})
     if isinstance(value, Mapping):
-        return {key: _encode(entry, f"{name}.{key}" if name else key, arrays) for key, entry in value.items()}
+        inner = {key: f"{name}.{key}" if name else key for key in value}
+        return {key: _encode(entry, inner[key], arrays, reasons) for key, entry in value.items()}
     if isinstance(value, tuple):
-        return [_encode(entry, f"{name}.{index}", arrays) for index, entry in enumerate(value)]
-    return value
+        return [_encode(entry, f"{name}.{index}", arrays, reasons) for index, entry in enumerate(value)]
+    return {ABSENT: _reason(name, reasons)} if lacks(value) else value
+
+
+def _reason(place: str, reasons: Mapping[str, str]) -> str:
+    """Why a number is missing at a place such as ``measured.weight_norm``."""
+    return reasons.get(place.partition(".")[0], NOT_FINITE)
 
 
 def _decode(value: Any, archive: zipfile.ZipFile) -> Any:
     if isinstance(value, dict):
-        if set(value) == {_ARRAY}:
+        if set(value) == {ABSENT}:
+            return math.nan
+        if set(value) - {ABSENT} == {_ARRAY}:
             member = io.BytesIO(archive.read(f"{value[_ARRAY]}.npy"))
             return torch.from_numpy(np.lib.format.read_array(member, allow_pickle=False))
         return {key: _decode(entry, archive) for key, entry in value.items()}
@@ -128,7 +137,7 @@ def to_json(reading: Reading) -> dict[str, Any]:
         "kind": reading.kind,
         "version": reading.version,
         "provenance": _plain(dataclasses.asdict(reading.provenance)),
-        "values": _plain(reading.values()),
+        "values": {name: _plain(value, reading.absences.get(name)) for name, value in reading.values().items()},
     }
 
 
@@ -139,26 +148,31 @@ def from_json(content: Mapping[str, Any]) -> Reading:
     return kind(**values, provenance=Provenance.from_json(_restored(content["provenance"])))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, reason: str | None = None) -> Any:
+    reason = reason or NOT_FINITE
     if isinstance(value, torch.Tensor):
-        name = str(value.dtype).removeprefix("torch.")
-        return {"dtype": name, "shape": list(value.shape), "values": _plain(value.flatten().tolist())}
+        missing = lacks(value)
+        entries = [None if missing and entry != entry else _plain(entry) for entry in value.flatten().tolist()]
+        form = {"dtype": str(value.dtype).removeprefix("torch."), "shape": list(value.shape), "values": entries}
+        return form | ({ABSENT: reason} if missing else {})
     if isinstance(value, Mapping):
-        return {key: _plain(entry) for key, entry in value.items()}
+        return {key: _plain(entry, reason) for key, entry in value.items()}
     if isinstance(value, tuple | list):
-        return [_plain(entry) for entry in value]
+        return [_plain(entry, reason) for entry in value]
     if isinstance(value, float) and not math.isfinite(value):
-        return {"float": str(value)}
+        return {ABSENT: reason} if math.isnan(value) else {"float": str(value)}
     return value
 
 
 def _restored(value: Any) -> Any:
     if isinstance(value, dict):
         if set(value) == {"float"}:
-            return float(value["float"])
-        if set(value) == {"dtype", "shape", "values"}:
-            entries = torch.tensor(_restored(value["values"]), dtype=getattr(torch, value["dtype"]))
-            return entries.reshape(value["shape"])
+            return float(value["float"])  # also the NaN of files from before absences had reasons
+        if set(value) == {ABSENT}:
+            return math.nan
+        if set(value) - {ABSENT} == {"dtype", "shape", "values"}:
+            numbers = [math.nan if entry is None else entry for entry in _restored(value["values"])]
+            return torch.tensor(numbers, dtype=getattr(torch, value["dtype"])).reshape(value["shape"])
         return {key: _restored(entry) for key, entry in value.items()}
     if isinstance(value, list):
         return tuple(_restored(entry) for entry in value)

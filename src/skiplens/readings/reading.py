@@ -1,5 +1,6 @@
 """The reading: a frozen record of named CPU arrays with the provenance that made it."""
 
+import math
 import platform
 import time
 from collections.abc import Mapping
@@ -16,6 +17,19 @@ from skiplens.base.errors import InvalidInputError
 from skiplens.base.version import VERSION
 
 KINDS: dict[str, type["Reading"]] = {}  # every kind of reading by its name; a file says which kind it holds
+
+
+NOT_FINITE = "it is computed from numbers that are not finite, or from too few"
+"""Why there is no number where a kind of reading gives no other reason."""
+
+
+def lacks(value: Any) -> bool:
+    """Whether a number is missing somewhere in a value."""
+    if isinstance(value, Tensor):
+        return (value.is_floating_point() or value.is_complex()) and bool(value.isnan().any())
+    if isinstance(value, Mapping):
+        return any(map(lacks, value.values()))
+    return any(map(lacks, value)) if isinstance(value, tuple) else isinstance(value, float) and math.isnan(value)
 
 
 @dataclass(frozen=True)
@@ -64,12 +78,15 @@ class Reading:
     """Base of all readings; a kind is a frozen dataclass `class PathSpectrum(Reading, kind="paths")`.
 
     Fields are tensors (kept detached on the CPU), mappings from names to tensors, or plain values and tuples of them.
+    A number that is not there is NaN, and `absences` says why.
     When a kind changes, its `version` goes up and `upgrade` brings old values to the new form; a field with a default
     needs no upgrade.
     """
 
     kind: ClassVar[str] = ""
     version: ClassVar[int] = 1
+    may_lack: ClassVar[Mapping[str, str]] = {}
+    """Why a field may have no number, where NaN stands in its place, by its name."""
 
     provenance: Provenance = field(default_factory=Provenance)
 
@@ -93,6 +110,11 @@ class Reading:
     def upgrade(cls, values: dict[str, Any], version: int) -> dict[str, Any]:
         """Bring the values of a file written at `version` of this kind to the present form."""
         return values
+
+    @property
+    def absences(self) -> dict[str, str]:
+        """Why there is no number, for each field that lacks one; a file holds the reason and no NaN."""
+        return {name: self.may_lack.get(name, NOT_FINITE) for name, value in self.values().items() if lacks(value)}
 
     def values(self) -> dict[str, Any]:
         """The fields without the provenance."""

@@ -2,8 +2,10 @@
 
 import itertools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -42,6 +44,13 @@ class VerificationReading(Reading, kind="verification"):
         rates: Learning rates of the two sides.
         reason: Why there was no race, or why the number could not be taken again; '' where all went well.
     """
+
+    may_lack: ClassVar[Mapping[str, str]] = {
+        "before": "the number could not be taken",
+        "after": "the number could not be taken of the changed copy",
+        "rates": "there was no race",
+        **dict.fromkeys(("losses_before", "losses_after"), "the run has diverged"),
+    }
 
     rule: str
     finding: str

@@ -1,7 +1,7 @@
 """Signal, gradient and units of every layer, seen by hooks in one forward and one backward pass of any module."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, ClassVar
@@ -55,6 +55,16 @@ class LayerStates(Reading, kind="layers"):
         trainable: How many parameters, as tensors, want a gradient.
         joins: Sums of which one part is no product with weights, as a shortcut is.
     """
+
+    may_lack: ClassVar[Mapping[str, str]] = {
+        "inputs": "the layer gets no real numbers",
+        "gradients": "no derivative comes to the layer",
+        "shut": "the layer can shut no units, or zeros do not tell",
+        "spreads": "there is no axis of at least two samples",
+        "input_spread": "there is no axis of at least two samples",
+        "parameter_norms": "the layer has no parameters",
+        "parameter_gradients": "no parameter of the layer gets a derivative",
+    }
 
     samples: int
     loss: float

@@ -1,7 +1,9 @@
 """What every inspection sees first: how signal and gradient fare from block to block, and what stands in their way."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -72,6 +74,14 @@ class SignalReading(Reading, kind="signal"):
         broken: Where values that are not finite were met.
         notes: What a person should know before reading on.
     """
+
+    may_lack: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("branch_norms", "shortcut_norms", "alignments"), "the sum of the block was not seen"),
+        "norm_scales": "the branch has no batch norm",
+        "weight_norms": "the branch has no weight matrix",
+        "dead_units": "the branch has no ReLU",
+        "saturated_units": "the branch has no tanh or sigmoid",
+    }
 
     samples: int
     precision: str

@@ -1,6 +1,8 @@
 """What the tangent lens saw: the empirical tangent kernel of a model on a few samples."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -35,6 +37,10 @@ class TangentReading(Reading, kind="tangent"):
         branch_correlations: Those of this network by the parameters of its branches, to compare with.
         notes: What a person should know before reading on.
     """
+
+    may_lack: ClassVar[Mapping[str, str]] = {
+        "predicted_variance": "theory does not know this network",
+    }
 
     kernel: Float[Tensor, "samples samples"]
     targets: Int[Tensor, " classified"]

@@ -1,7 +1,9 @@
 """What the task lens saw: the inputs, the targets, and the loss before the first step."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -39,6 +41,16 @@ class TaskReading(Reading, kind="task"):
         neighbours: By how many standard deviations of chance neighbouring inputs have more similar targets than others;
             NaN with fewer than 256 samples.
     """
+
+    may_lack: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("low", "high", "mean", "std", "constant", "entry_size"), "no input is real and finite"),
+        "no_answer": "nothing is known of the loss",
+        "guess": "no search finds the best constant answer to this loss",
+        "entry_common": "the inputs have no axis of samples, or there are few samples",
+        "change": "the size and the mean of the inputs are usual",
+        "floor": "targets are no single classes or numbers",
+        "neighbours": "there are fewer than 256 samples of real inputs with single targets",
+    }
 
     samples: int
     seen: int

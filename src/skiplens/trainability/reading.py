@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -39,6 +39,13 @@ class Forecast(Reading, kind="forecast"):
         limits: The finding that says what limits the training, as JSON has it; empty where there is none.
         notes: What a person should know before reading on.
     """
+
+    may_lack: ClassVar[Mapping[str, str]] = {
+        "rate": "no step was tried, or none went on",
+        "rates": "no step was tried, or none went on",
+        "guess": "no search finds the best constant answer to this loss",
+        "losses": "the trial ended before the others",
+    }
 
     word: str
     loss: float

@@ -1,9 +1,9 @@
 """How deep a network was at moments of its training, and what drove its scales."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -48,6 +48,11 @@ class DepthHistory(Reading, kind="depth_history"):
         outcome: How the run ended.
         notes: What a person should know before reading on.
     """
+
+    may_lack: ClassVar[Mapping[str, str]] = {
+        "scales": "the branch has no normalisation and no learned factor",
+        "weight_scale": "the branches have no weight matrix",
+    }
 
     of: str
     steps: Int[Tensor, " moments"]

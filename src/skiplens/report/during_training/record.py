@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -86,6 +86,12 @@ class MonitorReading(Reading, kind="monitor"):
         left_out: Why a quantity is not there, by its name.
         notes: What a person should know before reading on.
     """
+
+    may_lack: ClassVar[Mapping[str, str]] = {
+        "losses": "the training loop handed over no loss at this look",
+        "measured": "the quantity was not measured at this look",
+        "costs": "the quantity was not measured at this look",
+    }
 
     steps: Int[Tensor, " looks"]
     losses: Float[Tensor, " looks"]
