@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+import skiplens as sl
 from skiplens import zoo
 from skiplens.base.progress import silent
 from skiplens.base.randomness import Randomness
@@ -16,7 +17,7 @@ from skiplens.kernels.infinite_network import infinite_resnet
 from skiplens.signal.lens import SignalLens
 from skiplens.tangent.comparison import branch_parameters, diagonals_over_seeds, limit_correlations, limit_of, redrawn
 from skiplens.tangent.reading import TangentReading
-from skiplens.tangent.report import TangentLens, tangent_section
+from skiplens.tangent.report import TangentLens, kernel_against_angle, tangent_section
 from tests.lens_cases import subject
 from tests.networks import noise
 from tests.tolerances import STANDARD_ERRORS, assert_close
@@ -118,3 +119,28 @@ def test_the_variance_over_seeds_and_its_error():
     assert reading.seed_variance[1] == pytest.approx(
         float((5 / 6 * (estimates - estimates.mean()).square().sum()).sqrt())
     )
+
+
+def test_the_limit_of_this_model_stands_beside_its_kernel():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 32, 3), nn.Tanh(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 2))
+    inputs = noise(5, 36).view(5, 1, 6, 6)
+    reading = read(Subject(model, Batch(inputs, torch.arange(5) % 2), "images"))
+    limit = sl.infinite_width(model, inputs)
+    torch.testing.assert_close(reading.module_limit, 2 * limit.ntk(inputs).double(), rtol=1e-6, atol=1e-9)
+    compared = limit.compare(model, inputs)
+    assert reading.module_limit_deviation == pytest.approx(compared.deviation, rel=1e-3)
+    assert reading.depth_steps == ()  # the mean over positions stands between nonlinearity and matrix
+    facts = dict(tangent_section(reading).facts)
+    assert facts["this model at infinite width"].endswith("away (norm of the kernel)")
+    points = kernel_against_angle(reading).marks[1]
+    assert points.name == "this model at infinite width" and len(points.y) == 10
+
+
+def test_depth_scales_are_told_and_a_model_without_limit_is_none_the_worse():
+    batch = Batch(noise(4, 6), torch.arange(4) % 2)
+    reading = read(Subject(nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 2)), batch, "chain"))
+    assert reading.depth_steps == ("tanh → linear",) and reading.depth_scales.shape == (1, 4)
+    assert "depth scale of tanh → linear" in dict(tangent_section(reading).facts)
+    reading = read(Subject(nn.Sequential(nn.Linear(6, 16), nn.Softmax(1), nn.Linear(16, 2)), batch, "chain"))
+    assert not reading.module_limit.numel() and math.isnan(reading.module_limit_deviation)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from skiplens.base.axes import Float
+from skiplens.base.errors import SkiplensError
 from skiplens.base.progress import Progress, silent, track
 from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import Batch, Inputs
@@ -19,12 +20,14 @@ from skiplens.kernels.arc_cosine import correlation_of_angle
 from skiplens.kernels.finite_width.moments import kernel_moments
 from skiplens.kernels.finite_width.networks import ResNet
 from skiplens.kernels.infinite_network import InfiniteNetwork, infinite_resnet
+from skiplens.kernels.limit.kernel import ModuleKernel
 from skiplens.signal.branches import branch_states
 from skiplens.signal.lens import SignalLens
 from skiplens.signal.reading import SignalReading
 from skiplens.tangent.empirical import empirical_ntk, ntk_diagonal
 
 SEEDS, SAMPLES = 8, 4
+LIMIT_ENTRIES = 2**27  # entries of blocks of a limit, some seconds
 
 
 def compared(
@@ -43,6 +46,32 @@ def compared(
     if not any(state["normalised"] for state in branch_states(subject.network)):
         fields |= _theory(subject, batch, angles, SignalLens()(subject, randomness, silent), names)
     return fields, ()
+
+
+def limit_of_module(subject: Subject, batch: Batch, outputs: int) -> dict[str, Any]:
+    """Fields of the reading: the limit of this module, where it has one that is quickly computed."""
+    inputs = batch.inputs
+    if not isinstance(inputs, Tensor) or len(subject.network.inputs.leaves()) != 1:
+        return {}
+    limit = ModuleKernel(subject.network, "measured", "standard")
+    try:
+        steps = sum(node.op == "call_function" for node in subject.network.graph.nodes)
+        samples = min(len(inputs), math.isqrt(LIMIT_ENTRIES // (limit.pair_entries * steps)))
+        if samples < 2:
+            return {}
+        limit.check()
+        kernel = outputs * limit.ntk(inputs[:samples]).double()
+        scales = limit.depth_scales()
+    except SkiplensError:  # it has no limit
+        return {}
+    if not bool(kernel.isfinite().all()) or not bool(kernel.any()):
+        return {}
+    unique = {
+        (f"{one.nonlinearity} → {one.matrix}", (one.slope, one.variance, one.correlation, one.scale)) for one in scales
+    }
+    rows = sorted(unique)
+    numbers = torch.tensor([row for _, row in rows], dtype=torch.float64).view(-1, 4)
+    return {"module_limit": kernel, "depth_steps": tuple(name for name, _ in rows), "depth_scales": numbers}
 
 
 def branch_parameters(subject: Subject) -> list[str]:

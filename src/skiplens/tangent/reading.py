@@ -35,6 +35,10 @@ class TangentReading(Reading, kind="tangent"):
         limit_correlations: The correlations of the infinitely wide network of this architecture; empty where none is
             known.
         branch_correlations: Those of this network by the parameters of its branches, to compare with.
+        module_limit: The kernel of this very module with infinite widths and the variances of its weights, on the first
+            samples; empty where it has no such limit or it would take too long.
+        depth_steps: Its nonlinearities, each with the matrix behind it.
+        depth_scales: Slope χ₁, fixed variance q*, fixed correlation c* and depth scale ξ of each.
         notes: What a person should know before reading on.
     """
 
@@ -54,6 +58,9 @@ class TangentReading(Reading, kind="tangent"):
     predicted_variance: float = float("nan")
     limit_correlations: Float[Tensor, "compared compared"] = field(default_factory=_none)
     branch_correlations: Float[Tensor, "compared compared"] = field(default_factory=_none)
+    module_limit: Float[Tensor, "limited limited"] = field(default_factory=_none)
+    depth_steps: tuple[str, ...] = ()
+    depth_scales: Float[Tensor, "steps 4"] = field(default_factory=lambda: torch.zeros(0, 4, dtype=torch.float64))
     notes: tuple[str, ...] = ()
 
     @property
@@ -125,6 +132,15 @@ class TangentReading(Reading, kind="tangent"):
         first, second = torch.triu_indices(len(self.kernel), len(self.kernel), offset=1)
         difference = self.branch_correlations.double() - self.limit_correlations.double()
         return float(difference[first, second].square().mean().sqrt())
+
+    @property
+    def module_limit_deviation(self) -> float:
+        """‖Θ − Θ_∞‖/‖Θ_∞‖ from the limit of this module, in the Frobenius norm; NaN without one."""
+        count = len(self.module_limit)
+        if not count:
+            return float("nan")
+        difference = self.kernel[:count, :count].double() - self.module_limit
+        return float(torch.linalg.matrix_norm(difference) / torch.linalg.matrix_norm(self.module_limit))
 
 
 def _relative_variance(rows: Float[Tensor, "seeds samples"]) -> Tensor:

@@ -24,7 +24,7 @@ from skiplens.plots.section import Curve, KeyNumber, Overlay, ReadingView, Secti
 from skiplens.readings.finding import Finding, Rule
 from skiplens.readings.reading import Provenance
 from skiplens.signal.reading import SignalReading
-from skiplens.tangent.comparison import compared, equivalent_network, kernel_of_some_outputs
+from skiplens.tangent.comparison import compared, equivalent_network, kernel_of_some_outputs, limit_of_module
 from skiplens.tangent.empirical import empirical_ntk
 from skiplens.tangent.reading import TangentReading
 
@@ -61,6 +61,7 @@ class TangentLens(Lens):
         return TangentReading(
             **fields,
             **more,
+            **limit_of_module(subject, batch, outputs),
             targets=batch.targets.long() if is_class else torch.zeros(0, dtype=torch.int64),
             angles=angles,
             parameters=pure.parameter_count,
@@ -139,12 +140,25 @@ def kernel_against_angle(reading: TangentReading) -> Figure | None:
         y_label="correlation of the gradients",
         marks=(
             Points(numbers(angles), numbers(correlations), "pairs of samples"),
+            *_limit_points(reading),
             Line(numbers(grid), numbers(grid.cos()), "cosine: a linear model", dashed=True),
             Reference(0.0),
         ),
     )
 
 
+def _limit_points(reading: TangentReading) -> tuple[Points, ...]:
+    """The same pairs in the limit of this model, where there is one."""
+    limit = reading.module_limit
+    if not len(limit):
+        return ()
+    first, second = torch.triu_indices(len(limit), len(limit), offset=1)
+    scale = limit.diagonal().sqrt()
+    values = (limit / scale[:, None] / scale)[first, second]
+    return (Points(numbers(reading.angles[first, second]), numbers(values), "this model at infinite width"),)
+
+
+MOST_STEPS = 4  # kinds of nonlinearities that are told of
 FIGURES = (kernel_by_class, kernel_eigenvalues, kernel_against_angle)
 
 
@@ -171,6 +185,15 @@ def tangent_section(reading: TangentReading) -> Section:
         facts.append((name, f"{variance:.2g} ± {spread:.1g}{expected}"))
     if not math.isnan(reading.limit_distance):
         facts.append(("distance from the infinite-width kernel (correlations)", f"{reading.limit_distance:.3f}"))
+    if not math.isnan(reading.module_limit_deviation):
+        of = f", {len(reading.module_limit)} samples" if len(reading.module_limit) < len(reading.kernel) else ""
+        facts.append(
+            ("this model at infinite width", f"{reading.module_limit_deviation:.0%} away (norm of the kernel{of})")
+        )
+    for name, row in zip(reading.depth_steps[:MOST_STEPS], reading.depth_scales, strict=False):
+        chi, q, c, xi = (number_in_words(float(value)) for value in row)
+        ends = f"variance {q}, correlation {c}, ξ = {xi} steps"
+        facts.append((f"depth scale of {name}", f"χ₁ = {chi}; repeated: {ends}"))
     coupling = ("Batch norm is in training mode: the kernel is that of this batch as a whole.",) * reading.batch_coupled
     return Section(
         anchor=reading.kind,

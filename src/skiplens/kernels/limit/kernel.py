@@ -19,7 +19,7 @@ from skiplens.base.preserve_state import preserve_state
 from skiplens.graph.dissect import dissect
 from skiplens.graph.export import module_calls, module_of
 from skiplens.graph.functional import pure_model
-from skiplens.graph.inputs import samples_of
+from skiplens.graph.inputs import first_line, samples_of
 from skiplens.graph.network import ResidualNetwork, plain_call, plan
 from skiplens.graph.operations import CONVOLUTIONS, operation
 from skiplens.kernels.angular import Quantity
@@ -32,6 +32,7 @@ from skiplens.kernels.limit.signals import Data, Moments, Signal, Unit, same_pos
 
 _NOT_THE_USERS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
 _BYTES_PER_ENTRY = 8 * 16  # float64 matrices that are alive at once, for a residual block
+_UNUSUAL = (TypeError, ValueError, IndexError, KeyError, AttributeError, RuntimeError)  # arguments no rule foresaw
 _QUICK = 2**21  # numbers of a block whose memory is used again and again
 
 
@@ -305,12 +306,13 @@ def _applied(walk: Walk, node: fx.Node, arguments: tuple[Any, ...], keywords: di
         if kind not in RULES:
             raise InvalidInputError("it has no rule so far")
         return RULES[kind](walk, node, *arguments, **keywords)
-    except InvalidInputError as error:
+    except (InvalidInputError, *_UNUSUAL) as error:
         frames = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
         lines = [f" ({file}:{line})" for file, line in frames if not file.startswith(_NOT_THE_USERS)]
         module = f"module {module_of(calls[-1])!r}" if calls and calls[-1] else "the model"
         place = f"{kind} in {module}{lines[-1] if lines else ''}"
-        raise InvalidInputError(f"{place} has no infinite-width limit here: {error}.") from error
+        why = f"its rule does not know such a call ({first_line(error)})" if isinstance(error, _UNUSUAL) else error
+        raise InvalidInputError(f"{place} has no infinite-width limit here: {why}.") from error
 
 
 def _rows_like(example: Tensor, inputs: Tensor) -> Tensor:
