@@ -237,6 +237,47 @@ def test_a_layer_that_changes_its_weight_is_named_and_left_as_it_was(name, call)
     before.require_same(model, data)
 
 
+def settled_by_hand() -> nn.Module:
+    """The model with a largest norm after one call, and that layer as a plain one."""
+    model, data = made("assigns weight.data")
+    model(data[0])
+    plain = nn.Linear(4, 4)
+    plain.load_state_dict({name: model[0].inner.state_dict()[name] for name in ("weight", "bias")})
+    model[0].inner = plain
+    return model
+
+
+def test_layers_with_a_largest_norm_are_measured_on_a_copy_after_one_call():
+    model, data = made("assigns weight.data")
+    before = State(model, data)
+    report = sl.inspect(model, data, lenses=("layers", "task", "curvature", "tangent", "forecast"))
+    before.require_same(model, data)
+    plain = sl.inspect(settled_by_hand(), data, lenses=("layers", "task", "curvature", "tangent"))
+    found = {reading.kind: reading for reading in report.readings}
+    for reading in plain.readings:
+        for name in {"layers": ("gradients", "parameter_gradients"), "curvature": ("eigenvalues",)}.get(
+            reading.kind, ()
+        ):
+            torch.testing.assert_close(getattr(found[reading.kind], name), getattr(reading, name), equal_nan=True)
+        if reading.kind == "task":
+            assert found["task"].loss == pytest.approx(reading.loss)
+        if reading.kind == "tangent":
+            torch.testing.assert_close(found["tangent"].kernel, reading.kernel)
+    assert found["layers"].parameter_norms[0] < 0.5 < model[0].inner.weight.norm()
+    assert any("a copy of it was measured after one such call" in note for note in found["forecast"].notes)
+    assert not [problem for problem in report.problems if UNEXPECTED in problem.message]
+
+
+def test_what_changes_at_every_call_is_refused_by_all_lenses():
+    model, data = made("changes weight.data")
+    before = State(model, data)
+    with pytest.raises(SkiplensError, match=r"changes its own parameters when it is called: 0\.inner\.weight"):
+        sl.inspect(model, data, lenses=("layers",))
+    with pytest.raises(SkiplensError, match=r"changes its own parameters when it is called: 0\.inner\.weight"):
+        sl.forecast(model, data, cost=20)
+    before.require_same(model, data)
+
+
 @pytest.mark.parametrize("name", ["assigns weight.data", "changes weight.data"])
 def test_a_monitor_refuses_such_a_layer_before_the_training_begins(name):
     model, data = made(name)

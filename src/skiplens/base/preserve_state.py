@@ -19,6 +19,14 @@ CHANGES_ITSELF = (
     "move the change out of the forward pass, behind the optimizer's step or into torch.nn.utils.parametrize."
 )
 
+
+class SelfChangeError(SkiplensError):
+    """A model changes its own parameters when it is called."""
+
+    def __init__(self, names: str) -> None:
+        super().__init__(CHANGES_ITSELF.format(names=names))
+
+
 _COPIED: ContextVar[frozenset[int]] = ContextVar("_COPIED", default=frozenset())
 """Parameters of which a block further out holds a copy."""
 
@@ -43,7 +51,7 @@ def preserve_state(model: nn.Module) -> Iterator[nn.Module]:
         _COPIED.reset(token)
         _to_the_end(before.restore)
     if before.changed:
-        raise SkiplensError(CHANGES_ITSELF.format(names=", ".join(sorted(before.changed)[:5]))) from failure
+        raise SelfChangeError(", ".join(sorted(before.changed)[:5])) from failure
     if failure is not None:
         raise failure
 
@@ -128,7 +136,7 @@ class _Kept:
                 self.tensor.requires_grad_(self.flag)
         moved = not _same_memory(self.tensor, self.memory)
         if self.values is None:  # a block further out has them
-            written = moved or _version(self.tensor) != self.version
+            written = _version(self.tensor) != self.version or (moved and not _identical(self.tensor, self.memory))
         else:
             written = moved and not _identical(self.tensor, self.values)
         if moved:

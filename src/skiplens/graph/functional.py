@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_map_only
 
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError, SkiplensError, did_you_mean
-from skiplens.base.preserve_state import CHANGES_ITSELF, preserve_state
+from skiplens.base.preserve_state import SelfChangeError, preserve_state
 from skiplens.graph.batch import tensors_in
 from skiplens.graph.inputs import Inputs, Samples, require_device, require_finite, require_module, samples_of
 
@@ -111,17 +111,22 @@ def keeps_gradients(parameters: Parameters) -> Iterator[None]:
     frozen = [name for name, tensor in moving.items() if not tensor.requires_grad]
     if frozen:
         said = f"{', '.join(frozen[:5])} no longer requires a gradient after the call"
-        raise SkiplensError(CHANGES_ITSELF.format(names=said))
+        raise SelfChangeError(said)
 
 
 class _NoAssignment(TorchFunctionMode):
-    """Refuse `tensor.data = …`: under a transform of torch.func it ends the process."""
+    """Refuse `tensor.data = …`, which under a transform of torch.func ends the process, unless nothing changes."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """The call as it is, unless it assigns."""
-        if func == _ASSIGN_DATA:
-            raise SkiplensError(CHANGES_ITSELF.format(names=f"the data of a {tuple(args[0].shape)} tensor is assigned"))
-        return func(*args, **(kwargs or {}))
+        if func != _ASSIGN_DATA:
+            return func(*args, **(kwargs or {}))
+        try:
+            same = torch.equal(args[0].detach(), args[1].detach())
+        except RuntimeError:  # several values at once, of which a transform does not let us ask
+            same = False
+        if not same:
+            raise SelfChangeError(f"the data of a {tuple(args[0].shape)} tensor is assigned")
 
 
 _ASSIGN_DATA = Tensor.data.__set__  # type: ignore[attr-defined]  # the type of a property of C

@@ -11,9 +11,9 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from skiplens.base.arguments import type_name
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, SkiplensError
 from skiplens.base.memory import REDUCTION
-from skiplens.base.preserve_state import preserve_state
+from skiplens.base.preserve_state import SelfChangeError, preserve_random_state, preserve_state
 from skiplens.base.progress import Progress
 from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import Batch, take
@@ -144,13 +144,45 @@ def prepared(
         model = _in_float32(model)
         batch = batch.map(lambda tensor: tensor.float() if tensor.dtype in COARSE else tensor)
         notes = (f"The model is in {' and '.join(types)}; a copy of it in float32 was measured.",)
-    with preserve_state(model):
-        try_call(model, batch.first(2).arguments())
+    model, told = settled(model, batch.first(2))
     batch, cut = Subject(model, batch, name, allowed=allowed).few(samples, passes=PASSES)
     with preserve_state(model):
         try_call(model, batch.arguments())
     more = None if types else data  # it comes in the precision of the model itself
-    return Subject(model, batch, name, (*notes, *cut), loss, seen, more, allowed=allowed)
+    return Subject(model, batch, name, (*notes, *told, *cut), loss, seen, more, allowed=allowed)
+
+
+SETTLED = (
+    "The model changes its own weights when it is called, as layers with a largest norm do; a copy of it was measured "
+    "after one such call, which the next ones leave as it is."
+)
+
+
+def settled(model: nn.Module, batch: Batch) -> tuple[nn.Module, tuple[str, ...]]:
+    """The model, or a copy after one call where the first changes its parameters and the next does not; what to tell.
+
+    The model is called with the batch, and refused where that fails or where each call changes it again.
+    """
+    try:
+        with preserve_state(model):
+            try_call(model, batch.arguments())
+        return model, ()
+    except SelfChangeError as error:
+        fresh = _copied(model, "changes its own weights when it is called", error)
+    with preserve_random_state():
+        try_call(fresh, batch.arguments())
+    with preserve_state(fresh):
+        try_call(fresh, batch.arguments())
+    return fresh, (SETTLED,)
+
+
+def _copied(model: nn.Module, why: str, otherwise: SkiplensError | None = None) -> nn.Module:
+    try:
+        return copy.deepcopy(model)
+    except Exception as error:
+        raise otherwise or InvalidInputError(
+            f"The model {why}, and cannot be copied ({error}). Hand in model.float()."
+        ) from error
 
 
 def _tensors(model: nn.Module) -> list[torch.Tensor]:
@@ -158,13 +190,7 @@ def _tensors(model: nn.Module) -> list[torch.Tensor]:
 
 
 def _in_float32(model: nn.Module) -> nn.Module:
-    try:
-        fresh = copy.deepcopy(model)
-    except Exception as error:
-        raise InvalidInputError(
-            f"The model is in half precision, which is too coarse to measure in, and cannot be copied ({error}). "
-            "Hand in model.float()."
-        ) from error
+    fresh = _copied(model, "is in half precision, which is too coarse to measure in")
     for tensor in _tensors(fresh):
         tensor.grad = None
         if tensor.dtype in COARSE:

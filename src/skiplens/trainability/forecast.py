@@ -16,7 +16,8 @@ from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import Batch, as_batches
 from skiplens.graph.functional import main_output
-from skiplens.graph.inputs import require_module, try_call
+from skiplens.graph.inputs import require_module
+from skiplens.graph.lens import settled
 from skiplens.graph.loss import Loss, LossFunction, fitted, loss_rule, scalar_loss
 from skiplens.graph.pieces import pieces_of
 from skiplens.readings.reading import Provenance
@@ -100,8 +101,7 @@ def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each
     source, first, notes = opened(data, cost, seed, device)
     settings = {"optimizer": choice.name, "steps": steps, "cost": cost}
     clock = Provenance.begin(settings, seed, device)
-    with preserve_state(model):
-        try_call(model, first.first(2).arguments())
+    model, told = settled(model, first.first(2))
     size = samples_at_once(model, first, memory, COPIES if cost else READINGS)
     task = measure_task(model, first, loss, memory=memory)
     states = layer_states(model, first, loss, memory=memory)
@@ -125,7 +125,7 @@ def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each
         guess=guess,
         first_loss=task.loss,
         limits={} if cause is None else cause.to_json(),
-        notes=notes,
+        notes=(*notes, *told),
         provenance=clock.end(),
     )
 

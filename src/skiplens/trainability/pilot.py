@@ -20,6 +20,7 @@ from skiplens.base.progress import Progress
 from skiplens.base.randomness import Randomness, own_random_state, seed_torch
 from skiplens.graph.batch import Batch
 from skiplens.graph.inputs import first_line
+from skiplens.graph.lens import settled
 from skiplens.graph.loss import LossFunction
 from skiplens.trainability.features import slope_of, unexplained
 from skiplens.trainability.journal import Journal, Shelf, pilot_identity
@@ -251,7 +252,8 @@ class _Extension:
         if self.elsewhere:
             put_state(runner.model, self.shelf.take(self.last, self.size)["model"])
         seed_torch(runner.randomness.child("features"), runner.device)  # dropout draws
-        return unexplained(runner.model, batch, runner.size)
+        model, _ = settled(runner.model, batch.first(2))
+        return unexplained(model, batch, runner.size)
 
 
 def trainable(model: nn.Module) -> list[nn.Parameter]:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
-from skiplens.graph.lens import Lens, Subject
+from skiplens.graph.lens import SETTLED, Lens, Subject
 from skiplens.plots.figure import Band, Figure, Line, Mark, Points, Reference, drawn, numbers
 from skiplens.plots.section import Curve, KeyNumber, Overlay, Quantity, ReadingView, Section, provenance_of
 from skiplens.readings.finding import Finding, Rule
@@ -37,7 +37,8 @@ class ForecastLens(Lens):
         asked = {"loss": subject.loss, "cost": cost, "seed": randomness.seed, "progress": progress}
         taken = forecast(subject.model, data, **asked)
         origin = {"lens": self.name, "model": subject.name, **taken.provenance.settings}
-        taken = replace(taken, provenance=replace(taken.provenance, settings=origin))
+        told = tuple(note for note in subject.notes if note == SETTLED)  # which `structure` cannot tell of such a model
+        taken = replace(taken, provenance=replace(taken.provenance, settings=origin), notes=(*taken.notes, *told))
         note = f"A pass through this model is costly, so {cost} instead of {self.cost} steps were taken."
         return replace(taken, notes=(*taken.notes, note)) if cost < self.cost else taken
 
