@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 OUT    ?= runs/default
 
-.PHONY: help report test lint types imports pytest docs slow matrix kill data bench wheel clean
+.PHONY: help hashed report test lint types imports pytest docs slow matrix kill data bench wheel clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -23,6 +23,15 @@ $(VENV)/.runtime: pyproject.toml constraints.txt | $(BIN)/python
 $(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) install -c constraints.txt -e ".[test,docs]"
 	@touch $@ $(VENV)/.runtime
+
+# What CI does instead: every package with its checksum. Without torch, whose build differs between machines, and without
+# this folder, which has none; pip would ask for one.
+hashed: | $(BIN)/python  ## the packages of the tests with checksums, on Linux with Python 3.11
+	$(PIP) install --require-hashes --no-deps -r requirements/ci.txt
+	$(PIP) install -c constraints.txt torch
+	$(PIP) install --no-deps --no-build-isolation -e .
+	$(PIP) check
+	@touch $(VENV)/.test $(VENV)/.runtime
 
 report: $(VENV)/.runtime  ## inspect a small residual network on embedded images, write runs/default/report.html
 	$(BIN)/skiplens inspect --out $(OUT)
