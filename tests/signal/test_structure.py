@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import torch
 from torch import nn
 
@@ -5,9 +7,9 @@ from skiplens.base.progress import silent
 from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import Batch
 from skiplens.graph.lens import Subject
-from skiplens.signal.structure import StructureLens
+from skiplens.signal.structure import StructureLens, structure_sentence
 from tests.lens_cases import subject
-from tests.networks import chain, noise
+from tests.networks import Formula, chain, linear, noise
 
 
 def look(looked_at: Subject):
@@ -50,3 +52,13 @@ def test_parameters_that_are_not_finite_are_noted():
 def test_a_model_without_parameters_is_told_as_one():
     reading = look(Subject(nn.Tanh(), Batch(noise(2, 3), torch.tensor([0, 1])), "tanh"))
     assert reading.parameters == 0 and reading.dtype == "absent"
+
+
+def test_nested_and_shared_branches_hold_each_parameter_once():
+    shared = linear()
+    model = Formula(lambda m, x: (lambda y: y + m.f(m.g(y) + y))(x + m.f(x)), f=shared, g=linear())
+    reading = look(Subject(model, Batch(noise(2, 3), torch.tensor([0, 1])), "nested"))
+    assert reading.in_branches == reading.parameters == 24 and int(reading.branch_parameters.sum()) == 48
+    sentence = structure_sentence(reading)
+    assert "has 2 residual blocks and 1 inside them" in sentence and "hold 100% of its 24" in sentence
+    assert "hold 100%" in structure_sentence(replace(reading, in_branches=None))

@@ -24,6 +24,12 @@ def test_calls_that_disagree_beyond_half_of_the_digits(difference, fires):
     assert ("not_repeatable" in rules(repeat_difference=difference)) == fires
 
 
+def test_a_model_in_evaluation_mode_is_not_told_to_go_there():
+    found = rules(repeat_difference=0.5, training=False)["not_repeatable"]
+    assert not found.code and found.remedy is None and "in evaluation mode already" in found.change
+    assert rules(repeat_difference=0.5, training=True)["not_repeatable"].code == "model.eval()"
+
+
 def test_statistics_that_were_never_learned_are_a_note():
     found = rules(fresh_norms=("a", "b"))["fresh_statistics"]
     assert found.severity == "note" and found.sentence.startswith("2 batch norms are in evaluation mode")

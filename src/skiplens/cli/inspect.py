@@ -20,6 +20,7 @@ class InspectSettings(ModelSettings):
     """What to look at, and how."""
 
     lens: tuple[str, ...] = option((), "Lenses, separated by commas; all of them if none is named.")
+    blocks: tuple[str, ...] = option((), "Modules in which residual joins are looked for, separated by commas.")
     loss: str | None = option(None, LOSS_HELP)
     samples: int | None = option(None, "Samples that each lens looks at if it can afford them.")
     minutes: float | None = option(None, "About how long all lenses together may take on two cores.")
@@ -55,9 +56,8 @@ def inspect(
         data = take(data, race.samples)
     with console.progress_shown() as progress:
         asked: dict[str, Any] = {"samples": settings.samples, "minutes": settings.minutes, "seed": settings.seed}
-        report = reports.inspect(
-            model, data, lenses=settings.lens, loss=loss, name=settings.model, progress=progress, **asked
-        )
+        asked |= {"lenses": settings.lens, "blocks": settings.blocks, "loss": loss, "name": settings.model}
+        report = reports.inspect(model, data, **asked, progress=progress)
         if settings.verify:
             report = reports.verify(report, model, data, loss=loss, options=race, progress=progress)
     taken = {reading.kind for reading in report.readings}

@@ -1,12 +1,15 @@
 """Take a model apart: from a module and its inputs to its residual blocks."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import torch
 from torch import fx, nn
 
 from skiplens.base.arguments import Arguments
-from skiplens.base.errors import NotExportableError
+from skiplens.base.errors import InvalidInputError, NotExportableError
 from skiplens.base.preserve_state import preserve_state
 from skiplens.graph.blocks import (
     Addition,
@@ -22,18 +25,37 @@ from skiplens.graph.export import ExportedGraph, export, module_calls, module_of
 from skiplens.graph.flow import DataFlow, Nodes, find_fork, members, union
 from skiplens.graph.inputs import require_data, require_module, try_call
 from skiplens.graph.joins import Join, Step, find_joins
+from skiplens.graph.modules import require_submodule
 from skiplens.graph.network import ResidualNetwork
 from skiplens.graph.operations import SIDES
 
+CHOSEN_BLOCKS: ContextVar[tuple[str, ...]] = ContextVar("CHOSEN_BLOCKS", default=())
+"""Names of the modules in which joins are looked for; everywhere if empty."""
 
-def find_residual_blocks(model: nn.Module, inputs: Any) -> list[ResidualBlock]:
+
+def find_residual_blocks(model: nn.Module, inputs: Any, *, blocks: Sequence[str] = ()) -> list[ResidualBlock]:
     """The residual blocks of `model` in execution order, one for each residual join; empty if it has none.
 
     Args:
         model: Any module that `torch.export` accepts, in the mode in which it is to be seen; it is not changed.
         inputs: A tensor, a tuple of positional arguments or a dict of keyword arguments of the model.
+        blocks: Names of modules, to overrule what is found: joins are looked for in these alone, and in one without a
+            join any sum of two things that have an input in common is taken for one.
     """
-    return dissect(model, inputs).blocks
+    with chosen_blocks(blocks):
+        return dissect(model, inputs).blocks
+
+
+@contextmanager
+def chosen_blocks(modules: Sequence[str]) -> Iterator[None]:
+    """Run a block in which joins are looked for in these modules alone; as before where none is named."""
+    if isinstance(modules, str):
+        raise InvalidInputError(f"blocks= takes a list of names of modules, not the one string {modules!r}.")
+    token = CHOSEN_BLOCKS.set(tuple(modules) or CHOSEN_BLOCKS.get())
+    try:
+        yield
+    finally:
+        CHOSEN_BLOCKS.reset(token)
 
 
 def dissect(model: nn.Module, inputs: Any) -> ResidualNetwork:
@@ -47,10 +69,24 @@ def dissect(model: nn.Module, inputs: Any) -> ResidualNetwork:
     require_data(model, arguments)
     exported = _export_untouched(model, arguments)
     flow = DataFlow(exported)
-    joins = find_joins(flow)
+    joins = _chosen_joins(model, flow, CHOSEN_BLOCKS.get()) if CHOSEN_BLOCKS.get() else find_joins(flow)
     names = unique_names([_surroundings(flow, join.number, join.shortcut, join.branch) for join in joins])
     blocks = [_block(flow, joins, index, name) for index, name in enumerate(names)]
     return ResidualNetwork(model, arguments, exported, blocks, dense_joins(flow))
+
+
+def _chosen_joins(model: nn.Module, flow: DataFlow, modules: Sequence[str]) -> list[Join]:
+    found: dict[int, Join] = {}
+    for name in modules:
+        require_submodule(model, name)
+        for candidates in (find_joins(flow), find_joins(flow, every=True)):
+            inside = {join.number: join for join in candidates if name in _running(flow, join.number)}
+            found |= inside
+            if inside:
+                break
+        else:
+            raise InvalidInputError(f"No sum in the module {name!r} joins two things that have an input in common.")
+    return [found[number] for number in sorted(found)]
 
 
 def _export_untouched(model: nn.Module, arguments: Arguments) -> ExportedGraph:

@@ -83,9 +83,11 @@ class _Trunk:
     nodes: Nodes
 
 
-def find_joins(flow: DataFlow) -> list[Join]:
-    """All residual joins of a graph in execution order."""
-    joins = [join for root in sum_roots(flow) for join in _joins_of_sum(flow, root)]
+def find_joins(flow: DataFlow, every: bool = False) -> list[Join]:
+    """All residual joins of a graph in execution order; with `every` also sums that do not look like one."""
+    joins = [join for root in sum_roots(flow) for join in _joins_of_sum(flow, root, every=every)]
+    if every:
+        return sorted(joins, key=lambda join: join.number)
     streams = {join.fork for join in joins if join.kind == "identity"}
     return sorted((join for join in joins if not _adds_again(flow, join, streams)), key=lambda join: join.number)
 
@@ -96,7 +98,7 @@ def _adds_again(flow: DataFlow, join: Join, streams: set[int]) -> bool:
     return any(number in streams and number != join.fork for number in ends)
 
 
-def _joins_of_sum(flow: DataFlow, root: int, outer_fork: int | None = None) -> Iterator[Join]:
+def _joins_of_sum(flow: DataFlow, root: int, outer_fork: int | None = None, every: bool = False) -> Iterator[Join]:
     """The join that a sum makes, and those that sums among its terms make."""
     trunk = _choose_trunk(flow, terms_of(flow, root))
     if trunk is None:
@@ -106,12 +108,12 @@ def _joins_of_sum(flow: DataFlow, root: int, outer_fork: int | None = None) -> I
     kind = shortcut_kind(flow, trunk.nodes) if kept else "other"
     gathers = outer_fork is not None and (kind != "identity" or trunk.fork == outer_fork)
     if not gathers:
-        join = _make_join(flow, trunk, kind)
+        join = _make_join(flow, trunk, kind, every)
         if join is not None:
             yield join
     for step in trunk.term.steps:
         if inner := inner_sum(flow, _other(step)):
-            yield from _joins_of_sum(flow, inner[0], trunk.fork)
+            yield from _joins_of_sum(flow, inner[0], trunk.fork, every)
 
 
 def _choose_trunk(flow: DataFlow, terms: list[Term]) -> _Trunk | None:
@@ -137,12 +139,14 @@ def _as_trunk(flow: DataFlow, term: Term, terms: list[Term]) -> _Trunk | None:
     return None if multiplies_activations(flow, nodes) else _Trunk(term, fork, nodes)
 
 
-def _make_join(flow: DataFlow, trunk: _Trunk, kind: ShortcutKind) -> Join | None:
-    steps = tuple(step for step in reversed(trunk.term.steps) if _brings_branch(flow, trunk, step, kind))
+def _make_join(flow: DataFlow, trunk: _Trunk, kind: ShortcutKind, every: bool) -> Join | None:
+    steps = tuple(step for step in reversed(trunk.term.steps) if every or _brings_branch(flow, trunk, step, kind))
     if not steps:
         return None
     branch = flow.between(trunk.fork, [number for step in steps for number in side_nodes(flow, _other(step))])
     join = Join(trunk.fork, steps, kind, trunk.nodes, branch)
+    if every:
+        return join
     shortest, depth = flow.depth(trunk.nodes) + fused_depth(flow, trunk.term.steps[-1]), join.branch_depth(flow)
     if depth < shortest or _is_compared(flow, join, depth):  # summed attention scores, each from its projections
         return None

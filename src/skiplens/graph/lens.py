@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from skiplens.base.arguments import type_name
-from skiplens.base.errors import InvalidInputError, SkiplensError
+from skiplens.base.errors import InvalidInputError, NotExportableError, SkiplensError
 from skiplens.base.memory import REDUCTION
 from skiplens.base.preserve_state import SelfChangeError, preserve_random_state, preserve_state
 from skiplens.base.progress import Progress
@@ -48,10 +48,19 @@ class Subject:
     allowed: float = OPERATIONS
     """Floating operations that one lens may take."""
 
-    @cached_property
+    @property
     def network(self) -> ResidualNetwork:
         """The model with its residual blocks; found once, when a lens first asks."""
-        return dissect(self.model, self.batch.inputs)
+        if isinstance(self._taken_apart, NotExportableError):
+            raise self._taken_apart
+        return self._taken_apart
+
+    @cached_property
+    def _taken_apart(self) -> ResidualNetwork | NotExportableError:
+        try:
+            return dissect(self.model, self.batch.inputs)
+        except NotExportableError as error:
+            return error
 
     @property
     def device(self) -> torch.device:
@@ -97,9 +106,7 @@ def operations_of(model: nn.Module, batch: Batch) -> float:
     """Floating operations of one forward pass of one sample, those of matrix products and convolutions."""
     few = batch.first(2)  # batch norm in training mode refuses a single sample
     with preserve_state(model), torch.no_grad(), FlopCounterMode(display=False) as counter:
-        model.requires_grad_(
-            False
-        )  # the counter asks each module's tensors for a gradient, and views made here have none
+        model.requires_grad_(False)  # the counter asks tensors for their gradient, and views made here have none
         few.arguments().call(model)
     return counter.get_total_flops() / few.samples
 

@@ -29,9 +29,11 @@ from skiplens.base.preserve_state import dropout_off, preserve_random_state
 from skiplens.base.progress import Progress, silent, usual
 from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import as_batches
+from skiplens.graph.dissect import chosen_blocks
 from skiplens.graph.inputs import first_line, require_module
 from skiplens.graph.lens import OPERATIONS, PER_SECOND, Lens, Subject, prepared
 from skiplens.graph.loss import Loss, loss_name, loss_rule
+from skiplens.graph.modules import require_submodule
 from skiplens.improvement.reading import Improvement
 from skiplens.plots.matplotlib_file import save_figure
 from skiplens.plots.section import Section
@@ -202,6 +204,7 @@ def inspect(  # noqa: PLR0913 - the model, its data, and keywords of which each 
     data: Any,
     *,
     lenses: Sequence[str] = (),
+    blocks: Sequence[str] = (),
     loss: Loss = None,
     name: str | None = None,
     seed: int = 0,
@@ -216,6 +219,7 @@ def inspect(  # noqa: PLR0913 - the model, its data, and keywords of which each 
         data: A batch in any form (`(inputs, targets)`, a mapping with labels, inputs alone), an iterable of batches,
             or a `Dataset`; the first 64 samples are looked at, fewer where a pass through the model is costly.
         lenses: Names of lenses; all of them if none is named.
+        blocks: Names of modules, to overrule where residual joins are looked for; everywhere if none is named.
         loss: A name (``"cross_entropy"``, ``"mse"``) or a function (outputs, targets) -> scalar for all that takes a
             loss; by default cross-entropy where targets are classes and the mean square where they are numbers.
         name: What to call the model on the page; its class name if not given.
@@ -231,6 +235,9 @@ def inspect(  # noqa: PLR0913 - the model, its data, and keywords of which each 
     chosen = choose(tuple(lenses))
     progress = usual() if progress is silent else progress
     loss_rule(loss)  # a wrong name is an error before any work is done
+    with chosen_blocks(blocks):
+        for block in blocks:
+            require_submodule(require_module(model), block)
     if isinstance(data, Iterator):  # it can be gone through once, and several lenses want batches
         data = list(itertools.islice(as_batches(data), KEPT_BATCHES))
     allowed = OPERATIONS if minutes is None else _allowed(minutes, len(chosen))
@@ -244,7 +251,8 @@ def inspect(  # noqa: PLR0913 - the model, its data, and keywords of which each 
     problems: list[Problem] = []
     for lens in chosen:
         try:
-            readings.append(_look(lens, subject, Randomness(seed).child(lens.name), progress))
+            with chosen_blocks(blocks):
+                readings.append(_look(lens, subject, Randomness(seed).child(lens.name), progress))
         except SkiplensError as error:
             told = _told_of(loss, error.__cause__) or str(error)
             problems.append(Problem(lens.name, told, not isinstance(error, FOR_OTHER_MODELS)))

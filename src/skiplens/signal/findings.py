@@ -58,9 +58,11 @@ def judge_repeatability(reading: SignalReading) -> Iterator[Finding]:
             threshold=rounding,
             source="half of the digits of the dtype; sums in another order differ by less",
             change="Switch off stochastic depth, random augmentation and state that a forward pass updates "
-            "(model.eval()), or hand in a model without them.",
-            code="model.eval()",
-            remedy=Remedy("evaluation_mode"),
+            "(model.eval()), or hand in a model without them."
+            if reading.training
+            else "It is in evaluation mode already: hand in its random numbers as an input, or fix what it draws.",
+            code="model.eval()" if reading.training else "",
+            remedy=Remedy("evaluation_mode") if reading.training else None,
         )
 
 

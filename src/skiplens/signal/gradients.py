@@ -105,7 +105,7 @@ class JoinSizes:
             self.summands[block.name] = shortcut, brought
             return
         self.branch[block.name], self.shortcut[block.name] = size(brought), size(shortcut)
-        self.alignment[block.name] = _cosine(brought, shortcut)
+        self.alignment[block.name] = cosine(brought, shortcut)
 
 
 def size(value: Tensor) -> float:
@@ -113,7 +113,8 @@ def size(value: Tensor) -> float:
     return float(value.detach().abs().double().square().mean().sqrt())
 
 
-def _cosine(left: Tensor, right: Tensor) -> float:
+def cosine(left: Tensor, right: Tensor) -> float:
+    """Mean product of the entries over the product of their root mean squares; 0 where one of them is zero."""
     left, right = torch.broadcast_tensors(left.detach(), right.detach())
     product = float((left * right.conj()).real.double().mean())
     scale = size(left) * size(right)

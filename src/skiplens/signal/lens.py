@@ -10,7 +10,7 @@ from torch import Tensor
 
 from skiplens.base.arguments import type_name
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, NotExportableError
 from skiplens.base.memory import budget_bytes, require_least
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent
@@ -21,6 +21,7 @@ from skiplens.graph.network import ResidualNetwork, node_bytes
 from skiplens.readings.reading import Provenance
 from skiplens.signal.branches import branch_states
 from skiplens.signal.gradients import Gradients, JoinSizes, gradients, sample_norms
+from skiplens.signal.hooked import hooked_signal
 from skiplens.signal.reading import Names, SignalReading
 from skiplens.signal.units import (
     UnitStates,
@@ -50,8 +51,11 @@ class SignalLens(Lens):
         """Follow signal and gradient once; only the direction of the gradient is drawn at random."""
         clock = Provenance.begin({"lens": self.name, "model": subject.name}, randomness.seed, subject.device)
         with preserve_state(subject.model):
-            network, samples = network_that_fits(subject, self.memory)
-            values = _measured(network, samples, randomness, progress)
+            try:
+                network, samples = network_that_fits(subject, self.memory)
+                values = _measured(network, samples, randomness, progress)
+            except NotExportableError as error:
+                values = hooked_signal(subject, error, randomness)
         return SignalReading(**values, provenance=clock.end())
 
 
@@ -73,6 +77,7 @@ def _measured(network: ResidualNetwork, samples: int, randomness: Randomness, pr
         "dropout": dropout_modules(network),
         "fresh_norms": fresh_norms(model),
         "repeat_difference": repeat_difference(model, network.inputs),
+        "training": model.training,
         "broken": broken_tensors(model, network.inputs) + broken,
         "notes": () if network.blocks else (NO_JOIN,),
     }

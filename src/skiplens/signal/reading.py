@@ -71,6 +71,7 @@ class SignalReading(Reading, kind="signal"):
         dropout: Modules whose dropout is switched on.
         fresh_norms: Batch norms in evaluation mode whose statistics were never updated.
         repeat_difference: Largest difference between the outputs of two calls, relative to the largest output.
+        training: Whether the model was in training mode.
         broken: Where values that are not finite were met.
         notes: What a person should know before reading on.
     """
@@ -109,6 +110,7 @@ class SignalReading(Reading, kind="signal"):
     dropout: Names = ()
     fresh_norms: Names = ()
     repeat_difference: float = 0.0
+    training: bool = True
     broken: Names = ()
     notes: tuple[str, ...] = ()
 

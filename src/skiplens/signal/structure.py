@@ -1,6 +1,6 @@
 """The residual structure itself: what every other lens stands on."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -8,9 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from skiplens.base.arguments import type_name
+from skiplens.base.errors import NotExportableError
+from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
+from skiplens.graph.dissect import CHOSEN_BLOCKS
+from skiplens.graph.functional import main_output
 from skiplens.graph.lens import Lens, Subject
+from skiplens.graph.modules import ASSUMED, module_blocks
 from skiplens.graph.network import ResidualNetwork
 from skiplens.plots.figure import Bars, Figure, drawn, in_order, numbers
 from skiplens.plots.section import BlockCell, KeyNumber, Quantity, ReadingView, Section, provenance_of
@@ -44,6 +49,8 @@ class StructureReading(Reading, kind="structure"):
     parents: tuple[int | None, ...]
     dense_joins: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    in_branches: int | None = None
+    """Parameters that some branch reads, each counted once; None in files from before it was counted."""
 
     def rows(self) -> tuple[Mapping[str, Any], ...]:
         """One row a block, in words."""
@@ -69,26 +76,64 @@ class StructureLens(Lens):
         """Find the blocks and count what they hold."""
         clock = Provenance.begin({"lens": self.name, "model": subject.name}, randomness.seed, subject.device)
         progress("finding the residual blocks", 0, 1)
-        network = subject.network
+        try:
+            network = subject.network
+        except NotExportableError as error:
+            return _hooked(subject, error, clock)
         progress("finding the residual blocks", 1, 1)
         return _reading(subject, network, clock.end())
+
+
+def _of_model(subject: Subject) -> dict[str, Any]:
+    """What needs no graph."""
+    model = subject.model
+    leaves = subject.batch.arguments().leaves()
+    return {
+        "model": subject.name,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "trainable_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
+        "buffers": sum(b.numel() for b in model.buffers()),
+        "dtype": ", ".join(sorted({type_name(p.dtype) for p in model.parameters()})) or "absent",
+        "training": model.training,
+        "input_shapes": tuple(_shape(leaf.shape) for leaf in leaves if isinstance(leaf, torch.Tensor)),
+    }
+
+
+def _hooked(subject: Subject, reason: NotExportableError, clock: Any) -> StructureReading:
+    """The modules that count as blocks where there is no graph."""
+    model = subject.model
+    with preserve_state(model), torch.no_grad():
+        calls, returned = module_blocks(model, subject.batch.arguments(), CHOSEN_BLOCKS.get())
+    own = [{id(p): p.numel() for p in call.module.parameters()} for call in calls]
+    none = torch.zeros(len(calls), dtype=torch.int64)
+    return StructureReading(
+        **_of_model(subject),
+        structure="residual" if calls else "chain",
+        output_shape=_shape(main_output(returned).shape),
+        operations=0,
+        block_names=tuple(call.name for call in calls),
+        joins=tuple(call.name for call in calls),
+        shortcuts=("assumed",) * len(calls),
+        branch_depths=none,
+        branch_parameters=torch.tensor([sum(sizes.values()) for sizes in own], dtype=torch.int64),
+        shortcut_parameters=none,
+        parents=(None,) * len(calls),
+        dense_joins=(),
+        notes=(*subject.notes, f"{reason} {ASSUMED}"),
+        in_branches=sum({key: size for sizes in own for key, size in sizes.items()}.values()),
+        provenance=clock.end(),
+    )
 
 
 def _reading(subject: Subject, network: ResidualNetwork, provenance: Provenance) -> StructureReading:
     model, blocks = subject.model, network.blocks
 
-    def size(names: tuple[str, ...]) -> int:
+    def size(names: Iterable[str]) -> int:
         return sum(model.get_parameter(name).numel() for name in names)
 
     return StructureReading(
-        model=subject.name,
+        **_of_model(subject),
         structure=network.kind,
-        parameters=sum(p.numel() for p in model.parameters()),
-        trainable_parameters=sum(p.numel() for p in model.parameters() if p.requires_grad),
-        buffers=sum(b.numel() for b in model.buffers()),
-        dtype=", ".join(sorted({type_name(p.dtype) for p in model.parameters()})) or "absent",
-        training=model.training,
-        input_shapes=tuple(_shape(leaf.shape) for leaf in network.inputs.leaves() if isinstance(leaf, torch.Tensor)),
         output_shape=_shape(network.node(network.output).meta["val"].shape),
         operations=sum(node.op == "call_function" for node in network.graph.nodes),
         block_names=tuple(block.name for block in blocks),
@@ -100,6 +145,7 @@ def _reading(subject: Subject, network: ResidualNetwork, provenance: Provenance)
         parents=tuple(block.parent for block in blocks),
         dense_joins=tuple(join.name for join in network.dense),
         notes=(*subject.notes, *_notes(model, network)),
+        in_branches=size({name for block in blocks for name in block.branch.parameters}),
         provenance=provenance,
     )
 
@@ -139,7 +185,8 @@ def structure_section(reading: StructureReading) -> Section:
     facts = (
         ("model", reading.model),
         ("structure", reading.structure),
-        ("residual blocks", str(len(reading.block_names))),
+        ("residual blocks", str(reading.parents.count(None))),
+        ("blocks inside them", str(len(reading.parents) - reading.parents.count(None))),
         ("shortcuts", _counted(reading.shortcuts) or "none"),
         ("dense (concatenating) joins", str(len(reading.dense_joins))),
         ("parameters", f"{reading.parameters:,} ({reading.trainable_parameters:,} trainable)"),
@@ -165,11 +212,15 @@ def structure_section(reading: StructureReading) -> Section:
 
 def structure_sentence(reading: StructureReading) -> str:
     """The structure in one sentence."""
-    count = len(reading.block_names)
+    count = reading.parents.count(None)
     if count:
-        share = int(reading.branch_parameters.sum()) / max(1, reading.parameters)
+        sizes = zip(reading.branch_parameters.tolist(), reading.parents, strict=True)
+        outermost = min(sum(size for size, parent in sizes if parent is None), reading.parameters)
+        held = outermost if reading.in_branches is None else reading.in_branches
+        share, inside = held / max(1, reading.parameters), len(reading.parents) - count
         return (
-            f"{reading.model} has {count} residual block{'s' * (count > 1)} ({_counted(reading.shortcuts)}); "
+            f"{reading.model} has {count} residual block{'s' * (count > 1)}"
+            f"{f' and {inside} inside them' * bool(inside)} ({_counted(reading.shortcuts)}); "
             f"their branches hold {share:.0%} of its {reading.parameters:,} parameters."
         )
     if reading.dense_joins:

@@ -1,0 +1,86 @@
+"""Blocks read off the modules of a model whose graph cannot be read; what is assumed then is told."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from skiplens.base.arguments import Arguments
+from skiplens.base.errors import InvalidInputError, did_you_mean
+from skiplens.graph.batch import tensors_in
+
+ASSUMED = (
+    "Its blocks are therefore taken to be the modules in a row that keep the shape of what they get, each adding its "
+    "branch to its input. That is an assumption; joins inside a module, paths and Jacobians are not known."
+)
+
+
+@dataclass(frozen=True)
+class ModuleCall:
+    """One call of a module that counts as a block."""
+
+    name: str  # with @2, @3, … behind that of a module that runs again
+    module: nn.Module
+    entered: Tensor
+    left: Tensor
+
+
+def module_blocks(model: nn.Module, arguments: Arguments, chosen: Sequence[str] = ()) -> tuple[list[ModuleCall], Any]:
+    """The calls of the modules that count as blocks, in their order, and what the model returns.
+
+    These are the modules called `chosen`, or else those of a list or a sequence that has more than one of their class,
+    the outermost ones, where they keep the shape of the first real tensor that they get. Gradients flow as usual.
+    """
+    wanted = {name: require_submodule(model, name) for name in chosen} or _repeated(model)
+    calls: list[ModuleCall] = []
+    running: list[str] = []
+    counts: Counter[str] = Counter()
+
+    def hooks(name: str, module: nn.Module) -> list[Any]:
+        def before(*_: Any) -> None:
+            running.append(name)
+
+        def after(_: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+            running.pop()
+            entered, left = _first_real((args, kwargs)), _first_real(output)
+            if running or entered is None or left is None or entered.shape != left.shape:
+                return
+            counts[name] += 1
+            known = name if counts[name] == 1 else f"{name}@{counts[name]}"
+            calls.append(ModuleCall(known, module, entered, left))
+
+        return [module.register_forward_pre_hook(before), module.register_forward_hook(after, with_kwargs=True)]
+
+    registered = [hook for name, module in wanted.items() for hook in hooks(name, module)]
+    try:
+        return calls, arguments.call(model)
+    finally:
+        for hook in registered:
+            hook.remove()
+
+
+def require_submodule(model: nn.Module, name: str) -> nn.Module:
+    """The module called `name`; an error with what is near where there is none."""
+    modules = dict(model.named_modules())
+    if name not in modules:
+        raise InvalidInputError(f"The model has no module {name!r}. {did_you_mean(name, modules)}")
+    return modules[name]
+
+
+def _repeated(model: nn.Module) -> dict[str, nn.Module]:
+    found: dict[str, nn.Module] = {}
+    for outer, holder in model.named_modules():
+        if isinstance(holder, nn.ModuleList | nn.Sequential):
+            kinds = Counter(type(child) for child in holder)
+            rows = ((f"{outer}.{name}".lstrip("."), child) for name, child in holder.named_children())
+            found |= {
+                name: child for name, child in rows if kinds[type(child)] > 1 and any(True for _ in child.parameters())
+            }
+    return found
+
+
+def _first_real(value: Any) -> torch.Tensor | None:
+    return next((tensor for tensor in tensors_in(value) if tensor.is_floating_point()), None)
