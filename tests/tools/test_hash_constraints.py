@@ -3,7 +3,6 @@
 import re
 
 import pytest
-
 from tools.hash_constraints import CONSTRAINTS, HASHED, fits, pins
 
 
