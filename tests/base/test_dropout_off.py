@@ -61,3 +61,23 @@ def test_attention_and_recurrent_layers_keep_no_rate():
 def test_a_model_in_evaluation_mode_is_left_alone():
     with dropout_off(network().eval()) as places:
         assert places == ()
+
+
+class Skipping(nn.Module):
+    """Draws whether to leave out a layer, also at the rate 0, and lets the draw decide in Python."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layerdrop, self.norm = 0.0, nn.BatchNorm1d(3)
+
+    def forward(self, x):
+        return self.norm(x) if not self.training or torch.rand([]) >= self.layerdrop else x
+
+
+def test_no_layer_is_left_out_by_a_draw():
+    model = Skipping()
+    with dropout_off(model):
+        before = torch.get_rng_state()
+        model(torch.randn(2, 3, generator=torch.Generator().manual_seed(0)))
+        assert torch.equal(before, torch.get_rng_state()) and model.norm.training
+    assert model.training

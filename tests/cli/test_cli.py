@@ -134,7 +134,7 @@ def test_an_unknown_key_in_a_settings_file_is_named(tmp_path, ran):
     settings = tmp_path / "settings.json"
     settings.write_text('{"modle": "zoo:default"}')
     status, _, err = ran("inspect", "--settings", settings)
-    assert status == 2 and "no setting 'modle'. Did you mean model?" in err
+    assert status == 2 and "no setting 'modle'. Did you mean model" in err
 
 
 @pytest.mark.parametrize(("content", "message"), [("{", "is not JSON"), ("[]", "must hold one JSON object")])

@@ -4,6 +4,7 @@ import sys
 import types
 
 import numpy as np
+import PIL.Image
 import pytest
 import tokenizers
 import torch
@@ -158,3 +159,13 @@ def test_a_saved_data_set_without_its_package_or_folder_is_one_sentence(tmp_path
         SavedDataset(str(tmp_path))
     with pytest.raises(DataError, match="There is no folder"):
         SavedDataset(str(tmp_path / "absent"))
+
+
+def test_images_of_several_sizes_are_brought_to_one_size(tmp_path):
+    for name, size in (("small", 6), ("large", 9)):
+        (tmp_path / name).mkdir()
+        PIL.Image.new("RGB", (size, size + 1)).save(tmp_path / name / "image.png")
+    settings = DataSettings(data=str(tmp_path), image_size=5)
+    assert take(data_for("my.py:model", settings), 2).inputs.shape == (2, 3, 5, 5)
+    with pytest.raises(DataError, match=r"The images have different sizes: .*\(--image-size\)"):
+        take(data_for("my.py:model", DataSettings(data=str(tmp_path))), 2)

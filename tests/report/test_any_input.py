@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+import transformers
 from torch import nn
 
 import skiplens as sl
@@ -187,3 +188,14 @@ def test_samples_that_are_folded_into_the_first_axis_are_measured_together():
     assert any("of the whole batch" in note for note in spectra[1].notes)
     for left, right in zip(*(spectrum.singular_values.values() for spectrum in spectra), strict=True):
         torch.testing.assert_close(left, right)
+
+
+def test_a_decoder_gets_its_inputs_from_the_labels_as_the_model_itself_makes_them():
+    sizes = {"d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": 1, "num_heads": 2, "vocab_size": 20}
+    model = drawn(transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes, decoder_start_token_id=0)))
+    tokens = torch.arange(24).reshape(4, 6) % 17 + 2
+    data = {"input_ids": tokens, "labels": tokens.flip(1)}
+    own = model.eval()(**data).loss.item()
+    for form in (data, [data, data]):
+        reading = sl.inspect(model, form, lenses=["task"]).reading(TaskReading)
+        assert reading.loss == pytest.approx(own, rel=1e-5)

@@ -217,7 +217,8 @@ class ImageFolder:
         if tuple(pixels.shape) != self.shape:
             raise DataError(
                 f"The images have different sizes: {path} is {pixels.shape[2]}×{pixels.shape[1]}, but "
-                f"{self.index.path(0)} is {self.shape[2]}×{self.shape[1]}. Give an image size to bring them to one."
+                f"{self.index.path(0)} is {self.shape[2]}×{self.shape[1]}. Give an image size (--image-size) to "
+                "bring them to one."
             )
         return pixels
 

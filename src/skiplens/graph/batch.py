@@ -171,13 +171,21 @@ class Batches:
     """Batches that can be gone through more than once, unless they come from a one-shot iterator."""
 
     source: Iterable[Any]
+    change: Callable[[Batch], Batch] | None = None
+
+    def map(self, change: Callable[[Batch], Batch]) -> "Batches":
+        """The same batches with `change` applied to each; one batch is changed once."""
+        if isinstance(self.source, tuple) and len(self.source) == 1:
+            return Batches((change(next(iter(self))),))
+        return Batches(self.source, change)
 
     def __iter__(self) -> Iterator[Batch]:
         """Each batch, checked; an empty source is an error."""
         number = -1
         try:
             for number, pair in enumerate(self.source):
-                yield as_batch(pair, f"batch {number} of data")
+                batch = as_batch(pair, f"batch {number} of data")
+                yield batch if self.change is None else self.change(batch)
         except (Exception, SystemExit) as error:  # of the source: those of who reads the batches do not pass here
             if isinstance(error, SkiplensError) or is_shortage(error):
                 raise

@@ -2,6 +2,7 @@
 
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -16,7 +17,7 @@ from skiplens.base.memory import REDUCTION
 from skiplens.base.preserve_state import SelfChangeError, preserve_random_state, preserve_state
 from skiplens.base.progress import Progress
 from skiplens.base.randomness import Randomness
-from skiplens.graph.batch import Batch, take
+from skiplens.graph.batch import Batch, as_batches, take
 from skiplens.graph.dissect import dissect
 from skiplens.graph.functional import main_output
 from skiplens.graph.inputs import try_call
@@ -143,6 +144,7 @@ def prepared(
 
     The model is called once, so that inputs which do not fit are one error here and not one of each lens.
     """
+    data = with_decoder_inputs(model, data)
     seen = take(data, samples, SEEN)
     batch = seen.first(samples)
     types = sorted({type_name(tensor.dtype) for tensor in _tensors(model) if tensor.dtype in COARSE})
@@ -190,6 +192,20 @@ def _copied(model: nn.Module, why: str, otherwise: SkiplensError | None = None) 
         raise otherwise or InvalidInputError(
             f"The model {why}, and cannot be copied ({error}). Hand in model.float()."
         ) from error
+
+
+def with_decoder_inputs(model: nn.Module, data: Any) -> Any:
+    """The data; for an encoder with a decoder that makes its inputs from labels these are made here, as it would."""
+    make = getattr(model, "prepare_decoder_input_ids_from_labels", None)
+    if make is None or isinstance(data, Iterator):
+        return data
+
+    def completed(batch: Batch) -> Batch:
+        if not isinstance(batch.inputs, dict) or "decoder_input_ids" in batch.inputs or batch.targets.ndim != 2:
+            return batch
+        return Batch({**batch.inputs, "decoder_input_ids": make(labels=batch.labelled().targets)}, batch.targets)
+
+    return as_batches(data).map(completed)
 
 
 def _tensors(model: nn.Module) -> list[torch.Tensor]:

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from skiplens.base.errors import (
+    CoupledSamplesError,
     InvalidInputError,
     NoFrozenFormError,
     NoTargetsError,
@@ -57,7 +58,13 @@ DROPPING = (
     "batch norm stayed in its mode."
 )
 UNEXPECTED = "ended in an error that it should have foreseen; the other lenses went on. Please report it"
-FOR_OTHER_MODELS = (NoFrozenFormError, NoTargetsError, NotResidualError, NotTwiceDifferentiableError)
+FOR_OTHER_MODELS = (
+    CoupledSamplesError,
+    NoFrozenFormError,
+    NoTargetsError,
+    NotResidualError,
+    NotTwiceDifferentiableError,
+)
 """What a lens says of a model or data that it is not made for; nothing has failed then."""
 REFUSALS = {
     "modified by an inplace operation": "The model writes in place over a value that its own gradient needs, so it "

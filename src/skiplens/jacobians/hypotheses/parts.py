@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import CoupledSamplesError, InvalidInputError
 from skiplens.graph.export import module_calls, module_of
 from skiplens.graph.flow import DataFlow, members
 from skiplens.graph.network import ResidualNetwork
@@ -92,7 +92,7 @@ class GraphView:
             shape = self.shape(network.node(end))
             # some models keep the samples on the second axis
             if self.samples not in (shape[:2] if len(shape) > 2 else shape[:1]):
-                raise InvalidInputError(
+                raise CoupledSamplesError(
                     f"{name} changes the number of samples: {self.samples} came in, its shape is {shape}. The theorems "
                     "speak of one output a sample; let no block reshape samples into each other."
                 )
