@@ -8,7 +8,7 @@ from skiplens.base.randomness import Randomness
 from skiplens.curvature.reading import HessianSpectrum
 from skiplens.curvature.report import CurvatureEffort, CurvatureLens
 from skiplens.graph.batch import Batch
-from skiplens.graph.lens import Subject
+from skiplens.graph.lens import OPERATIONS, Subject
 from tests.lens_cases import Block, subject
 from tests.networks import drawn, noise
 
@@ -83,3 +83,13 @@ def test_a_language_model_is_looked_at_through_its_tokens():
     ids = torch.tensor([[0, 1, 2], [3, 4, 0]])
     reading = looked(drawn(Tokens()), Batch(ids, ids.roll(-1, 1)))
     assert reading.samples == 2 and reading.largest > 0
+
+
+def test_a_costly_model_gets_fewer_products_and_says_so(monkeypatch):
+    """One sample and six steps for each of two vectors; trace and norm come from the density."""
+    monkeypatch.setattr("skiplens.graph.lens.operations_of", lambda model, batch: OPERATIONS)
+    looked_at = subject()
+    reading = looked(looked_at.model.eval(), looked_at.batch, large_from=10)
+    assert (reading.samples, reading.probes, reading.steps, reading.products) == (1, 2, 6, 12)
+    assert "sampled with 2 random vectors and 6 products each" in reading.notes[0]
+    assert any("1 instead of 6 samples" in note for note in reading.notes)

@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 import torch
 
 from skiplens.base.errors import NotExportableError
+from skiplens.base.memory import budget_bytes
 from skiplens.base.progress import Progress, silent, track
 from skiplens.base.randomness import Randomness
 from skiplens.curvature.reading import HessianSpectrum
 from skiplens.curvature.spectrum import hessian_spectrum, parameters_by_block
-from skiplens.graph.functional import pure_model
+from skiplens.graph.functional import PureModel, pure_model
 from skiplens.graph.lens import Lens, Subject
 from skiplens.graph.loss import loss_name
 from skiplens.linalg.density import weighted_quantiles
@@ -32,6 +33,10 @@ from skiplens.readings.reading import Provenance
 
 MOST_EXACT = 100  # parameters up to which all eigenvalues are computed: one product each
 PASSES_OF_A_PRODUCT = 6  # a product with the Hessian in forward passes: two forward, and backward through both
+
+
+FEWEST_STEPS = 6  # of Lanczos, which show the extremes and the outline of the density
+VECTORS, MOST_BYTES = 14, 2**33  # of the length of all parameters that are at hand at least, and what they may take
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,11 @@ class CurvatureLens(Lens):
         loss, batch = subject.fitted_loss(batch)
         settings = {"lens": self.name, "model": subject.name, "loss": loss_name(loss), "samples": batch.samples}
         clock = Provenance.begin(settings, randomness.seed, subject.device)
-        asked = effort.options(pure.parameter_count, randomness.seed)
+        each = PASSES_OF_A_PRODUCT * effort.probes * batch.samples
+        spent = replace(effort, steps=subject.afforded(each, effort.steps, min(FEWEST_STEPS, effort.steps)))
+        asked = spent.options(pure.parameter_count, randomness.seed)
+        if spent != effort:  # the moments then come from the density, without products of their own
+            asked |= {"moment_products": 0, "memory": _memory_for(pure)}
         whole = hessian_spectrum(subject.model, batch, loss=loss, progress=progress, **asked)
         groups, notes = self._groups(subject, pure.parameters) if effort == self.effort else ({}, ())
         few, blocks = batch.first(self.block_effort.samples), {}
@@ -94,6 +103,12 @@ class CurvatureLens(Lens):
         if len(groups) > self.most_blocks:
             return {}, (f"The {len(groups)} residual blocks were not looked at one by one.",)
         return groups, ()
+
+
+def _memory_for(pure: PureModel) -> int | None:
+    """A budget in which a few steps keep no basis, which they do not need; None where there is not even that room."""
+    least = VECTORS * pure.parameter_count * pure.dtype.itemsize
+    return MOST_BYTES if least <= MOST_BYTES <= budget_bytes(pure.device) else None
 
 
 _MOST_POINTS = 2000  # more eigenvalues than this are not drawn one by one
