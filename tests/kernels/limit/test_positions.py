@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, TooLargeError
 from skiplens.kernels import infinite_width
 from skiplens.kernels.limit.signals import Data, same_positions
 from tests.kernels.limit.cases import BIAS, SPATIAL, WEIGHT, draw, fan_in, make_spatial, spatial_inputs, typical
@@ -147,3 +147,58 @@ def test_what_has_no_rule_is_refused_with_its_place(name):
     function, message = REFUSED[name]
     with pytest.raises(InvalidInputError, match=message):
         infinite_width(Lambda(function).double(), torch.ones(2, 3, 6, 6).double())
+
+
+@pytest.mark.parametrize("kind", ["fully_connected", pytest.param("images", marks=pytest.mark.slow)])
+def test_batch_norm_in_training_mode_for_a_large_batch(kind):
+    """In the limit the batch has many directions; here it has 128, so variances of channels still scatter by 1/8."""
+    torch.manual_seed(0)
+    shape, batch, width = ((128,), 256, 256) if kind == "fully_connected" else ((64, 3, 2), 48, 96)
+    if kind == "fully_connected":
+        layers = [nn.Linear(128, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Linear(width, width)]
+        layers += [nn.BatchNorm1d(width), nn.ReLU(), nn.Linear(width, width)]
+    else:
+        layers = [nn.Conv2d(64, width, 2, padding=1), nn.BatchNorm2d(width), nn.ReLU(), nn.AdaptiveAvgPool2d(1)]
+        layers += [nn.Flatten(), nn.Linear(width, width)]
+    model = nn.Sequential(*layers).double()
+    E, generator = torch.randn(batch, *shape).double(), torch.Generator().manual_seed(3)
+    E[:, :4] += 0.5  # a mean that the norm takes away
+    kernel, found = infinite_width(typical(model), E), []
+    wanted = kernel.nngp(E[:3])
+    for _ in range(16):
+        draw(model, generator)
+        with torch.no_grad():
+            outputs = model(E)[:3]
+        found.append(outputs @ outputs.T / outputs.shape[1])
+    within_four_errors(torch.stack(found), wanted, bias=4 / 128)
+    torch.testing.assert_close(kernel.nngp(E[:2], E[2:3]), wanted[:2, 2:], rtol=1e-6, atol=1e-6)
+    assert all(int(layer.num_batches_tracked) == 16 for layer in model if isinstance(layer, nn.BatchNorm1d))
+    # in evaluation mode gains now differ from channel to channel: a mixture, of which a ReLU has no closed form
+    with pytest.raises(InvalidInputError, match="not Gaussian"):
+        infinite_width(model.eval(), E)
+
+
+@pytest.mark.slow
+def test_tangent_kernel_behind_batch_norm_in_training_mode():
+    torch.manual_seed(0)
+    norms = [nn.BatchNorm1d(192).requires_grad_(False) for _ in range(2)]
+    first, middle, last = nn.Linear(64, 192), nn.Linear(192, 192), nn.Linear(192, 2)
+    model = nn.Sequential(first, norms[0], nn.ReLU(), middle, norms[1], nn.ReLU(), last).double()
+    E, generator, found = torch.randn(128, 64).double(), torch.Generator().manual_seed(1), []
+    wanted = infinite_width(typical(model), E).ntk(E[:3])
+    for _ in range(16):
+        draw(model, generator)
+        trained, kernel = [p for p in model.parameters() if p.requires_grad], torch.zeros(3, 3).double()
+        for output in model(E)[:3].T:
+            rows = torch.autograd.grad(output, trained, torch.eye(3).double(), True, is_grads_batched=True)
+            kernel += sum(row.flatten(1) @ row.flatten(1).T for row in rows) / 2
+        found.append(kernel)
+    within_four_errors(torch.stack(found), wanted, bias=4 / 64)
+
+
+def test_a_batch_that_does_not_fit_is_refused():
+    X = torch.randn(64, 3, 6, 6).double()
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 1)).double()
+    kernel = infinite_width(model, X[:8])
+    with pytest.raises(TooLargeError, match=r"The kernel of a batch of 8 inputs needs .* fewer than 8 inputs"):
+        kernel.nngp(X, memory=128 * 36**2 * 80)

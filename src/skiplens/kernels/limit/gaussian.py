@@ -6,8 +6,9 @@ product per pair and term instead of a two-dimensional integral.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,31 +46,41 @@ def piecewise_linear(rho: Tensor, left: Tensor, right: Tensor, slope: float) -> 
     return Expectations(second, (means[0], means[1]), slope + bend * kappa0)
 
 
-def bend_blocks(blocks: tuple[Tensor, Tensor], variances: tuple[Any, ...], slope: float) -> tuple[Tensor, Tensor]:
-    """The same E f(u) f(v), and the tangent kernel times E f′(u) f′(v), of `blocks` with all pairs of positions.
+def bend_blocks(cross: Tensor, tangent: Tensor | None, ends: tuple[Any, ...], slope: float) -> tuple[Tensor, Any]:
+    """E f(u) f(v), and the tangent kernel times E f′(u) f′(v), of blocks with all pairs of positions.
 
-    `blocks` are the covariance and the tangent kernel, (samples, other samples, *grid, *grid). In pieces that stay in
-    the cache, with the angle from a rounded cosine: 1e-8 for nearly equal positions.
+    Blocks are (samples, other samples, *grid, *grid), and `ends` the variances of u and v in shapes that broadcast to
+    them. In pieces that stay in the cache, with the angle from a rounded cosine: 1e-8 for nearly equal positions.
     """
-    left, right = variances
-    out = [torch.empty(block.shape, dtype=block.dtype, device=block.device) for block in blocks]
-    bend, samples, others = (1 - slope) ** 2 / 2, len(left), right.shape[1]
-    rows, columns = left.reshape(samples, -1, 1).sqrt(), right.reshape(others, 1, -1).sqrt()
+    count, (n, m) = math.prod(cross.shape[2 : 2 + (cross.ndim - 2) // 2]), cross.shape[:2]
+    rows, columns = (end.sqrt().expand(n, m, *end.shape[2:]) for end in ends)
+    rows, columns = rows.reshape(n, m, count, 1), columns.reshape(n, m, 1, count)
     inverse = [torch.where(part > 0, 1 / part, 0.0) for part in (rows, columns)]
-    count = rows.shape[1]
-    step = max(1, min(count, _PIECE // count)) if left.device.type == "cpu" else count
-    for i in range(samples):
-        for j in range(others):
-            cross, tangent, new_cross, new_tangent = (part[i, j].reshape(count, count) for part in (*blocks, *out))
-            for start in range(0, count, step):
-                part = slice(start, start + step)
-                rho = (cross[part] * inverse[0][i, part]).mul_(inverse[1][j]).clamp_(-1, 1)
-                rest = rho.acos().neg_().add_(math.pi).mul_(1 / math.pi)  # κ₀ = 1 − θ/π
-                torch.mul(tangent[part], rest * bend + slope, out=new_tangent[part])
-                sine = torch.addcmul(rest.new_ones(()), rho, rho, value=-1).clamp_min_(0).sqrt_()
-                value = rest.mul_(rho).add_(sine, alpha=1 / math.pi).mul_(bend).add_(rho, alpha=slope)
-                torch.mul(value.mul_(rows[i, part]), columns[j], out=new_cross[part])
-    return out[0], out[1]
+    blocks: list[Any] = [None if part is None else part.reshape(n, m, count, count) for part in (cross, tangent)]
+    out: list[Any] = [
+        None if part is None else torch.empty_like(part, memory_format=torch.contiguous_format) for part in blocks
+    ]
+    bend = (1 - slope) ** 2 / 2
+    for at in _pieces(n, m, count, cross.device.type):
+        side = (*at[:2], slice(None))
+        rho = (blocks[0][at] * inverse[0][at]).mul_(inverse[1][side]).clamp_(-1, 1)
+        rest = rho.acos().neg_().add_(math.pi).mul_(1 / math.pi)  # κ₀ = 1 − θ/π
+        if tangent is not None:
+            torch.mul(blocks[1][at], rest * bend + slope, out=out[1][at])
+        sine = torch.addcmul(rest.new_ones(()), rho, rho, value=-1).clamp_min_(0).sqrt_()
+        value = rest.mul_(rho).add_(sine, alpha=1 / math.pi).mul_(bend).add_(rho, alpha=slope)
+        torch.mul(value.mul_(rows[at]), columns[side], out=out[0][at])
+    return out[0].view(cross.shape), None if tangent is None else out[1].view(cross.shape)
+
+
+def _pieces(n: int, m: int, count: int, device: str) -> Iterator[tuple[slice, slice, slice]]:
+    """Places in a block (n, m, count, count): some rows of a pair on the CPU, all of it elsewhere."""
+    if device != "cpu":
+        yield slice(None), slice(None), slice(None)
+        return
+    step = max(1, min(count, _PIECE // count))
+    for i, j, start in product(range(n), range(m), range(0, count, step)):
+        yield slice(i, i + 1), slice(j, j + 1), slice(start, start + step)
 
 
 def expanded(

@@ -4,7 +4,7 @@ import copy
 import math
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from skiplens.kernels.angular import Quantity
 from skiplens.kernels.gram import TilePlan, write_tile
 from skiplens.kernels.limit import attention as attention  # its rule
 from skiplens.kernels.limit.depth import HEAD, DepthScale, depth_scale
-from skiplens.kernels.limit.positions import positions_needed
+from skiplens.kernels.limit.positions import BATCH_NORMS, positions_needed
 from skiplens.kernels.limit.rules import MATRICES, PARAMETERISATIONS, RULES, VARIANCES, Walk
 from skiplens.kernels.limit.signals import Data, Moments, Signal, Unit, same_positions
 
@@ -183,6 +183,13 @@ class ModuleKernel:
         instead = "Take smaller images, or a flatten instead of the pooling."
         require_fits(pair, "The kernel of one pair of inputs", instead, budget)
         side, itself = math.isqrt(budget // pair), any(own == 2 for _, _, (_, own) in self._sources)
+        if self._coupled:
+            batch = len(self.network.inputs.leaves()[0])
+            instead = (
+                f"Give an example of fewer than {batch} inputs, the batch of the batch norm, or use evaluation mode."
+            )
+            require_fits(pair * (batch + 2) ** 2, f"The kernel of a batch of {batch} inputs", instead, budget)
+            return (side - batch) // 2
         if self.pair_entries == 1:
             return side
         # on the CPU, blocks beyond some megabytes are new pages each time; where inputs are also paired with
@@ -240,7 +247,12 @@ class ModuleKernel:
         """The moments of the output, and what was met on the way; every signal too if `keep`."""
         output = self.network.node(self.network.output)
         needs = positions_needed(plan([output], ()), 1 if keep else 0)
-        walk = Walk(self.network, self.variance, self.parameterisation, needs)
+        (example,), count, columns = self.network.inputs.leaves(), len(X), slice(len(X))
+        if self._coupled:  # all inputs, and the batch, with themselves
+            columns = slice(count, count + len(Y)) if Y is not None else columns
+            X, Y = torch.cat([X, *([] if Y is None else [Y]), example.to(X)]), None
+        batch = len(example) if self._coupled else 0
+        walk = Walk(self.network, self.variance, self.parameterisation, needs, batch)
 
         def call(node: fx.Node, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
             entries = [entry for value in arguments for entry in (value if isinstance(value, list) else [value])]
@@ -262,7 +274,16 @@ class ModuleKernel:
             raise InvalidInputError(f"The output has positions, {moments.grid}; the kernel is of one vector per input.")
         if [kind for kind, _ in moments.axes[0]] != ["s"]:
             raise InvalidInputError("The output does not have one row per input.")
+        if self._coupled:
+            cross, tangent = (part[:count, columns] for part in (moments.second[0], moments.tangent))
+            moments = replace(moments, second=(cross, None, None), tangent=tangent)
         return moments, walk
+
+    @cached_property
+    def _coupled(self) -> bool:
+        """Whether inputs depend on each other by batch norm in training mode."""
+        steps = plan([self.network.node(self.network.output)], ())
+        return any(operation(node) in BATCH_NORMS for node in steps)
 
     def _frontier(self) -> list[fx.Node]:
         """The last values that the inputs alone determine: what the first matrices and draws read."""
@@ -340,6 +361,6 @@ def _row(walk: Walk, node: fx.Node, signal: Signal) -> tuple[str, ...]:
     moments, error = signal.moments, signal.expected[1] if isinstance(signal, Unit) else 0.0
     count = len(moments.grid)
     cross, tangent = (same_positions(part, 2, count) for part in (moments.correlation(), moments.tangent))
-    numbers = moments.variances[0][0].mean(), cross[0, -1].mean(), tangent[0, 0].mean(), error
+    numbers = moments.variances[0][0].mean(), cross[0, min(1, cross.shape[1] - 1)].mean(), tangent[0, 0].mean(), error
     words = operation(node).removeprefix("aten."), module_of(calls[-1]) if calls else "", walk.words.get(node, "")
     return (*words, *(f"{float(number):.4g}" for number in numbers))

@@ -20,6 +20,7 @@ _PADS = "pad constant_pad_nd"
 _ALONG = "mean sum slice select flip"  # an axis that is named
 _SHAPES = "view reshape flatten unflatten unsqueeze squeeze _unsafe_view"
 MIXING = {f"aten.{name}" for name in f"{_POOLS} mean sum scaled_dot_product_attention".split()}
+BATCH_NORMS = {"aten._native_batch_norm_legit_functional", "aten._native_batch_norm_legit"}  # in training mode
 _READS_VARIANCES = {"aten.layer_norm", "aten.rms_norm", "aten.group_norm"}
 
 
@@ -34,6 +35,8 @@ def positions_needed(steps: list[fx.Node], at_output: int) -> dict[fx.Node, tupl
         kind, ndim = operation(node), getattr(node.meta.get("val"), "ndim", 0)
         if kind in MIXING:
             cross, own = 2, 2 if own or kind == "aten.scaled_dot_product_attention" else 0
+        elif kind in BATCH_NORMS:
+            cross, own = 2, 0
         elif kind.removeprefix("aten.") in _SHAPES.split() and ndim == 2:
             source = node.all_input_nodes[0].meta["val"]
             if source.ndim > 2 and source.shape[0] == node.meta["val"].shape[0]:  # flattened for a matrix
@@ -360,3 +363,39 @@ def _frozen_batch_norm(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias
     gain = scale if weight is None else scale * weight.double()
     offset = -mean.double() * gain + (0.0 if bias is None else bias.double())
     return affine(signal, node, gain, offset, len(signal.moments.axes)), None, None
+
+
+@rule("_native_batch_norm_legit_functional _native_batch_norm_legit")
+def _batch_norm(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias: Any, *rest: Any) -> Any:
+    """In training mode, for a large batch of inputs in many directions: Σ is centred over the batch and its positions.
+
+    Then each channel's variance over the batch is the same number. The batch is the example, the last of all inputs.
+    """
+    eps, batch, needs = rest[-1], slice(-walk.batch, None), walk.needs[node]
+
+    def normalised(inside: Moments) -> Moments:
+        count = len(inside.grid)
+        if count and not inside.full:
+            raise InvalidInputError("it averages over positions that were flattened before, which has no rule yet")
+        over = (1, *range(2 + count, 2 + 2 * count))
+
+        def centred(block: Tensor) -> Tensor:
+            rows = block[:, batch].mean(dim=over, keepdim=True)
+            columns = rows.transpose(0, 1).permute(0, 1, *range(2 + count, 2 + 2 * count), *range(2, 2 + count))
+            return block - rows - columns + rows[batch].mean()
+
+        kernel = centred(inside.second[0])
+        scale = 1 / (inside.itself(kernel)[batch].mean() + eps)
+        kernel, tangent = kernel.mul_(scale), centred(inside.tangent).mul_(scale)
+        own = kernel.diagonal(dim1=0, dim2=1).movedim(-1, 0)
+        own = (own if needs[1] == 2 else same_positions(own, 1, count)).contiguous()
+        if needs[0] != 2:
+            kernel, tangent = (same_positions(part, 2, count).contiguous() for part in (kernel, tangent))
+        x, y = inside.mean
+        if isinstance(x, Tensor):
+            x, y = ((part - part[at].mean()) * scale.sqrt() for part, at in ((x, batch), (y, (slice(None), batch))))
+        second = kernel, own.unsqueeze(1), own.unsqueeze(0)
+        return replace(inside, second=second, tangent=tangent, mean=(x, y))
+
+    axes = len(signal.moments.axes)
+    return affine(moved(signal, normalised, linear=True), node, weight, bias, axes), None, None, None, None

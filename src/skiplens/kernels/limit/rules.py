@@ -40,6 +40,7 @@ class Walk:
     variance: str
     parameterisation: str
     needs: dict[fx.Node, tuple[int, int]]  # see `Data.needs`
+    batch: int = 0  # inputs at the end that batch norm in training mode takes its averages over
     used: dict[str, float] = field(default_factory=dict)  # by parameter: what its squared gradients count
     widths: list[int] = field(default_factory=list)  # of the layers that a matrix reads
     scales: dict[fx.Node, tuple[float, float]] = field(default_factory=dict)  # by matrix: σ_w² and σ_b²
@@ -216,7 +217,8 @@ def plus_numbers(signal: Signal, node: fx.Node, numbers: Any) -> Signal:
 
 def _statistics(moments: Moments, node: fx.Node, numbers: Tensor) -> tuple[Tensor, Any, bool]:
     """Averages over the coordinates: of numbers at each position, of their products as a block, and if they vary."""
-    shape, axes = node.meta["val"].shape, moments.axes
+    value, axes = node.meta["val"], moments.axes
+    shape = (value[0] if isinstance(value, tuple | list) else value).shape
     if [kind for kind, _ in axes[0]] != ["s"] or (numbers.ndim == len(shape) and numbers.shape[0] != 1):
         raise InvalidInputError(f"it combines a tensor of shape {tuple(numbers.shape)} with values; it has no rule yet")
     parts = [part for axis in axes[1:] for part in axis]

@@ -214,7 +214,7 @@ class Unit:
             return z, error
         count, (left, right) = len(z.grid), z.second[1:]
         if z.full and self.function is None:
-            cross, tangent = bend_blocks((z.second[0], z.tangent), z.variances, self.slope or 0.0)
+            cross, tangent = bend_blocks(z.second[0], z.tangent, self._ends(0), self.slope or 0.0)
             ends = [piecewise_linear(torch.ones(()), part, part, self.slope or 0.0) for part in z.variances]
             flat, means = [part.second[1] for part in ends], [part.mean[0] for part in ends]
             if z.same:  # the angle of an input with itself is 0
@@ -227,17 +227,23 @@ class Unit:
         own = list(flat)
         for which, block in enumerate((left, right)):
             if block.ndim == 2 + 2 * count and count:
-                own[which] = self._expectations(which + 1)[0].second[0]
+                if self.function is None:
+                    own[which] = bend_blocks(block, None, self._ends(which + 1), self.slope or 0.0)[0]
+                else:
+                    own[which] = self._expectations(which + 1)[0].second[0]
                 same_positions(own[which], 2, count).copy_(flat[which])
         if z.same:
             z.itself(cross).copy_(flat[0].squeeze(1))
         return replace(z, second=(cross, *own), mean=tuple(means), tangent=tangent), error
 
+    def _ends(self, which: int) -> Pair:
+        """The variances at both ends of a block of the latent moments, in shapes that broadcast to it."""
+        z, (left, right) = self.latent, self.latent.variances
+        return sides(((left, right), (left, left), (right, right))[which], z.second[which], len(z.grid))
+
     def _expectations(self, which: int) -> tuple[Expectations, float]:
         """Of f at both ends of a block of the latent moments."""
-        z, (left, right) = self.latent, self.latent.variances
-        ends = ((left, right), (left, left), (right, right))[which]
-        (rows, columns), rho = sides(ends, z.second[which], len(z.grid)), z.correlation(which)
+        (rows, columns), rho = self._ends(which), self.latent.correlation(which)
         if self.function is None:
             return piecewise_linear(rho, rows, columns, self.slope or 0.0), 0.0
         return expanded(rho, rows, columns, self.function)
