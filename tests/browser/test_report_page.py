@@ -74,6 +74,21 @@ def test_a_click_on_a_block_picks_it_out_and_show_all_brings_the_others_back(pat
     assert not page.locator("#filter").is_visible() and page.locator(".block[aria-pressed=true]").count() == 0
 
 
+def test_the_tool_bar_of_a_plot_holds_what_we_chose_and_nothing_that_uploads(path, look):
+    page = look(path)
+    titles = page.locator(".modebar-btn").evaluate_all("all => [...new Set(all.map(e => e.dataset.title))]")
+    assert set(titles) == {"Download plot as a PNG", "Zoom", "Pan", "Reset axes"}
+
+
+def test_the_drawing_is_saved_as_a_card(path, look):
+    page = look(path)
+    with page.expect_download() as waiting:
+        page.locator("#save-card").click()
+    content = Path(waiting.value.path()).read_bytes()
+    assert waiting.value.suggested_filename == "skiplens-card.png"
+    assert [int.from_bytes(content[start : start + 4], "big") for start in (16, 20)] == [1200, 630]
+
+
 @pytest.mark.slow
 def test_lines_and_matrices_get_a_column_at_the_chosen_block(whole_path, look):
     page = look(whole_path)

@@ -20,17 +20,6 @@ def test_names_rows_and_figures_become_numbers(index):
     assert index.of_figure(figure) == [(1, 1.0), (2, 3.0)]
 
 
-def test_a_block_has_the_colour_of_its_worst_finding(index):
-    cards = opening("", [finding("critical", where=("a",)), finding("warning", where=("a", "b"))]).cards
-    assert index.severities(cards) == {0: "critical", 1: "warning"}
-
-
-def test_notes_and_findings_about_every_block_point_at_none(index):
-    cards = opening("", [finding("warning", where=("a", "b", "c")), finding("note", where=("a",))]).cards
-    assert index.severities(cards) == {}
-    assert BlockIndex(index.cells[:1]).severities(cards) == {0: "warning"}
-
-
 def test_findings_are_counted_the_worst_first():
     cards = opening("", [finding("critical"), finding("note"), finding("note")]).cards
     assert severity_counts(cards) == [("critical", 1), ("note", 2)]

@@ -25,7 +25,12 @@ def report(**changes) -> Report:
 def test_the_folder_holds_page_readings_and_figures(tmp_path):
     page = report().write(tmp_path / "out")
     assert page == tmp_path / "out" / "report.html"
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["figures", "readings.json", "report.html"]
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
+        "card.png",
+        "figures",
+        "readings.json",
+        "report.html",
+    ]
     assert {p.suffix for p in (tmp_path / "out" / "figures").iterdir()} == {".png", ".svg"}
     assert json.loads((tmp_path / "out" / "readings.json").read_text())["readings"][0]["kind"] == "structure"
 
@@ -88,7 +93,7 @@ def test_an_unwritable_folder_is_named(tmp_path):
 @pytest.mark.parametrize("blocks", [0, 1, 5, 26])
 def test_the_drawing_has_one_cell_a_block(blocks, tmp_path):
     text = report(blocks=blocks).save(tmp_path / "r.html").read_text()
-    assert len(re.findall(r'<button type="button" class="block[^>]* data-block="\d+"', text)) == blocks
+    assert len(re.findall(r'<g class="block[^>]* data-block="\d+"', text)) == blocks
 
 
 def test_a_cell_says_what_the_block_is():

@@ -2,6 +2,7 @@
 
 import io
 import math
+import textwrap
 from functools import singledispatch
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from skiplens.base.files import write_atomically
 from skiplens.base.optional_imports import optional_import
 from skiplens.plots import Band, Bars, Contour, Figure, Heat, Line, Points, Reference, Surface
 from skiplens.plots.figure import FAINT, INK, LEVELS, MOST_LABELLED_BARS, REFERENCE_COLOUR, Mark, colour
+from skiplens.plots.network_drawing import HEIGHT, NetworkDrawing, Words, layout
 
 SIZE_IN_INCHES, DOTS_PER_INCH = (6.4, 4.0), 150
 MISSING_COLOUR = "#BFBFBF"  # behind contours: where there is nothing to draw, this is seen
@@ -31,6 +33,63 @@ def figure_bytes(figure: Figure, ending: str) -> bytes:
     content = io.BytesIO()
     _drawn(figure).savefig(content, format=ending, dpi=DOTS_PER_INCH)
     return content.getvalue()
+
+
+CARD_IN_INCHES, CARD_DOTS = (12.0, 6.3), 100
+_SHADES = {
+    "trunk": "#59636e", "ribbon": "#0068a3", "signal": "#00714f", "gradient": "#b24a00", "mark": "#1b1f24",
+    "bar": "#0068a3", "alarm": "#b3261e", "caption": "#1b1f24", "number": "#59636e", "note": "#59636e",
+}  # fmt: skip
+
+
+def save_drawing(drawing: NetworkDrawing, path: Path | str) -> None:
+    """Draw a network into `path`; the ending says how."""
+    path, matplotlib = Path(path), optional_import("matplotlib.figure", "drawing a network")
+    canvas = matplotlib.Figure(figsize=(drawing.width / 100, HEIGHT / 100))
+    _draw_network(drawing, canvas.add_axes((0, 0, 1, 1)))
+    write_atomically(path, lambda file: canvas.savefig(file, format=path.suffix[1:], dpi=DOTS_PER_INCH))
+
+
+def save_card(drawing: NetworkDrawing, title: str, verdict: str, path: Path | str) -> None:
+    """Draw a network with its name and its verdict as a picture of 1200 × 630 pixels, to be shared."""
+    path, matplotlib = Path(path), optional_import("matplotlib.figure", "drawing a card")
+    canvas = matplotlib.Figure(figsize=CARD_IN_INCHES)
+    canvas.text(0.05, 0.86, _plain(title), fontsize=27, fontweight="bold", color=_SHADES["caption"])
+    lines = textwrap.wrap(verdict, 84)[:4]
+    canvas.text(0.05, 0.8, _plain("\n".join(lines)), fontsize=16, va="top", linespacing=1.35, color=_SHADES["caption"])
+    height = 0.9 * CARD_IN_INCHES[0] / CARD_IN_INCHES[1] * HEIGHT / drawing.width
+    _draw_network(drawing, canvas.add_axes((0.05, 0.08, 0.9, min(0.46, height))))
+    canvas.text(0.05, 0.03, "made with skiplens inspect", fontsize=11, color=_SHADES["note"])
+    write_atomically(path, lambda file: canvas.savefig(file, format=path.suffix[1:], dpi=CARD_DOTS))
+
+
+def _draw_network(drawing: NetworkDrawing, axes: Any) -> None:
+    patches, paths = (optional_import(f"matplotlib.{part}", "drawing a network") for part in ("patches", "path"))
+    axes.set(xlim=(0, drawing.width), ylim=(HEIGHT, 0))
+    axes.set_axis_off()
+    shown = axes.bbox.width / drawing.width * 72 / axes.figure.dpi  # points of a pixel of the drawing
+    for shape in layout(drawing):
+        if isinstance(shape, Words):
+            bold = "bold" if shape.role in ("caption", "signal", "gradient", "alarm") else "normal"
+            place = {"start": "left", "middle": "center", "end": "right"}[shape.anchor]
+            shade = "white" if shape.role == "alarm" else _SHADES[shape.role]
+            size = (15 if shape.role == "caption" else 12) * shown
+            axes.text(*shape.at, _plain(shape.text), fontsize=size, fontweight=bold, ha=place, color=shade)
+            continue
+        step = paths.Path.LINETO if shape.straight else paths.Path.CURVE4
+        points, codes = list(shape.points), [paths.Path.MOVETO, *[step] * (len(shape.points) - 1)]
+        if shape.closed:
+            points, codes = [*points, points[0]], [*codes, paths.Path.CLOSEPOLY]
+        filled = {"mark": "white", "bar": _SHADES["bar"], "alarm": _SHADES["alarm"]}.get(shape.role, "none")
+        axes.add_patch(
+            patches.PathPatch(
+                paths.Path(points, codes),
+                facecolor=filled if shape.closed else "none",
+                edgecolor=_SHADES[shape.role],
+                linewidth=shape.thickness * shown,
+                alpha=0.55 if shape.role == "ribbon" else None,
+            )
+        )
 
 
 def _drawn(figure: Figure) -> Any:

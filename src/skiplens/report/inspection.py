@@ -36,11 +36,12 @@ from skiplens.graph.lens import OPERATIONS, PER_SECOND, Lens, Subject, prepared
 from skiplens.graph.loss import Loss, loss_name, loss_rule
 from skiplens.graph.modules import require_submodule
 from skiplens.improvement.reading import Improvement
-from skiplens.plots.matplotlib_file import save_figure
+from skiplens.plots.matplotlib_file import save_card, save_drawing, save_figure
 from skiplens.plots.section import Section
 from skiplens.readings.file import from_json, to_json
 from skiplens.readings.finding import Finding, listed, verdict
 from skiplens.readings.reading import Reading
+from skiplens.report.drawing import drawing_of
 from skiplens.report.lenses import JUDGED, choose, counted, figures_of, find, guarded_section
 from skiplens.report.page import Problem, opening, page
 from skiplens.signal.findings import FRESH_STATISTICS
@@ -164,7 +165,8 @@ class Report:
             raise InvalidInputError(f"{path} is a folder; name the file, e.g. {path / 'report.html'}.")
         top = opening(self.verdict, self.findings, self.readings)
         top = replace(top, severity=top.severity or "unknown" * self._health.startswith(("Not", "Nothing")))
-        content = page(self.title, top, self.sections(), self.problems, self.to_json())
+        drawing = drawing_of(self.readings, self.findings)
+        content = page(self.title, top, self.sections(), self.problems, self.to_json(), drawing)
         write_content(path, content)
         return path
 
@@ -172,6 +174,11 @@ class Report:
         """Write `report.html`, `readings.json` and `figures/` into `folder`; returns the page's path."""
         with written_together(Path(folder)) as beside:
             problems = [problem for reading in self.readings for problem in _save_figures(reading, beside / "figures")]
+            drawing = drawing_of(self.readings, self.findings)
+            if drawing is not None:
+                for ending in ("png", "svg"):
+                    save_drawing(drawing, beside / "figures" / f"network.{ending}")
+                save_card(drawing, self.title, self.verdict, beside / "card.png")
             whole = replace(self, problems=(*self.problems, *problems))
             text = json.dumps(whole.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
             write_content(beside / "readings.json", text)

@@ -12,13 +12,14 @@ from typing import Any
 from skiplens.base.optional_imports import optional_import
 from skiplens.base.version import VERSION
 from skiplens.plots.figure import Figure
+from skiplens.plots.network_drawing import LaidOut, NetworkDrawing, path_data
 from skiplens.plots.plotly_json import plotly_json
 from skiplens.plots.section import BlockCell, Section, number_in_words
 from skiplens.readings.finding import ORDER, Finding
 from skiplens.readings.reading import Reading
 from skiplens.report.verification_reading import VerificationReading, anchor_of, verification_sentence
 
-SCRIPTS = ("elements", "plots", "numbers", "copying", "blocks", "actions")
+SCRIPTS = ("elements", "plots", "numbers", "copying", "blocks", "card", "actions")
 """Parts of the page's script, in the order in which they build on each other."""
 
 
@@ -55,7 +56,12 @@ class Opening:
 
 
 def page(
-    title: str, opening: Opening, sections: Sequence[Section], problems: Sequence[Problem], readings: Mapping[str, Any]
+    title: str,
+    opening: Opening,
+    sections: Sequence[Section],
+    problems: Sequence[Problem],
+    readings: Mapping[str, Any],
+    drawing: NetworkDrawing | None = None,
 ) -> str:
     """The whole page as text; every word that comes from a model or a file is escaped."""
     blocks = BlockIndex(tuple(cell for section in sections for cell in section.cells))
@@ -64,6 +70,8 @@ def page(
         opening=opening,
         counts=severity_counts(opening.cards),
         blocks=blocks,
+        hero=None if drawing is None else LaidOut(drawing),
+        path_data=path_data,
         sections=sections,
         problems=problems,
         version=VERSION,
@@ -179,15 +187,3 @@ class BlockIndex:
     def of_figure(self, figure: Figure) -> list[tuple[int, float]]:
         """Each block with its place along the figure's x axis."""
         return [(self.numbers[name], place) for name, place in figure.block_places if name in self.numbers]
-
-    def severities(self, cards: Sequence[FindingCard]) -> dict[int, str]:
-        """The worst severity above a note of the findings that point at each block.
-
-        A finding that names all of several blocks points at none of them.
-        """
-        worst: dict[int, str] = {}
-        for card in sorted(cards, key=lambda card: ORDER.index(card.severity), reverse=True):
-            named = self.of_names(card.where)
-            if card.severity != "note" and (len(named) < len(self.cells) or len(self.cells) == 1):
-                worst |= dict.fromkeys(named, card.severity)
-        return worst

@@ -35,11 +35,12 @@ function endPrint() {
 }
 
 document.addEventListener("click", (event) => {
-  const button = event.target.closest("button");
+  const button = event.target.closest("button, .block");
   if (!button) return;
   if (button.classList.contains("copy")) copy(button, tableText(button.parentElement.querySelector("table")));
   if (button.classList.contains("copy-code")) copy(button, button.nextElementSibling.textContent);
   if (button.classList.contains("block")) choose(button);
+  if (button.id === "save-card") saveCard();
   if (button.parentElement.id === "filter") { chosen.clear(); applyChoice(); }
 });
 for (const button of blockButtons) button.addEventListener("keydown", walk);

@@ -1,6 +1,6 @@
 // Choosing residual blocks: what is not about them steps back in plots, tables and findings.
 
-const blockButtons = all(".drawing .block");
+const blockButtons = all("#hero .block").sort((a, b) => a.dataset.block - b.dataset.block);
 const nameOf = (block) => blockButtons[block].dataset.name;
 const labelOf = (block) => (nameOf(block) === String(block + 1) ? nameOf(block) : `${block + 1} (${nameOf(block)})`);
 
@@ -61,12 +61,13 @@ function choose(button) {
 }
 
 function walk(event) {
+  if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(event.currentTarget); return; }
   const steps = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: -Infinity, End: Infinity };
   if (event.key === "Escape" && chosen.size) { chosen.clear(); applyChoice(); return; }
   if (!(event.key in steps)) return;
   const last = blockButtons.length - 1;
-  const next = blockButtons[Math.min(last, Math.max(0, blockButtons.indexOf(event.target) + steps[event.key]))];
+  const next = blockButtons[Math.min(last, Math.max(0, blockButtons.indexOf(event.currentTarget) + steps[event.key]))];
   event.preventDefault();
-  for (const button of blockButtons) button.tabIndex = button === next ? 0 : -1;
+  for (const button of blockButtons) button.setAttribute("tabindex", button === next ? "0" : "-1");
   next.focus();
 }

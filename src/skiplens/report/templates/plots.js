@@ -32,6 +32,10 @@ function hideToolsFromKeyboard(plot) {
   for (const button of all(".modebar-btn", plot)) button.tabIndex = -1;
 }
 
+// Only what we chose: the library's own tool bar offers to share a plot over the network.
+const TOOLS = [["toImage", "zoom2d", "pan2d", "resetScale2d"]];
+const TOOLS_IN_SPACE = [["toImage", "orbitRotation", "pan3d", "resetCameraDefault3d"]];
+
 function draw(plot) {
   const { ink, line, accent } = colours();
   const figure = figureOf(plot);
@@ -49,7 +53,8 @@ function draw(plot) {
     xaxis: { ...axis, autotickangles: [0, -35, -90], ...figure.layout.xaxis }, yaxis: { ...axis, ...figure.layout.yaxis },
     width: plot.clientWidth, height: plot.clientHeight,
   };
-  Plotly.react(plot, figure.data, layout, { displaylogo: false, displayModeBar: narrow ? false : "hover" });
+  const modeBarButtons = figure.data.some((trace) => trace.type === "surface") ? TOOLS_IN_SPACE : TOOLS;
+  Plotly.react(plot, figure.data, layout, { displaylogo: false, displayModeBar: narrow ? false : "hover", modeBarButtons });
   hideToolsFromKeyboard(plot);
 }
 

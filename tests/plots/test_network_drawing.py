@@ -1,0 +1,131 @@
+"""The drawing of a network: what is where, how thick, and in which words."""
+
+import math
+
+import pytest
+
+from skiplens.plots.matplotlib_file import save_card, save_drawing
+from skiplens.plots.network_drawing import (
+    LEFT,
+    RIGHT,
+    THICKEST,
+    BlockMark,
+    Curve,
+    LaidOut,
+    NetworkDrawing,
+    Words,
+    layout,
+    path_data,
+    times,
+)
+
+
+def blocks(count, **changes):
+    return tuple(BlockMark(f"b{i}", "identity", 2, 0.25, f"block {i}", **changes) for i in range(count))
+
+
+def curves(drawing, role):
+    return [shape for shape in layout(drawing) if isinstance(shape, Curve) and shape.role == role]
+
+
+def words(drawing, role):
+    return [shape.text for shape in layout(drawing) if isinstance(shape, Words) and shape.role == role]
+
+
+def test_ribbons_stand_side_by_side_and_are_as_thick_as_their_share():
+    marks = [BlockMark("a", "identity", 2, 0.1), BlockMark("b", "identity", 2, 0.6)]
+    first, second = curves(NetworkDrawing(tuple(marks)), "ribbon")
+    assert first.points[-1][0] < second.points[0][0]
+    assert second.thickness - first.thickness == pytest.approx(0.5 * THICKEST)
+    (unknown,) = curves(NetworkDrawing((BlockMark("a", "identity", 2),)), "ribbon")
+    assert unknown.thickness == 1.5
+
+
+def test_many_blocks_make_the_drawing_wider():
+    few, many = NetworkDrawing(blocks(8)), NetworkDrawing(blocks(300))
+    assert many.width > few.width
+    ribbons = curves(many, "ribbon")
+    assert len(ribbons) == 300
+    assert min(x for ribbon in ribbons for x, _ in ribbon.points) >= LEFT
+    assert max(x for ribbon in ribbons for x, _ in ribbon.points) <= many.width - RIGHT
+
+
+def test_inner_blocks_stand_below_the_one_around_them_and_in_front():
+    marks = (BlockMark("in", "identity", 1, 0.2, parent=1), BlockMark("out", "identity", 3, 0.2))
+    drawing = NetworkDrawing(marks)
+    inner, outer = curves(drawing, "ribbon")
+    assert outer.points[0][0] < inner.points[0][0] < inner.points[-1][0] < outer.points[-1][0]
+    assert min(y for _, y in inner.points) > min(y for _, y in outer.points)
+    assert LaidOut(drawing).front == [1, 0] and drawing.length == 1
+
+
+@pytest.mark.parametrize(("kind", "corners"), [("identity", 0), ("projection", 4), ("pooling", 3), ("other", 4)])
+def test_shortcuts_that_are_not_the_identity_are_marked(kind, corners):
+    found = curves(NetworkDrawing((BlockMark("a", kind, 2, 0.5),)), "mark")
+    assert [len(mark.points) for mark in found] == [corners] * (corners > 0)
+
+
+def test_a_finding_is_marked_on_its_block():
+    marks = (BlockMark("a", "identity", 2, 0.5), BlockMark("b", "identity", 2, 0.5, severity="critical"))
+    (alarm,) = curves(NetworkDrawing(marks), "alarm")
+    assert alarm.block == 1
+
+
+def test_curves_are_logarithmic_and_told_as_factors():
+    drawing = NetworkDrawing(blocks(2), (1.0, 10.0, 100.0), (5000.0, 50.0, 0.5))
+    (signal,), (gradient,) = curves(drawing, "signal"), curves(drawing, "gradient")
+    heights = [y for _, y in signal.points]
+    assert heights[0] - heights[1] == pytest.approx(heights[1] - heights[2]) and heights[2] < heights[0]
+    assert gradient.points[0][1] < gradient.points[-1][1]
+    assert words(drawing, "signal") == ["signal ×100"]
+    assert words(drawing, "gradient") == ["gradient ×10,000 on its way back"]
+
+
+def test_what_is_not_finite_ends_the_curve_and_is_told():
+    drawing = NetworkDrawing(blocks(3), (1.0, 1e20, math.inf, math.inf), (0.0, 0.0, 0.0, 0.0))
+    (signal,) = curves(drawing, "signal")
+    assert len(signal.points) == 2 and "not finite in 2 places" in words(drawing, "signal")[0]
+    assert not curves(drawing, "gradient")
+
+
+def test_small_changes_stay_small():
+    (signal,) = curves(NetworkDrawing(blocks(2), (1.0, 1.01, 1.02)), "signal")
+    assert abs(signal.points[0][1] - signal.points[-1][1]) < 1, "a factor ten is the least that fills the room"
+
+
+def test_a_chain_without_shortcuts_has_strokes_instead_of_ribbons():
+    drawing = NetworkDrawing((), (1.0, 0.5, 0.25), (1.0, 2.0, 4.0), unit="layers")
+    assert len(curves(drawing, "mark")) == 3 and not curves(drawing, "ribbon")
+    assert "no shortcut passes by these layers" in words(drawing, "note")
+
+
+@pytest.mark.parametrize(
+    ("factor", "said"),
+    [
+        (1.0, "×1"),
+        (1.32, "×1.3"),
+        (0.5, "÷2"),
+        (49_512.0, "×50,000"),
+        (1 / 1900, "÷1,900"),
+        (2.45e9, "×10^9"),
+        (0.0, "×?"),
+    ],
+)
+def test_factors_as_people_write_them(factor, said):
+    assert times(factor) == said
+
+
+def test_paths_of_svg():
+    assert path_data(Curve("mark", ((0, 1), (2, 3)), straight=True, closed=True)) == "M0.0 1.0L2.0 3.0Z"
+    assert path_data(Curve("ribbon", ((0, 0), (0, 1), (1, 1), (1, 0)))) == "M0.0 0.0C0.0 1.0 1.0 1.0 1.0 0.0"
+
+
+def test_files_are_drawn(tmp_path):
+    drawing = NetworkDrawing(
+        blocks(3, severity="warning"), (1.0, 2.0, 3.0, 4.0), (4.0, 3.0, 2.0, 1.0), (0.2, 0.8), "deep"
+    )
+    save_drawing(drawing, tmp_path / "a.svg")
+    save_card(drawing, "a $name", "a verdict of many words " * 30, tmp_path / "card.png")
+    assert "<svg" in (tmp_path / "a.svg").read_text()
+    content = (tmp_path / "card.png").read_bytes()
+    assert [int.from_bytes(content[start : start + 4], "big") for start in (16, 20)] == [1200, 630]
