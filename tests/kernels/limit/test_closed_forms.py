@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from skiplens.base.errors import InvalidInputError
-from skiplens.kernels import DenseNetKernel, ResNetKernel, VanillaKernel, infinite_width
+from skiplens.kernels import DenseNetKernel, ModuleKernel, ResNetKernel, VanillaKernel, infinite_width
 from skiplens.kernels.limit.gaussian import expanded, hermite_rule, piecewise_linear
 
 DEPTH, ALPHA = 4, 0.3
@@ -161,3 +161,28 @@ def test_a_function_that_is_too_sharp_is_refused():
         match=r"aten.linear in module '2' has no .* limit here: the nonlinearity before it bends",
     ):
         infinite_width(model, X)
+
+
+@pytest.mark.parametrize("kind", KERNELS)
+def test_many_inputs_in_float32_are_looked_up_in_a_table_of_the_angle(kind, monkeypatch):
+    kernel = infinite_width(Network(kind, "all").float(), X.float(), parameterisation="ntk")
+    many = torch.randn(520, 7, generator=torch.Generator().manual_seed(2)).float()
+    many[1] = many[0]
+    many[2] = many[0] * (1 + 1e-6)
+    wanted = [kernel.matrix(quantity, many.double()) for quantity in ("nngp", "ntk")]
+    monkeypatch.setattr(ModuleKernel, "_tile", lambda *_: pytest.fail("not by the table"))
+    for quantity, matrix in zip(("nngp", "ntk"), wanted, strict=True):
+        found = kernel.matrix(quantity, many)
+        assert found.dtype == torch.float32 and torch.equal(found, found.T)
+        scale = matrix.diagonal().sqrt()
+        assert ((found - matrix).abs() / scale[:, None] / scale).max() < 3e-6
+
+
+def test_only_kernels_of_the_angle_are_tabulated():
+    def layers(middle, bias=False):
+        return nn.Sequential(nn.Linear(7, 8, bias=bias), middle, nn.Linear(8, 2, bias=False)).float()
+
+    homogeneous, others = [layers(nn.ReLU()), layers(nn.LeakyReLU(0.2))], [layers(nn.Tanh()), layers(nn.ReLU(), True)]
+    others += [layers(nn.LayerNorm(8, elementwise_affine=False))]
+    assert all(infinite_width(model, X.float())._tables is not None for model in homogeneous)
+    assert all(infinite_width(model, X.float())._tables is None for model in others)

@@ -22,17 +22,22 @@ from skiplens.graph.functional import pure_model
 from skiplens.graph.inputs import first_line, samples_of
 from skiplens.graph.network import ResidualNetwork, plain_call, plan
 from skiplens.graph.operations import CONVOLUTIONS, operation
-from skiplens.kernels.angular import Quantity
+from skiplens.kernels.angular import AngularKernel, Quantity
+from skiplens.kernels.evaluate import kernel_matrix
 from skiplens.kernels.gram import TilePlan, write_tile
+from skiplens.kernels.inputs import directions
 from skiplens.kernels.limit import attention as attention  # its rule
 from skiplens.kernels.limit.depth import HEAD, DepthScale, depth_scale
 from skiplens.kernels.limit.positions import BATCH_NORMS, positions_needed
 from skiplens.kernels.limit.rules import MATRICES, PARAMETERISATIONS, RULES, VARIANCES, Walk
 from skiplens.kernels.limit.signals import Data, Moments, Signal, Unit, same_positions
+from skiplens.kernels.limit.table import angular_kernels_of
+from skiplens.kernels.tables import Table
 
 _NOT_THE_USERS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
 _BYTES_PER_ENTRY = 8 * 16  # float64 matrices that are alive at once, for a residual block
 _UNUSUAL = (TypeError, ValueError, IndexError, KeyError, AttributeError, RuntimeError)  # arguments no rule foresaw
+_MANY_ENTRIES = 2**18  # a table of the angle takes longer to make than fewer entries without it
 _QUICK = 2**21  # numbers of a block whose memory is used again and again
 
 
@@ -135,6 +140,10 @@ class ModuleKernel:
                 wanted = f"(samples, {', '.join(map(str, example.shape[1:]))}), as the example was"
                 came = f"{tuple(inputs.shape)} {inputs.dtype}"
                 raise InvalidInputError(f"{name} is {came}; give {kind} tensor of shape {wanted}.")
+        if X.dtype == torch.float32 and len(X) * len(others) >= _MANY_ENTRIES and self._tables is not None:
+            (node, _, _), (kernel, lookup) = self._sources[0], self._tables[quantity == "ntk"]
+            left, right = (directions(self._values(node, part).float()) for part in (X, others))
+            return kernel_matrix(kernel, lookup, left, None if Y is None else right)
         heights = self._tile(budget_bytes(X.device, memory), X.device.type)
         out = torch.empty(
             len(X), len(others), device=X.device, dtype=X.dtype if X.is_floating_point() else torch.float64
@@ -156,6 +165,20 @@ class ModuleKernel:
         X = _rows_like(self.network.inputs.leaves()[0], X)
         step = 64 if self.pair_entries == 1 else 1
         return torch.cat([self.matrix(quantity, rows).diagonal() for rows in X.split(step)])
+
+    @cached_property
+    def _tables(self) -> tuple[tuple[AngularKernel, Table], ...] | None:
+        """The kernels as tables of the angle, where they depend on nothing else: the same time at any depth."""
+        if self._coupled or len(self._sources) != 1 or self._sources[0][0].meta["val"].ndim != 2:
+            return None
+
+        def kernels(data: Data) -> tuple[Tensor, Tensor]:
+            moments, _ = self._walk(data.left, None if data.same else data.right, data=data)
+            return moments.second[0], moments.tangent
+
+        (example,) = self.network.inputs.leaves()
+        steps = len(self._walk(example[:1], None)[1].steps)
+        return angular_kernels_of(kernels, steps) if self.pair_entries == 1 else None
 
     @cached_property
     def _sources(self) -> list[tuple[fx.Node, int, tuple[int, int]]]:
@@ -243,8 +266,11 @@ class ModuleKernel:
         return WidthComparison(kernel, limit, min(walk.widths))
 
     @torch.no_grad()
-    def _walk(self, X: Tensor, Y: Tensor | None, keep: bool = False) -> tuple[Moments, Walk]:
-        """The moments of the output, and what was met on the way; every signal too if `keep`."""
+    def _walk(self, X: Tensor, Y: Tensor | None, keep: bool = False, data: Data | None = None) -> tuple[Moments, Walk]:
+        """The moments of the output, and what was met on the way; rows of the table too if `keep`.
+
+        With `data`, the known values are these.
+        """
         output = self.network.node(self.network.output)
         needs = positions_needed(plan([output], ()), 1 if keep else 0)
         (example,), count, columns = self.network.inputs.leaves(), len(X), slice(len(X))
@@ -266,8 +292,8 @@ class ModuleKernel:
 
         given = {}
         for node, channel, _ in self._sources:
-            left = self._values(node, X)
-            right = left if Y is None else self._values(node, Y)
+            left = self._values(node, X) if data is None else data.left
+            right = left if Y is None else self._values(node, Y) if data is None else data.right
             given[node.name] = Data(left, right, Y is None, channel, needs[node])
         moments = self.network.run([output.name], given=given, call=call)[output.name].moments
         if moments.grid:

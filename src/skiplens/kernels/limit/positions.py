@@ -176,12 +176,8 @@ def _position_map(walk: Walk, node: fx.Node, signal: Any, *arguments: Any, **key
     axes: Axes = (moments.axes[0], *new)
     matrix = images.reshape(count, -1).T.to(moments.tangent)
     needs = walk.needs[node]
-    return moved(signal, lambda inside: _carried(inside, matrix, axes, needs), linear=not _picks(matrix))
-
-
-def _picks(matrix: Tensor) -> bool:
-    """Whether every new position is an old one."""
-    return bool(((matrix == 0) | (matrix == 1)).all() and (matrix != 0).sum(dim=1).eq(1).all())
+    picks = bool(((matrix == 0) | (matrix == 1)).all() and (matrix != 0).sum(dim=1).eq(1).all())  # old positions only
+    return moved(signal, lambda inside: _carried(inside, matrix, axes, needs), linear=not picks)
 
 
 def _carried(moments: Moments, matrix: Tensor, axes: Axes, needs: tuple[int, int]) -> Moments:
