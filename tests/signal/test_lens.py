@@ -2,11 +2,13 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.randomness import Randomness
 from tests import hugging_face
+from tests.budget_calls import least_memory
 from tests.networks import CrossAttending, Formula, LinearResidual, chain, drawn, linear, mlp, noise
 from tests.signal.looking import look
 from tests.tolerances import assert_close
@@ -130,8 +132,25 @@ def test_outputs_without_a_gradient_are_named():
         look(net, X)
 
 
-def test_fewer_samples_where_memory_is_short():
+@pytest.mark.parametrize("samples", [1, 2, 5])
+def test_samples_in_pieces_have_the_signal_of_all_together(samples):
+    net = drawn(Formula(lambda m, x: m.head(x + m.f(F.relu(m.g(x)))), f=nn.Linear(6, 3), g=nn.Linear(3, 6), head=mlp()))
+    nn.init.constant_(net.g.bias[:2], -9.0)  # two units are shut
+    inputs = torch.randn(5, 3, generator=torch.Generator().manual_seed(4))
+    whole, least = look(net, inputs), least_memory(lambda memory: look(net, inputs, memory=memory))
+    found = look(net, inputs, memory=samples * least)
+    for name, value in whole.values().items():
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            assert_close(getattr(found, name).nan_to_num(-1), value.nan_to_num(-1))
+        else:
+            assert torch.equal(getattr(found, name), value) if isinstance(value, torch.Tensor) else True
+    assert found.samples == 5 and found.block_names == whole.block_names and found.broken == whole.broken
+    assert 0 < float(whole.dead_units[0]) < 1
+
+
+def test_fewer_samples_where_the_machine_is_short(monkeypatch):
     net = drawn(LinearResidual(3, 3))
-    reading = look(net, X, memory=2 * 9 * 3 * 8)  # nine operations on three numbers of eight bytes: two samples
+    monkeypatch.setattr("skiplens.signal.lens.MOST_BYTES", 2 * 9 * 3 * 8)  # nine operations, two samples
+    reading = look(net, X)
     assert reading.samples == 2 and reading.signal.shape == (4, 2)
     assert_close(reading.signal, look(net, X[:2]).signal)

@@ -32,7 +32,7 @@ def pieces_of(model: nn.Module, batch: Batch, memory: int | None, what: str, fix
     if memory is None and each * batch.samples <= room:
         return [batch]
     with preserve_state(model):
-        alone = batch.samples == 1 or not _is_cut(model, batch)
+        alone = not is_cut(model, batch)
     require_least(memory, fixed + each * (batch.samples if alone else 1), what)
     size = batch.samples if alone else max(1, min(batch.samples, room // each))
     return cut(batch, size)
@@ -45,9 +45,11 @@ def cut(batch: Batch, size: int | None) -> list[Batch]:
     return [batch.select(slice(start, start + size)) for start in range(0, batch.samples, size)]
 
 
-def _is_cut(model: nn.Module, batch: Batch) -> bool:
-    """Whether the outputs of samples are the same in smaller batches, and all tensors have the axis of samples."""
+def is_cut(model: nn.Module, batch: Batch) -> bool:
+    """Whether a batch may be cut: outputs of samples are the same in smaller ones, and all have the axis of samples."""
     few = batch.first(4)
+    if batch.samples == 1:
+        return False
     with torch.no_grad():
         outputs = tree_flatten(few.arguments().call(model))[0]
     plain = [entry for entry in outputs if not isinstance(entry, bool | int | float | str | None)]

@@ -23,36 +23,67 @@ class Gradients:
     by_branch: Float[Tensor, " blocks"]
 
 
-def gradients(
-    network: ResidualNetwork, depths: list[str], weights: list[Names], samples: int, generator: torch.Generator
-) -> Gradients:
-    """One backward pass of a random direction of the output, of length one for each sample on average.
+@dataclass(frozen=True)
+class Piece:
+    """Some samples, and the network taken apart for them."""
 
-    `depths` are the nodes of the signal, the input of the first block first; `weights` name the parameters of each
-    branch. The caller puts back the flags of the parameters: all are differentiated here, frozen or not.
+    network: ResidualNetwork
+    samples: int
+
+    @property
+    def depths(self) -> list[str]:
+        """The nodes of the signal: the input of the first block, and the joins of the outermost ones."""
+        outermost = [block for block in self.network.blocks if block.parent is None]
+        return [outermost[0].input, *(block.join for block in outermost)] if outermost else []
+
+
+def gradients(pieces: list[Piece], weights: list[Names], generator: torch.Generator) -> Gradients:
+    """One backward pass a piece of a random direction of the output, of length one for each sample on average.
+
+    `weights` name the parameters of each branch. The caller puts back the flags of the parameters: all are
+    differentiated here, frozen or not.
     """
-    for parameter in network.model.parameters():
+    model, (first, *_) = pieces[0].network.model, pieces
+    for parameter in model.parameters():
         if parameter.is_floating_point():
             parameter.requires_grad_(True)
-    named = {name: network.model.get_parameter(name) for names in weights for name in names}
+    named = {name: model.get_parameter(name) for names in weights for name in names}
     parameters = {name: parameter for name, parameter in named.items() if parameter.is_floating_point()}
+    shape = tuple(first.network.node(first.network.output).meta["val"].shape)
+    if len(pieces) > 1:
+        shape = (sum(piece.samples for piece in pieces), *shape[1:])
+    directions = torch.randn(shape, generator=generator, dtype=torch.float64)
+    rows, sums, start = [], dict[str, Tensor](), 0
+    for piece in pieces:
+        direction = directions[start : start + piece.samples] if len(pieces) > 1 else directions
+        by_signal, by_parameter = _pulled(piece, list(parameters.values()), direction)
+        rows.append(torch.stack([sample_norms(gradient, piece.samples) for gradient in by_signal]))
+        for name, found in zip(parameters, by_parameter, strict=True):
+            if found is not None:
+                sums[name] = sums[name] + found if name in sums else found
+        start += piece.samples
+    norms = []
+    for names in weights:
+        own = [sums[name] for name in names if name in sums]
+        norms.append(float(sum(float(gradient.double().square().sum()) for gradient in own)) ** 0.5)
+    return Gradients(torch.cat(rows, 1), torch.tensor(norms, dtype=torch.float64))
+
+
+def _pulled(
+    piece: Piece, parameters: list[Tensor], direction: Tensor
+) -> tuple[tuple[Tensor | None, ...], tuple[Tensor | None, ...]]:
+    """The derivative, of the output along a direction, by the signal at each depth and by the parameters."""
+    network, depths = piece.network, piece.depths
     with torch.no_grad():
         start = network.run(depths[:1])[depths[0]]
     with torch.enable_grad():
         leaf = start.detach().requires_grad_()
         values = network.run([*depths[1:], network.output], given={depths[0]: leaf})
         output = values[network.output]
-        direction = torch.randn(output.shape, generator=generator, dtype=torch.float64).to(output)
-        scalar = (output * direction).sum() * (samples / output.numel()) ** 0.5
+        scalar = (output * direction.to(output)).sum() * (piece.samples / output.numel()) ** 0.5
         signals = [leaf, *(values[name] for name in depths[1:])]
-        found = torch.autograd.grad(scalar, [*signals, *parameters.values()], allow_unused=True)
-    by_signal, by_parameter = found[: len(signals)], dict(zip(parameters, found[len(signals) :], strict=True))
-    norms = []
-    for names in weights:
-        pieces = [piece for name in names if (piece := by_parameter.get(name)) is not None]
-        norms.append(float(sum(float(piece.double().square().sum()) for piece in pieces)) ** 0.5)
-    rows = torch.stack([sample_norms(gradient, samples) for gradient in by_signal])
-    return Gradients(rows, torch.tensor(norms, dtype=torch.float64))
+        found = torch.autograd.grad(scalar, [*signals, *parameters], allow_unused=True)
+    return found[: len(signals)], found[len(signals) :]
 
 
 def sample_norms(value: Tensor | None, samples: int) -> Float[Tensor, " samples"]:
@@ -67,15 +98,23 @@ def sample_norms(value: Tensor | None, samples: int) -> Float[Tensor, " samples"
 
 @dataclass
 class JoinSizes:
-    """Sizes of the two summands of each block, gathered while the graph runs.
+    """Sizes of the two summands of each block, gathered while the graph runs, on one piece after the other.
 
-    `summands` are those seen so far of a block with several additions; they are dropped at its join.
+    `sums` are squares and entries of branch and shortcut, and their product and its entries. `summands` are those seen
+    so far of a block with several additions; they are dropped at its join.
     """
 
-    branch: dict[str, float] = field(default_factory=dict)
-    shortcut: dict[str, float] = field(default_factory=dict)
-    alignment: dict[str, float] = field(default_factory=dict)
+    sums: dict[str, Float[Tensor, " six"]] = field(default_factory=dict)
     summands: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+
+    def sizes(self) -> dict[str, tuple[float, float, float]]:
+        """By block the root mean squares of branch and shortcut, and their cosine."""
+        found = {}
+        for name, sums in self.sums.items():
+            branch, shortcut, product = (sums[::2] / sums[1::2]).tolist()
+            scale = branch**0.5 * shortcut**0.5
+            found[name] = branch**0.5, shortcut**0.5, product / scale if scale > 0 else 0.0
+        return found
 
     def watchers(self, network: ResidualNetwork) -> dict[str, Watcher]:
         """One watcher for each addition of each block."""
@@ -104,8 +143,14 @@ class JoinSizes:
         if index < len(block.additions) - 1:
             self.summands[block.name] = shortcut, brought
             return
-        self.branch[block.name], self.shortcut[block.name] = size(brought), size(shortcut)
-        self.alignment[block.name] = cosine(brought, shortcut)
+        left, right = torch.broadcast_tensors(brought.detach(), shortcut.detach())
+        sums = [_squares(brought), brought.numel(), _squares(shortcut), shortcut.numel()]
+        sums += [float((left * right.conj()).real.double().sum()), left.numel()]
+        self.sums[block.name] = self.sums.get(block.name, 0) + torch.tensor(sums, dtype=torch.float64)
+
+
+def _squares(value: Tensor) -> float:
+    return float(value.detach().abs().double().square().sum())
 
 
 def size(value: Tensor) -> float:

@@ -1,7 +1,7 @@
 """The signal lens: one forward pass, one backward pass, and a look at the parameters."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -18,9 +18,10 @@ from skiplens.base.randomness import Randomness
 from skiplens.graph.dissect import dissect
 from skiplens.graph.lens import Lens, Subject
 from skiplens.graph.network import ResidualNetwork, node_bytes
+from skiplens.graph.pieces import cut, is_cut
 from skiplens.readings.reading import Provenance
 from skiplens.signal.branches import branch_states
-from skiplens.signal.gradients import Gradients, JoinSizes, gradients, sample_norms
+from skiplens.signal.gradients import Gradients, JoinSizes, Piece, gradients, sample_norms
 from skiplens.signal.hooked import hooked_signal
 from skiplens.signal.reading import Names, SignalReading
 from skiplens.signal.units import (
@@ -45,40 +46,41 @@ class SignalLens(Lens):
     question: ClassVar[str] = "Do signal and gradient keep their size, and is every branch alive?"
 
     memory: int | None = None
-    """Bytes for the activations of one pass; what is free and at most 1 GiB if not given."""
+    """Bytes for the activations of one pass; samples that do not fit go through in pieces.
+
+    If not given it is what is free and at most 1 GiB, and the first samples that fit are looked at.
+    """
 
     def __call__(self, subject: Subject, randomness: Randomness, progress: Progress = silent) -> SignalReading:
         """Follow signal and gradient once; only the direction of the gradient is drawn at random."""
         clock = Provenance.begin({"lens": self.name, "model": subject.name}, randomness.seed, subject.device)
         with preserve_state(subject.model):
             try:
-                network, samples = network_that_fits(subject, self.memory)
-                values = _measured(network, samples, randomness, progress)
+                values = _measured(pieces_that_fit(subject, self.memory), randomness, progress)
             except NotExportableError as error:
                 values = hooked_signal(subject, error, randomness)
         return SignalReading(**values, provenance=clock.end())
 
 
-def _measured(network: ResidualNetwork, samples: int, randomness: Randomness, progress: Progress) -> dict[str, Any]:
+def _measured(pieces: list[Piece], randomness: Randomness, progress: Progress) -> dict[str, Any]:
     """The fields of the reading."""
-    outermost = [block for block in network.blocks if block.parent is None]
-    # A depth is the input of the first block or the join of an outermost one.
-    depths = [outermost[0].input, *(block.join for block in outermost)] if outermost else []
+    network, samples = pieces[0].network, sum(piece.samples for piece in pieces)
     progress(LABEL, 0, STEPS)
-    forward, broken = _forward(network, depths, samples)
+    forward, broken = _forward(pieces)
     progress(LABEL, 1, STEPS)
     of_branches = _branches(network)
     progress(LABEL, 2, STEPS)
     weights = [(*names, *scales) for names, scales in zip(of_branches["matrices"], of_branches["scales"], strict=True)]
-    backward = _backward(network, depths, weights, samples, randomness.torch())
+    backward = _backward(pieces, weights, randomness.torch())
     progress(LABEL, 3, STEPS)
     model = network.model
+    inputs = [piece.network.inputs for piece in pieces]
     health = {
         "dropout": dropout_modules(network),
         "fresh_norms": fresh_norms(model),
-        "repeat_difference": repeat_difference(model, network.inputs),
         "training": model.training,
-        "broken": broken_tensors(model, network.inputs) + broken,
+        "repeat_difference": max(repeat_difference(model, given) for given in inputs),
+        "broken": (*dict.fromkeys(name for given in inputs for name in broken_tensors(model, given)), *broken),
         "notes": () if network.blocks else (NO_JOIN,),
     }
     progress(LABEL, 4, STEPS)
@@ -86,9 +88,41 @@ def _measured(network: ResidualNetwork, samples: int, randomness: Randomness, pr
     return {"samples": samples, **by_gradient, **forward, **of_branches, **health}
 
 
-def _forward(network: ResidualNetwork, depths: list[str], samples: int) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """What one forward pass shows, and where it was first seen to be not finite."""
-    joins, units, rows = JoinSizes(), UnitStates(), dict[str, Tensor]()
+def _forward(pieces: list[Piece]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What forward passes show, and where they were first seen to be not finite."""
+    joins, units, signals, finite = JoinSizes(), UnitStates(), list[Tensor](), True
+    for piece in pieces:
+        rows, output = _followed(piece, joins, units)
+        signals.append(rows)
+        finite = finite and bool(output.isfinite().all())
+    network, signal, sizes = pieces[0].network, torch.cat(signals, 1), joins.sizes()
+    names = [block.name for block in network.blocks]
+
+    def by_block(found: Mapping[str, float]) -> Float[Tensor, " blocks"]:
+        return torch.tensor([found.get(name, float("nan")) for name in names], dtype=torch.float64)
+
+    dead, saturated = units.dead, units.saturated
+    fields = {
+        "precision": type_name(output.dtype),
+        "signal": signal,
+        "branch_norms": by_block({name: branch for name, (branch, _, _) in sizes.items()}),
+        "shortcut_norms": by_block({name: shortcut for name, (_, shortcut, _) in sizes.items()}),
+        "alignments": by_block({name: cosine for name, (_, _, cosine) in sizes.items()}),
+        "dead_units": by_block({name: found.share for name, found in dead.items()}),
+        "dead_widths": torch.tensor([dead[name].units if name in dead else 0 for name in names], dtype=torch.int64),
+        "saturated_units": by_block({name: found.share for name, found in saturated.items()}),
+    }
+    after = {block.join: f"signal after {block.name}" for block in network.blocks}
+    depths = zip(pieces[0].depths, signal, strict=True)
+    broken = [after.get(name, "signal before the first block") for name, row in depths if not row.isfinite().all()]
+    if not broken and not finite:
+        broken = ["output"]
+    return fields, tuple(broken[:1])
+
+
+def _followed(piece: Piece, joins: JoinSizes, units: UnitStates) -> tuple[Float[Tensor, "depths samples"], Tensor]:
+    """The size of the signal at each depth, and the output; what else is seen goes into `joins` and `units`."""
+    network, depths, samples, rows = piece.network, piece.depths, piece.samples, dict[str, Tensor]()
 
     def record(name: str, value: Any, arguments: tuple[Any, ...]) -> None:
         rows[name] = _root_mean_square(value, samples)
@@ -99,27 +133,7 @@ def _forward(network: ResidualNetwork, depths: list[str], samples: int) -> tuple
         values = network.run([*depths[:1], network.output], call=watching_call(watchers))
     for name in depths[:1]:  # the first one may be an input of the model, which no operation makes
         rows.setdefault(name, _root_mean_square(values[name], samples))
-    output, names = values[network.output], [block.name for block in network.blocks]
-
-    def by_block(found: Mapping[str, float]) -> Float[Tensor, " blocks"]:
-        return torch.tensor([found.get(name, float("nan")) for name in names], dtype=torch.float64)
-
-    widths = [units.dead[name].units if name in units.dead else 0 for name in names]
-    fields = {
-        "precision": type_name(output.dtype),
-        "signal": torch.stack([rows[name] for name in depths]) if depths else torch.zeros(0, samples),
-        "branch_norms": by_block(joins.branch),
-        "shortcut_norms": by_block(joins.shortcut),
-        "alignments": by_block(joins.alignment),
-        "dead_units": by_block({name: found.share for name, found in units.dead.items()}),
-        "dead_widths": torch.tensor(widths, dtype=torch.int64),
-        "saturated_units": by_block({name: found.share for name, found in units.saturated.items()}),
-    }
-    after = {block.join: f"signal after {block.name}" for block in network.blocks}
-    broken = [after.get(name, "signal before the first block") for name in depths if not rows[name].isfinite().all()]
-    if not broken and not bool(output.isfinite().all()):
-        broken = ["output"]
-    return fields, tuple(broken[:1])
+    return torch.stack([rows[name] for name in depths]) if depths else torch.zeros(0, samples), values[network.output]
 
 
 def _together(*groups: dict[str, Watcher]) -> dict[str, Watcher]:
@@ -137,10 +151,10 @@ def _root_mean_square(value: Tensor, samples: int) -> Float[Tensor, " samples"]:
     return sample_norms(value, samples) * (samples / value.numel()) ** 0.5
 
 
-def _backward(
-    network: ResidualNetwork, depths: list[str], weights: list[Names], samples: int, generator: torch.Generator
-) -> Gradients:
-    if not depths:
+def _backward(pieces: list[Piece], weights: list[Names], generator: torch.Generator) -> Gradients:
+    network = pieces[0].network
+    if not network.blocks:
+        samples = sum(piece.samples for piece in pieces)
         return Gradients(torch.zeros(0, samples, dtype=torch.float64), torch.zeros(0, dtype=torch.float64))
     kind = network.node(network.output).meta["val"].dtype
     if not kind.is_floating_point:
@@ -148,7 +162,7 @@ def _backward(
             f"The model returns {type_name(kind)} numbers, which have no gradient. Hand in a model that returns its "
             "scores, not the classes it chooses."
         )
-    return gradients(network, depths, weights, samples, generator)
+    return gradients(pieces, weights, generator)
 
 
 def _branches(network: ResidualNetwork) -> dict[str, Any]:
@@ -171,18 +185,25 @@ def _branches(network: ResidualNetwork) -> dict[str, Any]:
 MOST_BYTES = 2**30  # more activations than this would also take more seconds than the first look at a network should
 
 
-def network_that_fits(subject: Subject, memory: int | None = None) -> tuple[ResidualNetwork, int]:
-    """The network taken apart with all samples of the subject, or with the first few whose activations fit.
+def pieces_that_fit(subject: Subject, memory: int | None = None) -> list[Piece]:
+    """The network taken apart with all samples of the subject, at once or piece by piece as their activations fit.
 
-    Also returned: how many samples these are. `memory` is in bytes; the least of 1 GiB and of what is free if None.
+    `memory` is in bytes. If None it is the least of 1 GiB and of what is free, and the first samples that fit are all.
     """
-    samples = subject.batch.samples
-    few = subject.batch.first(2 if memory is not None else samples)  # the budget may not hold a pass of all
-    network = subject.network if few.samples == samples else dissect(subject.model, few.inputs)
-    budget = min(budget_bytes(subject.device), MOST_BYTES) if memory is None else memory
-    needed = sum(node_bytes(node) for node in network.graph.nodes if node.op == "call_function") / few.samples
-    require_least(memory, needed, "the signal of one sample")
-    fitting = max(1, min(samples, int(budget // needed))) if needed else samples
-    if fitting == few.samples:
-        return network, fitting
-    return dissect(subject.model, subject.batch.first(fitting).inputs), fitting
+    batch = subject.batch
+    few = batch.first(2 if memory is not None else batch.samples)  # the budget may not hold a pass of all
+    network = subject.network if few.samples == batch.samples else dissect(subject.model, few.inputs)
+    sizes = [node_bytes(node) / few.samples for node in network.graph.nodes if node.op == "call_function"]
+    if memory is None:
+        budget, needed, fixed = min(budget_bytes(subject.device), MOST_BYTES), sum(sizes), 0
+    else:  # beside the values the derivatives of a layer, and the rows of the reading
+        budget, needed = memory, sum(sizes) + 2 * max(sizes, default=0.0)
+        fixed = 4 * 8 * len(Piece(network, few.samples).depths) * batch.samples
+    alone = memory is not None and not is_cut(subject.model, batch)
+    require_least(memory, fixed + needed * (batch.samples if alone else 1), "the signal in one pass")
+    fitting = batch.samples if alone or not needed else max(1, min(batch.samples, int((budget - fixed) // needed)))
+    pieces = cut(batch, fitting) if memory is not None else [batch.first(fitting)]
+    known = {few.samples: network}
+    for piece in pieces:
+        known[piece.samples] = known.get(piece.samples) or dissect(subject.model, piece.inputs)
+    return [Piece(replace(known[piece.samples], inputs=piece.arguments()), piece.samples) for piece in pieces]

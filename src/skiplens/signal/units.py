@@ -51,27 +51,47 @@ class UnitStates:
     a fair coin thrown once for each unit.
     """
 
-    dead: dict[str, Share] = field(default_factory=dict)
-    saturated: dict[str, Share] = field(default_factory=dict)
+    shut: dict[tuple[str, int], Tensor] = field(default_factory=dict)  # by block and place in it: which units are shut
+    flat: dict[tuple[str, int], Tensor] = field(default_factory=dict)
+
+    @property
+    def dead(self) -> dict[str, Share]:
+        """Units that are zero on all samples."""
+        return _most_surprising(self.shut)
+
+    @property
+    def saturated(self) -> dict[str, Share]:
+        """Units whose slope is next to nothing on all samples."""
+        return _most_surprising(self.flat)
 
     def watchers(self, network: ResidualNetwork) -> dict[str, Watcher]:
-        """One watcher for each activation function inside of a branch."""
+        """One watcher for each activation function inside of a branch; what it sees of several pieces goes together."""
         found: dict[str, Watcher] = {}
         for block in network.blocks:
-            for node in map(network.node, block.branch.nodes):
-                for table, shares in ((_SHUT, self.dead), (_FLAT, self.saturated)):
+            for place, node in enumerate(map(network.node, block.branch.nodes)):
+                for table, units in ((_SHUT, self.shut), (_FLAT, self.flat)):
                     if operation(node) in table:
-                        found[node.name] = _watcher(shares, block.name, table[operation(node)], unit_axis(node))
+                        key, judge = (block.name, place), table[operation(node)]
+                        found[node.name] = _watcher(units, key, judge, unit_axis(node))
         return found
 
 
-def _watcher(shares: dict[str, Share], block: str, judge: Callable[[Tensor], Tensor], axis: int) -> Watcher:
+def _watcher(
+    units: dict[tuple[str, int], Tensor], key: tuple[str, int], judge: Callable[[Tensor], Tensor], axis: int
+) -> Watcher:
     def see(value: Tensor, arguments: tuple[Any, ...]) -> None:
         shut = judge(value.detach()).movedim(axis, 0).flatten(1).all(1)
-        found = Share(float(shut.double().mean()), len(shut))
-        shares[block] = max(shares.get(block, found), found, key=lambda entry: surprise(*entry))
+        units[key] = units[key] & shut if key in units else shut
 
     return see
+
+
+def _most_surprising(units: Mapping[tuple[str, int], Tensor]) -> dict[str, Share]:
+    found: dict[str, Share] = {}
+    for (block, _), shut in units.items():
+        share = Share(float(shut.double().mean()), len(shut))
+        found[block] = max(found.get(block, share), share, key=lambda entry: surprise(*entry))
+    return found
 
 
 def unit_axis(node: fx.Node) -> int:
