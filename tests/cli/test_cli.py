@@ -47,7 +47,7 @@ def test_version_and_help():
 
 def test_inspect_writes_the_folder_and_says_where(model_file, tmp_path):
     out = tmp_path / "out"
-    done = run("inspect", f"{model_file}:build", "--data", f"{model_file}:data", "--out", out)
+    done = run("inspect", f"{model_file}:build", "--data", f"{model_file}:data", "--out", out, "--full")
     assert done.exit_code == 0, done.output
     assert "2 residual blocks" in done.output and "report.html" in done.output
     # eight samples of four features: a linear network's kernel has rank five at most, which is no fault
@@ -56,6 +56,26 @@ def test_inspect_writes_the_folder_and_says_where(model_file, tmp_path):
     readings = {reading["kind"]: reading for reading in json.loads((out / "readings.json").read_text())["readings"]}
     assert len(readings["structure"]["values"]["block_names"]) == 2
     assert f"\n{readings['forecast']['values']['word'].capitalize()}: after 400 steps" in done.output
+
+
+def test_without_full_only_verdict_and_findings_are_printed(model_file, tmp_path, ran):
+    asked = ("inspect", f"{model_file}:build", "--data", f"{model_file}:data", "--lens", "signal", "--out", tmp_path)
+    status, short, progress = ran(*asked)
+    _, whole, _ = ran(*asked, "--full")
+    assert status == 0 and "--full" in short and "Signal and gradient" not in short and "Signal and gradient" in whole
+    assert len(short.splitlines()) < len(whole.splitlines())
+    lines = progress.splitlines()
+    assert len(lines) == len(set(lines)), "one line a step"
+
+
+@pytest.mark.parametrize(("severity", "status"), [("warning", 1), ("critical", 0)])
+def test_a_pipeline_can_stop_at_a_finding(severity, status, tmp_path, ran, monkeypatch):
+    from skiplens.report import inspection
+    from tests.report.test_findings_section import finding
+
+    monkeypatch.setattr(inspection, "find", lambda *given: (finding("warning"), finding("note")))
+    done, _, _ = ran("inspect", "--lens", "structure", "--out", tmp_path, "--fail-on", severity)
+    assert done == status and (tmp_path / "report.html").exists()
 
 
 def test_a_folder_that_cannot_be_written_is_told_before_anything_is_measured(model_file, ran):

@@ -82,22 +82,18 @@ def print_findings(findings: Sequence[tuple[str, str, str]]) -> None:
 
 @contextmanager
 def progress_shown() -> Iterator[Progress]:
-    """A progress to hand to the library: bars on a terminal, one line a finished step in a log file."""
+    """A progress to hand to the library: one line that rewrites itself on a terminal, a line a step in a log file."""
     if not sys.stderr.isatty():
-        yield _lines
+        told: list[str] = []
+
+        def tell(label: str, done: int, total: int) -> None:
+            if label not in told:
+                told.append(label)
+                err().print(escape(label), soft_wrap=True)
+
+        yield tell
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Bars(*columns, console=err(), transient=True) as bars:
-        tasks: dict[str, Any] = {}
-
-        def show(label: str, done: int, total: int) -> None:
-            if label not in tasks:
-                tasks[label] = bars.add_task(escape(label), total=total)
-            bars.update(tasks[label], completed=done, total=total)
-
-        yield show
-
-
-def _lines(label: str, done: int, total: int) -> None:
-    if done == total:
-        err().print(f"{escape(label)}: done", soft_wrap=True)
+        line = bars.add_task("", total=None)
+        yield lambda label, done, total: bars.update(line, description=escape(label), completed=done, total=total)

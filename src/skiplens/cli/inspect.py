@@ -1,8 +1,9 @@
 """`skiplens inspect`: look at a model, write the page."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,7 +13,17 @@ from skiplens.base.settings import option
 from skiplens.cli import console
 from skiplens.cli.flags import LOSS_HELP, ModelSettings, with_settings
 
+if TYPE_CHECKING:
+    from skiplens.report import Report
+
 FORCE_HELP = "Replace what is in the folder also where this command was interrupted and has less."
+
+
+class FailOn(StrEnum):
+    """Severities that a pipeline can stop at."""
+
+    warning = "warning"
+    critical = "critical"
 
 
 @dataclass(frozen=True)
@@ -36,6 +47,8 @@ def inspect(
     ),
     as_json: Annotated[bool, typer.Option("--json", help="Write the readings to standard output as JSON.")] = False,
     force: Annotated[bool, typer.Option("--force", help=FORCE_HELP)] = False,
+    full: Annotated[bool, typer.Option("--full", help="Print what every lens saw, with its table.")] = False,
+    fail_on: Annotated[FailOn | None, typer.Option(help="Exit with status 1 if a finding is as bad as this.")] = None,
 ) -> None:
     """Look at a model and write a report.
 
@@ -64,10 +77,24 @@ def inspect(
     page = report.write(console.place_of(out, force, lambda folder: not _kinds_in(folder) <= taken))
     if as_json:
         console.print_json(report.to_json())
-        return
+    else:
+        _print(report, full)
+        console.out().print(f"The report is in {page}", markup=False)
+    if fail_on is not None and any(found.severity in _AS_BAD[fail_on] for found in report.findings):
+        raise typer.Exit(1)
+
+
+_AS_BAD = {FailOn.warning: ("warning", "critical"), FailOn.critical: ("critical",)}
+
+
+def _print(report: "Report", full: bool) -> None:
+    """What was looked at, the verdict and the findings; all that was seen only if asked for."""
+    sections = report.sections()
+    looked_at = next((section.sentence for section in sections if section.anchor == "structure"), report.title)
+    console.out().print(looked_at, markup=False)
     console.out().print(report.verdict, markup=False, style="bold")
     console.print_findings([(found.severity, found.sentence, found.change) for found in report.findings])
-    for section in report.sections():
+    for section in sections if full else ():
         console.out().print(section.sentence, markup=False, style="bold")
         if section.rows:
             console.print_table(section.title, section.rows)
@@ -75,7 +102,8 @@ def inspect(
             console.out().print(note, markup=False, style="dim")
     for problem in report.problems:
         console.complain(f"{problem.lens}: {problem.message}")
-    console.out().print(f"The report is in {page}", markup=False)
+    if not full:
+        console.out().print("--full prints what every lens saw.", markup=False, style="dim")
 
 
 def _kinds_in(folder: Path) -> set[str]:
