@@ -17,7 +17,7 @@ from skiplens.report.lenses import JUDGED
 from skiplens.signal.reading import SignalReading
 from skiplens.signal.structure import StructureReading
 from skiplens.tangent.reading import TangentReading
-from skiplens.tangent.report import tangent_sentence
+from skiplens.trainability.reading import Forecast
 from tests.networks import Formula, drawn, linear, noise
 from tests.report import planted
 
@@ -95,9 +95,12 @@ def test_minutes_choose_the_samples(monkeypatch):
         sl.inspect(planted.healthy(2), planted.data(), minutes=0)
 
 
-def test_one_sample_says_nothing_of_a_kernel_between_samples():
-    reading = sl.inspect(residual(), noise(1, 3), lenses=["tangent"]).reading(TangentReading)
-    assert tangent_sentence(reading) == "One sample was looked at, so nothing is known of the kernel between samples."
+def test_one_sample_says_nothing_of_what_lies_between_samples():
+    report = sl.inspect(residual().eval(), (noise(1, 3), LABELS[:1]), lenses=["tangent", "forecast"])
+    assert report.problems == () and report.reading(Forecast).guess == 0
+    told = {section.anchor: section.sentence for section in report.sections()}
+    assert told["tangent"].startswith("One sample was looked at, so nothing is known of the kernel between samples.")
+    assert "differ" not in told["layers"] and all("nan" not in sentence for sentence in told.values())
 
 
 def test_a_report_prints_as_one_screen():

@@ -33,12 +33,13 @@ def layers_section(states: LayerStates) -> Section:
     """How each layer fares."""
     places = states.of_kind("weights")
     gradient, spread = (float(states.gradients[places[0]]), _last_spread(states)) if places else (math.nan, math.nan)
-    rows = _rows(states)
+    rows, known = _rows(states), not math.isnan(spread)  # one sample differs from no other
+    differ = f" and the last sees samples that differ by {number_in_words(spread)} (1 − cosine)" * known
+    first = f"Of {len(places)} calls of weights the first gets a gradient of norm {number_in_words(gradient)}"
     return Section(
         anchor=states.kind,
         title="Layers",
-        sentence=f"Of {len(places)} calls of weights the first gets a gradient of norm {number_in_words(gradient)} and "
-        f"the last sees samples that differ by {number_in_words(spread)} (1 − cosine).",
+        sentence=f"{first}{differ}.",
         facts=(
             ("samples", str(states.samples)),
             ("loss of these samples", number_in_words(states.loss)),

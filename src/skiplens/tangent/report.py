@@ -128,6 +128,8 @@ def kernel_against_angle(reading: TangentReading) -> Figure | None:
     """The kernel's correlation of each pair of samples against the angle between the inputs."""
     if not reading.angles.numel():
         return None
+    if len(reading.kernel) < 2:
+        return None
     pairs = torch.triu_indices(len(reading.kernel), len(reading.kernel), offset=1)
     angles, correlations = reading.angles[pairs[0], pairs[1]], reading.correlations[pairs[0], pairs[1]]
     grid = torch.linspace(0, float(angles.max()), 100, dtype=torch.float64)
@@ -165,7 +167,7 @@ FIGURES = (kernel_by_class, kernel_eigenvalues, kernel_against_angle)
 def tangent_section(reading: TangentReading) -> Section:
     """What the tangent kernel says about learning."""
     alignment = reading.alignment
-    diagonal = reading.kernel.diagonal()
+    diagonal, several = reading.kernel.diagonal(), len(reading.kernel) > 1
     error = f" ± {float(reading.kernel_error.diagonal().mean()):.1g}" if reading.sampled_outputs else ""
     facts = [
         ("samples", str(len(reading.kernel))),
@@ -174,7 +176,10 @@ def tangent_section(reading: TangentReading) -> Section:
         ("effective rank", f"{reading.effective_rank:.1f} of {len(reading.kernel)}"),
         ("largest eigenvalue", number_in_words(float(reading.eigenvalues[0]))),
         ("mean of the diagonal", number_in_words(float(diagonal.mean())) + error),
-        ("spread of the diagonal", f"{float(diagonal.std() / diagonal.mean()):.0%} of its mean"),
+        (
+            "spread of the diagonal",
+            f"{float(diagonal.std() / diagonal.mean()):.0%} of its mean" if several else "not known",
+        ),
         ("alignment with the classes", "no pairs to compare" if alignment is None else f"{alignment:.3f}"),
     ]
     variance, spread = reading.seed_variance

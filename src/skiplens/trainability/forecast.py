@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Iterator, Sized
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,9 @@ BATCH = 64  # samples of a step where data is one pair of all samples
 LEAST_COST = 14  # steps: with fewer no rate is tried twice
 READINGS = 2  # gradients for the readings of the start
 COPIES = 9  # of the parameters: one that is trained, its start, two gradients, an optimizer, and what waits of them
+
+
+ROUNDING = 1e-9  # of the loss at the start: what is below it is a loss of zero
 
 
 class TrainingLoss(LossFunction):
@@ -104,6 +108,8 @@ def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each
     model, told = settled(model, first.first(2))
     size = samples_at_once(model, first, memory, COPIES if cost else READINGS)
     task = measure_task(model, first, loss, memory=memory)
+    if abs(task.guess) < ROUNDING * abs(task.loss):  # all targets are the same
+        task = replace(task, guess=0.0)
     states = layer_states(model, first, loss, memory=memory)
     guess = guess_of(task, first)
     lossy = TrainingLoss(loss)

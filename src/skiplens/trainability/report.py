@@ -100,7 +100,7 @@ def judge_forecast(reading: Forecast) -> Iterator[Finding]:
     """A forecast that is bad."""
     if not reading.is_bad:
         return
-    level = reading.loss / reading.guess if math.isfinite(reading.guess) else math.inf
+    level = reading.loss / reading.guess if 0 < reading.guess < math.inf else math.inf
     cause = reading.cause
     known = f"What limits it: {cause.sentence}" if cause else "No rule found what limits it."
     yield Finding(

@@ -28,7 +28,7 @@ def start_features(
     with preserve_state(model), torch.enable_grad():
         halves = [_gradient(model, loss, batch.select(half), size) for half in _halves(batch.samples)]
     alike = {
-        "start": _logarithm(task.loss / task.guess),
+        "start": _logarithm(task.loss / task.guess if task.guess else 1.0),
         "explained": unexplained(model, batch, size),
         "agreement": _cosine(*halves),
         "shut": float(states.shut.nan_to_num(0).max()) if len(states.shut) else 0.0,
