@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import SkiplensError
+from skiplens.base.errors import NotExportableError, SkiplensError
 from skiplens.base.progress import Progress, silent, track
 from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import Batch, Inputs
@@ -51,9 +51,13 @@ def compared(
 def limit_of_module(subject: Subject, batch: Batch, outputs: int) -> dict[str, Any]:
     """Fields of the reading: the limit of this module, where it has one that is quickly computed."""
     inputs = batch.inputs
-    if not isinstance(inputs, Tensor) or len(subject.network.inputs.leaves()) != 1:
+    try:
+        network = subject.network
+    except NotExportableError:  # the kernel needs no graph, its limit does
         return {}
-    limit = ModuleKernel(subject.network, "measured", "standard")
+    if not isinstance(inputs, Tensor) or len(network.inputs.leaves()) != 1:
+        return {}
+    limit = ModuleKernel(network, "measured", "standard")
     try:
         steps = sum(node.op == "call_function" for node in subject.network.graph.nodes)
         samples = min(len(inputs), math.isqrt(LIMIT_ENTRIES // (limit.pair_entries * steps)))
