@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import skiplens as sl
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, TooLargeError
 from skiplens.kernels import gram, infinite_width
 from tests.kernels.limit.cases import FEATURES, make
 
@@ -211,3 +211,23 @@ def test_integers_and_other_shapes_and_models_without_parameters_are_refused():
         kernel.ntk(X, torch.ones(2, FEATURES, dtype=torch.long))
     with pytest.raises(InvalidInputError, match="There is no 'kaiming'; choose one of measured, he"):
         infinite_width(chain(nn.ReLU()), X, variance="kaiming")
+
+
+def test_a_matrix_that_does_not_fit_is_refused():
+    with pytest.raises(TooLargeError, match="A kernel matrix of 20,000,000 × 20,000,000 entries"):
+        infinite_width(chain(nn.ReLU()), X).ntk(X[:1].expand(20_000_000, FEATURES))
+
+
+def test_nearly_equal_inputs_in_float32_lose_nothing_of_their_difference():
+    """E f′f′ = (1 − θ/π)/2 of a ReLU, with the angle from the difference of the inputs."""
+    model = nn.Sequential(nn.Linear(FEATURES, 8, bias=False), nn.ReLU(), nn.Linear(8, 1, bias=False)).float()
+    model[2].requires_grad_(False)
+    x = X[:1].float()
+    near = torch.cat([x, x + 1e-5 * X[1:2].float(), x + 1e-3 * X[2:3].float()])
+    found = infinite_width(model, near, variance="he", parameterisation="ntk").ntk(near)
+    units = F.normalize(near.double())
+    for row in (1, 2):
+        angle = 2 * math.asin(float((units[0] - units[row]).norm()) / 2)
+        product = 2 * float(near[0].double() @ near[row].double()) / FEATURES
+        wanted = 2 * product * (1 - angle / math.pi) / 2
+        assert float(found[0, row]) == pytest.approx(wanted, rel=2 * torch.finfo(torch.float32).eps)

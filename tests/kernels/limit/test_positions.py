@@ -137,6 +137,10 @@ REFUSED = {
         lambda m, x: pooled(m, torch.bernoulli(torch.sigmoid(y := m.conv(x))) * y),
         "aten.bernoulli.*no rule",
     ),
+    "more_channels": (
+        lambda m, x: m.out(F.pad(m.conv(x), (0, 0, 0, 0, 1, 1)).mean(dim=(2, 3))[:, :8]),
+        "pad.*adds coordinates of zeros",
+    ),
     "samples": (lambda m, x: m.conv(x).flatten(2).mean(2).reshape(1, 16), "one row per input"),
     "weight_dropout": (attend, "dropout of attention"),
 }

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from skiplens.kernels.limit.signals import Moments, Unit
 
-_STEPS, _CONVERGED = 2000, 1e-10
+_STEPS, _CONVERGED = 100, 1e-10
 _GRID = 4001  # correlations at which the map is compared with the identity
 _ENDLESS = 1e12  # a variance above, or below its inverse, does not settle
 
@@ -64,14 +64,27 @@ def _steps_of(chi: float) -> float:
 
 
 def _fixed_variance(unit: Unit, start: float, gain: float, offset: float) -> float:
+    """Where q ↦ σ_w² E f(√q z)² + σ_b² ends."""
+
+    def step(q: float) -> float:
+        return gain * float(_expected(unit, q, torch.ones(1, 1))[0]) + offset
+
+    if unit.function is None:  # linear on both sides of 0, so that the map is a line
+        growth = step(1.0) - offset
+        if abs(growth - 1) <= _CONVERGED:
+            return start if not offset else math.inf
+        return offset / (1 - growth) if growth < 1 else math.inf
     q = start
-    for _ in range(_STEPS):
-        found = gain * float(_expected(unit, q, torch.ones(1, 1))[0]) + offset
-        if not found < _ENDLESS or found < 1 / _ENDLESS:
-            return 0.0 if found < 1 else math.inf
-        if abs(found - q) <= _CONVERGED * q:
-            return found
-        q = found
+    for _ in range(_STEPS):  # Steffensen's method: two steps, and where they would lead
+        one = step(q)
+        two = step(one) if 1 / _ENDLESS < one < _ENDLESS else one
+        if not two < _ENDLESS or two < 1 / _ENDLESS:
+            return 0.0 if two < 1 else math.inf
+        if abs(two - one) <= _CONVERGED * one:
+            return two
+        bend = two - 2 * one + q
+        ahead = q - (one - q) ** 2 / bend if bend else two
+        q = ahead if 0 < ahead < _ENDLESS and (two - one) * (ahead - two) > 0 else two  # only further the same way
     return q
 
 

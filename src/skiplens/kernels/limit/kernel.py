@@ -144,6 +144,11 @@ class ModuleKernel:
             (node, _, _), (kernel, lookup) = self._sources[0], self._tables[quantity == "ntk"]
             left, right = (directions(self._values(node, part).float()) for part in (X, others))
             return kernel_matrix(kernel, lookup, left, None if Y is None else right)
+        needed, what = (
+            X.element_size() * len(X) * len(others),
+            f"A kernel matrix of {len(X):,} × {len(others):,} entries",
+        )
+        require_fits(needed, what, "skiplens.kernels.gram writes it to a file.", free_bytes(X.device))
         heights = self._tile(budget_bytes(X.device, memory), X.device.type)
         out = torch.empty(
             len(X), len(others), device=X.device, dtype=X.dtype if X.is_floating_point() else torch.float64
@@ -358,7 +363,9 @@ def _applied(walk: Walk, node: fx.Node, arguments: tuple[Any, ...], keywords: di
         lines = [f" ({file}:{line})" for file, line in frames if not file.startswith(_NOT_THE_USERS)]
         module = f"module {module_of(calls[-1])!r}" if calls and calls[-1] else "the model"
         place = f"{kind} in {module}{lines[-1] if lines else ''}"
-        why = f"its rule does not know such a call ({first_line(error)})" if isinstance(error, _UNUSUAL) else error
+        why = first_line(error)
+        if not isinstance(error, InvalidInputError):
+            why = f"its rule does not know such a call ({why})"
         raise InvalidInputError(f"{place} has no infinite-width limit here: {why}.") from error
 
 

@@ -168,6 +168,8 @@ def _position_map(walk: Walk, node: fx.Node, signal: Any, *arguments: Any, **key
     images = plain_call(node, (basis, *arguments), keywords)
     if bool(plain_call(node, (torch.zeros_like(basis), *arguments), keywords).any()):
         raise InvalidInputError("it puts numbers other than 0 at new positions, which has no rule yet")
+    if any(kinds[axis] == {"c"} and size != 1 for axis, size in enumerate(images.shape[: len(kinds)]) if not named):
+        raise InvalidInputError("it adds coordinates of zeros, which has no rule yet")
     kept = [axis for axis in range(1, len(kinds)) if images.ndim == len(kinds) or axis not in named]
     new = [
         moments.axes[axis] if kinds[axis] != {"p"} else (("p", images.shape[place]),)

@@ -223,7 +223,7 @@ def _statistics(moments: Moments, node: fx.Node, numbers: Tensor) -> tuple[Tenso
         raise InvalidInputError(f"it combines a tensor of shape {tuple(numbers.shape)} with values; it has no rule yet")
     parts = [part for axis in axes[1:] for part in axis]
     sizes = [size for _, size in parts] if len(parts) else []
-    values = numbers.detach().double().expand(1, *shape[1:])[0].reshape(sizes)
+    values = numbers.detach().to(moments.tangent).expand(1, *shape[1:])[0].reshape(sizes)
     order = sorted(range(len(parts)), key=lambda place: parts[place][0] == "c")
     values, count = values.permute(order).reshape(*moments.grid, -1), len(moments.grid)
     mean = values.mean(dim=-1)[None, None]
