@@ -186,10 +186,3 @@ def test_a_linear_resnet_is_the_cosine():
         series_of(drawing, "kernel_against_angle", "linear model"),
     )
     assert_close(np.array(curve.y), np.array(cosine.y))
-
-
-@pytest.mark.parametrize(("number", "words"), [(0.0, "0"), (16.08, "16.1"), (12345.6, "12,300"), (3.2e9, "3.20e+09")])
-def test_numbers_are_shown_with_three_digits(number, words):
-    from skiplens.explorer.views.tangent import in_digits
-
-    assert in_digits(number) == words

@@ -171,7 +171,7 @@ def test_words(level, word):
         ("steps", lambda: 0, "at least 1 step"),
         ("cost", lambda: 5, "a cost of 0 or at least"),
         ("model", lambda: 3, "torch.nn.Module instance was wanted"),
-        ("data", lambda: blobs()[0], "single tensor"),
+        ("data", lambda: blobs()[0], "needs targets"),
         ("data", lambda: [], "no batches"),
         ("data", lambda: (blobs()[0][:, :3], blobs()[1]), "cannot be called with these inputs"),
     ],

@@ -1,5 +1,6 @@
 """A section of the page: what a reading says in words, a table and figures."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,9 +42,15 @@ class Section:
     provenance: tuple[tuple[str, str], ...] = ()
 
 
-def number_in_words(value: float) -> str:
-    """Three digits, and powers of ten where the number is very large or small."""
-    return f"{value:,.3g}" if value == 0 or 1e-3 <= abs(value) < 1e5 else f"{value:.2e}"
+def number_in_words(value: float, digits: int = 3) -> str:
+    """A number in a few digits as people write it: 0.5, 1,230, 50,000, 2.45e9."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    rounded = float(f"{mantissa}e{exponent}")
+    if 1e-3 <= abs(rounded) < 1e3:
+        return f"{rounded:g}"
+    return f"{rounded:,.0f}" if 1 < abs(rounded) < 1e9 else f"{float(mantissa):g}e{int(exponent)}"
 
 
 def provenance_of(reading: Reading) -> tuple[tuple[str, str], ...]:

@@ -82,9 +82,10 @@ class Forecast(Reading, kind="forecast"):
         if self.word == DIVERGES:
             return f"Diverges: no rate of {self.optimizer} that was tried keeps the loss finite."
         low, high = self.rates
+        working = f" (those from {low:.2g} to {high:.2g} work)" if low < high else ""
         return (
             f"{self.word.capitalize()}: after {self.steps} steps of {self.optimizer} a loss of {self._level()}, at "
-            f"rate {self.rate:.2g} (those from {low:.2g} to {high:.2g} work)."
+            f"rate {self.rate:.2g}{working}."
         )
 
     def __str__(self) -> str:

@@ -21,6 +21,7 @@ from skiplens.kernels.finite_width.networks import DenseNet, Network, ResNet, Va
 from skiplens.kernels.finite_width.reduced_moments import scaled_variance_limit
 from skiplens.papers.statistics import figure
 from skiplens.plots.figure import Band, Figure, Line, Mark, Points, Reference, colour, numbers
+from skiplens.plots.section import number_in_words
 
 Architecture = Literal["resnet", "densenet", "vanilla"]
 
@@ -278,11 +279,11 @@ def _facts(setting: Setting) -> tuple[tuple[str, str], ...]:
     # The width at which the kernel varies by a tenth of its mean, from its variance per unit of a wide network.
     width = scaled_variance_limit(setting.network(), setting.trained) / 0.1**2
     return (
-        ("kernel at equal inputs", in_digits(float(found.mean))),
+        ("kernel at equal inputs", number_in_words(float(found.mean))),
         (f"its spread at width {setting.width}", f"±{_share(math.sqrt(found.relative_variance))}"),
-        ("width for a spread of ±10 %", f"about {in_digits(width)}"),
-        ("marked scale α = a·L^(−1/m)", in_digits(setting.marked_scale)),
-        (f"growth of the squared signal{of_resnet}", f"×{in_digits(math.exp(setting.log_growth))}"),
+        ("width for a spread of ±10 %", f"about {number_in_words(width)}"),
+        ("marked scale α = a·L^(−1/m)", number_in_words(setting.marked_scale)),
+        (f"growth of the squared signal{of_resnet}", f"×{number_in_words(math.exp(setting.log_growth))}"),
     )
 
 
@@ -296,10 +297,10 @@ def _about_angles(setting: Setting, curves: dict[Architecture, Tensor]) -> str:
 def _about_scale(setting: Setting) -> str:
     bounded = 2.0  # a signal that grows by at most e² on its way counts as bounded
     branches = "The branches" if setting.architecture == "resnet" else "The branches of the ResNet"
-    growth = in_digits(math.exp(setting.log_growth))
+    growth = number_in_words(math.exp(setting.log_growth))
     if setting.log_growth <= bounded:
         return f"{branches} are small enough for this depth: the squared signal grows only by {growth}."
-    marked = f"the marked scale α = {in_digits(setting.marked_scale)}"
+    marked = f"the marked scale α = {number_in_words(setting.marked_scale)}"
     is_enough = setting.at_marked_scale().log_growth <= bounded
     advice = "would keep it bounded" if is_enough else "is too large as well, so lower a"
     return f"{branches} are too large for this depth: the squared signal grows by {growth}; {marked} {advice}."
@@ -323,15 +324,7 @@ def _share(part: float) -> str:
     """A part of the mean: in per cent, or in multiples if there are any; what rounding left of nothing is 0."""
     if abs(part) < 1e-12:
         return "0 %"
-    return f"{in_digits(100 * part, 2)} %" if part < 1 else f"{in_digits(part, 2)} times its mean"
-
-
-def in_digits(number: float, digits: int = 3) -> str:
-    """The number with a few digits, without an exponent where it is of ordinary size."""
-    if number and not 1e-4 <= abs(number) < 1e6:
-        return f"{number:.{digits - 1}e}"
-    rounded = float(f"{number:.{digits}g}")
-    return f"{rounded:g}" if abs(rounded) < 1e4 else f"{rounded:,.0f}"
+    return f"{number_in_words(100 * part, 2)} %" if part < 1 else f"{number_in_words(part, 2)} times its mean"
 
 
 # Figures.

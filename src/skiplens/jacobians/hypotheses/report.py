@@ -99,17 +99,20 @@ MEANING = (
 )
 
 
+TOLD = 2  # hypotheses that fail, in the sentence; the table has all
+
+
 def convergence_section(reading: HypothesesReading) -> Section:
     """One row a hypothesis, and what follows."""
     return Section(
         anchor=reading.kind,
         title="Convergence",
-        sentence=reading.conclusion if reading.conclusion.endswith(".") else f"{reading.conclusion}.",
+        sentence=convergence_sentence(reading),
         facts=(
             ("loss", reading.loss),
             ("hypotheses that hold", str(reading.verdicts.count("holds"))),
-            ("that fail", ", ".join(reading.failing) or "none"),
-            ("that cannot be decided", ", ".join(reading.undecided) or "none"),
+            ("that fail", str(len(reading.failing))),
+            ("that cannot be decided", str(len(reading.undecided))),
         ),
         rows=tuple(
             {
@@ -126,6 +129,19 @@ def convergence_section(reading: HypothesesReading) -> Section:
             *(f"{row['hypothesis']} fails. {row['change']}" for row in reading.rows() if row["verdict"] == "fails"),
         ),
         provenance=provenance_of(reading),
+    )
+
+
+def convergence_sentence(reading: HypothesesReading) -> str:
+    """What follows; where hypotheses fail, the first of them in words."""
+    missing = [row for row in reading.rows() if row["verdict"] == "fails"]
+    if not missing:
+        return reading.conclusion if reading.conclusion.endswith(".") else f"{reading.conclusion}."
+    named = "; ".join(f"“{row['statement']}” ({row['reason']})" for row in missing[:TOLD])
+    more = f"; and {len(missing) - TOLD} more" if len(missing) > TOLD else ""
+    return (
+        f"No theorem promises that gradient descent arrives here, as for nearly all networks in use: {len(missing)} of "
+        f"{len(reading.labels)} hypotheses fail, above all {named}{more}."
     )
 
 
