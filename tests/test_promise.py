@@ -146,6 +146,7 @@ def test_no_call_changes_any_model(name, call, training):
             ("meta", "compare"),
         ),
         *(("script", "forecast"), ("script", "jacobian_spectrum"), ("freezes itself", "forecast")),
+        ("weight norm", "inspect tangent"),
     ],
 )
 def test_what_torch_says_never_comes_through(name, call):

@@ -43,7 +43,7 @@ def test_tied_weights_stay_tied_in_the_copy():
 def test_half_precision_that_cannot_be_copied_says_what_to_do():
     model = nn.Linear(3, 2).bfloat16()
     model.generator = (step for step in range(3))
-    with pytest.raises(InvalidInputError, match=r"cannot be copied .* Hand in model\.float\(\)"):
+    with pytest.raises(InvalidInputError, match=r"cannot be copied .* too coarse .* Hand in model\.float\(\)"):
         prepared(model, pair(torch.bfloat16), 2, "generator")
 
 

@@ -1,5 +1,6 @@
 """Inputs of a model as a row of samples, checked once, and the first call, which says what does not fit."""
 
+import copy
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -110,6 +111,17 @@ def require_module(model: Any, numbers: bool = True) -> nn.Module:
             "model.to_empty(device='cpu') and load or draw its weights."
         )
     return model
+
+
+def copy_of(model: nn.Module, why: str, instead: str = "") -> nn.Module:
+    """A copy that shares nothing with the model; where there is none, an error with `why` one is made."""
+    try:
+        return copy.deepcopy(model)
+    except Exception as error:
+        raise InvalidInputError(
+            f"The model cannot be copied ({type(error).__name__}: {first_line(error)}), and {why}. {instead}Remove "
+            "what copy.deepcopy refuses: open files, locks, tensors with a history."
+        ) from error
 
 
 def require_data(model: nn.Module, arguments: Arguments) -> None:

@@ -1,6 +1,5 @@
 """A lens and its subject: options in, a reading of a model and its batch out; looking changes nothing."""
 
-import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from skiplens.base.arguments import type_name
-from skiplens.base.errors import InvalidInputError, NotExportableError, SkiplensError
+from skiplens.base.errors import NotExportableError
 from skiplens.base.memory import REDUCTION
 from skiplens.base.preserve_state import SelfChangeError, preserve_random_state, preserve_state
 from skiplens.base.progress import Progress
@@ -20,7 +19,7 @@ from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import Batch, as_batches, take
 from skiplens.graph.dissect import dissect
 from skiplens.graph.functional import main_output
-from skiplens.graph.inputs import try_call
+from skiplens.graph.inputs import copy_of, try_call
 from skiplens.graph.loss import Loss, fitted
 from skiplens.graph.network import ResidualNetwork
 from skiplens.readings.reading import Reading
@@ -176,22 +175,13 @@ def settled(model: nn.Module, batch: Batch) -> tuple[nn.Module, tuple[str, ...]]
         with preserve_state(model):
             try_call(model, batch.arguments())
         return model, ()
-    except SelfChangeError as error:
-        fresh = _copied(model, "changes its own weights when it is called", error)
+    except SelfChangeError:
+        fresh = copy_of(model, "it is measured on a copy because it changes its own weights when it is called")
     with preserve_random_state():
         try_call(fresh, batch.arguments())
     with preserve_state(fresh):
         try_call(fresh, batch.arguments())
     return fresh, (SETTLED,)
-
-
-def _copied(model: nn.Module, why: str, otherwise: SkiplensError | None = None) -> nn.Module:
-    try:
-        return copy.deepcopy(model)
-    except Exception as error:
-        raise otherwise or InvalidInputError(
-            f"The model {why}, and cannot be copied ({error}). Hand in model.float()."
-        ) from error
 
 
 def with_decoder_inputs(model: nn.Module, data: Any) -> Any:
@@ -213,7 +203,7 @@ def _tensors(model: nn.Module) -> list[torch.Tensor]:
 
 
 def _in_float32(model: nn.Module) -> nn.Module:
-    fresh = _copied(model, "is in half precision, which is too coarse to measure in")
+    fresh = copy_of(model, "half precision is too coarse to measure in", "Hand in model.float(). ")
     for tensor in _tensors(fresh):
         tensor.grad = None
         if tensor.dtype in COARSE:

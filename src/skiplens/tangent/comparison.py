@@ -1,6 +1,5 @@
 """What the kernel of a network is compared with: other seeds, the theory of its depth and width, infinite width."""
 
-import copy
 import math
 from typing import Any
 
@@ -13,6 +12,7 @@ from skiplens.base.progress import Progress, silent, track
 from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import Batch, Inputs
 from skiplens.graph.functional import main_output
+from skiplens.graph.inputs import copy_of
 from skiplens.graph.lens import Subject
 from skiplens.graph.network import ResidualNetwork
 from skiplens.graph.operations import REARRANGING, SCALING, operation
@@ -146,7 +146,7 @@ def redrawn(model: nn.Module, generator: torch.Generator) -> nn.Module:
 
     Biases and scales stay: at initialisation they are constants.
     """
-    fresh = copy.deepcopy(model)
+    fresh = copy_of(model, "its redraws are copies")
     with torch.no_grad():
         for parameter in fresh.parameters():
             if parameter.ndim > 1 and parameter.is_floating_point():

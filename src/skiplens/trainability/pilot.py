@@ -4,7 +4,6 @@ All copies begin at the same weights and see the same batches, so their first gr
 losses are compared without the noise of the draw.
 """
 
-import copy
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -19,7 +18,7 @@ from skiplens.base.preserve_state import without_autocast
 from skiplens.base.progress import Progress
 from skiplens.base.randomness import Randomness, own_random_state, seed_torch
 from skiplens.graph.batch import Batch
-from skiplens.graph.inputs import first_line
+from skiplens.graph.inputs import copy_of
 from skiplens.graph.lens import settled
 from skiplens.graph.loss import LossFunction
 from skiplens.trainability.features import slope_of, unexplained
@@ -263,14 +262,7 @@ def trainable(model: nn.Module) -> list[nn.Parameter]:
 
 def copied(model: nn.Module) -> nn.Module:
     """A copy in training mode that shares nothing with the model."""
-    try:
-        fresh = copy.deepcopy(model)
-    except Exception as error:
-        said = f"{type(error).__name__}: {first_line(error)}"
-        raise InvalidInputError(
-            f"The model cannot be copied, and a forecast trains copies so that yours stays as it is: {said} "
-            "Remove what copy.deepcopy refuses (open files, locks, tensors with a history), or forecast with cost=0."
-        ) from error
+    fresh = copy_of(model, "a forecast trains copies so that yours stays as it is", "Or forecast with cost=0. ")
     if not all(parameter.is_leaf for parameter in fresh.parameters()):  # TorchScript gives them the history of a copy
         raise InvalidInputError(
             f"A copy of {type(model).__name__} cannot be trained, and a forecast trains copies so that yours stays as "
