@@ -59,8 +59,10 @@ def limit_of_module(subject: Subject, batch: Batch, outputs: int) -> dict[str, A
         return {}
     limit = ModuleKernel(network, "measured", "standard")
     try:
-        steps = sum(node.op == "call_function" for node in subject.network.graph.nodes)
-        samples = min(len(inputs), math.isqrt(LIMIT_ENTRIES // (limit.pair_entries * steps)))
+        steps = sum(node.op == "call_function" for node in network.graph.nodes)
+        together = math.isqrt(LIMIT_ENTRIES // (limit.pair_entries * max(1, steps)))
+        batch_of_norm = len(network.inputs.leaves()[0]) if limit.coupled else 0  # is carried with the samples
+        samples = min(len(inputs), together - batch_of_norm)
         if samples < 2:
             return {}
         limit.check()

@@ -174,7 +174,7 @@ class ModuleKernel:
     @cached_property
     def _tables(self) -> tuple[tuple[AngularKernel, Table], ...] | None:
         """The kernels as tables of the angle, where they depend on nothing else: the same time at any depth."""
-        if self._coupled or len(self._sources) != 1 or self._sources[0][0].meta["val"].ndim != 2:
+        if self.coupled or len(self._sources) != 1 or self._sources[0][0].meta["val"].ndim != 2:
             return None
 
         def kernels(data: Data) -> tuple[Tensor, Tensor]:
@@ -211,7 +211,7 @@ class ModuleKernel:
         instead = "Take smaller images, or a flatten instead of the pooling."
         require_fits(pair, "The kernel of one pair of inputs", instead, budget)
         side, itself = math.isqrt(budget // pair), any(own == 2 for _, _, (_, own) in self._sources)
-        if self._coupled:
+        if self.coupled:
             batch = len(self.network.inputs.leaves()[0])
             instead = (
                 f"Give an example of fewer than {batch} inputs, the batch of the batch norm, or use evaluation mode."
@@ -279,10 +279,10 @@ class ModuleKernel:
         output = self.network.node(self.network.output)
         needs = positions_needed(plan([output], ()), 1 if keep else 0)
         (example,), count, columns = self.network.inputs.leaves(), len(X), slice(len(X))
-        if self._coupled:  # all inputs, and the batch, with themselves
+        if self.coupled:  # all inputs, and the batch, with themselves
             columns = slice(count, count + len(Y)) if Y is not None else columns
             X, Y = torch.cat([X, *([] if Y is None else [Y]), example.to(X)]), None
-        batch = len(example) if self._coupled else 0
+        batch = len(example) if self.coupled else 0
         walk = Walk(self.network, self.variance, self.parameterisation, needs, batch)
 
         def call(node: fx.Node, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -305,13 +305,13 @@ class ModuleKernel:
             raise InvalidInputError(f"The output has positions, {moments.grid}; the kernel is of one vector per input.")
         if [kind for kind, _ in moments.axes[0]] != ["s"]:
             raise InvalidInputError("The output does not have one row per input.")
-        if self._coupled:
+        if self.coupled:
             cross, tangent = (part[:count, columns] for part in (moments.second[0], moments.tangent))
             moments = replace(moments, second=(cross, None, None), tangent=tangent)
         return moments, walk
 
     @cached_property
-    def _coupled(self) -> bool:
+    def coupled(self) -> bool:
         """Whether inputs depend on each other by batch norm in training mode."""
         steps = plan([self.network.node(self.network.output)], ())
         return any(operation(node) in BATCH_NORMS for node in steps)
