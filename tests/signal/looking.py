@@ -14,6 +14,7 @@ from skiplens.signal.reading import SignalReading
 
 def look(model: nn.Module, inputs: Any, seed: int = 0, **options: Any) -> SignalReading:
     """The reading of `model` on `inputs`; targets do not matter."""
-    first = inputs if isinstance(inputs, torch.Tensor) else next(iter(inputs.values()))
+    several = inputs.values() if isinstance(inputs, dict) else inputs
+    first = inputs if isinstance(inputs, torch.Tensor) else next(iter(several))
     batch = Batch(inputs, torch.zeros(len(first), dtype=torch.int64))
     return SignalLens(**options)(Subject(model, batch, "net"), Randomness(seed))

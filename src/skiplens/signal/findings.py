@@ -98,7 +98,7 @@ SOURCE = (
 
 def judge_signal(reading: SignalReading) -> Iterator[Finding]:
     """The signal on its way forward."""
-    yield from _judged(reading, reading.signal_growth, "signal", allowed_growth(reading.depth))
+    yield from _judged(reading, reading.signal_growth, "signal", allowed_growth(reading.longest))
 
 
 def judge_gradient(reading: SignalReading) -> Iterator[Finding]:
@@ -110,7 +110,7 @@ def judge_gradient(reading: SignalReading) -> Iterator[Finding]:
     if list(judge_signal(reading)):
         return
     normalised = any(reading.normalised) and not reading.fresh_norms
-    allowed = _resolution(reading) ** -2 if normalised else allowed_growth(reading.depth)
+    allowed = _resolution(reading) ** -2 if normalised else allowed_growth(reading.longest)
     yield from _judged(reading, reading.gradient_growth, "gradient", allowed)
 
 
@@ -120,7 +120,7 @@ def allowed_growth(depth: int) -> float:
 
 
 def _judged(reading: SignalReading, growth: Growth, what: str, allowed: float) -> Iterator[Finding]:
-    depth, surely = reading.depth, growth.surely
+    depth, surely = reading.longest, growth.surely
     log_power = 2 * depth * abs(surely)
     if depth < LEAST_BLOCKS or log_power <= math.log(allowed):
         return
@@ -132,8 +132,8 @@ def _judged(reading: SignalReading, growth: Growth, what: str, allowed: float) -
         rule=f"{what}_growth",
         severity="note" if reading.fresh_norms else severity,  # training would normalise what is measured here
         sentence=f"The {what} {verb} exponentially with depth{way}: by a factor {math.exp(growth.rate):.3g} at each "
-        f"block ({math.exp(growth.low):.3g} to {math.exp(growth.high):.3g}), {growth.over(depth):.3g} over all "
-        f"{depth}.",
+        f"block ({math.exp(growth.low):.3g} to {math.exp(growth.high):.3g}), {growth.over(depth):.3g} over "
+        f"{'all ' if depth == reading.depth else 'the longest row of '}{depth}.",
         number=growth.over(2 * depth),
         threshold=allowed if grows else 1 / allowed,
         source=SOURCE,

@@ -1,7 +1,8 @@
 """Sizes at the joins, and the gradient with respect to the signal at each depth and to each branch's weights."""
 
+import math
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from skiplens.base.axes import Float
 from skiplens.graph.blocks import ResidualBlock
+from skiplens.graph.flow import DataFlow
 from skiplens.graph.network import ResidualNetwork
 from skiplens.graph.operations import factor
 from skiplens.signal.reading import Names
@@ -21,6 +23,47 @@ class Gradients:
 
     by_depth: Float[Tensor, "depths samples"]
     by_branch: Float[Tensor, " blocks"]
+    at_starts: Float[Tensor, "starts samples"]
+
+
+@dataclass(frozen=True)
+class Chains:
+    """The outermost blocks as chains: within one, each block takes what the block before it made, as it is."""
+
+    depths: tuple[str, ...]  # nodes: the input of the first block, then the joins
+    starts: tuple[str, ...] = ()  # inputs of the blocks that begin another chain: a stage, a tower, a decoder
+    first: tuple[int, ...] = ()  # places of these blocks among the outermost ones
+    towers: tuple[str, ...] = ()  # the starts that no block before them reaches
+    in_series: int = 0  # the most outermost blocks that one signal can pass
+
+
+def chains_of(network: ResidualNetwork) -> Chains:
+    """Where the outermost blocks follow each other, and where a matrix, another size or another tower lies between."""
+    blocks = [block for block in network.blocks if block.parent is None]
+    if not blocks:
+        return Chains(())
+    flow = DataFlow(network.exported)
+    number = {node.name: place for place, node in enumerate(flow.nodes)}
+    inputs, joins = [number[block.input] for block in blocks], [number[block.join] for block in blocks]
+    series: list[int] = []
+    for join in joins:
+        series.append(1 + max((n for n, j in zip(series, joins, strict=False) if flow.below[j] >> join & 1), default=0))
+
+    def follows(place: int) -> bool:
+        before, entered = joins[place - 1], inputs[place]
+        reached = bool(flow.below[before] >> entered & 1)
+        same = math.prod(flow.shape(before)) == math.prod(flow.shape(entered))
+        return reached and same and flow.depth(flow.between(before, [entered])) == 0
+
+    first = tuple(place for place in range(1, len(blocks)) if not follows(place))
+    towers = (p for p in first if not any(flow.below[join] >> inputs[p] & 1 for join in joins[:p]))
+    return Chains(
+        depths=(blocks[0].input, *(block.join for block in blocks)),
+        starts=tuple(blocks[place].input for place in first),
+        first=first,
+        towers=tuple(dict.fromkeys(blocks[place].input for place in towers)),
+        in_series=max(series),
+    )
 
 
 @dataclass(frozen=True)
@@ -30,11 +73,10 @@ class Piece:
     network: ResidualNetwork
     samples: int
 
-    @property
-    def depths(self) -> list[str]:
-        """The nodes of the signal: the input of the first block, and the joins of the outermost ones."""
-        outermost = [block for block in self.network.blocks if block.parent is None]
-        return [outermost[0].input, *(block.join for block in outermost)] if outermost else []
+    @cached_property
+    def chains(self) -> Chains:
+        """The nodes of the signal: at the depths, and where chains start."""
+        return chains_of(self.network)
 
 
 def gradients(pieces: list[Piece], weights: list[Names], generator: torch.Generator) -> Gradients:
@@ -66,22 +108,23 @@ def gradients(pieces: list[Piece], weights: list[Names], generator: torch.Genera
     for names in weights:
         own = [sums[name] for name in names if name in sums]
         norms.append(float(sum(float(gradient.double().square().sum()) for gradient in own)) ** 0.5)
-    return Gradients(torch.cat(rows, 1), torch.tensor(norms, dtype=torch.float64))
+    by_depth, count = torch.cat(rows, 1), len(first.chains.depths)
+    return Gradients(by_depth[:count], torch.tensor(norms, dtype=torch.float64), by_depth[count:])
 
 
 def _pulled(
     piece: Piece, parameters: list[Tensor], direction: Tensor
 ) -> tuple[tuple[Tensor | None, ...], tuple[Tensor | None, ...]]:
-    """The derivative, of the output along a direction, by the signal at each depth and by the parameters."""
-    network, depths = piece.network, piece.depths
+    """The derivative, of the output along a direction, by the signal at depths and starts, and by the parameters."""
+    network, chains = piece.network, piece.chains
     with torch.no_grad():
-        start = network.run(depths[:1])[depths[0]]
+        entered = network.run([*chains.depths[:1], *chains.towers])
     with torch.enable_grad():
-        leaf = start.detach().requires_grad_()
-        values = network.run([*depths[1:], network.output], given={depths[0]: leaf})
+        leaves = {name: value.detach().requires_grad_() for name, value in entered.items()}
+        values = network.run([*chains.depths, *chains.starts, network.output], given=leaves)
         output = values[network.output]
         scalar = (output * direction.to(output)).sum() * (piece.samples / output.numel()) ** 0.5
-        signals = [leaf, *(values[name] for name in depths[1:])]
+        signals = [values[name] for name in (*chains.depths, *chains.starts)]
         found = torch.autograd.grad(scalar, [*signals, *parameters], allow_unused=True)
     return found[: len(signals)], found[len(signals) :]
 

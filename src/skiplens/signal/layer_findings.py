@@ -206,7 +206,7 @@ def judge_hidden_growth(reading: SignalReading) -> Iterator[Finding]:
     """Sums that are normalised or squashed right after: what the size of the signal hides, the shares at joins tell."""
     r, rho = reading.branch_ratios, reading.alignments
     gains = (1 + r.square() + 2 * rho * r).log()[torch.tensor(reading.outermost, dtype=torch.bool)]
-    total, seen = float(gains.sum()), max(0.0, 2 * reading.signal_growth.rate * reading.depth)
+    total, seen = float(gains.sum()), max(0.0, 2 * reading.signal_growth.rate * reading.longest)
     threshold = math.log(allowed_growth(reading.depth)) if reading.depth >= MANY_SUMS else 2 * DIGITS
     if reading.depth >= LEAST_BLOCKS and total - seen > threshold and not reading.fresh_norms:
         sentence = (

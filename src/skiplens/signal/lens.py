@@ -84,7 +84,9 @@ def _measured(pieces: list[Piece], randomness: Randomness, progress: Progress) -
         "notes": () if network.blocks else (NO_JOIN,),
     }
     progress(LABEL, 4, STEPS)
-    by_gradient = {"gradient": backward.by_depth, "branch_gradients": backward.by_branch}
+    chains = pieces[0].chains
+    by_gradient: dict[str, Any] = {"gradient": backward.by_depth, "branch_gradients": backward.by_branch}
+    by_gradient |= {"start_gradient": backward.at_starts, "starts": chains.first, "in_series": chains.in_series}
     return {"samples": samples, **by_gradient, **forward, **of_branches, **health}
 
 
@@ -95,7 +97,8 @@ def _forward(pieces: list[Piece]) -> tuple[dict[str, Any], tuple[str, ...]]:
         rows, output = _followed(piece, joins, units)
         signals.append(rows)
         finite = finite and bool(output.isfinite().all())
-    network, signal, sizes = pieces[0].network, torch.cat(signals, 1), joins.sizes()
+    network, signal, sizes, chains = pieces[0].network, torch.cat(signals, 1), joins.sizes(), pieces[0].chains
+    signal, entering = signal[: len(chains.depths)], signal[len(chains.depths) :]
     names = [block.name for block in network.blocks]
 
     def by_block(found: Mapping[str, float]) -> Float[Tensor, " blocks"]:
@@ -105,6 +108,7 @@ def _forward(pieces: list[Piece]) -> tuple[dict[str, Any], tuple[str, ...]]:
     fields = {
         "precision": type_name(output.dtype),
         "signal": signal,
+        "start_signal": entering,
         "branch_norms": by_block({name: branch for name, (branch, _, _) in sizes.items()}),
         "shortcut_norms": by_block({name: shortcut for name, (_, shortcut, _) in sizes.items()}),
         "alignments": by_block({name: cosine for name, (_, _, cosine) in sizes.items()}),
@@ -113,7 +117,7 @@ def _forward(pieces: list[Piece]) -> tuple[dict[str, Any], tuple[str, ...]]:
         "saturated_units": by_block({name: found.share for name, found in saturated.items()}),
     }
     after = {block.join: f"signal after {block.name}" for block in network.blocks}
-    depths = zip(pieces[0].depths, signal, strict=True)
+    depths = zip(chains.depths, signal, strict=True)
     broken = [after.get(name, "signal before the first block") for name, row in depths if not row.isfinite().all()]
     if not broken and not finite:
         broken = ["output"]
@@ -121,8 +125,9 @@ def _forward(pieces: list[Piece]) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 
 def _followed(piece: Piece, joins: JoinSizes, units: UnitStates) -> tuple[Float[Tensor, "depths samples"], Tensor]:
-    """The size of the signal at each depth, and the output; what else is seen goes into `joins` and `units`."""
-    network, depths, samples, rows = piece.network, piece.depths, piece.samples, dict[str, Tensor]()
+    """The size of the signal at depths and starts, and the output; what else is seen goes into `joins` and `units`."""
+    network, samples, rows = piece.network, piece.samples, dict[str, Tensor]()
+    depths, entered = piece.chains.depths + piece.chains.starts, piece.chains.depths[:1] + piece.chains.starts
 
     def record(name: str, value: Any, arguments: tuple[Any, ...]) -> None:
         rows[name] = _root_mean_square(value, samples)
@@ -130,8 +135,8 @@ def _followed(piece: Piece, joins: JoinSizes, units: UnitStates) -> tuple[Float[
     recorders: dict[str, Watcher] = {name: partial(record, name) for name in depths}
     watchers = _together(units.watchers(network), joins.watchers(network), recorders)
     with torch.no_grad():
-        values = network.run([*depths[:1], network.output], call=watching_call(watchers))
-    for name in depths[:1]:  # the first one may be an input of the model, which no operation makes
+        values = network.run([*entered, network.output], call=watching_call(watchers))
+    for name in entered:  # it may be an input of the model, which no operation makes
         rows.setdefault(name, _root_mean_square(values[name], samples))
     return torch.stack([rows[name] for name in depths]) if depths else torch.zeros(0, samples), values[network.output]
 
@@ -154,8 +159,8 @@ def _root_mean_square(value: Tensor, samples: int) -> Float[Tensor, " samples"]:
 def _backward(pieces: list[Piece], weights: list[Names], generator: torch.Generator) -> Gradients:
     network = pieces[0].network
     if not network.blocks:
-        samples = sum(piece.samples for piece in pieces)
-        return Gradients(torch.zeros(0, samples, dtype=torch.float64), torch.zeros(0, dtype=torch.float64))
+        nothing = torch.zeros(0, sum(piece.samples for piece in pieces), dtype=torch.float64)
+        return Gradients(nothing, torch.zeros(0, dtype=torch.float64), nothing)
     kind = network.node(network.output).meta["val"].dtype
     if not kind.is_floating_point:
         raise InvalidInputError(
@@ -198,7 +203,7 @@ def pieces_that_fit(subject: Subject, memory: int | None = None) -> list[Piece]:
         budget, needed, fixed = min(budget_bytes(subject.device), MOST_BYTES), sum(sizes), 0
     else:  # beside the values the derivatives of a layer, and the rows of the reading
         budget, needed = memory, sum(sizes) + 2 * max(sizes, default=0.0)
-        fixed = 4 * 8 * len(Piece(network, few.samples).depths) * batch.samples
+        fixed = 4 * 8 * len(Piece(network, few.samples).chains.depths) * batch.samples
     alone = memory is not None and not is_cut(subject.model, batch)
     require_least(memory, fixed + needed * (batch.samples if alone else 1), "the signal in one pass")
     fitting = batch.samples if alone or not needed else max(1, min(batch.samples, int((budget - fixed) // needed)))

@@ -72,6 +72,11 @@ class SignalReading(Reading, kind="signal"):
         fresh_norms: Batch norms in evaluation mode whose statistics were never updated.
         repeat_difference: Largest difference between the outputs of two calls, relative to the largest output.
         training: Whether the model was in training mode.
+        starts: Places, among the outermost blocks, of those that begin another chain: after a matrix or a change of
+            size between stages, in another tower, in a decoder.
+        start_signal: Root mean square of the signal that enters these blocks.
+        start_gradient: Norm of the derivative by it.
+        in_series: The most outermost blocks that one signal can pass; 0 in files from before it was counted.
         broken: Where values that are not finite were met.
         notes: What a person should know before reading on.
     """
@@ -111,6 +116,10 @@ class SignalReading(Reading, kind="signal"):
     fresh_norms: Names = ()
     repeat_difference: float = 0.0
     training: bool = True
+    starts: tuple[int, ...] = ()
+    start_signal: Float[Tensor, "starts samples"] | None = None
+    start_gradient: Float[Tensor, "starts samples"] | None = None
+    in_series: int = 0
     broken: Names = ()
     notes: tuple[str, ...] = ()
 
@@ -133,12 +142,29 @@ class SignalReading(Reading, kind="signal"):
     @property
     def signal_growth(self) -> Growth:
         """How the signal grows from block to block."""
-        return growth_of(self.signal)
+        return growth_of(self._along_blocks(self.signal, self.start_signal))
 
     @property
     def gradient_growth(self) -> Growth:
         """How the gradient grows from block to block on its way back, from the output to the input."""
-        return growth_of(self.gradient.flip(0))
+        return growth_of(self._along_blocks(self.gradient, self.start_gradient).flip(0))
+
+    @property
+    def longest(self) -> int:
+        """Outermost blocks that one signal passes one after the other; all of them in a single chain."""
+        return self.in_series or self.depth
+
+    def _along_blocks(
+        self, values: Float[Tensor, "depths samples"], at_starts: Tensor | None
+    ) -> Float[Tensor, "depths samples"]:
+        """The values as blocks alone would change them: what happens between two chains is taken out."""
+        if at_starts is None or not self.starts:
+            return values
+        least = torch.finfo(torch.float64).tiny
+        logarithms, entering = (v.double().clamp_min(least).log() for v in (values, at_starts))
+        steps = logarithms.diff(dim=0)
+        steps[list(self.starts)] = logarithms[[place + 1 for place in self.starts]] - entering
+        return torch.cat([logarithms[:1], logarithms[:1] + steps.cumsum(0)]).exp()
 
 
 CONFIDENCE = 0.95

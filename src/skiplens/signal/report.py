@@ -205,11 +205,11 @@ def _of_blocks(name: str, worst: Callable[[Sequence[float]], float]) -> Callable
 SIGNAL_QUANTITIES: dict[str, Quantity] = {
     "signal_growth": Quantity(
         "growth of the signal's power over all blocks",
-        lambda finding, reading: reading.signal_growth.over(2 * reading.depth),
+        lambda finding, reading: reading.signal_growth.over(2 * reading.longest),
     ),
     "gradient_growth": Quantity(
         "growth of the gradient's power over all blocks",
-        lambda finding, reading: reading.gradient_growth.over(2 * reading.depth),
+        lambda finding, reading: reading.gradient_growth.over(2 * reading.longest),
     ),
     "flat_branches": Quantity("zero factors in series", _of_blocks("zero_factors", max)),
     "dead_branches": Quantity("smallest gradient of these branches", _of_blocks("branch_gradients", min)),
