@@ -61,6 +61,24 @@ def test_tangent_kernel_of_drawn_modules(name):
         within_four_errors(draws, limit, bias=1 / WIDTH)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("trained", ["query", "key"])
+def test_gradients_through_the_logits_of_attention(trained):
+    """Only queries or keys are trained, so that nothing but the slopes of the softmax is seen."""
+    model, X = make_spatial("attention_drawn", WIDTH, 4), spatial_inputs("attention_drawn")
+    weight = model.requires_grad_(False).get_parameter(f"0.block.{trained}.weight").requires_grad_()
+    wanted = infinite_width(typical(model), X, parameterisation="ntk").ntk(X)
+    found, generator = [], torch.Generator().manual_seed(5)
+    for _ in range(40):
+        draw(model, generator)
+        kernel = torch.zeros(3, 3).double()
+        for output in model(X).T:
+            (rows,) = torch.autograd.grad(output, [weight], torch.eye(3).double(), True, is_grads_batched=True)
+            kernel += WEIGHT**2 / WIDTH * rows.flatten(1) @ rows.flatten(1).T / 4
+        found.append(kernel)
+    within_four_errors(torch.stack(found), wanted, bias=4 / WIDTH)
+
+
 @pytest.mark.parametrize("name", ["flatten", "global_pool", "group_norm", "joined", "attention", "attention_words"])
 def test_other_inputs_are_a_block_of_the_same_matrix(name):
     X = spatial_inputs(name, 4)
