@@ -62,9 +62,8 @@ class Family:
         model, inputs = self.build()
         with torch.no_grad():
             outputs = model(**inputs)
-        first = next(
-            value for value in outputs.values() if isinstance(value, torch.Tensor) and value.is_floating_point()
-        )
+        real = [v for v in outputs.values() if isinstance(v, torch.Tensor) and v.is_floating_point() and v.ndim]
+        first = outputs["logits"] if "logits" in outputs else real[0]
         generator = torch.Generator().manual_seed(1)
         if "logits" in outputs and first.ndim in (2, 3):
             return inputs, torch.randint(0, first.shape[-1], first.shape[:-1], generator=generator)

@@ -8,7 +8,7 @@ from torch import nn
 from skiplens.base.errors import InvalidInputError
 from skiplens.graph.dissect import dissect
 from skiplens.graph.export import _grouped_product
-from skiplens.graph.network import part_function, plain_call
+from skiplens.graph.network import node_bytes, part_function, plain_call
 from tests.networks import CrossAttending, Formula, LinearResidual, PostActivation, linear, noise
 from tests.tolerances import assert_close
 
@@ -184,3 +184,9 @@ def test_products_of_groups_are_those_of_each_group_alone():
     by_hand = torch.cat([rows[:2] @ matrices[0], rows[2:6] @ matrices[2], torch.zeros(1, 5, dtype=rows.dtype)])
     assert_close(_grouped_product(rows, matrices, ends), by_hand)
     assert _grouped_product(rows, matrices[0], None) is NotImplemented
+
+
+def test_a_size_that_depends_on_the_data_is_counted_as_one():
+    network = dissect(Formula(lambda m, x: x + m.f(x) * torch.nonzero(x).sum(), f=linear()), noise(2, 3))
+    (rows,) = (node for node in network.graph.nodes if "nonzero" in node.name)
+    assert node_bytes(rows) == 2 * 8 and node_bytes(network.node(network.output)) == 2 * 3 * 8

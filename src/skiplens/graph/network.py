@@ -1,5 +1,6 @@
 """A model taken apart: its graph, its residual blocks, its dense joins, and the means to run any part of it."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -288,7 +289,9 @@ def node_bytes(node: fx.Node) -> int:
     """Bytes of a node's value, or of all tensors in it."""
     value = node.meta.get("val")
     tensors = value if isinstance(value, list | tuple) else (value,)
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors if isinstance(tensor, torch.Tensor))
+    found = (tensor for tensor in tensors if isinstance(tensor, torch.Tensor))
+    # a size that depends on the data is not known before the model runs
+    return sum(math.prod(map(abs, known_shape(tensor))) * tensor.element_size() for tensor in found)
 
 
 def is_floating(node: fx.Node, or_complex: bool = False) -> bool:

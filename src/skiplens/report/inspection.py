@@ -1,6 +1,5 @@
 """Look at a model through every lens and put what was seen into a report."""
 
-import inspect as inspect_module
 import itertools
 import json
 import math
@@ -12,6 +11,8 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any, TypeVar
 
+import numpy
+import scipy
 import torch
 from torch import nn
 
@@ -291,10 +292,10 @@ def _unexpected(what: str, error: Exception) -> Problem:
     said, trace = f"{type(error).__name__}: {first_line(error)}", "".join(traceback.format_exception(error))
     known = next((sentence for part, sentence in REFUSALS.items() if part in str(error)), "")
     files = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
-    called = Path(inspect_module.getfile(nn.Module)) in files  # and what raised is neither torch nor Skiplens
+    libraries = {Path(module.__file__ or "").parent for module in (torch, numpy, scipy)} | {Path(__file__).parents[1]}
     if known:
         message = f"{known} (torch said {said})"
-    elif called and not {Path(__file__).parents[1], Path(torch.__file__).parent} & set(files[-1].parents):
+    elif files and not libraries & set(files[-1].parents):  # not raised by ours, but by code that we called
         message = f"The model itself ended in an error when it was called for this. It said {said}"
     else:
         message = f"{UNEXPECTED} ({said})"
