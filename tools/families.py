@@ -75,7 +75,8 @@ def looked_at(name: str, lenses: list[str]) -> dict[str, Any]:
         "lenses": [len(report.readings), len(set(LENSES) - {"forecast"}) if "tangent" in lenses else 5],
         "verdict": re.split("[.,:]", report.verdict)[0].lower(),
         "found": sorted({finding.rule for finding in report.findings if finding.severity != "note"}),
-        "unfinished": {problem.lens: problem.message for problem in report.problems},
+        # without the place in the code, which is a path of this machine
+        "unfinished": {problem.lens: re.sub(r" \(at [^)]*\)", "", problem.message) for problem in report.problems},
     }
 
 
