@@ -1,4 +1,5 @@
 import functools
+import importlib
 import os
 import subprocess
 import sys
@@ -75,6 +76,20 @@ def test_what_a_function_reads_from_around_it_counts(monkeypatch):
     before = identity_of(Counted), identity_of(Counted().forward), identity_of(again)
     monkeypatch.setitem(globals(), "FACTOR", 3.0)
     assert not set(before) & {identity_of(Counted), identity_of(Counted().forward), identity_of(again)}
+
+
+@pytest.mark.parametrize(("folder", "same"), [("dist-packages", True), ("mine", False)])
+def test_packages_of_the_system_are_known_by_name(tmp_path, monkeypatch, folder, same):
+    (tmp_path / folder).mkdir()
+    monkeypatch.syspath_prepend(tmp_path / folder)
+    found = []
+    for content in ("def f(): return 1\n", "def f(): return 20\n"):
+        (tmp_path / folder / f"of_{same}.py").write_text(content)
+        monkeypatch.delitem(sys.modules, f"of_{same}", raising=False)
+        monkeypatch.setattr(sys, "dont_write_bytecode", True)
+        importlib.invalidate_caches()
+        found.append(identity_of(importlib.import_module(f"of_{same}").f))
+    assert (found[0] == found[1]) == same
 
 
 def test_tensors_are_told_apart_by_type_and_shape():

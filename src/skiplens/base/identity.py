@@ -7,6 +7,7 @@ import pickle
 import sys
 import sysconfig
 import types
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -126,7 +127,11 @@ def _is_installed(value: Any) -> bool:
     """Whether an installed package defines it: it changes with its version only."""
     name = value.__module__ or "builtins"
     file = getattr(sys.modules.get(name), "__file__", None)
-    return name.partition(".")[0] in ("skiplens", "builtins") or (file is not None and file.startswith(_INSTALLED))
+    if name.partition(".")[0] in ("skiplens", "builtins"):
+        return True
+    # A package of the system is not below this environment's own folders.
+    places = {"site-packages", "dist-packages"}
+    return file is not None and (file.startswith(_INSTALLED) or not places.isdisjoint(Path(file).parts))
 
 
 def _name(value: Any) -> str:
