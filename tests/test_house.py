@@ -47,7 +47,7 @@ def test_files_are_chapters():
     lengths = {path: len(path.read_text("utf-8").splitlines()) for path in SOURCE.rglob("*.py")}
     assert max(lengths.values()) <= 500, [str(path) for path, length in lengths.items() if length > 500]
     # 51,232 lines when it was rebuilt; forecast, improvement, task and infinite width came after
-    assert len(lengths) <= 380 and sum(lengths.values()) <= 62_000
+    assert len(lengths) <= 380 and sum(lengths.values()) <= 63_000
     chapters = sorted(length for path, length in lengths.items() if path.name != "__init__.py")
     assert 130 <= chapters[len(chapters) // 2] <= 220
 
