@@ -11,8 +11,6 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any, TypeVar
 
-import numpy
-import scipy
 import torch
 from torch import nn
 
@@ -292,10 +290,11 @@ def _unexpected(what: str, error: Exception) -> Problem:
     said, trace = f"{type(error).__name__}: {first_line(error)}", "".join(traceback.format_exception(error))
     known = next((sentence for part, sentence in REFUSALS.items() if part in str(error)), "")
     files = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
-    libraries = {Path(module.__file__ or "").parent for module in (torch, numpy, scipy)} | {Path(__file__).parents[1]}
+    ours, torchs = Path(__file__).parents[1], Path(torch.__file__).parent
+    through_torch = any(torchs in file.parents for file in files)  # a call or a derivative of the model
     if known:
         message = f"{known} (torch said {said})"
-    elif files and not libraries & set(files[-1].parents):  # not raised by ours, but by code that we called
+    elif through_torch and not {ours, torchs} & set(files[-1].parents):
         message = f"The model itself ended in an error when it was called for this. It said {said}"
     else:
         message = f"{UNEXPECTED} ({said})"
