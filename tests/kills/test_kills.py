@@ -20,7 +20,11 @@ from tests.sweeps.test_dask_executor import Cluster
 pytestmark = pytest.mark.slow
 KILLS = 20  # of each work
 FEWER = {"reproduce with workers": int(os.environ.get("SKIPLENS_KILLS", "3"))}  # it starts processes; see `make kill`
-FINAL = {"reproduce": "store/*.npz", "data": "toy-digits/*"}  # what is there once is never written again
+FINAL = {
+    "reproduce": "store/*.npz",
+    "data": "toy-digits/*",
+    "improve": "parts/*.npz",
+}  # what is there once is never written again
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from skiplens.curvature.landscape import loss_landscape
 from skiplens.data import download
 from skiplens.data.catalogue import CATALOGUE
 from skiplens.data.fetch import get
+from skiplens.improvement import improve
 from skiplens.kernels import ResNetKernel
 from skiplens.kernels.gram import gram
 from skiplens.papers.reproduction import ReproductionEffort, reproduce, write_folder
@@ -27,6 +28,7 @@ from skiplens.trainability.forecast import forecast
 from tests.data.toy import ToyDigits
 from tests.papers.small_study import study
 
+BRIEF = {"steps": 70, "cost": 140}
 Numbers = dict[str, object]
 Work = Callable[[Path, str], Numbers]
 """Does what is missing in the folder; the second argument is an address, for work that needs one."""
@@ -65,6 +67,15 @@ def forecasting(folder: Path, address: str) -> Numbers:
     found = forecast(perceptron(nn.Dropout(0.2), nn.BatchNorm1d(6)), samples(), cost=24, steps=50, journal=folder)
     numbers = {"losses": bits(found.losses), "curve": bits(found.curve), "cost": found.cost, "rate": found.rate.hex()}
     return numbers | {"interval": [value.hex() for value in found.interval]}
+
+
+def improving(folder: Path, address: str) -> Numbers:
+    torch.manual_seed(1)
+    layers = [part for _ in range(6) for part in (nn.Linear(4, 4), nn.ReLU())]
+    inputs = torch.randn(40, 4, generator=torch.Generator().manual_seed(2))
+    found = improve(nn.Sequential(*layers, nn.Linear(4, 3)), (inputs, inputs[:, :3].argmax(1)), **BRIEF, out=folder)
+    race = {} if found.race is None else {"before": bits(found.race.before), "after": bits(found.race.after)}
+    return {"scores": bits(found.reading.scores), "sentence": found.sentence, "cost": found.reading.cost, **race}
 
 
 def gram_matrix(folder: Path, ending: str) -> Numbers:
@@ -118,6 +129,7 @@ WORKS: dict[str, Work] = {
     "inspect": inspection,
     "landscape": landscape,
     "forecast": forecasting,
+    "improve": improving,
     "gram npy": lambda folder, _: gram_matrix(folder, ".npy"),
     "gram zarr": lambda folder, _: gram_matrix(folder, ".zarr"),
     "reproduce": lambda folder, _: reproduction(folder, ThisProcess()),

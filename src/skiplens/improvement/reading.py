@@ -77,11 +77,12 @@ class Improvement(Reading, kind="improvement"):
                 f"(p = {self.p:.2g}), so the network stays as it is."
             )
         what = " and ".join(self.changes)
+        chance = f"p = {self.p:.2g}" if self.p > 0 else "nothing is drawn, so all are alike"
         before, after = (float(ends.median()) for ends in self.ends)
         instead = (
             f"at {after:.3g} instead of {before:.3g}" if math.isfinite(before) else f"at {after:.3g}, not diverging"
         )
-        return f"{what[:1].upper()}{what[1:]}: the loss ends {instead} {raced} (p = {self.p:.2g})."
+        return f"{what[:1].upper()}{what[1:]}: the loss ends {instead} {raced} ({chance})."
 
     @property
     def ends(self) -> tuple[Tensor, Tensor]:
