@@ -1,8 +1,10 @@
 """Improving from outside: networks whose fault is known get better, healthy ones stay, bad input is one sentence."""
 
 import copy
+import html
 import math
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,6 +16,7 @@ from skiplens.base.errors import InvalidInputError
 from skiplens.improvement.improve import SEEDS
 from skiplens.improvement.race import Race, run_to_the_end
 from skiplens.improvement.reading import Improvement
+from skiplens.improvement.report import findings_of
 from skiplens.improvement.search import LEAST, budget
 from skiplens.readings.file import from_json, to_json
 from skiplens.report import Report
@@ -108,8 +111,10 @@ def test_a_healthy_network_stays_as_it_is():
 def test_the_reading_is_kept_and_shown(better, tmp_path):
     again = from_json(to_json(better.reading))
     assert isinstance(again, Improvement) and again.sentence == better.sentence
-    page = Report("deep", (better.before, better.reading), (), ()).write(tmp_path / "page")
-    assert better.sentence.split(":")[0] in page.read_text("utf-8")
+    page = Report("deep", (better.reading, better.before), (), findings_of(better.reading)).write(tmp_path / "page")
+    text = html.unescape(page.read_text("utf-8"))
+    assert better.sentence in text and better.code in text
+    assert findings_of(replace(better.reading, is_proven=False)) == ()
 
 
 def test_the_test_is_the_paired_t_test_of_the_field():

@@ -41,6 +41,7 @@ def improve(
     from skiplens import improvement
     from skiplens.cli.models import data_for, model_for
     from skiplens.improvement.improve import SEEDS
+    from skiplens.improvement.report import findings_of
     from skiplens.readings.file import to_json
     from skiplens.report import Report
 
@@ -54,7 +55,8 @@ def improve(
     console.err().print(words, markup=False)
     with console.progress_shown() as progress:
         better = improvement.improve(model, data, keep=keep, out=out, progress=progress, **asked)
-    page = Report(settings.model, (better.after or better.before, better.reading), (), ()).write(out)
+    readings = (better.reading, better.after or better.before)
+    page = Report(settings.model, readings, (), findings_of(better.reading)).write(out)
     if better.changes:
         write_content(out / "change.py", better.code + "\n")
         torch.save(better.model.state_dict(), out / "model.pt")

@@ -6,6 +6,7 @@ from torch import Tensor
 from skiplens.improvement.reading import Improvement
 from skiplens.plots.figure import Bars, Figure, Mark, Points, Reference, bundle, drawn, numbers
 from skiplens.plots.section import ReadingView, Section, number_in_words, provenance_of
+from skiplens.readings.finding import Finding
 
 CLIPPED = 10.0  # losses above so many guesses are drawn at this height
 
@@ -74,6 +75,25 @@ def improvement_section(reading: Improvement) -> Section:
         notes=(*because, *left_out),
         figures=drawn(reading, FIGURES),
         provenance=provenance_of(reading),
+    )
+
+
+def findings_of(reading: Improvement) -> tuple[Finding, ...]:
+    """The change as a finding, with its code to paste; none where nothing was proven better."""
+    if not reading.is_proven:
+        return ()
+    words = "; ".join(reading.changes)
+    return (
+        Finding(
+            rule="improvement",
+            severity="note",
+            sentence=reading.sentence,
+            number=reading.gain,
+            threshold=1.0,
+            source="how many times lower the loss ends in the race, in the geometric mean over seeds",
+            change=f"{words[:1].upper()}{words[1:]}.",
+            code=reading.code,
+        ),
     )
 
 

@@ -16,6 +16,7 @@ from skiplens.trainability.reading import DIVERGES, FORECAST_RULE, LEARNT, NOT_A
 
 COST = 70
 PASSES = 3  # forward passes that a gradient costs
+CLIPPED = 10.0  # losses above so many guesses are drawn there
 AFFORDED = 2  # times what another lens may take, for all steps together
 
 
@@ -48,8 +49,9 @@ def expected_curve(reading: Forecast) -> Figure | None:
     if not bool((reading.losses.isfinite() & (reading.losses > 0)).any()):
         return None
     marks: list[Mark] = []
+    top = CLIPPED * max(reading.guess, reading.first_loss) if math.isfinite(reading.guess) else math.inf
     for rate, losses in zip(reading.tried, reading.losses, strict=True):
-        seen = losses[~losses.isnan()]
+        seen = losses[~losses.isnan()].clamp(max=top)  # a trial that diverges must not flatten all others
         marks.append(Line(numbers(range(1, len(seen) + 1)), numbers(seen), f"tried: {rate:.2g}", faint=True))
     steps = range(1, len(reading.curve) + 1)
     marks.append(Line(numbers(steps), numbers(reading.curve), f"expected at {reading.rate:.2g}", colour="ink"))
