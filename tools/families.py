@@ -2,7 +2,7 @@
 
 `python -m tools.families` looks at all of them with the quick lenses, `python -m tools.families --all ViT Mamba` at
 these again with all but the forecast; what was seen of the others stays. The numbers are kept in
-`benchmarks/results/families.json`.
+`tests/families/measured.json`.
 """
 
 import json
@@ -22,7 +22,7 @@ from skiplens.report.lenses import LENSES
 from skiplens.signal.structure import StructureReading
 
 ROOT = Path(__file__).parents[1]
-RESULTS, PAGE = ROOT / "benchmarks/results/families.json", ROOT / "docs/families.md"
+RESULTS, PAGE = ROOT / "tests/families/measured.json", ROOT / "docs/families.md"
 
 HEAD = f"""# Families of networks
 

@@ -92,7 +92,7 @@ def test_blocks_can_be_named():
 
 
 def gated(**parts):
-    return Formula(lambda m, x: torch.tanh(m.p(x)) + m.f(x), **parts)
+    return Formula(lambda m, x: torch.sigmoid(m.p(x)) * x + m.f(x), **parts)
 
 
 def projected(outputs, stride, inputs=2):
@@ -136,7 +136,7 @@ def test_what_cannot_be_changed_is_named(model, inputs, blocks, error, words):
 
 
 def test_a_shortcut_that_is_not_linear_is_refused():
-    model = gated(p=nn.Conv2d(2, 3, 1), f=nn.Sequential(nn.Conv2d(2, 3, 1), nn.ReLU(), nn.Conv2d(3, 3, 1)))
+    model = gated(p=nn.Conv2d(2, 2, 1), f=nn.Sequential(nn.Conv2d(2, 3, 1), nn.ReLU(), nn.Conv2d(3, 2, 1)))
     (block,) = sl.find_residual_blocks(model, noise(2, 2, 4, 4))
     with pytest.raises(InvalidInputError, match="is not linear"):
         surgery.add_average_pool_skips(model, noise(2, 2, 4, 4), [block.name])

@@ -39,5 +39,5 @@ def test_bad_probes():
         Probe.of(3, None, 4)
     with pytest.raises(InvalidInputError, match="probe has 6 inputs but 5 targets"):
         Probe.of((noise(6, 4), torch.arange(5)), None, 4)
-    with pytest.raises(InvalidInputError, match="probe is a tuple of 2"):
+    with pytest.raises(InvalidInputError, match="inputs of probe are of type dict"):
         Probe.of({"flag": True}, None, 4)

@@ -129,5 +129,5 @@ def test_bad_input():
         depth_during_training(model, data, RECIPE, evry=2)
     with pytest.raises(InvalidInputError, match=r"takes the loss from the model.*Name a loss"):
         depth_during_training(model, data, dataclasses.replace(RECIPE, loss="model"), forces=False)
-    with pytest.raises(InvalidInputError, match="probe is"):
+    with pytest.raises(InvalidInputError, match="inputs alone"):
         depth_during_training(model, data, RECIPE, probe=data[0])

@@ -67,7 +67,7 @@ def depth_during_training(  # noqa: PLR0913 - the model, its data, the recipe, a
     device = next(model.parameters(), torch.zeros(())).device
     clock = Provenance.begin({**recipe.to_json(), **asked.difference()}, recipe.seed, device)
     if probe is not None:
-        seen = as_batch(probe, "probe")
+        seen = as_batch(probe, "probe").labelled()
     elif callable(data):
         seen = as_batch(data(Randomness(recipe.seed).child("depth_probe").torch()), "the batch drawn to look at")
     else:
