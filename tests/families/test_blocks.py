@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 from tools.families import PAGE, RESULTS, page
 
 from skiplens.graph.dissect import find_residual_blocks
@@ -14,6 +15,7 @@ NOT_EXPORTED = {"Longformer"}
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(FAMILIES) - NOT_EXPORTED))
 def test_finds_the_blocks_that_a_person_counts(name):
+    torch.set_default_dtype(torch.float32)  # what these models take; the fixture of all tests puts it back
     family = FAMILIES[name]
     blocks = find_residual_blocks(*family.build())
     outermost = [block for block in blocks if block.parent is None]
