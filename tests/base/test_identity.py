@@ -40,6 +40,7 @@ def again(x):
     return again(x) if x in {"a", "b", "c"} else Counted()
 
 
+@pytest.mark.slow
 def test_it_is_the_same_in_every_process():
     code = "from tests.base.test_identity import *; print(identity_of((Counted(), again)))"
     environment = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT)])}

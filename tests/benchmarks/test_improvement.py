@@ -1,5 +1,6 @@
 """The benchmark of improvements: its words about rows, and that a row is one race."""
 
+import pytest
 import torch
 
 from benchmarks.improvement import run
@@ -29,6 +30,7 @@ def test_families_are_kept_apart():
     assert set(DEVELOPED_ON) < {network.family for network in NETWORKS.values()}
 
 
+@pytest.mark.slow
 def test_a_row_is_a_race(monkeypatch):
     torch.set_default_dtype(torch.float32)  # as in the benchmark; the fixture of all tests puts it back
     inputs = torch.randn(256, 14 * 14, generator=torch.Generator().manual_seed(0))

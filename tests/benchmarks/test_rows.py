@@ -33,6 +33,7 @@ def row():
     return make
 
 
+@pytest.mark.slow
 def test_a_row_tells_times_floor_growth_and_targets(row):
     from rows import record
 
@@ -45,6 +46,7 @@ def test_a_row_tells_times_floor_growth_and_targets(row):
     assert "held_back" not in found
 
 
+@pytest.mark.slow
 def test_numbers_that_differ_end_the_run(row):
     from rows import record
     from ways import Way
@@ -54,6 +56,7 @@ def test_numbers_that_differ_end_the_run(row):
         record(row(peers=wrong), LIMITS, quick=True)
 
 
+@pytest.mark.slow
 def test_a_missed_target_tells_what_holds_it_back(row):
     from rows import Target, record
 
@@ -62,6 +65,7 @@ def test_a_missed_target_tells_what_holds_it_back(row):
     assert not found["targets"][0]["reached"] and found["held_back"] == "arithmetic"
 
 
+@pytest.mark.slow
 def test_a_share_of_the_work_is_scaled(row):
     from rows import record
     from ways import Way

@@ -35,6 +35,7 @@ def go_to(page: Page, name: str) -> None:
     settled(page)
 
 
+@pytest.mark.slow
 def test_each_view_is_drawn_and_fits_a_phone(explore):
     """From the first page through all views and back, on a phone."""
     page = settled(explore("/", **PHONE))
@@ -51,6 +52,7 @@ def test_each_view_is_drawn_and_fits_a_phone(explore):
     expect(page.locator("h1")).to_have_text(NAMES[-1].capitalize())
 
 
+@pytest.mark.slow
 def test_a_slider_changes_the_plot_the_words_and_the_address(explore):
     page = settled(explore("/paths?depth=50&beta=0.5"))
     before = curve(page)
@@ -161,6 +163,7 @@ def test_figures_numbers_and_code_can_be_taken_away(explore):
     expect(line.locator("td:nth-child(3)")).to_have_text(["0.5", "0.5"])
 
 
+@pytest.mark.slow
 def test_reports_are_opened_drawn_again_compared_and_downloaded(explore):
     page = explore("/runs?run=../secret")
     expect(page.locator("#chooser .problem")).to_contain_text("There is no '../secret'")
@@ -181,6 +184,7 @@ def test_reports_are_opened_drawn_again_compared_and_downloaded(explore):
     expect(page.locator("#rest th")).to_have_text(["number", "first", "second"])
 
 
+@pytest.mark.slow
 def test_a_choice_made_while_the_fields_are_renewed_is_not_lost(explore):
     """The fields for two reports are held back: until they come, nothing can be chosen in the old ones."""
     page, held = explore("/runs?run=first"), []
@@ -211,6 +215,7 @@ def test_a_study_is_opened_with_its_figures_and_tables(explore):
     expect(page.locator("#hero h3")).to_have_text("loss against depth")
 
 
+@pytest.mark.slow
 def test_hostile_names_are_text_and_paths_outside_are_refused(explore):
     page = explore("/runs")
     page.get_by_label(f"{HOSTILE} (report)").check()

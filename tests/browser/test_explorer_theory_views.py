@@ -67,6 +67,7 @@ class TestCurvature:
         )
         wait_for_curve(page, "at zero weights", lambda heights: max(heights) == 0)
 
+    @pytest.mark.slow
     def test_a_shared_address_restores_the_view_and_its_code_its_numbers(self, explore):
         words = "branch_depth=1&depth=5&initialisation=xavier&data=rotation&width=3&seed=4"
         page = settled(explore(f"/curvature?{words}"))

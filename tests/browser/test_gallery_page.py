@@ -1,3 +1,5 @@
+import pytest
+
 from skiplens.plots.figure import Figure, Line, Surface
 from skiplens.report.gallery import GalleryItem, GalleryPaper, gallery_page
 
@@ -10,6 +12,7 @@ def verdict() -> dict:
     return {**dict.fromkeys(words, HOSTILE), **numbers, "verdict": "not attempted", "worse": True}
 
 
+@pytest.mark.slow
 def test_the_gallery_draws_its_figures_and_shows_hostile_words_as_text(tmp_path, look):
     line = Figure("line", HOSTILE, HOSTILE, "x", "y", (Line((0.0, 1.0), (0.0, 1.0), HOSTILE),))
     plane = ((0.0, 1.0), (0.0, 1.0), ((0.0, 1.0), (2.0, 3.0)))

@@ -55,6 +55,7 @@ def test_all_plots_are_drawn_without_a_word_on_the_console(whole_path, look):
     assert stops == 0  # a picture is no place for the keyboard
 
 
+@pytest.mark.slow
 def test_a_click_on_a_block_picks_it_out_and_show_all_brings_the_others_back(path, look):
     page = look(path)
     bars = page.locator("#structure .plot").first
@@ -186,6 +187,7 @@ def test_the_readings_can_be_downloaded(path, visit):
     assert [found["code"] for found in content["findings"]] == [CODE, "model.eval()"]
 
 
+@pytest.mark.slow
 def test_nothing_is_wider_than_the_screen(whole_path, look):
     page = look(whole_path, **PHONE)
     page.locator(".block").nth(2).click()

@@ -58,6 +58,7 @@ def test_inspect_writes_the_folder_and_says_where(model_file, tmp_path):
     assert f"\n{readings['forecast']['values']['word'].capitalize()}: after 400 steps" in done.output
 
 
+@pytest.mark.slow
 def test_without_full_only_verdict_and_findings_are_printed(model_file, tmp_path, ran):
     asked = ("inspect", f"{model_file}:build", "--data", f"{model_file}:data", "--lens", "signal", "--out", tmp_path)
     status, short, progress = ran(*asked)
@@ -68,6 +69,7 @@ def test_without_full_only_verdict_and_findings_are_printed(model_file, tmp_path
     assert len(lines) == len(set(lines)), "one line a step"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("severity", "status"), [("warning", 1), ("critical", 0)])
 def test_a_pipeline_can_stop_at_a_finding(severity, status, tmp_path, ran, monkeypatch):
     from skiplens.report import inspection

@@ -30,6 +30,7 @@ def words(file, tmp_path, *more: str) -> tuple[str, ...]:
     return ("compare", f"{file}:small", f"{file}:large", *common, *more)
 
 
+@pytest.mark.slow
 def test_functions_of_a_file_are_drawn_several_times_and_compared(file, tmp_path, ran):
     status, out, err = ran(*words(file, tmp_path, "--json"))
     assert status == 0, err
@@ -40,6 +41,7 @@ def test_functions_of_a_file_are_drawn_several_times_and_compared(file, tmp_path
     assert (tmp_path / "o" / "comparison.html").exists() and (tmp_path / "o" / "comparison.json").exists()
 
 
+@pytest.mark.slow
 def test_the_terminal_shows_the_verdict_the_numbers_and_what_was_sampled(file, tmp_path, ran):
     status, out, _ = ran(*words(file, tmp_path))
     assert status == 0 and "more than seed-to-seed noise" in out and "branch over shortcut" in out
@@ -85,6 +87,7 @@ def test_bad_input_is_one_sentence_and_status_2(file, tmp_path, ran):
     assert not (tmp_path / "o").exists()
 
 
+@pytest.mark.slow
 def test_inspect_verifies_what_it_suggests(file, tmp_path, ran):
     file.write_text(MODELS + "def explode(): return nn.Sequential(*(Block(40.) for _ in range(6))).double()\n")
     common = ("--data", f"{file}:data", "--lens", "structure", "--out", tmp_path / "o")

@@ -12,6 +12,7 @@ import pytest
 from skiplens.explorer import serve
 
 
+@pytest.mark.slow
 def test_the_command_prints_its_link_answers_and_ends_with_ctrl_c(tmp_path):
     # A shell's background job ignores the interrupt, and what it starts does too: the tests may be one.
     heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"

@@ -38,6 +38,7 @@ def run(file, *words):
     return CliRunner().invoke(app, [*asked, *map(str, words)])
 
 
+@pytest.mark.slow
 def test_the_folder_holds_report_code_and_weights(file, tmp_path):
     done = run(file, "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output

@@ -62,6 +62,7 @@ def test_a_loss_that_is_none_is_told_before_any_work_is_done(file, words, messag
     assert not (tmp_path / "o").exists()
 
 
+@pytest.mark.slow
 def test_inspect_measures_and_verifies_with_it(file, ran, tmp_path, monkeypatch):
     """Half of the mean square has half of its curvature."""
     verified = []
@@ -77,6 +78,7 @@ def test_inspect_measures_and_verifies_with_it(file, ran, tmp_path, monkeypatch)
     assert verified[0] == "mse" and verified[1].__name__ == "half"
 
 
+@pytest.mark.slow
 def test_compare_measures_with_it(file, ran, tmp_path):
     """The mean square fits these targets; classes they are none."""
     words = ("compare", f"{file}:build", f"{file}:build", "--data", f"{file}:data", "--lens", "curvature")

@@ -251,6 +251,7 @@ def with_instead(node, way, value):
 WRONG = (*(None, 0, -1.5, True, "", "none", "{", "\ud800", "1e999"), *([], ["a", 1], [[]], {}, {"id": "view"}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("callback", range(len(CALLBACKS)), ids=CALLBACKS)
 def test_nothing_wrong_in_a_request_is_a_fault_of_the_server(asked_by_a_page, callback, caplog):
     """Each part of a request of each callback is replaced by each wrong value, one at a time."""

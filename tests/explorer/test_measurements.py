@@ -207,6 +207,7 @@ def test_a_view_that_announces_a_measurement_must_have_one():
         Empty().measure({}, print)
 
 
+@pytest.mark.slow
 def test_a_process_may_end_while_something_is_measured():
     """A thread that torch's C++ holds when the interpreter goes away would abort the process."""
     code = (

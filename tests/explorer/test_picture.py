@@ -69,6 +69,7 @@ def without_empty(layout):
     return {name: entry for name, entry in layout.items() if entry != []}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_the_figures_are_those_of_the_page(address):
     wanted = figures_on(page_at(address))

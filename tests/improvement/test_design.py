@@ -22,6 +22,7 @@ def test_theory_alone():
     assert torch.equal(pasted["model"](images), found.model(images))
 
 
+@pytest.mark.slow
 def test_with_data_each_choice_has_a_worth():
     torch.set_default_dtype(torch.float32)  # the suite measures in float64; the data here are as people have them
     before = torch.random.get_rng_state()

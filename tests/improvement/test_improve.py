@@ -71,6 +71,7 @@ def test_the_code_makes_the_same_network(better, faulty):
     assert torch.equal(pasted["model"](inputs), better.model(inputs))
 
 
+@pytest.mark.slow
 def test_what_was_finished_is_not_done_again(better, faulty, tmp_path, monkeypatch):
     calls = []
 

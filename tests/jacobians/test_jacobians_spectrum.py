@@ -171,6 +171,7 @@ def test_frozen_statistics_are_noted():
     assert not sl.jacobian_spectrum(model.eval(), noise(5, 3)).notes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "build", [hugging_face.resnet_basic, hugging_face.vit, hugging_face.gpt2], ids=lambda f: f.__name__
 )

@@ -19,6 +19,7 @@ def effects():
     torch.set_default_dtype(before)
 
 
+@pytest.mark.slow
 def test_pools_raise_the_singular_values_of_their_block(effects):
     """Table 10.2 of the theory note, block 2: medians 0.58 (projection), 0.75 (average pool), 1.14 (isometric)."""
     average, isometric = effects

@@ -123,6 +123,7 @@ def test_of_several_on_one_path_one_computes_and_all_have_the_matrix(X, tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"gram{end}", f"gram{end}.tiles"]
 
 
+@pytest.mark.slow
 def test_a_process_killed_while_the_zarr_store_is_made_is_no_obstacle(X, tmp_path):
     script = f"""
 import os, signal, torch, zarr

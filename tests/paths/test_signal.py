@@ -123,6 +123,7 @@ def test_truncation_keeps_the_lower_orders_as_they_are():
     assert coefficients(model, inputs, most=0).shape[0] == 1
 
 
+@pytest.mark.slow
 def test_single_precision_is_accurate_in_every_order():
     """About 54 · 4 roundings of 6e-8 each, in coefficients that span many powers of ten."""
     model, inputs = drawn(Perceptrons(54, width=8, hidden=16)), noise(2, 8)

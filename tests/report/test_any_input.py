@@ -176,6 +176,7 @@ def test_the_loss_of_a_mapping_with_labels_is_the_one_that_the_model_itself_comp
     assert reading.loss == pytest.approx(model(**data).loss.item(), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_samples_that_are_folded_into_the_first_axis_are_measured_together():
     """Without coupling the Jacobian of the batch has the singular values of all samples together."""
 
@@ -190,6 +191,7 @@ def test_samples_that_are_folded_into_the_first_axis_are_measured_together():
         torch.testing.assert_close(left, right)
 
 
+@pytest.mark.slow
 def test_a_decoder_gets_its_inputs_from_the_labels_as_the_model_itself_makes_them():
     sizes = {"d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": 1, "num_heads": 2, "vocab_size": 20}
     model = drawn(transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes, decoder_start_token_id=0)))

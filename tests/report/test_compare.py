@@ -37,6 +37,7 @@ def mixed() -> Comparison:
     return sl.compare(models, data(), lenses=["structure"], draws=2)
 
 
+@pytest.mark.slow
 def test_a_difference_of_the_architecture_is_told_from_chance(pair):
     found = verdicts(pair)
     assert found["branch over shortcut, median"] == found["mean depth in branches"] == "higher"

@@ -107,6 +107,7 @@ def test_networks_that_need_a_report_get_one(name, lenses, tmp_path):
         assert not [problem for problem in comparison.problems if "should have foreseen" in problem.message]
 
 
+@pytest.mark.slow
 def test_autocast_is_off_while_measuring():
     net = residual(2, 1.0)  # in float32: doubles are left alone
     chosen = ("forecast", "task", "paths", "curvature", "jacobians", "tangent")

@@ -47,6 +47,7 @@ def test_batch_norm_in_training_mode(build):
     assert serious(model.train(), inputs, 2, ["structure"]) == []
 
 
+@pytest.mark.slow
 def test_many_bottlenecks(seed):
     inputs = torch.randn(8, 3, 32, 32, generator=torch.Generator().manual_seed(seed))
     assert serious(zoo.build("preact_resnet50", seed, width=4), inputs, 8, ["structure"]) == []

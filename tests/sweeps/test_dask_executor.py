@@ -197,6 +197,7 @@ def test_a_killed_client_goes_on_with_what_is_missing(cluster, undisturbed, tmp_
     assert_as_undisturbed(store, 0.0, undisturbed)
 
 
+@pytest.mark.slow
 def test_a_failing_run_is_recorded_and_a_measure_may_be_missing(cluster, tmp_path):
     chosen = [*runs("fail_at_three", 4)[2:], Run("tests.sweeps.nowhere:draw", Probe())]
     swept = sweep(chosen, Store(tmp_path / "store"), executor(cluster))

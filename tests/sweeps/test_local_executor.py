@@ -31,6 +31,7 @@ def assert_same_numbers(store: Store, expected: Store) -> None:
         assert torch.equal(store.load(key)["product"], expected.load(key)["product"])
 
 
+@pytest.mark.slow
 def test_a_worker_dies_and_a_run_fails_without_losing_another(tmp_path):
     """One worker for all, since it takes seconds to start; what it trained before it died is gone on with."""
     store, quick = Store(tmp_path / "store"), runs(count=2)

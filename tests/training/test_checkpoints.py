@@ -23,6 +23,7 @@ def kill(path: Path, step: int) -> None:
     assert done.returncode == -signal.SIGKILL, done.stderr
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_and_ends_with_the_same_bits(tmp_path):
     path = tmp_path / "run.ckpt"
     kill(path, 11)

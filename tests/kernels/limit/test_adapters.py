@@ -61,6 +61,7 @@ def test_tiles_within_a_budget_are_the_same_matrix(kernel):
         kernel.ntk(X, memory=128 * 400 - 1)
 
 
+@pytest.mark.slow
 def test_gram_matrices_in_files_and_by_workers(kernel, tmp_path):
     rows, whole = X.flatten(1), kernel.ntk(X)
     torch.testing.assert_close(gram(kernel.ntk, rows), whole)

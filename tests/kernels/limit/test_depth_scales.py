@@ -21,6 +21,7 @@ def deep(function, gain, offset, depth=1, width=8):
     return nn.Sequential(*layers).double()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gain, offset", [(0.5, 0.1), (1.5, 0.3), (3.0, 0.05)])
 def test_a_deep_network_ends_where_the_step_says_and_as_soon(gain, offset):
     (scale,) = infinite_width(deep(nn.Tanh, gain, offset), X).depth_scales()

@@ -51,6 +51,7 @@ def tiny_runs(item, seed):
         yield replace(run, settings=replace(run.settings, **{name: TINY[name] for name in TINY if name in known}))
 
 
+@pytest.mark.slow
 def test_every_item_runs_with_tiny_settings(tmp_path, monkeypatch, seed):
     """From runs to verdicts, figures and tables; what the verdicts are is asked of the smallest preset below."""
     monkeypatch.setattr(thm5_1, "CHECKED", ("normalised_resnet",))
