@@ -73,10 +73,12 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory) -> Iterator[Cluster]:
-    pytest.importorskip("distributed")
+    distributed = pytest.importorskip("distributed")
     started = Cluster(tmp_path_factory.mktemp("cluster"))
     started.start_scheduler()
     started.start_worker()
+    with distributed.Client(started.address) as client:  # tests speak of a worker that is there
+        client.wait_for_workers(1)
     yield started
     started.stop()
 
