@@ -76,9 +76,7 @@ def test_new_shortcuts_start_as_identities(name):
     model = plain(activation=nn.Tanh)
     change = offered(model)[name]
     made = changed(model, (change,), X)
-    assert torch.equal(made(X), model[-1](torch.tanh(X))), (
-        "branches of zero: activation and head stay"
-    )
+    assert torch.equal(made(X), model[-1](torch.tanh(X))), "branches of zero: activation and head stay"
     ends = [made.get_parameter(part) for part in change.remedies[0].parameters["zeros"] if part.endswith("weight")]
     gradients = torch.autograd.grad(F.cross_entropy(made(X), BATCH.targets), ends)
     assert all(float(gradient.abs().sum()) > 0 for gradient in gradients), "the branches learn"

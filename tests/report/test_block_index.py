@@ -2,14 +2,13 @@ import pytest
 
 from skiplens.plots.figure import Figure, in_order
 from skiplens.report.page import BlockIndex, opening, severity_counts
-from skiplens.signal.structure import block_cells
 from tests.report.test_findings_section import finding
 from tests.sample_readings import structure
 
 
 @pytest.fixture
 def index() -> BlockIndex:
-    return BlockIndex(block_cells(structure(blocks=3)))
+    return BlockIndex(structure(blocks=3).block_names)
 
 
 def test_names_rows_and_figures_become_numbers(index):

@@ -8,10 +8,9 @@ import torch
 from plotly.offline import get_plotlyjs
 
 from skiplens.base.errors import InvalidInputError, SkiplensError
-from skiplens.plots.section import BlockCell
 from skiplens.readings.file import from_json, to_json
 from skiplens.report.inspection import Problem, Report
-from skiplens.signal.structure import StructureReading, block_cells, structure_sentence
+from skiplens.signal.structure import StructureReading, structure_sentence
 from tests.readings.test_file import example
 from tests.sample_readings import structure
 
@@ -94,11 +93,6 @@ def test_an_unwritable_folder_is_named(tmp_path):
 def test_the_drawing_has_one_cell_a_block(blocks, tmp_path):
     text = report(blocks=blocks).save(tmp_path / "r.html").read_text()
     assert len(re.findall(r'<g class="block[^>]* data-block="\d+"', text)) == blocks
-
-
-def test_a_cell_says_what_the_block_is():
-    cells = block_cells(structure(parents=(None, "a")))
-    assert cells == (BlockCell("a", "identity", 2, False), BlockCell("b", "projection", 2, True))
 
 
 def test_the_sentence_says_what_was_found():

@@ -14,21 +14,11 @@ from skiplens.readings.reading import Reading
 
 
 @dataclass(frozen=True)
-class BlockCell:
-    """What is drawn of one block; `name` is plain text."""
-
-    name: str
-    shortcut: str
-    branch_depth: int
-    nested: bool
-
-
-@dataclass(frozen=True)
 class Section:
     """Everything the page shows of one reading.
 
     `sentence` is for a person in a hurry; `facts` are label and value; `rows` make a table, and a row that speaks of a
-    residual block names it under "block"; `cells` are the blocks that are drawn on top of the page.
+    residual block names it under "block"; `blocks` names the blocks that are drawn on top of the page.
     """
 
     anchor: str
@@ -37,7 +27,7 @@ class Section:
     facts: tuple[tuple[str, str], ...] = ()
     rows: tuple[Mapping[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
-    cells: tuple[BlockCell, ...] = ()
+    blocks: tuple[str, ...] = ()
     figures: tuple[Figure, ...] = ()
     provenance: tuple[tuple[str, str], ...] = ()
 

@@ -14,7 +14,7 @@ from skiplens.base.version import VERSION
 from skiplens.plots.figure import Figure
 from skiplens.plots.network_drawing import LaidOut, NetworkDrawing, path_data
 from skiplens.plots.plotly_json import plotly_json
-from skiplens.plots.section import BlockCell, Section, number_in_words
+from skiplens.plots.section import Section, number_in_words
 from skiplens.readings.finding import ORDER, Finding
 from skiplens.readings.reading import Reading
 from skiplens.report.verification_reading import VerificationReading, anchor_of, verification_sentence
@@ -64,7 +64,7 @@ def page(
     drawing: NetworkDrawing | None = None,
 ) -> str:
     """The whole page as text; every word that comes from a model or a file is escaped."""
-    blocks = BlockIndex(tuple(cell for section in sections for cell in section.cells))
+    blocks = BlockIndex(tuple(name for section in sections for name in section.blocks))
     return template("report.html.j2").render(
         title=title,
         opening=opening,
@@ -169,12 +169,12 @@ def severity_counts(cards: Sequence[FindingCard]) -> list[tuple[str, int]]:
 class BlockIndex:
     """Numbers blocks as they run, from 0; the page's script knows blocks by these numbers only."""
 
-    cells: tuple[BlockCell, ...]
+    names: tuple[str, ...]
 
     @cached_property
     def numbers(self) -> dict[str, int]:
         """The number of each block by its name."""
-        return {cell.name: number for number, cell in enumerate(self.cells)}
+        return {name: number for number, name in enumerate(self.names)}
 
     def of_names(self, names: Sequence[str]) -> list[int]:
         """The numbers of those `names` that are blocks."""

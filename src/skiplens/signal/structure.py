@@ -18,7 +18,7 @@ from skiplens.graph.lens import Lens, Subject
 from skiplens.graph.modules import ASSUMED, module_blocks
 from skiplens.graph.network import ResidualNetwork
 from skiplens.plots.figure import Bars, Figure, drawn, in_order, numbers
-from skiplens.plots.section import BlockCell, KeyNumber, Quantity, ReadingView, Section, provenance_of
+from skiplens.plots.section import KeyNumber, Quantity, ReadingView, Section, provenance_of
 from skiplens.readings.finding import listed
 from skiplens.readings.reading import Provenance, Reading
 
@@ -204,7 +204,7 @@ def structure_section(reading: StructureReading) -> Section:
         facts=facts,
         rows=reading.rows(),
         notes=reading.notes,
-        cells=block_cells(reading),
+        blocks=reading.block_names,
         figures=drawn(reading, FIGURES),
         provenance=provenance_of(reading),
     )
@@ -233,13 +233,6 @@ def structure_sentence(reading: StructureReading) -> str:
 
 def _counted(words: tuple[str, ...]) -> str:
     return ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
-
-
-def block_cells(reading: StructureReading) -> tuple[BlockCell, ...]:
-    """The blocks in the order in which they run."""
-    columns = (reading.block_names, reading.shortcuts, reading.branch_depths.tolist(), reading.parents)
-    rows = zip(*columns, strict=True)
-    return tuple(BlockCell(name, shortcut, depth, parent is not None) for name, shortcut, depth, parent in rows)
 
 
 def structure_numbers(reading: StructureReading) -> tuple[KeyNumber, ...]:
