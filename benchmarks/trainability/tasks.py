@@ -70,7 +70,7 @@ def _colour_images() -> Task:
 
 
 def _images(name: str, samples: int) -> tuple[Tensor, Tensor]:
-    stored = STORED / f"{name}.pt"
+    stored = STORED / f"{name}-{samples}.pt"
     if not stored.exists():
         source = load(name).source
         images, labels = next(source.stream(torch.arange(samples), samples))
@@ -82,7 +82,7 @@ def _images(name: str, samples: int) -> tuple[Tensor, Tensor]:
 
 def _text() -> Task:
     """Each next character of texts."""
-    stored = STORED / "text.pt"
+    stored = STORED / f"text-{SAMPLES['text']}-{CONTEXT}.pt"
     if not stored.exists():
         stored.parent.mkdir(exist_ok=True)
         torch.save(_windows(), stored)

@@ -198,7 +198,11 @@ def main() -> None:
                 continue
             began, work = time.perf_counter(), task(network.task)
             work = Task(work.name, work.inputs.to(settings.device), work.targets.to(settings.device), work.classes)
-            losses = train(network, optimizer, work, settings.device, Length(settings.steps, settings.order))
+            try:
+                losses = train(network, optimizer, work, settings.device, Length(settings.steps, settings.order))
+            except RuntimeError as error:  # the others still count; the same command tries this one again
+                print(f"{optimizer} {network.name} failed: {error}", flush=True)
+                continue
             np.save(file, losses.astype(np.float32))
             ends = losses[..., -LAST:].mean(-1).min(-1)
             print(f"{optimizer} {network.name}: {ends.round(4)} in {time.perf_counter() - began:.1f} s", flush=True)
