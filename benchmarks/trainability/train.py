@@ -83,7 +83,8 @@ class Grid:
             with torch.cuda.stream(stream):
                 own = {name: value[i, j].detach().requires_grad_() for name, value in weights.items()}
                 loss = self._loss(own, {name: value[i] for name, value in buffers.items()}, inputs[i], targets[i])
-                found[i, j] = (torch.autograd.grad(loss, list(own.values())), loss.detach())
+                slopes = torch.autograd.grad(loss, list(own.values()), allow_unused=True, materialize_grads=True)
+                found[i, j] = (slopes, loss.detach())
         for stream in STREAMS:
             now.wait_stream(stream)
         shape = len(inputs), -1
