@@ -6,6 +6,7 @@ files to one.
 """
 
 import argparse
+import itertools
 import json
 import platform
 import time
@@ -112,16 +113,22 @@ class Grid:
 
 @dataclass(frozen=True)
 class Length:
-    """How long to train, and in which of many orders the samples come."""
+    """How long to train, in which of many orders the samples come, and whether the first batches are all there is."""
 
     steps: int = STEPS
     order: int = 0
+    batches: int = 0
+
+    def stream(self, work: Task, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """The batches of a start."""
+        endless = work.batches(seed + self.order)
+        return itertools.cycle(itertools.islice(endless, self.batches)) if self.batches else endless
 
 
 def train(network: Network, optimizer: str, work: Task, device: str, length: Length = Length()) -> np.ndarray:  # noqa: B008
     """Losses (seeds, rates, steps)."""
     grid = Grid(network, optimizer, SEEDS, device)
-    streams = [work.batches(seed + length.order) for seed in SEEDS]
+    streams = [length.stream(work, seed) for seed in SEEDS]
     losses = torch.empty(length.steps, len(SEEDS), len(RATES[optimizer]), device=device)
     take_step = _recorded(grid, streams) if device.startswith("cuda") else grid.step
     for number in range(length.steps):
@@ -183,12 +190,14 @@ def main() -> None:
     parser.add_argument("--optimizers", nargs="*", default=list(RATES))
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--order", type=int, default=0, help="another number gives the samples in another order")
+    parser.add_argument("--batches", type=int, default=0, help="only so many, again and again; 0: all")
     parser.add_argument("--share", default="0/1", help="which of how many processes this is")
     settings = parser.parse_args()
     settings.out.mkdir(parents=True, exist_ok=True)
     mine, all_ = map(int, settings.share.split("/"))
     wanted = [n for n in NETWORKS.values() if n.task in settings.tasks]
     wanted = [n for n in wanted if not settings.families or n.family in settings.families]
+    length = Length(settings.steps, settings.order, settings.batches)
     torch.set_num_threads(1)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     (settings.out / "environment.json").write_text(json.dumps(environment(settings.device)))
@@ -200,7 +209,7 @@ def main() -> None:
             began, work = time.perf_counter(), task(network.task)
             work = Task(work.name, work.inputs.to(settings.device), work.targets.to(settings.device), work.classes)
             try:
-                losses = train(network, optimizer, work, settings.device, Length(settings.steps, settings.order))
+                losses = train(network, optimizer, work, settings.device, length)
             except RuntimeError as error:  # the others still count; the same command tries this one again
                 print(f"{optimizer} {network.name} failed: {error}", flush=True)
                 continue
