@@ -14,10 +14,11 @@ from torch import nn
 import skiplens as sl
 from skiplens.base.errors import InvalidInputError
 from skiplens.improvement.improve import SEEDS
-from skiplens.improvement.race import Race, run_to_the_end
+from skiplens.improvement.race import Race, race_figure, run_to_the_end
 from skiplens.improvement.reading import Improvement
 from skiplens.improvement.report import findings_of
 from skiplens.improvement.search import LEAST, budget
+from skiplens.plots.figure import Points
 from skiplens.readings.file import from_json, to_json
 from skiplens.report import Report
 from skiplens.trainability.optimizers import optimizer_choice
@@ -134,6 +135,17 @@ def test_the_test_is_the_paired_t_test_of_the_field():
     ends = before[:, -3:].mean(1).log(), after[:, -3:].mean(1).log()
     assert race.p == pytest.approx(float(stats.ttest_rel(*ends, alternative="greater").pvalue), rel=1e-9)
     assert race.gain == pytest.approx(math.exp(float((ends[0] - ends[1]).mean())), rel=1e-6)
+
+
+def test_a_run_that_diverged_is_counted_and_marked_whether_its_file_says_nan_or_infinite():
+    losses = torch.tensor([[2.0, 3.0, 5.0, 4.0], [2.0, 1.0, 0.5, 0.4]])
+    for missing in (math.nan, math.inf):
+        before = losses.clone()
+        before[0, 2:] = missing
+        race = Race(before, losses, (0.1, 0.2))
+        assert race.ends[0].tolist() == [math.inf, pytest.approx(0.4)] and race.wins == 1
+        (marked,) = (mark for mark in race_figure(race).marks if isinstance(mark, Points))
+        assert marked.name == "✕ as it is: diverged on 1 of 2 seeds" and marked.x == (3.0,) and marked.y == (5.0,)
 
 
 def test_a_run_is_the_training_that_anybody_would_write():

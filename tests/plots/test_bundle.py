@@ -34,5 +34,5 @@ def test_one_curve_has_no_range():
 def test_the_race_shows_both_sides_with_their_learning_rates():
     (figure,) = figures_of(verification(runs([3.0, 4.0]), runs([1.0, 2.0])))
     names = [mark.name for mark in figure.marks if isinstance(mark, Line)]
-    assert names == ["as it is (learning rate 0.01)", "changed (learning rate 0.1)"]
+    assert names == ["as it is (rate 0.01)", "changed (rate 0.1)"]
     assert figures_of(verification(torch.zeros(0, 0), torch.zeros(0, 0))) == ()

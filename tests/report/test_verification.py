@@ -4,8 +4,9 @@ import pytest
 import scipy.stats
 import torch
 
+from skiplens.improvement.race import ends_of, signed_rank_p
 from skiplens.readings.file import read_file, write_file
-from skiplens.report.verification_reading import VerificationReading, final_losses, signed_rank_p
+from skiplens.report.verification_reading import LAST_SHARE, VerificationReading
 
 
 def verification(before: torch.Tensor, after: torch.Tensor, **changes) -> VerificationReading:
@@ -43,7 +44,7 @@ def test_p_values_counted_by_hand(differences, p):
 
 def test_the_final_loss_is_the_mean_of_the_last_quarter_and_infinite_after_a_divergence():
     losses = torch.tensor([[9.0, 9, 9, 9, 9, 9, 1, 3], [9.0, 9, 9, 9, 9, 9, 9, math.nan]])
-    assert final_losses(losses).tolist() == [2.0, math.inf]
+    assert ends_of(losses, LAST_SHARE).tolist() == [2.0, math.inf]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""The proof: the network as it is and the changed one, trained to the end from fresh seeds, each at its best rate."""
+"""The race: the network as it is and the changed one, trained from the same seeds on the same batches.
+
+Each runs at its best rate. `verify` and `improve` both race so.
+"""
 
 import itertools
 import math
@@ -13,15 +16,18 @@ from skiplens.base.axes import Float
 from skiplens.base.preserve_state import without_autocast
 from skiplens.base.randomness import own_random_state
 from skiplens.graph.loss import Loss
-from skiplens.improvement.reading import ends_of
+from skiplens.plots.figure import Figure, Mark, Points, Reference, bundle, numbers
 from skiplens.readings.reading import Provenance, Reading
 from skiplens.trainability.forecast import TrainingLoss, opened
 from skiplens.trainability.optimizers import OptimizerChoice
 from skiplens.trainability.pilot import Runner, has_diverged
+from skiplens.training.source import Source
 
 PIECE = 20  # steps between two looks whether a run has diverged
-LEVEL = 0.05  # of the test
+LEVEL = 0.05  # of the tests
 BEYOND = 1e12  # what a diverged run counts as
+LAST = 0.1  # share of the steps whose mean loss is the loss at the end
+CLIPPED = 10.0  # losses above so many guesses are drawn at this height
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -36,19 +42,21 @@ class Race:
     """Both networks trained from the same seeds on the same batches.
 
     Attributes:
-        before: Losses of the network as it was, (seeds, steps); infinite from where a run diverged.
+        before: Losses of the network as it was, (seeds, steps); not finite from where a run diverged.
         after: Losses of the changed one.
         rates: The rate of each.
+        last: The share of the steps, at the end, whose mean loss is the loss at the end.
     """
 
-    before: Tensor
-    after: Tensor
+    before: Float[Tensor, "seeds steps"]
+    after: Float[Tensor, "seeds steps"]
     rates: tuple[float, float]
+    last: float = LAST
 
     @property
-    def ends(self) -> tuple[Tensor, Tensor]:
-        """The loss at the end of each run: the mean over the last tenth of the steps."""
-        return ends_of(self.before), ends_of(self.after)
+    def ends(self) -> tuple[Float[Tensor, " seeds"], Float[Tensor, " seeds"]]:
+        """The loss at the end of each run, infinite where it diverged."""
+        return ends_of(self.before, self.last), ends_of(self.after, self.last)
 
     @property
     def gain(self) -> float:
@@ -70,9 +78,42 @@ class Race:
         """Whether the changed network trains better beyond chance."""
         return self.gain > 1 and self.p < LEVEL
 
+    @property
+    def wins(self) -> int:
+        """On how many seeds the changed network ends with the lower loss."""
+        before, after = self.ends
+        return int((after < before).sum())
+
+    @property
+    def rank_p(self) -> float:
+        """Two-sided Wilcoxon signed-rank test, exact, of the logarithms; it needs six pairs to prove anything."""
+        tiny = torch.finfo(torch.float64).tiny
+        before, after = (ends.clamp_min(tiny).log() for ends in self.ends)
+        # Two infinite numbers are alike.
+        return signed_rank_p((after - before).nan_to_num(nan=0.0, posinf=math.inf, neginf=-math.inf))
+
     def _differences(self) -> np.ndarray:
         before, after = (np.log(np.clip(ends.double().numpy(), 1e-12, BEYOND)) for ends in self.ends)
         return before - after
+
+
+def ends_of(losses: Float[Tensor, "seeds steps"], last: float = LAST) -> Float[Tensor, " seeds"]:
+    """The mean loss over the last share of the steps of each run; infinite where it diverged."""
+    count = max(1, math.ceil(last * losses.shape[1] - 1e-9))  # 0.1 · 70 is above 7 by rounding
+    return losses[:, -count:].mean(1).nan_to_num(nan=math.inf, posinf=math.inf)
+
+
+def signed_rank_p(differences: Float[Tensor, " pairs"]) -> float:
+    """Two-sided p-value of the signed-rank test: all 2ⁿ signs of the differences that are not zero are gone through."""
+    from scipy import stats  # it takes longer to load than all of Skiplens
+
+    differences = differences[differences != 0]
+    if not len(differences):
+        return 1.0
+    ranks = torch.from_numpy(stats.rankdata(differences.abs().numpy()))
+    signs = torch.tensor(list(itertools.product((-1.0, 1.0), repeat=len(ranks))), dtype=ranks.dtype)
+    observed = (ranks * differences.sign()).sum().abs()
+    return float(((signs @ ranks).abs() >= observed).double().mean())
 
 
 def run_to_the_end(  # noqa: PLR0913 - what is trained, on what, how and for how long
@@ -86,10 +127,13 @@ def run_to_the_end(  # noqa: PLR0913 - what is trained, on what, how and for how
     seed: int,
     first: int = 0,
 ) -> RacedRun:
-    """Train a copy of `model` on the batches from number `first` on; the seed names their order and what is drawn."""
+    """Train a copy of `model` on the batches from number `first` on; the seed names their order and what is drawn.
+
+    `data` may be a `Source`, whose order is its own.
+    """
     device = next(model.parameters()).device
     clock = Provenance.begin({"optimizer": choice.name, "rate": rate, "steps": steps}, seed, device)
-    source, _, _ = opened(data, steps, seed, device)
+    source = data if isinstance(data, Source) else opened(data, steps, seed, device)[0]
     with own_random_state(device), without_autocast(), torch.enable_grad():
         runner = Runner(model, source, TrainingLoss(loss), choice, seed)
         batches = source.batches(first)
@@ -105,3 +149,33 @@ def run_to_the_end(  # noqa: PLR0913 - what is trained, on what, how and for how
         finite = list(itertools.takewhile(lambda value: not has_diverged([losses[0], value]), losses))
         kept[: len(finite)] = torch.tensor(finite, dtype=torch.float64)
     return RacedRun(losses=kept, provenance=clock.end())
+
+
+def race_figure(race: Race, *, name: str = "race_curves", guess: float = math.nan, loss: str = "") -> Figure:
+    """The loss along training of both networks over all seeds; where runs diverged they are counted and marked."""
+    sides = [losses.nan_to_num(nan=math.inf, posinf=math.inf) for losses in (race.before, race.after)]
+    highest = max((float(losses[losses.isfinite()].max()) for losses in sides if losses.isfinite().any()), default=1.0)
+    top = CLIPPED * guess if guess > 0 else highest
+    marks: list[Mark] = []
+    for index, (side, losses, rate) in enumerate(zip(("as it is", "changed"), sides, race.rates, strict=True)):
+        steps = torch.arange(1, losses.shape[1] + 1)
+        marks += bundle(steps, losses.clamp(max=top), f"{side} (rate {rate:.2g})", index, logarithmic=True)
+        diverged = ~losses.isfinite().all(1)
+        if bool(diverged.any()):
+            ends = losses[diverged].isfinite().sum(1)
+            label = f"✕ {side}: diverged on {int(diverged.sum())} of {len(losses)} seeds"
+            marks.append(Points(numbers(ends + 1), numbers(torch.full((len(ends),), top)), label))
+    if guess > 0:
+        marks.append(Reference(guess, "a guess"))
+    return Figure(
+        name=name,
+        title="Both networks, trained to the end",
+        caption=f"Mean loss over {len(race.before)} seeds and, shaded, the range between them. Both see the same "
+        "batches in the same order, each at the rate that suits it best."
+        + " The drawing ends at ten guesses."
+        * (guess > 0),
+        x_label="step",
+        y_label=f"training loss ({loss})" if loss else "training loss",
+        y_log=True,
+        marks=tuple(marks),
+    )

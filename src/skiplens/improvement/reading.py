@@ -8,14 +8,8 @@ from typing import Any
 from torch import Tensor
 
 from skiplens.base.axes import Float, Int
+from skiplens.improvement.race import Race
 from skiplens.readings.reading import Reading
-
-LAST = 0.1  # share of the steps whose mean loss is the loss at the end
-
-
-def ends_of(losses: Float[Tensor, "seeds steps"]) -> Float[Tensor, " seeds"]:
-    """The loss at the end of each run."""
-    return losses[:, -max(1, int(LAST * losses.shape[1])) :].mean(1)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,9 +62,10 @@ class Improvement(Reading, kind="improvement"):
     def sentence(self) -> str:
         """What was found, in one sentence."""
         count = len({name for name in self.tried if name != "as it is"})
-        if not self.seemed_better:
+        race = self.race
+        if not self.seemed_better or race is None:
             return f"This network trains as well as anything tried: none of {count} changes promises a lower loss."
-        raced = f"over {self.losses_before.shape[0]} pairs of trainings"
+        raced = f"over {len(race.before)} pairs of trainings"
         if not self.is_proven:
             return (
                 f"Not proven: {self.seemed_better} ended with {1 / self.gain:.2g} times the loss {raced} "
@@ -78,16 +73,16 @@ class Improvement(Reading, kind="improvement"):
             )
         what = " and ".join(self.changes)
         chance = f"p = {self.p:.2g}" if self.p > 0 else "nothing is drawn, so all are alike"
-        before, after = (float(ends.median()) for ends in self.ends)
+        before, after = (float(ends.median()) for ends in race.ends)
         instead = (
             f"at {after:.3g} instead of {before:.3g}" if math.isfinite(before) else f"at {after:.3g}, not diverging"
         )
         return f"{what[:1].upper()}{what[1:]}: the loss ends {instead} {raced} ({chance})."
 
     @property
-    def ends(self) -> tuple[Tensor, Tensor]:
-        """The loss at the end of each run of the race, before and after: means over the last tenth of the steps."""
-        return ends_of(self.losses_before), ends_of(self.losses_after)
+    def race(self) -> Race | None:
+        """Both networks trained to the end; None where nothing was raced."""
+        return Race(self.losses_before, self.losses_after, self.rates) if self.losses_before.numel() else None
 
     def rows(self) -> tuple[Mapping[str, Any], ...]:
         """What was tried as a table, best first."""

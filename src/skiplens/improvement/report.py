@@ -1,47 +1,17 @@
 """An improvement on the page: before and after, the race with its spread, and what was tried."""
 
-import torch
 from torch import Tensor
 
+from skiplens.improvement.race import race_figure
 from skiplens.improvement.reading import Improvement
-from skiplens.plots.figure import Bars, Figure, Mark, Points, Reference, bundle, drawn, numbers
+from skiplens.plots.figure import Bars, Figure, drawn, numbers
 from skiplens.plots.section import ReadingView, Section, number_in_words, provenance_of
 from skiplens.readings.finding import Finding
-
-CLIPPED = 10.0  # losses above so many guesses are drawn at this height
 
 
 def race_curves(reading: Improvement) -> Figure | None:
     """The loss along training of the network as it was and of the changed one, over all seeds."""
-    if not reading.losses_before.numel():
-        return None
-    marks: list[Mark] = []
-    sides = (
-        ("as it was", reading.losses_before, reading.rates[0]),
-        ("changed", reading.losses_after, reading.rates[1]),
-    )
-    top = CLIPPED * reading.guess if reading.guess > 0 else float("inf")
-    for index, (name, losses, rate) in enumerate(sides):
-        shown = losses.clamp(max=top)
-        diverged = ~losses.isfinite().all(1)
-        steps = torch.arange(1, losses.shape[1] + 1)
-        marks += bundle(steps, shown, f"{name} (rate {rate:.2g})", index, logarithmic=True)
-        if bool(diverged.any()):
-            ends = losses[diverged].isfinite().sum(1)
-            label = f"✕ {name}: diverged on {int(diverged.sum())} of {len(losses)} seeds"
-            marks.append(Points(numbers(ends + 1), numbers(torch.full((len(ends),), top)), label))
-    if reading.guess > 0:
-        marks.append(Reference(reading.guess, "a guess"))
-    return Figure(
-        name="race_curves",
-        title="Both networks, trained to the end",
-        caption=f"Mean loss over {len(reading.losses_before)} seeds and, shaded, the range between them. Both see the "
-        "same batches in the same order, each at the rate that suits it best; the drawing ends at ten guesses.",
-        x_label="step",
-        y_label="training loss",
-        y_log=True,
-        marks=tuple(marks),
-    )
+    return None if reading.race is None else race_figure(reading.race, guess=reading.guess)
 
 
 def gains_of_changes(reading: Improvement) -> Figure | None:
@@ -102,9 +72,11 @@ def _facts(reading: Improvement) -> tuple[tuple[str, str], ...]:
         ("gradients computed", f"{reading.cost:,}"),
         ("trainings", f"{reading.steps} steps of {reading.optimizer}"),
     ]
-    if reading.losses_before.numel():
+    if reading.race is not None:
         facts += [
-            *zip(("loss at the end, as it was", "loss at the end, changed"), map(_median, reading.ends), strict=True),
+            *zip(
+                ("loss at the end, as it was", "loss at the end, changed"), map(_median, reading.race.ends), strict=True
+            ),
             ("rates", "{:.2g} before, {:.2g} after".format(*reading.rates)),
             ("one-sided paired t-test of the logarithms", f"p = {reading.p:.2g}"),
         ]

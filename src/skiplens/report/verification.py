@@ -1,34 +1,36 @@
 """Prove the suggestions of a report: apply each to a copy, take its number again, and let both networks train."""
 
-import copy
 import json
 import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from skiplens.base.errors import SettingsError, SkiplensError
+from skiplens.base.errors import InvalidInputError, SettingsError, SkiplensError
 from skiplens.base.preserve_state import dropout_off, preserve_random_state, preserve_state
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
 from skiplens.base.settings import Settings, option
 from skiplens.edits.remedies import apply_remedy
-from skiplens.graph.batch import Batch, concatenate, take
+from skiplens.graph.batch import Batch, take
 from skiplens.graph.functional import main_output
 from skiplens.graph.inputs import try_call
 from skiplens.graph.lens import Subject
 from skiplens.graph.loss import Loss, fitted, loss_name, loss_rule
+from skiplens.improvement.race import ends_of, run_to_the_end
 from skiplens.readings.finding import Finding, Remedy, Rule
 from skiplens.readings.reading import Provenance
 from skiplens.report.inspection import DEFAULT_SAMPLES, Report
 from skiplens.report.lenses import LENSES, QUANTITIES, RULES, find
-from skiplens.report.verification_reading import VerificationReading, final_losses
-from skiplens.training.loop import train
-from skiplens.training.recipe import Recipe
+from skiplens.report.verification_reading import LAST_SHARE, VerificationReading
+from skiplens.trainability.optimizers import OptimizerChoice
+from skiplens.trainability.pilot import trainable
+from skiplens.training.source import source_of
 
 MOST_SEEDS = 16  # the exact test goes through 2^seeds signs
 FEWEST_STEPS, MOST_STEPS = 15, 300
@@ -146,24 +148,25 @@ class _Trial:
         changes = {_key(remedy): remedy for remedy in kept}
         if not changes:
             return
+        as_it_is: Start = lambda seed: self.model  # noqa: E731 - a run trains a copy
+        runs = Runs(self.batch, self.loss, self.options)
         try:
-            race = Race.of(self.model, self.batch, self.loss, self.options)
-            step = race.seconds_of_step(self.model)
+            with preserve_state(self.model):
+                outputs = main_output(try_call(self.model, self.few.arguments()))
+            loss, _ = fitted(outputs, self.few, self.loss)
+            step = runs.seconds_of_step(as_it_is)
+            left = self.options.seconds - (time.perf_counter() - self.began)
+            made = plan(len(changes), runs.each, step, left, self.options.steps)
+            self.reason, self.made = made.reason, {"steps": made.steps, "loss": loss_name(loss)}
+            starts = {"": as_it_is} if made.changes else {}
+            starts |= {name: self._changed(changes[name]) for name in list(changes)[: made.changes]}
+            runs = replace(runs, steps=made.steps, total=runs.each * len(starts), done=0)
+            self.progress("training race", 0, runs.total)
+            for name, start in starts.items():
+                rate = runs.best_rate(start, self.progress)
+                self.raced[name] = (runs.losses(start, rate, self.progress), rate)
         except SkiplensError as error:
             self.reason = f"There was no race: {error}"
-            return
-        left = self.options.seconds - (time.perf_counter() - self.began)
-        made = plan(len(changes), race.runs, step, left, self.options.steps)
-        self.reason, self.made = made.reason, {"steps": made.steps, "loss": loss_name(race.loss)}
-        if not made.changes:
-            return
-        starts: dict[str, Start] = {"": lambda seed: copy.deepcopy(self.model)}
-        starts |= {name: self._changed(changes[name]) for name in list(changes)[: made.changes]}
-        race.recipe, race.total = replace(race.recipe, steps=made.steps), race.runs * len(starts)
-        self.progress("training race", 0, race.total)
-        for name, start in starts.items():
-            rate = race.best_rate(start, self.progress)
-            self.raced[name] = (race.losses(start, rate, self.progress), rate)
 
     def _changed(self, remedy: Remedy) -> "Start":
         return lambda seed: apply_remedy(redrawn_with(remedy, seed), self.model, self.few.inputs)
@@ -273,57 +276,50 @@ Start = Callable[[int], nn.Module]  # a fresh network for a seed; it will be tra
 
 
 @dataclass
-class Race:
-    """What all runs of a race share: samples, recipe, loss, seeds; and how many of all runs are done."""
+class Runs:
+    """What all runs share: samples, loss, options, number of steps; and how many of all runs are done."""
 
     batch: Batch
-    recipe: Recipe
     loss: Loss
     options: RaceOptions
+    steps: int = 1
     total: int = 0
     done: int = 0
 
-    @classmethod
-    def of(cls, model: nn.Module, batch: Batch, loss: Loss, options: RaceOptions) -> "Race":
-        """The race over `batch` with `loss` or the one that fits the targets; no steps are made yet."""
-        pieces = [batch.select(slice(start, start + 64)) for start in range(0, batch.samples, 64)]
-        with preserve_state(model):
-            found = [fitted(main_output(try_call(model, piece.arguments())), piece, loss) for piece in pieces]
-        batch = concatenate([piece for _, piece in found])
-        size = min(options.batch_size, max(1, batch.samples // 2))
-        rate = min(options.learning_rates)
-        recipe = Recipe(learning_rate=rate, momentum=options.momentum, batch_size=size, steps=1)
-        return cls(batch, recipe, found[0][0], options)
-
     @property
-    def runs(self) -> int:
+    def each(self) -> int:
         """How many runs one starter needs."""
         return len(self.options.learning_rates) + self.options.seeds
 
-    def seconds_of_step(self, model: nn.Module) -> float:
+    def seconds_of_step(self, start: Start) -> float:
         """How long one step takes here and now."""
-        trained, timed = copy.deepcopy(model), 3
-        train(trained, self.batch, self.recipe, loss=self.loss)  # the first step is slower
+        rate, timed = min(self.options.learning_rates), 3
+        self.run(start, rate, self.options.seed)  # the first step is slower
         began = time.perf_counter()
-        train(trained, self.batch, replace(self.recipe, steps=timed), loss=self.loss)
+        replace(self, steps=timed).run(start, rate, self.options.seed)
         return (time.perf_counter() - began) / timed
 
     def best_rate(self, start: Start, progress: Progress) -> float:
         """The learning rate with the lowest final loss on a seed of its own; the smallest where all diverge."""
-        rates = sorted(self.options.learning_rates)
-        finals = {rate: float(final_losses(self._run(start, rate, self.options.seed, progress))) for rate in rates}
+        rates, seed = sorted(self.options.learning_rates), self.options.seed
+        finals = {rate: float(ends_of(self.run(start, rate, seed, progress), LAST_SHARE)) for rate in rates}
         return min(finals, key=lambda rate: finals[rate])
 
     def losses(self, start: Start, rate: float, progress: Progress) -> Tensor:
-        """The loss of each step, one row a seed; NaN from where a run diverged."""
+        """The loss of each step, one row a seed; infinite from where a run diverged."""
         seeds = range(self.options.seed + 1, self.options.seed + 1 + self.options.seeds)
-        return torch.cat([self._run(start, rate, seed, progress) for seed in seeds])
+        return torch.cat([self.run(start, rate, seed, progress) for seed in seeds])
 
-    def _run(self, start: Start, rate: float, seed: int, progress: Progress) -> Tensor:
-        recipe = replace(self.recipe, learning_rate=rate, seed=seed)
-        made = train(start(seed), self.batch, recipe, loss=self.loss).losses
-        row = torch.full((1, recipe.steps or len(made)), math.nan, dtype=torch.float64)
-        row[0, : len(made)] = made.cpu()
+    def run(self, start: Start, rate: float, seed: int, progress: Progress = silent) -> Tensor:
+        """One training, as a row."""
+        model, size = start(seed), min(self.options.batch_size, max(1, self.batch.samples // 2))
+        if not trainable(model):
+            raise InvalidInputError(f"{type(model).__name__} has no parameter that a training would move.")
+        device = next(model.parameters()).device
+        source = source_of(self.batch, size, Randomness(seed).child("race"), device)
+        sgd = partial(torch.optim.SGD, lr=1.0, momentum=self.options.momentum)
+        choice = OptimizerChoice("sgd", sgd, usual=1.0)
+        made = run_to_the_end(model, source, self.loss, choice, rate=rate, steps=self.steps, seed=seed)
         self.done += 1
         progress("training race", self.done, self.total)
-        return row
+        return made.losses[None]

@@ -1,6 +1,5 @@
 """What became of a suggested change: the number behind the finding taken again, and a training race."""
 
-import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,11 +10,11 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
-from skiplens.plots.figure import Figure, bundle, drawn
+from skiplens.improvement.race import LEVEL, Race, race_figure
+from skiplens.plots.figure import Figure, drawn
 from skiplens.plots.section import ReadingView, Section, number_in_words, provenance_of
 from skiplens.readings.reading import Reading
 
-LEVEL = 0.05  # a difference between the two sides of a race that chance makes less often than this counts as one
 LAST_SHARE = 0.25  # the share of a run's steps, at its end, over which its final loss is the mean
 
 
@@ -39,7 +38,7 @@ class VerificationReading(Reading, kind="verification"):
         threshold: The number that the finding compared it with.
         solved: Whether the finding is gone.
         brought: Findings above a note that the change brought.
-        losses_before: Loss of each step of the model as it is; NaN from where a run diverged.
+        losses_before: Loss of each step of the model as it is; not finite from where a run diverged.
         losses_after: The same for the changed copy.
         rates: Learning rates of the two sides.
         reason: Why there was no race, or why the number could not be taken again; '' where all went well.
@@ -72,29 +71,29 @@ class VerificationReading(Reading, kind="verification"):
         return len(self.losses_before)
 
     @property
+    def race(self) -> Race:
+        """The race; it has no rows where there was none."""
+        return Race(self.losses_before, self.losses_after, self.rates, LAST_SHARE)
+
+    @property
     def final_before(self) -> Float[Tensor, " seeds"]:
         """Mean loss of the last quarter of the steps, seed by seed; infinite where a run diverged."""
-        return final_losses(self.losses_before)
+        return self.race.ends[0]
 
     @property
     def final_after(self) -> Float[Tensor, " seeds"]:
         """The same for the changed copy."""
-        return final_losses(self.losses_after)
+        return self.race.ends[1]
 
     @property
     def wins(self) -> int:
         """On how many seeds the changed copy ends with the lower loss."""
-        return int((self.final_after < self.final_before).sum())
+        return self.race.wins
 
     @property
     def p_value(self) -> float:
         """Two-sided Wilcoxon signed-rank test, exact, of log final losses paired by seed; NaN without a race."""
-        if not self.seeds:
-            return math.nan
-        tiny = torch.finfo(torch.float64).tiny
-        before, after = (losses.clamp_min(tiny).log() for losses in (self.final_before, self.final_after))
-        # Two infinite numbers are alike.
-        return signed_rank_p((after - before).nan_to_num(nan=0.0, posinf=math.inf, neginf=-math.inf))
+        return self.race.rank_p if self.seeds else math.nan
 
     @property
     def outcome(self) -> str:
@@ -106,42 +105,10 @@ class VerificationReading(Reading, kind="verification"):
         return "helps" if 2 * self.wins > self.seeds else "hurts"
 
 
-def final_losses(losses: Float[Tensor, "seeds steps"]) -> Float[Tensor, " seeds"]:
-    """Mean of the last quarter of each row; infinite where it holds a NaN."""
-    last = math.ceil(losses.shape[1] * LAST_SHARE)
-    return losses[:, losses.shape[1] - last :].mean(1).nan_to_num(nan=math.inf)
-
-
-def signed_rank_p(differences: Float[Tensor, " pairs"]) -> float:
-    """Two-sided p-value of the signed-rank test: all 2ⁿ signs of the differences that are not zero are gone through."""
-    from scipy import stats  # it takes longer to load than all of Skiplens
-
-    differences = differences[differences != 0]
-    if not len(differences):
-        return 1.0
-    ranks = torch.from_numpy(stats.rankdata(differences.abs().numpy()))
-    signs = torch.tensor(list(itertools.product((-1.0, 1.0), repeat=len(ranks))), dtype=ranks.dtype)
-    observed = (ranks * differences.sign()).sum().abs()
-    return float(((signs @ ranks).abs() >= observed).double().mean())
-
-
 def losses_of_race(reading: VerificationReading) -> Figure | None:
     """The loss along training of the model as it is and of the changed copy, over all seeds."""
-    if not reading.seeds:
-        return None
     name = str(reading.provenance.settings.get("loss", "")).replace("_", " ")
-    steps = torch.arange(reading.losses_before.shape[1])
-    before, after = reading.rates
-    marks = (
-        *bundle(steps, reading.losses_before, f"as it is (learning rate {before:g})", 0),
-        *bundle(steps, reading.losses_after, f"changed (learning rate {after:g})", 1),
-    )
-    caption = (
-        f"Mean loss over {reading.seeds} seeds and, shaded, the range between them. Both sides see the same batches in "
-        "the same order, each at the learning rate that suits it best; a line ends where a run diverged."
-    )
-    words = (f"race_{reading.rule}", "Training before and after the change", caption)
-    return Figure(*words, x_label="step", y_label=f"loss ({name})" if name else "loss", marks=marks, y_log=True)
+    return race_figure(reading.race, name=f"race_{reading.rule}", loss=name) if reading.seeds else None
 
 
 FIGURES = (losses_of_race,)
