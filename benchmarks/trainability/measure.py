@@ -44,11 +44,13 @@ class Job:
     methods: tuple[str, ...]
 
 
-def jobs_of(methods: Iterable[str], networks: Iterable[str], done: Iterable[Row]) -> list[Job]:
+def jobs_of(
+    methods: Iterable[str], networks: Iterable[str], done: Iterable[Row], seeds: Iterable[int] = SEEDS
+) -> list[Job]:
     """What is wanted and not done, network by network."""
     have = {(row["method"], row["network"], row["optimizer"], int(row["seed"])) for row in done}
     asked, jobs = list(methods), []
-    for network, seed, optimizer in product(networks, SEEDS, (ANY, *RATES)):
+    for network, seed, optimizer in product(networks, seeds, (ANY, *RATES)):
         own = [method for method in asked if (method in PROXIES) == (optimizer == ANY)]
         left = tuple(method for method in own if (method, network, optimizer, seed) not in have)
         if left:
@@ -137,6 +139,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--methods", nargs="*", default=list(METHODS), help="names or their beginnings")
     parser.add_argument("--tasks", nargs="*", default=list(TASKS))
+    parser.add_argument("--seeds", type=int, nargs="*", default=list(SEEDS))
     parser.add_argument("--limit", type=int, help="only so many networks of each task")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--device", default="cpu")
@@ -149,7 +152,7 @@ def main() -> None:
     for name in settings.tasks:
         task(name)  # one process reads the images and stores them for all
         networks += [n.name for n in NETWORKS.values() if n.task == name][: settings.limit]
-    jobs = jobs_of(methods, networks, filter(succeeded, read_rows(settings.stored)))
+    jobs = jobs_of(methods, networks, filter(succeeded, read_rows(settings.stored)), settings.seeds)
     found = shared_out(partial(measured, device=settings.device), jobs, settings.processes)
     for number, rows in enumerate(append_rows(settings.stored, COLUMNS, found, succeeded), 1):
         failed = [f"{row['method']} {row['word']}" for row in rows if not succeeded(row)]

@@ -6,7 +6,7 @@ The truth is the final loss (mean of the last 40 of 400 steps) of every network 
 * area: under the curve of finding bad networks by a low score, the mean over tasks. A network is *bad* where its best
   final loss is above a quarter of the loss of a constant answer.
 * precision, recall: of bad networks by the word, for each start; every word but "trains" calls it bad.
-* coverage: how often the best final loss is in the interval that was forecast with 90 %.
+* coverage: how often the loss at the advised rate is in the interval that was forecast with 90 %.
 * rate: how often the loss at the advised rate is at most 1.5 times the best of the grid. Between two rates of the grid
   the logarithm of the loss is taken linear in the logarithm of the rate; beyond the grid its end counts.
 * cost: training steps that the method takes, all rates together.
@@ -121,7 +121,8 @@ def judged(said: Mapping[Start, Row], truths: Mapping[Start, Truth], optimizers:
         bad = [fact.best > BAD_SHARE * fact.guess for fact in facts]
         found["precision"], found["recall"] = precision_recall(called, bad)
     if any(not math.isnan(row["low"]) for row in rows):
-        found["coverage"] = coverage([r["low"] for r in rows], [r["high"] for r in rows], [f.best for f in facts])
+        ends = [_end(row, fact) for row, fact in zip(rows, facts, strict=True)]
+        found["coverage"] = coverage([row["low"] for row in rows], [row["high"] for row in rows], ends)
     if any(not math.isnan(row["rate"]) for row in rows):
         near = [
             loss_at_rate(row["rate"], fact.rates, fact.losses) <= NEAR_BEST * fact.best
@@ -132,6 +133,11 @@ def judged(said: Mapping[Start, Row], truths: Mapping[Start, Truth], optimizers:
     found["networks"] = len({start[0] for start in starts})
     found["failed"] = sum(row["word"].startswith("failed") for row in rows)
     return found
+
+
+def _end(row: Row, fact: Truth) -> float:
+    """What the interval is about: the loss at the advised rate, or the best one where no rate was advised."""
+    return fact.best if math.isnan(row["rate"]) else loss_at_rate(row["rate"], fact.rates, fact.losses)
 
 
 def _mean(values: Iterable[float]) -> float:
@@ -173,9 +179,11 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stored", type=Path, default=measure.STORED, help="methods.csv")
+    parser.add_argument("--forecasts", type=Path, default=Path(__file__).parent / "results" / "forecasts.csv")
     settings = parser.parse_args()
     order = {method: place for place, method in enumerate(measure.METHODS)}
-    rows = sorted(measure.load(settings.stored), key=lambda row: order.get(row["method"], len(order)))
+    stored = [row for row in measure.load(settings.stored) if not row["method"].startswith("forecast")]
+    rows = sorted([*measure.load(settings.forecasts), *stored], key=lambda row: order.get(row["method"], len(order)))
     if not rows:
         raise SystemExit(f"{settings.stored} has no rows. Run `python -m benchmarks.trainability.measure` first.")
     truths = truths_of(truth.load(), {name: task(name).guess for name in TASKS})

@@ -15,7 +15,6 @@ from skiplens.base.errors import InvalidInputError
 from skiplens.base.progress import silent
 from skiplens.base.randomness import Randomness
 from skiplens.trainability import journal
-from skiplens.trainability.features import unexplained
 from skiplens.trainability.forecast import TrainingLoss, forecast
 from skiplens.trainability.optimizers import optimizer_choice
 from skiplens.trainability.pilot import Runner, Trial, has_diverged, race, rounds, run_pilot
@@ -86,21 +85,6 @@ def test_the_longest_trial_is_one_of_the_best():
     for trial in found.trials:
         if trial is not longest and not trial.diverged:
             assert longest.losses[len(trial.losses) - 1] < trial.losses[-1] * 1.5
-
-
-def test_what_the_features_leave_is_that_of_the_furthest_trial():
-    model = network()
-    found = piloted(model)
-    longest = max(found.trials, key=lambda trial: len(trial.losses))
-    own = copy.deepcopy(model).train()
-    optimizer = torch.optim.Adam(own.parameters(), lr=longest.rate)
-    batches = source_of(data(), BATCH, Randomness(0), torch.device("cpu")).batches(0)
-    for _ in longest.losses:
-        batch = next(batches)
-        optimizer.zero_grad()
-        F.cross_entropy(own(batch.inputs), batch.targets).backward()
-        optimizer.step()
-    assert found.explained == pytest.approx(unexplained(own, next(batches)), rel=1e-9)
 
 
 def test_a_schedule_and_its_groups_are_kept():

@@ -5,16 +5,13 @@ import math
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from skiplens.graph.batch import as_batch
 from skiplens.signal.layers import layer_states
-from skiplens.task.measure import measure_task
 from skiplens.trainability import features
 from skiplens.trainability.features import left_out
-from skiplens.trainability.forecast import TrainingLoss
-from skiplens.trainability.start import start_features
+from skiplens.trainability.start import start_features, trouble
 
 
 def made(samples=40):
@@ -25,7 +22,7 @@ def made(samples=40):
 
 def looked_at(model, data):
     batch = as_batch(data)
-    return start_features(model, batch, TrainingLoss(None), measure_task(model, batch), layer_states(model, batch))
+    return start_features(model, batch, layer_states(model, batch))
 
 
 def test_what_is_left_out_is_what_a_fit_on_the_others_misses(monkeypatch):
@@ -55,17 +52,13 @@ def test_features_that_say_nothing_leave_a_guess_and_those_that_say_all_leave_no
     assert left_out(np.eye(4)[targets] + 0.01, targets) < 1e-3
 
 
-def test_agreement_is_the_mean_cosine_of_two_halves():
-    torch.manual_seed(1)
-    model = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 2))
-    inputs, targets = made()
-    slopes = []
-    for half in (slice(0, None, 2), slice(1, None, 2)):
-        loss = F.cross_entropy(model(inputs[half]), targets[half])
-        slopes.append(torch.autograd.grad(loss, list(model.parameters())))
-    cosines = [F.cosine_similarity(a.flatten(), b.flatten(), dim=0).item() for a, b in zip(*slopes, strict=True)]
-    found = looked_at(model, (inputs, targets))
-    assert found["agreement"] == pytest.approx(sum(cosines) / len(cosines), rel=1e-5)
+def test_trouble_is_the_sum_of_its_signs():
+    found = {"explained": 0.95, "shut": 0.3, "spread kept": -1.0, "signal ratio": 3.0}
+    assert trouble(found) == pytest.approx(-0.05 / 0.1 + 0.3 / 0.2 + 1.0 / 2 + 3.0 / 2)
+    for name, worse in (("explained", 1.1), ("shut", 0.6), ("spread kept", -3.0), ("signal ratio", 5.0)):
+        assert trouble({**found, name: worse}) > trouble(found)
+        assert math.isfinite(trouble({**found, name: math.nan}))
+    assert trouble({**found, "signal ratio": 30.0}) == trouble({**found, "signal ratio": 8.0})
 
 
 def test_a_network_that_is_blind_and_one_that_sees():

@@ -16,9 +16,12 @@ import numpy as np
 from skiplens.base.errors import BrokenFileError
 from skiplens.base.files import read_json
 from skiplens.graph.inputs import first_line
-from skiplens.trainability.pilot import LOOKED_AT, Pilot, Trial, logarithmic_mean
+from skiplens.trainability.pilot import Pilot, Trial, logarithmic_mean
 
 FITS = Path(__file__).with_name("fit.json")
+STUCK, MOVED = 0.03, 0.08  # logarithms below a guess: who has not come so far is stuck, who has will go on
+ROUNDS, NEAR = 50, 0.02  # of the search for a line, and what counts as no miss
+CLOSE = 0.1  # logarithms of the loss; of rates so close the smaller is better in the long run
 LOWEST, HIGHEST = -7.0, 2.0  # ln(loss / guess) outside of this is cut: nobody needs to tell e^-8 from e^-9
 
 
@@ -29,60 +32,41 @@ class Situation:
     guess: float
     epoch: float  # steps in which all samples came once; infinite where they are always fresh
     start: Mapping[str, float] = field(default_factory=dict)  # readings before the first step
+    share: float = 1.0  # of all samples that the pilot met: the others will have to be learnt by heart too
+
+
+def level_of(trial: Trial, situation: Situation) -> float:
+    """Where a trial has come to: the mean ln(loss / guess) of its last quarter."""
+    unit = math.log(situation.guess)
+    logs = [logarithmic_mean([loss]) - unit for loss in trial.losses[-max(3, len(trial.losses) // 4) :]]
+    return float(np.clip(logs, LOWEST, HIGHEST).mean())
 
 
 def trial_features(pilot: Pilot, trial: Trial, situation: Situation, steps: float) -> dict[str, float]:
-    """What the losses of one trial, and those of its neighbours, say about its loss after `steps` steps."""
-    unit = math.log(situation.guess)
-    logs = np.clip([logarithmic_mean([loss]) - unit for loss in trial.losses], LOWEST, HIGHEST)
-    taken, place = len(logs), pilot.trials.index(trial)
-    level, middle = _mean(logs, 0.75, 1.0), _mean(logs, 0.4, 0.7)
-    ahead, times = math.log(max(steps, taken) / taken), math.log1p(steps / situation.epoch)
-    later = logs[taken // 2 :]
-    diverged = [number for number, other in enumerate(pilot.trials) if other.diverged and number > place]
+    """What a trial says about the loss after `steps` steps: where it has come to, and how much more there is to do.
+
+    So little is told that of two networks on the same data the one whose trial ends lower is expected to end lower.
+    """
+    level = level_of(trial, situation)
+    moved = min(1.0, max(0.0, (-level - STUCK) / (MOVED - STUCK)))
     return {
         "level": level,
-        "start": float(logs[0]),
-        "slope": level - middle,
-        "noise": float(np.std(np.diff(later))) if len(later) > 2 else 0.0,
-        "rise": float(later.max() - logs[: max(1, taken // 2)].min()),
-        "taken": math.log(taken),
-        "ahead": ahead,
-        "level x ahead": level * ahead,
-        "slope x ahead": (level - middle) * ahead,
-        "times seen": times,
-        "level x times seen": level * times,
-        "to the edge": float(min(_FAR, diverged[0] - place)) if diverged else float(_FAR),
-        "above": _gap(pilot, trial, place + 1),
-        "below": _gap(pilot, trial, place - 1),
-        "explained now": pilot.explained,
-        **{f"{name} at the start": value for name, value in situation.start.items()},
+        "moved": moved,
+        "moved x ahead": moved * math.log(max(1.0, steps / pilot.longest)),
+        "moved x by heart": moved * math.log1p(steps / situation.epoch) * math.log(1 / situation.share),
     }
 
 
-_FAR = 4  # rates between a trial and the first larger one that diverged: more make no difference
-_GAP = 2.0  # logarithms between neighbours: more make no difference, and one that diverged is so far behind
-
-
-def _gap(pilot: Pilot, trial: Trial, place: int) -> float:
-    """How far the trial at `place` is behind, where both have taken as many steps."""
-    if not 0 <= place < len(pilot.trials):
-        return 0.0
-    other = pilot.trials[place]
-    taken = min(len(other.losses), len(trial.losses))
-    behind, here = (logarithmic_mean(losses[:taken][-LOOKED_AT:]) for losses in (other.losses, trial.losses))
-    return _GAP if other.diverged else float(np.clip(behind - here, -_GAP, _GAP))
+def advised(pilot: Pilot, situation: Situation) -> Trial | None:
+    """The trial with the smallest rate of those that have come as low as any; None where all diverged."""
+    levels = [(level_of(trial, situation), trial) for trial in candidates(pilot)]
+    lowest = min((level for level, _ in levels), default=math.inf)
+    return next((trial for level, trial in levels if level <= lowest + CLOSE), None)
 
 
 def candidates(pilot: Pilot) -> list[Trial]:
     """The trials that went far enough to be advised: at least a third of the way of the furthest."""
-    furthest = max(len(trial.losses) for trial in pilot.trials)
-    return [trial for trial in pilot.trials if not trial.diverged and 3 * len(trial.losses) >= furthest]
-
-
-def _mean(values: np.ndarray, first: float, last: float) -> float:
-    start, end = int(first * len(values)), max(int(first * len(values)) + 1, round(last * len(values)))
-    return float(np.mean(values[start:end]))
+    return [trial for trial in pilot.trials if not trial.diverged and 3 * len(trial.losses) >= pilot.longest]
 
 
 @dataclass(frozen=True)
@@ -128,17 +112,25 @@ class Fit:
 
 
 def fitted_line(rows: Sequence[Mapping[str, float]], targets: np.ndarray, ridge: float) -> Fit:
-    """The ridge regression of `targets` on the features in `rows`, without residuals yet."""
+    """The line in the features that misses `targets` by the least absolute value in sum, without residuals yet.
+
+    Half of all targets are above it, so that few that are far off do not move it. It is found by least squares with
+    weights 1 / |what is missed|, again and again.
+    """
     names = tuple(name for name in rows[0] if not all(math.isnan(row[name]) for row in rows))
     table = np.array([[row[name] for name in names] for row in rows])
     centres, scales = np.nanmean(table, 0), np.nanstd(table, 0) + 1e-6
-    table = np.where(np.isnan(table), centres, table)
-    standard, offset = (table - centres) / scales, float(targets.mean())
-    weights = np.linalg.solve(
-        standard.T @ standard + ridge * len(rows) * np.eye(len(names)), standard.T @ (targets - offset)
-    )
+    standard = (np.where(np.isnan(table), centres, table) - centres) / scales
+    columns = np.column_stack([standard, np.ones(len(rows))])
+    penalty = np.diag([ridge * len(rows)] * len(names) + [0.0])
+    counts, found = np.ones(len(rows)), np.zeros(len(names) + 1)
+    for _ in range(ROUNDS):
+        weighed = columns * counts[:, None]
+        found = np.linalg.solve(columns.T @ weighed + penalty, weighed.T @ targets)
+        counts = 1 / np.maximum(np.abs(targets - columns @ found), NEAR)
+        counts /= counts.mean()
     nothing = np.zeros(1)
-    return Fit(names, centres, scales, weights, offset, nothing, nothing, nothing)
+    return Fit(names, centres, scales, found[:-1], float(found[-1]), nothing, nothing, nothing)
 
 
 @cache

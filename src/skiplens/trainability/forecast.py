@@ -26,7 +26,16 @@ from skiplens.signal.layers import layer_states
 from skiplens.task.measure import measure_task
 from skiplens.task.reading import TaskReading
 from skiplens.trainability.causes import cause_of
-from skiplens.trainability.extrapolation import HIGHEST, Situation, candidates, fit_for, trial_features
+from skiplens.trainability.extrapolation import (
+    HIGHEST,
+    Fit,
+    Situation,
+    advised,
+    fit_for,
+    level_of,
+    trial_features,
+)
+from skiplens.trainability.miniature import Miniature
 from skiplens.trainability.optimizers import Factory, OptimizerChoice, optimizer_choice
 from skiplens.trainability.pilot import Pilot, Trial, run_pilot, trainable
 from skiplens.trainability.reading import Forecast, word_for
@@ -40,6 +49,7 @@ READINGS = 2  # gradients for the readings of the start
 COPIES = 9  # of the parameters: one that is trained, its start, two gradients, an optimizer, and what waits of them
 
 
+SMALLEST = 1e-12  # losses of zero and below count as this
 ROUNDING = 1e-9  # of the loss at the start: what is below it is a loss of zero
 
 
@@ -103,6 +113,8 @@ def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each
         )
     device = trainable(model)[0].device
     source, first, notes = opened(data, cost, seed, device)
+    endless = isinstance(data, Iterator) and source.steps_per_epoch >= cost > 0  # it may have had more than were kept
+    epoch = math.inf if endless else float(source.steps_per_epoch)
     settings = {"optimizer": choice.name, "steps": steps, "cost": cost}
     clock = Provenance.begin(settings, seed, device)
     model, told = settled(model, first.first(2))
@@ -113,14 +125,16 @@ def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each
     states = layer_states(model, first, loss, memory=memory)
     guess = guess_of(task, first)
     lossy = TrainingLoss(loss)
-    start = start_features(model, first, lossy, task, states, size)
-    situation = Situation(guess if guess > 0 else abs(task.loss) or 1.0, float(source.steps_per_epoch), start)
+    start = start_features(model, first, states, size)
+    situation = Situation(guess if guess > 0 else abs(task.loss) or 1.0, epoch, start)
     if cost:
-        left = cost - READINGS
+        rates = len(choice.rates)
+        small = Miniature(source, first, steps=steps, cost=cost - READINGS, rates=rates, epoch=epoch)
         trained = run_pilot(
-            model, source, lossy, choice, cost=left, seed=seed, progress=progress, journal=journal, size=size
+            model, small, lossy, choice, cost=small.cost, seed=seed, progress=progress, journal=journal, size=size
         )
-        fields = Outlook(trained, situation, steps).fields()
+        fields = Outlook(trained, replace(situation, share=small.share), steps).fields()
+        fields["cost"] = math.ceil(trained.cost / small.parts) + READINGS
     else:
         fields = unseen(situation, task.loss, steps)
     cause = cause_of(fields["word"], task, states)
@@ -147,10 +161,12 @@ def samples_at_once(model: nn.Module, batch: Batch, memory: int | None, copies: 
 class Outlook:
     """What a pilot says of the rest: every trial is followed to the end, and the best is advised."""
 
-    def __init__(self, pilot: Pilot, situation: Situation, steps: int) -> None:
+    def __init__(self, pilot: Pilot, situation: Situation, steps: int, fit: Fit | None = None) -> None:
         self.pilot, self.situation, self.steps = pilot, situation, steps
-        ends = [(self._at(trial, steps), trial.rate, trial) for trial in candidates(pilot)]
-        self.end, _, self.best = min(ends, default=((math.inf,) * 3, math.nan, pilot.trials[0]))
+        self.fit = fit or fit_for("steps")
+        found = advised(pilot, situation)
+        self.best = found or pilot.trials[0]
+        self.end = (math.inf,) * 3 if found is None else self._at(found, steps)
 
     def fields(self) -> dict[str, Any]:
         """The fields of the forecast that come from the pilot."""
@@ -164,14 +180,14 @@ class Outlook:
             "rate": self.best.rate if math.isfinite(expected) else math.nan,
             "rates": self._rates(),
             "curve": torch.tensor(self._curve()),
-            "score": expected if math.isfinite(expected) else HIGHEST + 1,
-            "cost": self.pilot.cost + READINGS,
+            "score": level_of(self.best, self.situation) if math.isfinite(expected) else HIGHEST + 1,
+            "stretch": self.steps / self.pilot.longest,
             "tried": tuple(trial.rate for trial in self.pilot.trials),
             "losses": torch.tensor(list(losses), dtype=torch.float64).T,
         }
 
     def _at(self, trial: Trial, steps: float) -> tuple[float, float, float]:
-        return fit_for("steps").predict(trial_features(self.pilot, trial, self.situation, steps))
+        return self.fit.predict(trial_features(self.pilot, trial, self.situation, steps))
 
     def _rates(self) -> tuple[float, float]:
         """The smallest and the largest rate that keep half of what the best one gains, in logarithms."""
@@ -184,21 +200,24 @@ class Outlook:
         return min([self.best.rate, *working]), max([self.best.rate, *working])
 
     def _curve(self) -> list[float]:
-        """What was seen, then what is expected, which never rises."""
-        seen = self.best.losses[: self.steps]
+        """The best trial, smoothed and as long as the training, brought to what is expected; it never rises."""
         if not math.isfinite(self.end[0]):
-            return seen
-        places = np.unique(np.geomspace(len(seen), max(self.steps, len(seen)), 12).round())
-        expected = [self._at(self.best, place)[0] for place in places]
-        falling = np.maximum(np.minimum.accumulate(expected), expected[-1])
-        rest = np.arange(len(seen) + 1, self.steps + 1)
-        values = np.interp(np.log(rest), np.log(places), falling)
-        return seen + (self.situation.guess * np.exp(values)).tolist()
+            return self.best.losses[: self.steps]
+        seen = np.log(np.maximum(self.best.losses, SMALLEST) / self.situation.guess)
+        window = np.ones(max(1, len(seen) // 8))
+        seen = np.convolve(seen, window, "same") / np.convolve(np.ones_like(seen), window, "same")
+        places = np.arange(1, len(seen) + 1) * self.steps / self.pilot.longest
+        brought = seen + (self.end[0] - seen[-1]) * places / places[-1]
+        values = np.interp(np.arange(1, self.steps + 1), [*places, self.steps], [*brought, self.end[0]])
+        falling = np.maximum(np.minimum.accumulate(values), self.end[0])
+        return (self.situation.guess * np.exp(falling)).tolist()
 
 
-def unseen(situation: Situation, loss: float, steps: int) -> dict[str, Any]:
+def unseen(situation: Situation, loss: float, steps: int, fit: Fit | None = None) -> dict[str, Any]:
     """The fields of a forecast from readings of the start alone."""
-    expected, low, high = fit_for("readings").predict(situation.start) if math.isfinite(loss) else (math.inf,) * 3
+    fit = fit or fit_for("readings")
+    expected, low, high = fit.predict(situation.start) if math.isfinite(loss) else (math.inf,) * 3
+    score = situation.start["trouble"] if math.isfinite(loss) else math.inf
     ends = situation.guess * math.exp(expected)
     curve = torch.logspace(math.log10(loss), math.log10(ends), steps) if 0 < loss * ends < math.inf else [loss]
     return {
@@ -208,7 +227,7 @@ def unseen(situation: Situation, loss: float, steps: int) -> dict[str, Any]:
         "rate": math.nan,
         "rates": (math.nan, math.nan),
         "curve": torch.as_tensor(curve),
-        "score": expected if math.isfinite(expected) else HIGHEST + 1,
+        "score": score,
         "cost": 0,
         "losses": torch.zeros(0, 0),
     }

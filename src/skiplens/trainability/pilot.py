@@ -19,9 +19,8 @@ from skiplens.base.progress import Progress
 from skiplens.base.randomness import Randomness, own_random_state, seed_torch
 from skiplens.graph.batch import Batch
 from skiplens.graph.inputs import copy_of
-from skiplens.graph.lens import settled
 from skiplens.graph.loss import LossFunction
-from skiplens.trainability.features import slope_of, unexplained
+from skiplens.trainability.features import slope_of
 from skiplens.trainability.journal import Journal, Shelf, pilot_identity
 from skiplens.trainability.optimizers import Mover, OptimizerChoice
 from skiplens.training.checkpoints import state_tensors
@@ -38,9 +37,9 @@ class Trial:
     losses: list[float] = field(default_factory=list)
     diverged: bool = False
 
-    def level(self, last: int) -> float:
+    def level(self) -> float:
         """The mean logarithm of the last losses; infinite where it diverged."""
-        return math.inf if self.diverged else logarithmic_mean(self.losses[-last:])
+        return math.inf if self.diverged else recent_level(self.losses)
 
 
 @dataclass(frozen=True)
@@ -50,11 +49,16 @@ class Pilot:
     trials: tuple[Trial, ...]  # from the smallest rate to the largest
     cost: int
     """Gradients computed."""
-    explained: float = math.nan
-    """What the last features of the furthest trial leave unexplained; NaN where that is not known."""
+
+    @property
+    def longest(self) -> int:
+        """Steps of the trial that went furthest."""
+        return max(len(trial.losses) for trial in self.trials)
 
 
-LOOKED_AT = 3  # the last losses that a round is judged by
+def recent_level(losses: list[float]) -> float:
+    """The mean logarithm of the last third of the losses, of three at least: what a round is judged by."""
+    return logarithmic_mean(losses[-max(3, len(losses) // 3) :])
 
 
 def logarithmic_mean(losses: list[float]) -> float:
@@ -168,11 +172,10 @@ def run_pilot(  # noqa: PLR0913 - what is trained, how, and for how long
 
 
 def _raced(extend: "_Extension", cost: int) -> Pilot:
-    """All rounds, and what the furthest trial says at their end."""
+    """All rounds."""
     trials = extend.trials()
     race(trials, cost, extend)
-    explained = extend.explained() if any(not trial.diverged for trial in trials) else math.nan
-    found = Pilot(tuple(trials), extend.runner.cost, explained)
+    found = Pilot(tuple(trials), extend.runner.cost)
     extend.shelf.end(asdict(found))
     return found
 
@@ -182,7 +185,7 @@ def _finished(shelf: Shelf) -> Pilot | None:
     kept = shelf.finished
     if kept is None:
         return None
-    return Pilot(tuple(Trial(**trial) for trial in kept["trials"]), kept["cost"], kept["explained"])
+    return Pilot(tuple(Trial(**trial) for trial in kept["trials"]), kept["cost"])
 
 
 Extend = Callable[[Trial, int, int], None]
@@ -193,7 +196,7 @@ def race(trials: list[Trial], cost: int, extend: Extend) -> None:
     """All rounds: each trial goes on for as long as it is among the best."""
     alive = [trial for trial in trials if not trial.diverged]
     for number, (count, steps) in enumerate(rounds(cost, len(trials))):
-        alive = sorted(alive, key=lambda trial: trial.level(LOOKED_AT))[:count] if number else alive
+        alive = sorted(alive, key=Trial.level)[:count] if number else alive
         first = min((len(trial.losses) for trial in alive), default=0)
         for trial in alive:
             extend(trial, first, steps)
@@ -214,7 +217,6 @@ class _Extension:
         self.runner, self.shelf, self.cost, self.progress = runner, shelf, cost, progress
         self.batches = runner.source.batches(0)
         self.seen: dict[int, list[Batch]] = {}
-        self.last, self.elsewhere = math.nan, False  # which trial went on last, and whether in another process
         self.size = 3 * sum(t.numel() * t.element_size() for _, t in state_tensors(runner.model))
 
     def trials(self) -> list[Trial]:
@@ -228,9 +230,7 @@ class _Extension:
             self.seen = {first: [next(self.batches) for _ in range(steps)]}
         runner, kept = self.runner, self.shelf.losses(trial.rate)
         self.progress("pilot", runner.cost, self.cost)
-        self.elsewhere = len(kept) >= first + steps
-        self.last = trial.rate
-        if self.elsewhere:
+        if len(kept) >= first + steps:  # in another process
             trial.losses, runner.cost = kept[: first + steps], runner.cost + steps
             return
         if first == 1:
@@ -244,15 +244,6 @@ class _Extension:
         if self.shelf.outlives or not has_diverged(trial.losses):
             state = {"model": state_of(runner.model), "mover": mover.state()}
             self.shelf.put(trial.rate, trial.losses, state, self.size)
-
-    def explained(self) -> float:
-        """What the features leave unexplained where the last trial ended, also where another process took it there."""
-        runner, batch = self.runner, next(self.batches)
-        if self.elsewhere:
-            put_state(runner.model, self.shelf.take(self.last, self.size)["model"])
-        seed_torch(runner.randomness.child("features"), runner.device)  # dropout draws
-        model, _ = settled(runner.model, batch.first(2))
-        return unexplained(model, batch, runner.size)
 
 
 def trainable(model: nn.Module) -> list[nn.Parameter]:

@@ -36,6 +36,7 @@ class Forecast(Reading, kind="forecast"):
         first_loss: The loss before the first step.
         tried: Every rate that was tried.
         losses: Losses of the trials in the same order, one a step, NaN after the last one.
+        stretch: Steps of the training that a step of a trial stands for: trials are trainings in small.
         limits: The finding that says what limits the training, as JSON has it; empty where there is none.
         notes: What a person should know before reading on.
     """
@@ -61,6 +62,7 @@ class Forecast(Reading, kind="forecast"):
     first_loss: float
     tried: tuple[float, ...] = ()
     losses: Float[Tensor, "trials taken"]
+    stretch: float = 1.0
     limits: Mapping[str, Any]
     notes: tuple[str, ...] = ()
 

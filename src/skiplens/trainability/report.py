@@ -52,7 +52,8 @@ def expected_curve(reading: Forecast) -> Figure | None:
     top = CLIPPED * max(reading.guess, reading.first_loss) if math.isfinite(reading.guess) else math.inf
     for rate, losses in zip(reading.tried, reading.losses, strict=True):
         seen = losses[~losses.isnan()].clamp(max=top)  # a trial that diverges must not flatten all others
-        marks.append(Line(numbers(range(1, len(seen) + 1)), numbers(seen), f"tried: {rate:.2g}", faint=True))
+        places = [reading.stretch * step for step in range(1, len(seen) + 1)]
+        marks.append(Line(numbers(places), numbers(seen), f"tried: {rate:.2g}", faint=True))
     steps = range(1, len(reading.curve) + 1)
     marks.append(Line(numbers(steps), numbers(reading.curve), f"expected at {reading.rate:.2g}", colour="ink"))
     low, high = reading.interval
