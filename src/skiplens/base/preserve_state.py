@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from skiplens.base.errors import SkiplensError
+from skiplens.base.errors import InvalidInputError
 
 CHANGES_ITSELF = (
     "The model changes its own parameters when it is called: {names}. Skiplens measures a model without changing it; "
@@ -20,7 +20,7 @@ CHANGES_ITSELF = (
 )
 
 
-class SelfChangeError(SkiplensError):
+class SelfChangeError(InvalidInputError):
     """A model changes its own parameters when it is called."""
 
     def __init__(self, names: str) -> None:

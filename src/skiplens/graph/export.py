@@ -17,7 +17,8 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
 from skiplens.base.arguments import Arguments
-from skiplens.base.errors import InvalidInputError, NotExportableError
+from skiplens.base.errors import NotExportableError
+from skiplens.base.preserve_state import SelfChangeError
 from skiplens.graph.inputs import first_line, named_tensors
 
 
@@ -54,10 +55,7 @@ def export(model: nn.Module, arguments: Arguments) -> ExportedGraph:
         if spec.kind.name == "PARAMETER_MUTATION"  # torch before 2.9 has no such kind
     ]
     if changed:
-        raise InvalidInputError(
-            f"The model changes its own parameters when it is called: {', '.join(changed[:5])}. "
-            "Hand in a model whose forward pass has no such side effect."
-        )
+        raise SelfChangeError(", ".join(changed[:5]))
     return _read(model, program, names)
 
 
