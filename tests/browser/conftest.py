@@ -59,13 +59,21 @@ def visit(browser: Browser) -> Iterator[Callable[..., Page]]:
     assert complaints == []
 
 
+def unfold(page: Page) -> None:
+    """Open all that cards keep folded."""
+    page.evaluate("document.querySelectorAll('.why, .more').forEach(details => { details.open = true; })")
+
+
 @pytest.fixture
 def look(visit: Callable[..., Page]) -> Callable[..., Page]:
-    """As `visit`, and waits until all plots are drawn."""
+    """As `visit`, and waits until all plots are drawn; those of cards are unfolded if wanted."""
 
-    def drawn(path: Path, **options) -> Page:
+    def drawn(path: Path, unfolded: bool = False, **options) -> Page:
         page = visit(path, **options)
         page.wait_for_selector("html[data-plots=drawn]")
+        if unfolded:
+            unfold(page)
+            page.wait_for_function("!document.querySelector('.plot:not(.js-plotly-plot)')")
         return page
 
     return drawn

@@ -8,6 +8,7 @@ from torch import nn
 
 import skiplens as sl
 from skiplens.report.inspection import Problem, Report
+from tests.browser.conftest import unfold
 from tests.browser.contrast import contrast
 from tests.report.readings import paths, signal
 from tests.report.test_findings_section import finding
@@ -47,6 +48,8 @@ def whole_path(tmp_path: Path) -> Path:
 
 def test_all_plots_are_drawn_without_a_word_on_the_console(whole_path, look):
     page = look(whole_path)
+    assert page.locator(".more .js-plotly-plot").count() == 0  # drawn when they are wanted
+    page = look(whole_path, unfolded=True)
     figures = [figure for section in made(whole=True).sections() for figure in section.figures]
     assert len(figures) > 10
     marks = ":is(.bars path, .lines path, .points path, .heatmaplayer image)"
@@ -57,7 +60,7 @@ def test_all_plots_are_drawn_without_a_word_on_the_console(whole_path, look):
 
 @pytest.mark.slow
 def test_a_click_on_a_block_picks_it_out_and_show_all_brings_the_others_back(path, look):
-    page = look(path)
+    page = look(path, unfolded=True)
     bars = page.locator("#structure .plot").first
     opacities = (
         "plot => [...plot.querySelectorAll('.barlayer .trace:first-child .point path')].map(p => p.style.opacity)"
@@ -81,6 +84,19 @@ def test_the_tool_bar_of_a_plot_holds_what_we_chose_and_nothing_that_uploads(pat
     assert set(titles) == {"Download plot as a PNG", "Zoom", "Pan", "Reset axes"}
 
 
+def test_a_card_answers_a_question_and_unfolds(whole_path, look):
+    page = look(whole_path)
+    card = page.locator("#signal")
+    assert card.locator(".question").inner_text().endswith("?")
+    marker, bar = card.locator(".scale i").bounding_box(), card.locator(".scale .bar").bounding_box()
+    assert bar["x"] - marker["width"] <= marker["x"] <= bar["x"] + bar["width"]
+    assert card.locator(".plot").count() > 1 and card.locator(".plot:visible").count() == 1
+    assert not card.locator("table").first.is_visible()
+    card.locator(".more > summary").click()
+    page.wait_for_function("!document.querySelector('#signal .plot:not(.js-plotly-plot)')")
+    assert card.locator("table").first.is_visible()
+
+
 def test_the_drawing_is_saved_as_a_card(path, look):
     page = look(path)
     with page.expect_download() as waiting:
@@ -92,7 +108,7 @@ def test_the_drawing_is_saved_as_a_card(path, look):
 
 @pytest.mark.slow
 def test_lines_and_matrices_get_a_column_at_the_chosen_block(whole_path, look):
-    page = look(whole_path)
+    page = look(whole_path, unfolded=True)
     page.locator(".block").nth(2).click()
     spans = "plot => plot.layout.shapes.filter(s => s.type === 'rect').map(s => [s.x0, s.x1])"
     depth = page.locator("figure", has_text="Signal and gradient by depth").locator(".plot")
@@ -146,6 +162,7 @@ def test_the_copy_button_copies_the_code(path, visit, script):
 @pytest.mark.slow
 def test_a_table_is_copied_as_rows_and_tabs(path, visit):
     page = visit(path, permissions=["clipboard-read", "clipboard-write"])
+    unfold(page)
     page.locator("#structure .copy").click()
     page.locator("#structure .copy", has_text="Copied").wait_for()
     lines = page.evaluate("navigator.clipboard.readText()").split("\n")
@@ -159,7 +176,7 @@ def test_hostile_names_are_shown_as_text(path, look):
     assert HOSTILE in page.locator(".finding").first.inner_text()
     assert page.locator(".block").nth(2).get_attribute("data-name") == HOSTILE
     ticks = page.locator("#structure .plot .xtick text")
-    assert ticks.all_text_contents() == list(NAMES)
+    assert ticks.all_text_contents() == ["1", "2", "3", "4"]  # as in the drawing
     assert page.locator("img").count() == 0 and page.locator("main b:not(.counts b):not(.alarm-word)").count() == 0
 
 
@@ -236,11 +253,13 @@ def test_the_look_is_changed_by_a_button_and_the_plots_follow(path, look):
 @pytest.mark.slow
 def test_each_plot_has_words_and_numbers_for_a_screen_reader(path, look):
     page = look(path)
+    unfold(page)
     for figure in page.locator("figure").all():
         label = figure.get_by_role("img").first.get_attribute("aria-label")
-        assert figure.locator("h3").inner_text() in label and figure.locator("figcaption").inner_text() in label
-    figure = page.locator("#structure figure").first
-    figure.locator("summary").click()
+        assert figure.locator("h3").inner_text() in label
+        assert all(words in label for words in figure.locator("figcaption").all_inner_texts())
+    figure = page.locator("#structure .why")
+    figure.locator(".numbers summary").click()
     rows = figure.locator("tbody tr")
     rows.first.wait_for()
     assert rows.first.locator("td").all_inner_texts() == ["branch", "b0", "3"]
@@ -249,7 +268,7 @@ def test_each_plot_has_words_and_numbers_for_a_screen_reader(path, look):
 
 @pytest.mark.slow
 def test_the_numbers_of_a_matrix_are_a_matrix(whole_path, look):
-    page = look(whole_path)
+    page = look(whole_path, unfolded=True)
     matrix = page.locator("figure", has_text="Contribution of each pair")
     matrix.locator("summary").click()
     matrix.locator("tbody tr").first.wait_for()
@@ -296,8 +315,9 @@ def test_a_browser_that_cannot_unpack_says_so(path, visit):
     page = visit(path, script="delete window.DecompressionStream")
     page.locator(".plot .note").first.wait_for()
     assert "too old to draw the plot" in page.locator(".plot").first.inner_text()
-    page.locator("figure summary").first.click()
-    page.locator("figure tbody tr").first.wait_for()
+    unfold(page)
+    page.locator(".numbers summary").first.click()
+    page.locator(".numbers tbody tr").first.wait_for()
 
 
 def test_a_page_without_blocks_or_plots_has_no_drawing(tmp_path, visit):

@@ -68,6 +68,30 @@ def test_the_name_of_a_level_stands_at_its_line(log, place, axis):
     assert drawn["annotations"][0][axis] == pytest.approx(place) and drawn["shapes"][0][f"{axis}0"] == 100.0
 
 
+def test_a_tooltip_names_series_and_units_and_rounds():
+    line, *_ = plotly_json(Figure("f", "t", "c", "step", "loss in nats", (Line((1.0,), (2.0,), "tried"),)))["data"]
+    assert line["hovertemplate"] == "<b>tried</b><br>step: %{x:,.4~r}<br>loss in nats: %{y:,.3~r}<extra></extra>"
+    (bars,) = plotly_json(Figure("f", "t", "c", "block", "share", (Bars(("b<0>",), (1.0,)),)))["data"]
+    assert bars["hovertemplate"].startswith("%{hovertext}<br>share: ") and bars["hovertext"] == ["b&lt;0&gt;"]
+
+
+def test_a_matrix_names_each_class_once_in_the_middle_of_its_samples():
+    heat = Heat(((0.0,) * 3,) * 3, "correlation", ("class 1", "class 1", "class 7"))
+    drawn = plotly_json(Figure("f", "t", "c", "sample", "sample", (heat,)))
+    for axis in ("xaxis", "yaxis"):
+        assert drawn["layout"][axis]["tickvals"] == [0.5, 2.0]
+        assert drawn["layout"][axis]["ticktext"] == ["class 1", "class 7"]
+    assert drawn["data"][0]["hovertext"][0] == ["class 1, class 1", "class 1, class 1", "class 1, class 7"]
+
+
+def test_one_line_of_many_is_in_no_legend():
+    faint, own = (Line((1.0,), (2.0,), name, faint=name == "tried") for name in ("tried", "best"))
+    shown = [
+        trace.get("showlegend", True) for trace in plotly_json(Figure("f", "t", "c", "x", "y", (faint, own)))["data"]
+    ]
+    assert shown == [False, True]
+
+
 def test_names_are_words_never_markup():
     assert "<img" not in json.dumps(plotly_json(EVERY_MARK)["data"]) + json.dumps(plotly_json(EVERY_MARK)["layout"])
 

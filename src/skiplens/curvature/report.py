@@ -24,6 +24,7 @@ from skiplens.plots.section import (
     KeyNumber,
     Overlay,
     ReadingView,
+    Scale,
     Section,
     number_in_words,
     provenance_of,
@@ -58,7 +59,7 @@ class CurvatureLens(Lens):
     """The Hessian's extremes, density, condition number and index, and the extremes of each block."""
 
     name: ClassVar[str] = "curvature"
-    question: ClassVar[str] = "How well conditioned is the loss here, and how many directions lead down?"
+    question: ClassVar[str] = "Is the loss about as steep in all directions?"
 
     effort: CurvatureEffort = CurvatureEffort(samples=20, probes=3, steps=16)
     large_effort: CurvatureEffort = CurvatureEffort(samples=8, probes=2, steps=12)
@@ -322,6 +323,18 @@ def judge_hessian_condition(reading: HessianSpectrum) -> Iterator[Finding]:
 RULES = (Rule("hessian_condition", (HessianSpectrum,), judge_hessian_condition),)
 
 
+def curvature_scale(reading: HessianSpectrum) -> Scale | None:
+    """The condition number that is surely reached."""
+    surely = reading.condition_interval[0]
+    if math.isnan(surely) or reading.largest_absolute == 0:
+        return None
+    why = (
+        "At 1 the loss curves alike in all directions. One step size has to do for all of them, so the flattest tenth "
+        "of the directions needs about that many steps of gradient descent."
+    )
+    return Scale("is the condition number of the loss, at least", max(1.0, surely), 1.0, MANY_STEPS, why)
+
+
 def curvature_numbers(reading: HessianSpectrum) -> tuple[KeyNumber, ...]:
     """What models are compared by."""
     return (
@@ -349,4 +362,13 @@ _STEEPNESS = Overlay(
 )
 
 
-VIEW = ReadingView(HessianSpectrum, CurvatureLens, curvature_section, FIGURES, RULES, curvature_numbers, (_STEEPNESS,))
+VIEW = ReadingView(
+    HessianSpectrum,
+    CurvatureLens,
+    curvature_section,
+    FIGURES,
+    RULES,
+    curvature_numbers,
+    (_STEEPNESS,),
+    scale=curvature_scale,
+)

@@ -18,7 +18,18 @@ from skiplens.jacobians.reading import FLOOR, JacobianSpectrum
 from skiplens.jacobians.spectrum import JacobianOptions, measure
 from skiplens.linalg.density import weighted_quantiles
 from skiplens.plots.figure import Bars, Figure, Line, Mark, Points, Reference, drawn, in_order, numbers
-from skiplens.plots.section import LEVELS, Curve, KeyNumber, Overlay, Quantity, ReadingView, Section, provenance_of
+from skiplens.plots.section import (
+    LEVELS,
+    Curve,
+    KeyNumber,
+    Overlay,
+    Quantity,
+    ReadingView,
+    Scale,
+    Section,
+    percent,
+    provenance_of,
+)
 from skiplens.readings.finding import Finding, Remedy, Rule, Severity, listed
 from skiplens.readings.reading import Provenance
 from skiplens.signal.structure import StructureReading
@@ -81,7 +92,7 @@ def singular_values_by_block(reading: JacobianSpectrum) -> Figure | None:
         caption="Lines: half of the directions through a block grow by less than this factor. Dots: a tenth of them "
         "grow by less than the lower, a tenth by more than the upper one. At 1 a direction passes as it is; what lies "
         "far below is lost to the gradient.",
-        x_label="residual block, in order of execution",
+        x_label="residual block",
         y_label="singular value",
         marks=(*marks, Reference(1.0)),
         y_log=True,
@@ -280,6 +291,18 @@ RULES = (
 )
 
 
+def jacobians_scale(reading: JacobianSpectrum) -> Scale | None:
+    """What the block that loses most loses."""
+    if not reading.blocks:
+        return None
+    worst = max(reading.statistics(name).near_zero for name in reading.blocks)
+    why = (
+        f"A direction counts as lost where its singular value is below {FLOOR:g}: neither signal nor gradient passes "
+        "there. A shortcut that keeps the signal, beside a branch of norm below 1, loses none."
+    )
+    return Scale("of the directions are lost in the worst block", worst, 0.0, LOST, why, percent, logarithmic=False)
+
+
 def jacobians_numbers(reading: JacobianSpectrum) -> tuple[KeyNumber, ...]:
     """What models are compared by."""
     found = []
@@ -319,6 +342,7 @@ VIEW = ReadingView(
     FIGURES,
     RULES,
     jacobians_numbers,
+    scale=jacobians_scale,
     overlays=(
         Overlay(
             "blocks",

@@ -18,7 +18,16 @@ from skiplens.paths.laws import LAWS
 from skiplens.paths.reading import PathSpectrum
 from skiplens.paths.spectrum import measure, signal_or_derivative
 from skiplens.plots.figure import Bars, Figure, Heat, Line, Points, Reference, drawn, in_order, numbers
-from skiplens.plots.section import Curve, KeyNumber, Overlay, ReadingView, Section, provenance_of
+from skiplens.plots.section import (
+    Curve,
+    KeyNumber,
+    Overlay,
+    ReadingView,
+    Scale,
+    Section,
+    number_in_words,
+    provenance_of,
+)
 from skiplens.readings.finding import Finding, Rule, listed
 from skiplens.readings.reading import Provenance
 from skiplens.signal.reading import SignalReading
@@ -29,7 +38,7 @@ class PathsLens(Lens):
     """The path spectrum of the signal, with the contribution of each block, incoherent energies, and the gradient."""
 
     name: ClassVar[str] = "paths"
-    question: ClassVar[str] = "How deep is this network really, and which path lengths carry its signal?"
+    question: ClassVar[str] = "How deep is this network really?"
 
     samples: int = 16
     signs: int = 4
@@ -135,13 +144,14 @@ def energy_by_pair(reading: PathSpectrum) -> Figure | None:
     """What all paths through both blocks of a pair contribute together."""
     if not reading.pair_energy.numel():
         return None
+    rows = tuple(numbers(row / reading.total_energy) for row in reading.pair_energy)
     return Figure(
         name="energy_by_pair",
         title="Contribution of each pair of blocks",
         caption="Energy of the sum of all paths through both blocks; dark pairs do not work together.",
         x_label="residual block",
         y_label="residual block",
-        marks=(Heat(tuple(numbers(row / reading.total_energy) for row in reading.pair_energy), "energy"),),
+        marks=(Heat(rows, "energy", reading.block_names),),
         block_places=in_order(reading.block_names),
     )
 
@@ -272,6 +282,19 @@ def idle_blocks(paths: PathSpectrum, least: float) -> tuple[str, ...]:
 RULES = (Rule("effective_depth", (PathSpectrum, SignalReading), judge_depth),)
 
 
+def paths_scale(reading: PathSpectrum) -> Scale | None:
+    """The mean depth against that of branches which each add 1/L of the power."""
+    if not reading.blocks or not reading.total_energy > 0:
+        return None
+    expected = reading.blocks / (reading.blocks + 1)
+    why = (
+        "Paths that leave out most branches make a deep network act like a shallow one. Independent branches that each "
+        f"add 1/L of the power give {number_in_words(expected)}; half of that counts as shallow. More is no fault."
+    )
+    label = f"of {reading.blocks} branches are passed on average"
+    return Scale(label, reading.mean_depth, expected, FAR_BELOW * expected, why)
+
+
 def paths_numbers(reading: PathSpectrum) -> tuple[KeyNumber, ...]:
     """What models are compared by."""
     if not reading.blocks:
@@ -294,4 +317,6 @@ PATH_OVERLAYS = (
 )
 
 
-VIEW = ReadingView(PathSpectrum, PathsLens, paths_section, FIGURES, RULES, paths_numbers, PATH_OVERLAYS)
+VIEW = ReadingView(
+    PathSpectrum, PathsLens, paths_section, FIGURES, RULES, paths_numbers, PATH_OVERLAYS, scale=paths_scale
+)

@@ -78,10 +78,11 @@ class Band:
 
 @dataclass(frozen=True)
 class Heat:
-    """A matrix as colours; the first row is at the top."""
+    """A matrix as colours; the first row is at the top. `labels` name rows and columns of a matrix between equals."""
 
     rows: tuple[Values, ...]
     name: str = ""
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,7 @@ class Figure:
         marks: What is drawn, in order.
         x_log: Whether x is logarithmic.
         y_log: Whether y is logarithmic.
+        y_names: What stands at 0, 1, … along y, from the top, where these are things and no numbers.
         block_places: Where residual blocks stand along x, as name and place; a page picks them out there.
     """
 
@@ -141,6 +143,7 @@ class Figure:
     x_log: bool = False
     y_log: bool = False
     block_places: Places = ()
+    y_names: tuple[str, ...] = ()
 
 
 def bundle(x: Tensor, curves: Tensor, name: str, index: int, logarithmic: bool = False) -> tuple[Line | Band, ...]:

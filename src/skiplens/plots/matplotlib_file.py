@@ -106,6 +106,9 @@ def _drawn(figure: Figure) -> Any:
             _draw(mark, axes, shades.get(id(mark), REFERENCE_COLOUR))
     axes.set(xlabel=_plain(figure.x_label), ylabel=_plain(figure.y_label), title=_plain(figure.title))
     axes.spines[["top", "right"]].set_visible(False)
+    if figure.y_names:
+        axes.set_yticks(range(len(figure.y_names)), [_plain(name) for name in figure.y_names], fontsize=7)
+        axes.invert_yaxis()
     if figure.x_log and math.isfinite(axes.dataLim.minposx):  # an axis without a positive value has no logarithm
         axes.set_xscale("log")
         _space_ticks(axes.xaxis)

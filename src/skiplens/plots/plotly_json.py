@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from functools import singledispatch
+from itertools import pairwise
 from typing import Any
 
 from skiplens.plots import Band, Bars, Contour, Figure, Heat, Line, Points, Reference, Surface
@@ -16,11 +17,12 @@ def plotly_json(figure: Figure) -> dict[str, Any]:
     traces = [trace for index, mark in enumerate(series) for trace in _traces(mark, colour(index))]
     for trace in traces:  # names are drawn as the words they are, which can be those of a model; none is in no legend
         trace |= {"name": _escape(trace["name"])} if trace.get("name") else {"showlegend": False}
+        trace |= _tooltip(trace, figure)
     return {
         "data": [_with_gaps(trace) for trace in traces],
         "layout": {
             "xaxis": _axis(figure.x_label, figure.x_log) | _ticks(series),
-            "yaxis": _axis(figure.y_label, figure.y_log) | _upside(series),
+            "yaxis": _axis(figure.y_label, figure.y_log) | _upside(series) | _groups(series) | _named(figure),
             "showlegend": sum(bool(trace.get("name")) and trace.get("showlegend", True) for trace in traces) > 1,
             "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
             "margin": {"l": 60, "r": 20, "t": 30, "b": 50},
@@ -41,7 +43,8 @@ def _(mark: Line, shade: str) -> list[dict[str, Any]]:
     dash = "dash" if mark.dashed else "solid"
     line = {"color": mark.colour or shade, "width": 1 if mark.faint else 2, "dash": dash}
     trace = {"type": "scatter", "mode": "lines", "x": mark.x, "y": mark.y, "name": mark.name, "line": line}
-    return [trace | ({"opacity": FAINT} if mark.faint else {})]
+    # One of many has its name where it is pointed at; in a legend all of them would fill the plot.
+    return [trace | ({"opacity": FAINT, "showlegend": False} if mark.faint else {})]
 
 
 @_traces.register
@@ -68,7 +71,21 @@ def _(mark: Band, shade: str) -> list[dict[str, Any]]:
 
 @_traces.register
 def _(mark: Heat, shade: str) -> list[dict[str, Any]]:
-    return [{"type": "heatmap", "z": mark.rows, **_heights(mark.name)}]
+    names = [_escape(label) for label in mark.labels]
+    pairs = {"hovertext": [[f"{row}, {column}" for column in names] for row in names]} if names else {}
+    return [{"type": "heatmap", "z": mark.rows, **pairs, **_heights(mark.name)}]
+
+
+def _tooltip(trace: dict[str, Any], figure: Figure) -> dict[str, Any]:
+    """What stands where one points: the series, then each quantity with its unit in a few digits."""
+    if trace.get("hoverinfo") == "skip" or trace["type"] == "surface":
+        return {}
+    series = f"<b>{trace['name']}</b><br>" if trace.get("name") else ""
+    across = "%{hovertext}" if trace.get("hovertext") else f"{_escape(figure.x_label)}: %{{x:,.4~r}}"
+    height = "" if "z" not in trace else f"<br>{trace['colorbar']['title']['text']}: %{{z:,.3~r}}"
+    named = trace.get("hovertext") and (trace["type"] == "heatmap" or figure.y_names)
+    up = "" if named else f"<br>{_escape(figure.y_label)}: %{{y:,.3~r}}"
+    return {"hovertemplate": f"{series}{across}{up}{height}<extra></extra>"}
 
 
 @_traces.register
@@ -106,8 +123,25 @@ def _ticks(series: Sequence[Mark]) -> dict[str, Any]:
     """The categories of bars as words under them, as long as they can be read."""
     labels = next((mark.labels for mark in series if isinstance(mark, Bars)), ())
     if not labels or len(labels) > MOST_LABELLED_BARS:
-        return {}
+        return _groups(series)
     return {"tickvals": list(range(len(labels))), "ticktext": [_escape(label) for label in labels]}
+
+
+def _named(figure: Figure) -> dict[str, Any]:
+    """Things along y as words, the first at the top."""
+    names = [_escape(name) for name in figure.y_names]
+    ends = {"autorange": False, "range": [len(names) - 0.5, -0.5]}
+    return {"tickvals": list(range(len(names))), "ticktext": names, **ends} if names else {}
+
+
+def _groups(series: Sequence[Mark]) -> dict[str, Any]:
+    """The names along a matrix, each once in the middle of the rows that share it, as long as they can be read."""
+    labels = next((mark.labels for mark in series if isinstance(mark, Heat)), ())
+    ends = [place for place in range(1, len(labels) + 1) if place == len(labels) or labels[place] != labels[place - 1]]
+    if not labels or len(ends) > MOST_LABELLED_BARS:
+        return {}
+    middles = [(start + end - 1) / 2 for start, end in pairwise([0, *ends])]
+    return {"tickvals": middles, "ticktext": [_escape(labels[end - 1]) for end in ends]}
 
 
 def _upside(series: Sequence[Mark]) -> dict[str, Any]:
@@ -132,7 +166,7 @@ def _error(error: tuple[float, ...]) -> dict[str, Any]:
 
 def _hover(labels: tuple[str, ...]) -> dict[str, Any]:
     # Hover text is drawn as (a kind of) HTML by plotly.js: a name is shown as the words it is.
-    return {"hovertext": [_escape(label) for label in labels], "hoverinfo": "text+y"} if labels else {}
+    return {"hovertext": [_escape(label) for label in labels]} if labels else {}
 
 
 def _escape(text: str) -> str:

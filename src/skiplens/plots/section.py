@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from skiplens.plots.figure import Figure
+from skiplens.plots.network_drawing import NetworkDrawing
 from skiplens.readings.finding import Rule
 from skiplens.readings.reading import Reading
 
@@ -18,7 +19,8 @@ class Section:
     """Everything the page shows of one reading.
 
     `sentence` is for a person in a hurry; `facts` are label and value; `rows` make a table, and a row that speaks of a
-    residual block names it under "block"; `blocks` names the blocks that are drawn on top of the page.
+    residual block names it under "block"; `blocks` names the blocks that are drawn on top of the page. With a
+    `question` the page shows a card: the number on its `scale` and the first figure; the rest unfolds.
     """
 
     anchor: str
@@ -30,6 +32,9 @@ class Section:
     blocks: tuple[str, ...] = ()
     figures: tuple[Figure, ...] = ()
     provenance: tuple[tuple[str, str], ...] = ()
+    question: str = ""
+    scale: "Scale | None" = None
+    drawing: NetworkDrawing | None = None
 
 
 def number_in_words(value: float, digits: int = 3) -> str:
@@ -41,6 +46,54 @@ def number_in_words(value: float, digits: int = 3) -> str:
     if 1e-3 <= abs(rounded) < 1e3:
         return f"{rounded:g}"
     return f"{rounded:,.0f}" if 1 < abs(rounded) < 1e9 else f"{float(mantissa):g}e{int(exponent)}"
+
+
+def percent(value: float) -> str:
+    """A share in percent, in a few digits."""
+    return f"{number_in_words(100 * value)} %"
+
+
+def times(value: float) -> str:
+    """A factor, with its sign."""
+    return f"{number_in_words(value)}×"
+
+
+LIMIT = 2 / 3
+"""Where a threshold stands between the two ends of a scale."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """One number between the best that it could be and what counts as unhealthy.
+
+    `threshold` is that of a rule, or None where no value is a fault and the scale ends at zero; `why` says what the
+    number means and why the threshold is where it is.
+    """
+
+    label: str
+    value: float
+    best: float
+    threshold: float | None
+    why: str
+    words: Callable[[float], str] = number_in_words
+    logarithmic: bool = True
+
+    @property
+    def place(self) -> float:
+        """Where the value stands: 0 at the best or beyond, `LIMIT` at the threshold, 1 at the other end."""
+        end, at = (0.0, 1.0) if self.threshold is None else (self.threshold, LIMIT)
+        return min(1.0, max(0.0, at * self._way(self.value) / self._way(end)))
+
+    def _way(self, value: float) -> float:
+        """How far it is from the best to a value."""
+        if not self.logarithmic:
+            return value - self.best
+        return math.log(value / self.best) if 0 < value < math.inf else math.inf * (1 if value else -1)
+
+    @property
+    def severity(self) -> str:
+        """Whether the value is beyond the threshold."""
+        return "warning" if self.threshold is not None and self.place > LIMIT else "none"
 
 
 def provenance_of(reading: Reading) -> tuple[tuple[str, str], ...]:
@@ -116,3 +169,4 @@ class ReadingView:
     overlays: tuple[Overlay, ...] = ()
     # By the name of a rule, the number behind its findings, so that it can be taken where the rule is silent too.
     quantities: Mapping[str, Quantity] = field(default_factory=dict)
+    scale: Callable[[Any], Scale | None] = lambda reading: None  # its one number, from healthy to unhealthy

@@ -4,7 +4,9 @@ Adding a lens is adding a folder whose report has a `VIEW`, and a line here.
 """
 
 import json
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.curvature import landscape_reading
@@ -17,7 +19,7 @@ from skiplens.jacobians.hypotheses import model_check as hypotheses
 from skiplens.paths import report as paths
 from skiplens.plots.figure import Figure, drawn
 from skiplens.plots.plotly_json import plotly_json
-from skiplens.plots.section import KeyNumber, Overlay, Quantity, ReadingView, Section, provenance_of
+from skiplens.plots.section import KeyNumber, Overlay, Quantity, ReadingView, Scale, Section, percent, provenance_of
 from skiplens.readings.finding import Finding, Rule, by_severity
 from skiplens.readings.reading import Reading
 from skiplens.report import verification_reading
@@ -28,10 +30,24 @@ from skiplens.signal import structure
 from skiplens.tangent import report as tangent
 from skiplens.task import report as task
 from skiplens.trainability import report as forecast
+from skiplens.trainability.reading import LEARNT, Forecast
 from skiplens.training import history
 
 _LENSES = (forecast, structure, signal, layers, task, paths, curvature, jacobians, hypotheses, tangent)
-LENS_VIEWS: tuple[ReadingView, ...] = tuple(lens.VIEW for lens in _LENSES)
+
+
+def _forecast_scale(reading: Forecast) -> Scale | None:
+    """The loss that is expected, against that of a guess."""
+    share = reading.loss / reading.guess if reading.guess > 0 else math.nan
+    label = f"of the loss of a guess is expected after {reading.steps} steps"
+    why = "A loss of zero would be perfect, and a network whose loss stays above a quarter of a guess has not learned."
+    return None if math.isnan(share) else Scale(label, share, 0.0, LEARNT, why, percent, logarithmic=False)
+
+
+LENS_VIEWS: tuple[ReadingView, ...] = (
+    replace(forecast.VIEW, scale=_forecast_scale),
+    *(lens.VIEW for lens in _LENSES[1:]),
+)
 
 _OTHERS = (landscape_reading, history, along, depth_reading, page, verification_reading, improvement)
 VIEWS: dict[type[Reading], ReadingView] = {
@@ -85,9 +101,11 @@ def figures_of(reading: Reading) -> tuple[Figure, ...]:
 
 def section_of(reading: Reading) -> Section:
     """The section of `reading`, with its figures and its provenance."""
-    section = VIEWS[type(reading)].section
+    view = VIEWS[type(reading)]
+    section = view.section
     assert section is not None, f"{type(reading).__name__} has no section"
-    return section(reading)
+    question = view.lens.question if view.lens is not None else ""
+    return replace(section(reading), question=question, scale=view.scale(reading))
 
 
 def guarded_section(reading: Reading) -> Section:

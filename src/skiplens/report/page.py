@@ -64,6 +64,8 @@ def page(
     drawing: NetworkDrawing | None = None,
 ) -> str:
     """The whole page as text; every word that comes from a model or a file is escaped."""
+    # Cards with a number come first among cards; what is no card, such as the race of a change, keeps its place on top.
+    sections = sorted(sections, key=lambda section: (bool(section.question), section.scale is None))
     blocks = BlockIndex(tuple(name for section in sections for name in section.blocks))
     return template("report.html.j2").render(
         title=title,
@@ -71,6 +73,7 @@ def page(
         counts=severity_counts(opening.cards),
         blocks=blocks,
         hero=None if drawing is None else LaidOut(drawing),
+        laid_out=LaidOut,
         path_data=path_data,
         sections=sections,
         problems=problems,

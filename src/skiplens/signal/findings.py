@@ -8,6 +8,7 @@ import torch
 
 from skiplens.edits.remedies import code_of
 from skiplens.kernels.finite_width import advice
+from skiplens.plots.section import Scale, times
 from skiplens.readings.finding import Finding, Remedy, Rule, Severity, listed
 from skiplens.signal.reading import Growth, SignalReading
 from skiplens.signal.units import surprise
@@ -109,14 +110,26 @@ def judge_gradient(reading: SignalReading) -> Iterator[Finding]:
     """
     if list(judge_signal(reading)):
         return
-    normalised = any(reading.normalised) and not reading.fresh_norms
-    allowed = _resolution(reading) ** -2 if normalised else allowed_growth(reading.longest)
-    yield from _judged(reading, reading.gradient_growth, "gradient", allowed)
+    yield from _judged(reading, reading.gradient_growth, "gradient", allowed_gradient(reading))
 
 
 def allowed_growth(depth: int) -> float:
     """The growth of power over `depth` blocks that is no cause of worry: e^c·(L + 1)."""
     return math.exp(GROWTH_ALLOWED) * (depth + 1)
+
+
+def allowed_gradient(reading: SignalReading) -> float:
+    """The growth of the gradient's power over all blocks that is no cause of worry."""
+    normalised = any(reading.normalised) and not reading.fresh_norms
+    return _resolution(reading) ** -2 if normalised else allowed_growth(reading.longest)
+
+
+def growth_scale(what: str, growth: Growth, over: tuple[int, str], log_allowed: float, why: str) -> Scale:
+    """The factor by which `what` surely changes over so many blocks or layers, where its power may by e^log_allowed."""
+    log_factor = over[0] * growth.surely
+    factor = math.exp(min(700.0, log_factor))
+    threshold = math.exp(math.copysign(log_allowed / 2, log_factor or 1.0))
+    return Scale(f"is how much {what} changes over {over[0]} {over[1]}, at least", factor, 1.0, threshold, why, times)
 
 
 def _judged(reading: SignalReading, growth: Growth, what: str, allowed: float) -> Iterator[Finding]:

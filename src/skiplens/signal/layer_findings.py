@@ -181,10 +181,7 @@ def _mended(states: LayerStates, chain: list[int], rate: float) -> dict[str, Any
 def judge_features(states: LayerStates) -> Iterator[Finding]:
     """Last features that are the same for all samples, although the inputs differ."""
     layers = states.of_kind("weights")
-    last = float(states.spreads[layers[-1]]) if len(layers) > 1 else math.nan
-    # A token that starts alike for all samples tells them apart late; all other tokens still do before.
-    before = float(states.spreads[layers[-max(2, len(layers) // 4) :]].max()) if layers else math.nan
-    threshold = ALIKE_IF_DEEP if len(layers) >= MANY_LAYERS else ALIKE
+    last, before, threshold = alike(states)
     if last < threshold and before < 2 * threshold and last < OWN_SPREAD * states.input_spread:
         severity: Severity = "critical" if last < math.exp(-DIGITS) else "warning"
         sentence = (
@@ -192,6 +189,15 @@ def judge_features(states: LayerStates) -> Iterator[Finding]:
             f"{last:.2g} (of the inputs it is {states.input_spread:.2g})."
         )
         yield _finding("features_alike", severity, sentence, (last, threshold), _names(states, layers[-1:]))
+
+
+def alike(states: LayerStates) -> tuple[float, float, float]:
+    """How much samples differ at the last weights, at the most a little before, and where they count as alike."""
+    layers = states.of_kind("weights")
+    last = float(states.spreads[layers[-1]]) if len(layers) > 1 else math.nan
+    # A token that starts alike for all samples tells them apart late; all other tokens still do before.
+    before = float(states.spreads[layers[-max(2, len(layers) // 4) :]].max()) if layers else math.nan
+    return last, before, ALIKE_IF_DEEP if len(layers) >= MANY_LAYERS else ALIKE
 
 
 def judge_statistics(states: LayerStates) -> Iterator[Finding]:

@@ -5,9 +5,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from skiplens.plots.figure import Figure, Line, drawn, numbers
-from skiplens.plots.section import KeyNumber, Quantity, ReadingView, Section, number_in_words, provenance_of
+from skiplens.plots.section import (
+    KeyNumber,
+    Quantity,
+    ReadingView,
+    Scale,
+    Section,
+    number_in_words,
+    percent,
+    provenance_of,
+)
 from skiplens.readings.finding import Finding
-from skiplens.signal.layer_findings import RULES, growth_by_layer
+from skiplens.signal.findings import LEAST_BLOCKS, growth_scale
+from skiplens.signal.layer_findings import DIGITS, LEAST_LAYERS, OWN_SPREAD, RULES, alike, growth_by_layer
 from skiplens.signal.layers import LayersLens, LayerStates
 
 MOST_ROWS = 200
@@ -74,6 +84,34 @@ def _rows(states: LayerStates) -> tuple[Mapping[str, Any], ...]:
     return tuple(row for row, kind in zip(rows, states.kinds, strict=True) if kind != "other")
 
 
+def layers_scale(states: LayerStates) -> Scale | None:
+    """Without blocks, whichever of signal and gradient changes more; else how far samples stay apart."""
+    if states.joins < LEAST_BLOCKS and len(growth_by_layer(states, "signal")[1]) >= LEAST_LAYERS:
+        return max((_growth_scale(states, what) for what in ("signal", "gradient")), key=lambda scale: scale.place)
+    last, before, threshold = alike(states)
+    if not last > 0 or not states.input_spread > 0:
+        return None
+    why = (
+        "At 100 % the last layer sees samples as far apart as the inputs are; where it cannot tell them apart nothing "
+        "can be learned from it."
+    )
+    least = min(threshold / states.input_spread, OWN_SPREAD)
+    if last < least * states.input_spread and before >= 2 * threshold:  # told apart until late, which no rule minds
+        return None
+    return Scale(
+        "of the difference between samples reaches the last layer", last / states.input_spread, 1, least, why, percent
+    )
+
+
+def _growth_scale(states: LayerStates, what: str) -> Scale:
+    growth, chain = growth_by_layer(states, what)
+    why = (
+        "At 1× every layer passes on what it gets. The threshold is where the power of what arrives leaves the digits "
+        "of float32. The factor is the end of a 95 % confidence interval nearest to no change."
+    )
+    return growth_scale(f"the {what}", growth, (len(chain), "layers"), DIGITS / 2 if growth.surely > 0 else DIGITS, why)
+
+
 def layer_numbers(states: LayerStates) -> tuple[KeyNumber, ...]:
     """What models are compared by, where it has a logarithm."""
     spread = _last_spread(states)
@@ -97,4 +135,5 @@ VIEW = ReadingView(
     RULES,
     layer_numbers,
     quantities={f"layer_{what}": _power(what) for what in ("signal", "gradient")},
+    scale=layers_scale,
 )

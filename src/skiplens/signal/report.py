@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from skiplens.plots.figure import Bars, Figure, Line, Reference, drawn, in_order, numbers
-from skiplens.plots.section import Curve, KeyNumber, Overlay, Quantity, ReadingView, Section, provenance_of
+from skiplens.plots.section import Curve, KeyNumber, Overlay, Quantity, ReadingView, Scale, Section, provenance_of
 from skiplens.readings.finding import Finding
-from skiplens.signal.findings import RULES
+from skiplens.signal.findings import LEAST_BLOCKS, RULES, allowed_gradient, allowed_growth, growth_scale
 from skiplens.signal.lens import SignalLens
 from skiplens.signal.reading import Growth, SignalReading
 
@@ -30,7 +30,7 @@ def signal_by_depth(reading: SignalReading) -> Figure | None:
         "Mean size of the signal relative to the input of the first block, and of the gradient relative to the last "
         "join, where it starts its way back. Straight lines that rise or fall grow or fade exponentially."
     )
-    words = ("signal_by_depth", "Signal and gradient by depth", caption, "outermost blocks passed", "relative size")
+    words = ("signal_by_depth", "Signal and gradient by depth", caption, "after residual block", "relative size")
     return Figure(*words, tuple(marks), y_log=True, block_places=in_order(reading.depths)[1:])
 
 
@@ -158,6 +158,22 @@ def _rows(reading: SignalReading) -> tuple[Mapping[str, Any], ...]:
     return tuple(dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True))
 
 
+def signal_scale(reading: SignalReading) -> Scale | None:
+    """Whichever of signal and gradient changes more, measured by what its rule allows."""
+    depth = reading.longest
+    if depth < LEAST_BLOCKS or reading.broken:
+        return None
+    why = (
+        "At 1× every block passes on what it gets. The threshold is what branches of one size add up to, or, for a "
+        "gradient through normalised branches, what the dtype can resolve. The factor is the end of a 95 % confidence "
+        "interval nearest to no change."
+    )
+    allowed = {"the signal": allowed_growth(depth), "the gradient": allowed_gradient(reading)}
+    growths = zip(allowed.items(), (reading.signal_growth, reading.gradient_growth), strict=True)
+    scales = [growth_scale(what, growth, (depth, "blocks"), math.log(most), why) for (what, most), growth in growths]
+    return max(scales, key=lambda scale: scale.place)
+
+
 def signal_numbers(reading: SignalReading) -> tuple[KeyNumber, ...]:
     """What models are compared by."""
     if not reading.depth:
@@ -224,5 +240,13 @@ SIGNAL_QUANTITIES: dict[str, Quantity] = {
 
 
 VIEW = ReadingView(
-    SignalReading, SignalLens, signal_section, FIGURES, RULES, signal_numbers, SIGNAL_OVERLAYS, SIGNAL_QUANTITIES
+    SignalReading,
+    SignalLens,
+    signal_section,
+    FIGURES,
+    RULES,
+    signal_numbers,
+    SIGNAL_OVERLAYS,
+    SIGNAL_QUANTITIES,
+    signal_scale,
 )

@@ -20,7 +20,16 @@ from skiplens.kernels.finite_width import advice
 from skiplens.kernels.finite_width.moments import kernel_moments
 from skiplens.kernels.finite_width.networks import ResNet
 from skiplens.plots.figure import Figure, Heat, Line, Points, Reference, drawn, numbers
-from skiplens.plots.section import Curve, KeyNumber, Overlay, ReadingView, Section, number_in_words, provenance_of
+from skiplens.plots.section import (
+    Curve,
+    KeyNumber,
+    Overlay,
+    ReadingView,
+    Scale,
+    Section,
+    number_in_words,
+    provenance_of,
+)
 from skiplens.readings.finding import Finding, Rule
 from skiplens.readings.reading import Provenance
 from skiplens.signal.reading import SignalReading
@@ -34,7 +43,7 @@ class TangentLens(Lens):
     """The tangent kernel of `samples` samples, summed over outputs; how it varies over seeds; its infinite width."""
 
     name: ClassVar[str] = "tangent"
-    question: ClassVar[str] = "What kernel is this network, to first order in its parameters?"
+    question: ClassVar[str] = "Are all samples learned about equally fast?"
 
     samples: int = 32
     coupled_samples: int = 12  # fewer, where they depend on each other: each derivative is one of the whole batch
@@ -97,6 +106,7 @@ def kernel_by_class(reading: TangentReading) -> Figure:
     """The kernel's correlations as a matrix, samples sorted by class where there are classes."""
     order = torch.argsort(reading.targets, stable=True) if len(reading.targets) else torch.arange(len(reading.kernel))
     correlations = reading.correlations[order][:, order]
+    labels = tuple(f"class {int(target)}" for target in reading.targets[order]) if len(reading.targets) else ()
     classes = "; samples are sorted by class, and a block along the diagonal is a class that is learned together"
     return Figure(
         name="kernel",
@@ -104,7 +114,7 @@ def kernel_by_class(reading: TangentReading) -> Figure:
         caption=f"Correlation of the parameter gradients of two samples{classes * bool(len(reading.targets))}.",
         x_label="sample",
         y_label="sample",
-        marks=(Heat(tuple(numbers(row) for row in correlations), "correlation"),),
+        marks=(Heat(tuple(numbers(row) for row in correlations), "correlation", labels),),
     )
 
 
@@ -312,6 +322,17 @@ RULES = (
 )
 
 
+def tangent_scale(reading: TangentReading) -> Scale | None:
+    """The condition number of the kernel."""
+    if len(reading.kernel) < 2 or math.isnan(reading.condition_number):
+        return None
+    why = (
+        "At 1 all samples are learned equally fast. Gradient descent needs that many times more steps for what it "
+        "learns last than for what it learns first."
+    )
+    return Scale("is the condition number of the kernel", reading.condition_number, 1.0, MANY_STEPS, why)
+
+
 def tangent_numbers(reading: TangentReading) -> tuple[KeyNumber, ...]:
     """What models are compared by."""
     found = [
@@ -335,4 +356,6 @@ TANGENT_OVERLAYS = (
 )
 
 
-VIEW = ReadingView(TangentReading, TangentLens, tangent_section, FIGURES, RULES, tangent_numbers, TANGENT_OVERLAYS)
+VIEW = ReadingView(
+    TangentReading, TangentLens, tangent_section, FIGURES, RULES, tangent_numbers, TANGENT_OVERLAYS, scale=tangent_scale
+)

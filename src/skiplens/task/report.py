@@ -7,9 +7,19 @@ from typing import ClassVar
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
 from skiplens.graph.lens import Lens, Subject
-from skiplens.plots.section import KeyNumber, Quantity, ReadingView, Section, number_in_words, provenance_of
+from skiplens.plots.figure import Bars, Figure, drawn, numbers
+from skiplens.plots.section import (
+    KeyNumber,
+    Quantity,
+    ReadingView,
+    Scale,
+    Section,
+    number_in_words,
+    provenance_of,
+    times,
+)
 from skiplens.readings.reading import Provenance
-from skiplens.task.findings import RULES
+from skiplens.task.findings import RULES, SCORES, SQUARES
 from skiplens.task.measure import measure_task
 from skiplens.task.reading import TaskReading
 
@@ -56,7 +66,8 @@ def task_section(reading: TaskReading) -> Section:
         ("targets of neighbours more alike than chance by (standard deviations)", known["neighbours"]),
     )
     title, origin = "Data and loss", provenance_of(reading)
-    return Section(reading.kind, title, task_sentence(reading), facts=facts, provenance=origin)
+    figures = drawn(reading, FIGURES)
+    return Section(reading.kind, title, task_sentence(reading), facts=facts, figures=figures, provenance=origin)
 
 
 def task_sentence(reading: TaskReading) -> str:
@@ -70,10 +81,36 @@ def _in_words(value: float) -> str:
     return "not known" if math.isnan(value) else number_in_words(value)
 
 
+def losses_at_start(reading: TaskReading) -> Figure | None:
+    """The loss before the first step beside those of no answer and of a guess."""
+    losses = {"at the start": reading.loss, "of no answer": reading.no_answer, "of a guess": reading.guess}
+    known = {name: value for name, value in losses.items() if math.isfinite(value)}
+    caption = (
+        "A network that knows nothing should start near the loss of no answer, and must fall below that of a guess."
+    )
+    words = ("losses_at_start", "Loss before the first step", caption, "", "loss")
+    return Figure(*words, (Bars(tuple(known), numbers(tuple(known.values()))),)) if len(known) > 1 else None
+
+
+def task_scale(reading: TaskReading) -> Scale | None:
+    """The loss at the start, where outputs are scores or numbers."""
+    if math.isnan(reading.start) or reading.answers != "scores" or reading.form == "log_probabilities":
+        return None
+    why = (
+        "Outputs of zero give the loss of no answer. A loss far above it comes from outputs that are too large, and "
+        "the first steps are spent on making them smaller."
+    )
+    allowed = (SQUARES if reading.form == "numbers" else SCORES)[0]
+    return Scale("the loss of no answer is where the loss starts", reading.start, 1.0, allowed, why, times)
+
+
 def task_numbers(reading: TaskReading) -> tuple[KeyNumber, ...]:
     """What models are compared by."""
     return () if math.isnan(reading.start) else (KeyNumber(START, reading.start, logarithmic=True),)
 
 
 QUANTITIES = {"loss_at_start": Quantity(START, lambda finding, reading: float(reading.start))}
-VIEW = ReadingView(TaskReading, TaskLens, task_section, rules=RULES, key_numbers=task_numbers, quantities=QUANTITIES)
+FIGURES = (losses_at_start,)
+VIEW = ReadingView(
+    TaskReading, TaskLens, task_section, FIGURES, RULES, task_numbers, quantities=QUANTITIES, scale=task_scale
+)

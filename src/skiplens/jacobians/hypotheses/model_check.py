@@ -24,7 +24,13 @@ from skiplens.jacobians.hypotheses.chain import describe_cost, describe_model
 from skiplens.jacobians.hypotheses.conditions import check, conclusion
 from skiplens.jacobians.hypotheses.descriptions import Case, DataFacts, ResidualLayer, SampledGain
 from skiplens.jacobians.hypotheses.parts import GraphView
-from skiplens.jacobians.hypotheses.report import HypothesesReading, convergence_section, hypotheses_numbers
+from skiplens.jacobians.hypotheses.report import (
+    FIGURES,
+    HypothesesReading,
+    convergence_section,
+    hypotheses_numbers,
+    hypotheses_scale,
+)
 from skiplens.jacobians.part_spectrum import Linearised, couples_samples, keeps_samples
 from skiplens.jacobians.systems.affine import Affine
 from skiplens.linalg.singular_values import singular_density
@@ -217,7 +223,7 @@ class ConvergenceLens(Lens):
     """Which hypotheses of the convergence theorems the network meets on these samples."""
 
     name: ClassVar[str] = "convergence"
-    question: ClassVar[str] = "Is gradient descent guaranteed to reach the optimum, and if not, which hypothesis fails?"
+    question: ClassVar[str] = "Is gradient descent guaranteed to arrive?"
 
     def __call__(self, subject: Subject, randomness: Randomness, progress: Progress = silent) -> HypothesesReading:
         """Check with the subject's loss; without one it is the mean square for numbers, cross-entropy for classes."""
@@ -232,4 +238,11 @@ class ConvergenceLens(Lens):
         return replace(reading, model=subject.name, provenance=clock.end())
 
 
-VIEW = ReadingView(HypothesesReading, ConvergenceLens, convergence_section, key_numbers=hypotheses_numbers)
+VIEW = ReadingView(
+    HypothesesReading,
+    ConvergenceLens,
+    convergence_section,
+    FIGURES,
+    key_numbers=hypotheses_numbers,
+    scale=hypotheses_scale,
+)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from skiplens.base.errors import InvalidInputError, did_you_mean
-from skiplens.plots.section import KeyNumber, Section, number_in_words, provenance_of
+from skiplens.plots.figure import Bars, Figure, drawn, numbers
+from skiplens.plots.section import KeyNumber, Scale, Section, number_in_words, provenance_of
 from skiplens.readings.reading import Reading
 
 WIDTH = 100
@@ -128,6 +129,7 @@ def convergence_section(reading: HypothesesReading) -> Section:
             MEANING,
             *(f"{row['hypothesis']} fails. {row['change']}" for row in reading.rows() if row["verdict"] == "fails"),
         ),
+        figures=drawn(reading, FIGURES),
         provenance=provenance_of(reading),
     )
 
@@ -151,6 +153,31 @@ def _number(row: Mapping[str, Any]) -> str:
     number = "not known" if row["number"] is None else number_in_words(row["number"])
     here = "" if row["sampled"] is None else f" (here {number_in_words(row['sampled'])})"
     return f"{row['meaning']}: {number}{here}"
+
+
+THEOREMS = {"S": "the loss is smooth", "R": "gradients do not vanish", "G": "descent uses both"}
+
+
+def hypotheses_by_theorem(reading: HypothesesReading) -> Figure:
+    """How many hypotheses of each theorem hold, fail or cannot be decided."""
+    bars = []
+    for verdict in ("holds", "cannot be decided", "fails"):
+        found = [label[0] for label, said in zip(reading.labels, reading.verdicts, strict=True) if said == verdict]
+        bars.append(Bars(tuple(THEOREMS.values()), numbers([found.count(letter) for letter in THEOREMS]), verdict))
+    caption = "How many hypotheses of each theorem hold, fail, or cannot be decided from what was measured."
+    words = ("hypotheses", "Hypotheses of each theorem", caption, "", "hypotheses")
+    return Figure(*words, tuple(bars))
+
+
+def hypotheses_scale(reading: HypothesesReading) -> Scale:
+    """How many hypotheses hold, of all; no number of them is a fault."""
+    count = len(reading.labels)
+    return Scale(
+        f"of {count} hypotheses hold", float(reading.verdicts.count("holds")), float(count), None, "", logarithmic=False
+    )
+
+
+FIGURES = (hypotheses_by_theorem,)
 
 
 def hypotheses_numbers(reading: HypothesesReading) -> tuple[KeyNumber, ...]:

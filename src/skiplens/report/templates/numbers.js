@@ -45,7 +45,7 @@ function withCopyButton(table, label) {
   return whole;
 }
 
-function fillNumbers(details, plot = details.parentElement.querySelector(".plot")) {
+function fillNumbers(details, plot = details.closest("figure, section").querySelector(".plot")) {
   if (!details.open || details.querySelector("table")) return;
   const figure = figureOf(plot);
   const rows = figure.data.flatMap((trace) => rowsOf(trace, figure.layout));
