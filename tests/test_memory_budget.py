@@ -10,7 +10,9 @@ import pytest
 
 from skiplens.base.errors import InvalidInputError, TooLargeError
 from skiplens.base.memory import budget_bytes, require_least, share_of_memory
-from tests.budget_calls import CALLS, least_memory
+from skiplens.paths.spectrum import path_spectrum
+from tests.budget_calls import CALLS, least_memory, network, samples
+from tests.tolerances import assert_close
 
 SAMPLES, BUDGET, ALLOWED = 20_000, 32 * 2**20, 1.3
 QUICK = ("hessian_spectrum", "landscape along eigenvectors", "paths of the signal", "layers")
@@ -28,6 +30,18 @@ def test_the_budget_is_kept_for_many_samples_in_one_batch(names):
     assert done.returncode == 0, done.stderr
     peaks = json.loads(done.stdout)
     assert set(peaks) == set(names) and all(peak <= ALLOWED * BUDGET for peak in peaks.values()), peaks
+
+
+@pytest.mark.parametrize("of", ["signal", "jacobian", "gradient"])
+def test_no_pass_of_a_path_spectrum_is_larger_than_the_budget(of):
+    model, inputs, seen = network(), samples(64)[0], set()
+    model.register_forward_pre_hook(lambda _, given: seen.add(len(given[0])))
+    whole = path_spectrum(model, inputs, of=of)
+    assert seen == {64}
+    seen.clear()
+    cut = path_spectrum(model, inputs, of=of, memory=200_000)
+    assert seen and max(seen) <= 32 and "pieces to fit in memory" in cut.notes[-1]
+    assert_close(cut.sample_energy, whole.sample_energy)
 
 
 @pytest.mark.parametrize("memory", [1, 0, -5])

@@ -90,7 +90,11 @@ def path_spectrum(  # noqa: PLR0913 - options by keyword
         raise InvalidInputError(f"of={of!r}; ask for one of {', '.join(map(repr, get_args(Of)))}.")
     options = PathOptions(seed, directions, signs, blocks, pairs, weights, max_order, centre, centre_samples, memory)
     with preserve_state(require_module(model)):
-        return measure(dissect(model, inputs), inputs, of, options, direction=direction, progress=progress)
+        few = inputs
+        if memory is not None:  # it may hold only some samples at once, so that the plan is made with two
+            some = samples_of(inputs).take(slice(0, 2))
+            few = some.kwargs or some.args
+        return measure(dissect(model, few), inputs, of, options, direction=direction, progress=progress)
 
 
 def measure(
@@ -168,27 +172,26 @@ def _reading(of: Of, network: ResidualNetwork, sums: Tally, runs: int, notes: tu
 
 def _chunks(network: ResidualNetwork, samples: Samples, of: Of, options: PathOptions) -> list[Chunk]:
     """The batch in one piece, or in pieces that fit in memory if its samples do not depend on each other."""
+    own = samples_of(network.inputs.named or network.inputs.positional).count  # it may be taken apart with fewer
     plan = tangent_plan(network, network.node(network.output))
     needed = peak_bytes(plan, options.max_order) + (all_bytes(plan) if of == "gradient" else 0)
-    budget = budget_bytes(_device(network.model), options.memory)
-    if needed <= budget:
-        return [Chunk(_fed(network, samples), slice(0, samples.count))]
-    pieces = -(-needed // max(1, budget))
-    with preserve_state(network.model):
-        alone = samples.count == 1 or is_batch_coupled(PureModel(network.model, {}, {}), samples)
-    require_fits(
-        needed if alone else needed // samples.count,
-        f"The path spectrum of {samples.count if alone else 1} sample(s) through {len(network.blocks)} blocks",
-        "Look at fewer samples, or follow shorter paths with max_order=….",
-        budget,
-    )
-    if options.centre_samples:
-        raise InvalidInputError(
-            f"centre_samples=True removes the mean over all samples, but memory holds them only in {pieces} pieces. "
-            "Look at fewer samples."
+    needed, budget = needed * samples.count // own, budget_bytes(_device(network.model), options.memory)
+    pieces = max(1, -(-needed // max(1, budget)))
+    if pieces > 1:
+        with preserve_state(network.model):
+            alone = samples.count == 1 or is_batch_coupled(PureModel(network.model, {}, {}), samples)
+        require_fits(
+            needed if alone else needed // samples.count,
+            f"The path spectrum of {samples.count if alone else 1} sample(s) through {len(network.blocks)} blocks",
+            "Look at fewer samples, or follow shorter paths with max_order=….",
+            budget,
         )
-    networks: dict[int, ResidualNetwork] = {}
-    found = []
+        if options.centre_samples:
+            raise InvalidInputError(
+                "centre_samples=True removes the mean over all samples, but memory holds them only in "
+                f"{pieces} pieces. Look at fewer samples."
+            )
+    networks, found = {own: network}, []
     for where, part in samples.chunks(max(1, samples.count // pieces)):
         if part.count not in networks:
             networks[part.count] = dissect(network.model, part.kwargs or part.args)
