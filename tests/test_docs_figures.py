@@ -12,6 +12,7 @@ LARGEST_PICTURE = 200 * 1024
 SCRIPTS = {  # script: the pages it draws for, and a size in which it is quick
     "convergence": (("convergence",), {"guaranteed": 3, "trapped": 3, "printed": 3}),
     "curvature": (("lenses/curvature",), {"depths": (2, 6), "lines_to": 10, "width": 2, "units": 1, "steps": (4,)}),
+    "forecast": (("forecast",), {}),
     "jacobians": (("lenses/jacobians",), {"images": 2, "trained_images": 2, "iterations": 1}),
     "monitor": (("monitor",), {"digits": 4, "steps": 1, "every": 1}),
     "paths": (("lenses/paths", "depth_during_training"), {"samples": 3, "steps": 2, "width": 8}),

@@ -205,15 +205,25 @@ _FAMILIES = {
 }
 
 
+FURTHER = ("grey images", "few digits")
+EVERY = 2  # of the perceptrons are trained on these too, so that the fit knows more than one task of them
+
+
 def _listed() -> Iterator[Network]:
     for family, (task, members) in _FAMILIES.items():
         for build, args, options in members():
-            words = [f"{value:.2f}" if isinstance(value, float) else str(value) for value in args]
-            words += [
-                f"{key}={value:.2g}" if isinstance(value, float) else f"{key}={value}" for key, value in options.items()
-            ]
-            name = f"{build.__name__}({', '.join(words)})"
-            yield Network(name, family, task, lambda b=build, a=args, o=options: b(*a, **o))
+            yield _network(family, task, build, args, options)
+    for task in FURTHER:
+        for family in ("plain mlp", "residual mlp", "dense mlp"):
+            for build, args, options in list(_FAMILIES[family][1]())[::EVERY]:
+                yield _network(family, task, build, args, options, f" on {task}")
+
+
+def _network(family: str, task: str, build: Callable, args: tuple, options: dict, where: str = "") -> Network:
+    words = [f"{value:.2f}" if isinstance(value, float) else str(value) for value in args]
+    words += [f"{key}={value:.2g}" if isinstance(value, float) else f"{key}={value}" for key, value in options.items()]
+    name = f"{build.__name__}({', '.join(words)}){where}"
+    return Network(name, family, task, lambda: build(*args, **options))
 
 
 NETWORKS = {network.name: network for network in _listed()}

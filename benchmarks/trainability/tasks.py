@@ -1,4 +1,4 @@
-"""Three tasks on which networks are trained: digits, colour images and text; each gives endless mini-batches."""
+"""Tasks on which networks are trained: digits, colour images and text; each gives endless mini-batches."""
 
 import pydoc_data.topics
 from collections import Counter
@@ -14,7 +14,7 @@ from torch import Tensor
 from skiplens.data import load
 
 # So few images and texts that a good network has learnt them by heart after 400 steps: else nearly all would be bad.
-SAMPLES = {"digits": 10_000, "cifar10": 1_024, "text": 256}
+SAMPLES = {"digits": 10_000, "cifar10": 1_024, "text": 256, "grey images": 8_192, "few digits": 256}
 BATCH = 64
 CONTEXT = 32  # characters that a text network sees at once
 CHARACTERS = 48  # the most frequent ones; all others are one more class
@@ -50,16 +50,34 @@ class Task:
 @cache
 def task(name: str) -> Task:
     """The task of that name."""
-    return {"digits": _digits, "cifar10": _colour_images, "text": _text}[name]()
+    return {
+        "digits": _digits,
+        "cifar10": _colour_images,
+        "text": _text,
+        "grey images": _grey_images,
+        "few digits": _few_digits,
+    }[name]()
 
 
-TASKS = ("digits", "cifar10", "text")
+TASKS = ("digits", "cifar10", "text", "grey images", "few digits")
+"""The last two are for the fit: a hard task whose samples come three times, an easy one whose samples come often."""
 
 
 def _digits() -> Task:
     images, labels = _images("mnist", SAMPLES["digits"])
     small = F.avg_pool2d(images.float() / 255, 2).flatten(1)
     return Task("digits", (small - small.mean()) / small.std(), labels, 10)
+
+
+def _few_digits() -> Task:
+    digits, few = _digits(), SAMPLES["few digits"]
+    return Task("few digits", digits.inputs[:few], digits.targets[:few], 10)
+
+
+def _grey_images() -> Task:
+    images, labels = _images("cifar10", SAMPLES["grey images"])
+    small = F.adaptive_avg_pool2d(images.float().mean(1, keepdim=True) / 255, 14).flatten(1)
+    return Task("grey images", (small - small.mean()) / small.std(), labels, 10)
 
 
 def _colour_images() -> Task:
