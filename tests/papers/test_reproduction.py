@@ -5,10 +5,13 @@ import json
 from dataclasses import replace
 
 import pytest
+import torch
 
 from skiplens.base.errors import InvalidInputError
 from skiplens.papers.reproduction import ReproductionEffort, recorded_verdicts, reproduce, write_folder
+from skiplens.papers.statistics import Band, Interval, decide
 from skiplens.papers.study import Claim, Judgement
+from skiplens.report.gallery import shown_word
 from skiplens.sweeps.run import claim_folder
 from tests.papers.small_study import study
 from tools import record_verdicts
@@ -156,3 +159,15 @@ def test_folders_of_two_presets_or_none_are_refused(tmp_path, written):
         with pytest.raises(InvalidInputError, match="are not folders of skiplens reproduce with one preset"):
             record_verdicts.record(wrong)
     assert not written
+
+
+@pytest.mark.parametrize(
+    ("judgement", "word"),
+    [
+        (decide(Interval(torch.tensor([1.0]), torch.tensor([0.3])), Band.around(1.0, 0.1), ""), "undecided"),
+        (Judgement("not attempted", explanation="The data are not here."), "not run"),
+        (Judgement("differs", 2.0), "differs"),
+    ],
+)
+def test_what_ran_is_undecided_and_what_did_not_is_not_run(judgement, word):
+    assert shown_word(judgement.verdict, judgement.ours) == word

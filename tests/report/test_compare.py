@@ -1,13 +1,17 @@
 import json
+import math
 
 import pytest
 import torch
+from scipy import stats
 from torch import nn
 
 import skiplens as sl
 from skiplens.base.errors import InvalidInputError
 from skiplens.paths.reading import PathSpectrum
-from skiplens.report.compared import ComparedModel
+from skiplens.plots.figure import Points
+from skiplens.plots.section import number_in_words
+from skiplens.report.compared import EDGE, ComparedModel, Measured, effect
 from skiplens.report.comparison import ONE_MODEL, SAME_WEIGHTS, Comparison, drawn_by_seed
 from skiplens.signal.reading import SignalReading
 from tests.report.networks import BLOCKS, build, data
@@ -37,12 +41,21 @@ def mixed() -> Comparison:
     return sl.compare(models, data(), lenses=["structure"], draws=2)
 
 
+def clearest(comparison: Comparison) -> Measured:
+    """The measured number with the smallest p-value, of those that are told from chance."""
+    tested = [number for number in comparison.numbers if not number.exact and number.verdict(1) in ("higher", "lower")]
+    return min(tested, key=lambda number: number.adjusted[0])
+
+
 @pytest.mark.slow
 def test_a_difference_of_the_architecture_is_told_from_chance(pair):
     found = verdicts(pair)
     assert found["branch over shortcut, median"] == found["mean depth in branches"] == "higher"
     assert found["parameters"] == found["residual blocks"] == "same"
     assert "more than seed-to-seed noise" in pair.verdict
+    first, second = (float(values.mean()) for values in clearest(pair).values)
+    words = f"{clearest(pair).label} {number_in_words(first)} → {number_in_words(second)}"
+    assert pair.verdict.lower().startswith(words.lower())
 
 
 def test_the_numbers_are_those_of_the_readings(pair):
@@ -56,6 +69,35 @@ def test_two_of_a_kind_do_not_differ(pair):
     reports = pair.contenders[0].reports
     found = verdicts(drawn_from(a=reports[:2], b=reports[2:]))
     assert set(found.values()) <= {"same", "seed noise"}
+
+
+@pytest.mark.parametrize("draws", [(5, 5), (4, 7)])
+def test_an_effect_has_the_interval_of_welch(draws):
+    """SciPy's own interval is the oracle; the unit is the spread of draws."""
+    left, right = (torch.randn(count, dtype=torch.float64) for count in draws)
+    mean, half = effect(left, right)
+    spread = float(((left.var() + right.var()) / 2).sqrt())
+    wanted = stats.ttest_ind(right, left, equal_var=False).confidence_interval(0.95)
+    assert spread * (mean - half) == pytest.approx(wanted.low)
+    assert spread * (mean + half) == pytest.approx(wanted.high)
+
+
+def test_what_exists_once_has_no_interval():
+    assert all(map(math.isnan, effect(torch.ones(1), torch.zeros(1))))
+
+
+def test_the_chart_has_a_row_for_each_number_that_was_tested(pair):
+    chart = pair.sections()[0].figures[0]
+    tested = [number.label for number in pair.numbers if not math.isnan(number.p_values[0])]
+    (dots,) = (mark for mark in chart.marks if isinstance(mark, Points))
+    assert list(chart.y_names) == tested and len(dots.x) == len(tested) > 3
+    assert max(map(abs, dots.x)) <= EDGE
+
+
+def test_facts_of_the_structure_stand_apart_and_drawings_beside_their_models(pair):
+    anchors = [section.anchor for section in pair.sections()]
+    assert anchors[:3] == ["effects", "model-1", "model-2"] and anchors[-1] == "structure"
+    assert all(section.drawing is not None for section in pair.sections()[1:3])
 
 
 def test_models_that_exist_once_are_looked_at_once_and_it_is_said(mixed):

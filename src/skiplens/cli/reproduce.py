@@ -16,6 +16,7 @@ from skiplens.base.settings import Settings, option
 from skiplens.cli import console
 from skiplens.cli.flags import with_settings
 from skiplens.papers.reproduction import Reproduction
+from skiplens.report.gallery import shown_word
 from skiplens.sweeps.dask_executor import DaskCluster
 from skiplens.sweeps.executor import Executor, LocalWorkers, ThisProcess, available_cores
 from skiplens.sweeps.sweep import Status, Watch
@@ -84,7 +85,8 @@ def _summarise(reproduction: Reproduction, page: Path) -> None:
             "paper": verdict.paper,
             "ours": number(verdict.ours),
             "±": number(verdict.uncertainty),
-            "verdict": verdict.verdict + (f" (recorded: {verdict.recorded})" if verdict.is_worse else ""),
+            "verdict": shown_word(verdict.verdict, verdict.ours)
+            + (f" (recorded: {verdict.recorded})" if verdict.is_worse else ""),
         }
         for verdict in reproduction.verdicts
     ]
@@ -93,7 +95,9 @@ def _summarise(reproduction: Reproduction, page: Path) -> None:
         for problem in result.problems:
             console.complain(f"{result.study.name}/{result.item.name}: {problem}")
     for verdict in reproduction.worse:
-        console.complain(f"{verdict.name} is {verdict.verdict}; it was recorded as {verdict.recorded}.")
+        console.complain(
+            f"{verdict.name} is {shown_word(verdict.verdict, verdict.ours)}; it was recorded as {verdict.recorded}."
+        )
     console.out().print(f"The gallery is in {page}", markup=False)
 
 

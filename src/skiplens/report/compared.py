@@ -10,7 +10,8 @@ from torch import Tensor
 
 from skiplens.base.axes import Float
 from skiplens.graph.inputs import first_line
-from skiplens.plots.figure import Figure, Mark, bundle
+from skiplens.plots.figure import Figure, Line, Mark, Points, Reference, bundle, colour
+from skiplens.plots.figure import numbers as as_values
 from skiplens.plots.section import Curve, KeyNumber, Overlay, number_in_words
 from skiplens.readings.reading import Reading
 from skiplens.report.inspection import Report
@@ -84,6 +85,7 @@ class Measured:
     exact: bool  # whether it does not depend on how weights are drawn
     p_values: tuple[float, ...]  # of each model but the first against the first; NaN where nothing was tested
     adjusted: tuple[float, ...] = ()  # the same after Holm's correction for all numbers of the comparison
+    effects: tuple[tuple[float, float], ...] = ()  # differences of means and half their 95 % intervals, as `effect`
 
     def verdict(self, index: int) -> str:
         """How model `index` differs from the first: higher, lower, same, seed noise or not tested."""
@@ -107,7 +109,7 @@ class Measured:
     def row(self, names: Sequence[str]) -> Mapping[str, Any]:
         """The row of a table."""
         cells = {name: in_words(values) for name, values in zip(names, self.values, strict=True)}
-        for name, verdict, p in zip(names[1:], self.verdicts, self.p_values, strict=True):
+        for name, verdict, p in zip(names[1:], self.verdicts, self.adjusted, strict=True):
             column = "difference" if len(names) == 2 else f"difference, {name}"
             cells[column] = f"{verdict}{'' if math.isnan(p) else f', p = {p:.2g}'}"
         return {"number": self.label, **cells}
@@ -132,7 +134,8 @@ def measure(contenders: Sequence[ComparedModel], kinds: Sequence[type[Reading]])
             values = tuple(contender.values(kind, number) for contender in contenders)
             scaled = [torch.where(v > 0, v, math.nan).log() for v in values] if number.logarithmic else values
             p_values = tuple(p_value(scaled[0], other) for other in scaled[1:])
-            rows.append(Measured(kind.kind, number.label, values, number.exact, p_values))
+            effects = tuple(effect(scaled[0], other) for other in scaled[1:])
+            rows.append(Measured(kind.kind, number.label, values, number.exact, p_values, effects=effects))
     corrected = iter(adjusted([p for row in rows for p in row.p_values]))
     return tuple(replace(row, adjusted=tuple(next(corrected) for _ in row.p_values)) for row in rows)
 
@@ -172,6 +175,57 @@ def p_value(left: Float[Tensor, " draws"], right: Float[Tensor, " other_draws"])
 
     error, freedom = _noise(left, right)
     return float(2 * stats.t.sf(abs(float(left.mean() - right.mean())) / error, freedom))
+
+
+def effect(left: Float[Tensor, " draws"], right: Float[Tensor, " other_draws"]) -> tuple[float, float]:
+    """The difference of the means and half its 95 % interval, in standard deviations over draws; NaN if not tested."""
+    if math.isnan(p_value(left, right)):
+        return math.nan, math.nan
+    from scipy import stats
+
+    error, freedom = _noise(left, right)
+    spread = math.sqrt(
+        sum(float(v.var()) for v in (left, right) if len(v) > 1) / sum(len(v) > 1 for v in (left, right))
+    )
+    return float(right.mean() - left.mean()) / spread, float(stats.t.ppf(0.975, freedom)) * error / spread
+
+
+EDGE = 10.0  # standard deviations; what differs by more is drawn there
+
+
+def all_numbers(numbers: Sequence[Measured], names: Sequence[str]) -> Figure | None:
+    """Every number that was tested as a dot with its interval, one row each."""
+    shown = [number for number in numbers if any(not math.isnan(mean) for mean, _ in number.effects)]
+    if not shown:
+        return None
+    marks: list[Mark] = [Reference(0.0, axis="x")]
+    for index, name in enumerate(names[1:]):
+        rows = [(place, *number.effects[index], number) for place, number in enumerate(shown)]
+        dots = [max(-EDGE, min(EDGE, mean)) for _, mean, _, _ in rows]
+        ends = [
+            end
+            for _, mean, half, _ in rows
+            for end in (*(max(-EDGE, min(EDGE, mean + sign * half)) for sign in (-1, 1)), math.nan)
+        ]
+        heights = [place + 0.2 * index for place, *_ in rows]
+        words = tuple(
+            f"{n.label}: {in_words(n.values[0])} → {in_words(n.values[index + 1])}, {n.verdict(index + 1)}"
+            for *_, n in rows
+        )
+        marks.append(Points(as_values(dots), as_values(heights), name, labels=words))
+        across = [h for height in heights for h in (height, height, math.nan)]
+        marks.append(Line(as_values(ends), as_values(across), colour=colour(2 * index)))
+    return Figure(
+        name="all_numbers",
+        title=f"All numbers against {names[0]}",
+        caption="Dots are differences of means and lines their 95 % intervals, each in standard deviations over draws "
+        f"of the weights; what is beyond {EDGE:g} is drawn at the edge. A line that misses zero may still be chance "
+        "among so many numbers: the tables have what is left after the correction.",
+        x_label=f"difference from {names[0]}, in standard deviations over draws",
+        y_label="",
+        marks=tuple(marks),
+        y_names=tuple(number.label for number in shown),
+    )
 
 
 def is_certain(left: Float[Tensor, " draws"], right: Float[Tensor, " other_draws"]) -> bool:

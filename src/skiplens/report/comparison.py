@@ -19,12 +19,15 @@ from skiplens.graph.batch import Batch, take
 from skiplens.graph.inputs import require_module
 from skiplens.graph.loss import Loss, loss_rule
 from skiplens.plots.matplotlib_file import save_figure
-from skiplens.plots.section import Section
+from skiplens.plots.section import Section, number_in_words
 from skiplens.readings.reading import Reading
-from skiplens.report.compared import LEVEL, ComparedModel, Measured, measure, overlays
+from skiplens.report.compared import LEVEL, ComparedModel, Measured, all_numbers, measure, overlays
+from skiplens.report.drawing import drawing_of
 from skiplens.report.inspection import INTERRUPTED, Report, inspect
 from skiplens.report.lenses import LENSES, choose, guarded_section
 from skiplens.report.page import Opening, Problem, page
+from skiplens.signal.structure import StructureReading
+from skiplens.trainability.reading import Forecast
 
 Builder = Callable[[int], nn.Module]  # from a seed to a model with weights of that seed
 
@@ -74,13 +77,18 @@ class Comparison:
         """One line: in how many numbers the models differ by more than draws of one model do."""
         if not any(number.tested and not number.exact for number in self.numbers):
             return "Nothing could be tested: each model exists only once, so what chance does is not known."
-        return _counted(self.numbers)
+        return _told(self.numbers, self.names)
 
     def sections(self) -> tuple[Section, ...]:
-        """One section a model, how they were compared, then one section a lens."""
+        """All numbers in one chart and how they were tested, the models, then one section a lens; facts come last."""
+        chart = all_numbers(self.numbers, self.names)
+        title, figures = "What differs", (chart,) if chart else ()
+        effects = Section("effects", title, METHOD, notes=self.notes, figures=figures)
         models = (_of_model(contender, index) for index, contender in enumerate(self.contenders))
-        how = Section("method", "How they were compared", METHOD, notes=self.notes)
-        return (*models, how, *map(self._of_kind, self._kinds))
+        kinds = sorted(
+            self._kinds, key=lambda kind: kind is StructureReading
+        )  # facts, which nobody measured, come last
+        return (effects, *models, *map(self._of_kind, kinds))
 
     def save(self, path: Path | str) -> Path:
         """Write the page to `path`: one HTML file that needs nothing else."""
@@ -252,7 +260,7 @@ METHOD = (
     "Each number is the mean ± standard deviation over draws of the weights. Each model is tested against the first: "
     "Welch's t-test, or Student's prediction interval where one of the two has a single draw; factors, eigenvalues and "
     f"condition numbers on a logarithmic scale. A verdict holds at {LEVEL:.0%} after Holm's correction for all numbers "
-    "of this page; p-values are shown before it."
+    "of this page, and p-values are those after it."
 )
 
 
@@ -270,7 +278,36 @@ def _of_model(contender: ComparedModel, index: int) -> Section:
         ),
         notes=(contender.note,) if contender.note else (),
         provenance=guarded_section(first.readings[0]).provenance if first.readings else (),
+        drawing=drawing_of(first.readings, first.findings),
     )
+
+
+SHOWN = 3  # effects in the verdict
+
+
+def _told(numbers: Sequence[Measured], names: Sequence[str]) -> str:
+    """The clearest effects in numbers, then how many there are; facts of the structure are not measured."""
+    measured = [number for number in numbers if not number.exact]
+    found = [
+        (number.kind != Forecast.kind, number.adjusted[index - 1], number, index)
+        for number in measured
+        for index in range(1, len(names))
+        if number.verdict(index) in ("higher", "lower")
+    ]
+    clearest = sorted(found, key=lambda row: row[:2])[:SHOWN]
+    effects = ", ".join(
+        f"{number.label} {_mean(number, 0)} → {_mean(number, index)}{f' ({names[index]})' * (len(names) > 2)}"
+        for *_, number, index in clearest
+    )
+    if not effects:
+        return _counted(measured)
+    differing = len({number.label for *_, number, _ in found})
+    total = sum(number.tested for number in measured)
+    return f"{effects[0].upper()}{effects[1:]}. {differing} of {total} numbers differ by more than seed-to-seed noise."
+
+
+def _mean(number: Measured, index: int) -> str:
+    return number_in_words(float(number.values[index].mean()))
 
 
 def _counted(numbers: Sequence[Measured]) -> str:

@@ -38,8 +38,8 @@ class GalleryPaper:
 def gallery_page(papers: Sequence[GalleryPaper], facts: Sequence[tuple[str, str]]) -> str:
     """The whole page as text; `facts` say where it comes from, as label and value."""
     verdicts = [verdict for paper in papers for item in paper.items for verdict in item.verdicts]
-    found = [str(verdict["verdict"]) for verdict in verdicts]
-    words = ("reproduced", "corrected", "differs", "not attempted")
+    found = [shown_word(verdict["verdict"], verdict["ours"]) for verdict in verdicts]
+    words = ("reproduced", "corrected", "differs", "undecided", "not run")
     return template("gallery.html.j2").render(
         papers=papers,
         facts=facts,
@@ -52,7 +52,15 @@ def gallery_page(papers: Sequence[GalleryPaper], facts: Sequence[tuple[str, str]
         verdicts=json_in_html(verdicts),
         figure_json=lambda figure: json_in_html(plotly_json(figure)),
         number=number,
+        shown_word=shown_word,
     )
+
+
+def shown_word(verdict: str, ours: float | None) -> str:
+    """The verdict for a reader: what ran and was not decided has a number of ours, what did not run has none."""
+    if verdict != "not attempted":
+        return verdict
+    return "not run" if ours is None else "undecided"
 
 
 def number(value: float | None) -> str:
