@@ -35,6 +35,7 @@ class InspectSettings(ModelSettings):
     loss: str | None = option(None, LOSS_HELP)
     samples: int | None = option(None, "Samples that each lens looks at if it can afford them.")
     minutes: float | None = option(None, "About how long all lenses together may take on two cores.")
+    no_pilot: bool = option(False, "Name the change to begin with, but do not try it.")
     verify: bool = option(False, "Try each suggested change on a copy: its number again, and a training race.")
     verify_seconds: float = option(40.0, "Time for --verify; it decides how many steps a race has.")
 
@@ -70,6 +71,7 @@ def inspect(
     with console.progress_shown() as progress:
         asked: dict[str, Any] = {"samples": settings.samples, "minutes": settings.minutes, "seed": settings.seed}
         asked |= {"lenses": settings.lens, "blocks": settings.blocks, "loss": loss, "name": settings.model}
+        asked |= {"pilot": not settings.no_pilot}
         report = reports.inspect(model, data, **asked, progress=progress)
         if settings.verify:
             report = reports.verify(report, model, data, loss=loss, options=race, progress=progress)
@@ -93,6 +95,8 @@ def _print(report: "Report", full: bool) -> None:
     looked_at = next((section.sentence for section in sections if section.anchor == "structure"), report.title)
     console.out().print(looked_at, markup=False)
     console.out().print(report.verdict, markup=False, style="bold")
+    if report.advice:
+        console.out().print(report.advice, markup=False)
     console.print_findings([(found.severity, found.sentence, found.change) for found in report.findings])
     for section in sections if full else ():
         console.out().print(section.sentence, markup=False, style="bold")

@@ -13,7 +13,7 @@ from skiplens.base.randomness import Randomness
 from skiplens.edits import initialisation, structure
 from skiplens.edits.measured_starts import looks_linear, unit_variance
 from skiplens.edits.surgery import add_average_pool_skips
-from skiplens.readings.finding import Remedy
+from skiplens.readings.finding import Remedy, listed
 
 
 def apply_remedy(remedy: Remedy, model: nn.Module, inputs: Any = None) -> nn.Module:
@@ -118,11 +118,26 @@ REMEDIES: dict[str, Callable[[nn.Module, Any, Mapping[str, Any]], nn.Module]] = 
     **{name: call.apply for name, call in CALLS.items()},
 }
 """Every remedy by its name."""
+MODES = ("evaluation_mode", "training_mode")  # they change how a network is looked at: it trains alike
 
 
 def code_of(remedy: Remedy) -> str:
     """The remedy as code to paste, for a model that is called `model` (and its inputs `inputs`)."""
     return _CODE[remedy.name](remedy.parameters)
+
+
+def words_of(remedy: Remedy) -> str:
+    """The remedy as an order of a few words, such as *multiply 0.weight by 0.5*."""
+    parameters = remedy.parameters
+    if remedy.name == "scale_parameters":
+        low, high = (f"{extreme(parameters['factors'].values()):.3g}" for extreme in (min, max))
+        by = low if low == high else f"{low} to {high}"
+        return f"multiply {listed(tuple(parameters['factors']))} by {by}"
+    if remedy.name == "redraw_parameters":
+        return f"draw {listed(tuple(parameters['drawn']))} anew at the size of He"
+    if remedy.name == "add_average_pool_skips":
+        return f"replace the shortcuts of {listed(tuple(parameters['blocks']))} by average pools"
+    return remedy.name.replace("_", " ")
 
 
 def _scaling_code(parameters: Mapping[str, Any]) -> str:

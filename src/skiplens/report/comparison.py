@@ -200,7 +200,7 @@ def compare(  # noqa: PLR0913 - the models, their data, and keywords of which ea
             if model is None:
                 continue
             asked: dict[str, Any] = {"lenses": chosen.lenses, "loss": loss, "name": name, "seed": seed + draw}
-            reports[name].append(inspect(model, batches[name], progress=progress, **asked))
+            reports[name].append(inspect(model, batches[name], pilot=False, progress=progress, **asked))
             if any(INTERRUPTED in problem.message for problem in reports[name][-1].problems):
                 raise KeyboardInterrupt
     except KeyboardInterrupt:

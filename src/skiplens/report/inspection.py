@@ -34,6 +34,7 @@ from skiplens.graph.inputs import first_line, require_module
 from skiplens.graph.lens import OPERATIONS, PER_SECOND, Lens, Subject, prepared
 from skiplens.graph.loss import Loss, loss_name, loss_rule
 from skiplens.graph.modules import require_submodule
+from skiplens.improvement.best_change import BestChange, best_change
 from skiplens.improvement.reading import Improvement
 from skiplens.plots.matplotlib_file import save_card, save_drawing, save_figure
 from skiplens.plots.section import Section
@@ -41,11 +42,11 @@ from skiplens.readings.file import from_json, to_json
 from skiplens.readings.finding import Finding, listed, verdict
 from skiplens.readings.reading import Reading
 from skiplens.report.drawing import drawing_of
-from skiplens.report.lenses import JUDGED, choose, counted, figures_of, find, guarded_section
+from skiplens.report.lenses import JUDGED, choose, counted, figures_of, find, guarded_section, has_section
 from skiplens.report.page import Problem, opening, page
 from skiplens.signal.findings import FRESH_STATISTICS
 from skiplens.trainability.reading import FORECAST_RULE, Forecast
-from skiplens.trainability.report import ForecastLens
+from skiplens.trainability.report import COST, ForecastLens
 
 DEFAULT_SAMPLES = 64
 KEPT_BATCHES = 32  # of data that can be gone through once
@@ -100,7 +101,8 @@ class Report:
         more = [f"… and {len(self.findings) - SHOWN} more findings."] * (len(self.findings) > SHOWN)
         seen = [f"{section.title}: {section.sentence}" for section in self.sections()]
         missing = [f"not measured: {problem.lens} ({problem.message})" for problem in self.problems]
-        lines = [f"{self.title}: {self.verdict}", *found, *more, *seen, *missing]
+        first = [self.advice] if self.advice else []
+        lines = [f"{self.title}: {self.verdict}", *first, *found, *more, *seen, *missing]
         return "\n".join(shorten(line, WIDTH, placeholder=" …") for line in lines)
 
     __repr__ = __str__
@@ -116,6 +118,12 @@ class Report:
         if expected.is_bad and not any(finding.severity != "note" for finding in self._others):
             return f"{expected.sentence} No rule found what limits it."
         return f"{expected.sentence} {self._health}"
+
+    @property
+    def advice(self) -> str:
+        """The change to begin with and what it promises, in words; '' where nothing calls for one."""
+        found = self.reading(BestChange)
+        return "" if found is None else f"What to change first: {found.sentence}"
 
     @property
     def _others(self) -> tuple[Finding, ...]:
@@ -155,14 +163,18 @@ class Report:
 
     def sections(self) -> tuple[Section, ...]:
         """One section a reading, in the order they were taken, each with the number of its samples."""
-        return tuple(_with_count(guarded_section(reading), reading) for reading in self.readings)
+        return tuple(
+            _with_count(guarded_section(reading), reading) for reading in self.readings if has_section(reading)
+        )
 
     def save(self, path: Path | str) -> Path:
         """Write the page to `path`: one HTML file that needs nothing else."""
         path = Path(path)
         if path.is_dir():
             raise InvalidInputError(f"{path} is a folder; name the file, e.g. {path / 'report.html'}.")
+        found = self.reading(BestChange)
         top = opening(self.verdict, self.findings, self.readings)
+        top = replace(top, advice=self.advice, advice_code=found.code if found else "")
         top = replace(top, severity=top.severity or "unknown" * self._health.startswith(("Not", "Nothing")))
         drawing = drawing_of(self.readings, self.findings)
         content = page(self.title, top, self.sections(), self.problems, self.to_json(), drawing)
@@ -223,6 +235,7 @@ def inspect(  # noqa: PLR0913 - the model, its data, and keywords of which each 
     seed: int = 0,
     samples: int | None = None,
     minutes: float | None = None,
+    pilot: bool = True,
     progress: Progress = silent,
 ) -> Report:
     """A report of what the lenses see in `model` on `data`, with findings; the model is left bit for bit as it was.
@@ -239,6 +252,8 @@ def inspect(  # noqa: PLR0913 - the model, its data, and keywords of which each 
         seed: Names every random draw.
         samples: How many samples each lens looks at if it can afford them; by default each takes what it needs.
         minutes: About how long all lenses together may take on two cores; they choose their samples by it.
+        pilot: Whether the change that is told first, where a finding or a bad forecast calls for one, is tried by
+            one more forecast.
         progress: Called as the work goes on.
 
     Dropout is switched off while a lens looks, except for the forecast, which trains; batch norm stays in its mode. A
@@ -276,7 +291,32 @@ def inspect(  # noqa: PLR0913 - the model, its data, and keywords of which each 
             told = _told_of(loss, error)
             problems.append(Problem(lens.name, told) if told else _unexpected(lens.name, error))
     findings = find(readings, lambda rule, error: problems.append(_unexpected(f"rule {rule}", error)))
+    readings += _advised(subject, readings, findings, pilot, problems, progress)
     return Report(subject.name, tuple(readings), tuple(problems), findings)
+
+
+def _advised(
+    subject: Subject,
+    readings: list[Reading],
+    findings: Sequence[Finding],
+    pilot: bool,
+    problems: list[Problem],
+    progress: Progress,
+) -> list[Reading]:
+    """The change to begin with, where there is a forecast to improve; it is not tried where steps are costly."""
+    before = next((reading for reading in readings if isinstance(reading, Forecast)), None)
+    if before is None or any(INTERRUPTED in problem.message for problem in problems):
+        return []
+    affordable = before.provenance.settings.get("cost", 0) >= COST
+    try:
+        found = best_change(subject, findings, before, tried=pilot and affordable, progress=progress)
+    except KeyboardInterrupt:
+        problems.append(Problem("best change", f"{INTERRUPTED}."))
+        return []
+    except Exception as error:  # what the lenses saw must not be lost with it
+        problems.append(_unexpected("best change", error))
+        return []
+    return [] if found is None else [found]
 
 
 def _told_of(loss: Loss, error: BaseException | None) -> str:

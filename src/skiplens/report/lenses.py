@@ -13,6 +13,7 @@ from skiplens.curvature import landscape_reading
 from skiplens.curvature import report as curvature
 from skiplens.graph.inputs import first_line
 from skiplens.graph.lens import Lens
+from skiplens.improvement import best_change
 from skiplens.improvement import report as improvement
 from skiplens.jacobians import report as jacobians
 from skiplens.jacobians.hypotheses import model_check as hypotheses
@@ -49,7 +50,7 @@ LENS_VIEWS: tuple[ReadingView, ...] = (
     *(lens.VIEW for lens in _LENSES[1:]),
 )
 
-_OTHERS = (landscape_reading, history, along, depth_reading, page, verification_reading, improvement)
+_OTHERS = (landscape_reading, history, along, depth_reading, page, verification_reading, improvement, best_change)
 VIEWS: dict[type[Reading], ReadingView] = {
     view.reading: view for view in (*LENS_VIEWS, *(other.VIEW for other in _OTHERS))
 }
@@ -106,6 +107,11 @@ def section_of(reading: Reading) -> Section:
     assert section is not None, f"{type(reading).__name__} has no section"
     question = view.lens.question if view.lens is not None else ""
     return replace(section(reading), question=question, scale=view.scale(reading))
+
+
+def has_section(reading: Reading) -> bool:
+    """Whether it has a place of its own on the page; a kind that nobody knows has one that says so."""
+    return type(reading) not in VIEWS or VIEWS[type(reading)].section is not None
 
 
 def guarded_section(reading: Reading) -> Section:

@@ -48,11 +48,17 @@ class FindingCard:
 
 @dataclass(frozen=True)
 class Opening:
-    """The top of the page; `severity`: of the worst finding, '' where nothing is above a note, or 'unknown'."""
+    """The top of the page.
+
+    `severity` is that of the worst finding, '' where nothing is above a note, or 'unknown'; `advice` is what to change
+    first.
+    """
 
     verdict: str
     severity: str
     cards: tuple[FindingCard, ...]
+    advice: str = ""
+    advice_code: str = ""
 
 
 def page(

@@ -16,7 +16,7 @@ from skiplens.base.preserve_state import dropout_off, preserve_random_state, pre
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
 from skiplens.base.settings import Settings, option
-from skiplens.edits.remedies import apply_remedy
+from skiplens.edits.remedies import MODES, apply_remedy
 from skiplens.graph.batch import Batch, take
 from skiplens.graph.functional import main_output
 from skiplens.graph.inputs import try_call
@@ -34,7 +34,6 @@ from skiplens.training.source import source_of
 
 MOST_SEEDS = 16  # the exact test goes through 2^seeds signs
 FEWEST_STEPS, MOST_STEPS = 15, 300
-MODES = ("evaluation_mode", "training_mode")  # they change how a network is looked at: there is nothing to race
 SAME_TRAINING = "The change is one of how the network is looked at; it trains alike."
 INTERRUPTED = "Interrupted from the keyboard before its race was over."
 

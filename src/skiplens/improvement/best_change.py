@@ -1,0 +1,124 @@
+"""The one change to begin with: what the worst finding asks for, and what a short training with it promises."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from skiplens.base.errors import SkiplensError
+from skiplens.base.progress import Progress, silent
+from skiplens.edits.remedies import MODES, words_of
+from skiplens.graph.inputs import first_line
+from skiplens.graph.lens import Subject
+from skiplens.improvement.changes import Change, Patient, changed, changes_for
+from skiplens.improvement.search import WORTH
+from skiplens.plots.section import ReadingView
+from skiplens.readings.finding import Finding
+from skiplens.readings.reading import Reading
+from skiplens.trainability.forecast import forecast
+from skiplens.trainability.optimizers import optimizer_choice
+from skiplens.trainability.reading import Forecast
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BestChange(Reading, kind="best_change"):
+    """The change to begin with, and what it promises.
+
+    Attributes:
+        rule: The finding that asks for it, or the name of the change where none does.
+        change: What to do, as a sentence.
+        code: It as code to paste.
+        gradients: Gradients of the pilot in which it was tried; 0 where it was not.
+        before: The expected loss of the network as it is; infinite where it diverges.
+        after: That of the changed one; the same as before where it was not tried.
+        fall: By how much the logarithm of the expected loss falls.
+        steps: Length of the training that is forecast.
+        reason: Why it was not tried; '' where it was.
+    """
+
+    rule: str
+    change: str
+    code: str
+    gradients: int
+    before: float
+    after: float
+    fall: float
+    steps: int
+    reason: str = ""
+
+    @property
+    def helps(self) -> bool:
+        """Whether the pilot promises a loss that is clearly lower."""
+        return self.gradients > 0 and self.fall > WORTH
+
+    @property
+    def sentence(self) -> str:
+        """The change with what it promises."""
+        if not self.gradients:
+            return f"{self.change} What it brings is not known: {self.reason}."
+        tried = f"tried in a pilot of {self.gradients} steps"
+        was = f"{self.before:.3g}" if math.isfinite(self.before) else "one that diverges"
+        if self.helps:
+            promised = f"Expected after {self.steps} steps: a loss of {self.after:.3g} instead of {was}"
+            return f"{self.change} {promised} ({tried})."
+        became = f"{self.after:.3g}" if math.isfinite(self.after) else "one that diverges"
+        return f"{self.change} Alone it promises no lower loss: {became} instead of {was} ({tried})."
+
+
+def best_change(
+    subject: Subject, findings: Sequence[Finding], before: Forecast, *, tried: bool = True, progress: Progress = silent
+) -> BestChange | None:
+    """The change to begin with; None where nothing calls for one or no function makes it.
+
+    The worst finding above a note that a function can mend names it. Where there is none and the forecast is bad, it
+    is the first change that `improve` would try. One forecast more, as costly as the first, says what it promises.
+
+    Args:
+        subject: The model and its data.
+        findings: What was found, the worst first.
+        before: The forecast of the model as it is.
+        tried: False leaves the forecast of the changed copy out.
+        progress: Called as the work goes on.
+    """
+    found = _asked_for(findings)
+    if found is None and not before.is_bad:
+        return None
+    choice = optimizer_choice(before.optimizer)
+    change = found or _first_offered(Patient(subject.model, subject.batch, subject.loss, before.steps, choice))
+    if change is None:
+        return None
+    known: dict[str, Any] = {"gradients": 0, "after": before.loss, "fall": 0.0, "reason": "it was not tried"}
+    if tried:
+        cost = before.provenance.settings.get("cost", before.cost)  # the same, so that the two can be compared
+        asked = {"loss": subject.loss, "optimizer": choice, "steps": before.steps, "cost": cost}
+        data = subject.batch if subject.data is None else subject.data
+        try:
+            model = changed(subject.model, (change,), subject.batch.inputs)
+            after = forecast(model, data, seed=before.provenance.seed or 0, progress=progress, **asked)
+            known = {"gradients": after.cost, "after": after.loss, "fall": before.score - after.score}
+        except SkiplensError as error:
+            known["reason"] = f"it cannot be tried here ({first_line(error).rstrip('.')})"
+    return BestChange(
+        rule=change.name,
+        change=f"{change.words[:1].upper()}{change.words[1:]}.",
+        code=change.code,
+        before=before.loss,
+        steps=before.steps,
+        provenance=before.provenance,
+        **known,
+    )
+
+
+def _asked_for(findings: Sequence[Finding]) -> Change | None:
+    """What the worst finding above a note asks for that a function can do to the network."""
+    for finding in findings:
+        if finding.severity != "note" and finding.remedy is not None and finding.remedy.name not in MODES:
+            return Change(finding.rule, "start", words_of(finding.remedy), finding.sentence, (finding.remedy,))
+    return None
+
+
+def _first_offered(patient: Patient) -> Change | None:
+    return next((change for change in changes_for(patient, None)[0] if change.remedies), None)
+
+
+VIEW = ReadingView(BestChange)  # it stands under the verdict, so it has no section of its own

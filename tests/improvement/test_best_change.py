@@ -1,0 +1,119 @@
+"""The change under the verdict: a finding asks for it, it was tried where that is said, looking changes nothing."""
+
+import copy
+from dataclasses import replace
+
+import pytest
+import torch
+
+import skiplens as sl
+from skiplens.edits.remedies import apply_remedy, code_of, words_of
+from skiplens.graph.lens import prepared
+from skiplens.improvement.best_change import BestChange, best_change
+from skiplens.improvement.search import WORTH
+from skiplens.readings.finding import Remedy
+from skiplens.report import Report
+from tests.improvement.test_improve import data, network
+
+LENSES = ["forecast", "task"]
+
+
+@pytest.fixture(scope="module")
+def faulty():
+    return network(10, 0.4)
+
+
+@pytest.fixture(scope="module")
+def report(faulty):
+    kept = copy.deepcopy(faulty.state_dict())
+    state, mode = torch.get_rng_state(), faulty.training
+    found = sl.inspect(faulty, data(), lenses=LENSES)
+    assert (
+        all(torch.equal(kept[name], value) for name, value in faulty.state_dict().items()) and faulty.training == mode
+    )
+    assert torch.equal(state, torch.get_rng_state())
+    return found
+
+
+def test_it_is_what_the_worst_finding_asks_for_and_what_a_forecast_of_the_changed_copy_says(report, faulty):
+    found, before = report.reading(BestChange), report.reading(sl.Forecast)
+    finding = next(f for f in report.findings if f.remedy is not None)
+    seed, cost = before.provenance.seed, before.provenance.settings["cost"]
+    after = sl.forecast(apply_remedy(finding.remedy, faulty), data(), seed=seed, cost=cost)
+    assert (found.after, found.gradients) == (after.loss, after.cost) and found.fall == before.score - after.score
+    assert found.rule == finding.rule and found.code == code_of(finding.remedy)
+    assert found.helps and f"{after.loss:.3g} instead of {before.loss:.3g}" in found.sentence
+    assert f"tried in a pilot of {after.cost} steps" in found.sentence
+
+
+def test_its_code_makes_the_network_that_was_tried(report, faulty):
+    pasted = {"model": copy.deepcopy(faulty)}
+    exec(report.reading(BestChange).code, pasted)
+    tried = apply_remedy(next(f.remedy for f in report.findings if f.remedy is not None), faulty)
+    assert torch.equal(pasted["model"](data()[0]), tried(data()[0]))
+
+
+def test_it_stands_under_the_verdict_once_and_comes_back_from_its_file(report, tmp_path):
+    text = report.write(tmp_path).read_text("utf-8")
+    assert text.count('<div class="advice">') == 1 and text.index('<div class="verdict') < text.index('"advice"')
+    assert "tried in a pilot of" in text.split('<div class="advice">')[1].split("</p>")[0]
+    assert Report.load(tmp_path).advice == report.advice and str(report).splitlines()[1].startswith("What to change")
+    assert "best_change" not in [section.anchor for section in report.sections()]
+
+
+def test_without_the_pilot_it_is_named_and_not_said_to_be_tried(report, faulty, monkeypatch):
+    monkeypatch.setattr("skiplens.improvement.best_change.forecast", lambda *given, **named: pytest.fail("a pilot"))
+    found = sl.inspect(faulty, data(), lenses=LENSES, pilot=False)
+    assert found.reading(BestChange).change == report.reading(BestChange).change
+    assert "not known: it was not tried." in found.advice and "pilot" not in found.advice
+
+
+def test_a_costly_network_is_not_tried(faulty, monkeypatch):
+    monkeypatch.setattr("skiplens.improvement.best_change.forecast", lambda *given, **named: pytest.fail("a pilot"))
+    found = sl.inspect(faulty, data(), lenses=LENSES, minutes=1e-9)
+    assert found.reading(sl.Forecast).provenance.settings["cost"] < 70 and "it was not tried" in found.advice
+
+
+def test_a_healthy_network_and_one_without_a_forecast_get_none(faulty):
+    assert sl.inspect(network(1), data(), lenses=LENSES).advice == ""
+    assert sl.inspect(faulty, data(), lenses=["task"]).advice == ""
+
+
+@pytest.fixture
+def subject(faulty):
+    return prepared(faulty, data(), 64, "faulty")
+
+
+def test_where_no_finding_names_one_a_bad_forecast_gets_the_first_that_improve_would_try(report, subject):
+    before = report.reading(sl.Forecast)
+    found = best_change(subject, (), before, tried=False)
+    assert found.rule == "standardise_inputs" and "Standardise the inputs" in found.change  # they have size 3
+    assert best_change(subject, (), replace(before, word="trains"), tried=False) is None
+
+
+def test_a_change_that_cannot_be_made_says_why(report, subject):
+    impossible = replace(report.findings[0], remedy=Remedy("add_average_pool_skips", {"blocks": ("1",)}))
+    found = best_change(subject, [impossible], report.reading(sl.Forecast))
+    assert not found.gradients and "What it brings is not known: it cannot be tried here (" in found.sentence
+    mode = replace(impossible, remedy=Remedy("evaluation_mode"))
+    assert best_change(subject, [mode], replace(report.reading(sl.Forecast), word="trains")) is None
+
+
+def test_a_change_that_promises_nothing_is_said_to(report):
+    found = replace(report.reading(BestChange), fall=WORTH)
+    assert not found.helps and "Alone it promises no lower loss" in found.sentence
+    assert "instead of one that diverges" in replace(found, before=float("inf")).sentence
+
+
+@pytest.mark.parametrize(
+    ("remedy", "words"),
+    [
+        (Remedy("scale_parameters", {"factors": {"a": 2.0, "b": 2.0}}), "multiply a, b by 2"),
+        (Remedy("scale_parameters", {"factors": {"a": 2.0, "b": 0.5}}), "multiply a, b by 0.5 to 2"),
+        (Remedy("redraw_parameters", {"drawn": ("a",), "ones": (), "zeros": (), "seed": 0}), "draw a anew at the"),
+        (Remedy("add_average_pool_skips", {"blocks": ("1",)}), "replace the shortcuts of 1 by average pools"),
+        (Remedy("norms_first"), "norms first"),
+    ],
+)
+def test_remedies_in_words(remedy, words):
+    assert words_of(remedy).startswith(words)
