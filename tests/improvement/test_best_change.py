@@ -79,6 +79,11 @@ def test_a_healthy_network_and_one_without_a_forecast_get_none(faulty):
     assert sl.inspect(faulty, data(), lenses=["task"]).advice == ""
 
 
+def test_it_is_no_part_of_a_comparison(faulty):
+    compared = sl.compare({"one": faulty, "other": network(10, 0.5)}, data(), lenses=["forecast"])
+    assert "best_change" not in [section.anchor for section in compared.sections()]
+
+
 @pytest.fixture
 def subject(faulty):
     return prepared(faulty, data(), 64, "faulty")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from skiplens.base.errors import SkiplensError
+from skiplens.base.preserve_state import without_autocast
 from skiplens.base.progress import Progress, silent
 from skiplens.edits.remedies import MODES, words_of
 from skiplens.graph.inputs import first_line
@@ -93,7 +94,8 @@ def best_change(
         asked = {"loss": subject.loss, "optimizer": choice, "steps": before.steps, "cost": cost}
         data = subject.batch if subject.data is None else subject.data
         try:
-            model = changed(subject.model, (change,), subject.batch.inputs)
+            with without_autocast():
+                model = changed(subject.model, (change,), subject.batch.inputs)
             after = forecast(model, data, seed=before.provenance.seed or 0, progress=progress, **asked)
             known = {"gradients": after.cost, "after": after.loss, "fall": before.score - after.score}
         except SkiplensError as error:

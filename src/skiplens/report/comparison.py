@@ -24,7 +24,7 @@ from skiplens.readings.reading import Reading
 from skiplens.report.compared import LEVEL, ComparedModel, Measured, all_numbers, measure, overlays
 from skiplens.report.drawing import drawing_of
 from skiplens.report.inspection import INTERRUPTED, Report, inspect
-from skiplens.report.lenses import LENSES, choose, guarded_section
+from skiplens.report.lenses import LENSES, choose, guarded_section, has_section
 from skiplens.report.page import Opening, Problem, page
 from skiplens.signal.structure import StructureReading
 from skiplens.trainability.reading import Forecast
@@ -143,7 +143,7 @@ class Comparison:
     def _kinds(self) -> tuple[type[Reading], ...]:
         """Those of all reports, in the order in which the first ones have them."""
         readings = (reading for one in self.contenders for report in one.reports for reading in report.readings)
-        return tuple(dict.fromkeys(type(reading) for reading in readings))
+        return tuple(dict.fromkeys(type(reading) for reading in readings if has_section(reading)))
 
     def _of_kind(self, kind: type[Reading]) -> Section:
         own = [number for number in self.numbers if number.kind == kind.kind]
