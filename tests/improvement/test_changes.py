@@ -167,3 +167,30 @@ def test_warm_up_and_clipping_change_the_steps():
         mover.step()
         moved.append(before - parameter.item())
     assert moved == pytest.approx([min(1.0, (k + 1) / 10) for k in range(12)], rel=1e-5)
+
+
+def test_weights_that_blocks_share_are_named_and_scaled_once():
+    model = Residual(4)
+    for branch in model.branches[1:]:
+        branch[2] = model.branches[0][2]  # one module, called four times
+    model.branches[3][0].weight = model.branches[0][0].weight  # two modules, one tensor
+    found, left_out = changes_for(patient(model), None)
+    shared = [reason for name, reason in left_out.items() if name.startswith("norms and shortcuts at ")]
+    assert shared == ["their weights are used in several places; a start is measured at the first of them"]
+    (named,) = (name for name in left_out if name.startswith("norms and shortcuts at "))
+    assert {"branches.0.0", "branches.0.2", "branches.3.0"} == set(
+        named.removeprefix("norms and shortcuts at ").split(", ")
+    )
+    small = next(change for change in found if change.name == "small_branches")
+    made = changed(model, (small,), X)
+    assert torch.allclose(made.branches[2][2].weight, model.branches[2][2].weight / 2, rtol=1e-3)
+    assert not any(name.startswith("norms and") for name in changes_for(patient(Residual(4)), None)[1])
+
+
+@pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")
+def test_quantised_layers_below_a_head_that_trains_are_named():
+    model = nn.Sequential(*plain(2).float()[:4], nn.Linear(8, 3).float())
+    model = torch.ao.quantization.quantize_dynamic(model, {"0": torch.ao.quantization.default_dynamic_qconfig})
+    batch = Batch(X.float(), BATCH.targets)
+    _, left_out = changes_for(patient(model, batch), "architecture")
+    assert left_out["changes of 0"] == "their weights are quantised, and no training moves them"

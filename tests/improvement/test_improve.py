@@ -110,6 +110,8 @@ def test_where_nothing_promises_more_the_network_stays_as_it_is(monkeypatch):
     model = network(1)
     found = sl.improve(model, data(), steps=STEPS, cost=COST, keep="outputs")
     assert unchanged(found, model) and found.race is None and "as well as anything tried" in found.sentence
+    assert found.sentence.endswith("keep='architecture' would try other starts too.")
+    assert found.reading.left_out["another start"] == "keep='outputs' does not allow it"
 
 
 def test_what_the_race_does_not_prove_is_not_changed(faulty, monkeypatch):
@@ -196,3 +198,12 @@ def test_too_few_samples_and_frozen_models_are_refused():
         sl.improve(network(1), data(16))
     with pytest.raises(InvalidInputError, match="no parameter"):
         sl.improve(network(1).requires_grad_(False), data())
+
+
+@pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")
+def test_scripted_and_quantised_models_are_refused_with_what_to_do():
+    with pytest.raises(InvalidInputError, match=r"scripted.*Hand in the nn\.Module"):
+        sl.improve(torch.jit.script(network(1)), data())
+    quantised = torch.ao.quantization.quantize_dynamic(network(1), {nn.Linear})
+    with pytest.raises(InvalidInputError, match=r"weights of 0, 2, 4 are quantised.*before it is quantised"):
+        sl.improve(quantised, data())

@@ -19,7 +19,7 @@ from skiplens.graph.blocks import ResidualBlock
 from skiplens.graph.dissect import find_residual_blocks
 from skiplens.graph.inputs import first_line
 from skiplens.graph.loss import Loss
-from skiplens.readings.finding import Remedy
+from skiplens.readings.finding import Remedy, listed
 from skiplens.signal.layers import LayerStates, layer_states
 from skiplens.task.measure import measure_task
 from skiplens.task.reading import TaskReading
@@ -172,10 +172,37 @@ class Patient:
         return found
 
     @cached_property
+    def shared(self) -> list[str]:
+        """The linear and convolution layers whose weights are used in several places."""
+        layers = [call for call in self.calls if isinstance(call.module, WeightLayer)]
+        held = [call.module.weight for call in layers]  # kept, so that no two have one address by chance
+        names, places = [call.name for call in layers], [id(weight) for weight in held]
+        pairs = zip(names, places, strict=True)
+        return list(dict.fromkeys(name for name, at in pairs if names.count(name) > 1 or places.count(at) > 1))
+
+    @cached_property
     def weights(self) -> list[LayerCall]:
-        """The linear and convolution layers that are called once, in order."""
-        counts = [call.name for call in self.calls]
-        return [call for call in self.calls if isinstance(call.module, WeightLayer) and counts.count(call.name) == 1]
+        """The linear and convolution layers whose weights are used once, in order."""
+        return [call for call in self.calls if isinstance(call.module, WeightLayer) and call.name not in self.shared]
+
+
+def quantised_layers(model: nn.Module) -> tuple[str, ...]:
+    """Names of the layers whose weights are whole numbers, which no training moves."""
+    modules = [(name, module) for name, module in model.named_modules() if "quantized" in type(module).__module__]
+    return tuple(name for name, module in modules if callable(getattr(module, "weight", None)))
+
+
+def _cannot_change(patient: Patient) -> dict[str, str]:
+    """Which parts of the network stay as they are whatever is tried, and why."""
+    found: dict[str, str] = {}
+    quantised, shared = quantised_layers(patient.model), tuple(patient.shared)
+    if quantised:
+        found[f"changes of {listed(quantised)}"] = "their weights are quantised, and no training moves them"
+    if shared:
+        found[f"norms and shortcuts at {listed(shared)}"] = (
+            "their weights are used in several places; a start is measured at the first of them"
+        )
+    return found
 
 
 def changes_for(patient: Patient, keep: Keep) -> tuple[list[Change], dict[str, str]]:
@@ -192,7 +219,7 @@ def changes_for(patient: Patient, keep: Keep) -> tuple[list[Change], dict[str, s
         reasons = [reason for reason in made if isinstance(reason, str)]
         if reasons:
             left_out[name] = reasons[0]
-    return found, left_out
+    return found, left_out | _cannot_change(patient)
 
 
 Made = Iterator[Change | str]
@@ -339,7 +366,7 @@ def _activations(patient: Patient) -> Made:
 
 
 def _starts(patient: Patient) -> Made:
-    if not patient.weights:
+    if not patient.weights and not patient.shared:
         yield "it has no linear or convolution layer"
         return
     sizes = patient.states.outputs[patient.states.of_kind("weights")]
@@ -389,10 +416,13 @@ def _branches(patient: Patient) -> Made:
 def _scaled_ends(patient: Patient, factor: float) -> tuple[Remedy, ...]:
     """The last layer of each branch times a factor."""
     factors: dict[str, float] = {}
+    met: set[int] = set()  # blocks may share a layer, which is scaled once
     for block in patient.blocks:
         if block.branch.parameters:
             owner = block.branch.parameters[-1].rpartition(".")[0]
             ends = [name for name in block.branch.parameters if name.rpartition(".")[0] == owner]
+            ends = [name for name in ends if id(patient.model.get_parameter(name)) not in met]
+            met |= {id(patient.model.get_parameter(name)) for name in ends}
             factors |= dict.fromkeys(ends, float(f"{factor:.4g}"))
     return (Remedy("scale_parameters", {"factors": factors}),) if factors else ()
 

@@ -17,10 +17,20 @@ from skiplens.base.version import VERSION
 from skiplens.graph.batch import take
 from skiplens.graph.inputs import require_module, try_call
 from skiplens.graph.loss import Loss, loss_name, loss_rule
-from skiplens.improvement.changes import Change, Keep, Patient, Plan, changed, changes_for, trained_with
+from skiplens.improvement.changes import (
+    Change,
+    Keep,
+    Patient,
+    Plan,
+    changed,
+    changes_for,
+    quantised_layers,
+    trained_with,
+)
 from skiplens.improvement.race import Race, RacedRun, run_to_the_end
 from skiplens.improvement.reading import Improvement
 from skiplens.improvement.search import FULL, Search, kept
+from skiplens.readings.finding import listed
 from skiplens.readings.reading import Provenance
 from skiplens.readings.store import Store
 from skiplens.trainability.forecast import opened
@@ -110,8 +120,7 @@ def improve(  # noqa: PLR0913 - the model, its data, and keywords of which each 
         raise InvalidInputError(f"keep is {keep!r}; wanted 'outputs', 'architecture' or None.")
     if steps < FULL or cost < LEAST_COST:
         raise InvalidInputError(f"steps is {steps} and cost {cost}; wanted at least {FULL} and {LEAST_COST}.")
-    if not trainable(model):
-        raise InvalidInputError("The model has no parameter that a training would move, so none can be improved.")
+    _require_changeable(model)
     data = list(data) if isinstance(data, Iterator) else data
     batch = take(data, SAMPLES).to(next(model.parameters()).device)
     if batch.samples < LEAST_SAMPLES:
@@ -123,6 +132,24 @@ def improve(  # noqa: PLR0913 - the model, its data, and keywords of which each 
     patient = Patient(model, batch, loss, steps, choice)
     work = _Work(patient, data, seed, cost, keep, None if out is None else Store(Path(out) / "parts"), progress)
     return work.result()
+
+
+def _require_changeable(model: nn.Module) -> None:
+    """Refuse models of which no part can be changed or trained."""
+    if isinstance(model, torch.jit.ScriptModule):
+        raise InvalidInputError(
+            "The model is scripted, so no change can be made to a copy of it. Hand in the nn.Module that it was "
+            "compiled from."
+        )
+    if trainable(model):
+        return
+    quantised = quantised_layers(model)
+    if quantised:
+        raise InvalidInputError(
+            f"The weights of {listed(quantised)} are quantised and there are no others, so no training moves them. "
+            "Improve the network before it is quantised."
+        )
+    raise InvalidInputError("The model has no parameter that a training would move, so none can be improved.")
 
 
 @dataclass

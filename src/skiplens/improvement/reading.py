@@ -64,7 +64,11 @@ class Improvement(Reading, kind="improvement"):
         count = len({name for name in self.tried if name != "as it is"})
         race = self.race
         if not self.seemed_better or race is None:
-            return f"This network trains as well as anything tried: none of {count} changes promises a lower loss."
+            limited = " keep='outputs' allows only another training: keep='architecture' would try other starts too."
+            return (
+                f"This network trains as well as anything tried: none of {count} changes promises a lower loss."
+                + limited * (self.provenance.settings.get("keep") == "outputs")
+            )
         raced = f"over {len(race.before)} pairs of trainings"
         if not self.is_proven:
             return (
