@@ -187,7 +187,7 @@ def test_weights_that_blocks_share_are_named_and_scaled_once():
     assert not any(name.startswith("norms and") for name in changes_for(patient(Residual(4)), None)[1])
 
 
-@pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*:DeprecationWarning", "ignore:torch.quantize_per_tensor:UserWarning")
 def test_quantised_layers_below_a_head_that_trains_are_named():
     model = nn.Sequential(*plain(2).float()[:4], nn.Linear(8, 3).float())
     model = torch.ao.quantization.quantize_dynamic(model, {"0": torch.ao.quantization.default_dynamic_qconfig})

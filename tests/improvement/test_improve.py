@@ -200,7 +200,7 @@ def test_too_few_samples_and_frozen_models_are_refused():
         sl.improve(network(1).requires_grad_(False), data())
 
 
-@pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*:DeprecationWarning", "ignore:torch.quantize_per_tensor:UserWarning")
 def test_scripted_and_quantised_models_are_refused_with_what_to_do():
     with pytest.raises(InvalidInputError, match=r"scripted.*Hand in the nn\.Module"):
         sl.improve(torch.jit.script(network(1)), data())
