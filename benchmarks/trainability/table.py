@@ -60,10 +60,11 @@ def final_loss(curve: Sequence[float]) -> float:
 
 
 def truths_of(runs: Iterable[Any], guesses: Mapping[str, float]) -> dict[Start, Truth]:
-    """The runs of `truth.load()` by start, rates in order."""
+    """The runs of `truth.load()` on tasks whose guess is given, by start, rates in order."""
     found: dict[Start, list[Any]] = defaultdict(list)
     for run in runs:
-        found[run.network, run.optimizer, run.seed].append(run)
+        if run.task in guesses:
+            found[run.network, run.optimizer, run.seed].append(run)
     truths = {}
     for start, group in found.items():
         group.sort(key=lambda run: run.rate)

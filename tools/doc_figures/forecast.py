@@ -16,7 +16,6 @@ from benchmarks.trainability import measure, truth
 from benchmarks.trainability.judging import loss_at_rate
 from benchmarks.trainability.networks import NETWORKS
 from benchmarks.trainability.table import by_start, judged, truths_of
-from benchmarks.trainability.tasks import TASKS
 from skiplens.trainability.reading import LEARNT
 
 LOWEST, HIGHEST = 1e-3, 10.0  # what is beyond is drawn there
@@ -35,8 +34,9 @@ class Sizes:
 
 def figures(sizes: Sizes) -> Iterator[Figure]:
     """All pictures; the name of each is the name of its file."""
-    rows = measure.load(RESULTS / "forecasts.csv")
     truths = truths_of(truth.load(), GUESSES)
+    stored = measure.load(RESULTS / "forecasts.csv")
+    rows = [row for row in stored if (row["network"], row["optimizer"], row["seed"]) in truths]
     yield against_truth([row for row in rows if row["method"] == f"forecast, {sizes.cost} steps"], truths, sizes.cost)
     yield by_cost(rows, truths, sizes)
 
@@ -44,7 +44,7 @@ def figures(sizes: Sizes) -> Iterator[Figure]:
 def against_truth(rows, truths, cost: int) -> Figure:
     """A point for each network and optimizer: what was forecast, and what training at the advised rate gave."""
     marks: list[Mark] = [Line((LOWEST, HIGHEST), (LOWEST, HIGHEST), "forecast = truth", faint=True)]
-    for task in TASKS:
+    for task in GUESSES:
         own = [row for row in rows if NETWORKS[row["network"]].task == task]
         facts = [truths[row["network"], row["optimizer"], row["seed"]] for row in own]
         ends = [loss_at_rate(row["rate"], fact.rates, fact.losses) for row, fact in zip(own, facts, strict=True)]
