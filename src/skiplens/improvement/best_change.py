@@ -32,7 +32,7 @@ class BestChange(Reading, kind="best_change"):
         gradients: Gradients of the pilot in which it was tried; 0 where it was not.
         before: The expected loss of the network as it is; infinite where it diverges.
         after: That of the changed one; the same as before where it was not tried.
-        fall: By how much the logarithm of the expected loss falls.
+        fall: By how much the logarithm of the loss at the end of a pilot falls.
         steps: Length of the training that is forecast.
         reason: Why it was not tried; '' where it was.
     """

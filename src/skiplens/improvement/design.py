@@ -18,7 +18,7 @@ from skiplens.trainability.reading import Forecast
 from skiplens.zoo.blueprint import Blueprint, Family
 
 PILOT, FULL = 40, 70  # gradients that sort out, and that decide
-WORTH = 0.1  # by so much must the logarithm of the expected loss fall for theory's choice to be given up
+WORTH = 0.1  # by so much must the logarithm of the loss of a pilot fall for theory's choice to be given up
 
 REASONS: Mapping[str, str] = {
     "shortcut": "shortcuts over two layers keep the Hessian at the start well conditioned at any depth "
@@ -46,7 +46,7 @@ class Choice:
         value: What it is.
         reason: The theory behind it.
         without: What is expected without it; None where that was not judged.
-        worth: How many times higher the expected loss is without it; NaN where that was not judged.
+        worth: How many times higher a pilot ends without it; NaN where that was not judged.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Choice:
 
     def __str__(self) -> str:
         """The choice in one line."""
-        known = "" if math.isnan(self.worth) else f"; without it the expected loss is {self.worth:.2g} times as high"
+        known = "" if math.isnan(self.worth) else f"; without it a pilot ends {self.worth:.2g} times as high"
         return f"{self.name} = {self.value!r}: {self.reason}{known}"
 
 

@@ -235,7 +235,7 @@ class _Work:
 
 
 def _gains(search: Search, plan: Plan) -> dict[str, float]:
-    """By how much each change alone lowered the logarithm of the expected loss, at the cost of one pilot."""
+    """By how much each change alone lowered the logarithm of the loss of a pilot."""
     alone = {tried.plan[0].name: tried for tried in reversed(search.tried) if len(tried.plan) == 1}
     same = {tried.cost: tried.found.score for tried in search.tried if not tried.plan}
     return {change.name: same.get(alone[change.name].cost, 0.0) - alone[change.name].found.score for change in plan}

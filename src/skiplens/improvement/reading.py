@@ -19,10 +19,10 @@ class Improvement(Reading, kind="improvement"):
     Attributes:
         changes: What was changed, in order of effect; empty where nothing was proven better.
         reasons: What calls for each.
-        gains: By how much each alone lowers the logarithm of the expected loss.
+        gains: By how much each alone lowers the logarithm of the loss at the end of a pilot.
         code: Code to paste that makes the changes.
         tried: What was tried, by the names of the changes.
-        scores: The logarithm of the expected loss of each, in units of a guess.
+        scores: The logarithm of the loss at the end of the pilot of each, in units of a guess.
         costs: Gradients spent on each.
         left_out: What was not tried, and why.
         seemed_better: What was raced; '' where nothing was.
@@ -92,6 +92,6 @@ class Improvement(Reading, kind="improvement"):
         """What was tried as a table, best first."""
         found = sorted(zip(self.scores.tolist(), self.tried, self.costs.tolist(), strict=True))
         return tuple(
-            {"change": name, "expected loss": f"{self.guess * math.exp(min(score, 50.0)):.3g}", "gradients": cost}
+            {"change": name, "loss of its pilot": f"{self.guess * math.exp(min(score, 50.0)):.3g}", "gradients": cost}
             for score, name, cost in found
         )

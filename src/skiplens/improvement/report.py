@@ -21,9 +21,9 @@ def gains_of_changes(reading: Improvement) -> Figure | None:
     return Figure(
         name="gains_of_changes",
         title="What each change is worth alone",
-        caption="How many times lower the expected loss is with that change alone, from a short training.",
+        caption="How many times lower a short training in small ends with that change alone.",
         x_label="change",
-        y_label="expected loss before / after",
+        y_label="loss of a pilot before / after",
         marks=(Bars(reading.changes, numbers(reading.gains.exp())),),
     )
 

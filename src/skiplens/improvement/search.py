@@ -19,7 +19,7 @@ FULL = 70  # gradients of a forecast that decides
 LEAST = max(20, LEAST_COST)  # gradients of a pilot that sorts out
 MOST = 40
 TOGETHER = 3  # forecasts that decide: the best change alone, and with others
-CLEARLY = 0.05  # by so much must the logarithm of the expected loss fall for a change to go on
+CLEARLY = 0.05  # by so much must the logarithm of the loss of a pilot fall for a change to go on
 WORTH = 0.1  # and by so much for the whole to be raced, and for each change more
 
 

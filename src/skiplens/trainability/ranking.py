@@ -159,11 +159,12 @@ def _place(name: str, found: Forecast, after: Forecast | None) -> Place:
 
 
 def _ahead(found: Forecast, after: Forecast) -> float:
-    """The difference of scores in standard deviations, taking errors of two networks as independent."""
+    """How far expected losses are apart, in standard deviations of ln loss; errors are taken as independent."""
     if after.word == DIVERGES or found.word == DIVERGES:
         return math.inf if found.word != after.word else 0.0
     spread = math.hypot(_deviation(found), _deviation(after))
-    return (after.score - found.score) / spread if spread > 0 else math.inf
+    apart = math.log(after.loss / found.loss) if found.loss > 0 else math.inf
+    return max(0.0, apart) / spread if spread > 0 else math.inf
 
 
 def _deviation(found: Forecast) -> float:
