@@ -22,6 +22,7 @@ from torch.overrides import TorchFunctionMode
 
 from skiplens.base.preserve_state import preserve_state
 from skiplens.graph.functional import main_output
+from skiplens.trainability.long_run import spread_of_slopes
 
 Score = Callable[[nn.Module, Tensor, Tensor], float]
 
@@ -144,19 +145,12 @@ def naswot(model: nn.Module, inputs: Tensor, targets: Tensor) -> float:
 
 @looking
 def jacobian_covariance(model: nn.Module, inputs: Tensor, targets: Tensor) -> float:
-    """−Σ ln(v + k) + 1/(v + k), v the eigenvalues of the correlations between samples of ∂Σf/∂x, k = 1e-5.
-
-    The first version of Mellor et al. (2020), `jacob_cov` of Abdelfattah et al. (2021).
-    """
+    """`spread_of_slopes` of ∂Σf/∂x; of tokens, at the embedding."""
     outputs, leaf = differentiable_outputs(model, inputs)
     if leaf is None:
         return math.nan
     (gradient,) = torch.autograd.grad(outputs.sum(), leaf, materialize_grads=True, allow_unused=True)
-    if not gradient.isfinite().all():
-        return math.nan
-    correlations = torch.corrcoef(gradient.flatten(1).double()).nan_to_num(0.0)  # a sample with no gradient
-    shifted = torch.linalg.eigvalsh(correlations).clamp_min(0) + 1e-5
-    return -float((shifted.log() + 1 / shifted).sum())
+    return spread_of_slopes(gradient)
 
 
 @looking
