@@ -1,7 +1,7 @@
 """Which of several architectures is likely to be most accurate after a long training: that is no forecast.
 
-Early losses say little about it. The number of parameters, and how differently outputs depend on different inputs at the
-start, say more: joined by their ranks they order the cells of NAS-Bench-201 (see `benchmarks/trainability`).
+Early losses say little about it. The number of parameters, and how differently outputs depend on different inputs at
+the start, say more: joined by their ranks they order the cells of NAS-Bench-201 (see `benchmarks/trainability`).
 """
 
 import math
