@@ -176,7 +176,6 @@ def _shown(value: float, form: str) -> str:
 def main() -> None:
     """Print the table for each optimizer and for both."""
     from benchmarks.trainability import measure, truth
-    from benchmarks.trainability.tasks import task
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stored", type=Path, default=measure.STORED, help="methods.csv")
@@ -187,7 +186,7 @@ def main() -> None:
     rows = sorted([*measure.load(settings.forecasts), *stored], key=lambda row: order.get(row["method"], len(order)))
     if not rows:
         raise SystemExit(f"{settings.stored} has no rows. Run `python -m benchmarks.trainability.measure` first.")
-    truths = truths_of(truth.load(), {name: task(name).guess for name in TASKS})
+    truths = truths_of(truth.load(), {name: guess for name, guess in truth.guesses().items() if name in TASKS})
     for title, optimizers in (("SGD with momentum", ("sgd",)), ("Adam", ("adam",)), ("Both", OPTIMIZERS)):
         print(f"\n{title}\n\n{make_table(rows, truths, optimizers)}")
 

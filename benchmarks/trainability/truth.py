@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.trainability.networks import NETWORKS
+from benchmarks.trainability.tasks import TASKS, task
 from benchmarks.trainability.train import RATES, windows
 
 STORED = Path(__file__).parent / "results" / "truth.npz"
@@ -54,8 +55,14 @@ def join(folder: Path, stored: Path = STORED) -> int:
             curves[file.stem] = np.log(windows(np.load(file).astype(np.float64))).astype(np.float16)
     stored.parent.mkdir(exist_ok=True)
     environment = np.array((folder / "environment.json").read_text())
-    np.savez_compressed(stored, environment=environment, **curves)
+    guesses = np.array(json.dumps({name: task(name).guess for name in TASKS}))
+    np.savez_compressed(stored, environment=environment, guesses=guesses, **curves)
     return len(curves)
+
+
+def guesses(stored: Path = STORED) -> dict[str, float]:
+    """The loss of the best constant answer on each task."""
+    return json.loads(str(np.load(stored)["guesses"]))
 
 
 def environment(stored: Path = STORED) -> dict[str, str]:

@@ -138,8 +138,7 @@ def test_the_table_is_printed_from_what_is_stored(tmp_path, monkeypatch, capsys)
     stored.load = lambda: list(_runs())
     monkeypatch.setitem(sys.modules, "benchmarks.trainability.truth", stored)
     monkeypatch.setattr("benchmarks.trainability.truth", stored, raising=False)
-    guess = Task("digits", torch.zeros(4, 1), torch.tensor([0, 0, 1, 1]), 2)
-    monkeypatch.setattr("benchmarks.trainability.tasks.task", lambda name: guess)
+    stored.guesses = lambda: {"digits": math.log(2), "another task": 1.0}
     file = tmp_path / "methods.csv"
     monkeypatch.setattr("sys.argv", ["table", "--stored", str(file), "--forecasts", str(tmp_path / "forecasts.csv")])
     with pytest.raises(SystemExit, match="has no rows"):
