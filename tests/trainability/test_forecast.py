@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -140,6 +141,21 @@ def test_dropout_batch_norm_own_loss_and_regression():
     own = sl.forecast(model, (inputs, targets), loss=lambda outputs, wanted: (outputs - wanted).abs().mean())
     assert squared.guess == pytest.approx(float(targets[:64].var(unbiased=False)), rel=0.5)
     assert math.isfinite(own.loss)
+
+
+def test_a_loss_that_adds_up_over_samples_is_known_as_one():
+    """Parts of a batch have a quarter of such a loss; the forecast must not take that for progress."""
+    mean = sl.forecast(small(), blobs(), loss=lambda outputs, wanted: F.cross_entropy(outputs, wanted))
+    added = sl.forecast(
+        small(), blobs(), loss=lambda outputs, wanted: F.cross_entropy(outputs, wanted, reduction="sum")
+    )
+    assert added.guess == pytest.approx(64 * mean.guess, rel=0.05)  # of a batch
+    torch.testing.assert_close(added.losses / 64, mean.losses, rtol=1e-2, atol=1e-3, equal_nan=True)  # Adam's epsilon
+    assert (added.rate, added.word) == (mean.rate, mean.word)
+    stuck = sl.forecast(
+        Constant(), blobs(), loss=lambda outputs, wanted: F.cross_entropy(outputs, wanted, reduction="sum")
+    )
+    assert stuck.word == NOT_AT_ALL
 
 
 def test_a_network_that_is_no_number_diverges():

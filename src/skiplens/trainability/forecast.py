@@ -57,6 +57,8 @@ ROUNDING = 1e-9  # of the loss at the start: what is below it is a loss of zero
 class TrainingLoss(LossFunction):
     """The loss as `inspect` takes it: without a name the one that fits the targets, which are brought to its form."""
 
+    weight = 1.0  # that it is multiplied by
+
     def __init__(self, loss: Loss) -> None:
         super().__init__("cross_entropy" if loss is None else loss)
         self.asked = loss
@@ -64,7 +66,23 @@ class TrainingLoss(LossFunction):
     def of(self, outputs: Any, batch: Batch) -> Tensor:
         """The scalar loss of outputs that the model has returned for a batch."""
         loss, batch = fitted(main_output(outputs), batch, self.asked)
-        return scalar_loss(loss_rule(loss).plain(outputs, batch.targets), self.name)
+        return self.weight * scalar_loss(loss_rule(loss).plain(outputs, batch.targets), self.name)
+
+    def adds_up(self, model: nn.Module, batch: Batch) -> bool:
+        """Whether the loss of samples is the sum of theirs, not their mean; only a function of the user's can be."""
+        if not callable(self.asked) or batch.samples < PAIR:
+            return False
+        with preserve_state(model), torch.no_grad():
+            pair = batch.first(PAIR)
+            outputs = main_output(pair.arguments().call(model))
+            if outputs.shape[:1] != (PAIR,):
+                return False
+            both = float(self.of(outputs, pair))
+            one, other = (float(self.of(outputs[s], pair.select(s))) for s in (slice(0, 1), slice(1, 2)))
+        return abs(one + other - both) < abs((one + other) / 2 - both)
+
+
+PAIR = 2
 
 
 @preserve_random_state()
@@ -131,6 +149,8 @@ def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each
     if cost:
         rates = len(choice.rates)
         small = Miniature(source, first, steps=steps, cost=cost - READINGS, rates=rates, epoch=epoch)
+        if lossy.adds_up(model, first):
+            lossy.weight = float(small.parts)  # a part then weighs as much as a batch
         trained = run_pilot(
             model, small, lossy, choice, cost=small.cost, seed=seed, progress=progress, journal=journal, size=size
         )
