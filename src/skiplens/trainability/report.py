@@ -45,7 +45,7 @@ class ForecastLens(Lens):
 
 
 def expected_curve(reading: Forecast) -> Figure | None:
-    """Losses of all trials, and how the best one is expected to go on."""
+    """Losses of all trials, and what is expected of the training."""
     if not bool((reading.losses.isfinite() & (reading.losses > 0)).any()):
         return None
     marks: list[Mark] = []
@@ -66,8 +66,9 @@ def expected_curve(reading: Forecast) -> Figure | None:
     return Figure(
         name="expected_curve",
         title="What was tried, and what is expected",
-        caption="Each thin line is a short training of a copy at one rate. The thick one goes on where the best of "
-        "them ended; the band at its end holds the loss with 90 % probability.",
+        caption="Each thin line is a training in small of a copy at one rate, drawn over the steps that it stands "
+        "for. The thick one is the best of them, brought to what is expected; the band at its end holds the loss with "
+        "90 % probability.",
         x_label="step",
         y_label="training loss",
         x_log=True,
