@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.trainability import pilots, truth
+from benchmarks.trainability.measure import COLUMNS
 from benchmarks.trainability.networks import NETWORKS
 from benchmarks.trainability.pool import Row, append_rows
 from benchmarks.trainability.table import final_loss
@@ -35,7 +36,6 @@ RIDGE = 0.003
 BINS = 5
 STORED = Path(__file__).parents[2] / "src/skiplens/trainability/fit.json"
 FORECASTS = Path(__file__).parent / "results" / "forecasts.csv"
-COLUMNS = ("method", "network", "optimizer", "seed", "score", "word", "loss", "low", "high", "rate", "cost")
 
 
 @dataclass(frozen=True)

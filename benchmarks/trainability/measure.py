@@ -137,7 +137,12 @@ def succeeded(row: Row) -> bool:
 def main() -> None:
     """Measure what is not stored yet."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--methods", nargs="*", default=list(METHODS), help="names or their beginnings")
+    parser.add_argument(
+        "--methods",
+        nargs="*",
+        default=[method for method in METHODS if method not in COSTS],
+        help="names or their beginnings",
+    )
     parser.add_argument("--tasks", nargs="*", default=list(TASKS))
     parser.add_argument("--seeds", type=int, nargs="*", default=list(SEEDS))
     parser.add_argument("--limit", type=int, help="only so many networks of each task")

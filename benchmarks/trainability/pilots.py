@@ -24,7 +24,7 @@ from skiplens.base.progress import silent
 from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import as_batch
 from skiplens.signal.layers import layer_states
-from skiplens.trainability.forecast import TrainingLoss
+from skiplens.trainability.forecast import READINGS, TrainingLoss
 from skiplens.trainability.miniature import Miniature
 from skiplens.trainability.optimizers import optimizer_choice
 from skiplens.trainability.pilot import Pilot, Trial, run_pilot
@@ -32,7 +32,6 @@ from skiplens.trainability.start import start_features
 from skiplens.training.source import source_of
 
 COSTS = (20, 70, 200)
-READINGS = 2  # of the cost are for readings of the start
 OTHER_BATCHES = 100
 STORED = Path(__file__).parent / "results" / "pilots.json.gz"
 
