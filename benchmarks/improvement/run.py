@@ -1,69 +1,109 @@
 """Does improving improve? `python -m benchmarks.improvement.run OUT.csv [--keep nothing] [--processes 16]`.
 
-Every network of `benchmarks.trainability` whose family was not used while `improve` was developed is improved. What it
-was before and became after comes from the race of `improve`, whose seeds no pilot has seen; *faulty* is one whose loss
-ends above a quarter of a guess. Rows are written as they come, and the same command goes on after an interruption.
+The networks are those of `twins.py`, of families that nothing was developed on. Each is trained at every rate of a
+grid, which tells the loss of its best rate, and is improved; what it was before and became after comes from the race of
+`improve`, whose seeds no pilot has seen. *Faulty* is one that ends above a quarter of a guess and above twice the loss
+of its twin without the fault, each at its best rate. Rows are written as they come, and the same command goes on after
+an interruption.
 """
 
 import argparse
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from benchmarks.trainability.networks import NETWORKS
+from benchmarks.improvement.twins import TWINS, Twin
 from benchmarks.trainability.pool import append_rows, read_rows, shared_out
 from benchmarks.trainability.tasks import task
-from benchmarks.trainability.train import build, cross_entropy
+from benchmarks.trainability.train import RATES, cross_entropy
 
-DEVELOPED_ON = ("plain mlp", "residual mlp")
-COLUMNS = ("network", "family", "task", "keep", "faulty", "before", "after", "gain", "p", "changes", "cost")
+COLUMNS = ("network", "family", "task", "keep", "guess", "known", "before", "after", "gain", "p", "changes", "cost")
+OPTIMIZER = "adam"  # with which all are trained
+GRID = tuple(map(float, RATES[OPTIMIZER][1:6]))
 QUARTER = 0.25
 STEPS = 400
+TWICE, NEAR = 2.0, 1.3  # times the loss of the twin
 
 
-def improved(job: tuple[str, str, int, str]) -> dict[str, Any]:
+class Job(NamedTuple):
+    """One network to improve."""
+
+    network: Twin
+    keep: str
+    steps: int
+    device: str
+
+
+def improved(job: Job) -> dict[str, Any]:
     """The row of one network."""
     import skiplens as sl
 
-    name, keep, steps, device = job
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    network = NETWORKS[name]
-    work, model = task(network.task), build(network, 0).to(device)
-    data = work.inputs.to(device), work.targets.to(device)
-    asked: dict[str, Any] = {"keep": None if keep == "nothing" else keep, "steps": steps}
-    found = sl.improve(model, data, loss=cross_entropy, **asked)
-    before = found.before.loss if found.race is None else float(found.race.ends[0].median())
+    work, model = task(job.network.task), job.network.build(0).to(job.device)
+    data = work.inputs.to(job.device), work.targets.to(job.device)
+    known = best_of_grid(model, data, job.steps)
+    keep: Any = None if job.keep == "nothing" else job.keep
+    found = sl.improve(model, data, loss=cross_entropy, optimizer=OPTIMIZER, keep=keep, steps=job.steps)
+    before = known if found.race is None else float(found.race.ends[0].median())
     after = float(found.race.ends[1].median()) if found.race is not None and found.changes else before
     return {
-        "network": name,
-        "family": network.family,
-        "task": network.task,
-        "keep": keep,
-        "faulty": int(not before <= QUARTER * found.before.guess),
+        "network": job.network.name,
+        "family": job.network.family,
+        "task": job.network.task,
+        "keep": job.keep,
+        "guess": f"{work.guess:.5g}",
+        "known": f"{known:.5g}",
         "before": f"{before:.5g}",
         "after": f"{after:.5g}",
         "gain": f"{found.reading.gain if found.changes else 1.0:.4g}",
         "p": f"{found.reading.p:.3g}",
-        "changes": " + ".join(change.name for change in found.changes),
+        "changes": " + ".join(change.name for change in found.changes) or f"({found.reading.seemed_better})",
         "cost": found.reading.cost,
     }
 
 
-def summary(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """How many faulty networks became good, and whether healthy ones stayed so."""
-    for faulty in (1, 0):
-        chosen = [row for row in rows if int(row["faulty"]) == faulty]
+def best_of_grid(model: torch.nn.Module, data: Any, steps: int) -> float:
+    """The loss at the end of a training at the best rate of the grid."""
+    from skiplens.improvement.race import ends_of, run_to_the_end
+    from skiplens.trainability.optimizers import optimizer_choice
+
+    choice = optimizer_choice(OPTIMIZER)
+    runs = [run_to_the_end(model, data, cross_entropy, choice, rate=rate, steps=steps, seed=0) for rate in GRID]
+    return float(ends_of(torch.stack([run.losses for run in runs])).min())
+
+
+def twins_known(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """For each network in the rows whose twin is there too, the loss of the twin."""
+    known = {row["network"]: float(row["known"]) for row in rows}
+    twins = {name: TWINS[name].healthy.name for name in known}
+    return {name: known[twin] for name, twin in twins.items() if twin in known}
+
+
+def is_faulty(row: Mapping[str, Any], twin: float) -> bool:
+    """Whether something is wrong with a network that is not with its twin."""
+    known = float(row["known"])
+    return not (known <= QUARTER * float(row["guess"]) or known <= TWICE * twin)
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """How many faulty networks became good, how many as good as their twins, and whether healthy ones stayed so."""
+    twins = twins_known(rows)
+    judged = [row for row in rows if row["network"] in twins]
+    for faulty in (True, False):
+        chosen = [row for row in judged if is_faulty(row, twins[row["network"]]) == faulty]
         if not chosen:
             continue
         ratios = [_ratio(float(row["before"]), float(row["after"])) for row in chosen]
+        halved, worse = sum(ratio <= 0.5 for ratio in ratios), sum(ratio > 1.05 for ratio in ratios)
+        near = sum(float(row["after"]) <= NEAR * twins[row["network"]] for row in chosen)
         what = "faulty" if faulty else "healthy"
-        halved, worse = (sum(test(ratio) for ratio in ratios) for test in (_halved, _worse))
         yield f"{len(chosen)} {what}: {halved} end at half or less, {worse} above 1.05 times"
         yield f"  median of after / before: {statistics.median(ratios):.3g}"
+        yield f"  {near} end within {NEAR} times the loss of the twin"
 
 
 def _ratio(before: float, after: float) -> float:
@@ -72,31 +112,25 @@ def _ratio(before: float, after: float) -> float:
     return after / before if before > 0 else 1.0
 
 
-def _halved(ratio: float) -> bool:
-    return ratio <= 0.5
-
-
-def _worse(ratio: float) -> bool:
-    return ratio > 1.05
-
-
 def main() -> None:
     """Improve what is not there yet, then tell."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--keep", default="nothing", choices=["outputs", "architecture", "nothing"])
-    parser.add_argument("--families", nargs="*", default=[])
+    parser.add_argument("--families", nargs="*", default=sorted({twin.family for twin in TWINS.values()}))
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     settings = parser.parse_args()
     done = {(row["network"], row["keep"]) for row in read_rows(settings.out)}
-    wanted = [n for n in NETWORKS.values() if n.family in settings.families or not settings.families]
-    wanted = [n for n in wanted if n.family not in DEVELOPED_ON and (n.name, settings.keep) not in done]
-    jobs = [(network.name, settings.keep, settings.steps, settings.device) for network in wanted]
+    wanted = [twin for twin in TWINS.values() if twin.family in settings.families]
+    jobs = [
+        Job(t, settings.keep, settings.steps, settings.device) for t in wanted if (t.name, settings.keep) not in done
+    ]
+    jobs.sort(key=lambda job: -job.network.depth)  # the long ones first
     batches = ([row] for row in shared_out(improved, jobs, settings.processes))
     for (row,) in append_rows(settings.out, COLUMNS, batches):
-        print(f"{row['network']}: {row['before']} -> {row['after']} {row['changes']}", flush=True)
+        print(f"{row['network']}: {row['known']} {row['before']} -> {row['after']} {row['changes']}", flush=True)
     for line in summary([row for row in read_rows(settings.out) if row["keep"] == settings.keep]):
         print(line)
 

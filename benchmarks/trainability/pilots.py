@@ -24,11 +24,10 @@ from skiplens.base.progress import silent
 from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import as_batch
 from skiplens.signal.layers import layer_states
+from skiplens.trainability.features import start_features
 from skiplens.trainability.forecast import READINGS, TrainingLoss
-from skiplens.trainability.miniature import Miniature
 from skiplens.trainability.optimizers import optimizer_choice
-from skiplens.trainability.pilot import Pilot, Trial, run_pilot
-from skiplens.trainability.start import start_features
+from skiplens.trainability.pilot import Miniature, Pilot, Trial, run_pilot
 from skiplens.training.source import source_of
 
 COSTS = (20, 70, 200)

@@ -63,4 +63,6 @@ def test_bad_input_is_one_line(file, tmp_path):
     for words in (("--keep", "everything"), ("--optimizer", "adm"), ("--cost", "3")):
         done = run(file, "--out", tmp_path / "out", *words)
         assert isinstance(done.exception, SkiplensError), done.output
+        assert "Settings" not in str(done.exception)
+    assert "--keep must be one of outputs" in str(run(file, "--keep", "everything").exception)
     assert not (tmp_path / "out/report.html").exists()

@@ -9,7 +9,7 @@ from torch import nn
 
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.randomness import Randomness
-from skiplens.edits.measured_starts import HEAD, called_layers, looks_linear, unit_variance
+from skiplens.edits.initialisation import HEAD, _called_layers, looks_linear, unit_variance
 
 
 def mlp(depth=6, width=16, activation=nn.ReLU, bias=True):
@@ -122,7 +122,7 @@ def test_layers_in_the_order_of_their_calls():
         def forward(self, x):
             return self.second(self.first(x))
 
-    assert called_layers(Backwards(), torch.ones(2, 3)) == ["first", "second"]
+    assert _called_layers(Backwards(), torch.ones(2, 3)) == ["first", "second"]
 
 
 def test_what_cannot_be_drawn_is_one_sentence():

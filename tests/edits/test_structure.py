@@ -33,6 +33,15 @@ def test_a_shortcut_passes_by(network):
     assert not network[1]._forward_pre_hooks and not network[2]._forward_hooks
 
 
+def test_a_branch_that_ends_in_an_added_norm_starts_at_zero_by_its_scale(network):
+    normed = structure.add_norms(network, ["2"], "batch")
+    made = structure.add_shortcuts(normed, [("1", "2")], zeros=["2.weight", "2.bias"])
+    assert torch.equal(made(X), network[4](torch.tanh(network[0](X))))
+    assert torch.equal(made[2].weight, network[2].weight) and not made[2].added_norm.weight.any()
+    made(X).square().sum().backward()
+    assert 0 < made[2].added_norm.weight.grad.abs().max() < 100  # through a layer of zeros it would be 1/√ε times that
+
+
 def test_gradients_pass_shortcuts(network):
     made = structure.add_shortcuts(network, [("2", "2")], zeros=["2.weight"])
     made(X).sum().backward()
@@ -56,6 +65,19 @@ def test_norms_of_convolutions():
     images = torch.randn(3, 2, 5, 5, dtype=torch.float64)
     made = structure.add_norms(nn.Sequential(layer), ["0"])
     assert torch.allclose(made(images), F.layer_norm(layer(images), (4, 3, 3)), rtol=1e-10)
+
+
+def test_a_norm_after_a_convolution_over_time_looks_at_no_other_time():
+    torch.manual_seed(0)
+    signal = torch.randn(3, 2, 7, dtype=torch.float64)
+    layer = nn.Conv1d(2, 4, 1).double()
+    made = structure.add_norms(nn.Sequential(layer), ["0"])
+    values = layer(signal)
+    mean, var = values.mean(1, keepdim=True), values.var(1, unbiased=False, keepdim=True)
+    assert torch.allclose(made(signal), (values - mean) / (var + 1e-5).sqrt(), rtol=1e-10)
+    later = signal.clone()
+    later[..., 4:] += 1
+    assert torch.equal(made(later)[..., :4], made(signal)[..., :4])
 
 
 def test_norms_first_is_what_torch_calls_so():

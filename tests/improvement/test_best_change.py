@@ -8,6 +8,7 @@ import torch
 
 import skiplens as sl
 from skiplens.edits.remedies import apply_remedy, code_of, words_of
+from skiplens.graph.batch import tensors_in
 from skiplens.graph.lens import prepared
 from skiplens.improvement.best_change import BestChange, best_change
 from skiplens.improvement.search import WORTH
@@ -56,7 +57,7 @@ def test_its_code_makes_the_network_that_was_tried(report, faulty):
 def test_it_stands_under_the_verdict_once_and_comes_back_from_its_file(report, tmp_path):
     text = report.write(tmp_path).read_text("utf-8")
     assert text.count('<div class="advice">') == 1 and text.index('<div class="verdict') < text.index('"advice"')
-    assert "tried in a pilot of" in text.split('<div class="advice">')[1].split("</p>")[0]
+    assert "tried in a pilot of" in text.split('<div class="advice">')[1].split("</strong>")[0]
     assert Report.load(tmp_path).advice == report.advice and str(report).splitlines()[1].startswith("What to change")
     assert "best_change" not in [section.anchor for section in report.sections()]
 
@@ -106,8 +107,19 @@ def test_a_change_that_cannot_be_made_says_why(report, subject):
 
 def test_a_change_that_promises_nothing_is_said_to(report):
     found = replace(report.reading(BestChange), fall=WORTH)
-    assert not found.helps and "Alone it promises no lower loss" in found.sentence
+    assert not found.helps and "Alone it promises no clearly lower loss" in found.sentence
     assert "instead of one that diverges" in replace(found, before=float("inf")).sentence
+    assert "the loss diverges with it too" in replace(found, after=float("inf")).sentence
+
+
+@pytest.mark.parametrize("where", ["weights", "inputs"])
+def test_where_something_is_nan_no_change_of_the_network_is_named(report, faulty, where):
+    before, (inputs, targets) = report.reading(sl.Forecast), data()
+    subject = prepared(copy.deepcopy(faulty), (inputs.clone(), targets), 64, "faulty")
+    assert best_change(subject, report.findings, before, tried=False) is not None
+    tensors = subject.model.parameters() if where == "weights" else tensors_in(subject.batch.inputs)
+    next(iter(tensors)).data.view(-1)[0] = float("nan")
+    assert best_change(subject, report.findings, before, tried=False) is None
 
 
 @pytest.mark.parametrize(

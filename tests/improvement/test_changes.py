@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from skiplens.graph.batch import Batch
-from skiplens.improvement.changes import SLOTS, Patient, changed, changes_for, ordered, trained_with
+from skiplens.improvement.changes import SLOTS, changed, changes_for, ordered, trained_with
+from skiplens.improvement.patient import Patient
 from skiplens.trainability.optimizers import optimizer_choice
 
 X = torch.randn(64, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -46,7 +47,7 @@ def test_what_must_stay_limits_what_is_offered():
     assert set(offered(plain(), "outputs")) == {"warm_up", "clip"}
     values = offered(plain(), "architecture")
     assert {"unit_variance", "orthogonal", "centred", "looks_linear", "he"} <= set(values)
-    assert not {change.slot for change in values.values()} & {"inputs", "outputs", "structure"}
+    assert not {change.slot for change in values.values()} & {"inputs", "outputs", "activations", "norms", "shortcuts"}
     assert {"shortcuts_over_1", "shortcuts_over_2", "layer_norms", "batch_norms"} <= set(offered(plain()))
 
 
@@ -80,6 +81,41 @@ def test_new_shortcuts_start_as_identities(name):
     ends = [made.get_parameter(part) for part in change.remedies[0].parameters["zeros"] if part.endswith("weight")]
     gradients = torch.autograd.grad(F.cross_entropy(made(X), BATCH.targets), ends)
     assert all(float(gradient.abs().sum()) > 0 for gradient in gradients), "the branches learn"
+
+
+class Padded(nn.Module):
+    """A convolution whose own input is longer than its output; the module around it gives what it takes in shape."""
+
+    def __init__(self):
+        super().__init__()
+        self.filters = nn.Conv1d(8, 8, 3)
+
+    def forward(self, x):
+        return self.filters(F.pad(x, (2, 0)))
+
+
+def test_a_layer_in_a_module_that_keeps_the_shape_gets_a_shortcut_around_it():
+    torch.manual_seed(0)
+    body = [part for _ in range(4) for part in (Padded(), nn.ReLU())]
+    model = nn.Sequential(nn.Unflatten(1, (8, 1)), *body, nn.Flatten(), nn.Linear(8, 3))
+    change = offered(model)["shortcuts_over_1"]
+    assert change.remedies[0].parameters["spans"] == [["1", "1"], ["2", "3"], ["4", "5"], ["6", "7"]]
+    made = changed(model, (change,), X)
+    assert torch.equal(made(X), model[-1](torch.relu(X))), "the branches start at zero, the last ReLU stays"
+
+
+def test_blocks_of_several_layers_get_a_shortcut_around_each():
+    torch.manual_seed(0)
+    blocks = [nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 8)) for _ in range(4)]
+    model = nn.Sequential(*blocks, nn.Linear(8, 3))
+    change = offered(model)["shortcuts_over_1"]
+    assert change.remedies[0].parameters["spans"] == [[str(k), str(k)] for k in range(4)]
+    assert change.remedies[0].parameters["zeros"][:2] == ["0.3.weight", "0.3.bias"]
+    made = changed(model, (change,), X)
+    assert torch.equal(made(X), model[-1](X))
+    with torch.no_grad():
+        made[0][3].weight.copy_(model[0][3].weight), made[0][3].bias.copy_(model[0][3].bias)
+    assert torch.equal(made(X), model[-1](X + model[0](X))), "around the norm too"
 
 
 def test_unusual_inputs_are_standardised():
@@ -132,6 +168,36 @@ def test_why_something_is_left_out_is_told():
     _, left_out = changes_for(patient(Residual()), None)
     assert left_out["shortcuts"] == "it has 4 residual blocks"
     assert "keep='outputs'" in changes_for(patient(plain()), "outputs")[1]["another start"]
+
+
+class Scaled(nn.Module):
+    """One number to train, and a path that no graph can hold."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, x):
+        return self.scale * x[:, :3] * (2.0 if x.sum().item() > 0 else 1.0)
+
+
+def test_each_reason_to_leave_something_out_has_its_network():
+    left_out = changes_for(patient(nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.Linear(8, 3))), None)[1]
+    assert left_out["standardise the inputs"] == "the inputs are standardised well enough"
+    assert left_out["take a softmax out"] == "the outputs are no probabilities"
+    assert left_out["shortcuts"] == "only 1 of its layers give what they take in shape"
+    assert left_out["norms"] == "it has norms"
+    assert left_out["norms before the sum"].startswith("it has no transformer layers of torch.nn")
+    assert left_out["other activations"] == "no activation that saturates is a module of its own"
+    assert left_out["another size of branches"] == "it has no residual blocks"
+    left_out = changes_for(patient(Scaled(), Batch(torch.full((64, 8), 7.0), BATCH.targets)), None)[1]
+    assert left_out["standardise the inputs"] == "the inputs are constant"
+    assert left_out["another start"] == "it has no linear or convolution layer"
+    assert left_out["norms"] == "it has no layer that a norm could follow"
+    assert "item" in left_out["another size of branches"], "why no graph holds it"
+    tokens = Batch(torch.randint(5, (64, 4)), BATCH.targets)
+    embedded = nn.Sequential(nn.Embedding(5, 4), nn.Flatten(), nn.Linear(16, 3))
+    assert changes_for(patient(embedded, tokens), None)[1]["standardise the inputs"] == "the inputs are tokens"
 
 
 def test_offers_and_code_agree_for_all_changes():

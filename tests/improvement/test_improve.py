@@ -13,12 +13,12 @@ from torch import nn
 
 import skiplens as sl
 from skiplens.base.errors import InvalidInputError
-from skiplens.improvement.improve import SEEDS
+from skiplens.improvement.improve import DRAWN, SEEDS
 from skiplens.improvement.race import Race, race_figure, run_to_the_end
 from skiplens.improvement.reading import Improvement
-from skiplens.improvement.report import findings_of
+from skiplens.improvement.report import improvement_section
 from skiplens.improvement.search import LEAST, budget
-from skiplens.plots.figure import Points
+from skiplens.plots.figure import Line, Points
 from skiplens.readings.file import from_json, to_json
 from skiplens.report import Report
 from skiplens.trainability.optimizers import optimizer_choice
@@ -124,10 +124,42 @@ def test_what_the_race_does_not_prove_is_not_changed(faulty, monkeypatch):
 def test_the_reading_is_kept_and_shown(better, tmp_path):
     again = from_json(to_json(better.reading))
     assert isinstance(again, Improvement) and again.sentence == better.sentence
-    page = Report("deep", (better.reading, better.before), (), findings_of(better.reading)).write(tmp_path / "page")
+    page = Report("deep", (better.reading, better.before)).write(tmp_path / "page")
     text = html.unescape(page.read_text("utf-8"))
-    assert better.sentence in text and better.code in text
-    assert findings_of(replace(better.reading, is_proven=False)) == ()
+    assert better.sentence in text and better.code in text and "Show it as it was" in text
+
+
+def test_before_and_after_are_drawn_from_what_layers_give(better, faulty):
+    section = improvement_section(from_json(to_json(better.reading)))
+    for model, drawing in ((faulty, section.drawing), (better.model, section.after)):
+        value, sizes = data()[0][:DRAWN], []
+        for layer in model:
+            value = layer(value)
+            sizes += [float(value.detach().square().mean().sqrt())] if isinstance(layer, nn.Linear) else []
+        assert drawing.signal == pytest.approx(sizes, rel=1e-5)
+    before = to_json(better.reading)
+    del before["values"]["drawings"]  # as files of 0.2.0 from before the drawings are
+    old = improvement_section(from_json(before))
+    assert old.drawing is None and old.after is None and old.code == better.code
+
+
+def test_each_change_is_told_its_share_of_the_gain(better):
+    gains = torch.tensor([3.0, 1.0, -0.5], dtype=torch.float64)
+    three = replace(better.reading, changes=("a", "b", "c"), reasons=("x", "y", "z"), gains=gains)
+    assert three.shares == pytest.approx((0.75, 0.25, 0)) and three.sentence.startswith("A, b and c: the loss ends")
+    assert improvement_section(three).notes[0] == "A, because x. Its share of the gain: 75 %."
+    assert "share" not in improvement_section(better.reading).notes[0] or len(better.changes) > 1
+
+
+def test_a_change_of_the_training_alone_leaves_a_copy(faulty, monkeypatch):
+    run = run_to_the_end(network(1), data(64), None, optimizer_choice("sgd"), rate=0.05, steps=STEPS, seed=0)
+    monkeypatch.setattr(sys.modules["skiplens.improvement.improve"], "run_to_the_end", lambda *given, **named: run)
+    monkeypatch.setattr(Race, "is_proven", True)
+    for margin in ("CLEARLY", "WORTH"):
+        monkeypatch.setattr(f"skiplens.improvement.search.{margin}", -math.inf)  # any change is clearly better
+    found = sl.improve(faulty, data(), steps=STEPS, cost=140, keep="outputs")
+    assert found.changes and found.model is not faulty and not found.reading.drawings
+    assert all(torch.equal(a, b) for a, b in zip(faulty.parameters(), found.model.parameters(), strict=True))
 
 
 def test_the_test_is_the_paired_t_test_of_the_field():
@@ -139,6 +171,17 @@ def test_the_test_is_the_paired_t_test_of_the_field():
     assert race.gain == pytest.approx(math.exp(float((ends[0] - ends[1]).mean())), rel=1e-6)
 
 
+def test_how_far_one_run_diverged_does_not_drown_the_others():
+    before = torch.tensor([[1.0] * 10, [1.1] * 10, [0.9] * 10])
+    before[0, 5:] = math.inf
+    after = torch.full((3, 10), 0.1)
+    assert Race(before, after, (0.1, 0.1)).p > 0.1  # what it would be: one number of 1e12 among others of 1
+    bounded = Race(before, after, (0.1, 0.1), ceiling=20.0)
+    ends = torch.tensor([20.0, 1.1, 0.9]).log(), torch.full((3,), 0.1).log()
+    assert bounded.p == pytest.approx(float(stats.ttest_rel(*ends, alternative="greater").pvalue), rel=1e-5)
+    assert bounded.is_proven
+
+
 def test_a_run_that_diverged_is_counted_and_marked_whether_its_file_says_nan_or_infinite():
     losses = torch.tensor([[2.0, 3.0, 5.0, 4.0], [2.0, 1.0, 0.5, 0.4]])
     for missing in (math.nan, math.inf):
@@ -148,6 +191,17 @@ def test_a_run_that_diverged_is_counted_and_marked_whether_its_file_says_nan_or_
         assert race.ends[0].tolist() == [math.inf, pytest.approx(0.4)] and race.wins == 1
         (marked,) = (mark for mark in race_figure(race).marks if isinstance(mark, Points))
         assert marked.name == "✕ as it is: diverged on 1 of 2 seeds" and marked.x == (3.0,) and marked.y == (5.0,)
+
+
+def test_a_curve_ends_where_its_last_run_diverged_and_is_cut_at_ten_guesses():
+    before, after = torch.full((2, 20), 2.0), torch.full((2, 20), 50.0)
+    before[0, 5:], before[1, 8:] = math.inf, math.inf
+    figure = race_figure(Race(before, after, (0.1, 0.2)), guess=1.0)
+    first, second = (mark for mark in figure.marks if isinstance(mark, Line))
+    assert first.x[-1] == 9 and first.name == "as it is (rate 0.1)" and first.y[0] == pytest.approx(2)
+    assert second.x[-1] == 20 and max(second.y) == pytest.approx(10) and second.name.endswith("above the drawing")
+    (marked,) = (mark for mark in figure.marks if isinstance(mark, Points))
+    assert marked.x == (6.0, 9.0) and marked.crossed and marked.colour == first.colour
 
 
 def test_a_run_is_the_training_that_anybody_would_write():
@@ -194,9 +248,9 @@ def test_bad_input_is_one_sentence(change, words):
 
 
 def test_too_few_samples_and_frozen_models_are_refused():
-    with pytest.raises(InvalidInputError, match="16 samples"):
-        sl.improve(network(1), data(16))
-    with pytest.raises(InvalidInputError, match="no parameter"):
+    with pytest.raises(InvalidInputError, match="The data has 31 samples; a race needs at least 32 to tell"):
+        sl.improve(network(1), data(31))
+    with pytest.raises(InvalidInputError, match="no parameter that a training would move, so none can be improved"):
         sl.improve(network(1).requires_grad_(False), data())
 
 
@@ -205,5 +259,24 @@ def test_scripted_and_quantised_models_are_refused_with_what_to_do():
     with pytest.raises(InvalidInputError, match=r"scripted.*Hand in the nn\.Module"):
         sl.improve(torch.jit.script(network(1)), data())
     quantised = torch.ao.quantization.quantize_dynamic(network(1), {nn.Linear})
-    with pytest.raises(InvalidInputError, match=r"weights of 0, 2, 4 are quantised.*before it is quantised"):
+    words = r"weights of 0, 2, 4 are quantised and there are no others.*Improve the network before it is quantised"
+    with pytest.raises(InvalidInputError, match=words):
         sl.improve(quantised, data())
+
+
+def test_what_no_pilot_was_spent_on_is_told_with_its_reason(better, faulty, monkeypatch):
+    answers = 2 * [replace(better.before, cost=10)]  # as it is, twice; then every change fails
+
+    def forecast(model, data, **asked):
+        if answers:
+            return answers.pop()
+        raise InvalidInputError("All is dark.\nAnd long.")
+
+    monkeypatch.setattr("skiplens.improvement.search.forecast", forecast)
+    found = sl.improve(faulty, data(), steps=STEPS, cost=140)
+    reasons = set(found.reading.left_out.values())
+    assert unchanged(found, faulty) and "the cost does not allow one more pilot" in reasons
+    assert "the change cannot be made or judged here: All is dark." in reasons
+    assert {row["change"] for row in found.reading.rows()} >= set(found.reading.left_out)
+    with pytest.raises(InvalidInputError, match=r"No forecast of the network is possible: .*All is dark\."):
+        sl.improve(faulty, data(), steps=STEPS, cost=140)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from skiplens.trainability.extrapolation import Fit, Situation, advised, candidates, fitted_line, trial_features
+from benchmarks.trainability.fit import as_json, fitted_line
+from skiplens.trainability.extrapolation import Fit, Situation, advised, candidates, trial_features
 from skiplens.trainability.pilot import Pilot, Trial
 
 FRESH = Situation(guess=2.0, epoch=math.inf)
@@ -39,7 +40,7 @@ def test_the_line_misses_by_the_least_in_sum():
 
 def test_a_fit_is_kept_as_json():
     fit = Fit(("a",), np.ones(1), np.ones(1), np.ones(1), 0.5, np.zeros(2), -np.ones(2), np.ones(2))
-    assert Fit.from_json(fit.to_json()).predict({"a": 1.3}) == pytest.approx(fit.predict({"a": 1.3}))
+    assert Fit.from_json(as_json(fit)).predict({"a": 1.3}) == pytest.approx(fit.predict({"a": 1.3}))
 
 
 def test_losses_in_units_of_a_guess():

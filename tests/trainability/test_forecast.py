@@ -247,6 +247,20 @@ def test_the_guess_from_one_batch_is_that_of_all_samples_on_average():
     assert abs(float(plain.mean()) - true) > 3 * error  # what is corrected
 
 
+@pytest.mark.parametrize("loss", [None, lambda scores, targets: F.cross_entropy(scores, targets)])
+def test_a_loss_that_begins_huge_does_not_hide_the_guess(loss):
+    model = small()
+    with torch.no_grad():
+        model[2].weight.mul_(1e11)
+    found = sl.forecast(model, blobs(), loss=loss, cost=20)
+    assert found.first_loss > 1e9 and found.guess == pytest.approx(math.log(3), rel=0.02)
+
+
+def test_targets_that_are_all_the_same_leave_no_guess():
+    inputs, _ = blobs()
+    assert sl.forecast(small(), (inputs, torch.full((len(inputs), 3), 2.0)), cost=20).guess == 0
+
+
 def test_a_batch_in_pieces_gives_the_same_forecast():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3)).double()

@@ -11,8 +11,7 @@ from torch import nn
 import skiplens as sl
 from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import as_batch
-from skiplens.trainability.miniature import FEWEST, LEAST_SAMPLES, MOST, PARTS, Miniature
-from skiplens.trainability.pilot import rounds
+from skiplens.trainability.pilot import FEWEST, LEAST_SAMPLES, MOST, PARTS, Miniature, rounds
 from skiplens.training.source import source_of
 
 RATES = 7

@@ -3,6 +3,7 @@
 import copy
 import math
 import tempfile
+import threading
 
 import pytest
 import torch
@@ -140,6 +141,24 @@ def test_states_on_disk_give_the_same_as_in_memory(monkeypatch):
     assert [t.losses for t in on_disk.trials] == [t.losses for t in in_memory.trials]
 
 
+@pytest.mark.parametrize(("cost", "budget"), [(14, None), (40, None), (40, 0), (90, None)])
+def test_no_more_states_wait_than_trials_go_on(cost, budget, monkeypatch):
+    put, waiting = journal.Shelf.put, []
+
+    def counted(shelf, *given):
+        put(shelf, *given)
+        files = {path.name for path in shelf.folder.glob("*.pt")}
+        assert len(files) == sum(state is None for state in shelf.held.values())
+        waiting.append(len(shelf.held))
+
+    monkeypatch.setattr(journal.Shelf, "put", counted)
+    if budget is not None:
+        monkeypatch.setattr(journal, "budget_bytes", lambda device: budget)
+    piloted(network(), cost=cost)
+    plan = [count for count, _ in rounds(cost, 7)]
+    assert max(waiting) == plan[1] < plan[0]
+
+
 @pytest.mark.parametrize("moment", [1, 9, 25, 40])  # the shared gradient, the first round, the second, the last
 def test_an_interruption_in_any_round_ends_the_call_and_leaves_nothing(moment, tmp_path, monkeypatch):
     model, data = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)), (noise(8, 4), torch.arange(8) % 2)
@@ -172,7 +191,7 @@ def test_what_blew_up_has_diverged(last):
 def test_a_rate_that_diverges_ends():
     trials = [Trial(0.1, [1.0]), Trial(10.0, [1.0])]
 
-    def extend(trial, first, steps):
+    def extend(trial, first, steps, going_on):
         trial.losses += [math.nan if trial.rate > 1 else 0.5] * steps
 
     race(trials, 40, extend)
@@ -182,7 +201,7 @@ def test_a_rate_that_diverges_ends():
 
 def test_a_model_that_cannot_be_copied_is_one_sentence():
     model = network()
-    model.kept = torch.ones(2, requires_grad=True) * 2  # a tensor with a history refuses to be copied
+    model.kept = threading.Lock()
     with pytest.raises(InvalidInputError, match="cannot be copied"):
         piloted(model)
 

@@ -10,8 +10,7 @@ from torch import nn
 from skiplens.graph.batch import as_batch
 from skiplens.signal.layers import layer_states
 from skiplens.trainability import features
-from skiplens.trainability.features import left_out
-from skiplens.trainability.start import start_features, trouble
+from skiplens.trainability.features import left_out, start_features, trouble
 
 
 def made(samples=40):

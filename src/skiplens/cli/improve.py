@@ -21,7 +21,7 @@ class ImproveSettings(OneForecastSettings):
         "architecture",
         "outputs: change only how it is trained; architecture: also values of parameters; nothing: anything.",
     )
-    cost: int = option(600, "Steps of all short trainings; a race of 8 whole trainings comes after them.")
+    cost: int = option(1600, "Steps of all short trainings; a race of 6 whole trainings comes after them.")
 
 
 @with_settings(ImproveSettings)
@@ -41,7 +41,6 @@ def improve(
     from skiplens import improvement
     from skiplens.cli.models import data_for, model_for
     from skiplens.improvement.improve import SEEDS
-    from skiplens.improvement.report import findings_of
     from skiplens.readings.file import to_json
     from skiplens.report import Report
 
@@ -56,7 +55,7 @@ def improve(
     with console.progress_shown() as progress:
         better = improvement.improve(model, data, keep=keep, out=out, progress=progress, **asked)
     readings = (better.reading, better.after or better.before)
-    page = Report(settings.model, readings, (), findings_of(better.reading)).write(out)
+    page = Report(settings.model, readings).write(out)
     if better.changes:
         write_content(out / "change.py", better.code + "\n")
         torch.save(better.model.state_dict(), out / "model.pt")

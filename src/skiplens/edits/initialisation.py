@@ -1,17 +1,23 @@
-"""Initialisations of any network: each returns a new network and leaves the given one as it is (see `weight_laws`)."""
+"""Initialisations of any network, drawn or measured on data; each returns a new network (see `weight_laws`)."""
 
 import copy
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+from torch.nn.utils import parametrize
 
+from skiplens.base.arguments import Arguments
 from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.base.randomness import Randomness
-from skiplens.edits.measured_starts import looks_linear as looks_linear
-from skiplens.edits.measured_starts import unit_variance as unit_variance
+from skiplens.graph.inputs import copy_of
 from skiplens.zoo import weight_laws
-from skiplens.zoo.weight_laws import Law
+from skiplens.zoo.weight_laws import Law, WeightLayer, he_weights, orthogonal_weights, weight_layers, xavier_weights
 
 
 def xavier(network: nn.Module, randomness: Randomness) -> nn.Module:
@@ -126,3 +132,148 @@ def _checked(branches: Iterable[Sequence[str]], parameters: dict[str, nn.Paramet
         if name not in parameters:
             raise InvalidInputError(f"The network has no parameter {name!r}. {did_you_mean(name, parameters)}")
     return checked
+
+
+HEAD = 0.3  # size of the outputs: large enough to pass the gradient on, small enough that no class is preferred
+
+LAWS: Mapping[str, Law] = {"orthogonal": orthogonal_weights, "he": he_weights, "xavier": xavier_weights}
+
+Change = Callable[[str, WeightLayer, Tensor, bool], None]
+"""Changes a layer in place, given its name, its input, and whether it is the last one."""
+
+
+def unit_variance(
+    network: nn.Module,
+    inputs: Any,
+    randomness: Randomness | None = None,
+    *,
+    law: str = "orthogonal",
+    centred: bool = False,
+) -> nn.Module:
+    """A copy of `network` whose linear and convolution layers give values of variance one on `inputs`.
+
+    The last layer that is called gives values of size 0.3. Layers are taken in the order of their calls ('All you need
+    is a good init', Mishkin and Matas 2016, with one pass instead of several for each layer).
+
+    Args:
+        network: Any network of linear and convolution layers; other layers stay as they are.
+        inputs: Inputs of the network; a hundred samples are enough.
+        randomness: Draws the weights anew first, with biases of zero; the given ones are scaled where it is None.
+        law: What is drawn: ``"orthogonal"``, ``"he"`` or ``"xavier"``.
+        centred: Also give every unit mean zero over the samples by its bias, so that none is shut.
+    """
+    if law not in LAWS:
+        raise InvalidInputError(f"There is no law {law!r}; wanted one of {', '.join(LAWS)}.")
+
+    def change(name: str, layer: WeightLayer, arrived: Tensor, last: bool) -> None:
+        if randomness is not None:
+            _draw(layer, LAWS[law](tuple(layer.weight.shape), randomness.child(name).torch()))
+        given = layer.forward(arrived).double()
+        axes = [axis for axis in range(given.ndim) if axis != _unit_axis(layer, given)]
+        means = given.mean(axes) if centred and layer.bias is not None and not last else torch.zeros(())
+        shape = [-1 if axis not in axes else 1 for axis in range(given.ndim)]
+        size = float((given - (means.view(shape) if means.ndim else means)).square().mean().sqrt())
+        if not 0 < size < math.inf:
+            return  # nothing arrives here, so there is nothing to measure
+        factor = (HEAD if last else 1.0) / size
+        layer.weight.mul_(factor)
+        if layer.bias is not None:
+            layer.bias.copy_((layer.bias.double() - means.to(layer.bias.device)) * factor)
+
+    return _changed_on_the_way(network, inputs, change)
+
+
+def looks_linear(network: nn.Module, inputs: Any, randomness: Randomness) -> nn.Module:
+    """A copy of `network` that starts as a linear isometry although its activations are ReLUs.
+
+    The units of each layer come in pairs of opposite sign, ReLU(z) and ReLU(−z), of which the next layer takes the
+    difference: W = [[B, −B], [−B, B]] with orthogonal B, at the central pixel of a convolution ('The shattered
+    gradients problem', Balduzzi et al. 2017, section 4). Biases are zero; a layer of an odd width is drawn orthogonal.
+    """
+    paired = {"width": 0}  # of what the layer before gave, 0 where its units do not come in pairs
+
+    def change(name: str, layer: WeightLayer, arrived: Tensor, last: bool) -> None:
+        outputs, inputs_, window = *layer.weight.shape[:2], math.prod(layer.weight.shape[2:])
+        from_pairs = paired["width"] > 0 and inputs_ % 2 == 0 and inputs_ % paired["width"] == 0
+        to_pairs = outputs % 2 == 0 and not last
+        rows, columns = outputs // (2 if to_pairs else 1), inputs_ // (2 if from_pairs else 1)
+        B = orthogonal_weights((rows, columns), randomness.child(name).torch()) * max(1.0, math.sqrt(rows / columns))
+        W = torch.cat([B, -B], 1) if from_pairs else B
+        W = torch.cat([W, -W], 0) if to_pairs else W
+        whole = torch.zeros(outputs, inputs_, window, dtype=W.dtype)
+        whole[:, :, window // 2] = W * (HEAD if last else 1.0)
+        _draw(layer, whole.view(layer.weight.shape))
+        paired["width"] = outputs if to_pairs else 0
+
+    return _changed_on_the_way(network, inputs, change)
+
+
+def _called_layers(network: nn.Module, inputs: Any) -> list[str]:
+    """Names of the linear and convolution layers in the order of their first calls on `inputs`."""
+    order: list[str] = []
+    _run(network, inputs, lambda name, layer, arrived: order.append(name) if name not in order else None)
+    return order
+
+
+def _changed_on_the_way(network: nn.Module, inputs: Any, change: Change) -> nn.Module:
+    """A copy whose layers `change` has changed before their first call each, so that each sees what comes then."""
+    fresh = copy_of(network)
+    order = _called_layers(fresh, inputs)
+    if not order:
+        raise InvalidInputError(
+            f"{type(network).__name__} calls no linear or convolution layer whose weights could be set; give a network "
+            "that is built of nn.Linear and nn.Conv1d, nn.Conv2d or nn.Conv3d."
+        )
+    waiting = set(order)
+
+    def once(name: str, layer: WeightLayer, arrived: Tensor) -> None:
+        if name in waiting:
+            waiting.remove(name)
+            change(name, layer, arrived, name == order[-1])
+
+    _run(fresh, inputs, once)
+    return fresh
+
+
+def _run(network: nn.Module, inputs: Any, visit: Callable[[str, WeightLayer, Tensor], Any]) -> None:
+    """Call `network`, and `visit` before each layer whose weights are plain parameters; buffers are put back."""
+    with ExitStack() as hooks, torch.no_grad(), _measured_modes(network), _same_buffers(network):
+        for name, layer in weight_layers(network):
+            if not parametrize.is_parametrized(layer):
+                hook = layer.register_forward_pre_hook(lambda layer, given, name=name: visit(name, layer, given[0]))
+                hooks.enter_context(hook)
+        Arguments.of(inputs).call(network)
+
+
+@contextmanager
+def _measured_modes(network: nn.Module) -> Iterator[None]:
+    """Dropout off and batch norms at work, as the first step of a training sees them on average."""
+    before = {module: module.training for module in network.modules() if isinstance(module, _DropoutNd | _BatchNorm)}
+    for module in before:
+        module.training = isinstance(module, _BatchNorm)
+    try:
+        yield
+    finally:
+        for module, mode in before.items():
+            module.training = mode
+
+
+@contextmanager
+def _same_buffers(network: nn.Module) -> Iterator[None]:
+    kept: Mapping[str, Tensor] = {name: buffer.clone() for name, buffer in network.named_buffers()}
+    try:
+        yield
+    finally:
+        for name, buffer in network.named_buffers():
+            buffer.copy_(kept.get(name, buffer))
+
+
+def _unit_axis(layer: WeightLayer, given: Tensor) -> int:
+    """The axis of units in what a layer gives."""
+    return given.ndim - 1 if isinstance(layer, nn.Linear) else given.ndim - layer.weight.ndim + 1
+
+
+def _draw(layer: WeightLayer, weights: Tensor) -> None:
+    layer.weight.copy_(weights)
+    if layer.bias is not None:
+        layer.bias.zero_()

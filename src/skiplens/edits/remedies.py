@@ -1,6 +1,5 @@
 """Remedies carried out: from a model to a new one, the given one left as it is."""
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +9,11 @@ from torch import nn
 
 from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.base.randomness import Randomness
+from skiplens.base.words import in_words
 from skiplens.edits import initialisation, structure
-from skiplens.edits.measured_starts import looks_linear, unit_variance
+from skiplens.edits.initialisation import looks_linear, unit_variance
 from skiplens.edits.surgery import add_average_pool_skips
+from skiplens.graph.inputs import copy_of
 from skiplens.readings.finding import Remedy, listed
 
 
@@ -30,7 +31,7 @@ def apply_remedy(remedy: Remedy, model: nn.Module, inputs: Any = None) -> nn.Mod
 
 
 def _scale_parameters(model: nn.Module, inputs: Any, parameters: Mapping[str, Any]) -> nn.Module:
-    fresh = copy.deepcopy(model)
+    fresh = copy_of(model)
     with torch.no_grad():
         for name, factor in parameters["factors"].items():
             fresh.get_parameter(name).mul_(factor)
@@ -38,7 +39,7 @@ def _scale_parameters(model: nn.Module, inputs: Any, parameters: Mapping[str, An
 
 
 def _redraw_parameters(model: nn.Module, inputs: Any, parameters: Mapping[str, Any]) -> nn.Module:
-    fresh, generator = copy.deepcopy(model), torch.Generator().manual_seed(parameters["seed"])
+    fresh, generator = copy_of(model), torch.Generator().manual_seed(parameters["seed"])
     with torch.no_grad():
         for name in parameters["drawn"]:
             parameter = fresh.get_parameter(name)
@@ -51,7 +52,7 @@ def _redraw_parameters(model: nn.Module, inputs: Any, parameters: Mapping[str, A
 
 
 def _training_mode(model: nn.Module, inputs: Any, parameters: Mapping[str, Any]) -> nn.Module:
-    fresh = copy.deepcopy(model)
+    fresh = copy_of(model)
     for name in parameters["modules"]:
         fresh.get_submodule(name).train()
     return fresh
@@ -113,7 +114,7 @@ CALLS: dict[str, Call] = {
 REMEDIES: dict[str, Callable[[nn.Module, Any, Mapping[str, Any]], nn.Module]] = {
     "scale_parameters": _scale_parameters,
     "redraw_parameters": _redraw_parameters,
-    "evaluation_mode": lambda model, inputs, parameters: copy.deepcopy(model).eval(),
+    "evaluation_mode": lambda model, inputs, parameters: copy_of(model).eval(),
     "training_mode": _training_mode,
     **{name: call.apply for name, call in CALLS.items()},
 }
@@ -130,7 +131,7 @@ def words_of(remedy: Remedy) -> str:
     """The remedy as an order of a few words, such as *multiply 0.weight by 0.5*."""
     parameters = remedy.parameters
     if remedy.name == "scale_parameters":
-        low, high = (f"{extreme(parameters['factors'].values()):.3g}" for extreme in (min, max))
+        low, high = (in_words(extreme(parameters["factors"].values())) for extreme in (min, max))
         by = low if low == high else f"{low} to {high}"
         return f"multiply {listed(tuple(parameters['factors']))} by {by}"
     if remedy.name == "redraw_parameters":

@@ -4,7 +4,6 @@ Each returns a copy. What is added hangs on the modules as forward hooks and chi
 code and the names of its parameters stay as they are.
 """
 
-import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from skiplens.base.errors import InvalidInputError, did_you_mean
+from skiplens.graph.inputs import copy_of
 from skiplens.zoo.weight_laws import WeightLayer
 
 NORM = "added_norm"
@@ -47,16 +47,17 @@ def add_shortcuts(model: nn.Module, spans: Iterable[Sequence[str]], zeros: Itera
         model: Any module.
         spans: For each shortcut the first and the last module of what it passes by; input and output have one shape.
         zeros: Parameters that start at zero, as the last layers of the new branches: the copy then starts as the
-            shortcuts alone.
+            shortcuts alone. Where a norm was added after such a layer its scale starts at zero instead.
     """
-    fresh = copy.deepcopy(model)
+    fresh = copy_of(model)
     for first, last in spans:
         shortcut = AddedShortcut()
         _module(fresh, first).register_forward_pre_hook(shortcut.keep)
         _module(fresh, last).register_forward_hook(shortcut.add)
     with torch.no_grad():
         for name in zeros:
-            fresh.get_parameter(name).zero_()
+            added = getattr(_module(fresh, name.rpartition(".")[0]), NORM, None)
+            (fresh.get_parameter(name) if added is None else added.weight).zero_()
     return fresh
 
 
@@ -66,11 +67,12 @@ def add_norms(model: nn.Module, layers: Iterable[str], kind: str = "layer") -> n
     Args:
         model: Any module.
         layers: Names of linear and convolution layers.
-        kind: ``"layer"`` normalises each sample over all units, ``"batch"`` each unit over the samples.
+        kind: ``"layer"`` normalises each sample over all units, at each place of a sequence by itself; ``"batch"``
+            normalises each unit over the samples.
     """
     if kind not in ("layer", "batch"):
         raise InvalidInputError(f"The norm {kind!r} is none that can be added; wanted 'layer' or 'batch'.")
-    fresh = copy.deepcopy(model)
+    fresh = copy_of(model)
     for name in layers:
         layer = _module(fresh, name)
         if not isinstance(layer, WeightLayer):
@@ -83,12 +85,20 @@ def add_norms(model: nn.Module, layers: Iterable[str], kind: str = "layer") -> n
     return fresh
 
 
+class ChannelNorm(nn.LayerNorm):
+    """Normalises over the channels of (samples, channels, places) at each place, so that no place sees another."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Values of the same shape."""
+        return super().forward(x.movedim(1, -1)).movedim(-1, 1)
+
+
 def _norm_for(layer: WeightLayer, kind: str) -> nn.Module:
     width = layer.weight.shape[0]
     if kind == "layer":
-        return nn.LayerNorm(width) if isinstance(layer, nn.Linear) else nn.GroupNorm(1, width)
-    kinds = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
-    return kinds[layer.weight.ndim](width)
+        kinds: dict[int, type[nn.Module]] = {2: nn.LayerNorm, 3: ChannelNorm}
+        return kinds[layer.weight.ndim](width) if layer.weight.ndim in kinds else nn.GroupNorm(1, width)
+    return {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}[layer.weight.ndim](width)
 
 
 def _normalised(module: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> Tensor:
@@ -104,7 +114,7 @@ def norms_first(model: nn.Module, modules: Iterable[str]) -> nn.Module:
         model: Any module.
         modules: Names of `nn.TransformerEncoderLayer` and `nn.TransformerDecoderLayer` modules.
     """
-    fresh, norms = copy.deepcopy(model), dict[str, nn.LayerNorm]()
+    fresh, norms = copy_of(model), dict[str, nn.LayerNorm]()
     for name in modules:
         layer = _module(fresh, name)
         if not isinstance(layer, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
@@ -128,7 +138,7 @@ def replace_activations(model: nn.Module, modules: Iterable[str], by: str = "rel
     """
     if by not in ACTIVATIONS:
         raise InvalidInputError(f"There is no activation {by!r}. {did_you_mean(by, ACTIVATIONS)}")
-    fresh = copy.deepcopy(model)
+    fresh = copy_of(model)
     for name in modules:
         old = _module(fresh, name)
         parent, _, child = name.rpartition(".")
@@ -170,7 +180,7 @@ def standardise_inputs(model: nn.Module, mean: Sequence[float], std: Sequence[fl
     """
     if len(mean) != len(std) or not all(value > 0 for value in std):
         raise InvalidInputError(f"mean has {len(mean)} numbers and std {len(std)}; wanted as many, with std above 0.")
-    fresh = copy.deepcopy(model)
+    fresh = copy_of(model)
     numbers = (torch.tensor(values, dtype=torch.float64) for values in (mean, std))
     fresh.register_forward_pre_hook(Standardisation(*numbers), with_kwargs=True)
     return fresh
@@ -178,7 +188,7 @@ def standardise_inputs(model: nn.Module, mean: Sequence[float], std: Sequence[fl
 
 def undo_softmax(model: nn.Module) -> nn.Module:
     """A copy of `model` that gives the logarithms of its probabilities, as good as scores for a cross-entropy."""
-    fresh = copy.deepcopy(model)
+    fresh = copy_of(model)
     fresh.register_forward_hook(_logarithms)
     return fresh
 

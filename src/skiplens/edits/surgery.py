@@ -4,7 +4,6 @@ Each change returns a new network; the given one stays as it is. What is added h
 as a forward hook, so that both networks have the same state dict.
 """
 
-import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -16,6 +15,7 @@ from skiplens.base.errors import InvalidInputError, NotResidualError
 from skiplens.graph.blocks import ResidualBlock
 from skiplens.graph.dissect import dissect
 from skiplens.graph.export import module_calls, module_of
+from skiplens.graph.inputs import copy_of
 from skiplens.graph.network import ResidualNetwork
 from skiplens.zoo.layers import ProjectionShortcut
 from skiplens.zoo.skips import PaddedAveragePool, isometric_pool, patch_filters
@@ -83,7 +83,7 @@ def add_isometric_skips(model: nn.Module, inputs: Any, blocks: Iterable[str] | N
 
 def remove_pool_skips(model: nn.Module) -> nn.Module:
     """A copy of `model` without the pools that were added to its shortcuts, here or in the zoo."""
-    fresh = copy.deepcopy(model)
+    fresh = copy_of(model)
     if not sum(_take_away(module) for module in fresh.modules()):
         raise InvalidInputError(f"{type(model).__name__} has no pool added to a shortcut, so there is none to remove.")
     return fresh
@@ -105,7 +105,7 @@ def _with_pools(model: nn.Module, inputs: Any, blocks: Iterable[str] | None, kin
     network = dissect(model, inputs)
     chosen = _projections(network) if blocks is None else [_projection(network, name) for name in blocks]
     pools = {_shortcut_module(network, block): _pool_for(block, kind) for block in chosen}
-    fresh = copy.deepcopy(model)
+    fresh = copy_of(model)
     for name, pool in pools.items():
         fresh.get_submodule(name).register_forward_hook(pool)
     return fresh

@@ -8,10 +8,13 @@ from typing import Any
 from skiplens.base.errors import SkiplensError
 from skiplens.base.preserve_state import without_autocast
 from skiplens.base.progress import Progress, silent
+from skiplens.base.words import in_words
 from skiplens.edits.remedies import MODES, words_of
+from skiplens.graph.batch import tensors_in
 from skiplens.graph.inputs import first_line
 from skiplens.graph.lens import Subject
-from skiplens.improvement.changes import Change, Patient, changed, changes_for
+from skiplens.improvement.changes import Change, changed, changes_for
+from skiplens.improvement.patient import Patient
 from skiplens.improvement.search import WORTH
 from skiplens.plots.section import ReadingView
 from skiplens.readings.finding import Finding
@@ -23,29 +26,17 @@ from skiplens.trainability.reading import Forecast
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BestChange(Reading, kind="best_change"):
-    """The change to begin with, and what it promises.
+    """The change to begin with, and what it promises."""
 
-    Attributes:
-        rule: The finding that asks for it, or the name of the change where none does.
-        change: What to do, as a sentence.
-        code: It as code to paste.
-        gradients: Gradients of the pilot in which it was tried; 0 where it was not.
-        before: The expected loss of the network as it is; infinite where it diverges.
-        after: That of the changed one; the same as before where it was not tried.
-        fall: By how much the logarithm of the loss at the end of a pilot falls.
-        steps: Length of the training that is forecast.
-        reason: Why it was not tried; '' where it was.
-    """
-
-    rule: str
-    change: str
-    code: str
-    gradients: int
-    before: float
-    after: float
-    fall: float
-    steps: int
-    reason: str = ""
+    rule: str  # the finding that asks for it, or the name of the change where none does
+    change: str  # what to do, as a sentence
+    code: str  # it as code to paste
+    gradients: int  # gradients of the pilot in which it was tried; 0 where it was not
+    before: float  # the expected loss of the network as it is; infinite where it diverges
+    after: float  # that of the changed one; the same as before where it was not tried
+    fall: float  # by how much the logarithm of the loss at the end of a pilot falls
+    steps: int  # length of the training that is forecast
+    reason: str = ""  # why it was not tried; '' where it was
 
     @property
     def helps(self) -> bool:
@@ -55,37 +46,42 @@ class BestChange(Reading, kind="best_change"):
     @property
     def sentence(self) -> str:
         """The change with what it promises."""
+        return f"{self.change} {self.promise}"
+
+    @property
+    def promise(self) -> str:
+        """What is expected of it."""
         if not self.gradients:
-            return f"{self.change} What it brings is not known: {self.reason}."
+            return f"What it brings is not known: {self.reason}."
         tried = f"tried in a pilot of {self.gradients} steps"
-        was = f"{self.before:.3g}" if math.isfinite(self.before) else "one that diverges"
+        was, became = (in_words(loss) if math.isfinite(loss) else "one that diverges" for loss in self.losses)
         if self.helps:
-            promised = f"Expected after {self.steps} steps: a loss of {self.after:.3g} instead of {was}"
-            return f"{self.change} {promised} ({tried})."
-        became = f"{self.after:.3g}" if math.isfinite(self.after) else "one that diverges"
-        return f"{self.change} Alone it promises no lower loss: {became} instead of {was} ({tried})."
+            return f"Expected after {self.steps} steps: a loss of {became} instead of {was} ({tried})."
+        if not math.isfinite(self.after):
+            return f"Alone it does not help: the loss diverges with it too ({tried})."
+        return f"Alone it promises no clearly lower loss: {became} instead of {was} ({tried})."
+
+    @property
+    def losses(self) -> tuple[float, float]:
+        """The expected loss before and after."""
+        return self.before, self.after
 
 
 def best_change(
     subject: Subject, findings: Sequence[Finding], before: Forecast, *, tried: bool = True, progress: Progress = silent
 ) -> BestChange | None:
-    """The change to begin with; None where nothing calls for one or no function makes it.
+    """The change to begin with; None where nothing calls for one, none makes it, or NaN must first be found.
 
     The worst finding above a note that a function can mend names it. Where there is none and the forecast is bad, it
-    is the first change that `improve` would try. One forecast more, as costly as the first, says what it promises.
-
-    Args:
-        subject: The model and its data.
-        findings: What was found, the worst first.
-        before: The forecast of the model as it is.
-        tried: False leaves the forecast of the changed copy out.
-        progress: Called as the work goes on.
+    is the first change that `improve` would try. One forecast more, as costly as the one `before`, says what it
+    promises; `tried=False` leaves it out. The worst of the `findings` is first.
     """
     found = _asked_for(findings)
-    if found is None and not before.is_bad:
+    if (found is None and not before.is_bad) or not _finite(subject):
         return None
     choice = optimizer_choice(before.optimizer)
-    change = found or _first_offered(Patient(subject.model, subject.batch, subject.loss, before.steps, choice))
+    patient = Patient(subject.model, subject.batch, subject.loss, before.steps, choice)
+    change = found or next((change for change in changes_for(patient, None)[0] if change.remedies), None)
     if change is None:
         return None
     known: dict[str, Any] = {"gradients": 0, "after": before.loss, "fall": 0.0, "reason": "it was not tried"}
@@ -119,8 +115,10 @@ def _asked_for(findings: Sequence[Finding]) -> Change | None:
     return None
 
 
-def _first_offered(patient: Patient) -> Change | None:
-    return next((change for change in changes_for(patient, None)[0] if change.remedies), None)
+def _finite(subject: Subject) -> bool:
+    """Whether weights and inputs are finite: no change of a network mends those that are not."""
+    given = [*subject.model.parameters(), *tensors_in(subject.batch.inputs)]
+    return all(bool(tensor.isfinite().all()) for tensor in given)
 
 
 VIEW = ReadingView(BestChange)  # it stands under the verdict, so it has no section of its own

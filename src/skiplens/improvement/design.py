@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import nn
 
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.preserve_state import preserve_random_state
 from skiplens.base.progress import Progress, silent
+from skiplens.base.words import in_words
 from skiplens.graph.batch import take, tensors_in
 from skiplens.graph.loss import Loss
 from skiplens.trainability.forecast import forecast
@@ -39,25 +41,17 @@ NAIVE: Mapping[str, Any] = {"shortcut": 0, "branches": "plain", "norm": "none"}
 
 @dataclass(frozen=True)
 class Choice:
-    """One choice of a design.
+    """One choice of a design."""
 
-    Attributes:
-        name: What was chosen: shortcut, branches, norm or start.
-        value: What it is.
-        reason: The theory behind it.
-        without: What is expected without it; None where that was not judged.
-        worth: How many times higher a pilot ends without it; NaN where that was not judged.
-    """
-
-    name: str
-    value: Any
-    reason: str
-    without: Forecast | None = None
-    worth: float = math.nan
+    name: str  # what was chosen: shortcut, branches, norm or start
+    value: Any  # what it is
+    reason: str  # the theory behind it
+    without: Forecast | None = None  # what is expected without it; None where that was not judged
+    worth: float = math.nan  # how many times higher a pilot ends without it; NaN where that was not judged
 
     def __str__(self) -> str:
         """The choice in one line."""
-        known = "" if math.isnan(self.worth) else f"; without it a pilot ends {self.worth:.2g} times as high"
+        known = "" if math.isnan(self.worth) else f"; without it a pilot ends {in_words(self.worth, 2)} times as high"
         return f"{self.name} = {self.value!r}: {self.reason}{known}"
 
 
@@ -115,7 +109,7 @@ def design(  # noqa: PLR0913 - sizes, and keywords of which each has a default
         depth: Weight matrices in series, first and last included.
         width: Units, channels of the first stage, or features of a token.
         family: ``"mlp"``, ``"resnet"`` or ``"transformer"``.
-        data: As for `forecast`.
+        data: As for `forecast`; the network stands on their device.
         vocabulary: How many tokens there are, where inputs are tokens.
         loss: As for `forecast`.
         optimizer: As for `forecast`.
@@ -129,8 +123,8 @@ def design(  # noqa: PLR0913 - sizes, and keywords of which each has a default
         plan = replace(plan, norm="layer")  # attention needs its inputs at one size
     if data is None:
         return Design(plan.build(seed), plan, _choices(plan), None)
-    _require_fit(plan, data)
-    judge = _Judge(data, {"loss": loss, "optimizer": optimizer, "steps": steps, "seed": seed}, seed, progress)
+    device = _require_fit(plan, data)
+    judge = _Judge(data, {"loss": loss, "optimizer": optimizer, "steps": steps, "seed": seed}, device, progress)
     for name, values in ALTERNATIVES.items():
         plan = judge.best(plan, name, values)
     found = judge(plan, FULL)
@@ -143,7 +137,7 @@ def design(  # noqa: PLR0913 - sizes, and keywords of which each has a default
         without = judge(replace(plan, **{choice.name: naive}), PILOT)
         same = judge(plan, PILOT)
         choices.append(replace(choice, without=without, worth=math.exp(without.score - same.score)))
-    return Design(plan.build(seed), plan, tuple(choices), found)
+    return Design(plan.build(seed).to(device), plan, tuple(choices), found)
 
 
 @dataclass
@@ -152,7 +146,7 @@ class _Judge:
 
     data: Any
     asked: dict[str, Any]
-    seed: int
+    device: torch.device
     progress: Progress
 
     def __post_init__(self) -> None:
@@ -162,7 +156,8 @@ class _Judge:
         """What is expected of it."""
         if (plan, cost) not in self.known:
             self.progress("designs judged", len(self.known), 12)
-            self.known[plan, cost] = forecast(plan.build(self.seed), self.data, cost=cost, **self.asked)
+            model = plan.build(self.asked["seed"]).to(self.device)
+            self.known[plan, cost] = forecast(model, self.data, cost=cost, **self.asked)
         return self.known[plan, cost]
 
     def best(self, plan: Blueprint, name: str, values: tuple[Any, ...]) -> Blueprint:
@@ -181,9 +176,10 @@ def _choices(plan: Blueprint) -> tuple[Choice, ...]:
     return tuple(Choice(name, getattr(plan, name), reason) for name, reason in REASONS.items())
 
 
-def _require_fit(plan: Blueprint, data: Any) -> None:
-    """Refuse data whose samples have another shape than was asked for."""
+def _require_fit(plan: Blueprint, data: Any) -> torch.device:
+    """The device of the data; samples of another shape than was asked for are refused."""
     (first, *_) = tensors_in(take(data, 2).inputs)
     shape = tuple(first.shape[1:])
     if shape != plan.inputs:
         raise InvalidInputError(f"The samples of the data have shape {shape}; inputs says {plan.inputs}.")
+    return first.device

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from skiplens.base.axes import Float
 from skiplens.base.preserve_state import without_autocast
 from skiplens.base.randomness import own_random_state
+from skiplens.base.words import in_words
 from skiplens.graph.loss import Loss
-from skiplens.plots.figure import Figure, Mark, Points, Reference, bundle, numbers
+from skiplens.plots.figure import Figure, Mark, Points, Reference, bundle, colour, numbers
 from skiplens.readings.reading import Provenance, Reading
 from skiplens.trainability.forecast import TrainingLoss, opened
 from skiplens.trainability.optimizers import OptimizerChoice
@@ -39,19 +40,15 @@ class RacedRun(Reading, kind="raced_run"):
 
 @dataclass(frozen=True)
 class Race:
-    """Both networks trained from the same seeds on the same batches.
+    """Both networks trained from the same seeds on the same batches."""
 
-    Attributes:
-        before: Losses of the network as it was, (seeds, steps); not finite from where a run diverged.
-        after: Losses of the changed one.
-        rates: The rate of each.
-        last: The share of the steps, at the end, whose mean loss is the loss at the end.
-    """
-
+    # losses of the network as it was, (seeds, steps); not finite from where a run diverged
     before: Float[Tensor, "seeds steps"]
-    after: Float[Tensor, "seeds steps"]
-    rates: tuple[float, float]
-    last: float = LAST
+    after: Float[Tensor, "seeds steps"]  # losses of the changed one
+    rates: tuple[float, float]  # the rate of each
+    last: float = LAST  # the share of the steps, at the end, whose mean loss is the loss at the end
+    # losses above count as this: how far a run has diverged says nothing, and would drown the other pairs
+    ceiling: float = BEYOND
 
     @property
     def ends(self) -> tuple[Float[Tensor, " seeds"], Float[Tensor, " seeds"]]:
@@ -93,7 +90,7 @@ class Race:
         return signed_rank_p((after - before).nan_to_num(nan=0.0, posinf=math.inf, neginf=-math.inf))
 
     def _differences(self) -> np.ndarray:
-        before, after = (np.log(np.clip(ends.double().numpy(), 1e-12, BEYOND)) for ends in self.ends)
+        before, after = (np.log(np.clip(ends.double().numpy(), 1e-12, self.ceiling)) for ends in self.ends)
         return before - after
 
 
@@ -158,13 +155,22 @@ def race_figure(race: Race, *, name: str = "race_curves", guess: float = math.na
     top = CLIPPED * guess if guess > 0 else highest
     marks: list[Mark] = []
     for index, (side, losses, rate) in enumerate(zip(("as it is", "changed"), sides, race.rates, strict=True)):
-        steps = torch.arange(1, losses.shape[1] + 1)
-        marks += bundle(steps, losses.clamp(max=top), f"{side} (rate {rate:.2g})", index, logarithmic=True)
+        until = int(losses.isfinite().any(0).sum()) + 1  # where the last run diverges the curve ends
+        steps = torch.arange(1, losses.shape[1] + 1)[:until]
         diverged = ~losses.isfinite().all(1)
+        beyond = ", above the drawing" if bool((ends_of(losses[~diverged]) > top).any()) else ""
+        marks += bundle(
+            steps,
+            losses[:, :until].clamp(max=top),
+            f"{side} (rate {in_words(rate, 2)}){beyond}",
+            index,
+            logarithmic=True,
+        )
         if bool(diverged.any()):
             ends = losses[diverged].isfinite().sum(1)
             label = f"✕ {side}: diverged on {int(diverged.sum())} of {len(losses)} seeds"
-            marks.append(Points(numbers(ends + 1), numbers(torch.full((len(ends),), top)), label))
+            heights = numbers(torch.full((len(ends),), top))
+            marks.append(Points(numbers(ends + 1), heights, label, colour=colour(index), crossed=True))
     if guess > 0:
         marks.append(Reference(guess, "a guess"))
     return Figure(

@@ -5,58 +5,43 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float, Int
+from skiplens.base.words import in_words
 from skiplens.improvement.race import Race
 from skiplens.readings.reading import Reading
+
+COLUMNS = ("change", "loss of its pilot", "gradients")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Improvement(Reading, kind="improvement"):
-    """The search for a better network.
+    """The search for a better network."""
 
-    Attributes:
-        changes: What was changed, in order of effect; empty where nothing was proven better.
-        reasons: What calls for each.
-        gains: By how much each alone lowers the logarithm of the loss at the end of a pilot.
-        code: Code to paste that makes the changes.
-        tried: What was tried, by the names of the changes.
-        scores: The logarithm of the loss at the end of the pilot of each, in units of a guess.
-        costs: Gradients spent on each.
-        left_out: What was not tried, and why.
-        seemed_better: What was raced; '' where nothing was.
-        losses_before: Losses of the network as it was in the race, (seeds, steps); infinite after a divergence.
-        losses_after: Losses of the changed network.
-        rates: The rate of each in the race.
-        gain: How many times lower the loss ends.
-        p: The probability of such a gain by chance.
-        is_proven: Whether the changed network is better beyond chance.
-        guess: The loss of the best constant answer.
-        cost: Gradients computed in all.
-        steps: Length of the trainings of the race.
-        optimizer: What moves the parameters.
-    """
-
-    changes: tuple[str, ...]
-    reasons: tuple[str, ...]
-    gains: Float[Tensor, " changes"]
-    code: str
-    tried: tuple[str, ...]
-    scores: Float[Tensor, " tried"]
-    costs: Int[Tensor, " tried"]
-    left_out: Mapping[str, Any]
-    seemed_better: str
+    changes: tuple[str, ...]  # what was changed, in order of effect; empty where nothing was proven better
+    reasons: tuple[str, ...]  # what calls for each
+    gains: Float[Tensor, " changes"]  # by how much each lowers the logarithm of the loss at the end of a pilot
+    code: str  # code to paste that makes the changes
+    tried: tuple[str, ...]  # what was tried, by the names of the changes
+    scores: Float[Tensor, " tried"]  # the logarithm of the loss at the end of the pilot of each, in units of a guess
+    costs: Int[Tensor, " tried"]  # gradients spent on each
+    left_out: Mapping[str, Any]  # what was not tried, and why
+    seemed_better: str  # what was raced; '' where nothing was
+    # losses of the network as it was in the race, (seeds, steps); infinite after a divergence
     losses_before: Float[Tensor, "seeds steps"]
-    losses_after: Float[Tensor, "seeds steps"]
-    rates: tuple[float, float]
-    gain: float
-    p: float
-    is_proven: bool
-    guess: float
-    cost: int
-    steps: int
-    optimizer: str
+    losses_after: Float[Tensor, "seeds steps"]  # losses of the changed network
+    rates: tuple[float, float]  # the rate of each in the race
+    gain: float  # how many times lower the loss ends
+    p: float  # the probability of such a gain by chance
+    is_proven: bool  # whether the changed network is better beyond chance
+    guess: float  # the loss of the best constant answer
+    cost: int  # gradients computed in all
+    steps: int  # length of the trainings of the race
+    optimizer: str  # what moves the parameters
+    # the network before and after the change, as data; empty where it was not changed or not looked at
+    drawings: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -72,16 +57,23 @@ class Improvement(Reading, kind="improvement"):
         raced = f"over {len(race.before)} pairs of trainings"
         if not self.is_proven:
             return (
-                f"Not proven: {self.seemed_better} ended with {1 / self.gain:.2g} times the loss {raced} "
-                f"(p = {self.p:.2g}), so the network stays as it is."
+                f"Not proven: {self.seemed_better} ended with {in_words(1 / self.gain, 2)} times the loss {raced} "
+                f"(p = {in_words(self.p, 2)}), so the network stays as it is."
             )
-        what = " and ".join(self.changes)
-        chance = f"p = {self.p:.2g}" if self.p > 0 else "nothing is drawn, so all are alike"
-        before, after = (float(ends.median()) for ends in race.ends)
+        what = " and ".join(filter(None, (", ".join(self.changes[:-1]), self.changes[-1])))
+        chance = f"p = {in_words(self.p, 2)}" if self.p > 0 else "nothing is drawn, so all are alike"
+        ends = [float(ends.median()) for ends in race.ends]
+        before, after = map(in_words, ends)
         instead = (
-            f"at {after:.3g} instead of {before:.3g}" if math.isfinite(before) else f"at {after:.3g}, not diverging"
+            f"at {after} instead of {before}" if math.isfinite(ends[0]) else f"at {after} and does not diverge any more"
         )
         return f"{what[:1].upper()}{what[1:]}: the loss ends {instead} {raced} ({chance})."
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Of what all changes bring in pilots, the part of each."""
+        gains = self.gains.clamp_min(0)
+        return tuple((gains / gains.sum().clamp_min(torch.finfo(gains.dtype).tiny)).tolist())
 
     @property
     def race(self) -> Race | None:
@@ -89,9 +81,10 @@ class Improvement(Reading, kind="improvement"):
         return Race(self.losses_before, self.losses_after, self.rates) if self.losses_before.numel() else None
 
     def rows(self) -> tuple[Mapping[str, Any], ...]:
-        """What was tried as a table, best first."""
+        """What was tried as a table, best first, then what was not."""
         found = sorted(zip(self.scores.tolist(), self.tried, self.costs.tolist(), strict=True))
-        return tuple(
-            {"change": name, "loss of its pilot": f"{self.guess * math.exp(min(score, 50.0)):.3g}", "gradients": cost}
-            for score, name, cost in found
-        )
+        words = [name.replace("_", " ") for _, name, _ in found]
+        losses = [in_words(self.guess * math.exp(min(score, 50.0))) for score, *_ in found]
+        tried = list(zip(words, losses, (str(cost) for *_, cost in found), strict=True))
+        left_out = [(name, f"not tried: {reason}", "") for name, reason in self.left_out.items()]
+        return tuple(dict(zip(COLUMNS, row, strict=True)) for row in (*tried, *left_out))

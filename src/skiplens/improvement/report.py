@@ -1,12 +1,15 @@
 """An improvement on the page: before and after, the race with its spread, and what was tried."""
 
+import math
+
 from torch import Tensor
 
+from skiplens.base.words import in_words, percent
 from skiplens.improvement.race import race_figure
 from skiplens.improvement.reading import Improvement
-from skiplens.plots.figure import Bars, Figure, drawn, numbers
-from skiplens.plots.section import ReadingView, Section, number_in_words, provenance_of
-from skiplens.readings.finding import Finding
+from skiplens.plots.figure import Figure, drawn
+from skiplens.plots.network_drawing import drawing_from, side_by_side
+from skiplens.plots.section import ReadingView, Section, provenance_of
 
 
 def race_curves(reading: Improvement) -> Figure | None:
@@ -14,56 +17,32 @@ def race_curves(reading: Improvement) -> Figure | None:
     return None if reading.race is None else race_figure(reading.race, guess=reading.guess)
 
 
-def gains_of_changes(reading: Improvement) -> Figure | None:
-    """How much each change helps by itself."""
-    if len(reading.changes) < 2:
-        return None
-    return Figure(
-        name="gains_of_changes",
-        title="What each change is worth alone",
-        caption="How many times lower a short training in small ends with that change alone.",
-        x_label="change",
-        y_label="loss of a pilot before / after",
-        marks=(Bars(reading.changes, numbers(reading.gains.exp())),),
-    )
-
-
-FIGURES = (race_curves, gains_of_changes)
+FIGURES = (race_curves,)
 
 
 def improvement_section(reading: Improvement) -> Section:
     """The search and the race in words and numbers."""
-    pairs = zip(reading.changes, reading.reasons, strict=True)
-    because = tuple(f"{change[:1].upper()}{change[1:]}, because {reason}." for change, reason in pairs)
-    left_out = tuple(f"Not tried: {name} ({reason})." for name, reason in reading.left_out.items())
+    rows = zip(reading.changes, reading.reasons, reading.shares, strict=True)
+    several = len(reading.changes) > 1
+    because = tuple(
+        f"{change[:1].upper()}{change[1:]}, because {reason}. Its share of the gain: {percent(share)}."
+        if several
+        else f"Why: {reason}."
+        for change, reason, share in rows
+    )
+    drawings = side_by_side(*map(drawing_from, reading.drawings)) if reading.drawings else (None, None)
     return Section(
         anchor="improvement",
         title="Improvement",
         sentence=reading.sentence,
         facts=_facts(reading),
         rows=reading.rows(),
-        notes=(*because, *left_out),
+        notes=because,
         figures=drawn(reading, FIGURES),
+        drawing=drawings[0],
+        after=drawings[1],
+        code=reading.code,
         provenance=provenance_of(reading),
-    )
-
-
-def findings_of(reading: Improvement) -> tuple[Finding, ...]:
-    """The change as a finding, with its code to paste; none where nothing was proven better."""
-    if not reading.is_proven:
-        return ()
-    words = "; ".join(reading.changes)
-    return (
-        Finding(
-            rule="improvement",
-            severity="note",
-            sentence=reading.sentence,
-            number=reading.gain,
-            threshold=1.0,
-            source="how many times lower the loss ends in the race, in the geometric mean over seeds",
-            change=f"{words[:1].upper()}{words[1:]}.",
-            code=reading.code,
-        ),
     )
 
 
@@ -77,14 +56,15 @@ def _facts(reading: Improvement) -> tuple[tuple[str, str], ...]:
             *zip(
                 ("loss at the end, as it was", "loss at the end, changed"), map(_median, reading.race.ends), strict=True
             ),
-            ("rates", "{:.2g} before, {:.2g} after".format(*reading.rates)),
-            ("one-sided paired t-test of the logarithms", f"p = {reading.p:.2g}"),
+            ("rates", "{} before, {} after".format(*(in_words(rate, 2) for rate in reading.rates))),
+            ("one-sided paired t-test of the logarithms", f"p = {in_words(reading.p, 2)}"),
         ]
     return tuple(facts)
 
 
 def _median(finals: Tensor) -> str:
-    return f"{number_in_words(float(finals.median()))} (median of {len(finals)} seeds)"
+    middle = float(finals.median())
+    return f"{in_words(middle) if math.isfinite(middle) else 'diverged'} (median of {len(finals)} seeds)"
 
 
 VIEW = ReadingView(Improvement, section=improvement_section, figures=FIGURES)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -9,7 +10,8 @@ from typing import Any, cast
 from skiplens.base.errors import InvalidInputError, SkiplensError
 from skiplens.base.progress import Progress
 from skiplens.graph.inputs import first_line
-from skiplens.improvement.changes import Change, Patient, Plan, changed, ordered, trained_with
+from skiplens.improvement.changes import Change, Plan, changed, ordered, trained_with
+from skiplens.improvement.patient import Patient
 from skiplens.readings.reading import Reading
 from skiplens.readings.store import Store
 from skiplens.trainability.forecast import LEAST_COST, forecast
@@ -18,23 +20,26 @@ from skiplens.trainability.reading import Forecast
 FULL = 70  # gradients of a forecast that decides
 LEAST = max(20, LEAST_COST)  # gradients of a pilot that sorts out
 MOST = 40
-TOGETHER = 3  # forecasts that decide: the best change alone, and with others
+LEADS = 2  # changes of different kinds that others are tried with
+COMPANIONS = 6  # changes that are tried with each of them
+DECISIONS = 4  # forecasts that decide
 CLEARLY = 0.05  # by so much must the logarithm of the loss of a pilot fall for a change to go on
 WORTH = 0.1  # and by so much for the whole to be raced, and for each change more
 
 
-@dataclass
+@dataclass(eq=False)
 class Tried:
-    """A plan that a pilot was spent on."""
+    """A plan that a pilot was spent on; `parent` is the one with a change less, if it was grown from one."""
 
     plan: Plan
     found: Forecast
     cost: int
+    parent: "Tried | None" = None
 
     @property
     def name(self) -> str:
         """The names of its changes."""
-        return " + ".join(change.name for change in self.plan) or "as it is"
+        return named(self.plan)
 
 
 @dataclass
@@ -51,6 +56,7 @@ class Search:
     tried: list[Tried] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     spent: int = 0
+    free: int = 0  # what may be spent before the forecasts that decide
 
     def run(self, changes: list[Change]) -> tuple[Forecast, Tried | None]:
         """The forecast as it is, and the best plan; None where nothing is clearly better."""
@@ -60,28 +66,61 @@ class Search:
         before = self.judged((), full)
         if before is None:
             raise InvalidInputError(f"No forecast of the network is possible: {self.left_out.popitem()[1]}")
+        self.free = self.cost - DECISIONS * full
         base = self.judged((), screen)
-        singles = [self.judged((change,), screen) for change in changes[:affordable]]
-        ahead = [t for t in singles if t and base and t.found.score < base.found.score - CLEARLY]
-        best_of_slot: dict[str, Tried] = {}
-        for found in sorted(ahead, key=lambda t: t.found.score):
-            best_of_slot.setdefault(found.plan[0].slot, found)
-        return before.found, self._together(before, [found.plan[0] for found in best_of_slot.values()], full)
+        grown = self._grown(base, changes[:affordable], screen) if base else []
+        best = sorted(grown, key=_score)[:DECISIONS]
+        return before.found, self._decided(before, [tried.plan for tried in best], full)
 
-    def _together(self, before: Tried, best: list[Change], full: int) -> Tried | None:
-        """The best change with the ones after it, as long as each of them adds something."""
+    def _grown(self, base: Tried, changes: list[Change], cost: int) -> list[Tried]:
+        """What pilots find better than what it grew from: changes, pairs of the best ones, and a third to those."""
+        singles = self._with(base, changes, cost)
+        alone = [tried for tried in self.tried if len(tried.plan) == 1 and tried.cost == cost]
+        pool = [tried.plan[0] for tried in sorted(alone, key=_score)]
+        leads: dict[str, Tried] = {}
+        for single in singles:
+            leads.setdefault(single.plan[0].slot, single)
+        grown = list(leads.values())[:LEADS]
+        for lead in tuple(grown):
+            grown += self._with(lead, pool, cost)[:1]
+        if grown:
+            grown += self._with(min(grown, key=_score), pool, cost)[:1]
+        return grown
+
+    def _with(self, leading: Tried, pool: list[Change], cost: int) -> list[Tried]:
+        """Pilots of a plan and one change more, of those that lower its loss clearly; the best is first."""
+        taken = {change.slot for change in leading.plan}
+        free = [change for change in pool if change.slot not in taken][: COMPANIONS if taken else None]
+        known = {tried.name for tried in self.tried if tried.cost == cost}
+        plans = [plan for plan in (ordered((*leading.plan, change)) for change in free) if named(plan) not in known]
+        found = [self.judged(plan, cost, leading) for plan in plans if self.spent + cost <= self.free]
+        ahead = [tried for tried in found if tried and _score(tried) < _score(leading) - CLEARLY]
+        return sorted(ahead, key=_score)
+
+    def _decided(self, before: Tried, plans: list[Plan], full: int) -> Tried | None:
+        """The plan that a longer forecast finds best; one with more changes must be worth it."""
         leading: Tried | None = None
-        for change in best[:TOGETHER]:
-            known = (change,) if leading is None else (*leading.plan, change)
-            candidate = self.judged(ordered(known), full)
-            limit = (leading or before).found.score - WORTH
-            if candidate is not None and candidate.found.score < limit:
+        for plan in sorted(plans, key=len):
+            candidate = self.judged(plan, full)
+            same = leading is not None and len(leading.plan) == len(plan)
+            limit = _score(leading or before) - (0.0 if same else WORTH)
+            if candidate is not None and _score(candidate) < limit:
                 leading = candidate
         return leading
 
-    def judged(self, plan: Plan, cost: int) -> Tried | None:
+    def gains(self, plan: Plan) -> dict[str, float]:
+        """By how much each change of a plan lowered the logarithm of the loss of a pilot when it was added."""
+        tried = next((tried for tried in self.tried if tried.name == named(ordered(plan)) and tried.parent), None)
+        found: dict[str, float] = {}
+        while tried is not None and tried.parent is not None:
+            (added,) = (change.name for change in tried.plan if change not in tried.parent.plan)
+            found[added] = _score(tried.parent) - _score(tried)
+            tried = tried.parent
+        return found
+
+    def judged(self, plan: Plan, cost: int, parent: Tried | None = None) -> Tried | None:
         """The forecast of the network with these changes; None where they cannot be made, with the reason kept."""
-        name = " + ".join(change.name for change in plan) or "as it is"
+        name = named(plan)
         self.progress(f"pilot: {name}", self.spent, self.cost)
         words = [[change.name, [[r.name, dict(r.parameters)] for r in change.remedies]] for change in plan]
 
@@ -97,15 +136,28 @@ class Search:
             self.left_out[name] = f"the change cannot be made or judged here: {first_line(error)}"
             return None
         self.spent += found.cost
-        self.tried.append(Tried(plan, found, cost))
+        self.tried.append(Tried(plan, found, cost, parent))
         return self.tried[-1]
+
+
+def named(plan: Plan) -> str:
+    """The names of the changes."""
+    return " + ".join(change.name for change in plan) or "as it is"
+
+
+def _score(tried: Tried) -> float:
+    """The logarithm of the loss that the pilot came to; scores are in units of a guess, or of the start without one."""
+    found = tried.found
+    unit = found.guess if found.guess > 0 else abs(found.first_loss)
+    return found.score + (math.log(unit) if 0 < unit < math.inf else 0.0)
 
 
 def budget(cost: int, changes: int) -> tuple[int, int, int]:
     """Gradients of a forecast that decides and of a pilot, and for how many changes there are pilots."""
-    full = max(LEAST_COST, min(FULL, cost // (TOGETHER + 4)))
-    left = cost - (1 + TOGETHER) * full
-    screen = max(LEAST_COST, min(MOST, left // (changes + 1)), min(LEAST, left // 2))
+    full = max(LEAST_COST, min(FULL, cost // (DECISIONS + 4)))
+    left = cost - (1 + DECISIONS) * full
+    pilots = 1 + changes + (LEADS + 1) * min(changes, COMPANIONS)
+    screen = max(LEAST_COST, min(MOST, left // pilots), min(LEAST, left // 2))
     return full, screen, max(1, min(changes, left // screen - 1))
 
 

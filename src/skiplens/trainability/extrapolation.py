@@ -5,7 +5,7 @@ What is predicted is ln(loss / guess). The fit, its residuals and what it was fi
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -20,7 +20,6 @@ from skiplens.trainability.pilot import Pilot, Trial, logarithmic_mean
 
 FITS = Path(__file__).with_name("fit.json")
 STUCK, MOVED = 0.03, 0.08  # logarithms below a guess: who has not come so far is stuck, who has will go on
-ROUNDS, NEAR = 50, 0.02  # of the search for a line, and what counts as no miss
 CLOSE = 0.1  # logarithms of the loss; of rates so close the smaller is better in the long run
 LOWEST, HIGHEST = -7.0, 2.0  # ln(loss / guess) outside of this is cut: nobody needs to tell e^-8 from e^-9
 
@@ -91,15 +90,9 @@ class Fit:
         low, high = (float(np.interp(centre, self.edges, ends)) for ends in (self.low, self.high))
         return centre, centre + low, centre + high
 
-    def to_json(self) -> dict[str, Any]:
-        """The fit in words that JSON has, to six digits."""
-        values = {name: getattr(self, name) for name in ("centres", "scales", "weights", "edges", "low", "high")}
-        rounded = {name: [float(f"{v:.6g}") for v in array] for name, array in values.items()}
-        return {"names": list(self.names), "offset": float(f"{self.offset:.6g}"), **rounded}
-
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Fit":
-        """The fit that `to_json` wrote."""
+        """The fit that `benchmarks/trainability/fit.py` wrote."""
         arrays = {
             name: np.array(values[name], dtype=float)
             for name in ("centres", "scales", "weights", "edges", "low", "high")
@@ -109,28 +102,6 @@ class Fit:
         if any(array.shape != (length,) for array, length in zip(arrays.values(), lengths, strict=True)):
             raise ValueError("its rows are not of one length")
         return cls(names=names, offset=float(values["offset"]), **arrays)
-
-
-def fitted_line(rows: Sequence[Mapping[str, float]], targets: np.ndarray, ridge: float) -> Fit:
-    """The line in the features that misses `targets` by the least absolute value in sum, without residuals yet.
-
-    Half of all targets are above it, so that few that are far off do not move it. It is found by least squares with
-    weights 1 / |what is missed|, again and again.
-    """
-    names = tuple(name for name in rows[0] if not all(math.isnan(row[name]) for row in rows))
-    table = np.array([[row[name] for name in names] for row in rows])
-    centres, scales = np.nanmean(table, 0), np.nanstd(table, 0) + 1e-6
-    standard = (np.where(np.isnan(table), centres, table) - centres) / scales
-    columns = np.column_stack([standard, np.ones(len(rows))])
-    penalty = np.diag([ridge * len(rows)] * len(names) + [0.0])
-    counts, found = np.ones(len(rows)), np.zeros(len(names) + 1)
-    for _ in range(ROUNDS):
-        weighed = columns * counts[:, None]
-        found = np.linalg.solve(columns.T @ weighed + penalty, weighed.T @ targets)
-        counts = 1 / np.maximum(np.abs(targets - columns @ found), NEAR)
-        counts /= counts.mean()
-    nothing = np.zeros(1)
-    return Fit(names, centres, scales, found[:-1], float(found[-1]), nothing, nothing, nothing)
 
 
 @cache

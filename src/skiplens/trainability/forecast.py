@@ -21,11 +21,13 @@ from skiplens.graph.inputs import require_module
 from skiplens.graph.lens import settled
 from skiplens.graph.loss import Loss, LossFunction, fitted, loss_rule, scalar_loss
 from skiplens.graph.pieces import pieces_of
+from skiplens.readings.finding import Finding, by_severity
 from skiplens.readings.reading import Provenance
-from skiplens.signal.layers import layer_states
+from skiplens.signal.layer_findings import layer_findings
+from skiplens.signal.layers import LayerStates, layer_states
+from skiplens.task.findings import task_findings
 from skiplens.task.measure import measure_task
 from skiplens.task.reading import TaskReading
-from skiplens.trainability.causes import cause_of
 from skiplens.trainability.extrapolation import (
     HIGHEST,
     Fit,
@@ -36,11 +38,10 @@ from skiplens.trainability.extrapolation import (
     level_of,
     trial_features,
 )
-from skiplens.trainability.miniature import Miniature
+from skiplens.trainability.features import start_features
 from skiplens.trainability.optimizers import Factory, OptimizerChoice, optimizer_choice
-from skiplens.trainability.pilot import Pilot, Trial, run_pilot, trainable
-from skiplens.trainability.reading import Forecast, word_for
-from skiplens.trainability.start import start_features
+from skiplens.trainability.pilot import Miniature, Pilot, Trial, run_pilot, trainable
+from skiplens.trainability.reading import TRAINS, Forecast, word_for
 from skiplens.training.checkpoints import state_tensors
 from skiplens.training.source import Source, source_of
 
@@ -51,7 +52,7 @@ COPIES = 9  # of the parameters: one that is trained, its start, two gradients, 
 
 
 SMALLEST = 1e-12  # losses of zero and below count as this
-ROUNDING = 1e-9  # of the loss at the start: what is below it is a loss of zero
+ROUNDING = 1e-9  # of the loss of no answer: what is below it is a loss of zero
 
 
 class TrainingLoss(LossFunction):
@@ -139,8 +140,8 @@ def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each
     model, told = settled(model, first.first(2))
     size = samples_at_once(model, first, memory, COPIES if cost else READINGS)
     task = measure_task(model, first, loss, memory=memory)
-    if abs(task.guess) < ROUNDING * abs(task.loss):  # all targets are the same
-        task = replace(task, guess=0.0)
+    if abs(task.guess) < ROUNDING * (task.no_answer if task.no_answer > 0 else min(abs(task.loss), 1.0)):
+        task = replace(task, guess=0.0)  # all targets are the same
     states = layer_states(model, first, loss, memory=memory)
     guess = guess_of(task, first)
     lossy = TrainingLoss(loss)
@@ -284,3 +285,11 @@ def guess_of(task: TaskReading, batch: Batch) -> float:
         return task.guess
     seen = len(targets.unique())
     return min(math.log(max(seen, task.classes)), task.guess + (seen - 1) / (2 * targets.numel()))
+
+
+def cause_of(word: str, task: TaskReading, states: LayerStates) -> Finding | None:
+    """What stands in the way, or None where nothing does or nothing was found."""
+    if word == TRAINS:
+        return None
+    found = by_severity([*layer_findings(states), *task_findings(task)])
+    return next((finding for finding in found if finding.severity != "note"), None)

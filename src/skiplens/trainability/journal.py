@@ -53,6 +53,12 @@ class Shelf:
             return state
         return torch.load(self.folder / f"{rate!r}.pt", weights_only=False)
 
+    def drop(self, rate: float, size: int) -> None:
+        """Forget a state, if it is there: its trial does not go on."""
+        if self.held.pop(rate, None) is not None:
+            self.size -= size
+        (self.folder / f"{rate!r}.pt").unlink(missing_ok=True)
+
     def end(self, found: Mapping[str, Any]) -> None:
         """The pilot has come to its end and found this."""
 

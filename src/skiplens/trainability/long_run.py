@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from scipy.stats import rankdata
 from torch import Tensor, nn
 
 from skiplens.base.errors import InvalidInputError
@@ -51,6 +50,8 @@ def long_run_order(models: Mapping[str, nn.Module], data: Any) -> dict[str, floa
     if isinstance(data, Iterator):
         data = list(data)
     batch = next(iter(as_batches(data))).first(SAMPLES)
+    from scipy.stats import rankdata  # it takes longer to load than all of Skiplens
+
     sizes = [float(sum(p.numel() for p in require_module(model).parameters())) for model in models.values()]
     spreads = [-math.inf if math.isnan(found := _spread(model, batch)) else found for model in models.values()]
     ranks = [math.log(a) + math.log(b) for a, b in zip(rankdata(sizes), rankdata(spreads), strict=True)]

@@ -4,8 +4,9 @@ All copies begin at the same weights and see the same batches, so their first gr
 losses are compared without the noise of the draw.
 """
 
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +21,7 @@ from skiplens.base.randomness import Randomness, own_random_state, seed_torch
 from skiplens.graph.batch import Batch
 from skiplens.graph.inputs import copy_of
 from skiplens.graph.loss import LossFunction
+from skiplens.graph.pieces import cut
 from skiplens.trainability.features import slope_of
 from skiplens.trainability.journal import Journal, Shelf, pilot_identity
 from skiplens.trainability.optimizers import Mover, OptimizerChoice
@@ -38,8 +40,8 @@ class Trial:
     diverged: bool = False
 
     def level(self) -> float:
-        """The mean logarithm of the last losses; infinite where it diverged."""
-        return math.inf if self.diverged else recent_level(self.losses)
+        """The mean logarithm of the last third of the losses, of three at least; infinite where it diverged."""
+        return math.inf if self.diverged else logarithmic_mean(self.losses[-max(3, len(self.losses) // 3) :])
 
 
 @dataclass(frozen=True)
@@ -54,11 +56,6 @@ class Pilot:
     def longest(self) -> int:
         """Steps of the trial that went furthest."""
         return max(len(trial.losses) for trial in self.trials)
-
-
-def recent_level(losses: list[float]) -> float:
-    """The mean logarithm of the last third of the losses, of three at least: what a round is judged by."""
-    return logarithmic_mean(losses[-max(3, len(losses) // 3) :])
 
 
 def logarithmic_mean(losses: list[float]) -> float:
@@ -98,12 +95,13 @@ class Runner:
         self.source, self.loss, self.choice = source, loss, choice
         self.randomness = Randomness(seed).child("pilot")
         self.cost = 0
-        self.start = state_of(self.model)
+        self.start = {name: tensor.detach() for name, tensor in state_tensors(model)}  # they stay as they are
+        self.gradients: list[Tensor | None] = []
 
     def first_gradient(self, batch: Batch) -> float:
         """The gradient at the start, kept for all trials; its loss."""
         loss = self._passes(0, batch)
-        self.gradients = [None if p.grad is None else p.grad.clone() for p in self.model.parameters()]
+        self.gradients = [parameter.grad for parameter in self.model.parameters()]
         self.start = {**self.start, **{name: b.clone() for name, b in self.model.named_buffers()}}
         return float(loss)
 
@@ -168,38 +166,30 @@ def run_pilot(  # noqa: PLR0913 - what is trained, how, and for how long
             known |= {"cost": str(cost), "seed": str(seed), "device": str(device)}
             shelf = Journal(device, Path(folder), Path(journal), known)
         shelf.budget = shelf.budget if size is None else 0
-        return _finished(shelf) or _raced(_Extension(runner, shelf, cost, progress), cost)
+        if (kept := shelf.finished) is not None:  # another process has brought the pilot to its end
+            return Pilot(tuple(Trial(**trial) for trial in kept["trials"]), kept["cost"])
+        extend = _Extension(runner, shelf, cost, progress)
+        trials = extend.trials()
+        race(trials, cost, extend)
+        found = Pilot(tuple(trials), runner.cost)
+        shelf.end(asdict(found))
+        return found
 
 
-def _raced(extend: "_Extension", cost: int) -> Pilot:
-    """All rounds."""
-    trials = extend.trials()
-    race(trials, cost, extend)
-    found = Pilot(tuple(trials), extend.runner.cost)
-    extend.shelf.end(asdict(found))
-    return found
-
-
-def _finished(shelf: Shelf) -> Pilot | None:
-    """The pilot that another process has brought to its end."""
-    kept = shelf.finished
-    if kept is None:
-        return None
-    return Pilot(tuple(Trial(**trial) for trial in kept["trials"]), kept["cost"])
-
-
-Extend = Callable[[Trial, int, int], None]
-"""Trains one trial further: from which step on, and how many steps; it notes losses and divergence."""
+Extend = Callable[[Trial, int, int, int], None]
+"""Trains one trial further: from which step on, how many steps, and how many of the round go on after it."""
 
 
 def race(trials: list[Trial], cost: int, extend: Extend) -> None:
     """All rounds: each trial goes on for as long as it is among the best."""
     alive = [trial for trial in trials if not trial.diverged]
-    for number, (count, steps) in enumerate(rounds(cost, len(trials))):
+    plan = rounds(cost, len(trials))
+    for number, (count, steps) in enumerate(plan):
         alive = sorted(alive, key=Trial.level)[:count] if number else alive
         first = min((len(trial.losses) for trial in alive), default=0)
+        going_on = plan[number + 1][0] if number + 1 < len(plan) else 0
         for trial in alive:
-            extend(trial, first, steps)
+            extend(trial, first, steps, going_on)
             trial.diverged = trial.diverged or has_diverged(trial.losses)
         alive = [trial for trial in alive if not trial.diverged]
 
@@ -217,6 +207,7 @@ class _Extension:
         self.runner, self.shelf, self.cost, self.progress = runner, shelf, cost, progress
         self.batches = runner.source.batches(0)
         self.seen: dict[int, list[Batch]] = {}
+        self.leading: list[Trial] = []  # of the round; only their states are needed again
         self.size = 3 * sum(t.numel() * t.element_size() for _, t in state_tensors(runner.model))
 
     def trials(self) -> list[Trial]:
@@ -224,10 +215,10 @@ class _Extension:
         first = self.runner.first_gradient(next(self.batches))
         return [Trial(rate, [first], has_diverged([first])) for rate in self.runner.choice.rates]
 
-    def __call__(self, trial: Trial, first: int, steps: int) -> None:
+    def __call__(self, trial: Trial, first: int, steps: int, going_on: int) -> None:
         """The steps of one round; its batches are kept until the next one."""
         if first not in self.seen:
-            self.seen = {first: [next(self.batches) for _ in range(steps)]}
+            self.seen, self.leading = {first: [next(self.batches) for _ in range(steps)]}, []
         runner, kept = self.runner, self.shelf.losses(trial.rate)
         self.progress("pilot", runner.cost, self.cost)
         if len(kept) >= first + steps:  # in another process
@@ -240,8 +231,15 @@ class _Extension:
             put_state(runner.model, state["model"])
             mover = runner.choice.make(trainable(runner.model), trial.rate)
             mover.restore(state["mover"])
+            del state
         trial.losses += runner.go_on(mover, first, self.seen[first])
-        if self.shelf.outlives or not has_diverged(trial.losses):
+        trial.diverged = has_diverged(trial.losses)
+        ranked = sorted([*self.leading, trial], key=Trial.level)
+        self.leading = [other for other in ranked[:going_on] if not other.diverged]
+        for beaten in ranked[going_on:]:
+            self.shelf.drop(beaten.rate, self.size)
+        if self.shelf.outlives or any(other is trial for other in self.leading):
+            runner.model.zero_grad(set_to_none=True)  # their memory is that of the copy
             state = {"model": state_of(runner.model), "mover": mover.state()}
             self.shelf.put(trial.rate, trial.losses, state, self.size)
 
@@ -273,3 +271,59 @@ def put_state(model: nn.Module, state: dict[str, Tensor]) -> None:
     with torch.no_grad():
         for name, tensor in state_tensors(model):
             tensor.copy_(state[name])
+
+
+PARTS = 4  # of a batch, of which a step of a pilot takes one
+LEAST_SAMPLES = 8  # of a part: batch norm and the noise of a step want some
+FEWEST, MOST = 4, 64  # parts that a pilot goes round among
+MOST_BATCHES = 32  # that are read for it
+
+
+class Miniature(Source):
+    """Parts of the first batches of a source, the same ones again and again.
+
+    Attributes:
+        parts: How many of them are one batch.
+        cost: Steps that the pilot may take.
+        longest: Steps of the trial that goes furthest.
+        steps_per_epoch: Parts that there are.
+        share: How much of all samples they hold; one where samples never come again.
+    """
+
+    def __init__(self, source: Source, first: Batch, *, steps: int, cost: int, rates: int, epoch: float) -> None:
+        self.source = source
+        self.parts = max(1, min(PARTS, first.samples // LEAST_SAMPLES))
+        self.size = -(-first.samples // self.parts)
+        self.cost = cost * self.parts
+        while self._longest(rates) > steps and self.cost > rates + 1:  # no trial goes beyond the end
+            self.cost = max(rates + 1, self.cost * steps // self._longest(rates))
+        self.longest = self._longest(rates)
+        wanted = self.longest * min(1.0, epoch / steps)
+        self.steps_per_epoch = int(min(MOST, max(FEWEST, round(wanted)), self.parts * epoch))
+        self.read = min(self.steps_per_epoch, source.steps_per_epoch, MOST_BATCHES)
+        self.share = min(1.0, self.steps_per_epoch / (self.parts * epoch)) if math.isfinite(epoch) else 1.0
+        self.kept: list[Batch] = []
+
+    def _longest(self, rates: int) -> int:
+        return 1 + sum(taken for _, taken in rounds(self.cost, rates))
+
+    def batches(self, start: int) -> Iterator[Batch]:
+        """The parts from number `start` on without end."""
+        self.kept = self.kept or self._pool()
+        return itertools.islice(itertools.cycle(self.kept), start % len(self.kept), None)
+
+    def _pool(self) -> list[Batch]:
+        """As few parts of each batch as will do, the first ones of all batches before the second ones."""
+        each = -(-self.steps_per_epoch // self.read)
+        parts = [self._parts(batch)[:each] for batch in itertools.islice(self.source.batches(0), self.read)]
+        turns = [part for turn in itertools.zip_longest(*parts) for part in turn if part is not None]
+        return turns[: self.steps_per_epoch]
+
+    def _parts(self, batch: Batch) -> list[Batch]:
+        """Parts that are not cut short; copies, so that the rest of the batch need not be kept."""
+        whole = [part for part in cut(batch, self.size) if part.samples == self.size]
+        return [part.map(Tensor.clone) for part in whole] if len(whole) > 1 else whole
+
+    def _epoch(self, epoch: int, first: int) -> Iterator[Batch]:
+        """The parts of a round from number `first` on."""
+        return itertools.islice(self.batches(0), first, self.steps_per_epoch)

@@ -10,6 +10,7 @@ from torch import nn
 from skiplens.base.errors import InvalidInputError, SkiplensError
 from skiplens.base.preserve_state import preserve_random_state
 from skiplens.base.progress import Progress, silent
+from skiplens.base.words import in_words
 from skiplens.graph.inputs import first_line
 from skiplens.graph.loss import Loss
 from skiplens.trainability.forecast import forecast
@@ -79,9 +80,9 @@ class Ranking:
                 "place": number,
                 "network": place.name,
                 "forecast": place.forecast.word,
-                "loss": f"{place.forecast.loss:.3g}",
+                "loss": in_words(place.forecast.loss),
                 "90 %": "{:.3g} to {:.3g}".format(*place.forecast.interval),
-                "rate": f"{place.forecast.rate:.2g}",
+                "rate": in_words(place.forecast.rate, 2),
                 "before the next one": place.why,
             }
             for number, place in enumerate(self.places, 1)
@@ -155,7 +156,7 @@ def _place(name: str, found: Forecast, after: Forecast | None) -> Place:
     cause = after.cause
     if cause is not None:
         return Place(name, found, ahead, f"decided; the next one: {cause.sentence}")
-    return Place(name, found, ahead, f"decided: {after.loss / found.loss:.2g} times lower loss")
+    return Place(name, found, ahead, f"decided: {in_words(after.loss / found.loss, 2)} times lower loss")
 
 
 def _ahead(found: Forecast, after: Forecast) -> float:

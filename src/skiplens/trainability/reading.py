@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from skiplens.base.axes import Float
+from skiplens.base.words import in_words
 from skiplens.readings.finding import Finding
 from skiplens.readings.reading import Reading
 
@@ -84,10 +85,10 @@ class Forecast(Reading, kind="forecast"):
         if self.word == DIVERGES:
             return f"Diverges: no rate of {self.optimizer} that was tried keeps the loss finite."
         low, high = self.rates
-        working = f" (those from {low:.2g} to {high:.2g} work)" if low < high else ""
+        working = f" (those from {in_words(low, 2)} to {in_words(high, 2)} work)" if low < high else ""
         return (
             f"{self.word.capitalize()}: after {self.steps} steps of {self.optimizer} a loss of {self._level()}, at "
-            f"rate {self.rate:.2g}{working}."
+            f"rate {in_words(self.rate, 2)}{working}."
         )
 
     def __str__(self) -> str:
@@ -96,8 +97,8 @@ class Forecast(Reading, kind="forecast"):
 
     def _level(self) -> str:
         low, high = self.interval
-        shown = f"{self.loss:.3g} ({low:.3g} to {high:.3g} with 90 % probability"
-        return f"{shown}; a guess has {self.guess:.3g})" if math.isfinite(self.guess) else f"{shown})"
+        shown = f"{in_words(self.loss)} ({in_words(low)} to {in_words(high)} with 90 % probability"
+        return f"{shown}; a guess has {in_words(self.guess)})" if math.isfinite(self.guess) else f"{shown})"
 
 
 def word_for(level: float) -> str:

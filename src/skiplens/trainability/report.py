@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
+from skiplens.base.words import in_words
 from skiplens.graph.lens import SETTLED, Lens, Subject
 from skiplens.plots.figure import Band, Figure, Line, Mark, Points, Reference, drawn, numbers
 from skiplens.plots.section import Curve, KeyNumber, Overlay, Quantity, ReadingView, Section, provenance_of
@@ -53,9 +54,9 @@ def expected_curve(reading: Forecast) -> Figure | None:
     for rate, losses in zip(reading.tried, reading.losses, strict=True):
         seen = losses[~losses.isnan()].clamp(max=top)  # a trial that diverges must not flatten all others
         places = [reading.stretch * step for step in range(1, len(seen) + 1)]
-        marks.append(Line(numbers(places), numbers(seen), f"tried: {rate:.2g}", faint=True))
+        marks.append(Line(numbers(places), numbers(seen), f"tried: {in_words(rate, 2)}", faint=True))
     steps = range(1, len(reading.curve) + 1)
-    marks.append(Line(numbers(steps), numbers(reading.curve), f"expected at {reading.rate:.2g}", colour="ink"))
+    marks.append(Line(numbers(steps), numbers(reading.curve), f"expected at {in_words(reading.rate, 2)}", colour="ink"))
     low, high = reading.interval
     end = (float(reading.steps),)
     marks.append(Points(end, (reading.loss,), "forecast"))
@@ -82,11 +83,11 @@ def forecast_section(reading: Forecast) -> Section:
     low, high = reading.interval
     facts = (
         ("forecast", reading.word),
-        (f"loss after {reading.steps} steps", f"{reading.loss:.3g} (90 %: {low:.3g} to {high:.3g})"),
-        ("rate to use", f"{reading.rate:.2g}"),
+        (f"loss after {reading.steps} steps", f"{in_words(reading.loss)} (90 %: {in_words(low)} to {in_words(high)})"),
+        ("rate to use", in_words(reading.rate, 2)),
         ("rates that work", "{:.2g} to {:.2g}".format(*reading.rates)),
-        ("loss of a guess", f"{reading.guess:.3g}"),
-        ("loss before the first step", f"{reading.first_loss:.3g}"),
+        ("loss of a guess", in_words(reading.guess)),
+        ("loss before the first step", in_words(reading.first_loss)),
         ("steps spent", f"{reading.cost} of {reading.optimizer}"),
     )
     return Section(

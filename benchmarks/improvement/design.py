@@ -1,0 +1,165 @@
+"""Is a design better than the usual one? `python -m benchmarks.improvement.design OUT.csv [--processes 16]`.
+
+Networks that `sl.design` proposes for a depth are trained beside *He start with batch norm* of the same depth and width
+(layer norm in a transformer, which takes no other), once without shortcuts and once with the usual ones over two
+layers. Each is trained at every rate of a grid from several seeds, and counts at the rate that is best over the seeds;
+the design of a seed is made from the data with that seed. A transformer reads a text and tells its next character.
+Rows are written as they come, and the same command goes on after an interruption.
+"""
+
+import argparse
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.improvement.run import GRID
+from benchmarks.trainability.pool import append_rows, read_rows, shared_out
+from benchmarks.trainability.tasks import CONTEXT, Task, task
+from benchmarks.trainability.train import LAST, STEPS, cross_entropy
+from skiplens.zoo.blueprint import Blueprint
+
+COLUMNS = ("family", "task", "depth", "network", "seed", "rate", "loss", "guess", "choices")
+CASES = (
+    ("mlp", "digits"),
+    ("mlp", "grey images"),
+    ("mlp", "few digits"),
+    ("resnet", "cifar10"),
+    ("transformer", "text"),
+)
+WIDTHS = {"mlp": 96, "resnet": 16, "transformer": 48}
+DEPTHS = (10, 50, 200)
+NETWORKS = ("designed", "usual", "usual with shortcuts")
+SEEDS = 3
+ALIKE = 1.05  # times the loss are as good
+LEARNT = 0.01  # of a guess: what both end below they have learnt by heart, and ratios of such losses say nothing
+
+
+@dataclass(frozen=True)
+class Job:
+    """One network and seed, at every rate."""
+
+    family: str
+    task: str
+    depth: int
+    network: str
+    seed: int
+    steps: int = STEPS
+    device: str = "cpu"
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What tells its rows from others."""
+        return self.family, self.task, str(self.depth), self.network, str(self.seed)
+
+
+def trained(job: Job) -> list[dict[str, Any]]:
+    """The rows of one network and seed, one a rate."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    work = work_of(job)
+    plan = plan_of(job, work)
+    choices = f"shortcut={plan.shortcut} branches={plan.branches} norm={plan.norm} start={plan.start}"
+    known = dict(zip(COLUMNS, job.key, strict=False)) | {"guess": f"{work.guess:.5g}", "choices": choices}
+    return [known | {"rate": f"{rate:.4g}", "loss": f"{end_of(plan, work, job, rate):.5g}"} for rate in GRID]
+
+
+def work_of(job: Job) -> Task:
+    """The task, of a text the last character alone."""
+    work = task(job.task)
+    targets = work.targets[:, -1] if work.targets.ndim > 1 else work.targets
+    return Task(work.name, work.inputs.to(job.device), targets.to(job.device), work.classes)
+
+
+def plan_of(job: Job, work: Task) -> Blueprint:
+    """What is built: designed from the data, or the usual."""
+    import skiplens as sl
+
+    shape, vocabulary = tuple(work.inputs.shape[1:]), work.classes if work.inputs.shape[1:] == (CONTEXT,) else 0
+    sizes: dict[str, Any] = {"depth": job.depth, "width": WIDTHS[job.family], "vocabulary": vocabulary}
+    if job.network == "designed":
+        asked = sizes | {"family": job.family, "loss": cross_entropy, "steps": job.steps, "seed": job.seed}
+        return sl.design(shape, work.classes, data=(work.inputs, work.targets), **asked).blueprint
+    norm, shortcut = "layer" if job.family == "transformer" else "batch", 2 if "shortcuts" in job.network else 0
+    usual: dict[str, Any] = {"branches": "plain", "norm": norm, "shortcut": shortcut, "start": "he"}
+    return Blueprint(job.family, shape, work.classes, **sizes, **usual)  # type: ignore[arg-type]  # a family by its name
+
+
+def end_of(plan: Blueprint, work: Task, job: Job, rate: float) -> float:
+    """The mean loss of the last steps of a training with Adam, infinite where it diverged."""
+    model = plan.build(job.seed).to(job.device).train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=rate)
+    losses = torch.empty(job.steps, device=job.device)
+    for number, (inputs, targets) in zip(range(job.steps), work.batches(job.seed), strict=False):
+        loss = cross_entropy(model(inputs), targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses[number] = loss.detach()
+    end = float(losses[-LAST:].mean())
+    return max(end, torch.finfo(torch.float32).tiny) if math.isfinite(end) else math.inf
+
+
+def best_ends(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, str, int], dict[str, float]]:
+    """The loss of each network at its best rate, by family, task and depth: geometric means over seeds."""
+    ends: dict[tuple, list[float]] = defaultdict(list)
+    for row in rows:
+        ends[row["family"], row["task"], int(row["depth"]), row["network"], row["rate"]].append(float(row["loss"]))
+    best: dict[tuple[str, str, int], dict[str, float]] = defaultdict(dict)
+    for (*case, network, _), losses in ends.items():
+        found = best[tuple(case)]  # type: ignore[index]  # three of them
+        found[network] = min(found.get(network, math.inf), math.exp(statistics.fmean(map(math.log, losses))))
+    return best
+
+
+def summary(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Each case, then whether designs are as good everywhere and better where it is deep."""
+    guesses = {row["task"]: float(row["guess"]) for row in rows}
+    good, better, deep, cases = 0, 0, 0, 0
+    for (family, name, depth), ends in sorted(best_ends(rows).items()):
+        if set(ends) != set(NETWORKS):
+            continue
+        own, other = ends["designed"], min(ends[network] for network in NETWORKS[1:])
+        small = max(own, other) <= LEARNT * guesses[name]
+        cases, good = cases + 1, good + (small or own <= ALIKE * other)
+        if depth == max(DEPTHS):
+            deep, better = deep + 1, better + (own < other)
+        told = ", ".join(f"{network} {ends[network]:.3g}" for network in NETWORKS)
+        yield f"{family} on {name}, depth {depth}: {told}" + " (both have learnt it by heart)" * small
+    words = f"of {deep} at depth {max(DEPTHS)} better in {better}"
+    yield f"{cases} cases: as good as the better usual one in {good}; {words}"
+
+
+def main() -> None:
+    """Train what is not there yet, then tell."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--families", nargs="*", default=list(WIDTHS))
+    parser.add_argument("--depths", nargs="*", type=int, default=list(DEPTHS))
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
+    settings = parser.parse_args()
+    done = {tuple(row[name] for name in COLUMNS[:5]) for row in read_rows(settings.out)}
+    depths = sorted(settings.depths, reverse=True)  # the longest first, so that no process waits for one at the end
+    jobs = [
+        Job(family, name, depth, network, seed, settings.steps, settings.device)
+        for depth, (family, name), network, seed in product(depths, CASES, NETWORKS, range(settings.seeds))
+        if family in settings.families
+    ]
+    left = [job for job in jobs if job.key not in done]
+    for rows in append_rows(settings.out, COLUMNS, shared_out(trained, left, settings.processes)):
+        words = " ".join(str(rows[0][name]) for name in COLUMNS[:5])
+        print(f"{words}: {' '.join(row['loss'] for row in rows)} {rows[0]['choices']}", flush=True)
+    for line in summary(read_rows(settings.out)):
+        print(line)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""A network that is to be improved, with all that its changes are read from."""
+
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from skiplens.base.errors import SkiplensError
+from skiplens.base.preserve_state import preserve_state
+from skiplens.graph.batch import Batch
+from skiplens.graph.blocks import ResidualBlock
+from skiplens.graph.dissect import find_residual_blocks
+from skiplens.graph.inputs import first_line
+from skiplens.graph.loss import Loss
+from skiplens.signal.layers import LayerStates, layer_states
+from skiplens.task.measure import measure_task
+from skiplens.task.reading import TaskReading
+from skiplens.trainability.optimizers import OptimizerChoice
+from skiplens.zoo.weight_laws import WeightLayer
+
+
+class LayerCall(NamedTuple):
+    """A module without children that was called."""
+
+    name: str
+    module: nn.Module
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Patient:
+    """A network with all that its changes are read from."""
+
+    model: nn.Module
+    batch: Batch
+    loss: Loss
+    steps: int
+    choice: OptimizerChoice
+
+    @cached_property
+    def states(self) -> LayerStates:
+        """Signal and gradient at each layer."""
+        return layer_states(self.model, self.batch, self.loss)
+
+    @cached_property
+    def task(self) -> TaskReading:
+        """Inputs, targets, and the loss at the start."""
+        return measure_task(self.model, self.batch, self.loss)
+
+    @cached_property
+    def blocks(self) -> list[ResidualBlock]:
+        """The outermost residual blocks; none where the model cannot be taken apart, see `refused`."""
+        return [] if isinstance(self._blocks, str) else [block for block in self._blocks if block.parent is None]
+
+    @property
+    def refused(self) -> str:
+        """Why the model could not be taken apart."""
+        return self._blocks if isinstance(self._blocks, str) else ""
+
+    @cached_property
+    def _blocks(self) -> "list[ResidualBlock] | str":
+        try:
+            return list(find_residual_blocks(self.model, self.batch.first(2).inputs))
+        except SkiplensError as error:
+            return first_line(error)
+
+    @cached_property
+    def calls(self) -> list[LayerCall]:
+        """The calls of modules without children that take and give one tensor, in order."""
+        return [call for call in self.all_calls if not any(True for _ in call.module.children())]
+
+    @cached_property
+    def all_calls(self) -> list[LayerCall]:
+        """The calls of all modules that take and give one tensor, in the order in which they end."""
+        found: list[LayerCall] = []
+
+        def note(name: str, module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
+            if given and isinstance(given[0], Tensor) and isinstance(output, Tensor):
+                found.append(LayerCall(name, module, tuple(given[0].shape), tuple(output.shape)))
+
+        with preserve_state(self.model), torch.no_grad():
+            for name, module in self.model.named_modules():  # `preserve_state` takes the hooks away
+                module.register_forward_hook(partial(note, name))
+            self.batch.first(2).arguments().call(self.model)
+        return found
+
+    def around(self, layer: LayerCall) -> LayerCall | None:
+        """The smallest module around a weight layer, itself at least, that gives what it takes in shape."""
+        called = {call.name: call for call in self.all_calls}
+        name = layer.name
+        while name:
+            call = called.get(name)
+            if call is not None and call.before == call.after:
+                return call
+            name = name.rpartition(".")[0]
+        return None
+
+    @cached_property
+    def shared(self) -> list[str]:
+        """The linear and convolution layers whose weights are used in several places."""
+        layers = [call for call in self.calls if isinstance(call.module, WeightLayer)]
+        held = [call.module.weight for call in layers]  # kept, so that no two have one address by chance
+        names, places = [call.name for call in layers], [id(weight) for weight in held]
+        pairs = zip(names, places, strict=True)
+        return list(dict.fromkeys(name for name, at in pairs if names.count(name) > 1 or places.count(at) > 1))
+
+    @cached_property
+    def weights(self) -> list[LayerCall]:
+        """The linear and convolution layers whose weights are used once, in order."""
+        return [call for call in self.calls if isinstance(call.module, WeightLayer) and call.name not in self.shared]
+
+
+def quantised_layers(model: nn.Module) -> tuple[str, ...]:
+    """Names of the layers whose weights are whole numbers, which no training moves."""
+    modules = [(name, module) for name, module in model.named_modules() if "quantized" in type(module).__module__]
+    return tuple(name for name, module in modules if callable(getattr(module, "weight", None)))
