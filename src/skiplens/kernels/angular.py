@@ -131,7 +131,7 @@ def angular_kernels(
     if evaluation == "recursion":
         return tuple(AngularKernel(by_recursion(number), peak, learned) for number, peak in enumerate(at_equal))
     tables = tabulate(evaluate, limit.stretch, accuracy)
-    return tuple(_tabulated(table, peak, learned) for table, peak in zip(tables, at_equal, strict=True))
+    return tuple(tabulated(table, peak, learned) for table, peak in zip(tables, at_equal, strict=True))
 
 
 def derivative_kernels(
@@ -159,10 +159,11 @@ def derivative_kernels(
 
     tables = tabulate(derivative, limit.stretch, accuracy)
     peaks = (DiagonalValue(value, log_scale) for value in derivative(None))
-    return tuple(_tabulated(table, peak) for table, peak in zip(tables, peaks, strict=True))
+    return tuple(tabulated(table, peak) for table, peak in zip(tables, peaks, strict=True))
 
 
-def _tabulated(table: Table, peak: DiagonalValue, learned: bool = False) -> AngularKernel:
+def tabulated(table: Table, peak: DiagonalValue, learned: bool = False) -> AngularKernel:
+    """The kernel that a table of the angle gives."""
     return AngularKernel(lambda correlation: table(angle_of(correlation)), peak, learned, table)
 
 

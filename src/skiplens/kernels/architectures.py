@@ -11,16 +11,8 @@ import torch
 from torch import Tensor
 
 from skiplens.base.errors import InvalidInputError, did_you_mean
-from skiplens.kernels.angular import (
-    QUANTITIES,
-    AngularKernel,
-    DiagonalValue,
-    Evaluation,
-    Quantity,
-    angular_kernels,
-    derivative_kernels,
-    diagonal_values,
-)
+from skiplens.kernels import angular
+from skiplens.kernels.angular import QUANTITIES, AngularKernel, DiagonalValue, Evaluation, Quantity
 from skiplens.kernels.evaluate import kernel_matrix
 from skiplens.kernels.infinite_network import InfiniteNetwork, infinite_densenet, infinite_resnet, infinite_vanilla
 from skiplens.kernels.inputs import directions, directions_of_pair, require_inputs
@@ -90,7 +82,7 @@ class InfiniteWidthKernel(ABC):
         return kernel_matrix(self.angular(quantity), lookup, rows, columns)
 
     def _peak(self, quantity: Quantity) -> DiagonalValue:
-        return diagonal_values(self.limit(), self.normalise)[QUANTITIES.index(quantity)]
+        return angular.diagonal_values(self.limit(), self.normalise)[QUANTITIES.index(quantity)]
 
     def _learns(self) -> bool:
         """Whether a hyperparameter is a tensor that asks for a gradient."""
@@ -111,7 +103,7 @@ class InfiniteWidthKernel(ABC):
 
 
 def _angular_kernels(kernel: InfiniteWidthKernel) -> tuple[AngularKernel, ...]:
-    return angular_kernels(kernel.limit(), kernel.evaluation, kernel.accuracy, kernel.normalise)
+    return angular.angular_kernels(kernel.limit(), kernel.evaluation, kernel.accuracy, kernel.normalise)
 
 
 _cached_angular_kernels = lru_cache(maxsize=64)(torch.no_grad()(_angular_kernels))
@@ -217,7 +209,7 @@ def _plain(scale: float | int | Sequence[float] | Tensor) -> float | tuple[float
 def _cached_derivatives(kernel: ResNetKernel) -> tuple[AngularKernel, ...]:
     with torch.no_grad():
         assert isinstance(kernel.branch_scale, float)
-        return derivative_kernels(kernel.limit_at, kernel.branch_scale, kernel.accuracy, kernel.normalise)
+        return angular.derivative_kernels(kernel.limit_at, kernel.branch_scale, kernel.accuracy, kernel.normalise)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@ import pytest
 
 from skiplens.kernels.finite_width.moments import kernel_moments
 from skiplens.kernels.finite_width.networks import DenseNet, ResNet, Vanilla
-from skiplens.kernels.finite_width.reduced_moments import jacobian_fourth_bounds, minkowski_bound, reduced_moments
+from skiplens.kernels.finite_width.reduced_moments import minkowski_bound
 
 
 @pytest.mark.parametrize(
@@ -33,10 +33,3 @@ def test_minkowski_closed_form_of_the_resnet():
     beta = 1 + 2 * a * (1 + 2 / n) + a**2 * (1 + 2 / n) * (1 + 5 / n) ** (m - 1)
     inner = (1 + 2 / n) ** 2 * (1 + 5 / n) ** (m - 1) * beta ** (L - 1) - (1 + a) ** (2 * (L - 1))
     assert minkowski_bound(ResNet(L, n, m, alpha)).variance == pytest.approx((m * L * a) ** 2 * inner, rel=1e-12)
-
-
-def test_jacobian_bounds_meet_for_gaussian_weights():
-    fourth = float(reduced_moments(DenseNet(4, 6), 2).fourth)
-    assert jacobian_fourth_bounds(fourth, 3.0) == pytest.approx((fourth / 3, fourth / 3))
-    assert jacobian_fourth_bounds(6.0, 1.8) == pytest.approx((2.0, 6.0 / 1.8))
-    assert jacobian_fourth_bounds(6.0, 6.0) == pytest.approx((1.0, 2.0))

@@ -18,6 +18,7 @@ class Case(nn.Module):
         self.out = nn.Linear(width, outputs)
         self.norm, self.rms, self.drop = nn.LayerNorm(width), nn.RMSNorm(width), nn.Dropout(0.3)
         self.scalar = nn.Parameter(torch.tensor(0.7))
+        self.gains = nn.Parameter(torch.linspace(0.2, 1.4, width), requires_grad=False)
         self.norm.requires_grad_(False)
         self.rms.weight.requires_grad_(False)
         self.scalar.requires_grad_(False)
@@ -42,6 +43,21 @@ CASES = {
     "norm_of_relu": lambda m, x, a, b, *_: m.out(F.relu(b(m.norm(F.relu(a(x)))))),
     "dropped": lambda m, x, a, b, *_: m.out(F.relu(b(m.drop(F.relu(a(x)))))),
     "by_hand": lambda m, x, a, b, *_: m.out(swish(b(swish(a(x))))),
+    "shared": lambda m, x, a, b, *_: m.out(F.relu((y := b(a(x))) + b(torch.tanh(y)))),
+    "recurrent": lambda m, x, a, b, *_: m.out(torch.tanh(b(torch.tanh(b(F.relu(a(x))) + a(0.5 * x))) + a(x.flip(1)))),
+    "shared_relu": lambda m, x, a, b, c, *_: m.out(c(F.relu(a(x))) + c(F.leaky_relu(b(F.relu(a(x)))))),
+    "post_activation": lambda m, x, a, b, c, *_: m.out(F.relu(F.relu(y := a(x)) + c(F.relu(b(F.relu(y)))))),
+    "dependent": lambda m, x, a, b, *_: m.out((y := a(x)) + b(y) + F.relu(y)),
+    "gated": lambda m, x, a, b, *_: m.out(((y := a(x)) + b(F.relu(y))) * torch.sigmoid(y)),
+    "vectors": lambda m, x, a, b, *_: m.out(F.relu(m.gains * b(F.gelu(a(x) + m.gains)) + m.gains)),
+    "vectors_add": lambda m, x, a, b, *_: m.out(
+        F.relu(m.gains * (y := a(x)) + m.gains) + F.relu(m.gains * b(F.relu(y)))
+    ),
+    "relu_of_norm": lambda m, x, a, b, *_: m.out(F.relu(b(torch.tanh(m.norm(F.relu(a(x))))))),
+    "parts_add": lambda m, x, a, b, *_: m.wide(
+        torch.tanh(torch.cat([y := a(x), z := b(F.relu(y))], 1)) * torch.cat([z, y], 1)
+    ),
+    "divided": lambda m, x, a, b, *_: m.out(b(F.softsign(a(x)))),
     "means_add": lambda m, x, a, b, c, *_: m.out(F.relu(y := a(x)) + torch.cos(c(F.sigmoid(b(y))))),
 }
 WEIGHT, BIAS = 1.3**0.5, 0.4  # σ_w and σ_b
@@ -144,6 +160,31 @@ class Gains(nn.Module):
     def forward(self, x):
         y = self.one(x)
         return y + self.gains * self.other(F.relu(y))
+
+
+class Moved(nn.Module):
+    """Positions that are padded, turned, cut and repeated, and joined with themselves."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.one, self.other = nn.Conv2d(3, width, 2), nn.Conv2d(width, width, 1)
+
+    def forward(self, x):
+        y = F.pad(self.one(x).flip(2), (1, 0, 0, 1))[:, :, 1:, :3]
+        y = F.interpolate(F.relu(y).transpose(2, 3), scale_factor=2)
+        return F.relu(self.other(y)).unflatten(1, (2, -1))
+
+
+class Twice(nn.Module):
+    """A convolution whose weights are used twice."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.one, self.other = nn.Conv2d(3, width, 2), nn.Conv2d(width, width, 3, padding=1)
+
+    def forward(self, x):
+        y = self.other(torch.tanh(self.one(x)))
+        return F.relu(y + self.other(F.relu(y)))
 
 
 class Gate(nn.Module):
@@ -290,6 +331,9 @@ SPATIAL = {
     ),
     "gains": (IMAGE, lambda w, o: [Gains(w), nn.Flatten(), nn.Linear(6 * w, o)]),
     "joined": (IMAGE, lambda w, o: [Joined(w), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2 * w, o)]),
+    "moved": (IMAGE, lambda w, o: [Moved(w), nn.Flatten(), nn.Linear(48 * w, o)]),
+    "shared_pool": (IMAGE, lambda w, o: [Twice(w), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(w, o)]),
+    "shared_flatten": (IMAGE, lambda w, o: [Twice(w), nn.Flatten(), nn.Linear(12 * w, o)]),
     "gate": ((FEATURES,), lambda w, o: [Gate(w), nn.Linear(w, o)]),
     "embedding": (
         WORDS,

@@ -1,5 +1,6 @@
 """The kernels of our own ResNet, DenseNet and plain network, and closed forms of nonlinearities."""
 
+import itertools
 import math
 
 import numpy as np
@@ -143,24 +144,83 @@ def test_expansions_against_integrals_over_the_plane(function):
 
 
 @pytest.mark.parametrize("slope", [0.0, 0.2])
-def test_the_estimated_error_covers_the_true_one(slope):
+def test_bends_in_closed_form_give_the_arc_cosine_kernels(slope):
     wanted = piecewise_linear(RHO, LEFT, RIGHT, slope)
     found, error = expanded(RHO, LEFT, RIGHT, lambda z: F.leaky_relu(z, slope))
-    peak = (wanted.second[1] * wanted.second[2]).sqrt()
-    assert 1e-4 < error < 5e-2
-    assert ((found.second[0] - wanted.second[0]).abs() <= error * peak).all()
-    assert ((found.slopes - wanted.slopes).abs() <= error * (1 + slope**2) / 2 * 1.01).all()
-    for got, closed in ((found.mean[0], wanted.mean[0]), (found.second[2], wanted.second[2])):
-        torch.testing.assert_close(got, closed, rtol=1e-12, atol=0)
+    assert error < 1e-8
+    for got, closed in zip(
+        (*found.second, *found.mean, found.slopes), (*wanted.second, *wanted.mean, wanted.slopes), strict=True
+    ):
+        torch.testing.assert_close(got, closed, rtol=1e-11, atol=1e-12)
+
+
+def step_at(z):
+    return torch.where(z > 0.3, z + 1, -z)
+
+
+# with where they jump or bend
+BENT = {
+    "hardtanh": (F.hardtanh, (-1.0, 1.0)),
+    "hardswish": (F.hardswish, (-3.0, 3.0)),
+    "hardshrink": (F.hardshrink, (-0.5, 0.5)),
+    "selu": (F.selu, (0.0,)),
+    "elu": (F.elu, (0.0,)),
+    "sign": (torch.sign, (0.0,)),
+    "step_at": (step_at, (0.3,)),
+    "bent_twice": (lambda z: F.relu(1 - F.relu(z)), (0.0, 1.0)),
+}
+
+
+def between_bends(function, places, rho, left, right):
+    """E f(u) f(v) and E f′(u) f′(v) by Gauss's rule on all rectangles where f is smooth."""
+    points, weights = np.polynomial.legendre.leggauss(80)
+    nodes, sizes = [], []
+    for variance in (left, right):
+        edges = [-9 * variance**0.5, *places, 9 * variance**0.5]
+        pairs = [(a, b) for a, b in itertools.pairwise(edges) if b > a]
+        nodes.append(torch.from_numpy(np.concatenate([(a + b) / 2 + (b - a) / 2 * points for a, b in pairs])))
+        sizes.append(torch.from_numpy(np.concatenate([(b - a) / 2 * weights for a, b in pairs])))
+    u, v = torch.meshgrid(*nodes, indexing="ij")
+    form = u * u / left - 2 * rho * u * v / (left * right) ** 0.5 + v * v / right
+    density = torch.exp(-form / (2 * (1 - rho**2))) / (2 * math.pi * (left * right * (1 - rho**2)) ** 0.5)
+    slopes = [
+        torch.autograd.grad(function(z.requires_grad_()).sum(), z)[0] for z in (nodes[0].clone(), nodes[1].clone())
+    ]
+    values = [function(z).detach() for z in nodes]
+    return tuple(float((sizes[0] * f) @ density @ (sizes[1] * g)) for f, g in (values, slopes))
+
+
+@pytest.mark.parametrize("name", BENT)
+def test_jumps_and_bends_against_integrals_between_them(name):
+    function, places = BENT[name]
+    rho = torch.tensor([[-0.9, 0.2], [0.0, 0.95], [0.5, -0.3]]).double()
+    found, error = expanded(rho, LEFT, RIGHT, function)
+    assert error < 1e-3
+    peak = (found.second[1] * found.second[2]).sqrt()
+    for i in range(3):
+        for j in range(2):
+            pair, slopes = between_bends(function, places, float(rho[i, j]), float(LEFT[i]), float(RIGHT[:, j]))
+            assert abs(found.second[0][i, j] - pair) < 1e-8 + error * peak[i, j]
+            assert abs(found.slopes[i, j] - slopes) < 1e-8 + 2 * error
+
+
+def test_sign_at_equal_and_opposite_inputs():
+    wanted = 2 / math.pi * torch.asin(RHO)
+    torch.testing.assert_close(expanded(RHO, LEFT, RIGHT, torch.sign)[0].second[0], wanted, rtol=1e-12, atol=1e-12)
 
 
 def test_a_function_that_is_too_sharp_is_refused():
-    model = nn.Sequential(nn.Linear(7, 8), nn.Hardtanh(-0.1, 0.1), nn.Linear(8, 1)).double()
+    model = nn.Sequential(nn.Linear(7, 8), Steep(), nn.Linear(8, 1)).double()
     with pytest.raises(
         InvalidInputError,
-        match=r"aten.linear in module '2' has no .* limit here: the nonlinearity before it bends",
+        match=r"aten.linear in module '2' has no .* here: the nonlinearity before it bends too sharply: about \d+%",
     ):
         infinite_width(model, X)
+
+
+class Steep(nn.Module):
+    def forward(self, x):
+        return torch.tanh(50 * x)
 
 
 @pytest.mark.parametrize("kind", KERNELS)

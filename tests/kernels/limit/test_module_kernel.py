@@ -1,5 +1,6 @@
 """`infinite_width` as people use it: shapes, variances, refusals, the table, the comparison with a finite module."""
 
+import copy
 import math
 import pickle
 import re
@@ -167,22 +168,33 @@ def test_comparison_with_the_finite_module():
         infinite_width(only := nn.Linear(FEATURES, 2).double(), X).compare(only, X)
 
 
-def twice(m, x):
-    return m.out(F.relu(m.hidden(F.relu(m.hidden(m.first(x))))))
-
-
 LAYERS = {"first": (FEATURES, 8), "hidden": (8, 8), "out": (8, 1)}
 REFUSED = {
     "softmax": (lambda m, x: m.out(torch.softmax(m.first(x), 1)), r"aten.softmax in .*kernel.py:\d+\).* no rule"),
-    "shared": (twice, "aten.linear in module 'hidden' .*uses 'hidden.weight' a second time; shared"),
-    "not_gaussian": (lambda m, x: m.out(F.relu(F.relu(y := m.first(x)) + m.hidden(y))), "aten.relu.*not Gaussian"),
-    "dependent": (lambda m, x: m.out((y := m.first(x)) + m.hidden(y) + F.relu(y)), "aten.add.*the same random"),
-    "division": (lambda m, x: m.out((y := m.first(x)) / (1 + y * y)), "aten.div.*divides by a value"),
+    "transposed": (
+        lambda m, x: m.out(F.relu(m.hidden(m.first(x)) @ m.hidden.weight)),
+        "aten.matmul in the model .*uses 'hidden.weight' a second time in another way",
+    ),
+    "not_gaussian": (lambda m, x: m.out(F.gelu(F.dropout(m.first(x), 0.5))), "aten.gelu.*not Gaussian"),
+    "shared_mixture": (
+        lambda m, x: m.out(m.hidden(F.dropout(m.first(x), 0.5)) + m.hidden(F.relu(m.first(x)) * 2)),
+        "aten.add.*depend on the same random numbers in a way",
+    ),
+    "pole": (lambda m, x: m.out(1 / m.first(x)), "aten.linear in module 'out'.*before it has a pole"),
+    "recurrence": (lambda m, x: m.rnn(m.first(x)[:, None])[0][:, 0], r"aten.rnn_tanh in .*torch.nn.Linear\.$"),
+    "widths": (
+        lambda m, x: m.out(torch.cat([(y := m.first(x))[:, :3], y[:, 3:]], 1) + torch.cat([y[:, :5], y[:, 5:]], 1)),
+        "aten.add.*two concatenations of different widths",
+    ),
     "attention": (lambda m, x: F.linear(y := m.first(x), y), "aten.linear.*others have no rule"),
     "samples": (lambda m, x: m.first(x).view(-1, 4), "The output does not have one row per input"),
     "joined": (lambda m, x: m.out(torch.cat([m.first(x)] * 2, dim=0)), "aten.cat.*joins something"),
     "no_parameter": (lambda m, x: m.first(x) @ torch.ones(8, 2).double(), "aten.matmul.*weights are not one parameter"),
-    "input_gate": (lambda m, x: m.out(m.first(x) * torch.cat([x, x[:, :2]], 1)), "aten.mul.*neither functions of one"),
+    "input_gate": (lambda m, x: m.out(m.first(x) * torch.cat([x, x[:, :2]], 1)), "aten.mul.*with the inputs' own"),
+    "wild": (
+        lambda m, x: m.out(torch.exp(9 * ((y := m.first(x)) + m.hidden(F.relu(y)) + torch.sin(y)))),
+        "points do not tell its kernel: it would be wrong by about",
+    ),
     "no_matrix": (lambda m, x: x * 2, "No matrix lies between"),
 }  # fmt: skip
 
@@ -190,9 +202,35 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_has_no_rule_is_refused_with_its_place(name):
     forward, message = REFUSED[name]
-    model = Lambda(forward, **{layer: nn.Linear(*sizes) for layer, sizes in LAYERS.items()}).double()
+    layers = {layer: nn.Linear(*sizes) for layer, sizes in LAYERS.items()}
+    model = Lambda(forward, **layers, rnn=nn.RNN(8, 1, batch_first=True)).double()
     with pytest.raises(InvalidInputError, match=message):
         infinite_width(model, X)
+
+
+def test_weights_that_are_shared_change_the_kernel_and_may_have_two_names():
+    def forward(m, x):
+        y = m.first(x)
+        return m.out(F.relu(m.hidden(y) + m.second(F.relu(m.hidden(y)))))
+
+    torch.manual_seed(0)
+    layers = {layer: nn.Linear(*sizes) for layer, sizes in LAYERS.items()}
+    apart = Lambda(forward, **layers, second=copy.deepcopy(layers["hidden"])).double()
+    tied = Lambda(forward, **layers, second=layers["hidden"]).double()
+    renamed = Lambda(forward, **layers, second=nn.Linear(8, 8)).double()
+    renamed.second.weight, renamed.second.bias = renamed.hidden.weight, renamed.hidden.bias
+    kernels = [infinite_width(model, X) for model in (apart, tied, renamed)]
+    one, two, three = (kernel.nngp(X) for kernel in kernels)
+    assert torch.equal(two, three) and (two - one).abs().max() > 0.01 * one.abs().max()
+    assert "The same weights at several places" in kernels[1].explain()
+    assert "The same weights" not in kernels[0].explain()
+
+
+def test_the_notes_say_what_was_assumed():
+    words = infinite_width(make("vectors", width=16), X).explain()
+    assert "Entries of vectors that differ from coordinate to coordinate are taken for draws." in words
+    assert "Functions of several variables are means over up to 4,096 quasi-random points." in words
+    assert "Masks of dropout are drawn for each input." in infinite_width(make("dropped", width=16), X).explain()
 
 
 def test_integers_and_other_shapes_and_models_without_parameters_are_refused():

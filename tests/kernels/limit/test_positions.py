@@ -8,11 +8,28 @@ from torch.nn import functional as F
 from skiplens.base.errors import InvalidInputError, TooLargeError
 from skiplens.kernels import infinite_width
 from skiplens.kernels.limit.signals import Data, same_positions
-from tests.kernels.limit.cases import BIAS, SPATIAL, WEIGHT, draw, fan_in, make_spatial, spatial_inputs, typical
+from tests.kernels.limit.cases import (
+    BIAS,
+    SPATIAL,
+    WEIGHT,
+    draw,
+    fan_in,
+    frozen_norm,
+    make_spatial,
+    spatial_inputs,
+    typical,
+)
 from tests.kernels.limit.test_monte_carlo import within_four_errors
 
 WIDTH = 96
-QUICK = {"gains", "gate", "embedding", "frozen_batch_norm"}  # the others are compared with neural-tangents, or slow
+QUICK = {
+    "shared_flatten",
+    "moved",
+    "gains",
+    "gate",
+    "embedding",
+    "frozen_batch_norm",
+}  # the others are compared with neural-tangents, or slow
 CASES = [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in SPATIAL]
 
 
@@ -134,11 +151,11 @@ def attend(m, x):
 REFUSED = {
     "max_pool": (
         lambda m, x: pooled(m, F.max_pool2d(m.conv(x), 2)),
-        r"aten.max_pool2d.*test_positions.py:\d+\).*no rule so far",
+        r"aten.max_pool2d.*test_positions.py:\d+\).*no rule so far; instead, take average pooling",
     ),
     "shared": (
-        lambda m, x: pooled(m, m.deep(F.relu(m.deep(m.conv(x))))),
-        "'deep' .*uses 'deep.weight' a second time; shared",
+        lambda m, x: m.out(m.deep(y := m.conv(x)).mean(dim=(2, 3)) + m.deep(F.relu(y)).mean(dim=(2, 3))),
+        "aten.add.*depend on the same random numbers in a way that has no rule; put a matrix",
     ),
     "mixes_positions": (
         lambda m, x: m.line(m.conv(x)).mean(dim=(2, 3)),
@@ -195,9 +212,23 @@ def test_batch_norm_in_training_mode_for_a_large_batch(kind):
     within_four_errors(torch.stack(found), wanted, bias=4 / 128)
     torch.testing.assert_close(kernel.nngp(E[:2], E[2:3]), wanted[:2, 2:], rtol=1e-6, atol=1e-6)
     assert all(int(layer.num_batches_tracked) == 16 for layer in model if isinstance(layer, nn.BatchNorm1d))
-    # in evaluation mode gains now differ from channel to channel: a mixture, of which a ReLU has no closed form
-    with pytest.raises(InvalidInputError, match="not Gaussian"):
-        infinite_width(model.eval(), E)
+
+
+def test_batch_norm_in_evaluation_mode_with_statistics_of_its_own():
+    """Gains and offsets differ from channel to channel."""
+    torch.manual_seed(0)
+    norm = frozen_norm(nn.BatchNorm1d, 512)
+    norm.running_mean.copy_(torch.linspace(-1, 1, 512))
+    norm.running_var.copy_(torch.linspace(0.3, 3, 512))
+    model = nn.Sequential(nn.Linear(4, 512), norm, nn.GELU(), nn.Linear(512, 256)).double()
+    X, generator, found = torch.randn(3, 4).double(), torch.Generator().manual_seed(3), []
+    wanted = infinite_width(typical(model), X).nngp(X)
+    for _ in range(32):
+        draw(model, generator)
+        with torch.no_grad():
+            outputs = model(X)
+        found.append(outputs @ outputs.T / outputs.shape[1])
+    within_four_errors(torch.stack(found), wanted, bias=0)
 
 
 @pytest.mark.slow

@@ -19,20 +19,8 @@ from torch import Tensor
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.memory import budget_bytes, require_fits
-from skiplens.kernels.finite_width.gated_layer import (
-    Draws,
-    GatedLayer,
-    Pulled,
-    SlackFactor,
-    draw_layer,
-    factor,
-    pull_back,
-    pull_back_shared,
-    slack_factor,
-    slack_share,
-    square,
-    through_gates,
-)
+from skiplens.kernels.finite_width import gated_layer
+from skiplens.kernels.finite_width.gated_layer import Draws, GatedLayer, Pulled, SlackFactor, draw_layer, factor, square
 from skiplens.kernels.finite_width.networks import DenseNet, Network, ResNet, Vanilla, require_layer, trained_layers
 from skiplens.kernels.finite_width.simulation import KernelSamples, chunks, require_same_device, unit_inputs
 
@@ -247,7 +235,7 @@ def _backward_block(
     for matrix in range(network.branch_depth, 1, -1):
         yield Contribution(number, matrix, step_squared * incoming[matrix - 1] * inner)
         noise_factor = step * factor(inner, draws.dtype)
-        inner, along = pull_back(block.hidden[matrix - 2], step * along, noise_factor, draws)
+        inner, along = gated_layer.pull_back(block.hidden[matrix - 2], step * along, noise_factor, draws)
     yield Contribution(number, 1, step_squared * incoming[0] * inner)
     # skip plus branch: the branch's gradients are known along the frame and fresh noise across it
     noise_factor = step * factor(inner, draws.dtype)
@@ -287,7 +275,7 @@ def _dense_kernel(network: DenseNet, inputs: Tensor, draws: Draws) -> Iterator[C
         covariance = covariance + step * pulled.gram
         noise_factor = factor(covariance, draws.dtype)
         others = readers[number - 1].upper.mT @ draws.normal(draws.inputs) @ noise_factor
-        pulled, met = pull_back_shared(layers.pop(), wanted - others, noise_factor, reader.upper, draws)
+        pulled, met = gated_layer.pull_back_shared(layers.pop(), wanted - others, noise_factor, reader.upper, draws)
         wanted = wanted - met
     yield Contribution(0, 1, square(inputs) * pulled.gram)
 
@@ -299,12 +287,12 @@ def _dense_layers(network: DenseNet, inputs: Tensor, draws: Draws) -> tuple[list
     """
     layers = [draw_layer(inputs, network.width, draws)]
     total = layers[0].gram
-    slack = torch.full_like(total[:, 0], slack_share(draws.dtype) * network.width)
-    readers = [slack_factor(torch.zeros_like(total), slack), slack_factor(total, slack)]
+    slack = torch.full_like(total[:, 0], gated_layer.slack_share(draws.dtype) * network.width)
+    readers = [gated_layer.slack_factor(torch.zeros_like(total), slack), gated_layer.slack_factor(total, slack)]
     for number in range(1, network.depth):
         layers.append(draw_layer(readers[-1].forward() / (network.width * number) ** 0.5, network.width, draws))
         total = total + layers[-1].gram
-        readers.append(slack_factor(total, slack))
+        readers.append(gated_layer.slack_factor(total, slack))
     return layers, readers
 
 
@@ -316,11 +304,11 @@ def _vanilla_kernel(network: Vanilla, inputs: Tensor, draws: Draws) -> Iterator[
     layers = _vanilla_layers(network, start, draws)
     yield Contribution(network.depth + 1, 1, layers[-1].gram / network.width)
     last = step * draws.normal(network.width, 1).mT.to(draws.dtype)
-    pulled = through_gates(layers[-1], last.expand(-1, draws.inputs, -1).clone())
+    pulled = gated_layer.through_gates(layers[-1], last.expand(-1, draws.inputs, -1).clone())
     for number in range(network.depth, 1, -1):
         below = layers[number - 2]
         yield Contribution(number, 1, step_squared * below.gram * pulled.gram)
-        pulled = pull_back(below, step * pulled.along, step * factor(pulled.gram, draws.dtype), draws)
+        pulled = gated_layer.pull_back(below, step * pulled.along, step * factor(pulled.gram, draws.dtype), draws)
         layers.pop()
     yield Contribution(1, 1, step_squared * square(start) * pulled.gram)
     fresh = draws.wishart_factor(network.width - draws.inputs) @ (step * factor(pulled.gram, draws.dtype))

@@ -12,17 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from skiplens.base.errors import InvalidInputError
-from skiplens.kernels.finite_width.networks import (
-    DenseNet,
-    Network,
-    Number,
-    ResNet,
-    Vanilla,
-    as_written,
-    exact_gain,
-    exp_or_infinity,
-    trained_ends,
-)
+from skiplens.kernels.finite_width import networks
+from skiplens.kernels.finite_width.networks import DenseNet, Network, Number, ResNet, Vanilla, exact_gain, trained_ends
 
 Rows = list[list[Fraction]]
 
@@ -126,7 +117,7 @@ def _floating(network: Network, trained: str) -> KernelMoments:
     relative = float(_variance(end, trained)) / mean**2
     overflows = math.frexp(relative)[1] + exponent > sys.float_info.max_exp
     return KernelMoments(
-        mean * exp_or_infinity(log_growth(network)),
+        mean * networks.exp_or_infinity(log_growth(network)),
         math.inf if overflows else math.ldexp(relative, exponent),
         math.log(mean) + log_growth(network),
         math.log(relative) + exponent * math.log(2),
@@ -174,7 +165,7 @@ def _matrix(network: ResNet | Vanilla) -> Rows:
     def block(state: MomentState) -> MomentState:
         if isinstance(network, Vanilla):
             return gate(linear(state, n, n, 1), n)
-        return residual_block(state, n, network.branch_depth, as_written(network.branch_scale))
+        return residual_block(state, n, network.branch_depth, networks.as_written(network.branch_scale))
 
     columns = [block(MomentState(*(Fraction(i == j) for i in range(8)))) for j in range(8)]
     return [[Fraction(entry) for entry in row] for row in zip(*columns, strict=True)]

@@ -13,18 +13,9 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from skiplens.base.errors import InvalidInputError
+from skiplens.kernels.finite_width import networks
 from skiplens.kernels.finite_width.moments import kernel_moments, log_growth, mean_over_growth
-from skiplens.kernels.finite_width.networks import (
-    LARGEST_EXPONENT,
-    DenseNet,
-    Network,
-    Number,
-    ResNet,
-    Vanilla,
-    exact_gain,
-    exp_or_infinity,
-    require_layer,
-)
+from skiplens.kernels.finite_width.networks import DenseNet, Network, Number, ResNet, Vanilla, exact_gain
 
 _AS_GOOD_AS_INFINITE = 10**18  # 1/n is below the rounding of float64, and the recursion cancels nothing
 
@@ -55,16 +46,16 @@ def reduced_moments(network: Network, layer: int = 1, source: int | None = None,
         source: Of a DenseNet: the one h whose matrix W^{layer,h} is meant; the whole layer if not given.
         exact: Return `Fraction`s.
     """
-    require_layer(network, layer, source)
+    networks.require_layer(network, layer, source)
     share, growth = _share(network, layer, source), Factor(exact_gain(network), network.depth - 1)
     factors = list(_factors(network, layer, source))
     if exact:
         second, ratio = share * _product([growth]), _product(factors)
         return ReducedMoments(second, 3 * second**2 * ratio, second**2 * ratio, ratio - 1)
     log_ratio, log_second = _log_product(factors), _log_product([growth])
-    mean = float(share) * exp_or_infinity(log_second)
-    fourth = float(share) ** 2 * exp_or_infinity(log_ratio + 2 * log_second)
-    relative = math.expm1(log_ratio) if log_ratio < LARGEST_EXPONENT else math.inf
+    mean = float(share) * networks.exp_or_infinity(log_second)
+    fourth = float(share) ** 2 * networks.exp_or_infinity(log_ratio + 2 * log_second)
+    relative = math.expm1(log_ratio) if log_ratio < networks.LARGEST_EXPONENT else math.inf
     return ReducedMoments(mean, 3 * fourth, fourth, relative)
 
 
@@ -76,7 +67,7 @@ def activation_fourth_moment(network: Network, layer: int, exact: bool = False) 
     squared_mean = (1 + exact_gain(network)) ** (2 * layer)
     if exact:
         return squared_mean * _product(factors)
-    return exp_or_infinity(_log_product(factors) + 2 * layer * math.log1p(exact_gain(network)))
+    return networks.exp_or_infinity(_log_product(factors) + 2 * layer * math.log1p(exact_gain(network)))
 
 
 def fourth_moment_growth(network: ResNet) -> Fraction:
@@ -157,13 +148,6 @@ class VarianceBound(NamedTuple):
     relative_variance: float
 
 
-class FourthMomentBounds(NamedTuple):
-    """Bounds on E‖J^k‖⁴."""
-
-    lower: float
-    upper: float
-
-
 def minkowski_bound(network: Network) -> VarianceBound:
     """The bound V ≤ (Σ_k √V(‖J^k‖²))², with the exact variance of every layer's Jacobian.
 
@@ -173,17 +157,9 @@ def minkowski_bound(network: Network) -> VarianceBound:
     if not isinstance(network, DenseNet):
         # all Jacobians have the same moments, so the relative variance of one bounds that of their sum
         relative = float(reduced_moments(network).jacobian_relative_variance)
-        mean = float(mean_over_growth(network, "branches")) * exp_or_infinity(log_growth(network))
+        mean = float(mean_over_growth(network, "branches")) * networks.exp_or_infinity(log_growth(network))
         return VarianceBound(relative * mean**2, relative)
     layers = [reduced_moments(network, layer) for layer in range(1, network.depth + 1)]
     mean = math.fsum(layer.second for layer in layers)
     deviation = math.fsum(layer.second * math.sqrt(layer.jacobian_relative_variance) for layer in layers)
     return VarianceBound(deviation**2, (deviation / mean) ** 2)
-
-
-def jacobian_fourth_bounds(fourth: float, weight_fourth_moment: float) -> FourthMomentBounds:
-    """Bounds on E‖J^k‖⁴ from E f_(k)⁴ for symmetric weights of variance 1 and the given fourth moment c₄.
-
-    E f⁴/max(3, c₄) ≤ E‖J‖⁴ ≤ E f⁴/min(3, c₄), because E f⁴ = 3 E‖J‖⁴ + (c₄ - 3) E Σ J_ij⁴.
-    """
-    return FourthMomentBounds(fourth / max(3.0, weight_fourth_moment), fourth / min(3.0, weight_fourth_moment))

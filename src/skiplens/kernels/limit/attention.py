@@ -15,8 +15,10 @@ from torch import Tensor, fx
 
 from skiplens.base.errors import InvalidInputError
 from skiplens.graph.operations import REARRANGING, operation
+from skiplens.kernels.limit.combine import moved
+from skiplens.kernels.limit.draws import root_of
 from skiplens.kernels.limit.rules import Walk, rule
-from skiplens.kernels.limit.signals import Mixed, Moments, Signal, Unit, dependent, moved, same_positions
+from skiplens.kernels.limit.signals import Mixed, Moments, Signal, Unit, dependent, same_positions
 
 DRAWS = 2048  # of the logits, the same for all pairs
 _AT_ONCE = 2**21
@@ -57,8 +59,9 @@ def _attention(  # noqa: PLR0913 - the arguments of torch
     if tied:
         raise InvalidInputError("logits of equal queries and keys grow with the root of the width; divide them by it")
     for signal in (query, key):
-        if not isinstance(signal, Unit) or signal.slope != 1:
+        if not isinstance(signal, Unit) or not signal.gaussian:
             raise InvalidInputError("its queries and keys must come from matrices, so that logits are Gaussian")
+    walk.notes["Heads are taken for many."] = None
     walk.words[node] = f"logits ∝ 1/√d: mean of {DRAWS:,} draws"
     return Mixed(_averaged(query.moments, key.moments, value.moments, (scale**2 * size, mask), needs))
 
@@ -92,24 +95,17 @@ def _weighted(value: Moments, weights: list[Tensor], needs: tuple[int, int]) -> 
     left, right = weights
     ends = (left, right), (left, left), (right, right)
     second = [a @ block @ b.mT for block, (a, b) in zip(value.second, ends, strict=True)]
-    mean = _means(value, left, right)
-    return replace(
-        value,
-        second=(_trimmed(second[0], needs[0]), *(_trimmed(block, needs[1]) for block in second[1:])),
-        tangent=_trimmed(left @ value.tangent @ right.mT, needs[0]),
-        mean=mean,
-    )
-
-
-def _means(value: Moments, left: Tensor, right: Tensor) -> Any:
-    parts = zip(value.mean, (left, right), strict=True)
-    return tuple((a @ part[..., None])[..., 0] if isinstance(part, Tensor) else part for part, a in parts)
+    parts = zip(value.mean, weights, strict=True)
+    mean = tuple((a @ part[..., None])[..., 0] if isinstance(part, Tensor) else part for part, a in parts)
+    trimmed = (_trimmed(block, need) for block, need in zip(second, (needs[0], needs[1], needs[1]), strict=True))
+    tangent = _trimmed(left @ value.tangent @ right.mT, needs[0])
+    return replace(value, second=tuple(trimmed), tangent=tangent, mean=mean)
 
 
 def _averaged(q: Moments, k: Moments, v: Moments, logits: tuple[float, Tensor], needs: tuple[int, int]) -> Moments:
     """Expectations over Gaussian logits of covariance `logits[0]`·Σ_q Σ_k, to which the mask is added."""
     gain, mask = logits
-    roots = [[_root(_joint(part, which)) for which in range(3)] for part in (q, k)]
+    roots = [[root_of(_joint(part, which)) for which in range(3)] for part in (q, k)]
     found: list[Any] = []
     for which, block in enumerate(v.second):
         inside = [part.second[which] for part in (q, k)]
@@ -119,8 +115,7 @@ def _averaged(q: Moments, k: Moments, v: Moments, logits: tuple[float, Tensor], 
     (cross, tangent), (left, _), (right, _) = found
     if v.same:
         cross, tangent = ((part + part.permute(1, 0, 3, 2)) / 2 for part in (cross, tangent))
-        for block, own in ((cross, left),):
-            block.diagonal(dim1=0, dim2=1).movedim(-1, 0).copy_(own.squeeze(1))
+        cross.diagonal(dim1=0, dim2=1).movedim(-1, 0).copy_(left.squeeze(1))
     second = _trimmed(cross, needs[0]), _trimmed(left, needs[1]), _trimmed(right, needs[1])
     # values have mean 0 unless gains or offsets were added behind their matrix
     if any(isinstance(part, Tensor) or part for part in v.mean):
@@ -136,11 +131,6 @@ def _joint(part: Moments, which: int) -> Tensor:
     shape = torch.broadcast_shapes(cross.shape, left.shape, right.shape)
     cross, left, right = (block.expand(shape) for block in (cross, left, right))
     return torch.cat([torch.cat([left, cross], dim=-1), torch.cat([cross.mT, right], dim=-1)], dim=-2)
-
-
-def _root(matrix: Tensor) -> Tensor:
-    values, vectors = torch.linalg.eigh(matrix)
-    return vectors * values.clamp_min(0).sqrt()[..., None, :] @ vectors.mT
 
 
 def _softmaxes(

@@ -18,6 +18,7 @@ from torch import Tensor
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
 from skiplens.kernels.arc_cosine import arc_cosine, correlation_of_cosine
+from skiplens.kernels.limit.bends import Bends, bends_of, coefficients, pieces_at, products
 
 _NODES = 512  # on each side of 0, where most kinks are
 _RANGE = 32.0  # the density beyond is 1e-222
@@ -25,7 +26,10 @@ _TERMS = 192  # of the expansion at most
 _NEGLIGIBLE = 1e-17  # share of a function's second moment in terms that are left out
 _AT_ONCE = 4096  # standard deviations whose coefficients are computed together
 _PIECE = 2**15  # entries of a block that are bent together: a few such arrays stay in the cache
-_LARGEST_ERROR = 5e-2  # relative to equal inputs; what is less accurate is refused
+LARGEST_ERROR = 5e-2  # relative to equal inputs; what is less accurate is refused
+
+
+Function = Callable[[Tensor], Tensor]
 
 
 class Expectations(NamedTuple):
@@ -36,14 +40,21 @@ class Expectations(NamedTuple):
     slopes: Float[Tensor, "samples other_samples ..."]  # E f′(u) f′(v)
 
 
-def piecewise_linear(rho: Tensor, left: Tensor, right: Tensor, slope: float) -> Expectations:
-    """Of f(u) = u above 0 and slope·u below, so of slope·u + (1 − slope)·ReLU(u), by the arc-cosine kernels."""
+def piecewise_linear(
+    rho: Tensor, left: Tensor, right: Tensor, slope: float, other: float | None = None
+) -> Expectations:
+    """Of f(u) = u above 0 and slope·u below, so of slope·u + (1 − slope)·ReLU(u), by the arc-cosine kernels.
+
+    With `other`, that is the slope below 0 at v.
+    """
+    other = slope if other is None else other
     kappa1, kappa0 = arc_cosine(correlation_of_cosine(rho))
-    bend = (1 - slope) ** 2 / 2
-    cross = (left * right).sqrt() * (slope * rho + bend * kappa1.value)
-    means = [(1 - slope) * (variance / (2 * math.pi)).sqrt() for variance in (left, right)]
-    second = cross, left * (slope + bend), right * (slope + bend)
-    return Expectations(second, (means[0], means[1]), slope + bend * kappa0)
+    bend, line = (1 - slope) * (1 - other) / 2, (slope + other) / 2
+    cross = (left * right).sqrt() * (line * rho + bend * kappa1.value)
+    ends = (left, slope), (right, other)
+    means = [(1 - s) * (variance / (2 * math.pi)).sqrt() for variance, s in ends]
+    own = [variance * (1 + s**2) / 2 for variance, s in ends]
+    return Expectations((cross, own[0], own[1]), (means[0], means[1]), line + bend * kappa0)
 
 
 def bend_blocks(cross: Tensor, tangent: Tensor | None, ends: tuple[Any, ...], slope: float) -> tuple[Tensor, Any]:
@@ -84,33 +95,58 @@ def _pieces(n: int, m: int, count: int, device: str) -> Iterator[tuple[slice, sl
 
 
 def expanded(
-    rho: Tensor, left: Tensor, right: Tensor, function: Callable[[Tensor], Tensor]
+    rho: Tensor, left: Tensor, right: Tensor, function: Function, other: Function | None = None
 ) -> tuple[Expectations, float]:
-    """The expectations of any function, and their estimated error relative to equal inputs.
+    """The expectations of any function, `other` at v if given, and their estimated error relative to equal inputs.
 
     The error is the largest share of E f² or E f′² in the terms left out, which bounds what they add to any pair.
     """
-    rows, columns = (_coefficients(function, variance.flatten().sqrt()) for variance in (left, right))
-    shares = [a.square() / second.clamp_min(torch.finfo(a.dtype).tiny) for a, second in (*rows, *columns)]
-    tail = torch.stack([share.flip(1).cumsum(dim=1).flip(1).amax(dim=0) for share in shares]).amax(dim=0)
-    error = max(float((1 - share.sum(dim=1)).amax().clamp_min(0)) for share in shares)
-    if not error <= _LARGEST_ERROR:
+    parts = [_Expansion.of(f, variance) for f, variance in ((function, left), (other or function, right))]
+    rows, columns = parts
+    error = max(part.error for part in parts)
+    if not error <= LARGEST_ERROR:
         raise InvalidInputError(
             f"the nonlinearity before it bends too sharply: about {error:.0%} of its kernel would be wrong"
         )
-    terms = max(1, int((tail > _NEGLIGIBLE).sum()))  # of the terms from k on, one entry per k
-    cross, slopes = (
-        _mehler(rho, one[:, :terms].T.reshape(-1, *left.shape), other[:, :terms].T.reshape(-1, *right.shape))
-        for (one, _), (other, _) in zip(rows, columns, strict=True)
-    )
-    ends = list(zip((rows, columns), (left.shape, right.shape), strict=True))
-    own = [part[0][1].view(shape) for part, shape in ends]
-    means = [part[0][0][:, 0].reshape(shape) for part, shape in ends]
-    return Expectations((cross, own[0], own[1]), (means[0], means[1]), slopes), error
+    bent = products(rho, (rows.bends, left.sqrt()), (columns.bends, right.sqrt()))
+    cross, slopes = (part + _mehler(rho, rows, columns, order) for order, part in enumerate(bent))
+    second = cross, rows.own[0], columns.own[0]
+    return Expectations(second, (rows.whole[0][0], columns.whole[0][0]), slopes), error
 
 
-def _coefficients(function: Callable[[Tensor], Tensor], deviation: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """a_k and the sum of all a_k², E f², of f and of f′; one row per standard deviation."""
+class _Expansion(NamedTuple):
+    """A function and its slope in polynomials, for standard deviations of any shape; what bends in closed form."""
+
+    bends: Bends
+    smooth: list[Tensor]  # by order, (terms, *shape): E p(σu) h_k(u) without the bends
+    whole: list[Tensor]  # with them
+    own: list[Tensor]  # E p²
+    kept: list[int]  # terms that are not negligible
+    error: float  # the largest share of E p² that is left out
+
+    @classmethod
+    def of(cls, function: Function, variance: Tensor) -> "_Expansion":
+        deviation, shape = variance.flatten().sqrt(), variance.shape
+        bends = bends_of(function, 10 * float(deviation.max()) + 1e-3, deviation)
+        ones = torch.ones_like(deviation)
+        peaks = products(ones, (bends, deviation), (bends, deviation))
+        smooth, whole, own, kept, errors = [], [], [], [], [0.0]
+        for order, (a, square) in enumerate(_coefficients(function, bends, deviation)):
+            bent = coefficients(bends, order, deviation, _TERMS)
+            peak = (square + 2 * (a * bent).sum(dim=1) + peaks[order]).clamp_min(torch.finfo(a.dtype).tiny)
+            both = (square, a), (peaks[order], bent)
+            rest, beside = ((full - part.square().sum(dim=1)).clamp_min(0) for full, part in both)
+            errors.append(float(((rest + 2 * (rest * beside).sqrt()) / peak).max()))
+            share = (a.square() / peak[:, None]).flip(1).cumsum(dim=1).flip(1).amax(dim=0)
+            kept.append(max(1, int((share > _NEGLIGIBLE).sum())))  # of the terms from k on, one entry per k
+            smooth.append(a.T.reshape(-1, *shape))
+            whole.append((a + bent).T.reshape(-1, *shape))
+            own.append(peak.view(shape))
+        return cls(bends, smooth, whole, own, kept, max(errors))
+
+
+def _coefficients(function: Function, bends: Bends, deviation: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """a_k and E p² of what is left of f and of f′ without their bends; one row per standard deviation."""
     points, weights, polynomials = (torch.as_tensor(part, device=deviation.device) for part in hermite_rule())
     weighted, found = weights[:, None] * polynomials, []
     for some in deviation.split(_AT_ONCE):
@@ -118,18 +154,20 @@ def _coefficients(function: Callable[[Tensor], Tensor], deviation: Tensor) -> li
             arguments = (some[:, None] * points).requires_grad_()
             values = function(arguments)
             (slopes,) = torch.autograd.grad(values.sum(), arguments)
-        found.append([(part @ weighted, part.square() @ weights) for part in (values.detach(), slopes)])
-    return [
-        (torch.cat([part[which][0] for part in found]), torch.cat([part[which][1] for part in found])[:, None])
-        for which in (0, 1)
-    ]
+        places = arguments.detach()
+        smooth = (part.detach() - pieces_at(bends, order, places) for order, part in enumerate((values, slopes)))
+        found.append([(part @ weighted, part.square() @ weights) for part in smooth])
+    return [(torch.cat([p[order][0] for p in found]), torch.cat([p[order][1] for p in found])) for order in (0, 1)]
 
 
-def _mehler(rho: Tensor, one: Tensor, other: Tensor) -> Tensor:
-    """Σ_k a_k b_k ρ^k by Horner's rule, with a_k and b_k that broadcast to ρ."""
+def _mehler(rho: Tensor, one: _Expansion, other: _Expansion, order: int) -> Tensor:
+    """Σ_k (s_k b_k + (a_k − s_k) s′_k) ρ^k by Horner's rule: a_k b_k without what bends of both have in it."""
+    (s, a), (r, b) = ((part.smooth[order], part.whole[order]) for part in (one, other))
     total = torch.zeros_like(rho)
-    for a, b in zip(one.flip(0), other.flip(0), strict=True):
-        total = total.mul_(rho).addcmul_(a, b)
+    for k in reversed(range(max(one.kept[order], other.kept[order]))):
+        total = total.mul_(rho).addcmul_(s[k], b[k])
+        if len(one.bends.places):
+            total.addcmul_(a[k] - s[k], r[k])
     return total
 
 

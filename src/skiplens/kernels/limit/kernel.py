@@ -1,6 +1,5 @@
 """The kernel of the infinitely wide version of a module: `infinite_width(model, example)`."""
 
-import copy
 import math
 import re
 from collections import Counter
@@ -19,7 +18,7 @@ from skiplens.base.preserve_state import preserve_state
 from skiplens.graph.dissect import dissect
 from skiplens.graph.export import module_calls, module_of
 from skiplens.graph.functional import pure_model
-from skiplens.graph.inputs import first_line, samples_of
+from skiplens.graph.inputs import copy_of, first_line, samples_of
 from skiplens.graph.network import ResidualNetwork, plain_call, plan
 from skiplens.graph.operations import CONVOLUTIONS, operation
 from skiplens.kernels.angular import AngularKernel, Quantity
@@ -28,9 +27,10 @@ from skiplens.kernels.gram import TilePlan, write_tile
 from skiplens.kernels.inputs import directions
 from skiplens.kernels.limit import attention as attention  # its rule
 from skiplens.kernels.limit.depth import HEAD, DepthScale, depth_scale
+from skiplens.kernels.limit.draws import NETS, POINTS
 from skiplens.kernels.limit.positions import BATCH_NORMS, positions_needed
 from skiplens.kernels.limit.rules import MATRICES, PARAMETERISATIONS, RULES, VARIANCES, Walk
-from skiplens.kernels.limit.signals import Data, Moments, Signal, Unit, same_positions
+from skiplens.kernels.limit.signals import Concatenation, Data, Mixed, Moments, Signal, Unit, same_positions
 from skiplens.kernels.limit.table import angular_kernels_of
 from skiplens.kernels.tables import Table
 
@@ -38,6 +38,15 @@ _NOT_THE_USERS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2
 _BYTES_PER_ENTRY = 8 * 16  # float64 matrices that are alive at once, for a residual block
 _UNUSUAL = (TypeError, ValueError, IndexError, KeyError, AttributeError, RuntimeError)  # arguments no rule foresaw
 _MANY_ENTRIES = 2**18  # a table of the angle takes longer to make than fewer entries without it
+_INSTEAD = {
+    "max_pool": "take average pooling or a stride: a maximum over positions has no Gaussian limit",
+    "rnn": "write the steps with torch.nn.Linear",
+    "lstm": "write the steps with torch.nn.Linear",
+    "gru": "write the steps with torch.nn.Linear",
+    "instance_norm": "take group norm with one group",
+    "softmax": "take scaled_dot_product_attention",
+}
+DRAWN = f"Functions of several variables are means over up to {POINTS * NETS:,} quasi-random points."
 _QUICK = 2**21  # numbers of a block whose memory is used again and again
 
 
@@ -76,7 +85,7 @@ def infinite_width(
         raise InvalidInputError(
             f"example is {example.dtype} and the model has no embedding that would read integers; give floating inputs."
         )
-    kernel = ModuleKernel(dissect(copy.deepcopy(model), example), variance, parameterisation)
+    kernel = ModuleKernel(dissect(copy_of(model, "a kernel keeps its own"), example), variance, parameterisation)
     kernel.check()
     return kernel
 
@@ -109,9 +118,19 @@ class ModuleKernel:
     variance: str
     parameterisation: str
 
+    @property
+    def _example(self) -> Tensor:
+        """The inputs that it was taken apart with."""
+        (example,) = self.network.inputs.leaves()
+        return example
+
+    @cached_property
+    def _steps(self) -> list[fx.Node]:
+        return plan([self.network.node(self.network.output)], ())
+
     def __reduce__(self) -> tuple[Any, ...]:
         options: dict[str, Any] = {"variance": self.variance, "parameterisation": self.parameterisation}
-        return partial(infinite_width, **options), (self.network.model, *self.network.inputs.leaves())
+        return partial(infinite_width, **options), (self.network.model, self._example)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "ModuleKernel":
         return self  # nothing of it changes; scikit-learn copies what it is given
@@ -130,7 +149,7 @@ class ModuleKernel:
         In tiles that need at most `memory` bytes, half of what is free if not given; of the kernel of `X` with itself
         one half is computed and mirrored.
         """
-        (example,) = self.network.inputs.leaves()
+        example = self._example
         X = _rows_like(example, X)
         others = X if Y is None else _rows_like(example, Y)
         for name, inputs in (("X", X), ("Y", others)):
@@ -144,15 +163,12 @@ class ModuleKernel:
             (node, _, _), (kernel, lookup) = self._sources[0], self._tables[quantity == "ntk"]
             left, right = (directions(self._values(node, part).float()) for part in (X, others))
             return kernel_matrix(kernel, lookup, left, None if Y is None else right)
-        needed, what = (
-            X.element_size() * len(X) * len(others),
-            f"A kernel matrix of {len(X):,} × {len(others):,} entries",
-        )
-        require_fits(needed, what, "skiplens.kernels.gram writes it to a file.", free_bytes(X.device))
+        needed, what = X.element_size() * len(X) * len(others), f"{len(X):,} × {len(others):,} entries"
+        instead = "skiplens.kernels.gram writes it to a file."
+        require_fits(needed, f"A kernel matrix of {what}", instead, free_bytes(X.device))
         heights = self._tile(budget_bytes(X.device, memory), X.device.type)
-        out = torch.empty(
-            len(X), len(others), device=X.device, dtype=X.dtype if X.is_floating_point() else torch.float64
-        )
+        dtype = X.dtype if X.is_floating_point() else torch.float64
+        out = torch.empty(len(X), len(others), device=X.device, dtype=dtype)
         for rows, columns in TilePlan(len(X), len(others), heights, Y is None).tiles():
             itself = Y is None and rows == columns
             moments, _ = self._walk(X[rows], None if itself else others[columns])
@@ -161,13 +177,13 @@ class ModuleKernel:
 
     def check(self) -> None:
         """Refuse what has no rule or does not fit."""
-        (example,) = self.network.inputs.leaves()
-        self._tile(budget_bytes(example.device), example.device.type)
-        self._walk(example[:1], None)
+        device = self._example.device
+        self._tile(budget_bytes(device), device.type)
+        _ = self._first  # walks
 
     def diagonal(self, X: Tensor, quantity: Quantity = "ntk") -> Tensor:
         """The kernel of each input with itself, (samples)."""
-        X = _rows_like(self.network.inputs.leaves()[0], X)
+        X = _rows_like(self._example, X)
         step = 64 if self.pair_entries == 1 else 1
         return torch.cat([self.matrix(quantity, rows).diagonal() for rows in X.split(step)])
 
@@ -181,15 +197,13 @@ class ModuleKernel:
             moments, _ = self._walk(data.left, None if data.same else data.right, data=data)
             return moments.second[0], moments.tangent
 
-        (example,) = self.network.inputs.leaves()
-        steps = len(self._walk(example[:1], None)[1].steps)
+        steps = len(self._walk(self._example[:1], None)[1].steps)
         return angular_kernels_of(kernels, steps) if self.pair_entries == 1 else None
 
     @cached_property
     def _sources(self) -> list[tuple[fx.Node, int, tuple[int, int]]]:
         """The values that are known, with the axis of their coordinates, -1 for words, and what is needed of them."""
-        steps, found = plan([self.network.node(self.network.output)], ()), []
-        needs = positions_needed(steps, 0)
+        needs, found = positions_needed(self._steps, 0), []
         for node in self._frontier():
             value, users = node.meta["val"], {operation(user) for user in node.users}
             channel = 1 if users & CONVOLUTIONS or value.ndim == 2 else value.ndim - 1
@@ -210,14 +224,15 @@ class ModuleKernel:
         pair = _BYTES_PER_ENTRY * self.pair_entries
         instead = "Take smaller images, or a flatten instead of the pooling."
         require_fits(pair, "The kernel of one pair of inputs", instead, budget)
-        side, itself = math.isqrt(budget // pair), any(own == 2 for _, _, (_, own) in self._sources)
         if self.coupled:
-            batch = len(self.network.inputs.leaves()[0])
+            batch = len(self._example)
             instead = (
                 f"Give an example of fewer than {batch} inputs, the batch of the batch norm, or use evaluation mode."
             )
             require_fits(pair * (batch + 2) ** 2, f"The kernel of a batch of {batch} inputs", instead, budget)
-            return (side - batch) // 2
+            return (math.isqrt(budget // pair) - batch) // 2
+        pair += 8 * 4 * self._first[0] * self.pair_entries
+        side, itself = max(1, math.isqrt(budget // pair)), any(own == 2 for _, _, (_, own) in self._sources)
         if self.pair_entries == 1:
             return side
         # on the CPU, blocks beyond some megabytes are new pages each time; where inputs are also paired with
@@ -230,8 +245,7 @@ class ModuleKernel:
         Each operation with the kernels behind it at two samples of the example (averages over positions), then each
         nonlinearity with the matrix behind it as if that step were repeated: see `depth_scales`.
         """
-        (example,) = self.network.inputs.leaves()
-        _, walk = self._walk(example[:2], None, keep=True)
+        _, walk = self._walk(self._example[:2], None, keep=True)
         head = ("operation", "module", "does", "variance", "correlation", "tangent", "error")
         parts = [_table([head, *walk.rows])]
         scales = Counter(scale.row() for scale in _depth_scales(walk))
@@ -244,12 +258,12 @@ class ModuleKernel:
             f"0, variances are {'measured' if self.variance == 'measured' else 'those of ' + self.variance}, scalars "
             f"and gains are fixed, gradients are in the {self.parameterisation} parameterisation."
         )
+        parts[-1] = " ".join([parts[-1], *walk.notes])
         return "\n\n".join(parts)
 
     def depth_scales(self) -> list[DepthScale]:
         """For each nonlinearity with the matrix behind it: slope, fixed points and depth scale if it is repeated."""
-        (example,) = self.network.inputs.leaves()
-        return _depth_scales(self._walk(example[:1], None)[1])
+        return _depth_scales(self._walk(self._example[:1], None)[1])
 
     def compare(self, model: nn.Module, X: Tensor) -> WidthComparison:
         """The tangent kernel of a finite `model`, the module itself or another draw of it, beside the limit."""
@@ -271,19 +285,22 @@ class ModuleKernel:
         return WidthComparison(kernel, limit, min(walk.widths))
 
     @torch.no_grad()
-    def _walk(self, X: Tensor, Y: Tensor | None, keep: bool = False, data: Data | None = None) -> tuple[Moments, Walk]:
+    def _walk(
+        self, X: Tensor, Y: Tensor | None, keep: bool = False, data: Data | None = None, joins: bool | None = None
+    ) -> tuple[Moments, Walk]:
         """The moments of the output, and what was met on the way; rows of the table too if `keep`.
 
-        With `data`, the known values are these.
+        With `data`, the known values are these. `joins`: whether the walk remembers; told by a first one if not given.
         """
         output = self.network.node(self.network.output)
-        needs = positions_needed(plan([output], ()), 1 if keep else 0)
-        (example,), count, columns = self.network.inputs.leaves(), len(X), slice(len(X))
+        needs = positions_needed(self._steps, 1 if keep else 0)
+        example, count, columns = self._example, len(X), slice(len(X))
         if self.coupled:  # all inputs, and the batch, with themselves
             columns = slice(count, count + len(Y)) if Y is not None else columns
             X, Y = torch.cat([X, *([] if Y is None else [Y]), example.to(X)]), None
         batch = len(example) if self.coupled else 0
         walk = Walk(self.network, self.variance, self.parameterisation, needs, batch)
+        walk = replace(walk, remembers=self._first[0] > 0 if joins is None else joins)
 
         def call(node: fx.Node, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
             entries = [entry for value in arguments for entry in (value if isinstance(value, list) else [value])]
@@ -311,15 +328,24 @@ class ModuleKernel:
         return moments, walk
 
     @cached_property
+    def _first(self) -> tuple[int, bool]:
+        """Of a first walk: how many values are kept, because others of the same draws join them later, and `drawn`."""
+        walk = self._walk(self._example[:1], None, joins=True)[1]
+        return len(walk.scales) if walk.asked else 0, DRAWN in walk.notes
+
+    @property
+    def drawn(self) -> bool:
+        """Whether some of its expectations are means over points, which takes thousands of times as long."""
+        return self._first[1]
+
+    @cached_property
     def coupled(self) -> bool:
         """Whether inputs depend on each other by batch norm in training mode."""
-        steps = plan([self.network.node(self.network.output)], ())
-        return any(operation(node) in BATCH_NORMS for node in steps)
+        return any(operation(node) in BATCH_NORMS for node in self._steps)
 
     def _frontier(self) -> list[fx.Node]:
         """The last values that the inputs alone determine: what the first matrices and draws read."""
-        exported = self.network.exported
-        steps = plan([self.network.node(self.network.output)], ())
+        exported, steps = self.network.exported, self._steps
         of_inputs = {node for node in steps if node.name in exported.inputs}
         of_parameters = {node for node in steps if node.name in exported.parameters}
         known = set(of_inputs)
@@ -343,8 +369,7 @@ class ModuleKernel:
         """The value of a node for any number of inputs, in batches of the size that the graph was made for."""
         if node.op == "placeholder":
             return X.double()
-        (example,) = self.network.inputs.leaves()
-        parts = []
+        example, parts = self._example, []
         for rows in X.to(example).split(len(example)):
             filled = torch.cat([rows, rows[:1].expand(len(example) - len(rows), *rows.shape[1:])])
             parts.append(self.network.run([node.name], inputs=filled)[node.name][: len(rows)])
@@ -356,8 +381,13 @@ def _applied(walk: Walk, node: fx.Node, arguments: tuple[Any, ...], keywords: di
     kind, calls = operation(node), module_calls(node)
     try:
         if kind not in RULES:
-            raise InvalidInputError("it has no rule so far")
-        return RULES[kind](walk, node, *arguments, **keywords)
+            instead = next((words for name, words in _INSTEAD.items() if name in kind), "put operations that have one")
+            raise InvalidInputError(f"it has no rule so far; instead, {instead}")
+        found = RULES[kind](walk, node, *arguments, **keywords)
+        parts = [part for _, part in found.parts] if isinstance(found, Concatenation) else [found]
+        if any(isinstance(part, Mixed) and part.known is None for part in parts):
+            walk.notes[DRAWN] = None
+        return found
     except (InvalidInputError, *_UNUSUAL) as error:
         frames = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
         lines = [f" ({file}:{line})" for file, line in frames if not file.startswith(_NOT_THE_USERS)]
@@ -365,8 +395,8 @@ def _applied(walk: Walk, node: fx.Node, arguments: tuple[Any, ...], keywords: di
         place = f"{kind} in {module}{lines[-1] if lines else ''}"
         why = first_line(error)
         if not isinstance(error, InvalidInputError):
-            why = f"its rule does not know such a call ({why})"
-        raise InvalidInputError(f"{place} has no infinite-width limit here: {why}.") from error
+            why = f"its rule does not know such a call ({why})."
+        raise InvalidInputError(f"{place} has no infinite-width limit here: {why}") from error
 
 
 def _rows_like(example: Tensor, inputs: Tensor) -> Tensor:
@@ -391,7 +421,7 @@ def _depth_scales(walk: Walk) -> list[DepthScale]:
 
 def _row(walk: Walk, node: fx.Node, signal: Signal) -> tuple[str, ...]:
     calls = module_calls(node)
-    moments, error = signal.moments, signal.expected[1] if isinstance(signal, Unit) else 0.0
+    moments, error = signal.moments, signal.expected[1] if isinstance(signal, Unit | Mixed) else 0.0
     count = len(moments.grid)
     cross, tangent = (same_positions(part, 2, count) for part in (moments.correlation(), moments.tangent))
     numbers = moments.variances[0][0].mean(), cross[0, min(1, cross.shape[1] - 1)].mean(), tangent[0, 0].mean(), error

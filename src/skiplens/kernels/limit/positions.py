@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import groupby, pairwise
+from itertools import accumulate, groupby, pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -12,8 +12,9 @@ from torch import Tensor, fx
 from skiplens.base.errors import InvalidInputError
 from skiplens.graph.network import plain_call
 from skiplens.graph.operations import operation
+from skiplens.kernels.limit.combine import moved, pieces
 from skiplens.kernels.limit.rules import RULES, Walk, affine, layer, rule
-from skiplens.kernels.limit.signals import Axes, Data, Mixed, Moments, Signal, Unit, moved, same_positions
+from skiplens.kernels.limit.signals import Axes, Data, Mixed, Moments, Signal, same_positions
 
 _POOLS = "avg_pool1d avg_pool2d adaptive_avg_pool1d adaptive_avg_pool2d upsample_nearest1d upsample_nearest2d"
 _PADS = "pad constant_pad_nd"
@@ -21,7 +22,7 @@ _ALONG = "mean sum slice select flip"  # an axis that is named
 _SHAPES = "view reshape flatten unflatten unsqueeze squeeze _unsafe_view"
 MIXING = {f"aten.{name}" for name in f"{_POOLS} mean sum scaled_dot_product_attention".split()}
 BATCH_NORMS = {"aten._native_batch_norm_legit_functional", "aten._native_batch_norm_legit"}  # in training mode
-_READS_VARIANCES = {"aten.layer_norm", "aten.rms_norm", "aten.group_norm"}
+_READS_VARIANCES = {f"aten.{name}" for name in "layer_norm rms_norm group_norm mul div".split()}
 
 
 def positions_needed(steps: list[fx.Node], at_output: int) -> dict[fx.Node, tuple[int, int]]:
@@ -84,9 +85,13 @@ def _convolution(  # noqa: PLR0913 - the arguments of torch
 
     axes = ((("s", -1),), (("c", outputs),), *((("p", number),) for number in grid))
     behind = layer(walk, node, fans, weight, bias)
-    found = replace(behind(inside, lambda block: _summed(block, windows), size.numel()), axes=axes)
+
+    def through(inside: Moments) -> Moments:
+        return replace(behind(inside, lambda block: _summed(block, windows), size.numel()), axes=axes)
+
+    found = walk.drawn(node, 1, signal, through)
     # one channel per group is one weight per entry of the window: a product of Gaussians, of which no sum is taken
-    return Mixed(found) if channels == 1 and groups > 1 else Unit(found)
+    return Mixed(found.moments) if channels == 1 and groups > 1 else found
 
 
 class _Window(NamedTuple):
@@ -155,7 +160,7 @@ def _position_map(walk: Walk, node: fx.Node, signal: Any, *arguments: Any, **key
         given = arguments[0] if arguments else keywords.get("dim", 0)
         named = [entry % len(kinds) for entry in (given if isinstance(given, list | tuple) else [given])]
         if name in ("slice", "select") and kinds[named[0]] == {"c"}:
-            return _piece(walk, node, signal, named[0], arguments[1:])
+            return _piece(node, signal, named[0], arguments[1:])
         if not named or not all(kinds[axis] <= {"p"} for axis in named):
             raise InvalidInputError("it reads along an axis that holds samples or coordinates, which has no rule")
     elif kinds[:2] != [{"s"}, {"c"}] or not all(kind == {"p"} for kind in kinds[2:]):
@@ -219,24 +224,14 @@ def _carried(moments: Moments, matrix: Tensor, axes: Axes, needs: tuple[int, int
     return replace(moments, second=tuple(second), tangent=blocks(moments.tangent, needs[0]), mean=mean, axes=axes)
 
 
-def _piece(walk: Walk, node: fx.Node, signal: Signal, axis: int, arguments: tuple[Any, ...]) -> Signal:
-    """Some of the coordinates: alike, and independent of the others."""
-    parts = signal.moments.axes[axis]
-    size = math.prod(number for _, number in parts)
+def _piece(node: fx.Node, signal: Signal, axis: int, arguments: tuple[Any, ...]) -> Signal:
+    """Some of the coordinates."""
+    size = math.prod(number for _, number in signal.moments.axes[axis])
     if operation(node) == "aten.select":
-        start, stop = arguments[0] % size, arguments[0] % size + 1
-    else:
-        start, stop, _ = slice(*arguments[:2]).indices(size)
-    kept = None if operation(node) == "aten.select" else (("c", stop - start),)
-    return _pieces(signal, axis, (start, stop, size), kept)
-
-
-def _pieces(signal: Signal, axis: int, piece: tuple[int, int, int], kept: Any) -> Signal:
-    def change(moments: Moments) -> Moments:
-        axes = [*moments.axes[:axis], *([] if kept is None else [kept]), *moments.axes[axis + 1 :]]
-        return replace(moments, axes=tuple(axes), roots=frozenset((*root, piece) for root in moments.roots))  # type: ignore[misc]
-
-    return moved(signal, change)
+        start = arguments[0] % size
+        return pieces(signal, axis, (start, start + 1, size), kept=False)
+    start, stop, _ = slice(*arguments[:2]).indices(size)
+    return pieces(signal, axis, (start, stop, size))
 
 
 @rule("split chunk split_with_sizes")
@@ -245,12 +240,8 @@ def _split(walk: Walk, node: fx.Node, signal: Any, sizes: Any, dim: int = 0) -> 
     axis = dim % len(axes)
     if {kind for kind, _ in axes[axis]} != {"c"}:
         raise InvalidInputError("it splits something else than coordinates, which has no rule yet")
-    stops = [0]
-    for value in values:
-        stops.append(stops[-1] + value.shape[axis])
-    return tuple(
-        _pieces(signal, axis, (start, stop, stops[-1]), (("c", stop - start),)) for start, stop in pairwise(stops)
-    )
+    stops = [0, *accumulate(value.shape[axis] for value in values)]
+    return tuple(pieces(signal, axis, (start, stop, stops[-1])) for start, stop in pairwise(stops))
 
 
 @rule("permute transpose t")
@@ -271,14 +262,11 @@ def _reordered(moments: Moments, order: list[int]) -> Moments:
     places, count = [label for axis in order for label in labels[axis]], len(moments.grid)
     axes = tuple(moments.axes[axis] for axis in order)
 
-    def means(part: Tensor) -> Tensor:
-        return part.permute(0, 1, *(2 + place for place in places))
-
-    def blocks(part: Tensor) -> Tensor:
+    def permuted(part: Tensor) -> Tensor:
         second = [2 + count + place for place in places] if part.ndim == 2 + 2 * count else []
         return part.permute(0, 1, *(2 + place for place in places), *second)
 
-    return moments.mapped(blocks, means, axes)
+    return moments.mapped(permuted, permuted, axes)
 
 
 @rule(f"{_SHAPES} clone contiguous alias _to_copy")
@@ -292,8 +280,8 @@ def _reshaped(walk: Walk, node: fx.Node, signal: Any, *_: Any, **__: Any) -> Sig
 
 
 def _regrouped(moments: Moments, shape: list[int], samples: int) -> Moments:
-    parts = [part for axis in moments.axes for part in axis if part[0] == "s" or part[1] != 1]
-    waiting, axes = [(kind, samples if kind == "s" else size) for kind, size in parts], []
+    known = [part for axis in moments.axes for part in axis if part[0] == "s" or part[1] != 1]
+    waiting, axes = [(kind, samples if kind == "s" else size) for kind, size in known], []
     for size in shape:
         axis, total = [], 1
         while total < size and waiting:
@@ -308,7 +296,8 @@ def _regrouped(moments: Moments, shape: list[int], samples: int) -> Moments:
             total *= number
         if samples == 1 and waiting and waiting[0][0] == "s" and size == 1:
             axis.append(waiting.pop(0))
-        axes.append(tuple(_merged(axis)))
+        merged = groupby(axis, key=lambda part: part[0])  # parts of one kind beside each other are one
+        axes.append(tuple((kind, math.prod(size for _, size in parts)) for kind, parts in merged))
     grid = tuple(size for axis in axes for kind, size in axis if kind == "p")
     count = len(moments.grid)
 
@@ -319,12 +308,6 @@ def _regrouped(moments: Moments, shape: list[int], samples: int) -> Moments:
         return part.reshape(*part.shape[:2], *grid, *(grid if part.ndim == 2 + 2 * count else ()))
 
     return moments.mapped(blocks, means, tuple(axes))
-
-
-def _merged(axis: list[tuple[str, int]]) -> Iterator[tuple[str, int]]:
-    """Parts of one kind beside each other as one."""
-    for kind, parts in groupby(axis, key=lambda part: part[0]):
-        yield kind, math.prod(size for _, size in parts)
 
 
 @rule("embedding")
@@ -344,7 +327,8 @@ def _embedding(walk: Walk, node: fx.Node, weight: Any, signal: Any, *_: Any, **_
     second = cross, equal(x, x, needs[1] == 2), equal(y, y, needs[1] == 2)
     axes = ((("s", -1),), *((("p", size),) for size in grid), (("c", weight.shape[1]),))
     inside = Moments(second, torch.zeros_like(cross), frozenset(), same=signal.same, axes=axes)
-    return Unit(layer(walk, node, (1, weight.shape[1]), weight, None)(inside))
+    behind = layer(walk, node, (1, weight.shape[1]), weight, None)
+    return walk.drawn(node, 0, signal, lambda _: behind(inside))
 
 
 @rule("new_empty")
@@ -360,7 +344,7 @@ def _frozen_batch_norm(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias
     scale = (variance.double() + eps).rsqrt()
     gain = scale if weight is None else scale * weight.double()
     offset = -mean.double() * gain + (0.0 if bias is None else bias.double())
-    return affine(signal, node, gain, offset, len(signal.moments.axes)), None, None
+    return affine(walk, signal, node, (gain, offset), len(signal.moments.axes)), None, None
 
 
 @rule("_native_batch_norm_legit_functional _native_batch_norm_legit")
@@ -370,6 +354,7 @@ def _batch_norm(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias: Any, 
     Then each channel's variance over the batch is the same number. The batch is the example, the last of all inputs.
     """
     eps, batch, needs = rest[-1], slice(-walk.batch, None), walk.needs[node]
+    walk.notes[f"The batch of {walk.batch} inputs, the example, is taken for a large one."] = None
 
     def normalised(inside: Moments) -> Moments:
         count = len(inside.grid)
@@ -396,4 +381,4 @@ def _batch_norm(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias: Any, 
         return replace(inside, second=second, tangent=tangent, mean=(x, y))
 
     axes = len(signal.moments.axes)
-    return affine(moved(signal, normalised, linear=True), node, weight, bias, axes), None, None, None, None
+    return affine(walk, moved(signal, normalised, linear=True), node, (weight, bias), axes), None, None, None, None

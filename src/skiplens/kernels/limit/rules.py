@@ -4,7 +4,9 @@ A rule takes the walk, the operation and its arguments, in which every value tha
 and returns the signal behind it, which holds both kernels. To add one, register a function here.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from operator import add, mul
 from typing import Any
 
 import torch
@@ -13,22 +15,24 @@ from torch import Tensor, fx
 from skiplens.base.errors import InvalidInputError
 from skiplens.graph.network import ResidualNetwork, interpret, plain_call, plan
 from skiplens.graph.operations import COPYING, operation
+from skiplens.kernels.limit.combine import applied, changed, pairing, product_of, several, sum_of
 from skiplens.kernels.limit.signals import (
+    BY_COORDINATE,
     Concatenation,
     Data,
     Mixed,
     Moments,
     Signal,
+    Source,
     Unit,
-    changed,
-    product_of,
     same_positions,
-    sum_of,
+    weighted_sum,
 )
 
 VARIANCES, PARAMETERISATIONS = ("measured", "he", "lecun", "xavier", "torch"), ("standard", "ntk")
 RULES: dict[str, Any] = {}
 MATRICES = {f"aten.{name}" for name in "linear matmul mm conv1d conv2d embedding".split()}
+VECTORS = "Entries of vectors that differ from coordinate to coordinate are taken for draws."
 _MULTIPLES = {f"aten.{name}" for name in "mul div neg t transpose permute".split()} | COPYING
 
 
@@ -47,33 +51,66 @@ class Walk:
     words: dict[fx.Node, str] = field(default_factory=dict)  # what a rule did
     steps: list[tuple[fx.Node, Unit]] = field(default_factory=list)  # matrices behind a nonlinearity, and it
     rows: list[tuple[str, ...]] = field(default_factory=list)  # of the table, where that is to be told
+    notes: dict[str, None] = field(default_factory=dict)  # sentences on what was assumed
+    remembers: bool = False  # of which draws every value is a sum; see `asked`
+    asked: list[bool] = field(default_factory=list)  # grows where two values of the same draws are joined
+    readers: dict[str, fx.Node] = field(default_factory=dict)  # by parameter: the first operation that reads it
 
     def enters(self, node: fx.Node, signal: Signal, width: int) -> None:
         """Remember what a matrix reads."""
         if not isinstance(signal, Data):
             self.widths.append(width)
-        if isinstance(signal, Unit) and signal.slope != 1:
+        if isinstance(signal, Unit) and not signal.gaussian:
             self.steps.append((node, signal))
 
-    def gradient_of(self, source: Any, variance: float) -> float:
-        """What the squared gradient of a parameter counts, for the tensor `source` that is a multiple of it.
+    def name_of(self, source: Any) -> tuple[Any, str]:
+        """The parameter that a tensor is a multiple of: where it enters the graph, and its first name."""
+        while operation(source) in _MULTIPLES and len(source.all_input_nodes) == 1:
+            source = source.all_input_nodes[0]
+        name = self.network.exported.parameters.get(source.name)
+        if name is None:
+            raise InvalidInputError("its weights are not one parameter times a number, so nothing tells their draw")
+        model = self.network.model
+        parameter, every = model.get_parameter(name), model.named_parameters(remove_duplicate=False)
+        return source, next(first for first, value in every if value is parameter)
+
+    def gradient_of(self, node: fx.Node, place: int, variance: float) -> float:
+        """What the squared gradient of a parameter counts, for the argument of a matrix that is a multiple of it.
 
         1 for the parameter itself in the standard parameterisation, its `variance` in the other one, 0 if it is frozen.
         """
-        placeholder = source
-        while operation(placeholder) in _MULTIPLES and len(placeholder.all_input_nodes) == 1:
-            placeholder = placeholder.all_input_nodes[0]
-        name = self.network.exported.parameters.get(placeholder.name)
-        if name is None:
-            raise InvalidInputError("its weights are not one parameter times a number, so nothing tells their draw")
-        if name in self.used:
-            raise InvalidInputError(f"it uses {name!r} a second time; shared weights have no rule yet")
+        source: Any = node.args[place]
+        placeholder, name = self.name_of(source)
+        first = self.readers.setdefault(name, node)
+        if first is not node and self._reads(first) != self._reads(node):
+            raise InvalidInputError(f"it uses {name!r} a second time in another way than before, which has no rule")
         parameter = self.network.model.get_parameter(name)
         ones = interpret([source], {placeholder: torch.ones_like(parameter)}, lambda node: None)[source]
         factor = float(ones.flatten()[0]) ** 2
         counts = (factor if self.parameterisation == "standard" else variance) if parameter.requires_grad else 0.0
         self.used[name] = counts / factor if factor else 0.0
         return counts
+
+    def _reads(self, node: fx.Node) -> list[Any]:
+        """An operation and all of its arguments but the first; parameters by their first name."""
+        named = self.network.exported.parameters
+        rest = [self.name_of(entry)[1] if getattr(entry, "name", None) in named else entry for entry in node.args[1:]]
+        return [operation(node), *rest, node.kwargs]
+
+    def drawn(self, node: fx.Node, place: int, signal: Signal, through: Callable[[Moments], Moments]) -> Unit:
+        """The Gaussian value behind a matrix; if its weights were used before, with how it goes together with that."""
+        latent, name = through(signal.moments), self.name_of(node.args[place])[1]
+        latent = replace(latent, roots=frozenset({(name,)}), mean=(0.0, 0.0))
+        if not self.remembers:
+            return Unit(latent)
+        if self.readers[name] is not node:
+            self.notes["The same weights at several places give values that depend on each other."] = None
+
+        def pair(one: Signal, other: Signal) -> Moments:
+            both = pairing(one, other)
+            return through(weighted_sum([(0.0, one.moments)]) if both is None else both)
+
+        return Unit(latent, terms=((1.0, Source(name, latent, signal, pair, self.asked)),))
 
 
 def rule(names: str) -> Any:
@@ -91,11 +128,11 @@ def layer(walk: Walk, node: fx.Node, fans: tuple[int, int], weight: Tensor, bias
     by_name = {"he": 2.0, "lecun": 1.0, "xavier": 2 * fan_in / (fan_in + fan_out), "torch": 1 / 3}
     gain = by_name.get(walk.variance, fan_in * _mean_square(weight))
     place = 0 if operation(node) == "aten.embedding" else 1
-    own = fan_in * walk.gradient_of(node.args[place], gain / fan_in)
+    own = fan_in * walk.gradient_of(node, place, gain / fan_in)
     offset = offset_tangent = 0.0
     if bias is not None:
         offset = {"measured": _mean_square(bias), "torch": 1 / (3 * fan_in)}.get(walk.variance, 0.0)
-        offset_tangent = walk.gradient_of(node.args[2], offset)
+        offset_tangent = walk.gradient_of(node, 2, offset)
     walk.words[node] = f"{fan_in} → {fan_out}, σ_w² = {gain:.4g}, σ_b² = {offset:.4g}"
     walk.scales[node] = gain, offset
 
@@ -109,7 +146,7 @@ def layer(walk: Walk, node: fx.Node, fans: tuple[int, int], weight: Tensor, bias
         kernel = (kernel.mul_ if windows else kernel.mul)(gain / count).add_(offset)
         others = [None if part is None else windows(part) if windows else part for part in inside.second[1:]]
         second = kernel, *(None if part is None else part * (gain / count) + offset for part in others)
-        return replace(inside, second=second, tangent=tangent, roots=frozenset({(node,)}), mean=(0.0, 0.0))
+        return replace(inside, second=second, tangent=tangent)
 
     return behind
 
@@ -123,15 +160,19 @@ def _matrix(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias: Any = Non
     kinds = [kind for kind, _ in inside.axes[-1]]
     if ("c" not in kinds and kinds) or "s" in kinds:
         raise InvalidInputError("it mixes positions by a matrix, which has no rule yet")
-    if "p" in kinds:  # flattened: the matrix sees all positions, each with weights of its own
-        count = len(inside.grid)
-        if kinds.count("p") < count:
-            raise InvalidInputError("it mixes some of the positions and leaves others, which has no rule yet")
-        dims = tuple(range(2, 2 + count))
-        inside = inside.mapped(lambda part: same_positions(part, 2, count).mean(dim=dims), lambda part: part, ())
+    count, flattened = len(inside.grid), "p" in kinds
+    if flattened and kinds.count("p") < count:
+        raise InvalidInputError("it mixes some of the positions and leaves others, which has no rule yet")
     walk.enters(node, signal, fan_in)
-    behind = layer(walk, node, (fan_in, fan_out), weight, bias)
-    return Unit(replace(behind(inside), axes=(*signal.moments.axes[:-1], (("c", fan_out),))))
+    behind, axes = layer(walk, node, (fan_in, fan_out), weight, bias), (*inside.axes[:-1], (("c", fan_out),))
+
+    def through(inside: Moments) -> Moments:
+        if flattened:  # the matrix sees all positions, each with weights of its own
+            dims = tuple(range(2, 2 + count))
+            inside = inside.mapped(lambda part: same_positions(part, 2, count).mean(dim=dims), lambda part: part, ())
+        return replace(behind(inside), axes=axes)
+
+    return walk.drawn(node, 1, signal, through)
 
 
 def _mean_square(tensor: Tensor) -> float:
@@ -148,14 +189,14 @@ def _sum(walk: Walk, node: fx.Node, one: Any, other: Any, alpha: float = 1) -> S
     if not others:
         return sum_of(*signals)
     value, factor = others[0]
-    return plus_numbers(signals[0], node, value * factor)
+    return with_numbers(walk, signals[0], node, add, value * factor)
 
 
 @rule("mul div neg")
 def _multiple(walk: Walk, node: fx.Node, one: Any, other: Any = -1.0) -> Signal:
     divides = operation(node) == "aten.div"
     if divides and isinstance(other, Signal):
-        raise InvalidInputError("it divides by a value that depends on the inputs, which has no rule yet")
+        divides, other = False, pointwise(other, torch.reciprocal)
     if isinstance(one, Signal) and isinstance(other, Signal):
         return product_of(one, other)
     signal, numbers = (one, other) if isinstance(one, Signal) else (other, one)
@@ -164,20 +205,28 @@ def _multiple(walk: Walk, node: fx.Node, one: Any, other: Any = -1.0) -> Signal:
         return _channel_dropout(walk, node, signal, draw)
     numbers = 1 / numbers if divides else numbers
     walk.words[node] = "times a vector" if (number := _number(numbers)) is None else f"times {number:.4g}"
-    return times_numbers(signal, node, numbers)
+    return with_numbers(walk, signal, node, mul, numbers)
 
 
 def _channel_dropout(walk: Walk, node: fx.Node, signal: Any, draw: Any) -> Signal:
     """A mask of whole channels, divided by the probability to keep them."""
     if draw.meta["val"].shape[2:].numel() != 1 or not isinstance(draw.args[1], float):
         raise InvalidInputError("it multiplies by random numbers, which have no rule; use dropout")
-    moments, growth = signal.moments, 1 / draw.args[1]
-    walk.words[node] = f"keeps channels with probability {1 / growth:.4g}"
-    cross, tangent = moments.second[0].clone(), moments.tangent.clone()
-    for block in (cross, tangent) if moments.same else ():
-        block.diagonal(dim1=0, dim2=1).mul_(growth)
-    own = (None if part is None else part * growth for part in moments.second[1:])
-    return Mixed(replace(moments, second=(cross, *own), tangent=tangent))
+    walk.words[node] = f"keeps channels with probability {draw.args[1]:.4g}"
+    return _masked(walk, signal, 1 / draw.args[1], lambda block, _: block)
+
+
+def _masked(walk: Walk, signal: Signal, growth: float, part: Callable[[Tensor, int], Tensor]) -> Signal:
+    """Masks are drawn for each input, so only the moments of an input with itself grow, and of those only a part."""
+    walk.notes["Masks of dropout are drawn for each input."] = None
+    moments = signal.moments
+    second: list[Any] = [None if block is None else block.clone() for block in moments.second]
+    tangent = moments.tangent.clone()
+    for block in (block for block in second[1:] if block is not None):
+        part(block, 2).mul_(growth)
+    for block in (second[0], tangent) if moments.same else ():
+        part(block.diagonal(dim1=0, dim2=1).movedim(-1, 0), 1).mul_(growth)
+    return Mixed(replace(moments, second=tuple(second), tangent=tangent))
 
 
 def _number(value: Any) -> float | None:
@@ -188,35 +237,35 @@ def _number(value: Any) -> float | None:
     return float(value)
 
 
-def times_numbers(signal: Signal, node: fx.Node, numbers: Any) -> Signal:
-    """The signal times a number or a tensor of them; entries that differ by coordinate are taken for a draw."""
+def with_numbers(walk: Walk, signal: Signal, node: fx.Node, combine: Callable[..., Any], numbers: Any) -> Signal:
+    """The signal times or plus a number or a tensor; entries that differ by coordinate are taken for a draw."""
+    times = combine is mul
     if (number := _number(numbers)) is not None:
-        return changed(signal, number)
+        return changed(signal, number) if times else changed(signal, 1.0, number)
     moments = signal.moments
-    mean, squares, varies = _statistics(moments, node, numbers)
-    if not varies:
-        return changed(signal, (mean, mean))
-    second = tuple(None if part is None else part * squares(part) for part in moments.second)
-    means = moments.mean[0] * mean, moments.mean[1] * mean
-    return Mixed(replace(moments, second=second, mean=means, tangent=moments.tangent * squares(moments.tangent)))
-
-
-def plus_numbers(signal: Signal, node: fx.Node, numbers: Any) -> Signal:
-    """The signal plus a number or a tensor of them; entries that differ by coordinate are taken for a draw."""
-    if (number := _number(numbers)) is not None:
-        return changed(signal, 1.0, number)
-    moments = signal.moments
-    mean, squares, varies = _statistics(moments, node, numbers)
-    if not varies:
-        return changed(signal, 1.0, (mean, mean))
+    values, mean, squares = _statistics(moments, node, numbers)
+    entries = values.reshape(-1, values.shape[-1])
+    if bool((entries == entries[:, :1]).all()):
+        return changed(signal, (mean, mean)) if times else changed(signal, 1.0, (mean, mean))
+    walk.notes[VECTORS] = None
+    alike = bool((entries == entries[0]).all()) and several(signal) is not None  # at all positions
+    inner = applied(signal, combine, entries[0]) if alike else Mixed(moments)
+    if alike and signal.moments.roots & BY_COORDINATE:  # it went with entries of another vector before
+        return inner
     products = moments.outer(moments.mean, (mean, mean)), moments.outer((mean, mean), moments.mean)
-    blocks = zip(moments.second, *products, strict=True)
-    second = tuple(None if part is None else part + a + b + squares(part) for part, a, b in blocks)
-    return Mixed(replace(moments, second=second, mean=(moments.mean[0] + mean, moments.mean[1] + mean)))
+    second = [
+        block if block is None else block * squares(block) if times else block + a + b + squares(block)
+        for block, a, b in zip(moments.second, *products, strict=True)
+    ]
+    tangent = moments.tangent * squares(moments.tangent) if times else moments.tangent
+    centred = times and not any(isinstance(part, Tensor) or part for part in moments.mean)
+    roots = moments.roots if centred or not alike else moments.roots | BY_COORDINATE
+    means = combine(moments.mean[0], mean), combine(moments.mean[1], mean)
+    return replace(inner, known=replace(moments, second=tuple(second), mean=means, tangent=tangent, roots=roots))
 
 
-def _statistics(moments: Moments, node: fx.Node, numbers: Tensor) -> tuple[Tensor, Any, bool]:
-    """Averages over the coordinates: of numbers at each position, of their products as a block, and if they vary."""
+def _statistics(moments: Moments, node: fx.Node, numbers: Tensor) -> tuple[Tensor, Tensor, Any]:
+    """Numbers at each position and coordinate, and averages over coordinates: of them, of their products as a block."""
     value, axes = node.meta["val"], moments.axes
     shape = (value[0] if isinstance(value, tuple | list) else value).shape
     if [kind for kind, _ in axes[0]] != ["s"] or (numbers.ndim == len(shape) and numbers.shape[0] != 1):
@@ -234,7 +283,7 @@ def _statistics(moments: Moments, node: fx.Node, numbers: Tensor) -> tuple[Tenso
         flat = values.flatten(end_dim=-2)
         return (flat @ flat.T / flat.shape[1]).view(1, 1, *moments.grid, *moments.grid)
 
-    return mean, squares, bool((values != values[..., :1]).any())
+    return values, mean, squares
 
 
 @rule("cat")
@@ -251,17 +300,10 @@ def _concatenate(walk: Walk, node: fx.Node, signals: list[Any], dim: int = 0) ->
 
 @rule("dropout native_dropout")
 def _dropout(walk: Walk, node: fx.Node, signal: Signal, probability: float, train: bool | None = True) -> Any:
-    """Masks are drawn for each input, so only the moments of an input with itself grow, by 1/(1 − p)."""
+    """Entries of an input grow by 1/(1 − p) with themselves."""
     if train:
-        growth = 1 / (1 - probability) if probability < 1 else torch.inf
-        moments = signal.moments
-        second: list[Any] = [None if part is None else part.clone() for part in moments.second]
-        tangent = moments.tangent.clone()
-        own = [part for part in second[1:] if part is not None]
-        views = [same_positions(part, 2, len(moments.grid)) for part in own]
-        for view in [*views, *([moments.itself(part) for part in (second[0], tangent)] if moments.same else [])]:
-            view.mul_(growth)
-        signal = Mixed(replace(moments, second=tuple(second), tangent=tangent))
+        growth, count = 1 / (1 - probability) if probability < 1 else torch.inf, len(signal.moments.grid)
+        signal = _masked(walk, signal, growth, lambda block, lead: same_positions(block, lead, count))
     return (signal, None) if operation(node) == "aten.native_dropout" else signal
 
 
@@ -286,38 +328,61 @@ def _norm(walk: Walk, node: fx.Node, signal: Signal, shape: Any, weight: Any = N
         signal = changed(signal, 1.0, (-left, -right))
     left, right = averaged(signal.moments.variances)
     signal = changed(signal, ((left + eps).rsqrt(), (right + eps).rsqrt()))
-    return affine(signal, node, weight, bias, len(axes) if kind == "aten.group_norm" else 0)
+    return affine(walk, signal, node, (weight, bias), len(axes) if kind == "aten.group_norm" else 0)
 
 
-def affine(signal: Signal, node: fx.Node, weight: Any, bias: Any, axes: int = 0) -> Signal:
+def affine(walk: Walk, signal: Signal, node: fx.Node, gains: tuple[Any, Any], axes: int = 0) -> Signal:
     """The signal times gains plus offsets; with `axes`, those of the coordinates on axis 1 of so many."""
-    for apply, numbers in ((times_numbers, weight), (plus_numbers, bias)):
+    for combine, numbers in zip((mul, add), gains, strict=True):
         if numbers is not None:
-            signal = apply(signal, node, numbers.view(-1, *(1,) * (axes - 2)) if axes else numbers)
+            placed = numbers.view(-1, *(1,) * (axes - 2)) if axes else numbers
+            signal = with_numbers(walk, signal, node, combine, placed)
     return signal
 
 
-_SLOPES = {"aten.relu": 0.0, "aten.abs": -1.0, "aten.leaky_relu": 0.01}  # below 0, where it is 1 above 0
+# below 0, where it is 1 above 0
+_SLOPES = {"aten.relu": 0.0, "aten.abs": -1.0, "aten.leaky_relu": 0.01, "aten.prelu": 0.25}
+_POINTWISE = """
+    relu abs leaky_relu prelu erf gelu tanh sigmoid silu sin cos softplus elu celu selu mish log_sigmoid exp pow
+    hardtanh hardsigmoid hardswish hardshrink softshrink threshold sign clamp clamp_min clamp_max relu6
+    square sqrt rsqrt reciprocal expm1 log1p atan asinh sinh cosh
+"""
 
 
-@rule("relu abs leaky_relu erf gelu tanh sigmoid silu sin cos softplus elu celu selu mish log_sigmoid hardtanh exp pow")
+@rule(_POINTWISE)
 def _pointwise(walk: Walk, node: fx.Node, *arguments: Any, **keywords: Any) -> Signal:
     """A function of every coordinate: closed forms where it is linear on both sides of 0, an expansion elsewhere."""
     (signal,) = (argument for argument in arguments if isinstance(argument, Signal))
     slope = _SLOPES.get(operation(node))
+    if slope is not None and len(arguments) > 1:
+        slope = float(arguments[1])
 
     def function(values: Tensor) -> Any:
         return plain_call(node, tuple(values if entry is signal else entry for entry in arguments), keywords)
 
-    def applied(signal: Signal) -> Signal:
-        if isinstance(signal, Concatenation):
-            return Concatenation(tuple((width, applied(part)) for width, part in signal.parts))
-        if isinstance(signal, Mixed | Data):
-            raise InvalidInputError("its input is a mixture that is not Gaussian; put a matrix before it")
-        if slope is None or signal.slope != 1:
-            return Unit(signal.latent, None, lambda z: function(signal(z)))
-        # −z is as Gaussian as z, but not z
-        unit = signal if signal.scale > 0 else Unit(signal.moments)
-        return replace(unit, slope=float(arguments[1]) if len(arguments) > 1 else slope)
+    return pointwise(signal, function, slope)
 
-    return applied(signal)
+
+@rule("gt ge lt le")
+def _compared(walk: Walk, node: fx.Node, signal: Signal, other: Any) -> Signal:
+    """1 where it holds and 0 elsewhere; `where` reads it."""
+    return pointwise(signal, lambda z: plain_call(node, (z, other), {}) + 0 * z)
+
+
+@rule("where")
+def _where(walk: Walk, node: fx.Node, holds: Any, one: Any, other: Any) -> Signal:
+    parts = ((holds, one), (changed(holds, -1.0, 1.0), other))
+    return sum_of(*(product_of(a, b) if isinstance(b, Signal) else changed(a, float(b)) for a, b in parts))
+
+
+def pointwise(signal: Signal, function: Callable[[Tensor], Any], slope: float | None = None) -> Signal:
+    """A function of a coordinate; z above 0 and slope·z below if there is a `slope`."""
+    if isinstance(signal, Concatenation):
+        return Concatenation(tuple((width, pointwise(part, function, slope)) for width, part in signal.parts))
+    if not isinstance(signal, Unit):
+        return applied(signal, function)
+    if slope is None or not signal.gaussian:
+        return Unit(signal.latent, None, lambda z: function(signal(z)), terms=signal.terms)
+    # −z is as Gaussian as z, but not z
+    unit = signal if signal.scale > 0 else Unit(signal.moments, terms=tuple((-c, z) for c, z in signal.terms))
+    return replace(unit, slope=slope)

@@ -7,7 +7,7 @@ of moments is (samples, other samples, *grid) where only equal positions are pai
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import add, mul
 from typing import Any
@@ -17,13 +17,17 @@ from torch import Tensor
 
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
+from skiplens.kernels.limit.draws import FEWER, POINTS, Drawn, Recipe, drawn
 from skiplens.kernels.limit.gaussian import Expectations, bend_blocks, expanded, piecewise_linear
 
 Pair = tuple[Any, ...]  # for the inputs x, (samples, 1, *grid), and y, (1, other samples, *grid); or a number twice
 Triple = tuple[Any, ...]  # blocks of the pairs (x, y), (x, x) and (y, y); None where nothing will read it
-Axes = tuple[
-    tuple[tuple[str, int], ...], ...
-]  # of each axis of a value its parts: s(amples), c(oordinates), p(ositions)
+# of each axis of a value its parts: s(amples), c(oordinates), p(ositions)
+Axes = tuple[tuple[tuple[str, int], ...], ...]
+DEPENDENT = (
+    "it joins values that depend on the same random numbers in a way that has no rule; put a matrix between them"
+)
+BY_COORDINATE = frozenset({("vectors",)})  # the root of all vectors that differ from coordinate to coordinate
 ROWS: Axes = ((("s", -1),), (("c", -1),))
 
 
@@ -47,9 +51,11 @@ def sides(pair: Pair, like: Tensor, count: int) -> Pair:
     )
 
 
-def _times(block: Tensor | None, one: Any, other: Any, count: int) -> Any:
-    """`one` of the first input times `other` of the second, in the form of a block."""
-    return None if block is None else mul(*sides((one, other), block, count))
+def correlated(block: Tensor, ends: Pair, count: int) -> tuple[Pair, Tensor]:
+    """The variances at both ends of a block, in shapes that broadcast to it, and its correlations."""
+    rows, columns = sides(ends, block, count)
+    scale = (rows * columns).sqrt()
+    return (rows, columns), torch.where(scale > 0, block / scale, 0.0).clamp(-1, 1)
 
 
 def _total(*blocks: Any) -> Any:
@@ -94,8 +100,7 @@ class Moments:
         """Products of numbers at both inputs, in the form of `second`."""
         (cross, left, right), count = self.second, len(self.grid)
         ends = (cross, one[0], other[1]), (left, one[0], other[0]), (right, one[1], other[1])
-        found = [_times(block, a, b, count) for block, a, b in ends]
-        return found[0], found[1], found[2]
+        return tuple(None if block is None else mul(*sides((a, b), block, count)) for block, a, b in ends)
 
     def changed(self, by: Pair, shift: Pair) -> "Moments":
         """The moments of by·u + shift, with numbers for each input."""
@@ -108,21 +113,11 @@ class Moments:
         mean = mean[0] + shift[0], mean[1] + shift[1]
         return replace(self, second=total, tangent=self.tangent * factors[0], mean=mean)
 
-    def plus(self, other: "Moments") -> "Moments":
-        """The moments of the sum with an independent coordinate; no cross term of the tangent kernels stays."""
-        products = self.outer(self.mean, other.mean), self.outer(other.mean, self.mean)
-        second = tuple(map(_total, self.second, other.second, *products))
-        mean = self.mean[0] + other.mean[0], self.mean[1] + other.mean[1]
-        tangent = _total(self.tangent, other.tangent)
-        return replace(self, second=second, tangent=tangent, roots=self.roots | other.roots, mean=mean)
-
     def correlation(self, which: int = 0) -> Tensor:
         """E u(x) u(y) over the root of both variances; exactly 1 for an input with itself, 0 for a zero input."""
         left, right = self.variances
         block, ends = self.second[which], ((left, right), (left, left), (right, right))[which]
-        rows, columns = sides(ends, block, len(self.grid))
-        scale = (rows * columns).sqrt()
-        rho = torch.where(scale > 0, block / scale, 0.0).clamp(-1, 1)
+        rho = correlated(block, ends, len(self.grid))[1]
         if self.same and which == 0:
             self.itself(rho).copy_((left > 0).squeeze(1))
         return rho
@@ -151,29 +146,35 @@ class Data:
     @cached_property
     def moments(self) -> Moments:
         """Averages over the features."""
-        (x, y), shape = (part.movedim(self.channel, -1) for part in (self.left, self.right)), list(self.left.shape)
-        grid, features = x.shape[1:-1], x.shape[-1]
-        x, y = (part.reshape(len(part), -1, features) / features**0.5 for part in (x, y))
-        parts = [(("c" if axis == self.channel else "p", shape[axis]),) for axis in range(1, len(shape))]
-        cross = _products(x, y, self.needs[0] == 2).unflatten(2, grid) if grid else _products(x, y, False)[:, :, 0]
-        if self.needs[0] == 2 and grid:
-            cross = cross.unflatten(-1, grid)
-        own = []
-        for part in (x, y):
-            variance = part.square().sum(dim=2)
-            if self.needs[1] == 2 and grid:
-                block = (part @ part.mT).view(len(part), *grid, *grid)
-                same_positions(block, 1, len(grid)).copy_(variance.view(len(part), *grid))
-            else:
-                block = variance.view(len(part), *grid)
-            own.append(block)
-        means = [part.mean(dim=2).view(len(part), *grid) * features**0.5 for part in (x, y)]
-        second = cross, own[0].unsqueeze(1), own[1].unsqueeze(0)
-        mean, axes = (means[0].unsqueeze(1), means[1].unsqueeze(0)), ((("s", -1),), *parts)
-        found = Moments(second, torch.zeros_like(cross), frozenset({("inputs",)}), mean, self.same, axes)
-        if self.same:
-            found.itself(cross).copy_(found.variances[0].squeeze(1))
-        return found
+        return paired_data(self, self)
+
+
+def paired_data(one: Data, other: Data) -> Moments:
+    """Averages over the features of products of two values at x and y; means are those of the first."""
+    shape, needs = list(one.left.shape), one.needs
+    (a, b), (c, d) = ([part.movedim(of.channel, -1) for part in (of.left, of.right)] for of in (one, other))
+    grid, features = a.shape[1:-1], a.shape[-1]
+    a, b, c, d = (part.reshape(len(part), -1, features) / features**0.5 for part in (a, b, c, d))
+    parts = [(("c" if axis == one.channel else "p", shape[axis]),) for axis in range(1, len(shape))]
+    cross = _products(a, d, needs[0] == 2).unflatten(2, grid) if grid else _products(a, d, False)[:, :, 0]
+    if needs[0] == 2 and grid:
+        cross = cross.unflatten(-1, grid)
+    own = []
+    for part, beside in ((a, c), (b, d)):
+        variance = (part * beside).sum(dim=2)
+        if needs[1] == 2 and grid:
+            block = (part @ beside.mT).view(len(part), *grid, *grid)
+            same_positions(block, 1, len(grid)).copy_(variance.view(len(part), *grid))
+        else:
+            block = variance.view(len(part), *grid)
+        own.append(block)
+    means = [part.mean(dim=2).view(len(part), *grid) * features**0.5 for part in (a, b)]
+    second = cross, own[0].unsqueeze(1), own[1].unsqueeze(0)
+    mean, axes = (means[0].unsqueeze(1), means[1].unsqueeze(0)), ((("s", -1),), *parts)
+    found = Moments(second, torch.zeros_like(cross), frozenset({("inputs",)}), mean, one.same, axes)
+    if one.same:
+        found.itself(cross).copy_(found.variances[0].squeeze(1))
+    return found
 
 
 def _products(x: Tensor, y: Tensor, full: bool) -> Tensor:
@@ -185,10 +186,24 @@ def _products(x: Tensor, y: Tensor, full: bool) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Mixed:
-    """A coordinate of which only the moments are known; a matrix takes it, a nonlinearity cannot."""
+class Source:
+    """The Gaussian variable that a matrix draws, and how it goes together with others of the same weights."""
 
+    weight: str
     moments: Moments
+    signal: "Signal"  # what the matrix reads
+    pair: Callable[["Signal", "Signal"], Moments]  # what the weights make of two values
+    asked: list[bool]  # grows if anybody wants to know
+    known: dict[int, Moments] = field(default_factory=dict)  # by the id of the other one
+
+    def covariance(self, other: "Source") -> Moments | None:
+        """E z(x) z′(y) and so on, with the tangent kernel of the two; None where they are independent."""
+        self.asked.append(True)
+        if self is other:
+            return self.moments
+        if self.weight == other.weight and id(other) not in self.known:
+            self.known[id(other)] = self.pair(self.signal, other.signal)
+        return self.known.get(id(other))
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,6 +214,12 @@ class Unit:
     slope: float | None = 1.0  # f(z) = z for z > 0 and slope·z below; None where f is `function`
     function: Callable[[Tensor], Tensor] | None = None
     scale: float = 1.0
+    terms: tuple[tuple[float, Source], ...] = ()  # z as a sum, where that is remembered
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether the coordinate is Gaussian itself."""
+        return self.slope == 1
 
     @cached_property
     def moments(self) -> Moments:
@@ -210,7 +231,7 @@ class Unit:
     def expected(self) -> tuple[Moments, float]:
         """The moments of f(z), and their estimated error relative to equal inputs; 0 for closed forms."""
         z, error = self.latent, 0.0
-        if self.slope == 1:
+        if self.gaussian:
             return z, error
         count, (left, right) = len(z.grid), z.second[1:]
         if z.full and self.function is None:
@@ -248,10 +269,111 @@ class Unit:
             return piecewise_linear(rho, rows, columns, self.slope or 0.0), 0.0
         return expanded(rho, rows, columns, self.function)
 
+    def plain(self, z: Tensor) -> Tensor:
+        """The function at a value of z."""
+        return torch.where(z > 0, z, (self.slope or 0.0) * z) if self.function is None else self.function(z)
+
     def __call__(self, z: Tensor) -> Tensor:
         """The coordinate at a value of z."""
-        value = torch.where(z > 0, z, (self.slope or 0.0) * z) if self.function is None else self.function(z)
-        return self.scale * value
+        return self.scale * self.plain(z)
+
+
+def covariance(one: Unit, other: Unit) -> Moments | None:
+    """Of the Gaussian variables of two coordinates at x and y; None where they are independent."""
+    if one.latent is other.latent:
+        return one.latent
+    if not dependent(one.latent, other.latent):
+        return None
+    if not one.terms or not other.terms:
+        raise InvalidInputError(DEPENDENT)
+    pairs = [(a * b, p.covariance(q)) for a, p in one.terms for b, q in other.terms]
+    found = [(factor, part) for factor, part in pairs if part is not None]
+    return weighted_sum(found) if found else None
+
+
+@dataclass(frozen=True, eq=False)
+class Several:
+    """A function of several Gaussian variables, of entries of vectors and of numbers that each input has."""
+
+    latents: tuple[Unit, ...]  # Gaussian themselves
+    function: Recipe
+    vectors: tuple[Float[Tensor, " coordinates"], ...] = ()
+    numbers: tuple[Pair, ...] = ()
+
+    @cached_property
+    def expected(self) -> tuple[Moments, float]:
+        """The moments of the coordinate, and their estimated error."""
+        found, error = pair_of_several(self, self)
+        if found.same:
+            found.itself(found.second[0]).copy_(found.variances[0].squeeze(1))
+        return found, error
+
+
+def pair_of_several(one: Several, other: Several) -> tuple[Moments, float]:
+    """E f(x) g(y), E f(x) g(x) and E f(y) g(y), the tangent kernel of f and g, and the means of f; and the error."""
+    latents, like, split = (*one.latents, *other.latents), one.latents[0].latent, len(one.latents)
+    joint = {(i, j): covariance(latents[i], latents[j]) for j in range(len(latents)) for i in range(j + 1)}
+    found = [
+        None if block is None else _drawn_block(one, other, joint, which) for which, block in enumerate(like.second)
+    ]
+    second = [part and part.second.view(block.shape) for part, block in zip(found, like.second, strict=True)]
+    means = [
+        part and same_positions(part.mean[0].view(block.shape), 2, len(like.grid))
+        for part, block in zip(found[1:], like.second[1:], strict=True)
+    ]
+    tangent = torch.zeros_like(like.second[0])
+    slopes = found[0].slopes.view(*tangent.shape, split, -1)  # type: ignore[union-attr]
+    for (i, j), part in joint.items():
+        if part is not None and i < split <= j:
+            tangent = tangent + part.tangent * slopes[..., i, j - split]
+    roots = frozenset[object]().union(*(unit.latent.roots for unit in latents))
+    roots |= BY_COORDINATE if one.vectors or other.vectors else frozenset()
+    error = max(part.error for part in found if part)
+    return replace(like, second=tuple(second), tangent=tangent, mean=tuple(means), roots=roots), error
+
+
+def _drawn_block(one: Several, other: Several, joint: dict[tuple[int, int], Any], which: int) -> Drawn:
+    """Of the pairs (x, y), (x, x) or (y, y), one after the other."""
+    like, split = one.latents[0].latent, len(one.latents)
+    block, ends, count = like.second[which], ((0, 1), (0, 0), (1, 1))[which], len(like.grid)
+
+    def spread(pair: Pair, side: int) -> Tensor:
+        """Numbers of the input that is at this side of the pairs."""
+        found = torch.as_tensor(sides((pair[ends[0]], pair[ends[1]]), block, count)[side])
+        return found.to(block).expand(block.shape).reshape(-1)
+
+    matrix = block.new_zeros(block.numel(), split + len(other.latents), split + len(other.latents))
+    for (i, j), part in joint.items():
+        if part is not None:  # of two variables at one input, or at both
+            one_input = (i < split) == (j < split)
+            entry = spread(part.variances, int(i >= split)) if one_input else part.second[which].reshape(-1)
+            matrix[:, i, j] = matrix[:, j, i] = entry
+    one_side, other_side = (
+        [spread(pair, side)[:, None] for pair in of.numbers] for side, of in enumerate((one, other))
+    )
+    return drawn(matrix, (one, one_side), (other, other_side), FEWER if like.full else POINTS)
+
+
+@dataclass(frozen=True, eq=False)
+class Mixed:
+    """A coordinate that is no function of one Gaussian variable: its moments, or of what others it is a function.
+
+    A matrix takes it as it is; a nonlinearity needs to know the function.
+    """
+
+    known: Moments | None
+    several: Several | None = None
+
+    @cached_property
+    def expected(self) -> tuple[Moments, float]:
+        """The moments of the coordinate, and their estimated error."""
+        assert self.known is not None or self.several is not None
+        return (self.known, 0.0) if self.known is not None else self.several.expected  # type: ignore[union-attr]
+
+    @property
+    def moments(self) -> Moments:
+        """The moments of the coordinate."""
+        return self.expected[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,21 +386,24 @@ class Concatenation:
     def moments(self) -> Moments:
         """Averages over all coordinates."""
         total = sum(width for width, _ in self.parts)
-        shares = [(width / total, part.moments) for width, part in self.parts]
-
-        def average(blocks: Any) -> Any:
-            return _total(
-                *(None if block is None else share * block for (share, _), block in zip(shares, blocks, strict=True))
-            )
-
-        second = tuple(map(average, zip(*(moments.second for _, moments in shares), strict=True)))
-        mean = tuple(map(average, zip(*(moments.mean for _, moments in shares), strict=True)))
-        roots = frozenset[object]().union(*(moments.roots for _, moments in shares))
-        tangent = average([moments.tangent for _, moments in shares])
-        return replace(shares[0][1], second=second, tangent=tangent, roots=roots, mean=mean)
+        return weighted_sum([(width / total, part.moments) for width, part in self.parts])
 
 
 Signal = Data | Mixed | Unit | Concatenation
+
+
+def weighted_sum(shares: list[tuple[float, Moments]]) -> Moments:
+    """Sums of moments, and of tangent kernels, times numbers."""
+
+    def total(blocks: Any) -> Any:
+        parts = zip(shares, blocks, strict=True)
+        return _total(*(None if block is None else share * block for (share, _), block in parts))
+
+    second = tuple(map(total, zip(*(moments.second for _, moments in shares), strict=True)))
+    mean = tuple(map(total, zip(*(moments.mean for _, moments in shares), strict=True)))
+    roots = frozenset[object]().union(*(moments.roots for _, moments in shares))
+    tangent = total([moments.tangent for _, moments in shares])
+    return replace(shares[0][1], second=second, tangent=tangent, roots=roots, mean=mean)
 
 
 def dependent(one: Moments, other: Moments) -> bool:
@@ -291,55 +416,3 @@ def _overlap(one: Any, other: Any) -> bool:
         if a != b:  # two pieces of one axis overlap or not; of two nodes nothing is shared
             return isinstance(a, tuple) and isinstance(b, tuple) and (a[2] != b[2] or (a[0] < b[1] and b[0] < a[1]))
     return True
-
-
-def moved(signal: Signal, change: Callable[[Moments], Moments], linear: bool = False) -> Signal:
-    """The signal with its positions or roots changed; `linear` where the change adds up positions."""
-    if isinstance(signal, Concatenation):
-        return Concatenation(tuple((width, moved(part, change, linear)) for width, part in signal.parts))
-    if isinstance(signal, Unit) and (not linear or signal.slope == 1):
-        return Unit(change(signal.moments)) if linear else replace(signal, latent=change(signal.latent))
-    return Mixed(change(signal.moments))
-
-
-def sum_of(one: Signal, other: Signal) -> Signal:
-    """The sum of two signals that are independent of each other or functions of the same variable."""
-    if isinstance(one, Unit) and isinstance(other, Unit) and one.latent is other.latent:
-        if one.function is None and one.slope == other.slope:
-            return replace(one, scale=one.scale + other.scale)
-        return Unit(one.latent, None, lambda z: one(z) + other(z))
-    if any(isinstance(part, Concatenation) for part in (one, other)) or dependent(one.moments, other.moments):
-        raise InvalidInputError(
-            "it is the sum of two values that depend on the same random numbers in different ways, or of a "
-            "concatenation, which have no rule yet; put a matrix between them"
-        )
-    total = one.moments.plus(other.moments)
-    return Unit(total) if all(isinstance(part, Unit) and part.slope == 1 for part in (one, other)) else Mixed(total)
-
-
-def product_of(one: Signal, other: Signal) -> Signal:
-    """The product of two functions of the same variable, or of two independent ones (a gate)."""
-    if isinstance(one, Unit) and isinstance(other, Unit) and one.latent is other.latent:
-        return Unit(one.latent, None, lambda z: one(z) * other(z))
-    left, right = one.moments, other.moments
-    if any(isinstance(part, Data | Concatenation) for part in (one, other)) or dependent(left, right):
-        raise InvalidInputError(
-            "it is a product of values that are neither functions of one value nor independent, which has no rule yet"
-        )
-    second = tuple(None if a is None or b is None else a * b for a, b in zip(left.second, right.second, strict=True))
-    mean = left.mean[0] * right.mean[0], left.mean[1] * right.mean[1]
-    tangent = left.tangent * right.second[0] + left.second[0] * right.tangent
-    return Mixed(replace(left, second=second, mean=mean, tangent=tangent, roots=left.roots | right.roots))
-
-
-def changed(signal: Signal, by: float | Pair, shift: float | Pair = 0.0) -> Signal:
-    """The signal times a number, plus a number; both may be different for each input."""
-    if isinstance(signal, Concatenation):
-        return Concatenation(tuple((width, changed(part, by, shift)) for width, part in signal.parts))
-    if isinstance(signal, Unit) and isinstance(by, float) and isinstance(shift, float):
-        moved = Unit(signal.latent, None, lambda z: by * signal(z) + shift)
-        return moved if shift else replace(signal, scale=signal.scale * by)
-    pairs = [(entry, entry) if isinstance(entry, float) else entry for entry in (by, shift)]
-    centred = not any(isinstance(part, Tensor) or part for part in pairs[1])
-    moments = signal.moments.changed(*pairs)
-    return Unit(moments) if isinstance(signal, Unit) and signal.slope == 1 and centred else Mixed(moments)

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from skiplens.base.errors import DidNotConverge
-from skiplens.kernels.angular import AngularKernel, DiagonalValue
-from skiplens.kernels.arc_cosine import Correlation, angle_of
+from skiplens.kernels.angular import AngularKernel, DiagonalValue, tabulated
+from skiplens.kernels.arc_cosine import Correlation
 from skiplens.kernels.infinite_network import Stretch
 from skiplens.kernels.limit.signals import Data
 from skiplens.kernels.tables import Table, quick_table, tabulate
@@ -39,16 +39,10 @@ def angular_kernels_of(kernels: Kernels, steps: int) -> tuple[tuple[AngularKerne
     except DidNotConverge:
         return None
     unit = math.sqrt(2) * torch.tensor([[1.0, 0.0]], dtype=torch.float64)
-    peaks = [
-        DiagonalValue(part[0, 0], torch.zeros((), dtype=torch.float64)) for part in kernels(Data(unit, unit, True))
-    ]
-    return tuple(
-        (_by_table(table, peak), quick_table(table, torch.float32)) for table, peak in zip(tables, peaks, strict=True)
-    )
-
-
-def _by_table(table: Table, peak: DiagonalValue) -> AngularKernel:
-    return AngularKernel(lambda correlation: table(angle_of(correlation)), peak, False, table)
+    zero, found = torch.zeros((), dtype=torch.float64), []
+    for table, part in zip(tables, kernels(Data(unit, unit, True)), strict=True):
+        found.append((tabulated(table, DiagonalValue(part[0, 0], zero)), quick_table(table, torch.float32)))
+    return tuple(found)
 
 
 def _plane(others: Tensor) -> Data:

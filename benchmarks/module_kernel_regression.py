@@ -1,0 +1,87 @@
+"""What accuracy does the tangent kernel of a Myrtle-like module reach on few images of CIFAR-10, and what does it cost?
+
+    python benchmarks/kernel_regression.py --save-data FOLDER
+    python benchmarks/module_kernel_regression.py --data FOLDER/cifar10-*.npz --device cuda --json FILE
+
+Four convolutions of 3 × 3 with ReLU, average pooling behind the second and the third, global pooling and a linear
+layer: five layers, after the Myrtle networks of Shankar et al. 2020, Neural Kernels Without Tangents. Pixels are
+centred and scaled by the training images. Kernel ridge regression to the classes' indicators in float64; the ridge is
+relative to the mean diagonal and chosen on the last fifth of the training images.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import torch
+from kernel_regression import accuracy, indicators, loaded
+from measuring import environment, show
+from torch import nn
+
+from skiplens.kernels import infinite_width
+from skiplens.kernels.sklearn_kernel import ridge_weights
+
+RIDGES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+
+
+def myrtle(width=8):
+    """The module; its width does not enter the kernel of its limit."""
+
+    def conv(inputs):
+        return [nn.Conv2d(inputs, width, 3, padding=1, bias=False), nn.ReLU()]
+
+    layers = [*conv(3), *conv(width), nn.AvgPool2d(2), *conv(width), nn.AvgPool2d(2), *conv(width)]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 1, bias=False)).double()
+
+
+def best_ridge(K, labels):
+    """Of the kernel matrix of the training images: fitted to four fifths, tried on the rest."""
+    fitted = len(K) * 4 // 5
+    scale = float(K.diagonal().mean())
+    scores = []
+    for ridge in RIDGES:
+        weights = ridge_weights(K[:fitted, :fitted], indicators(labels[:fitted]), ridge * scale)
+        scores.append((accuracy(K[fitted:, :fitted] @ weights, labels[fitted:]), ridge * scale))
+    return max(scores)[1]
+
+
+def regression(samples, parts, options):
+    """Time of the kernels, and accuracy on the test images, with as many training images as asked."""
+    images, labels, tests, test_labels = (part.to(options.device) for part in parts)
+    X, T = images[:samples].double(), tests[: options.test].double()
+    mean, deviation = X.mean(dim=(0, 2, 3), keepdim=True), X.std(dim=(0, 2, 3), keepdim=True)
+    X, T = (X - mean) / deviation, (T - mean) / deviation
+    kernel = infinite_width(myrtle().to(options.device), X[:1], variance="he", parameterisation="ntk")
+    row = {"samples": samples, "test": len(T), "pixels": X.shape[-1]}
+    for quantity in ("ntk", "nngp"):
+        start = time.perf_counter()
+        K, across = kernel.matrix(quantity, X), kernel.matrix(quantity, T, X)
+        if options.device == "cuda":
+            torch.cuda.synchronize()
+        row[f"{quantity}_s"] = time.perf_counter() - start
+        weights = ridge_weights(K, indicators(labels[:samples]), best_ridge(K, labels[:samples]))
+        row[f"{quantity}_accuracy"] = accuracy(across @ weights, test_labels[: options.test])
+    return row
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, nargs="+", required=True, help="files of kernel_regression.py --save-data")
+    parser.add_argument("--samples", type=int, nargs="+", default=[1000, 5000], help="training images")
+    parser.add_argument("--test", type=int, default=1000, help="test images")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    ((_, parts),) = loaded(options.data).items()
+    device, rows = torch.cuda.get_device_name() if options.device == "cuda" else None, []
+    for samples in options.samples:
+        rows.append(regression(samples, parts, options))
+        if options.json:  # after each number of images, so that a killed run leaves what it has
+            record = {"environment": environment(), "device": device, "rows": rows}
+            options.json.write_text(json.dumps(record, indent=1) + "\n")
+    show(rows)
+
+
+if __name__ == "__main__":
+    main()

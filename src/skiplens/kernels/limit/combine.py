@@ -1,0 +1,211 @@
+"""Sums, products and other changes of coordinates that are functions of Gaussian variables."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import combinations
+from operator import add, mul
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from skiplens.base.errors import InvalidInputError
+from skiplens.kernels.limit.gaussian import expanded, piecewise_linear
+from skiplens.kernels.limit.signals import (
+    DEPENDENT,
+    Concatenation,
+    Data,
+    Mixed,
+    Moments,
+    Pair,
+    Several,
+    Signal,
+    Unit,
+    correlated,
+    covariance,
+    dependent,
+    pair_of_several,
+    paired_data,
+    weighted_sum,
+)
+
+
+def several(signal: Signal) -> Several | None:
+    """The coordinate as a function of Gaussian variables, where that is known."""
+    if isinstance(signal, Unit):
+        return Several((Unit(signal.latent, terms=signal.terms),), lambda z, *_: signal(z[0]))
+    return signal.several if isinstance(signal, Mixed) else None
+
+
+def applied(signal: Signal, function: Callable[..., Tensor], vector: Tensor | None = None, *pairs: Pair) -> Mixed:
+    """A function of a coordinate, of entries of a vector and of numbers that each input has."""
+    inner = several(signal)
+    if inner is None:
+        raise InvalidInputError("its input is a mixture that is not Gaussian; put a matrix before it")
+    vectors, numbers = len(inner.vectors), len(inner.numbers)
+
+    def outer(z: Any, entries: Any, own: Any) -> Tensor:
+        return function(inner.function(z, entries[:vectors], own[:numbers]), *entries[vectors:], *own[numbers:])
+
+    added = inner.vectors if vector is None else (*inner.vectors, vector)
+    return Mixed(None, Several(inner.latents, outer, added, (*inner.numbers, *pairs)))
+
+
+def _together(one: Signal, other: Signal, combine: Callable[[Tensor, Tensor], Tensor]) -> Several | None:
+    """A function of two coordinates as one of all their Gaussian variables."""
+    a, b = several(one), several(other)
+    if a is None or b is None:
+        return None
+    latents = [*a.latents]
+    for unit in b.latents:
+        if all(unit.latent is not known.latent for known in latents):
+            latents.append(unit)
+    places = [next(i for i, known in enumerate(latents) if known.latent is unit.latent) for unit in b.latents]
+    count, vectors, numbers = len(a.latents), len(a.vectors), len(a.numbers)
+
+    def function(z: Any, entries: Any, own: Any) -> Tensor:
+        left = a.function(z[:count], entries[:vectors], own[:numbers])
+        return combine(left, b.function([z[place] for place in places], entries[vectors:], own[numbers:]))
+
+    return Several(tuple(latents), function, (*a.vectors, *b.vectors), (*a.numbers, *b.numbers))
+
+
+def pairing(one: Signal, other: Signal) -> Moments | None:
+    """E u(x) v(y), E u(x) v(x) and E u(y) v(y) of two coordinates, and the tangent kernel of the two; None for 0."""
+    left, right = one.moments, other.moments
+    if one is other:
+        return left
+    if isinstance(one, Unit) and isinstance(other, Unit):
+        if (joint := covariance(one, other)) is not None:
+            return _pair_of_units(one, other, joint)
+    elif isinstance(one, Data) and isinstance(other, Data) and one.left.shape[1:] == other.left.shape[1:]:
+        return paired_data(one, other)
+    elif dependent(left, right):
+        a, b = several(one), several(other)
+        if a is None or b is None:
+            raise InvalidInputError(DEPENDENT)
+        return replace(pair_of_several(a, b)[0], mean=(0.0, 0.0))
+    products = left.outer(left.mean, right.mean)
+    if not any(isinstance(part, Tensor) or part for part in products):
+        return None
+    blocks = zip(left.second, products, strict=True)
+    second = tuple(None if block is None else torch.zeros_like(block) + part for block, part in blocks)
+    return replace(left, second=second, tangent=torch.zeros_like(left.tangent), mean=(0.0, 0.0))
+
+
+def _pair_of_units(one: Unit, other: Unit, joint: Moments) -> Moments:
+    """Of functions of one Gaussian variable each."""
+    if one.gaussian and other.gaussian:
+        return weighted_sum([(one.scale * other.scale, joint)])
+    (a, b), (c, d), second = one.latent.variances, other.latent.variances, list[Any]()
+    for block, ends in zip(joint.second, ((a, d), (a, c), (b, d)), strict=True):
+        if block is None:
+            second.append(None)
+            continue
+        (rows, columns), rho = correlated(block, ends, len(joint.grid))
+        if one.slope is None or other.slope is None:
+            found = expanded(rho, rows, columns, one.plain, other.plain)[0]
+        else:
+            found = piecewise_linear(rho, rows, columns, one.slope, other.slope)
+        second.append(one.scale * other.scale * found.second[0])
+        if len(second) == 1:
+            tangent = one.scale * other.scale * found.slopes * joint.tangent
+    return replace(joint, second=tuple(second), tangent=tangent, mean=(0.0, 0.0))
+
+
+def sum_of(one: Signal, other: Signal) -> Signal:
+    """The sum of two coordinates."""
+    if isinstance(one, Concatenation) or isinstance(other, Concatenation):
+        return _by_parts(one, other, sum_of)
+    if isinstance(one, Unit) and isinstance(other, Unit) and one.latent is other.latent:
+        if one.function is None and one.slope == other.slope:
+            return replace(one, scale=one.scale + other.scale)
+        return Unit(one.latent, None, lambda z: one(z) + other(z), terms=one.terms)
+    parts = one.moments, other.moments, pairing(one, other), pairing(other, one)
+    total = weighted_sum([(1.0, part) for part in parts if part is not None])
+    if isinstance(one, Unit) and isinstance(other, Unit) and one.gaussian and other.gaussian:
+        terms = [(unit.scale * factor, source) for unit in (one, other) for factor, source in unit.terms]
+        return Unit(total, terms=tuple(terms) if one.terms and other.terms else ())
+    return Mixed(total, _together(one, other, add))
+
+
+def product_of(one: Signal, other: Signal) -> Signal:
+    """The product of two coordinates, a gate."""
+    if isinstance(one, Concatenation) or isinstance(other, Concatenation):
+        return _by_parts(one, other, product_of)
+    if isinstance(one, Unit) and isinstance(other, Unit) and one.latent is other.latent:
+        return Unit(one.latent, None, lambda z: one(z) * other(z), terms=one.terms)
+    left, right, both = one.moments, other.moments, _together(one, other, mul)
+    if dependent(left, right) and both is not None:
+        return Mixed(None, both)
+    if any(isinstance(part, Data) for part in (one, other)) or dependent(left, right):
+        raise InvalidInputError(
+            "it is a product with the inputs' own features, or of values that depend on the same random numbers in a "
+            "way that has no rule"
+        )
+    second = tuple(None if a is None or b is None else a * b for a, b in zip(left.second, right.second, strict=True))
+    mean = left.mean[0] * right.mean[0], left.mean[1] * right.mean[1]
+    tangent = left.tangent * right.second[0] + left.second[0] * right.tangent
+    return Mixed(replace(left, second=second, mean=mean, tangent=tangent, roots=left.roots | right.roots), both)
+
+
+def _by_parts(one: Signal, other: Signal, combine: Callable[[Signal, Signal], Signal]) -> Signal:
+    """Of a concatenation with anything of the same width."""
+    sizes = [[width for width, _ in part.parts] for part in (one, other) if isinstance(part, Concatenation)]
+    if any(size != sizes[0] for size in sizes):
+        raise InvalidInputError("it joins two concatenations of different widths, which has no rule")
+    axis = next(number for number, axis in enumerate(one.moments.axes) if any(kind == "c" for kind, _ in axis))
+    parts, start = [], 0
+    for number, width in enumerate(sizes[0]):
+        piece = start, start + width, sum(sizes[0])
+        two = (
+            part.parts[number][1] if isinstance(part, Concatenation) else pieces(part, axis, piece)
+            for part in (one, other)
+        )
+        parts.append((width, combine(*two)))
+        start += width
+    return Concatenation(tuple(parts))
+
+
+def pieces(signal: Signal, axis: int, piece: tuple[int, int, int], kept: bool = True) -> Signal:
+    """Some of the coordinates on an axis, alike and independent of the others; without the axis if it is not kept."""
+
+    def change(moments: Moments) -> Moments:
+        rest = ((("c", piece[1] - piece[0]),),) if kept else ()
+        axes = (*moments.axes[:axis], *rest, *moments.axes[axis + 1 :])
+        return replace(moments, axes=axes, roots=frozenset((*root, piece) for root in moments.roots))  # type: ignore[misc]
+
+    return moved(signal, change)
+
+
+def moved(signal: Signal, change: Callable[[Moments], Moments], linear: bool = False) -> Signal:
+    """The signal with its positions or roots changed; `linear` where the change adds up positions."""
+    if isinstance(signal, Concatenation):
+        return Concatenation(tuple((width, moved(part, change, linear)) for width, part in signal.parts))
+    if isinstance(signal, Unit) and (not linear or signal.gaussian):
+        return Unit(change(signal.moments)) if linear else replace(signal, latent=change(signal.latent), terms=())
+    inner = signal.several if isinstance(signal, Mixed) and not linear else None
+    pairs = combinations(inner.latents, 2) if inner else ()
+    tied = any(dependent(one.latent, other.latent) for one, other in pairs)
+    if inner is None or inner.vectors or inner.numbers or tied:
+        return Mixed(change(signal.moments))
+    known = signal.known if isinstance(signal, Mixed) else None
+    latents = tuple(Unit(change(unit.latent)) for unit in inner.latents)
+    return Mixed(known and change(known), replace(inner, latents=latents))
+
+
+def changed(signal: Signal, by: float | Pair, shift: float | Pair = 0.0) -> Signal:
+    """The signal times a number, plus a number; both may be different for each input."""
+    if isinstance(signal, Concatenation):
+        return Concatenation(tuple((width, changed(part, by, shift)) for width, part in signal.parts))
+    if isinstance(signal, Unit) and isinstance(by, float) and isinstance(shift, float):
+        moved = Unit(signal.latent, None, lambda z: by * signal(z) + shift, terms=signal.terms)
+        return moved if shift else replace(signal, scale=signal.scale * by)
+    pairs = [(entry, entry) if isinstance(entry, float) else entry for entry in (by, shift)]
+    centred = not any(isinstance(part, Tensor) or part for part in pairs[1])
+    moments = signal.moments.changed(*pairs)
+    if isinstance(signal, Unit) and signal.gaussian and centred:
+        return Unit(moments)
+    if several(signal) is None:
+        return Mixed(moments)
+    return replace(applied(signal, lambda u, scale, offset: scale * u + offset, None, *pairs), known=moments)
