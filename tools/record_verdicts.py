@@ -12,6 +12,7 @@ from pathlib import Path
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.files import write_content
 from skiplens.papers.reproduction import shipped_record, words_in
+from skiplens.papers.study import VARIES
 from skiplens.sweeps.run import owner_of
 
 
@@ -19,7 +20,7 @@ def record(folders: Sequence[Path]) -> None:
     """Write the verdicts of the folders into the record.
 
     A claim whose verdicts differ between the folders (runs with other seeds) is one that the preset does not decide: it
-    is recorded as not attempted.
+    is recorded as varying, and raises an alarm in every later run.
     """
     presets = {owner_of(folder) for folder in folders}
     preset = presets.pop() if len(presets) == 1 else None
@@ -31,7 +32,7 @@ def record(folders: Sequence[Path]) -> None:
     for folder in folders:
         for name, word in words_in(folder / "verdicts.json").items():
             found.setdefault(name, set()).add(word)
-    agreed = {name: words.pop() if len(words) == 1 else "not attempted" for name, words in found.items()}
+    agreed = {name: words.pop() if len(words) == 1 else VARIES for name, words in found.items()}
     words_by_preset = shipped_record()
     words_by_preset[preset] = words_by_preset.get(preset, {}) | agreed
     place = Path(str(files("skiplens.papers").joinpath("recorded.json")))

@@ -16,8 +16,7 @@ from skiplens.papers.littwin2016_ensembles import (
     fig1f_thm5,
     lemma4,
     thm1_thm2,
-    thm3,
-    thm4,
+    thm3_thm4,
 )
 from skiplens.papers.littwin2016_ensembles.common import SIZES, Sizes, judge_always
 from skiplens.papers.littwin2016_ensembles.depth_during_training import (
@@ -29,9 +28,9 @@ from skiplens.papers.littwin2016_ensembles.fig1d_fig1e import Gaussians, Moments
 from skiplens.papers.littwin2016_ensembles.fig1f_thm5 import Counts, FiniteSize, Mixtures
 from skiplens.papers.littwin2016_ensembles.lemma4 import Reach, Slopes
 from skiplens.papers.littwin2016_ensembles.thm1_thm2 import Normaliser, PeakFormulas, Peaks, Spectra, Tails
-from skiplens.papers.littwin2016_ensembles.thm4 import Descents
-from skiplens.papers.littwin2016_ensembles.two_paths import TwoPaths
+from skiplens.papers.littwin2016_ensembles.thm3_thm4 import Descents, TwoPaths
 from skiplens.papers.reproduction import ReproductionEffort, reproduce
+from skiplens.papers.statistics import LEVEL
 from skiplens.papers.study import choose
 from skiplens.paths.laws import rectified_branch_energies
 from skiplens.readings.reading import Measurement, Provenance
@@ -167,7 +166,7 @@ def test_slopes_of_the_weights_are_the_corrected_ones():
 
 @pytest.mark.parametrize(("short", "long", "spins"), [(2, 4, 8), (3, 5, 6)])
 def test_layer_scales_grow_by_the_leading_order(short, long, spins, seed):
-    found = thm3.layer_steps(TwoPaths(short=short, long=long, spins=spins, losses=3, seed=seed))
+    found = thm3_thm4.layer_steps(TwoPaths(short=short, long=long, spins=spins, losses=3, seed=seed))
     for layer in ("unskipped", "skipped"):
         errors = (found[layer] / found[f"{layer}_predicted"][:, None] - 1).abs()
         assert float(errors[:, -1].max()) < 2e-3
@@ -175,7 +174,7 @@ def test_layer_scales_grow_by_the_leading_order(short, long, spins, seed):
 
 
 def test_the_slope_in_the_scale_is_equation_25(seed):
-    found = thm4.scale_steps(TwoPaths(losses=4, seed=seed))
+    found = thm3_thm4.scale_steps(TwoPaths(losses=4, seed=seed))
     assert_close(found["slope"][:, -1], found["predicted"], relative=2e-3)
     assert not torch.allclose(found["slope"][:, -1], found["printed_as_45"], rtol=0.01)
     assert_close(found["norm_growth"][:, 0], torch.ones(4), relative=1e-9)
@@ -183,12 +182,12 @@ def test_the_slope_in_the_scale_is_equation_25(seed):
 
 def test_opposed_gradients_drive_the_scale_down(seed):
     """κ = 3/4 for m = 2, p = 4: (1 - κ)(pκ - m) = 1/4."""
-    found = thm4.scale_steps(TwoPaths(losses=3, seed=seed))["opposed"]
+    found = thm3_thm4.scale_steps(TwoPaths(losses=3, seed=seed))["opposed"]
     assert_close(found, torch.full((3,), 0.25), relative=1e-3)
 
 
 def test_descents_start_flat_and_follow_the_scale(seed):
-    found = thm4.descents(Descents(steps=10, every=5, seed=seed))
+    found = thm3_thm4.descents(Descents(steps=10, every=5, seed=seed))
     assert found["step"].tolist() == [0, 5, 10]
     assert float(found["weight_scale"][0]) == pytest.approx(1.0)
     grown = found["weight_scale"].diff().sign()
@@ -307,6 +306,12 @@ def test_few_replicates_do_not_say_always():
     assert judge_always([torch.tensor(1.0)] * 4, "").verdict == "not attempted"
     assert judge_always([torch.tensor(1.0)] * 5, "").verdict == "reproduced"
     assert judge_always([torch.tensor(0.5)] * 5, "").verdict == "differs"
+    once_not = judge_always([*[torch.tensor(1.0)] * 9, torch.tensor(0.5)], "Said.")
+    assert (once_not.verdict, once_not.ours, once_not.explanation) == (
+        *("differs", pytest.approx(0.95)),
+        "Said. It held throughout 9 of 10 runs.",
+    )
+    assert 1 - judge_always([torch.tensor(1.0)] * 10, "").uncertainty == pytest.approx((LEVEL / 2) ** 0.1)
 
 
 def trained(scales, lengths):
@@ -321,7 +326,7 @@ def trained(scales, lengths):
     [
         ((1.6, 1.3), "reproduced", "reproduced", "reproduced"),
         ((1.6, 0.9), "reproduced", "differs", "reproduced"),
-        ((0.8, 0.9), "differs", "differs", "differs"),
+        ((0.8, 0.9), "opposite", "differs", "opposite"),
     ],
 )
 def test_scales_are_judged_by_what_they_do(last, growth, every_layer, first_layer):
@@ -333,7 +338,7 @@ def test_scales_are_judged_by_what_they_do(last, growth, every_layer, first_laye
     assert fig1d_fig1e.judge_first_layer(readings, "literal").verdict == first_layer
     deeper = fig1d_fig1e.judge_deeper_with_scales(readings, "literal")
     assert "corrected statement" not in deeper.explanation
-    assert (deeper.verdict, deeper.ours) == ("corrected", -1.0)
+    assert (deeper.verdict, deeper.ours) == ("opposite", -1.0)
 
 
 def test_runs_have_streams_of_their_own_and_the_same_run_the_same_numbers():
@@ -376,4 +381,4 @@ def test_the_smallest_preset_decides_what_is_certain(tmp_path, seed):
     words = {f"{verdict.item}/{verdict.claim}": verdict.verdict for verdict in found.verdicts}
     assert {name: words[name] for name in CERTAIN_AT_SMOKE} == CERTAIN_AT_SMOKE
     assert "differs" not in words.values()
-    assert not found.worse
+    assert not found.changed

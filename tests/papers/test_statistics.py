@@ -12,6 +12,8 @@ from skiplens.base.settings import option
 from skiplens.papers.reproduction import csv_text
 from skiplens.papers.statistics import (
     LEVEL,
+    MOST_CLAIMS,
+    STUDY_LEVEL,
     Band,
     Interval,
     ReplicateSettings,
@@ -22,13 +24,16 @@ from skiplens.papers.statistics import (
     decide_correction,
     entries,
     exactly,
+    exponent,
     over_seeds,
+    over_trials,
     raw_tables,
     replicated,
     slope,
     stacked,
     values,
 )
+from skiplens.papers.study import studies
 from skiplens.readings.reading import Measurement, Provenance
 
 
@@ -68,6 +73,66 @@ def test_a_closed_form_has_no_uncertainty():
 def test_one_seed_is_no_interval():
     with pytest.raises(InvalidInputError, match="needs at least 2 seeds, got 1"):
         over_seeds([1.0])
+
+
+def test_all_claims_of_a_study_hold_together():
+    assert LEVEL * MOST_CLAIMS == pytest.approx(STUDY_LEVEL)
+    for study in studies():
+        assert sum(len(item.claims) for item in study.items) <= MOST_CLAIMS, study.name
+
+
+@pytest.mark.parametrize(("count", "trials"), [(0, 3), (6, 10), (10, 10), (1, 40)])
+def test_the_share_of_trials_has_an_exact_interval(count, trials):
+    """At its ends what was counted, or more extreme, has half the chance of a miss; the sums are of binomial terms."""
+    found = over_trials([True] * count + [False] * (trials - count))
+    assert float(found.value) == pytest.approx(count / trials)
+
+    def chance(share, counts):
+        return sum(math.comb(trials, k) * share**k * (1 - share) ** (trials - k) for k in counts)
+
+    ends = []
+    if count:
+        ends.append((max(0.0, float(found.low)), range(count, trials + 1)))
+    if count < trials:
+        ends.append((min(1.0, float(found.high)), range(count + 1)))
+    chances = [chance(end, counts) for end, counts in ends]
+    assert max(chances) == pytest.approx(LEVEL / 2, rel=1e-6), "the longer side is exact"
+    assert all(one <= LEVEL / 2 * (1 + 1e-6) for one in chances)
+
+
+def test_one_trial_is_no_share():
+    with pytest.raises(InvalidInputError, match="needs at least 2 trials, got 1"):
+        over_trials([True])
+
+
+@pytest.mark.parametrize(
+    ("values", "band", "word"),
+    [
+        ([-1.0], Band(0.0, math.inf), "opposite"),
+        ([1.0], Band(-math.inf, 0.0), "opposite"),
+        ([-1.0, -2.0], Band(0.0, math.inf), "opposite"),
+        ([-1.0, 2.0], Band(0.0, math.inf), "differs"),  # one of two has the other sign: not the contrary of both
+        ([0.5], Band(1.0, math.inf), "differs"),  # short of what we ask for, but of the printed sign
+        ([-1.0], Band(0.0, 1.0), "differs"),
+        ([-1.0], Band(-0.2, math.inf, 0.2), "differs"),
+    ],
+)
+def test_the_opposite_is_the_other_sign(values, band, word):
+    found = Interval(torch.tensor(values), torch.full((len(values),), 0.1))
+    assert decide(found, band, "Compared.").verdict == word
+
+
+@pytest.mark.parametrize(
+    ("right", "word"),
+    [
+        (Band(0.0, math.inf), "opposite"),  # nothing but the contrary
+        (Band.around(1.0, 0.2), "corrected"),  # a number of its own
+    ],
+)
+def test_a_contrary_is_no_correction(right, word):
+    found, other = interval(1.0, 0.1), interval(1.0, 0.1)
+    assert decide_correction((found, Band(-math.inf, 0.0)), (found, right), "Compared.").verdict == word
+    assert decide_correction((found, Band(-math.inf, 0.0)), (other, right), "Compared.").verdict == "corrected"
 
 
 @pytest.mark.parametrize(
@@ -243,3 +308,9 @@ def test_a_curve_is_the_mean_with_a_band_of_one_deviation():
 def test_a_place_that_a_replicate_did_not_reach_counts_for_the_others():
     _, line = curve((1, 2), torch.tensor([[1.0, torch.nan], [3.0, 5.0]]), "one", 1)
     assert line.y == (2.0, 5.0)
+
+
+def test_the_exponent_of_a_power_law():
+    x = (1, 2, 5, 30)
+    rows = torch.stack([3 * torch.tensor(x).double() ** power for power in (-1.5, 0.0, 2.0)])
+    torch.testing.assert_close(exponent(x, rows), torch.tensor([-1.5, 0.0, 2.0]).double())

@@ -2,7 +2,7 @@ import pytest
 
 from skiplens.base.errors import InvalidInputError
 from skiplens.papers.reproduction import recorded_verdicts
-from skiplens.papers.study import PRESETS, choose, studies
+from skiplens.papers.study import PRESETS, Judgement, choose, claims, studies
 from skiplens.sweeps.run import Run
 
 
@@ -45,3 +45,13 @@ def test_every_item_has_runs_and_claims_with_names_of_their_own(preset):
 def test_every_claim_is_recorded(preset):
     claims = {f"{study.name}/{item.name}/{claim.name}" for study, item in choose("all") for claim in item.claims}
     assert set(recorded_verdicts(preset)) == claims, "record them: python tools/record_verdicts.py FOLDER"
+
+
+def test_one_judge_decides_each_row_of_claims_with_what_the_row_gives_it():
+    def judge(readings, place, factor):
+        return Judgement("reproduced", factor * readings[place])
+
+    first, second = claims(judge, ("a", "A.", "Eq. 1", "2", 0, 2.0), ("b", "B.", "Eq. 2", "30", 1, 3.0))
+    assert (first.name, first.statement, first.printed_at, first.paper) == ("a", "A.", "Eq. 1", "2")
+    assert (second.name, second.statement, second.printed_at, second.paper) == ("b", "B.", "Eq. 2", "30")
+    assert [one.judge([1.0, 10.0]).ours for one in (first, second)] == [2.0, 30.0]

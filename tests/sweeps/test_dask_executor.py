@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,8 @@ import torch
 from skiplens.base.errors import ClusterError, MissingDependencyError
 from skiplens.base.version import VERSION
 from skiplens.readings.store import Store
-from skiplens.sweeps.dask_executor import DaskCluster, _resources
+from skiplens.sweeps import dask_executor
+from skiplens.sweeps.dask_executor import DaskCluster, _Lost, _resources, _session
 from skiplens.sweeps.run import Needs, Run
 from skiplens.sweeps.sweep import sweep
 from tests.sweeps.measures import Probe, runs
@@ -241,6 +243,51 @@ def test_gpus_and_declared_memory_become_resources():
     assert _resources(run, set()) == {"GPU": 2}
     assert _resources(run, {"MEMORY"}) == {"GPU": 2, "MEMORY": 100}
     assert _resources(Run("a:b", Probe()), {"GPU", "MEMORY"}) == {}
+
+
+def test_a_cluster_without_gpu_workers_refuses_gpu_runs_at_once(cluster, tmp_path):
+    on_gpu = Run("tests.sweeps.measures:draw", Probe(seed=77), Needs(gpus=2))
+    swept = sweep([on_gpu, *runs(count=2)], Store(tmp_path), executor(cluster))
+    assert [failure.error for failure in swept.failures.values()] == [
+        "The run needs 2 GPUs and 0 can be used by a worker of the cluster. Start some with "
+        "'dask worker ADDRESS --resources GPU=1', or take a smaller preset."
+    ]
+    assert len(swept.readings) == 2
+
+
+class Told:
+    """A client of a scheduler that says this of its workers, and does a run at once."""
+
+    status = "running"
+
+    def __init__(self, workers: list[dict], **more: int) -> None:
+        self.info = {"workers": dict(enumerate(workers)), **more}
+        self.sent: list[Run] = []
+
+    def scheduler_info(self):
+        return self.info
+
+    def submit(self, function, run, *given, **named):
+        self.sent.append(run)
+        raise _Lost  # what follows is Dask's work
+
+
+@pytest.mark.parametrize(
+    ("told", "is_sent"),
+    [
+        (Told([{"resources": {"GPU": 1.0}}, {}]), True),
+        (Told([{"resources": {}}, {}]), False),
+        (Told([]), True),  # workers may come yet
+        (Told([{}], n_workers=9), True),  # a list of a few of them
+        (Told([{}], n_workers=1), False),
+    ],
+    ids=["with one", "without", "no workers", "not all told", "all told"],
+)
+def test_a_gpu_run_is_sent_where_a_worker_may_have_one(told, is_sent, monkeypatch):
+    monkeypatch.setattr(dask_executor, "_require_versions", lambda client: None)
+    run = Run("tests.sweeps.measures:draw", Probe(), Needs(gpus=1))
+    outcomes = list(_session(told, deque([run]), lambda running: None))
+    assert told.sent == [run] * is_sent and len(outcomes) == (not is_sent)
 
 
 def test_without_dask_the_extra_is_named(monkeypatch, tmp_path):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -15,11 +15,10 @@ from skiplens.base.files import require_writable
 from skiplens.base.settings import Settings, option
 from skiplens.cli import console
 from skiplens.cli.flags import with_settings
-from skiplens.papers.reproduction import Reproduction
-from skiplens.report.gallery import shown_word
-from skiplens.sweeps.dask_executor import DaskCluster
-from skiplens.sweeps.executor import Executor, LocalWorkers, ThisProcess, available_cores
-from skiplens.sweeps.sweep import Status, Watch
+
+if TYPE_CHECKING:
+    from skiplens.papers.reproduction import Reproduction
+    from skiplens.sweeps.sweep import Status, Watch
 
 SECONDS_BETWEEN_LINES = 5.0
 
@@ -53,6 +52,9 @@ def reproduce(
     """
     from skiplens import papers as studies
     from skiplens.papers.reproduction import ReproductionEffort, write_folder
+    from skiplens.papers.study import VARIES
+    from skiplens.sweeps.dask_executor import DaskCluster
+    from skiplens.sweeps.executor import Executor, LocalWorkers, ThisProcess, available_cores
 
     chosen = studies.choose(settings.target)  # a wrong name is reported before any work is done
     if settings.scheduler is not None and settings.workers is not None:
@@ -72,12 +74,13 @@ def reproduce(
         console.print_json([verdict.to_json() for verdict in reproduction.verdicts])
     else:
         _summarise(reproduction, page)
-    if reproduction.worse:
+    if any(verdict.recorded != VARIES for verdict in reproduction.changed):  # that others vary is known
         raise typer.Exit(1)
 
 
-def _summarise(reproduction: Reproduction, page: Path) -> None:
-    from skiplens.report.gallery import number
+def _summarise(reproduction: "Reproduction", page: Path) -> None:
+    from skiplens.papers.study import VARIES
+    from skiplens.report.gallery import number, shown_word
 
     rows = [
         {
@@ -86,7 +89,7 @@ def _summarise(reproduction: Reproduction, page: Path) -> None:
             "ours": number(verdict.ours),
             "±": number(verdict.uncertainty),
             "verdict": shown_word(verdict.verdict, verdict.ours)
-            + (f" (recorded: {verdict.recorded})" if verdict.is_worse else ""),
+            + (f" (recorded: {verdict.recorded})" if verdict.changed else ""),
         }
         for verdict in reproduction.verdicts
     ]
@@ -94,15 +97,14 @@ def _summarise(reproduction: Reproduction, page: Path) -> None:
     for result in reproduction.results:
         for problem in result.problems:
             console.complain(f"{result.study.name}/{result.item.name}: {problem}")
-    for verdict in reproduction.worse:
-        console.complain(
-            f"{verdict.name} is {shown_word(verdict.verdict, verdict.ours)}; it was recorded as {verdict.recorded}."
-        )
+    for verdict in reproduction.changed:
+        before = "its word changes between seeds" if verdict.recorded == VARIES else f"recorded is {verdict.recorded}"
+        console.complain(f"{verdict.name} is {shown_word(verdict.verdict, verdict.ours)}; {before}.")
     console.out().print(f"The gallery is in {page}", markup=False)
 
 
 @contextmanager
-def _shown() -> Iterator[Watch]:
+def _shown() -> Iterator["Watch"]:
     """How the sweep stands: one line that changes on a terminal; in a log file one now and then, and the last one."""
     if sys.stderr.isatty():
         with console.err().status("Starting") as status:
@@ -110,7 +112,7 @@ def _shown() -> Iterator[Watch]:
         return
     last = time.monotonic()
 
-    def line(standing: Status) -> None:
+    def line(standing: "Status") -> None:
         nonlocal last
         ended = standing.done + standing.failed == standing.total
         if ended or time.monotonic() - last > SECONDS_BETWEEN_LINES:

@@ -19,6 +19,7 @@ from skiplens.graph.batch import Batch
 from skiplens.sweeps.run import Needs
 
 DIGITS, IMAGENET = "digits", "imagenet"
+NOT_DONE = "None of these runs is stored, and this machine has no GPU to do them."
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 
+import torch
+
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.files import read_json, write_content
 from skiplens.papers.study import Item, Judgement, Preset, Study, Table, Verdict
@@ -18,7 +20,7 @@ from skiplens.plots.matplotlib_file import save_figure
 from skiplens.readings.reading import versions
 from skiplens.readings.store import Store
 from skiplens.report.gallery import GalleryItem, GalleryPaper, gallery_page
-from skiplens.sweeps.executor import Executor, available_cores
+from skiplens.sweeps.executor import Executor, LocalWorkers, ThisProcess, available_cores
 from skiplens.sweeps.run import claim_folder
 from skiplens.sweeps.sweep import Swept, Watch, sweep, unwatched
 
@@ -59,9 +61,9 @@ class Reproduction:
         return tuple(verdict for result in self.results for verdict in result.verdicts)
 
     @property
-    def worse(self) -> tuple[Verdict, ...]:
-        """The verdicts that are worse than the recorded ones."""
-        return tuple(verdict for verdict in self.verdicts if verdict.is_worse)
+    def changed(self) -> tuple[Verdict, ...]:
+        """The verdicts with another word than the recorded ones: each is an alarm."""
+        return tuple(verdict for verdict in self.verdicts if verdict.changed)
 
 
 @dataclass(frozen=True)
@@ -93,10 +95,21 @@ def reproduce(
     words = recorded_verdicts(effort.preset, recorded)
     claim_folder(folder, effort.preset)
     # Each run once: a reading that stood twice would count as two seeds.
-    runs = [{run.key: run for run in item.runs(effort.preset, effort.seed)} for _, item in chosen]
+    store = Store(Path(folder) / "store")
+    here = isinstance(executor or ThisProcess(), ThisProcess | LocalWorkers) and not torch.cuda.is_available()
+    planned = [{run.key: run for run in item.runs(effort.preset, effort.seed)} for _, item in chosen]
+    # What lacks its data or a GPU is judged by what the store has, perhaps from another machine.
+    runs = [
+        {
+            key: run
+            for key, run in of_item.items()
+            if not (run.lacks or (here and run.needs.gpus > 0)) or store.path(key).exists()
+        }
+        for of_item in planned
+    ]
     everything = [run for of_item in runs for run in of_item.values()]
-    swept = sweep(everything, Store(Path(folder) / "store"), executor, watch)
-    # An item without runs lacks its data, which is no worse than having them: it is compared with nothing.
+    swept = sweep(everything, store, executor, watch)
+    # An item without runs lacks its data, which is no change: it is compared with nothing.
     results = tuple(
         _result(study, item, tuple(keys), swept, words if keys else {})
         for (study, item), keys in zip(chosen, runs, strict=True)
@@ -145,8 +158,8 @@ def write_folder(reproduction: Reproduction, folder: Path | str) -> Path:
     folder = Path(folder)
     for result in reproduction.results:
         for figure in result.figures:
-            for ending in ("png", "svg"):
-                save_figure(figure, folder / "figures" / f"{result.stem}_{figure.name}.{ending}")
+            stem = f"{result.stem}_{figure.name}"
+            save_figure(figure, *(folder / "figures" / f"{stem}.{ending}" for ending in ("png", "svg")))
         for table in result.tables:
             write_content(folder / result.table_file(table), csv_text(table))
     environment = {
@@ -182,7 +195,7 @@ def _paper(results: list[ItemResult]) -> GalleryPaper:
         GalleryItem(
             result.item.name,
             result.item.title,
-            tuple({**verdict.to_json(), "worse": verdict.is_worse} for verdict in result.verdicts),
+            tuple({**verdict.to_json(), "changed": verdict.changed} for verdict in result.verdicts),
             result.figures,
             tuple((f"{table.name}, raw numbers (CSV)", result.table_file(table)) for table in result.tables),
             result.item.deviations,

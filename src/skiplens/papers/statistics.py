@@ -4,6 +4,7 @@ One lucky seed decides nothing: a claim is reproduced if the whole interval agre
 interval does not.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -24,8 +25,11 @@ from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
 from skiplens.sweeps.sweep import grid
 
-LEVEL = 1e-4
-"""The chance that an interval misses the truth; small, because a study has dozens of claims and any seed must agree."""
+STUDY_LEVEL, MOST_CLAIMS = 0.01, 100
+"""The chance that any interval of a study misses its truth, and how many claims a study may have at most."""
+
+LEVEL = STUDY_LEVEL / MOST_CLAIMS
+"""The chance that the interval of one claim does (Bonferroni): so all of a study hold together, whatever ties them."""
 
 UNDECIDED = "The confidence interval is too wide to decide; use a larger preset."
 
@@ -74,6 +78,17 @@ class Band:
         """Whether some interval lies wholly outside."""
         return bool(((found.high < self.low) | (found.low > self.high)).any())
 
+    @property
+    def is_one_sided(self) -> bool:
+        """Whether it has one end only, and so no number of its own."""
+        return math.isinf(self.low) != math.isinf(self.high)
+
+    def opposed_by(self, found: Interval) -> bool:
+        """Whether it says that numbers have a sign, and all of them have the other one."""
+        if not self.is_one_sided or self.tolerance or 0.0 not in (self.low, self.high):
+            return False
+        return bool(((found.high < self.low) | (found.low > self.high)).all())
+
     def worst(self, found: Interval) -> int:
         """The index of the interval that reaches farthest out, or least far in."""
         return int(torch.maximum(self.low - found.low, found.high - self.high).argmax())
@@ -92,6 +107,21 @@ def over_seeds(values: Sequence[Tensor | float] | Tensor, comparisons: int | Non
     return Interval(stacked.mean(0), quantile * stacked.std(0) / seeds**0.5)
 
 
+def over_trials(held: Sequence[bool] | Tensor) -> Interval:
+    """The share of independent trials in which something held, with the interval of Clopper and Pearson.
+
+    Its longer side on both sides: unlike Student's it has a width also where all trials agree.
+    """
+    outcomes = torch.as_tensor(held, dtype=torch.float64)
+    count, trials = int(outcomes.sum()), len(outcomes)
+    if trials < 2:
+        raise InvalidInputError(f"A confidence interval needs at least 2 trials, got {trials}.")
+    low = scipy.stats.beta.ppf(LEVEL / 2, count, trials - count + 1) if count else 0.0
+    high = scipy.stats.beta.ppf(1 - LEVEL / 2, count + 1, trials - count) if count < trials else 1.0
+    share = outcomes.mean()
+    return Interval(share, torch.maximum(high - share, share - low))
+
+
 def exactly(values: Tensor | Sequence[float] | float) -> Interval:
     """Numbers without uncertainty: closed forms, which no seed moves."""
     known = torch.as_tensor(values, dtype=torch.float64)
@@ -99,21 +129,28 @@ def exactly(values: Tensor | Sequence[float] | float) -> Interval:
 
 
 def decide(found: Interval, printed: Band, explanation: str) -> Judgement:
-    """Reproduced if the interval lies inside the printed band, differs if outside, else undecided."""
-    return _judged("reproduced" if printed.holds(found) else "differs", found, printed, explanation)
+    """Reproduced if the interval lies inside the printed band, else undecided unless it lies outside.
+
+    There it is the opposite where a sign was printed and all numbers have the other one, and differs elsewhere.
+    """
+    outside: Word = "opposite" if printed.opposed_by(found) else "differs"
+    return _judged("reproduced" if printed.holds(found) else outside, found, printed, explanation)
 
 
 def decide_correction(printed: tuple[Interval, Band], corrected: tuple[Interval, Band], explanation: str) -> Judgement:
     """Corrected if the printed statement is rejected and the corrected one, whose number is reported, holds.
 
-    Each is what was found and what is stated of it; the explanation has both statements.
+    Each is what was found and what is stated of it; the explanation has both statements. A corrected statement about
+    the same numbers that only bounds them on one side says no more than the contrary: that is the opposite.
     """
     as_printed, printed_band = printed
     if not printed_band.rejects(as_printed):
         return _judged("reproduced", as_printed, printed_band, explanation)
     as_corrected, corrected_band = corrected
-    word: Word = "corrected" if corrected_band.holds(as_corrected) else "differs"
-    return _judged(word, as_corrected, corrected_band, explanation)
+    right: Word = "opposite" if as_corrected is as_printed and corrected_band.is_one_sided else "corrected"
+    return _judged(
+        right if corrected_band.holds(as_corrected) else "differs", as_corrected, corrected_band, explanation
+    )
 
 
 def _judged(verdict: Word, found: Interval, band: Band, explanation: str) -> Judgement:
@@ -130,6 +167,11 @@ def slope(x: Sequence[float | int], y: Tensor) -> Tensor:
     centred = torch.tensor(x, dtype=torch.float64)
     centred = centred - centred.mean()
     return y.double() @ centred / centred.square().sum()
+
+
+def exponent(x: Sequence[float | int], y: Tensor) -> Tensor:
+    """The power of `x` that each row of `y` follows: its slope on logarithmic axes."""
+    return slope([math.log(place) for place in x], y.log())
 
 
 @dataclass(frozen=True)
@@ -206,6 +248,16 @@ def against(
     places = values(readings, axis, measure, **settings)
     columns = [stacked(readings, array, measure, **settings, **{axis: place}) for place in places]
     return places, torch.stack(columns, dim=1)
+
+
+def whole(readings: Readings, *axes: str) -> list[Measurement]:
+    """The readings of those replicates that all combinations of the axes have, after those with fewer than two."""
+    by_place: dict[tuple[Any, ...], set[int]] = {}
+    for reading in readings:
+        by_place.setdefault(tuple(map(reading.setting, axes)), set()).add(reading.setting("replicate"))
+    several = {place: found for place, found in by_place.items() if len(found) > 1}
+    shared = set.intersection(*several.values()) if several else set()
+    return [r for r in readings if r.setting("replicate") in shared and tuple(map(r.setting, axes)) in several]
 
 
 def entries(reading: Measurement) -> list[dict[str, Any]]:

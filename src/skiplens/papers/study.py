@@ -40,8 +40,13 @@ class Table:
     rows: tuple[Mapping[str, Any], ...]
 
 
-Word = Literal["reproduced", "differs", "corrected", "not attempted"]
-"""`corrected`: the printed statement does not hold, and the right one, shown beside it, does."""
+Word = Literal["reproduced", "corrected", "opposite", "differs", "not attempted"]
+"""`corrected`: the printed statement does not hold, and another one, shown beside it and tested, does; `opposite`: its
+contrary does."""
+
+
+VARIES = "varies"
+"""What the record says of a claim whose word changed between seeds."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,15 @@ class Claim:
 def claim(printed_at: str, paper: str) -> Callable[[Judge], Claim]:
     """Turns a judge into its claim: named as the judge without the underscore, stated as the judge's docstring says."""
     return lambda judge: Claim(judge.__name__.removeprefix("_"), judge.__doc__ or "", printed_at, paper, judge)
+
+
+def claims(judge: Callable[..., Judgement], *rows: Sequence[Any]) -> tuple[Claim, ...]:
+    """Claims that one judge decides, a row each: name, statement, place and printed number, then what it is given."""
+
+    def of_row(name: str, statement: str, printed_at: str, paper: str, *given: Any) -> Claim:
+        return Claim(name, statement, printed_at, paper, lambda readings: judge(readings, *given))
+
+    return tuple(of_row(*row) for row in rows)
 
 
 @dataclass(frozen=True)
@@ -155,10 +169,9 @@ class Verdict:
         return f"{self.study}/{self.item}/{self.claim}"
 
     @property
-    def is_worse(self) -> bool:
-        """Whether the claim was recorded with another word, and the present one is no success."""
-        alarm = self.verdict in ("differs", "not attempted")
-        return alarm and self.recorded is not None and self.verdict != self.recorded
+    def changed(self) -> bool:
+        """Whether the record has another word, such as `VARIES`: one of the two was chance, or something broke."""
+        return self.recorded is not None and self.verdict != self.recorded
 
     def to_json(self) -> dict[str, Any]:
         """The entry; numbers that JSON lacks become null."""

@@ -12,10 +12,11 @@ from typing import Any
 from skiplens.base.errors import ClusterError
 from skiplens.base.optional_imports import optional_import
 from skiplens.base.version import VERSION
-from skiplens.sweeps.executor import Executor, Running
+from skiplens.sweeps.executor import Executor, Running, out_of_reach
 from skiplens.sweeps.run import Failure, Outcome, Run, perform
 
 _POLL_SECONDS = 0.5
+START_GPU_WORKERS = "Start some with 'dask worker ADDRESS --resources GPU=1', or take a smaller preset."
 
 
 class UnreachableError(ClusterError):
@@ -76,14 +77,22 @@ def _session(client: Any, queue: deque[Run], running: Running) -> Iterator[Outco
     futures: dict[Any, Run] = {}
     try:
         _require_versions(client)
-        workers = client.scheduler_info()["workers"].values()
-        declared = {name for worker in workers for name in worker.get("resources", {})}  # by dask worker --resources
+        told = client.scheduler_info()
+        has = [worker.get("resources", {}) for worker in told["workers"].values()]  # by dask worker --resources
+        declared = {name for resources in has for name in resources}
+        all_told = 0 < told.get("n_workers", len(has)) <= len(has)  # of many workers some versions list a few
+        gpus = max(int(resources.get("GPU", 0)) for resources in has) if all_told else None
         while queue or futures:
             while queue:
                 run = queue.popleft()
+                if gpus is not None and run.needs.gpus > gpus:
+                    yield out_of_reach(run, gpus, "by a worker of the cluster", START_GPU_WORKERS)
+                    continue
                 key = f"{run.key}-{secrets.token_hex(4)}"  # of its own: another client's result would not be checked
                 resources = _resources(run, declared)
                 futures[client.submit(perform, run, VERSION, key=key, pure=False, resources=resources)] = run
+            if not futures:  # all that was left was refused
+                continue
             running(_running(client, len(futures)))
             for future in _ended(client, futures):
                 outcome = _outcome(futures[future], future)

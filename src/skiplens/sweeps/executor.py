@@ -50,10 +50,12 @@ class ThisProcess(Executor):
             yield outcome
 
 
-def out_of_reach(run: Run, gpus: int) -> Outcome:
+ELSEWHERE = "Use a machine or a cluster (--scheduler) that has them, or a smaller preset."
+
+
+def out_of_reach(run: Run, gpus: int, where: str = "here", advice: str = ELSEWHERE) -> Outcome:
     """The failure of a run that needs more GPUs than there are."""
-    needed = f"The run needs {run.needs.gpus} GPU{'s' * (run.needs.gpus > 1)} and {gpus} can be used here."
-    advice = "Use a machine or a cluster (--scheduler) that has them, or a smaller preset."
+    needed = f"The run needs {run.needs.gpus} GPU{'s' * (run.needs.gpus > 1)} and {gpus} can be used {where}."
     return Outcome(run, failure=Failure(f"{needed} {advice}"))
 
 

@@ -56,6 +56,7 @@ class Run:
         needs: Of the worker.
         cost: Expected time in any unit, for the order of work and the time left.
         unfinished: Where it may keep its work, if anywhere; the sweep says so.
+        lacks: Why it cannot be done on this machine, such as data that are not here; its reading may still be stored.
     """
 
     measure: str
@@ -63,6 +64,7 @@ class Run:
     needs: Needs = Needs()
     cost: float = 1.0
     unfinished: Path | None = None
+    lacks: str = ""
 
     @property
     def key(self) -> str:

@@ -16,7 +16,7 @@ from skiplens.training.recipe import Recipe
 from skiplens.training.source import batch_tensors
 
 _MIXED = {"bfloat16": torch.bfloat16, "float16": torch.float16}
-_WARM_UPS = 3  # passes before the recording: in the first ones libraries choose algorithms and allocate workspaces
+WARM_UPS = 3  # passes before the recording: in the first ones libraries choose algorithms and allocate workspaces
 
 
 class EagerPasses:
@@ -117,11 +117,11 @@ class GraphedPasses(EagerPasses):
     def _record(self, batch: Batch) -> None:
         """Record both passes; weights, buffers and random state are as before."""
         self._batch = self.laid_out(batch).map(torch.clone)
-        with torch.random.fork_rng([self.device]), _quickest_algorithms():
+        with torch.random.fork_rng([self.device]), quickest_algorithms():
             before, stream = Snapshot.of(self.model), torch.cuda.Stream()
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):
-                for _ in range(_WARM_UPS):
+                for _ in range(WARM_UPS):
                     self._both()
             torch.cuda.current_stream().wait_stream(stream)
             before.put_into_(self.model)
@@ -140,7 +140,7 @@ class GraphedPasses(EagerPasses):
 
 
 @contextmanager
-def _quickest_algorithms() -> Iterator[None]:
+def quickest_algorithms() -> Iterator[None]:
     """Let cuDNN try its algorithms, which pays where the same shapes come thousands of times."""
     before = torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = True

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from skiplens.base.errors import InvalidInputError
-from skiplens.base.files import fingerprint
+from skiplens.base.identity import fingerprint
 from skiplens.base.memory import budget_bytes
 from skiplens.base.randomness import Randomness, seed_torch
 from skiplens.graph.batch import Batch, Batches, as_batch, as_batches
@@ -150,20 +150,34 @@ def augmented(batch: Batch, name: str, randomness: Randomness) -> Batch:
 
 def flip(images: Tensor, generator: torch.Generator) -> Tensor:
     """Each image as it is or mirrored left to right, with even chances."""
-    mirrored = torch.rand(len(images), generator=generator) < 0.5
-    return torch.where(mirrored.to(images.device)[:, None, None, None], images.flip(-1), images)
+    return mirrored(images, (torch.rand(len(images), generator=generator) < 0.5).to(images.device))
+
+
+def mirrored(images: Tensor, which: Tensor) -> Tensor:
+    """The images, those of `which` mirrored."""
+    return torch.where(which[:, None, None, None], images.flip(-1), images)
 
 
 def crop(images: Tensor, generator: torch.Generator) -> Tensor:
     """Each image moved by up to an eighth of its side in each direction, with zeros from outside."""
+    padding = max(images.shape[2:]) // PADDING_SHARE
+    return moved(images, *torch.randint(2 * padding + 1, (2, len(images)), generator=generator).to(images.device))
+
+
+def moved(images: Tensor, down: Tensor, right: Tensor) -> Tensor:
+    """Each image framed with an eighth of its side, and cut to its size from these places on."""
     count, _, height, width = images.shape
-    padding = max(height, width) // PADDING_SHARE
-    padded = F.pad(images, (padding,) * 4)
-    down, right = torch.randint(2 * padding + 1, (2, count), generator=generator).to(images.device)
+    padded = F.pad(images, (max(height, width) // PADDING_SHARE,) * 4)
     rows = down[:, None] + torch.arange(height, device=images.device)
     columns = right[:, None] + torch.arange(width, device=images.device)
     samples = torch.arange(count, device=images.device)[:, None, None]
     return padded[samples, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2).contiguous()
+
+
+def drawn_changes(count: int, side: int, generator: torch.Generator) -> Tensor:
+    """What `crop_flip` draws for images of this side: rows and columns to begin at, and whether each is mirrored."""
+    places = torch.randint(2 * (side // PADDING_SHARE) + 1, (2, count), generator=generator)
+    return torch.cat([places, (torch.rand(count, generator=generator) < 0.5).long()[None]])
 
 
 def resized_crop(images: Tensor, generator: torch.Generator) -> Tensor:

@@ -69,12 +69,12 @@ def test_the_paper_trains_on_a_gpu_with_its_own_milestones(monkeypatch):
     sizes = dataclasses.replace(SIZES["paper"], base=dataclasses.replace(TINY, gpu=True))
     monkeypatch.setitem(SIZES, "paper", sizes)
     run = fig2_fig9.fig2_runs(fig2_fig9.SIZES["paper"], 0)[0]
-    assert run.needs.gpus == 1 and run.settings.milestones == (81, 122) and run.settings.epochs == 200
+    assert run.needs.gpus == 1 and run.settings.milestones == (30, 45) and run.settings.epochs == 60
     recipe = fig2_fig9.recipe_of(run.settings)
     assert (recipe.precision, recipe.channels_last, recipe.cuda_graph) == ("bfloat16", True, True)
 
 
-@pytest.mark.parametrize(("step", "verdict"), [(-0.5, "reproduced"), (0.5, "differs")])
+@pytest.mark.parametrize(("step", "verdict"), [(-0.5, "reproduced"), (0.5, "opposite")])
 def test_norms_must_fall_with_depth(step, verdict):
     readings = [
         reading(trained(depth=depth, replicate=r), norm=[7.0, *[4 + step * place + 0.001 * r] * 164])
@@ -105,11 +105,12 @@ AS_PRINTED = {218: {1: 0.07, 2: 0.06, 3: 0.065, 4: 0.07, 6: 0.1}, 434: {1: 0.09,
 OTHERWISE = {218: {1: 0.07, 2: 0.06, 3: 0.065, 4: 0.07, 6: 0.05}, 434: {1: 0.05, 2: 0.07, 3: 0.06, 4: 0.06, 6: 0.05}}
 
 
-@pytest.mark.parametrize(("found", "verdict"), [(AS_PRINTED, "reproduced"), (OTHERWISE, "differs")])
+@pytest.mark.parametrize(
+    ("found", "verdict"), [(AS_PRINTED, ["reproduced"] * 3), (OTHERWISE, ["differs", "opposite", "opposite"])]
+)
 def test_errors_are_compared_as_the_paper_does(found, verdict):
     readings = errors(found)
-    for claim in fig2_fig9.FIG9[1:]:
-        assert claim.judge(readings).verdict == verdict, claim.name
+    assert [claim.judge(readings).verdict for claim in fig2_fig9.FIG9[1:]] == verdict
 
 
 def test_shallow_networks_say_nothing_about_extreme_depth():

@@ -38,7 +38,7 @@ def histories(exponent: float) -> list:
 
 @pytest.mark.parametrize(
     ("exponent", "decrease", "end"),
-    [(-0.4, "reproduced", "reproduced"), (-0.1, "reproduced", "differs"), (0.1, "differs", "differs")],
+    [(-0.4, "reproduced", "reproduced"), (-0.1, "reproduced", "differs"), (0.1, "opposite", "differs")],
 )
 def test_the_judges_of_norms(exponent, decrease, end):
     readings = histories(exponent)

@@ -16,6 +16,14 @@ G = (X - Y) @ X.T / 8
 
 
 def test_the_reference_data():
+    """Entry by entry as the formula gives them by hand, with their sums from exact rationals."""
+    rows = [
+        [13, -25, -29, 1, -36, -39, -8, -44],
+        [27, 11, 29, -20, -35, -16, 37, 23],
+        [12, 28, -23, -40, -23, 28, 12, 30],
+    ]
+    assert (50 * X).round().tolist() == rows
+    assert (float(X.sum()), float(X.square().sum())) == pytest.approx((-1.74, 6.9348), rel=1e-12)
     expected = [[6153, -2409, -797], [5041, 5520, 506], [1803, 1606, 5164]]
     assert (20000 * G).round().tolist() == expected
 

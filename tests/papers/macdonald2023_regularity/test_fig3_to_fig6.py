@@ -93,14 +93,14 @@ def test_the_training_is_that_of_the_authors_program():
 def test_runs_of_the_paper_preset_want_a_gpu_and_share_their_trials(monkeypatch):
     monkeypatch.setattr(images, "missing", lambda data: "")
     of_table = images.all_rates("cifar10", SIZES["paper"], 0)
-    assert len(of_table) == 80 and {run.needs.gpus for run in of_table} == {1}
+    assert len(of_table) == 4 * 12 * 2 + 5 * 2 + 28 and {run.needs.gpus for run in of_table} == {1}
     of_figure = images.shown_rates(SIZES["paper"], 0)
     assert {run.key for run in of_figure if run.settings.data == "cifar10"} <= {run.key for run in of_table}
     imagenet = [run.settings for run in of_figure if run.settings.data == "imagenet"]
     assert len(imagenet) == 6 and {s.batch_size for s in imagenet} == {256}
 
 
-@pytest.mark.parametrize(("modified", "verdict"), [(0.0022, "reproduced"), (0.0050, "differs")])
+@pytest.mark.parametrize(("modified", "verdict"), [(0.0022, "reproduced"), (0.0050, "opposite")])
 def test_losses_are_compared_within_trials(modified, verdict):
     readings = trials(0.0032, modified)
     assert judged(readings, "final_loss_0_1").verdict == verdict
@@ -110,7 +110,7 @@ def test_losses_are_compared_within_trials(modified, verdict):
 
 def test_at_the_smallest_rate_the_printed_loss_is_higher():
     assert judged(trials(0.0112, 0.0125, 0.02), "final_loss_0_02").verdict == "reproduced"
-    assert judged(trials(0.0125, 0.0112, 0.02), "final_loss_0_02").verdict == "differs"
+    assert judged(trials(0.0125, 0.0112, 0.02), "final_loss_0_02").verdict == "opposite"
 
 
 def test_printed_losses_are_met_within_three_of_their_deviations():
@@ -138,18 +138,21 @@ def test_a_diverged_network_takes_its_trial_out():
 
 
 def test_the_share_of_networks_that_fail():
-    assert judged(trials(0.003, 0.002, 0.2), "unstable").verdict == "differs"
+    assert judged(trials(0.003, 0.002, 0.2, count=40), "unstable").verdict == "differs"
+    few = judged(trials(0.003, 0.002, 0.2), "unstable")  # none of ten: six of ten are not ruled out
+    assert (few.verdict, few.ours) == ("not attempted", 0.0) and few.uncertainty > 0.6
     assert judged(trials(0.003, 0.002, 0.2, epochs=3), "unstable").verdict == "not attempted"
     failing = [
         reading(
             ImageTraining(data="imagenet", classes=1000, modified=True, learning_rate=0.2, replicate=t), [torch.nan]
         )
-        for t in range(3)
+        for t in range(30)
     ]
     assert judged(failing, "unstable", fig3_to_fig6.FIG6).verdict == "reproduced"
+    assert judged(failing[:3], "unstable", fig3_to_fig6.FIG6).verdict == "not attempted"
 
 
-@pytest.mark.parametrize(("spread", "verdict"), [(1.0, "reproduced"), (3.0, "corrected"), (1.3, "differs")])
+@pytest.mark.parametrize(("spread", "verdict"), [(1.0, "reproduced"), (3.0, "opposite"), (1.3, "differs")])
 def test_whether_the_learning_rate_matters_on_cifar100(spread, verdict):
     readings = [
         run

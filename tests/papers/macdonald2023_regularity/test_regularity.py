@@ -65,9 +65,13 @@ def test_outputs_of_the_reference_network():
     assert_close(torch.linalg.svdvals(data_a()), numbers(expected), relative=TABLE)
 
 
-def test_assembled_derivative_is_that_of_autograd():
-    system = network_a()
-    expected = torch.func.jacrev(lambda w: system(w, data_a()).flatten())(start_a())
+def test_derivative_is_assembled_from_the_layers():
+    """Proposition 4.2: D_l F = Jf_L ⋯ Jf_{l+1} Df_l."""
+    system, expected = network_a(), torch.zeros(data_a().numel(), 0)
+    parts = zip(system.layers, system.split(start_a()), system.states(start_a(), data_a())[:-1], strict=True)
+    for layer, own, Z in parts:
+        inner = layer.input_jacobian(own, Z) @ expected
+        expected = torch.cat([inner, layer.parameter_derivative(own, Z)], dim=1)
     assert_close(system.parameter_derivative(start_a(), data_a()), expected)
 
 

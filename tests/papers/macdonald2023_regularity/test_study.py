@@ -78,4 +78,4 @@ def test_every_item_runs_at_the_smallest_preset(tmp_path, seed):
     assert {name for name, word in words.items() if word == "not attempted"} == UNDECIDED_AT_SMOKE
     assert {name for name, word in words.items() if word == "corrected"} == CORRECTED
     assert "differs" not in words.values()
-    assert not found.worse
+    assert not found.changed

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 import torch
@@ -16,7 +15,7 @@ from skiplens.papers import statistics
 from skiplens.papers.li2016_shortcuts import common
 from skiplens.papers.li2016_shortcuts.common import Source
 from skiplens.papers.statistics import Band, Readings, chosen, curve, decide, figure, over_seeds, slope, values
-from skiplens.papers.study import Claim, Item, Judgement, Preset
+from skiplens.papers.study import Item, Judgement, Preset, claims
 from skiplens.plots.figure import Figure, Mark
 from skiplens.sweeps.run import Run
 from skiplens.training.batched.chains import Units, train_linear_networks, train_rectified_networks
@@ -113,26 +112,20 @@ def _exponents(readings: Readings, activation: str, epochs: Sequence[int]) -> Fl
     return slope([math.log(depth) for depth in depths], torch.stack(columns, dim=1).log().transpose(1, 2))
 
 
-CLAIMS = tuple(
-    claim
-    for activation, panel, word in (("identity", "left", "linear"), ("relu", "right", "ReLU"))
-    for claim in (
-        Claim(
-            f"{word.lower()}_decrease",
-            f"The deeper a 2-shortcut network is, the smaller are its norms during training ({word}).",
-            f"Figure 3 {panel}",
-            "exponent < 0",
-            partial(judge_decrease, activation=activation),
-        ),
-        Claim(
-            f"{word.lower()}_end",
-            f"When the training ends, deeper networks are nearer to zero, as theorem 1 allows ({word}).",
-            f"Figure 3 {panel}, Section 4.1",
-            "falls with depth: exponent < 0",
-            partial(judge_end, activation=activation),
-        ),
-    )
+_SMALLER = "The deeper a 2-shortcut network is, the smaller are its norms during training"
+_NEARER = "When the training ends, deeper networks are nearer to zero, as theorem 1 allows"
+_DECREASE = claims(
+    judge_decrease,
+    ("linear_decrease", f"{_SMALLER} (linear).", "Figure 3 left", "exponent < 0", "identity"),
+    ("relu_decrease", f"{_SMALLER} (ReLU).", "Figure 3 right", "exponent < 0", "relu"),
 )
+_FALLS = "falls with depth: exponent < 0"
+_END = claims(
+    judge_end,
+    ("linear_end", f"{_NEARER} (linear).", "Figure 3 left, Section 4.1", _FALLS, "identity"),
+    ("relu_end", f"{_NEARER} (ReLU).", "Figure 3 right, Section 4.1", _FALLS, "relu"),
+)
+CLAIMS = (_DECREASE[0], _END[0], _DECREASE[1], _END[1])
 
 
 def figures(readings: Readings) -> tuple[Figure, ...]:

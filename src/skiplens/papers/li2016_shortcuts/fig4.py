@@ -14,7 +14,7 @@ from skiplens.papers.li2016_shortcuts.common import FamilyName, Source
 from skiplens.papers.li2016_shortcuts.hessian.linear import linear_hessian
 from skiplens.papers.li2016_shortcuts.hessian.spectrum import spectrum_of
 from skiplens.papers.statistics import Band, Readings, against, curve, decide, figure, over_seeds, raw_tables, stacked
-from skiplens.papers.study import Item, Judgement, Preset, claim
+from skiplens.papers.study import Item, Judgement, Preset, claim, claims
 from skiplens.plots.figure import Figure, Mark
 from skiplens.sweeps.run import Run
 
@@ -83,18 +83,6 @@ def _two_shortcut(readings: Readings) -> Judgement:
     return decide(over_seeds(found - expected), Band.around(0.0, 0.005), sentence)
 
 
-@claim("Figure 4, Section 5.1", "→ ∞: factor > 1 a doubling")
-def _orthogonal(readings: Readings) -> Judgement:
-    """With orthogonal initialisation the initial condition number goes to infinity with depth."""
-    return linear_growth(readings, "orthogonal")
-
-
-@claim("Section 2", "→ ∞: factor > 1 a doubling")
-def _one_shortcut(readings: Readings) -> Judgement:
-    """The condition number of 1-shortcut networks grows unboundedly with depth."""
-    return linear_growth(readings, "1-shortcut")
-
-
 def linear_growth(readings: Readings, family: str) -> Judgement:
     """How the condition number grows when the depth doubles."""
     depths, found = log_conditions(readings, family)
@@ -138,7 +126,14 @@ def _one_shortcut_like_orthogonal(readings: Readings) -> Judgement:
     return decide(over_seeds(shortcut - orthogonal), Band.around(0.0, 0.1), sentence)
 
 
-CLAIMS = (_two_shortcut, _orthogonal, _one_shortcut, _xavier, _orthogonal_slower, _one_shortcut_like_orthogonal)
+_ORTHOGONAL = "With orthogonal initialisation the initial condition number goes to infinity with depth."
+_UNBOUNDED = "The condition number of 1-shortcut networks grows unboundedly with depth."
+_GROWING = claims(
+    linear_growth,
+    ("orthogonal", _ORTHOGONAL, "Figure 4, Section 5.1", "→ ∞: factor > 1 a doubling", "orthogonal"),
+    ("one_shortcut", _UNBOUNDED, "Section 2", "→ ∞: factor > 1 a doubling", "1-shortcut"),
+)
+CLAIMS = (_two_shortcut, *_GROWING, _xavier, _orthogonal_slower, _one_shortcut_like_orthogonal)
 
 
 def figures(readings: Readings) -> tuple[Figure, ...]:

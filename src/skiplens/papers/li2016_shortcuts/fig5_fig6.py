@@ -88,22 +88,15 @@ LEARNING_RATES: dict[FamilyName, float] = {
 def fig5_runs(preset: Preset, seed: int) -> list[Run]:
     """Spectra at losses: figure 5, and the left half of figure 6."""
     sizes = SIZES[preset]
-    plans: tuple[tuple[FamilyName, int, tuple[float, ...]], ...] = (
-        ("xavier", sizes.replicates, sizes.xavier_losses),
-        ("orthogonal", sizes.replicates, sizes.losses),
-        ("orthogonal", sizes.crossing_replicates, sizes.crossing_losses),
-        ("orthogonal", sizes.replicates, sizes.end_losses),
-        ("1-shortcut", sizes.replicates, sizes.one_shortcut_losses),
-        ("2-shortcut", sizes.replicates, sizes.losses),
-        ("2-shortcut", sizes.crossing_replicates, sizes.crossing_losses),
-        ("2-shortcut", sizes.replicates, sizes.end_losses),
-    )
+    own = {"xavier": [sizes.xavier_losses], "1-shortcut": [sizes.one_shortcut_losses]}
     runs: list[Run] = []
-    for family, count, losses in plans:
-        base = SpectraAtLosses(family=family, depth=sizes.depth, source=sizes.source, losses=losses)
-        rate = LEARNING_RATES[family]
-        base = replace(base, learning_rate=rate, epochs=sizes.slow_epochs if rate == 0.01 else 1000)
-        runs += statistics.replicated(spectra_at_losses, base, count, seed, lambda own: len(own.losses) / 10)
+    for family, rate in LEARNING_RATES.items():
+        epochs = sizes.slow_epochs if rate == 0.01 else 1000
+        for losses in own.get(family, [sizes.losses, sizes.crossing_losses, sizes.end_losses]):
+            base = SpectraAtLosses(family=family, depth=sizes.depth, source=sizes.source, losses=losses)
+            base = replace(base, learning_rate=rate, epochs=epochs)
+            count = sizes.crossing_replicates if losses == sizes.crossing_losses else sizes.replicates
+            runs += statistics.replicated(spectra_at_losses, base, count, seed, lambda own: len(own.losses) / 10)
     return runs
 
 

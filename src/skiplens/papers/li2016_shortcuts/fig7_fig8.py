@@ -5,6 +5,7 @@ Thresholds are ours where the paper only draws a curve: chosen from the plotted 
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -16,7 +17,7 @@ from skiplens.papers import statistics
 from skiplens.papers.li2016_shortcuts import common
 from skiplens.papers.li2016_shortcuts.learning_rates import depth_of, fig7_runs, fig8_runs
 from skiplens.papers.statistics import Band, Readings, chosen, curve, decide, decide_correction, over_seeds, slope
-from skiplens.papers.study import Item, Judgement, Table, claim
+from skiplens.papers.study import Item, Judgement, claim, claims
 from skiplens.plots.figure import Figure, Mark
 from skiplens.readings.reading import Measurement
 from skiplens.training.batched.plan import best_rate
@@ -171,26 +172,14 @@ def _low(readings: Readings) -> Judgement:
     return judge_columns(each(readings, "2-shortcut", best_losses, 32), Band(-math.inf, math.log10(0.05)), sentence)
 
 
-@claim("Figure 8, left, and the text under it", "above those of depth 8")
-def _plain(readings: Readings) -> Judgement:
-    """Deep networks with Xavier or orthogonal initialisation have difficulties finding their optimal losses."""
-    sentence = "Decades by which plain networks of depths 32 and 64 end above those of depth 8, least of all."
-    return judge_columns(_above_best_depth(readings, 32), Band(0.0, math.inf), sentence)
-
-
-@claim("Figure 8, left", "above those of depth 8")
-def _turning_point(readings: Readings) -> Judgement:
-    """Plain networks are best at depth 8 and worse from depth 16 on."""
-    sentence = "Decades by which plain networks of depth 16 and more end above those of depth 8, least of all."
-    return judge_columns(_above_best_depth(readings, 16), Band(0.0, math.inf), sentence)
-
-
-def _above_best_depth(readings: Readings, at_least: int) -> list[Tensor]:
-    return [
+def _above_best_depth(readings: Readings, at_least: int, depths: str) -> Judgement:
+    columns = [
         best_losses(grid_of(readings, family, depth)) - best_losses(grid_of(readings, family, 8))
         for family in _PLAIN
         for depth in depths_of(readings, family, at_least)
     ]
+    sentence = f"Decades by which plain networks of {depths} end above those of depth 8, least of all."
+    return judge_columns(columns, Band(0.0, math.inf), sentence)
 
 
 @claim("Caption of figure 8", "within 0.001 of an output of zero")
@@ -202,18 +191,6 @@ def _dead(readings: Readings) -> Judgement:
             columns += list(losses[torch.isfinite(losses).all(1)] - 0.5)
     sentence = "Final loss of plain networks at depth 64 minus 1/2, that of an output of zero; worst learning rate."
     return judge_columns(columns, Band.around(0.0, 1e-3), sentence)
-
-
-@claim("Figure 8, left", "log10 ratio < 0; we ask for ≤ -0.3")
-def _half(readings: Readings) -> Judgement:
-    """2-shortcut networks of depths 32 and 64 end clearly lower than plain ones."""
-    return _half_the_loss(readings, 32)
-
-
-@claim("Figure 8, left", "log10 ratio < 0; we ask for ≤ -0.3")
-def _half_from_16(readings: Readings) -> Judgement:
-    """2-shortcut networks end clearly lower than plain ones from depth 16 on."""
-    return _half_the_loss(readings, 16)
 
 
 def _half_the_loss(readings: Readings, at_least: int) -> Judgement:
@@ -229,7 +206,22 @@ def _half_the_loss(readings: Readings, at_least: int) -> Judgement:
     return judge_columns(columns, Band(-math.inf, math.log10(0.5)), sentence)
 
 
-FIG8 = (_deeper, _trend, _low, _plain, _turning_point, _dead, _half, _half_from_16)
+_DIFFICULT = "Deep networks with Xavier or orthogonal initialisation have difficulties finding their optimal losses."
+_BEST_AT_8 = "Plain networks are best at depth 8 and worse from depth 16 on."
+_UNDER_IT = "Figure 8, left, and the text under it"
+_ABOVE = claims(
+    _above_best_depth,
+    ("plain", _DIFFICULT, _UNDER_IT, "above those of depth 8", 32, "depths 32 and 64"),
+    ("turning_point", _BEST_AT_8, "Figure 8, left", "above those of depth 8", 16, "depth 16 and more"),
+)
+_LOWER = "2-shortcut networks of depths 32 and 64 end clearly lower than plain ones."
+_FROM_16 = "2-shortcut networks end clearly lower than plain ones from depth 16 on."
+_HALVES = claims(
+    _half_the_loss,
+    ("half", _LOWER, "Figure 8, left", "log10 ratio < 0; we ask for ≤ -0.3", 32),
+    ("half_from_16", _FROM_16, "Figure 8, left", "log10 ratio < 0; we ask for ≤ -0.3", 16),
+)
+FIG8 = (_deeper, _trend, _low, *_ABOVE, _dead, *_HALVES)
 
 
 def grid_of(readings: Readings, family: str, depth: int) -> Measurement:
@@ -337,12 +329,8 @@ def _three_figures(
     )
 
 
-def tables(readings: Readings) -> tuple[Table, ...]:
-    """A row for each learning rate and start."""
-    return statistics.raw_tables(readings, _rows)
-
-
 def _rows(reading: Measurement) -> Iterator[dict[str, Any]]:
+    """A row of the table for each learning rate and start."""
     for exponent, row in zip(reading.setting("exponents"), final_losses(reading), strict=True):
         for network, loss in enumerate(row.tolist()):
             yield {"exponents": exponent, "learning_rate": 10**exponent, "network": network, "final_loss": loss}
@@ -370,7 +358,7 @@ _RECTIFIED_DEVIATIONS = (
     "all, the smoke preset 250.",
 )
 
-_TITLE = "best final losses and learning rates"
+_TITLE, tables = "best final losses and learning rates", partial(statistics.raw_tables, rows=_rows)
 
 ITEMS = (
     Item("fig7", f"{_TITLE}, linear", fig7_runs, FIG7, draw_fig7, tables, _LINEAR_DEVIATIONS),

@@ -163,7 +163,7 @@ def by_units(readings: Readings, name: str) -> tuple[list[int], Float[Tensor, "r
 
 def _exponent(readings: Readings, name: str) -> Tensor:
     counts, found = by_units(readings, name)
-    return statistics.slope([math.log(count) for count in counts], found.log())
+    return statistics.exponent(counts, found)
 
 
 @claim("Theorem 1", f"global minimum: {EQUAL}")

@@ -13,7 +13,7 @@ from skiplens.base.axes import Float
 from skiplens.base.errors import DidNotConverge
 from skiplens.base.randomness import Randomness
 from skiplens.base.settings import Settings
-from skiplens.papers.statistics import UNDECIDED, Band, ReplicateSettings, decide, import_name, over_seeds, replicated
+from skiplens.papers.statistics import UNDECIDED, Band, ReplicateSettings, import_name, over_trials, replicated
 from skiplens.papers.study import Judgement, PaperCard, Preset
 from skiplens.report.during_training.measurer import MeasureAlong, Measurer
 from skiplens.sweeps.run import Run
@@ -39,7 +39,7 @@ S = TypeVar("S", bound=Settings)
 DEPTH = 100  # p of figures 1(a-c) and 1(f)
 RATIOS = (0.1, 0.5, 2.0)  # β of figures 1(a-c)
 POSITIVE, NEGATIVE = Band(0.0, math.inf), Band(-math.inf, 0.0)
-FEWEST = 5  # replicates below which agreement decides nothing: shares that are all equal have an interval without width
+FEWEST = 5  # replicates below which agreement decides nothing
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,17 @@ def repeated(
 
 
 def judge_always(shares: Sequence[Tensor] | Tensor, explanation: str) -> Judgement:
-    """Reproduced if the share of cases in which a statement holds is 1 in each of at least five replicates."""
+    """Reproduced if a statement holds in all cases of each of at least five replicates; one case refutes it.
+
+    The number is the share of cases in which it holds, the uncertainty that of the share of such replicates.
+    """
     stacked = torch.stack(list(shares))
-    if len(stacked) < FEWEST:
-        return Judgement("not attempted", float(stacked.mean()), explanation=f"{explanation} {UNDECIDED}")
-    return decide(over_seeds(stacked), Band.around(1.0, 0.0), explanation)
+    held, found = stacked == 1, over_trials(stacked == 1)
+    explanation = f"{explanation} It held throughout {int(held.sum())} of {len(held)} runs."
+    numbers = float(stacked.mean()), float(found.half_width), 0.0
+    if len(held) < FEWEST:
+        return Judgement("not attempted", *numbers, f"{explanation} {UNDECIDED}")
+    return Judgement("reproduced" if bool(held.all()) else "differs", *numbers, explanation)
 
 
 def features(network: nn.Module) -> nn.Sequential:

@@ -3,7 +3,6 @@
 import math
 from collections import OrderedDict
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal
 
 import torch
@@ -13,23 +12,11 @@ from skiplens import zoo
 from skiplens.base.axes import Float
 from skiplens.base.randomness import Randomness
 from skiplens.base.settings import option
+from skiplens.papers import statistics
 from skiplens.papers.images import Portion, missing, training_and_test
 from skiplens.papers.littwin2016_ensembles.common import NEGATIVE, POSITIVE, REPLICATES, SIZES, looked_at, repeated
-from skiplens.papers.statistics import (
-    Band,
-    Readings,
-    ReplicateSettings,
-    chosen,
-    curve,
-    decide,
-    decide_correction,
-    figure,
-    over_seeds,
-    raw_tables,
-    stacked,
-    values,
-)
-from skiplens.papers.study import Claim, Item, Judgement, Preset, claim
+from skiplens.papers.statistics import Band, Readings, chosen, curve, decide, over_seeds, raw_tables, stacked, values
+from skiplens.papers.study import Item, Judgement, Preset, claim, claims
 from skiplens.plots.figure import Figure, Mark
 from skiplens.report.during_training.depth import DepthMoment, DepthOptions
 from skiplens.report.during_training.depth_reading import DepthHistory
@@ -47,7 +34,7 @@ _CENTRAL = "As training goes on the ensemble becomes deeper and deeper"
 
 
 @dataclass(frozen=True)
-class Images(ReplicateSettings):
+class Images(statistics.ReplicateSettings):
     """Training on images, with the path spectrum of the logits (depth_during_training)."""
 
     network: Literal["conv", "dense"] = option("conv", "conv or dense layers")
@@ -179,7 +166,9 @@ def _dense_batch_norm(readings: Readings) -> Judgement:
         return _no_data()
     change = over_seeds(_changes(readings, "dense", True))
     corrected = " Tested in place of a printed statement that fails: these networks get shallower."
-    return decide_correction((change, POSITIVE), (change, NEGATIVE), _sentence(readings, "dense", True) + corrected)
+    return statistics.decide_correction(
+        (change, POSITIVE), (change, NEGATIVE), _sentence(readings, "dense", True) + corrected
+    )
 
 
 @claim("Abstract", "< 0.5")
@@ -215,18 +204,12 @@ def _sentence(readings: Readings, network: str, normalised: bool) -> str:
     )
 
 
-CLAIMS = (
-    _initially_shallow,
-    Claim(
-        *("conv_batch_norm", f"{_CENTRAL} (conv net, batch norm).", "Abstract", "> 0"),
-        partial(judge_deeper, network="conv", normalised=True),
-    ),
-    _dense_batch_norm,
-    Claim(
-        *("dense_plain", f"{_CENTRAL} (dense net, no batch norm, small branches).", "Abstract", "> 0"),
-        partial(judge_deeper, network="dense", normalised=False),
-    ),
+_CONV, _PLAIN = claims(
+    judge_deeper,
+    ("conv_batch_norm", f"{_CENTRAL} (conv net, batch norm).", "Abstract", "> 0", "conv", True),
+    ("dense_plain", f"{_CENTRAL} (dense net, no batch norm, small branches).", "Abstract", "> 0", "dense", False),
 )
+CLAIMS = (_initially_shallow, _CONV, _dense_batch_norm, _PLAIN)
 
 
 def figures(readings: Readings) -> tuple[Figure, ...]:
@@ -239,7 +222,7 @@ def figures(readings: Readings) -> tuple[Figure, ...]:
         name = f"{network}, {'batch norm' if normalised else 'no batch norm'}, {images}"
         depths += curve(found[0]["step"], stacked(found, "mean_depth"), name, index)
         spectra.append(_spectrum(found, f"{network}_{'scaled' if normalised else 'plain'}_{images}", name))
-    depth = figure(
+    depth = statistics.figure(
         ("depth", "Mean depth during training"),
         "How many branches the energy of the logits passes on average; means over seeds with standard "
         "deviations. The conv net gets deeper, the dense one with batch norm shallower.",
@@ -254,7 +237,7 @@ def _spectrum(readings: Readings, kind: str, name: str) -> Figure:
     marks: list[Mark] = []
     for index, look in enumerate((0, -1)):
         marks += curve(range(shares.shape[2]), shares[:, look], f"step {int(steps[look])}", index)
-    return figure(
+    return statistics.figure(
         (f"spectrum_{kind}", f"Path spectrum before and after training: {name}"),
         "Share of the energy of the logits that passes so many branches; means and deviations over seeds.",
         ("branches on the path", "share of the energy"),

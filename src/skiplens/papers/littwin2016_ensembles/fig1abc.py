@@ -12,7 +12,7 @@ from skiplens.base.axes import Float
 from skiplens.base.settings import Settings, option
 from skiplens.papers.littwin2016_ensembles.common import CLOSED_FORM, DEPTH, RATIOS, once
 from skiplens.papers.statistics import Band, Readings, decide, exactly, figure, raw_tables
-from skiplens.papers.study import Claim, Item, Judge, Judgement, Preset
+from skiplens.papers.study import Claim, Item, Judgement, Preset
 from skiplens.paths.weights import path_weights
 from skiplens.plots.figure import Bars, Figure, Reference, numbers
 from skiplens.sweeps.run import Run
@@ -79,17 +79,12 @@ def _histogram(beta: float) -> tuple[Claim, ...]:
     side, half = ("deeper", "> 0.5") if beta > 1 else ("shallower", "< 0.5")
     place, few = f"{100 * beta / (1 + beta):.1f} for β = {beta:g}, p = 100", f"at most {NARROW:g} of the lengths"
     narrow = "The weights are concentrated in a narrow band near the largest."
-    by_panel: list[tuple[str, str, str, str, Judge]] = [
-        ("peak", "The largest weight is at r = βp/(1+β).", "Theorem 1", place, judge_peak),
-        ("side", f"The ensemble is {side} than half the depth.", "Section 4", half, partial(judge_side, deep=beta > 1)),
-        ("narrow", narrow, "Section 3", few, judge_narrow),
-    ]
+    sides, judge = f"The ensemble is {side} than half the depth.", partial(judge_side, deep=beta > 1)
     return (
         Claim("formula", "The bars are ε_r = C(p-1, r-1) β^r / z.", "Eq. 16", "C(p-1, r-1) β^r / z", judge_formula),
-        *(
-            Claim(name, statement, f"Figure 1{panel}, {where}", paper, judge)
-            for name, statement, where, paper, judge in by_panel
-        ),
+        Claim("peak", "The largest weight is at r = βp/(1+β).", f"Figure 1{panel}, Theorem 1", place, judge_peak),
+        Claim("side", sides, f"Figure 1{panel}, Section 4", half, judge),
+        Claim("narrow", narrow, f"Figure 1{panel}, Section 3", few, judge_narrow),
     )
 
 

@@ -15,30 +15,11 @@ from skiplens.base.settings import option
 from skiplens.data.synthetic import Difference, gaussian_classes
 from skiplens.graph.dissect import dissect
 from skiplens.graph.network import ResidualNetwork
-from skiplens.papers.littwin2016_ensembles.common import (
-    NEGATIVE,
-    POSITIVE,
-    REPLICATES,
-    SIZES,
-    features,
-    judge_always,
-    looked_at,
-    random_network,
-    repeated,
-)
-from skiplens.papers.statistics import (
-    Band,
-    Readings,
-    ReplicateSettings,
-    curve,
-    decide,
-    decide_correction,
-    figure,
-    over_seeds,
-    raw_tables,
-    stacked,
-)
-from skiplens.papers.study import Claim, Item, Judgement, Preset, claim
+from skiplens.papers import statistics
+from skiplens.papers.littwin2016_ensembles import common
+from skiplens.papers.littwin2016_ensembles.common import NEGATIVE, POSITIVE, REPLICATES, SIZES, random_network, repeated
+from skiplens.papers.statistics import Band, Readings, curve, decide, figure, over_seeds, raw_tables, stacked
+from skiplens.papers.study import Claim, Item, Judgement, Preset, claim, claims
 from skiplens.paths.spectrum import measure
 from skiplens.plots.figure import Figure, Mark, Reference, numbers
 from skiplens.report.during_training.measurer import MeasureAlong
@@ -52,7 +33,7 @@ HELD_OUT = 256
 
 
 @dataclass(frozen=True)
-class Gaussians(ReplicateSettings):
+class Gaussians(statistics.ReplicateSettings):
     """Training to tell 50 Gaussians apart (figures 1d and 1e)."""
 
     setting: Literal["literal", "centred", "large_head", "plain", "plain_large"] = option("literal", "which network")
@@ -60,7 +41,7 @@ class Gaussians(ReplicateSettings):
 
 
 @dataclass(frozen=True)
-class Moments(ReplicateSettings):
+class Moments(statistics.ReplicateSettings):
     """The mean square of the units of each layer of a random network with batch-norm scales (section 4.1)."""
 
     scaling: Literal["uncentred", "centred"] = option("uncentred", "equation 20 as printed, or centred")
@@ -99,7 +80,7 @@ def gaussians(settings: Gaussians) -> dict[str, Tensor]:
     look = _FeatureLook(task.draw(HELD_OUT, randomness.child("held out").torch()).inputs)
     recipe = Recipe(learning_rate=setting.learning_rate, steps=max(settings.looks), seed=randomness.entropy() % 2**31)
     plan = MeasureAlong(look, at_steps=settings.looks)
-    taken = looked_at(network, partial(task.draw, BATCH), recipe, plan)  # a fresh batch each step
+    taken = common.looked_at(network, partial(task.draw, BATCH), recipe, plan)  # a fresh batch each step
     accuracy = evaluate(network, task.draw(1000, randomness.child("test").torch())).accuracy
     rows = {name: torch.stack([value[name] for value in taken]) for name in taken[0]}
     return {"step": torch.tensor(settings.looks), **rows, "accuracy": torch.tensor(accuracy)}
@@ -114,7 +95,7 @@ class _FeatureLook:
 
     def __call__(self, network: nn.Module) -> dict[str, Tensor]:
         if self.taken_apart is None:
-            self.taken_apart = dissect(features(network), self.inputs)
+            self.taken_apart = dissect(common.features(network), self.inputs)
         energy = measure(self.taken_apart, self.inputs).energy.double()
         shares = energy / energy.sum()
         scales = [module.scale.detach().mean() for module in network.modules() if isinstance(module, BatchScale)]
@@ -186,7 +167,7 @@ def judge_every_layer(readings: Readings, setting: str) -> Judgement:
     lowest = float(last.min(1).values.mean())
     sentence = "Share of the layers whose λ ends above its start, in each run; the lowest λ ends at "
     sentence += f"{lowest:.2f} on average."
-    return judge_always((last > 1).double().mean(1), sentence)
+    return common.judge_always((last > 1).double().mean(1), sentence)
 
 
 def judge_first_layer(readings: Readings, setting: str) -> Judgement:
@@ -206,14 +187,14 @@ def _learned(readings: Readings) -> Judgement:
     """The network learns to discriminate between 50 Gaussians."""
     accuracy = stacked(readings, "accuracy", "gaussians", setting="literal")
     sentence = f"Share of runs with an accuracy above 0.7 on fresh samples; the lowest is {float(accuracy.min()):.2f}."
-    return judge_always((accuracy > 0.7).double(), sentence)
+    return common.judge_always((accuracy > 0.7).double(), sentence)
 
 
 def judge_deeper_with_scales(readings: Readings, setting: str) -> Judgement:
     """Whether growing scales make the ensemble deeper."""
     change = over_seeds(_change(along(readings, "mean_length", setting)))
     grown = along(readings, "scale", setting).mean(2)[:, -1] - 1
-    return decide_correction(
+    return statistics.decide_correction(
         (change, POSITIVE),
         (change, NEGATIVE),
         f"Change of the mean path length (of 10 layers) while the mean scale grows by {float(grown.mean()):.0%}. The "
@@ -230,7 +211,7 @@ def _recursion(readings: Readings) -> Judgement:
         for squares in (stacked(readings, "mean_square", "moments", scaling=name) for name in ("uncentred", "centred"))
     )
     band = Band.around(1.0, 0.3)
-    return decide_correction(
+    return statistics.decide_correction(
         (over_seeds(literal), band),
         (over_seeds(centred), band),
         "Mean growth of E N² from a layer to the next, random networks of 10 layers, centred branches. Without "
@@ -245,7 +226,7 @@ def judge_norm(readings: Readings, setting: str) -> Judgement:
         "Share of runs in which ‖W‖ grows from every look to the next; it ends at "
         f"{float((found[:, -1] / found[:, 0]).mean()):.3f} times its start."
     )
-    return judge_always((found.diff(dim=1) > 0).all(1).double(), sentence)
+    return common.judge_always((found.diff(dim=1) > 0).all(1).double(), sentence)
 
 
 @claim("Section 4.2, before Eq. 24", "> 0")
@@ -264,7 +245,7 @@ def _deeper_large_start(readings: Readings) -> Judgement:
     """Without batch normalisation, too, the ensemble gets deeper (weights of variance 1/inputs)."""
     found = along(readings, "mean_length", "plain_large")
     change = over_seeds(_change(found))
-    return decide_correction(
+    return statistics.decide_correction(
         (change, POSITIVE),
         (change, NEGATIVE),
         f"Change of the mean path length from weights of variance 1/inputs: {float(found[:, 0].mean()):.2f} at the "
@@ -279,20 +260,13 @@ def _change(history: Float[Tensor, "replicates looks"]) -> Float[Tensor, " repli
 
 def _by_setting(
     words: tuple[str, str, str, str], judge: Callable[..., Judgement], settings: Sequence[str] = ("literal", "centred")
-) -> list[Claim]:
+) -> tuple[Claim, ...]:
     """A claim for each setting of figure 1(d); the first setting, equation 20 as printed, adds nothing to its name."""
     name, statement, printed_at, paper = words
     ways = {"literal": "Eq. 20 as printed", "centred": "centred", "large_head": "centred, logits that start large"}
-    return [
-        Claim(
-            name if setting == "literal" else f"{name}_{setting}",
-            f"{statement} ({ways[setting]}).",
-            printed_at,
-            paper,
-            partial(judge, setting=setting),
-        )
-        for setting in settings
-    ]
+    ends = {setting: "" if setting == "literal" else f"_{setting}" for setting in settings}
+    rows = ((name + end, f"{statement} ({ways[own]}).", printed_at, paper, own) for own, end in ends.items())
+    return claims(judge, *rows)
 
 
 _GROWTH = ("growth", "The scales λ grow steadily as training goes on", "Figure 1d", "> 0")
@@ -319,10 +293,10 @@ FIG1D = (
 _NORM = "The norm of the weights increases steadily"
 
 FIG1E = (
-    Claim("growth", f"{_NORM} (small start).", "Figure 1e", "always", partial(judge_norm, setting="plain")),
-    Claim(
-        *("large_start", f"{_NORM} (weights of variance 1/inputs).", "Figure 1e", "always"),
-        partial(judge_norm, setting="plain_large"),
+    *claims(
+        judge_norm,
+        ("growth", f"{_NORM} (small start).", "Figure 1e", "always", "plain"),
+        ("large_start", f"{_NORM} (weights of variance 1/inputs).", "Figure 1e", "always", "plain_large"),
     ),
     _deeper,
     _deeper_large_start,

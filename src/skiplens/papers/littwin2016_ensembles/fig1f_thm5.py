@@ -10,39 +10,15 @@ from torch import Tensor
 from skiplens.base.axes import Float
 from skiplens.base.settings import Settings, option
 from skiplens.kernels.finite_width.simulation import estimate
-from skiplens.papers.littwin2016_ensembles.common import (
-    CLOSED_FORM,
-    DEPTH,
-    POSITIVE,
-    REPLICATES,
-    SIZES,
-    judge_always,
-    once,
-    repeated,
-)
+from skiplens.papers import statistics
+from skiplens.papers.littwin2016_ensembles import common
+from skiplens.papers.littwin2016_ensembles.common import CLOSED_FORM, DEPTH, POSITIVE, REPLICATES, SIZES, once, repeated
 from skiplens.papers.littwin2016_ensembles.fig1abc import exact_curvature_ratio
 from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import Mixture, network_complexity, printed_complexity
 from skiplens.papers.littwin2016_ensembles.spin_glass.critical_points import critical_angles, find_critical_points
-from skiplens.papers.littwin2016_ensembles.spin_glass.expected_counts import (
-    expected_critical_points,
-    log_expected_critical_points,
-)
+from skiplens.papers.littwin2016_ensembles.spin_glass.expected_counts import log_expected_critical_points
 from skiplens.papers.littwin2016_ensembles.spin_glass.hamiltonian import SpinGlass
-from skiplens.papers.statistics import (
-    Band,
-    Readings,
-    ReplicateSettings,
-    against,
-    chosen,
-    decide,
-    decide_correction,
-    exactly,
-    figure,
-    mean_points,
-    over_seeds,
-    raw_tables,
-    stacked,
-)
+from skiplens.papers.statistics import Band, Readings, against, chosen, decide, exactly, over_seeds, raw_tables, stacked
 from skiplens.papers.study import Item, Judgement, Preset, claim
 from skiplens.paths.weights import path_moments
 from skiplens.plots.figure import Bars, Figure, Line, Reference, numbers
@@ -78,7 +54,7 @@ class FiniteSize(Settings):
 
 
 @dataclass(frozen=True)
-class Counts(ReplicateSettings):
+class Counts(statistics.ReplicateSettings):
     """Critical points found in sampled spin glasses (figure 1f, theorem 5)."""
 
     depth: int = option(10, "layers, the highest order of interactions")
@@ -89,7 +65,7 @@ class Counts(ReplicateSettings):
 
 
 @dataclass(frozen=True)
-class Mixtures(ReplicateSettings):
+class Mixtures(statistics.ReplicateSettings):
     """Complexities of random mixtures, and mixtures that climb to the highest one (theorem 5)."""
 
     order: int = option(10, "highest order, p")
@@ -157,7 +133,7 @@ def counts(settings: Counts) -> dict[str, Tensor]:
     found = [_minima_and_total(glass, generator) for glass in glasses]
     good = [numbers for numbers in found if numbers is not None]
     minima, total = torch.tensor(good, dtype=torch.float64).mean(0)
-    expected = expected_critical_points(settings.spins, mixture.curvature_ratio)
+    expected = log_expected_critical_points(settings.spins, mixture.curvature_ratio).exp()
     return {
         "minima": minima,
         "total": total,
@@ -243,7 +219,7 @@ def _linear_term(readings: Readings) -> Judgement:
     """The same with the network's paths of length 1."""
     (found,) = chosen(readings, "finite_size")
     exact, printed = found["log_minima"][-1], float(found["printed"][-1])
-    return decide_correction(
+    return statistics.decide_correction(
         (exactly(exact), Band.around(printed, 0.01)),
         (exactly(exact), Band.around(0.0, 0.01)),
         f"(1/Λ) log of the exact mean number of minima, Λ = {int(found['spins'][-1])}, β = "
@@ -289,7 +265,7 @@ def _bound(readings: Readings) -> Judgement:
         f"Share of the orders (p = 3 to 50) at which the best of {draws} random mixtures has a smaller θ than the pure "
         f"model; the closest is {float(-gaps.max()):.2g} below."
     )
-    return judge_always((gaps < 0).double().mean(1), sentence)
+    return common.judge_always((gaps < 0).double().mean(1), sentence)
 
 
 @claim("Proof of Theorem 5, Eq. 48", "½ log(p-1) - (1 - 2/p)")
@@ -297,7 +273,7 @@ def _equation_48(readings: Readings) -> Judgement:
     """The bound of the chain of inequalities is θ of the pure model."""
     best = stacked(readings, "climbed", "climbs", order=10)
     chain, pure = 0.5 * math.log(9), equation_31(9)
-    return decide_correction(
+    return statistics.decide_correction(
         (exactly(chain), Band.around(pure, ROUNDING)),
         (over_seeds(best), Band.around(pure, ROUNDING)),
         "Highest θ reached by climbing mixtures, p = 10. The minimum in equation 48 is 0, at r = 2, not at r = p: the "
@@ -344,7 +320,7 @@ def draw_fig1f(readings: Readings) -> tuple[Figure, ...]:
     ratios, printed = numbers(found["depth_ratio"]), found["printed_with_linear"]
     # where equation 31 is wrong, down to where it would leave the figure
     wrong = printed.masked_fill((printed >= 0) | (printed < -0.3), float("nan"))
-    theory = figure(
+    theory = statistics.figure(
         ("complexity", f"Figure 1f: complexity of critical points of finite index, p = {DEPTH}"),
         "θ grows with β towards that of a conventional network (grey). Without paths of length 1, as in the "
         "paper's section 5; with them θ is 0 below β ≈ 1/p, where equation 31 would be negative.",
@@ -358,11 +334,11 @@ def draw_fig1f(readings: Readings) -> tuple[Figure, ...]:
         log="x",
     )
     places, minima, expected = _by_ratio(readings)
-    counted = figure(
+    counted = statistics.figure(
         ("counted", "Minima counted in sampled spin glasses, p = 10, two spins"),
         "Means over replicates with standard errors; the line is exact (Kac-Rice).",
         ("β", "number of minima"),
-        (Line(numbers(places), numbers(expected), "exact mean"), mean_points(places, minima, "counted")),
+        (Line(numbers(places), numbers(expected), "exact mean"), statistics.mean_points(places, minima, "counted")),
         log="x",
     )
     return theory, counted
@@ -371,21 +347,21 @@ def draw_fig1f(readings: Readings) -> tuple[Figure, ...]:
 def draw_thm5(readings: Readings) -> tuple[Figure, ...]:
     """Random and climbing mixtures against the pure model, and counts with and without shortcuts."""
     orders, climbed = against(readings, "climbed", "order", climbs)
-    mixtures = figure(
+    mixtures = statistics.figure(
         ("mixtures", "Theorem 5: which mixtures maximise the complexity"),
         "Mixtures that climb end at the pure model, and the best of 1000 random ones stay below it.",
         ("highest order p", "θ"),
         (
             Line(numbers(orders), numbers([equation_31(order - 1) for order in orders]), "pure model"),
-            mean_points(orders, climbed, "climbed"),
-            mean_points(orders, against(readings, "random", "order", climbs)[1], "best of random mixtures"),
+            statistics.mean_points(orders, climbed, "climbed"),
+            statistics.mean_points(orders, against(readings, "random", "order", climbs)[1], "best of random mixtures"),
         ),
     )
     kinds = {"ResNet, β = 1": False, "conventional": True}
     found = [estimate(stacked(readings, "minima", "counts", spins=3, pure=pure)) for pure in kinds.values()]
     errors = numbers([one.standard_error for one in found])
     exact = [float(stacked(readings, "expected_minima", "counts", spins=3, pure=pure)[0]) for pure in kinds.values()]
-    counted = figure(
+    counted = statistics.figure(
         ("counted", "Minima counted in sampled spin glasses, p = 4, three spins"),
         "Means over replicates with standard errors, and the exact means.",
         ("network", "number of minima"),

@@ -7,30 +7,14 @@ import torch
 from torch import Tensor
 
 from skiplens.base.settings import Settings, option
+from skiplens.papers import statistics
 from skiplens.papers.littwin2016_ensembles.common import DEPTH, POSITIVE, SIZES, once, repeated
 from skiplens.papers.littwin2016_ensembles.fig1abc import exact_peaks, exact_weights
 from skiplens.papers.littwin2016_ensembles.thm1_thm2 import MIXED, Spectra, spectra
-from skiplens.papers.statistics import (
-    Band,
-    Readings,
-    chosen,
-    decide,
-    decide_correction,
-    exactly,
-    figure,
-    mean_points,
-    over_seeds,
-    raw_tables,
-    stacked,
-)
+from skiplens.papers.statistics import Band, Readings, chosen, decide, exactly, over_seeds, raw_tables, stacked
 from skiplens.papers.study import Item, Judgement, Preset, claim
-from skiplens.paths.weights import (
-    depth_ratio_for_peak,
-    depth_ratio_interval,
-    path_moments,
-    path_weight_slopes,
-    path_weights,
-)
+from skiplens.paths import weights
+from skiplens.paths.weights import depth_ratio_interval, path_moments, path_weight_slopes, path_weights
 from skiplens.plots.figure import Band as figure_Band
 from skiplens.plots.figure import Figure, Line, numbers
 from skiplens.sweeps.run import Run
@@ -56,7 +40,7 @@ class Slopes(Settings):
 def reach(settings: Reach) -> dict[str, Tensor]:
     """For every wanted length the ratio that makes it the peak, the peak it makes, and the interval of such ratios."""
     wanted = list(range(1, settings.depth + 1))
-    ratios = [depth_ratio_for_peak(settings.depth, k) for k in wanted]
+    ratios = [weights.depth_ratio_for_peak(settings.depth, k) for k in wanted]
     ends = [depth_ratio_interval(settings.depth, k) for k in wanted]
     found = [exact_peaks(settings.depth, Fraction(ratio)) for ratio in ratios]
     return {
@@ -115,7 +99,7 @@ def _derivative(readings: Readings) -> Judgement:
         for name in ("printed", "corrected")
     )
     band = Band.around(0.0, 1e-6)
-    return decide_correction(
+    return statistics.decide_correction(
         (exactly(printed), band),
         (exactly(corrected), band),
         "Largest deviation of (r - v′) ε_r / C from differences of whole-number weights, over the largest slope. "
@@ -142,7 +126,7 @@ def _batch_norm(readings: Readings) -> Judgement:
     ratios = stacked(readings, "depth_ratio", "spectra", scaling="centred")[:, 0]
     predicted = path_moments(11, 3 * ratios).mean - path_moments(11, ratios).mean
     moved = over_seeds((means[:, 1] - means[:, 0]) / predicted)
-    return decide_correction(
+    return statistics.decide_correction(
         (moved, Band.around(1.0, 0.5)),
         (moved, Band.around(0.0, 0.01)),
         "Rise of the mean depth when all scales λ are multiplied by 3, over the rise that 3β would give. Each σ scales "
@@ -159,7 +143,7 @@ def draw_lemma4(readings: Readings) -> tuple[Figure, ...]:
     inner = slice(1, -1)
     wanted = numbers(reading["wanted"][inner])
     low, high = (numbers(reading[name][inner]) for name in ("lowest_ratio", "highest_ratio"))
-    interval = figure(
+    interval = statistics.figure(
         ("reach", "Lemma 4: the scale that makes a length the peak, p = 100"),
         "Any length is the peak for the ratios between (k-1)/(p-k+1) and k/(p-k). C = β √Λ/(ρn).",
         ("wanted length k", "β"),
@@ -172,8 +156,8 @@ def draw_lemma4(readings: Readings) -> tuple[Figure, ...]:
     marks = []
     for scaling, name in (("none", "of the weights"), ("centred", "of batch-norm scales")):
         factors, depths = (stacked(readings, array, "spectra", scaling=scaling) for array in ("factor", "mean"))
-        marks.append(mean_points(factors[0], depths, name))
-    measured = figure(
+        marks.append(statistics.mean_points(factors[0], depths, name))
+    measured = statistics.figure(
         ("scaling", "Lemma 4 measured: a common factor, 10 blocks R(Wx)"),
         "Random networks, means with standard errors. A factor of all weights moves the depth from 0 to 10; a "
         "factor of all batch-norm scales does not move it at all.",

@@ -12,30 +12,11 @@ from torch import Tensor
 
 from skiplens.base.settings import Settings, option
 from skiplens.graph.dissect import dissect
-from skiplens.papers.littwin2016_ensembles.common import (
-    CLOSED_FORM,
-    RATIOS,
-    REPLICATES,
-    SIZES,
-    once,
-    random_network,
-    repeated,
-)
+from skiplens.papers import statistics
+from skiplens.papers.littwin2016_ensembles import common
+from skiplens.papers.littwin2016_ensembles.common import RATIOS, REPLICATES, SIZES, once, random_network, repeated
 from skiplens.papers.littwin2016_ensembles.fig1abc import ROUNDING, band_around_peak, exact_energy_outside, exact_peaks
-from skiplens.papers.statistics import (
-    Band,
-    Readings,
-    ReplicateSettings,
-    chosen,
-    decide,
-    decide_correction,
-    exactly,
-    figure,
-    mean_points,
-    over_seeds,
-    raw_tables,
-    stacked,
-)
+from skiplens.papers.statistics import Band, Readings, chosen, decide, exactly, over_seeds, raw_tables, stacked
 from skiplens.papers.study import Claim, Item, Judgement, Preset, claim
 from skiplens.paths.bands import band_rate, limit_fraction, log_energy_outside
 from skiplens.paths.laws import fit_named_law
@@ -85,7 +66,7 @@ class Normaliser(Settings):
 
 
 @dataclass(frozen=True)
-class Spectra(ReplicateSettings):
+class Spectra(statistics.ReplicateSettings):
     """Path spectra of a random network whose weights, or batch-norm scales, are multiplied (theorems 1, 2, lemma 4)."""
 
     branch: Literal["relu", "two_layer"] = option("relu", "R(Wx) or V R(Wx)")
@@ -226,7 +207,7 @@ def _proof(readings: Readings) -> Judgement:
     (found,) = chosen(readings, "peak_formulas")
     cases = int(found["cases"])
     wrong, right = (float(found[name]) / cases for name in ("missed_by_proof", "missed"))
-    return decide_correction(
+    return statistics.decide_correction(
         (exactly(wrong), Band.around(0.0, 0.0)),
         (exactly(right), Band.around(0.0, 0.0)),
         f"Share of {cases} cases (depth and terms of β up to {found.setting('largest')}) in which the peak is missed. "
@@ -274,7 +255,7 @@ def _speed(readings: Readings) -> Judgement:
 def _legendre(readings: Readings) -> Judgement:
     """z² = (1-β²)^p P_p((1+β²)/(1-β²))."""
     (found,) = chosen(readings, "normaliser")
-    return decide_correction(
+    return statistics.decide_correction(
         (exactly(found["printed"] / found["proof_sum"] - 1), Band.around(0.0, ROUNDING)),
         (exactly(found["corrected"] / found["sum"] - 1), Band.around(0.0, ROUNDING)),
         f"Relative deviation from the sum at p = 5, β = 0.3. Printed: {float(found['printed']):.4f} for "
@@ -297,7 +278,7 @@ def _zero_mean(readings: Readings) -> Judgement:
         stacked(readings, f"{name}_distance", "spectra", branch="two_layer")[:, 0]
         for name in ("squared_binomial", "binomial")
     )
-    return decide_correction(
+    return statistics.decide_correction(
         (over_seeds(squared), COHERENT),
         (over_seeds(plain), INCOHERENT),
         "Total variation between the path spectrum of random networks V R(Wx) and the nearest binomial law: branches "
@@ -321,7 +302,7 @@ def draw_thm1(readings: Readings) -> tuple[Figure, ...]:
         ends = numbers([reading["depth"][0], reading["depth"][-1]])
         marks.append(Line(ends, (limit, limit), dashed=True, colour=colour(index)))
     return (
-        figure(
+        statistics.figure(
             ("peak", "Theorem 1: the most weighted length over the depth"),
             "Each line runs into β/(1+β) (dashed), from which it is never farther than one length.",
             ("depth p", "argmax ε_r / p"),
@@ -342,7 +323,7 @@ def draw_thm2(readings: Readings) -> tuple[Figure, ...]:
         rate = float(reading["limiting_rate"]) / math.log(10)
         marks.append(Line(numbers(depth), numbers(rate * depth), dashed=True, colour=colour(index)))
     return (
-        figure(
+        statistics.figure(
             ("tails", "Theorem 2: energy outside ±20 % of the peak"),
             "How many powers of ten the energy outside the band has fallen: linear in the depth, at the rate "
             "2 min KL (dashed). At p = 100 and β = 0.1 half of the energy is still outside.",
@@ -367,16 +348,16 @@ def _spectrum(readings: Readings, branch: str, name: str) -> Figure:
         fit = fit_named_law(shares.mean(0), law)
         label = f"{title}, β = {fit.depth_ratio:.2f}"
         laws.append(Line(numbers(lengths), numbers(fit.energies), label, dashed=law == "binomial"))
-    return figure(
+    return statistics.figure(
         (f"spectrum_{branch}", f"Path spectrum of random networks, branches {name}, {shares.shape[1] - 1} blocks"),
         f"Points are means over networks with standard errors. The squared law is the paper's: {fits[branch]}",
         ("path length", "share of the energy"),
-        (mean_points(lengths, shares, "random networks"), *laws),
+        (statistics.mean_points(lengths, shares, "random networks"), *laws),
     )
 
 
 MIXED = (
-    CLOSED_FORM,
+    common.CLOSED_FORM,
     "The paper measures no spectra of networks. Here they are those of the last layer's units of random networks, 20 "
     "blocks, Gaussian inputs, weights of variance 1/inputs.",
     REPLICATES,

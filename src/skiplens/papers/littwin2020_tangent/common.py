@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from skiplens.base.randomness import Randomness
 from skiplens.base.settings import Settings, option
+from skiplens.kernels.architectures import Architecture
 from skiplens.kernels.finite_width.matrix_free import sample_kernels
 from skiplens.kernels.finite_width.networks import DenseNet, Network, ResNet, Vanilla
 from skiplens.papers.statistics import Readings, entries, import_name, raw_tables
@@ -41,7 +42,6 @@ DRAWN = (
 
 NAMES = {"resnet": "ResNet", "densenet": "DenseNet", "vanilla": "vanilla"}
 SCALING_WIDTHS = (50, 100, 200, 400)  # at which the variance is measured to see how it falls
-Architecture = Literal["resnet", "densenet", "vanilla"]
 MEMORY = 2**30  # a fixed budget: networks are drawn in chunks that fit it, and other chunks would be other numbers
 
 

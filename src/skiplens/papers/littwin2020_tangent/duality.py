@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 import torch
@@ -14,21 +13,10 @@ from skiplens.kernels.finite_width.matrix_free import sample_jacobian_norms, sam
 from skiplens.kernels.finite_width.networks import ResNet, weight_law
 from skiplens.kernels.finite_width.reduced_moments import reduced_moments
 from skiplens.kernels.finite_width.simulation import Simulation, estimate
+from skiplens.papers import statistics
 from skiplens.papers.littwin2020_tangent.common import COMMON, DRAWN, MEMORY, NAMES, SIZES, Networks, repeated, tables
-from skiplens.papers.statistics import (
-    Band,
-    Interval,
-    Readings,
-    decide,
-    decide_correction,
-    figure,
-    mean_points,
-    over_seeds,
-    slope,
-    stacked,
-    values,
-)
-from skiplens.papers.study import Claim, Item, Judgement, Preset, claim
+from skiplens.papers.statistics import Band, Readings, decide, mean_points, over_seeds, slope, stacked, values
+from skiplens.papers.study import Item, Judgement, Preset, claim, claims
 from skiplens.plots.figure import Bars, Figure, Line, Reference, numbers
 from skiplens.sweeps.run import Run
 
@@ -131,18 +119,17 @@ def _growth(readings: Readings) -> Judgement:
     return decide(over_seeds(rate), Band.around(expected, 0.1 * expected), sentence)
 
 
-def judge_paths(readings: Readings, architecture: str, order: str) -> Judgement:
-    """Moments of the path part against those of the reduced network, matrix by matrix."""
+def judge_moments(readings: Readings, architecture: str, order: str, part: str = "path") -> Judgement:
+    """Moments of the path part, or of the Jacobian's norm, against those of the reduced network, matrix by matrix.
+
+    Differences are over the mean of what is expected, so that no ratio of noisy numbers biases them.
+    """
     sentence = f"{order.capitalize()} moment of the paths through a matrix over that of the reduced network, minus 1."
-    found = _over_reduced(readings, f"path_{order}", f"reduced_{order}", architecture)
-    return decide(found, Band.around(0.0, SECOND if order == "second" else FOURTH), sentence)
-
-
-def judge_jacobian(readings: Readings, architecture: str) -> Judgement:
-    """Mean squared Jacobian norm against the second moment of the reduced network."""
-    sentence = "Mean squared Jacobian norm of a matrix over the second moment of the reduced network, minus 1."
-    found = _over_reduced(readings, "jacobian_second", "reduced_second", architecture)
-    return decide(found, Band.around(0.0, SECOND), sentence)
+    if part == "jacobian":
+        sentence = "Mean squared Jacobian norm of a matrix over the second moment of the reduced network, minus 1."
+    found, expected = (_moment(readings, f"{name}_{order}", architecture) for name in (part, "reduced"))
+    relative = over_seeds((found - expected) / expected.mean(0))
+    return decide(relative, Band.around(0.0, SECOND if order == "second" else FOURTH), sentence)
 
 
 def judge_gaussian_bounds(readings: Readings, architecture: str) -> Judgement:
@@ -160,7 +147,7 @@ def judge_other_bounds(readings: Readings, law: str) -> Judgement:
         f"E‖J‖⁴ / E f⁴ of a matrix, {law} weights (c₄ = {c4:g}). Printed: at least 1/c₄ = {1 / c4:.3f}. "
         f"Right: between 1/max(3, c₄) = 0.333 and 1/min(3, c₄) = {1 / min(3, c4):.3f}."
     )
-    return decide_correction(
+    return statistics.decide_correction(
         (found, Band(1 / c4, math.inf)), (found, Band.between(LOWEST_RATIO, 1 / c4, RATIO)), sentence
     )
 
@@ -175,12 +162,6 @@ def _moment(readings: Readings, name: str, architecture: str, law: str = "gaussi
     return stacked(readings, name, "duality", architecture=architecture, law=law)
 
 
-def _over_reduced(readings: Readings, name: str, reduced: str, architecture: str) -> Interval:
-    """Relative differences over the mean of what is expected, so that no ratio of noisy numbers biases them."""
-    found, expected = (_moment(readings, array, architecture) for array in (name, reduced))
-    return over_seeds((found - expected) / expected.mean(0))
-
-
 def _fourth_ratios(readings: Readings, architecture: str, law: str) -> Float[Tensor, "replicates k"]:
     jacobian, reduced = (_moment(readings, f"{name}_fourth", architecture, law) for name in ("jacobian", "reduced"))
     return jacobian / reduced
@@ -189,48 +170,37 @@ def _fourth_ratios(readings: Readings, architecture: str, law: str) -> Float[Ten
 FIG4 = (_second, _fourth, _growth)
 _ARCHITECTURES = ("resnet", "densenet")
 
-THM3 = tuple(
-    Claim(
-        f"{architecture}_{order}",
-        f"E f_(k)^{power} = E (f^k)^{power} for every matrix ({NAMES[architecture]}).",
-        "Theorem 3, Eq. 38",
-        "ratio 1",
-        partial(judge_paths, architecture=architecture, order=order),
-    )
-    for architecture in _ARCHITECTURES
-    for order, power in (("second", 2), ("fourth", 4))
+_PATHS = "E f_(k)^{0} = E (f^k)^{0} for every matrix ({1})."
+_JACOBIANS, _GAUSSIAN = "E‖J^k‖² = E f_(k)² for every matrix", "E f⁴/c₄ ≤ E‖J^k‖⁴ ≤ E f⁴, Gaussian weights"
+
+THM3 = claims(
+    judge_moments,
+    *(
+        (f"{kind}_{order}", _PATHS.format(power, NAMES[kind]), "Theorem 3, Eq. 38", "ratio 1", kind, order)
+        for kind in _ARCHITECTURES
+        for order, power in (("second", 2), ("fourth", 4))
+    ),
 )
 
 THM4 = (
-    *(
-        Claim(
-            f"{architecture}_second",
-            f"E‖J^k‖² = E f_(k)² for every matrix ({NAMES[architecture]}).",
-            "Theorem 4.1",
-            "ratio 1",
-            partial(judge_jacobian, architecture=architecture),
-        )
-        for architecture in _ARCHITECTURES
+    *claims(
+        judge_moments,
+        *(
+            (f"{k}_second", f"{_JACOBIANS} ({NAMES[k]}).", "Theorem 4.1", "ratio 1", k, "second", "jacobian")
+            for k in _ARCHITECTURES
+        ),
     ),
-    *(
-        Claim(
-            f"{architecture}_gaussian",
-            f"E f⁴/c₄ ≤ E‖J^k‖⁴ ≤ E f⁴, Gaussian weights ({NAMES[architecture]}).",
-            "Theorem 4.2",
-            "between 1/3 and 1",
-            partial(judge_gaussian_bounds, architecture=architecture),
-        )
-        for architecture in _ARCHITECTURES
+    *claims(
+        judge_gaussian_bounds,
+        *(
+            (f"{k}_gaussian", f"{_GAUSSIAN} ({NAMES[k]}).", "Theorem 4.2", "between 1/3 and 1", k)
+            for k in _ARCHITECTURES
+        ),
     ),
-    *(
-        Claim(
-            law,
-            f"E f⁴/c₄ ≤ E‖J^k‖⁴, {law if law == 'uniform' else law.capitalize()} weights.",
-            "Theorem 4.2",
-            f"at least {bound}",
-            partial(judge_other_bounds, law=law),
-        )
-        for law, bound in (("uniform", "0.556"), ("rademacher", "1"))
+    *claims(
+        judge_other_bounds,
+        ("uniform", "E f⁴/c₄ ≤ E‖J^k‖⁴, uniform weights.", "Theorem 4.2", "at least 0.556", "uniform"),
+        ("rademacher", "E f⁴/c₄ ≤ E‖J^k‖⁴, Rademacher weights.", "Theorem 4.2", "at least 1", "rademacher"),
     ),
 )
 
@@ -239,7 +209,7 @@ def draw_fig4(readings: Readings) -> tuple[Figure, ...]:
     """Panels (a) second and (b) fourth moments against depth."""
     depths = values(readings, "depth", "layer")
     moments = [reduced_moments(ResNet(depth, 50, 2, 0.3)) for depth in depths]
-    second = figure(
+    second = statistics.figure(
         ("second_moments", "Figure 4a: second moments, ResNet, m = 2, α = 0.3"),
         "Both second moments lie on one line, which is exact, and grow exponentially with depth.",
         ("depth L", "second moment"),
@@ -251,7 +221,7 @@ def draw_fig4(readings: Readings) -> tuple[Figure, ...]:
         log="y",
     )
     exact = torch.tensor([float(moment.fourth) for moment in moments])
-    fourth = figure(
+    fourth = statistics.figure(
         ("fourth_moments", "Figure 4b: fourth moments, ResNet, m = 2, α = 0.3"),
         "The fourth moment of the Jacobian norm lies below that of the output by a factor 3: on the lower "
         "bound of Theorem 4, for Gaussian weights.",
@@ -277,7 +247,7 @@ def draw_thm4(readings: Readings) -> tuple[Figure, ...]:
     laws = ("gaussian", "uniform", "rademacher")
     ratios = [estimate(_fourth_ratios(readings, "resnet", law).mean(1)) for law in laws]
     lower = [1 / weight_law(law).fourth_moment for law in laws]
-    drawn = figure(
+    drawn = statistics.figure(
         ("fourth_moments", "Theorem 4: fourth moments, Jacobian over output"),
         "The paper prints 1/c₄ as the lower bound (orange). Uniform and Rademacher weights fall below it; "
         "the right bounds are 1/max(3, c₄) (dotted, 1/3) and 1/min(3, c₄).",
@@ -296,7 +266,7 @@ def _path_ratios(readings: Readings, architecture: str) -> Figure:
     for order in ("second", "fourth"):
         path, reduced = (_moment(readings, f"{part}_{order}", architecture) for part in ("path", "reduced"))
         marks.append(mean_points(range(1, path.shape[1] + 1), path / reduced.mean(0), f"{order} moment"))
-    return figure(
+    return statistics.figure(
         (f"duality_{architecture}", f"Theorem 3: paths through a matrix, reduced {NAMES[architecture]}"),
         "Both moments agree for every matrix, although the two networks have different activations.",
         ("matrix, from input to output", "moment of f^k over that of f_(k)"),

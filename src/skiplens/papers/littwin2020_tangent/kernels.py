@@ -9,41 +9,17 @@ from torch import Tensor
 
 from skiplens.base.axes import Float
 from skiplens.base.settings import option
-from skiplens.kernels.architectures import DenseNetKernel, ResNetKernel
+from skiplens.kernels.architectures import Architecture, DenseNetKernel, ResNetKernel
 from skiplens.kernels.finite_width.matrix_free import sample_kernels
 from skiplens.kernels.finite_width.moments import kernel_moments
 from skiplens.kernels.finite_width.networks import DenseNet, ResNet
 from skiplens.kernels.finite_width.simulation import Simulation
-from skiplens.papers.littwin2020_tangent.common import (
-    DRAWN,
-    MEMORY,
-    NAMES,
-    SCALING_WIDTHS,
-    SIZES,
-    Architecture,
-    Networks,
-    diagonal_runs,
-    repeated,
-    tables,
-)
-from skiplens.papers.littwin2020_tangent.errata import (
-    densenet_mean_as_printed,
-    printed_densenet_kernel,
-    printed_resnet_kernel,
-)
-from skiplens.papers.statistics import (
-    Band,
-    Readings,
-    chosen,
-    decide,
-    decide_correction,
-    figure,
-    mean_points,
-    over_seeds,
-    slope,
-    stacked,
-)
-from skiplens.papers.study import Claim, Item, Judgement, Preset
+from skiplens.papers import statistics
+from skiplens.papers.littwin2020_tangent import common, errata
+from skiplens.papers.littwin2020_tangent.common import DRAWN, NAMES, SCALING_WIDTHS, SIZES, diagonal_runs, tables
+from skiplens.papers.littwin2020_tangent.errata import printed_densenet_kernel, printed_resnet_kernel
+from skiplens.papers.statistics import Band, Readings, chosen, decide, figure, mean_points, over_seeds, stacked
+from skiplens.papers.study import Claim, Item, Judgement, Preset, claims
 from skiplens.plots.figure import INK, Figure, Line, numbers
 from skiplens.sweeps.run import Run
 
@@ -56,7 +32,7 @@ MOST_CURVES = 50
 
 
 @dataclass(frozen=True)
-class Bundle(Networks):
+class Bundle(common.Networks):
     """Tangent kernels of random networks against the angle between two inputs (figure 2)."""
 
     branch_scale: float = option(0.5, "scale of each matrix of a branch")
@@ -73,9 +49,9 @@ def bundle(settings: Bundle) -> dict[str, Tensor]:
     """Kernels between the first axis and a vector at each angle, (networks, angles)."""
     network, inputs, generator = settings.network(), plane(settings.angles), settings.stream()
     if settings.explicit_weights:
-        drawn = Simulation(network, memory=MEMORY).kernels(inputs, settings.networks, generator)
+        drawn = Simulation(network, memory=common.MEMORY).kernels(inputs, settings.networks, generator)
     else:
-        drawn = sample_kernels(network, inputs, settings.networks, generator, memory=MEMORY)
+        drawn = sample_kernels(network, inputs, settings.networks, generator, memory=common.MEMORY)
     return {"kernel": drawn.samples[:, 0]}
 
 
@@ -108,7 +84,7 @@ def thm2_runs(preset: Preset, seed: int) -> list[Run]:
 def _bundles(architecture: Architecture, preset: Preset, seed: int) -> list[Run]:
     sizes = SIZES[preset]
     base = Bundle(architecture=architecture, networks=sizes.bundle, explicit_weights=sizes.explicit_weights)
-    return repeated(bundle, base, preset, seed, width=WIDTHS)
+    return common.repeated(bundle, base, preset, seed, width=WIDTHS)
 
 
 def limit(architecture: str, angles: int) -> Float[Tensor, " angles"]:
@@ -132,7 +108,7 @@ def judge_kernel(readings: Readings, architecture: str) -> Judgement:
     means = _kernels(readings, architecture, max(WIDTHS)).mean(1)
     right, wrong = limit(architecture, means.shape[1]), printed(architecture, means.shape[1])
     band = Band.around(0.0, TOLERANCE)
-    return decide_correction(
+    return statistics.decide_correction(
         (over_seeds((means - wrong) / right[0]), band),
         (over_seeds((means - right) / right[0]), band),
         f"Largest deviation over the angles of the mean kernel at width {max(WIDTHS)}, over the kernel at equal "
@@ -166,8 +142,8 @@ def judge_densenet_diagonal(readings: Readings) -> Judgement:
     """Equation (29) against the harmonic number."""
     drawn = stacked(readings, "kernel", "diagonal", architecture="densenet", width=SCALING_WIDTHS[-1])
     found = over_seeds(drawn.mean(1))
-    right, wrong = math.fsum(1 / layer for layer in range(1, DEPTH + 1)), densenet_mean_as_printed(DEPTH)
-    return decide_correction(
+    right, wrong = math.fsum(1 / layer for layer in range(1, DEPTH + 1)), errata.densenet_mean_as_printed(DEPTH)
+    return statistics.decide_correction(
         (found, Band.around(wrong, TOLERANCE * wrong)),
         (found, Band.around(right, TOLERANCE * right)),
         f"Mean kernel at equal inputs, {DEPTH} layers. The diagonal is Σ 1/l = {right:.4f}; printed is Σ 1/(l+1) = "
@@ -177,8 +153,7 @@ def judge_densenet_diagonal(readings: Readings) -> Judgement:
 
 def judge_convergence(readings: Readings, architecture: str) -> Judgement:
     """How the variance falls with the width."""
-    logs = _variances(readings, architecture).log()
-    found = over_seeds(slope([math.log(width) for width in SCALING_WIDTHS], logs))
+    found = over_seeds(statistics.exponent(SCALING_WIDTHS, _variances(readings, architecture)))
     sentence = "Slope of log variance over log width of the kernel at equal inputs; a kernel that converges has -1."
     return decide(found, Band(-math.inf, -0.5), sentence)
 
@@ -197,63 +172,37 @@ def _variances(readings: Readings, architecture: str) -> Float[Tensor, "replicat
 
 _PANELS = (("resnet", "a", "Theorem 1"), ("densenet", "b", "Theorem 2"))
 
-FIG2 = (
-    *(
-        Claim(
-            f"{architecture}_kernel",
-            f"Sampled kernels scatter around the theoretical curve at every angle ({NAMES[architecture]}).",
-            f"Figure 2{panel}",
-            f"black line, as in {theorem}",
-            partial(judge_kernel, architecture=architecture),
-        )
-        for architecture, panel, theorem in _PANELS
-    ),
-    *(
-        Claim(
-            f"{architecture}_spread",
-            f"Wider networks give a lower variance than narrow ones ({NAMES[architecture]}).",
-            f"Figure 2{panel}",
-            "> 1",
-            partial(judge_spread, architecture=architecture),
-        )
-        for architecture, panel, _ in _PANELS
-    ),
-)
-
-
-def _theorem(architecture: str, recursion: tuple[str, str, str], diagonal: Claim) -> tuple[Claim, ...]:
-    """The claims of theorem 1 or 2: the limit, its diagonal, and that random networks converge to it."""
-    (theorem,) = [theorem for name, _, theorem in _PANELS if name == architecture]
-    kernel, equations, printed = recursion
-    return (
-        Claim(
-            "recursion",
-            f"The kernel converges to {kernel} of the printed recursion.",
-            f"{theorem}, {equations}",
-            printed,
-            partial(judge_kernel, architecture=architecture),
-        ),
-        diagonal,
-        Claim(
-            *("convergence", "The kernel of a random network converges as the width grows.", theorem, "variance → 0"),
-            partial(judge_convergence, architecture=architecture),
-        ),
-    )
-
-
+_SCATTER = "Sampled kernels scatter around the theoretical curve at every angle"
+_LOWER = "Wider networks give a lower variance than narrow ones"
+_RECURSION = "The kernel converges to {} of the printed recursion."
+_CONVERGENCE = "The kernel of a random network converges as the width grows."
 _EQUATION_25 = "m L α^m (1 + α^m)^(L-1)"
 
-THM1 = _theorem(
-    "resnet",
-    ("K^R", "Eqs. 18 and 23", "K^R(x, x′)"),
-    Claim("diagonal", f"The diagonal is {_EQUATION_25}.", "Eq. 25", _EQUATION_25, judge_resnet_diagonal),
+_KERNELS = claims(
+    judge_kernel,
+    *(
+        (f"{kind}_kernel", f"{_SCATTER} ({NAMES[kind]}).", f"Figure 2{panel}", f"black line, as in {theorem}", kind)
+        for kind, panel, theorem in _PANELS
+    ),
 )
+_SPREADS = claims(
+    judge_spread,
+    *((f"{k}_spread", f"{_LOWER} ({NAMES[k]}).", f"Figure 2{panel}", "> 1", k) for k, panel, _ in _PANELS),
+)
+_LIMIT1, _LIMIT2 = claims(
+    judge_kernel,
+    ("recursion", _RECURSION.format("K^R"), "Theorem 1, Eqs. 18 and 23", "K^R(x, x′)", "resnet"),
+    ("recursion", _RECURSION.format("K^D"), "Theorem 2, Eqs. 26 to 28", "K^D(x, x′)", "densenet"),
+)
+_CONVERGES1, _CONVERGES2 = claims(
+    judge_convergence,
+    *(("convergence", _CONVERGENCE, theorem, "variance → 0", kind) for kind, _, theorem in _PANELS),
+)
+_DIAGONAL1 = Claim("diagonal", f"The diagonal is {_EQUATION_25}.", "Eq. 25", _EQUATION_25, judge_resnet_diagonal)
+_DIAGONAL2 = Claim("diagonal", "The diagonal is Σ 1/(l+1).", "Eq. 29", "1.45 for L = 5", judge_densenet_diagonal)
 
-THM2 = _theorem(
-    "densenet",
-    ("K^D", "Eqs. 26 to 28", "K^D(x, x′)"),
-    Claim("diagonal", "The diagonal is Σ 1/(l+1).", "Eq. 29", "1.45 for L = 5", judge_densenet_diagonal),
-)
+FIG2 = (*_KERNELS, *_SPREADS)
+THM1, THM2 = (_LIMIT1, _DIAGONAL1, _CONVERGES1), (_LIMIT2, _DIAGONAL2, _CONVERGES2)
 
 
 def draw_fig2(readings: Readings) -> tuple[Figure, ...]:

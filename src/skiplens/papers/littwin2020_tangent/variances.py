@@ -12,29 +12,12 @@ from skiplens.base.axes import Float
 from skiplens.kernels.finite_width.moments import kernel_moments
 from skiplens.kernels.finite_width.networks import DenseNet, ResNet, exact_gain
 from skiplens.kernels.finite_width.reduced_moments import minkowski_bound
-from skiplens.papers.littwin2020_tangent.common import (
-    DRAWN,
-    NAMES,
-    SCALING_WIDTHS,
-    SIZES,
-    Diagonal,
-    diagonal_runs,
-    tables,
-)
+from skiplens.papers import statistics
+from skiplens.papers.littwin2020_tangent import common
+from skiplens.papers.littwin2020_tangent.common import DRAWN, NAMES, SCALING_WIDTHS, SIZES, diagonal_runs, tables
 from skiplens.papers.littwin2020_tangent.errata import log_theorem5_appendix, log_theorem5_main_text
-from skiplens.papers.statistics import (
-    Band,
-    Readings,
-    decide,
-    decide_correction,
-    figure,
-    mean_points,
-    over_seeds,
-    slope,
-    stacked,
-    values,
-)
-from skiplens.papers.study import Claim, Item, Judgement, Preset, claim
+from skiplens.papers.statistics import Band, Readings, decide, figure, mean_points, over_seeds, slope, stacked, values
+from skiplens.papers.study import Item, Judgement, Preset, claim, claims
 from skiplens.plots.figure import Figure, Line, Points, colour, numbers
 from skiplens.sweeps.run import Run
 
@@ -83,7 +66,7 @@ def branch_scales(depth: int) -> tuple[float, float]:
 
 def _proportional(architecture: str, depth: int) -> dict[str, Any]:
     """Settings of a network ten times as wide as deep."""
-    scale = 0.3 / math.sqrt(depth) if architecture == "resnet" else Diagonal().branch_scale
+    scale = 0.3 / math.sqrt(depth) if architecture == "resnet" else common.Diagonal().branch_scale
     return {"architecture": architecture, "depth": depth, "width": 10 * depth, "branch_scale": scale}
 
 
@@ -120,10 +103,12 @@ def _vanilla(readings: Readings) -> Judgement:
         "Slope over log depth at n = 10 L of the log of variance over squared mean, which is what stays constant; the "
         f"variance itself has slope {float(absolute.value):.2f} ± {float(absolute.half_width):.2f}: it grows like L²."
     )
-    return decide_correction((absolute, Band.around(0.0, FLAT)), (relative, Band.around(0.0, FLAT)), sentence)
+    return statistics.decide_correction(
+        (absolute, Band.around(0.0, FLAT)), (relative, Band.around(0.0, FLAT)), sentence
+    )
 
 
-def judge_width_order(readings: Readings, architecture: str, depth: int) -> Judgement:
+def judge_width_order(readings: Readings, architecture: str, depth: int = 10) -> Judgement:
     """Theorems 5 and 6: the variance is of order 1/n."""
     drawn = [variances(readings, architecture=architecture, depth=depth, width=width) for width in SCALING_WIDTHS]
     sentence = f"Slope of log variance over log width, {depth} blocks or layers."
@@ -141,7 +126,9 @@ def _exponent(readings: Readings) -> Judgement:
         f"Growth of log(V/L²) per block, α = 0.3, n = 50. The main text allows α^m ρ = {rate:.3f}; the exact variance "
         f"grows by {right:.3f}, and the appendix, with twice the exponent, allows {2 * rate:.3f}."
     )
-    return decide_correction((found, Band(-math.inf, rate)), (found, Band.around(right, 0.15 * right)), sentence)
+    return statistics.decide_correction(
+        (found, Band(-math.inf, rate)), (found, Band.around(right, 0.15 * right)), sentence
+    )
 
 
 @claim("Eq. 39", "ratio at most 1")
@@ -164,7 +151,7 @@ def _mean(readings: Readings) -> Judgement:
         "Slope of log mean over log depth with α = a/L^(1/m), which keeps the mean; with the printed α = a/L^m it is "
         f"{float(wrong.value):.2f} ± {float(wrong.half_width):.2f}: the kernel vanishes."
     )
-    return decide_correction((wrong, Band.around(0.0, FLAT)), (right, Band.around(0.0, FLAT)), sentence)
+    return statistics.decide_correction((wrong, Band.around(0.0, FLAT)), (right, Band.around(0.0, FLAT)), sentence)
 
 
 @claim("Corollary 1, Eq. 41", "slope 0 over depth")
@@ -197,7 +184,7 @@ def _order(readings: Readings) -> Judgement:
 
 def _log_slope(sizes: Sequence[float | int], columns: Sequence[Tensor]) -> Float[Tensor, " replicates"]:
     """Slope of the log of each row over the log of the sizes."""
-    return slope([math.log(size) for size in sizes], torch.stack([column.log() for column in columns], dim=1))
+    return statistics.exponent(sizes, torch.stack(list(columns), dim=1))
 
 
 def _depth_slope(readings: Readings, architecture: str, measured: Callable[..., Tensor]) -> Tensor:
@@ -226,40 +213,18 @@ def _over_order(readings: Readings, depths: Sequence[int]) -> list[Tensor]:
     ]
 
 
-FIG5 = (
-    *(
-        Claim(
-            architecture,
-            f"The variance of the {NAMES[architecture]} falls: it converges to its kernel.",
-            "Figure 5",
-            "slope < 0",
-            partial(judge_decline, architecture=architecture),
-        )
-        for architecture in ("resnet", "densenet")
-    ),
-    _vanilla,
+_FALLS = "The variance of the {} falls: it converges to its kernel."
+_DECLINE = claims(
+    judge_decline,
+    *((kind, _FALLS.format(NAMES[kind]), "Figure 5", "slope < 0", kind) for kind in ("resnet", "densenet")),
 )
-
-THM5 = (
-    Claim(
-        *("width", "The variance is of order 1/n (through ρ² - 1).", "Theorem 5, Eq. 40", "slope -1"),
-        partial(judge_width_order, architecture="resnet", depth=10),
-    ),
-    _exponent,
-    _minkowski,
+_WIDTH5, _WIDTH6 = claims(
+    judge_width_order,
+    ("width", "The variance is of order 1/n (through ρ² - 1).", "Theorem 5, Eq. 40", "slope -1", "resnet"),
+    ("width", "The variance is of order exp(5/n) - 1 ≈ 5/n.", "Theorem 6, Eq. 42", "slope -1", "densenet"),
 )
-
-COR1 = (_mean, _variance)
-
-THM6 = (
-    Claim(
-        *("width", "The variance is of order exp(5/n) - 1 ≈ 5/n.", "Theorem 6, Eq. 42", "slope -1"),
-        partial(judge_width_order, architecture="densenet", depth=10),
-    ),
-    _depth,
-)
-
-COR2 = (_order,)
+FIG5, COR1, COR2 = (*_DECLINE, _vanilla), (_mean, _variance), (_order,)
+THM5, THM6 = (_WIDTH5, _exponent, _minkowski), (_WIDTH6, _depth)
 
 
 def draw_fig5(readings: Readings) -> tuple[Figure, ...]:
@@ -366,7 +331,7 @@ def _against_depth(readings: Readings, quantity: tuple[str, str], caption: str) 
     for index, architecture in enumerate(NAMES):
         depths = values(readings, "depth", "diagonal", architecture=architecture)
         measured = [measure(readings, architecture=architecture, depth=depth) for depth in depths]
-        networks = [Diagonal.from_json(_proportional(architecture, depth)).network() for depth in depths]
+        networks = [common.Diagonal.from_json(_proportional(architecture, depth)).network() for depth in depths]
         exact = [float(getattr(kernel_moments(network), name)) for network in networks]
         points.append(_points(depths, measured, NAMES[architecture]))
         lines.append(Line(numbers(depths), numbers(exact), f"{NAMES[architecture]}, exact", True, colour(index)))

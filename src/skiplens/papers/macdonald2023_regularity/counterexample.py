@@ -6,7 +6,6 @@ steps, shows where the proof fails: its rate is λ(DF), which it takes for σ(DF
 
 import math
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 import torch
@@ -24,7 +23,7 @@ from skiplens.jacobians.systems.smoothness import SAFETY, TrainingLoss, certifie
 from skiplens.papers import statistics
 from skiplens.papers.macdonald2023_regularity.common import arrays, descend, figure
 from skiplens.papers.statistics import Band, Readings, chosen, decide, decide_correction, exactly, over_seeds, slope
-from skiplens.papers.study import Claim, Judgement, claim
+from skiplens.papers.study import Judgement, claim, claims
 from skiplens.plots.figure import INK, Figure, Line, Mark, Reference, bundle, colour, numbers
 
 CostName = Literal["logistic", "square"]
@@ -281,15 +280,10 @@ def _last_decade(readings: Readings, name: str) -> Tensor:
     return slope(step[late].double().log().tolist(), reading[name][late].log())
 
 
-_ANY_START = tuple(
-    Claim(
-        f"any_start_{cost}",
-        "Gradient descent converges from any initialisation to a global minimum.",
-        "Theorem 5.1",
-        "loss − infimum tends to 0 (shown if corrected: the output)",
-        partial(_any_start, cost=cost),
-    )
-    for cost in ("logistic", "square")
+_CONVERGES = "Gradient descent converges from any initialisation to a global minimum."
+_TO_ZERO = "loss − infimum tends to 0 (shown if corrected: the output)"
+_ANY_START = claims(
+    _any_start, *((f"any_start_{cost}", _CONVERGES, "Theorem 5.1", _TO_ZERO, cost) for cost in ("logistic", "square"))
 )
 CLAIMS = (*_ANY_START, _infimum, _printed_bound, _rate_exponent, _weight_growth)
 

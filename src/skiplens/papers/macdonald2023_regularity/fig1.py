@@ -15,7 +15,7 @@ from skiplens.base.settings import option
 from skiplens.papers import statistics
 from skiplens.papers.macdonald2023_regularity.common import figure, histogram
 from skiplens.papers.statistics import Band, Readings, decide, over_seeds, stacked
-from skiplens.papers.study import Item, Judgement, Preset, claim
+from skiplens.papers.study import Item, Judgement, Preset, claim, claims
 from skiplens.plots.figure import Figure, Line, Mark, colour, numbers
 from skiplens.sweeps.run import Run
 
@@ -120,18 +120,6 @@ def _shift(readings: Readings) -> Judgement:
     return decide(over_seeds(skip - chain), Band(0.0, math.inf), sentence)
 
 
-@claim("Figure 1", "within 5 standard deviations")
-def _without_skip(readings: Readings) -> Judgement:
-    """The histogram of A (here: that of the quarter-circle law of radius 2/√3)."""
-    return _judge_law(readings, "chain")
-
-
-@claim("Figure 1", "within 5 standard deviations")
-def _with_skip(readings: Readings) -> Judgement:
-    """The histogram of I + A (here: that of the free convolution with ±1, from 0.289 to 1.886)."""
-    return _judge_law(readings, "skip")
-
-
 def _judge_law(readings: Readings, name: str) -> Judgement:
     """Mean, mean logarithm and median against the limiting law, in units of the tolerance."""
     values = stacked(readings, name)
@@ -151,7 +139,16 @@ def limits(name: str) -> Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
 
-CLAIMS = (_shift, _without_skip, _with_skip)
+_QUARTER_CIRCLE = "The histogram of A (here: that of the quarter-circle law of radius 2/√3)."
+_CONVOLUTION = "The histogram of I + A (here: that of the free convolution with ±1, from 0.289 to 1.886)."
+CLAIMS = (
+    _shift,
+    *claims(
+        _judge_law,
+        ("without_skip", _QUARTER_CIRCLE, "Figure 1", "within 5 standard deviations", "chain"),
+        ("with_skip", _CONVOLUTION, "Figure 1", "within 5 standard deviations", "skip"),
+    ),
+)
 
 
 def draw(readings: Readings) -> tuple[Figure, ...]:

@@ -15,7 +15,7 @@ from skiplens.papers.macdonald2023_regularity import digits
 from skiplens.papers.macdonald2023_regularity.common import figure, histogram
 from skiplens.papers.macdonald2023_regularity.digits import NETWORKS, PRINTED, Digits
 from skiplens.papers.statistics import Band, Readings, decide, decide_correction, exactly, over_seeds, stacked
-from skiplens.papers.study import PRESETS, Claim, Item, Judgement, Preset, Table, claim
+from skiplens.papers.study import PRESETS, Item, Judgement, Preset, claim, claims
 from skiplens.plots.figure import Band as figure_Band
 from skiplens.plots.figure import Figure, Line, Mark, colour, numbers
 from skiplens.readings.reading import Measurement
@@ -203,24 +203,6 @@ def _parameters(readings: Readings) -> Judgement:
     return decide(over_seeds(means.diff(dim=1)), HIGHER, sentence)
 
 
-@claim("Figure 2d, Hypothesis 6.1", "below 0")
-def _loss_residual(readings: Readings) -> Judgement:
-    """Skips improve convergence speed at least initially."""
-    return _judge_loss(readings, 1, FIRST_TEN)
-
-
-@claim("Figure 2d", "below 0")
-def _loss_residual_later(readings: Readings) -> Judgement:
-    """Skips result in faster convergence."""
-    return _judge_loss(readings, 1, LAST)
-
-
-@claim("Figure 2d", "below 0")
-def _loss_average_pool(readings: Readings) -> Judgement:
-    """An average pool in the skip results in faster convergence."""
-    return _judge_loss(readings, 2, LAST)
-
-
 def _judge_loss(readings: Readings, place: int, iterations: slice) -> Judgement:
     """Losses of the network at this place minus those of the one before, within trials."""
     losses = stacked(readings, "loss", "digit_losses").flatten(0, 1)[:, :, iterations].mean(2)
@@ -252,24 +234,27 @@ def _listed(values: Tensor) -> str:
     return ", ".join(f"{value:.3f}" for value in values.tolist())
 
 
-_BLOCK2 = tuple(
-    Claim(
-        f"block2_{name}",
-        f"Distributions are shifted upwards as deterministic skip connections are added: {what} around block 2.",
-        "Section 6.2, Hypothesis 6.1",
-        "above 0",
-        partial(_judge_block2, place=place),
-    )
-    for place, (name, what) in enumerate(
-        (
-            ("projection", "a 1×1 convolution"),
-            ("average_pool", "an average pool added"),
-            ("isometric_pool", "a pool with all singular values 1 in place of it (ours)"),
-        ),
-        start=1,
-    )
+_UPWARDS = "Distributions are shifted upwards as deterministic skip connections are added: {} around block 2."
+_SHORTCUTS = {
+    "projection": "a 1×1 convolution",
+    "average_pool": "an average pool added",
+    "isometric_pool": "a pool with all singular values 1 in place of it (ours)",
+}
+_BLOCK2 = claims(
+    _judge_block2,
+    *(
+        (f"block2_{name}", _UPWARDS.format(what), "Section 6.2, Hypothesis 6.1", "above 0", place)
+        for place, (name, what) in enumerate(_SHORTCUTS.items(), start=1)
+    ),
 )
-_LOSSES = (_loss_residual, _loss_residual_later, _loss_average_pool)
+_INITIALLY = "Skips improve convergence speed at least initially."
+_POOL = "An average pool in the skip results in faster convergence."
+_LOSSES = claims(
+    _judge_loss,
+    ("loss_residual", _INITIALLY, "Figure 2d, Hypothesis 6.1", "below 0", 1, FIRST_TEN),
+    ("loss_residual_later", "Skips result in faster convergence.", "Figure 2d", "below 0", 1, LAST),
+    ("loss_average_pool", _POOL, "Figure 2d", "below 0", 2, LAST),
+)
 CLAIMS = (_block1, *_BLOCK2, _composite, _composite_at_start, _parameters, *_LOSSES, _pool)
 
 LARGEST, BINS = 6.0, 32
@@ -347,11 +332,6 @@ def _histograms(values: Tensor, edges: Tensor) -> list[Mark]:
     return [mark for marks in drawn for mark in marks]
 
 
-def tables(readings: Readings) -> tuple[Table, ...]:
-    """One table for each measure."""
-    return statistics.raw_tables(readings, _rows)
-
-
 def summary(values: Tensor) -> dict[str, float | int]:
     """What is reported of every spectrum."""
     return {
@@ -414,4 +394,4 @@ _DEVIATIONS = (
     "Laptop looks at iterations 0, 5 and 9 of the first ten, in 5 trials: too few to decide that claim.",
     "Single blocks are looked at with the statistics of batch norm frozen, and on 4 images of the batch.",
 )
-ITEM = Item("fig2", _TITLE, runs, CLAIMS, draw, tables, _DEVIATIONS)
+ITEM = Item("fig2", _TITLE, runs, CLAIMS, draw, partial(statistics.raw_tables, rows=_rows), _DEVIATIONS)

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from skiplens import zoo
 from skiplens.base.randomness import Randomness
 from skiplens.base.settings import option
-from skiplens.papers.images import Portion, missing, needs, training_and_test
-from skiplens.papers.statistics import Band, Readings, ReplicateSettings, decide, over_seeds, replicated
+from skiplens.papers.images import NOT_DONE, Portion, missing, needs, training_and_test
+from skiplens.papers.statistics import Band, Interval, Readings, ReplicateSettings, decide, over_seeds, replicated
 from skiplens.papers.study import Judgement, Preset
 from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run, unfinished_work
@@ -62,16 +62,15 @@ class Sizes:
     training: ImageTraining = ImageTraining()  # the learning rate falls after each third of the epochs
     digits: bool = False  # whether the embedded digits stand in for the data sets
     learning_rates: tuple[float, ...] = LEARNING_RATES  # of the runs of figures 4 to 6 and the tables
+    whole_trials: int = 0  # pairs on CIFAR-10 at the learning rate of figure 3 with all epochs of the paper
+    unstable_trials: int = 0  # original networks on CIFAR-10 at 0.2, of which some diverge
 
 
 SIZES: dict[Preset, Sizes] = {
     "smoke": Sizes(2, ImageTraining(epochs=2, images=64, test_images=40, side=8, width=4, batch_size=32), digits=True),
     "laptop": Sizes(3, ImageTraining(epochs=3, images=256, test_images=200, side=16, width=8, batch_size=64)),
-    "paper": Sizes(10, ImageTraining(gpu=True)),
+    "paper": Sizes(12, ImageTraining(epochs=15, gpu=True), whole_trials=5, unstable_trials=40),
 }
-
-ONE_GPU = Sizes(10, ImageTraining(epochs=15, gpu=True), learning_rates=(0.1,))
-"""All images and the whole network, a sixth of the epochs: minutes on one GPU."""
 
 IMAGENET_BATCH, IMAGENET_TRIALS = 256, 3
 IMAGENET_SIDE = 256
@@ -82,11 +81,10 @@ SMALL_IMAGENET_SIDE = 37
 
 
 def compared(data: Data, sizes: Sizes, seed: int, learning_rates: Iterable[float]) -> list[Run]:
-    """Original and modified networks on one data set; none where it is not on this machine."""
+    """Original and modified networks on one data set, and what `sizes` adds to them on CIFAR-10."""
     stands_in = sizes.digits and data != "imagenet"
-    if not stands_in and missing(data):
-        return []
-    base, of_imagenet = sizes.training, data == "imagenet"
+    base, of_imagenet, whole = sizes.training, data == "imagenet", ImageTraining().epochs
+    base = dataclasses.replace(base, epochs=whole if base.gpu and data != "cifar10" else base.epochs)
     third = max(1, base.epochs // 3)
     base = dataclasses.replace(
         base,
@@ -97,9 +95,21 @@ def compared(data: Data, sizes: Sizes, seed: int, learning_rates: Iterable[float
         batch_size=IMAGENET_BATCH if of_imagenet and base.images is None else base.batch_size,
     )
     trials = min(sizes.trials, IMAGENET_TRIALS) if of_imagenet else sizes.trials
-    found = replicated(image_training, base, trials, seed, learning_rate=learning_rates, modified=(False, True))
-    cost = base.epochs * (base.images or 50_000) * base.width**2 / 1e6
-    return [dataclasses.replace(run, needs=needs(base.gpu), cost=cost) for run in found]
+    rates, both = tuple(learning_rates), (False, True)
+    found = replicated(image_training, base, trials, seed, learning_rate=rates, modified=both)
+    if data == "cifar10" and SHOWN[data] in rates:
+        longer = dataclasses.replace(base, epochs=whole, milestones=ImageTraining().milestones)
+        shown = (SHOWN[data],)
+        found += replicated(image_training, longer, sizes.whole_trials, seed, learning_rate=shown, modified=both)
+    if data == "cifar10" and 0.2 in rates:  # pairs are there already
+        found += replicated(image_training, base, sizes.unstable_trials, seed, learning_rate=(0.2,), modified=(False,))
+    lacks = "" if stands_in else missing(data)
+
+    def planned(run: Run) -> Run:
+        cost = getattr(run.settings, "epochs", 1) * (base.images or 50_000) * base.width**2 / 1e6
+        return dataclasses.replace(run, needs=needs(base.gpu), cost=cost, lacks=lacks)
+
+    return list({run.key: planned(run) for run in found}.values())
 
 
 def all_rates(data: Data, sizes: Sizes, seed: int) -> list[Run]:
@@ -120,12 +130,19 @@ def image_training(settings: ImageTraining) -> dict[str, Tensor]:
     training, test = training_and_test(settings.data, portion, settings.batch_size, device)
     network = network_of(settings).to(device, torch.float32)
     kept = unfinished_work() if settings.gpu else None  # the others take seconds
-    found = train(network, training, recipe_of(settings), checkpoint=kept).epoch_losses
+    history = train(network, training, recipe_of(settings), checkpoint=kept)
+    return measured(settings, network, test, history.epoch_losses)
+
+
+def measured(
+    settings: ImageTraining, network: nn.Module, test: Any, losses: Tensor, looks: Tensor | None = None
+) -> dict[str, Tensor]:
+    """What is read of a trained network and its training."""
     running, batch = (  # the authors measure accuracy with the statistics of test batches of 1,000
         evaluate(network, test, batch_size=1000, statistics=statistics).accuracy for statistics in ("running", "batch")
     )
     return {
-        "epoch_loss": F.pad(found.double(), (0, settings.epochs - len(found)), value=math.nan),
+        "epoch_loss": F.pad(losses.double(), (0, settings.epochs - len(losses)), value=math.nan),
         "accuracy": torch.tensor(running, dtype=torch.float64),
         "accuracy_batch_statistics": torch.tensor(batch, dtype=torch.float64),
     }
@@ -178,6 +195,13 @@ def of_data(readings: Readings, data: Data, **settings: object) -> list[Measurem
     return [reading for reading in readings if all(reading.setting(name) == value for name, value in wanted.items())]
 
 
+def of_length(readings: Sequence[Measurement], all_epochs: bool) -> list[Measurement]:
+    """The runs of the most epochs that there are, or of the fewest."""
+    lengths = {reading.setting("epochs") for reading in readings}
+    wanted = (max if all_epochs else min)(lengths, default=0)
+    return [reading for reading in readings if reading.setting("epochs") == wanted]
+
+
 def final_loss(reading: Measurement) -> float:
     """The mean loss of the last epoch; NaN where the run diverged."""
     return float(reading["epoch_loss"][-1])
@@ -219,7 +243,7 @@ def differences(readings: Readings, number: Callable[[Measurement], float]) -> T
 def not_comparable(readings: Readings, data: Data, all_epochs: bool) -> str:
     """Why these runs say nothing about the paper's, which may have to be of `all_epochs`; nothing if they do."""
     if not readings:
-        return missing(data) or "This preset has no runs at this learning rate."
+        return missing(data) or NOT_DONE
     one = readings[0]
     if one.setting("data") != data:
         return f"This preset trains on embedded digits, not on {data}; use --preset paper on a GPU."
@@ -233,8 +257,10 @@ def not_comparable(readings: Readings, data: Data, all_epochs: bool) -> str:
     return ""
 
 
-def judged(values: Tensor, band: Band, sentence: str, problem: str) -> Judgement:
+def judged(
+    values: Tensor, band: Band, sentence: str, problem: str, over: Callable[[Tensor], Interval] = over_seeds
+) -> Judgement:
     """The decision on one number, or one row, a trial; where there is a problem, that."""
     if problem or len(values) < FEW:
         return Judgement("not attempted", explanation=f"{sentence} {problem or 'Too few trials ended.'}")
-    return decide(over_seeds(values), band, sentence)
+    return decide(over(values), band, sentence)

@@ -15,7 +15,7 @@ from skiplens.papers.macdonald2023_regularity.common import HIDDEN, WIDTHS, arra
 from skiplens.papers.macdonald2023_regularity.guaranteed import GuaranteedNetwork, guaranteed_loss
 from skiplens.papers.macdonald2023_regularity.regularity import uniform_bound
 from skiplens.papers.statistics import Band, Readings, decide, exactly
-from skiplens.papers.study import Item, Judgement, Preset, claim
+from skiplens.papers.study import Item, Judgement, Preset, claim, claims
 from skiplens.plots.figure import Figure, Line, Mark, bundle, colour, numbers
 from skiplens.sweeps.run import Run
 
@@ -95,18 +95,6 @@ ROUNDING = 1e-9
 """A theorem leaves no room but rounding."""
 
 
-@claim("Theorem 2.3, Eq. 4", "loss over bound at most 1")
-def _least_squares(readings: Readings) -> Judgement:
-    """Gradient descent with η < 2/β converges at the linear rate of equation (4): least squares."""
-    return _judge_rate(readings, "descent_quadratic")
-
-
-@claim("Theorem 2.3, Eq. 4", "loss over bound at most 1")
-def _network(readings: Readings) -> Judgement:
-    """The same for a residual network with certified constants."""
-    return _judge_rate(readings, "descent_network")
-
-
 def _judge_rate(readings: Readings, measure: str) -> Judgement:
     loss, bound = arrays(readings, measure, "loss", "bound")
     sentence = (
@@ -125,7 +113,16 @@ def _not_convex(readings: Readings) -> Judgement:
     return decide(exactly(lowest.min()), Band(-math.inf, -ROUNDING, ROUNDING), sentence)
 
 
-CLAIMS = (_least_squares, _network, _not_convex)
+_LEAST_SQUARES = "Gradient descent with η < 2/β converges at the linear rate of equation (4): least squares."
+_NETWORK, _AT_MOST = "The same for a residual network with certified constants.", "loss over bound at most 1"
+CLAIMS = (
+    *claims(
+        _judge_rate,
+        ("least_squares", _LEAST_SQUARES, "Theorem 2.3, Eq. 4", _AT_MOST, "descent_quadratic"),
+        ("network", _NETWORK, "Theorem 2.3, Eq. 4", _AT_MOST, "descent_network"),
+    ),
+    _not_convex,
+)
 
 
 def draw(readings: Readings) -> tuple[Figure, ...]:

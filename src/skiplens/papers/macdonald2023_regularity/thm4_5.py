@@ -1,7 +1,6 @@
 """Theorem 4.5: losses of normalised layers are smooth over all of parameter space; what its remarks say too much."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,7 +18,7 @@ from skiplens.jacobians.systems.smoothness import TrainingLoss, certified_smooth
 from skiplens.papers import statistics
 from skiplens.papers.macdonald2023_regularity import common
 from skiplens.papers.macdonald2023_regularity.common import LARGEST_SCALES, SCALES, RandomResidualNetwork, arrays
-from skiplens.papers.statistics import Band, Readings, chosen, decide, decide_correction, exactly, over_seeds, slope
+from skiplens.papers.statistics import Band, Readings, chosen, decide, decide_correction, exactly, exponent, over_seeds
 from skiplens.papers.study import Item, Judgement, Preset, claim
 from skiplens.plots.figure import Figure, Line, Points, Reference, colour, numbers
 from skiplens.sweeps.run import Run
@@ -130,15 +129,15 @@ def _bounded(readings: Readings) -> Judgement:
 def _plain(readings: Readings) -> Judgement:
     """Standard affine layers are suited to bounded sets of parameters only."""
     (norms,) = arrays(readings, "smooth_hessians", "plain")
-    exponent = _exponent(norms[:, -LARGEST_SCALES:], SCALES[-LARGEST_SCALES:])
+    grown = exponent(SCALES[-LARGEST_SCALES:], norms[:, -LARGEST_SCALES:])
     sentence = "Exponent with which |H| grows with the size of the parameters, the same network without normalisation."
-    return decide(over_seeds(exponent), Band(0.0, math.inf), sentence)
+    return decide(over_seeds(grown), Band(0.0, math.inf), sentence)
 
 
 @claim("Theorem 4.5 (1)", "bounded quotients")
 def _activation(readings: Readings) -> Judgement:
     """Continuously differentiable nonlinearities meet the hypotheses."""
-    root, softplus = (_exponent(found, GAPS) for found in arrays(readings, "slope_quotients", "root", "softplus"))
+    root, softplus = (exponent(GAPS, found) for found in arrays(readings, "slope_quotients", "root", "softplus"))
     sentence = (
         "Exponent in h of |φ'(h) − φ'(0)|/h. Printed: φ continuously differentiable suffices; (2/3)|x|^(3/2) is, and "
         "its exponent −1/2 says that the slope is not Lipschitz. Right: the derivative must be locally Lipschitz, as "
@@ -152,7 +151,7 @@ def _activation(readings: Readings) -> Judgement:
 def _batch_norm(readings: Readings) -> Judgement:
     """Batch norm after an affine map meets the hypotheses on generic data."""
     gains = arrays(readings, "batch_norm_gains", "few", "many", "normalised")
-    few, many, normalised = (_exponent(each[:, 1:], ROW_NORMS[1:]) for each in gains)
+    few, many, normalised = (exponent(ROW_NORMS[1:], each[:, 1:]) for each in gains)
     sentence = (
         "Exponent with which |J(bn ∘ aff)| grows with |A|. Printed: bounded for generic data. With as many samples as "
         "features the covariance is always singular, and the exponent is 1. Right: bounded with more samples than "
@@ -173,11 +172,6 @@ def _entry_curvature(readings: Readings) -> Judgement:
     )
     band = Band.around(0.0, ROUNDING)
     return decide_correction((over_seeds(printed), band), (exactly(corrected.max()), band), sentence)
-
-
-def _exponent(values: Tensor, places: Sequence[float]) -> Tensor:
-    """The exponent of each row as a power of the places."""
-    return slope([math.log(place) for place in places], values.log())
 
 
 CLAIMS = (_bounded, _plain, _activation, _batch_norm, _entry_curvature)

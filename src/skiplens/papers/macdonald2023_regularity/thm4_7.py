@@ -17,7 +17,7 @@ from skiplens.papers.macdonald2023_regularity import common
 from skiplens.papers.macdonald2023_regularity.common import LARGEST_SCALES, SCALES, RandomResidualNetwork, arrays
 from skiplens.papers.macdonald2023_regularity.regularity import regularity, skip_bound
 from skiplens.papers.statistics import Band, Readings, decide, decide_correction, exactly, over_seeds, slope, stacked
-from skiplens.papers.study import Item, Judgement, Preset, claim
+from skiplens.papers.study import Item, Judgement, Preset, claim, claims
 from skiplens.plots.figure import Figure
 from skiplens.sweeps.run import Run
 
@@ -76,18 +76,6 @@ ROUNDING = 1e-6
 """Relative, of the smallest eigenvalues, which are down to 1e-10 of the largest."""
 
 
-@claim("Theorem 4.7", "λ(DF) over bound at least 1")
-def _positive(readings: Readings) -> Judgement:
-    """λ(DF) > 0 for all parameters; here: at least σ(X)² σ(DP)² Π (1 − |Jg|)²."""
-    return _judge_bound(readings, "from_skips")
-
-
-@claim("Proposition 4.6, Eq. 12", "λ(DF) over bound at least 1")
-def _from_layers(readings: Readings) -> Judgement:
-    """The sum of products of layers' λ is a lower bound of λ(DF)."""
-    return _judge_bound(readings, "from_layers")
-
-
 def _judge_bound(readings: Readings, bound: str) -> Judgement:
     """The smallest quotient of λ(DF) and a lower bound of it, both of which must be positive."""
     true, below = arrays(readings, "regular_points", "true", bound)
@@ -134,6 +122,13 @@ def _first_layer(readings: Readings) -> Judgement:
     return decide_correction((over_seeds(convolution), Band(1.0, math.inf)), right, sentence)
 
 
+_ABOVE, _SUM = "λ(DF) over bound at least 1", "The sum of products of layers' λ is a lower bound of λ(DF)."
+_POSITIVE = "λ(DF) > 0 for all parameters; here: at least σ(X)² σ(DP)² Π (1 − |Jg|)²."
+_positive, _from_layers = claims(
+    _judge_bound,
+    ("positive", _POSITIVE, "Theorem 4.7", _ABOVE, "from_skips"),
+    ("from_layers", _SUM, "Proposition 4.6, Eq. 12", _ABOVE, "from_layers"),
+)
 CLAIMS = (_positive, _not_uniform, _from_layers, _skip_blocks, _first_layer, _skips_help)
 
 

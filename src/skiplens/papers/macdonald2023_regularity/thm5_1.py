@@ -6,7 +6,6 @@ The counterexample has its own file; here are the paper's network and the repair
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal
 
 import torch
@@ -26,7 +25,7 @@ from skiplens.papers.macdonald2023_regularity.counterexample import ROUNDING, On
 from skiplens.papers.macdonald2023_regularity.guaranteed import GuaranteedNetwork, TrainingPlan, train_with_guarantee
 from skiplens.papers.macdonald2023_regularity.thm2_3 import STEPS, quadratics
 from skiplens.papers.statistics import Band, Readings, chosen, decide, decide_correction, exactly, over_seeds, stacked
-from skiplens.papers.study import Claim, Item, Judgement, Preset, claim
+from skiplens.papers.study import Item, Judgement, Preset, claim, claims
 from skiplens.plots.figure import Figure, Line, colour, numbers
 from skiplens.sweeps.run import Run
 from skiplens.zoo.catalogue import build
@@ -205,15 +204,11 @@ def _practice(readings: Readings) -> Judgement:
     return decide(exactly(failing), Band(1.0, math.inf), sentence)
 
 
-_REPAIRED = tuple(
-    Claim(
-        f"repaired_{cost}",
-        "Gradient descent converges from any initialisation to a global minimum: the repaired network.",
-        "Theorem 5.1, with a free first layer and bounded branches",
-        "loss over bound at most 1",
-        partial(_repaired, cost=cost),
-    )
-    for cost in ("square", "cross_entropy")
+_CONVERGES = "Gradient descent converges from any initialisation to a global minimum: the repaired network."
+_WHERE = "Theorem 5.1, with a free first layer and bounded branches"
+_COSTS = ("square", "cross_entropy")
+_REPAIRED = claims(
+    _repaired, *((f"repaired_{cost}", _CONVERGES, _WHERE, "loss over bound at most 1", cost) for cost in _COSTS)
 )
 CLAIMS = (*counterexample.CLAIMS, _descent_constant, _descends, *_REPAIRED, _worst_case, _practice)
 
@@ -236,7 +231,7 @@ def draw(readings: Readings) -> tuple[Figure, ...]:
         "range over draws).",
     )
     repaired = []
-    for cost in ("square", "cross_entropy"):
+    for cost in _COSTS:
         loss, bound = arrays(readings, "repaired_descent", "loss", "bound", cost=cost)
         words = f"repaired_{cost}", f"The repaired network, {cost.replace('_', '-')} cost"
         caption = (

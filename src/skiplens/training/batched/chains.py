@@ -15,7 +15,7 @@ from torch import Tensor
 
 from skiplens.base.axes import Float, Int
 from skiplens.base.errors import InvalidInputError
-from skiplens.base.files import fingerprint
+from skiplens.base.identity import fingerprint
 from skiplens.base.progress import Progress, silent
 from skiplens.linalg.second_moments import SecondMoments
 from skiplens.training.batched.plan import BatchedPlan, Look, ManyRuns, Program, Trainer

@@ -10,7 +10,7 @@ from torch.func import functional_call, grad_and_value, stack_module_state, vmap
 
 from skiplens.base.axes import Float, Int
 from skiplens.base.errors import InvalidInputError
-from skiplens.base.files import fingerprint
+from skiplens.base.identity import fingerprint
 from skiplens.base.memory import REDUCTION, memory_retry
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness

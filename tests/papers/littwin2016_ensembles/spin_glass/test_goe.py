@@ -3,9 +3,9 @@ import math
 import pytest
 import torch
 
-from skiplens.papers.littwin2016_ensembles.spin_glass.expected_counts import log_eigenvalue_density
-from skiplens.papers.littwin2016_ensembles.spin_glass.goe import (
+from skiplens.papers.littwin2016_ensembles.spin_glass.expected_counts import (
     growing_breaks,
+    log_eigenvalue_density,
     log_index_determinants,
     panel_nodes,
     pfaffian_coefficients,

@@ -99,6 +99,8 @@ class CountedSpectrum(Spectrum):
         low, high = 0.0 if absolute else -self.bound, self.bound
         while high - low > self.accuracy * self.bound:
             middle = (low + high) / 2
+            if middle in (low, high):  # no number lies between: a bound so small that its accuracy underflows
+                break
             count = self.count_below(middle) - (self.count_below(-middle) if absolute else 0)
             low, high = (low, middle) if count >= rank else (middle, high)
         return (low + high) / 2

@@ -9,13 +9,9 @@ from torch import Tensor
 
 from skiplens.base.axes import Float, Int
 from skiplens.base.errors import TooLargeError
+from skiplens.papers.littwin2016_ensembles.spin_glass import hamiltonian
 from skiplens.papers.littwin2016_ensembles.spin_glass.expected_counts import log_expected_total
-from skiplens.papers.littwin2016_ensembles.spin_glass.hamiltonian import (
-    SpinGlass,
-    onto_sphere,
-    random_points,
-    tangent_part,
-)
+from skiplens.papers.littwin2016_ensembles.spin_glass.hamiltonian import SpinGlass, onto_sphere, tangent_part
 
 LARGEST_SEARCH = 3000  # the most critical points, on average, that a search is started for
 _STARTS_PER_POINT = 30
@@ -71,7 +67,7 @@ def find_critical_points(glass: SpinGlass, generator: torch.Generator, starts: i
     count = starts if starts is not None else _default_starts(glass)
     found = torch.empty(0, glass.dimension, dtype=torch.float64, device=generator.device)
     for _ in range(_ROUNDS):
-        first = torch.cat([random_points(count, glass.dimension, generator), -found])
+        first = torch.cat([hamiltonian.random_points(count, glass.dimension, generator), -found])
         found = _distinct(torch.cat([found, newton_critical_points(glass, first)]))
         result = _classified(glass, found)
         if result.is_consistent:

@@ -1,0 +1,177 @@
+"""Train the image runs of two studies on one GPU, side by side: `python results/gpu/sweep.py FOLDER MINUTES [PART …]`.
+
+Parts are trained in the order given (by default as PARTS lists them, the most decisive first), some replicates at a
+time. When the minutes are over, the last epoch is kept in FOLDER; the same command goes on from there. Then
+`skiplens reproduce STUDY/ITEM --preset paper --out FOLDER` gives verdicts and figures, on any machine.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from skiplens.base.preserve_state import full_precision
+from skiplens.graph.batch import Batch
+from skiplens.papers.images import Portion, training_and_test
+from skiplens.papers.li2016_shortcuts import fig2_fig9
+from skiplens.papers.macdonald2023_regularity import images
+from skiplens.papers.study import Preset
+from skiplens.readings.reading import Measurement, Provenance
+from skiplens.readings.store import Store
+from skiplens.sweeps.run import Run, claim_folder, unfinished_path
+from skiplens.training.batched.side_by_side import train_side_by_side
+from skiplens.training.recipe import Recipe
+
+IMAGES_OF_CIFAR = 50_000
+
+
+class ImageRuns(NamedTuple):
+    """How the runs of a study are trained and read, all from settings with `data`, `gpu` and the sizes of a portion."""
+
+    network_of: Callable[[Any], nn.Module]
+    recipe_of: Callable[[Any], Recipe]
+    measured: Callable[[Any, nn.Module, Batch, Tensor, Tensor], dict[str, Tensor]]  # losses and looks of each epoch
+    look: Callable[[nn.Module], float] | None = None
+
+
+def run_side_by_side(
+    runs: Sequence[Run], how: ImageRuns, store: Store, stop: Callable[[int], bool] = lambda epochs_left: False
+) -> bool:
+    """Train runs of one data set and length at once and store their readings; whether `stop` let them come to the end.
+
+    Each reading is what its measure would give alone, up to rounding. What was stopped or killed goes on from the last
+    epoch that was kept beside the store.
+    """
+    every: list[Any] = [run.settings for run in runs]
+    one, device = every[0], "cuda" if every[0].gpu else "cpu"
+    portion = Portion(one.images, one.test_images, one.side)
+    training, test = training_and_test(one.data, portion, one.batch_size, device)
+    clock = Provenance.begin({}, one.seed, device)
+    networks = [how.network_of(settings).to(device, torch.float32) for settings in every]
+    kept = unfinished_path(store, f"{len(runs)}-{runs[0].key}")
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    recipes = [how.recipe_of(settings) for settings in every]
+    with full_precision():
+        found = train_side_by_side(networks, training, recipes, look=how.look, checkpoint=kept, stop=stop)
+    if found is None:
+        return False
+    for index, (run, settings) in enumerate(zip(runs, every, strict=True)):
+        with full_precision():
+            arrays = how.measured(settings, networks[index], test, found.epoch_losses[index], found.looks[index])
+        spent = clock.end()
+        said = replace(spent, settings=settings.to_json(), seconds=spent.seconds / len(runs))
+        store.save(run.key, Measurement(name=run.measure, arrays=arrays, provenance=said))
+    kept.unlink(missing_ok=True)
+    return True
+
+
+PAIRS = ImageRuns(images.network_of, images.recipe_of, images.measured)
+NORMS = ImageRuns(fig2_fig9.network_of, fig2_fig9.recipe_of, fig2_fig9.measured, fig2_fig9.mean_convolution_norm)
+
+
+def pairs(rate: float, preset: Preset) -> list[Run]:
+    """Pairs of figures 3 and 4 and table 1 at one learning rate, short."""
+    sizes = images.SIZES[preset]
+    wanted = {"learning_rate": rate, "epochs": sizes.training.epochs}
+    return [run for run in _cifar10(preset) if _has(run, **wanted) and _replicate(run) < sizes.trials]
+
+
+def unstable(preset: Preset) -> list[Run]:
+    """Original networks at 0.2 beyond those of the pairs."""
+    trials = images.SIZES[preset].trials
+    return [run for run in _cifar10(preset) if _has(run, learning_rate=0.2) and _replicate(run) >= trials]
+
+
+def whole(preset: Preset) -> list[Run]:
+    """Pairs at one learning rate with all epochs of the paper."""
+    return [run for run in _cifar10(preset) if _has(run, epochs=images.ImageTraining().epochs)]
+
+
+def norms(preset: Preset) -> list[Run]:
+    """Figure 2."""
+    return fig2_fig9.fig2_runs(fig2_fig9.SIZES[preset], 0)
+
+
+def errors(depth: int, preset: Preset) -> list[Run]:
+    """Figure 9 at one depth, all shortcut depths."""
+    return [run for run in fig2_fig9.fig9_runs(fig2_fig9.SIZES[preset], 0) if _has(run, depth=depth)]
+
+
+# The runs, how they are trained, and how many networks at once.
+PARTS: dict[str, tuple[Callable[[Preset], list[Run]], ImageRuns, int]] = {
+    "rate_0.1": (lambda preset: pairs(0.1, preset), PAIRS, 8),
+    "rate_0.2": (lambda preset: pairs(0.2, preset), PAIRS, 8),
+    "norms": (norms, NORMS, 25),
+    "rate_0.05": (lambda preset: pairs(0.05, preset), PAIRS, 8),
+    "rate_0.02": (lambda preset: pairs(0.02, preset), PAIRS, 8),
+    "errors_110": (lambda preset: errors(110, preset), NORMS, 25),
+    "errors_38": (lambda preset: errors(38, preset), NORMS, 25),
+    "unstable": (unstable, PAIRS, 14),
+    "whole": (whole, PAIRS, 10),
+    "errors_434": (lambda preset: errors(434, preset), NORMS, 10),
+}
+
+
+def main(folder: Path, minutes: float, parts: Sequence[str] = (), preset: Preset = "paper") -> None:
+    """Do what is missing of the parts, group by group, until the time is over."""
+    claim_folder(folder, preset)
+    store, end = Store(folder / "store"), time.monotonic() + 60 * minutes
+    for part in parts or PARTS:
+        planned, how, at_once = PARTS[part]
+        for group in groups(planned(preset), store, at_once):
+            pace = Pace(end)
+            ended = run_side_by_side(group, how, store, pace)
+            sys.stdout.write(f"{part}: {len(group)} networks, {pace.said(len(group))}, {'done' if ended else 'kept'}\n")
+            sys.stdout.flush()
+            if not ended or time.monotonic() > end:
+                return
+
+
+def groups(runs: Sequence[Run], store: Store, at_once: int) -> list[list[Run]]:
+    """So many runs at once, replicate by replicate; groups that are stored are left out, the others stay the same."""
+    rest, found = iter(sorted(runs, key=_replicate)), []
+    while group := list(islice(rest, at_once)):
+        found.append(group)
+    return [group for group in found if not all(store.path(run.key).exists() for run in group)]
+
+
+class Pace:
+    """Says stop before an epoch that would end after the time; counts and times the epochs of this command."""
+
+    def __init__(self, end: float) -> None:
+        self.end, self.epochs, self.longest = end, 0, 0.0
+        self.begun = self.last = time.monotonic()
+
+    def __call__(self, epochs_left: int) -> bool:
+        """Whether the next epoch would be too late."""
+        now = time.monotonic()
+        self.longest, self.last, self.epochs = max(self.longest, now - self.last), now, self.epochs + 1
+        return now + self.longest > self.end
+
+    def said(self, networks: int) -> str:
+        """Images a second of all networks together; the first epoch, in which the graph is recorded, is in it."""
+        seconds = max(self.last - self.begun, 1e-9)
+        rate = IMAGES_OF_CIFAR * networks * self.epochs / seconds
+        return f"{self.epochs} epochs in {seconds:.1f} s, {rate:.0f} images/s"
+
+
+def _cifar10(preset: Preset) -> list[Run]:
+    return images.all_rates("cifar10", images.SIZES[preset], 0)
+
+
+def _has(run: Run, **wanted: Any) -> bool:
+    return all(getattr(run.settings, name) == value for name, value in wanted.items())
+
+
+def _replicate(run: Run) -> int:
+    return run.settings.replicate  # type: ignore[attr-defined]  # all of them have one
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3:])

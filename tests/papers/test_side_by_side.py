@@ -1,0 +1,125 @@
+"""Runs of image studies trained at once against the same runs alone, and what a sweep on a GPU leaves undone."""
+
+import dataclasses
+import importlib.util
+from pathlib import Path
+
+import pytest
+import torch
+
+from skiplens.papers.li2016_shortcuts import fig2_fig9
+from skiplens.papers.li2016_shortcuts.study import STUDY as LI2016
+from skiplens.papers.macdonald2023_regularity import images
+from skiplens.papers.reproduction import ReproductionEffort, reproduce
+from skiplens.papers.statistics import replicated
+from skiplens.readings.store import Store
+from skiplens.sweeps.run import perform
+
+SMALL = {"data": "digits", "epochs": 2, "milestones": (1,), "images": 40, "test_images": 20, "side": 8, "width": 4}
+PAIRS = images.ImageTraining(**SMALL, batch_size=16)
+NETWORKS = fig2_fig9.ShortcutTraining(**SMALL, batch_size=16)
+
+
+def sweep_script():
+    """The script on the shelf beside the package."""
+    place = Path(__file__).parents[2] / "results/gpu/sweep.py"
+    spec = importlib.util.spec_from_file_location("gpu_sweep", place)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+SCRIPT = sweep_script()
+CASES = {
+    "pairs": (
+        SCRIPT.PAIRS,
+        replicated(images.image_training, PAIRS, 2, 0, learning_rate=(0.1, 0.02), modified=(False, True)),
+    ),
+    "norms": (SCRIPT.NORMS, replicated(fig2_fig9.shortcut_training, NETWORKS, 2, 0, depth=(8, 14))),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_readings_are_those_of_the_runs_alone(case, tmp_path):
+    """In float32: sums in another order are some ulp apart, and a few steps make little of that."""
+    how, runs = CASES[case]
+    store = Store(tmp_path)
+    assert SCRIPT.run_side_by_side(runs, how, store)
+    for run in runs:
+        found, alone = store.load(run.key), perform(run).reading
+        assert found.name == alone.name and found.provenance.settings == alone.provenance.settings
+        assert found.arrays.keys() == alone.arrays.keys()
+        for name, array in alone.arrays.items():
+            torch.testing.assert_close(found[name], array, rtol=1e-4, atol=1e-5, equal_nan=True)
+    assert not list(tmp_path.glob("unfinished/*"))
+
+
+def test_what_was_stopped_goes_on_to_the_same_bits(tmp_path):
+    how, runs = CASES["norms"]
+    whole, stopped = Store(tmp_path / "whole"), Store(tmp_path / "stopped")
+    SCRIPT.run_side_by_side(runs, how, whole)
+    assert not SCRIPT.run_side_by_side(runs, how, stopped, stop=lambda left: True)
+    assert not list(stopped.keys())
+    assert SCRIPT.run_side_by_side(runs, how, stopped)
+    for run in runs:
+        for name, array in whole.load(run.key).arrays.items():
+            assert torch.equal(stopped.load(run.key)[name].nan_to_num(), array.nan_to_num())
+
+
+def test_a_reproduction_takes_what_the_store_has_and_does_not_ask_for_a_gpu(tmp_path, monkeypatch):
+    """Two depths of figure 2 as a GPU left them, five replicates of one and three of the other; no data here."""
+    monkeypatch.setenv("SKIPLENS_CACHE", str(tmp_path / "empty"))
+    monkeypatch.delenv("SKIPLENS_DATA", raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    store, planned = Store(tmp_path / "out/store"), fig2_fig9.fig2_runs(fig2_fig9.SIZES["paper"], 0)
+    assert all(run.lacks and run.needs.gpus == 1 for run in planned)
+    _, (run, *_) = CASES["norms"]
+    reading = perform(run).reading
+    for one in planned:
+        depth, replicate = one.settings.depth, one.settings.replicate
+        if depth == 20 or (depth == 32 and replicate < 3):
+            norm = torch.full((61,), 9.0 - 0.1 * depth + 1e-5 * replicate, dtype=torch.float64)
+            said = dataclasses.replace(reading.provenance, settings=one.settings.to_json())
+            arrays = {**reading.arrays, "norm": norm, "epoch_loss": norm}
+            store.save(one.key, dataclasses.replace(reading, arrays=arrays, provenance=said))
+    item = LI2016.item("fig2")
+    found = reproduce([(LI2016, item)], tmp_path / "out", ReproductionEffort("paper"))
+    words = {verdict.claim: (verdict.verdict, verdict.ours) for verdict in found.verdicts}
+    assert words["after"] == ("reproduced", pytest.approx(-1.2)) and words["during"][0] == "reproduced"
+    assert found.results[0].figures and not found.results[0].problems
+
+
+def test_groups_are_whole_replicates_and_stay_the_same(tmp_path):
+    _, runs = CASES["pairs"]
+    first, second = SCRIPT.groups(runs, Store(tmp_path), 4)
+    assert {run.settings.replicate for run in first} == {0} and {run.settings.replicate for run in second} == {1}
+    reading = perform(first[0]).reading
+    for run in first[1:]:
+        Store(tmp_path).save(run.key, reading)
+    assert SCRIPT.groups(runs, Store(tmp_path), 4) == [first, second], "one of the first is missing still"
+    Store(tmp_path).save(first[0].key, reading)
+    assert SCRIPT.groups(runs, Store(tmp_path), 4) == [second]
+
+
+def test_the_parts_of_the_sweep_are_all_runs_of_the_items_once():
+    parts = [run.key for planned, _, _ in SCRIPT.PARTS.values() for run in planned("paper")]
+    cifar10 = images.all_rates("cifar10", images.SIZES["paper"], 0)
+    sizes = fig2_fig9.SIZES["paper"]
+    wanted = [*cifar10, *fig2_fig9.fig2_runs(sizes, 0), *fig2_fig9.fig9_runs(sizes, 0)]
+    assert len(parts) == len(set(parts)) and set(parts) == {run.key for run in wanted}
+
+
+def test_a_pace_stops_before_an_epoch_that_would_be_too_late(monkeypatch):
+    now = iter([0.0, 10.0, 20.0])
+    monkeypatch.setattr(SCRIPT.time, "monotonic", lambda: next(now))
+    pace = SCRIPT.Pace(25.0)
+    assert [pace(2), pace(1)] == [False, True]
+    assert pace.said(4) == "2 epochs in 20.0 s, 20000 images/s"
+
+
+def test_a_sweep_goes_through_its_parts(tmp_path, monkeypatch, capsys):
+    how, runs = CASES["norms"]
+    monkeypatch.setattr(SCRIPT, "PARTS", {"tiny": (lambda preset: runs, how, 2)})
+    SCRIPT.main(tmp_path, 60.0)
+    assert set(Store(tmp_path / "store").keys()) == {run.key for run in runs}
+    assert capsys.readouterr().out.count("tiny: 2 networks, 1 epochs in") == 2

@@ -1,0 +1,75 @@
+"""Write docs/claims.md, every claim with word, number and interval, from results/: `python tools/claims_page.py`."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from skiplens.papers.study import study
+from skiplens.report.gallery import number, shown_word
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs/claims.md"
+WORDS = ("reproduced", "corrected", "opposite", "differs", "undecided", "not run")
+
+Entry = Mapping[str, Any]  # of a verdicts.json
+
+HEAD = """# Every claim
+
+All claims of the four papers, as `skiplens reproduce all` judged them: {facts}.
+
+A claim's word needs an interval that holds together with those of all claims of its study ([how](judging.md)). ± is
+half its width; nothing stands there for closed forms, and for claims that something holds *always*, whose runs are
+older than their intervals. The nine words *opposite* follow from the numbers of the same runs, which were made before
+there was that word. `python tools/claims_page.py` writes this page from `results/laptop/verdicts.json`, which has the
+explanation of each claim; the runs took 31 CPU minutes and no GPU.
+"""
+
+
+def page(entries: Sequence[Entry], environment: Mapping[str, Any]) -> str:
+    """The page as text."""
+    names = ("preset", "seed", "processor", "cores", "python", "torch")
+    facts = ", ".join(f"{name} {environment[name]}" for name in names if name in environment)
+    parts = [HEAD.format(facts=facts), _counts(entries)]
+    for name, found in groupby(entries, key=lambda entry: entry["study"]):
+        card = study(name).card
+        rows = "\n".join(_row(entry) for entry in found)
+        byline = f"{card.authors} ({card.year}), {card.link}; study `{name}`, [errata]({card.errata})."
+        parts.append(
+            f"## {card.title}\n\n{byline}\n\n"
+            f"| claim | printed at | paper | ours | ± | word |\n|---|---|---|---:|---:|---|\n{rows}\n"
+        )
+    return "\n".join(parts)
+
+
+def word(entry: Entry) -> str:
+    """The word that a reader sees, with the record's where seeds disagree."""
+    varies = " (varies)" if entry["recorded"] == "varies" else ""
+    return shown_word(entry["verdict"], entry["ours"]) + varies
+
+
+def _counts(entries: Sequence[Entry]) -> str:
+    lines = [f"| study | {' | '.join(WORDS)} |", f"|---|{'---:|' * len(WORDS)}"]
+    for name, found in groupby(entries, key=lambda entry: entry["study"]):
+        counted = Counter(shown_word(entry["verdict"], entry["ours"]) for entry in found)
+        lines.append(f"| `{name}` | {' | '.join(str(counted[one]) for one in WORDS)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _row(entry: Entry) -> str:
+    width = number(entry["uncertainty"]) if entry["uncertainty"] else ""
+    cells = (f"`{entry['item']}/{entry['claim']}`", entry["printed_at"], entry["paper"], number(entry["ours"]), width)
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} | {word(entry)} |"
+
+
+def kept() -> tuple[list[Entry], Mapping[str, Any]]:
+    """What results/ has."""
+    folder = ROOT / "results/laptop"
+    entries = json.loads((folder / "verdicts.json").read_text("utf-8"))
+    return entries, json.loads((folder / "environment.json").read_text("utf-8"))
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(*kept()), "utf-8")
