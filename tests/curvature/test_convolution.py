@@ -48,3 +48,33 @@ def test_values_stay_and_samples_without_batch_axis_are_left_to_torch():
     assert torch.equal(alone, F.conv2d(x[0], w, b, padding=1))
     assert "_Convolution" in type(ours.grad_fn).__name__
     assert "_Convolution" not in type(alone.grad_fn).__name__
+
+
+class Experts(nn.Module):
+    """Rows that are sorted by their expert, each group times the matrix of its own, twice; by hand or by torch."""
+
+    def __init__(self, by_hand):
+        super().__init__()
+        self.by_hand = by_hand
+        self.first = nn.Parameter(noise(3, 4, 8, dtype=torch.float32) / 2)
+        self.second = nn.Parameter(noise(3, 8, 4, seed=1, dtype=torch.float32) / 3)
+
+    def product(self, rows, matrices):
+        if self.by_hand:
+            groups = zip(rows.split([2, 0, 4]), matrices, strict=True)
+            return torch.cat([group @ matrix for group, matrix in groups])
+        return F.grouped_mm(rows, matrices, offs=torch.tensor([2, 2, 6], dtype=torch.int32))
+
+    def forward(self, x):
+        return self.product(torch.tanh(self.product(x, self.first)), self.second)
+
+
+@pytest.mark.parametrize("kind", ["hessian", "gauss_newton"])
+def test_experts_have_second_derivatives(kind):
+    data = noise(6, 4, dtype=torch.float32), noise(6, 4, seed=2, dtype=torch.float32)
+    torch.set_default_dtype(torch.float32)
+    found, expected = (
+        loss_operator(Experts(by_hand), data, loss="mse", kind=kind).dense() for by_hand in (False, True)
+    )
+    assert float(expected.abs().max()) > 0.1
+    assert_close(found, expected, 1e-5)

@@ -2,6 +2,8 @@ import pytest
 import torch
 from torch import nn
 
+import skiplens as sl
+from skiplens.graph import lens
 from skiplens.graph.batch import Batch
 from skiplens.graph.lens import OPERATIONS, Subject, affordable, cut_note, operations_of
 
@@ -54,3 +56,45 @@ def test_a_costly_subject_is_cut_and_says_so(training, count):
 
 def test_nothing_is_told_where_nothing_was_cut():
     assert cut_note(4, 4) == ()
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.branch = nn.Linear(3, 3)
+
+    def forward(self, x):
+        return x + self.branch(x).tanh()
+
+
+@pytest.mark.parametrize(("samples", "counts"), [(3, [3]), (6, [6, 4])])
+def test_a_model_is_taken_apart_once_for_each_number_of_samples(samples, counts, monkeypatch):
+    """Paths look at 16 samples or what there is, Jacobians and hypotheses at 4."""
+    taken, plain = [], lens.dissect
+
+    def counted(model, inputs):
+        taken.append(len(inputs))
+        return plain(model, inputs)
+
+    monkeypatch.setattr(lens, "dissect", counted)
+    for place in (
+        "skiplens.jacobians.hypotheses.model_check",
+        "skiplens.jacobians.spectrum",
+        "skiplens.paths.spectrum",
+    ):
+        monkeypatch.setattr(f"{place}.dissect", counted)
+    model = nn.Sequential(Block(), Block())
+    data = (torch.randn(samples, 3), torch.arange(samples) % 3)
+    report = sl.inspect(model, data, lenses=("structure", "paths", "jacobians", "convergence"))
+    assert not report.problems and taken == counts
+    alone = sl.path_spectrum(model, data[0], blocks=True, signs=4)  # takes it apart by itself
+    assert torch.equal(report.reading(sl.PathSpectrum).energy, alone.energy)
+
+
+def test_the_network_of_some_samples_holds_them():
+    batch = Batch(torch.randn(5, 3), torch.zeros(5))
+    subject = Subject(nn.Sequential(Block(), Block()), batch, "blocks")
+    few = subject.network_of(batch.first(2))
+    assert few is subject.network_of(batch.first(2)) and subject.network_of(batch) is subject.network
+    (output,) = few.outputs().values()
+    torch.testing.assert_close(output, subject.model(batch.inputs[:2]))

@@ -66,3 +66,9 @@ def test_a_given_loss_is_kept():
     assert fitted(torch.zeros(4, 3), shares, "cross_entropy") == ("cross_entropy", shares)
     with pytest.raises(InvalidInputError, match="do not fit"):
         fitted(torch.zeros(4, 3), numbers, "mse")
+
+
+def test_targets_of_each_sample_with_each_other_are_cut_to_the_samples_that_are_there():
+    pairs = torch.arange(24.0).reshape(4, 6)
+    loss, batch = fitted(torch.zeros(4, 4), Batch(torch.zeros(4, 3), pairs))
+    assert loss == "mse" and torch.equal(batch.targets, pairs[:, :4])

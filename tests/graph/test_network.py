@@ -7,7 +7,7 @@ from torch import nn
 
 from skiplens.base.errors import InvalidInputError
 from skiplens.graph.dissect import dissect
-from skiplens.graph.export import _grouped_product
+from skiplens.graph.export import grouped_product
 from skiplens.graph.network import node_bytes, part_function, plain_call
 from tests.networks import CrossAttending, Formula, LinearResidual, PostActivation, linear, noise
 from tests.tolerances import assert_close
@@ -182,8 +182,8 @@ def test_a_write_in_place_has_all_derivatives_in_the_graph():
 def test_products_of_groups_are_those_of_each_group_alone():
     rows, matrices, ends = noise(7, 3), noise(3, 3, 5, seed=1), torch.tensor([2, 2, 6])  # one empty, one row left over
     by_hand = torch.cat([rows[:2] @ matrices[0], rows[2:6] @ matrices[2], torch.zeros(1, 5, dtype=rows.dtype)])
-    assert_close(_grouped_product(rows, matrices, ends), by_hand)
-    assert _grouped_product(rows, matrices[0], None) is NotImplemented
+    assert_close(grouped_product(rows, matrices, ends), by_hand)
+    assert grouped_product(rows, matrices[0], None) is NotImplemented
 
 
 def test_a_size_that_depends_on_the_data_is_counted_as_one():

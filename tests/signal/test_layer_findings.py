@@ -132,7 +132,7 @@ def test_the_remedy_of_growth_removes_it(model):
 def test_the_factor_is_that_of_homogeneous_networks():
     """Torch's weights have the variance 1/(3·inputs): the power of the gradient falls by 1/6 at each ReLU layer."""
     (found,) = (f for f in findings(plain(30)) if f.rule == "layer_gradient")
-    per_layer = found.number ** (1 / 30)
+    per_layer = found.number ** (2 / 30)
     # Of 30 layers of 32 units, each multiplies power by a factor with the variance 5/32 (Hanin, 2018).
     assert abs(math.log(per_layer * 6)) < 4 * (5 / WIDTH / 30) ** 0.5
     quantity = QUANTITIES["layer_gradient"].measure(found, layer_states(plain(30), data()))

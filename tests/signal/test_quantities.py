@@ -7,7 +7,7 @@ from torch import nn
 import skiplens as sl
 from skiplens.report.lenses import QUANTITIES, RULES, find
 from skiplens.report.verification import rule_of
-from skiplens.signal.reading import SignalReading
+from skiplens.signal.reading import Growth, SignalReading
 from tests.report import planted
 from tests.report.readings import signal
 from tests.sample_readings import jacobians, structure
@@ -45,8 +45,20 @@ def test_projections_and_lost_directions():
     assert told_and_measured(readings, "lost_directions") == (0.5, 0.5)
 
 
-def test_every_quantity_belongs_to_a_rule_and_a_growth_beyond_the_floats_is_infinite():
+def test_every_quantity_belongs_to_a_rule():
     assert set(QUANTITIES) <= {rule.name for rule in RULES}
-    grown: SignalReading = signal(blocks=8, rate=60.0)
-    (finding,) = (found for found in find([grown]) if found.rule == "signal_growth")
-    assert QUANTITIES["signal_growth"].measure(finding, grown) == float("inf")
+
+
+def test_a_growth_over_all_blocks_is_the_one_that_was_measured():
+    """A jump that the median of slopes passes over is in the total, and in the words of the finding."""
+    values = torch.tensor([2.0**place for place in range(9)])[:, None].repeat(1, 4)
+    values[-1] *= 10
+    grown: SignalReading = signal(blocks=8, signal=values)
+    assert grown.signal_growth.over(8) == pytest.approx(2560)
+    assert grown.signal_growth.over(4) == pytest.approx(16) and "×2,560 over all 8" in signal_rule(grown).sentence
+    assert Growth(100.0, 100.0, 100.0).over(8) == float("inf")
+
+
+def signal_rule(reading: SignalReading):
+    (finding,) = (found for found in find([reading]) if found.rule == "signal_growth")
+    return finding

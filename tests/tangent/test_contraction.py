@@ -3,8 +3,7 @@ import torch
 from torch import nn
 
 from skiplens.graph.operations import patches
-from skiplens.tangent.contraction import KernelSum, diagonal_of
-from skiplens.tangent.gradients import Buffer, Deferred, Gradients, OuterProducts
+from skiplens.tangent.gradients import Buffer, Deferred, Gradients, KernelSum, OuterProducts, diagonal_of
 from skiplens.tangent.rules import rules_of
 from tests.networks import drawn, noise
 from tests.tolerances import assert_close
@@ -34,7 +33,7 @@ def kernel(left, right, symmetric, separate):
 @pytest.mark.parametrize("named", [True, False])
 @pytest.mark.parametrize("scratch", [1, 2**25])
 def test_both_forms_give_the_einsum(separate, terms, named, scratch, monkeypatch):
-    monkeypatch.setattr("skiplens.tangent.contraction._SCRATCH_BYTES", scratch)
+    monkeypatch.setattr("skiplens.tangent.gradients._PRODUCT_BYTES", scratch)
     plain_left, outer_left = factors(6, 2, terms, named, seed=0)
     plain_right, outer_right = factors(5, 2, terms, named, seed=1)
     pattern = "nop,mqp->nomq" if separate else "nop,mop->nm"
@@ -95,7 +94,7 @@ def test_patches_are_made_once_where_there_is_room_for_them(room, times, monkeyp
 
 @pytest.mark.parametrize("block", [1, 3, 320])
 def test_upper_triangle_is_mirrored(block, monkeypatch):
-    monkeypatch.setattr("skiplens.tangent.contraction._SYMMETRIC_BLOCK", block)
+    monkeypatch.setattr("skiplens.tangent.gradients._SYMMETRIC_BLOCK", block)
     rows = noise(7, 2, 4)
     total = KernelSum((7, 7), 2, True, rows)
     total.add(Gradients(rows), Gradients(rows))

@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 from skiplens.base.errors import TooLargeError
+from skiplens.tangent.coverage import LayerRows
 from skiplens.tangent.empirical import empirical_ntk
 from skiplens.tangent.gradients import SingleRows, VectorisedRows
-from skiplens.tangent.layers import LayerRows
 from skiplens.tangent.plan import Work, assign, costs, make_plan, prefers_general, prefers_vectorised
 from skiplens.tangent.problem import Task, make_problem
 from skiplens.tangent.rules import OuterShape

@@ -11,6 +11,7 @@ from torch import nn
 from skiplens.base.errors import TooLargeError
 from skiplens.graph.batch import Batch, take
 from skiplens.task import measure_task
+from skiplens.task.measure import _keys
 from tests.budget_calls import least_memory
 from tests.networks import Formula
 
@@ -99,6 +100,16 @@ def test_an_own_loss_is_searched_for_its_guess():
     assert smooth.guess == pytest.approx(40 * NUMBERS.var(0, correction=0).sum().item(), rel=1e-6)
 
 
+def test_an_own_loss_over_places_is_searched_with_all_digits():
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(0, 12, (64, 32), generator=generator)
+    inputs = torch.randn(64, 32, 4, generator=generator, dtype=torch.float32)
+    own = lambda scores, targets: F.cross_entropy(scores.flatten(0, -2), targets.flatten())  # noqa: E731
+    reading = measure_task(nn.Linear(4, 12, dtype=torch.float32), Batch(inputs, labels), own)
+    shares = F.one_hot(labels, 12).double().mean(0)  # of each place, whose answer is its own
+    assert reading.guess == pytest.approx(float(torch.special.entr(shares).sum(1).mean()), rel=1e-5)
+
+
 def test_an_own_loss_of_more_than_a_tensor_or_without_a_bound_has_no_guess():
     two = Formula(lambda m, x: {"first": m.f(x), "second": m.f(x) * 2}, f=model(3))
     own = lambda outputs, targets: (outputs["second"] - targets).square().mean()  # noqa: E731
@@ -163,6 +174,15 @@ def test_copies_contradictions_and_the_least_loss():
     numbers = measure_task(model(1), Batch(inputs, labels[:, None].double()))
     spread = 3 * (2 / 9) + 2 * (9 / 4)  # 0, 1, 1 and 3, 0
     assert numbers.floor == pytest.approx(spread / (14 * labels.double().var(correction=0).item()), rel=1e-9)
+
+
+def test_zero_has_no_sign_and_nan_is_no_copy():
+    zeros = torch.tensor([[0.0, -0.0], [-0.0, 0.0], [0.0, 0.0], [float("nan"), 0.0], [float("nan"), 0.0]])
+    keys = list(_keys(Batch(zeros, torch.arange(5))))
+    assert len(set(keys[:3])) == 1 and len(set(keys)) == 3
+    masked = Batch({"x": INPUTS, "mask": INPUTS > 0}, LABELS)
+    assert len(set(_keys(masked))) == len(INPUTS)
+    assert len(set(_keys(Batch(INPUTS.T, LABELS)))) == len(INPUTS)  # samples along another axis: nothing is known
 
 
 def test_neighbours_know_more_than_chance_only_of_labels_that_inputs_explain():

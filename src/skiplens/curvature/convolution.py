@@ -1,4 +1,4 @@
-"""Convolutions whose second derivatives are convolutions of the usual kind.
+"""Convolutions whose second derivatives are convolutions of the usual kind, and experts that have second derivatives.
 
 Torch writes the gradient of the weights' gradient as a convolution with kernels as large as the image, which takes
 five times as long as all the rest on a GPU (H200, ResNet-20), and multiplies several vectors one after the other.
@@ -11,19 +11,26 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.overrides import TorchFunctionMode
 
+from skiplens.graph.export import grouped_product
+
+_GROUPED: Any = getattr(torch, "_grouped_mm", None)  # rows that go to different experts; torch before 2.8 has none
 _AXES = {torch.conv1d: 1, torch.conv2d: 2, torch.conv3d: 3}
 
 
 class PlainConvolutions(TorchFunctionMode):
-    """Run a block in which convolutions build the graph of `_Convolution`."""
+    """Run a block in which convolutions build the graph of `_Convolution`, and groups of rows are plain products."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call the function, or its replacement if it is a convolution of a batch with padding in numbers."""
+        named = kwargs or {}
         if func in _AXES and torch.is_grad_enabled():
-            call = _arguments(_AXES[func], *args, **(kwargs or {}))
+            call = _arguments(_AXES[func], *args, **named)
             if call is not None:
                 return _Convolution.apply(*call)
-        return func(*args, **(kwargs or {}))
+        if func is _GROUPED:  # torch has no second derivative of it
+            made = grouped_product(*args, *(named[key] for key in ("offs", "bias", "out_dtype") if key in named))
+            return func(*args, **named) if made is NotImplemented else made
+        return func(*args, **named)
 
 
 def _arguments(axes: int, input: Tensor, weight: Tensor, bias: Any = None, *options: Any, **named: Any) -> Any:

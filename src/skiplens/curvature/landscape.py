@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from skiplens.base.arguments import accept_old_order
 from skiplens.base.errors import InvalidInputError, did_you_mean
-from skiplens.base.files import fingerprint
-from skiplens.base.identity import identity_of
+from skiplens.base.identity import fingerprint, identity_of
 from skiplens.base.memory import budget_bytes
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent, track

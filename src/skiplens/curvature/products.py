@@ -3,6 +3,7 @@
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from skiplens.base.errors import InvalidInputError, NotTwiceDifferentiableError
+from skiplens.base.memory import is_shortage
 from skiplens.curvature.problem import Objective, require_scalar
 from skiplens.graph.batch import Batch
 from skiplens.graph.functional import main_output
@@ -135,8 +137,10 @@ def graph_bytes_per_sample(differentiate: Differentiate, objective: Objective, b
     few = batch.first(4)
     try:
         curvature, kept = built(few)
-    except InvalidInputError:  # a model may want whole batches; what it does not want either is reported by this call
-        few = batch
+    except (InvalidInputError, RuntimeError) as error:
+        if is_shortage(error):
+            raise
+        few = batch  # model or loss may want whole batches; what they do not want either is reported by this call
         curvature, kept = built(few)
     _require_twice(curvature, objective, few)
     return kept // few.samples + 1
@@ -214,13 +218,11 @@ def module_of_node(operation: str, objective: Objective, batch: Batch) -> str:
         look(output)
         running.pop()
 
-    handles = [module.register_forward_pre_hook(enter, with_kwargs=True) for module in names]
-    handles += [module.register_forward_hook(leave) for module in names]
-    try:
+    with ExitStack() as hooks:
+        for module in names:
+            hooks.enter_context(module.register_forward_pre_hook(enter, with_kwargs=True))
+            hooks.enter_context(module.register_forward_hook(leave))
         objective.outputs(objective.leaves(), batch)
-    finally:
-        for handle in handles:
-            handle.remove()
     if not found:
         return "of the loss"
     name, kind = names[found[0]], type(found[0]).__name__

@@ -11,6 +11,7 @@ from skiplens.base.errors import NotExportableError
 from skiplens.base.memory import budget_bytes
 from skiplens.base.progress import Progress, silent, track
 from skiplens.base.randomness import Randomness
+from skiplens.base.words import in_words
 from skiplens.curvature.reading import HessianSpectrum
 from skiplens.curvature.spectrum import hessian_spectrum, parameters_by_block
 from skiplens.graph.functional import PureModel, pure_model
@@ -18,17 +19,7 @@ from skiplens.graph.lens import Lens, Subject
 from skiplens.graph.loss import loss_name
 from skiplens.linalg.density import weighted_quantiles
 from skiplens.plots.figure import Band, Bars, Figure, Line, Mark, Points, Reference, drawn, in_order, numbers
-from skiplens.plots.section import (
-    LEVELS,
-    Curve,
-    KeyNumber,
-    Overlay,
-    ReadingView,
-    Scale,
-    Section,
-    number_in_words,
-    provenance_of,
-)
+from skiplens.plots.section import LEVELS, Curve, KeyNumber, Overlay, ReadingView, Scale, Section, provenance_of
 from skiplens.readings.finding import Finding, Rule
 from skiplens.readings.reading import Provenance
 
@@ -84,7 +75,7 @@ class CurvatureLens(Lens):
             asked |= {"moment_products": 0, "memory": _memory_for(pure)}
         whole = hessian_spectrum(subject.model, batch, loss=loss, progress=progress, **asked)
         groups, notes = self._groups(subject, pure.parameters) if effort == self.effort else ({}, ())
-        few, blocks = batch.first(self.block_effort.samples), {}
+        few, blocks = subject.fitted_loss(batch.first(self.block_effort.samples))[1], {}
         for name, names in track(groups.items(), "curvature of the blocks", len(groups), progress):
             size = sum(pure.parameters[parameter].numel() for parameter in names)
             asked = self.block_effort.options(size, randomness.seed) | {"moment_products": 0}
@@ -200,11 +191,11 @@ _TELLING = 0.2  # an interval of the index wider than this is reported as not kn
 def curvature_section(reading: HessianSpectrum) -> Section:
     """How well conditioned the loss is, and how many directions lead down."""
     name = str(reading.provenance.settings.get("loss", "")).replace("_", " ")
-    step = number_in_words(2 / reading.largest) if reading.largest > 0 else "any: no direction curves up"
+    step = in_words(2 / reading.largest) if reading.largest > 0 else "any: no direction curves up"
     facts = (
         ("matrix", f"{reading.matrix_name} of {reading.parameters:,} parameters"),
-        (f"loss{f' ({name})' if name else ''}", f"{number_in_words(reading.loss)} over {reading.samples} samples"),
-        ("length of the gradient", number_in_words(reading.gradient_norm)),
+        (f"loss{f' ({name})' if name else ''}", f"{in_words(reading.loss)} over {reading.samples} samples"),
+        ("length of the gradient", in_words(reading.gradient_norm)),
         ("largest eigenvalue", _with_residual(reading, -1)),
         ("smallest eigenvalue", _with_residual(reading, 0)),
         ("condition number (|λ|max over the 10 % quantile of |λ|)", _condition(reading)),
@@ -242,13 +233,13 @@ def curvature_sentence(reading: HessianSpectrum) -> str:
     low, high = reading.condition_interval
     meaning = "the steepest direction curves that many times more than the flattest tenth"
     if _known(low, high):
-        first = f"The loss has condition number {number_in_words(reading.condition_number)}: {meaning}."
+        first = f"The loss has condition number {in_words(reading.condition_number)}: {meaning}."
     elif reading.method == "exact":
         flat = "At least a tenth of all directions is flat to working precision"
-        first = f"{flat}; the condition number is above {number_in_words(low)}."
+        first = f"{flat}; the condition number is above {in_words(low)}."
     else:
-        between = f"between {number_in_words(low)} and {number_in_words(high)}"
-        between = f"of at least {number_in_words(low)}" if math.isinf(high) else between
+        between = f"between {in_words(low)} and {in_words(high)}"
+        between = f"of at least {in_words(low)}" if math.isinf(high) else between
         first = f"The loss has a condition number {between}: {meaning}."
     low, high = reading.index_interval
     if high - low > _TELLING:
@@ -259,8 +250,8 @@ def curvature_sentence(reading: HessianSpectrum) -> str:
 
 
 def _with_residual(reading: HessianSpectrum, place: int) -> str:
-    value, residual = number_in_words(reading.largest if place else reading.smallest), _residual(reading, place)
-    return f"{value} (an eigenvalue lies within {residual:.1g})" if residual else value
+    value, residual = in_words(reading.largest if place else reading.smallest), _residual(reading, place)
+    return f"{value} (an eigenvalue lies within {in_words(residual, 1)})" if residual else value
 
 
 def _residual(reading: HessianSpectrum, place: int) -> float:
@@ -271,11 +262,11 @@ def _residual(reading: HessianSpectrum, place: int) -> float:
 def _condition(reading: HessianSpectrum) -> str:
     low, high = reading.condition_interval
     if _known(low, high):
-        return number_in_words(reading.condition_number)
+        return in_words(reading.condition_number)
     if reading.method == "exact":
-        return f"above {number_in_words(low)}"
-    limit = "infinity" if math.isinf(high) else number_in_words(high)
-    return f"{number_in_words(reading.condition_number)} (95 %: from {number_in_words(low)} to {limit})"
+        return f"above {in_words(low)}"
+    limit = "infinity" if math.isinf(high) else in_words(high)
+    return f"{in_words(reading.condition_number)} (95 %: from {in_words(low)} to {limit})"
 
 
 def _share(value: float, interval: tuple[float, float]) -> str:
@@ -293,7 +284,7 @@ def _percent(value: float, error: float) -> str:
 
 
 def _with_error(value: float, error: float) -> str:
-    return number_in_words(value) if error == 0 else f"{number_in_words(value)} ± {error:.2g}"
+    return in_words(value) if error == 0 else f"{in_words(value)} ± {in_words(error, 2)}"
 
 
 MANY_STEPS = 1e4  # steps of gradient descent for the slow tenth of all directions that count as many
@@ -307,13 +298,15 @@ def judge_hessian_condition(reading: HessianSpectrum) -> Iterator[Finding]:
     yield Finding(
         rule="hessian_condition",
         severity="note",
-        sentence=f"The loss is ill conditioned here: its steepest direction is {reading.condition_number:.2g} times as "
-        f"curved as the flattest tenth of all directions (at least {surely:.2g} with 95 % confidence).",
+        sentence=f"The loss is ill conditioned here: its steepest direction is "
+        f"{in_words(reading.condition_number, 2)} times as "
+        f"curved as the flattest tenth of all directions (at least {in_words(surely, 2)} with 95 % confidence).",
         number=reading.condition_number,
         threshold=MANY_STEPS,
         source="|λ|max over the 10 % quantile of |λ| ('Demystifying ResNet', figure 4): plain networks pass 10⁴ at "
         "eight layers, shortcuts of depth two stay near that of the data at any depth",
-        change=f"With steps below 2/|λ|max = {2 / most:.2g}, where the quadratic model of the loss stops falling, flat "
+        change=f"With steps below 2/|λ|max = {in_words(2 / most, 2)}, where the quadratic model of the loss stops "
+        f"falling, flat "
         "directions hardly move: let shortcuts span two weight layers, start branches near zero, standardise the "
         "inputs, or use an optimiser that rescales directions. Larger steps often train all the same, because the "
         "curvature falls in the first ones; skiplens forecast measures which.",

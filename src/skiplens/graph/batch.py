@@ -1,6 +1,5 @@
 """What a model is fed: one batch `(inputs, targets)`, or any iterable of such batches brought to one form."""
 
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ from torch import Tensor
 from skiplens.base.arguments import Arguments
 from skiplens.base.errors import InvalidInputError, NoTargetsError, SkiplensError
 from skiplens.base.memory import is_shortage
+from skiplens.graph.inputs import named_tensors
 from skiplens.graph.rows import Rows, are_rows, as_tensor, joined
 
 Inputs = Tensor | tuple[Any, ...] | dict[str, Any]
@@ -72,27 +72,20 @@ class Batch(NamedTuple):
         return self.select(slice(count))
 
 
-def map_tensors(change: Callable[[Tensor], Tensor], inputs: Any) -> Any:
-    """The same structure of tuples and dicts with `change` applied to each tensor; other values stay."""
-    if isinstance(inputs, Tensor):
+def map_tensors(change: Callable[[Any], Any], inputs: Any, kind: type = Tensor) -> Any:
+    """The structure of tuples and dicts with `change` applied to each tensor, or what is of `kind`; others stay."""
+    if isinstance(inputs, kind):
         return change(inputs)
     if isinstance(inputs, Mapping):
-        return {name: map_tensors(change, value) for name, value in inputs.items()}
+        return {name: map_tensors(change, value, kind) for name, value in inputs.items()}
     if isinstance(inputs, tuple | list):
-        return tuple(map_tensors(change, value) for value in inputs)
+        return tuple(map_tensors(change, value, kind) for value in inputs)
     return inputs
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
     """All tensors of nested tuples, lists, mappings and dataclasses, in order."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, Mapping | tuple | list):
-        for entry in value.values() if isinstance(value, Mapping) else value:
-            yield from tensors_in(entry)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        for field in dataclasses.fields(value):
-            yield from tensors_in(getattr(value, field.name))
+    return (tensor for _, tensor in named_tensors(value))
 
 
 def as_batch(data: Any, where: str = "data") -> Batch:
@@ -135,19 +128,11 @@ def _parts(data: Any, where: str) -> tuple[Any, Tensor | None]:
         if len(data) == 1 and isinstance(last, (*_ARRAYS, Mapping)):
             return _parts(last, where)
         if _is_pair(data):
-            return _arrays(inputs[0]), None if last is None else as_tensor(last)
+            given = map_tensors(as_tensor, inputs[0], np.ndarray)
+            return given, None if last is None else as_tensor(last)
         if len(data) > 2 and all(isinstance(entry, _ARRAYS) for entry in data):
             return tuple(map(as_tensor, inputs)), as_tensor(last)
     raise InvalidInputError(f"{where} is {_describe(data)}. {WANTED}")
-
-
-def _arrays(inputs: Any) -> Any:
-    """The same inputs with NumPy arrays as tensors."""
-    if isinstance(inputs, Mapping):
-        return {name: _arrays(value) for name, value in inputs.items()}
-    if isinstance(inputs, tuple | list):
-        return tuple(map(_arrays, inputs))
-    return as_tensor(inputs) if isinstance(inputs, np.ndarray) else inputs
 
 
 def _of_mapping(values: dict[str, Any]) -> tuple[dict[str, Any], Tensor | None]:
@@ -271,8 +256,7 @@ class _Once:
 def _is_pair(value: Any) -> bool:
     if not isinstance(value, tuple | list) or len(value) != 2:
         return False
-    alone = value[1] is None and isinstance(value, tuple)
-    return alone or isinstance(value[1], _ARRAYS)
+    return isinstance(value[1], _ARRAYS) or (value[1] is None and isinstance(value, tuple))
 
 
 def _join(column: Iterable[Tensor], batches: list[Batch], filling: int | None) -> Tensor:

@@ -151,7 +151,7 @@ def unique_names(surroundings: Sequence[Surroundings]) -> list[str]:
     return names
 
 
-def common_calls(calls: Iterable[Calls]) -> Calls:
+def common_calls(calls: Iterable[Sequence[str]]) -> Calls:
     """The calls that all have in common, outermost first."""
     levels = takewhile(lambda level: len(set(level)) == 1, zip(*calls, strict=False))
     return tuple(level[0] for level in levels)

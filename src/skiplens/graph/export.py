@@ -64,7 +64,7 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
     table: dict[Any, Callable[..., Any]] = {torch.ops.aten.copy.default: _copied}
     grouped = (("aten", "_grouped_mm"), ("transformers", "grouped_mm_fallback"))  # its experts use the second one
     found = (getattr(getattr(torch.ops, space), name, None) for space, name in grouped)
-    return table | {operation.default: _grouped_product for operation in found if operation is not None}
+    return table | {operation.default: grouped_product for operation in found if operation is not None}
 
 
 def _copied(written: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
@@ -72,7 +72,7 @@ def _copied(written: torch.Tensor, source: torch.Tensor, non_blocking: bool = Fa
     return source.to(written.dtype).expand(written.shape).clone()
 
 
-def _grouped_product(rows: torch.Tensor, matrices: torch.Tensor, ends: torch.Tensor | None, *others: Any) -> Any:
+def grouped_product(rows: torch.Tensor, matrices: torch.Tensor, ends: torch.Tensor | None = None, *others: Any) -> Any:
     """Each group of rows times its own matrix; group g ends before row ``ends[g]``."""
     if ends is None or (rows.ndim, matrices.ndim) != (2, 3) or any(other is not None for other in others):
         return NotImplemented

@@ -110,8 +110,7 @@ def keeps_gradients(parameters: Parameters) -> Iterator[None]:
     yield
     frozen = [name for name, tensor in moving.items() if not tensor.requires_grad]
     if frozen:
-        said = f"{', '.join(frozen[:5])} no longer requires a gradient after the call"
-        raise SelfChangeError(said)
+        raise SelfChangeError(f"{', '.join(frozen[:5])} no longer requires a gradient after the call")
 
 
 class _NoAssignment(TorchFunctionMode):

@@ -113,10 +113,12 @@ def require_module(model: Any, numbers: bool = True) -> nn.Module:
     return model
 
 
-def copy_of(model: nn.Module, why: str, instead: str = "") -> nn.Module:
+def copy_of(model: nn.Module, why: str = "changes are made to a copy", instead: str = "") -> nn.Module:
     """A copy that shares nothing with the model; where there is none, an error with `why` one is made."""
+    # torch copies no tensor with a history; the old weight norm keeps one, which every call makes anew from its parts
+    kept = [value for module in model.modules() for value in vars(module).values() if isinstance(value, torch.Tensor)]
     try:
-        return copy.deepcopy(model)
+        return copy.deepcopy(model, {id(value): value.detach().clone() for value in kept if not value.is_leaf})
     except Exception as error:
         raise InvalidInputError(
             f"The model cannot be copied ({type(error).__name__}: {first_line(error)}), and {why}. {instead}Remove "
@@ -167,7 +169,7 @@ def named_tensors(output: Any, name: str = "") -> Iterator[tuple[str, torch.Tens
         entries = output.items()
     elif isinstance(output, tuple | list):
         entries = enumerate(output)
-    elif dataclasses.is_dataclass(output):
+    elif dataclasses.is_dataclass(output) and not isinstance(output, type):
         entries = ((entry.name, getattr(output, entry.name)) for entry in dataclasses.fields(output))
     for key, value in entries:
         yield from named_tensors(value, f"{name}.{key}" if name else str(key))

@@ -86,16 +86,14 @@ class _Trunk:
 def find_joins(flow: DataFlow, every: bool = False) -> list[Join]:
     """All residual joins of a graph in execution order; with `every` also sums that do not look like one."""
     joins = [join for root in sum_roots(flow) for join in _joins_of_sum(flow, root, every=every)]
-    if every:
-        return sorted(joins, key=lambda join: join.number)
-    streams = {join.fork for join in joins if join.kind == "identity"}
-    return sorted((join for join in joins if not _adds_again(flow, join, streams)), key=lambda join: join.number)
+    if not every:  # none that only marks a stream which goes on without it: positions, added again in each layer
+        streams = {join.fork for join in joins if join.kind == "identity"}
+        joins = [join for join in joins if (streams - {join.fork}).isdisjoint(_branch_ends(flow, join.steps))]
+    return sorted(joins, key=lambda join: join.number)
 
 
-def _adds_again(flow: DataFlow, join: Join, streams: set[int]) -> bool:
-    """Whether the sum only marks a stream that goes on without it: positions that are added again in each layer."""
-    ends = (number for step in join.steps for number in side_nodes(flow, _other(step)))
-    return any(number in streams and number != join.fork for number in ends)
+def _branch_ends(flow: DataFlow, steps: tuple[Step, ...]) -> list[int]:
+    return [number for step in steps for number in side_nodes(flow, _other(step))]
 
 
 def _joins_of_sum(flow: DataFlow, root: int, outer_fork: int | None = None, every: bool = False) -> Iterator[Join]:
@@ -143,8 +141,7 @@ def _make_join(flow: DataFlow, trunk: _Trunk, kind: ShortcutKind, every: bool) -
     steps = tuple(step for step in reversed(trunk.term.steps) if every or _brings_branch(flow, trunk, step, kind))
     if not steps:
         return None
-    branch = flow.between(trunk.fork, [number for step in steps for number in side_nodes(flow, _other(step))])
-    join = Join(trunk.fork, steps, kind, trunk.nodes, branch)
+    join = Join(trunk.fork, steps, kind, trunk.nodes, flow.between(trunk.fork, _branch_ends(flow, steps)))
     if every:
         return join
     shortest, depth = flow.depth(trunk.nodes) + fused_depth(flow, trunk.term.steps[-1]), join.branch_depth(flow)

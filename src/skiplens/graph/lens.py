@@ -55,6 +55,18 @@ class Subject:
             raise self._taken_apart
         return self._taken_apart
 
+    def network_of(self, batch: Batch) -> ResidualNetwork:
+        """The model taken apart with the first samples; found once for each number of them."""
+        if batch.samples == self.batch.samples:
+            return self.network
+        if batch.samples not in self._others:
+            self._others[batch.samples] = dissect(self.model, batch.inputs)
+        return self._others[batch.samples]
+
+    @cached_property
+    def _others(self) -> dict[int, ResidualNetwork]:
+        return {}
+
     @cached_property
     def _taken_apart(self) -> ResidualNetwork | NotExportableError:
         try:

@@ -136,7 +136,7 @@ def _rule_of_module(module: nn.Module) -> LossRule:
     reduction = getattr(module, "reduction", None)
     plain = _on_main_output(module) if _is_torch(type(module)) else module
     if isinstance(module, nn.CrossEntropyLoss | nn.NLLLoss):
-        plain = _on_scores(module)
+        plain = _on_main_output(lambda scores, targets: module(_classes_second(scores, targets), targets))
         if reduction == "mean":
             return CrossEntropyRule(plain, "sum", likelihood, module)
     combinations: dict[Any, Combination] = {"mean": "mean", "batchmean": "mean", "sum": "sum"}
@@ -145,10 +145,6 @@ def _rule_of_module(module: nn.Module) -> LossRule:
 
 def _on_main_output(loss: Callable[..., Tensor]) -> Callable[[Any, Tensor], Tensor]:
     return lambda outputs, targets: loss(main_output(outputs), targets)
-
-
-def _on_scores(loss: Callable[..., Tensor]) -> Callable[[Any, Tensor], Tensor]:
-    return lambda outputs, targets: loss(_classes_second(main_output(outputs), targets), targets)
 
 
 def _classes_second(scores: Tensor, targets: Tensor) -> Tensor:
@@ -278,6 +274,8 @@ def fitted(outputs: Tensor, batch: Batch, loss: Loss = None) -> tuple[Loss, Batc
             return loss, batch  # the probability of each class
         _require_classes(outputs, targets)
         return loss, Batch(batch.inputs, targets.long())
+    if outputs.ndim == targets.ndim == 2 and outputs.shape == 2 * targets.shape[:1]:
+        targets = targets[:, : len(targets)]  # each sample with each other: those that were left out here have none
     if targets.numel() != outputs.numel():
         raise _misfit(outputs, targets)
     return loss, Batch(batch.inputs, targets.reshape(outputs.shape).to(outputs.dtype))

@@ -14,7 +14,7 @@ from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.graph.blocks import DenseJoin, ResidualBlock
 from skiplens.graph.export import ExportedGraph, module_calls, module_of
 from skiplens.graph.flow import known_shape
-from skiplens.graph.operations import operation
+from skiplens.graph.operations import REARRANGING, operation
 
 NetworkKind = Literal["residual", "dense", "mixed", "chain"]
 
@@ -264,7 +264,10 @@ EMBEDDINGS = {"aten.embedding", "aten.embedding_bag"}
 
 
 def sources_of(network: ResidualNetwork, output: fx.Node) -> tuple[fx.Node, ...]:
-    """The floating inputs that the output depends on and the embeddings of its integer inputs, in execution order."""
+    """The floating inputs that the output depends on and the embeddings of its integer inputs, in execution order.
+
+    Masks are left out: floating inputs of zeros and ones, beside others, that are only multiplied into the signal.
+    """
     above = set(plan([output], ()))
     inputs = set(network.exported.inputs)
     from_inputs = set[fx.Node]()
@@ -282,7 +285,27 @@ def sources_of(network: ResidualNetwork, output: fx.Node) -> tuple[fx.Node, ...]
             "No floating number flows from the inputs to the output: the inputs are integers and no embedding reads "
             "them. Wrap the model so that it takes floating inputs."
         )
-    return tuple(found)
+    signals = [node for node in found if not (len(found) > 1 and _is_mask(network, node))]
+    return tuple(signals or found)
+
+
+def _is_mask(network: ResidualNetwork, source: fx.Node) -> bool:
+    """Whether an input holds zeros and ones, meets no weights alone, and is neither added nor put beside the signal."""
+    value = dict(zip(network.exported.inputs, network.inputs.leaves(), strict=True)).get(source.name)
+    if not isinstance(value, torch.Tensor) or not bool(((value == 0) | (value == 1)).all()):
+        return False
+    placed, alone = {source}, {source}
+    weights = {n for n in network.graph.nodes if n.name in network.exported.parameters}
+    for node in network.graph.nodes:
+        read = set(node.all_input_nodes)
+        if read & alone and (read & weights or (read & placed and operation(node) in ("aten.add", "aten.cat"))):
+            return False
+        if read and read <= alone:
+            alone.add(node)
+            placed |= {node} if read <= placed and operation(node) in REARRANGING else set()
+        elif read and read <= weights:
+            weights.add(node)
+    return True
 
 
 def node_bytes(node: fx.Node) -> int:

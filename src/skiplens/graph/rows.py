@@ -54,17 +54,13 @@ class Rows:
 
     def __iter__(self) -> Iterator[Any]:
         """Each batch."""
-        rows = iter(self._in_order())
+        rows = self.samples
+        if isinstance(rows, Sized) and hasattr(rows, "__getitem__"):
+            order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0)).tolist()
+            rows = map(self.samples.__getitem__, order)
+        rows = iter(rows)
         while some := list(itertools.islice(rows, SIZE)):
             yield collate(some)
-
-    def _in_order(self) -> Iterator[Any]:
-        if not isinstance(self.samples, Sized) or not hasattr(self.samples, "__getitem__"):
-            yield from self.samples
-            return
-        generator = torch.Generator().manual_seed(0)
-        for index in torch.randperm(len(self.samples), generator=generator).tolist():
-            yield self.samples[index]
 
 
 def collate(rows: list[Any]) -> Any:

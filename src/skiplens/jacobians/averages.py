@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.progress import Progress, silent, track
+from skiplens.base.words import in_words
 from skiplens.edits.surgery import add_average_pool_skips
 from skiplens.jacobians.reading import JacobianSpectrum
 from skiplens.jacobians.spectrum import BlockChoice, JacobianOptions, PartName, spectrum_of_model
@@ -108,8 +109,8 @@ class SurgeryEffect:
         """One line for each block that changed, and for the network."""
         names = [*self.changed, *(("network",) if "network" in self.before.names else ())]
         return "\n".join(
-            f"{name}: median singular value {self.before.statistics(name).median:.3g} -> "
-            f"{self.after.statistics(name).median:.3g}, mean log10 {self.gain(name):+.3f}"
+            f"{name}: median singular value {in_words(self.before.statistics(name).median)} -> "
+            f"{in_words(self.after.statistics(name).median)}, mean log10 {self.gain(name):+.3f}"
             for name in names
         )
 

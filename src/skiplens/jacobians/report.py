@@ -11,25 +11,15 @@ from skiplens.base.errors import CoupledSamplesError
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
+from skiplens.base.words import in_words, percent
 from skiplens.edits.remedies import code_of
-from skiplens.graph.dissect import dissect
 from skiplens.graph.lens import Lens, Subject
 from skiplens.jacobians.reading import FLOOR, JacobianSpectrum
 from skiplens.jacobians.spectrum import JacobianOptions, measure
 from skiplens.linalg.density import weighted_quantiles
+from skiplens.plots import section
 from skiplens.plots.figure import Bars, Figure, Line, Mark, Points, Reference, drawn, in_order, numbers
-from skiplens.plots.section import (
-    LEVELS,
-    Curve,
-    KeyNumber,
-    Overlay,
-    Quantity,
-    ReadingView,
-    Scale,
-    Section,
-    percent,
-    provenance_of,
-)
+from skiplens.plots.section import LEVELS, Curve, KeyNumber, Overlay, Quantity, ReadingView, Scale, Section
 from skiplens.readings.finding import Finding, Remedy, Rule, Severity, listed
 from skiplens.readings.reading import Provenance
 from skiplens.signal.structure import StructureReading
@@ -60,7 +50,7 @@ class JacobiansLens(Lens):
         steps = subject.afforded(PASSES_OF_A_STEP * self.probes * batch.samples, self.steps, FEWEST_STEPS)
         options = JacobianOptions(seed=randomness.seed, steps=steps, probes=self.probes, work=self.work)
         with preserve_state(subject.model):
-            network = dissect(subject.model, batch.inputs)
+            network = subject.network_of(batch)
             try:
                 reading = measure(network, None, options, options.effort("sample", "auto"), progress)
             except CoupledSamplesError as error:
@@ -140,11 +130,11 @@ def network_histogram(reading: JacobianSpectrum) -> Figure | None:
         name="network_histogram",
         title="Singular values from input to output",
         caption=f"Share of the {whole.count} singular values of the whole network in each bin, from "
-        f"{whole.smallest:.3g} to {whole.largest:.3g}: how much a change of the input changes the "
+        f"{in_words(whole.smallest)} to {in_words(whole.largest)}: how much a change of the input changes the "
         "output, by direction.",
         x_label="singular value",
         y_label="share",
-        marks=(Bars(tuple(f"{centre:.2g}" for centre in centres), numbers(reading.histogram("network", edges))),),
+        marks=(Bars(tuple(in_words(centre, 2) for centre in centres), numbers(reading.histogram("network", edges))),),
     )
 
 
@@ -162,11 +152,11 @@ def jacobians_section(reading: JacobianSpectrum) -> Section:
     if "network" in reading.singular_values:
         whole = reading.statistics("network")
         condition = whole.condition_number
-        usual = f"{condition:,.3g}" if condition < 1e5 else f"{condition:.2e}"
+        usual = in_words(condition)
         facts += [
             ("singular values of the network", f"{whole.count:,}"),
-            ("its largest singular value", f"{whole.largest:.3g}"),
-            ("its median singular value", f"{whole.median:.3g}"),
+            ("its largest singular value", in_words(whole.largest)),
+            ("its median singular value", in_words(whole.median)),
             ("its condition number", "infinite" if math.isinf(condition) else usual),
             ("its log-volume (sum of ln σ)", f"{whole.log_volume:.4g}"),
             ("directions it stretches", f"{whole.above_one:.1%}"),
@@ -180,7 +170,7 @@ def jacobians_section(reading: JacobianSpectrum) -> Section:
         rows=tuple(_row(reading, name) for name in reading.names if name != "network"),
         notes=reading.notes,
         figures=drawn(reading, FIGURES),
-        provenance=provenance_of(reading),
+        provenance=section.provenance_of(reading),
     )
 
 
@@ -190,7 +180,8 @@ def jacobians_sentence(reading: JacobianSpectrum) -> str:
     if "network" in reading.singular_values:
         ends = reading.statistics("network")
         lost = f"; {ends.near_zero:.0%} of the directions are lost" if ends.near_zero > 0.005 else ""
-        whole = f"From input to output singular values lie between {ends.smallest:.2g} and {ends.largest:.2g}{lost}."
+        least, most = in_words(ends.smallest, 2), in_words(ends.largest, 2)
+        whole = f"From input to output singular values lie between {least} and {most}{lost}."
     if not reading.without_shortcut:
         return whole or "Singular values of parts of the network were measured."
     names = list(reading.without_shortcut)
@@ -207,17 +198,17 @@ def _row(reading: JacobianSpectrum, name: str) -> Mapping[str, Any]:
     median = weak = lost = ""
     if name in reading.without_shortcut:
         alone = reading.statistics(name, without_shortcut=True)
-        median, weak = f"{alone.median:.3g}", f"{reading.share_below(WEAK, name, without_shortcut=True):.0%}"
+        median, weak = in_words(alone.median), f"{reading.share_below(WEAK, name, without_shortcut=True):.0%}"
         # Lanczos smears lost directions out and cannot count them.
         lost = "not resolved" if method == "lanczos" else f"{alone.near_zero:.0%}"
     return {
         "block": name,
-        "median": f"{own.median:.3g}",
+        "median": in_words(own.median),
         "branch alone": median,
         "below 0.1": f"{reading.share_below(WEAK, name):.0%}",
         "below 0.1, branch": weak,
         "above 1": f"{own.above_one:.0%}",
-        "largest": f"{own.largest:.3g}",
+        "largest": in_words(own.largest),
         "lost, branch": lost,
         "found by": method,
     }

@@ -29,19 +29,8 @@ from skiplens.graph.network import (
     sources_of,
     span_function,
 )
-from skiplens.jacobians.part_spectrum import (
-    ROOM,
-    TEMPORARIES,
-    Part,
-    Spectrum,
-    SpectrumEffort,
-    coupling_norms,
-    density_bytes,
-    frozen_call,
-    matrix_bytes,
-    operations_of,
-    part_spectrum,
-)
+from skiplens.jacobians import part_spectrum
+from skiplens.jacobians.part_spectrum import ROOM, TEMPORARIES, Part, Spectrum, SpectrumEffort, matrix_bytes
 from skiplens.jacobians.reading import JacobianSpectrum
 from skiplens.readings.reading import Provenance
 
@@ -203,7 +192,7 @@ def _spectrum(part: Part, effort: SpectrumEffort, generator: torch.Generator, pr
     try:
         # before Lanczos, which takes a NaN for the end of its search
         if bool(part.function(part.point).isfinite().all()):
-            return part_spectrum(part, effort, generator, progress)
+            return part_spectrum.part_spectrum(part, effort, generator, progress)
     except torch.linalg.LinAlgError:
         pass
     raise InvalidInputError(
@@ -281,8 +270,8 @@ class Span:
 
     def part(self, network: ResidualNetwork, samples: int, part: PartName = "block") -> Part:
         """The function between the nodes, with and without coupling of samples."""
-        norms = coupling_norms(network, self.start, self.end, samples)
-        calls = plain_call, frozen_call(norms)
+        norms = part_spectrum.coupling_norms(network, self.start, self.end, samples)
+        calls = plain_call, part_spectrum.frozen_call(norms)
         if self.block is None:
             function, frozen = (span_function(network, self.start, self.end, call) for call in calls)
         else:
@@ -306,8 +295,8 @@ class Span:
         shown = samples_of(network.inputs.named or network.inputs.positional).count
         rows, columns = last.numel() // shown, first.numel() // shown
         sizes = [node_bytes(node) * count / shown for node in self.nodes(network)]
-        few = operations_of(of or count, rows, columns) <= effort.work
-        result = density_bytes(effort, count * rows, count * columns, first.dtype)
+        few = part_spectrum.operations_of(of or count, rows, columns) <= effort.work
+        result = part_spectrum.density_bytes(effort, count * rows, count * columns, first.dtype)
         if effort.method == "exact" or (effort.method == "auto" and few):
             result = matrix_bytes(1, count * rows, count * columns) if joint else matrix_bytes(count, rows, columns)
         return math.ceil(max(4 * HELD * sum(sizes), 4 * TEMPORARIES * max(sizes, default=0), 2 * result))
@@ -348,10 +337,10 @@ def _notes(
     if not network.blocks:
         yield "The model has no residual join, so only the whole network was measured."
     if sources[0].op != "placeholder":
-        yield f"The inputs are integers; the network's Jacobian starts at their embedding ({sources[0].name})."
+        yield f"Integers have no derivative; the network's Jacobian starts at their embedding ({sources[0].name})."
     if len(sources) > 1:
         yield f"The network has {len(sources)} inputs; its Jacobian is by the first of them ({sources[0].name})."
-    if effort.coupling == "sample" and coupling_norms(network, sources[0].name, network.output, samples):
+    if effort.coupling == "sample" and part_spectrum.coupling_norms(network, sources[0].name, network.output, samples):
         yield (
             "Batch norm is in training mode; its statistics were frozen, so that each sample has its own Jacobian. "
             "Each channel of a batch norm can shift the sorted singular values of the whole batch by two places."

@@ -149,7 +149,9 @@ class _Readers:
         node = step.node
         if node not in self.reading:
             return
-        slots = self._slots(node)
+        taken = {slot: at_slot(node.args, slot) for slot in all_slots(node, range(len(node.args)))}
+        named = {slot: self.parameters.get(value) for slot, value in taken.items() if isinstance(value, fx.Node)}
+        slots = {slot: name for slot, name in named.items() if name is not None and name in self.names}
         leaves = {slot: at_slot(step.arguments, slot).detach().requires_grad_() for slot in slots}
         signals = {slot: self.stacks[at_slot(node.args, slot)] for slot in self.fates[node].slots}
         signals = entered(signals, self.counting, *self.branches.get(node.name, (0, ())))
@@ -162,12 +164,6 @@ class _Readers:
         entries = list(self._entries(made, arrived, list(leaves.values())))
         for index, name in enumerate(slots.values()):
             yield name, torch.stack([gradients[index] for gradients in entries])
-
-    def _slots(self, node: fx.Node) -> dict[Slot, str]:
-        """Where an operation takes parameters, with their names."""
-        taken = {slot: at_slot(node.args, slot) for slot in all_slots(node, range(len(node.args)))}
-        found = {slot: self.parameters.get(value) for slot, value in taken.items() if isinstance(value, fx.Node)}
-        return {slot: name for slot, name in found.items() if name is not None and name in self.names}
 
     def _entries(self, made: Tensor, arrived: Tensor, leaves: list[Tensor]) -> Iterator[list[Tensor]]:
         """For each entry the gradient with respect to the leaves of Σ ⟨made_i, arrived_j⟩ over its pairs (i, j)."""

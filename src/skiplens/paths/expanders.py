@@ -75,6 +75,7 @@ class Chunk:
         return self.network.node(self.network.output)
 
 
+Towers = tuple[frozenset[int], ...]
 Expand = Callable[[Counting], Tensor]
 """Something that is a sum over paths, as a stack of shape (entries, samples, numbers)."""
 
@@ -174,6 +175,7 @@ class Tally:
     block_products: Float[Tensor, " blocks"]  # ⟨paths through block i, y⟩
     pair_energy: Float[Tensor, "paired paired"]  # ‖paths through blocks i and j‖²
     signed: Float[Tensor, "draws signed_orders"]  # ‖c_r‖² of each draw of random signs
+    towers: Float[Tensor, "towers tower_orders"]  # ‖c_r‖² by the branches of each tower alone
 
     def __add__(self, other: "Tally") -> "Tally":
         """The sums of two runs over the same samples."""
@@ -185,64 +187,75 @@ class Tally:
         return replace(replace(self, energies=energies) + replace(other, energies=0 * energies), energies=energies)
 
 
-def tally(expand: Expand, blocks: int, options: PathOptions, randomness: Randomness) -> Tally:
-    """The sums of one chunk and one direction."""
+def tally(expand: Expand, blocks: int, options: PathOptions, randomness: Randomness, towers: Towers = ()) -> Tally:
+    """The sums of one chunk and one direction; `towers` are the blocks of each tower that the output multiplies."""
     whole = options.max_order is None or options.max_order >= blocks
-    stack = _orders(expand, PathOrders(options.max_order), blocks)
-    total = stack.sum(0) if whole else expand(BlockDerivatives(derivatives=False))[0].double()
-    products = (stack * total).sum((1, 2))
+    orders = 1 + (blocks if options.max_order is None else min(blocks, options.max_order))
+    stack = expand(PathOrders(options.max_order))
+    kept = stack.new_zeros(stack.shape[1:], dtype=torch.float64)
+    for entry in stack:
+        kept += entry
+    total = kept if whole else expand(BlockDerivatives(derivatives=False))[0].double()
+    energies, products = _energies(stack, orders), _products(stack, total, orders)
+    del stack  # it may be as large as all that fits
     if whole:
-        slope = float(torch.arange(len(stack), dtype=torch.float64, device=stack.device) @ products)
+        slope = float(torch.arange(len(products), dtype=torch.float64) @ products)
     else:
-        derivative = expand(TotalDerivative()).double()
-        slope = float((derivative[1] * total).sum()) if len(derivative) > 1 else 0.0
+        derivative = expand(TotalDerivative())
+        slope = float((derivative[1].double() * total).sum()) if len(derivative) > 1 else 0.0
     through = total.new_zeros(0, 1, 1)
     if options.blocks or options.pairs:
         through = _through_blocks(expand, (1.0,) * blocks)
+    generator = randomness.torch()
+    drawn = [torch.randint(0, 2, (blocks,), generator=generator).tolist() for _ in range(options.signs)]
+    signs = [tuple(2.0 * bit - 1 for bit in bits) for bits in drawn]
     return Tally(
-        energies=stack.square().sum(2).T.cpu(),
-        products=products.cpu(),
+        energies=energies.T,
+        products=products,
         total=float(total.square().sum()),
         slope=slope,
-        remainder=0.0 if whole else float((total - stack.sum(0)).square().sum()),
-        block_energy=through.square().sum((1, 2)).cpu(),
-        block_products=(through * total).sum((1, 2)).cpu(),
+        remainder=0.0 if whole else float((total - kept).square().sum()),
+        block_energy=_energies(through, len(through)).sum(1),
+        block_products=_products(through, total, len(through)),
         pair_energy=_pairs(expand, through) if options.pairs else torch.zeros(0, 0, dtype=torch.float64),
-        signed=_signed(expand, blocks, options, randomness),
+        signed=_by_counting(expand, orders, [PathOrders(options.max_order, row) for row in signs]),
+        towers=_by_counting(expand, orders, [PathOrders(options.max_order, counted=tower) for tower in towers]),
     )
 
 
-def _orders(expand: Expand, counting: PathOrders, blocks: int) -> Tensor:
-    """The stack with an entry for each order up to the number of blocks, also where no path is that long."""
-    highest = blocks if counting.most is None else min(blocks, counting.most)
-    return padded(expand(counting).double(), highest + 1)
+def _by_counting(expand: Expand, orders: int, countings: list[PathOrders]) -> Tensor:
+    """The energies of paths, a row for each way to count them; a branch that is not counted is held."""
+    rows = [_energies(expand(counting), orders).sum(1) for counting in countings]
+    return torch.stack(rows) if rows else torch.zeros(0, 0, dtype=torch.float64)
+
+
+def _energies(stack: Tensor, length: int) -> Tensor:
+    """‖·‖² of each entry and sample in double precision; entry by entry, since a stack may fill the memory."""
+    found = [entry.double().square().sum(1) for entry in stack]
+    return padded(torch.stack(found) if found else stack.new_zeros(0, 1, dtype=torch.float64), length).cpu()
+
+
+def _products(stack: Tensor, total: Tensor, length: int) -> Tensor:
+    """⟨·, total⟩ of each entry in double precision."""
+    found = [(entry.double() * total).sum() for entry in stack]
+    return padded(torch.stack(found) if found else total.new_zeros(0), length).cpu()
 
 
 def _through_blocks(expand: Expand, factors: tuple[float, ...]) -> Tensor:
     """For each block the sum of all paths through it, with every branch times its factor."""
-    return padded(expand(BlockDerivatives(factors)).double(), len(factors) + 1)[1:]
+    return padded(expand(BlockDerivatives(factors)), len(factors) + 1)[1:]
 
 
 def _pairs(expand: Expand, through: Tensor) -> Tensor:
     """Through both blocks: what is lost of the paths through one when the other is silenced."""
-    blocks = len(through)
-    energy = through.new_zeros(blocks, blocks)
+    blocks, columns = len(through), []
     for silenced in range(blocks):
         factors = tuple(float(block != silenced) for block in range(blocks))
-        energy[:, silenced] = (through - _through_blocks(expand, factors)).square().sum((1, 2))
-    energy.diagonal().copy_(through.square().sum((1, 2)))
-    return energy.cpu()
-
-
-def _signed(expand: Expand, blocks: int, options: PathOptions, randomness: Randomness) -> Tensor:
-    """The energies with each branch times a random sign, one row per draw."""
-    generator = randomness.torch()
-    rows = []
-    for _ in range(options.signs):
-        signs = (2 * torch.randint(0, 2, (blocks,), generator=generator) - 1).double()
-        stack = _orders(expand, PathOrders(options.max_order, tuple(signs.tolist())), blocks)
-        rows.append(stack.square().sum((1, 2)).cpu())
-    return torch.stack(rows) if rows else torch.zeros(0, 0, dtype=torch.float64)
+        others = zip(through, _through_blocks(expand, factors), strict=True)
+        columns.append([float((every.double() - left.double()).square().sum()) for every, left in others])
+    energy = torch.tensor(columns, dtype=torch.float64).T.contiguous()
+    energy.diagonal().copy_(_energies(through, blocks).sum(1))
+    return energy
 
 
 def weight_energies(

@@ -14,7 +14,7 @@ from torch import Tensor, fx
 
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
-from skiplens.graph.network import Call, ResidualNetwork, plain_call
+from skiplens.graph.network import ResidualNetwork, plain_call
 from skiplens.graph.operations import NORMALISING, operation
 from skiplens.paths.backward import weight_paths
 from skiplens.paths.forward import BlockDerivatives, expand_signal
@@ -112,28 +112,25 @@ class GatedLoss:
         """The derivatives where the matrices have other values; the model is not changed."""
         leaves = {name: tensor.detach().requires_grad_() for name, tensor in weights.items()}
         placeholders = {name: node for node, name in self.network.exported.parameters.items()}
-        first = next(iter(leaves.values()), self.targets)
-        gates = torch.ones(len(self.network.blocks), dtype=first.dtype, device=first.device, requires_grad=True)
-        with torch.enable_grad():
-            given = {placeholders[name]: leaf for name, leaf in leaves.items()}
-            name = self.network.output
-            output = self.network.run([name], given=given, call=self._gating(gates))[name]
-            loss = self.loss(output, self.targets)
-        found = torch.autograd.grad(loss, [output, gates, *leaves.values()], allow_unused=True, materialize_grads=True)
-        return Slopes(loss.detach(), found[0], found[1], dict(zip(leaves, found[2:], strict=True)))
-
-    def _gating(self, gates: Tensor) -> Call:
-        """Operations as they are, but with each branch times its gate."""
+        like = next(iter(leaves.values()), self.targets)
+        gates = torch.ones(len(self.network.blocks), dtype=like.dtype, device=like.device, requires_grad=True)
         branches = branch_arguments(self.network)
 
         def call(node: fx.Node, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+            """An operation as it is, but with each branch times its gate."""
             if node.name in branches:
                 block, (first, *_) = branches[node.name]
                 # additions are linear in this argument
                 arguments = with_slots(arguments, {(first,): arguments[first] * gates[block]})
             return plain_call(node, arguments, keywords)
 
-        return call
+        with torch.enable_grad():
+            given = {placeholders[name]: leaf for name, leaf in leaves.items()}
+            name = self.network.output
+            output = self.network.run([name], given=given, call=call)[name]
+            loss = self.loss(output, self.targets)
+        found = torch.autograd.grad(loss, [output, gates, *leaves.values()], allow_unused=True, materialize_grads=True)
+        return Slopes(loss.detach(), found[0], found[1], dict(zip(leaves, found[2:], strict=True)))
 
 
 def _branch_matrices(network: ResidualNetwork) -> dict[str, Tensor]:

@@ -48,20 +48,27 @@ class PathOrders(Counting):
 
     most: int | None = None  # highest order that is kept; all of them if None
     factors: tuple[float, ...] = ()  # one for each branch, such as random signs; ones if not given
+    counted: frozenset[int] | None = None  # the blocks whose branches count; all of them if None
 
     def enter(self, branch: Tensor, block: int) -> Tensor:
         """One branch more on each path: entry r moves to r + 1."""
-        stack = torch.cat([torch.zeros_like(branch[:1]), branch if self.most is None else branch[: self.most]])
-        return stack * self.factors[block] if self.factors else stack
+        kept, moved = self._moved(branch, block)
+        return torch.cat([torch.zeros_like(branch[:1]), kept]) if moved else kept
 
     def join(self, shortcut: Tensor, branch: Tensor, block: int) -> Tensor:
         """The branch is moved by one order as it is added."""
-        kept = branch if self.most is None else branch[: self.most]
-        return summed(shortcut, kept * self.factors[block] if self.factors else kept, moved=1)
+        return summed(shortcut, *self._moved(branch, block))
+
+    def _moved(self, branch: Tensor, block: int) -> tuple[Tensor, int]:
+        """The entries of a branch that are kept, times its factor, and by how many orders they move."""
+        moved = int(self.counted is None or block in self.counted)
+        kept = branch if self.most is None else branch[: self.most + 1 - moved]
+        return kept * self.factors[block] if self.factors else kept, moved
 
     def products(self, entry: int, left: int, right: int) -> list[tuple[int, int]]:
         """Those whose orders add up."""
-        return [(i, entry - i) for i in range(left) if 0 <= entry - i < right]
+        cut = self.most is not None and entry > self.most
+        return [] if cut else [(i, entry - i) for i in range(left) if 0 <= entry - i < right]
 
 
 @dataclass(frozen=True)
@@ -157,11 +164,21 @@ class _Carrying:
         try:
             if self.directions is not None:
                 return _tangent_stack(step)
+            if step.node in self.plan.products:
+                return self._product(step)
             rule = rule_of(step.node)
             assert rule is not None, "a plan carries only operations that have a rule"
             return rule.apply(step, with_constants=True)
         except (RuntimeError, NotImplementedError) as error:
             raise SkiplensError(f"The path spectrum cannot be followed through {where(step.node)}: {error}") from error
+
+    def _product(self, step: Step) -> Tensor:
+        """The product of two stacks, each entry from the pairs of entries that make it."""
+        slots, (left, right) = tuple(step.stacks), step.stacks.values()
+        multiply = torch.vmap(lambda *factors: step.call(dict(zip(slots, factors, strict=True))))
+        every = (self.counting.products(entry, len(left), len(right)) for entry in range(len(left) + len(right) - 1))
+        ways = [tuple(zip(*pairs, strict=True)) for pairs in every if pairs]
+        return torch.stack([multiply(left[list(lefts)], right[list(rights)]).sum(0) for lefts, rights in ways])
 
 
 def _value(argument: Any) -> Any:

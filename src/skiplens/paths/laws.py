@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from scipy.optimize import brentq
 from torch import Tensor
 
 from skiplens.base.axes import Float
@@ -214,6 +213,8 @@ LAWS = (
 
 
 def _fit(law: PathLaw, shares: Tensor) -> LawFit:
+    from scipy.optimize import brentq  # it takes longer to load than all of Skiplens
+
     blocks = len(shares) - 1
     wanted = _mean(shares)
 

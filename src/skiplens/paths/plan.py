@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial, reduce
+from operator import or_
 
 from torch import fx
 
@@ -12,11 +13,12 @@ from skiplens.graph.network import ResidualNetwork, is_floating, node_bytes, sou
 from skiplens.graph.network import plan as operations_before
 from skiplens.graph.operations import READING_SHAPES, drops_at_random, operation
 from skiplens.paths.rule_table import rule_of
-from skiplens.paths.rules import CONSTANT, Fate, Fates, all_slots, status_at
+from skiplens.paths.rules import CONSTANT, Affine, Fate, Fates, all_slots, status_at
 from skiplens.paths.step import Slot, at_slot
 
 GETITEM = "_operator.getitem"
 SPLITTING = {"aten.split", "aten.split_with_sizes", "aten.chunk", "aten.unbind", "aten.tensor_split"}
+Branches = dict[str, tuple[int, tuple[int, ...]]]
 RANDOM = {"aten.rand", "aten.randn", "aten.rand_like", "aten.randn_like", "aten.bernoulli", "aten.randint"}
 
 
@@ -40,6 +42,32 @@ class StackPlan:
                 found.add(node)
                 pending += [at_slot(node.args, slot) for slot in self.fates[node].slots]
         return frozenset(found)
+
+    @cached_property
+    def products(self) -> tuple[fx.Node, ...]:
+        """The operations that multiply two sums over paths, in execution order."""
+        rules = ((node, rule_of(node)) for node in sorted(self.needed) if self.fates[node].passes)
+        factors = ((node, rule.factors) for node, rule in rules if isinstance(rule, Affine))
+        return tuple(n for n, places in factors if sum(slot[0] in places for slot in self.fates[n].slots) == 2)
+
+    @cached_property
+    def held(self) -> frozenset[int]:
+        """The blocks that reach the output in gates alone: no path leads through them, though the output is theirs."""
+        above = {node.name for node in operations_before([self.output], ())}
+        reaching = {block.index for block in self.network.blocks if block.join in above}
+        return frozenset(index for index in reaching if not self.fates[self.output].passes >> index & 1)
+
+    @cached_property
+    def towers(self) -> tuple[frozenset[int], ...]:
+        """The blocks of each tower where the output is the product of several; empty for any other network."""
+        found, seen = list[int](), 0
+        for node in self.products:
+            passed = [self.fates[at_slot(node.args, slot)].passes & ~seen for slot in self.fates[node].slots]
+            found += [own for own in passed if own]
+            seen |= passed[0] | passed[1]
+        whole = seen == self.fates[self.output].passes and len(found) == len(self.products) + 1
+        blocks = range(len(self.network.blocks))
+        return tuple(frozenset(i for i in blocks if own >> i & 1) for own in found) if whole else ()
 
     def is_sole_reader(self, node: fx.Node) -> bool:
         """Whether the stack of an operation's first argument was made for this operation alone."""
@@ -74,7 +102,7 @@ def activation_plan(network: ResidualNetwork, output: fx.Node, wanted: Iterable[
     """The plan that decomposes those of the `wanted` nodes, all before the output, that are sums over paths."""
     _require_repeatable(output)
     sources = sources_of(network, output)
-    fates = _fates(network, sources, _frozen_fate)
+    fates = _fates(network, sources, partial(_frozen_fate, branches=branch_arguments(network)))
     return StackPlan(network, output, sources, fates, tuple(node for node in wanted if fates[node].status == "carried"))
 
 
@@ -121,7 +149,7 @@ def _fates(
     return fates
 
 
-def _frozen_fate(node: fx.Node, fates: Fates) -> Fate:
+def _frozen_fate(node: fx.Node, fates: Fates, branches: Branches) -> Fate:
     moving = [fates[source] for source in node.all_input_nodes if fates[source].status != "constant"]
     rule = rule_of(node) if is_floating(node, or_complex=True) else None
     curved = max(fate.curved for fate in moving) + (rule is not None and rule.curves)
@@ -134,9 +162,11 @@ def _frozen_fate(node: fx.Node, fates: Fates) -> Fate:
     else:
         slots = None if rule is None else rule.carried_slots(node, fates)
     if slots:
-        return Fate("carried", slots, curved)
+        passes = reduce(or_, (fates[at_slot(node.args, slot)].passes for slot in slots))
+        own = 1 << branches[node.name][0] if node.name in branches else 0
+        return Fate("carried", slots, curved, passes | own)
     blocker = next((fate.blocker for fate in moving if fate.blocker is not None), node.name)
-    return Fate("gate", (), curved + 1, blocker)
+    return Fate("gate", (), curved + 1, blocker=blocker)
 
 
 def _tangent_fate(node: fx.Node, fates: Fates) -> Fate:
@@ -148,12 +178,12 @@ def _tangent_fate(node: fx.Node, fates: Fates) -> Fate:
 
 def highest_orders(plan: StackPlan) -> dict[fx.Node, int]:
     """The most branches that a path to each carried node can pass."""
-    branches = branch_arguments(plan.network)
+    branches, products = branch_arguments(plan.network), set(plan.products)
     orders: dict[fx.Node, int] = {}
     for node in sorted(plan.needed):
         _, positions = branches.get(node.name, (0, ()))
         arrived = (orders[at_slot(node.args, slot)] + (slot[0] in positions) for slot in plan.fates[node].slots)
-        orders[node] = max(arrived, default=0)
+        orders[node] = sum(arrived) if node in products else max(arrived, default=0)
     return orders
 
 
@@ -179,6 +209,6 @@ def all_bytes(plan: StackPlan) -> int:
     return sum(node_bytes(node) for node in plan.needed)
 
 
-def branch_arguments(network: ResidualNetwork) -> dict[str, tuple[int, tuple[int, ...]]]:
+def branch_arguments(network: ResidualNetwork) -> Branches:
     """For each addition that joins: the number of its block and the positions of the branch's arguments."""
     return {join.node: (block.index, join.branch_arguments) for block in network.blocks for join in block.additions}

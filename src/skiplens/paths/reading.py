@@ -10,6 +10,8 @@ from torch import Tensor
 from skiplens.base.axes import Float
 from skiplens.readings.reading import Reading
 
+HELD = "no path leads through the block: what it makes reaches the output in gates or attention weights alone"
+
 
 def _none(*shape: int) -> Tensor:
     return torch.zeros(shape or (0,), dtype=torch.float64)
@@ -42,13 +44,19 @@ class PathSpectrum(Reading, kind="paths"):
         weight_path_energy: The same by the number of branches of the whole path, before, in and behind the block.
         gradient_energy: Beside a spectrum of the signal, the energies of each sample's gradient with respect to the
             inputs, for a random direction of the outputs; empty if not asked for.
+        tower_names: Where the output multiplies what several towers make, as CLIP does, a name for each; a path is then
+            one path through each tower, and ``energy`` counts the branches of all.
+        tower_blocks: How many blocks each tower has.
+        tower_energy: The energies by the number of branches of one tower alone, a row for each.
         notes: What a person should know before reading on.
     """
 
     may_lack: ClassVar[Mapping[str, str]] = {
         "shares": "the output is zero",
         "coherent_depth": "the output is zero",
-        "block_shares": "the output is zero",
+        "block_energy": HELD,
+        "block_shares": f"the output is zero, or {HELD}",
+        "pair_energy": HELD,
         "depth_ratio": "no law can be told: there are too few blocks, or one order alone",
         "law_distance": "no law can be told: there are too few blocks, or one order alone",
     }
@@ -73,6 +81,9 @@ class PathSpectrum(Reading, kind="paths"):
     weight_energy: Mapping[str, Tensor] = field(default_factory=dict)
     weight_path_energy: Mapping[str, Tensor] = field(default_factory=dict)
     gradient_energy: Float[Tensor, "gradients gradient_orders"] = field(default_factory=lambda: _none(0, 0))
+    tower_names: tuple[str, ...] = ()
+    tower_blocks: tuple[int, ...] = ()
+    tower_energy: Float[Tensor, "towers tower_orders"] = field(default_factory=lambda: _none(0, 0))
     notes: tuple[str, ...] = ()
 
     @property
@@ -89,6 +100,11 @@ class PathSpectrum(Reading, kind="paths"):
     def mean_depth(self) -> float:
         """Σ r e_r / Σ e_r: how many branches the energy passes on average."""
         return float(_mean(self.energy))
+
+    @property
+    def tower_depths(self) -> Float[Tensor, " towers"]:
+        """How many branches of each tower the energy passes on average; empty where there are no towers."""
+        return _mean(self.tower_energy)
 
     @property
     def depth_variance(self) -> float:

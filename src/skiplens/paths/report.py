@@ -10,24 +10,14 @@ from skiplens.base.errors import SkiplensError
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
-from skiplens.graph.batch import Batch
-from skiplens.graph.dissect import dissect
+from skiplens.base.words import in_words
 from skiplens.graph.lens import Lens, Subject
 from skiplens.paths.expanders import PathOptions
 from skiplens.paths.laws import LAWS
 from skiplens.paths.reading import PathSpectrum
 from skiplens.paths.spectrum import measure, signal_or_derivative
 from skiplens.plots.figure import Bars, Figure, Heat, Line, Points, Reference, drawn, in_order, numbers
-from skiplens.plots.section import (
-    Curve,
-    KeyNumber,
-    Overlay,
-    ReadingView,
-    Scale,
-    Section,
-    number_in_words,
-    provenance_of,
-)
+from skiplens.plots.section import Curve, KeyNumber, Overlay, ReadingView, Scale, Section, provenance_of
 from skiplens.readings.finding import Finding, Rule, listed
 from skiplens.readings.reading import Provenance
 from skiplens.signal.reading import SignalReading
@@ -45,15 +35,19 @@ class PathsLens(Lens):
 
     def __call__(self, subject: Subject, randomness: Randomness, progress: Progress = silent) -> PathSpectrum:
         """Decompose the output, or its derivative along a random direction where the output has no frozen form."""
-        batch, signs, cut = self._affordable(subject)
+        spectrum = max(1, len(subject.network.blocks))  # a spectrum takes about one forward pass for each block
+        # random signs are left out where even one sample would cost too much
+        signs = self.signs if subject.operations * (2 + self.signs) * spectrum <= subject.allowed else 0
+        batch, cut = subject.few(self.samples, passes=(2 + signs) * spectrum)
+        left_out = ["The incoherent energies were left out: they would take too long."] * (signs < self.signs)
         inputs, seed = batch.inputs, randomness.seed
         settings = {"lens": self.name, "model": subject.name, "samples": batch.samples}
         clock = Provenance.begin(settings, seed, subject.device)
         with preserve_state(subject.model):
-            network = dissect(subject.model, inputs)
+            network = subject.network_of(batch)
             options = PathOptions(seed=seed, blocks=True, signs=signs)
             reading, reason = signal_or_derivative(network, inputs, options, progress)
-            notes = [*cut, *reading.notes]
+            notes = [*cut, *left_out, *reading.notes]
             if reason:
                 notes.append(f"{reason} So this is the spectrum of the output's derivative along a random direction.")
             try:
@@ -62,14 +56,6 @@ class PathsLens(Lens):
             except SkiplensError as error:
                 notes.append(f"The gradient has no spectrum here: {error}")
         return replace(reading, notes=tuple(notes), provenance=clock.end())
-
-    def _affordable(self, subject: Subject) -> tuple[Batch, int, tuple[str, ...]]:
-        """Samples, random signs and what to note: signs are left out where even one sample would cost too much."""
-        spectrum = max(1, len(subject.network.blocks))  # a spectrum takes about one forward pass for each block
-        signs = self.signs if subject.operations * (2 + self.signs) * spectrum <= subject.allowed else 0
-        batch, cut = subject.few(self.samples, passes=(2 + signs) * spectrum)
-        left_out = ("The incoherent energies were left out: they would take too long.",) * (signs < self.signs)
-        return batch, signs, (*cut, *left_out)
 
 
 _FLOOR = 1e-12  # shares below this are not drawn
@@ -191,7 +177,7 @@ def paths_section(reading: PathSpectrum) -> Section:
         sentence=paths_sentence(reading),
         facts=_facts(reading),
         rows=tuple(
-            {"block": name, "energy": f"{energy / total:.3g}", "along the output": f"{share:.3g}"}
+            {"block": name, "energy": _told(energy / total), "along the output": _told(share)}
             for name, energy, share in seen_blocks
         ),
         notes=reading.notes,
@@ -205,8 +191,21 @@ def paths_sentence(reading: PathSpectrum) -> str:
     if not reading.blocks:
         return "There is one path only, without branches: the network has no residual join."
     what, law = _NAMES[reading.of], reading.law.replace("_", " ")
-    nearest = f"; its spectrum is nearest to the {law} law with β = {reading.depth_ratio:.3g}" if law else ""
-    return f"The energy of the {what} passes {reading.mean_depth:.1f} of {reading.blocks} branches on average{nearest}."
+    nearest = f"; its spectrum is nearest to the {law} law with β = {in_words(reading.depth_ratio)}" if law else ""
+    passed = f"{reading.mean_depth:.1f} of {reading.blocks} branches on average{_by_tower(reading)}"
+    return f"The energy of the {what} passes {passed}{nearest}."
+
+
+def _by_tower(reading: PathSpectrum) -> str:
+    """The depth within each of the towers that the output multiplies, in words."""
+    seen = zip(reading.tower_depths.tolist(), reading.tower_blocks, reading.tower_names, strict=True)
+    told = ", ".join(f"{depth:.1f} of the {blocks} in {name}" for depth, blocks, name in seen)
+    return f" ({told})" if told else ""
+
+
+def _told(number: float) -> str:
+    """A number in a table; a dash where there is none."""
+    return "–" if number != number else in_words(number)
 
 
 def _facts(reading: PathSpectrum) -> tuple[tuple[str, str], ...]:
@@ -223,13 +222,13 @@ def _facts(reading: PathSpectrum) -> tuple[tuple[str, str], ...]:
     if len(reading.incoherent):
         facts.append(("incoherent depth (random signs)", f"{reading.incoherent_depth:.3f} branches"))
     if reading.gradient_energy.numel():
-        error = f" ± {reading.gradient_depth_error:.2g}" if len(reading.gradient_energy) > 1 else ""
+        error = f" ± {in_words(reading.gradient_depth_error, 2)}" if len(reading.gradient_energy) > 1 else ""
         facts.append(("mean depth of the gradient", f"{reading.gradient_depth:.3f}{error} branches"))
         facts.append(("peak depth of the gradient", f"{int(reading.gradient_distribution.argmax())} branches"))
     if reading.law:
         meaning = next(law.meaning for law in LAWS if law.name == reading.law)
         facts.append(("nearest law", f"{reading.law.replace('_', ' ')}: {meaning}"))
-        facts.append(("depth ratio β", f"{reading.depth_ratio:.3g}"))
+        facts.append(("depth ratio β", in_words(reading.depth_ratio)))
         facts.append(("distance from that law (total variation)", f"{reading.law_distance:.3f}"))
     return tuple(facts)
 
@@ -248,7 +247,7 @@ def judge_depth(paths: PathSpectrum, signal: SignalReading) -> Iterator[Finding]
     """How deep the network is, against the shallowest law of healthy networks."""
     if not paths.blocks or signal.broken or signal.fresh_norms or not paths.total_energy > 0:
         return
-    expected = paths.blocks / (paths.blocks + 1)
+    expected = expected_depth(paths)
     if paths.mean_depth >= FAR_BELOW * expected:
         return
     idle = idle_blocks(paths, LITTLE / paths.blocks)
@@ -260,8 +259,9 @@ def judge_depth(paths: PathSpectrum, signal: SignalReading) -> Iterator[Finding]
     yield Finding(
         rule="effective_depth",
         severity="warning" if 2 * len(lost) > paths.blocks else "note",
-        sentence=f"The network is shallow: its {paths.of} passes {paths.mean_depth:.2g} of {paths.blocks} branches on "
-        f"average, where branches that each add 1/L of the power would give {expected:.2g}{idle_words}.",
+        sentence=f"The network is shallow: its {paths.of} passes {in_words(paths.mean_depth, 2)} of {paths.blocks} "
+        f"branches on average{_by_tower(paths)}, where branches that each add 1/L of the power would give "
+        f"{in_words(expected, 2)}{idle_words}.",
         number=paths.mean_depth,
         threshold=FAR_BELOW * expected,
         source=SOURCE,
@@ -269,6 +269,11 @@ def judge_depth(paths: PathSpectrum, signal: SignalReading) -> Iterator[Finding]
         "branches a larger scale (γ of their last normalisation, or their last layer), or leave the blocks out.",
         where=idle,
     )
+
+
+def expected_depth(paths: PathSpectrum) -> float:
+    """The mean depth of L independent branches that each add 1/L of the power, added up over towers."""
+    return sum(blocks / (blocks + 1) for blocks in paths.tower_blocks or (paths.blocks,))
 
 
 def idle_blocks(paths: PathSpectrum, least: float) -> tuple[str, ...]:
@@ -286,10 +291,10 @@ def paths_scale(reading: PathSpectrum) -> Scale | None:
     """The mean depth against that of branches which each add 1/L of the power."""
     if not reading.blocks or not reading.total_energy > 0:
         return None
-    expected = reading.blocks / (reading.blocks + 1)
+    expected = expected_depth(reading)
     why = (
         "Paths that leave out most branches make a deep network act like a shallow one. Independent branches that each "
-        f"add 1/L of the power give {number_in_words(expected)}; half of that counts as shallow. More is no fault."
+        f"add 1/L of the power give {in_words(expected)}; half of that counts as shallow. More is no fault."
     )
     label = f"of {reading.blocks} branches are passed on average"
     return Scale(label, reading.mean_depth, expected, FAR_BELOW * expected, why)

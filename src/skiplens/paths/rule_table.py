@@ -151,19 +151,13 @@ class Normalising(OfOne):
         return plus_constant(stack, form.bias) if with_constants and form.bias is not None else stack
 
 
-def _layer_norm(step: Step) -> Normalisation:
-    """``layer_norm(x, shape, weight, bias, epsilon)``: groups are the last axes."""
+def _of_last_axes(step: Step, centred: bool) -> Normalisation:
+    """``layer_norm(x, shape, weight, bias, epsilon)``, or ``rms_norm(x, shape, weight, epsilon)``, not `centred`."""
     x, shape = step.arguments[:2]
-    axes = tuple(range(x.ndim - len(shape), x.ndim))
-    return Normalisation(tuple(x.shape), axes, True, step.argument(4, 1e-5), step.argument(2), step.argument(3))
-
-
-def _rms_norm(step: Step) -> Normalisation:
-    """``rms_norm(x, shape, weight, epsilon)``: groups are the last axes; nothing is centred."""
-    x, shape = step.arguments[:2]
-    axes, epsilon = tuple(range(x.ndim - len(shape), x.ndim)), step.argument(3)
+    epsilon, bias = (step.argument(4, 1e-5), step.argument(3)) if centred else (step.argument(3), None)
     epsilon = torch.finfo(x.dtype).eps if epsilon is None else epsilon
-    return Normalisation(tuple(x.shape), axes, False, epsilon, step.argument(2), None)
+    axes = tuple(range(x.ndim - len(shape), x.ndim))
+    return Normalisation(tuple(x.shape), axes, centred, epsilon, step.argument(2), bias)
 
 
 def _group_norm(step: Step) -> Normalisation:
@@ -224,9 +218,8 @@ _TABLE: dict[str, Rule] = {
     "aten.masked_fill": Affine(terms=(0, 2)),
     "aten.constant_pad_nd": Affine(terms=(0, 2)),
     "aten.pad": Affine(terms=(0, 3)),
-    "aten.layer_norm": Normalising(_layer_norm),
-    "aten.native_layer_norm": Normalising(_layer_norm),
-    "aten.rms_norm": Normalising(_rms_norm),
+    **{f"aten.{name}layer_norm": Normalising(partial(_of_last_axes, centred=True)) for name in ("", "native_")},
+    "aten.rms_norm": Normalising(partial(_of_last_axes, centred=False)),
     "aten.group_norm": Normalising(_group_norm),
     "aten._native_batch_norm_legit_functional": Normalising(_by_channel),
     "aten._native_batch_norm_legit": Normalising(partial(_by_channel, epsilon_at=-1)),

@@ -7,13 +7,15 @@ operations is in `rule_table`.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, fx
 
 from skiplens.graph.operations import operation
-from skiplens.paths.step import Slot, Stacks, Step, at_slot, over_entries, plus_constant, slots_at
+from skiplens.paths.step import Slot, Stacks, Step, at_slot, over_entries, plus_constant
 
 Status = Literal["constant", "gate", "carried"]
 """How a value depends on the signal.
@@ -31,6 +33,7 @@ class Fate:
     status: Status
     slots: tuple[Slot, ...] = ()  # the arguments whose stacks make its own
     curved: int = 0  # nonlinear operations on the longest way from the inputs; of two factors the more curved is a gate
+    passes: int = 0  # the blocks that it is a sum of paths through: bit i stands for block i
     blocker: str | None = None  # name of the operation without a frozen form that made it a gate
 
 
@@ -62,8 +65,13 @@ def status_at(node: fx.Node, slot: Slot, fates: Fates) -> Status:
 
 
 def all_slots(node: fx.Node, positions: Iterable[int]) -> tuple[Slot, ...]:
-    """The slots of several arguments in order."""
-    return tuple(slot for position in positions for slot in slots_at(node.args, position))
+    """The slots of several arguments in order: one each, or one for each entry of a list; none if it is left out."""
+    found: list[Slot] = []
+    for position in positions:
+        argument: Any = node.args[position] if position < len(node.args) else ()
+        listed = isinstance(argument, list | tuple)
+        found += [(position, index) for index in range(len(argument))] if listed else [(position,)]
+    return tuple(found)
 
 
 class OfOne(Rule):
@@ -80,8 +88,10 @@ class OfOne(Rule):
 class Affine(Rule):
     """A product of some arguments plus a sum of others.
 
-    Of several factors that are sums over paths one is carried and the others are held as gates: the least curved is
-    carried (in ``silu(g) * u`` it is u, in ``x * (1 + tanh(…))`` it is x), the last of equals (in ``scores @ v`` v).
+    Of several factors that are sums over paths one is carried and the others are held as gates: the one that passed all
+    blocks that any did (in ``hidden * mask`` the hidden states), of these the least curved (in ``silu(g) * u`` it is u,
+    in ``x * (1 + tanh(…))`` it is x), the last of equals (in ``scores @ v`` v). Two that passed different blocks, such
+    as the towers of CLIP, are both carried: their polynomials are multiplied, and a path is one path through each.
     """
 
     terms: tuple[int, ...] = ()  # positions of the arguments that are added,
@@ -95,9 +105,11 @@ class Affine(Rule):
         factors = all_slots(node, self.factors)
         carried = [slot for slot in factors if status_at(node, slot, fates) == "carried"]
         if carried:
-            curved = [fates[at_slot(node.args, slot)].curved for slot in carried]
-            least = max(index for index, count in enumerate(curved) if count == min(curved))
-            return (*moving, carried[least])
+            added = any(at_slot(node.args, slot) is not None for slot in all_slots(node, self.terms))
+            own = {slot: fates[at_slot(node.args, slot)] for slot in carried}
+            passed = [fate.passes for fate in own.values()]
+            towers = len(passed) == 2 and all(passed) and not passed[0] & passed[1]  # no block in common
+            return tuple(carried) if towers and not added else (*moving, _followed(own))
         gated = any(status_at(node, slot, fates) == "gate" for slot in factors)
         return None if gated or not moving else tuple(moving)
 
@@ -118,6 +130,14 @@ class Affine(Rule):
         slots, stacks = tuple(step.stacks), tuple(step.stacks.values())
         result = over_entries(lambda *entries: step.call({**still, **dict(zip(slots, entries, strict=True))}), stacks)
         return tuple(result) if isinstance(result, list) else result
+
+
+def _followed(factors: Mapping[Slot, Fate]) -> Slot:
+    """The factor that is carried where the others are held."""
+    every = reduce(or_, (fate.passes for fate in factors.values()))
+    whole = {slot: fate for slot, fate in factors.items() if fate.passes == every} or factors
+    least = min(fate.curved for fate in whole.values())
+    return [slot for slot, fate in whole.items() if fate.curved == least][-1]
 
 
 def _plus_constants(stacks: Stacks, constants: Any) -> Stacks:

@@ -1,27 +1,31 @@
 """The path spectrum of any model: `path_spectrum` for a user, `measure` for a network that is taken apart already."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
+from operator import add
 from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
 
-from skiplens.base.arguments import accept_old_order
+from skiplens.base.arguments import Arguments, accept_old_order
 from skiplens.base.errors import InvalidInputError, NoFrozenFormError
 from skiplens.base.memory import budget_bytes, require_fits
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent, track
 from skiplens.base.randomness import Randomness
+from skiplens.graph.blocks import common_calls
 from skiplens.graph.dissect import dissect
 from skiplens.graph.functional import PureModel, is_batch_coupled
 from skiplens.graph.inputs import Inputs, Samples, require_device, require_finite, require_module, samples_of
 from skiplens.graph.network import ResidualNetwork, sources_of
 from skiplens.paths.expanders import Chunk, Of, PathOptions, Tally, expander, tally, weight_energies
 from skiplens.paths.laws import fit_law
-from skiplens.paths.plan import all_bytes, peak_bytes, tangent_plan
-from skiplens.paths.reading import PathSpectrum
+from skiplens.paths.plan import StackPlan, all_bytes, frozen_plan, peak_bytes, tangent_plan
+from skiplens.paths.reading import HELD, PathSpectrum
+from skiplens.readings.finding import listed
 from skiplens.readings.reading import Provenance
 
 
@@ -117,15 +121,20 @@ def measure(
     directions = 1 if of == "signal" or direction is not None else options.directions
     runs = [(chunk, number) for number in range(directions) for chunk in chunks]
     found: dict[int, Tally] = {}
+    frozen = frozen_plan(network, network.node(network.output)) if of == "signal" else None
+    towers = frozen.towers if frozen else ()
     for chunk, number in track(runs, "following the paths", len(runs), progress):
         expand = expander(of, chunk, options, direction, randomness.child("direction", number))
-        own = tally(expand, len(network.blocks), options, randomness.child("signs", number))
+        own = tally(expand, len(network.blocks), options, randomness.child("signs", number), towers)
         found[number] = found[number].beside(own) if number in found else own
-    sums = reduce(lambda left, right: left + right, found.values())
+    sums = reduce(add, found.values())
     notes, more = tuple(_notes(network, of, options, len(chunks))), dict[str, Any]()
     if of == "gradient" and options.weights:
         more["weight_energy"], more["weight_path_energy"], note = weight_energies(chunks, direction, randomness)
         notes += note
+    if frozen:
+        more |= _products(frozen, sums)
+        notes += tuple(_notes_of_products(frozen))
     return replace(_reading(of, network, sums, len(found), notes), **more, provenance=clock.end())
 
 
@@ -145,12 +154,10 @@ def _reading(of: Of, network: ResidualNetwork, sums: Tally, runs: int, notes: tu
     total = sums.total or float("nan")  # a network whose output is zero has no depth
     law: dict[str, Any] = {}
     if len(energy) > len(network.blocks):  # all orders were kept
-        try:
+        with suppress(InvalidInputError):  # too few blocks, or one order alone: no law can be told
             fit = fit_law(energy)
             law = {"law": fit.name, "depth_ratio": fit.depth_ratio}
             law |= {"law_distance": fit.distance, "law_energy": fit.energies}
-        except InvalidInputError:
-            pass  # too few blocks, or one order alone: no law can be told
     return PathSpectrum(
         of=of,
         energy=energy,
@@ -168,6 +175,21 @@ def _reading(of: Of, network: ResidualNetwork, sums: Tally, runs: int, notes: tu
         notes=notes,
         **law,
     )
+
+
+def _products(frozen: StackPlan, sums: Tally) -> dict[str, Any]:
+    """The towers that the output multiplies; no number for blocks that no path leads through."""
+    names, held = [block.name for block in frozen.network.blocks], sorted(frozen.held)
+    within = [[names[index] for index in sorted(tower)] for tower in frozen.towers]
+    for numbers in (sums.block_energy, sums.block_products, sums.pair_energy, sums.pair_energy.T):
+        if numbers.numel():
+            numbers[held] = torch.nan
+    return {
+        # the module that all blocks are in, or else the first of them
+        "tower_names": tuple(".".join(common_calls(name.split(".") for name in own)) or own[0] for own in within),
+        "tower_blocks": tuple(map(len, within)),
+        "tower_energy": sums.towers,
+    }
 
 
 def _chunks(network: ResidualNetwork, samples: Samples, of: Of, options: PathOptions) -> list[Chunk]:
@@ -195,17 +217,24 @@ def _chunks(network: ResidualNetwork, samples: Samples, of: Of, options: PathOpt
     for where, part in samples.chunks(max(1, samples.count // pieces)):
         if part.count not in networks:
             networks[part.count] = dissect(network.model, part.kwargs or part.args)
-        found.append(Chunk(_fed(networks[part.count], part), where))
+        found.append(Chunk(replace(networks[part.count], inputs=Arguments(part.args, part.kwargs)), where))
     return found
-
-
-def _fed(network: ResidualNetwork, part: Samples) -> ResidualNetwork:
-    """The network with other inputs of the same shapes."""
-    return replace(network, inputs=type(network.inputs)(part.args, part.kwargs))
 
 
 def _device(model: nn.Module) -> torch.device:
     return next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+
+
+def _notes_of_products(frozen: StackPlan) -> Iterator[str]:
+    """Sentences about products of what different blocks make, and about blocks that only gate."""
+    if frozen.products:
+        yield (
+            "What different blocks make is multiplied, as where two towers meet: a path here is one path through each, "
+            "and the branches of all of them count."
+        )
+    if frozen.held:
+        names = tuple(frozen.network.blocks[index].name for index in sorted(frozen.held))
+        yield f"There is no share for {listed(names)}: {HELD}."
 
 
 def _notes(network: ResidualNetwork, of: Of, options: PathOptions, chunks: int) -> Iterator[str]:
@@ -222,7 +251,7 @@ def _notes(network: ResidualNetwork, of: Of, options: PathOptions, chunks: int) 
         )
     embedded = [node.name for node in sources_of(network, network.node(network.output)) if node.op != "placeholder"]
     if embedded:
-        yield f"The inputs are integers; the paths start at their embedding ({', '.join(embedded)})."
+        yield f"Where inputs are integers, the paths start at their embedding ({', '.join(embedded)})."
     if options.max_order is not None and options.max_order < len(network.blocks):
         yield (
             f"Paths through more than {options.max_order} branches were left out; mean and peak depth are those of the "

@@ -3,7 +3,7 @@
 A stack holds the coefficients of a polynomial in t along its first axis.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,16 +56,6 @@ class Step:
         """That stack times a factor, in the same memory where it may be overwritten: new memory costs as much again."""
         in_place = self.may_overwrite and torch.result_type(self.stack, factor) == self.stack.dtype
         return self.stack.mul_(factor) if in_place else self.stack * factor
-
-
-def slots_at(arguments: tuple[Any, ...], position: int) -> Iterator[Slot]:
-    """The slots of the argument at `position`: one, or one for each entry of a list; none if it is left out."""
-    if position >= len(arguments):
-        return
-    if isinstance(arguments[position], list | tuple):
-        yield from ((position, index) for index in range(len(arguments[position])))
-    else:
-        yield (position,)
 
 
 def at_slot(arguments: tuple[Any, ...], slot: Slot) -> Any:

@@ -269,17 +269,12 @@ def log_binomial(successes: Tensor, trials: Tensor | int, odds: Tensor) -> Float
     j, q, odds = torch.broadcast_tensors(successes.to(torch.float64), q, odds)
     inside = (j > 0) & (j < q)
     j_in, q_in = torch.where(inside, j, 1.0), torch.where(inside, q, 2.0)
-    log_pmf = _log_inner(j_in, q_in, odds)
+    rest = q_in - j_in
+    stirling = _stirling_error(q_in) - _stirling_error(j_in) - _stirling_error(rest)
+    deviance = _deviance(j_in, q_in * (odds / (1 + odds))) + _deviance(rest, q_in / (1 + odds))
+    log_pmf = stirling - deviance + 0.5 * torch.log(q_in / (j_in * rest)) - 0.5 * math.log(2 * math.pi)
     log_pmf = torch.where(j == q, -q * torch.log1p(1 / odds), torch.where(inside, log_pmf, -math.inf))
     return torch.where(j == 0, -q * torch.log1p(odds), log_pmf)
-
-
-def _log_inner(j: Tensor, q: Tensor, odds: Tensor) -> Tensor:
-    """The saddle-point form, for 0 < j < q."""
-    rest = q - j
-    stirling = _stirling_error(q) - _stirling_error(j) - _stirling_error(rest)
-    deviance = _deviance(j, q * (odds / (1 + odds))) + _deviance(rest, q / (1 + odds))
-    return stirling - deviance + 0.5 * torch.log(q / (j * rest)) - 0.5 * math.log(2 * math.pi)
 
 
 def _stirling_error(n: Tensor) -> Tensor:

@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 
+from skiplens.base.words import in_words, times
 from skiplens.edits.remedies import code_of
 from skiplens.kernels.finite_width import advice
-from skiplens.plots.section import Scale, times
+from skiplens.plots.section import Scale
 from skiplens.readings.finding import Finding, Remedy, Rule, Severity, listed
 from skiplens.signal.reading import Growth, SignalReading
 from skiplens.signal.units import surprise
@@ -53,7 +54,8 @@ def judge_repeatability(reading: SignalReading) -> Iterator[Finding]:
         yield Finding(
             rule="not_repeatable",
             severity="warning",
-            sentence=f"Two calls with the same inputs differ by {reading.repeat_difference:.2g} of the largest output: "
+            sentence=f"Two calls with the same inputs differ by {in_words(reading.repeat_difference, 2)} of the "
+            f"largest output: "
             "the network draws at random, or changes when it is called.",
             number=reading.repeat_difference,
             threshold=rounding,
@@ -129,7 +131,8 @@ def growth_scale(what: str, growth: Growth, over: tuple[int, str], log_allowed: 
     log_factor = over[0] * growth.surely
     factor = math.exp(min(700.0, log_factor))
     threshold = math.exp(math.copysign(log_allowed / 2, log_factor or 1.0))
-    return Scale(f"is how much {what} changes over {over[0]} {over[1]}, at least", factor, 1.0, threshold, why, times)
+    label, shown = f"is how much {what} changes over {over[0]} {over[1]}", times(growth.over(over[0]))
+    return Scale(label, factor, 1.0, threshold, why, times, shown=shown)
 
 
 def _judged(reading: SignalReading, growth: Growth, what: str, allowed: float) -> Iterator[Finding]:
@@ -144,11 +147,11 @@ def _judged(reading: SignalReading, growth: Growth, what: str, allowed: float) -
     yield Finding(
         rule=f"{what}_growth",
         severity="note" if reading.fresh_norms else severity,  # training would normalise what is measured here
-        sentence=f"The {what} {verb} exponentially with depth{way}: by a factor {math.exp(growth.rate):.3g} at each "
-        f"block ({math.exp(growth.low):.3g} to {math.exp(growth.high):.3g}), {growth.over(depth):.3g} over "
-        f"{'all ' if depth == reading.depth else 'the longest row of '}{depth}.",
-        number=growth.over(2 * depth),
-        threshold=allowed if grows else 1 / allowed,
+        sentence=f"The {what} {verb} exponentially with depth{way}: {times(growth.over(depth))} over "
+        f"{'all ' if depth == reading.depth else 'the longest row of '}{depth} blocks, by a factor {growth.words} at "
+        "each.",
+        number=growth.over(depth),
+        threshold=math.exp(math.copysign(math.log(allowed) / 2, surely)),
         source=SOURCE,
         change=_change(reading, grows),
         code=code_of(remedy) if remedy else "",
@@ -172,7 +175,8 @@ def _change(reading: SignalReading, grows: bool) -> str:
     matrices = max(1, int(reading.branch_depths.double().median()))
     scale = advice.branch_scale(reading.depth, matrices, GROWTH_ALLOWED).branch_scale
     return (
-        f"Scale the branches so that each adds 1/L = 1/{reading.depth} of the power: α = L^(−1/m) = {scale:.3g} for "
+        f"Scale the branches so that each adds 1/L = 1/{reading.depth} of the power: α = L^(−1/m) = "
+        f"{in_words(scale)} for "
         f"each of the m = {matrices} matrices of a branch, or the factors below for the last layer of each."
     )
 

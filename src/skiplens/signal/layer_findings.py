@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from skiplens.base.words import in_words, times
 from skiplens.edits.remedies import code_of
 from skiplens.readings.finding import Finding, Remedy, Rule, Severity, listed
 from skiplens.signal.findings import LEAST_BLOCKS, MOSTLY, SURPRISE, allowed_growth
@@ -151,11 +152,10 @@ def _grown(states: LayerStates, what: str) -> Iterator[Finding]:
         rule=f"layer_{what}",
         severity="critical" if power > 1 or power < -2 else "warning",
         sentence=f"The {what} {'grows' if power > 0 else 'fades'} exponentially from layer to layer"
-        f"{' on its way back' * (what == 'gradient')}: by a factor {math.exp(growth.rate):.3g} at each "
-        f"({math.exp(growth.low):.3g} to {math.exp(growth.high):.3g}), {growth.over(depth):.3g} over all {depth}, and "
-        "there are no residual blocks to keep it.",
-        number=growth.over(2 * depth),
-        threshold=math.exp(DIGITS / 2 if power > 0 else -DIGITS),
+        f"{' on its way back' * (what == 'gradient')}: {times(growth.over(depth))} over all {depth}, by a factor "
+        f"{growth.words} at each, and there are no residual blocks to keep it.",
+        number=growth.over(depth),
+        threshold=math.exp(DIGITS / 4 if power > 0 else -DIGITS / 2),
         source=_GROWTH,
         where=tuple(dict.fromkeys(_names(states, chain))),
         **_mended(states, chain, growth.rate),
@@ -173,7 +173,7 @@ def _mended(states: LayerStates, chain: list[int], rate: float) -> dict[str, Any
         remedy = Remedy("redraw_parameters", {"drawn": matrices, "ones": (), "zeros": zeros, "seed": 0})
         change = "Draw the weights anew at the size of He"
     else:
-        change = f"Multiply the weights of each layer by {math.exp(-rate):.3g} (for ReLU this is the size of He)"
+        change = f"Multiply the weights of each layer by {in_words(math.exp(-rate))} (for ReLU this is the size of He)"
         remedy = Remedy("scale_parameters", {"factors": dict.fromkeys(matrices, float(f"{math.exp(-rate):.4g}"))})
     return {"change": f"{change}, normalise each layer, or add shortcuts.", "code": code_of(remedy), "remedy": remedy}
 
@@ -186,7 +186,7 @@ def judge_features(states: LayerStates) -> Iterator[Finding]:
         severity: Severity = "critical" if last < math.exp(-DIGITS) else "warning"
         sentence = (
             "What the last layer gets is nearly the same for all samples: one minus the cosine between two of them is "
-            f"{last:.2g} (of the inputs it is {states.input_spread:.2g})."
+            f"{in_words(last, 2)} (of the inputs it is {in_words(states.input_spread, 2)})."
         )
         yield _finding("features_alike", severity, sentence, (last, threshold), _names(states, layers[-1:]))
 
@@ -216,7 +216,8 @@ def judge_hidden_growth(reading: SignalReading) -> Iterator[Finding]:
     threshold = math.log(allowed_growth(reading.depth)) if reading.depth >= MANY_SUMS else 2 * DIGITS
     if reading.depth >= LEAST_BLOCKS and total - seen > threshold and not reading.fresh_norms:
         sentence = (
-            f"What comes in is lost on the way: after {reading.depth} blocks it has e^−{total:.3g} of the power of the "
+            f"What comes in is lost on the way: after {reading.depth} blocks it has e^−{in_words(total)} of the "
+            f"power of the "
             "signal, because each sum is brought back to size by what follows it."
         )
         yield _finding("hidden_growth", "warning", sentence, (total, threshold), reading.depths[1:])

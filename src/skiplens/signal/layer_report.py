@@ -4,17 +4,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from skiplens.plots.figure import Figure, Line, drawn, numbers
-from skiplens.plots.section import (
-    KeyNumber,
-    Quantity,
-    ReadingView,
-    Scale,
-    Section,
-    number_in_words,
-    percent,
-    provenance_of,
-)
+from skiplens.base.words import in_words, percent
+from skiplens.plots.figure import COLOURS, PALETTE, Figure, Line, drawn, numbers
+from skiplens.plots.section import KeyNumber, Quantity, ReadingView, Scale, Section, provenance_of
 from skiplens.readings.finding import Finding
 from skiplens.signal.findings import LEAST_BLOCKS, growth_scale
 from skiplens.signal.layer_findings import DIGITS, LEAST_LAYERS, OWN_SPREAD, RULES, alike, growth_by_layer
@@ -30,7 +22,8 @@ def layer_sizes(states: LayerStates) -> Figure | None:
         return None
     fields = {"signal": states.outputs, "gradient": states.gradients, "1 − cosine of two samples": states.spreads}
     positive = {name: values[places].where(values[places] > 0, math.nan) for name, values in fields.items()}
-    marks = tuple(Line(numbers(range(len(places))), numbers(values), name) for name, values in positive.items())
+    along = numbers(range(len(places)))
+    marks = tuple(Line(along, numbers(v), name, colour=COLOURS.get(name, PALETTE[0])) for name, v in positive.items())
     caption = (
         "Root mean square of what the weights give, norm of the gradient of the loss by it, and how much their inputs "
         "differ between samples. Straight lines that rise or fall grow or fade exponentially."
@@ -44,16 +37,16 @@ def layers_section(states: LayerStates) -> Section:
     places = states.of_kind("weights")
     gradient, spread = (float(states.gradients[places[0]]), _last_spread(states)) if places else (math.nan, math.nan)
     rows, known = _rows(states), not math.isnan(spread)  # one sample differs from no other
-    differ = f" and the last sees samples that differ by {number_in_words(spread)} (1 − cosine)" * known
-    first = f"Of {len(places)} calls of weights the first gets a gradient of norm {number_in_words(gradient)}"
+    differ = f" and the last sees samples that differ by {in_words(spread)} (1 − cosine)" * known
+    first = f"Of {len(places)} calls of weights the first gets a gradient of norm {in_words(gradient)}"
     return Section(
         anchor=states.kind,
         title="Layers",
         sentence=f"{first}{differ}.",
         facts=(
             ("samples", str(states.samples)),
-            ("loss of these samples", number_in_words(states.loss)),
-            ("1 − cosine of two inputs", number_in_words(states.input_spread)),
+            ("loss of these samples", in_words(states.loss)),
+            ("1 − cosine of two inputs", in_words(states.input_spread)),
             ("parameters whose gradient is zero", f"{len(states.zero_gradients)} of {states.trainable}"),
             ("modules without a gradient", ", ".join(states.unreached) or "none"),
         ),
@@ -78,7 +71,7 @@ def _rows(states: LayerStates) -> tuple[Mapping[str, Any], ...]:
         "parameters": states.parameter_norms,
         "their gradient": states.parameter_gradients,
     }
-    words = {name: ["–" if math.isnan(v) else f"{v:.3g}" for v in values.tolist()] for name, values in columns.items()}
+    words = {name: ["–" if math.isnan(v) else in_words(v) for v in values.tolist()] for name, values in columns.items()}
     table = {"layer": states.names, "type": states.types, **words}
     rows = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
     return tuple(row for row, kind in zip(rows, states.kinds, strict=True) if kind != "other")
@@ -106,8 +99,8 @@ def layers_scale(states: LayerStates) -> Scale | None:
 def _growth_scale(states: LayerStates, what: str) -> Scale:
     growth, chain = growth_by_layer(states, what)
     why = (
-        "At 1× every layer passes on what it gets. The threshold is where the power of what arrives leaves the digits "
-        "of float32. The factor is the end of a 95 % confidence interval nearest to no change."
+        "At ×1 every layer passes on what it gets. The threshold is where the power of what arrives leaves the digits "
+        "of float32. The mark stands at the end of a 95 % confidence interval nearest to no change."
     )
     return growth_scale(f"the {what}", growth, (len(chain), "layers"), DIGITS / 2 if growth.surely > 0 else DIGITS, why)
 
@@ -118,12 +111,12 @@ def layer_numbers(states: LayerStates) -> tuple[KeyNumber, ...]:
     return (KeyNumber("1 − cosine of the last features", spread, logarithmic=True),) if spread > 0 else ()
 
 
-def _power(what: str) -> Quantity:
+def _total(what: str) -> Quantity:
     def measure(finding: Finding, states: LayerStates) -> float:
         growth, chain = growth_by_layer(states, what)
-        return growth.over(2 * len(chain))
+        return growth.over(len(chain))
 
-    return Quantity(f"growth of the {what}'s power over all layers", measure)
+    return Quantity(f"growth of the {what} over all layers", measure)
 
 
 FIGURES = (layer_sizes,)
@@ -134,6 +127,6 @@ VIEW = ReadingView(
     FIGURES,
     RULES,
     layer_numbers,
-    quantities={f"layer_{what}": _power(what) for what in ("signal", "gradient")},
+    quantities={f"layer_{what}": _total(what) for what in ("signal", "gradient")},
     scale=layers_scale,
 )

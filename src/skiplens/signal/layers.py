@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, ClassVar
@@ -211,17 +212,16 @@ class _Watch:
 
     def call(self, model: nn.Module, batch: Batch) -> Any:
         """What the model returns, with hooks on all its layers until then."""
-        hooks = [hook for name, layer in model.named_modules() if _is_layer(layer) for hook in self.hooks(name, layer)]
-        try:
+        with ExitStack() as kept:  # until the backward pass, in which a layer may be called again to save memory
+            for name, layer in model.named_modules():
+                for hook in self.hooks(name, layer) if _is_layer(layer) else ():
+                    kept.enter_context(hook)
             return batch.arguments().call(model)
-        finally:  # before the backward pass, in which a layer may be called again to save memory
-            for hook in hooks:
-                hook.remove()
 
     def joined(self, other: "_Watch") -> "_Watch":
         """What is seen of the samples of both."""
         rows = [
-            {name: value.joined(new[name]) if isinstance(value, Seen) else value for name, value in row.items()}
+            {name: value + new[name] if isinstance(value, Seen) else value for name, value in row.items()}
             for row, new in zip(self.rows, other.rows, strict=True)
         ]
         return _Watch(self.samples + other.samples, rows)
@@ -303,7 +303,7 @@ def _input_spread(batch: Batch) -> float:
     size = max(1, AT_ONCE // max(1, sum(rows.shape[1] for rows in real)))
     chunks = zip(*(rows.split(size) for rows in real), strict=True)
     found = (Spread.of(torch.cat([part.double() for part in parts], 1), len(parts[0])) for parts in chunks)
-    return float(reduce(Spread.joined, found))
+    return float(reduce(Spread.__add__, found))
 
 
 Gradients = dict[str, Tensor | None]

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float, Int
+from skiplens.base.words import in_words
 from skiplens.readings.reading import Reading
 
 Names = tuple[str, ...]
@@ -21,11 +22,21 @@ class Growth:
     rate: float  # median of the slopes between all pairs of depths (Theil and Sen)
     low: float  # the ends of its distribution-free 95 % confidence interval
     high: float
+    steps: int = 0  # blocks that it was measured over
+    total: float = math.nan  # logarithm of what it was multiplied by in all of them
 
-    def over(self, blocks: float) -> float:
-        """The factor over so many blocks; infinite where no number is as large."""
+    def over(self, blocks: int) -> float:
+        """The factor over so many blocks: as measured where these are all, else by the rate."""
         exponent = blocks * self.rate
+        if blocks == self.steps and self.total * self.rate > 0:
+            exponent = self.total
         return math.exp(exponent) if exponent < 700 else math.inf
+
+    @property
+    def words(self) -> str:
+        """The factor at each block, with its interval."""
+        rate, low, high = (in_words(math.exp(value)) for value in (self.rate, self.low, self.high))
+        return f"{rate} ({low} to {high})"
 
     @property
     def surely(self) -> float:
@@ -183,4 +194,5 @@ def growth_of(values: Float[Tensor, "depths samples"]) -> Growth:
 
     logarithms = values.double().clamp_min(torch.finfo(torch.float64).tiny).log().mean(1)
     rate, _, low, high = stats.theilslopes(logarithms.numpy(), alpha=CONFIDENCE)
-    return Growth(float(rate), float(low), float(high))
+    total = float(logarithms[-1] - logarithms[0])
+    return Growth(float(rate), float(low), float(high), len(logarithms) - 1, total)

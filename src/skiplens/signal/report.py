@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from skiplens.plots.figure import Bars, Figure, Line, Reference, drawn, in_order, numbers
+from skiplens.base.words import in_words, times
+from skiplens.plots.figure import COLOURS, Bars, Figure, Line, Reference, drawn, in_order, numbers
 from skiplens.plots.section import Curve, KeyNumber, Overlay, Quantity, ReadingView, Scale, Section, provenance_of
 from skiplens.readings.finding import Finding
 from skiplens.signal.findings import LEAST_BLOCKS, RULES, allowed_gradient, allowed_growth, growth_scale
@@ -25,7 +26,7 @@ def signal_by_depth(reading: SignalReading) -> Figure | None:
         start = values[0].mean()
         relative = (values / start if start > 0 else values).double()
         relative = relative if name == "signal" else relative.flip(0)
-        marks.append(Line(depths, numbers(relative.mean(1)), name))
+        marks.append(Line(depths, numbers(relative.mean(1)), name, colour=COLOURS[name]))
     caption = (
         "Mean size of the signal relative to the input of the first block, and of the gradient relative to the last "
         "join, where it starts its way back. Straight lines that rise or fall grow or fade exponentially."
@@ -112,7 +113,7 @@ def _change(values: torch.Tensor) -> str:
         return "vanishes"
     if 0.8 < factor < 1.25:
         return "keeps its size"
-    return f"grows {factor:.3g}-fold" if factor > 1 else f"shrinks {1 / factor:.3g}-fold"
+    return f"{'grows' if factor > 1 else 'shrinks'} {times(factor)}"
 
 
 def _facts(reading: SignalReading) -> tuple[tuple[str, str], ...]:
@@ -125,7 +126,7 @@ def _facts(reading: SignalReading) -> tuple[tuple[str, str], ...]:
         ("batch-norm scales", _range(reading.norm_scales)),
         ("weight norms of branches", _range(reading.weight_norms)),
         ("dropout switched on", f"{len(reading.dropout)} places" if reading.dropout else "nowhere"),
-        ("two calls differ by", f"{reading.repeat_difference:.3g}" if reading.repeat_difference else "nothing"),
+        ("two calls differ by", in_words(reading.repeat_difference) if reading.repeat_difference else "nothing"),
         ("values that are not finite", ", ".join(reading.broken[:3]) or "none"),
     )
 
@@ -133,12 +134,12 @@ def _facts(reading: SignalReading) -> tuple[tuple[str, str], ...]:
 def _per_block(growth: Growth) -> str:
     if math.isnan(growth.rate):
         return "not measured"
-    return f"{math.exp(growth.rate):.3g} (95 %: {math.exp(growth.low):.3g} to {math.exp(growth.high):.3g})"
+    return f"{growth.words}, with 95 % confidence"
 
 
 def _range(values: torch.Tensor) -> str:
     known = values[~values.isnan()]
-    return f"{float(known.min()):.3g} to {float(known.max()):.3g}" if len(known) else "none"
+    return f"{in_words(float(known.min()))} to {in_words(float(known.max()))}" if len(known) else "none"
 
 
 def _rows(reading: SignalReading) -> tuple[Mapping[str, Any], ...]:
@@ -153,7 +154,7 @@ def _rows(reading: SignalReading) -> tuple[Mapping[str, Any], ...]:
         "zero factors": reading.zero_factors,
     }
     shown = {name: values for name, values in columns.items() if not bool(values.isnan().all())}
-    words = {name: ["–" if math.isnan(v) else f"{v:.3g}" for v in values.tolist()] for name, values in shown.items()}
+    words = {name: ["–" if math.isnan(v) else in_words(v) for v in values.tolist()] for name, values in shown.items()}
     table = {"block": reading.block_names, **words}
     return tuple(dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True))
 
@@ -164,9 +165,9 @@ def signal_scale(reading: SignalReading) -> Scale | None:
     if depth < LEAST_BLOCKS or reading.broken:
         return None
     why = (
-        "At 1× every block passes on what it gets. The threshold is what branches of one size add up to, or, for a "
-        "gradient through normalised branches, what the dtype can resolve. The factor is the end of a 95 % confidence "
-        "interval nearest to no change."
+        "At ×1 every block passes on what it gets. The threshold is what branches of one size add up to, or, for a "
+        "gradient through normalised branches, what the dtype can resolve. The mark stands at the end of a 95 % "
+        "confidence interval nearest to no change."
     )
     allowed = {"the signal": allowed_growth(depth), "the gradient": allowed_gradient(reading)}
     growths = zip(allowed.items(), (reading.signal_growth, reading.gradient_growth), strict=True)
@@ -220,12 +221,12 @@ def _of_blocks(name: str, worst: Callable[[Sequence[float]], float]) -> Callable
 
 SIGNAL_QUANTITIES: dict[str, Quantity] = {
     "signal_growth": Quantity(
-        "growth of the signal's power over all blocks",
-        lambda finding, reading: reading.signal_growth.over(2 * reading.longest),
+        "growth of the signal over all blocks",
+        lambda finding, reading: reading.signal_growth.over(reading.longest),
     ),
     "gradient_growth": Quantity(
-        "growth of the gradient's power over all blocks",
-        lambda finding, reading: reading.gradient_growth.over(2 * reading.longest),
+        "growth of the gradient over all blocks",
+        lambda finding, reading: reading.gradient_growth.over(reading.longest),
     ),
     "flat_branches": Quantity("zero factors in series", _of_blocks("zero_factors", max)),
     "dead_branches": Quantity("smallest gradient of these branches", _of_blocks("branch_gradients", min)),

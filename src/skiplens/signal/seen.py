@@ -17,7 +17,7 @@ class Seen(ABC):
         """The number."""
 
     @abstractmethod
-    def joined(self, other: Any) -> "Seen":
+    def __add__(self, other: Any) -> "Seen":
         """The same of the samples of both."""
 
 
@@ -29,11 +29,9 @@ class Size(Seen):
     entries: int = 0
 
     def __float__(self) -> float:
-        """The number."""
         return float(self.norm) / math.sqrt(max(1, self.entries))
 
-    def joined(self, other: "Size") -> "Size":
-        """The same of the samples of both."""
+    def __add__(self, other: "Size") -> "Size":
         return Size(torch.hypot(self.norm, other.norm), self.entries + other.entries)
 
 
@@ -45,11 +43,9 @@ class Share(Seen):
     entries: int
 
     def __float__(self) -> float:
-        """The number."""
         return float(self.counted) / self.entries if self.entries else math.nan
 
-    def joined(self, other: "Share") -> "Share":
-        """The same of the samples of both."""
+    def __add__(self, other: "Share") -> "Share":
         return Share(self.counted + other.counted, self.entries + other.entries)
 
 
@@ -60,11 +56,9 @@ class Always(Seen):
     units: Tensor
 
     def __float__(self) -> float:
-        """The number."""
         return float(self.units.double().mean())
 
-    def joined(self, other: "Always") -> "Always":
-        """The same of the samples of both."""
+    def __add__(self, other: "Always") -> "Always":
         return Always(self.units & other.units)
 
 
@@ -95,11 +89,9 @@ class Spread(Seen):
         return cls(samples, mean, (units - mean).square().sum(1).mean().double())
 
     def __float__(self) -> float:
-        """The number."""
         return math.nan if self.samples < 2 else float(self.distance) * self.samples / (self.samples - 1)
 
-    def joined(self, other: "Spread") -> "Spread":
-        """The same of the samples of both."""
+    def __add__(self, other: "Spread") -> "Spread":
         samples = self.samples + other.samples
         if self.mean is None or other.mean is None:
             return Spread(samples)

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,16 +81,12 @@ def record(
     calls: dict[str, list[Call]] = {name: [] for name in watched}
     # One sample needs no copies, and a view of its own output would not survive an operation in place.
     spread = spread if samples.count > 1 else frozenset()
-    handles, ticks = [], itertools.count()
-    try:
+    ticks = itertools.count()
+    with ExitStack() as hooks, torch.enable_grad():
         for name, module in watched.items():
             hook = _noting_hook(calls[name], samples.count if name in spread else None, ticks)
-            handles.append(module.register_forward_hook(hook, with_kwargs=True))
-        with torch.enable_grad():
-            return Recording(pure(leaves, samples), calls)
-    finally:
-        for handle in handles:
-            handle.remove()
+            hooks.enter_context(module.register_forward_hook(hook, with_kwargs=True))
+        return Recording(pure(leaves, samples), calls)
 
 
 def _noting_hook(noted: list[Call], spread_to: int | None, ticks: Iterator[int]) -> Any:

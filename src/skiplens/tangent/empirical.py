@@ -18,8 +18,7 @@ from skiplens.graph.inputs import Inputs
 from skiplens.linalg.conditioning import condition_number
 from skiplens.linalg.lanczos import LanczosOptions, extreme_eigenpairs
 from skiplens.tangent.calls import PatternChanged
-from skiplens.tangent.contraction import KernelSum, diagonal_of
-from skiplens.tangent.gradients import buffer_bytes
+from skiplens.tangent.gradients import KernelSum, buffer_bytes, diagonal_of
 from skiplens.tangent.plan import Assignment, assign, assign_generally, make_plan
 from skiplens.tangent.problem import Algorithm, Problem, Task, make_problem, require_kernel_fits
 from skiplens.tangent.products import NTKOperator, kernel_by_products

@@ -15,9 +15,8 @@ from skiplens.base.errors import TooLargeError
 from skiplens.base.memory import readable
 from skiplens.base.randomness import Randomness
 from skiplens.graph.functional import PureModel, saved_bytes_per_sample
-from skiplens.tangent.coverage import LayerCoverage, calls_of, find_coverage
+from skiplens.tangent.coverage import LayerCoverage, LayerRows, calls_of, find_coverage
 from skiplens.tangent.gradients import ParameterSlice, SingleRows, Source, VectorisedRows
-from skiplens.tangent.layers import LayerRows
 from skiplens.tangent.problem import Problem, Task
 from skiplens.tangent.rules import LocalGradient, OuterShape
 

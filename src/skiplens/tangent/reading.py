@@ -18,50 +18,38 @@ def _none() -> Tensor:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TangentReading(Reading, kind="tangent"):
-    """The tangent kernel summed over outputs, and what follows from it.
-
-    Attributes:
-        kernel: Θ(x, x′) = Σ_o ⟨∇f_o(x), ∇f_o(x′)⟩.
-        targets: The classes of the samples, or empty where the targets are no classes.
-        angles: Angles between the inputs, or empty where the inputs are no vectors (token ids).
-        parameters: How many parameters were differentiated.
-        batch_coupled: Whether a sample's output depends on the other samples (batch norm in training mode).
-        outputs: How many outputs a sample has; 0 in files from before this was reported.
-        sampled_outputs: How many of them, drawn at random, the kernel was estimated from; 0 for all.
-        kernel_error: Standard error of each entry of an estimated kernel; empty where it is exact.
-        seed_diagonals: Θ(x, x) of one output by the parameters of the branches, for networks redrawn with other seeds;
-            empty if not measured.
-        predicted_variance: The relative variance of that number in theory; NaN where theory does not know the network.
-        limit_correlations: The correlations of the infinitely wide network of this architecture; empty where none is
-            known.
-        branch_correlations: Those of this network by the parameters of its branches, to compare with.
-        module_limit: The kernel of this very module with infinite widths and the variances of its weights, on the first
-            samples; empty where it has no such limit or it would take too long.
-        depth_steps: Its nonlinearities, each with the matrix behind it.
-        depth_scales: Slope χ₁, fixed variance q*, fixed correlation c* and depth scale ξ of each.
-        notes: What a person should know before reading on.
-    """
+    """The tangent kernel summed over outputs, and what follows from it."""
 
     may_lack: ClassVar[Mapping[str, str]] = {
         "predicted_variance": "theory does not know this network",
     }
 
-    kernel: Float[Tensor, "samples samples"]
-    targets: Int[Tensor, " classified"]
+    kernel: Float[Tensor, "samples samples"]  # Θ(x, x′) = Σ_o ⟨∇f_o(x), ∇f_o(x′)⟩
+    targets: Int[Tensor, " classified"]  # the classes of the samples, or empty where the targets are no classes
+    # angles between the inputs, or empty where the inputs are no vectors (token ids)
     angles: Float[Tensor, "vectors vectors"]
-    parameters: int
-    batch_coupled: bool
-    outputs: int = 0
-    sampled_outputs: int = 0
+    parameters: int  # how many parameters were differentiated
+    batch_coupled: bool  # whether a sample's output depends on the other samples (batch norm in training mode)
+    outputs: int = 0  # how many outputs a sample has; 0 in files from before this was reported
+    sampled_outputs: int = 0  # how many of them, drawn at random, the kernel was estimated from; 0 for all
+    # standard error of each entry of an estimated kernel; empty where it is exact
     kernel_error: Float[Tensor, "estimated estimated"] = field(default_factory=_none)
+    # Θ(x, x) of one output by the parameters of the branches, for networks redrawn with other seeds; empty if not
+    # measured
     seed_diagonals: Float[Tensor, "seeds few"] = field(default_factory=_none)
+    # the relative variance of that number in theory; NaN where theory does not know the network
     predicted_variance: float = float("nan")
+    # the correlations of the infinitely wide network of this architecture; empty where none is known
     limit_correlations: Float[Tensor, "compared compared"] = field(default_factory=_none)
+    # those of this network by the parameters of its branches, to compare with
     branch_correlations: Float[Tensor, "compared compared"] = field(default_factory=_none)
+    # the kernel of this very module with infinite widths and the variances of its weights, on the first samples; empty
+    # where it has no such limit or it would take too long
     module_limit: Float[Tensor, "limited limited"] = field(default_factory=_none)
-    depth_steps: tuple[str, ...] = ()
+    depth_steps: tuple[str, ...] = ()  # its nonlinearities, each with the matrix behind it
+    # slope χ₁, fixed variance q*, fixed correlation c* and depth scale ξ of each
     depth_scales: Float[Tensor, "steps 4"] = field(default_factory=lambda: torch.zeros(0, 4, dtype=torch.float64))
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what a person should know before reading on
 
     @property
     def eigenvalues(self) -> Float[Tensor, " samples"]:

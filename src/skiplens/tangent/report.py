@@ -12,6 +12,7 @@ from skiplens.base.errors import InvalidInputError, SkiplensError
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
+from skiplens.base.words import in_words
 from skiplens.graph.batch import Batch
 from skiplens.graph.functional import PureModel, is_batch_coupled, output_shape, pure_model
 from skiplens.graph.inputs import samples_of
@@ -20,16 +21,7 @@ from skiplens.kernels.finite_width import advice
 from skiplens.kernels.finite_width.moments import kernel_moments
 from skiplens.kernels.finite_width.networks import ResNet
 from skiplens.plots.figure import Figure, Heat, Line, Points, Reference, drawn, numbers
-from skiplens.plots.section import (
-    Curve,
-    KeyNumber,
-    Overlay,
-    ReadingView,
-    Scale,
-    Section,
-    number_in_words,
-    provenance_of,
-)
+from skiplens.plots.section import Curve, KeyNumber, Overlay, ReadingView, Scale, Section, provenance_of
 from skiplens.readings.finding import Finding, Rule
 from skiplens.readings.reading import Provenance
 from skiplens.signal.reading import SignalReading
@@ -106,14 +98,14 @@ def kernel_by_class(reading: TangentReading) -> Figure:
     """The kernel's correlations as a matrix, samples sorted by class where there are classes."""
     order = torch.argsort(reading.targets, stable=True) if len(reading.targets) else torch.arange(len(reading.kernel))
     correlations = reading.correlations[order][:, order]
-    labels = tuple(f"class {int(target)}" for target in reading.targets[order]) if len(reading.targets) else ()
+    labels = tuple(str(int(target)) for target in reading.targets[order]) if len(reading.targets) else ()
     classes = "; samples are sorted by class, and a block along the diagonal is a class that is learned together"
     return Figure(
         name="kernel",
         title="Tangent kernel between samples",
         caption=f"Correlation of the parameter gradients of two samples{classes * bool(len(reading.targets))}.",
-        x_label="sample",
-        y_label="sample",
+        x_label="samples by class" if labels else "sample",
+        y_label="samples by class" if labels else "sample",
         marks=(Heat(tuple(numbers(row) for row in correlations), "correlation", labels),),
     )
 
@@ -178,14 +170,14 @@ def tangent_section(reading: TangentReading) -> Section:
     """What the tangent kernel says about learning."""
     alignment = reading.alignment
     diagonal, several = reading.kernel.diagonal(), len(reading.kernel) > 1
-    error = f" ± {float(reading.kernel_error.diagonal().mean()):.1g}" if reading.sampled_outputs else ""
+    error = f" ± {in_words(float(reading.kernel_error.diagonal().mean()), 1)}" if reading.sampled_outputs else ""
     facts = [
         ("samples", str(len(reading.kernel))),
         ("parameters differentiated", f"{reading.parameters:,}"),
-        ("condition number", number_in_words(reading.condition_number)),
+        ("condition number", in_words(reading.condition_number)),
         ("effective rank", f"{reading.effective_rank:.1f} of {len(reading.kernel)}"),
-        ("largest eigenvalue", number_in_words(float(reading.eigenvalues[0]))),
-        ("mean of the diagonal", number_in_words(float(diagonal.mean())) + error),
+        ("largest eigenvalue", in_words(float(reading.eigenvalues[0]))),
+        ("mean of the diagonal", in_words(float(diagonal.mean())) + error),
         (
             "spread of the diagonal",
             f"{float(diagonal.std() / diagonal.mean()):.0%} of its mean" if several else "not known",
@@ -195,9 +187,9 @@ def tangent_section(reading: TangentReading) -> Section:
     variance, spread = reading.seed_variance
     if not math.isnan(variance):
         foreseen = reading.predicted_variance
-        expected = "" if math.isnan(foreseen) else f"; theory expects {foreseen:.2g}"
+        expected = "" if math.isnan(foreseen) else f"; theory expects {in_words(foreseen, 2)}"
         name = f"relative variance over {len(reading.seed_diagonals)} seeds (branches, one output)"
-        facts.append((name, f"{variance:.2g} ± {spread:.1g}{expected}"))
+        facts.append((name, f"{in_words(variance, 2)} ± {in_words(spread, 1)}{expected}"))
     if not math.isnan(reading.limit_distance):
         facts.append(("distance from the infinite-width kernel (correlations)", f"{reading.limit_distance:.3f}"))
     if not math.isnan(reading.module_limit_deviation):
@@ -206,7 +198,7 @@ def tangent_section(reading: TangentReading) -> Section:
             ("this model at infinite width", f"{reading.module_limit_deviation:.0%} away (norm of the kernel{of})")
         )
     for name, row in zip(reading.depth_steps[:MOST_STEPS], reading.depth_scales, strict=False):
-        chi, q, c, xi = (number_in_words(float(value)) for value in row)
+        chi, q, c, xi = (in_words(float(value)) for value in row)
         ends = f"variance {q}, correlation {c}, ξ = {xi} steps"
         facts.append((f"depth scale of {name}", f"χ₁ = {chi}; repeated: {ends}"))
     coupling = ("Batch norm is in training mode: the kernel is that of this batch as a whole.",) * reading.batch_coupled
@@ -229,7 +221,7 @@ def tangent_sentence(reading: TangentReading) -> str:
     if math.isinf(reading.condition_number):
         return f"The tangent kernel is singular to working precision: {rank}."
     return (
-        f"The tangent kernel has condition number {number_in_words(reading.condition_number)}; {rank}: gradient "
+        f"The tangent kernel has condition number {in_words(reading.condition_number)}; {rank}: gradient "
         "descent learns the slowest direction that many times more slowly than the fastest."
     )
 
@@ -257,7 +249,8 @@ def judge_kernel_condition(reading: TangentReading) -> Iterator[Finding]:
         sentence=f"{alike} pair{'s' * (alike > 1)} of different samples ha{'ve' if alike > 1 else 's'} the same "
         "gradient to working precision: these samples cannot be learned apart."
         if alike
-        else f"The tangent kernel has condition number {condition:.2g}: at the start gradient descent needs that many "
+        else f"The tangent kernel has condition number {in_words(condition, 2)}: at the start gradient descent "
+        f"needs that many "
         "steps for the slowest direction of the outputs.",
         number=float(alike) if alike else condition,
         threshold=0.0 if alike else MANY_STEPS,
@@ -294,7 +287,7 @@ def judge_regime(reading: SignalReading) -> Iterator[Finding]:
         rule="kernel_regime",
         severity="note",
         sentence=f"Far from the kernel regime: at {network.depth} blocks of width {network.width} the tangent kernel "
-        f"varies from seed to seed by {math.sqrt(variance):.2g} times its mean.",
+        f"varies from seed to seed by {in_words(math.sqrt(variance), 2)} times its mean.",
         number=variance,
         threshold=FAR_FROM_CONSTANT,
         source="exact variance of the kernel's diagonal for the residual network of this depth, width, branch depth "
@@ -306,8 +299,9 @@ def judge_regime(reading: SignalReading) -> Iterator[Finding]:
 def _wider(network: ResNet) -> str:
     scaled = advice.branch_scale(network.depth, network.branch_depth)
     words = (
-        f"Scale the matrices of the branches by α = {scaled.branch_scale:.3g}, which leaves a relative variance of "
-        f"{scaled.scaled_variance / network.width:.2g}"
+        f"Scale the matrices of the branches by α = {in_words(scaled.branch_scale)}, which leaves a relative "
+        f"variance of "
+        f"{in_words(scaled.scaled_variance / network.width, 2)}"
     )
     try:
         enough = advice.width(WANTED_VARIANCE, network).width

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from skiplens.base.words import in_words
 from skiplens.edits.remedies import code_of
 from skiplens.readings.finding import Finding, Remedy, Rule, Severity
 from skiplens.task.measure import COMMON, FEW, LARGE, SMALL
@@ -77,8 +78,8 @@ def judge_start(reading: TaskReading) -> Iterator[Finding]:
         factor = float(f"{(math.sqrt(reading.no_answer) if squares else 1.0) / (size or math.nan):.3g}")
         remedy = Remedy("scale_parameters", {"factors": dict.fromkeys(reading.head, factor)})
         sentence = (
-            f"The loss starts at {reading.loss:.3g}, {ratio:.3g} times that of no answer at all "
-            f"({reading.no_answer:.3g}): the outputs, of size {size:.3g}, are too large."
+            f"The loss starts at {in_words(reading.loss)}, {in_words(ratio)} times that of no answer at all "
+            f"({in_words(reading.no_answer)}): the outputs, of size {in_words(size)}, are too large."
         )
         severity: Severity = "warning" if ratio > far else "note"
         mended: dict[str, Any] = {"where": reading.head, "remedy": remedy, "code": code_of(remedy)}
@@ -91,7 +92,9 @@ def judge_answers(reading: TaskReading) -> Iterator[Finding]:
     if reading.form in ("classes", "binary") and reading.answers == "probabilities":
         word = "softmax" if reading.form == "classes" else "sigmoid"
         least = math.log(1 + (max(2, reading.classes) - 1) / math.e)
-        sentence = f"The model ends in a {word}, and so does the loss: no sample's loss can fall below {least:.3g}."
+        sentence = (
+            f"The model ends in a {word}, and so does the loss: no sample's loss can fall below {in_words(least)}."
+        )
         code = "loss = lambda outputs, targets: torch.nn.functional.nll_loss(outputs.log(), targets)"
         code = code if reading.form == "classes" else "loss = torch.nn.functional.binary_cross_entropy"
         yield _found("squashed_outputs", "warning", sentence, (least, 0.0), code)
@@ -109,13 +112,14 @@ def judge_inputs(reading: TaskReading) -> Iterator[Finding]:
     """Inputs of unusual size, or with nearly all in common, where the first weights take them and the network cares."""
     size, common = reading.entry_size, reading.entry_common
     if reading.change > INSENSITIVE and not _constant(reading):
-        words, numbers = f"they reach the first weights with size {size:.3g} instead of 1", (size, LARGE)
+        words, numbers = f"they reach the first weights with size {in_words(size)} instead of 1", (size, LARGE)
         if size <= LARGE:
             words, numbers = f"{common:.2%} of their power is in what they have in common", (common, COMMON)
         numbers = (size, SMALL) if size < SMALL else numbers
         sentence = (
-            f"The inputs are not standardised: from {reading.low:.3g} to {reading.high:.3g}, mean {reading.mean:.3g}, "
-            f"standard deviation {reading.std:.3g}; {words}."
+            f"The inputs are not standardised: from {in_words(reading.low)} to {in_words(reading.high)}, mean "
+            f"{in_words(reading.mean)}, "
+            f"standard deviation {in_words(reading.std)}; {words}."
         )
         code = f"inputs = (inputs - {reading.mean:.6g}) / {reading.std:.6g}"
         yield _found("inputs_scale", "warning", sentence, numbers, code)
@@ -138,7 +142,8 @@ def judge_targets(reading: TaskReading) -> Iterator[Finding]:
     common = 1 - reading.guess / size**2 if size else 0.0
     if size > LARGE_TARGETS or common > COMMON:
         sentence = (
-            f"The targets have size {size:.3g} and {common:.2%} of their power in their mean: outputs, which start "
+            f"The targets have size {in_words(size)} and {common:.2%} of their power in their mean: outputs, which "
+            f"start "
             "near zero, have a long way to go."
         )
         numbers = (size, LARGE_TARGETS) if size > LARGE_TARGETS else (common, COMMON)
@@ -151,7 +156,7 @@ def judge_labels(reading: TaskReading) -> Iterator[Finding]:
     if reading.floor > 0 and not _constant(reading):
         sentence = (
             f"{reading.contradictions} of {reading.seen} samples have the inputs of one with another target: the loss "
-            f"cannot fall below {reading.floor:.2g} of a guess."
+            f"cannot fall below {in_words(reading.floor, 2)} of a guess."
         )
         severity: Severity = "warning" if reading.floor >= QUARTER else "note"
         yield _found("contradicting_labels", severity, sentence, (reading.floor, QUARTER))

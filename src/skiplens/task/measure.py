@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -93,9 +94,7 @@ class _Entry:
     samples: int = 0
     waiting: int = 0  # samples of the call whose first module is not reached yet
     last: tuple[str, Tensor] | None = None
-    heads: set[str | None] = field(
-        default_factory=set
-    )  # the last one of each call if its outputs are those of the model
+    heads: set[str | None] = field(default_factory=set)  # the last of each call if its outputs are the model's
 
     def call(self, model: nn.Module, pieces: list[Batch]) -> Any:
         """What the model returns for all samples."""
@@ -192,9 +191,15 @@ class _Task:
 
         The search starts from the exact answer for plain losses, and moves on for class weights and the like.
         """
-        constant = self._start().to(self.outputs).requires_grad_()
+        constant = self._start().to(self.outputs)
         if self.form == "log_probabilities":  # not any scores are an answer
             return self.taken(constant.expand_as(self.outputs))
+        for dtype in (torch.float64, self.outputs.dtype):  # not every loss and device takes the first
+            with suppress(Exception):  # an own loss may refuse an answer that is the same for all
+                return self._least(constant.to(dtype).requires_grad_())
+        return math.nan
+
+    def _least(self, constant: Tensor) -> float:
         search = torch.optim.LBFGS([constant], max_iter=50, line_search_fn="strong_wolfe")
 
         def closure() -> Tensor:
@@ -203,13 +208,11 @@ class _Task:
                 (constant.grad,) = torch.autograd.grad(value, constant)
             return value
 
-        with suppress(Exception):  # an own loss may refuse an answer that is the same for all
-            closure()
-            slope = float(torch.as_tensor(constant.grad).abs().max())
-            search.step(closure)
-            found, left = float(closure()), float(torch.as_tensor(constant.grad).abs().max())
-            return found if self.form != "own" or left <= 1e-3 * slope else math.nan  # an own loss may have no least
-        return math.nan
+        closure()
+        slope = float(torch.as_tensor(constant.grad).abs().max())
+        search.step(closure)
+        found, left = float(closure()), float(torch.as_tensor(constant.grad).abs().max())
+        return found if self.form != "own" or left <= 1e-3 * slope else math.nan  # an own loss may have no least
 
     def _start(self) -> Tensor:
         targets = self.targets
@@ -319,14 +322,14 @@ def _spread(targets: Tensor) -> float:
 
 
 def _keys(batch: Batch) -> Iterator[bytes]:
-    """A key for the inputs of each sample: the same for the same bits."""
+    """A key for the inputs of each sample: the same for the same numbers. Zero has no sign; NaN equals nothing."""
     tensors = [tensor.detach().cpu() for tensor in tensors_in(batch.inputs) if tensor.shape[:1] == (batch.samples,)]
-    rows = [tensor.reshape(batch.samples, -1).contiguous().view(torch.uint8).numpy() for tensor in tensors]
-    return (b"".join(_digest(row[index]) for row in rows) for index in range(batch.samples))
-
-
-def _digest(row: Any) -> bytes:
-    return hashlib.blake2b(row, digest_size=16).digest()
+    flat = [tensor.reshape(batch.samples, -1) for tensor in tensors]
+    missing = torch.stack([part.isnan().any(1) for part in flat]).any(0) if flat else torch.ones(batch.samples)
+    rows = [(part if part.dtype is torch.bool else part + 0).contiguous().view(torch.uint8).numpy() for part in flat]
+    own = (str(index).encode() if missing[index] else b"" for index in range(batch.samples))
+    digest = partial(hashlib.blake2b, digest_size=16)
+    return (key + b"".join(digest(row[index]).digest() for row in rows) for index, key in enumerate(own))
 
 
 def _neighbours(seen: Batch, targets: Tensor, labelled: bool, seed: int) -> float:

@@ -6,18 +6,10 @@ from typing import ClassVar
 
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
+from skiplens.base.words import in_words, times
 from skiplens.graph.lens import Lens, Subject
 from skiplens.plots.figure import Bars, Figure, drawn, numbers
-from skiplens.plots.section import (
-    KeyNumber,
-    Quantity,
-    ReadingView,
-    Scale,
-    Section,
-    number_in_words,
-    provenance_of,
-    times,
-)
+from skiplens.plots.section import KeyNumber, Quantity, ReadingView, Scale, Section, provenance_of
 from skiplens.readings.reading import Provenance
 from skiplens.task.findings import RULES, SCORES, SQUARES
 from skiplens.task.measure import measure_task
@@ -72,13 +64,16 @@ def task_section(reading: TaskReading) -> Section:
 
 def task_sentence(reading: TaskReading) -> str:
     """The start in one sentence."""
-    start = "" if math.isnan(reading.start) else f", {reading.start:.3g} times that of no answer"
+    start = "" if math.isnan(reading.start) else f", {in_words(reading.start)} times that of no answer"
     guess = "" if math.isnan(reading.guess) else f"; the best constant answer has {_in_words(reading.guess)}"
     return f"The loss starts at {_in_words(reading.loss)}{start}{guess}."
 
 
 def _in_words(value: float) -> str:
-    return "not known" if math.isnan(value) else number_in_words(value)
+    return "not known" if math.isnan(value) else in_words(value)
+
+
+FAR = 50.0
 
 
 def losses_at_start(reading: TaskReading) -> Figure | None:
@@ -89,7 +84,10 @@ def losses_at_start(reading: TaskReading) -> Figure | None:
         "A network that knows nothing should start near the loss of no answer, and must fall below that of a guess."
     )
     words = ("losses_at_start", "Loss before the first step", caption, "", "loss")
-    return Figure(*words, (Bars(tuple(known), numbers(tuple(known.values()))),)) if len(known) > 1 else None
+    if len(known) < 2:
+        return None
+    far = min(known.values()) > 0 and max(known.values()) > FAR * min(known.values())  # bars too small to be seen
+    return Figure(*words, (Bars(tuple(known), numbers(tuple(known.values()))),), y_log=far)
 
 
 def task_scale(reading: TaskReading) -> Scale | None:

@@ -299,6 +299,23 @@ class Reshaped(nn.Module):
         return x.reshape(-1, self.features)
 
 
+class Transposed(nn.Module):
+    def forward(self, x):
+        return x.T
+
+
+@pytest.mark.parametrize("shortcut", [None, nn.Softsign(), nn.AvgPool1d(1)], ids=["identity", "curved", "pool"])
+def test_tokens_below_each_other_are_seen_as_tokens_beside_each_other(batch, shortcut):
+    from skiplens.zoo.layers import Residual
+
+    first, branch, last = nn.Linear(6, 4), nn.Sequential(nn.Linear(2, 2), nn.Tanh()), nn.Linear(4, 3)
+    block = Residual(branch) if shortcut is None else Residual(branch, shortcut)
+    below = check(nn.Sequential(first, Reshaped(2), block, Reshaped(4), last), batch)
+    beside = check(nn.Sequential(first, nn.Unflatten(1, (2, 2)), block, nn.Flatten(), last), batch)
+    assert (below.verdicts, below.reasons, below.where) == (beside.verdicts, beside.reasons, beside.where)
+    assert below.numbers == pytest.approx(beside.numbers, nan_ok=True)
+
+
 def test_models_without_a_data_matrix_are_refused(batch):
     from skiplens.base.errors import InvalidInputError
     from skiplens.zoo.layers import Residual
@@ -307,9 +324,10 @@ def test_models_without_a_data_matrix_are_refused(batch):
     halved = nn.Sequential(nn.Linear(6, 4), Reshaped(2))
     with pytest.raises(InvalidInputError, match=r"The model changes the number of samples: 4 came in"):
         check(halved, batch)
-    inside = nn.Sequential(nn.Linear(6, 4), Reshaped(2), Residual(nn.Linear(2, 2)), Reshaped(4))
-    with pytest.raises(InvalidInputError, match=r"Block 2 changes the number of samples: 4 came in, .* \(8, 2\)"):
-        check(inside, batch)
+    layers = nn.Linear(6, 4), Transposed(), Reshaped(2), Residual(nn.Linear(2, 2)), Reshaped(4), Transposed()
+    mixed = nn.Sequential(*layers)
+    with pytest.raises(InvalidInputError, match=r"Block 3 changes the number of samples: 4 came in, .* \(8, 2\)"):
+        check(mixed, batch)
     with pytest.warns(UserWarning, match="zero-element"):
         empty = nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 0))
     with pytest.raises(InvalidInputError, match=r"1 has an output of shape \(4, 0\), which is empty"):

@@ -29,9 +29,9 @@ def test_gradient_is_that_of_the_formula(cost, generator):
     if cost.name == "square cost":
         expected = cost.scale * (Z - cost.targets) / 5
     elif cost.name == "cross-entropy":
-        expected = (Z.softmax(0) - torch.nn.functional.one_hot(cost.labels, 3).T) / 5
+        expected = (Z.softmax(0) - torch.nn.functional.one_hot(cost.targets, 3).T) / 5
     else:
-        expected = -cost.signs * torch.sigmoid(-cost.signs * Z) / 5
+        expected = -cost.targets * torch.sigmoid(-cost.targets * Z) / 5
     assert_close(cost.gradient(Z), expected)
 
 

@@ -14,14 +14,8 @@ from skiplens.graph.blocks import ResidualBlock
 from skiplens.graph.loss import Loss, loss_name
 from skiplens.graph.network import part_function
 from skiplens.graph.operations import MATRIX_PRODUCTS, REARRANGING, operation
-from skiplens.jacobians.hypotheses.descriptions import (
-    CostFacts,
-    Description,
-    ParallelBranches,
-    ResidualLayer,
-    Skip,
-    Unrecognised,
-)
+from skiplens.jacobians.hypotheses import descriptions
+from skiplens.jacobians.hypotheses.descriptions import CostFacts, Description, ResidualLayer, Skip, Unrecognised
 from skiplens.jacobians.hypotheses.parts import GraphView, affine_part, normalisation, other_part
 from skiplens.jacobians.systems.costs import Cost, CrossEntropy, SquareCost
 from skiplens.jacobians.systems.elementwise import NONLINEARITIES, Elementwise
@@ -89,7 +83,7 @@ class _Walk:
         if not plain or any(node.kwargs for node in nodes) or not all(isinstance(end, fx.Node) for end in ends):
             return (Unrecognised(block.name, "a scaled or multiplied branch", *features),)
         chains = tuple(self.chain(start, end, block.index) for end in ends if isinstance(end, fx.Node))
-        return chains[0] if len(chains) == 1 else (ParallelBranches(block.name, chains, *features),)
+        return chains[0] if len(chains) == 1 else (descriptions.ParallelBranches(block.name, chains, *features),)
 
 
 def _merged(parts: Iterable[Description]) -> list[Description]:
@@ -124,7 +118,11 @@ def describe_skip(view: GraphView, block: ResidualBlock, generator: torch.Genera
         return replace(skip, parameters=trained)
     tensors = [leaf for leaf in network.inputs.leaves() if isinstance(leaf, Tensor)]
     like = torch.zeros_like(start.meta["val"], device="cpu").to(tensors[0].device if tensors else "cpu")
-    return _measured(part_function(network, block, "shortcut"), like, skip, generator)
+    shape = (view.samples, skip.inputs) if view.is_folded(tuple(like.shape)) else tuple(like.shape)
+    shortcut = part_function(network, block, "shortcut")
+    return _measured(
+        lambda x: shortcut(x.reshape(like.shape)).reshape(len(x), -1), like.reshape(shape), skip, generator
+    )
 
 
 def _measured(shortcut: Function, like: Tensor, skip: Skip, generator: torch.Generator) -> Skip:

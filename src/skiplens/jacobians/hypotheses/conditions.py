@@ -4,21 +4,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from skiplens.jacobians.hypotheses.descriptions import (
-    Case,
-    CheckedHypothesis,
-    Description,
-    Evidence,
-    FreeMap,
-    Kinked,
-    ResidualLayer,
-    Skip,
-    Unrecognised,
-    Verdict,
-    all_parts,
-    branch_gain,
-    judged,
-)
+from skiplens.base.words import in_words
+from skiplens.jacobians.hypotheses import descriptions
+from skiplens.jacobians.hypotheses.descriptions import Case, CheckedHypothesis, Description, Evidence, FreeMap
 from skiplens.jacobians.systems.affine import Affine, ScaleShift
 from skiplens.jacobians.systems.elementwise import Elementwise
 from skiplens.jacobians.systems.norms import BatchNorm, SampleNorm
@@ -49,10 +37,12 @@ Judgement = tuple[Evidence, str, str, str]  # what was found, why it holds or el
 
 
 def _verdicts(theorem: str, checks: Sequence[Callable[[Case], Judgement]], case: Case) -> tuple[CheckedHypothesis, ...]:
-    return tuple(judged(f"{theorem}{number}", *check(case)) for number, check in enumerate(checks, start=1))
+    return tuple(
+        descriptions.judged(f"{theorem}{number}", *check(case)) for number, check in enumerate(checks, start=1)
+    )
 
 
-def _with(checks: Sequence[CheckedHypothesis], verdict: Verdict) -> list[str]:
+def _with(checks: Sequence[CheckedHypothesis], verdict: descriptions.Verdict) -> list[str]:
     return [check.label for check in checks if check.verdict == verdict]
 
 
@@ -97,7 +87,7 @@ def _entry_normalised(case: Case) -> Judgement:  # G2
 
 
 def _slopes(case: Case) -> Judgement:  # G3
-    parts = list(all_parts(case.layers))
+    parts = list(descriptions.all_parts(case.layers))
     slopes = {part.name: part.nonlinearity.slope for part in parts if isinstance(part, Elementwise)}
     largest = max(slopes.values(), default=0.0)
     return (
@@ -147,14 +137,14 @@ def _step(case: Case) -> Judgement:  # G6
     )
 
 
-def residual_layers(case: Case) -> list[ResidualLayer]:
+def residual_layers(case: Case) -> list[descriptions.ResidualLayer]:
     """The residual layers, in order."""
-    return [layer for layer in case.layers if isinstance(layer, ResidualLayer)]
+    return [layer for layer in case.layers if isinstance(layer, descriptions.ResidualLayer)]
 
 
 def unrecognised(parts: Sequence[Description]) -> list[str]:
     """Names of the parts about which nothing is known, with what they are."""
-    return [f"{part.name} ({part.what})" for part in parts if isinstance(part, Unrecognised)]
+    return [f"{part.name} ({part.what})" for part in parts if isinstance(part, descriptions.Unrecognised)]
 
 
 def is_harmless_first_layer(case: Case) -> bool:
@@ -167,7 +157,7 @@ def is_harmless_first_layer(case: Case) -> bool:
 
 def _has_kink(part: Description) -> bool:
     """Whether the part has no Lipschitz derivative."""
-    return isinstance(part, Kinked) or (isinstance(part, Elementwise) and not part.nonlinearity.is_smooth)
+    return isinstance(part, descriptions.Kinked) or (isinstance(part, Elementwise) and not part.nonlinearity.is_smooth)
 
 
 def _is_free(part: Description) -> bool:
@@ -193,7 +183,7 @@ def _is_unbounded(part: Description) -> bool:
 
 
 def _nonlinearities(case: Case) -> Judgement:  # S1
-    parts = list(all_parts(case.layers))
+    parts = list(descriptions.all_parts(case.layers))
     bad = [part for part in parts if _has_kink(part)]
     kinds = {part.nonlinearity.name if isinstance(part, Elementwise) else part.what for part in bad}  # type: ignore[union-attr]  # bad parts are one or the other
     named = listed(tuple(sorted(kinds)), most=3)
@@ -206,7 +196,7 @@ def _nonlinearities(case: Case) -> Judgement:  # S1
 
 
 def _normalised_maps(case: Case) -> Judgement:  # S2
-    parts, harmless = list(all_parts(case.layers)), is_harmless_first_layer(case)
+    parts, harmless = list(descriptions.all_parts(case.layers)), is_harmless_first_layer(case)
     bad = [part for part in parts if _is_free(part) and not (harmless and part is case.layers[0])]
     reasons = set()
     for part in bad:
@@ -230,11 +220,11 @@ _NORMALISE = "Normalise the map in front of it; then no covariance is needed."
 def _norms(case: Case) -> Judgement:  # S3
     verdicts: list[tuple[str, bool | None]] = []
     before: Description | None = None
-    for part in all_parts(case.layers):
+    for part in descriptions.all_parts(case.layers):
         if isinstance(part, BatchNorm):
             verdicts.append((part.name, _batch_norm_is_smooth(case, part, before)))
         before = part
-    zero = [part.name for part in all_parts(case.layers) if _lacks_epsilon(part)]
+    zero = [part.name for part in descriptions.all_parts(case.layers) if _lacks_epsilon(part)]
     singular = [name for name, good in verdicts if good is False and name not in zero]
     open_ = [name for name, good in verdicts if good is None]
     covariance = "its map is not normalised and its inputs have no more samples than features: a singular covariance"
@@ -276,7 +266,7 @@ def _cost(case: Case) -> Judgement:  # S4
 def _branches(case: Case) -> Judgement:  # S5
     failing, unknown = [], []
     for layer in residual_layers(case):
-        parts = list(all_parts(layer.branch))
+        parts = list(descriptions.all_parts(layer.branch))
         if any(map(_is_unbounded, parts)):
             failing.append(layer.name)
         elif unrecognised(parts):
@@ -290,7 +280,7 @@ def _branches(case: Case) -> Judgement:  # S5
 
 
 def _certificate(case: Case) -> Judgement:  # S6
-    beta, parts = case.smoothness, list(all_parts(case.layers))
+    beta, parts = case.smoothness, list(descriptions.all_parts(case.layers))
     unbounded = [part for part in parts if _is_unbounded(part)]
     infinite = [part.name for part in unbounded]
     fails = (infinite or ["the outputs"]) if beta == math.inf else []
@@ -334,7 +324,7 @@ def _skips(case: Case) -> Judgement:  # R2
 ISOMETRY = 1e-12  # the theory's demand in float64
 
 
-def isometry(skip: Skip) -> tuple[bool | None, str]:
+def isometry(skip: descriptions.Skip) -> tuple[bool | None, str]:
     """Whether all singular values of a fixed linear skip are 1, None if that is not known; and why they are not."""
     if skip.is_linear is False:
         return False, f"the skip ({skip.what}) is not linear"
@@ -342,10 +332,13 @@ def isometry(skip: Skip) -> tuple[bool | None, str]:
         return False, f"the skip ({skip.what}) has trained parameters"
     if skip.smallest is not None and skip.largest is not None:
         good = abs(skip.smallest - 1) <= ISOMETRY and abs(skip.largest - 1) <= ISOMETRY
-        return good, f"singular values from {skip.smallest:.3g} to {skip.largest:.3g}"
+        return good, f"singular values from {in_words(skip.smallest)} to {in_words(skip.largest)}"
     if skip.deviation is None:
         return None, ""
-    return skip.deviation <= ISOMETRY, f"I Iᵀ differs from the identity by {skip.deviation:.3g} on a random vector"
+    return (
+        skip.deviation <= ISOMETRY,
+        f"I Iᵀ differs from the identity by {in_words(skip.deviation)} on a random vector",
+    )
 
 
 def _gains(case: Case) -> Judgement:  # R3
@@ -365,7 +358,7 @@ def largest_gain(case: Case) -> tuple[float, list[str], list[str]]:
 
     A branch with parts that are not recognised fails if a slope of 1 or more was measured.
     """
-    gains = {layer.name: branch_gain(layer, case.data.samples) for layer in residual_layers(case)}
+    gains = {layer.name: descriptions.branch_gain(layer, case.data.samples) for layer in residual_layers(case)}
     lowest = {name: one.gain for name, one in case.sampled_gains.items() if one.is_lower_bound}
     known = {name: gain for name, gain in gains.items() if gain is not None}
     known |= {name: lowest[name] for name in gains if name not in known and lowest.get(name, 0.0) >= 1}
@@ -403,7 +396,7 @@ def _first_layer(case: Case) -> Judgement:  # R5
 
 
 def _all_have_skips(case: Case) -> Judgement:  # R6
-    bare = [layer.name for layer in case.layers[1:] if not isinstance(layer, ResidualLayer)]
+    bare = [layer.name for layer in case.layers[1:] if not isinstance(layer, descriptions.ResidualLayer)]
     return (
         Evidence(bare, (), float(len(bare))),
         "every layer after the first is residual",

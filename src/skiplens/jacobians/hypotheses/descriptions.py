@@ -14,6 +14,7 @@ from skiplens.base.errors import InvalidInputError
 from skiplens.jacobians.systems.costs import Cost
 from skiplens.jacobians.systems.elementwise import Residual, SkipMap
 from skiplens.jacobians.systems.layer import Certificate, Composition, DataBound, Layer, composed, product
+from skiplens.jacobians.systems.smoothness import smoothness_constant
 
 
 @dataclass(frozen=True)
@@ -293,8 +294,7 @@ class Case:
         total, cost = self.certificate, self.cost.cost
         if total is None or cost is None:
             return None
-        G = cost.gradient_bound(total.size, self.sublevel)
-        return cost.gradient_lipschitz * total.slope**2 + product(G, total.curvature)
+        return smoothness_constant(cost, total, self.sublevel)
 
 
 Verdict = Literal["holds", "fails", "cannot be decided"]
@@ -310,32 +310,32 @@ class Hypothesis:
     number: str
 
 
+_THEOREMS = {"S": "4.5", "R": "4.7", "G": "5.1"}
 HYPOTHESES = {
-    row[0]: Hypothesis(*row)
-    for row in (
-        ("S1", "4.5", "nonlinearities have a derivative that is locally Lipschitz", "kinks"),
-        ("S2", "4.5", "affine maps are normalised with epsilon above 0, without free bias or scale", "free maps"),
+    label: Hypothesis(label, _THEOREMS[label[0]], statement, number)
+    for label, statement, number in (
+        ("S1", "nonlinearities have a derivative that is locally Lipschitz", "kinks"),
+        ("S2", "affine maps are normalised with epsilon above 0, without free bias or scale", "free maps"),
         (
             "S3",
-            "4.5",
             "norms have epsilon above 0; batch norm comes after normalised maps or on data with full covariance",
             "batch norms",
         ),
-        ("S4", "4.5", "the cost's gradient is bounded and Lipschitz on sublevel sets", "-"),
-        ("S5", "4.5", "residual branches are made of such layers", "bad branches"),
-        ("S6", "4.5", "a finite smoothness of the loss is certified", "beta"),
-        ("R1", "4.7", "layers after the first never grow", "largest outputs/inputs"),
-        ("R2", "4.7", "skips are linear with all singular values 1", "singular value farthest from 1"),
-        ("R3", "4.7", "branches have slopes below 1 for all parameters", "largest slope"),
-        ("R4", "4.7", "there are at most as many samples as features, and they are independent", "sigma(X)"),
-        ("R5", "4.7", "the first layer is affine and its parameters reach every matrix", "sigma(DP)"),
-        ("R6", "4.7", "every layer after the first has a skip", "layers without skip"),
-        ("G1", "5.1", "all hypotheses of theorems 4.5 and 4.7 hold", "not holding"),
-        ("G2", "5.1", "the first layer is entry-normalised", "epsilon"),
-        ("G3", "5.1", "nonlinearities have slopes of at most 1", "largest slope"),
-        ("G4", "5.1", "one margin below 1 holds for all branches and parameters", "margin"),
-        ("G5", "5.1", "the cost is convex with a Polyak-Lojasiewicz inequality on bounded sets", "-"),
-        ("G6", "5.1", "the step size is below 2/beta", "2/beta"),
+        ("S4", "the cost's gradient is bounded and Lipschitz on sublevel sets", "-"),
+        ("S5", "residual branches are made of such layers", "bad branches"),
+        ("S6", "a finite smoothness of the loss is certified", "beta"),
+        ("R1", "layers after the first never grow", "largest outputs/inputs"),
+        ("R2", "skips are linear with all singular values 1", "singular value farthest from 1"),
+        ("R3", "branches have slopes below 1 for all parameters", "largest slope"),
+        ("R4", "there are at most as many samples as features, and they are independent", "sigma(X)"),
+        ("R5", "the first layer is affine and its parameters reach every matrix", "sigma(DP)"),
+        ("R6", "every layer after the first has a skip", "layers without skip"),
+        ("G1", "all hypotheses of theorems 4.5 and 4.7 hold", "not holding"),
+        ("G2", "the first layer is entry-normalised", "epsilon"),
+        ("G3", "nonlinearities have slopes of at most 1", "largest slope"),
+        ("G4", "one margin below 1 holds for all branches and parameters", "margin"),
+        ("G5", "the cost is convex with a Polyak-Lojasiewicz inequality on bounded sets", "-"),
+        ("G6", "the step size is below 2/beta", "2/beta"),
     )
 }
 """The hypotheses in the order of the theorems: smoothness, regularity, convergence."""

@@ -1,7 +1,7 @@
 """Which hypotheses of the convergence theorems a model meets, and what to change where it does not."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, ClassVar
@@ -13,24 +13,19 @@ from skiplens.base.arguments import accept_old_order
 from skiplens.base.preserve_state import preserve_random_state, preserve_state
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
-from skiplens.graph.batch import Batch, as_batches, concatenate
+from skiplens.graph.batch import Batch, as_batches, concatenate, tensors_in
 from skiplens.graph.dissect import dissect
 from skiplens.graph.functional import transformable
 from skiplens.graph.inputs import require_module
 from skiplens.graph.lens import Lens, Subject
 from skiplens.graph.loss import Loss, loss_name
-from skiplens.graph.network import part_function
+from skiplens.graph.network import ResidualNetwork, part_function
+from skiplens.jacobians.hypotheses import report
 from skiplens.jacobians.hypotheses.chain import describe_cost, describe_model
 from skiplens.jacobians.hypotheses.conditions import check, conclusion
 from skiplens.jacobians.hypotheses.descriptions import Case, DataFacts, ResidualLayer, SampledGain
 from skiplens.jacobians.hypotheses.parts import GraphView
-from skiplens.jacobians.hypotheses.report import (
-    FIGURES,
-    HypothesesReading,
-    convergence_section,
-    hypotheses_numbers,
-    hypotheses_scale,
-)
+from skiplens.jacobians.hypotheses.report import FIGURES, HypothesesReading, hypotheses_numbers, hypotheses_scale
 from skiplens.jacobians.part_spectrum import Linearised, couples_samples, keeps_samples
 from skiplens.jacobians.systems.affine import Affine
 from skiplens.linalg.singular_values import singular_density
@@ -65,10 +60,19 @@ def check_hypotheses(
         >>> print(sl.check_hypotheses(model, (torch.eye(3), torch.tensor([0, 1, 0])))["S1"]["reason"])
         relu has a kink: its derivative jumps
     """
-    clock = Provenance.begin({"check": "hypotheses", "model": type(model).__name__, "step": step}, seed)
     with preserve_state(require_module(model)):
         samples = training_data(data)
         network = dissect(model, samples.first.first(PROBED_SAMPLES).inputs)
+        return _checked(network, samples, loss, step, seed)
+
+
+def _checked(
+    network: ResidualNetwork, samples: "TrainingData", loss: Loss, step: float | None, seed: int
+) -> HypothesesReading:
+    """The hypotheses of a network that is taken apart already; see `check_hypotheses`."""
+    model = network.model
+    clock = Provenance.begin({"check": "hypotheses", "model": type(model).__name__, "step": step}, seed)
+    with preserve_state(model):
         view, probes = GraphView(network), Randomness(seed)
         view.require_data_matrices()
         layers = describe_model(view, probes.child("skips").torch())
@@ -171,24 +175,17 @@ def training_data(data: Any) -> TrainingData:
     """All batches, gone through once; they are kept only as long as they are few."""
     batches = iter(as_batches(data))
     first = next(batches)
-    features = sum(tensor[0].numel() for tensor in _tensors(first.inputs) if tensor.ndim and len(tensor))
+    features = sum(tensor[0].numel() for tensor in tensors_in(first.inputs) if tensor.ndim and len(tensor))
     kept, targets, samples = list[Batch](), list[Tensor](), 0
     for batch in chain([first], batches):
         samples += batch.samples
         targets.append(batch.labelled().targets)
         kept = [*kept, batch] if samples * features <= MOST_NUMBERS else []
     whole = concatenate(kept) if kept and sum(batch.samples for batch in kept) == samples else None
-    facts, tensors = DataFacts(samples, features), [] if whole is None else _tensors(whole.inputs)
+    facts, tensors = DataFacts(samples, features), [] if whole is None else list(tensors_in(whole.inputs))
     if len(tensors) == 1 and tensors[0].is_floating_point() and min(samples, features) <= MOST_RANK:
         facts = DataFacts.of_matrix(tensors[0].detach().flatten(1).T.to("cpu", torch.float64))
     return TrainingData(first, torch.cat(targets), facts, whole)
-
-
-def _tensors(inputs: Any) -> list[Tensor]:
-    if isinstance(inputs, Tensor):
-        return [inputs]
-    values: Iterable[Any] = inputs.values() if isinstance(inputs, dict) else inputs
-    return [value for value in values if isinstance(value, Tensor)]
 
 
 # Steps of Golub-Kahan: what they find lies below the largest singular value, by a few percent on real networks.
@@ -233,7 +230,9 @@ class ConvergenceLens(Lens):
         settings = {"lens": self.name, "model": subject.name, "loss": loss_name(loss), "samples": subject.batch.samples}
         clock = Provenance.begin(settings, randomness.seed, subject.device)
         progress("checking hypotheses", 0, 1)
-        reading = check_hypotheses(subject.model, subject.batch, loss=loss, seed=randomness.seed)
+        with preserve_random_state(), preserve_state(subject.model):
+            network = subject.network_of(subject.batch.first(PROBED_SAMPLES))
+            reading = _checked(network, training_data(subject.batch), loss, None, randomness.seed)
         progress("checking hypotheses", 1, 1)
         return replace(reading, model=subject.name, provenance=clock.end())
 
@@ -241,7 +240,7 @@ class ConvergenceLens(Lens):
 VIEW = ReadingView(
     HypothesesReading,
     ConvergenceLens,
-    convergence_section,
+    report.convergence_section,
     FIGURES,
     key_numbers=hypotheses_numbers,
     scale=hypotheses_scale,

@@ -11,6 +11,7 @@ from torch import fx, nn
 from skiplens.base.errors import CoupledSamplesError, InvalidInputError
 from skiplens.graph.export import module_calls, module_of
 from skiplens.graph.flow import DataFlow, members
+from skiplens.graph.functional import PureModel, is_batch_coupled
 from skiplens.graph.network import ResidualNetwork
 from skiplens.graph.operations import CONVOLUTIONS, CROPPING, NORMALISING, operation
 from skiplens.jacobians.hypotheses.descriptions import Description, FreeMap, Kinked, LinearMap, Unrecognised
@@ -78,6 +79,15 @@ class GraphView:
         """A part from `source` to `node` about which nothing is known."""
         return Unrecognised(self.name(node), what, self.features(source), self.features(node))
 
+    @cached_property
+    def _keeps_apart(self) -> bool:
+        arguments = self.network.inputs
+        return not is_batch_coupled(PureModel(self.network.model, {}, {}), arguments.named or arguments.positional)
+
+    def is_folded(self, shape: tuple[int, ...]) -> bool:
+        """Whether tokens of a sample stand as rows below each other, and no sample meets another one."""
+        return len(shape) > 1 and shape[0] % self.samples == 0 and self._keeps_apart
+
     def require_data_matrices(self) -> None:
         """Refuse empty activations, and blocks or outputs without the samples: the theory has one column a sample."""
         network = self.network
@@ -91,7 +101,8 @@ class GraphView:
         for name, end in [*ends, ("The model", network.output)]:
             shape = self.shape(network.node(end))
             # some models keep the samples on the second axis
-            if self.samples not in (shape[:2] if len(shape) > 2 else shape[:1]):
+            kept = self.samples in (shape[:2] if len(shape) > 2 else shape[:1])
+            if not kept and (end == network.output or not self.is_folded(shape)):
                 raise CoupledSamplesError(
                     f"{name} changes the number of samples: {self.samples} came in, its shape is {shape}. The theorems "
                     "speak of one output a sample; let no block reshape samples into each other."

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from skiplens.base.errors import InvalidInputError, did_you_mean
-from skiplens.plots.figure import Bars, Figure, drawn, numbers
-from skiplens.plots.section import KeyNumber, Scale, Section, number_in_words, provenance_of
+from skiplens.base.words import in_words
+from skiplens.plots.figure import BAD, GOOD, UNKNOWN, Bars, Figure, drawn, numbers
+from skiplens.plots.section import KeyNumber, Scale, Section, provenance_of
 from skiplens.readings.reading import Reading
 
 WIDTH = 100
@@ -150,8 +151,8 @@ def convergence_sentence(reading: HypothesesReading) -> str:
 def _number(row: Mapping[str, Any]) -> str:
     if row["number"] is None and row["sampled"] is None:
         return "–"
-    number = "not known" if row["number"] is None else number_in_words(row["number"])
-    here = "" if row["sampled"] is None else f" (here {number_in_words(row['sampled'])})"
+    number = "not known" if row["number"] is None else in_words(row["number"])
+    here = "" if row["sampled"] is None else f" (here {in_words(row['sampled'])})"
     return f"{row['meaning']}: {number}{here}"
 
 
@@ -161,9 +162,10 @@ THEOREMS = {"S": "the loss is smooth", "R": "gradients do not vanish", "G": "des
 def hypotheses_by_theorem(reading: HypothesesReading) -> Figure:
     """How many hypotheses of each theorem hold, fail or cannot be decided."""
     bars = []
-    for verdict in ("holds", "cannot be decided", "fails"):
+    for verdict, shade in (("holds", GOOD), ("cannot be decided", UNKNOWN), ("fails", BAD)):
         found = [label[0] for label, said in zip(reading.labels, reading.verdicts, strict=True) if said == verdict]
-        bars.append(Bars(tuple(THEOREMS.values()), numbers([found.count(letter) for letter in THEOREMS]), verdict))
+        counts = numbers([found.count(letter) for letter in THEOREMS])
+        bars.append(Bars(tuple(THEOREMS.values()), counts, verdict, colour=shade))
     caption = "How many hypotheses of each theorem hold, fail, or cannot be decided from what was measured."
     words = ("hypotheses", "Hypotheses of each theorem", caption, "", "hypotheses")
     return Figure(*words, tuple(bars))

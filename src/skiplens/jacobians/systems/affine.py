@@ -49,19 +49,6 @@ class Affine(Layer):
         linear = self.parameterisation.apply(self._matrix_weights(weights), data)
         return linear + weights[self.parameterisation.parameters :, None] if self.has_bias else linear
 
-    def parameter_derivative(self, weights: Weights, data: Inputs) -> Float[Tensor, "rows params"]:
-        """[(I ⊗ Zᵀ) DP(w), I ⊗ 1] (section 2.1 and 2.2 of the paper)."""
-        DP = self.parameterisation.derivative(self._matrix_weights(weights))
-        entries = DP.reshape(self.outputs, self.inputs, -1)
-        linear = torch.einsum("in,oip->onp", data, entries).reshape(-1, DP.shape[1])
-        eye = torch.eye(self.outputs, dtype=data.dtype, device=data.device)
-        return torch.cat([linear, torch.kron(eye, data.new_ones(data.shape[1], 1))], 1) if self.has_bias else linear
-
-    def input_jacobian(self, weights: Weights, data: Inputs) -> Float[Tensor, "rows columns"]:
-        """P(w) ⊗ I."""
-        eye = torch.eye(data.shape[1], dtype=data.dtype, device=data.device)
-        return torch.kron(self.parameterisation.matrix(self._matrix_weights(weights)), eye)
-
     def certificate(self, bound: DataBound) -> Certificate:
         """The first row of the table: products of the suprema of P and of the data."""
         spectral, frobenius = self.parameterisation.spectral(), self.parameterisation.frobenius()
@@ -115,17 +102,6 @@ class ScaleShift(Layer):
         """Scale times data plus shift, channel by channel."""
         scale, shift = weights.repeat_interleave(self.positions).reshape(2, -1, 1)
         return scale * data + shift
-
-    def parameter_derivative(self, weights: Weights, data: Inputs) -> Float[Tensor, "rows params"]:
-        """The data and ones, each in the columns of its channel."""
-        channel = torch.arange(self.channels, device=data.device).repeat_interleave(self.positions)
-        member = F.one_hot(channel, self.channels).to(data)
-        scales = torch.einsum("fc,fn->fnc", member, data).reshape(-1, self.channels)
-        return torch.cat([scales, member.repeat_interleave(data.shape[1], 0)], 1)
-
-    def input_jacobian(self, weights: Weights, data: Inputs) -> Float[Tensor, "rows columns"]:
-        """The diagonal matrix of the scales."""
-        return torch.diag(weights[: self.channels].repeat_interleave(self.positions * data.shape[1]))
 
     def certificate(self, bound: DataBound) -> Certificate:
         """Unbounded: scales and shifts are free numbers."""

@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -19,11 +19,13 @@ class Cost(ABC):
     """γ(Z): convex, with infimum 0 over all Z."""
 
     name: str
+    targets: Tensor
+    """What is wanted; its last axis are the samples."""
 
     @property
-    @abstractmethod
     def samples(self) -> int:
         """Number of samples."""
+        return self.targets.shape[-1]
 
     @property
     @abstractmethod
@@ -50,9 +52,9 @@ class Cost(ABC):
     def floor(self, radius: float) -> float:
         """A lower bound of γ where |Z|_F <= radius."""
 
-    @abstractmethod
     def of_sample(self, sample: int) -> "Cost":
         """The cost of one sample alone."""
+        return replace(self, targets=self.targets[..., sample : sample + 1])  # type: ignore[type-var]  # all are dataclasses
 
 
 @dataclass(frozen=True)
@@ -62,11 +64,6 @@ class SquareCost(Cost):
     targets: Float[Tensor, "classes samples"]
     scale: float = 1.0
     name: str = "square cost"
-
-    @property
-    def samples(self) -> int:
-        """Number of targets."""
-        return self.targets.shape[1]
 
     @property
     def gradient_lipschitz(self) -> float:
@@ -90,31 +87,22 @@ class SquareCost(Cost):
         """The cost at the distance from the targets to the ball of outputs."""
         return self.scale * max(0.0, float(self.targets.norm()) - radius) ** 2 / (2 * self.samples)
 
-    def of_sample(self, sample: int) -> "SquareCost":
-        """The squared distance of one sample."""
-        return SquareCost(self.targets[:, sample : sample + 1], self.scale)
-
 
 @dataclass(frozen=True)
 class CrossEntropy(Cost):
     """The mean softmax cross-entropy of integer labels."""
 
-    labels: Int[Tensor, " samples"]
+    targets: Int[Tensor, " samples"]
     classes: int
     name: str = "cross-entropy"
 
     def __post_init__(self) -> None:
         """Refuse a single class and labels that are none."""
-        if self.classes < 2 or not bool(((self.labels >= 0) & (self.labels < self.classes)).all()):
+        if self.classes < 2 or not bool(((self.targets >= 0) & (self.targets < self.classes)).all()):
             raise InvalidInputError(
-                f"Cross-entropy got {self.classes} classes and labels from {int(self.labels.min())} to "
-                f"{int(self.labels.max())}; it needs at least two classes and labels from 0 to classes − 1."
+                f"Cross-entropy got {self.classes} classes and labels from {int(self.targets.min())} to "
+                f"{int(self.targets.max())}; it needs at least two classes and labels from 0 to classes − 1."
             )
-
-    @property
-    def samples(self) -> int:
-        """Number of labels."""
-        return self.labels.shape[0]
 
     @property
     def gradient_lipschitz(self) -> float:
@@ -123,7 +111,7 @@ class CrossEntropy(Cost):
 
     def __call__(self, outputs: Float[Tensor, "classes samples"]) -> Float[Tensor, ""]:
         """The mean of −log of the probability of the right class."""
-        return F.cross_entropy(outputs.T, self.labels)
+        return F.cross_entropy(outputs.T, self.targets)
 
     def gradient_bound(self, radius: float, sublevel: float = math.inf) -> float:
         """sqrt(2/N), or less on a low sublevel set."""
@@ -139,22 +127,13 @@ class CrossEntropy(Cost):
         others = self.classes - 1
         return _log_one_plus(others, -radius * math.sqrt(self.classes / others))
 
-    def of_sample(self, sample: int) -> "CrossEntropy":
-        """The cross-entropy of one sample."""
-        return CrossEntropy(self.labels[sample : sample + 1], self.classes)
-
 
 @dataclass(frozen=True)
 class Logistic(Cost):
     """The mean of log(1 + e^(−y z)) of one output, y = ±1."""
 
-    signs: Float[Tensor, " samples"]
+    targets: Float[Tensor, " samples"]
     name: str = "logistic cost"
-
-    @property
-    def samples(self) -> int:
-        """Number of signs."""
-        return self.signs.shape[0]
 
     @property
     def gradient_lipschitz(self) -> float:
@@ -163,7 +142,7 @@ class Logistic(Cost):
 
     def __call__(self, outputs: Float[Tensor, "classes samples"]) -> Float[Tensor, ""]:
         """The mean of log(1 + e^(−y z))."""
-        return F.softplus(-self.signs * outputs[0]).mean()
+        return F.softplus(-self.targets * outputs[0]).mean()
 
     def gradient_bound(self, radius: float, sublevel: float = math.inf) -> float:
         """1/sqrt(N)."""
@@ -176,10 +155,6 @@ class Logistic(Cost):
     def floor(self, radius: float) -> float:
         """log(1 + e^(−radius))."""
         return _log_one_plus(1, -radius)
-
-    def of_sample(self, sample: int) -> "Logistic":
-        """The cost of one sample."""
-        return Logistic(self.signs[sample : sample + 1])
 
 
 def _log_one_plus(count: int, exponent: float) -> float:

@@ -60,10 +60,6 @@ class Elementwise(Layer):
         """φ of each entry."""
         return self.nonlinearity.function(data)
 
-    def input_jacobian(self, weights: Weights, data: Inputs) -> Float[Tensor, "rows columns"]:
-        """The diagonal matrix of φ'."""
-        return torch.diag(self.nonlinearity.derivative(data).flatten())
-
     def certificate(self, bound: DataBound) -> Certificate:
         """Slope and curvature of φ; the size is the smaller of two bounds."""
         phi, root = self.nonlinearity, math.sqrt(self.features * bound.samples)
@@ -99,10 +95,6 @@ class FixedLinear(Layer):
     def __call__(self, weights: Weights, data: Inputs) -> Outputs:
         """The matrix times the data."""
         return self.matrix.to(data) @ data
-
-    def input_jacobian(self, weights: Weights, data: Inputs) -> Float[Tensor, "rows columns"]:
-        """The matrix ⊗ I."""
-        return torch.kron(self.matrix.to(data), torch.eye(data.shape[1]).to(data))
 
     def certificate(self, bound: DataBound) -> Certificate:
         """The spectral norm of the matrix."""
@@ -229,15 +221,6 @@ class Residual(Layer):
     def __call__(self, weights: Weights, data: Inputs) -> Outputs:
         """Skip plus branch."""
         return self.skip.dense(data) @ data + self.branch(weights, data)
-
-    def parameter_derivative(self, weights: Weights, data: Inputs) -> Float[Tensor, "rows params"]:
-        """That of the branch."""
-        return self.branch.parameter_derivative(weights, data)
-
-    def input_jacobian(self, weights: Weights, data: Inputs) -> Float[Tensor, "rows columns"]:
-        """I ⊗ I + Jg."""
-        eye = torch.eye(data.shape[1], dtype=data.dtype, device=data.device)
-        return torch.kron(self.skip.dense(data), eye) + self.branch.input_jacobian(weights, data)
 
     def certificate(self, bound: DataBound) -> Certificate:
         """The branch's, with the skip added to size and gain."""

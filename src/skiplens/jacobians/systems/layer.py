@@ -123,23 +123,19 @@ class Layer(ABC):
         """The data matrix that leaves."""
 
     def parameter_derivative(self, weights: Weights, data: Inputs) -> Float[Tensor, "rows params"]:
-        """Df: a row for each entry of the data matrix that leaves; a layer without parameters has no columns."""
-        return data.new_zeros(self.outputs * data.shape[1], 0)
+        """Df: a row for each entry of the data matrix that leaves, a column for each parameter."""
+        return torch.func.jacrev(lambda own: self(own, data).flatten())(weights)
 
-    @abstractmethod
     def input_jacobian(self, weights: Weights, data: Inputs) -> Float[Tensor, "rows columns"]:
-        """Jf: a column for each entry of the data matrix that enters."""
+        """Jf: a row for each entry of the data matrix that leaves, a column for each that enters."""
+        return torch.func.jacrev(lambda Z: self(weights, Z).flatten())(data).flatten(1)
 
     @abstractmethod
     def certificate(self, bound: DataBound) -> Certificate:
         """Bounds over all parameters and over all data within `bound`."""
 
     def unbounded_because(self, is_first: bool = False) -> str:
-        """Why derivatives of this layer are unbounded, or '' if they are not.
-
-        Args:
-            is_first: Whether its data are fixed, so that only the derivative with respect to the parameters counts.
-        """
+        """Why derivatives of this layer are unbounded, or ''; of the first, whose data are fixed, only Df counts."""
         return ""
 
 
@@ -196,21 +192,6 @@ class Composition(Layer):
         for layer, own in zip(self.layers, self.split(weights), strict=True):
             states.append(layer(own, states[-1]))
         return states
-
-    def parameter_derivative(self, weights: Weights, data: Inputs) -> Float[Tensor, "rows params"]:
-        """[D_1 F, …, D_L F] with D_l F = Jf_L ⋯ Jf_{l+1} Df_l (proposition 4.2)."""
-        derivative = data.new_zeros(data.numel(), 0)
-        for layer, own, Z in zip(self.layers, self.split(weights), self.states(weights, data)[:-1], strict=True):
-            inner = layer.input_jacobian(own, Z) @ derivative
-            derivative = torch.cat([inner, layer.parameter_derivative(own, Z)], dim=1)
-        return derivative
-
-    def input_jacobian(self, weights: Weights, data: Inputs) -> Float[Tensor, "rows columns"]:
-        """Jf_L ⋯ Jf_1."""
-        jacobian = torch.eye(data.numel(), dtype=data.dtype, device=data.device)
-        for layer, own, Z in zip(self.layers, self.split(weights), self.states(weights, data)[:-1], strict=True):
-            jacobian = layer.input_jacobian(own, Z) @ jacobian
-        return jacobian
 
     def certificates(self, bound: DataBound) -> list[Certificate]:
         """The certificate of each layer for the data that the layers before it can make."""

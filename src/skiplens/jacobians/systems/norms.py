@@ -12,7 +12,7 @@ from torch import Tensor
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
 from skiplens.jacobians.systems.layer import Certificate, DataBound, Inputs, Layer, Outputs, Weights
-from skiplens.jacobians.systems.parameterisation import CURVATURE, centring, unit_rows, unit_rows_derivative
+from skiplens.jacobians.systems.parameterisation import CURVATURE, unit_rows
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class BatchNorm(Layer):
     epsilon: float = 1e-5
     positions: int = 1
     name: str = "batch norm"
+    couples_samples = True  # mean and deviation are those of the batch
 
     def __post_init__(self) -> None:
         """Refuse what is no batch norm."""
@@ -41,20 +42,10 @@ class BatchNorm(Layer):
         """Entries of one sample."""
         return self.channels * self.positions
 
-    @property
-    def couples_samples(self) -> bool:
-        """True: mean and deviation are those of the batch."""
-        return True
-
     def __call__(self, weights: Weights, data: Inputs) -> Outputs:
         """The normalised data matrix."""
         rows, n = self._centred(data)
         return (math.sqrt(n) * unit_rows(rows, n * self.epsilon)).reshape(data.shape)
-
-    def input_jacobian(self, weights: Weights, data: Inputs) -> Float[Tensor, "rows columns"]:
-        """Block diagonal: for each channel √n times equation 27, after the centring of equation 29."""
-        rows, n = self._centred(data)
-        return torch.block_diag(*(math.sqrt(n) * unit_rows_derivative(rows, n * self.epsilon) @ centring(rows)))
 
     def second_derivative(self, data: Inputs) -> Float[Tensor, "rows columns columns"]:
         """The second derivative with respect to the data."""
@@ -118,17 +109,6 @@ class SampleNorm(Layer):
         """The normalised data matrix."""
         rows, n = self._rows(data)
         return (math.sqrt(n) * unit_rows(rows, n * self.epsilon)).reshape(data.T.shape).T
-
-    def input_jacobian(self, weights: Weights, data: Inputs) -> Float[Tensor, "rows columns"]:
-        """Block diagonal in groups and samples: for each of them √n times equation 27, after the centring."""
-        rows, n = self._rows(data)
-        samples = data.shape[1]
-        blocks = math.sqrt(n) * unit_rows_derivative(rows, n * self.epsilon)
-        blocks = (blocks @ centring(rows) if self.is_centred else blocks).reshape(samples, self.groups, n, n)
-        one_group, one_sample = (
-            torch.eye(size, dtype=data.dtype, device=data.device) for size in (self.groups, samples)
-        )
-        return torch.einsum("sgij,gh,st->gishjt", blocks, one_group, one_sample).reshape(data.numel(), -1)
 
     def certificate(self, bound: DataBound) -> Certificate:
         """Bounded output, slope ε^(−1/2), curvature K2/(√n ε), whatever comes in: those of batch norm."""

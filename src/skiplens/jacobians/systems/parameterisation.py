@@ -53,9 +53,9 @@ class Parameterisation(ABC):
     def matrix(self, weights: Weights) -> Float[Tensor, "outputs inputs"]:
         """P(w)."""
 
-    @abstractmethod
     def derivative(self, weights: Weights) -> Float[Tensor, "entries params"]:
         """DP(w), outputs · inputs rows."""
+        return torch.func.jacrev(lambda w: self.matrix(w).flatten())(weights)
 
     @abstractmethod
     def smallest_derivative(self, weights: Weights) -> float:
@@ -111,10 +111,6 @@ class Free(_Matrix):
         """The parameters as a matrix."""
         return weights.reshape(self.outputs, self.inputs)
 
-    def derivative(self, weights: Weights) -> Float[Tensor, "entries params"]:
-        """The identity."""
-        return torch.eye(self.parameters, dtype=weights.dtype, device=weights.device)
-
     def smallest_derivative(self, weights: Weights) -> float:
         """1."""
         return 1.0
@@ -155,10 +151,6 @@ class WeightNormalised(_Normalised):
         """The normalised rows."""
         return self.factor * unit_rows(self._rows(weights), self.epsilon)
 
-    def derivative(self, weights: Weights) -> Float[Tensor, "entries params"]:
-        """Block diagonal: one block for each row."""
-        return self.factor * torch.block_diag(*unit_rows_derivative(self._rows(weights), self.epsilon))
-
     def smallest_derivative(self, weights: Weights) -> float:
         """The smallest ε (ε + |w|²)^(−3/2) over the rows: along a row the derivative is smallest."""
         squares = self._rows(weights).square().sum(1)
@@ -181,36 +173,15 @@ class EntryNormalised(_Normalised):
         entries = weights * (self.epsilon + weights.square()) ** -0.5
         return self.factor * entries.reshape(self.outputs, self.inputs)
 
-    def derivative(self, weights: Weights) -> Float[Tensor, "entries params"]:
-        """A diagonal matrix."""
-        return self.factor * torch.diag(self._slopes(weights))
-
     def smallest_derivative(self, weights: Weights) -> float:
-        """The derivative at the largest entry."""
-        return self.factor * float(self._slopes(weights.abs().max()))
+        """ε (ε + w²)^(−3/2) at the largest entry w (equation 32)."""
+        return self.factor * self.epsilon * float((self.epsilon + weights.abs().max() ** 2) ** -1.5)
 
     def spectral(self) -> Suprema:
         """The square root of the number of entries: they may all be near 1."""
         return self._suprema(math.sqrt(self.parameters))
 
-    def _slopes(self, entries: Tensor) -> Tensor:
-        """The derivative of each entry, ε (ε + w²)^(−3/2) (equation 32)."""
-        return self.epsilon * (self.epsilon + entries.square()) ** -1.5
-
 
 def unit_rows(rows: Float[Tensor, "rows entries"], epsilon: float) -> Float[Tensor, "rows entries"]:
     """Each row w as w/sqrt(ε + |w|²)."""
     return rows * (epsilon + rows.square().sum(1, keepdim=True)).rsqrt()
-
-
-def unit_rows_derivative(rows: Float[Tensor, "rows entries"], epsilon: float) -> Float[Tensor, "rows entries entries"]:
-    """For each row the matrix s^(−1/2) (δ_jk − w_j w_k/s), s = ε + |w|² (equation 30)."""
-    s = (epsilon + rows.square().sum(1))[:, None, None]
-    eye = torch.eye(rows.shape[1], dtype=rows.dtype, device=rows.device)
-    return s**-0.5 * (eye - torch.einsum("rj,rk->rjk", rows, rows) / s)
-
-
-def centring(rows: Float[Tensor, "rows entries"]) -> Float[Tensor, "entries entries"]:
-    """The matrix that subtracts the mean from a row (equation 29)."""
-    n = rows.shape[1]
-    return torch.eye(n, dtype=rows.dtype, device=rows.device) - 1 / n

@@ -5,8 +5,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-import numpy as np
-import scipy.sparse.linalg
 import torch
 from torch import Tensor
 
@@ -14,6 +12,8 @@ from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
 from skiplens.jacobians.systems.costs import Cost
 from skiplens.jacobians.systems.layer import Certificate, Composition, DataBound, Layer, composed, product
+from skiplens.linalg.operator import FunctionOperator
+from skiplens.linalg.trace import gaussian
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,8 @@ class TrainingLoss:
 
     def with_gradient(self, parameters: Float[Tensor, " params"]) -> tuple[Tensor, Tensor]:
         """The loss and its gradient."""
-        variable = parameters.detach().requires_grad_()
-        value = self(variable)
-        return value.detach(), torch.autograd.grad(value, variable)[0]
+        gradient, value = torch.func.grad_and_value(self)(parameters.detach())
+        return value, gradient
 
     def hessian(self, parameters: Float[Tensor, " params"]) -> Float[Tensor, "params params"]:
         """The Hessian as a matrix."""
@@ -104,8 +103,11 @@ class SmoothnessLaw:
         """The constants where the loss is at most `sublevel`."""
         cost, N = self._loss.cost, self._loss.cost.samples
         # of a mean, one sample may be N times as large
-        single = [_constant(own, certificate, N * sublevel) for own, certificate in self._single]
-        joint, literal = _constant(cost, composed(self._whole), sublevel), _literal(cost, self._whole, sublevel)
+        single = [smoothness_constant(own, certificate, N * sublevel) for own, certificate in self._single]
+        joint, literal = (
+            smoothness_constant(cost, composed(self._whole), sublevel),
+            _literal(cost, self._whole, sublevel),
+        )
         per_sample = sum(single) / N if single else math.inf
         return Smoothness(joint, per_sample, literal, self._loss.system.unbounded_because(is_first=True))
 
@@ -127,7 +129,7 @@ def descent_constant(smoothness: Number, step: Number) -> Number:
     return step * (1 - smoothness * step / 2)
 
 
-def _constant(cost: Cost, certificate: Certificate, sublevel: float) -> float:
+def smoothness_constant(cost: Cost, certificate: Certificate, sublevel: float) -> float:
     """β = β_γ D² + G DD."""
     G = cost.gradient_bound(certificate.size, sublevel)
     return cost.gradient_lipschitz * certificate.slope**2 + product(G, certificate.curvature)
@@ -184,14 +186,11 @@ def local_smoothness(loss: TrainingLoss, parameters: Float[Tensor, " params"], g
     if len(parameters) <= DENSE_PARAMETERS:
         return float(torch.linalg.matrix_norm(loss.hessian(parameters), 2))
 
-    def matvec(vector: np.ndarray) -> np.ndarray:
-        direction = torch.from_numpy(np.ascontiguousarray(vector).ravel()).to(parameters)
-        return loss.hessian_product(parameters, direction).double().cpu().numpy()
+    from scipy.sparse.linalg import eigsh
 
-    size = len(parameters)
-    operator = scipy.sparse.linalg.LinearOperator((size, size), matvec=matvec, dtype=np.float64)
-    start = torch.randn(size, dtype=torch.float64, device=generator.device, generator=generator).cpu().numpy()
-    values, _ = scipy.sparse.linalg.eigsh(operator, k=1, which="LM", v0=start, tol=1e-6)
+    operator = FunctionOperator(lambda direction: loss.hessian_product(parameters, direction), parameters)
+    start = gaussian(len(parameters), 1, generator).cpu().numpy()
+    values, _ = eigsh(operator.to_scipy(), k=1, which="LM", v0=start, tol=1e-6)
     return abs(float(values[0]))
 
 
