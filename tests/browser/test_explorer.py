@@ -169,7 +169,7 @@ def test_reports_are_opened_drawn_again_compared_and_downloaded(explore):
     expect(page.locator("#chooser .problem")).to_contain_text("There is no '../secret'")
     expect(page.locator(".says")).to_contain_text("4 runs in")
     page.get_by_label("first (report)").check()
-    expect(page.locator(".says")).to_contain_text("First: Healthy.")
+    expect(page.frame_locator("iframe.report").locator("h1")).to_have_text("First")
     page.get_by_label("Path spectrum").check()
     wait(page, "document.querySelector('#hero .plot')?.data")
     assert curve(settled(page), "measured") == [1 / 16, 4 / 16, 6 / 16, 4 / 16, 1 / 16]
@@ -219,7 +219,7 @@ def test_a_study_is_opened_with_its_figures_and_tables(explore):
 def test_hostile_names_are_text_and_paths_outside_are_refused(explore):
     page = explore("/runs")
     page.get_by_label(f"{HOSTILE} (report)").check()
-    expect(page.locator(".says")).to_contain_text(f"{HOSTILE}: Healthy.")
+    expect(page.frame_locator("iframe.report").locator("h1")).to_have_text(HOSTILE)
     page.get_by_label("first (report)").check()
     page.get_by_label("Path spectrum").check()
     page.wait_for_url("**reading=paths**")
@@ -233,6 +233,49 @@ def test_hostile_names_are_text_and_paths_outside_are_refused(explore):
     for name in ("../secret.txt", "%2e%2e%2fsecret.txt", "%252e%252e%252fsecret.txt", "/etc/passwd", "first/%00"):
         answer = page.request.get(f"{home}/files?name={name}")
         assert answer.status == 404 and answer.text().strip() != "secret"
+
+
+def test_a_walk_is_taken_with_a_picture_held_beside_it(explore):
+    page = settled(explore("/paths"))
+    page.get_by_role("button", name="Hold this picture beside the next").click()
+    page.wait_for_selector("#held .plot .main-svg")
+    page.get_by_role("link", name="3", exact=True).click()
+    expect(page.locator(".walk p")).to_contain_text("acts like one of 5")
+    expect(page.locator(".walk [aria-current]")).to_have_text("3")
+    expect(field(page, "Depth ratio β")).to_have_value("0.05")
+    wait(page, "document.querySelectorAll('#held .plot .main-svg').length")
+    ranges = (
+        "[...document.querySelectorAll('#held .plot, #hero .plot')].map(plot => String(plot._fullLayout.yaxis.range))"
+    )
+    wait(page, f"new Set({ranges}).size === 1")
+    page.get_by_role("button", name="Let go of A").click()
+    expect(page.locator("#held figure")).to_have_count(0)
+
+
+def test_what_belongs_to_another_view_is_not_seen_under_a_title(explore):
+    """The answer that draws the second view is held back: until it comes nothing of the first is seen."""
+    page, held = settled(explore("/paths")), []
+
+    def hold(route):
+        late = "hero.children" in route.request.post_data_json["output"]
+        held.append(route) if late else route.continue_()
+
+    page.route(lambda address: "_dash-update-component" in address, hold)
+    page.locator("nav.views a", has_text="Curvature").click()
+    expect(page.locator("h1")).to_have_text("Curvature")
+    expect(page.locator("#hero .plot")).to_be_hidden()
+    expect(page.locator(".says")).to_be_hidden()
+    for route in held:
+        route.continue_()
+    page.unroute_all()
+    expect(page.locator("#hero .plot")).to_be_visible()
+    expect(page.locator("#hero h3")).to_contain_text("Eigenvalues of the Hessian")
+
+
+def test_nothing_of_the_page_is_clipped_on_a_phone(explore):
+    page = settled(explore("/paths", **PHONE))
+    wide = "[...document.querySelectorAll('header a, header button, #panel input, .walk a, .tools button')]"
+    assert page.evaluate(f"{wide}.every(part => part.getBoundingClientRect().right <= innerWidth)")
 
 
 @pytest.mark.slow
@@ -267,14 +310,16 @@ def test_both_looks_can_be_read_and_the_button_changes_them(explore):
 @pytest.mark.slow
 def test_it_is_used_by_keyboard_alone_and_told_by_a_screen_reader(explore):
     page = settled(explore("/paths"))
-    for role in ("banner", "navigation", "main", "contentinfo", "form"):
+    for role in ("banner", "main", "contentinfo", "form"):
         assert page.get_by_role(role).count() == 1, role
+    named = page.get_by_role("navigation").evaluate_all("all => all.map(e => e.ariaLabel)")
+    assert named == ["Views", "Guided walk"]
     assert page.locator("h1").count() == 1
     nameless = "all => all.filter(e => e.offsetParent && !(e.labels && e.labels.length) && !e.ariaLabel).length"
     assert page.locator("input").evaluate_all(nameless) == 0
     ids = page.locator("[id]").evaluate_all("all => all.map(e => e.id)")
     assert len(ids) == len(set(ids))
-    stops = page.locator("[role=img] *").evaluate_all("all => all.filter(e => e.tabIndex >= 0).length")
+    stops = page.locator(".plot *").evaluate_all("all => all.filter(e => e.tabIndex >= 0).length")
     assert stops == 0  # a picture is no place for the keyboard
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the controls"

@@ -9,7 +9,7 @@ HOSTILE = "</script><img src=x onerror=alert(1)>"
 def verdict() -> dict:
     words = ("study", "item", "claim", "statement", "explanation", "printed_at", "paper", "recorded")
     numbers = {"ours": 1.0, "uncertainty": 0.5, "tolerance": None}
-    return {**dict.fromkeys(words, HOSTILE), **numbers, "verdict": "not attempted", "worse": True}
+    return {**dict.fromkeys(words, HOSTILE), **numbers, "verdict": "not attempted", "changed": True}
 
 
 @pytest.mark.slow
@@ -23,8 +23,8 @@ def test_the_gallery_draws_its_figures_and_shows_hostile_words_as_text(tmp_path,
     path.write_text(gallery_page([paper], [("seed", HOSTILE)]))
     page = look(path)
     assert page.locator("figure h3").first.inner_text() == HOSTILE
-    assert page.locator("[role=img]").first.locator(".scatterlayer path").count() > 0
-    assert page.locator("[role=img]").nth(1).locator("canvas, .no-webgl").count() > 0
+    assert page.locator(".plot").first.locator(".scatterlayer path").count() > 0
+    assert page.locator(".plot").nth(1).locator("canvas, .no-webgl").count() > 0
     assert page.locator("main img").count() == 0
     page.get_by_role("button", name="Dark look").click()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -1,6 +1,8 @@
 import json
+import re
 from itertools import pairwise
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -53,8 +55,9 @@ def test_all_plots_are_drawn_without_a_word_on_the_console(whole_path, look):
     figures = [figure for section in made(whole=True).sections() for figure in section.figures]
     assert len(figures) > 10
     marks = ":is(.bars path, .lines path, .points path, .heatmaplayer image)"
-    assert page.locator("[role=img]").count() == len(figures) == page.locator(f"[role=img]:has({marks})").count()
-    stops = page.locator("[role=img] *").evaluate_all("all => all.filter(e => e.tabIndex >= 0).length")
+    plots = ".plot[role=group]"
+    assert page.locator(plots).count() == len(figures) == page.locator(f"{plots}:has({marks})").count()
+    stops = page.locator(".plot *").evaluate_all("all => all.filter(e => e.tabIndex >= 0).length")
     assert stops == 0  # a picture is no place for the keyboard
 
 
@@ -66,6 +69,7 @@ def test_a_click_on_a_block_picks_it_out_and_show_all_brings_the_others_back(pat
         "plot => [...plot.querySelectorAll('.barlayer .trace:first-child .point path')].map(p => p.style.opacity)"
     )
     assert bars.evaluate(opacities) == ["1"] * 4
+    assert not page.locator("#drawer").is_visible()
     page.locator(".block").nth(1).click()
     assert bars.evaluate(opacities) == ["0.2", "1", "0.2", "0.2"]
     assert page.locator("#signal tbody tr:visible td:first-child").all_inner_texts() == ["b1"]
@@ -75,7 +79,7 @@ def test_a_click_on_a_block_picks_it_out_and_show_all_brings_the_others_back(pat
     page.get_by_role("button", name="Show all blocks").click()
     assert bars.evaluate(opacities) == ["1"] * 4
     assert page.locator("#signal tbody tr:visible").count() == 4
-    assert not page.locator("#filter").is_visible() and page.locator(".block[aria-pressed=true]").count() == 0
+    assert not page.locator("#drawer").is_visible() and page.locator(".block[aria-pressed=true]").count() == 0
 
 
 def test_the_tool_bar_of_a_plot_holds_what_we_chose_and_nothing_that_uploads(path, look):
@@ -97,13 +101,82 @@ def test_a_card_answers_a_question_and_unfolds(whole_path, look):
     assert card.locator("table").first.is_visible()
 
 
+def saved_card(page, kind: str) -> bytes:
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name=kind.upper(), exact=True).click()
+    assert waiting.value.suggested_filename == f"skiplens-card.{kind}"
+    return Path(waiting.value.path()).read_bytes()
+
+
 def test_the_drawing_is_saved_as_a_card(path, look):
     page = look(path)
-    with page.expect_download() as waiting:
-        page.locator("#save-card").click()
-    content = Path(waiting.value.path()).read_bytes()
-    assert waiting.value.suggested_filename == "skiplens-card.png"
+    content = saved_card(page, "png")
     assert [int.from_bytes(content[start : start + 4], "big") for start in (16, 20)] == [1200, 630]
+    card = ElementTree.fromstring(saved_card(page, "svg"))
+    assert (card.get("width"), card.get("height")) == ("1200", "630")
+    words = [text.text for text in card.iter("{http://www.w3.org/2000/svg}text")]
+    assert words[0] == HOSTILE and words[1] == page.locator(".verdict .headline").inner_text()
+    assert len(page.locator("#hero .ribbon").all()) == sum(
+        "ribbon" in part.get("class", "") for part in card.iter("{http://www.w3.org/2000/svg}path")
+    )
+
+
+def test_the_drawer_stays_beside_the_page_and_covers_nothing(path, look):
+    page = look(path, viewport={"width": 1400, "height": 900})
+    page.locator(".block").nth(1).click()
+    page.mouse.wheel(0, 2000)
+    drawer = page.locator("#drawer")
+    assert drawer.is_visible() and drawer.bounding_box()["y"] == 0
+    assert page.locator("main").evaluate("e => e.getBoundingClientRect().right") <= drawer.bounding_box()["x"]
+    page.set_viewport_size({"width": 390, "height": 844})
+    box = drawer.bounding_box()
+    assert box["y"] + box["height"] == pytest.approx(844) and box["height"] < 844 / 2
+    page.evaluate("scrollTo(0, document.body.scrollHeight)")
+    assert page.locator("footer").evaluate("e => e.getBoundingClientRect().bottom") <= box["y"] + 1
+
+
+def test_a_block_tells_its_numbers_where_one_points_or_the_keyboard_is(path, visit):
+    page = visit(path)
+    page.locator(".block").nth(1).hover()
+    lines = page.locator("#tip").locator("b, span").all_inner_texts()
+    assert lines[0] == "Block 2, b1" and any(line.startswith("parameters: ") for line in lines)
+    assert any(line.startswith("signal ") for line in lines) and any(line.startswith("gradient ") for line in lines)
+    page.locator(".verdict").hover()
+    assert not page.locator("#tip").is_visible()
+    page.locator(".block").first.focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#tip b").inner_text() == "Block 2, b1"
+    colours = page.locator("#tip").evaluate("e => [getComputedStyle(e).color, getComputedStyle(e).backgroundColor]")
+    assert contrast(*map(hexadecimal, colours)) >= 4.5
+
+
+def hexadecimal(colour: str) -> str:
+    return "#" + "".join(f"{int(part):02x}" for part in re.findall(r"\d+", colour)[:3])
+
+
+def test_two_hundred_blocks_are_seen_whole_and_zoomed(tmp_path, visit):
+    names = tuple(f"b{number}" for number in range(200))
+    readings = structure(blocks=200, block_names=names), signal(blocks=200, block_names=names)
+    page = visit(Report("deep", readings).save(tmp_path / "deep.html"))
+    frame, last = page.locator(".pan"), page.locator(".block .hit").nth(199)
+    assert frame.evaluate("e => e.scrollWidth") <= frame.evaluate("e => e.clientWidth") + 1
+    inside = "e => e.getBoundingClientRect().right <= document.querySelector('.pan').getBoundingClientRect().right"
+    assert last.evaluate(inside)
+    narrow = last.bounding_box()["width"]
+    for _ in range(3):
+        page.get_by_role("button", name="Show fewer blocks, larger").click()
+    assert last.bounding_box()["width"] == pytest.approx(8 * narrow, rel=0.1)
+    frame.evaluate("e => { e.scrollLeft = 0; }")
+    box = frame.bounding_box()
+    page.mouse.move(box["x"] + 600, box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 200, box["y"] + 20)
+    page.mouse.up()
+    assert frame.evaluate("e => e.scrollLeft") == pytest.approx(400, abs=2), "pulled by the mouse"
+    page.get_by_role("button", name="whole").click()
+    assert last.bounding_box()["width"] == pytest.approx(narrow, rel=0.01)
+    shown = page.locator("#hero .number:visible").evaluate_all("all => all.map(e => e.getBoundingClientRect().x)")
+    assert min(after - before for before, after in pairwise(shown)) > 20
 
 
 @pytest.mark.slow
@@ -124,7 +197,7 @@ def test_chosen_blocks_are_compared_in_numbers(path, look):
     page = look(path)
     for number in (0, 2):
         page.locator(".block").nth(number).click()
-    assert page.locator("#chosen thead th").all_inner_texts() == ["", "block 1 (b0)", f"block 3 ({HOSTILE})"]
+    assert page.locator("#chosen thead th").all_inner_texts() == ["number", "block 1 (b0)", f"block 3 ({HOSTILE})"]
     row = page.locator("#chosen tr", has_text="Signal and gradient: batch-norm scale")
     assert row.locator("td").all_inner_texts()[1:] == ["1", "3"]
 
@@ -258,7 +331,7 @@ def test_each_plot_has_words_and_numbers_for_a_screen_reader(path, look):
     page = look(path)
     unfold(page)
     for figure in page.locator("figure").all():
-        label = figure.get_by_role("img").first.get_attribute("aria-label")
+        label = figure.get_by_role("group").first.get_attribute("aria-label")
         assert figure.locator("h3").inner_text() in label
         assert all(words in label for words in figure.locator("figcaption").all_inner_texts())
     figure = page.locator("#structure .why")
@@ -312,6 +385,21 @@ def test_printed_it_is_light_and_whole(path, look):
     assert page.locator("html").get_attribute("data-theme") == "dark"
     assert not page.locator(".finding.severity-note dl").is_visible()
     assert page.pdf(format="A4").startswith(b"%PDF")
+
+
+def test_names_roles_and_headings_are_what_a_screen_reader_needs(whole_path, look):
+    """What axe asks of a page: names for all that can be pressed, no button inside a picture, heads of all columns."""
+    page = look(whole_path, unfolded=True)
+    page.locator(".block .hit").first.click()
+    pressed = "button, a[href], summary, [role=button], [role=region], [role=group], [role=img], aside, nav"
+    name = "e => (e.getAttribute('aria-label') || e.textContent).trim()"
+    nameless = f"all => all.filter(e => !({name})(e)).map(e => e.outerHTML.slice(0, 80))"
+    assert page.locator(pressed).evaluate_all(nameless) == []
+    assert page.locator("[role=img] :is(button, a, [tabindex])").count() == 0
+    assert page.locator("th").evaluate_all("all => all.filter(e => !e.textContent.trim()).length") == 0
+    assert page.locator("[aria-hidden=true] [tabindex='0']").count() == 0
+    regions = page.locator("[role=region]").evaluate_all("all => all.map(e => e.getAttribute('aria-label'))")
+    assert len(regions) == len(set(regions))
 
 
 def test_a_browser_that_cannot_unpack_says_so(path, visit):

@@ -11,6 +11,7 @@ from skiplens.explorer.page.app import make_app
 from skiplens.explorer.views.paths import PathsView
 from skiplens.explorer.views.runs import RunsView
 from skiplens.explorer.views.runs_folder import RunsFolder
+from skiplens.report.inspection import Report
 from tests.explorer.run_folders import HOSTILE, report, write_report
 
 HERE = {"Host": "127.0.0.1:8050"}
@@ -25,7 +26,7 @@ def root(tmp_path):
 
 def client_of(root, guard):
     folder = RunsFolder(root)
-    return make_app((PathsView(), RunsView(folder)), guard, folder.file).server.test_client()
+    return make_app((PathsView(), RunsView(folder)), guard, folder).server.test_client()
 
 
 @pytest.fixture
@@ -323,5 +324,31 @@ def test_a_hostile_run_is_shown_as_text(root, client):
     word = next(run.word for run in RunsFolder(root).runs() if run.path.name == HOSTILE)
     body = update(client, "runs", {"run": word}, {})
     assert body.status_code == 200, body.text
-    words = body.json["response"]["words"]["children"]
-    assert words[0]["props"]["children"].startswith(f"{HOSTILE}: ")
+    (mark,) = body.json["response"]["words"]["children"]
+    assert mark["props"]["data-view"] == "runs"
+    (frame,) = body.json["response"]["hero"]["children"]
+    assert frame["props"]["title"].startswith(f"{HOSTILE}: ")
+
+
+def test_a_report_is_its_own_page_in_a_frame_without_an_origin(root, client):
+    write_report(root / HOSTILE, report(HOSTILE))
+    (root / HOSTILE / "report.html").write_text("<script>stolen</script>")
+    word = next(run.word for run in RunsFolder(root).runs() if run.path.name == HOSTILE)
+    (frame,) = update(client, "runs", {"run": word}, {}).json["response"]["hero"]["children"]
+    assert frame["props"]["sandbox"] == "allow-scripts allow-downloads"
+    response = client.get(frame["props"]["src"], headers=HERE)
+    assert response.status_code == 200
+    assert response.text == Report.load(root / HOSTILE).to_html()
+    assert "stolen" not in response.text
+    assert HOSTILE not in response.text
+    policy = response.headers["Content-Security-Policy"]
+    assert policy.startswith("sandbox allow-scripts") and "allow-same-origin" not in policy
+    assert "default-src 'none'" in policy and "frame-ancestors 'self'" in policy
+    assert response.headers["X-Frame-Options"] == "SAMEORIGIN"
+    assert client.get("/", headers=HERE).headers["X-Frame-Options"] == "DENY"
+
+
+@pytest.mark.parametrize("word", ["", "nothing", "../secret.txt", "mine/readings.json", "%2e%2e"])
+def test_no_other_page_is_shown(client, word):
+    response = client.get("/report", query_string={"name": word}, headers=HERE)
+    assert response.status_code == 404 and "secret\n" not in response.text

@@ -9,8 +9,11 @@ from skiplens import zoo
 from skiplens.base.errors import NotResidualError
 from skiplens.base.progress import silent
 from skiplens.explorer.control import read
-from skiplens.explorer.views.paths import MODELS, PathsView, predict
+from skiplens.explorer.exports import picture_code
+from skiplens.explorer.views.paths import CONTROLS, PathsView, predict
+from skiplens.explorer.views.runs_folder import RunsFolder
 from skiplens.zoo.layers import count_joins
+from tests.explorer.run_folders import report, write_report
 from tests.report.readings import paths
 
 VIEW = PathsView()
@@ -89,7 +92,8 @@ def test_beta_comes_from_the_weights_that_make_it():
 
 
 def test_models_of_the_view_have_at_least_two_shortcuts():
-    assert all(count_joins(zoo.build(name)) >= 2 for name, _ in MODELS)
+    (choice,) = (control for control in CONTROLS if control.name == "model")
+    assert all(count_joins(zoo.build(name)) >= 2 for name, _ in choice.options)
 
 
 def test_branches_of_a_linear_network_times_t_make_paths_through_r_branches_times_t_to_the_r():
@@ -135,3 +139,41 @@ def test_laws_are_predicted_for_the_scaled_network(factor):
 def test_with_one_shortcut_every_law_fits():
     with pytest.raises(NotResidualError, match="fewer than two shortcuts"):
         predict(paths([1.0, 1.0]), 1.0)
+
+
+class TestGhost:
+    """A model of the user on the curves of the theory."""
+
+    def haunted(self, root, energy, **words):
+        write_report(root / "mine", report("Mine", energy=energy))
+        view = PathsView(RunsFolder(root))
+        state = read(view.controls({}), {"ghost": "mine", **words})
+        assert not state.refused
+        return view.draw(state.values)
+
+    def test_its_spectrum_lies_on_the_law_it_was_made_from(self, tmp_path):
+        exact = energies(6, Fraction(2))  # five blocks
+        drawing = self.haunted(tmp_path, tuple(map(float, exact)), depth="6", beta="2")
+        theory, ghost = drawing.figures[0].marks[1], drawing.figures[0].marks[-1]
+        assert ghost.name == "mine"
+        assert ghost.x == theory.x
+        assert ghost.y == pytest.approx(theory.y)
+        assert dict(drawing.facts)["β of mine"] == "2"
+        mean = float(sum(r * energy for r, energy in enumerate(exact, start=1)))
+        assert dict(drawing.facts)["mean length, mine"] == f"{mean:.1f} of 6"
+        (point,) = (mark for mark in drawing.figures[2].marks if mark.name == "mine, mean")
+        assert (point.x[0], point.y[0]) == pytest.approx((2.0, mean / 6))
+
+    def test_without_runs_there_is_nobody_to_choose(self, tmp_path):
+        for view in (PathsView(), PathsView(RunsFolder(tmp_path))):
+            assert "ghost" not in {control.name for control in view.controls({})}
+
+    def test_a_report_of_one_block_is_refused(self, tmp_path):
+        with pytest.raises(NotResidualError, match="no path spectrum of two or more blocks; choose another one"):
+            self.haunted(tmp_path, (1.0, 2.0))
+
+    def test_the_lines_that_draw_it_again_are_left_out(self):
+        view = PathsView()
+        assert "picture('/paths?" in picture_code(view, "?depth=5&ghost=none")
+        assert "ghost" not in picture_code(view, "?depth=5&ghost=none")
+        assert picture_code(view, "?depth=5&ghost=mine") == ""

@@ -57,12 +57,12 @@ class TestNothing:
 
 
 class TestReport:
-    def test_its_verdict_and_findings_come_first(self, root):
+    def test_it_is_shown_as_its_own_page(self, root):
         made = report("My net", findings=(finding("critical"), finding("note")), problems=(Problem("tangent", "no"),))
         write_report(root / "a", made)
         drawing = shown(root, run="a")
         assert drawing.says == f"My net: {made.verdict}"
-        assert [check.state for check in drawing.checks] == ["fails", "unknown", "unknown"]
+        assert drawing.page == "/report?name=a"
         assert run_code(drawing) == made.verdict
 
     def test_a_reading_is_drawn_again(self, root):

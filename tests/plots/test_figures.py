@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from skiplens.plots.figure import Band, Bars, Figure, Heat, Line, Points, Reference, numbers
-from skiplens.plots.matplotlib_file import save_figure
+from skiplens.plots.matplotlib_file import SIZE_IN_INCHES, save_figure
 from skiplens.plots.plotly_json import plotly_json
 from skiplens.readings.reading import Reading
 from skiplens.report.lenses import figures_of
@@ -132,3 +132,21 @@ def test_what_no_axis_has_is_a_gap(tmp_path):
     figure = Figure("gap", "t", "c", "x", "y", (Line((1.0, 2.0, 3.0), numbers([1.0, float("inf"), 3.0])),))
     assert plotly_json(figure)["data"][0]["y"] == [1.0, None, 3.0]
     save_figure(figure, tmp_path / "gap.png")
+
+
+def test_a_figure_in_two_files_is_the_one_in_each(tmp_path):
+    """The first file bit for bit; in the second all words are there, within a hundredth of the picture's width."""
+    for name in ("png", "svg"):
+        save_figure(BARS, tmp_path / f"alone.{name}")
+    save_figure(BARS, tmp_path / "both.png", tmp_path / "both.svg")
+    assert (tmp_path / "both.png").read_bytes() == (tmp_path / "alone.png").read_bytes()
+    places = [_places(tmp_path / f"{name}.svg") for name in ("alone", "both")]
+    assert len(places[0]) == len(places[1]) > 3
+    width = 72 * SIZE_IN_INCHES[0]
+    assert all(abs(a - b) < 0.01 * width for pair in zip(*places, strict=True) for a, b in zip(*pair, strict=True))
+
+
+def _places(path):
+    """Where each group of an SVG file is moved to."""
+    found = re.findall(r"translate\(([-0-9.e]+) ([-0-9.e]+)\)", path.read_text("utf-8"))
+    return [(float(x), float(y)) for x, y in found]

@@ -1,22 +1,27 @@
 """The drawing of a network: what is where, how thick, and in which words."""
 
 import math
+from dataclasses import asdict
 
 import pytest
 
 from skiplens.plots.matplotlib_file import save_card, save_drawing
 from skiplens.plots.network_drawing import (
+    BESIDE,
     LEFT,
     RIGHT,
     THICKEST,
+    TRUNK,
     BlockMark,
     Curve,
     LaidOut,
     NetworkDrawing,
     Words,
+    drawing_from,
     layout,
+    morph,
     path_data,
-    times,
+    side_by_side,
 )
 
 
@@ -41,9 +46,19 @@ def test_ribbons_stand_side_by_side_and_are_as_thick_as_their_share():
     assert unknown.thickness == 1.5
 
 
-def test_many_blocks_make_the_drawing_wider():
+def test_the_trunk_is_as_thick_as_what_the_branch_leaves():
+    marks = (BlockMark("a", "identity", 2, 0.1), BlockMark("b", "identity", 2, 0.6))
+    for trunk, ribbon in zip(
+        curves(NetworkDrawing(marks), "trunk")[1:], curves(NetworkDrawing(marks), "ribbon"), strict=True
+    ):
+        assert trunk.thickness + ribbon.thickness == pytest.approx(3 + THICKEST) and trunk.block == ribbon.block
+
+
+def test_many_blocks_share_the_width_and_only_some_have_their_number():
     few, many = NetworkDrawing(blocks(8)), NetworkDrawing(blocks(300))
-    assert many.width > few.width
+    assert many.width == few.width
+    assert words(few, "number") == [str(number) for number in range(1, 9)]
+    assert words(many, "number") == [str(number) for number in range(10, 301, 10)]
     ribbons = curves(many, "ribbon")
     assert len(ribbons) == 300
     assert min(x for ribbon in ribbons for x, _ in ribbon.points) >= LEFT
@@ -99,22 +114,6 @@ def test_a_chain_without_shortcuts_has_strokes_instead_of_ribbons():
     assert "no shortcut passes by these layers" in words(drawing, "note")
 
 
-@pytest.mark.parametrize(
-    ("factor", "said"),
-    [
-        (1.0, "×1"),
-        (1.32, "×1.3"),
-        (0.5, "÷2"),
-        (49_512.0, "×50,000"),
-        (1 / 1900, "÷1,900"),
-        (2.45e9, "×10^9"),
-        (0.0, "×?"),
-    ],
-)
-def test_factors_as_people_write_them(factor, said):
-    assert times(factor) == said
-
-
 def test_paths_of_svg():
     assert path_data(Curve("mark", ((0, 1), (2, 3)), straight=True, closed=True)) == "M0.0 1.0L2.0 3.0Z"
     assert path_data(Curve("ribbon", ((0, 0), (0, 1), (1, 1), (1, 0)))) == "M0.0 0.0C0.0 1.0 1.0 1.0 1.0 0.0"
@@ -129,3 +128,39 @@ def test_files_are_drawn(tmp_path):
     assert "<svg" in (tmp_path / "a.svg").read_text()
     content = (tmp_path / "card.png").read_bytes()
     assert [int.from_bytes(content[start : start + 4], "big") for start in (16, 20)] == [1200, 630]
+
+
+def pair():
+    left = NetworkDrawing(blocks(2), (1.0, 10.0, 1e4), (5.0, 5.0, 5.0), (0.5, 0.5), "acts")
+    return side_by_side(left, NetworkDrawing(blocks(3), (1.0, 1.0, 1.0, 1.0), (5.0, 5.0, 5.0, 5.0)))
+
+
+def test_a_drawing_kept_as_data_is_the_same_drawing():
+    drawing = NetworkDrawing(blocks(2), (1.0, 2.0, 3.0), (1.0, 1.0, 1.0))
+    assert drawing_from(asdict(drawing)) == drawing
+
+
+def test_two_drawings_side_by_side_have_the_same_scales():
+    left, right = pair()
+    assert left.width == right.width == BESIDE and not curves(left, "bar") and not words(left, "caption")
+    (rising,), (flat,) = curves(left, "signal"), curves(right, "signal")
+    low, high = rising.points[0][1], rising.points[-1][1]
+    assert {y for _, y in flat.points} == {low} and low > high, "as large as the signal of the other at its start"
+    assert max(x for x, _ in rising.points) == BESIDE - LEFT
+
+
+def test_a_morph_leads_from_one_drawing_to_the_other():
+    left, right = pair()
+    moved = morph(left, right)
+    for side, drawing in enumerate((left, right)):
+        seen = [shape[side] for shape in moved if isinstance(shape[side], Words)]
+        assert sorted(w.text for w in seen) == sorted(w.text for w in layout(drawing) if isinstance(w, Words))
+    both = [(a, b) for a, b in moved if isinstance(a, Curve) and isinstance(b, Curve)]
+    assert all(len(a.points) == len(b.points) and a.role == b.role for a, b in both)
+    assert [a.role for a, b in both].count("ribbon") == 3
+    (grown,) = (a for a, b in both if a.role == "ribbon" and a.block == 2)
+    assert {y for _, y in grown.points} == {TRUNK} and grown.thickness == 0, "a new branch grows out of the trunk"
+    ((old, new),) = ((a, b) for a, b in both if a.role == "signal")
+    (rising,), (flat,) = curves(left, "signal"), curves(right, "signal")
+    assert new == flat and len(old.points) == 4
+    assert old.points[0] == rising.points[0] and old.points[-1] == pytest.approx(rising.points[-1])

@@ -1,7 +1,7 @@
 import pytest
 
 from skiplens.plots.figure import Figure, in_order
-from skiplens.report.page import BlockIndex, opening, severity_counts
+from skiplens.report.page import BlockIndex, opening
 from tests.report.test_findings_section import finding
 from tests.sample_readings import structure
 
@@ -19,6 +19,8 @@ def test_names_rows_and_figures_become_numbers(index):
     assert index.of_figure(figure) == [(1, 1.0), (2, 3.0)]
 
 
-def test_findings_are_counted_the_worst_first():
-    cards = opening("", [finding("critical"), finding("note"), finding("note")]).cards
-    assert severity_counts(cards) == [("critical", 1), ("note", 2)]
+def test_a_verdict_begins_with_a_few_words():
+    assert opening("Does not train: after 400 steps.", [finding()]).parts == ("Does not train", "After 400 steps.")
+    assert opening("Healthy.", []).parts == ("Healthy.", "")
+    long = f"{'word ' * 20}: so it is."
+    assert opening(long, []).parts == (long, "")

@@ -8,9 +8,9 @@ from torch import nn
 
 import skiplens as sl
 from skiplens.base.errors import InvalidInputError
+from skiplens.base.words import in_words
 from skiplens.paths.reading import PathSpectrum
 from skiplens.plots.figure import Points
-from skiplens.plots.section import number_in_words
 from skiplens.report.compared import EDGE, ComparedModel, Measured, effect
 from skiplens.report.comparison import ONE_MODEL, SAME_WEIGHTS, Comparison, drawn_by_seed
 from skiplens.signal.reading import SignalReading
@@ -54,7 +54,7 @@ def test_a_difference_of_the_architecture_is_told_from_chance(pair):
     assert found["parameters"] == found["residual blocks"] == "same"
     assert "more than seed-to-seed noise" in pair.verdict
     first, second = (float(values.mean()) for values in clearest(pair).values)
-    words = f"{clearest(pair).label} {number_in_words(first)} → {number_in_words(second)}"
+    words = f"{clearest(pair).label} {in_words(first)} → {in_words(second)}"
     assert pair.verdict.lower().startswith(words.lower())
 
 
@@ -115,7 +115,14 @@ def test_two_models_that_exist_once_are_not_tested_and_it_is_said(pair):
     comparison = drawn_from(**{one.name: one.reports[:1] for one in pair.contenders})
     found = verdicts(comparison)
     assert found.pop("parameters") == found.pop("residual blocks") == found.pop("projection shortcuts") == "same"
-    assert set(found.values()) == {"not tested"} and comparison.verdict.startswith("Nothing could be tested")
+    assert (
+        set(found.values()) == {"not tested"}
+        and "Nothing could be tested: each model exists once" in comparison.verdict
+    )
+    sizes = {n.label: [float(v.mean()) for v in n.values] for n in comparison.numbers if not n.exact}
+    ratios = {k: max(v) / min(v) for k, v in sizes.items() if min(v) > 0 and math.isfinite(max(v))}
+    farthest = max(ratios, key=ratios.get)
+    assert comparison.verdict.lower().startswith(f"{farthest} {in_words(sizes[farthest][0])} → ".lower())
 
 
 def test_each_of_three_is_held_against_the_first(pair):

@@ -7,8 +7,8 @@ from torch import nn
 import skiplens as sl
 from skiplens.base.errors import InvalidInputError, NotResidualError
 from skiplens.base.memory import budget_bytes
+from skiplens.base.words import in_words
 from skiplens.graph.lens import Lens
-from skiplens.plots.section import number_in_words
 from skiplens.readings.finding import Finding
 from skiplens.report import Report
 from skiplens.report.page import Problem
@@ -110,7 +110,7 @@ class Faulty(Lens):
     name, question = "faulty", "Does it work?"
 
     def __call__(self, subject, randomness, progress):
-        return number_in_words("block 7")
+        return in_words("block 7")
 
 
 def test_a_lens_that_runs_out_of_memory_looks_again_in_smaller_pieces(monkeypatch):

@@ -33,13 +33,14 @@ def test_a_change_that_does_not_help_is_called_so():
 def test_without_a_race_the_reason_is_said():
     empty = torch.zeros(0, 0)
     section = verification_section(verification(empty, empty, reason="No time."))
-    assert section.sentence.endswith("No time.") and section.notes == ("No time.",) and section.figures == ()
+    assert section.sentence.endswith("No time.") and section.notes == section.figures == ()
 
 
 def test_the_facts_tell_the_test_the_seeds_and_what_diverged():
     section = verification_section(raced([math.nan] * 6, brought=("Another.",)))
     facts = dict(section.facts)
     assert facts["runs that diverged"] == "6 before, 0 after"
+    assert "final loss of a run that diverges → 1.2, lower on 6 of 6 seeds" in section.sentence
     assert facts["seeds and steps"] == "6 seeds of 8 steps"
     assert any("Wilcoxon" in label and value == "p = 0.031" for label, value in section.facts)
     assert section.notes == ("The change brings another finding: Another.",)
@@ -48,9 +49,10 @@ def test_the_facts_tell_the_test_the_seeds_and_what_diverged():
 def test_the_page_shows_the_proof_at_the_finding_and_comes_back_from_its_file(tmp_path):
     report = Report("Net", (structure(), raced()), (), (finding(),))
     text = report.write(tmp_path).read_text()
-    card = text.split('<p class="proof helps">')[1].split("</p>")[0]
-    assert "It trains measurably better" in card and 'href="#verification-signal_growth"' in card
-    assert 'id="verification-signal_growth"' in text
+    card = text.split('<article class="finding')[1].split("</article>")[0]
+    assert text.count("It trains measurably better") == 1 == text.count('id="verification-signal_growth"')
+    for words in ("It trains measurably better", 'class="plot"', "6 seeds of 8 steps", "helps</span>"):
+        assert words in card
     assert (tmp_path / "figures" / "verification_race_signal_growth.svg").exists()
     assert Report.load(tmp_path).to_json() == report.to_json()
 

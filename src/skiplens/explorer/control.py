@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from skiplens.base.errors import InvalidInputError, did_you_mean
@@ -30,10 +30,6 @@ class _Named:
     _: KW_ONLY
     help: str = ""  # a sentence that a student understands
     only_when: Condition | None = None  # for which values of another control it is shown; always if not given
-
-    def explained(self, help: str) -> Self:
-        """The same with this sentence below its field."""
-        return replace(self, help=help)
 
 
 @dataclass(frozen=True)
@@ -135,11 +131,6 @@ def _one_of(words: str, options: Options) -> str:
 
 def _quoted(words: str) -> str:
     return repr(words if len(words) <= _MOST_CHARACTERS else f"{words[:_MOST_CHARACTERS]}…")
-
-
-def only_when(name: str, wanted: tuple[Any, ...], *controls: Control) -> tuple[Control, ...]:
-    """The controls, shown where the control `name` has one of the wanted values; a condition of their own stays."""
-    return tuple(control if control.only_when else replace(control, only_when=(name, wanted)) for control in controls)
 
 
 def shown_names(controls: Sequence[Control], values: Mapping[str, Any]) -> set[str]:

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.optional_imports import optional_import
 from skiplens.base.progress import silent
-from skiplens.explorer.control import read, words_of
+from skiplens.explorer.control import query_of, read, words_of
 from skiplens.explorer.view import Drawing, View, view_named
 from skiplens.explorer.views import theory_views
 from skiplens.plots.figure import INK, Band, Bars, Contour, Figure, Heat, Line, Mark, Points, Reference, Surface
@@ -135,10 +135,16 @@ def picture(address: str) -> tuple[Any, ...]:
 
 
 def picture_code(view: View, query: str) -> str:
-    """The lines of Python that draw what `view` shows for `query`; none for a view that needs files."""
-    if view.name not in {known.name for known in theory_views()}:
+    """The lines of Python that draw what `view` shows for `query`; none for what needs files."""
+    alone = next((known for known in theory_views() if known.name == view.name), None)
+    if alone is None:
         return ""
-    address = f"/{view.name}{query}"
+    words = words_of(query)
+    controls = alone.controls(words)
+    state = read(controls, words)
+    if any(words[name] != "none" for name in state.unknown):  # a run that is laid over the theory
+        return ""
+    address = f"/{view.name}{query_of(controls, state.values)}"
     return f"from skiplens.explorer.exports import picture\n\nfor figure in picture({address!r}):\n    figure.show()\n"
 
 

@@ -98,6 +98,6 @@ def _listening(runs: RunsFolder | None, host: str, port: int) -> Explorer:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host.strip("[]"), port), family=family) as listener:
         guard = Guard(host.strip("[]"), listener.getsockname()[1], "" if is_loopback(host) else new_token())
-        app = make_app((*theory_views(), RunsView(runs)), guard, None if runs is None else runs.file).server
+        app = make_app((*theory_views(runs), RunsView(runs)), guard, runs).server
         options: dict[str, Any] = {"threaded": True, "request_handler": Quiet, "fd": listener.fileno()}
         return Explorer(serving.make_server(guard.host, guard.port, app, **options), guard)

@@ -47,6 +47,7 @@ class Drawing:
     code: str = ""  # lines of Python that make the same numbers; they leave the main one in `result`
     notes: tuple[str, ...] = ()  # what a person should know before believing it
     downloads: tuple[Download, ...] = ()  # files beside the exported pictures
+    page: str = ""  # the address of a whole page of this server that is shown in a frame
 
 
 class View(ABC):

@@ -46,23 +46,32 @@ class Line:
 
 @dataclass(frozen=True)
 class Points:
-    """Separate points, with error bars where `error` (one standard error) is given and words where `labels` are."""
+    """Separate points, with error bars where `error` (one standard error) is given and words where `labels` are.
+
+    They are crosses where `crossed`; `colour` replaces the next one of the palette.
+    """
 
     x: Values
     y: Values
     name: str = ""
     error: Values = ()
     labels: tuple[str, ...] = ()
+    colour: str = ""
+    crossed: bool = False
 
 
 @dataclass(frozen=True)
 class Bars:
-    """Bars of height y over the categories `labels`, with error bars where `error` is given."""
+    """Bars of height y over the categories `labels`, with error bars where `error` is given.
+
+    `colour` replaces the next one of the palette.
+    """
 
     labels: tuple[str, ...]
     y: Values
     name: str = ""
     error: Values = ()
+    colour: str = ""
 
 
 @dataclass(frozen=True)
@@ -145,6 +154,11 @@ class Figure:
     block_places: Places = ()
     y_names: tuple[str, ...] = ()
 
+    def _repr_svg_(self) -> str:
+        from skiplens.plots.matplotlib_file import figure_bytes  # which knows this file
+
+        return figure_bytes(self, "svg").decode()
+
 
 def bundle(x: Tensor, curves: Tensor, name: str, index: int, logarithmic: bool = False) -> tuple[Line | Band, ...]:
     """The mean of the rows of `curves` as a line and their range as an area, both in the index-th colour.
@@ -169,6 +183,8 @@ def drawn(reading: Any, figures: tuple[Callable[[Any], Figure | None], ...]) -> 
 # Okabe and Ito's colours, told apart by colour-blind readers, readable on white and on black.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F")
 REFERENCE_COLOUR = "#7F7F7F"
+BAD, GOOD, UNKNOWN = PALETTE[1], PALETTE[2], PALETTE[6]
+COLOURS = {"signal": PALETTE[2], "gradient": PALETTE[1]}  # as in the drawing of the network, wherever they are drawn
 INK = "ink"  # the colour of the text, whatever it is: a page has a light and a dark look
 FAINT = 0.35  # opacity of one line of many
 LEVELS = 21  # of contours

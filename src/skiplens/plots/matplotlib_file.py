@@ -3,7 +3,7 @@
 import io
 import math
 import textwrap
-from functools import singledispatch
+from functools import partial, singledispatch
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,15 @@ SHORT_AXIS = 200.0  # largest over smallest value of a logarithmic axis whose ti
 WIDTH_OF_BARS = 0.8  # the share of a category that its bars fill together
 
 
-def save_figure(figure: Figure, path: Path | str) -> None:
-    """Draw `figure` into `path`; the ending (.png, .svg, .pdf) says how."""
-    path = Path(path)
-    canvas = _drawn(figure)
-    write_atomically(path, lambda file: canvas.savefig(file, format=path.suffix[1:], dpi=DOTS_PER_INCH))
+def save_figure(figure: Figure, *paths: Path | str) -> None:
+    """Draw `figure` once, into each of `paths`; their endings (.png, .svg, .pdf) say how."""
+    _save(_drawn(figure), *paths)
+
+
+def _save(canvas: Any, *paths: Path | str) -> None:
+    for path in map(Path, paths):
+        write_atomically(path, partial(canvas.savefig, format=path.suffix[1:], dpi=DOTS_PER_INCH))
+        canvas.set_layout_engine("none")  # what was laid out stays where it is: that takes longer than drawing
 
 
 def figure_bytes(figure: Figure, ending: str) -> bytes:
@@ -39,15 +43,16 @@ CARD_IN_INCHES, CARD_DOTS = (12.0, 6.3), 100
 _SHADES = {
     "trunk": "#59636e", "ribbon": "#0068a3", "signal": "#00714f", "gradient": "#b24a00", "mark": "#1b1f24",
     "bar": "#0068a3", "alarm": "#b3261e", "caption": "#1b1f24", "number": "#59636e", "note": "#59636e",
+    "axis": "#59636e", "signal-area": "#00714f", "gradient-area": "#b24a00",
 }  # fmt: skip
 
 
-def save_drawing(drawing: NetworkDrawing, path: Path | str) -> None:
-    """Draw a network into `path`; the ending says how."""
-    path, matplotlib = Path(path), optional_import("matplotlib.figure", "drawing a network")
+def save_drawing(drawing: NetworkDrawing, *paths: Path | str) -> None:
+    """Draw a network once, into each of `paths`; their endings say how."""
+    matplotlib = optional_import("matplotlib.figure", "drawing a network")
     canvas = matplotlib.Figure(figsize=(drawing.width / 100, HEIGHT / 100))
     _draw_network(drawing, canvas.add_axes((0, 0, 1, 1)))
-    write_atomically(path, lambda file: canvas.savefig(file, format=path.suffix[1:], dpi=DOTS_PER_INCH))
+    _save(canvas, *paths)
 
 
 def save_card(drawing: NetworkDrawing, title: str, verdict: str, path: Path | str) -> None:
@@ -80,14 +85,15 @@ def _draw_network(drawing: NetworkDrawing, axes: Any) -> None:
         points, codes = list(shape.points), [paths.Path.MOVETO, *[step] * (len(shape.points) - 1)]
         if shape.closed:
             points, codes = [*points, points[0]], [*codes, paths.Path.CLOSEPOLY]
-        filled = {"mark": "white", "bar": _SHADES["bar"], "alarm": _SHADES["alarm"]}.get(shape.role, "none")
+        filled = "white" if shape.role == "mark" else _SHADES[shape.role]
         axes.add_patch(
             patches.PathPatch(
                 paths.Path(points, codes),
                 facecolor=filled if shape.closed else "none",
                 edgecolor=_SHADES[shape.role],
                 linewidth=shape.thickness * shown,
-                alpha=0.55 if shape.role == "ribbon" else None,
+                alpha={"ribbon": 0.6, "trunk": 0.75}.get(shape.role, 0.14 if "area" in shape.role else None),
+                capstyle="butt",
             )
         )
 
@@ -137,7 +143,7 @@ def _draw_bars(groups: list[Bars], axes: Any, shades: dict[int, str]) -> None:
     for index, bars in enumerate(groups):
         shift = (index - (len(groups) - 1) / 2) * width
         places = [position + shift for position in range(len(bars.labels))]
-        style = {"color": shades[id(bars)], "label": _label(bars.name)}
+        style = {"color": bars.colour or shades[id(bars)], "label": _label(bars.name)}
         axes.bar(places, bars.y, width, yerr=bars.error or None, **style)
     if groups and len(groups[0].labels) <= MOST_LABELLED_BARS:
         words = [_plain(label) for label in groups[0].labels]
@@ -159,7 +165,8 @@ def _(mark: Line, axes: Any, shade: str) -> None:
 
 @_draw.register
 def _(mark: Points, axes: Any, shade: str) -> None:
-    axes.errorbar(mark.x, mark.y, yerr=mark.error or None, fmt="o", markersize=4, color=shade, label=_label(mark.name))
+    style = {"fmt": "x" if mark.crossed else "o", "markersize": 4, "color": mark.colour or shade}
+    axes.errorbar(mark.x, mark.y, yerr=mark.error or None, label=_label(mark.name), **style)
 
 
 @_draw.register

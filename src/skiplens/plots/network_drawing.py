@@ -4,18 +4,24 @@ It is laid out once as curves and words; the page shows them as SVG, files as Ma
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
-WIDTH, HEIGHT = 1040.0, 250.0
+import numpy as np
+
+from skiplens.base.words import times
+
+WIDTH, HEIGHT = 1040.0, 284.0
 LEFT, RIGHT = 16.0, 230.0  # margins; the path spectrum stands in the right one
-TRUNK, TALLEST = 150.0, 62.0  # height of the trunk, and of a ribbon above it
-SIGNAL, GRADIENT = (24.0, 60.0), (182.0, 222.0)  # between which heights the curves run
-NARROWEST = 13.0  # pixels of a block: with more of them the drawing grows and is scrolled
-THICKEST = 26.0  # pixels of a ribbon that is all of the sum
-Role = Literal["trunk", "ribbon", "signal", "gradient", "mark", "bar", "alarm"]
+TRUNK, TALLEST = 176.0, 56.0  # height of the trunk, and of a ribbon above it
+SIGNAL, GRADIENT = (30.0, 92.0), (208.0, 258.0)  # between which heights the curves run
+BESIDE = 480.0  # pixels of a drawing that stands beside another one
+THICKEST = 22.0  # pixels of all that flows at a join: the shortcut and the branch share them
+LABELLED = 22.0  # pixels between two numbers under the trunk
+Role = Literal["trunk", "ribbon", "signal", "gradient", "signal-area", "gradient-area", "mark", "bar", "alarm"]
 
 Point = tuple[float, float]
 
@@ -44,6 +50,7 @@ class NetworkDrawing:
         spectrum: Shares of energy that pass so many branches; empty where that is not known.
         caption: How deep it acts, in words.
         unit: What is counted along the trunk.
+        other: A drawing that stands beside this one, on the same scales.
     """
 
     blocks: tuple[BlockMark, ...]
@@ -52,6 +59,7 @@ class NetworkDrawing:
     spectrum: tuple[float, ...] = ()
     caption: str = ""
     unit: str = "blocks"
+    other: "NetworkDrawing | None" = None
 
     @property
     def length(self) -> int:
@@ -60,9 +68,30 @@ class NetworkDrawing:
         return outer or max(1, len(self.signal) - 1)
 
     @property
+    def shares_known(self) -> bool:
+        """Whether the thickness of any branch means something."""
+        return any(math.isfinite(block.share) for block in self.blocks)
+
+    @property
     def width(self) -> float:
         """Pixels from left to right."""
-        return max(WIDTH, LEFT + RIGHT + NARROWEST * self.length)
+        return BESIDE if self.other else WIDTH
+
+    @property
+    def right(self) -> float:
+        """Pixels of the right margin."""
+        return LEFT if self.other else RIGHT
+
+
+def drawing_from(data: Mapping[str, Any]) -> NetworkDrawing:
+    """The drawing that was kept as data, by `dataclasses.asdict`."""
+    return NetworkDrawing(**{**data, "blocks": tuple(BlockMark(**block) for block in data["blocks"])})
+
+
+def side_by_side(left: NetworkDrawing, right: NetworkDrawing) -> tuple[NetworkDrawing, NetworkDrawing]:
+    """Both drawings, narrow, on the same scales and without a spectrum."""
+    plain = [replace(drawing, spectrum=(), caption="") for drawing in (left, right)]
+    return replace(plain[0], other=plain[1]), replace(plain[1], other=plain[0])
 
 
 @dataclass(frozen=True)
@@ -88,23 +117,28 @@ class Words:
     block: int | None = None
 
 
-def layout(drawing: NetworkDrawing) -> Iterator[Curve | Words]:
+Shape = Curve | Words
+
+
+def layout(drawing: NetworkDrawing) -> Iterator[Shape]:
     """Everything that is drawn, from the back to the front."""
-    end = drawing.width - RIGHT
-    yield Curve("trunk", ((LEFT - 10, TRUNK), (end + 10, TRUNK)), 4.0, straight=True)
-    for index, (left, right, depth) in enumerate(_places(drawing)):
+    end = drawing.width - drawing.right
+    yield from _profile(drawing, drawing.signal, SIGNAL, "signal")
+    yield from _profile(drawing, drawing.gradient, GRADIENT, "gradient")
+    yield Curve("trunk", ((LEFT - 10, TRUNK), (end + 10, TRUNK)), 1.5, straight=True)
+    places = _places(drawing)
+    for index, (left, right, depth) in enumerate(places):
         yield from _block(drawing.blocks[index], index, left, right, depth)
+    yield from _numbers(drawing, places)
     if not drawing.blocks:
         for place in _along(drawing, drawing.length + 1):
             yield Curve("mark", ((place, TRUNK - 7), (place, TRUNK + 7)), 2.0, straight=True)
         yield Words((LEFT, TRUNK - 16), "no shortcut passes by these layers", role="note")
-    yield from _profile(drawing, drawing.signal, SIGNAL, "signal")
-    yield from _profile(drawing, drawing.gradient, GRADIENT, "gradient")
     yield from _spectrum(drawing)
 
 
 def _along(drawing: NetworkDrawing, count: int) -> list[float]:
-    span = drawing.width - RIGHT - LEFT
+    span = drawing.width - drawing.right - LEFT
     return [LEFT + span * place / max(1, count - 1) for place in range(count)]
 
 
@@ -129,14 +163,17 @@ def _places(drawing: NetworkDrawing) -> list[tuple[float, float, int]]:
     return [found[index] for index in range(len(drawing.blocks))]
 
 
-def _block(block: BlockMark, index: int, left: float, right: float, depth: int) -> Iterator[Curve | Words]:
+def _block(block: BlockMark, index: int, left: float, right: float, depth: int) -> Iterator[Shape]:
     width, middle = right - left, (left + right) / 2
-    top = TRUNK - TALLEST * 4 / 3 / (1 + depth)  # the controls of a cubic lie a third above its crown
-    known = math.isfinite(block.share)
-    thickness = min(1.5 + THICKEST * block.share, max(3.0, 0.7 * width)) if known else 1.5
-    inner = 0.12 * width
+    crown = _crown(width, depth)
+    top = TRUNK - crown * 4 / 3  # the controls of a cubic lie a third above its crown
+    all_of_it = min(THICKEST, 0.4 * width)
+    share = block.share if math.isfinite(block.share) else 0.0
+    inner = 0.22 * width
     path = ((left + inner, TRUNK), (left + inner, top), (right - inner, top), (right - inner, TRUNK))
-    yield Curve("ribbon", path, thickness, block=index)
+    if depth == 0 and math.isfinite(block.share):
+        yield Curve("trunk", ((left, TRUNK), (right, TRUNK)), 1.5 + all_of_it * (1 - share), straight=True, block=index)
+    yield Curve("ribbon", path, 1.5 + all_of_it * share, block=index)
     size = max(2.5, min(6.0, width / 4))
     if block.shortcut == "projection":
         box = [(middle - size, TRUNK - size), (middle + size, TRUNK - size), (middle + size, TRUNK + size)]
@@ -144,15 +181,26 @@ def _block(block: BlockMark, index: int, left: float, right: float, depth: int) 
     elif block.shortcut == "pooling":
         tip = [(middle - size, TRUNK + size), (middle, TRUNK - size), (middle + size, TRUNK + size)]
         yield Curve("mark", tuple(tip), straight=True, closed=True, block=index)
-    elif block.shortcut != "identity":
+    elif block.shortcut not in ("identity", ""):  # '' where nobody looked
         tip = [(middle, TRUNK - size), (middle + size, TRUNK), (middle, TRUNK + size), (middle - size, TRUNK)]
         yield Curve("mark", tuple(tip), straight=True, closed=True, block=index)
     if block.severity:
-        place = TRUNK - TALLEST / (1 + depth)
-        yield Curve("alarm", _disc(middle, place, 8.0), closed=True, block=index)
-        yield Words((middle, place + 4.5), "!", "middle", "alarm", block=index)
-    if depth == 0 and width >= 20:
-        yield Words((middle, TRUNK + 20), str(index + 1), "middle", "number", block=index)
+        yield Curve("alarm", _disc(middle, TRUNK - crown, 8.0), closed=True, block=index)
+        yield Words((middle, TRUNK - crown + 4.5), "!", "middle", "alarm", block=index)
+
+
+def _crown(width: float, depth: int) -> float:
+    """How high a branch rises: flat arcs where blocks are narrow, and lower ones for blocks inside of others."""
+    return min(TALLEST, 16 + 0.6 * width) / (1 + depth)
+
+
+def _numbers(drawing: NetworkDrawing, places: Sequence[tuple[float, float, int]]) -> Iterator[Shape]:
+    """The numbers of outermost blocks, as many as can be read."""
+    outer = [(index, (left + right) / 2) for index, (left, right, depth) in enumerate(places) if depth == 0]
+    apart = (drawing.width - drawing.right - LEFT) / max(1, len(outer))
+    step = next(step for step in (1, 2, 5, 10, 20, 50, 100, len(outer) + 1) if step * apart >= LABELLED)
+    for index, middle in outer[step - 1 :: step]:
+        yield Words((middle, TRUNK + 26), str(index + 1), "middle", "number")
 
 
 def _disc(x: float, y: float, radius: float) -> tuple[Point, ...]:
@@ -166,48 +214,47 @@ def _disc(x: float, y: float, radius: float) -> tuple[Point, ...]:
 
 def _profile(
     drawing: NetworkDrawing, values: Sequence[float], room: tuple[float, float], role: Role
-) -> Iterator[Curve | Words]:
+) -> Iterator[Shape]:
     """A curve on a logarithmic scale of at least a factor ten, with the factor from end to end in words."""
     usable = [value > 0 and math.isfinite(value) for value in values]
     first, count = (usable.index(True), sum(usable)) if any(usable) else (0, 0)
     if count < 2 or not all(usable[first : first + count]):
         return
     logs = [math.log10(value) for value in values[first : first + count]]
-    low, high = min(logs), max(logs)
+    beside = getattr(drawing.other, role) if drawing.other else ()
+    scale = [*logs, *(math.log10(value) for value in beside if value > 0 and math.isfinite(value))]
+    low, high = min(scale), max(scale)
     low, high = (low, high) if high - low >= 1 else ((low + high - 1) / 2, (low + high + 1) / 2)
     top, bottom = room
     heights = [bottom - (bottom - top) * (value - low) / (high - low) for value in logs]
     places = _along(drawing, len(values))[first : first + count]
-    yield Curve(role, tuple(zip(places, heights, strict=True)), 2.5, straight=True)
+    points = tuple(zip(places, heights, strict=True))
+    if not drawing.other:
+        shade: Role = "signal-area" if role == "signal" else "gradient-area"
+        floor = ((places[-1], bottom + 4), (places[0], bottom + 4))
+        yield Curve(shade, (*points, *floor), 0.0, straight=True, closed=True)
+    yield Curve(role, points, 2.5, straight=True)
     rise = 10 ** (logs[-1] - logs[0]) if abs(logs[-1] - logs[0]) < 300 else math.inf
     words = f"{role} {times(rise)}" if role == "signal" else f"{role} {times(1 / rise)} on its way back"
     words += f", zero or not finite in {len(values) - count} places" if count < len(values) else ""
-    yield Words((LEFT, top - 8 if role == "signal" else bottom + 18), words, role=role)
+    yield Words((LEFT, top - 12 if role == "signal" else bottom + 20), words, role=role)
 
 
-def _spectrum(drawing: NetworkDrawing) -> Iterator[Curve | Words]:
-    left, floor, tallest = drawing.width - RIGHT + 40, TRUNK, 80.0
-    if drawing.spectrum:
-        highest, count = max(drawing.spectrum) or 1.0, len(drawing.spectrum)
+def _spectrum(drawing: NetworkDrawing) -> Iterator[Shape]:
+    left, floor, tallest = drawing.width - RIGHT + 40, TRUNK, 90.0
+    if any(drawing.spectrum):
+        highest, count = max(drawing.spectrum), len(drawing.spectrum)
         step = min(22.0, (RIGHT - 60) / count)
         for order, share in enumerate(drawing.spectrum):
             x, y = left + order * step, floor - tallest * share / highest
             corners = ((x, floor), (x, y), (x + 0.8 * step, y), (x + 0.8 * step, floor))
             yield Curve("bar", corners, 0.0, straight=True, closed=True)
-        yield Words((left, floor + 18), "branches passed, 0 to " + str(count - 1), role="note")
+        yield Words((left, floor + 18), "branches passed, 0 to " + str(count - 1), role="axis")
     for line, words in enumerate(drawing.caption.split("\n") if drawing.caption else ()):
-        yield Words((left, floor - tallest - 38 + 19 * line), words, role="caption")
+        yield Words((left, floor - tallest - 44 + 20 * line), words, role="caption")
 
 
-def times(factor: float) -> str:
-    """A factor as people write it: ×1.3, ×50,000, ÷1,900."""
-    if not (factor > 0 and math.isfinite(factor)):
-        return "×?"
-    sign, size = ("×", factor) if factor >= 0.995 else ("÷", 1 / factor)
-    if size < 10:
-        return f"{sign}{size:.2g}"
-    digits = -(len(str(int(size))) - 2)
-    return f"{sign}{int(round(size, digits)):,}" if size < 1e9 else f"{sign}10^{math.log10(size):.0f}"
+BESIDE_IT = ("bar", "axis", "caption")
 
 
 @dataclass(frozen=True)
@@ -217,25 +264,66 @@ class LaidOut:
     drawing: NetworkDrawing
 
     @cached_property
-    def shapes(self) -> tuple[Curve | Words, ...]:
+    def shapes(self) -> tuple[Shape, ...]:
         """Everything that is drawn."""
         return tuple(layout(self.drawing))
 
-    def of_block(self, index: int | None) -> list[Curve | Words]:
-        """The shapes of one block, or those of none."""
-        return [shape for shape in self.shapes if shape.block == index]
+    def of_block(self, index: int | None) -> list[Shape]:
+        """The shapes of one block, or those along the trunk that are of none."""
+        return [shape for shape in self.shapes if shape.block == index and shape.role not in BESIDE_IT]
+
+    @property
+    def spectrum(self) -> list[Shape]:
+        """What stands beside the network: how deep it acts."""
+        return [shape for shape in self.shapes if shape.role in BESIDE_IT]
 
     def reach(self, index: int) -> tuple[float, float, float, float]:
         """Left, top, width and height of what belongs to a block."""
         left, right, depth = _places(self.drawing)[index]
-        above = TALLEST / (1 + depth) + THICKEST / 2
-        return left, TRUNK - above, right - left, above + 26
+        above = _crown(right - left, depth) + THICKEST / 2
+        return left, TRUNK - above, right - left, above + 32
 
     @property
     def front(self) -> list[int]:
         """The blocks from the back to the front: inner ones stand before those around them."""
         blocks = self.drawing.blocks
         return sorted(range(len(blocks)), key=lambda index: (blocks[index].parent is not None, index))
+
+
+def morph(before: NetworkDrawing, after: NetworkDrawing) -> list[tuple[Shape | None, Shape | None]]:
+    """Each shape of two drawings with what becomes of it, None for nothing; curves of a pair have as many points."""
+    old, new = (_by_kind(drawing) for drawing in (before, after))
+    return [_pair(old.get(kind), new.get(kind)) for kind in old | new]
+
+
+def _by_kind(drawing: NetworkDrawing) -> dict[tuple[Any, ...], Shape]:
+    found, met = dict[tuple[Any, ...], Shape](), Counter[tuple[Any, ...]]()
+    for shape in layout(drawing):
+        form = shape.text if isinstance(shape, Words) else shape.role in ("signal", "gradient") or len(shape.points)
+        kind = (type(shape), shape.role, shape.block, form)
+        found[*kind, met[kind]] = shape
+        met[kind] += 1
+    return found
+
+
+def _pair(old: Shape | None, new: Shape | None) -> tuple[Shape | None, Shape | None]:
+    known = old or new
+    if isinstance(old, Curve) and isinstance(new, Curve):
+        count = max(len(old.points), len(new.points))
+        return _resampled(old, count), _resampled(new, count)
+    if isinstance(known, Curve) and known.role == "ribbon":  # it grows out of the trunk, or falls back to it
+        flat = replace(known, points=tuple((x, TRUNK) for x, _ in known.points), thickness=0.0)
+        return old or flat, new or flat
+    return old, new
+
+
+def _resampled(curve: Curve, count: int) -> Curve:
+    """A polygon from left to right with `count` corners, its own ends among them."""
+    if len(curve.points) == count:
+        return curve
+    x, y = np.array(curve.points).T
+    places = np.linspace(x[0], x[-1], count)
+    return replace(curve, points=tuple(zip(places.tolist(), np.interp(places, x, y).tolist(), strict=True)))
 
 
 def path_data(curve: Curve) -> str:

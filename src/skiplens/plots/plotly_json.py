@@ -10,16 +10,23 @@ from skiplens.plots import Band, Bars, Contour, Figure, Heat, Line, Points, Refe
 from skiplens.plots.figure import FAINT, LEVELS, MOST_LABELLED_BARS, REFERENCE_COLOUR, Mark, colour
 
 
-def plotly_json(figure: Figure) -> dict[str, Any]:
-    """The `data` and `layout` of `figure` for plotly.js; colours of paper and text are left to the page."""
+def plotly_json(figure: Figure, digits: int = 17) -> dict[str, Any]:
+    """The `data` and `layout` of `figure` for plotly.js; colours of paper and text are left to the page.
+
+    Args:
+        figure: What is drawn.
+        digits: Digits of each number. Six are more than a screen shows and make a page smaller; 17 lose nothing.
+    """
     references = [mark for mark in figure.marks if isinstance(mark, Reference) and math.isfinite(mark.value)]
+    levels = [mark for mark in references if mark.axis == "y" and mark.name]
+    lowest = min(levels, key=lambda mark: mark.value) if len(levels) > 1 else None  # its name stands below it
     series = [mark for mark in figure.marks if not isinstance(mark, Reference)]
     traces = [trace for index, mark in enumerate(series) for trace in _traces(mark, colour(index))]
     for trace in traces:  # names are drawn as the words they are, which can be those of a model; none is in no legend
         trace |= {"name": _escape(trace["name"])} if trace.get("name") else {"showlegend": False}
         trace |= _tooltip(trace, figure)
     return {
-        "data": [_with_gaps(trace) for trace in traces],
+        "data": [_with_gaps(trace, digits) for trace in traces],
         "layout": {
             "xaxis": _axis(figure.x_label, figure.x_log) | _ticks(series),
             "yaxis": _axis(figure.y_label, figure.y_log) | _upside(series) | _groups(series) | _named(figure),
@@ -28,7 +35,7 @@ def plotly_json(figure: Figure) -> dict[str, Any]:
             "margin": {"l": 60, "r": 20, "t": 30, "b": 50},
             "shapes": [_reference_line(mark) for mark in references],
             **_space(figure, series),
-            "annotations": [_reference_label(mark, figure) for mark in references if mark.name],
+            "annotations": [_reference_label(mark, figure, mark is lowest) for mark in references if mark.name],
         },
     }
 
@@ -50,14 +57,15 @@ def _(mark: Line, shade: str) -> list[dict[str, Any]]:
 @_traces.register
 def _(mark: Points, shade: str) -> list[dict[str, Any]]:
     trace = {"type": "scatter", "mode": "markers", "x": mark.x, "y": mark.y, "name": mark.name}
-    return [trace | {"marker": {"color": shade, "size": 6}} | _error(mark.error) | _hover(mark.labels)]
+    marker = {"color": mark.colour or shade} | ({"size": 9, "symbol": "x"} if mark.crossed else {"size": 6})
+    return [trace | {"marker": marker} | _error(mark.error) | _hover(mark.labels)]
 
 
 @_traces.register
 def _(mark: Bars, shade: str) -> list[dict[str, Any]]:
     # Categories stay words: plotly.js would turn names such as "1" into numbers.
     positions = list(range(len(mark.labels)))
-    trace = {"type": "bar", "x": positions, "y": mark.y, "name": mark.name, "marker": {"color": shade}}
+    trace = {"type": "bar", "x": positions, "y": mark.y, "name": mark.name, "marker": {"color": mark.colour or shade}}
     return [trace | _error(mark.error) | _hover(mark.labels)]
 
 
@@ -105,18 +113,20 @@ def _heights(name: str) -> dict[str, Any]:
     return {"colorscale": "Viridis", "colorbar": {"title": {"text": _escape(name)}}}
 
 
-def _with_gaps(value: Any) -> Any:
-    """The same value with None for what is not finite: JSON has no NaN, and plotly.js leaves a gap at null."""
+def _with_gaps(value: Any, digits: int) -> Any:
+    """The same value in so many digits, and None for what is not finite, which JSON lacks and plotly.js leaves open."""
     if isinstance(value, dict):
-        return {key: _with_gaps(entry) for key, entry in value.items()}
+        return {key: _with_gaps(entry, digits) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_with_gaps(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return [_with_gaps(entry, digits) for entry in value]
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else None
 
 
 def _axis(label: str, logarithmic: bool) -> dict[str, Any]:
-    scale = {"type": "log", "exponentformat": "power"} if logarithmic else {}
-    return {"title": {"text": _escape(label)}, "automargin": True, **scale}
+    scale = {"type": "log", "exponentformat": "power", "nticks": 7} if logarithmic else {}
+    return {"title": {"text": _escape(label), "standoff": 8}, "automargin": True, **scale}
 
 
 def _ticks(series: Sequence[Mark]) -> dict[str, Any]:
@@ -180,9 +190,10 @@ def _reference_line(mark: Reference) -> dict[str, Any]:
     return {"type": "line", "line": line, **(across if mark.axis == "y" else upright)}
 
 
-def _reference_label(mark: Reference, figure: Figure) -> dict[str, Any]:
+def _reference_label(mark: Reference, figure: Figure, below: bool) -> dict[str, Any]:
     # On a logarithmic axis plotly.js places lines by value but words by exponent.
     logarithmic = figure.y_log if mark.axis == "y" else figure.x_log
     at = math.log10(mark.value) if logarithmic and mark.value > 0 else mark.value
     place = {"x": 1, "xref": "paper", "y": at} if mark.axis == "y" else {"y": 1, "yref": "paper", "x": at}
-    return {"text": _escape(mark.name), "showarrow": False, "yanchor": "bottom", "xanchor": "right", **place}
+    side = "top" if below else "bottom"
+    return {"text": _escape(mark.name), "showarrow": False, "yanchor": side, "xanchor": "right", **place}

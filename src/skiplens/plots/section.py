@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from skiplens.base.words import in_words
 from skiplens.plots.figure import Figure
 from skiplens.plots.network_drawing import NetworkDrawing
 from skiplens.readings.finding import Rule
@@ -20,7 +21,8 @@ class Section:
 
     `sentence` is for a person in a hurry; `facts` are label and value; `rows` make a table, and a row that speaks of a
     residual block names it under "block"; `blocks` names the blocks that are drawn on top of the page. With a
-    `question` the page shows a card: the number on its `scale` and the first figure; the rest unfolds.
+    `question` the page shows a card: the number on its `scale` and the first figure; the rest unfolds. A network that
+    was changed stands `after` the drawing of the one that it was; `code` is to be pasted.
     """
 
     anchor: str
@@ -35,27 +37,8 @@ class Section:
     question: str = ""
     scale: "Scale | None" = None
     drawing: NetworkDrawing | None = None
-
-
-def number_in_words(value: float, digits: int = 3) -> str:
-    """A number in a few digits as people write it: 0.5, 1,230, 50,000, 2.45e9."""
-    if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
-    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
-    rounded = float(f"{mantissa}e{exponent}")
-    if 1e-3 <= abs(rounded) < 1e3:
-        return f"{rounded:g}"
-    return f"{rounded:,.0f}" if 1 < abs(rounded) < 1e9 else f"{float(mantissa):g}e{int(exponent)}"
-
-
-def percent(value: float) -> str:
-    """A share in percent, in a few digits."""
-    return f"{number_in_words(100 * value)} %"
-
-
-def times(value: float) -> str:
-    """A factor, with its sign."""
-    return f"{number_in_words(value)}×"
+    after: NetworkDrawing | None = None
+    code: str = ""
 
 
 LIMIT = 2 / 3
@@ -75,8 +58,9 @@ class Scale:
     best: float
     threshold: float | None
     why: str
-    words: Callable[[float], str] = number_in_words
+    words: Callable[[float], str] = in_words
     logarithmic: bool = True
+    shown: str = ""  # the number as it is told elsewhere, where the value is the sure part of it
 
     @property
     def place(self) -> float:

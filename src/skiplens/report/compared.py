@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
+from skiplens.base.words import in_words
 from skiplens.graph.inputs import first_line
 from skiplens.plots.figure import Figure, Line, Mark, Points, Reference, bundle, colour
 from skiplens.plots.figure import numbers as as_values
-from skiplens.plots.section import Curve, KeyNumber, Overlay, number_in_words
+from skiplens.plots.section import Curve, KeyNumber, Overlay
 from skiplens.readings.reading import Reading
 from skiplens.report.inspection import Report
 from skiplens.report.lenses import key_numbers, overlays_of
@@ -108,10 +109,10 @@ class Measured:
 
     def row(self, names: Sequence[str]) -> Mapping[str, Any]:
         """The row of a table."""
-        cells = {name: in_words(values) for name, values in zip(names, self.values, strict=True)}
+        cells = {name: mean_and_spread(values) for name, values in zip(names, self.values, strict=True)}
         for name, verdict, p in zip(names[1:], self.verdicts, self.adjusted, strict=True):
             column = "difference" if len(names) == 2 else f"difference, {name}"
-            cells[column] = f"{verdict}{'' if math.isnan(p) else f', p = {p:.2g}'}"
+            cells[column] = f"{verdict}{'' if math.isnan(p) else f', p = {in_words(p, 2)}'}"
         return {"number": self.label, **cells}
 
     def to_json(self, names: Sequence[str]) -> dict[str, Any]:
@@ -140,12 +141,12 @@ def measure(contenders: Sequence[ComparedModel], kinds: Sequence[type[Reading]])
     return tuple(replace(row, adjusted=tuple(next(corrected) for _ in row.p_values)) for row in rows)
 
 
-def in_words(values: Tensor) -> str:
+def mean_and_spread(values: Tensor) -> str:
     """Mean ± standard deviation over draws; the number alone where there is one draw or no spread."""
     if not len(values):
         return "–"
     mean, spread = float(values.mean()), float(values.std()) if len(values) > 1 else 0.0
-    return number_in_words(mean) + (f" ± {number_in_words(spread)}" if spread > 0 else "")
+    return in_words(mean) + (f" ± {in_words(spread)}" if spread > 0 else "")
 
 
 def _direction(first: Tensor, other: Tensor) -> str:
@@ -209,7 +210,8 @@ def all_numbers(numbers: Sequence[Measured], names: Sequence[str]) -> Figure | N
         ]
         heights = [place + 0.2 * index for place, *_ in rows]
         words = tuple(
-            f"{n.label}: {in_words(n.values[0])} → {in_words(n.values[index + 1])}, {n.verdict(index + 1)}"
+            f"{n.label}: {mean_and_spread(n.values[0])} → {mean_and_spread(n.values[index + 1])}, "
+            f"{n.verdict(index + 1)}"
             for *_, n in rows
         )
         marks.append(Points(as_values(dots), as_values(heights), name, labels=words))

@@ -1,6 +1,7 @@
 """Look at several models, each drawn several times, and test how they differ."""
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -11,18 +12,20 @@ import torch
 from torch import nn
 
 from skiplens.base.errors import InvalidInputError
-from skiplens.base.files import fingerprint, write_content, written_together
+from skiplens.base.files import write_content, written_together
+from skiplens.base.identity import fingerprint
 from skiplens.base.preserve_state import preserve_random_state
 from skiplens.base.progress import Progress, silent, track
 from skiplens.base.randomness import Randomness, own_random_state, seed_torch
+from skiplens.base.words import in_words
 from skiplens.graph.batch import Batch, take
 from skiplens.graph.inputs import require_module
 from skiplens.graph.loss import Loss, loss_rule
+from skiplens.improvement.drawing import drawing_of
 from skiplens.plots.matplotlib_file import save_figure
-from skiplens.plots.section import Section, number_in_words
+from skiplens.plots.section import Section
 from skiplens.readings.reading import Reading
 from skiplens.report.compared import LEVEL, ComparedModel, Measured, all_numbers, measure, overlays
-from skiplens.report.drawing import drawing_of
 from skiplens.report.inspection import INTERRUPTED, Report, inspect
 from skiplens.report.lenses import LENSES, choose, guarded_section, has_section
 from skiplens.report.page import Opening, Problem, page
@@ -76,7 +79,7 @@ class Comparison:
     def verdict(self) -> str:
         """One line: in how many numbers the models differ by more than draws of one model do."""
         if not any(number.tested and not number.exact for number in self.numbers):
-            return "Nothing could be tested: each model exists only once, so what chance does is not known."
+            return f"{_farthest(self.numbers)}Nothing could be tested: each model exists once, so chance is not known."
         return _told(self.numbers, self.names)
 
     def sections(self) -> tuple[Section, ...]:
@@ -102,8 +105,8 @@ class Comparison:
         with written_together(Path(folder)) as beside:
             for kind in self._kinds:
                 for figure in overlays(self.contenders, kind):
-                    for ending in ("png", "svg"):
-                        save_figure(figure, beside / "figures" / f"{kind.kind}_{figure.name}.{ending}")
+                    stem = f"{kind.kind}_{figure.name}"
+                    save_figure(figure, *(beside / "figures" / f"{stem}.{ending}" for ending in ("png", "svg")))
             text = json.dumps(self.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
             write_content(beside / "comparison.json", text)
             self.save(beside / "comparison.html")
@@ -306,8 +309,20 @@ def _told(numbers: Sequence[Measured], names: Sequence[str]) -> str:
     return f"{effects[0].upper()}{effects[1:]}. {differing} of {total} numbers differ by more than seed-to-seed noise."
 
 
+def _farthest(numbers: Sequence[Measured]) -> str:
+    """The numbers that are the most times larger or smaller than the first model's, where no test can be made."""
+    apart = []
+    for number in numbers:
+        means = [float(values.mean()) for values in number.values if len(values)]
+        if not number.exact and len(means) == len(number.values) and min(means) > 0 and math.isfinite(max(means)):
+            ratio, index = max((abs(math.log(mean / means[0])), index) for index, mean in enumerate(means))
+            apart.append((-ratio, f"{number.label} {in_words(means[0])} → {in_words(means[index])}"))
+    shown = ", ".join(words for ratio, words in sorted(apart)[:SHOWN] if ratio)
+    return f"{shown[0].upper()}{shown[1:]}. " if shown else ""
+
+
 def _mean(number: Measured, index: int) -> str:
-    return number_in_words(float(number.values[index].mean()))
+    return in_words(float(number.values[index].mean()))
 
 
 def _counted(numbers: Sequence[Measured]) -> str:

@@ -39,18 +39,18 @@ def gallery_page(papers: Sequence[GalleryPaper], facts: Sequence[tuple[str, str]
     """The whole page as text; `facts` say where it comes from, as label and value."""
     verdicts = [verdict for paper in papers for item in paper.items for verdict in item.verdicts]
     found = [shown_word(verdict["verdict"], verdict["ours"]) for verdict in verdicts]
-    words = ("reproduced", "corrected", "differs", "undecided", "not run")
+    words = ("reproduced", "corrected", "opposite", "differs", "undecided", "not run")
     return template("gallery.html.j2").render(
         papers=papers,
         facts=facts,
         counts=[(word, found.count(word)) for word in words if word in found],
-        worse=[verdict for verdict in verdicts if verdict["worse"]],
+        changed=[verdict for verdict in verdicts if verdict["changed"]],
         version=VERSION,
         style=resource("report.css") + resource("gallery.css"),
         script=page_script(),
         plotly=plotly_packed() if any(item.figures for paper in papers for item in paper.items) else "",
         verdicts=json_in_html(verdicts),
-        figure_json=lambda figure: json_in_html(plotly_json(figure)),
+        figure_json=lambda figure: json_in_html(plotly_json(figure, digits=6)),
         number=number,
         shown_word=shown_word,
     )

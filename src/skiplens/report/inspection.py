@@ -35,14 +35,17 @@ from skiplens.graph.lens import OPERATIONS, PER_SECOND, Lens, Subject, prepared
 from skiplens.graph.loss import Loss, loss_name, loss_rule
 from skiplens.graph.modules import require_submodule
 from skiplens.improvement.best_change import BestChange, best_change
+from skiplens.improvement.drawing import drawing_of
 from skiplens.improvement.reading import Improvement
 from skiplens.plots.matplotlib_file import save_card, save_drawing, save_figure
 from skiplens.plots.section import Section
 from skiplens.readings.file import from_json, to_json
 from skiplens.readings.finding import Finding, listed, verdict
 from skiplens.readings.reading import Reading
-from skiplens.report.drawing import drawing_of
+from skiplens.report.during_training.page import monitor_drawing, monitor_sentence
+from skiplens.report.during_training.record import MonitorReading
 from skiplens.report.lenses import JUDGED, choose, counted, figures_of, find, guarded_section, has_section
+from skiplens.report.notebook import inline
 from skiplens.report.page import Problem, opening, page
 from skiplens.signal.findings import FRESH_STATISTICS
 from skiplens.trainability.reading import FORECAST_RULE, Forecast
@@ -70,8 +73,6 @@ FOR_OTHER_MODELS = (
 REFUSALS = {
     "modified by an inplace operation": "The model writes in place over a value that its own gradient needs, so it "
     "cannot be trained as it is. Make a new tensor there.",
-    "Invalid strides/sizes": "A product of groups of rows, as experts use it, has no second derivative in torch. A "
-    'model of Hugging Face can do without: model.set_experts_implementation("batched_mm").',
 }
 """What torch says of models that it cannot differentiate, and what that means."""
 R = TypeVar("R", bound=Reading)
@@ -107,6 +108,10 @@ class Report:
 
     __repr__ = __str__
 
+    def _repr_html_(self) -> str:
+        drawing = drawing_of(self.readings, self.findings)
+        return inline(self.title, (self.verdict, self.advice), drawing, self.findings)
+
     @property
     def verdict(self) -> str:
         """What is expected of it, then that it is healthy, its most severe finding, or what was not measured."""
@@ -131,9 +136,27 @@ class Report:
         return tuple(finding for finding in self.findings if finding.rule != FORECAST_RULE)
 
     @property
+    def _headline(self) -> str:
+        """The verdict without the sentence of a finding, which is told beside its change."""
+        expected, serious = self.reading(Forecast), [found for found in self._others if found.severity != "note"]
+        if not serious or self.reading(Improvement) is not None:
+            return self.verdict
+        return serious[0].rule.replace("_", " ").capitalize() if expected is None else expected.sentence
+
+    @property
+    def _told(self) -> tuple[Finding, ...]:
+        """The findings that are told one by one; the forecast has been told, unless it alone knows the cause."""
+        expected = self.reading(Forecast)
+        cause = expected.cause if expected else None
+        known = cause is None or cause.rule in {finding.rule for finding in self._others}
+        return self._others if known else self.findings
+
+    @property
     def _health(self) -> str:
         if not self.readings:
             return "Nothing could be measured."
+        if self._only_watched is not None:
+            return monitor_sentence(self._only_watched)
         if any(finding.severity != "note" for finding in self._others):
             return verdict(self._others)
         missing = [problem for problem in self.problems if problem.lens in JUDGED]
@@ -148,6 +171,12 @@ class Report:
         if not self.problems:
             return verdict(self._others)
         return f"Healthy as far as could be measured: {self._reasons}"
+
+    @property
+    def _only_watched(self) -> MonitorReading | None:
+        """What a monitor saw, where nothing else was looked at that could be called healthy."""
+        judged = any(self.reading(kind) is not None for kind in JUDGED.values())
+        return None if judged or self.findings else self.reading(MonitorReading)
 
     @property
     def _reasons(self) -> str:
@@ -172,14 +201,21 @@ class Report:
         path = Path(path)
         if path.is_dir():
             raise InvalidInputError(f"{path} is a folder; name the file, e.g. {path / 'report.html'}.")
-        found = self.reading(BestChange)
-        top = opening(self.verdict, self.findings, self.readings)
-        top = replace(top, advice=self.advice, advice_code=found.code if found else "")
-        top = replace(top, severity=top.severity or "unknown" * self._health.startswith(("Not", "Nothing")))
-        drawing = drawing_of(self.readings, self.findings)
-        content = page(self.title, top, self.sections(), self.problems, self.to_json(), drawing)
-        write_content(path, content)
+        write_content(path, self.to_html())
         return path
+
+    def to_html(self) -> str:
+        """The page as text."""
+        found = self.reading(BestChange)
+        top = opening(self._headline, self._told, self.readings)
+        if found is not None:
+            top = replace(top, advice=found.change, promise=found.promise, advice_code=found.code)
+        unknown = self._only_watched is not None or self._health.startswith(("Not", "Nothing"))
+        top = replace(top, severity=top.severity or "unknown" * unknown)
+        drawing = drawing_of(self.readings, self.findings)
+        if drawing is None and self._only_watched is not None:
+            drawing = monitor_drawing(self._only_watched)
+        return page(self.title, top, self.sections(), self.problems, self.to_json(), drawing)
 
     def write(self, folder: Path | str) -> Path:
         """Write `report.html`, `readings.json` and `figures/` into `folder`; returns the page's path."""
@@ -187,8 +223,7 @@ class Report:
             problems = [problem for reading in self.readings for problem in _save_figures(reading, beside / "figures")]
             drawing = drawing_of(self.readings, self.findings)
             if drawing is not None:
-                for ending in ("png", "svg"):
-                    save_drawing(drawing, beside / "figures" / f"network.{ending}")
+                save_drawing(drawing, *(beside / "figures" / f"network.{ending}" for ending in ("png", "svg")))
                 save_card(drawing, self.title, self.verdict, beside / "card.png")
             whole = replace(self, problems=(*self.problems, *problems))
             text = json.dumps(whole.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
@@ -345,8 +380,7 @@ def _save_figures(reading: Reading, folder: Path) -> list[Problem]:
     """Save the figures of a reading; what cannot be drawn is left out and told."""
     try:
         for figure in figures_of(reading):
-            for ending in ("png", "svg"):
-                save_figure(figure, folder / f"{reading.kind}_{figure.name}.{ending}")
+            save_figure(figure, *(folder / f"{reading.kind}_{figure.name}.{ending}" for ending in ("png", "svg")))
     except SkiplensError:  # the disk is full, or a package is missing
         raise
     except Exception as error:

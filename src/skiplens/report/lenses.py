@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from skiplens.base.errors import InvalidInputError, did_you_mean
+from skiplens.base.words import percent
 from skiplens.curvature import landscape_reading
 from skiplens.curvature import report as curvature
 from skiplens.graph.inputs import first_line
@@ -20,7 +21,7 @@ from skiplens.jacobians.hypotheses import model_check as hypotheses
 from skiplens.paths import report as paths
 from skiplens.plots.figure import Figure, drawn
 from skiplens.plots.plotly_json import plotly_json
-from skiplens.plots.section import KeyNumber, Overlay, Quantity, ReadingView, Scale, Section, percent, provenance_of
+from skiplens.plots.section import KeyNumber, Overlay, Quantity, ReadingView, Scale, Section, provenance_of
 from skiplens.readings.finding import Finding, Rule, by_severity
 from skiplens.readings.reading import Reading
 from skiplens.report import verification_reading

@@ -11,15 +11,16 @@ from typing import Any
 
 from skiplens.base.optional_imports import optional_import
 from skiplens.base.version import VERSION
+from skiplens.base.words import in_words
 from skiplens.plots.figure import Figure
-from skiplens.plots.network_drawing import LaidOut, NetworkDrawing, path_data
+from skiplens.plots.network_drawing import LaidOut, NetworkDrawing, morph, path_data
 from skiplens.plots.plotly_json import plotly_json
-from skiplens.plots.section import Section, number_in_words
-from skiplens.readings.finding import ORDER, Finding
+from skiplens.plots.section import Section
+from skiplens.readings.finding import Finding
 from skiplens.readings.reading import Reading
-from skiplens.report.verification_reading import VerificationReading, anchor_of, verification_sentence
+from skiplens.report.verification_reading import VerificationReading, verification_section
 
-SCRIPTS = ("elements", "plots", "numbers", "copying", "blocks", "card", "actions")
+SCRIPTS = ("elements", "plots", "numbers", "copying", "blocks", "hero", "card", "morph", "actions")
 """Parts of the page's script, in the order in which they build on each other."""
 
 
@@ -37,6 +38,7 @@ class Problem:
 class FindingCard:
     """One finding in words; everything in it is plain text."""
 
+    name: str
     severity: str
     sentence: str
     change: str
@@ -51,14 +53,24 @@ class Opening:
     """The top of the page.
 
     `severity` is that of the worst finding, '' where nothing is above a note, or 'unknown'; `advice` is what to change
-    first.
+    first, and `promise` what comes of it.
     """
 
     verdict: str
     severity: str
     cards: tuple[FindingCard, ...]
     advice: str = ""
+    promise: str = ""
     advice_code: str = ""
+
+    @property
+    def parts(self) -> tuple[str, str]:
+        """The verdict in a few words, and the rest of it."""
+        few, colon, rest = self.verdict.partition(": ")
+        return (few, rest[:1].upper() + rest[1:]) if colon and len(few) < FEW else (self.verdict, "")
+
+
+FEW = 60  # letters of a verdict that is read at a glance
 
 
 def page(
@@ -71,24 +83,27 @@ def page(
 ) -> str:
     """The whole page as text; every word that comes from a model or a file is escaped."""
     # Cards with a number come first among cards; what is no card, such as the race of a change, keeps its place on top.
-    sections = sorted(sections, key=lambda section: (bool(section.question), section.scale is None))
+    told = {card.proof.section.anchor for card in opening.cards if card.proof}  # beside their findings
+    sections = [section for section in sections if section.anchor not in told]
+    sections.sort(key=lambda section: (bool(section.question), section.scale is None))
+    pictures = [*sections, *(card.proof.section for card in opening.cards if card.proof)]
     blocks = BlockIndex(tuple(name for section in sections for name in section.blocks))
     return template("report.html.j2").render(
         title=title,
         opening=opening,
-        counts=severity_counts(opening.cards),
         blocks=blocks,
         hero=None if drawing is None else LaidOut(drawing),
         laid_out=LaidOut,
         path_data=path_data,
+        morph=morph,
         sections=sections,
         problems=problems,
         version=VERSION,
         style=resource("report.css"),
         script=page_script(),
-        plotly=plotly_packed() if any(section.figures for section in sections) else "",
-        readings=json_in_html(readings),
-        figure_json=lambda figure: json_in_html(plotly_json(figure) | {"blocks": blocks.of_figure(figure)}),
+        plotly=plotly_packed() if any(section.figures for section in pictures) else "",
+        readings=packed(json.dumps(readings, allow_nan=False, ensure_ascii=False)),
+        figure_json=lambda figure: json_in_html(plotly_json(figure, digits=6) | {"blocks": blocks.of_figure(figure)}),
     )
 
 
@@ -119,8 +134,12 @@ def page_script(names: Sequence[str] = SCRIPTS, own: str = "") -> str:
 @cache
 def plotly_packed() -> str:
     """The whole of plotly.js as base64 of gzip, which the page unpacks: 2.0 instead of 4.8 megabytes."""
-    source = optional_import("plotly.offline", "the plots of a report", "plotly").get_plotlyjs()
-    return base64.b64encode(gzip.compress(source.encode(), mtime=0)).decode()
+    return packed(optional_import("plotly.offline", "the plots of a report", "plotly").get_plotlyjs())
+
+
+def packed(text: str) -> str:
+    """Text as base64 of gzip, which the page unpacks."""
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
 def json_in_html(value: Any) -> str:
@@ -137,19 +156,18 @@ _WORDS = {"helps": "helps", "hurts": "does not help", "no difference": "does not
 
 @dataclass(frozen=True)
 class Proof:
-    """What came of trying the change, in a word and in a sentence, and where on the page it is told."""
+    """What came of trying the change, in a word, and everything that is told of it."""
 
     word: str
     helps: bool
-    sentence: str
-    anchor: str
+    section: Section
 
 
 def opening(verdict: str, findings: Sequence[Finding], readings: Sequence[Reading] = ()) -> Opening:
     """The verdict and the findings, most severe first as they come, each with the proof among `readings`."""
     worst = findings[0].severity if findings and findings[0].severity != "note" else ""
     proofs = {
-        r.rule: Proof(_WORDS[r.outcome], r.outcome == "helps", verification_sentence(r), anchor_of(r))
+        r.rule: Proof(_WORDS[r.outcome], r.outcome == "helps", verification_section(r))
         for r in readings
         if isinstance(r, VerificationReading)
     }
@@ -158,20 +176,14 @@ def opening(verdict: str, findings: Sequence[Finding], readings: Sequence[Readin
 
 def _card(finding: Finding, proof: Proof | None) -> FindingCard:
     facts = [
-        ("measured", number_in_words(finding.number)),
-        ("threshold", number_in_words(finding.threshold)),
+        ("measured", in_words(finding.number)),
+        ("threshold", in_words(finding.threshold)),
         ("where the threshold comes from", finding.source),
     ]
     if finding.where:
         facts.append(("where", ", ".join(finding.where)))
-    words = (finding.severity, finding.sentence, finding.change, finding.code)
+    words = (finding.rule.replace("_", " "), finding.severity, finding.sentence, finding.change, finding.code)
     return FindingCard(*words, tuple(facts), proof, finding.where)
-
-
-def severity_counts(cards: Sequence[FindingCard]) -> list[tuple[str, int]]:
-    """How many findings there are of each severity that occurs, the worst first."""
-    found = [card.severity for card in cards]
-    return [(severity, found.count(severity)) for severity in ORDER if severity in found]
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from skiplens.base.preserve_state import dropout_off, preserve_random_state, pre
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
 from skiplens.base.settings import Settings, option
+from skiplens.base.words import in_words
 from skiplens.edits.remedies import MODES, apply_remedy
 from skiplens.graph.batch import Batch, take
 from skiplens.graph.functional import main_output
@@ -261,7 +262,8 @@ def plan(changes: int, runs: int, step_seconds: float, seconds: float, steps: in
         return RacePlan(changes, steps)
     needed = FEWEST_STEPS * runs * (changes + 1) * step_seconds
     reason = (
-        f"There was no time for a race: a step takes {step_seconds:.2g} s and {runs} runs of {FEWEST_STEPS} steps for "
+        f"There was no time for a race: a step takes {in_words(step_seconds, 2)} s and {runs} runs of "
+        f"{FEWEST_STEPS} steps for "
         f"each of {changes + 1} networks {needed:.0f} s, but {max(0.0, seconds):.0f} s were left. Give more seconds."
     )
     for raced in range(changes, 0, -1):

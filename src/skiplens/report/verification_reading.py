@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
+from skiplens.base.words import in_words
 from skiplens.improvement.race import LEVEL, Race, race_figure
 from skiplens.plots.figure import Figure, drawn
-from skiplens.plots.section import ReadingView, Section, number_in_words, provenance_of
+from skiplens.plots.section import ReadingView, Section, provenance_of
 from skiplens.readings.reading import Reading
 
 LAST_SHARE = 0.25  # the share of a run's steps, at its end, over which its final loss is the mean
@@ -117,26 +118,23 @@ TEST = "Wilcoxon signed-rank test of log final losses, paired by seed, two-sided
 
 def verification_section(reading: VerificationReading) -> Section:
     """Whether the change removes the finding, and whether the network trains better with it."""
+    told = verification_sentence(reading)
     brought = tuple(f"The change brings another finding: {sentence}" for sentence in reading.brought)
+    notes = (*((reading.reason,) if reading.reason and reading.reason not in told else ()), *brought)
     return Section(
-        anchor=anchor_of(reading),
+        anchor=f"{reading.kind}-{reading.rule}",
         title=f"Proof: {reading.rule.replace('_', ' ')}",
-        sentence=verification_sentence(reading),
+        sentence=told,
         facts=_facts(reading),
-        notes=(*((reading.reason,) if reading.reason else ()), *brought),
+        notes=notes,
         figures=drawn(reading, FIGURES),
         provenance=provenance_of(reading),
     )
 
 
-def anchor_of(reading: VerificationReading) -> str:
-    """Where on the page it stands."""
-    return f"{reading.kind}-{reading.rule}"
-
-
 def verification_sentence(reading: VerificationReading) -> str:
     """Both answers in two sentences."""
-    change = f"{number_in_words(reading.before)} → {number_in_words(reading.after)}"
+    change = f"{in_words(reading.before)} → {in_words(reading.after)}"
     gone = "the finding is gone" if reading.solved else "the finding is still there"
     return f"With the change, {gone} ({reading.quantity}: {change}). {_race_sentence(reading)}"
 
@@ -144,9 +142,10 @@ def verification_sentence(reading: VerificationReading) -> str:
 def _race_sentence(reading: VerificationReading) -> str:
     if not reading.seeds:
         return reading.reason or "There was no race."
+    before, after = _median(reading.final_before), _median(reading.final_after)
     ends = (
-        f"final loss {_median(reading.final_before)} → {_median(reading.final_after)}, lower on {reading.wins} of "
-        f"{reading.seeds} seeds, p = {reading.p_value:.2g}"
+        f"final loss {before} → {after}, lower on {reading.wins} of {reading.seeds} seeds, p = "
+        f"{in_words(reading.p_value, 2)}"
     )
     words = {
         "helps": "It trains measurably better",
@@ -159,9 +158,9 @@ def _race_sentence(reading: VerificationReading) -> str:
 def _facts(reading: VerificationReading) -> tuple[tuple[str, str], ...]:
     facts = [
         ("change", reading.remedy.replace("_", " ")),
-        (f"{reading.quantity}, before", number_in_words(reading.before)),
-        (f"{reading.quantity}, after", number_in_words(reading.after)),
-        ("threshold of the finding", number_in_words(reading.threshold)),
+        (f"{reading.quantity}, before", in_words(reading.before)),
+        (f"{reading.quantity}, after", in_words(reading.after)),
+        ("threshold of the finding", in_words(reading.threshold)),
         ("the finding", "is gone" if reading.solved else "is still there"),
     ]
     if reading.seeds:
@@ -172,13 +171,14 @@ def _facts(reading: VerificationReading) -> tuple[tuple[str, str], ...]:
             ("runs that diverged", f"{diverged[0]} before, {diverged[1]} after"),
             ("seeds and steps", f"{reading.seeds} seeds of {reading.losses_before.shape[1]} steps"),
             ("best learning rates", f"{reading.rates[0]:g} before, {reading.rates[1]:g} after"),
-            (TEST, f"p = {reading.p_value:.2g}"),
+            (TEST, f"p = {in_words(reading.p_value, 2)}"),
         ]
     return tuple(facts)
 
 
 def _median(losses: torch.Tensor) -> str:
-    return number_in_words(float(losses.median()))
+    middle = float(losses.median())
+    return in_words(middle) if math.isfinite(middle) else "of a run that diverges"
 
 
 VIEW = ReadingView(VerificationReading, section=verification_section, figures=FIGURES)

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
-from pathlib import Path
 from urllib.parse import quote, urlencode
 
 import flask
@@ -16,16 +15,18 @@ from skiplens.explorer.control import words_of
 from skiplens.explorer.exports import TYPES, exported
 from skiplens.explorer.guard import COOKIE_DAYS, MOST_BODY_BYTES, UPDATES, Guard, Visitor, is_update
 from skiplens.explorer.measurements import Measurements
-from skiplens.explorer.page.callbacks import INDEX, Callbacks, layout
+from skiplens.explorer.page.callbacks import Callbacks, layout
 from skiplens.explorer.page.panes import draw
 from skiplens.explorer.view import UnknownViewError, View, view_named
+from skiplens.explorer.views.runs_folder import RunsFolder, load_report
 from skiplens.report.page import page_script, resource
 
 _SCRIPTS = ("elements", "plots", "numbers", "copying")
 
 _POLICY = (
     "default-src 'none'; script-src 'self' {hashes}; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
-    "font-src 'self' data:; connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+    "font-src 'self' data:; connect-src 'self'; frame-src 'self'; form-action 'none'; base-uri 'none'; "
+    "frame-ancestors 'none'"
 )
 
 _HEADERS = {
@@ -37,10 +38,16 @@ _HEADERS = {
 }
 
 
-def make_app(views: Sequence[View], guard: Guard, file_of: Callable[[str], Path] | None = None) -> Dash:
+_REPORT_POLICY = (
+    "sandbox allow-scripts allow-downloads; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "img-src data: blob:; font-src data:; form-action 'none'; base-uri 'none'; frame-ancestors 'self'"
+)  # of a report in its frame: it has no origin, and can neither read this server nor be framed by another page
+
+
+def make_app(views: Sequence[View], guard: Guard, runs: RunsFolder | None = None) -> Dash:
     """The whole application; it can be served, or asked by a test without a server.
 
-    `file_of` takes the name of a file that can be downloaded to its place, and refuses all other names.
+    `runs` has the files that can be downloaded, and refuses all other names.
     """
     server = flask.Flask("skiplens.explorer", static_folder=None)
     server.config["MAX_CONTENT_LENGTH"] = MOST_BODY_BYTES
@@ -49,7 +56,7 @@ def make_app(views: Sequence[View], guard: Guard, file_of: Callable[[str], Path]
         server=server,
         title="Skiplens explorer",
         update_title="",
-        index_string=INDEX,
+        index_string=_asset("index.html"),
         serve_locally=True,
         include_assets_files=False,
         suppress_callback_exceptions=True,
@@ -65,13 +72,14 @@ def make_app(views: Sequence[View], guard: Guard, file_of: Callable[[str], Path]
     _add_look(server)
     _add_exports(server, views, measurements)
     server.register_error_handler(UnknownViewError, lambda error: _message(str(error)))
-    if file_of is not None:
-        _add_files(server, file_of)
+    if runs is not None:
+        _add_files(server, runs)
     policy = _POLICY.format(hashes=" ".join(app.csp_hashes()))
 
     @server.after_request
     def with_headers(response: flask.Response) -> flask.Response:
-        response.headers.update(_HEADERS)
+        for name, value in _HEADERS.items():
+            response.headers.setdefault(name, value)
         response.headers.setdefault("Content-Security-Policy", policy)
         if not flask.request.path.startswith("/_dash-component-suites"):
             response.headers.setdefault("Cache-Control", "no-store")
@@ -164,11 +172,23 @@ def _add_exports(server: flask.Flask, views: Sequence[View], measurements: Measu
         return response
 
 
-def _add_files(server: flask.Flask, file_of: Callable[[str], Path]) -> None:
+def _add_files(server: flask.Flask, runs: RunsFolder) -> None:
+    @server.get("/report")
+    def report() -> flask.Response:
+        """The page of a report, made here from its readings: what stands in its own HTML is not shown."""
+        try:
+            run = runs.run(flask.request.args.get("name", ""))
+            response = flask.Response(load_report(run.path).to_html(), mimetype="text/html")
+        except (SkiplensError, OSError) as error:
+            return _message(str(error) if isinstance(error, SkiplensError) else "There is no such report.")
+        response.headers["Content-Security-Policy"] = _REPORT_POLICY
+        response.headers["X-Frame-Options"] = "SAMEORIGIN"
+        return response
+
     @server.get("/files")
     def file() -> flask.Response:
         try:
-            path = file_of(flask.request.args.get("name", ""))
+            path = runs.file(flask.request.args.get("name", ""))
             response = flask.send_file(path, mimetype="application/octet-stream", as_attachment=True)
         except (SkiplensError, OSError) as error:
             return _message(str(error) if isinstance(error, SkiplensError) else "There is no such file.")

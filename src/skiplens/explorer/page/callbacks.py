@@ -17,30 +17,6 @@ Fields = Mapping[str, Mapping[str, Sequence[Any]]]  # for each kind of field the
 KINDS = ("several", "field", "number")
 POLL_MILLISECONDS = 400
 
-INDEX = """<!DOCTYPE html>
-<html lang="en">
-<head>
-{%metas%}
-<meta name="color-scheme" content="light dark">
-<title>{%title%}</title>
-<link rel="icon" href="data:,">
-<link rel="stylesheet" href="/look.css">
-{%css%}
-<script src="/theme.js"></script>
-</head>
-<body>
-<noscript><p class="note">The explorer needs JavaScript; everything it loads comes from this machine.</p></noscript>
-{%app_entry%}
-<script src="/page.js"></script>
-{%config%}
-{%scripts%}
-{%renderer%}
-<script src="/plotly.js" defer></script>
-</body>
-</html>
-"""
-"""Around the page: the look of the report, its plots, and no address outside of this server."""
-
 
 def layout(views: Sequence[View]) -> Component:
     """The page before a view is chosen."""
@@ -50,10 +26,13 @@ def layout(views: Sequence[View]) -> Component:
     fields = [html.Div(id="chooser"), html.Fieldset(html.Div(id="fields"), id="renewed")]
     panel = html.Form(fields, id="panel", tabIndex=-1, **{"aria-label": "Controls"})
     words = html.Div([html.Div(id="progress", role="status"), html.Div(id="words", **{"aria-live": "polite"})])
+    hold = html.Button("Hold this picture beside the next", id="hold", type="button", **{"aria-pressed": "false"})
+    tools = html.P([hold, html.Button("Copy a card", id="copy-card", type="button")], className="tools")
+    pictures = html.Div([html.Div(id="held"), html.Div(id="hero"), tools], className="pictures")
     main = [
         html.Div([html.H1(id="title"), html.P(id="lead", className="lead")], className="top"),
         html.Div(words, className="words"),
-        html.Div([html.Div(id="hero"), panel], className="stage"),
+        html.Div([pictures, panel], className="stage"),
         html.Div(id="rest"),
         html.P(id="status", className="unseen", role="status"),
     ]
@@ -155,7 +134,9 @@ class Callbacks:
         if not opened:
             return no_update
         view = view_named(self._views, opened["name"])
-        return _fields(view, current_words(view, opened, fields), False)
+        # Where nothing has to be chosen first, this is a new address: its words count, not what the fields had before.
+        asked = any(isinstance(control, Several) for control in view.controls(opened["words"]))
+        return _fields(view, current_words(view, opened, fields) if asked else opened["words"], False)
 
     def draw(self, opened: Opened | None, fields: Fields, page: Mapping[str, Any], measured: Any) -> Any:
         """What is shown for the values of all controls; `measured` only says that there is something new."""

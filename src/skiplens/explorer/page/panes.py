@@ -13,13 +13,14 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from skiplens.base.errors import SkiplensError
+from skiplens.base.words import in_words
 from skiplens.explorer.control import SEPARATOR, Choice, Control, Several, Slider, State, Switch, query_of, read
 from skiplens.explorer.exports import TABLE, picture_code
 from skiplens.explorer.measurements import Measurements, MeasurementStatus
 from skiplens.explorer.view import Check, Drawing, View
+from skiplens.explorer.walk import WALKS, place
 from skiplens.plots.figure import Figure
 from skiplens.plots.plotly_json import plotly_json
-from skiplens.plots.section import number_in_words
 from skiplens.report.page import json_in_html
 
 MOST_ROWS = 200
@@ -73,13 +74,17 @@ def draw(view: View, words: Mapping[str, str], measurements: Measurements, wait:
 def drawing_panes(drawn: Drawn) -> tuple[list[Component], list[Component], list[Component]]:
     """The words, the main figure and everything below it."""
     if drawn.problem:
-        return [html.P(drawn.problem, className="problem")], [], []
+        return [_mark(drawn), html.P(drawn.problem, className="problem")], [], []
     drawing = drawn.drawing
     words: list[Component] = [
-        html.P(f"The address says {name!r}, which this view does not know.", className="problem")
-        for name in drawn.state.unknown
+        _mark(drawn),
+        *(
+            html.P(f"The address says {name!r}, which this view does not know.", className="problem")
+            for name in drawn.state.unknown
+        ),
     ]
-    if drawing.says:
+    words += walk_pane(drawn)
+    if drawing.says and not drawing.page:
         words.append(html.P(drawing.says, className="says"))
     if drawing.facts:
         tiles = [html.Div([html.Dt(label), html.Dd(value)]) for label, value in drawing.facts]
@@ -87,7 +92,39 @@ def drawing_panes(drawn: Drawn) -> tuple[list[Component], list[Component], list[
     if drawn.is_awaited:
         words.append(html.Span(className="awaited"))
     hero: list[Component] = [html.Figure(_picture(figure)) for figure in drawing.figures[:1]]
+    if drawing.page:
+        frame = {"src": drawing.page, "title": drawing.says, "sandbox": "allow-scripts allow-downloads"}
+        hero = [html.Iframe(className="report", **frame)]
     return words, hero, _below_the_main_figure(drawn)
+
+
+def _mark(drawn: Drawn) -> Component:
+    """Whose words these are: the page hides them under the title of another view."""
+    return html.Span(**{"data-view": drawn.view.name})
+
+
+def walk_pane(drawn: Drawn) -> list[Component]:
+    """The guided walk: links to its steps, and what is to be seen where the page stands at one."""
+    if drawn.view.name not in WALKS:
+        return []
+    paper, steps = WALKS[drawn.view.name]
+    here = place(drawn.view, drawn.query)
+    links = [
+        html.Li(
+            dcc.Link(
+                str(number + 1), href=f"/{drawn.view.name}?{step.query}", title=f"Step {number + 1} of {len(steps)}"
+            ),
+            **({"aria-current": "step"} if number == here else {}),
+        )
+        for number, step in enumerate(steps)
+    ]
+    head = html.Div([html.Span(f"Guided walk, {paper}"), html.Ol(links)], className="steps")
+    if here is None:
+        return [html.Nav(head, className="walk", **{"aria-label": "Guided walk"})]
+    told = html.Span(steps[here].told(drawn.drawing))
+    badge = [html.B("What is printed is false. ")] if steps[here].false_in_print else []
+    nav = html.Nav([head, html.P([*badge, told])], className="walk here", **{"aria-label": "Guided walk"})
+    return [nav]
 
 
 def progress_pane(standing: MeasurementStatus) -> list[Component]:
@@ -178,7 +215,7 @@ def _table(drawn: Drawn) -> Component:
 
 
 def _cell(value: Any) -> str:
-    return number_in_words(value) if isinstance(value, float) else str(value)
+    return in_words(value) if isinstance(value, float) else str(value)
 
 
 def _code(numbers: str, picture: str) -> Component:

@@ -13,46 +13,17 @@ from skiplens.base.errors import InvalidInputError
 from skiplens.base.randomness import Randomness
 from skiplens.data.images import as_floats, sample
 from skiplens.data.preprocessing import fit_whitening
-from skiplens.explorer.control import Choice, Control, Slider
+from skiplens.explorer.control import Control
 from skiplens.explorer.view import Drawing, Values, View
+from skiplens.explorer.written import controls_of, worded
 from skiplens.linalg.second_moments import SecondMoments, second_moments
+from skiplens.papers.li2016_shortcuts.hessian import linear
 from skiplens.papers.li2016_shortcuts.hessian.at_zero import hessian_at_zero
-from skiplens.papers.li2016_shortcuts.hessian.linear import (
-    LinearUnit,
-    linear_gradient,
-    linear_hessian,
-    linear_loss,
-    plain_units,
-    shortcut_units,
-)
+from skiplens.papers.li2016_shortcuts.hessian.linear import LinearUnit, linear_hessian, plain_units, shortcut_units
 from skiplens.papers.li2016_shortcuts.hessian.spectrum import ListedSpectrum, listed_spectrum
-from skiplens.papers.statistics import figure
 from skiplens.plots.figure import Figure, Line, Mark, Reference, colour, numbers
-from skiplens.zoo.weight_laws import Law, orthogonal_weights, scaled, xavier_weights
-
-_STARTS = (("near_zero", "near zero"), ("xavier", "Xavier"), ("orthogonal", "orthogonal"))
-_TASKS = (("digits", "digits"), ("random", "random map"), ("rotation", "rotation"), ("near", "near identity"))
-
-CONTROLS: tuple[Control, ...] = (
-    Slider("branch_depth", "Shortcut depth n", 0, 4, default=2, whole=True).explained(
-        "How many weight matrices each shortcut jumps over; 0 is a plain network without shortcuts."
-    ),
-    Slider("depth", "Network depth", 1, 32, default=16, whole=True).explained(
-        "How many weight matrices the network has; as many as make whole units are used."
-    ),
-    Choice("initialisation", "Start of training", _STARTS, default="near_zero").explained(
-        "Where the weights start: very small, Gaussian of the size that keeps signals (Xavier), or orthogonal."
-    ),
-    Choice("data", "Data", _TASKS, default="digits").explained(
-        "What is learned: handwritten digits, a random linear map, a rotation, or a map close to the identity."
-    ),
-    Slider("width", "Width", 2, 4, default=4, whole=True).explained(
-        "Features of input, output and every layer; of digits so many classes and whitened components."
-    ),
-    Slider("seed", "Seed", 0, 99, default=0, whole=True).explained(
-        "Names the random weights where training starts: the same seed draws the same ones."
-    ),
-)
+from skiplens.zoo.li2016 import LAWS, Start
+from skiplens.zoo.weight_laws import orthogonal_weights, xavier_weights
 
 
 @dataclass(frozen=True)
@@ -64,13 +35,13 @@ class CurvatureView(View):
     lead: ClassVar[str] = (
         "How does the loss bend where training starts, and why are shortcuts over two matrices special?"
     )
-    fixed_controls: ClassVar[tuple[Control, ...]] = CONTROLS
+    fixed_controls: ClassVar[tuple[Control, ...]] = controls_of("curvature")
 
     def draw(self, values: Values, measured: Any = None) -> Drawing:
         """Everything is exact and quick."""
         setting = Setting(**values)
         zero, start = map(listed_spectrum, (setting.eigenvalues_at_zero, setting.eigenvalues_at_start))
-        slope = float(linear_gradient(setting.start, setting.moments).norm())
+        slope = float(linear.linear_gradient(setting.start, setting.moments).norm())
         counted = f"{setting.matrices} in {setting.units} unit{'s' if setting.units > 1 else ''}"
         return Drawing(
             figures=(_eigenvalues(setting), _condition_against_depth(setting), _loss_on_the_way_down(setting)),
@@ -82,7 +53,7 @@ class CurvatureView(View):
                 ("condition number at the start", condition(start)),
                 ("directions down at zero", f"{100 * zero.index_beyond_rounding:.0f} %"),
                 ("directions down at the start", f"{100 * start.index_beyond_rounding:.0f} %"),
-                ("loss at the start", f"{float(linear_loss(setting.start, setting.moments)):.3g}"),
+                ("loss at the start", f"{float(linear.linear_loss(setting.start, setting.moments)):.3g}"),
             ),
             rows=tuple(
                 {
@@ -106,14 +77,7 @@ class CurvatureView(View):
 
 # The networks and their tasks.
 
-Start = Literal["near_zero", "xavier", "orthogonal"]
 TaskName = Literal["digits", "random", "rotation", "near"]
-
-_LAWS: dict[Start, Law] = {
-    "near_zero": scaled(xavier_weights, 0.01),
-    "xavier": xavier_weights,
-    "orthogonal": orthogonal_weights,
-}
 
 
 @dataclass(frozen=True)
@@ -168,7 +132,7 @@ class Setting:
 def initial_weights(start: Start, matrices: int, width: int, seed: int) -> Tensor:
     """Square weight matrices drawn by the law of a start, (matrices, width, width)."""
     generator = Randomness(seed).torch()
-    return torch.stack([_LAWS[start]((width, width), generator) for _ in range(matrices)])
+    return torch.stack([LAWS[start]((width, width), generator) for _ in range(matrices)])
 
 
 @lru_cache(maxsize=32)
@@ -268,31 +232,20 @@ STEPS = torch.linspace(0, 3, 61, dtype=torch.float64)
 def _eigenvalues(setting: Setting) -> Figure:
     start, zero = setting.eigenvalues_at_start, setting.eigenvalues_at_zero
     share = numbers((torch.arange(len(start), dtype=torch.float64) + 0.5) / len(start))
-    return figure(
-        ("eigenvalues", f"Eigenvalues of the Hessian, {setting.matrices * setting.width**2} weights"),
-        "All directions of the weights in the order of their curvature. Below zero the loss goes down, at zero "
-        "it is flat; long steps at one height are many directions with the same curvature.",
-        ("share of all directions", "eigenvalue"),
-        (
-            Line(share, numbers(start), "where training starts"),
-            Line(share, numbers(zero), "at zero weights", dashed=True),
-            Reference(0.0),
-        ),
+    return worded(
+        "eigenvalues",
+        Line(share, numbers(start), "where training starts"),
+        Line(share, numbers(zero), "at zero weights", dashed=True),
+        Reference(0.0),
+        weights=setting.matrices * setting.width**2,
     )
 
 
 def _condition_against_depth(setting: Setting) -> Figure:
-    return figure(
-        ("condition_against_depth", "Condition number against depth"),
-        "How unequal the curvatures are: gradient descent needs about so many steps. Shortcuts over two "
-        "matrices start with the same condition number at every depth, over one it grows with depth, and over three "
-        "or more the Hessian at zero vanishes: there is no dashed line. Lines end where numbers are beyond rounding.",
-        ("weight matrices", "condition number"),
-        (
-            *_condition_curves(replace(setting, branch_depth=0, depth=0)),
-            Reference(float(setting.matrices), f"{setting.matrices} matrices", axis="x"),
-        ),
-        log="xy",
+    return worded(
+        "condition_against_depth",
+        *_condition_curves(replace(setting, branch_depth=0, depth=0)),
+        Reference(float(setting.matrices), f"{setting.matrices} matrices", axis="x"),
     )
 
 
@@ -316,13 +269,9 @@ def _condition_curves(setting: Setting) -> tuple[Mark, ...]:
 
 def _loss_on_the_way_down(setting: Setting) -> Figure:
     names = {1: "over 1 matrix", 2: "over 2 matrices", 3: "over 3 matrices"}
-    return figure(
-        ("way_down", "Loss on the steepest way down from zero"),
-        "All units walk together from zero along the direction in which the first derivative that does not "
-        "vanish falls fastest. With one matrix the loss falls at once, with two like a parabola; with three it is a "
-        "plateau on which gradient descent hardly moves.",
-        ("length of all weights together", "loss"),
-        [
+    return worded(
+        "way_down",
+        *[
             Line(numbers(STEPS), numbers(losses(replace(setting, branch_depth=branch_depth))), name)
             for branch_depth, name in names.items()
         ],

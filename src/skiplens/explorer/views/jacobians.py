@@ -12,42 +12,14 @@ from skiplens import zoo
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
 from skiplens.data.images import as_floats, sample
-from skiplens.explorer.control import Choice, Control, Slider, Switch, only_when
+from skiplens.explorer.control import Control
 from skiplens.explorer.view import Drawing, Values, View
-from skiplens.explorer.views.jacobians_theorem import PAPER, THEOREM_CONTROLS, draw_theorem
+from skiplens.explorer.views.jacobians_theorem import PAPER, draw_theorem
+from skiplens.explorer.written import controls_of, worded
 from skiplens.jacobians.spectrum import jacobian_spectrum
 from skiplens.papers.macdonald2023_regularity.fig1 import SingularValueLaw
-from skiplens.papers.statistics import figure
 from skiplens.plots.figure import Band, Figure, Line, Mark, Reference, colour, numbers
 from skiplens.zoo.weight_laws import gaussian
-
-_TOPICS = (("layer", "a layer"), ("block", "blocks"), ("theorem", "the theorem"))
-
-CONTROLS: tuple[Control, ...] = (
-    Choice("topic", "Look at", _TOPICS, default="layer").explained(
-        "One random layer, whole blocks with different shortcuts, or what the convergence theorem asks for."
-    ),
-    *only_when(
-        "topic",
-        ("layer", "block"),
-        Slider("scale", "Weight scale s", 0.05, 2.0, default=0.577, logarithmic=True).explained(
-            "How large the weights are: entries have variance s²/width. PyTorch's linear layers start at 0.577."
-        ),
-        Slider("width", "Width", 20, 300, default=200, whole=True, logarithmic=True).explained(
-            "Features of the layer; the wider, the closer what is drawn comes to the smooth curves."
-        ),
-        Slider("depth", "Layers in a row", 1, 100, default=20, whole=True, only_when=("topic", ("layer",))).explained(
-            "How many such layers a gradient has to pass on its way back."
-        ),
-        Switch("mnist", "Measure the MNIST networks", default=False, only_when=("topic", ("block",))).explained(
-            "Also computes the singular values of a block of the paper's convolutional networks; takes some seconds."
-        ),
-        Slider("seed", "Seed", 0, 99, default=0, whole=True).explained(
-            "Names the random weights: the same seed draws the same ones."
-        ),
-    ),
-    *THEOREM_CONTROLS,
-)
 
 
 @dataclass(frozen=True)
@@ -59,7 +31,7 @@ class JacobiansView(View):
     lead: ClassVar[str] = (
         "Do the layers keep every direction of the gradient alive, and is gradient descent sure to arrive?"
     )
-    fixed_controls: ClassVar[tuple[Control, ...]] = CONTROLS
+    fixed_controls: ClassVar[tuple[Control, ...]] = controls_of("jacobians")
 
     def draw(self, values: Values, measured: Any = None) -> Drawing:
         """The pictures of the chosen topic."""
@@ -199,14 +171,7 @@ def _densities(layer: RandomLayer) -> Figure:
         steps, shares = histogram(layer.singular_values[has_skip], highest)
         floor = numbers(torch.zeros_like(shares))
         marks.append(Band(numbers(steps), floor, numbers(shares), f"{name}, drawn", colour=colour(int(has_skip))))
-    return figure(
-        ("singular_values", f"Singular values of W and of I + W, weight scale {layer.scale:g}"),
-        "A singular value is the factor by which a layer stretches one direction: areas are those drawn, "
-        "lines the limit of infinite width. Without the skip many are "
-        "near zero: those directions of the gradient die. With it they gather around one.",
-        ("singular value", "density"),
-        marks,
-    )
+    return worded("singular_values", *marks, scale=layer.scale)
 
 
 def histogram(values: Tensor, highest: float) -> tuple[Tensor, Tensor]:
@@ -227,14 +192,7 @@ def _range_against_scale(layer: RandomLayer) -> Figure:
         shade = colour(int(has_skip))
         marks.append(Band(numbers(_SCALES), low, high, f"{name}, range", colour=shade))
         marks.append(Line(numbers(_SCALES), typical, f"{name}, typical", colour=shade))
-    return figure(
-        ("range_against_scale", "Range of singular values against weight scale"),
-        "From the smallest to the largest singular value of a wide layer; typical is the geometric mean. With "
-        "a skip it is exactly one and nothing reaches zero as long as the scale is below one; without a skip it is far "
-        "below one unless weights are large.",
-        ("weight scale s (entries have variance s²/width)", "singular value"),
-        (*marks, Reference(layer.scale, f"s = {layer.scale:g}", axis="x")),
-    )
+    return worded("range_against_scale", *marks, Reference(layer.scale, f"s = {layer.scale:g}", axis="x"))
 
 
 def _typical_against_depth(layer: RandomLayer) -> Figure:
@@ -243,14 +201,7 @@ def _typical_against_depth(layer: RandomLayer) -> Figure:
         Line(numbers(_DEPTHS), numbers([through(layer.scale, has_skip, depth) for depth in _DEPTHS]), name)
         for has_skip, name in _NAMES.items()
     ]
-    return figure(
-        ("typical_against_depth", "What is left of a typical direction after many layers"),
-        "The geometric mean of the singular values of a product of independent layers: without skips a "
-        "gradient fades (or explodes) exponentially, with skips it keeps its size as long as the scale is below one.",
-        ("layers", "geometric mean of singular values"),
-        (*lines, Reference(float(layer.depth), f"{layer.depth} layers", axis="x")),
-        log="y",
-    )
+    return worded("typical_against_depth", *lines, Reference(float(layer.depth), f"{layer.depth} layers", axis="x"))
 
 
 # Blocks with different shortcuts.
@@ -309,24 +260,13 @@ def _draw_blocks(values: Values, measured: Any) -> Drawing:
         {name: torch.linalg.svdvals(jacobian) for name, jacobian in jacobians.items()}
         for jacobians in (blocks.shrinking(), blocks.keeping_width())
     )
+    width, left = blocks.width, blocks.width // _POOLED
     figures = [
-        _sorted_values(
-            "shrinking_blocks",
-            f"Blocks from {blocks.width} to {blocks.width // _POOLED} features",
-            "The average pool lifts all of them, because all its singular values are one.",
-            shrinking,
-        ),
-        _sorted_values(
-            "width_keeping_blocks",
-            f"Blocks that keep {blocks.width} features",
-            "Half of the chain's are exactly zero: ReLU switches off half of the hidden units.",
-            keeping,
-        ),
+        _sorted_values("shrinking_blocks", shrinking, width=width, left=left),
+        _sorted_values("width_keeping_blocks", keeping, width=width),
     ]
     if isinstance(measured, MeasuredBlocks):
-        title = f"Second block of the MNIST networks, {IMAGES} digits"
-        about = "The same weights with four shortcuts: each lifts the spectrum further."
-        figures.append(_sorted_values("mnist_block", title, about, measured.singular_values))
+        figures.append(_sorted_values("mnist_block", measured.singular_values, images=IMAGES))
     medians = [f"{name} {_without_rounding(found).median().item():.2g}" for name, found in shrinking.items()]
     chain, residual = (_without_rounding(found)[-1].item() for found in keeping.values())
     scale, seed = f"scale={blocks.scale}", f"seed={blocks.seed}"
@@ -356,18 +296,12 @@ def _without_rounding(values: Tensor) -> Tensor:
     return values * (values > len(values) * torch.finfo(values.dtype).eps * values[0])
 
 
-def _sorted_values(name: str, title: str, about: str, spectra: dict[str, Tensor]) -> Figure:
-    marks: list[Mark] = []
+def _sorted_values(name: str, spectra: dict[str, Tensor], **told: int) -> Figure:
+    lines = []
     for label, values in spectra.items():
         share = (torch.arange(len(values), dtype=torch.float64) + 0.5) / len(values)
-        marks.append(Line(numbers(share), numbers(values.flip(0)), label))
-    return figure(
-        (name, title),
-        "All singular values in order. A curve that lies near one keeps every direction alive; one that "
-        f"touches zero loses directions. {about}",
-        ("share of directions", "singular value"),
-        (*marks, Reference(1.0, "kept as it is")),
-    )
+        lines.append(Line(numbers(share), numbers(values.flip(0)), label))
+    return worded(name, *lines, Reference(1.0, "kept as it is"), **told)
 
 
 # The second block of the paper's networks, measured.

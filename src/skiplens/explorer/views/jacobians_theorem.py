@@ -8,86 +8,22 @@ from typing import Literal
 import torch
 
 from skiplens.base.randomness import Randomness
-from skiplens.explorer.control import Choice, Slider, Switch, only_when
 from skiplens.explorer.view import Check, Drawing, Values
+from skiplens.explorer.written import worded
+from skiplens.jacobians.hypotheses import descriptions
 from skiplens.jacobians.hypotheses.conditions import check, largest_gain, regularity_checks, what_follows
-from skiplens.jacobians.hypotheses.descriptions import (
-    Case,
-    CheckedHypothesis,
-    CostFacts,
-    DataFacts,
-    Description,
-    FreeMap,
-    ResidualLayer,
-    Skip,
-)
+from skiplens.jacobians.hypotheses.descriptions import Case, CheckedHypothesis, CostFacts, Description, FreeMap, Skip
 from skiplens.jacobians.systems.affine import Affine
 from skiplens.jacobians.systems.costs import CrossEntropy, SquareCost
 from skiplens.jacobians.systems.elementwise import NONLINEARITIES, Elementwise, SkipMap
 from skiplens.jacobians.systems.norms import BatchNorm
 from skiplens.jacobians.systems.parameterisation import EntryNormalised, Free, Parameterisation, WeightNormalised
-from skiplens.papers.statistics import figure
 from skiplens.plots.figure import Bars, Figure, Line, Reference, numbers
 from skiplens.zoo.weight_laws import gaussian
 
 PAPER = (
     "MacDonald, Valmadre, Saratchandran and Lucey 2023, On skip connections and normalisation layers in deep "
     "optimisation, as corrected."
-)
-
-_FIRST_LAYERS = (("entry", "entries normalised"), ("plain", "plain"), ("convolution", "convolution"))
-_NONLINEARITIES = (("tanh", "tanh"), ("softplus", "softplus"), ("gelu", "GELU"), ("relu", "ReLU"))
-
-_SHORTCUTS = (
-    ("isometric", "keeps lengths"),
-    ("padded", "pool + zero channels"),
-    ("projection", "trained projection"),
-    ("none", "none"),
-)
-
-_WIDTHS = (("constant", "constant"), ("shrinking", "shrinking"), ("growing", "growing"))
-_NORMS = (("none", "none"), ("branch", "in the branches"), ("between", "between blocks"))
-_COSTS = (("square", "square"), ("cross_entropy", "cross-entropy"), ("absolute", "absolute error"))
-
-THEOREM_CONTROLS = only_when(
-    "topic",
-    ("theorem",),
-    Choice("first_layer", "First layer", _FIRST_LAYERS, default="entry").explained(
-        "The theorem wants each entry of the first matrix kept below one; a convolution reaches too few matrices."
-    ),
-    Choice(
-        "branch_weights", "Branch weights", (("normalised", "normalised"), ("free", "free")), default="normalised"
-    ).explained("Normalised matrices stay small whatever the weights do; free ones can grow without bound."),
-    Choice("nonlinearity", "Nonlinearity", _NONLINEARITIES, default="tanh").explained(
-        "It must be smooth and never steeper than one: ReLU has a kink, GELU is too steep in places."
-    ),
-    Choice("shortcut", "Shortcut", _SHORTCUTS, default="isometric").explained(
-        "It has to keep all lengths (all singular values one) and must not be trained."
-    ),
-    Choice("widths", "Widths", _WIDTHS, default="constant").explained(
-        "Behind the first layer no layer may have more outputs than inputs."
-    ),
-    Choice("batch_norm", "Batch norm", _NORMS, default="none").explained(
-        "Between blocks it loses a direction of each unit; inside a branch it makes the branch steep."
-    ),
-    Switch("opening", "Branches start with tanh", default=False).explained(
-        "Bounds what enters a branch; with a plain first layer this is the network whose convergence is proved."
-    ),
-    Slider("blocks", "Residual blocks", 1, 8, default=3, whole=True).explained(
-        "How many blocks follow the first layer."
-    ),
-    Slider("margin", "Margin δ", 0.0, 0.9, default=0.2, step=0.05).explained(
-        "Normalised branches multiply no direction by more than 1 − δ, so that none can cancel its skip."
-    ),
-    Slider("samples", "Training samples", 2, 32, default=8, whole=True).explained(
-        "Samples of 16 features each: with more than 16 they cannot be independent."
-    ),
-    Choice("cost", "Cost", _COSTS, default="square").explained(
-        "What training minimises; it has to be convex with a gradient that does not jump."
-    ),
-    Slider("step", "Step size × β", 0.1, 10.0, default=1.0, logarithmic=True).explained(
-        "The step of gradient descent in units of 1/β, where β bounds the curvature; below 2 it is certified."
-    ),
 )
 
 
@@ -190,7 +126,7 @@ def case_of(options: TheoremOptions) -> Case:
         first = Affine(kind(FEATURES, FEATURES), name="first")
     case = Case(
         layers=(first, *(layer for block in range(options.blocks) for layer in _block(options, block))),
-        data=DataFacts.of_matrix(data),
+        data=descriptions.DataFacts.of_matrix(data),
         cost=cost,
         sublevel=float(cost.cost(outputs)) if cost.cost else math.inf,
         first_weights=gaussian((FEATURES * FEATURES,), 1.0, Randomness(0).child("first").torch()),
@@ -211,7 +147,7 @@ def _block(options: TheoremOptions, number: int) -> list[Description]:
     between = [BatchNorm(outputs, name=f"batch norm after {name}")] if options.batch_norm == "between" else []
     if options.shortcut == "none":
         return [*branch, *between]
-    return [ResidualLayer(name, _skip(options, inputs, outputs), tuple(branch)), *between]
+    return [descriptions.ResidualLayer(name, _skip(options, inputs, outputs), tuple(branch)), *between]
 
 
 def _matrix(options: TheoremOptions, outputs: int, inputs: int, size: float) -> Parameterisation:
@@ -251,13 +187,7 @@ def _verdicts_by_theorem(checks: Sequence[CheckedHypothesis]) -> Figure:
         given = [one.hypothesis.theorem for one in checks if one.verdict == verdict]
         if given:
             bars.append(Bars(tuple(_THEOREMS.values()), numbers([given.count(name) for name in _THEOREMS]), verdict))
-    return figure(
-        ("verdicts", "Hypotheses that hold"),
-        "Six hypotheses of each theorem. All of smoothness and regularity together make every critical point "
-        "a global minimum; one that fails leaves nothing certified, though training may well work.",
-        ("theorem", "hypotheses"),
-        bars,
-    )
+    return worded("verdicts", *bars)
 
 
 def _certified_by_blocks(options: TheoremOptions) -> list[Figure]:
@@ -265,20 +195,10 @@ def _certified_by_blocks(options: TheoremOptions) -> list[Figure]:
     cases = [case_of(replace(options, blocks=blocks)) for blocks in _BLOCKS]
     kept = [_kept_by_blocks(case, blocks) for case, blocks in zip(cases, _BLOCKS, strict=True)]
     steps = [2 / case.smoothness if case.smoothness else math.nan for case in cases]
-    slope_caption = (
-        "Each block keeps at least δ² of the squared slope that reaches it, so the guarantee fades with depth; "
-        "a larger margin δ (weaker branches) keeps more of it."
-    )
-    step_caption = (
-        "Steps of gradient descent below this number lower the loss from any weights whatsoever. It is the "
-        "price of a worst case: in practice far larger steps work."
-    )
-    slope = ("certified_slope", "Slope that the blocks are certified to keep"), slope_caption, "kept share of λ(DF)"
-    step = ("certified_step", "Largest step that is certified"), step_caption, "step 2/β"
     here = Reference(float(options.blocks), f"{options.blocks} blocks", "x")
     return [
-        figure(words, caption, ("residual blocks", label), (Line(numbers(_BLOCKS), numbers(heights)), here), log="y")
-        for (words, caption, label), heights in ((slope, kept), (step, steps))
+        worded(name, Line(numbers(_BLOCKS), numbers(heights)), here)
+        for name, heights in (("certified_slope", kept), ("certified_step", steps))
         if any(height > 0 for height in heights)
     ]
 

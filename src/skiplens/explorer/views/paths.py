@@ -1,7 +1,7 @@
 """The paths view: which path lengths carry the signal, in closed form and in a real network with scaled branches."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -12,79 +12,28 @@ from torch import Tensor
 from skiplens import data, zoo
 from skiplens.base.errors import NotResidualError
 from skiplens.base.progress import Progress
+from skiplens.base.words import in_words
 from skiplens.edits.initialisation import scale_branch_ends
-from skiplens.explorer.control import Choice, Control, Slider, only_when
+from skiplens.explorer.control import Choice, Control
 from skiplens.explorer.view import Drawing, Values, View
+from skiplens.explorer.views.runs_folder import RunsFolder, load_report
+from skiplens.explorer.written import controls_of, worded
 from skiplens.graph.batch import take
 from skiplens.graph.dissect import dissect
 from skiplens.graph.network import ResidualNetwork
 from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import network_complexity
-from skiplens.papers.statistics import figure
 from skiplens.paths.bands import BranchStatistics, length_quantile, limit_fraction
-from skiplens.paths.laws import binomial, fit_laws, squared_binomial
+from skiplens.paths.laws import binomial, fit_laws, fit_named_law, squared_binomial
 from skiplens.paths.reading import PathSpectrum
 from skiplens.paths.spectrum import measure
 from skiplens.paths.weights import path_moments, path_weights, peak_length
-from skiplens.plots.figure import Band, Bars, Figure, Line, Reference, colour, numbers
-from skiplens.plots.section import number_in_words
+from skiplens.plots.figure import INK, Band, Bars, Figure, Line, Points, Reference, colour, numbers
 
 THEORY, NETWORK = "theory", "network"
-RATIO, SCALE = "ratio", "scale"
+SCALE = "scale"
 
-MODELS = (
-    ("digits_resnet", "digits_resnet: 8 blocks, batch norm"),
-    ("ensemble_resnet", "ensemble_resnet: 9 fully connected blocks"),
-    ("preact_resnet", "preact_resnet: 18 blocks for CIFAR"),
-    ("preact_resnet18", "preact_resnet18: 8 blocks, 11 million weights"),
-    ("tangent_resnet", "tangent_resnet: 10 blocks of two matrices"),
-    ("mnist_residual", "mnist_residual: 2 convolutional blocks"),
-)
-"""Networks of the zoo that have at least two shortcuts, and what they are."""
-
-_WEIGHTS = only_when(
-    "given",
-    (SCALE,),
-    Slider("scale", "Weight scale C", 0.001, 10, default=0.125, logarithmic=True).explained(
-        "Root mean square of the weights of a branch."
-    ),
-    Slider("width", "Width n", 1, 4096, default=64, whole=True, logarithmic=True).explained(
-        "Units of every layer: the more, the more paths add up."
-    ),
-    Slider("gate", "Open gates ρ", 0.01, 1, default=0.5, step=0.01).explained(
-        "How often a ReLU lets the signal through; one half for random weights."
-    ),
-)
-
-CONTROLS: tuple[Control, ...] = (
-    Choice("look_at", "Look at", ((THEORY, "Theory"), (NETWORK, "A real network")), default=THEORY).explained(
-        "The closed form of the paper, or the spectrum measured in a real network beside it."
-    ),
-    *only_when(
-        "look_at",
-        (THEORY,),
-        Slider("depth", "Depth p", 2, 1000, default=100, whole=True, logarithmic=True).explained(
-            "Layers of the network: one, then p − 1 residual blocks. A path takes or skips each block."
-        ),
-        Choice("given", "Branch strength from", ((RATIO, "β"), (SCALE, "C, width, ρ")), default=RATIO).explained(
-            "Set β itself, or the weights that make it: β = ρ n C / √n."
-        ),
-    ),
-    Slider("beta", "Depth ratio β", 0.001, 100, default=0.5, logarithmic=True, only_when=("given", (RATIO,))).explained(
-        "How strong a branch is beside its shortcut. Small: short paths win. Large: long paths win."
-    ),
-    *_WEIGHTS,
-    *only_when(
-        "look_at",
-        (NETWORK,),
-        Choice("model", "Network", MODELS, default="digits_resnet").explained(
-            "A network of the zoo with random weights, on embedded images."
-        ),
-        Slider("factor", "Branches times", 0.02, 50, default=1, logarithmic=True).explained(
-            "Multiplies every branch of the network; in the theory β grows by the same factor."
-        ),
-        Slider("seed", "Seed", 0, 99, default=0, whole=True).explained("Which random weights the network has."),
-    ),
-)
+NOBODY = "none"
+CONTROLS = controls_of("paths")
 
 
 @dataclass(frozen=True)
@@ -96,11 +45,34 @@ class PathsView(View):
     lead: ClassVar[str] = (
         "A residual network is a crowd of paths: each block is passed or skipped. Which lengths carry the signal?"
     )
-    fixed_controls: ClassVar[tuple[Control, ...]] = CONTROLS
+
+    runs: RunsFolder | None = None  # whose models can be laid over the theory
+
+    def controls(self, words: Mapping[str, str]) -> tuple[Control, ...]:
+        """Those of the theory and of networks, and the reports among the runs, where there are any."""
+        runs = [run for run in self.runs.runs() if run.kind == "report"] if self.runs is not None else []
+        if not runs:
+            return CONTROLS
+        options = ((NOBODY, "none"), *((run.word, run.label) for run in runs))
+        about = "A report among your runs: its spectrum is laid over the curves."
+        wanted = ("look_at", (THEORY,))
+        return (*CONTROLS, Choice("ghost", "Your model", options, default=NOBODY, help=about, only_when=wanted))
 
     def draw(self, values: Values, measured: Any = None) -> Drawing:
-        """The theory's curves, or the measured spectrum."""
-        return _draw_network(values, measured) if values["look_at"] == NETWORK else _draw_theory(values)
+        """The theory's curves, with a model as a ghost over them; or the measured spectrum of a network."""
+        if values["look_at"] == NETWORK:
+            return _draw_network(values, measured)
+        drawing = _draw_theory(values)
+        ghost = values.get("ghost", NOBODY)
+        if self.runs is None or ghost == NOBODY:
+            return drawing
+        run = self.runs.run(ghost)
+        spectrum = load_report(run.path).reading(PathSpectrum)
+        if spectrum is None or spectrum.blocks < 2:
+            raise NotResidualError(
+                f"The report {run.label!r} has no path spectrum of two or more blocks; choose another one."
+            )
+        return _haunted(drawing, run.label, spectrum)
 
     def measurement(self, values: Values) -> Values | None:
         """The network, its seed and the factor."""
@@ -123,6 +95,7 @@ class PathsView(View):
 
 # The theory.
 
+GHOSTLY = colour(3)
 _TAIL = 0.05  # the share of energy below and above the band that holds 90 %
 _DEPTHS = (2, 3, 4, 5, 7, 10, 14, 20, 28, 40, 56, 80, 110, 160, 220, 320, 450, 640, 1000)
 _RATIOS = torch.logspace(-3, 3, 241, dtype=torch.float64)
@@ -147,12 +120,12 @@ def _draw_theory(values: Values) -> Drawing:
         figures=(_weights(depth, ratio), _against_depth(ratio), _along_ratio(depth, ratio), _complexity(depth, ratio)),
         says=f"{opening} All other lengths hardly count." if (last - first + 1) / depth < 0.5 else opening,
         facts=(
-            ("β", number_in_words(ratio)),
+            ("β", in_words(ratio)),
             ("peak path length", str(peak)),
             ("90 % of the energy", f"{first} to {last}"),
             ("peak / depth", f"{peak / depth:.3f}"),
             ("asymptote β/(1+β)", f"{float(limit_fraction(ratio)):.3f}"),
-            ("complexity θ", number_in_words(float(network_complexity(depth, ratio, shortest=1)))),
+            ("complexity θ", in_words(float(network_complexity(depth, ratio, shortest=1)))),
         ),
         code=f"{imports}\nbeta = {ratio_code}\n"
         f"result = path_weights(depth={depth}, depth_ratio=beta).square()  # energy of each path length\n",
@@ -160,6 +133,33 @@ def _draw_theory(values: Values) -> Drawing:
             "Energy of length r: ε_r², with ε_r proportional to C(p−1, r−1) β^r (Littwin & Wolf 2016, eq. 16). "
             "θ is the exponential rate at which critical points multiply with the number of weights (eq. 31, corrected "
             "where the linear term makes the landscape simple).",
+        ),
+    )
+
+
+def _haunted(drawing: Drawing, name: str, spectrum: PathSpectrum) -> Drawing:
+    """The drawing with a measured network on its curves; paths through r branches have length r + 1."""
+    ratio = fit_named_law(spectrum.energy, "squared_binomial").parameter
+    depth, mean = spectrum.blocks + 1, spectrum.mean_depth + 1
+    energies = Line(numbers(torch.arange(1, depth + 1)), numbers(spectrum.distribution), name, True, INK)
+    peak = float(spectrum.peak_depth + 1) / depth
+    places = {
+        "path_weights": (energies,),
+        "against_depth": (Points((float(depth),), (peak,), f"{name}, peak", colour=GHOSTLY, crossed=True),),
+        "along_beta": (Points((ratio,), (mean / depth,), f"{name}, mean", colour=GHOSTLY, crossed=True),),
+    }
+    figures = [
+        dataclasses.replace(figure, marks=(*figure.marks, *places.get(figure.name, ()))) for figure in drawing.figures
+    ]
+    words = f"{name} (dashed) is a network of {depth} layers whose energy passes {mean:.1f} of them on average; β = "
+    return dataclasses.replace(
+        drawing,
+        figures=tuple(figures),
+        says=f"{drawing.says} {words}{in_words(ratio)} gives that mean; set depth and β to these to compare.",
+        facts=(
+            *drawing.facts,
+            (f"β of {name}", in_words(ratio)),
+            (f"mean length, {name}", f"{mean:.1f} of {depth}"),
         ),
     )
 
@@ -175,15 +175,13 @@ def _weights(depth: int, ratio: float) -> Figure:
     first, last = _band(depth, ratio)
     inside = (lengths >= first) & (lengths <= last)
     place, height = numbers(lengths[inside]), numbers(energy[inside])
-    return figure(
-        ("path_weights", "Energy of paths by their length"),
-        f"Depth {depth}, β = {number_in_words(ratio)}. The shaded lengths hold 90 % of the energy.",
-        ("path length r (layers)", "energy ε_r²"),
-        (
-            Band(place, (0.0,) * len(place), height, "90 % of the energy", colour(0)),
-            Line(numbers(lengths), numbers(energy), "energy of all paths of this length", colour=colour(0)),
-            Reference(depth * float(limit_fraction(ratio)), "p β/(1+β)", "x"),
-        ),
+    return worded(
+        "path_weights",
+        Band(place, (0.0,) * len(place), height, "90 % of the energy", colour(0)),
+        Line(numbers(lengths), numbers(energy), "energy of all paths of this length", colour=colour(0)),
+        Reference(depth * float(limit_fraction(ratio)), "p β/(1+β)", "x"),
+        depth=depth,
+        ratio=in_words(ratio),
     )
 
 
@@ -191,49 +189,32 @@ def _against_depth(ratio: float) -> Figure:
     shortest, longest = torch.tensor([_band(depth, ratio) for depth in _DEPTHS], dtype=torch.float64).T
     peaks = torch.tensor([int(peak_length(depth, ratio)) for depth in _DEPTHS], dtype=torch.float64)
     depths = torch.tensor(_DEPTHS, dtype=torch.float64)
-    return figure(
-        ("against_depth", "The same β at other depths"),
-        "As networks get deeper the band closes around the share β/(1+β) of the depth: depth alone does not make a "
-        "network use long paths.",
-        ("depth p (layers)", "path length / depth"),
-        (
-            Band(_DEPTHS, numbers(shortest / depths), numbers(longest / depths), "90 % of the energy", colour(0)),
-            Line(_DEPTHS, numbers(peaks / depths), "peak", colour=colour(0)),
-            Reference(float(limit_fraction(ratio)), "β/(1+β)"),
-        ),
-        log="x",
+    return worded(
+        "against_depth",
+        Band(_DEPTHS, numbers(shortest / depths), numbers(longest / depths), "90 % of the energy", colour(0)),
+        Line(_DEPTHS, numbers(peaks / depths), "peak", colour=colour(0)),
+        Reference(float(limit_fraction(ratio)), "β/(1+β)"),
     )
 
 
 def _along_ratio(depth: int, ratio: float) -> Figure:
-    return figure(
-        ("along_beta", "The same depth with other β"),
-        "Training raises β as weights grow, and the network gets deeper in effect.",
-        ("depth ratio β", "path length / depth"),
-        (
-            Line(numbers(_RATIOS), numbers(peak_length(depth, _RATIOS) / depth), "peak"),
-            Line(numbers(_RATIOS), numbers(path_moments(depth, _RATIOS).mean / depth), "mean"),
-            Line(numbers(_RATIOS), numbers(limit_fraction(_RATIOS)), "β/(1+β)", dashed=True, colour="ink"),
-            Reference(ratio, "here", "x"),
-        ),
-        log="x",
+    return worded(
+        "along_beta",
+        Line(numbers(_RATIOS), numbers(peak_length(depth, _RATIOS) / depth), "peak"),
+        Line(numbers(_RATIOS), numbers(path_moments(depth, _RATIOS).mean / depth), "mean"),
+        Line(numbers(_RATIOS), numbers(limit_fraction(_RATIOS)), "β/(1+β)", dashed=True, colour="ink"),
+        Reference(ratio, "here", "x"),
     )
 
 
 def _complexity(depth: int, ratio: float) -> Figure:
     kept = network_complexity(depth, _RATIOS, shortest=1)
     dropped = network_complexity(depth, _RATIOS, shortest=2)
-    return figure(
-        ("complexity", "Complexity of the loss surface"),
-        "How fast the number of critical points grows with the number of weights. Below a small β the landscape is "
-        "simple; as β grows it fills with critical points.",
-        ("depth ratio β", "complexity θ"),
-        (
-            Line(numbers(_RATIOS), numbers(kept), "all paths, as the network has them"),
-            Line(numbers(_RATIOS), numbers(dropped), "without paths of length 1, as the paper draws it", dashed=True),
-            Reference(ratio, "here", "x"),
-        ),
-        log="x",
+    return worded(
+        "complexity",
+        Line(numbers(_RATIOS), numbers(kept), "all paths, as the network has them"),
+        Line(numbers(_RATIOS), numbers(dropped), "without paths of length 1, as the paper draws it", dashed=True),
+        Reference(ratio, "here", "x"),
     )
 
 
@@ -283,8 +264,8 @@ def predict(plain: PathSpectrum, factor: float) -> tuple[Prediction, ...]:
     ratio = fits["squared_binomial"] * factor
     gain = fits["binomial"] * factor**2
     return (
-        Prediction("in phase", f"β = {number_in_words(ratio)}", squared_binomial(plain.blocks, ratio)),
-        Prediction("at right angles", f"gain = {number_in_words(gain)}", binomial(plain.blocks, gain)),
+        Prediction("in phase", f"β = {in_words(ratio)}", squared_binomial(plain.blocks, ratio)),
+        Prediction("at right angles", f"gain = {in_words(gain)}", binomial(plain.blocks, gain)),
     )
 
 
@@ -340,23 +321,17 @@ def _spectrum(reading: PathSpectrum, predictions: Sequence[Prediction]) -> Figur
         Line(orders, numbers(law.energies), f"theory, {law.name} ({law.parameter})", dashed=bool(index))
         for index, law in enumerate(predictions)
     ]
-    return figure(
-        ("measured_spectrum", "Measured path spectrum and the theory's"),
-        "Bars: share of energy of all paths through exactly so many branches. Lines: predicted from the network before "
-        "scaling; in phase is the paper's law, at right angles is what random signs give.",
-        ("branches on the path", "share of the energy"),
-        (Bars(tuple(str(int(order)) for order in orders), numbers(reading.distribution), "measured"), *lines),
+    return worded(
+        "measured_spectrum",
+        Bars(tuple(str(int(order)) for order in orders), numbers(reading.distribution), "measured"),
+        *lines,
     )
 
 
 def _before_and_after(measured: ScaledSpectrum) -> Figure:
     orders = numbers(torch.arange(len(measured.plain.energy)))
-    return figure(
-        ("before_and_after", "Before and after scaling"),
-        "What the factor does: weak branches leave short paths, strong ones make paths through all blocks win.",
-        ("branches on the path", "share of the energy"),
-        (
-            Line(orders, numbers(measured.plain.distribution), "as it is", dashed=True),
-            Line(orders, numbers(measured.scaled.distribution), "branches scaled"),
-        ),
+    return worded(
+        "before_and_after",
+        Line(orders, numbers(measured.plain.distribution), "as it is", dashed=True),
+        Line(orders, numbers(measured.scaled.distribution), "branches scaled"),
     )

@@ -7,30 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.progress import Progress, track
 from skiplens.explorer.control import SEPARATOR, Choice, Control, Several, Switch
-from skiplens.explorer.view import Check, Download, Drawing, Values, View
-from skiplens.explorer.views.runs_folder import (
-    MARKS,
-    Row,
-    Run,
-    RunsFolder,
-    Table,
-    load_comparison,
-    load_environment,
-    load_reading,
-    load_report,
-    load_table,
-    load_verdicts,
-)
+from skiplens.explorer.view import Download, Drawing, Values, View
+from skiplens.explorer.views import runs_folder
+from skiplens.explorer.views.runs_folder import MARKS, Row, Run, RunsFolder, Table, load_table, load_verdicts
 from skiplens.papers.study import MODULES, PRESETS, Item, study
 from skiplens.plots.figure import Figure, Line, Mark, Points
 from skiplens.readings.reading import KINDS
-from skiplens.report.compared import ComparedModel, in_words, measure, overlays
+from skiplens.report.compared import ComparedModel, mean_and_spread, measure, overlays
 from skiplens.report.inspection import Report
 from skiplens.report.lenses import VIEWS, section_of
 
@@ -53,7 +42,7 @@ class RunsView(View):
         if not runs:
             return ()
         options = tuple((run.word, f"{run.label} ({run.kind})") for run in runs)
-        chooser = Several("run", "Runs", options).explained("One is opened, several are compared.")
+        chooser = Several("run", "Runs", options, help="One is opened, several are compared.")
         wanted = words.get("run", "").split(SEPARATOR)
         return (chooser, *_further_controls([run for run in runs if run.word in wanted], words))
 
@@ -109,7 +98,7 @@ def _further_controls(chosen: Sequence[Run], words: Mapping[str, str]) -> tuple[
     kinds = {run.kind for run in chosen}
     try:
         if kinds == {"report"}:
-            return (_reading_control([load_report(run.path) for run in chosen]),)
+            return (_reading_control([runs_folder.load_report(run.path) for run in chosen]),)
         if kinds == {"study"} and len(chosen) == 1:
             return _study_controls(chosen[0].path, words)
     except Exception:  # whatever a strange file makes of the loaders: drawing it tells the person
@@ -121,10 +110,10 @@ def _draw(chosen: Sequence[Run], values: Values, measured: Any) -> Drawing:
     labels, folders = [run.label for run in chosen], [run.path for run in chosen]
     kinds = {run.kind for run in chosen}
     if kinds == {"report"}:
-        reports = [load_report(folder) for folder in folders]
+        reports = [runs_folder.load_report(folder) for folder in folders]
         kind = values.get("reading", _VERDICT)
         if len(chosen) == 1:
-            return _draw_report(reports[0], kind, folders[0])
+            return _draw_report(reports[0], kind, folders[0], f"/report?name={quote(chosen[0].word, safe='')}")
         return _draw_reports(labels, reports, kind, folders)
     if kinds == {"study"}:
         return _draw_study(folders[0], values, measured) if len(chosen) == 1 else _draw_studies(labels, folders)
@@ -137,8 +126,6 @@ def _draw(chosen: Sequence[Run], values: Values, measured: Any) -> Drawing:
 
 # Reports and comparisons.
 
-_STATES: dict[str, Literal["holds", "fails", "unknown"]] = {"critical": "fails", "warning": "fails", "note": "unknown"}
-
 
 def _reading_control(reports: Sequence[Report]) -> Choice:
     """Which of the readings that all reports have to look at."""
@@ -148,23 +135,16 @@ def _reading_control(reports: Sequence[Report]) -> Choice:
         for reading in reports[0].readings
         if reading.kind in shared and VIEWS[type(reading)].section is not None
     }
-    return Choice("reading", "Reading", ((_VERDICT, "Verdict"), *titles.items()), default=_VERDICT).explained(
-        "What the lenses saw; the verdict is what follows from all of it."
-    )
+    about = "The report itself, or what one lens saw, with its numbers to take away."
+    return Choice("reading", "Reading", ((_VERDICT, "The report"), *titles.items()), default=_VERDICT, help=about)
 
 
-def _draw_report(report: Report, kind: str, folder: Path) -> Drawing:
-    """The verdict of a report, or one of its readings with its figures drawn anew."""
+def _draw_report(report: Report, kind: str, folder: Path, address: str) -> Drawing:
+    """A report as its own page, or one of its readings with its figures drawn anew."""
     if kind == _VERDICT:
-        found = [
-            Check(_STATES.get(one.severity, "unknown"), one.sentence, f"What helps: {one.change}")
-            for one in report.findings
-        ]
-        problems = [Check("unknown", problem.lens, problem.message) for problem in report.problems]
         return Drawing(
             says=f"{report.title}: {report.verdict}",
-            facts=tuple((section.title, section.sentence) for section in report.sections()),
-            checks=(*found, *problems) or (Check("holds", "Healthy", "Nothing was found."),),
+            page=address,
             code=f"from skiplens.report import Report\n\nresult = Report.load({str(folder)!r}).verdict\n",
         )
     section = section_of(next(reading for reading in report.readings if reading.kind == kind))
@@ -196,7 +176,7 @@ def _draw_reports(labels: Sequence[str], reports: Sequence[Report], kind: str, f
         )
     models = [ComparedModel(label, (report,)) for label, report in zip(labels, reports, strict=True)]
     rows = [
-        {"number": number.label, **dict(zip(labels, map(in_words, number.values), strict=True))}
+        {"number": number.label, **dict(zip(labels, map(mean_and_spread, number.values), strict=True))}
         for number in measure(models, [KINDS[kind]])
     ]
     figures = overlays(models, KINDS[kind])
@@ -222,7 +202,7 @@ def _draw_reports(labels: Sequence[str], reports: Sequence[Report], kind: str, f
 
 def _draw_comparison(folder: Path) -> Drawing:
     """The numbers of all models, and which of them differ."""
-    content = load_comparison(folder)
+    content = runs_folder.load_comparison(folder)
     rows = []
     for number in content["numbers"]:
         means = {name: sum(values) / len(values) if values else "–" for name, values in number["values"].items()}
@@ -248,15 +228,13 @@ def _study_controls(folder: Path, words: Mapping[str, str]) -> tuple[Control, ..
     items = list(dict.fromkeys(map(_item_name, load_verdicts(folder))))
     if not items:
         return ()
-    item = Choice("item", "Item", tuple((name, name) for name in items), default=items[0]).explained(
-        "A figure, table or theorem of the paper."
-    )
+    about = "A figure, table or theorem of the paper."
+    item = Choice("item", "Item", tuple((name, name) for name in items), default=items[0], help=about)
     chosen = words.get("item", items[0])
     tables = _tables_of(folder, chosen if chosen in items else items[0])
     options = ((_NONE, "the paper's figures"), *((name, name) for name in tables))
-    table = Choice("table", "Draw", options, default=_NONE).explained(
-        "The paper's figures from the stored readings, or columns of a table of raw numbers."
-    )
+    about = "The paper's figures from the stored readings, or columns of a table of raw numbers."
+    table = Choice("table", "Draw", options, default=_NONE, help=about)
     path = tables.get(words.get("table", _NONE))
     return (item, table, *(_column_controls(path) if path is not None else ()))
 
@@ -298,7 +276,7 @@ def _draw_study(folder: Path, values: Values, measured: Any) -> Drawing:
     own = [row for row in rows if _item_name(row) == values["item"]]
     counts = Counter(str(row.get("verdict")) for row in own)
     says = f"{values['item']}: {', '.join(f'{count} {word}' for word, count in counts.items())}."
-    environment = {name: str(value) for name, value in load_environment(folder).items()}
+    environment = {name: str(value) for name, value in runs_folder.load_environment(folder).items()}
     facts = tuple((name, environment.pop(name)) for name in ("preset", "seed") if name in environment)
     origin = ", ".join(f"{name} {value}" for name, value in environment.items())
     if values["table"] != _NONE:
@@ -321,7 +299,7 @@ def _draw_study(folder: Path, values: Values, measured: Any) -> Drawing:
 def _redraw(folder: Path, item: str, progress: Progress) -> tuple[tuple[Figure, ...], str]:
     """The figures of an item from the readings in the folder's store, and why there are none where there are none."""
     found = _known_item(item)
-    environment = load_environment(folder)
+    environment = runs_folder.load_environment(folder)
     preset, seed = environment.get("preset"), environment.get("seed")
     if found is None or preset not in PRESETS or not isinstance(seed, int):
         return (), "The study or its preset is not known here, so its figures cannot be drawn again; its tables can."
@@ -330,7 +308,9 @@ def _redraw(folder: Path, item: str, progress: Progress) -> tuple[tuple[Figure, 
     missing = sum(not path.is_file() for path in paths)
     if missing:
         return (), f"{missing} of {len(paths)} readings are not in the folder, so figures cannot be drawn again."
-    readings = [load_reading(path) for path in track(paths, "reading what was measured", len(paths), progress)]
+    readings = [
+        runs_folder.load_reading(path) for path in track(paths, "reading what was measured", len(paths), progress)
+    ]
     return found.figures(readings), ""
 
 

@@ -4,69 +4,29 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from skiplens.base.progress import Progress, silent, track
 from skiplens.base.randomness import Randomness
-from skiplens.explorer.control import Choice, Control, Slider, Switch, only_when
+from skiplens.base.words import in_words
+from skiplens.explorer.control import Control
 from skiplens.explorer.view import Drawing, Values, View
+from skiplens.explorer.written import controls_of, worded
 from skiplens.kernels.arc_cosine import Correlation
-from skiplens.kernels.architectures import DenseNetKernel, InfiniteWidthKernel, ResNetKernel, Trained, VanillaKernel
+from skiplens.kernels.architectures import Architecture, InfiniteWidthKernel, Trained, kernel_by_name
 from skiplens.kernels.finite_width.matrix_free import sample_kernels
 from skiplens.kernels.finite_width.moments import KernelMoments, kernel_moments
 from skiplens.kernels.finite_width.networks import DenseNet, Network, ResNet, Vanilla
 from skiplens.kernels.finite_width.reduced_moments import scaled_variance_limit
-from skiplens.papers.statistics import figure
 from skiplens.plots.figure import Band, Figure, Line, Mark, Points, Reference, colour, numbers
-from skiplens.plots.section import number_in_words
-
-Architecture = Literal["resnet", "densenet", "vanilla"]
 
 _TITLES: dict[Architecture, str] = {"resnet": "ResNet", "densenet": "DenseNet", "vanilla": "vanilla"}
 """Each architecture as people call it, in the order of its colours."""
 
-_ARCHITECTURES = (("resnet", "ResNet"), ("densenet", "DenseNet"), ("vanilla", "vanilla (no skips)"))
-_TRAINED = (("branches", "all but first and last"), ("all", "all"))
-
-CONTROLS: tuple[Control, ...] = (
-    Choice("architecture", "Architecture", _ARCHITECTURES, default="resnet").explained(
-        "The network that the numbers and the sampled networks are of; all three curves are always drawn."
-    ),
-    Slider("depth", "Depth L", 1, 100, default=20, whole=True, logarithmic=True).explained(
-        "How many residual blocks, or layers, follow each other."
-    ),
-    Slider("branch_depth", "Branch depth m", 1, 4, default=2, whole=True).explained(
-        "How many weight matrices the branch beside each skip has; there is a ReLU between any two of them."
-    ),
-    Slider("branch_scale", "Branch scale α", 0.01, 2.0, default=0.3, logarithmic=True).explained(
-        "How strong each matrix of a branch is: a block adds α^m times the squared signal that enters it."
-    ),
-    Slider("mark", "Marked scale a", 0.1, 2.0, default=1.0, step=0.1).explained(
-        "Marks the scale α = a·L^(−1/m), at which signal and kernel stay bounded at every depth."
-    ),
-    Slider("width", "Width n", 20, 1000, default=100, whole=True, logarithmic=True).explained(
-        "Units in each layer of a finite network; the smooth curves are for infinitely many."
-    ),
-    Choice("trained", "Trained layers", _TRAINED, default="branches").explained(
-        "Whether only the matrices between the first and the last layer learn, as in the paper, or all of them."
-    ),
-    Switch("sampled", "Draw finite networks", default=True).explained(
-        "Draws networks of this width with random weights and shows the kernel of each."
-    ),
-    *only_when(
-        "sampled",
-        (True,),
-        Slider("networks", "Networks drawn", 5, 100, default=20, step=5, whole=True).explained(
-            "How many finite networks; more of them give a steadier mean and take longer."
-        ),
-        Slider("seed", "Seed", 0, 99, default=0, whole=True).explained(
-            "Names the random weights: the same seed draws the same networks."
-        ),
-    ),
-)
+CONTROLS = controls_of("tangent")
 
 
 @dataclass(frozen=True)
@@ -165,11 +125,8 @@ class Setting:
 
     def kernel(self, architecture: Architecture) -> InfiniteWidthKernel:
         """The infinitely wide network's kernel, relative to equal inputs."""
-        if architecture == "resnet":
-            sizes = (self.depth, self.branch_depth, self.branch_scale)
-            return ResNetKernel(*sizes, trained=self.trained, normalise=True)
-        kind = DenseNetKernel if architecture == "densenet" else VanillaKernel
-        return kind(self.depth, trained=self.trained, normalise=True)
+        sizes = (self.depth, self.branch_depth, self.branch_scale)
+        return kernel_by_name(architecture, *sizes, self.trained, normalise=True)
 
 
 @lru_cache(maxsize=256)
@@ -279,11 +236,11 @@ def _facts(setting: Setting) -> tuple[tuple[str, str], ...]:
     # The width at which the kernel varies by a tenth of its mean, from its variance per unit of a wide network.
     width = scaled_variance_limit(setting.network(), setting.trained) / 0.1**2
     return (
-        ("kernel at equal inputs", number_in_words(float(found.mean))),
+        ("kernel at equal inputs", in_words(float(found.mean))),
         (f"its spread at width {setting.width}", f"±{_share(math.sqrt(found.relative_variance))}"),
-        ("width for a spread of ±10 %", f"about {number_in_words(width)}"),
-        ("marked scale α = a·L^(−1/m)", number_in_words(setting.marked_scale)),
-        (f"growth of the squared signal{of_resnet}", f"×{number_in_words(math.exp(setting.log_growth))}"),
+        ("width for a spread of ±10 %", f"about {in_words(width)}"),
+        ("marked scale α = a·L^(−1/m)", in_words(setting.marked_scale)),
+        (f"growth of the squared signal{of_resnet}", f"×{in_words(math.exp(setting.log_growth))}"),
     )
 
 
@@ -297,10 +254,10 @@ def _about_angles(setting: Setting, curves: dict[Architecture, Tensor]) -> str:
 def _about_scale(setting: Setting) -> str:
     bounded = 2.0  # a signal that grows by at most e² on its way counts as bounded
     branches = "The branches" if setting.architecture == "resnet" else "The branches of the ResNet"
-    growth = number_in_words(math.exp(setting.log_growth))
+    growth = in_words(math.exp(setting.log_growth))
     if setting.log_growth <= bounded:
         return f"{branches} are small enough for this depth: the squared signal grows only by {growth}."
-    marked = f"the marked scale α = {number_in_words(setting.marked_scale)}"
+    marked = f"the marked scale α = {in_words(setting.marked_scale)}"
     is_enough = setting.at_marked_scale().log_growth <= bounded
     advice = "would keep it bounded" if is_enough else "is too large as well, so lower a"
     return f"{branches} are too large for this depth: the squared signal grows by {growth}; {marked} {advice}."
@@ -324,7 +281,7 @@ def _share(part: float) -> str:
     """A part of the mean: in per cent, or in multiples if there are any; what rounding left of nothing is 0."""
     if abs(part) < 1e-12:
         return "0 %"
-    return f"{number_in_words(100 * part, 2)} %" if part < 1 else f"{number_in_words(part, 2)} times its mean"
+    return f"{in_words(100 * part, 2)} %" if part < 1 else f"{in_words(part, 2)} times its mean"
 
 
 # Figures.
@@ -332,11 +289,6 @@ def _share(part: float) -> str:
 _SCALES = (0.01, 0.04, 0.09, 0.15, 0.23, 0.35, 0.52, 0.8, 1.3, 2.0)
 _DEPTHS = (1, 2, 4, 7, 12, 20, 35, 60, 100)
 _WIDTHS = (20, 40, 90, 200, 450, 1000)
-
-_SPREAD = (
-    "Variance of the kernel at equal inputs over random networks, divided by its squared mean: 0.01 means that it "
-    "varies by 10 % from draw to draw. Small: the network behaves like its infinitely wide limit."
-)
 
 
 def _kernel_against_angle(setting: Setting, curves: dict[Architecture, Tensor], sampled: Sampled | None) -> Figure:
@@ -347,17 +299,12 @@ def _kernel_against_angle(setting: Setting, curves: dict[Architecture, Tensor], 
         for architecture, curve in curves.items()
     ]
     cosine = torch.deg2rad(degrees).cos()
-    return figure(
-        ("kernel_against_angle", f"Tangent kernel against angle at depth {setting.depth}"),
-        "How alike two inputs look to each network while it trains, relative to equal inputs. A curve that "
-        "drops at once to a plateau tells hardly any two inputs from any other two; the dashed cosine is a linear "
-        "model.",
-        ("angle between the inputs (degrees)", "kernel relative to equal inputs"),
-        (
-            *(_bundle(setting, sampled.kernels) if sampled else ()),
-            *lines,
-            Line(numbers(degrees), numbers(cosine), "linear model", dashed=True, colour="ink"),
-        ),
+    return worded(
+        "kernel_against_angle",
+        *(_bundle(setting, sampled.kernels) if sampled else ()),
+        *lines,
+        Line(numbers(degrees), numbers(cosine), "linear model", dashed=True, colour="ink"),
+        depth=setting.depth,
     )
 
 
@@ -386,19 +333,13 @@ def _growth_against_scale(setting: Setting) -> Figure:
         return math.exp(scaled.log_growth), scaled.width * relative_variance(scaled, "resnet")
 
     growth, spread = zip(*map(growth_and_spread, _SCALES), strict=True)
-    return figure(
-        ("growth_against_scale", f"ResNet of depth {setting.depth} against the scale of its branches"),
-        "Growth (1 + α^m)^L of the squared signal, and width times relative variance of the kernel. Both are "
-        "flat up to about the marked scale and explode beyond it: with branches of the scale a·L^(−1/m) signal and "
-        "kernel stay bounded however deep the network is.",
-        ("branch scale α", "growth, or width × relative variance"),
-        (
-            Line(numbers(_SCALES), numbers(growth), "signal"),
-            Line(numbers(_SCALES), numbers(spread), "kernel"),
-            Reference(setting.marked_scale, f"α = {setting.mark:g}·L^(−1/{setting.branch_depth})", axis="x"),
-            Points((setting.branch_scale,) * 2, growth_and_spread(setting.branch_scale), "now"),
-        ),
-        log="xy",
+    return worded(
+        "growth_against_scale",
+        Line(numbers(_SCALES), numbers(growth), "signal"),
+        Line(numbers(_SCALES), numbers(spread), "kernel"),
+        Reference(setting.marked_scale, f"α = {setting.mark:g}·L^(−1/{setting.branch_depth})", axis="x"),
+        Points((setting.branch_scale,) * 2, growth_and_spread(setting.branch_scale), "now"),
+        depth=setting.depth,
     )
 
 
@@ -407,30 +348,23 @@ def _variance_against_depth(setting: Setting, sampled: Sampled | None) -> Figure
     settings = [replace(setting, depth=depth) for depth in _DEPTHS]
     rule = f"α = {setting.mark:g}·L^(−1/{setting.branch_depth})"
     shrinking = numbers([relative_variance(each.at_marked_scale(), "resnet") for each in settings])
-    return figure(
-        ("variance_against_depth", f"Spread of the kernel against depth, width {setting.width}"),
-        f"{_SPREAD} The dashed curve shrinks the branches like {rule} as depth grows, and stays low.",
-        ("depth L", "relative variance of the diagonal"),
-        (
-            *_variances(_DEPTHS, settings),
-            Line(numbers(_DEPTHS), shrinking, "ResNet, α shrinking", dashed=True, colour=colour(0)),
-            *_here("depth", setting.depth, sampled),
-        ),
-        log="xy",
+    return worded(
+        "variance_against_depth",
+        *_variances(_DEPTHS, settings),
+        Line(numbers(_DEPTHS), shrinking, "ResNet, α shrinking", dashed=True, colour=colour(0)),
+        *_here("depth", setting.depth, sampled),
+        width=setting.width,
+        rule=rule,
     )
 
 
 def _variance_against_width(setting: Setting, sampled: Sampled | None) -> Figure:
     """Each architecture at this depth: all fall like one over the width, from very different heights."""
-    return figure(
-        ("variance_against_width", f"Spread of the kernel against width, depth {setting.depth}"),
-        f"{_SPREAD} It falls like one over the width once the network is wide enough for its depth.",
-        ("width n", "relative variance of the diagonal"),
-        (
-            *_variances(_WIDTHS, [replace(setting, width=width) for width in _WIDTHS]),
-            *_here("width", setting.width, sampled),
-        ),
-        log="xy",
+    return worded(
+        "variance_against_width",
+        *_variances(_WIDTHS, [replace(setting, width=width) for width in _WIDTHS]),
+        *_here("width", setting.width, sampled),
+        depth=setting.depth,
     )
 
 

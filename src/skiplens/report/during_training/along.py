@@ -1,6 +1,5 @@
 """Measurements along a training run: at chosen steps, and where the loss first falls to chosen values."""
 
-import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from skiplens.base.axes import Float, Int
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.progress import Progress, silent
+from skiplens.graph.inputs import copy_of
 from skiplens.plots.figure import Band, Figure, Points, numbers
 from skiplens.plots.section import ReadingView
 from skiplens.readings.reading import Reading
@@ -55,8 +55,8 @@ def readings_along(
         checkpoint: File to keep the run and its measurements in; the run goes on from it where it exists.
         progress: Told the steps made.
     """
-    measurer = Measurer(measurement)
-    history = train(copy.deepcopy(model), data, recipe, callbacks=[measurer], checkpoint=checkpoint, progress=progress)
+    fresh, measurer = copy_of(model, "a copy is trained"), Measurer(measurement)
+    history = train(fresh, data, recipe, callbacks=[measurer], checkpoint=checkpoint, progress=progress)
     return AlongTraining(history, dict(measurer.taken), dict(measurer.crossings))
 
 

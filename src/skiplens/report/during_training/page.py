@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from skiplens.base.words import in_words
 from skiplens.plots.figure import Band, Bars, Figure, Line, Mark, Reference, drawn, numbers
-from skiplens.plots.section import ReadingView, Section, number_in_words, provenance_of
+from skiplens.plots.network_drawing import BlockMark, NetworkDrawing
+from skiplens.plots.section import ReadingView, Section, provenance_of
 from skiplens.report.during_training.record import MonitorReading
 
 _MOST_LINES = 8  # more blocks are drawn as a band
@@ -94,10 +96,12 @@ def cost_of_looking(reading: MonitorReading) -> Figure | None:
         return None
     seconds = {name: float(spent.nansum()) for name, spent in reading.costs.items()}
     caption = (
-        f"Looking took {reading.own_seconds:.2g} s beside {reading.run_seconds:.3g} s of the run itself "
+        f"Looking took {in_words(reading.own_seconds, 2)} s beside {in_words(reading.run_seconds)} s of the run itself "
         f"({reading.overhead:.1%}; asked for: at most {reading.share:.1%})."
     )
-    bars = Bars((*seconds, "shared"), numbers([*seconds.values(), reading.shared_seconds]))
+    bars = Bars(
+        (*(name.replace("_", " ") for name in seconds), "shared"), numbers([*seconds.values(), reading.shared_seconds])
+    )
     return Figure("cost_of_looking", "What looking cost", caption, "quantity", "seconds in all", (bars,))
 
 
@@ -140,12 +144,15 @@ def monitor_section(reading: MonitorReading) -> Section:
     """What changed from the first look to the last, and what looking cost."""
     changes = []
     for name in (name for name in _WORDS if name in reading.measured):
-        values = [number_in_words(value) for value in reading.seen(name)[1].tolist()]
+        values = [in_words(value) for value in reading.seen(name)[1].tolist()]
         course = f"{values[0]} → {values[-1]}" if len(values) > 1 else f"{values[0]} (seen once)"
         changes.append((_WORDS[name], course))
     costs = (
         ("looks", str(reading.looks)),
-        ("cost of looking", f"{reading.own_seconds:.2g} s beside {reading.run_seconds:.3g} s of the run"),
+        (
+            "cost of looking",
+            f"{in_words(reading.own_seconds, 2)} s beside {in_words(reading.run_seconds)} s of the run",
+        ),
     )
     missing = tuple(f"{name} was left out: {reason}" for name, reason in reading.left_out.items())
     return Section(
@@ -173,6 +180,18 @@ def monitor_sentence(reading: MonitorReading) -> str:
         return f"{seen}; its effective depth was seen once: {before:.2f} branches."
     word = "grew" if after > before else "fell"
     return f"{seen}; its effective depth {word} from {before:.2f} to {after:.2f} branches."
+
+
+def monitor_drawing(reading: MonitorReading) -> NetworkDrawing | None:
+    """The network as it was last seen; what its shortcuts are and how thick its branches was not looked at."""
+    if not reading.block_names or "energy" not in reading.measured:
+        return None
+    energy, depths = reading.seen("energy")[1], reading.seen("mean_depth")[1]
+    if not len(energy) or not bool(energy[-1].isfinite().all()):
+        return None
+    caption = f"acts {float(depths[-1]):.1f} blocks deep,\nat first {float(depths[0]):.1f}"
+    blocks = tuple(BlockMark(name, "", 0, words=name) for name in reading.block_names)
+    return NetworkDrawing(blocks, spectrum=numbers(energy[-1] / energy[-1].sum()), caption=caption)
 
 
 VIEW = ReadingView(MonitorReading, section=monitor_section, figures=FIGURES)

@@ -1,6 +1,5 @@
 """A model in training as a monitor sees it: in a fixed mode, on the probe, taken apart once."""
 
-import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from skiplens.base.preserve_state import preserve_state
 from skiplens.graph.batch import Batch, Inputs, as_batch, map_tensors
 from skiplens.graph.dissect import dissect
 from skiplens.graph.functional import main_output
-from skiplens.graph.inputs import require_module, samples_of, try_call
+from skiplens.graph.inputs import copy_of, require_module, samples_of, try_call
 from skiplens.graph.lens import COARSE
 from skiplens.graph.loss import Loss, fitted
 from skiplens.graph.network import ResidualNetwork
@@ -90,7 +89,7 @@ class ProbedModel:
         self.first_kernel = torch.zeros(0, 0, dtype=torch.float64)
         self.remarks: list[str] = []
         if any(parameter.dtype in COARSE for parameter in self.trained.parameters()):
-            self.model = copy.deepcopy(self.trained).float()
+            self.model = copy_of(self.trained, "looks are taken at a float32 copy").float()
             self.model.zero_grad(set_to_none=True)
             self.remark("The weights have fewer bits than float32, so looks are taken at a float32 copy of them.")
         self._network: ResidualNetwork | SkiplensError | None = None

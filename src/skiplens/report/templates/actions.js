@@ -1,8 +1,9 @@
 // Downloading, the light and the dark look, printing; and what happens when something is pressed.
 
-function download() {
+async function download() {
   const source = byId("readings");
-  const blob = new Blob([source.textContent], { type: "application/json" });
+  const text = source.type === "application/json" ? source.textContent : await unpacked("readings");
+  const blob = new Blob([text], { type: "application/json" });
   const link = element("a", "", { href: URL.createObjectURL(blob), download: source.dataset.file || "readings.json" });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
@@ -38,9 +39,11 @@ document.addEventListener("click", (event) => {
   const button = event.target.closest("button, .block");
   if (!button) return;
   if (button.classList.contains("copy")) copy(button, tableText(button.parentElement.querySelector("table")));
-  if (button.classList.contains("copy-code")) copy(button, button.nextElementSibling.textContent);
+  if (button.classList.contains("copy-code")) copy(button, button.parentElement.querySelector("pre").textContent);
   if (button.classList.contains("block")) choose(button);
-  if (button.id === "save-card") saveCard();
+  if (button.classList.contains("morph")) morph(button);
+  if (button.classList.contains("save-card")) saveCard(button.dataset.kind);
+  if (button.dataset.zoom) fit(Number(button.dataset.zoom));
   if (button.parentElement.id === "filter") { chosen.clear(); applyChoice(); }
 });
 for (const button of blockButtons) button.addEventListener("keydown", walk);

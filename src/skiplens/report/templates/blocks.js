@@ -17,12 +17,13 @@ function gathered(blocks) {
 }
 
 function showChosen(blocks) {
-  const panel = byId("chosen");
-  panel.hidden = !blocks.length;
-  panel.replaceChildren();
-  if (!blocks.length) return;
-  const head = ["", ...blocks.map((block) => `block ${labelOf(block)}`)];
-  panel.append(element("h3", "The chosen blocks in numbers"), withCopyButton(tableOf(head, gathered(blocks)), "The chosen blocks in numbers"));
+  byId("drawer").hidden = !blocks.length;
+  if (root.classList.contains("with-drawer") !== blocks.length > 0) {
+    root.classList.toggle("with-drawer");  // the page makes room, so that nothing lies under it
+    dispatchEvent(new Event("resize"));
+  }
+  const head = ["number", ...blocks.map((block) => `block ${labelOf(block)}`)];
+  byId("chosen").replaceChildren(withCopyButton(tableOf(head, blocks.length ? gathered(blocks) : []), "The chosen blocks in numbers"));
 }
 
 function filterRows() {
@@ -40,7 +41,6 @@ function showFilter(blocks) {
   const bar = byId("filter");
   const shown = blocks.slice(0, 3).map(labelOf).join(", ");
   const words = blocks.length ? `Only block ${shown}${blocks.length > 3 ? ` and ${blocks.length - 3} more` : ""}` : "All blocks";
-  bar.hidden = !blocks.length;
   bar.firstElementChild.textContent = words;
   say(words);
 }

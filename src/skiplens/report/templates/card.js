@@ -7,7 +7,7 @@ function inlined(node) {
   const parts = [...node.querySelectorAll("path, text, rect")];
   [...copy.querySelectorAll("path, text, rect")].forEach((part, index) => {
     const style = getComputedStyle(parts[index]);
-    for (const name of ["fill", "stroke", "stroke-opacity", "stroke-width", "stroke-dasharray", "font-size", "font-weight", "font-family"]) {
+    for (const name of ["fill", "fill-opacity", "stroke", "stroke-opacity", "stroke-width", "stroke-dasharray", "font-size", "font-weight", "font-family"]) {
       part.setAttribute(name, style.getPropertyValue(name));
     }
   });
@@ -36,25 +36,38 @@ function cardSvg() {
   const card = svgElement("svg", { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `0 0 ${width} ${height}` });
   const words = (size, weight, fill, y) => ({ x: margin, y, fill, "font-size": size, "font-weight": weight, "font-family": "system-ui, sans-serif" });
   card.append(svgElement("rect", { width, height, fill: colour("--paper") }));
-  card.append(svgElement("text", words(44, 700, colour("--ink"), 100), document.querySelector("h1").textContent.slice(0, 44)));
-  wrapped(document.querySelector(".verdict p").textContent, 84).forEach((line, index) => {
-    card.append(svgElement("text", words(26, 400, colour("--ink"), 155 + 36 * index), line));
+  card.append(svgElement("text", words(24, 400, colour("--soft"), 76), document.querySelector("h1").textContent.slice(0, 80)));
+  const [headline, ...rest] = all(".verdict p").map((part) => part.textContent);
+  const cause = document.querySelector(".finding h3")?.lastChild.textContent || "";
+  const large = headline.length < 40;
+  wrapped(headline, large ? 40 : 70).slice(0, 2).forEach((line, index) => {
+    card.append(svgElement("text", words(large ? 52 : 30, 700, colour("--ink"), 136 + 38 * index), line));
   });
-  const hero = inlined(byId("hero"));
-  const scale = Math.min((width - 2 * margin) / Number(hero.getAttribute("width")), 1.2);
-  const group = svgElement("g", { transform: `translate(${margin} ${310}) scale(${scale})` });
-  group.append(...hero.childNodes);
-  card.append(group, svgElement("text", words(20, 400, colour("--soft"), height - 30), "made with skiplens inspect"));
+  wrapped([...rest, cause].join(" "), 92).slice(0, 3).forEach((line, index) => {
+    card.append(svgElement("text", words(23, 400, colour("--ink"), (large ? 184 : 214) + 32 * index), line));
+  });
+  stretch(1);
+  const parts = [hero, byId("spectrum")].filter(Boolean).map(inlined);
+  fit();
+  const group = svgElement("g", { transform: `translate(${margin - 8} 290) scale(${(width - 2 * margin + 8) / 1040})` });
+  for (const part of parts) group.append(...part.childNodes);
+  card.append(group, svgElement("text", words(20, 400, colour("--soft"), height - 24), "made with skiplens inspect"));
   return new XMLSerializer().serializeToString(card);
 }
 
-function saveCard() {
+function save(address, name) {
+  element("a", "", { href: address, download: name }).click();
+  say("The card was saved.");
+}
+
+function saveCard(kind) {
+  const address = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(cardSvg())}`;
+  if (kind === "svg") { save(address, "skiplens-card.svg"); return; }
   const image = new Image();
   image.onload = () => {
     const canvas = element("canvas", "", { width: CARD.width, height: CARD.height });
     canvas.getContext("2d").drawImage(image, 0, 0);
-    element("a", "", { href: canvas.toDataURL("image/png"), download: "skiplens-card.png" }).click();
-    say("The card was saved.");
+    save(canvas.toDataURL("image/png"), "skiplens-card.png");
   };
-  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(cardSvg())}`;
+  image.src = address;
 }

@@ -17,7 +17,7 @@ function rowsOf(trace, layout) {
 function headOf(figure) {
   const { xaxis, yaxis } = figure.layout;
   const matrix = figure.data.find((trace) => trace.z);
-  if (!matrix) return ["series", plain(xaxis.title.text), plain(yaxis.title.text)];
+  if (!matrix) return ["series", plain(xaxis.title.text) || "of", plain(yaxis.title.text) || "value"];
   const across = matrix.x || matrix.z[0].map((_, index) => index + 1);
   return [`${plain(yaxis.title.text)} \\ ${plain(xaxis.title.text)}`, ...across.map(number)];
 }

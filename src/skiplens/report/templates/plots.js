@@ -1,9 +1,8 @@
 // Plots: plotly.js is unpacked, each figure is drawn in the colours of the look, and chosen blocks are picked out.
 
-async function unpackPlotly() {
-  const bytes = Uint8Array.from(atob(byId("plotly").textContent), (character) => character.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  document.head.append(element("script", await new Response(stream).text()));
+async function unpacked(id) {
+  const bytes = Uint8Array.from(atob(byId(id).textContent), (character) => character.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
 }
 
 function colours() {
@@ -42,8 +41,10 @@ function column(place, colour, framed) {
 }
 
 // Zooming is for the mouse; without one the numbers below each plot tell more, and 10 stops a plot would be in the way.
+// What is drawn is told by the plot's label; a picture must not hold buttons, so with tools it is a group.
 function hideToolsFromKeyboard(plot) {
-  for (const tools of all(".modebar", plot)) tools.setAttribute("aria-hidden", "true");
+  plot.setAttribute("role", "group");
+  for (const inside of all(":scope > *", plot)) inside.setAttribute("aria-hidden", "true");
   for (const button of all(".modebar-btn", plot)) button.tabIndex = -1;
 }
 
@@ -113,7 +114,7 @@ const drawAll = (plots = all(".plot")) => { if (window.Plotly) plots.filter(isUn
 async function drawFirst() {
   if (!byId("plotly")) return;
   try {
-    await unpackPlotly();
+    document.head.append(element("script", await unpacked("plotly")));
   } catch {
     for (const plot of all(".plot")) plot.replaceChildren(element("p", "This browser is too old to draw the plot; its numbers are below.", { className: "note" }));
     return;

@@ -47,7 +47,9 @@ function drawChanged() {
     drawnFrom.set(plot, source);
     draw(plot);
     renewNumbers(plot);
+    soon();  // when it is drawn its axes are known
   }
+  shareAxes();
   root.dataset.plots = "drawn";
 }
 
@@ -60,6 +62,81 @@ function renewNumbers(plot) {
   if (!details) return;
   for (const rows of all(".rows", details)) rows.remove();
   fillNumbers(details, plot);
+}
+
+// A picture that is held stands beside the one that changes, both on axes that fit both.
+function hold() {
+  const held = byId("held"), plot = document.querySelector("#hero .plot"), button = byId("hold");
+  const isHeld = held.childElementCount > 0;
+  if (!isHeld && !plot) return;
+  if (isHeld) {
+    forget([held]);
+    held.replaceChildren();
+  } else {
+    const figure = element("figure");
+    const title = element("h3", `A: ${plot.parentElement.querySelector("h3").textContent}`);
+    const words = element("p", (document.querySelector(".below .caption") || plot).textContent, { className: "caption" });
+    words.append(" ", element("a", "Back to it", { href: location.pathname + location.search }));
+    figure.append(title, element("div", "", { className: "plot" }), element("script", plot.nextElementSibling.textContent, { type: "application/json" }), words);
+    held.append(figure);
+  }
+  byId("main").classList.toggle("holding", !isHeld);
+  button.textContent = isHeld ? "Hold this picture beside the next" : "Let go of A";
+  button.setAttribute("aria-pressed", String(!isHeld));
+  requestAnimationFrame(() => drawAll());
+}
+
+const ownAxes = new WeakMap();  // the ranges that a picture has by itself, for the figure it shows
+function axesOf(plot) {
+  const source = plot.nextElementSibling.textContent, known = ownAxes.get(plot);
+  if (known && known.source === source) return known;
+  const found = { source };
+  for (const name of ["xaxis", "yaxis"]) {
+    const axis = plot._fullLayout && plot._fullLayout[name];
+    if (axis && axis.range) found[name] = { type: axis.type, title: axis.title.text, range: [...axis.range] };
+  }
+  ownAxes.set(plot, found);
+  return found;
+}
+
+function shareAxes() {
+  const plots = all("#held .js-plotly-plot, #hero .js-plotly-plot");
+  if (plots.length < 2) return;
+  const [first, second] = plots.map(axesOf);
+  const change = {};
+  for (const name of ["xaxis", "yaxis"]) {
+    const [a, b] = [first[name], second[name]];
+    if (!a || !b || a.type !== b.type || a.title !== b.title || a.type === "category") continue;
+    change[`${name}.range`] = [Math.min(a.range[0], b.range[0]), Math.max(a.range[1], b.range[1])];
+  }
+  const wanted = JSON.stringify([first.source, second.source]);
+  if (!Object.keys(change).length || shareAxes.done === wanted) return;
+  shareAxes.done = wanted;
+  for (const plot of plots) Plotly.relayout(plot, change);
+}
+
+// The main picture with the title of the view, 1200 × 630 pixels: into the clipboard, or a file where that is closed.
+async function copyCard() {
+  const plot = document.querySelector("#hero .js-plotly-plot");
+  if (!plot) { say("There is no picture here."); return; }
+  const title = `${byId("title").textContent}: ${plot.parentElement.querySelector("h3").textContent}`;
+  const layout = { ...plot.layout, title: { text: title.replace(/</g, "&lt;") }, margin: { l: 80, r: 40, t: 110, b: 70 }, paper_bgcolor: getComputedStyle(root).getPropertyValue("--paper").trim() };
+  const address = await Plotly.toImage({ data: plot.data, layout }, { format: "png", width: 1200, height: 630 });
+  try {
+    const bytes = Uint8Array.from(atob(address.split(",")[1]), (character) => character.charCodeAt(0));
+    await navigator.clipboard.write([new ClipboardItem({ "image/png": new Blob([bytes], { type: "image/png" }) })]);
+    say("The card was copied.");
+  } catch {
+    element("a", "", { href: address, download: "skiplens-card.png" }).click();
+    say("The card was saved.");
+  }
+}
+
+// What belongs to one view is never seen under the title of another.
+function hideOld() {
+  if (!byId("main")) return;
+  const chosen = document.querySelector("#navigation [aria-current] a"), shown = document.querySelector("#words [data-view]");
+  byId("main").classList.toggle("stale", Boolean(chosen && shown && chosen.pathname !== `/${shown.dataset.view}`));
 }
 
 function nameSliders() {
@@ -87,13 +164,14 @@ let waiting = false;
 function soon() {
   if (waiting) return;
   waiting = true;
-  requestAnimationFrame(() => { waiting = false; nameLook(); nameSliders(); reopen(); drawChanged(); });
+  requestAnimationFrame(() => { waiting = false; hideOld(); nameLook(); nameSliders(); reopen(); drawChanged(); });
 }
 
 const isOurs = (change) => !(change.target.closest ? change.target : change.target.parentElement || root).closest(".plot");
 new MutationObserver((changes) => {
   const ours = changes.filter(isOurs);
   for (const change of ours) forget(change.removedNodes);
+  hideOld();
   if (ours.length) soon();
 }).observe(document.body, { childList: true, subtree: true, characterData: true });
 document.addEventListener("input", soon);
@@ -120,6 +198,8 @@ document.addEventListener("click", (event) => {
   }
   const button = event.target.closest("button");
   if (!button) return;
+  if (button.id === "hold") hold();
+  if (button.id === "copy-card") copyCard();
   if (button.id === "theme") setLook(root.dataset.theme === "dark" ? "light" : "dark");
   if (button.classList.contains("copy")) copy(button, tableText(button.parentElement.querySelector("table")));
   if (button.classList.contains("copy-code")) copy(button, button.nextElementSibling.textContent);

@@ -1,0 +1,88 @@
+// The drawing of the network fills the width that there is: it is stretched along the trunk and never in height.
+
+const hero = byId("hero");
+const WHOLE = hero ? hero.viewBox.baseVal.width : 0;
+const TALL = 284;  // as in network_drawing.py
+const NARROW = 22;  // pixels between two numbers under the trunk
+let zoom = 1;
+
+const alongX = (path, by) => path.replace(/(-?[\d.]+) (-?[\d.]+)/g, (_, x, y) => `${(x * by).toFixed(1)} ${y}`);
+
+function stretched(node, name, change) {
+  const kept = `data-own-${name}`;
+  if (!node.hasAttribute(kept)) node.setAttribute(kept, node.getAttribute(name));
+  node.setAttribute(name, change(node.getAttribute(kept)));
+}
+
+function stretch(by) {
+  hero.setAttribute("viewBox", `0 0 ${WHOLE * by} ${TALL}`);
+  hero.style.width = `${WHOLE * by}px`;
+  const thick = Math.min(by, 4);
+  for (const path of all("path", hero)) {
+    const small = path.matches(".mark, .alarm") && path.closest(".block");  // these keep their form and move
+    stretched(path, small ? "transform" : "d", (own) => (small ? `translate(${(by - 1) * middleOf(path)} 0)` : alongX(own, by)));
+    if (path.matches(".ribbon, .block .trunk")) stretched(path, "stroke-width", (own) => Math.max(1, own * thick).toFixed(1));
+  }
+  for (const text of all("text", hero)) stretched(text, "x", (own) => (text.getAttribute("text-anchor") === "middle" ? own * by : own));
+  for (const rect of all("rect", hero)) for (const name of ["x", "width"]) stretched(rect, name, (own) => own * by);
+  thinNumbers();
+}
+
+function middleOf(path) {
+  const places = [...path.getAttribute("d").matchAll(/(-?[\d.]+) -?[\d.]+/g)].map((pair) => Number(pair[1]));
+  return (Math.min(...places) + Math.max(...places)) / 2;
+}
+
+function thinNumbers() {
+  let last = -Infinity;
+  for (const text of all(".number", hero)) {
+    const place = Number(text.getAttribute("x"));
+    const room = place - last >= NARROW;
+    text.style.display = room ? "" : "none";
+    if (room) last = place;
+  }
+}
+
+function fit(change = 1) {
+  if (!hero) return;
+  const frame = hero.parentElement;
+  const middle = (frame.scrollLeft + frame.clientWidth / 2) / frame.scrollWidth;
+  zoom = change ? Math.min(32, Math.max(1, zoom * change)) : 1;
+  if (frame.clientWidth) stretch((zoom * frame.clientWidth) / WHOLE);
+  frame.scrollLeft = middle * frame.scrollWidth - frame.clientWidth / 2;
+}
+
+// The mouse takes hold of the drawing and pulls it.
+function pan(event) {
+  const frame = event.currentTarget;
+  if (event.pointerType !== "mouse" || frame.scrollWidth <= frame.clientWidth) return;
+  const [from, start] = [event.clientX, frame.scrollLeft];
+  const move = (moved) => { frame.scrollLeft = start - (moved.clientX - from); };
+  const end = () => { window.removeEventListener("pointermove", move); window.removeEventListener("pointerup", end); };
+  window.addEventListener("pointermove", move);
+  window.addEventListener("pointerup", end);
+}
+
+// What is known of a block stands where one points at it, or where the keyboard is.
+const tip = element("div", "", { id: "tip", hidden: true });
+
+function showTip(event) {
+  const block = event.target.closest?.(".block");
+  tip.hidden = !block;
+  if (!block) return;
+  const [, name, rest] = block.getAttribute("aria-label").match(/^(.*?): (.*)$/s) || ["", block.getAttribute("aria-label"), ""];
+  tip.replaceChildren(element("b", name), ...rest.split(/, (?=[a-z])/).map((line) => element("span", line)));
+  const [box, room] = [block.getBoundingClientRect(), document.documentElement.clientWidth];
+  tip.style.left = `${Math.max(8, Math.min(box.left + box.width / 2 - tip.offsetWidth / 2, room - tip.offsetWidth - 8)) + scrollX}px`;
+  tip.style.top = `${box.bottom + 6 + scrollY}px`;
+}
+
+if (hero) {
+  document.body.append(tip);
+  tip.setAttribute("aria-hidden", "true");  // the block's own name says the same
+  for (const kind of ["pointerover", "focusin"]) hero.addEventListener(kind, showTip);
+  for (const kind of ["pointerleave", "focusout"]) hero.addEventListener(kind, () => { tip.hidden = true; });
+  hero.parentElement.addEventListener("pointerdown", pan);
+  window.addEventListener("resize", () => fit());
+  fit();
+}
