@@ -1,11 +1,16 @@
 """The pictures of the documentation: their scripts run, and the pages show exactly what they draw."""
 
+import json
+import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from tools.doc_figures import drawing
 
+from skiplens.plots.figure import Figure, Line
 from tests.test_docs import DOCS, ROOT, _module
 
 LARGEST_PICTURE = 200 * 1024
@@ -55,6 +60,58 @@ def test_pages_show_what_their_script_draws(script, name):
     kept = [path for path in (DOCS / "images").iterdir() if path.name.startswith(beginnings)]
     assert drawn == {path.name for path in kept}
     assert all(0 < path.stat().st_size < LARGEST_PICTURE for path in kept)
+
+
+A_LINE_IS_WIDE = 0.01  # of the range of a series: 1.5 points of a picture that is 3 inches high; less cannot be seen
+
+
+def assert_current(figure, recorded):
+    """Words are the same, numbers as good as the same."""
+    found = drawing.summary(figure)
+    assert (found["title"], found["axes"]) == (recorded["title"], recorded["axes"])
+    for mark, kept in zip(found["marks"], recorded["marks"], strict=True):
+        assert mark.keys() == kept.keys()
+        assert all(mark[word] == kept[word] for word in ("kind", "name"))
+        for field in mark.keys() - {"kind", "name"}:
+            (count, *numbers), (kept_count, *kept_numbers) = mark[field], kept[field]
+            assert count == kept_count
+            seen = A_LINE_IS_WIDE * max((abs(number) for number in kept_numbers), default=0.0)
+            assert numbers == pytest.approx(kept_numbers, rel=A_LINE_IS_WIDE, abs=seen)
+
+
+QUICK = {"forecast"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in SCRIPTS]
+)
+def test_pictures_are_those_of_the_present_code(script, name):
+    module, record = script(name), json.loads(drawing.RECORD.read_text("utf-8"))
+    for figure in module.figures(module.Sizes()):
+        assert_current(figure, record[("" if name == "training" else f"{name}_") + figure.name])
+
+
+def test_every_picture_has_a_record_and_a_dark_look():
+    record = json.loads(drawing.RECORD.read_text("utf-8"))
+    pictures = list((DOCS / "images").glob("*.svg"))
+    assert {path.stem for path in pictures} == set(record)
+    assert all(drawing.DARK in path.read_text("utf-8") for path in pictures)
+
+
+def test_an_old_picture_would_be_noticed():
+    figure = Figure("f", "Title", "", "x", "y", (Line((0.0, 1.0, 2.0), (1.0, math.nan, 4.0), "l"),))
+    recorded = drawing.summary(figure)
+    assert_current(figure, recorded)
+    moved = replace(figure, marks=(Line((0.0, 1.0, 2.0), (1.0, math.nan, 4.2), "l"),))
+    for other in (moved, replace(figure, title="Other"), replace(figure, marks=(replace(figure.marks[0], name="m"),))):
+        with pytest.raises(AssertionError):
+            assert_current(other, recorded)
+
+
+def test_a_dark_look_is_given_once_and_to_drawn_pictures_alone():
+    svg = "<svg><defs></defs></svg>"
+    assert drawing.with_dark_look(svg) == drawing.with_dark_look(drawing.with_dark_look(svg)) != svg
+    assert drawing.with_dark_look("<svg></svg>") == "<svg></svg>"
 
 
 def test_every_script_is_listed():

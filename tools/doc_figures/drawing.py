@@ -1,15 +1,32 @@
-"""Write the pictures of a page: the command line that the scripts of this folder share."""
+"""Write the pictures of a page and what they were drawn from: the command line that all scripts here share."""
 
 import argparse
+import json
 import os
+import re
 from collections.abc import Iterable
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from skiplens.base.optional_imports import optional_import
-from skiplens.plots.figure import Figure
+from skiplens.plots.figure import Figure, Mark
 from skiplens.plots.matplotlib_file import save_figure
 
 FOLDER = Path(__file__).parents[2] / "docs/images"
+RECORD = Path(__file__).parent / "drawn.json"
+PLACES = 5  # numbers kept of each series: its ends and what lies evenly between
+INK, PAPER, BLUE = "#e2e4e9", "none", "#56b4e9"
+DARK = f"""<style type="text/css">@media (prefers-color-scheme: dark) {{
+:root {{ fill: {INK} }}
+[style*="fill: #ffffff"] {{ fill: {PAPER} !important }}
+[style*="stroke: #000000"] {{ stroke: {INK} !important }}
+[style*="fill: #000000"] {{ fill: {INK} !important }}
+[style*="stroke: #0072b2"] {{ stroke: {BLUE} !important }}
+[style*="fill: #0072b2"] {{ fill: {BLUE} !important }}
+}}</style>
+"""
+"""A picture follows the look of the page it stands in: white becomes clear, black and blue become light."""
 
 
 def draw(figures: Iterable[Figure], prefix: str, description: str | None) -> None:
@@ -22,5 +39,49 @@ def draw(figures: Iterable[Figure], prefix: str, description: str | None) -> Non
     matplotlib = optional_import("matplotlib", "drawing the documentation's figures")
     with matplotlib.rc_context({"svg.hashsalt": "skiplens"}):
         for figure in figures:
-            for ending in ("svg", "png") if options.png else ("svg",):
-                save_figure(figure, options.folder / f"{prefix}{figure.name}.{ending}")
+            path = options.folder / f"{prefix}{figure.name}.svg"
+            save_figure(figure, path)
+            path.write_text(with_dark_look(path.read_text("utf-8")), "utf-8")
+            if options.png:
+                save_figure(figure, path.with_suffix(".png"))
+            if options.folder == FOLDER:
+                keep({path.stem: summary(figure)})
+
+
+def with_dark_look(svg: str) -> str:
+    """The picture with colours for a dark page, once, whatever it had before."""
+    plain = re.sub(r'<style type="text/css">@media.*?</style>\n', "", svg, flags=re.DOTALL)
+    return plain.replace("<defs>", f"{DARK}<defs>", 1)
+
+
+def summary(figure: Figure) -> dict[str, Any]:
+    """What the figure was drawn from: its words, and a few numbers of each of its series."""
+    return {"title": figure.title, "axes": [figure.x_label, figure.y_label], "marks": list(map(_of_mark, figure.marks))}
+
+
+def _of_mark(mark: Mark) -> dict[str, Any]:
+    kept: dict[str, Any] = {"kind": type(mark).__name__, "name": mark.name}
+    for field in fields(mark):
+        values = _flat(getattr(mark, field.name))
+        if values:
+            kept[field.name] = [len(values), *(float(f"{value:.4g}") for value in _spaced(values))]
+    return kept
+
+
+def _flat(values: Any) -> list[float]:
+    if isinstance(values, tuple):
+        return [number for value in values for number in _flat(value)]
+    return [float(values)] if isinstance(values, int | float) and not isinstance(values, bool) else []
+
+
+def _spaced(values: list[float]) -> list[float]:
+    finite = [value for value in values if abs(value) < float("inf")]
+    last = len(finite) - 1
+    return [finite[last * place // (PLACES - 1)] for place in range(PLACES)] if finite else []
+
+
+def keep(found: dict[str, Any]) -> None:
+    """Put what figures were drawn from beside what is known of the others."""
+    record = json.loads(RECORD.read_text("utf-8")) if RECORD.is_file() else {}
+    lines = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in sorted({**record, **found}.items())]
+    RECORD.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
