@@ -5,11 +5,11 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 OUT    ?= runs/default
 
-.PHONY: help hashed report test lint types imports pytest docs slow matrix kill data bench wheel clean
+.PHONY: help hashed report test lint types imports pytest docs docs-figures slow matrix kill data bench regress wheel clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Skiplens needs Python 3.11 or newer; set PYTHON=python3.x")'
@@ -79,8 +79,17 @@ $(PEERS)/neural_tangents/.installed: benchmarks/neural_tangents.txt
 bench: $(VENV)/.test $(PEERS)/torch/.installed $(PEERS)/neural_tangents/.installed  ## time and memory beside other libraries; ROWS="gram empirical" for a part
 	$(BIN)/python -W ignore benchmarks/run.py $(ROWS) --workers $(or $(WORKERS),1)
 
+regress: $(VENV)/.test  ## is a hot path slower than what is committed? ten ratios in minutes; ROWS="product paths-gpt2" for some
+	$(BIN)/python -W ignore benchmarks/regress.py $(ROWS)
+
 docs: $(VENV)/.test  ## the documentation site, strictly, into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -q
+
+docs-figures: $(VENV)/.test  ## measure and draw everything the documentation shows anew; a quarter of an hour on one core
+	for script in $(filter-out %/drawing.py,$(wildcard tools/doc_figures/*.py)); do $(BIN)/python -W ignore $$script || exit 1; done
+	$(BIN)/python -m tools.gallery --measure
+	$(BIN)/python -m benchmarks.page
+	$(BIN)/python -m tools.screens
 
 wheel: $(VENV)/.test  ## build the wheel into dist/ and look at a network with it in an environment that has nothing else
 	rm -rf build/wheel dist/skiplens-*.whl

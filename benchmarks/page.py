@@ -2,28 +2,30 @@
 
 import ast
 import json
+import math
+from html import escape
 from pathlib import Path
 
 HERE = Path(__file__).parent
 RESULTS, PAGE = HERE / "results", HERE.parent / "docs" / "benchmarks.md"
 PROCESSOR_ROWS = {  # the scripts of `make bench`, in the order of the page
-    "infinite_width_gram": "Infinite-width Gram matrices",
-    "densenet_gram": "DenseNet Gram matrices",
-    "module_kernel_gram": "Kernels of convolutional modules",
-    "finite_width_simulation": "Random finite networks",
-    "empirical_ntk": "Empirical tangent kernel",
-    "exact_hessian": "Exact Hessians of shortcut networks",
-    "hessian_product": "Hessian products of any model",
-    "hessian_density": "Spectral densities",
-    "jacobian_singular_values": "Singular values of a batch that batch norm couples",
-    "path_spectrum": "Path spectra",
-    "path_weights": "Path weights",
-    "learning_rate_grid": "Learning-rate grids",
+    "infinite_width_gram": "What does the kernel of an infinitely wide residual network cost?",
+    "densenet_gram": "What does that of a dense network cost?",
+    "module_kernel_gram": "What does that of a convolutional module cost?",
+    "finite_width_simulation": "How fast are kernels of random finite networks drawn?",
+    "empirical_ntk": "What does the tangent kernel of a model as it is cost?",
+    "exact_hessian": "What does an exact Hessian cost?",
+    "hessian_product": "What does a product with the Hessian of any model cost?",
+    "hessian_density": "What does the density of a Hessian's eigenvalues cost?",
+    "jacobian_singular_values": "What do singular values cost where batch norm couples the batch?",
+    "path_spectrum": "What does a path spectrum cost?",
+    "path_weights": "What do path weights cost?",
+    "learning_rate_grid": "What does a grid of learning rates cost?",
 }
 ON_OTHER_PAGES = ("depth_during_training",)
 OTHER_TABLES = {  # results of scripts that were run by hand, most of them on a GPU: title and columns
     "infinite_width_gram_h200": (
-        "Infinite-width Gram matrices on a GPU",
+        "And on a GPU?",
         "`infinite_width_gram_gpu.py` on an NVIDIA H200: residual tangent kernel of 100 blocks, 784 features, float32, "
         "median of 5, CUDA events; asked for were at most 3 times the product alone at 50,000 inputs.",
         {
@@ -36,7 +38,7 @@ OTHER_TABLES = {  # results of scripts that were run by hand, most of them on a 
         },
     ),
     "gram_store": (
-        "Gram matrices larger than the memory",
+        "Does a Gram matrix larger than the memory finish?",
         "`gram_store.py`: tangent kernel of MNIST (float32, 10 residual blocks) in symmetric tiles over two Dask "
         "workers with one thread each, into a zarr store. Every call was interrupted after a third of its tiles and "
         "given again. Time and memory are those of all processes together; asked for were 60,000 images within 4 GiB.",
@@ -52,7 +54,7 @@ OTHER_TABLES = {  # results of scripts that were run by hand, most of them on a 
         },
     ),
     "kernel_regression": (
-        "Kernel regression with all training images",
+        "How accurate is kernel regression with all training images?",
         "`kernel_regression.py`: ridge regression with the best kernel of each architecture, chosen on training images "
         "that were held out, then fitted to 50,000 images by a Cholesky factorisation in float64. Published for fully "
         "connected kernels on CIFAR-10: {published[cifar10]}.",
@@ -71,6 +73,11 @@ OTHER_TABLES = {  # results of scripts that were run by hand, most of them on a 
             "peak_gib": "peak, GiB",
         },
     ),
+}
+CHARTS = {  # of those: what a line is named by, the number it shows, a level to compare with, and words
+    "infinite_width_gram_h200": (("samples",), "kernel_over_product", 1.0, "kernel / product of its inputs; line: 1"),
+    "gram_store": (("samples",), "peak_gib", 4.0, "memory of all processes, GiB; line: the 4 GiB that were asked for"),
+    "kernel_regression": (("data", "architecture", "quantity", "depth"), "test", None, "accuracy on test images"),
 }
 PROGRAM_TARGETS = (  # file, work, what was asked, size, column, most, unit
     (
@@ -157,11 +164,12 @@ Every way runs in a process of its own, with one thread unless said otherwise. V
 differ by more than its tolerance is not recorded. *CPU s* and *wall s* are medians; what is done once (tables,
 compilation, first calls) is not in them. *Memory* is what the process grows at its peak. The *floor* is the least that
 the work takes, operations and bytes counted by hand, at the speed of this machine's matrix products and copies; *share*
-is how much of our time that is. *Grows* gives the fitted exponents of time and memory over three sizes."""
+is how much of our time that is. *Grows* gives the fitted exponents of time and memory over three sizes.
+There is one chart a question; the numbers behind it unfold."""
 
 
 def _targets(found):
-    lines = ["## Targets", "", "| work | asked for | measured |  |", "|---|---|---:|---|"]
+    lines = []
     for rows in found.values():
         for row in rows:
             where = f", {row['environment']['device']}" if "device" in row["environment"] else ""
@@ -169,7 +177,11 @@ def _targets(found):
                 lines.append(
                     f"| {row['work']}{where} | {target['words']} | {_value(target)} | {_verdict(row, target)} |"
                 )
-    return "\n".join([*lines, *_targets_of_programs()])
+    lines += _targets_of_programs()
+    reached = sum(line.endswith("| reached |") for line in lines)
+    words = f"{reached} of {len(lines)} targets were reached; the table says why the others were not."
+    table = "\n".join(["| work | asked for | measured |  |", "|---|---|---:|---|", *lines])
+    return f"## Was it as fast as was asked for?\n\n{words}\n\n{_folded('Every target', table)}"
 
 
 def _targets_of_programs():
@@ -203,20 +215,62 @@ def _value(target):
 def _section(script, rows, where=""):
     paragraphs = ast.get_docstring(ast.parse((HERE / f"{script}.py").read_text())).split("\n\n")[1:]
     lines = [
-        f"## {PROCESSOR_ROWS[script]}{where}",
+        f"## {PROCESSOR_ROWS[script].removesuffix('?' * bool(where))}{where}{'?' * bool(where)}",
+        "",
+        _times_of_others(rows),
         "",
         f"`{script}.py`: " + " ".join("\n\n".join(paragraphs).split("\n")),
-        "",
     ]
-    lines += [
-        "| work | size | CPU s | wall s | memory | floor, s | share | grows |",
-        "|---|---:|---:|---:|---:|---:|---:|---|",
+    ours = ["| work | size | CPU s | wall s | memory | floor, s | share | grows |"]
+    ours += ["|---|---:|---:|---:|---:|---:|---:|---|", *map(_ours, rows)]
+    peers = ["", "| work | other way | CPU s | wall s | memory | time / Skiplens | deviation |"]
+    peers += ["|---|---|---:|---:|---:|---:|---:|"]
+    peers += [_peer(row, peer) for row in rows for peer in row["peers"]]
+    table = "\n".join([*ours, *(peers if any(row["peers"] for row in rows) else [])])
+    return "\n".join([*lines, "", _folded("The numbers", table)])
+
+
+def _folded(words, table):
+    return f'<details markdown="1">\n<summary>{words}</summary>\n\n{table}\n\n</details>'
+
+
+def _times_of_others(rows):
+    """A line for each work, a point for each other way at its time over ours; without others the share of the floor."""
+    lines = [
+        (row["work"], [(peer["name"], peer[row["clock"]] / row["ours"][row["clock"]]) for peer in row["peers"]])
+        for row in rows
+        if row["peers"]
     ]
-    lines += [_ours(row) for row in rows]
-    lines += ["", "| work | other way | CPU s | wall s | memory | time / Skiplens | deviation |"]
-    lines += ["|---|---|---:|---:|---:|---:|---:|"]
-    lines += [_peer(row, peer) for row in rows for peer in row["peers"]]
-    return "\n".join(lines if any(row["peers"] for row in rows) else lines[:-3])
+    if lines:
+        return _chart(lines, 1.0, "time of other ways / time of Skiplens; line: as fast; right of it: slower")
+    shares = [(row["work"], [("least / ours", row["floor"]["share"])]) for row in rows if row.get("floor")]
+    return _chart(shares, 1.0, "least time that the work takes / time of Skiplens; line: 1")
+
+
+def _chart(lines, level, words):
+    """Points on an axis, logarithmic where they are compared with a level, as HTML that any width and look can show."""
+    if not lines:
+        return ""
+    values = [value for _, points in lines for _, value in points] + [level] * (level is not None)
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    low, high, scale = (low, high + (low == high), math.log10) if level is not None else (0, 1, float)
+
+    def place(value):
+        return f"left:{100 * (scale(value) - low) / (high - low):.1f}%"
+
+    line = f'<i class="level" style="{place(level)}"></i>' if level is not None else ""
+    rows = [f'<div class="chart" role="group" aria-label="{escape(words)}">', f"<p>{escape(words)}</p>"]
+    for work, points in lines:
+        told = ", ".join(f"{escape(name)} <b>{value:.3g}</b>".strip() for name, value in points)
+        dots = "".join(
+            f'<i class="dot{" left" * (level is not None and value < level)}" style="{place(value)}" '
+            f'title="{escape(name)}: {value:.3g}"></i>'
+            for name, value in points
+        )
+        rows.append(f'<div class="line"><span>{escape(work)}: {told}</span><div class="track">{line}{dots}</div></div>')
+    marks = [10.0**power for power in range(low, high + 1)] if level is not None else [0.0, 0.25, 0.5, 0.75, 1.0]
+    ticks = "".join(f'<i style="{place(mark)}">{mark:g}</i>' for mark in marks)
+    return "\n".join([*rows, f'<div class="ticks" aria-hidden="true">{ticks}</div>', "</div>"])
 
 
 def _ours(row):
@@ -246,10 +300,16 @@ def _other(name, title, words, columns):
     record = json.loads((RESULTS / f"{name}.json").read_text())
     rows = [{key: value for key, value in row.items() if not isinstance(value, list | dict)} for row in record["rows"]]
     columns = columns or {key: key.replace("_", " ") for key in dict.fromkeys(key for row in rows for key in row)}
-    lines = [f"## {title}", "", words.format_map(record), "", "| " + " | ".join(columns.values()) + " |"]
-    lines.append("|" + "|".join("---:" if _numeric(rows, key) else "---" for key in columns) + "|")
-    lines += ["| " + " | ".join(_cell(row.get(key)) for key in columns) + " |" for row in rows]
-    return "\n".join(lines)
+    table = ["| " + " | ".join(columns.values()) + " |"]
+    table.append("|" + "|".join("---:" if _numeric(rows, key) else "---" for key in columns) + "|")
+    table += ["| " + " | ".join(_cell(row.get(key)) for key in columns) + " |" for row in rows]
+    chart = []
+    if name in CHARTS:
+        keys, shown, level, axis = CHARTS[name]
+        named = [(" ".join(_cell(row.get(key)) for key in keys), [("", row[shown])]) for row in rows]
+        chart = [_chart(named, level, axis), ""]
+    folded = _folded("The numbers", "\n".join(table))
+    return "\n".join([f"## {title}", "", *chart, words.format_map(record), "", folded])
 
 
 def _numeric(rows, key):

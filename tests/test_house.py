@@ -46,8 +46,9 @@ def test_no_test_fails_for_the_time_that_it_takes():
 def test_files_are_chapters():
     lengths = {path: len(path.read_text("utf-8").splitlines()) for path in SOURCE.rglob("*.py")}
     assert max(lengths.values()) <= 500, [str(path) for path, length in lengths.items() if length > 500]
-    # 51,232 lines when it was rebuilt; forecast, improvement, task and infinite width came after
-    assert len(lengths) <= 380 and sum(lengths.values()) <= 63_000
+    # 51,232 lines when it was rebuilt; forecast, improvement, task and infinite width came after, then shared weights
+    # and mixtures in infinite width, towers, and many networks trained side by side
+    assert len(lengths) <= 380 and sum(lengths.values()) <= 63_300
     chapters = sorted(length for path, length in lengths.items() if path.name != "__init__.py")
     assert 130 <= chapters[len(chapters) // 2] <= 220
 

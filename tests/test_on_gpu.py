@@ -132,3 +132,10 @@ def test_a_change_is_proved_to_help():
     proved = sl.verify(report, net, data, options=options)
     (proof,) = [reading for reading in proved.readings if isinstance(reading, VerificationReading)][:1]
     assert proof.solved and proof.outcome == "helps"
+
+
+def test_a_design_stands_where_its_data_are():
+    inputs = torch.randn(256, 8, generator=torch.Generator().manual_seed(0))
+    found = sl.design(8, 3, depth=4, width=8, data=(inputs.cuda(), inputs[:, :3].argmax(1).cuda()), steps=80)
+    assert {parameter.device.type for parameter in found.model.parameters()} == {"cuda"}
+    assert math.isfinite(found.forecast.score)

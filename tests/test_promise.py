@@ -1,6 +1,9 @@
 """Looking never changes the model: all public calls on awkward models, whole, refused and interrupted."""
 
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +17,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import skiplens as sl
 from skiplens.base.errors import SkiplensError
 from skiplens.graph.batch import Batch
-from skiplens.graph.inputs import require_module
+from skiplens.graph.inputs import copy_of, require_module
 from skiplens.report.inspection import UNEXPECTED
 from skiplens.report.lenses import LENSES
 from skiplens.signal.layers import layer_states
@@ -57,6 +60,9 @@ CALLS: dict[str, Callable[[nn.Module, Data], Any]] = {
     "forecast": lambda model, data: sl.forecast(model, data, steps=100, cost=30),
     "Monitor": monitored,
     "verify": verified,
+    "improve": lambda model, data: sl.improve(model, tuple(torch.cat([part] * 6) for part in data), steps=70, cost=140),
+    "rank": lambda model, data: sl.rank({"it": model, "again": model}, data, steps=100, cost=30),
+    "infinite_width": lambda model, data: sl.infinite_width(model, data[0]).ntk(data[0]),
     "compare": lambda model, data: sl.compare({"it": model, "again": model}, data, lenses=("signal", "layers")),
 }
 
@@ -146,12 +152,50 @@ def test_no_call_changes_any_model(name, call, training):
             ("meta", "compare"),
         ),
         *(("script", "forecast"), ("script", "jacobian_spectrum"), ("freezes itself", "forecast")),
-        ("weight norm", "inspect tangent"),
+        *(("weight norm", call) for call in ("inspect tangent", "infinite_width", "rank")),
     ],
 )
 def test_what_torch_says_never_comes_through(name, call):
     model, data = made(name)
     require_unchanged(CALLS[call], model, data, refusable=True)
+
+
+ALONE = """
+import random, warnings
+warnings.simplefilter("ignore")
+from skiplens.base.errors import SkiplensError
+from tests.awkward_models import made
+from tests.test_promise import CALLS
+for call in CALLS:
+    model, data = made("draws with Python")
+    before = random.getstate()
+    try:
+        CALLS[call](model, data)
+    except SkiplensError:
+        pass
+    assert random.getstate() == before, call
+print(len(CALLS), "calls")
+"""
+
+
+@pytest.mark.slow
+def test_no_call_moves_the_random_state_of_python():
+    """In a process of its own: here the checks of types draw with Python between all lines."""
+    done = subprocess.run([sys.executable, "-c", ALONE], cwd=Path(__file__).parents[1], capture_output=True, text=True)
+    assert done.stdout.strip() == f"{len(CALLS)} calls", done.stderr
+
+
+def test_a_copy_is_made_of_a_weight_with_a_history():
+    model, (inputs, _) = made("weight norm")
+    assert model[0].inner.weight.grad_fn is not None  # which copy.deepcopy refuses
+    model(inputs).sum().backward()
+    fresh = copy_of(model)
+    torch.testing.assert_close(fresh(inputs), model(inputs), rtol=0, atol=0)
+    with torch.no_grad():
+        fresh[0].inner.weight_g.mul_(2)  # the copy makes its weight anew, from its own parts
+    assert not torch.equal(fresh(inputs), model(inputs))
+    own = {id(part) for part in model.parameters()}
+    assert not own & {id(part) for part in fresh.parameters()}
 
 
 class Interrupt:

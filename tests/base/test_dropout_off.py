@@ -81,3 +81,21 @@ def test_no_layer_is_left_out_by_a_draw():
         model(torch.randn(2, 3, generator=torch.Generator().manual_seed(0)))
         assert torch.equal(before, torch.get_rng_state()) and model.norm.training
     assert model.training
+
+
+class Asking(nn.Module):
+    """Reads the rate of a module that it never calls, as fused attention does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x):
+        return nn.functional.dropout(x, self.drop.p if self.training else 0.0)
+
+
+def test_a_rate_that_the_module_around_it_reads_is_zero_meanwhile():
+    model, x = Asking(), torch.randn(8, 3)
+    with dropout_off(model) as places:
+        assert places == ("drop",) and torch.equal(model(x), x)
+    assert model.drop.p == 0.5 and model.drop.training and not torch.equal(model(x), x)

@@ -1,6 +1,6 @@
 import torch
 
-from skiplens.base.files import fingerprint
+from skiplens.base.identity import fingerprint
 
 
 def test_fingerprints_tell_tensors_apart():

@@ -12,7 +12,7 @@ from safetensors.torch import save
 from skiplens.base.errors import SkiplensError
 from skiplens.curvature.landscape import loss_landscape
 from skiplens.data.files import load_file
-from skiplens.data.formats import read_cifar, read_idx, write_cifar, write_idx
+from skiplens.data.formats import read_cifar, read_idx, write_cifar
 from skiplens.kernels import ResNetKernel
 from skiplens.kernels.gram import gram
 from skiplens.trainability import extrapolation
@@ -20,6 +20,7 @@ from skiplens.trainability.journal import Journal
 from skiplens.training.checkpoints import Keeper, read_checkpoint
 from tests.cli.test_fuzz import TIERS, damaged, misfit, survives
 from tests.curvature.slices import classes, perceptron
+from tests.data.toy import write_idx
 
 X = torch.randn(40, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 KERNEL = ResNetKernel(2, 1, 0.5)

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from skiplens.base.errors import DataError
-from skiplens.data.formats import read_idx, write_idx
+from skiplens.data.formats import read_idx
+from tests.data.toy import write_idx
 
 TWO_BY_THREE = bytes([0, 0, 8, 2]) + struct.pack(">II", 2, 3) + bytes([1, 2, 3, 4, 5, 255])
 

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import io
 import json
+import struct
 import tarfile
 from pathlib import Path
 from typing import ClassVar
@@ -11,11 +12,17 @@ from typing import ClassVar
 import torch
 
 from skiplens.data.catalogue import Archive, DataSet, Part
-from skiplens.data.formats import write_cifar, write_idx
+from skiplens.data.formats import write_cifar
 
 
 def random_bytes(*shape: int, seed: int = 0, high: int = 256) -> torch.Tensor:
     return torch.randint(high, shape, generator=torch.Generator().manual_seed(seed), dtype=torch.uint8)
+
+
+def write_idx(array: torch.Tensor) -> bytes:
+    """The idx file that holds the uint8 `array`."""
+    header = struct.pack(">HBB", 0, 8, array.ndim) + struct.pack(f">{array.ndim}I", *array.shape)
+    return header + array.contiguous().numpy().tobytes()
 
 
 class ToyDigits:

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from skiplens.linalg.secular import windows
+from skiplens.linalg.low_rank_update import windows
 from tests.tolerances import assert_close
 
 

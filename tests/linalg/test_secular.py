@@ -3,7 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skiplens.linalg.secular import refined_squares, rotated, secular_roots
+from skiplens.linalg.low_rank_update import refined_squares, rotated, secular_roots
 from tests.tolerances import assert_close
 
 

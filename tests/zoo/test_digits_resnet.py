@@ -34,7 +34,7 @@ def test_learns_digits():
     torch.set_default_dtype(torch.float32)
     network, order = zoo.build("default"), torch.Generator().manual_seed(0)
     optimiser = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)
-    for _ in range(8):
+    for _ in range(16):
         for batch in torch.randperm(1600, generator=order).split(64):
             optimiser.zero_grad()
             F.cross_entropy(network(images[batch]), labels[batch]).backward()

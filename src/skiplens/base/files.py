@@ -1,17 +1,13 @@
-"""Files are written whole or not at all, by one process at a time, and content has a fingerprint."""
+"""Files are written whole or not at all, and by one process at a time."""
 
 import contextlib
-import hashlib
 import json
 import os
 import secrets
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
-
-import torch
-from torch import Tensor
 
 from skiplens.base.errors import InvalidInputError, SkiplensError
 
@@ -148,13 +144,3 @@ def _locked(lock: Path, wait: bool) -> tuple[BinaryIO, bool]:
         except (ImportError, OSError):
             return file, False
         file.close()
-
-
-def fingerprint(named: Iterable[tuple[str, Tensor]]) -> str:
-    """Sixteen hexadecimal digits that tell one set of named tensors from another, by name, type, shape and bits."""
-    digest = hashlib.sha256()
-    for name, tensor in named:
-        digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
-        dense = tensor.detach().cpu() if tensor.layout is torch.strided else tensor.detach().cpu().to_dense()
-        digest.update(dense.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()[:16]

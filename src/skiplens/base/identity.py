@@ -7,6 +7,7 @@ import pickle
 import sys
 import sysconfig
 import types
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -136,3 +137,13 @@ def _is_installed(value: Any) -> bool:
 
 def _name(value: Any) -> str:
     return f"{getattr(value, '__qualname__', type(value).__qualname__)!r}"
+
+
+def fingerprint(named: Iterable[tuple[str, Tensor]]) -> str:
+    """Sixteen hexadecimal digits that tell one set of named tensors from another, by name, type, shape and bits."""
+    digest = hashlib.sha256()
+    for name, tensor in named:
+        digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
+        dense = tensor.detach().cpu() if tensor.layout is torch.strided else tensor.detach().cpu().to_dense()
+        digest.update(dense.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:16]

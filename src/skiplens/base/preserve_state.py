@@ -228,6 +228,8 @@ def dropout_off(model: nn.Module) -> Iterator[tuple[str, ...]]:
             continue
         rates = {key: rate for key, rate in vars(module).items() if _is_rate(key, rate)}
         drops = "drop" in type(module).__name__.lower() and getattr(module, "p", 1.0) != 0
+        if drops and "p" in vars(module):  # which the module around it may read, as attention does
+            changes.append((module, "p", 0.0))
         draws = drops or "layerdrop" in vars(module)  # whether to leave out a layer is drawn also at the rate 0
         changes += [(module, key, 0.0) for key in rates] + [(module, "training", False)] * draws
         places += [name or type(module).__name__] * bool(rates or drops)

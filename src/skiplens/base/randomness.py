@@ -5,9 +5,11 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-import torch
+if TYPE_CHECKING:  # a command that draws nothing does not wait for them
+    import numpy as np
+    import torch
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,7 @@ class Randomness:
     draw somewhere does not move the numbers drawn elsewhere.
 
     Examples:
+        >>> import torch
         >>> weights = Randomness(0).child("weights")
         >>> torch.equal(torch.randn(2, generator=weights.torch()), torch.randn(2, generator=weights.torch()))
         True
@@ -35,28 +38,36 @@ class Randomness:
         text = json.dumps([int(self.seed), *self.name])
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
-    def torch(self, device: torch.device | str = "cpu") -> torch.Generator:
+    def torch(self, device: "torch.device | str" = "cpu") -> "torch.Generator":
         """A fresh torch generator at the start of this stream."""
+        import torch
+
         return torch.Generator(device=device).manual_seed(self.entropy())
 
-    def numpy(self) -> np.random.Generator:
+    def numpy(self) -> "np.random.Generator":
         """A fresh NumPy generator at the start of this stream."""
+        import numpy as np
+
         return np.random.default_rng(self.entropy())
 
 
 @contextmanager
-def own_random_state(device: torch.device) -> Iterator[None]:
+def own_random_state(device: "torch.device") -> Iterator[None]:
     """Run a block that may seed torch's generators, then put their states back."""
+    import torch
+
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         yield
 
 
-def seed_torch(randomness: Randomness, device: torch.device) -> None:
+def seed_torch(randomness: Randomness, device: "torch.device") -> None:
     """Put torch's generators of the processor and of `device` at the start of a stream.
 
     Called before each step, so that what a step draws depends on its number only, not on what came before it: a run
     that goes on from a checkpoint draws what an undisturbed one does, and so does one that is measured on the way.
     """
+    import torch
+
     entropy = randomness.entropy()
     torch.random.default_generator.manual_seed(entropy)
     if device.type == "cuda":

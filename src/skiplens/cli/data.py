@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from skiplens.base.memory import readable
 from skiplens.cli import console
 
 Json = Annotated[bool, typer.Option("--json", help="Write the answer as JSON.")]
@@ -24,6 +23,7 @@ def list_(root: Root = None, as_json: Json = False) -> None:
     Example: [bold]skiplens data list[/]
     """
     from skiplens import data
+    from skiplens.base.memory import readable
 
     rows = [dataclasses.asdict(row) for row in data.available(root)]
     if as_json:

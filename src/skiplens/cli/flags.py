@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import re
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -66,7 +67,12 @@ def with_settings(kind: type[S]) -> Callable[[Callable[..., None]], Callable[...
             path = given.pop("settings")
             values = read_settings_file(path) if path is not None else {}
             set_flags = {name: value for name, value in given.items() if value is not None}
-            command(kind.from_json({**values, **set_flags}), **others)
+            try:
+                settings = kind.from_json({**values, **set_flags})
+            except SettingsError as error:  # in the words of who typed it
+                named = re.sub(rf"{kind.__name__}\.(\w+)", lambda found: f"--{found[1].replace('_', '-')}", str(error))
+                raise SettingsError(named) from error
+            command(settings, **others)
 
         # Typer reads the signature and the annotations, so both tell of the flags.
         with_flags.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # functions take any attribute

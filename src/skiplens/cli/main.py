@@ -1,6 +1,7 @@
 """The command line: one thin file per verb."""
 
 import functools
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -73,6 +74,7 @@ def main() -> None:
     """Run the command line; an error that is meant for a person is shown as one sentence."""
     console.survive_any_encoding()
     console.INTERRUPTS.clear()
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read when torch is loaded: threads that wait do not spin
     handler = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:  # else it is ignored, or somebody else's
         signal.signal(signal.SIGINT, _interrupted)

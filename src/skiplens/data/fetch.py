@@ -12,18 +12,9 @@ from pathlib import Path
 from skiplens.base.errors import DataError
 from skiplens.base.files import file_lock, is_file, is_folder, user_path
 from skiplens.base.progress import Progress, silent
+from skiplens.data import download
 from skiplens.data.catalogue import CATALOGUE, DataSet, Part, look_up
-from skiplens.data.download import (
-    cache_folder,
-    cached,
-    download,
-    explain_os_errors,
-    fill,
-    read_gzip,
-    read_tar,
-    require_checksum,
-    sweep,
-)
+from skiplens.data.download import cache_folder, cached, explain_os_errors, fill, read_gzip, read_tar, require_checksum
 from skiplens.data.images import ImageSet, sample
 
 
@@ -47,7 +38,7 @@ def get(
     contents = find(data_set, wanted, folder) if folder else None
     if contents is None:
         target = cache_folder() / name
-        sweep(target.parent)
+        download.sweep(target.parent)
         contents = cached(wanted, target)
         if contents is None:
             fill_cache(data_set, partial(_from_authors, data_set, target.parent, progress))
@@ -122,7 +113,7 @@ def _from_authors(data_set: DataSet, cache: Path, progress: Progress) -> Iterato
     """The parts out of the authors' archives."""
     by_name = {part.name: part for part in data_set.parts}
     for archive in data_set.archives:
-        path = download(archive, _arriving(data_set, cache), progress)
+        path = download.download(archive, _arriving(data_set, cache), progress)
         part = by_name.get(archive.name.removesuffix(".gz"))
         if part is None:
             yield from read_tar(path, data_set.parts)

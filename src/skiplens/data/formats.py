@@ -41,12 +41,6 @@ def read_idx(content: bytes, where: str = "the idx file") -> Tensor:
     return torch.frombuffer(bytearray(content[start:]), dtype=torch.uint8).reshape(shape)
 
 
-def write_idx(array: Tensor) -> bytes:
-    """The idx file that holds the uint8 `array`."""
-    header = struct.pack(">HBB", 0, _UNSIGNED_BYTE, array.ndim) + struct.pack(f">{array.ndim}I", *array.shape)
-    return header + array.contiguous().numpy().tobytes()
-
-
 SHAPE = (3, 32, 32)
 PIXELS = 3 * 32 * 32
 

@@ -10,7 +10,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -50,24 +49,6 @@ class LoadOptions(Settings):
                 raise InvalidInputError(f"{name} must be at least 1; got {getattr(self, name)}.")
 
 
-class ImageSource(Protocol):
-    """Labelled images that can be read in any order: in memory or on disk."""
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """The names of the classes."""
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Channels, height and width."""
-
-    def __len__(self) -> int:
-        """The number of images."""
-
-    def stream(self, order: Tensor, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Images (uint8) and labels in the given order."""
-
-
 @dataclass(frozen=True, eq=False)
 class ImageBatches:
     """Batches of floating images with their labels; they can be gone through again and again.
@@ -76,7 +57,7 @@ class ImageBatches:
     """
 
     name: str
-    source: ImageSource
+    source: "ImageSet | ImageFolder"
     order: Tensor
     options: LoadOptions
 
@@ -146,7 +127,9 @@ def load(
     return ImageBatches(os.fspath(spec), source, order, options)
 
 
-def _source(spec: str, options: LoadOptions, root: str | os.PathLike[str] | None, progress: Progress) -> ImageSource:
+def _source(
+    spec: str, options: LoadOptions, root: str | os.PathLike[str] | None, progress: Progress
+) -> "ImageSet | ImageFolder":
     name, _, split = spec.partition(":")
     if spec != "sample" and name not in CATALOGUE:
         folder = user_path(spec)

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from scipy.special import ndtri
 from torch import Tensor
 
 from skiplens.base.axes import Bool, Float
@@ -188,6 +187,8 @@ def _bounds_within(density: SpectralDensity, levels: Float[Tensor, " levels"]) -
 
 def _limit(shares: Tensor, density: SpectralDensity, sign: int) -> Tensor:
     """Wilson's limit: the share furthest from the mean of `shares` from which that mean is still 95 % likely."""
+    from scipy.special import ndtri
+
     z, draws = float(ndtri((1 + CONFIDENCE) / 2)), density.probes * density.size / 2
     mean = shares.mean(0)
     half = z * (mean * (1 - mean).clamp_min(0) / draws + (z / (2 * draws)) ** 2).sqrt()

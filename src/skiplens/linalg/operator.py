@@ -2,14 +2,17 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.sparse.linalg
 import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from scipy.sparse.linalg import LinearOperator
 
 
 class SymmetricOperator(ABC):
@@ -48,70 +51,53 @@ class SymmetricOperator(ABC):
         """The matrix itself, one product with the identity."""
         return self.apply(torch.eye(self.size, dtype=self.dtype, device=self.device))
 
-    def to_scipy(self) -> scipy.sparse.linalg.LinearOperator:
+    def to_scipy(self) -> "LinearOperator":
         """A SciPy view for `scipy.sparse.linalg` solvers; vectors go through NumPy and back."""
+        from scipy.sparse.linalg import LinearOperator
 
         def matmat(block: np.ndarray) -> np.ndarray:
             tensor = torch.as_tensor(np.ascontiguousarray(block), dtype=self.dtype, device=self.device)
             return (self @ tensor).cpu().numpy()
 
         shape, dtype = (self.size, self.size), torch.empty(0, dtype=self.dtype).numpy().dtype
-        return scipy.sparse.linalg.LinearOperator(shape, matvec=matmat, matmat=matmat, rmatvec=matmat, dtype=dtype)
+        return LinearOperator(shape, matvec=matmat, matmat=matmat, rmatvec=matmat, dtype=dtype)
 
 
-class DenseOperator(SymmetricOperator):
-    """A symmetric matrix that is there in full."""
+class _LikeTensor(SymmetricOperator):
+    """Size, dtype and device are those of a tensor."""
 
-    def __init__(self, matrix: Float[Tensor, "size size"]) -> None:
-        self._matrix = matrix
-
-    @property
-    def size(self) -> int:
-        """Number of rows, and of columns."""
-        return self._matrix.shape[0]
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Type of the matrix."""
-        return self._matrix.dtype
-
-    @property
-    def device(self) -> torch.device:
-        """Where the matrix lives."""
-        return self._matrix.device
-
-    def apply(self, block: Float[Tensor, "size vectors"]) -> Float[Tensor, "size vectors"]:
-        """The matrix times each column of `block`."""
-        return self._matrix @ block
-
-
-class FunctionOperator(SymmetricOperator):
-    """A symmetric matrix given by a function that multiplies one vector with it."""
-
-    def __init__(self, product: Callable[[Tensor], Tensor], like: Float[Tensor, " size"]) -> None:
-        """Take the product and any vector that tells the size, dtype and device.
-
-        Args:
-            product: Maps a vector of shape (size,) to the matrix times that vector.
-            like: A vector of the same shape, dtype and device as those that `product` takes.
-        """
-        self._product = product
-        self._like = like.detach()
+    _like: Tensor
 
     @property
     def size(self) -> int:
-        """Number of rows, and of columns."""
         return self._like.shape[0]
 
     @property
     def dtype(self) -> torch.dtype:
-        """Type of the vectors."""
         return self._like.dtype
 
     @property
     def device(self) -> torch.device:
-        """Where the vectors live."""
         return self._like.device
+
+
+class DenseOperator(_LikeTensor):
+    """A symmetric matrix that is there in full."""
+
+    def __init__(self, matrix: Float[Tensor, "size size"]) -> None:
+        self._like = matrix
+
+    def apply(self, block: Float[Tensor, "size vectors"]) -> Float[Tensor, "size vectors"]:
+        """The matrix times each column of `block`."""
+        return self._like @ block
+
+
+class FunctionOperator(_LikeTensor):
+    """A symmetric matrix given by a function that multiplies one vector with it."""
+
+    def __init__(self, product: Callable[[Tensor], Tensor], like: Float[Tensor, " size"]) -> None:
+        """Take the product with a vector, and any vector of the shape (size,), dtype and device that it takes."""
+        self._product, self._like = product, like.detach()
 
     def apply(self, block: Float[Tensor, "size vectors"]) -> Float[Tensor, "size vectors"]:
         """The product with each column of `block`, one after the other."""

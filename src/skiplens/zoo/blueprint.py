@@ -23,31 +23,20 @@ STAGES = 3
 
 @dataclass(frozen=True)
 class Blueprint:
-    """What a network is to be; `build` makes it.
+    """What a network is to be; `build` makes it."""
 
-    Attributes:
-        family: ``"mlp"`` for tables, ``"resnet"`` for images, ``"transformer"`` for sequences of vectors or tokens.
-        inputs: Shape of one sample; (length, features) or, for tokens, (length,).
-        outputs: How many numbers it gives.
-        depth: Weight matrices in series, first and last included; an attention counts as one.
-        width: Units, channels of the first stage, or features of a token.
-        shortcut: Layers that each shortcut passes by; 0 for none.
-        branches: How branches start: ``"zero"`` at the end, ``"scaled"`` by L^(−1/2) in size, or ``"plain"``.
-        norm: At the beginning of each branch (after each layer where there are no shortcuts).
-        start: The law of the weights.
-        vocabulary: How many tokens there are; 0 where inputs are numbers.
-    """
-
+    # ``"mlp"`` for tables, ``"resnet"`` for images, ``"transformer"`` for sequences of vectors or tokens
     family: Family
-    inputs: tuple[int, ...]
-    outputs: int
-    depth: int
-    width: int
-    shortcut: int = 2
+    inputs: tuple[int, ...]  # shape of one sample; (length, features) or, for tokens, (length,)
+    outputs: int  # how many numbers it gives
+    depth: int  # weight matrices in series, first and last included; an attention counts as one
+    width: int  # units, channels of the first stage, or features of a token
+    shortcut: int = 2  # layers that each shortcut passes by; 0 for none
+    # how branches start: ``"zero"`` at the end, ``"scaled"`` by L^(−1/2) in size, or ``"plain"``
     branches: Branches = "zero"
-    norm: Norm = "none"
-    start: str = "he"
-    vocabulary: int = 0
+    norm: Norm = "none"  # at the beginning of each branch (after each layer where there are no shortcuts)
+    start: str = "he"  # the law of the weights
+    vocabulary: int = 0  # how many tokens there are; 0 where inputs are numbers
 
     def __post_init__(self) -> None:
         """Refuse what cannot be built."""

@@ -40,15 +40,8 @@ def digits_resnet(options: DigitsResNetOptions, randomness: Randomness) -> nn.Se
     return network
 
 
-ENTRIES = (
-    Entry(
-        name="digits_resnet",
-        description="small pre-activation residual net for 28×28 digits, batch norm, eight blocks",
-        study="skiplens",
-        options=DigitsResNetOptions,
-        builder=digits_resnet,
-    ),
-)
+_DIGITS = "small pre-activation residual net for 28×28 digits, batch norm, eight blocks"
+ENTRIES = (Entry("digits_resnet", _DIGITS, "skiplens", DigitsResNetOptions, digits_resnet),)
 
 Skip = Literal["none", "projection", "average_pool", "isometric_pool"]
 
@@ -102,14 +95,8 @@ _VARIANTS: tuple[tuple[str, Skip, str], ...] = (
     ("mnist_residual_isopool", "isometric_pool", "with an isometric pool added to a shortcut"),
 )
 
+_STUDY = "macdonald2023_regularity"
 MNIST_ENTRIES = tuple(
-    Entry(
-        name=name,
-        description=f"MNIST conv net {text}",
-        study="macdonald2023_regularity",
-        options=MnistConvOptions,
-        builder=partial(mnist_conv, skip),
-        stream="mnist_conv",
-    )
+    Entry(name, f"MNIST conv net {text}", _STUDY, MnistConvOptions, partial(mnist_conv, skip), "mnist_conv")
     for name, skip, text in _VARIANTS
 )

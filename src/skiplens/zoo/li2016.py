@@ -18,10 +18,10 @@ from skiplens.zoo.weight_laws import Law, fill_weights_, orthogonal_weights, sca
 
 Activation = Literal["identity", "relu", "tanh"]
 Start = Literal["xavier", "orthogonal", "near_zero"]
-_STUDY = "li2016_shortcuts"
+_STUDY, _ACTIVE = "li2016_shortcuts", "n-shortcut network with pre, mid and post activations"
 _ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"identity": nn.Identity, "relu": nn.ReLU, "tanh": nn.Tanh}
 
-_LAWS: dict[str, Law] = {
+LAWS: dict[str, Law] = {
     "xavier": xavier_weights,
     "orthogonal": orthogonal_weights,
     "near_zero": scaled(xavier_weights, 0.01),
@@ -96,7 +96,7 @@ def matrices(network: nn.Module) -> Sequence[Tensor]:
 
 def _started(network: nn.Sequential, start: Start, randomness: Randomness) -> nn.Sequential:
     # Streams are named by the matrices' places, so that the same seed gives W_k whatever lies between the matrices.
-    fill_weights_(nn.ModuleList(layer for _, layer in weight_layers(network)), _LAWS[start], randomness)
+    fill_weights_(nn.ModuleList(layer for _, layer in weight_layers(network)), LAWS[start], randomness)
     return network
 
 
@@ -112,13 +112,6 @@ def _branch(options: ShortcutNetworkOptions) -> nn.Sequential:
 
 ENTRIES = (
     Entry("shortcut_linear", "n-shortcut linear network", _STUDY, ShortcutLinearOptions, shortcut_linear, "shortcut"),
-    Entry(
-        name="shortcut_network",
-        description="n-shortcut network with pre, mid and post activations",
-        study=_STUDY,
-        options=ShortcutNetworkOptions,
-        builder=shortcut_network,
-        stream="shortcut",
-    ),
+    Entry("shortcut_network", _ACTIVE, _STUDY, ShortcutNetworkOptions, shortcut_network, "shortcut"),
     Entry("plain_network", "chain of matrices, linear or with ReLU", _STUDY, PlainNetworkOptions, plain_network),
 )

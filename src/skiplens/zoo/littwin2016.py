@@ -103,12 +103,5 @@ def _branch(options: EnsembleResNetOptions, inputs: int) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-ENTRIES = (
-    Entry(
-        name="ensemble_resnet",
-        description="fully connected ResNet, with or without the batch-norm-like scale",
-        study="littwin2016_ensembles",
-        options=EnsembleResNetOptions,
-        builder=ensemble_resnet,
-    ),
-)
+_WORDS = ("ensemble_resnet", "fully connected ResNet, with or without the batch-norm-like scale")
+ENTRIES = (Entry(*_WORDS, "littwin2016_ensembles", EnsembleResNetOptions, ensemble_resnet),)

@@ -142,21 +142,12 @@ def contraction_factor(
     return (1 - margin) / math.sqrt(windows_over_a_pixel * entries)
 
 
-ENTRIES = (
-    Entry(
-        name="normalised_resnet",
-        description="normalised residual network of theorem 5.1",
-        study="macdonald2023_regularity",
-        options=NormalisedResNetOptions,
-        builder=normalised_resnet,
-    ),
-    Entry(
-        name="guaranteed_resnet",
-        description="its repaired variant, whose convergence is proved",
-        study="macdonald2023_regularity",
-        options=GuaranteedResNetOptions,
-        builder=guaranteed_resnet,
-    ),
+ENTRIES = tuple(
+    Entry(f"{name}_resnet", description, "macdonald2023_regularity", options, builder)
+    for name, description, options, builder in (
+        ("normalised", "normalised residual network of theorem 5.1", NormalisedResNetOptions, normalised_resnet),
+        ("guaranteed", "its repaired variant, whose convergence is proved", GuaranteedResNetOptions, guaranteed_resnet),
+    )
 )
 
 

@@ -190,12 +190,5 @@ def _convolutions(options: CifarResNetOptions) -> list[nn.Conv2d]:
     return convolutions
 
 
-CIFAR_ENTRIES = (
-    Entry(
-        name="preact_resnet",
-        description="CIFAR pre-activation ResNet, shortcut depth 1 to 4 at a fixed parameter count",
-        study="li2016_shortcuts",
-        options=CifarResNetOptions,
-        builder=preact_resnet,
-    ),
-)
+_CIFAR = "CIFAR pre-activation ResNet, shortcut depth 1 to 4 at a fixed parameter count"
+CIFAR_ENTRIES = (Entry("preact_resnet", _CIFAR, "li2016_shortcuts", CifarResNetOptions, preact_resnet),)

@@ -1,0 +1,31 @@
+"""Numbers as people write them, the same on every surface."""
+
+import math
+
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def in_words(value: float, digits: int = 3) -> str:
+    """A number in a few digits as people write it: 0.5, 1,230, 50,000, 2.45×10⁹."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    rounded = float(f"{mantissa}e{exponent}")
+    if 1e-4 <= abs(rounded) < 1e3:
+        return f"{rounded:g}"
+    if 1 < abs(rounded) < 1e9:
+        return f"{rounded:,.0f}"
+    power = f"10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
+    return power if float(mantissa) == 1 else f"{float(mantissa):g}×{power}"
+
+
+def percent(value: float) -> str:
+    """A share in percent, in a few digits."""
+    return f"{in_words(100 * value)} %"
+
+
+def times(factor: float) -> str:
+    """A factor as people write it: ×1.3, ×50,000, ÷1,900."""
+    if not (factor > 0 and math.isfinite(factor)):
+        return "×∞" if factor > 0 else "÷∞" if factor == 0 else "×?"
+    return f"×{in_words(factor)}" if factor >= 0.9995 else f"÷{in_words(1 / factor)}"

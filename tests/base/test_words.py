@@ -1,0 +1,30 @@
+"""Numbers as people write them."""
+
+import pytest
+
+from skiplens.base.words import in_words, percent, times
+
+
+def test_numbers_in_words():
+    written = {0.0: "0", 0.5: "0.5", 999.6: "1,000", 1234.5: "1,230", 49_512.0: "49,500", 1e7: "10,000,000"}
+    written |= {2.451e9: "2.45×10⁹", 1e-9: "10⁻⁹", 2.2e-4: "0.00022", -1234.5: "-1,230", float("inf"): "inf"}
+    assert {value: in_words(value) for value in written} == written
+    assert percent(0.0983) == "9.83 %" and in_words(0.12345, 2) == "0.12"
+
+
+@pytest.mark.parametrize(
+    ("factor", "said"),
+    [
+        (1.0, "×1"),
+        (1.32, "×1.32"),
+        (0.5, "÷2"),
+        (49_512.0, "×49,500"),
+        (1 / 1900, "÷1,900"),
+        (2.45e9, "×2.45×10⁹"),
+        (0.0, "÷∞"),
+        (float("inf"), "×∞"),
+        (float("nan"), "×?"),
+    ],
+)
+def test_factors_as_people_write_them(factor, said):
+    assert times(factor) == said
