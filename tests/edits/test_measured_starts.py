@@ -9,7 +9,7 @@ from torch import nn
 
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.randomness import Randomness
-from skiplens.edits.initialisation import HEAD, _called_layers, looks_linear, unit_variance
+from skiplens.edits.initialisation import HEAD, _called_layers, looks_linear, torch_default, unit_variance
 
 
 def mlp(depth=6, width=16, activation=nn.ReLU, bias=True):
@@ -130,3 +130,35 @@ def test_what_cannot_be_drawn_is_one_sentence():
         unit_variance(mlp(), inputs(2, 5), Randomness(0), law="none")
     with pytest.raises(InvalidInputError, match="calls no linear or convolution layer"):
         unit_variance(nn.LayerNorm(5), torch.ones(2, 5))
+
+
+class Reader(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.tokens, self.cells = nn.Embedding(100, 16), nn.GRU(16, 25, 2)
+        self.attention, self.norm = nn.MultiheadAttention(25, 5), nn.LayerNorm(25)
+        self.frozen, self.free = nn.Linear(25, 4).requires_grad_(False), nn.Parameter(torch.full((3,), 7.0))
+
+
+def test_torchs_own_start_reaches_every_layer_of_torch():
+    network = Reader()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.mul_(50).add_(3)
+    before = copy.deepcopy(network.state_dict())
+    made = torch_default(network, Randomness(1)).requires_grad_(False)
+    assert all(torch.equal(before[name], value) for name, value in network.state_dict().items())
+    bound = 25**-0.5  # of a recurrent layer with 25 units: uniform between ±1/√25
+    drawn = made.cells.weight_hh_l1.abs()
+    assert 0.99 * bound < float(drawn.max()) <= bound and made.cells.bias_ih_l0.abs().max() <= bound
+    glorot = math.sqrt(6 / (25 + 3 * 25))  # of the three matrices of attention, which torch draws as one
+    assert 0.99 * glorot < float(made.attention.in_proj_weight.abs().max()) <= glorot
+    assert not made.attention.out_proj.bias.any() and not made.norm.bias.any()
+    assert torch.equal(made.norm.weight, torch.ones(25))
+    spread = float(made.tokens.weight.var())
+    assert abs(spread - 1) < 4 * math.sqrt(2 / 1600)  # N(0, 1), four standard errors
+    for name in ("frozen.weight", "frozen.bias", "free"):
+        assert torch.equal(made.get_parameter(name), network.get_parameter(name))
+    same, other = torch_default(network, Randomness(1)), torch_default(network, Randomness(2))
+    assert torch.equal(same.tokens.weight, made.tokens.weight) != torch.equal(other.tokens.weight, made.tokens.weight)

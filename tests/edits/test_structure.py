@@ -128,6 +128,7 @@ _CALLED = {
     "orthogonal": {"seed": 3},
     "unit_variance": {"seed": 3, "law": "he", "centred": True},
     "looks_linear": {"seed": 3},
+    "torch_default": {"seed": 3},
 }
 
 

@@ -118,6 +118,30 @@ def test_blocks_of_several_layers_get_a_shortcut_around_each():
     assert torch.equal(made(X), model[-1](X + model[0](X))), "around the norm too"
 
 
+class Scanned(nn.Module):
+    def __init__(self, embedding=1.0, recurrent=1.0):
+        super().__init__()
+        torch.manual_seed(0)
+        self.tokens, self.cells, self.head = nn.Embedding(9, 8), nn.GRU(8, 8, batch_first=True), nn.Linear(8, 9)
+        with torch.no_grad():
+            self.tokens.weight.mul_(embedding)
+            self.cells.weight_hh_l0.mul_(recurrent)
+
+    def forward(self, codes):
+        return self.head(self.cells(self.tokens(codes))[0])
+
+
+def test_embeddings_and_recurrent_layers_far_from_torchs_start_are_drawn_as_torch_does():
+    codes = torch.arange(128).view(16, 8) % 9
+    batch = Batch(codes, codes)
+    assert "torch_default" not in offered(Scanned(), "architecture", batch)
+    for fault, reason in (({"embedding": 50.0}, "tokens.weight"), ({"recurrent": 0.02}, "cells.weight_hh_l0")):
+        change = offered(Scanned(**fault), "architecture", batch)["torch_default"]
+        assert change.reason.startswith(f"{reason} has ")
+        made = changed(Scanned(**fault), (change,), codes).requires_grad_(False)
+        assert 0.7 < float(made.tokens.weight.std()) < 1.3 and float(made.cells.weight_hh_l0.abs().max()) <= 8**-0.5
+
+
 def test_unusual_inputs_are_standardised():
     shifted = Batch(50 * X + 1000, BATCH.targets)
     assert "standardise_inputs" not in offered(plain())

@@ -6,6 +6,7 @@ Everything drawn at random has a seed, and the files hold no date: the same code
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -138,6 +139,7 @@ def exact_lines(quantity: str) -> list[Line]:
     return [Line(numbers(DEPTHS), numbers(values[name]), name) for name in names]
 
 
+@cache  # two pictures show the same networks
 def drawn_diagonals(network: Network, networks: int) -> Tensor:
     """The kernel's diagonal of random networks over its exact mean."""
     x = torch.ones(1, 1, dtype=torch.float64)

@@ -14,7 +14,7 @@ from torch.nn.utils import parametrize
 
 from skiplens.base.arguments import Arguments
 from skiplens.base.errors import InvalidInputError, did_you_mean
-from skiplens.base.randomness import Randomness
+from skiplens.base.randomness import Randomness, own_random_state, seed_torch
 from skiplens.graph.inputs import copy_of
 from skiplens.zoo import weight_laws
 from skiplens.zoo.weight_laws import Law, WeightLayer, he_weights, orthogonal_weights, weight_layers, xavier_weights
@@ -55,6 +55,25 @@ def redrawn(network: nn.Module, law: Law, randomness: Randomness) -> nn.Module:
             "give a network that is built of nn.Linear and nn.Conv1d, nn.Conv2d or nn.Conv3d."
         )
     weight_laws.fill_weights_(fresh, law, randomness)
+    return fresh
+
+
+def torch_default(network: nn.Module, randomness: Randomness) -> nn.Module:
+    """A copy of `network` whose layers start as torch starts them: also embeddings, norms, recurrent cells, attention.
+
+    Layers that are frozen or parametrized, and parameters outside of torch's own layers, are copied.
+    """
+    fresh = copy_of(network)
+    # What holds others draws after them, as where it is built: attention sets the biases of its own layers.
+    for name, module in reversed(list(fresh.named_modules())):
+        own = list(module.parameters(recurse=False))
+        reset = getattr(module, "reset_parameters", getattr(module, "_reset_parameters", None))
+        of_torch = type(module).__module__.startswith("torch.nn.modules") and not parametrize.is_parametrized(module)
+        if reset is None or not own or not of_torch or not all(parameter.requires_grad for parameter in own):
+            continue
+        with own_random_state(own[0].device):
+            seed_torch(randomness.child(name), own[0].device)
+            reset()
     return fresh
 
 

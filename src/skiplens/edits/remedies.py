@@ -106,6 +106,7 @@ CALLS: dict[str, Call] = {
     "undo_softmax": Call("sl.surgery.undo_softmax", structure.undo_softmax),
     "he": Call("sl.initialisation.he", initialisation.he),
     "orthogonal": Call("sl.initialisation.orthogonal", initialisation.orthogonal),
+    "torch_default": Call("sl.initialisation.torch_default", initialisation.torch_default),
     "unit_variance": Call("sl.initialisation.unit_variance", unit_variance, on_data=True),
     "looks_linear": Call("sl.initialisation.looks_linear", looks_linear, on_data=True),
 }

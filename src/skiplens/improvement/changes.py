@@ -8,8 +8,9 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from skiplens.base.randomness import Randomness
 from skiplens.base.words import in_words
-from skiplens.edits.initialisation import HEAD
+from skiplens.edits.initialisation import HEAD, torch_default
 from skiplens.edits.remedies import apply_remedy, code_of
 from skiplens.edits.structure import SATURATING
 from skiplens.graph.batch import tensors_in
@@ -27,6 +28,7 @@ SLOTS = ("inputs", "outputs", "activations", "norms", "start", "shortcuts", "bra
 _LEVELS: Mapping[Keep, int] = {"outputs": 0, "architecture": 1, None: 2}
 LEAST_LAYERS = 4  # of equal shape: fewer need no shortcut
 USUAL_INPUTS = 0.3, 3.0  # root mean squares, and means in standard deviations, that need no standardising
+FAR = 1.5  # times larger or smaller than torch draws it
 CLIP = 1.0
 WARM_UP = 10  # a tenth of the steps
 
@@ -259,6 +261,24 @@ def _starts(patient: Patient) -> Made:
     return [*made, he]
 
 
+def _torch_start(patient: Patient) -> Made:
+    """Torch's own start, where layers that no other start draws are far from it."""
+    fresh = torch_default(patient.model, Randomness(0))
+    pairs = [
+        (name, float(own.detach().norm()), float(fresh.get_parameter(name).detach().norm()))
+        for name, own in patient.model.named_parameters()
+    ]
+    sizes = {name: own / usual for name, own, usual in pairs if usual > 0 and math.isfinite(own)}
+    drawn = {f"{name}.weight" for name, module in patient.model.named_modules() if isinstance(module, WeightLayer)}
+    far = {name: max(size, 1 / max(size, 1e-30)) for name, size in sizes.items() if name not in drawn}
+    worst = max(far, key=far.__getitem__, default="")
+    if not worst or far[worst] < FAR:
+        return "embeddings, norms, recurrent and attention layers start about as torch starts them"
+    words = "start every layer as torch does by itself, also embeddings, norms, recurrent and attention layers"
+    reason = f"{worst} has {in_words(sizes[worst])} times the size that torch gives it"
+    return [Change("torch_default", "start", words, reason, (Remedy("torch_default", {"seed": 0}),))]
+
+
 def _branches(patient: Patient) -> Made:
     if not patient.blocks:
         return patient.refused or "it has no residual blocks"
@@ -326,6 +346,7 @@ _KINDS: tuple[tuple[int, str, Callable[[Patient], Made]], ...] = (
     (2, "standardise the inputs", _standardised),
     (2, "take a softmax out", _softmax),
     (1, "another start", _starts),
+    (1, "torch's own start", _torch_start),
     (1, "another size of branches", _branches),
     (2, "shortcuts", _shortcuts),
     (2, "norms", _norms),
