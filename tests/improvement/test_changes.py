@@ -135,6 +135,9 @@ def test_embeddings_and_recurrent_layers_far_from_torchs_start_are_drawn_as_torc
     codes = torch.arange(128).view(16, 8) % 9
     batch = Batch(codes, codes)
     assert "torch_default" not in offered(Scanned(), "architecture", batch)
+    zeros = Scanned()
+    nn.init.zeros_(zeros.head.bias)  # as many start them
+    assert "torch_default" not in offered(zeros, "architecture", batch)
     for fault, reason in (({"embedding": 50.0}, "tokens.weight"), ({"recurrent": 0.02}, "cells.weight_hh_l0")):
         change = offered(Scanned(**fault), "architecture", batch)["torch_default"]
         assert change.reason.startswith(f"{reason} has ")

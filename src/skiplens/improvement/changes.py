@@ -268,9 +268,9 @@ def _torch_start(patient: Patient) -> Made:
         (name, float(own.detach().norm()), float(fresh.get_parameter(name).detach().norm()))
         for name, own in patient.model.named_parameters()
     ]
-    sizes = {name: own / usual for name, own, usual in pairs if usual > 0 and math.isfinite(own)}
+    sizes = {name: own / usual for name, own, usual in pairs if usual > 0 and 0 < own < math.inf}
     drawn = {f"{name}.weight" for name, module in patient.model.named_modules() if isinstance(module, WeightLayer)}
-    far = {name: max(size, 1 / max(size, 1e-30)) for name, size in sizes.items() if name not in drawn}
+    far = {name: max(size, 1 / size) for name, size in sizes.items() if name not in drawn}
     worst = max(far, key=far.__getitem__, default="")
     if not worst or far[worst] < FAR:
         return "embeddings, norms, recurrent and attention layers start about as torch starts them"
