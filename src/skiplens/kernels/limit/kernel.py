@@ -29,7 +29,7 @@ from skiplens.kernels.limit import attention as attention  # its rule
 from skiplens.kernels.limit.depth import HEAD, DepthScale, depth_scale
 from skiplens.kernels.limit.draws import NETS, POINTS
 from skiplens.kernels.limit.positions import BATCH_NORMS, positions_needed
-from skiplens.kernels.limit.rules import MATRICES, PARAMETERISATIONS, RULES, VARIANCES, Walk
+from skiplens.kernels.limit.rules import MATRICES, PARAMETERISATIONS, RULES, VARIANCES, Row, Walk
 from skiplens.kernels.limit.signals import Concatenation, Data, Mixed, Moments, Signal, Unit, same_positions
 from skiplens.kernels.limit.table import angular_kernels_of
 from skiplens.kernels.tables import Table
@@ -246,8 +246,7 @@ class ModuleKernel:
         nonlinearity with the matrix behind it as if that step were repeated: see `depth_scales`.
         """
         _, walk = self._walk(self._example[:2], None, keep=True)
-        head = ("operation", "module", "does", "variance", "correlation", "tangent", "error")
-        parts = [_table([head, *walk.rows])]
+        parts = [_table([Row._fields, *((*row[:3], *(f"{number:.4g}" for number in row[3:])) for row in walk.rows)])]
         scales = Counter(scale.row() for scale in _depth_scales(walk))
         if scales:
             rows = [(*row, f"{count} ×") for row, count in scales.items()]
@@ -260,6 +259,10 @@ class ModuleKernel:
         )
         parts[-1] = " ".join([parts[-1], *walk.notes])
         return "\n\n".join(parts)
+
+    def by_depth(self) -> list[Row]:
+        """The rows of the table that `explain` shows."""
+        return self._walk(self._example[:2], None, keep=True)[1].rows
 
     def depth_scales(self) -> list[DepthScale]:
         """For each nonlinearity with the matrix behind it: slope, fixed points and depth scale if it is repeated."""
@@ -419,11 +422,11 @@ def _depth_scales(walk: Walk) -> list[DepthScale]:
     return found
 
 
-def _row(walk: Walk, node: fx.Node, signal: Signal) -> tuple[str, ...]:
+def _row(walk: Walk, node: fx.Node, signal: Signal) -> Row:
     calls = module_calls(node)
     moments, error = signal.moments, signal.expected[1] if isinstance(signal, Unit | Mixed) else 0.0
     count = len(moments.grid)
     cross, tangent = (same_positions(part, 2, count) for part in (moments.correlation(), moments.tangent))
     numbers = moments.variances[0][0].mean(), cross[0, min(1, cross.shape[1] - 1)].mean(), tangent[0, 0].mean(), error
     words = operation(node).removeprefix("aten."), module_of(calls[-1]) if calls else "", walk.words.get(node, "")
-    return (*words, *(f"{float(number):.4g}" for number in numbers))
+    return Row(*words, *map(float, numbers))

@@ -7,7 +7,7 @@ and returns the signal behind it, which holds both kernels. To add one, register
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from operator import add, mul
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx
@@ -36,6 +36,18 @@ VECTORS = "Entries of vectors that differ from coordinate to coordinate are take
 _MULTIPLES = {f"aten.{name}" for name in "mul div neg t transpose permute".split()} | COPYING
 
 
+class Row(NamedTuple):
+    """An operation and what is behind it: for one input, the correlation for two (averages over positions)."""
+
+    operation: str
+    module: str
+    does: str
+    variance: float
+    correlation: float
+    tangent: float
+    error: float
+
+
 @dataclass(frozen=True, eq=False)
 class Walk:
     """What one pass through a graph was asked for, and what it met."""
@@ -50,7 +62,7 @@ class Walk:
     scales: dict[fx.Node, tuple[float, float]] = field(default_factory=dict)  # by matrix: σ_w² and σ_b²
     words: dict[fx.Node, str] = field(default_factory=dict)  # what a rule did
     steps: list[tuple[fx.Node, Unit]] = field(default_factory=list)  # matrices behind a nonlinearity, and it
-    rows: list[tuple[str, ...]] = field(default_factory=list)  # of the table, where that is to be told
+    rows: list["Row"] = field(default_factory=list)  # of the table, where that is to be told
     notes: dict[str, None] = field(default_factory=dict)  # sentences on what was assumed
     remembers: bool = False  # of which draws every value is a sum; see `asked`
     asked: list[bool] = field(default_factory=list)  # grows where two values of the same draws are joined
