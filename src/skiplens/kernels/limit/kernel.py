@@ -39,12 +39,14 @@ _BYTES_PER_ENTRY = 8 * 16  # float64 matrices that are alive at once, for a resi
 _UNUSUAL = (TypeError, ValueError, IndexError, KeyError, AttributeError, RuntimeError)  # arguments no rule foresaw
 _MANY_ENTRIES = 2**18  # a table of the angle takes longer to make than fewer entries without it
 _INSTEAD = {
-    "max_pool": "take average pooling or a stride: a maximum over positions has no Gaussian limit",
-    "rnn": "write the steps with torch.nn.Linear",
-    "lstm": "write the steps with torch.nn.Linear",
-    "gru": "write the steps with torch.nn.Linear",
-    "instance_norm": "take group norm with one group",
+    "log_softmax": "leave it to the loss",
     "softmax": "take scaled_dot_product_attention",
+    "max": "take average pooling or a stride: a maximum over positions has no Gaussian limit",
+    **dict.fromkeys(("rnn", "lstm", "gru"), "write the steps with torch.nn.Linear"),
+    "instance_norm": "take group norm with one group",
+    "embedding_bag": "take torch.nn.Embedding and a mean over its positions",
+    "conv_transpose": "take interpolation and a convolution",
+    "conv3d": "take convolutions in one or two dimensions",
 }
 DRAWN = f"Functions of several variables are means over up to {POINTS * NETS:,} quasi-random points."
 _QUICK = 2**21  # numbers of a block whose memory is used again and again
@@ -81,7 +83,9 @@ def infinite_width(
         raise InvalidInputError("example must be a real tensor of shape (samples, ...) with at least one sample.")
     if next(model.parameters(), None) is None:
         raise InvalidInputError(f"{type(model).__name__} has no parameters, so nothing in it has a width.")
-    if not example.is_floating_point() and not any(isinstance(part, nn.Embedding) for part in model.modules()):
+    if not example.is_floating_point() and not any(
+        isinstance(part, nn.Embedding | nn.EmbeddingBag) for part in model.modules()
+    ):
         raise InvalidInputError(
             f"example is {example.dtype} and the model has no embedding that would read integers; give floating inputs."
         )
@@ -322,7 +326,7 @@ class ModuleKernel:
             given[node.name] = Data(left, right, Y is None, channel, needs[node])
         moments = self.network.run([output.name], given=given, call=call)[output.name].moments
         if moments.grid:
-            raise InvalidInputError(f"The output has positions, {moments.grid}; the kernel is of one vector per input.")
+            raise InvalidInputError(f"The output has positions, {moments.grid}: flatten or average them at the end.")
         if [kind for kind, _ in moments.axes[0]] != ["s"]:
             raise InvalidInputError("The output does not have one row per input.")
         if self.coupled:
@@ -384,7 +388,9 @@ def _applied(walk: Walk, node: fx.Node, arguments: tuple[Any, ...], keywords: di
     kind, calls = operation(node), module_calls(node)
     try:
         if kind not in RULES:
-            instead = next((words for name, words in _INSTEAD.items() if name in kind), "put operations that have one")
+            instead = next(
+                (words for name, words in _INSTEAD.items() if name in kind), "put operations that docs/kernels.md lists"
+            )
             raise InvalidInputError(f"it has no rule so far; instead, {instead}")
         found = RULES[kind](walk, node, *arguments, **keywords)
         parts = [part for _, part in found.parts] if isinstance(found, Concatenation) else [found]
