@@ -8,14 +8,23 @@ import skiplens as sl
 from skiplens import zoo
 from skiplens.base.progress import silent
 from skiplens.base.randomness import Randomness
+from skiplens.base.words import in_words
 from skiplens.graph.batch import Batch
 from skiplens.graph.lens import OPERATIONS, Subject
 from skiplens.kernels.architectures import ResNetKernel
 from skiplens.kernels.finite_width.moments import kernel_moments
 from skiplens.kernels.finite_width.networks import ResNet
 from skiplens.kernels.infinite_network import infinite_resnet
+from skiplens.plots.figure import numbers
 from skiplens.signal.lens import SignalLens
-from skiplens.tangent.comparison import branch_parameters, diagonals_over_seeds, limit_correlations, limit_of, redrawn
+from skiplens.tangent.comparison import (
+    branch_parameters,
+    diagonals_over_seeds,
+    limit_correlations,
+    limit_of,
+    limit_of_module,
+    redrawn,
+)
 from skiplens.tangent.reading import TangentReading
 from skiplens.tangent.report import TangentLens, kernel_against_angle, tangent_section
 from tests.lens_cases import subject
@@ -144,3 +153,39 @@ def test_depth_scales_are_told_and_a_model_without_limit_is_none_the_worse():
     assert "depth scale of tanh → linear" in dict(tangent_section(reading).facts)
     reading = read(Subject(nn.Sequential(nn.Linear(6, 16), nn.Softmax(1), nn.Linear(16, 2)), batch, "chain"))
     assert not reading.module_limit.numel() and math.isnan(reading.module_limit_deviation)
+    assert "aten.softmax in module '1' has no infinite-width limit" in reading.no_limit
+    section = tangent_section(reading)
+    assert dict(section.facts)["this model at infinite width"] == f"no limit beside it: {reading.no_limit}"
+    assert not section.rows and not any("limit" in figure.name for figure in section.figures)
+
+
+def test_variance_and_correlation_by_depth_stand_beside_the_kernel():
+    """Of linear, ReLU, linear by the arc-cosine formula (Cho and Saul 2009)."""
+    torch.manual_seed(0)
+    model, inputs = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 2)).double(), noise(4, 6).double()
+    reading = read(Subject(model, Batch(inputs, torch.arange(4) % 2), "chain"))
+    gains = [float(layer.weight.detach().square().mean()) for layer in (model[0], model[2])]
+    offsets = [float(layer.bias.detach().square().mean()) for layer in (model[0], model[2])]
+    a, c, b = (gains[0] * float(inputs[i] @ inputs[j]) + offsets[0] for i, j in ((0, 0), (0, 1), (1, 1)))
+    angle = math.acos(c / math.sqrt(a * b))
+    rectified = (math.sin(angle) + (math.pi - angle) * math.cos(angle)) / math.pi
+    last = [16 * gains[1] * value / 2 + offsets[1] for value in (a, math.sqrt(a * b) * rectified, b)]
+    wanted = [(a, math.cos(angle)), (a / 2, rectified), (last[0], last[1] / math.sqrt(last[0] * last[2]))]
+    assert_close(reading.limit_maps, torch.tensor(wanted, dtype=torch.float64), relative=1e-9)
+    section = tangent_section(reading)
+    assert [row["operation at infinite width"] for row in section.rows] == ["linear 0", "relu 1", "linear 2"]
+    assert f"correlation of two samples {in_words(wanted[0][1])} to" in dict(section.facts)[DEPTH]
+    correlation, variance = section.figures[3:]
+    assert correlation.marks[0].y == numbers(reading.limit_maps[:, 1]) and variance.y_log
+    assert correlation.marks[1].value == 1 and variance.marks[1].value == float(reading.depth_scales[0, 1])
+
+
+def test_a_limit_that_would_take_too_long_says_so():
+    model = nn.Sequential(nn.Conv2d(1, 4, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2))
+    batch = Batch(torch.zeros(2, 1, 96, 96), torch.arange(2))
+    assert limit_of_module(Subject(model, batch, "images"), batch, 2) == {
+        "no_limit": "it would take too long, with 84,934,656 numbers for each pair of samples."
+    }
+
+
+DEPTH = "through the depth at infinite width"

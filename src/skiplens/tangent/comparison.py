@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import NotExportableError, SkiplensError
+from skiplens.base.errors import SkiplensError
 from skiplens.base.progress import Progress, silent, track
 from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import Batch, Inputs
@@ -49,37 +49,39 @@ def compared(
 
 
 def limit_of_module(subject: Subject, batch: Batch, outputs: int) -> dict[str, Any]:
-    """Fields of the reading: the limit of this module, where it has one that is quickly computed."""
+    """Fields of the reading: the limit of this module, where it has one that is quickly computed, or why not."""
     inputs = batch.inputs
     try:
-        network = subject.network
-    except NotExportableError:  # the kernel needs no graph, its limit does
-        return {}
-    if not isinstance(inputs, Tensor) or len(network.inputs.leaves()) != 1:
-        return {}
-    limit = ModuleKernel(network, "measured", "standard")
-    try:
+        network = subject.network  # the kernel needs no graph, its limit does
+        if not isinstance(inputs, Tensor) or len(network.inputs.leaves()) != 1:
+            return {"no_limit": "the model reads something else than one tensor."}
+        limit = ModuleKernel(network, "measured", "standard")
         steps = sum(node.op == "call_function" for node in network.graph.nodes)
         together = math.isqrt(LIMIT_ENTRIES // (limit.pair_entries * max(1, steps)))
         batch_of_norm = len(network.inputs.leaves()[0]) if limit.coupled else 0  # is carried with the samples
         samples = min(len(inputs), together - batch_of_norm)
         if samples < 2:
-            return {}
+            return {
+                "no_limit": f"it would take too long, with {limit.pair_entries:,} numbers for each pair of samples."
+            }
         limit.check()
         if limit.drawn:  # takes thousands of times as long
             samples = min(samples, 16 if limit.pair_entries == 1 else 2)
         kernel = outputs * limit.ntk(inputs[:samples]).double()
-        scales = limit.depth_scales()
-    except SkiplensError:  # it has no limit
-        return {}
+        scales, maps = limit.depth_scales(), limit.by_depth()
+    except SkiplensError as error:
+        return {"no_limit": str(error)}
     if not bool(kernel.isfinite().all()) or not bool(kernel.any()):
-        return {}
+        return {"no_limit": "its kernel is zero, or beyond the largest number."}
     unique = {
         (f"{one.nonlinearity} → {one.matrix}", (one.slope, one.variance, one.correlation, one.scale)) for one in scales
     }
     rows = sorted(unique)
     numbers = torch.tensor([row for _, row in rows], dtype=torch.float64).view(-1, 4)
-    return {"module_limit": kernel, "depth_steps": tuple(name for name, _ in rows), "depth_scales": numbers}
+    fields: dict[str, Any] = {"depth_steps": tuple(name for name, _ in rows), "depth_scales": numbers}
+    by_depth = torch.tensor([(row.variance, row.correlation) for row in maps], dtype=torch.float64)
+    operations = tuple(f"{row.operation} {row.module}".strip() for row in maps)
+    return {"module_limit": kernel, "limit_operations": operations, "limit_maps": by_depth, **fields}
 
 
 def branch_parameters(subject: Subject) -> list[str]:

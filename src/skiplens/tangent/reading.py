@@ -49,6 +49,10 @@ class TangentReading(Reading, kind="tangent"):
     depth_steps: tuple[str, ...] = ()  # its nonlinearities, each with the matrix behind it
     # slope χ₁, fixed variance q*, fixed correlation c* and depth scale ξ of each
     depth_scales: Float[Tensor, "steps 4"] = field(default_factory=lambda: torch.zeros(0, 4, dtype=torch.float64))
+    no_limit: str = ""  # why there is none; empty in files from before this was reported
+    limit_operations: tuple[str, ...] = ()  # of the limit, in order
+    # behind each of them the variance of the first sample and the correlation of the first two
+    limit_maps: Float[Tensor, "operations 2"] = field(default_factory=lambda: torch.zeros(0, 2, dtype=torch.float64))
     notes: tuple[str, ...] = ()  # what a person should know before reading on
 
     @property

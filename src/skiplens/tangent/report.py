@@ -162,8 +162,46 @@ def _limit_points(reading: TangentReading) -> tuple[Points, ...]:
     return (Points(numbers(reading.angles[first, second]), numbers(values), "this model at infinite width"),)
 
 
-MOST_STEPS = 4  # kinds of nonlinearities that are told of
-FIGURES = (kernel_by_class, kernel_eigenvalues, kernel_against_angle)
+def limit_correlation_by_depth(reading: TangentReading) -> Figure | None:
+    """The correlation of two samples behind each operation at infinite width, and where it would end."""
+    ends = "where a repeated step, a nonlinearity and the matrix behind it, would lead any two samples"
+    return _by_depth(reading, 1, ("correlation", "c*", "Near one the network hardly tells them apart", ends))
+
+
+def limit_variance_by_depth(reading: TangentReading) -> Figure | None:
+    """The variance of a sample behind each operation at infinite width, and where it would end."""
+    ends = "where a repeated step, a nonlinearity and the matrix behind it, would lead it"
+    return _by_depth(reading, 0, ("variance", "q*", "A steady rise or fall explodes or dies with more depth", ends))
+
+
+def _by_depth(reading: TangentReading, column: int, words: tuple[str, ...]) -> Figure | None:
+    what, end, meaning, ends = words
+    values = reading.limit_maps[:, column]
+    shown = values.isfinite() & ((values > 0) | (column == 1))
+    if int(shown.sum()) < 2:
+        return None
+    steps = zip(reading.depth_scales[:MOST_STEPS, 1 + column].tolist(), reading.depth_steps, strict=False)
+    known = [(value, name) for value, name in steps if math.isfinite(value) and (column or value > 0)]
+    levels = {in_words(value, 2): (value, name) for value, name in known}
+    of = "the first two samples" if column else "the first sample"
+    return Figure(
+        name=f"limit_{what}_by_depth",
+        title=f"This model at infinite width: {what} by depth",
+        caption=f"The {what} of {of} behind each operation. {meaning}. Lines across: {ends}.",
+        x_label="operation",
+        y_label=f"{what} of {of}",
+        marks=(
+            Line(numbers(torch.arange(1, len(values) + 1)[shown]), numbers(values[shown]), "infinite width"),
+            *(Reference(value, f"{end} of {name}: {level}") for level, (value, name) in levels.items()),
+        ),
+        y_log=column == 0,
+    )
+
+
+MOST_STEPS, MOST_OPERATIONS = 4, 60  # kinds of nonlinearities, and operations, that are told of
+FIGURES = (
+    kernel_by_class, kernel_eigenvalues, kernel_against_angle, limit_correlation_by_depth, limit_variance_by_depth,
+)  # fmt: skip
 
 
 def tangent_section(reading: TangentReading) -> Section:
@@ -197,6 +235,12 @@ def tangent_section(reading: TangentReading) -> Section:
         facts.append(
             ("this model at infinite width", f"{reading.module_limit_deviation:.0%} away (norm of the kernel{of})")
         )
+    if reading.no_limit:
+        facts.append(("this model at infinite width", f"no limit beside it: {reading.no_limit}"))
+    if len(reading.limit_maps):
+        (q, c), (last_q, last_c) = (map(in_words, reading.limit_maps[row].tolist()) for row in (0, -1))
+        words = f"first operation to last: variance {q} to {last_q}, correlation of two samples {c} to {last_c}"
+        facts.append(("through the depth at infinite width", words))
     for name, row in zip(reading.depth_steps[:MOST_STEPS], reading.depth_scales, strict=False):
         chi, q, c, xi = (in_words(float(value)) for value in row)
         ends = f"variance {q}, correlation {c}, ξ = {xi} steps"
@@ -207,6 +251,12 @@ def tangent_section(reading: TangentReading) -> Section:
         title="Tangent kernel",
         sentence=tangent_sentence(reading),
         facts=tuple(facts),
+        rows=tuple(
+            {"operation at infinite width": name, "variance": in_words(q), "correlation of two samples": in_words(c)}
+            for name, (q, c) in zip(
+                reading.limit_operations[:MOST_OPERATIONS], reading.limit_maps.tolist(), strict=False
+            )
+        ),
         notes=(*reading.notes, *coupling),
         figures=drawn(reading, FIGURES),
         provenance=provenance_of(reading),

@@ -58,6 +58,9 @@ CASES = {
         torch.tanh(torch.cat([y := a(x), z := b(F.relu(y))], 1)) * torch.cat([z, y], 1)
     ),
     "divided": lambda m, x, a, b, *_: m.out(b(F.softsign(a(x)))),
+    "highway": lambda m, x, a, b, c, *_: m.out(
+        (t := torch.sigmoid(b(y := a(x)))) * F.relu(c(y)) + (1 - t) * y
+    ),  # two parts of one gate whose product has mean 0
     "means_add": lambda m, x, a, b, c, *_: m.out(F.relu(y := a(x)) + torch.cos(c(F.sigmoid(b(y))))),
 }
 WEIGHT, BIAS = 1.3**0.5, 0.4  # σ_w and σ_b
@@ -185,6 +188,33 @@ class Twice(nn.Module):
     def forward(self, x):
         y = self.other(torch.tanh(self.one(x)))
         return F.relu(y + self.other(F.relu(y)))
+
+
+class Squeeze(nn.Module):
+    """A gate of each channel, for all positions, from the mean over them."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.one, self.inner, self.gate = nn.Conv2d(3, width, 2), nn.Linear(width, width), nn.Linear(width, width)
+
+    def forward(self, x):
+        y = self.one(x)
+        y = y * torch.sigmoid(self.gate(F.relu(self.inner(y.mean((2, 3))))))[:, :, None, None]
+        return F.interpolate(y, size=(2, 2), mode="bilinear")
+
+
+class ClassToken(nn.Module):
+    """A token of its own before those of the inputs, and one that depends on them behind."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.first, self.mix, self.last = (nn.Linear(size, width) for size in (FEATURES, width, width))
+        self.token = nn.Parameter(torch.randn(1, 1, width), requires_grad=False)
+
+    def forward(self, x):
+        y = self.first(x)
+        joined = torch.cat([self.token.expand(len(x), -1, -1), y, torch.tanh(self.mix(y[:, :1]))], dim=1)
+        return F.relu(self.last(joined))
 
 
 class Gate(nn.Module):
@@ -335,6 +365,9 @@ SPATIAL = {
     "shared_pool": (IMAGE, lambda w, o: [Twice(w), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(w, o)]),
     "shared_flatten": (IMAGE, lambda w, o: [Twice(w), nn.Flatten(), nn.Linear(12 * w, o)]),
     "gate": ((FEATURES,), lambda w, o: [Gate(w), nn.Linear(w, o)]),
+    "gated_linear": ((FEATURES,), lambda w, o: [nn.Linear(FEATURES, 2 * w), nn.GLU(), nn.Linear(w, o)]),
+    "squeeze": (IMAGE, lambda w, o: [Squeeze(w), conv(w, w, 1), nn.ReLU(), nn.Flatten(), nn.Linear(4 * w, o)]),
+    "class_token": (SEQUENCE, lambda w, o: [ClassToken(w), nn.Flatten(), nn.Linear(7 * w, o)]),
     "embedding": (
         WORDS,
         lambda w, o: [nn.Embedding(6, w), nn.Linear(w, w), nn.ReLU(), nn.Flatten(), nn.Linear(5 * w, o)],

@@ -8,11 +8,13 @@ weights is neural-tangents' own.
 """
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 WEIGHT, BIAS = 1.3, 0.4
+DEGREE = 120  # of its Gauss-Hermite rule, for functions that it has no closed form of
 NETWORKS = {
     "fully_connected": (8, ["dense", "relu", "dense", "erf", "dense", "gelu", "dense"]),
     "residual": (8, ["dense", "+", "relu", "dense", "relu", "dense", "=", "dense"]),
@@ -23,6 +25,28 @@ NETWORKS = {
     "pooled": ((6, 4, 3), ["same", "relu", "average", "same", "relu", "average", "same", "relu", "flatten", "dense"]),
     "norm": ((4, 5, 3), ["same", "norm", "relu", "same", "norm", "relu", "global", "dense"]),
     "attention": ((5, 4), ["dense", "attention", "relu", "dense", "attention", "global", "dense"]),
+    "encoder": (
+        (5, 4),
+        ["dense", "+", "norm", "attention", "=", "+", "norm", "dense", "gelu", "dense", "=", "flatten", "dense"],
+    ),
+    "piecewise": (8, ["dense", "leaky", "dense", "abs", "dense", "negative", "dense"]),
+    "waves": (8, ["dense", "sin", "dense", "cos", "dense"]),
+    "sign": (8, ["dense", "sign", "dense"]),
+    "powers": (8, ["dense", "square", "dense", "cube", "dense"]),
+    "bell": (8, ["dense", "bell", "dense", "sigmoid_like", "dense"]),
+    "smooth": (8, ["dense", "tanh", "dense", "sigmoid", "dense", "silu", "dense", "softplus", "dense"]),
+    "gelu_tanh": (8, ["dense", "gelu_tanh", "dense", "mish", "dense"]),
+    "gate": (8, ["dense", "relu", "gate", "dense"]),
+    "concatenated": (8, ["dense", "relu", "concat", "dense"]),
+    "dropout": (8, ["dense", "relu", "dropout", "dense", "relu", "dense"]),
+    "padded_stride": ((7, 5, 3), ["same", "relu", "same_strided", "relu", "same", "relu", "flatten", "dense"]),
+    "residual_global": ((6, 5, 3), ["same", "+", "relu", "same", "relu", "same", "=", "relu", "global", "dense"]),
+    "circular_flatten": ((6, 5, 3), ["circular", "sin", "circular", "relu", "flatten", "dense", "leaky", "dense"]),
+    "overlapping": ((6, 4, 3), ["same", "relu", "overlapping", "same", "erf", "sums", "flatten", "dense"]),
+    "global_sum": ((4, 3, 2), ["same", "relu", "global_sum", "dense", "relu", "dense"]),
+    "image_norm": ((4, 5, 3), ["same", "image_norm", "relu", "same", "relu", "flatten", "dense"]),
+    "one_dimension": ((7, 3), ["conv1d", "relu", "conv1d_strided", "leaky", "global", "dense"]),
+    "line_attention": ((6, 3), ["conv1d", "attention", "leaky", "attention", "flatten", "dense"]),
 }
 
 
@@ -32,6 +56,7 @@ def inputs(shape):
 
 
 def layers(words):
+    import jax
     from neural_tangents import stax
 
     options = {"W_std": WEIGHT, "b_std": BIAS}
@@ -45,13 +70,50 @@ def layers(words):
         "erf": stax.Erf,
         "gelu": stax.Gelu,
         "norm": lambda: stax.LayerNorm(axis=-1),
+        "image_norm": lambda: stax.LayerNorm(axis=(1, 2, 3)),
+        "same_strided": lambda: stax.Conv(1, (3, 3), (2, 2), padding="SAME", **options),
+        "conv1d": lambda: stax.Conv(1, (3,), padding="SAME", **options),
+        "conv1d_strided": lambda: stax.Conv(1, (2,), (2,), padding="VALID", **options),
         "average": lambda: stax.AvgPool((2, 2), (2, 2), "VALID"),
+        "overlapping": lambda: stax.AvgPool((3, 3), (1, 1), "SAME"),
+        "sums": lambda: stax.SumPool((2, 2), (2, 2), "VALID"),
+        "global_sum": stax.GlobalSumPool,
+        "leaky": lambda: stax.LeakyRelu(0.2),
+        "negative": lambda: stax.ABRelu(-0.5, 1.5),
+        "abs": stax.Abs,
+        "sin": lambda: stax.Sin(1.2, 0.7, 0.3),
+        "cos": stax.Cos,
+        "sign": stax.Sign,
+        "square": lambda: stax.Monomial(2),
+        "cube": lambda: stax.Monomial(3),
+        "bell": stax.Gaussian,
+        "sigmoid_like": stax.Sigmoid_like,
+        "dropout": lambda: stax.Dropout(0.7),
+        "gate": lambda: stax.serial(
+            stax.FanOut(2),
+            stax.parallel(stax.serial(made["dense"](), stax.Sigmoid_like()), made["dense"]()),
+            stax.FanInProd(),
+        ),
+        "concat": lambda: stax.serial(
+            stax.FanOut(2),
+            stax.parallel(made["dense"](), stax.serial(made["dense"](), stax.Relu())),
+            stax.FanInConcat(axis=-1),
+        ),
         "flatten": stax.Flatten,
         "global": stax.GlobalAvgPool,
         "attention": lambda: stax.GlobalSelfAttention(
             1, 1, 1, 1, W_key_std=WEIGHT, W_query_std=WEIGHT, W_value_std=WEIGHT, W_out_std=WEIGHT, b_std=BIAS
         ),
     }
+    for name, function in {
+        "tanh": jax.numpy.tanh,
+        "sigmoid": jax.nn.sigmoid,
+        "silu": jax.nn.silu,
+        "softplus": jax.nn.softplus,
+        "gelu_tanh": jax.nn.gelu,
+        "mish": lambda z: z * jax.numpy.tanh(jax.nn.softplus(z)),
+    }.items():
+        made[name] = partial(stax.ElementwiseNumerical, function, DEGREE)
     stack = [[]]
     for word in words:
         if word == "+":

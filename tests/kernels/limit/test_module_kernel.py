@@ -188,13 +188,18 @@ REFUSED = {
     ),
     "attention": (lambda m, x: F.linear(y := m.first(x), y), "aten.linear.*others have no rule"),
     "samples": (lambda m, x: m.first(x).view(-1, 4), "The output does not have one row per input"),
-    "joined": (lambda m, x: m.out(torch.cat([m.first(x)] * 2, dim=0)), "aten.cat.*joins something"),
+    "joined": (lambda m, x: m.out(torch.cat([m.first(x)] * 2, dim=0)), "aten.cat.*joins neither features nor one axis"),
     "no_parameter": (lambda m, x: m.first(x) @ torch.ones(8, 2).double(), "aten.matmul.*weights are not one parameter"),
     "input_gate": (lambda m, x: m.out(m.first(x) * torch.cat([x, x[:, :2]], 1)), "aten.mul.*with the inputs' own"),
     "wild": (
         lambda m, x: m.out(torch.exp(9 * ((y := m.first(x)) + m.hidden(F.relu(y)) + torch.sin(y)))),
         "points do not tell its kernel: it would be wrong by about",
     ),
+    "one_gate": (lambda m, x: m.hidden(y := m.first(x)) * m.out(y), "aten.mul.*one draw for all .*stays random"),
+    "numbers": (lambda m, x: m.out(torch.cat([m.first(x)[:, :6], torch.ones(5, 2).double()], 1)), "do not depend"),
+    "loss": (lambda m, x: torch.log_softmax(m.first(x), 1), "aten.log_softmax.*leave it to the loss"),
+    "largest": (lambda m, x: m.out(m.first(x)[:, None]).amax(1), "aten.amax.*take average pooling or a stride"),
+    "positions": (lambda m, x: m.first(x[:, None].expand(-1, 3, -1)), r"output has positions, \(3,\): flatten or"),
     "no_matrix": (lambda m, x: x * 2, "No matrix lies between"),
 }  # fmt: skip
 
@@ -233,6 +238,20 @@ def test_the_notes_say_what_was_assumed():
     assert "Masks of dropout are drawn for each input." in infinite_width(make("dropped", width=16), X).explain()
 
 
+def test_the_default_of_torch_is_that_of_each_module():
+    """Fresh modules: embeddings are standard normal, the matrices of attention after Xavier, its biases 0."""
+    torch.manual_seed(0)
+    attend = nn.MultiheadAttention(256, 8, batch_first=True)
+    words = Lambda(
+        lambda m, x: m.out((y := m.words(x))[:, 0] + m.attend(y, y, y, need_weights=False)[0][:, 0]),
+        words=nn.Embedding(40, 256), attend=attend, out=nn.Linear(256, 256),
+    )  # fmt: skip
+    example = torch.arange(6).view(2, 3) % 4
+    named, measured = (infinite_width(words, example, variance=way).nngp(example) for way in ("torch", "measured"))
+    # mean squares of 10,240 and more numbers, each within 4·√(2/10,240) = 6 %
+    torch.testing.assert_close(named, measured, rtol=0.06, atol=0.06 * float(measured.max()))
+
+
 def test_integers_and_other_shapes_and_models_without_parameters_are_refused():
     with pytest.raises(InvalidInputError, match="example must be a real tensor"):
         infinite_width(chain(nn.ReLU()), torch.ones(FEATURES))
@@ -240,6 +259,9 @@ def test_integers_and_other_shapes_and_models_without_parameters_are_refused():
         infinite_width(chain(nn.ReLU()), torch.ones(2, FEATURES, dtype=torch.long))
     with pytest.raises(InvalidInputError, match="ReLU has no parameters, so nothing in it has a width"):
         infinite_width(nn.ReLU(), X)
+    bag = nn.Sequential(nn.EmbeddingBag(4, 8), nn.Linear(8, 1))
+    with pytest.raises(InvalidInputError, match=r"aten.embedding_bag .*torch.nn.Embedding and a mean"):
+        infinite_width(bag, torch.ones(2, 3, dtype=torch.long))
     kernel = infinite_width(chain(nn.ReLU()), X)
     with pytest.raises(
         InvalidInputError, match=r"X is \(5, 4\) torch.float64; give a floating tensor of shape \(samples, 6\)"

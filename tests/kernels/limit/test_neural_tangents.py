@@ -1,6 +1,7 @@
 """Whole networks against neural-tangents; `record_neural_tangents.py` made the values."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,11 @@ WIDTH = 4
 
 
 class Norm(nn.Module):
-    """Layer norm of the channels of an image."""
+    """Layer norm of the channels, the last axis unless it is an image."""
 
     def forward(self, x):
+        if x.ndim == 3:
+            return nn.functional.layer_norm(x, x.shape[2:], eps=1e-12)
         return nn.functional.layer_norm(x.movedim(1, -1), x.shape[1:2], eps=1e-12).movedim(-1, 1)
 
 
@@ -48,6 +51,42 @@ class Mean(nn.Module):
         return x.mean(dim=tuple(range(2, x.ndim)) if x.ndim == 4 else 1)
 
 
+class Pointwise(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+class Lines(nn.Module):
+    """A convolution of sequences with the channels last, as attention reads them."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x.transpose(1, 2)).transpose(1, 2)
+
+
+class Two(nn.Module):
+    """Two matrices beside each other, then their product, with a gate, or both together."""
+
+    def __init__(self, size, joins):
+        super().__init__()
+        self.one, self.other = (matrix(nn.Linear, size, WIDTH) for _ in range(2))
+        self.joins = joins
+
+    def forward(self, x):
+        return self.joins(self.one(x), self.other(x))
+
+
+def sigmoid_like(z):
+    return (torch.erf(z / 2.4020563531719796) + 1) / 2  # the constant of neural-tangents
+
+
 def matrix(kind, *sizes, **options):
     """A layer with weights of exactly the wanted mean square."""
     layer = kind(*sizes, **options)
@@ -62,16 +101,34 @@ CONVOLUTIONS = {
     "valid": {"kernel_size": (2, 3)},
     "strided": {"kernel_size": 3, "stride": 2},
     "circular": {"kernel_size": 3, "padding": 1, "padding_mode": "circular"},
+    "same_strided": {"kernel_size": 3, "stride": 2, "padding": 1},
+}
+LINES = {"conv1d": {"kernel_size": 3, "padding": 1}, "conv1d_strided": {"kernel_size": 2, "stride": 2}}
+PAIRS = {
+    "gate": lambda one, other: sigmoid_like(one) * other,
+    "concat": lambda one, other: torch.cat([one, torch.relu(other)], dim=1),
+}
+FUNCTIONS = {
+    "erf": torch.erf,
+    "negative": lambda z: torch.where(z > 0, 1.5 * z, -0.5 * z),
+    "abs": torch.abs,
+    "sin": lambda z: 1.2 * torch.sin(0.7 * z + 0.3),
+    "cos": torch.cos,
+    "sign": torch.sign,
+    "square": torch.square,
+    "cube": lambda z: z**3,
+    "bell": lambda z: torch.exp(-(z**2)),
+    "sigmoid_like": sigmoid_like,
 }
 OTHERS = {
-    "relu": nn.ReLU, "erf": lambda: Erf(), "gelu": nn.GELU, "norm": Norm, "average": lambda: nn.AvgPool2d(2),
-    "flatten": nn.Flatten, "global": Mean, "attention": Attention,
+    "relu": nn.ReLU, "leaky": lambda: nn.LeakyReLU(0.2), "gelu": nn.GELU, "gelu_tanh": lambda: nn.GELU("tanh"),
+    "tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "silu": nn.SiLU, "softplus": nn.Softplus, "mish": nn.Mish,
+    "norm": Norm, "image_norm": lambda: nn.GroupNorm(1, WIDTH, eps=1e-12), "dropout": lambda: nn.Dropout(0.3),
+    "average": lambda: nn.AvgPool2d(2), "overlapping": lambda: nn.AvgPool2d(3, 1, padding=1),
+    "sums": lambda: nn.AvgPool2d(2, divisor_override=1), "flatten": nn.Flatten, "global": Mean,
+    "global_sum": lambda: Pointwise(lambda x: x.sum(dim=(2, 3))), "attention": Attention,
+    **{name: partial(Pointwise, function) for name, function in FUNCTIONS.items()},
 }  # fmt: skip
-
-
-class Erf(nn.Module):
-    def forward(self, x):
-        return torch.erf(x)
 
 
 def network(words, example):
@@ -92,6 +149,10 @@ def network(words, example):
             layers.append(matrix(nn.Linear, value.shape[axis], WIDTH))
         elif word in CONVOLUTIONS:
             layers.append(matrix(nn.Conv2d, value.shape[axis], WIDTH, **CONVOLUTIONS[word]))
+        elif word in LINES:
+            layers.append(Lines(matrix(nn.Conv1d, value.shape[axis], WIDTH, **LINES[word])))
+        elif word in PAIRS:
+            layers.append(Two(value.shape[axis], PAIRS[word]))
         else:
             layers.append(OTHERS[word]())
     return nn.Sequential(*layers).double()

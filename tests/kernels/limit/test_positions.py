@@ -27,6 +27,9 @@ QUICK = {
     "moved",
     "gains",
     "gate",
+    "gated_linear",
+    "squeeze",
+    "class_token",
     "embedding",
     "frozen_batch_norm",
 }  # the others are compared with neural-tangents, or slow

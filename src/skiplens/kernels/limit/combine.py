@@ -1,5 +1,6 @@
 """Sums, products and other changes of coordinates that are functions of Gaussian variables."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
@@ -111,6 +112,37 @@ def _pair_of_units(one: Unit, other: Unit, joint: Moments) -> Moments:
         if len(second) == 1:
             tangent = one.scale * other.scale * found.slopes * joint.tangent
     return replace(joint, second=tuple(second), tangent=tangent, mean=(0.0, 0.0))
+
+
+def _shaped(signal: Signal) -> Moments:
+    """Moments of the same shape; those of the signal itself may take long, or be infinite."""
+    if isinstance(signal, Concatenation):
+        return _shaped(signal.parts[0][1])
+    inner = None if isinstance(signal, Mixed) and signal.known is not None else several(signal)
+    return signal.moments if inner is None else inner.latents[0].latent
+
+
+def broadcast(one: Signal, other: Signal) -> Signal:
+    """The first signal at all positions of the second where it has only one, as a gate of whole channels has."""
+    own, like = _shaped(one), _shaped(other)
+    mine, theirs = ([[part for part in axis if part[0] == "c"] for axis in of.axes] for of in (own, like))
+    if any(a in ([], [("c", 1)]) and b not in ([], [("c", 1)]) for a, b in zip(mine, theirs, strict=False)):
+        raise InvalidInputError("one draw for all coordinates stays random at any width; give it as many coordinates")
+    if math.prod(own.grid) != 1 or math.prod(like.grid) == 1 or mine != theirs:
+        return one
+
+    def spread(part: Any, block: Any) -> Any:
+        if not isinstance(part, Tensor) or block is None:
+            return part
+        shape = block.shape[2:]
+        return part.reshape(*part.shape[:2], *(1,) * len(shape)).expand(*part.shape[:2], *shape).contiguous()
+
+    def change(inside: Moments) -> Moments:
+        second = tuple(map(spread, inside.second, like.second))
+        mean = tuple(map(spread, inside.mean, like.variances))
+        return replace(inside, second=second, tangent=spread(inside.tangent, like.tangent), mean=mean, axes=like.axes)
+
+    return moved(one, change)
 
 
 def sum_of(one: Signal, other: Signal) -> Signal:

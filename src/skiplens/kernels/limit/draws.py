@@ -30,7 +30,7 @@ class Drawn(NamedTuple):
     second: Float[Tensor, " pairs"]  # E f g
     mean: tuple[Tensor, Tensor]  # E f, E g
     slopes: Float[Tensor, "pairs left right"]  # E ∂f/∂u_i ∂g/∂v_j
-    error: float  # the standard error of both, relative to the largest pair
+    error: float  # the standard error of E f g and of slopes, relative to the roots of E f² E g² and of squared slopes
 
 
 def drawn(covariance: Float[Tensor, "pairs variables variables"], one: Side, other: Side, points: int) -> Drawn:
@@ -44,10 +44,10 @@ def drawn(covariance: Float[Tensor, "pairs variables variables"], one: Side, oth
         parts = [_means(roots[some], net, one, other, some) for net in placed]
         found.append([torch.stack(kind) for kind in zip(*parts, strict=True)])
     each = [torch.cat(kind, dim=1) for kind in zip(*found, strict=True)]
-    second, left, right, slopes = (part.mean(dim=0) for part in each)
+    second, left, right, slopes, *sizes = (part.mean(dim=0) for part in each)
     tiny = torch.finfo(second.dtype).tiny
-    errors = [float(p.std(dim=0).max() / (p.mean(dim=0).abs().max() + tiny)) for p in (each[0], each[3])]
-    error = max(errors) / NETS**0.5
+    scattered = zip((each[0], each[3]), sizes, strict=True)
+    error = max(float(part.std(dim=0).max() / (size.max() + tiny)) for part, size in scattered) / NETS**0.5
     if not error <= LARGEST_ERROR:
         raise InvalidInputError(f"points do not tell its kernel: it would be wrong by about {error:.0%}")
     return Drawn(second, (left, right), slopes, error)
@@ -81,7 +81,8 @@ def _means(roots: Tensor, net: tuple[Tensor, Tensor], one: Side, other: Side, so
     f, of_f = _values(one, drawn[: len(one[0].latents)], places, some)
     g, of_g = _values(other, drawn[len(one[0].latents) :], places, some)
     slopes = torch.einsum("inp,jnp->nij", of_f, of_g) / len(places)
-    return (f * g).mean(dim=1), f.mean(dim=1), g.mean(dim=1), slopes
+    sizes = [(a.square().mean(dim=-1) * b.square().mean(dim=-1)).sqrt() for a, b in ((f, g), (of_f, of_g))]
+    return (f * g).mean(dim=1), f.mean(dim=1), g.mean(dim=1), slopes, sizes[0], sizes[1]
 
 
 def _values(side: Side, variables: Sequence[Tensor], places: Tensor, some: slice) -> tuple[Tensor, Tensor]:

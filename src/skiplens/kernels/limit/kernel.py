@@ -29,7 +29,7 @@ from skiplens.kernels.limit import attention as attention  # its rule
 from skiplens.kernels.limit.depth import HEAD, DepthScale, depth_scale
 from skiplens.kernels.limit.draws import NETS, POINTS
 from skiplens.kernels.limit.positions import BATCH_NORMS, positions_needed
-from skiplens.kernels.limit.rules import MATRICES, PARAMETERISATIONS, RULES, VARIANCES, Walk
+from skiplens.kernels.limit.rules import MATRICES, PARAMETERISATIONS, RULES, VARIANCES, Row, Walk
 from skiplens.kernels.limit.signals import Concatenation, Data, Mixed, Moments, Signal, Unit, same_positions
 from skiplens.kernels.limit.table import angular_kernels_of
 from skiplens.kernels.tables import Table
@@ -39,12 +39,14 @@ _BYTES_PER_ENTRY = 8 * 16  # float64 matrices that are alive at once, for a resi
 _UNUSUAL = (TypeError, ValueError, IndexError, KeyError, AttributeError, RuntimeError)  # arguments no rule foresaw
 _MANY_ENTRIES = 2**18  # a table of the angle takes longer to make than fewer entries without it
 _INSTEAD = {
-    "max_pool": "take average pooling or a stride: a maximum over positions has no Gaussian limit",
-    "rnn": "write the steps with torch.nn.Linear",
-    "lstm": "write the steps with torch.nn.Linear",
-    "gru": "write the steps with torch.nn.Linear",
-    "instance_norm": "take group norm with one group",
+    "log_softmax": "leave it to the loss",
     "softmax": "take scaled_dot_product_attention",
+    "max": "take average pooling or a stride: a maximum over positions has no Gaussian limit",
+    **dict.fromkeys(("rnn", "lstm", "gru"), "write the steps with torch.nn.Linear"),
+    "instance_norm": "take group norm with one group",
+    "embedding_bag": "take torch.nn.Embedding and a mean over its positions",
+    "conv_transpose": "take interpolation and a convolution",
+    "conv3d": "take convolutions in one or two dimensions",
 }
 DRAWN = f"Functions of several variables are means over up to {POINTS * NETS:,} quasi-random points."
 _QUICK = 2**21  # numbers of a block whose memory is used again and again
@@ -81,7 +83,9 @@ def infinite_width(
         raise InvalidInputError("example must be a real tensor of shape (samples, ...) with at least one sample.")
     if next(model.parameters(), None) is None:
         raise InvalidInputError(f"{type(model).__name__} has no parameters, so nothing in it has a width.")
-    if not example.is_floating_point() and not any(isinstance(part, nn.Embedding) for part in model.modules()):
+    if not example.is_floating_point() and not any(
+        isinstance(part, nn.Embedding | nn.EmbeddingBag) for part in model.modules()
+    ):
         raise InvalidInputError(
             f"example is {example.dtype} and the model has no embedding that would read integers; give floating inputs."
         )
@@ -246,8 +250,7 @@ class ModuleKernel:
         nonlinearity with the matrix behind it as if that step were repeated: see `depth_scales`.
         """
         _, walk = self._walk(self._example[:2], None, keep=True)
-        head = ("operation", "module", "does", "variance", "correlation", "tangent", "error")
-        parts = [_table([head, *walk.rows])]
+        parts = [_table([Row._fields, *((*row[:3], *(f"{number:.4g}" for number in row[3:])) for row in walk.rows)])]
         scales = Counter(scale.row() for scale in _depth_scales(walk))
         if scales:
             rows = [(*row, f"{count} ×") for row, count in scales.items()]
@@ -260,6 +263,10 @@ class ModuleKernel:
         )
         parts[-1] = " ".join([parts[-1], *walk.notes])
         return "\n\n".join(parts)
+
+    def by_depth(self) -> list[Row]:
+        """The rows of the table that `explain` shows."""
+        return self._walk(self._example[:2], None, keep=True)[1].rows
 
     def depth_scales(self) -> list[DepthScale]:
         """For each nonlinearity with the matrix behind it: slope, fixed points and depth scale if it is repeated."""
@@ -319,7 +326,7 @@ class ModuleKernel:
             given[node.name] = Data(left, right, Y is None, channel, needs[node])
         moments = self.network.run([output.name], given=given, call=call)[output.name].moments
         if moments.grid:
-            raise InvalidInputError(f"The output has positions, {moments.grid}; the kernel is of one vector per input.")
+            raise InvalidInputError(f"The output has positions, {moments.grid}: flatten or average them at the end.")
         if [kind for kind, _ in moments.axes[0]] != ["s"]:
             raise InvalidInputError("The output does not have one row per input.")
         if self.coupled:
@@ -381,7 +388,9 @@ def _applied(walk: Walk, node: fx.Node, arguments: tuple[Any, ...], keywords: di
     kind, calls = operation(node), module_calls(node)
     try:
         if kind not in RULES:
-            instead = next((words for name, words in _INSTEAD.items() if name in kind), "put operations that have one")
+            instead = next(
+                (words for name, words in _INSTEAD.items() if name in kind), "put operations that docs/kernels.md lists"
+            )
             raise InvalidInputError(f"it has no rule so far; instead, {instead}")
         found = RULES[kind](walk, node, *arguments, **keywords)
         parts = [part for _, part in found.parts] if isinstance(found, Concatenation) else [found]
@@ -419,11 +428,11 @@ def _depth_scales(walk: Walk) -> list[DepthScale]:
     return found
 
 
-def _row(walk: Walk, node: fx.Node, signal: Signal) -> tuple[str, ...]:
+def _row(walk: Walk, node: fx.Node, signal: Signal) -> Row:
     calls = module_calls(node)
     moments, error = signal.moments, signal.expected[1] if isinstance(signal, Unit | Mixed) else 0.0
     count = len(moments.grid)
     cross, tangent = (same_positions(part, 2, count) for part in (moments.correlation(), moments.tangent))
     numbers = moments.variances[0][0].mean(), cross[0, min(1, cross.shape[1] - 1)].mean(), tangent[0, 0].mean(), error
     words = operation(node).removeprefix("aten."), module_of(calls[-1]) if calls else "", walk.words.get(node, "")
-    return (*words, *(f"{float(number):.4g}" for number in numbers))
+    return Row(*words, *map(float, numbers))

@@ -3,7 +3,9 @@
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial, reduce
 from itertools import accumulate, groupby, pairwise
+from operator import add
 from typing import Any, NamedTuple
 
 import torch
@@ -12,11 +14,12 @@ from torch import Tensor, fx
 from skiplens.base.errors import InvalidInputError
 from skiplens.graph.network import plain_call
 from skiplens.graph.operations import operation
-from skiplens.kernels.limit.combine import moved, pieces
-from skiplens.kernels.limit.rules import RULES, Walk, affine, layer, rule
+from skiplens.kernels.limit.combine import moved, pieces, product_of, sum_of
+from skiplens.kernels.limit.rules import RULES, Walk, affine, concatenated, layer, pointwise, rule, with_numbers
 from skiplens.kernels.limit.signals import Axes, Data, Mixed, Moments, Signal, same_positions
 
-_POOLS = "avg_pool1d avg_pool2d adaptive_avg_pool1d adaptive_avg_pool2d upsample_nearest1d upsample_nearest2d"
+_POOLS = "avg_pool1d avg_pool2d adaptive_avg_pool1d adaptive_avg_pool2d upsample_nearest1d upsample_nearest2d \
+upsample_linear1d upsample_bilinear2d upsample_bicubic2d"
 _PADS = "pad constant_pad_nd"
 _ALONG = "mean sum slice select flip"  # an axis that is named
 _SHAPES = "view reshape flatten unflatten unsqueeze squeeze _unsafe_view"
@@ -236,12 +239,49 @@ def _piece(node: fx.Node, signal: Signal, axis: int, arguments: tuple[Any, ...])
 
 @rule("split chunk split_with_sizes")
 def _split(walk: Walk, node: fx.Node, signal: Any, sizes: Any, dim: int = 0) -> Any:
-    axes, values = signal.moments.axes, node.meta["val"]
-    axis = dim % len(axes)
-    if {kind for kind, _ in axes[axis]} != {"c"}:
+    return _parts(signal, [value.shape[dim] for value in node.meta["val"]], dim)
+
+
+def _parts(signal: Any, sizes: list[int], dim: int) -> tuple[Signal, ...]:
+    """Coordinates that stand beside each other on an axis."""
+    axis = dim % len(signal.moments.axes)
+    if {kind for kind, _ in signal.moments.axes[axis]} != {"c"}:
         raise InvalidInputError("it splits something else than coordinates, which has no rule yet")
-    stops = [0, *accumulate(value.shape[axis] for value in values)]
+    stops = [0, *accumulate(sizes)]
     return tuple(pieces(signal, axis, (start, stop, stops[-1])) for start, stop in pairwise(stops))
+
+
+@rule("glu")
+def _gated(walk: Walk, node: fx.Node, signal: Any, dim: int = -1) -> Signal:
+    one, gate = _parts(signal, [node.meta["val"].shape[dim]] * 2, dim)
+    return product_of(one, pointwise(gate, torch.sigmoid))
+
+
+@rule("cat")
+def _joined(walk: Walk, node: fx.Node, signals: list[Any], dim: int = 0) -> Signal:
+    """Coordinates beside each other; positions as a sum of values that are 0 at the positions of the others."""
+    like, value = next(signal.moments for signal in signals if isinstance(signal, Signal)), node.meta["val"]
+    axis = dim % value.ndim
+    if (kinds := {kind for kind, _ in like.axes[axis]}) <= {"c"} and kinds:
+        return concatenated(node, signals, axis)
+    rest = [number for number, parts in enumerate(like.axes) if number not in (0, axis) and parts]
+    if "s" in kinds or any({kind for kind, _ in like.axes[number]} != {"c"} for number in rest):
+        raise InvalidInputError("it joins neither features nor one axis of positions, which has no rule yet")
+    axes = (*like.axes[:axis], (("p", value.shape[axis]),), *like.axes[axis + 1 :])
+    parts: Any = node.args[0]
+    places = torch.eye(value.shape[axis]).double().split([part.meta["val"].shape[axis] for part in parts])
+    total, found = torch.zeros(()), []
+    for rows, signal in zip(places, signals, strict=True):
+        if isinstance(signal, Signal):
+            found.append(
+                moved(signal, partial(_carried, matrix=rows.T, axes=axes, needs=walk.needs[node]), linear=True)
+            )
+        elif bool((signal == signal[:1]).all()):
+            total = total + torch.tensordot(signal[:1].double(), rows, dims=([axis], [0])).movedim(-1, axis)
+        else:
+            raise InvalidInputError("it joins positions with numbers that differ between samples")
+    both = reduce(sum_of, found)
+    return with_numbers(walk, both, node, add, total) if total.ndim else both
 
 
 @rule("permute transpose t")

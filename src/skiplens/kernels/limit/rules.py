@@ -7,7 +7,7 @@ and returns the signal behind it, which holds both kernels. To add one, register
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from operator import add, mul
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx
@@ -15,7 +15,7 @@ from torch import Tensor, fx
 from skiplens.base.errors import InvalidInputError
 from skiplens.graph.network import ResidualNetwork, interpret, plain_call, plan
 from skiplens.graph.operations import COPYING, operation
-from skiplens.kernels.limit.combine import applied, changed, pairing, product_of, several, sum_of
+from skiplens.kernels.limit.combine import applied, broadcast, changed, pairing, product_of, several, sum_of
 from skiplens.kernels.limit.signals import (
     BY_COORDINATE,
     Concatenation,
@@ -36,6 +36,18 @@ VECTORS = "Entries of vectors that differ from coordinate to coordinate are take
 _MULTIPLES = {f"aten.{name}" for name in "mul div neg t transpose permute".split()} | COPYING
 
 
+class Row(NamedTuple):
+    """An operation and what is behind it: for one input, the correlation for two (averages over positions)."""
+
+    operation: str
+    module: str
+    does: str
+    variance: float
+    correlation: float
+    tangent: float
+    error: float
+
+
 @dataclass(frozen=True, eq=False)
 class Walk:
     """What one pass through a graph was asked for, and what it met."""
@@ -50,7 +62,7 @@ class Walk:
     scales: dict[fx.Node, tuple[float, float]] = field(default_factory=dict)  # by matrix: σ_w² and σ_b²
     words: dict[fx.Node, str] = field(default_factory=dict)  # what a rule did
     steps: list[tuple[fx.Node, Unit]] = field(default_factory=list)  # matrices behind a nonlinearity, and it
-    rows: list[tuple[str, ...]] = field(default_factory=list)  # of the table, where that is to be told
+    rows: list["Row"] = field(default_factory=list)  # of the table, where that is to be told
     notes: dict[str, None] = field(default_factory=dict)  # sentences on what was assumed
     remembers: bool = False  # of which draws every value is a sum; see `asked`
     asked: list[bool] = field(default_factory=list)  # grows where two values of the same draws are joined
@@ -69,7 +81,10 @@ class Walk:
             source = source.all_input_nodes[0]
         name = self.network.exported.parameters.get(source.name)
         if name is None:
-            raise InvalidInputError("its weights are not one parameter times a number, so nothing tells their draw")
+            raise InvalidInputError(
+                "its weights are not one parameter times a number, so nothing tells their draw; take a parametrization "
+                "off, or make them a parameter"
+            )
         model = self.network.model
         parameter, every = model.get_parameter(name), model.named_parameters(remove_duplicate=False)
         return source, next(first for first, value in every if value is parameter)
@@ -83,7 +98,9 @@ class Walk:
         placeholder, name = self.name_of(source)
         first = self.readers.setdefault(name, node)
         if first is not node and self._reads(first) != self._reads(node):
-            raise InvalidInputError(f"it uses {name!r} a second time in another way than before, which has no rule")
+            raise InvalidInputError(
+                f"it uses {name!r} a second time in another way than before, which has no rule; untie it"
+            )
         parameter = self.network.model.get_parameter(name)
         ones = interpret([source], {placeholder: torch.ones_like(parameter)}, lambda node: None)[source]
         factor = float(ones.flatten()[0]) ** 2
@@ -126,12 +143,15 @@ def layer(walk: Walk, node: fx.Node, fans: tuple[int, int], weight: Tensor, bias
     """
     fan_in, fan_out = fans
     by_name = {"he": 2.0, "lecun": 1.0, "xavier": 2 * fan_in / (fan_in + fan_out), "torch": 1 / 3}
-    gain = by_name.get(walk.variance, fan_in * _mean_square(weight))
     place = 0 if operation(node) == "aten.embedding" else 1
+    if place == 0 or walk.name_of(node.args[place])[1].endswith("in_proj_weight"):  # torch draws these otherwise
+        by_name["torch"] = 1.0 if place == 0 else by_name["xavier"]
+    gain = by_name.get(walk.variance, fan_in * _mean_square(weight))
     own = fan_in * walk.gradient_of(node, place, gain / fan_in)
     offset = offset_tangent = 0.0
     if bias is not None:
-        offset = {"measured": _mean_square(bias), "torch": 1 / (3 * fan_in)}.get(walk.variance, 0.0)
+        zero = walk.name_of(node.args[2])[1].endswith(("in_proj_bias", "out_proj.bias"))  # of torch's attention
+        offset = {"measured": _mean_square(bias), "torch": 0.0 if zero else 1 / (3 * fan_in)}.get(walk.variance, 0.0)
         offset_tangent = walk.gradient_of(node, 2, offset)
     walk.words[node] = f"{fan_in} → {fan_out}, σ_w² = {gain:.4g}, σ_b² = {offset:.4g}"
     walk.scales[node] = gain, offset
@@ -154,12 +174,17 @@ def layer(walk: Walk, node: fx.Node, fans: tuple[int, int], weight: Tensor, bias
 @rule("linear matmul mm")
 def _matrix(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias: Any = None) -> Signal:
     if not isinstance(weight, Tensor) or isinstance(signal, Tensor):
-        raise InvalidInputError("it is no product of a value and a matrix of parameters, and others have no rule yet")
+        raise InvalidInputError(
+            "it is no product of a value and a matrix of parameters, and others have no rule yet; attention has one as "
+            "scaled_dot_product_attention"
+        )
     fan_in, fan_out = weight.T.shape if operation(node) == "aten.linear" else weight.shape
     inside = signal.moments
     kinds = [kind for kind, _ in inside.axes[-1]]
     if ("c" not in kinds and kinds) or "s" in kinds:
-        raise InvalidInputError("it mixes positions by a matrix, which has no rule yet")
+        raise InvalidInputError(
+            "it mixes positions by a matrix, which has no rule yet; take a convolution or attention"
+        )
     count, flattened = len(inside.grid), "p" in kinds
     if flattened and kinds.count("p") < count:
         raise InvalidInputError("it mixes some of the positions and leaves others, which has no rule yet")
@@ -187,7 +212,7 @@ def _sum(walk: Walk, node: fx.Node, one: Any, other: Any, alpha: float = 1) -> S
     signals = [changed(value, factor) for value, factor in terms if isinstance(value, Signal)]
     others = [(value, factor) for value, factor in terms if not isinstance(value, Signal)]
     if not others:
-        return sum_of(*signals)
+        return sum_of(broadcast(*signals), broadcast(*reversed(signals)))
     value, factor = others[0]
     return with_numbers(walk, signals[0], node, add, value * factor)
 
@@ -198,7 +223,7 @@ def _multiple(walk: Walk, node: fx.Node, one: Any, other: Any = -1.0) -> Signal:
     if divides and isinstance(other, Signal):
         divides, other = False, pointwise(other, torch.reciprocal)
     if isinstance(one, Signal) and isinstance(other, Signal):
-        return product_of(one, other)
+        return product_of(broadcast(one, other), broadcast(other, one))
     signal, numbers = (one, other) if isinstance(one, Signal) else (other, one)
     mask: Any = node.args[1 if signal is one else 0] if isinstance(numbers, Tensor) else None
     for draw in [step for step in plan([mask], ()) if operation(step) == "aten.bernoulli"] if mask else []:
@@ -286,12 +311,10 @@ def _statistics(moments: Moments, node: fx.Node, numbers: Tensor) -> tuple[Tenso
     return values, mean, squares
 
 
-@rule("cat")
-def _concatenate(walk: Walk, node: fx.Node, signals: list[Any], dim: int = 0) -> Signal:
-    axes = signals[0].moments.axes if isinstance(signals[0], Signal) else ((),)
-    kinds = {kind for kind, _ in axes[dim]} if -len(axes) <= dim < len(axes) else set()
-    if kinds != {"c"} or not all(isinstance(signal, Signal) for signal in signals):
-        raise InvalidInputError("it joins something else than the features of values that depend on the inputs")
+def concatenated(node: fx.Node, signals: list[Any], dim: int) -> Signal:
+    """Coordinates of several values beside each other."""
+    if not all(isinstance(signal, Signal) for signal in signals):
+        raise InvalidInputError("it joins features of values with others that do not depend on the inputs")
     sources: Any = node.args[0]
     widths = [source.meta["val"].shape[dim] for source in sources]
     parts = (s.parts if isinstance(s, Concatenation) else ((w, s),) for w, s in zip(widths, signals, strict=True))
