@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -11,10 +11,12 @@ from torch import Tensor, nn
 from skiplens.base.arguments import Arguments
 from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.graph.batch import tensors_in
+from skiplens.graph.functional import same_up_to_rounding
 
 ASSUMED = (
     "Its blocks are therefore taken to be the modules in a row that keep the shape of what they get, each adding its "
-    "branch to its input. That is an assumption; joins inside a module, paths and Jacobians are not known."
+    "branch to its input, inside or where the next module gets the sum. That is an assumption; joins inside a module, "
+    "paths and Jacobians are not known."
 )
 
 
@@ -26,6 +28,8 @@ class ModuleCall:
     module: nn.Module
     entered: Tensor
     left: Tensor
+    returned: Tensor  # what leaves, or what is added to give it: the gradient is the same
+    before: Tensor | None  # what the module before it got
 
 
 def module_blocks(model: nn.Module, arguments: Arguments, chosen: Sequence[str] = ()) -> tuple[list[ModuleCall], Any]:
@@ -38,6 +42,7 @@ def module_blocks(model: nn.Module, arguments: Arguments, chosen: Sequence[str] 
     calls: list[ModuleCall] = []
     running: list[str] = []
     counts: Counter[str] = Counter()
+    sums, blocks = _Sums(), set(wanted.values())
 
     def hooks(name: str, module: nn.Module) -> list[Any]:
         def before(*_: Any) -> None:
@@ -50,16 +55,51 @@ def module_blocks(model: nn.Module, arguments: Arguments, chosen: Sequence[str] 
                 return
             counts[name] += 1
             known = name if counts[name] == 1 else f"{name}@{counts[name]}"
-            calls.append(ModuleCall(known, module, entered, left))
+            calls.append(ModuleCall(known, module, entered, left, left, sums.last))
 
         return [module.register_forward_pre_hook(before), module.register_forward_hook(after, with_kwargs=True)]
 
-    registered = [hook for name, module in wanted.items() for hook in hooks(name, module)]
+    def look(module: nn.Module, args: Any, kwargs: Any) -> None:
+        if not running:
+            sums.look(calls[-1] if calls else None, _first_real((args, kwargs)), module in blocks)
+
+    registered = [module.register_forward_pre_hook(look, with_kwargs=True) for module in model.modules()]
+    registered += [hook for name, module in wanted.items() for hook in hooks(name, module)]
     try:
-        return calls, arguments.call(model)
+        returned = arguments.call(model)
+        return [sums.applied(call) for call in calls], returned
     finally:
         for hook in registered:
             hook.remove()
+
+
+@dataclass
+class _Sums:
+    """Whether what blocks return is added outside of them, to what they or the norms before them got.
+
+    The sum is then what another module gets; a block that adds inside hands on what it returns.
+    """
+
+    last: Tensor | None = None  # what the last module that is no block got
+    to_entered: bool = False
+    to_before: bool = False
+
+    def look(self, call: ModuleCall | None, given: Tensor | None, is_block: bool) -> None:
+        """Compare what a module gets with what the last block got and returned."""
+        if call is not None and given is not None and given.shape == call.left.shape:
+            self.to_entered |= _is_sum(given, call.entered, call.left)
+            self.to_before |= _is_sum(given, call.before, call.left)
+        self.last = self.last if is_block else given
+
+    def applied(self, call: ModuleCall) -> ModuleCall:
+        """The call, from stream to stream where that runs outside of the module."""
+        base = call.entered if self.to_entered else call.before if self.to_before else None
+        return call if base is None else replace(call, entered=base, left=base + call.left)
+
+
+def _is_sum(given: Tensor, base: Tensor | None, added: Tensor) -> bool:
+    same = base is not None and base.shape == added.shape and bool(base.any()) and bool(added.any())
+    return same and same_up_to_rounding(given.detach(), (base + added).detach())
 
 
 def require_submodule(model: nn.Module, name: str) -> nn.Module:
@@ -76,10 +116,13 @@ def _repeated(model: nn.Module) -> dict[str, nn.Module]:
         if isinstance(holder, nn.ModuleList | nn.Sequential):
             kinds = Counter(type(child) for child in holder)
             rows = ((f"{outer}.{name}".lstrip("."), child) for name, child in holder.named_children())
-            found |= {
-                name: child for name, child in rows if kinds[type(child)] > 1 and any(True for _ in child.parameters())
-            }
+            found |= {name: child for name, child in rows if kinds[type(child)] > 1 and _has_matrix(child)}
     return found
+
+
+def _has_matrix(module: nn.Module) -> bool:
+    """A norm has none, and nobody adds its input to it."""
+    return any(parameter.ndim > 1 for parameter in module.parameters())
 
 
 def _first_real(value: Any) -> torch.Tensor | None:

@@ -44,6 +44,7 @@ class SignalLens(Lens):
     """Signal and gradient at each join, and the state of each branch."""
 
     name: ClassVar[str] = "signal"
+    vectors: ClassVar[int] = 1
     question: ClassVar[str] = "Do signal and gradient keep their size, and is every branch alive?"
 
     memory: int | None = None
@@ -221,10 +222,11 @@ def hooked_signal(subject: Subject, reason: NotExportableError, randomness: Rand
         calls, returned = module_blocks(model, arguments, CHOSEN_BLOCKS.get())
         output = main_output(returned)
         depths = [calls[0].entered, *(call.left for call in calls)] if calls else []
+        behind = [calls[0].entered, *(call.returned for call in calls)] if calls else []
         direction = torch.randn(output.shape, generator=randomness.torch(), dtype=torch.float64).to(output)
         scalar = (output * direction).sum() * (samples / output.numel()) ** 0.5
         named = {name: p for name, p in model.named_parameters() if p.requires_grad}
-        flowing = [value for value in depths if value.requires_grad]
+        flowing = [value for value in behind if value.requires_grad]
         found = torch.autograd.grad(scalar, [*flowing, *named.values()], allow_unused=True)
         by_depth = dict(zip(map(id, flowing), found, strict=False))
         by_name = dict(zip(named, found[len(flowing) :], strict=True))
@@ -234,7 +236,7 @@ def hooked_signal(subject: Subject, reason: NotExportableError, randomness: Rand
     per_block |= {key: torch.zeros(len(calls), dtype=torch.int64) for key in _NOT_COUNTED}
     per_block |= {key: tuple(b[key] for b in blocks) for key in ("matrices", "shifts", "normalised")}
     rows = [sample_norms(v, samples) * (samples / v.numel()) ** 0.5 for v in depths]
-    back = [sample_norms(by_depth.get(id(v)), samples) for v in depths]
+    back = [sample_norms(by_depth.get(id(v)), samples) for v in behind]
     nothing = torch.zeros(0, samples, dtype=torch.float64)
     return {
         **per_block,
