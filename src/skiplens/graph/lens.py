@@ -237,22 +237,18 @@ def with_targets(model: nn.Module, data: Any, loss: Loss = None) -> tuple[Any, t
         named = given if isinstance(given, dict) else dict(zip(known, given, strict=False))
         return Batch({**named, name: batch.targets if labels is None else labels}, batch.targets)
 
-    few, batches = take(data, 2), as_batches(data).map(handed)
-    given = isinstance(few.inputs, dict) and name in few.inputs
-    if given or not few.targets.numel() or _fits(model, few, loss) or not _fits(model, handed(few), loss):
+    few = take(data, 2)
+    if not few.targets.numel() or _fits(model, few, loss) or not _fits(model, handed(few), loss):
         return data, ()
-    return batches, (HANDED.format(name=name),)
+    return as_batches(data).map(handed), (HANDED.format(name=name),)
 
 
 def _fits(model: nn.Module, batch: Batch, loss: Loss) -> bool:
     """Whether the model can be called, and its outputs and the targets belong together."""
     try:
-        Subject(model, batch, "", loss=loss).fitted_loss(batch)
-    except SelfChangeError:
-        return True  # it is told of that later
-    except SkiplensError:
-        return False
-    return True
+        return bool(Subject(model, batch, "", loss=loss).fitted_loss(batch))
+    except SkiplensError as error:
+        return isinstance(error, SelfChangeError)  # of which it is told later
 
 
 def _tensors(model: nn.Module) -> list[torch.Tensor]:

@@ -31,6 +31,11 @@ class ModuleCall:
     returned: Tensor  # what leaves, or what is added to give it: the gradient is the same
     before: Tensor | None  # what the module before it got
 
+    def on(self, base: Tensor | None) -> "ModuleCall":
+        """The call from the stream to the stream, where that runs outside of the module."""
+        fits = base is not None and base.shape == self.left.shape
+        return replace(self, entered=base, left=base + self.left) if fits else self
+
 
 def module_blocks(model: nn.Module, arguments: Arguments, chosen: Sequence[str] = ()) -> tuple[list[ModuleCall], Any]:
     """The calls of the modules that count as blocks, in their order, and what the model returns.
@@ -42,7 +47,7 @@ def module_blocks(model: nn.Module, arguments: Arguments, chosen: Sequence[str] 
     calls: list[ModuleCall] = []
     running: list[str] = []
     counts: Counter[str] = Counter()
-    sums, blocks = _Sums(), set(wanted.values())
+    blocks, last, sums = set(wanted.values()), [None], set[str]()
 
     def hooks(name: str, module: nn.Module) -> list[Any]:
         def before(*_: Any) -> None:
@@ -55,51 +60,33 @@ def module_blocks(model: nn.Module, arguments: Arguments, chosen: Sequence[str] 
                 return
             counts[name] += 1
             known = name if counts[name] == 1 else f"{name}@{counts[name]}"
-            calls.append(ModuleCall(known, module, entered, left, left, sums.last))
+            calls.append(ModuleCall(known, module, entered, left, left, last[0]))
 
         return [module.register_forward_pre_hook(before), module.register_forward_hook(after, with_kwargs=True)]
 
     def look(module: nn.Module, args: Any, kwargs: Any) -> None:
-        if not running:
-            sums.look(calls[-1] if calls else None, _first_real((args, kwargs)), module in blocks)
+        if running:
+            return
+        given = _first_real((args, kwargs))
+        for name in ("entered", "before") if calls else ():  # the sum is what another module gets
+            sums.update([name] * _is_sum(given, getattr(calls[-1], name), calls[-1].left))
+        last[0] = last[0] if module in blocks else given
 
     registered = [module.register_forward_pre_hook(look, with_kwargs=True) for module in model.modules()]
     registered += [hook for name, module in wanted.items() for hook in hooks(name, module)]
     try:
         returned = arguments.call(model)
-        return [sums.applied(call) for call in calls], returned
+        bases = [getattr(call, max(sums, default=""), None) for call in calls]  # to which is added what it returns
+        return [call.on(base) for call, base in zip(calls, bases, strict=True)], returned
     finally:
         for hook in registered:
             hook.remove()
 
 
-@dataclass
-class _Sums:
-    """Whether what blocks return is added outside of them, to what they or the norms before them got.
-
-    The sum is then what another module gets; a block that adds inside hands on what it returns.
-    """
-
-    last: Tensor | None = None  # what the last module that is no block got
-    to_entered: bool = False
-    to_before: bool = False
-
-    def look(self, call: ModuleCall | None, given: Tensor | None, is_block: bool) -> None:
-        """Compare what a module gets with what the last block got and returned."""
-        if call is not None and given is not None and given.shape == call.left.shape:
-            self.to_entered |= _is_sum(given, call.entered, call.left)
-            self.to_before |= _is_sum(given, call.before, call.left)
-        self.last = self.last if is_block else given
-
-    def applied(self, call: ModuleCall) -> ModuleCall:
-        """The call, from stream to stream where that runs outside of the module."""
-        base = call.entered if self.to_entered else call.before if self.to_before else None
-        return call if base is None else replace(call, entered=base, left=base + call.left)
-
-
-def _is_sum(given: Tensor, base: Tensor | None, added: Tensor) -> bool:
-    same = base is not None and base.shape == added.shape and bool(base.any()) and bool(added.any())
-    return same and same_up_to_rounding(given.detach(), (base + added).detach())
+def _is_sum(given: Tensor | None, base: Tensor | None, added: Tensor) -> bool:
+    if given is None or base is None or not given.shape == base.shape == added.shape:
+        return False
+    return bool(base.any() & added.any()) and same_up_to_rounding(given.detach(), (base + added).detach())
 
 
 def require_submodule(model: nn.Module, name: str) -> nn.Module:
@@ -116,13 +103,9 @@ def _repeated(model: nn.Module) -> dict[str, nn.Module]:
         if isinstance(holder, nn.ModuleList | nn.Sequential):
             kinds = Counter(type(child) for child in holder)
             rows = ((f"{outer}.{name}".lstrip("."), child) for name, child in holder.named_children())
-            found |= {name: child for name, child in rows if kinds[type(child)] > 1 and _has_matrix(child)}
+            repeated = {name: child for name, child in rows if kinds[type(child)] > 1}
+            found |= {name: child for name, child in repeated.items() if any(p.ndim > 1 for p in child.parameters())}
     return found
-
-
-def _has_matrix(module: nn.Module) -> bool:
-    """A norm has none, and nobody adds its input to it."""
-    return any(parameter.ndim > 1 for parameter in module.parameters())
 
 
 def _first_real(value: Any) -> torch.Tensor | None:

@@ -83,7 +83,7 @@ FOR_OTHER_MODELS = (
 """What a lens says of a model or data that it is not made for; nothing has failed then."""
 REFUSALS = {
     "modified by an inplace operation": "The model writes in place over a value that its own gradient needs, so it "
-    "cannot be trained as it is. Make a new tensor there.",
+    "cannot be trained as it is. Make a new tensor there."
 }
 """What torch says of models that it cannot differentiate, and what that means."""
 R = TypeVar("R", bound=Reading)
@@ -202,9 +202,8 @@ class Report:
     @property
     def _few(self) -> tuple[str, ...]:
         """The lenses whose samples are too few to call a network healthy."""
-        taken = {name: self.reading(kind) for name, kind in JUDGED.items()}
-        counts = {name: None if reading is None else samples_of(reading) for name, reading in taken.items()}
-        return tuple(name for name, count in counts.items() if count is not None and count < ENOUGH)
+        few = {type(reading) for reading in self.readings if (samples_of(reading) or ENOUGH) < ENOUGH}
+        return tuple(name for name, kind in JUDGED.items() if kind in few)
 
     @property
     def _failed(self) -> tuple[str, ...]:
@@ -212,9 +211,8 @@ class Report:
 
     def sections(self) -> tuple[Section, ...]:
         """One section a reading, in the order they were taken, each with the number of its samples."""
-        return tuple(
-            _with_count(guarded_section(reading), reading) for reading in self.readings if has_section(reading)
-        )
+        shown = [(guarded_section(reading), counted(reading)) for reading in self.readings if has_section(reading)]
+        return tuple(replace(section, sentence=f"{section.sentence} {count}".strip()) for section, count in shown)
 
     def save(self, path: Path | str) -> Path:
         """Write the page to `path`: one HTML file that needs nothing else."""
@@ -427,10 +425,6 @@ def _allowed(minutes: float, lenses: int) -> float:
     if not 0 < minutes < math.inf:
         raise InvalidInputError(f"minutes={minutes}; give a positive number.")
     return minutes * SECONDS * PER_SECOND / (lenses + 1)
-
-
-def _with_count(section: Section, reading: Reading) -> Section:
-    return replace(section, sentence=f"{section.sentence} {counted(reading)}".strip())
 
 
 def _raised_by(loss: Loss, error: Exception) -> bool:

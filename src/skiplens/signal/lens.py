@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
 
 from skiplens.base.arguments import type_name
 from skiplens.base.axes import Float
@@ -249,7 +250,7 @@ def hooked_signal(subject: Subject, reason: NotExportableError, randomness: Rand
         "widths": torch.tensor([_width(call.left) for call in calls], dtype=torch.int64),
         "scales": ((),) * len(calls),
         "output_parameters": ((),) * len(calls),
-        "dropout": tuple(name for name, m in model.named_modules() if _drops(m)),
+        "dropout": tuple(n for n, m in model.named_modules() if isinstance(m, _DropoutNd) and m.training and m.p > 0),
         "fresh_norms": fresh_norms(model),
         "repeat_difference": repeat_difference(model, arguments),
         "training": model.training,
@@ -285,7 +286,3 @@ def _branch(call: ModuleCall, model: nn.Module, gradients: Mapping[str, Tensor |
 
 def _width(value: Tensor) -> int:
     return value.shape[1] if value.ndim == 4 else value.shape[-1]
-
-
-def _drops(module: nn.Module) -> bool:
-    return isinstance(module, nn.modules.dropout._DropoutNd) and module.training and module.p > 0
