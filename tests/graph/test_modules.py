@@ -114,3 +114,28 @@ def test_names_that_are_no_blocks_are_told(blocks, said):
 def test_no_names_leave_the_choice_as_it_is():
     with chosen_blocks(["a"]), chosen_blocks([]):
         assert CHOSEN_BLOCKS.get() == ("a",)
+
+
+class Branches(nn.Module):
+    """Modules that return what is added to the stream, with norms before them or none; it decides by a value."""
+
+    def __init__(self, norms, looks):
+        super().__init__()
+        self.enter, self.leave, self.looks = linear(3, 4), linear(4, 2), looks
+        self.norms = nn.ModuleList(nn.LayerNorm(4) if norms else nn.Identity() for _ in range(3))
+        self.branches = nn.ModuleList(mlp(4) for _ in range(3))
+
+    def forward(self, x):
+        x = self.enter(x)
+        for norm, branch in zip(self.norms, self.branches, strict=True):
+            x = x + branch(norm(x)) if not self.looks or x.abs().sum() > 0 else x
+        return self.leave(x.tanh())
+
+
+@pytest.mark.parametrize("norms", [False, True])
+def test_sums_outside_of_the_modules_are_seen(norms):
+    models = [drawn(Branches(norms, looks)) for looks in (False, True)]
+    graph, hooked = (SignalLens()(Subject(model, Batch(*DATA), "sums"), Randomness(0)) for model in models)
+    assert hooked.block_names == ("branches.0", "branches.1", "branches.2")  # and no norm
+    for name in ("signal", "gradient", "branch_norms", "shortcut_norms"):
+        assert_close(getattr(hooked, name), getattr(graph, name))

@@ -57,6 +57,14 @@ def test_a_judged_lens_that_is_missing_keeps_the_word_healthy_away():
     assert whole.verdict.startswith("Healthy")
 
 
+def test_few_samples_keep_the_word_healthy_away():
+    few, enough = (
+        sl.inspect(residual().eval(), (noise(count, 3), LABELS[:count]), lenses=["tangent"]) for count in (3, 4)
+    )
+    told = "Not enough measured (0 of 3): signal, layers, tangent had fewer than 4 samples. Nothing serious"
+    assert few.verdict.startswith(told) and enough.verdict.startswith("Healthy")
+
+
 def test_fresh_statistics_keep_the_word_healthy_away_but_warn_of_nothing():
     model = residual(nn.BatchNorm1d(3))
     told = "Not known to be healthy: 1 batch norm is in evaluation mode with statistics that no batch has updated"

@@ -31,15 +31,7 @@ from skiplens.curvature.landscape_directions import (
 )
 from skiplens.curvature.landscape_reading import LandscapeReading
 from skiplens.curvature.operator import loss_operator, needs_of
-from skiplens.curvature.problem import (
-    FlatOrder,
-    LossProblem,
-    Objective,
-    Room,
-    loss_batches,
-    make_problem,
-    objective,
-)
+from skiplens.curvature.problem import FlatOrder, LossProblem, Objective, Room, loss_batches, make_problem, objective
 from skiplens.graph.batch import Batch
 from skiplens.graph.functional import ParameterChoice, saved_bytes_per_sample
 from skiplens.graph.inputs import require_module, samples_of

@@ -228,7 +228,7 @@ class LossOperator(SymmetricOperator):
                 for sums, few in zip(total.split(width, dim=1), columns.split(width, dim=1), strict=True):
                     sums += self._products(curvature, few)
                 del curvature  # before the next one is built
-        if not bool(torch.isfinite(total).all()):
+        if not bool(torch.isfinite(total.sum())):  # which needs no memory
             if not bool(torch.isfinite(columns).all()):
                 raise InvalidInputError("The vectors to multiply hold NaN or infinite entries; hand over finite ones.")
             raise InvalidInputError(
@@ -236,7 +236,7 @@ class LossOperator(SymmetricOperator):
                 "that of a norm or a square root at zero, or numbers overflow. Add a small constant there or compute "
                 "in float64."
             )
-        return (total / self._problem.divisor).to(block)
+        return total.div_(self._problem.divisor).to(block)
 
     def _curvatures(self) -> Iterator[BatchCurvature]:
         """The curvature of each piece: of the kept ones, then of the others, which are built and dropped in turn."""

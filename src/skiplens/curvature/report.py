@@ -28,7 +28,7 @@ PASSES_OF_A_PRODUCT = 6  # a product with the Hessian in forward passes: two for
 
 
 FEWEST_STEPS = 6  # of Lanczos, which show the extremes and the outline of the density
-VECTORS, MOST_BYTES = 14, 2**33  # of the length of all parameters that are at hand at least, and what they may take
+VECTORS, FEWEST_BYTES = 14, 2**31  # of the length of all parameters that are at hand at least, and what they may take
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,7 @@ class CurvatureLens(Lens):
     """The Hessian's extremes, density, condition number and index, and the extremes of each block."""
 
     name: ClassVar[str] = "curvature"
+    vectors: ClassVar[int] = 6
     question: ClassVar[str] = "Is the loss about as steep in all directions?"
 
     effort: CurvatureEffort = CurvatureEffort(samples=20, probes=3, steps=16)
@@ -99,8 +100,8 @@ class CurvatureLens(Lens):
 
 def _memory_for(pure: PureModel) -> int | None:
     """A budget in which a few steps keep no basis, which they do not need; None where there is not even that room."""
-    least = VECTORS * pure.parameter_count * pure.dtype.itemsize
-    return MOST_BYTES if least <= MOST_BYTES <= budget_bytes(pure.device) else None
+    least = max(FEWEST_BYTES, VECTORS * pure.parameter_count * pure.dtype.itemsize)
+    return least if least <= budget_bytes(pure.device) else None
 
 
 _MOST_POINTS = 2000  # more eigenvalues than this are not drawn one by one

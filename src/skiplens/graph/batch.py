@@ -96,7 +96,7 @@ def as_batch(data: Any, where: str = "data") -> Batch:
     """
     inputs, targets = _parts(data, where)
     if isinstance(inputs, Mapping):
-        inputs = dict(inputs)
+        inputs = inputs if isinstance(inputs, Labelled) else dict(inputs)
     elif isinstance(inputs, list):
         inputs = tuple(inputs)
     tensors = list(tensors_in(inputs))
@@ -135,6 +135,14 @@ def _parts(data: Any, where: str) -> tuple[Any, Tensor | None]:
     raise InvalidInputError(f"{where} is {_describe(data)}. {WANTED}")
 
 
+class Labelled(dict[str, Any]):
+    """Arguments out of a mapping with labels, which are kept as they came."""
+
+    def __init__(self, arguments: dict[str, Any], labels: Tensor) -> None:
+        super().__init__(arguments)
+        self.labels = labels
+
+
 def _of_mapping(values: dict[str, Any]) -> tuple[dict[str, Any], Tensor | None]:
     """Arguments and labels; words are left out, since no module takes them.
 
@@ -143,6 +151,7 @@ def _of_mapping(values: dict[str, Any]) -> tuple[dict[str, Any], Tensor | None]:
     name = next((name for name in TARGETS if isinstance(values.get(name), Tensor)), None)
     targets = values.pop(name) if name else None
     inputs = {key: value for key, value in values.items() if not isinstance(value, list | str | np.ndarray)}
+    inputs = inputs if targets is None else Labelled(inputs, targets)
     tokens = inputs.get("input_ids")
     if targets is not None and isinstance(tokens, Tensor) and tokens.ndim == 2 and tokens.shape == targets.shape:
         counts = targets != IGNORED
@@ -162,7 +171,7 @@ class Batches:
         """The same batches with `change` applied to each; one batch is changed once."""
         if isinstance(self.source, tuple) and len(self.source) == 1:
             return Batches((change(next(iter(self))),))
-        return Batches(self.source, change)
+        return Batches(self.source if self.change is None else self, change)
 
     def __iter__(self) -> Iterator[Batch]:
         """Each batch, checked; an empty source is an error."""

@@ -132,8 +132,9 @@ class DataFlow:
         return value.ndim > 0 and (value.is_floating_point() or value.is_complex())
 
     def shape(self, number: int) -> tuple[int, ...]:
-        """Shape of a node's tensor; -1 where it depends on the data."""
-        return known_shape(self.nodes[number].meta["val"])
+        """Shape of a node's tensor, the first of several; -1 where it depends on the data."""
+        value = self.nodes[number].meta["val"]
+        return known_shape(value[0] if isinstance(value, tuple | list) else value)  # an LSTM returns its states too
 
     def operation(self, number: int) -> str:
         """The operation of a node without its overload."""

@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -20,6 +20,7 @@ from skiplens.base.errors import InvalidInputError, SkiplensError, did_you_mean
 from skiplens.base.preserve_state import SelfChangeError, preserve_state
 from skiplens.graph.batch import tensors_in
 from skiplens.graph.inputs import Inputs, Samples, require_device, require_finite, require_module, samples_of
+from skiplens.graph.operations import step_by_step
 
 ParameterChoice = Iterable[str] | Callable[[str], bool] | None
 """Names of parameters, a test on names, or None for all that require a gradient."""
@@ -99,7 +100,8 @@ def call_with(
     model: nn.Module, replaced: Parameters, args: tuple[Any, ...], kwargs: dict[str, Any], tied: bool = False
 ) -> Any:
     """What `model` returns with other tensors in its places, or `tied` ones; refused where it changes them."""
-    with _NoAssignment(), keeps_gradients(replaced):
+    fused = any(isinstance(module, nn.LSTM) for module in model.modules())
+    with _NoAssignment(), keeps_gradients(replaced), step_by_step() if fused else nullcontext():
         return functional_call(model, dict(replaced), args, kwargs, tie_weights=tied)
 
 

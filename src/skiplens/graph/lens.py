@@ -1,9 +1,10 @@
 """A lens and its subject: options in, a reading of a model and its batch out; looking changes nothing."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from inspect import signature
 from typing import Any, ClassVar
 
 import torch
@@ -11,12 +12,12 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from skiplens.base.arguments import type_name
-from skiplens.base.errors import NotExportableError
-from skiplens.base.memory import REDUCTION
+from skiplens.base.errors import NotExportableError, SkiplensError
+from skiplens.base.memory import REDUCTION, free_bytes, require_fits
 from skiplens.base.preserve_state import SelfChangeError, preserve_random_state, preserve_state
 from skiplens.base.progress import Progress
 from skiplens.base.randomness import Randomness
-from skiplens.graph.batch import Batch, as_batches, take
+from skiplens.graph.batch import TARGETS, Batch, as_batches, take
 from skiplens.graph.dissect import dissect
 from skiplens.graph.functional import main_output
 from skiplens.graph.inputs import copy_of, try_call
@@ -108,10 +109,20 @@ class Lens(ABC):
 
     name: ClassVar[str]
     question: ClassVar[str]
+    vectors: ClassVar[int] = 0
+    """Numbers that it holds for each parameter beside the model, at least: gradients, directions, copies."""
 
     @abstractmethod
     def __call__(self, subject: Subject, randomness: Randomness, progress: Progress) -> Reading:
         """Take the reading; the model is as before afterwards, also after an error."""
+
+
+def require_room(lens: type[Lens], model: nn.Module, every: Iterable[type[Lens]], free: int) -> None:
+    """Refuse a lens that would exhaust the memory, and say which of `every` one would not."""
+    size = sum(parameter.numel() * max(4, parameter.element_size()) for parameter in model.parameters())
+    fitting = ",".join(other.name for other in every if other.vectors * size <= free)
+    what = f"The lens {lens.name}, which holds {lens.vectors} numbers for each parameter beside the model,"
+    require_fits(lens.vectors * size, what, f"What fits is --lens {fitting}, or lenses=… in inspect.", free)
 
 
 def operations_of(model: nn.Module, batch: Batch) -> float:
@@ -155,7 +166,7 @@ def prepared(
 
     The model is called once, so that inputs which do not fit are one error here and not one of each lens.
     """
-    data = with_decoder_inputs(model, data)
+    data, handed = with_targets(model, with_decoder_inputs(model, data), loss)
     seen = take(data, samples, SEEN)
     batch = seen.first(samples)
     types = sorted({type_name(tensor.dtype) for tensor in _tensors(model) if tensor.dtype in COARSE})
@@ -169,7 +180,7 @@ def prepared(
     with preserve_state(model):
         try_call(model, batch.arguments())
     more = None if types else data  # it comes in the precision of the model itself
-    return Subject(model, batch, name, (*notes, *told, *cut), loss, seen, more, allowed=allowed)
+    return Subject(model, batch, name, (*notes, *handed, *told, *cut), loss, seen, more, allowed=allowed)
 
 
 SETTLED = (
@@ -210,11 +221,43 @@ def with_decoder_inputs(model: nn.Module, data: Any) -> Any:
     return as_batches(data).map(completed)
 
 
+HANDED = "The model takes its targets as an argument ({name}), so they were handed over with its inputs."
+
+
+def with_targets(model: nn.Module, data: Any, loss: Loss = None) -> tuple[Any, tuple[str, ...]]:
+    """The data, with its targets among the inputs where only then the model returns what they fit; what to tell."""
+    known = list(signature(model.forward).parameters)
+    name = next((name for name in known if name in (*TARGETS, "y")), None)
+    if name is None or isinstance(data, Iterator):
+        return data, ()
+
+    def handed(batch: Batch) -> Batch:
+        inputs, labels = batch.inputs, getattr(batch.inputs, "labels", None)
+        given = (inputs,) if isinstance(inputs, torch.Tensor) else inputs
+        named = given if isinstance(given, dict) else dict(zip(known, given, strict=False))
+        return Batch({**named, name: batch.targets if labels is None else labels}, batch.targets)
+
+    few = take(data, 2)
+    if not few.targets.numel() or _fits(model, few, loss) or not _fits(model, handed(few), loss):
+        return data, ()
+    return as_batches(data).map(handed), (HANDED.format(name=name),)
+
+
+def _fits(model: nn.Module, batch: Batch, loss: Loss) -> bool:
+    """Whether the model can be called, and its outputs and the targets belong together."""
+    try:
+        return bool(Subject(model, batch, "", loss=loss).fitted_loss(batch))
+    except SkiplensError as error:
+        return isinstance(error, SelfChangeError)  # of which it is told later
+
+
 def _tensors(model: nn.Module) -> list[torch.Tensor]:
     return [*model.parameters(), *model.buffers()]
 
 
 def _in_float32(model: nn.Module) -> nn.Module:
+    needed, free = sum(4 * tensor.numel() for tensor in _tensors(model)), free_bytes(next(model.parameters()).device)
+    require_fits(needed, "A copy of the model in float32", "Fewer layers or a device with more memory would fit.", free)
     fresh = copy_of(model, "half precision is too coarse to measure in", "Hand in model.float(). ")
     for tensor in _tensors(fresh):
         tensor.grad = None

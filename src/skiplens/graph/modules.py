@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -11,10 +11,12 @@ from torch import Tensor, nn
 from skiplens.base.arguments import Arguments
 from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.graph.batch import tensors_in
+from skiplens.graph.functional import same_up_to_rounding
 
 ASSUMED = (
     "Its blocks are therefore taken to be the modules in a row that keep the shape of what they get, each adding its "
-    "branch to its input. That is an assumption; joins inside a module, paths and Jacobians are not known."
+    "branch to its input, inside or where the next module gets the sum. That is an assumption; joins inside a module, "
+    "paths and Jacobians are not known."
 )
 
 
@@ -26,6 +28,13 @@ class ModuleCall:
     module: nn.Module
     entered: Tensor
     left: Tensor
+    returned: Tensor  # what leaves, or what is added to give it: the gradient is the same
+    before: Tensor | None  # what the module before it got
+
+    def on(self, base: Tensor | None) -> "ModuleCall":
+        """The call from the stream to the stream, where that runs outside of the module."""
+        fits = base is not None and base.shape == self.left.shape
+        return replace(self, entered=base, left=base + self.left) if fits else self
 
 
 def module_blocks(model: nn.Module, arguments: Arguments, chosen: Sequence[str] = ()) -> tuple[list[ModuleCall], Any]:
@@ -38,6 +47,7 @@ def module_blocks(model: nn.Module, arguments: Arguments, chosen: Sequence[str] 
     calls: list[ModuleCall] = []
     running: list[str] = []
     counts: Counter[str] = Counter()
+    blocks, last, sums = set(wanted.values()), [None], set[str]()
 
     def hooks(name: str, module: nn.Module) -> list[Any]:
         def before(*_: Any) -> None:
@@ -50,16 +60,33 @@ def module_blocks(model: nn.Module, arguments: Arguments, chosen: Sequence[str] 
                 return
             counts[name] += 1
             known = name if counts[name] == 1 else f"{name}@{counts[name]}"
-            calls.append(ModuleCall(known, module, entered, left))
+            calls.append(ModuleCall(known, module, entered, left, left, last[0]))
 
         return [module.register_forward_pre_hook(before), module.register_forward_hook(after, with_kwargs=True)]
 
-    registered = [hook for name, module in wanted.items() for hook in hooks(name, module)]
+    def look(module: nn.Module, args: Any, kwargs: Any) -> None:
+        if running:
+            return
+        given = _first_real((args, kwargs))
+        for name in ("entered", "before") if calls else ():  # the sum is what another module gets
+            sums.update([name] * _is_sum(given, getattr(calls[-1], name), calls[-1].left))
+        last[0] = last[0] if module in blocks else given
+
+    registered = [module.register_forward_pre_hook(look, with_kwargs=True) for module in model.modules()]
+    registered += [hook for name, module in wanted.items() for hook in hooks(name, module)]
     try:
-        return calls, arguments.call(model)
+        returned = arguments.call(model)
+        bases = [getattr(call, max(sums, default=""), None) for call in calls]  # to which is added what it returns
+        return [call.on(base) for call, base in zip(calls, bases, strict=True)], returned
     finally:
         for hook in registered:
             hook.remove()
+
+
+def _is_sum(given: Tensor | None, base: Tensor | None, added: Tensor) -> bool:
+    if given is None or base is None or not given.shape == base.shape == added.shape:
+        return False
+    return bool(base.any() & added.any()) and same_up_to_rounding(given.detach(), (base + added).detach())
 
 
 def require_submodule(model: nn.Module, name: str) -> nn.Module:
@@ -76,9 +103,8 @@ def _repeated(model: nn.Module) -> dict[str, nn.Module]:
         if isinstance(holder, nn.ModuleList | nn.Sequential):
             kinds = Counter(type(child) for child in holder)
             rows = ((f"{outer}.{name}".lstrip("."), child) for name, child in holder.named_children())
-            found |= {
-                name: child for name, child in rows if kinds[type(child)] > 1 and any(True for _ in child.parameters())
-            }
+            repeated = {name: child for name, child in rows if kinds[type(child)] > 1}
+            found |= {name: child for name, child in repeated.items() if any(p.ndim > 1 for p in child.parameters())}
     return found
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -14,7 +15,7 @@ from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.graph.blocks import DenseJoin, ResidualBlock
 from skiplens.graph.export import ExportedGraph, module_calls, module_of
 from skiplens.graph.flow import known_shape
-from skiplens.graph.operations import REARRANGING, operation
+from skiplens.graph.operations import REARRANGING, operation, step_by_step
 
 NetworkKind = Literal["residual", "dense", "mixed", "chain"]
 
@@ -42,7 +43,8 @@ def plain_call(node: fx.Node, arguments: tuple[Any, ...], keywords: dict[str, An
     if node.target in VIEWS:
         return arguments[0].reshape(arguments[1])
     assert callable(node.target), f"{node.op} {node.name} is not an operation"
-    return node.target(*arguments, **keywords)
+    with step_by_step() if operation(node) == "aten.lstm" else nullcontext():
+        return node.target(*arguments, **keywords)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,11 +1,24 @@
 """What the operations of an exported graph do, as far as finding residual blocks needs to know."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
+import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
 from skiplens.base.axes import Float
+
+
+@contextmanager
+def step_by_step() -> Iterator[None]:
+    """Inside, an LSTM is not one operation of oneDNN, which has neither forward mode nor a rule for vmap."""
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
 
 
 def _aten(names: str) -> set[str]:

@@ -229,9 +229,12 @@ def tridiagonalise_each(
     rounding = 4 * torch.finfo(rows.dtype).eps * operator.size**0.5
     alphas, betas = list[Tensor](), list[Tensor]()
     for step in track(range(steps), "Lanczos steps", steps, progress):
-        product = (operator @ newest.T).T.contiguous()
-        alpha = (newest * product).sum(1)
-        remainder = product - alpha[:, None] * newest - beta[:, None] * previous
+        product = (operator @ newest.T).T.contiguous().detach()
+        remainder = newest * product  # one new vector a step: for large models new memory costs more than the sums
+        alpha = remainder.sum(1)
+        torch.sub(product, torch.mul(newest, alpha[:, None], out=remainder), out=remainder)
+        remainder -= previous.mul_(beta[:, None])
+        del product
         if reorthogonalise:
             basis[:, step] = newest
             remainder = _outside(remainder, basis[:, : step + 1])
@@ -241,14 +244,16 @@ def tridiagonalise_each(
         alphas.append(alpha)
         betas.append(beta)
         previous = newest
-        newest = torch.where(beta[:, None] > 0, remainder, 0) / torch.where(beta > 0, beta, 1)[:, None]
+        remainder[beta == 0] = 0
+        newest = remainder.div_(torch.where(beta > 0, beta, 1)[:, None])
     diagonal, off_diagonal = torch.stack(alphas, dim=1).double().cpu(), torch.stack(betas, dim=1).double().cpu()
     ended = (off_diagonal == 0).cumsum(1) - (off_diagonal == 0).long() > 0  # the Krylov space, at an earlier step
     return Recurrences(torch.where(ended, diagonal[:, :1], diagonal), off_diagonal)
 
 
 def _outside(rows: Float[Tensor, "probes size"], basis: Float[Tensor, "probes steps size"]) -> Tensor:
+    """The rows, changed in place: what they have in common with the basis is taken out."""
     for _ in range(2):  # once leaves what rounding made; twice is enough
         inside = torch.bmm(basis, rows[:, :, None])
-        rows = rows - torch.bmm(basis.mT, inside)[:, :, 0]
+        rows -= torch.bmm(basis.mT, inside)[:, :, 0]
     return rows

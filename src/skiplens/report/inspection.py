@@ -24,14 +24,14 @@ from skiplens.base.errors import (
     SkiplensError,
 )
 from skiplens.base.files import is_folder, read_json, write_content, written_together
-from skiplens.base.memory import memory_retry
+from skiplens.base.memory import free_bytes, memory_retry
 from skiplens.base.preserve_state import dropout_off, preserve_random_state
 from skiplens.base.progress import Progress, silent, usual
 from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import as_batches
 from skiplens.graph.dissect import chosen_blocks
 from skiplens.graph.inputs import first_line, require_module
-from skiplens.graph.lens import OPERATIONS, PER_SECOND, Lens, Subject, prepared
+from skiplens.graph.lens import OPERATIONS, PER_SECOND, Lens, Subject, prepared, require_room
 from skiplens.graph.loss import Loss, loss_name, loss_rule
 from skiplens.graph.modules import require_submodule
 from skiplens.improvement.best_change import BestChange, best_change
@@ -44,7 +44,17 @@ from skiplens.readings.finding import Finding, listed, verdict
 from skiplens.readings.reading import Reading
 from skiplens.report.during_training.page import monitor_drawing, monitor_sentence
 from skiplens.report.during_training.record import MonitorReading
-from skiplens.report.lenses import JUDGED, choose, counted, figures_of, find, guarded_section, has_section
+from skiplens.report.lenses import (
+    JUDGED,
+    LENSES,
+    choose,
+    counted,
+    figures_of,
+    find,
+    guarded_section,
+    has_section,
+    samples_of,
+)
 from skiplens.report.notebook import inline
 from skiplens.report.page import Problem, opening, page
 from skiplens.signal.findings import FRESH_STATISTICS
@@ -54,6 +64,7 @@ from skiplens.trainability.report import COST, ForecastLens
 DEFAULT_SAMPLES = 64
 KEPT_BATCHES = 32  # of data that can be gone through once
 NOTHING_SERIOUS = "Nothing serious was found in what was measured."
+ENOUGH = 4  # samples for a word of health: what half of all samples show, four miss in one case of 16
 SECONDS = 60
 SHOWN, WIDTH = 5, 240  # findings and characters of a line on one screen
 INTERRUPTED = "interrupted from the keyboard"
@@ -72,7 +83,7 @@ FOR_OTHER_MODELS = (
 """What a lens says of a model or data that it is not made for; nothing has failed then."""
 REFUSALS = {
     "modified by an inplace operation": "The model writes in place over a value that its own gradient needs, so it "
-    "cannot be trained as it is. Make a new tensor there.",
+    "cannot be trained as it is. Make a new tensor there."
 }
 """What torch says of models that it cannot differentiate, and what that means."""
 R = TypeVar("R", bound=Reading)
@@ -160,9 +171,10 @@ class Report:
         if any(finding.severity != "note" for finding in self._others):
             return verdict(self._others)
         missing = [problem for problem in self.problems if problem.lens in JUDGED]
-        if missing:
+        if missing or self._few:
             taken = sum(self.reading(kind) is not None for kind in JUDGED.values())
-            return f"Not enough measured ({taken} of {taken + len(missing)}): {self._reasons} {NOTHING_SERIOUS}"
+            enough = f"{taken - len(self._few)} of {taken + len(missing)}"
+            return f"Not enough measured ({enough}): {self._reasons} {NOTHING_SERIOUS}"
         if self._failed:
             return f"Not known to be healthy: {self._reasons} {NOTHING_SERIOUS}"
         fresh = next((finding for finding in self._others if finding.rule == FRESH_STATISTICS), None)
@@ -184,7 +196,14 @@ class Report:
         others = tuple(problem.lens for problem in self.problems if not problem.failed)
         failed = f"the lens{'es' * (len(self._failed) > 1)} {listed(self._failed)} did not finish" * bool(self._failed)
         unfit = f"{listed(others)} cannot look at this model with this data" * bool(others)
-        return f"{'; '.join(filter(None, (failed, unfit)))}."
+        few = f"{listed(self._few)} had fewer than {ENOUGH} samples" * bool(self._few)
+        return f"{'; '.join(filter(None, (failed, unfit, few)))}."
+
+    @property
+    def _few(self) -> tuple[str, ...]:
+        """The lenses whose samples are too few to call a network healthy."""
+        few = {type(reading) for reading in self.readings if (samples_of(reading) or ENOUGH) < ENOUGH}
+        return tuple(name for name, kind in JUDGED.items() if kind in few)
 
     @property
     def _failed(self) -> tuple[str, ...]:
@@ -192,9 +211,8 @@ class Report:
 
     def sections(self) -> tuple[Section, ...]:
         """One section a reading, in the order they were taken, each with the number of its samples."""
-        return tuple(
-            _with_count(guarded_section(reading), reading) for reading in self.readings if has_section(reading)
-        )
+        shown = [(guarded_section(reading), counted(reading)) for reading in self.readings if has_section(reading)]
+        return tuple(replace(section, sentence=f"{section.sentence} {count}".strip()) for section, count in shown)
 
     def save(self, path: Path | str) -> Path:
         """Write the page to `path`: one HTML file that needs nothing else."""
@@ -397,6 +415,7 @@ def _look(lens: Lens, subject: Subject, randomness: Randomness, progress: Progre
     still = (
         nullcontext() if isinstance(lens, ForecastLens) else dropout_off(subject.model)
     )  # a training has its dropout
+    require_room(type(lens), subject.model, LENSES.values(), free_bytes(subject.device))
     with still:
         return memory_retry(lambda: lens(subject, randomness, progress), told)
 
@@ -406,10 +425,6 @@ def _allowed(minutes: float, lenses: int) -> float:
     if not 0 < minutes < math.inf:
         raise InvalidInputError(f"minutes={minutes}; give a positive number.")
     return minutes * SECONDS * PER_SECOND / (lenses + 1)
-
-
-def _with_count(section: Section, reading: Reading) -> Section:
-    return replace(section, sentence=f"{section.sentence} {counted(reading)}".strip())
 
 
 def _raised_by(loss: Loss, error: Exception) -> bool:

@@ -128,11 +128,16 @@ def guarded_section(reading: Reading) -> Section:
     return section
 
 
+def samples_of(reading: Reading) -> int | None:
+    """With how many samples a reading was taken; None where that is not known."""
+    known = getattr(reading, "samples", reading.provenance.settings.get("samples"))
+    return known if isinstance(known, int) else None
+
+
 def counted(reading: Reading) -> str:
-    """With how many samples a reading was taken, as a sentence; '' where that is not known."""
-    known = getattr(reading, "samples", None)
-    count = known if isinstance(known, int) else reading.provenance.settings.get("samples")
-    return f"Measured with {count} sample{'s' * (count != 1)}." if isinstance(count, int) else ""
+    """The number of samples as a sentence; '' where that is not known."""
+    count = samples_of(reading)
+    return "" if count is None else f"Measured with {count} sample{'s' * (count != 1)}."
 
 
 def key_numbers(reading: Reading) -> tuple[KeyNumber, ...]:

@@ -100,6 +100,7 @@ class LayersLens(Lens):
     """Signal and gradient from layer to layer, with and without residual blocks."""
 
     name: ClassVar[str] = "layers"
+    vectors: ClassVar[int] = 1
     question: ClassVar[str] = "Does every layer pass on signal and gradient, and tell samples apart?"
 
     memory: int | None = None

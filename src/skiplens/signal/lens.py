@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
 
 from skiplens.base.arguments import type_name
 from skiplens.base.axes import Float
@@ -44,6 +45,7 @@ class SignalLens(Lens):
     """Signal and gradient at each join, and the state of each branch."""
 
     name: ClassVar[str] = "signal"
+    vectors: ClassVar[int] = 1
     question: ClassVar[str] = "Do signal and gradient keep their size, and is every branch alive?"
 
     memory: int | None = None
@@ -221,10 +223,11 @@ def hooked_signal(subject: Subject, reason: NotExportableError, randomness: Rand
         calls, returned = module_blocks(model, arguments, CHOSEN_BLOCKS.get())
         output = main_output(returned)
         depths = [calls[0].entered, *(call.left for call in calls)] if calls else []
+        behind = [calls[0].entered, *(call.returned for call in calls)] if calls else []
         direction = torch.randn(output.shape, generator=randomness.torch(), dtype=torch.float64).to(output)
         scalar = (output * direction).sum() * (samples / output.numel()) ** 0.5
         named = {name: p for name, p in model.named_parameters() if p.requires_grad}
-        flowing = [value for value in depths if value.requires_grad]
+        flowing = [value for value in behind if value.requires_grad]
         found = torch.autograd.grad(scalar, [*flowing, *named.values()], allow_unused=True)
         by_depth = dict(zip(map(id, flowing), found, strict=False))
         by_name = dict(zip(named, found[len(flowing) :], strict=True))
@@ -234,7 +237,7 @@ def hooked_signal(subject: Subject, reason: NotExportableError, randomness: Rand
     per_block |= {key: torch.zeros(len(calls), dtype=torch.int64) for key in _NOT_COUNTED}
     per_block |= {key: tuple(b[key] for b in blocks) for key in ("matrices", "shifts", "normalised")}
     rows = [sample_norms(v, samples) * (samples / v.numel()) ** 0.5 for v in depths]
-    back = [sample_norms(by_depth.get(id(v)), samples) for v in depths]
+    back = [sample_norms(by_depth.get(id(v)), samples) for v in behind]
     nothing = torch.zeros(0, samples, dtype=torch.float64)
     return {
         **per_block,
@@ -247,7 +250,7 @@ def hooked_signal(subject: Subject, reason: NotExportableError, randomness: Rand
         "widths": torch.tensor([_width(call.left) for call in calls], dtype=torch.int64),
         "scales": ((),) * len(calls),
         "output_parameters": ((),) * len(calls),
-        "dropout": tuple(name for name, m in model.named_modules() if _drops(m)),
+        "dropout": tuple(n for n, m in model.named_modules() if isinstance(m, _DropoutNd) and m.training and m.p > 0),
         "fresh_norms": fresh_norms(model),
         "repeat_difference": repeat_difference(model, arguments),
         "training": model.training,
@@ -283,7 +286,3 @@ def _branch(call: ModuleCall, model: nn.Module, gradients: Mapping[str, Tensor |
 
 def _width(value: Tensor) -> int:
     return value.shape[1] if value.ndim == 4 else value.shape[-1]
-
-
-def _drops(module: nn.Module) -> bool:
-    return isinstance(module, nn.modules.dropout._DropoutNd) and module.training and module.p > 0

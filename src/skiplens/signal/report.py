@@ -221,12 +221,10 @@ def _of_blocks(name: str, worst: Callable[[Sequence[float]], float]) -> Callable
 
 SIGNAL_QUANTITIES: dict[str, Quantity] = {
     "signal_growth": Quantity(
-        "growth of the signal over all blocks",
-        lambda finding, reading: reading.signal_growth.over(reading.longest),
+        "growth of the signal over all blocks", lambda finding, reading: reading.signal_growth.over(reading.longest)
     ),
     "gradient_growth": Quantity(
-        "growth of the gradient over all blocks",
-        lambda finding, reading: reading.gradient_growth.over(reading.longest),
+        "growth of the gradient over all blocks", lambda finding, reading: reading.gradient_growth.over(reading.longest)
     ),
     "flat_branches": Quantity("zero factors in series", _of_blocks("zero_factors", max)),
     "dead_branches": Quantity("smallest gradient of these branches", _of_blocks("branch_gradients", min)),

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
+from skiplens.base.memory import is_shortage
 from skiplens.base.randomness import Randomness
 from skiplens.graph.functional import PureModel, same_up_to_rounding, transformable
 from skiplens.graph.inputs import Samples
@@ -261,7 +262,10 @@ class _Pass:
 
     def prepared(self, use: Use) -> Any:
         """What the rule needs of its call; made anew each time, as keeping it for all layers would take most memory."""
-        return use.rule.prepare(self.calls[use.module, use.call], self.count)
+        try:
+            return use.rule.prepare(self.calls[use.module, use.call], self.count)
+        except RuntimeError as error:  # a module that gets some of the samples, as an expert does
+            raise error if is_shortage(error) else PatternChanged(f"a module got other samples: {error}") from error
 
     @torch.no_grad()
     def empty(self, piece: ParameterSlice, counts: tuple[int, int], buffer: Buffer) -> OuterProducts | Deferred:

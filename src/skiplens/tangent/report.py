@@ -35,6 +35,7 @@ class TangentLens(Lens):
     """The tangent kernel of `samples` samples, summed over outputs; how it varies over seeds; its infinite width."""
 
     name: ClassVar[str] = "tangent"
+    vectors: ClassVar[int] = 2
     question: ClassVar[str] = "Are all samples learned about equally fast?"
 
     samples: int = 32

@@ -1,8 +1,10 @@
 """What may be wrong with what is asked of a network: its inputs, its targets, and the loss at the start."""
 
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from skiplens.base.words import in_words
@@ -19,50 +21,7 @@ RARE = 1e-3  # a chance that counts as none
 MANY_COPIES = 0.1
 QUARTER = 0.25  # of a guess: a network that stays above it has not learned
 CHANCE = 2.33  # standard deviations: one in a hundred shuffles has more
-_WORDS = {  # source and change of each rule
-    "constant_inputs": (
-        "a function has one value for one input",
-        "Look at how inputs are loaded: a mask, or memory that is used again, makes them the same.",
-    ),
-    "squashed_outputs": (
-        "scores of one for the right class and zero for all others have cross-entropy ln(1 + (C − 1)/e)",
-        "Take it out of the model, or use a loss that takes probabilities.",
-    ),
-    "unbounded_loss": (
-        "−log p is never below zero, −score has no lower bound",
-        "Use cross-entropy, or end the model in a log-softmax.",
-    ),
-    "inputs_scale": (
-        "'Efficient BackProp' (1998), section 4.3: weights are drawn for inputs of mean zero and variance one",
-        "Standardise the inputs with mean and standard deviation of the training data.",
-    ),
-    "targets_scale": (
-        "outputs start at size one or less, and Adam moves a weight by about its learning rate a step",
-        "Standardise the targets, and undo it on the answers.",
-    ),
-    "contradicting_labels": (
-        "exact: the best answer to equal inputs is the mean of their targets; it leaves entropy or variance",
-        "Look for wrong labels, inputs that lack what labels depend on, or targets in another order.",
-    ),
-    "loss_at_start": (
-        "random scores of standard deviation s cost ln C + s²/2 up to twice ln C, where their softmax settles on "
-        "single classes (random-energy model, Derrida 1981), a warning at ten times that s; outputs r times as large "
-        "as numbers to learn cost 1 + r² times the loss, a note at r = 3 and a warning at 10",
-        "Make the last layer smaller (or the embedding that shares its weights), or normalise before it.",
-    ),
-    "duplicated_samples": (
-        "copies add nothing to what is learned; more than a tenth of them is no accident",
-        "Remove copies, above all those that are in training and in test data.",
-    ),
-    "missing_classes": (
-        "chance among n samples of C equally frequent classes: C^(1−n) for one alone, C(1 − 1/C)^n for a missing one",
-        "Shuffle the data, or give the model as many outputs as there are classes.",
-    ),
-    "unexplained_labels": (
-        "five nearest neighbours against 200 shuffles of the targets; p = 0.01",
-        "Check that inputs and targets are in the same order.",
-    ),
-}
+_WORDS = json.loads(Path(__file__).with_name("words.json").read_text("utf-8"))  # source and change of each rule
 
 
 def _found(rule: str, severity: Severity, sentence: str, numbers: tuple[float, float], code: str = "") -> Finding:

@@ -26,6 +26,7 @@ class ForecastLens(Lens):
     """A short training of copies, and what it says of a long one."""
 
     name: ClassVar[str] = "forecast"
+    vectors: ClassVar[int] = 5
     question: ClassVar[str] = "Will it train, how low, and at which rate?"
 
     cost: int = COST

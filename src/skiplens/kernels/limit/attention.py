@@ -22,6 +22,8 @@ from skiplens.kernels.limit.signals import Mixed, Moments, Signal, Unit, depende
 
 DRAWS = 2048  # of the logits, the same for all pairs
 _AT_ONCE = 2**21
+AVERAGED = "Heads are taken for many."
+"""What is told where logits are drawn."""
 
 
 @rule("scaled_dot_product_attention")
@@ -61,7 +63,7 @@ def _attention(  # noqa: PLR0913 - the arguments of torch
     for signal in (query, key):
         if not isinstance(signal, Unit) or not signal.gaussian:
             raise InvalidInputError("its queries and keys must come from matrices, so that logits are Gaussian")
-    walk.notes["Heads are taken for many."] = None
+    walk.notes[AVERAGED] = None
     walk.words[node] = f"logits ∝ 1/√d: mean of {DRAWS:,} draws"
     return Mixed(_averaged(query.moments, key.moments, value.moments, (scale**2 * size, mask), needs))
 

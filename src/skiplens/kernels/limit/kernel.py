@@ -25,7 +25,7 @@ from skiplens.kernels.angular import AngularKernel, Quantity
 from skiplens.kernels.evaluate import kernel_matrix
 from skiplens.kernels.gram import TilePlan, write_tile
 from skiplens.kernels.inputs import directions
-from skiplens.kernels.limit import attention as attention  # its rule
+from skiplens.kernels.limit.attention import AVERAGED  # and its rule
 from skiplens.kernels.limit.depth import HEAD, DepthScale, depth_scale
 from skiplens.kernels.limit.draws import NETS, POINTS
 from skiplens.kernels.limit.positions import BATCH_NORMS, positions_needed
@@ -338,7 +338,7 @@ class ModuleKernel:
     def _first(self) -> tuple[int, bool]:
         """Of a first walk: how many values are kept, because others of the same draws join them later, and `drawn`."""
         walk = self._walk(self._example[:1], None, joins=True)[1]
-        return len(walk.scales) if walk.asked else 0, DRAWN in walk.notes
+        return len(walk.scales) if walk.asked else 0, not {DRAWN, AVERAGED}.isdisjoint(walk.notes)
 
     @property
     def drawn(self) -> bool:
