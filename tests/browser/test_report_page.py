@@ -190,7 +190,7 @@ def test_more_blocks_are_folded_into_stages_and_unfold_where_one_presses(tmp_pat
     ribbons = [part for part in card.iter("{http://www.w3.org/2000/svg}path") if part.get("class") == "ribbon"]
     assert len(ribbons) == 8, "the card shows what the page shows"
     stages.nth(2).hover()
-    assert page.locator("#tip b").inner_text() == "Blocks 61 to 90, s1.0 to s1.29"
+    assert page.locator("#tip b").inner_text() == "30 blocks, 61 to 90, s1.0 to s1.29"
     stages.nth(2).click()
     assert page.locator("#hero .stage:visible").count() == 0
     frame = page.locator(".pan").bounding_box()

@@ -89,7 +89,7 @@ def test_more_than_two_hundred_blocks_are_folded_into_stages():
     assert sum(shape.role == "ribbon" for index in range(205) for shape in laid_out.of_block(index)) == 205
     assert not any(shape.role == "ribbon" for shape in laid_out.of_block(None)), "stages are groups of their own"
     said, stage, shapes = laid_out.stages[1]
-    assert said.startswith("Blocks 41 to 80, s1.0.f to s1.39.f: 1 with projection shortcut, 39 with identity shortcut, ")
+    assert said.startswith("40 blocks, 41 to 80, s1.0.f to s1.39.f: 1 with projection shortcut, 39 with identity ")
     assert "a branch is 20% of the sum" in said and stage.left == pytest.approx(ribbons[1].points[0][0] - 18)
     assert [shape.role for shape in shapes].count("ribbon") == 1
 

@@ -236,7 +236,8 @@ class Stage:
         said += [f"a branch is {share:.0%} of the sum on average"] if math.isfinite(share) else []
         alarms = sum(bool(mark.severity) for mark in marks)
         said += [f"findings name {alarms} of them"] if alarms else []
-        names = f"Blocks {self.blocks[0] + 1} to {self.blocks[-1] + 1}, {marks[0].name} to {marks[-1].name}"
+        numbers = f"{len(marks)} blocks, {self.blocks[0] + 1} to {self.blocks[-1] + 1}"
+        names = f"{numbers}, {marks[0].name} to {marks[-1].name}"
         return f"{names}: {', '.join([*said, 'press to unfold'])}"
 
 

@@ -2,7 +2,7 @@
 
 const hero = byId("hero");
 const WHOLE = hero ? hero.viewBox.baseVal.width : 0;
-const TALL = 284;  // as in network_drawing.py
+const [TOP, TALL] = hero ? [hero.viewBox.baseVal.y, hero.viewBox.baseVal.height] : [0, 0];
 const NARROW = 22;  // pixels between two numbers under the trunk
 const APART = 6;  // pixels of a block below which stages stand for blocks
 const stageButtons = all("#hero .stage");
@@ -18,7 +18,7 @@ function stretched(node, name, change) {
 
 function stretch(by) {
   hero.classList.toggle("folded", stageButtons.length > 0 && roomOfBlock() * by < APART);
-  hero.setAttribute("viewBox", `0 0 ${WHOLE * by} ${TALL}`);
+  hero.setAttribute("viewBox", `0 ${TOP} ${WHOLE * by} ${TALL}`);
   hero.style.width = `${WHOLE * by}px`;
   const thick = Math.min(by, 4);
   for (const path of all("path", hero)) {
