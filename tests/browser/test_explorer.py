@@ -103,7 +103,7 @@ def test_the_network_is_pulled_and_played(explore):
     expect(play).to_have_text("Stop")
     expect(play).to_have_text("Play: weights decay, it gets shallower")
     assert float(slider(page, "Depth ratio β").input_value()) == ends[1]
-    page.get_by_text("A real network").click()
+    page.get_by_text("A real network", exact=True).click()
     wait(page, "!document.querySelector('#network svg')")
     assert not play.is_visible()
 

@@ -183,14 +183,17 @@ def test_more_blocks_are_folded_into_stages_and_unfold_where_one_presses(tmp_pat
     names = tuple(f"s{number // 60}.{number % 60}" for number in range(240))
     kinds = {"block_names": names, "shortcuts": ("identity",) * 240}
     readings = structure(blocks=240, **kinds), signal(blocks=240, block_names=names)
-    page = visit(Report("deep", readings).save(tmp_path / "deep.html"))
+    findings = (finding("warning", where=("s1.2",)),)
+    page = visit(Report("deep", readings, (), findings).save(tmp_path / "deep.html"))
     stages, blocks = page.locator("#hero .stage"), page.locator("#hero .block")
     assert stages.count() == 8 and stages.first.is_visible() and page.locator("#hero .block:visible").count() == 0
     card = ElementTree.fromstring(saved_card(page, "svg"))
     ribbons = [part for part in card.iter("{http://www.w3.org/2000/svg}path") if part.get("class") == "ribbon"]
     assert len(ribbons) == 8, "the card shows what the page shows"
     stages.nth(2).hover()
-    assert page.locator("#tip b").inner_text() == "30 blocks, 61 to 90, s1.0 to s1.29"
+    said = page.locator("#tip").locator("b, span").all_inner_texts()
+    assert said[:2] == ["30 blocks, 61 to 90, s1.0 to s1.29", "30 with identity shortcut"]
+    assert said[2].endswith("of the sum on average") and said[3:] == ["findings name 1 of them", "press to unfold"]
     stages.nth(2).click()
     assert page.locator("#hero .stage:visible").count() == 0
     frame = page.locator(".pan").bounding_box()

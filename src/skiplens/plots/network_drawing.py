@@ -212,8 +212,7 @@ class Stage:
         share, inner = self.share(drawing), min(18.0, 0.22 * (self.right - self.left))
         crown = _crown(self.right - self.left, 0)
         if math.isfinite(share):
-            trunk = ((self.left, TRUNK), (self.right, TRUNK))
-            yield Curve("trunk", trunk, 1.5 + THICKEST * (1 - share), straight=True)
+            yield Curve("trunk", ((self.left, TRUNK), (self.right, TRUNK)), 1.5 + THICKEST * (1 - share), straight=True)
         ends = (self.left + inner, TRUNK), (self.right - inner, TRUNK)
         path = (ends[0], *((x, TRUNK - crown * 4 / 3) for x, _ in ends), ends[1])
         yield Curve("ribbon", path, 1.5 + (THICKEST * share if math.isfinite(share) else 0.0))
@@ -227,18 +226,6 @@ class Stage:
         """The mean of the shares that are known, NaN where none is."""
         known = [share for share in (drawing.blocks[index].share for index in self.blocks) if math.isfinite(share)]
         return sum(known) / len(known) if known else math.nan
-
-    def words(self, drawing: NetworkDrawing) -> str:
-        """What is known of it."""
-        marks, share = [drawing.blocks[index] for index in self.blocks], self.share(drawing)
-        kinds = Counter(mark.shortcut for mark in marks if mark.shortcut)
-        said = [f"{count} with {kind} shortcut" for kind, count in kinds.items()]
-        said += [f"a branch is {share:.0%} of the sum on average"] if math.isfinite(share) else []
-        alarms = sum(bool(mark.severity) for mark in marks)
-        said += [f"findings name {alarms} of them"] if alarms else []
-        numbers = f"{len(marks)} blocks, {self.blocks[0] + 1} to {self.blocks[-1] + 1}"
-        names = f"{numbers}, {marks[0].name} to {marks[-1].name}"
-        return f"{names}: {', '.join([*said, 'press to unfold'])}"
 
 
 def stages(drawing: NetworkDrawing) -> tuple[Stage, ...]:
@@ -354,9 +341,9 @@ class LaidOut:
         return tuple(layout(self.drawing, folded=False))
 
     @property
-    def stages(self) -> list[tuple[str, Stage, list[Shape]]]:
-        """What stands for the blocks until one comes nearer: words, place and shapes."""
-        return [(stage.words(self.drawing), stage, list(stage.shapes(self.drawing))) for stage in stages(self.drawing)]
+    def stages(self) -> tuple[Stage, ...]:
+        """What stands for the blocks until one comes nearer."""
+        return stages(self.drawing)
 
     def of_block(self, index: int | None) -> list[Shape]:
         """The shapes of one block, or those along the trunk that are of none."""

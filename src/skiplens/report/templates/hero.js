@@ -28,6 +28,10 @@ function stretch(by) {
   }
   for (const text of all("text", hero)) stretched(text, "x", (own) => (text.getAttribute("text-anchor") === "middle" ? own * by : own));
   for (const rect of all("rect", hero)) for (const name of ["x", "width"]) stretched(rect, name, (own) => own * by);
+  for (const text of all(".stage .number", hero)) {
+    const count = text.textContent.split(" ")[0];
+    text.textContent = Number(text.parentElement.querySelector(".hit").getAttribute("width")) < 3 * NARROW ? count : `${count} blocks`;
+  }
   thinNumbers();
 }
 
