@@ -134,7 +134,7 @@ async function copyCard() {
 
 // The network itself as a control: its end is pulled for depth, its branches for β, and light moves between them.
 const SVG = "http://www.w3.org/2000/svg";
-const HIGH = 150, TRUNK = 118;  // pixels of the drawing, and where its trunk runs
+const HIGH = 136, TRUNK = 118;  // pixels of the drawing, and where its trunk runs
 const fieldOf = (kind, name) => byId(JSON.stringify({ kind, name, view: "paths" }));
 const shareOf = (slider) => (slider.value - slider.min) / (slider.max - slider.min);
 const isShown = (node) => Boolean(node) && !node.closest("[hidden]");
@@ -175,14 +175,16 @@ function drawNetwork() {
   picture.append(
     part("path", { class: "trunk", d: `M8 ${TRUNK}L${end} ${TRUNK}`, style: `stroke-width: ${2 + 14 * (1 - share)}px; stroke-opacity: ${0.15 + 0.75 * (1 - share)}` }),
     part("path", { class: "ribbon", d: branches, style: `stroke-width: ${1 + thick * share}px; stroke-opacity: ${0.12 + 0.88 * share}` }),
-    part("text", { x: 8, y: HIGH - 6 }, `${words}${drawn}. Pull the dots.`),
   );
   for (const [name, x, y, told] of [["depth", end, TRUNK, "Pull to the side: more layers or fewer"], ["beta", middle, TRUNK - rise, "Pull up or down: stronger branches or weaker"]]) {
     const handle = part("circle", { class: `handle ${name}`, cx: x, cy: y, r: 9, "data-control": name });
     handle.append(part("title", {}, told));
     picture.append(handle);
   }
-  frame.replaceChildren(picture);
+  const told = `Pull the dots: ${words}${drawn}.`;
+  const caption = frame.querySelector("p") || element("p", "", { className: "caption" });
+  if (caption.textContent !== told) caption.textContent = told;
+  frame.replaceChildren(picture, caption);
 }
 
 function pull(event) {
