@@ -72,6 +72,42 @@ def test_a_slider_changes_the_plot_the_words_and_the_address(explore):
     expect(page.locator(".says")).to_contain_text("Of 10 layers")
 
 
+def pull(page: Page, name: str, right: float, up: float) -> None:
+    box = page.locator(f"#network .{name}.handle").bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + right, y - up, steps=3)
+    page.mouse.up()
+
+
+@pytest.mark.slow
+def test_the_network_is_pulled_and_played(explore):
+    page = settled(explore("/paths?depth=30&beta=0.5"))
+    light = "kind => Number(document.querySelector(`#network .${kind}`).style.strokeOpacity)"
+    before = [page.evaluate(light, kind) for kind in ("trunk", "ribbon")]
+    start = float(slider(page, "Depth ratio β").input_value())
+    ends = [float(slider(page, "Depth ratio β").get_attribute(end)) for end in ("min", "max")]
+    pull(page, "beta", 0, 7.6)  # a tenth of the 76 pixels that are the whole slider
+    wanted = start + (ends[1] - ends[0]) / 10
+    assert float(slider(page, "Depth ratio β").input_value()) == pytest.approx(wanted, abs=0.02 * (ends[1] - ends[0]))
+    expect(field(page, "Depth ratio β")).not_to_have_value("0.5")
+    wait(page, f"({light})('ribbon') > {before[1]}")
+    assert page.evaluate(light, "trunk") < before[0], "light moves from the trunk to the branches"
+    pull(page, "depth", -2000, 0)
+    page.wait_for_url("**depth=2&**")
+    wait_for_points(page, 2)
+    play = page.locator("#play")
+    expect(play).to_have_text("Play: weights grow, it gets deeper")
+    play.click()
+    expect(play).to_have_text("Stop")
+    expect(play).to_have_text("Play: weights decay, it gets shallower")
+    assert float(slider(page, "Depth ratio β").input_value()) == ends[1]
+    page.get_by_text("A real network", exact=True).click()
+    wait(page, "!document.querySelector('#network svg')")
+    assert not play.is_visible()
+
+
 @pytest.mark.slow
 def test_a_late_answer_does_not_stay(explore):
     """Answers can come in another order than they were asked for; here an old one is put on top by hand."""

@@ -179,6 +179,37 @@ def test_two_hundred_blocks_are_seen_whole_and_zoomed(tmp_path, visit):
     assert min(after - before for before, after in pairwise(shown)) > 20
 
 
+def test_more_blocks_are_folded_into_stages_and_unfold_where_one_presses(tmp_path, visit):
+    names = tuple(f"s{number // 60}.{number % 60}" for number in range(240))
+    kinds = {"block_names": names, "shortcuts": ("identity",) * 240}
+    readings = structure(blocks=240, **kinds), signal(blocks=240, block_names=names)
+    findings = (finding("warning", where=("s1.2",)),)
+    page = visit(Report("deep", readings, (), findings).save(tmp_path / "deep.html"))
+    stages, blocks = page.locator("#hero .stage"), page.locator("#hero .block")
+    assert stages.count() == 8 and stages.first.is_visible() and page.locator("#hero .block:visible").count() == 0
+    card = ElementTree.fromstring(saved_card(page, "svg"))
+    ribbons = [part for part in card.iter("{http://www.w3.org/2000/svg}path") if part.get("class") == "ribbon"]
+    assert len(ribbons) == 8, "the card shows what the page shows"
+    stages.nth(2).hover()
+    said = page.locator("#tip").locator("b, span").all_inner_texts()
+    assert said[:2] == ["30 blocks, 61 to 90, s1.0 to s1.29", "30 with identity shortcut"]
+    assert said[2].endswith("of the sum on average") and said[3:] == ["findings name 1 of them", "press to unfold"]
+    stages.nth(2).click()
+    assert page.locator("#hero .stage:visible").count() == 0
+    frame = page.locator(".pan").bounding_box()
+    for block in (blocks.nth(60), blocks.nth(89)):
+        box = block.locator(".hit").bounding_box()
+        assert frame["x"] <= box["x"] and box["x"] + box["width"] <= frame["x"] + frame["width"] and box["width"] > 6
+    assert blocks.nth(60).evaluate("e => e === document.activeElement")
+    page.keyboard.press("Enter")
+    assert page.locator("#filter b").inner_text() == "Only block 61 (s1.0)"
+    page.get_by_role("button", name="whole").click()
+    stages.first.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    assert blocks.nth(30).evaluate("e => e === document.activeElement")
+
+
 @pytest.mark.slow
 def test_lines_and_matrices_get_a_column_at_the_chosen_block(whole_path, look):
     page = look(whole_path, unfolded=True)

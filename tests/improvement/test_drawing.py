@@ -37,6 +37,7 @@ def test_shares_sizes_and_depth_are_those_of_the_readings(report):
     assert [block.share for block in drawing.blocks] == pytest.approx((ratio / (1 + ratio)).tolist())
     assert drawing.signal[0] == pytest.approx(math.exp(float(signal.signal[0].log().mean())))
     assert len(drawing.signal) == len(drawing.gradient) == 4
+    assert all(", shape 8 × 4, " in block.words for block in drawing.blocks)
     assert drawing.caption.endswith("not 3") and sum(drawing.spectrum) == pytest.approx(1)
 
 

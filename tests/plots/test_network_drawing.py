@@ -1,7 +1,7 @@
 """The drawing of a network: what is where, how thick, and in which words."""
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -22,6 +22,7 @@ from skiplens.plots.network_drawing import (
     morph,
     path_data,
     side_by_side,
+    stages,
 )
 
 
@@ -55,14 +56,58 @@ def test_the_trunk_is_as_thick_as_what_the_branch_leaves():
 
 
 def test_many_blocks_share_the_width_and_only_some_have_their_number():
-    few, many = NetworkDrawing(blocks(8)), NetworkDrawing(blocks(300))
+    few, many = NetworkDrawing(blocks(8)), NetworkDrawing(blocks(200))
     assert many.width == few.width
     assert words(few, "number") == [str(number) for number in range(1, 9)]
-    assert words(many, "number") == [str(number) for number in range(10, 301, 10)]
+    assert words(many, "number") == [str(number) for number in range(10, 201, 10)]
     ribbons = curves(many, "ribbon")
-    assert len(ribbons) == 300
+    assert len(ribbons) == 200 and not stages(many)
     assert min(x for ribbon in ribbons for x, _ in ribbon.points) >= LEFT
     assert max(x for ribbon in ribbons for x, _ in ribbon.points) <= many.width - RIGHT
+
+
+def deep(*lengths, kind="projection"):
+    """Stages of so many blocks, each but the first begun by a shortcut of that kind; shares 0.1, 0.2, … by stage."""
+    marks = []
+    for number, length in enumerate(lengths):
+        kinds = [kind if number else "identity", *["identity"] * (length - 1)]
+        marks += [BlockMark(f"s{number}.{i}.f", k, 2, (number + 1) / 10) for i, k in enumerate(kinds)]
+    return NetworkDrawing(tuple(marks))
+
+
+def test_more_than_two_hundred_blocks_are_folded_into_stages():
+    drawing = deep(40, 120, 45)
+    assert [len(stage.blocks) for stage in stages(drawing)] == [40, 40, 40, 40, 45], "120 are three times 40"
+    assert [index for stage in stages(drawing) for index in stage.blocks] == list(range(205))
+    ribbons, labels = curves(drawing, "ribbon"), words(drawing, "number")
+    assert [ribbon.thickness for ribbon in ribbons] == pytest.approx(
+        [1.5 + THICKEST * share for share in (0.1, 0.2, 0.2, 0.2, 0.3)]
+    )
+    assert [label for label in labels if "blocks" in label] == ["40 blocks"] * 4 + ["45 blocks"]
+    assert len(curves(drawing, "mark")) == 2, "where a projection begins a stage"
+    laid_out = LaidOut(drawing)
+    assert sum(shape.role == "ribbon" for index in range(205) for shape in laid_out.of_block(index)) == 205
+    assert not any(shape.role == "ribbon" for shape in laid_out.of_block(None)), "stages are groups of their own"
+    stage = laid_out.stages[1]
+    assert stage.share(drawing) == pytest.approx(0.2) and stage.left == pytest.approx(ribbons[1].points[0][0] - 18)
+
+
+def test_stages_begin_where_names_do_and_not_at_every_block():
+    assert [len(stage.blocks) for stage in stages(deep(50, 50, 50, 51, kind="identity"))] == [50, 50, 50, 25, 26]
+    every = NetworkDrawing(tuple(BlockMark(f"b{i}", "projection", 2) for i in range(300)))
+    assert [len(stage.blocks) for stage in stages(every)] == [50] * 6
+    (ribbon, *_), (trunk,) = curves(every, "ribbon"), curves(every, "trunk")
+    assert ribbon.thickness == trunk.thickness == 1.5, "shares are not known"
+
+
+def test_a_stage_tells_of_its_findings():
+    drawing = deep(205)
+    marks = list(drawing.blocks)
+    marks[7] = replace(marks[7], severity="critical")
+    drawing = replace(drawing, blocks=tuple(marks))
+    (alarm,) = curves(drawing, "alarm")
+    first = stages(drawing)[0]
+    assert alarm.points[0][0] == pytest.approx((first.left + first.right) / 2)
 
 
 def test_inner_blocks_stand_below_the_one_around_them_and_in_front():

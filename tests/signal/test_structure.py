@@ -26,7 +26,13 @@ def test_blocks_and_sizes_counted_by_hand():
     assert reading.buffers == 2 * (4 + 4 + 1)
     assert reading.input_shapes == ("6 × 4",) and reading.output_shape == "6 × 2"
     assert reading.dtype == "float64" and not reading.training and reading.notes == ()
-    assert reading.model == "two blocks"
+    assert reading.model == "two blocks" and reading.block_shapes == ("6 × 4", "6 × 4")
+
+
+def test_a_block_that_changes_the_shape_says_both():
+    model = Formula(lambda m, x: m.wide(x) + m.f(x).relu(), wide=nn.Linear(3, 5), f=nn.Linear(3, 5)).double()
+    reading = look(Subject(model, Batch(noise(2, 3), torch.tensor([0, 1])), "wider"))
+    assert reading.shortcuts == ("projection",) and reading.block_shapes == ("2 × 3 → 2 × 5",)
 
 
 def test_frozen_parameters_are_not_counted_as_trainable():

@@ -1,4 +1,4 @@
-"""What is written for the views in data files beside them: their controls, and the words around their figures."""
+"""What is written for the views in data files beside them: controls, notes, words of figures, code to take away."""
 
 import json
 from functools import cache
@@ -31,6 +31,16 @@ def _control(kind: str, **entry: Any) -> Control:
         name, wanted = entry["only_when"]
         entry["only_when"] = (name, tuple(wanted))
     return _KINDS[kind](**entry)
+
+
+def notes_of(name: str) -> tuple[str, ...]:
+    """What a person should know before believing a view."""
+    return tuple(written("notes.json")[name])
+
+
+def snippet(name: str, **told: Any) -> str:
+    """The lines of Python of that name, with what is `told` in their places."""
+    return "".join(f"{line}\n" for line in written("snippets.json")[name]).format(**told)
 
 
 def worded(name: str, *marks: Mark, **told: Any) -> Figure:

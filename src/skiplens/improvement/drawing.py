@@ -70,6 +70,7 @@ def _marks(
         parent = structure.parents[index]
         words = [
             f"{name}: {kind} shortcut, weight layers in the branch: {depth}, parameters: {parameters:,}",
+            f"shape {structure.block_shapes[index]}" if structure.block_shapes else "",
             f"the branch is {share:.0%} of the sum" if math.isfinite(share) else "",
             *sizes.get(name, ()),
             f"{severity} finding" if severity else "",

@@ -173,7 +173,7 @@ class _Work:
         plan = tuple(sorted(in_order, key=lambda change: -gains[change.name]))
         made = changed(copy_of(patient.model), in_order, patient.batch.inputs)
         reading = Improvement(
-            drawings=self._drawings(made) if any(change.remedies for change in plan) else (),
+            drawings=self._drawings(made if any(change.remedies for change in plan) else None),
             changes=tuple(change.words for change in plan),
             reasons=tuple(change.reason for change in plan),
             gains=torch.tensor([gains[change.name] for change in plan], dtype=torch.float64),
@@ -198,9 +198,9 @@ class _Work:
         after = None if best is None else best.found
         return Improved(made, plan, reading.code, before, after, race, reading)
 
-    def _drawings(self, made: nn.Module) -> tuple[dict[str, Any], ...]:
-        """The network as it was and as it became; empty where one cannot be looked at."""
-        few, models = self.patient.batch.first(DRAWN), (self.patient.model, made)
+    def _drawings(self, made: nn.Module | None) -> tuple[dict[str, Any], ...]:
+        """The network as it was and as it became, if it did; empty where one cannot be looked at."""
+        few, models = self.patient.batch.first(DRAWN), filter(None, (self.patient.model, made))
         found = tuple(look(Subject(model, few, "", loss=self.patient.loss), self.seed) for model in models)
         return found if all(found) else ()
 

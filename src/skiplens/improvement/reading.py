@@ -40,7 +40,7 @@ class Improvement(Reading, kind="improvement"):
     cost: int  # gradients computed in all
     steps: int  # length of the trainings of the race
     optimizer: str  # what moves the parameters
-    # the network before and after the change, as data; empty where it was not changed or not looked at
+    # the network before and, where it was changed, after it, as data; empty where it was not looked at
     drawings: tuple[Mapping[str, Any], ...] = ()
 
     @property
@@ -56,8 +56,9 @@ class Improvement(Reading, kind="improvement"):
             )
         raced = f"over {len(race.before)} pairs of trainings"
         if not self.is_proven:
+            name = self.seemed_better.replace("_", " ")
             return (
-                f"Not proven: {self.seemed_better} ended with {in_words(1 / self.gain, 2)} times the loss {raced} "
+                f"Not proven: {name} ended with {in_words(1 / self.gain, 2)} times the loss {raced} "
                 f"(p = {in_words(self.p, 2)}), so the network stays as it is."
             )
         what = " and ".join(filter(None, (", ".join(self.changes[:-1]), self.changes[-1])))

@@ -30,7 +30,8 @@ def improvement_section(reading: Improvement) -> Section:
         else f"Why: {reason}."
         for change, reason, share in rows
     )
-    drawings = side_by_side(*map(drawing_from, reading.drawings)) if reading.drawings else (None, None)
+    seen = tuple(map(drawing_from, reading.drawings))
+    before, after = side_by_side(*seen) if len(seen) > 1 else (next(iter(seen), None), None)
     return Section(
         anchor="improvement",
         title="Improvement",
@@ -39,8 +40,8 @@ def improvement_section(reading: Improvement) -> Section:
         rows=reading.rows(),
         notes=because,
         figures=drawn(reading, FIGURES),
-        drawing=drawings[0],
-        after=drawings[1],
+        drawing=before,
+        after=after,
         code=reading.code,
         provenance=provenance_of(reading),
     )

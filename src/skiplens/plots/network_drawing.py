@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -21,6 +22,7 @@ SIGNAL, GRADIENT = (30.0, 92.0), (208.0, 258.0)  # between which heights the cur
 BESIDE = 480.0  # pixels of a drawing that stands beside another one
 THICKEST = 22.0  # pixels of all that flows at a join: the shortcut and the branch share them
 LABELLED = 22.0  # pixels between two numbers under the trunk
+MOST, TOGETHER = 200, 50  # outermost blocks that are drawn one by one, and of a stage where there are more
 Role = Literal["trunk", "ribbon", "signal", "gradient", "signal-area", "gradient-area", "mark", "bar", "alarm"]
 
 Point = tuple[float, float]
@@ -120,14 +122,16 @@ class Words:
 Shape = Curve | Words
 
 
-def layout(drawing: NetworkDrawing) -> Iterator[Shape]:
-    """Everything that is drawn, from the back to the front."""
+def layout(drawing: NetworkDrawing, folded: bool = True) -> Iterator[Shape]:
+    """Everything that is drawn, from the back to the front; stages instead of blocks where there are many of them."""
     end = drawing.width - drawing.right
     yield from _profile(drawing, drawing.signal, SIGNAL, "signal")
     yield from _profile(drawing, drawing.gradient, GRADIENT, "gradient")
     yield Curve("trunk", ((LEFT - 10, TRUNK), (end + 10, TRUNK)), 1.5, straight=True)
-    places = _places(drawing)
-    for index, (left, right, depth) in enumerate(places):
+    places, together = _places(drawing), stages(drawing) if folded else ()
+    for stage in together:
+        yield from stage.shapes(drawing)
+    for index, (left, right, depth) in enumerate(() if together else places):
         yield from _block(drawing.blocks[index], index, left, right, depth)
     yield from _numbers(drawing, places)
     if not drawing.blocks:
@@ -174,19 +178,82 @@ def _block(block: BlockMark, index: int, left: float, right: float, depth: int) 
     if depth == 0 and math.isfinite(block.share):
         yield Curve("trunk", ((left, TRUNK), (right, TRUNK)), 1.5 + all_of_it * (1 - share), straight=True, block=index)
     yield Curve("ribbon", path, 1.5 + all_of_it * share, block=index)
-    size = max(2.5, min(6.0, width / 4))
-    if block.shortcut == "projection":
-        box = [(middle - size, TRUNK - size), (middle + size, TRUNK - size), (middle + size, TRUNK + size)]
-        yield Curve("mark", (*box, (middle - size, TRUNK + size)), straight=True, closed=True, block=index)
-    elif block.shortcut == "pooling":
-        tip = [(middle - size, TRUNK + size), (middle, TRUNK - size), (middle + size, TRUNK + size)]
-        yield Curve("mark", tuple(tip), straight=True, closed=True, block=index)
-    elif block.shortcut not in ("identity", ""):  # '' where nobody looked
-        tip = [(middle, TRUNK - size), (middle + size, TRUNK), (middle, TRUNK + size), (middle - size, TRUNK)]
-        yield Curve("mark", tuple(tip), straight=True, closed=True, block=index)
+    yield from _mark(block.shortcut, middle, max(2.5, min(6.0, width / 4)), index)
     if block.severity:
-        yield Curve("alarm", _disc(middle, TRUNK - crown, 8.0), closed=True, block=index)
-        yield Words((middle, TRUNK - crown + 4.5), "!", "middle", "alarm", block=index)
+        yield from _alarm(middle, TRUNK - crown, index)
+
+
+def _mark(shortcut: str, x: float, size: float, block: int | None) -> Iterator[Shape]:
+    """The sign on the trunk of a shortcut that is not the identity."""
+    if shortcut in ("identity", ""):  # '' where nobody looked
+        return
+    signs = {"projection": ((-1, -1), (1, -1), (1, 1), (-1, 1)), "pooling": ((-1, 1), (0, -1), (1, 1))}
+    corners = signs.get(shortcut, ((0, -1), (1, 0), (0, 1), (-1, 0)))
+    points = tuple((x + size * across, TRUNK + size * down) for across, down in corners)
+    yield Curve("mark", points, straight=True, closed=True, block=block)
+
+
+def _alarm(x: float, y: float, block: int | None) -> Iterator[Shape]:
+    yield Curve("alarm", _disc(x, y, 8.0), closed=True, block=block)
+    yield Words((x, y + 4.5), "!", "middle", "alarm", block=block)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Outermost blocks in a row that are drawn as one, by their numbers, and where they stand."""
+
+    blocks: tuple[int, ...]
+    left: float
+    right: float
+
+    def shapes(self, drawing: NetworkDrawing) -> Iterator[Shape]:
+        """One wide branch as thick as its blocks' are on average, with how many they are."""
+        marks, middle = [drawing.blocks[index] for index in self.blocks], (self.left + self.right) / 2
+        share, inner = self.share(drawing), min(18.0, 0.22 * (self.right - self.left))
+        crown = _crown(self.right - self.left, 0)
+        if math.isfinite(share):
+            yield Curve("trunk", ((self.left, TRUNK), (self.right, TRUNK)), 1.5 + THICKEST * (1 - share), straight=True)
+        ends = (self.left + inner, TRUNK), (self.right - inner, TRUNK)
+        path = (ends[0], *((x, TRUNK - crown * 4 / 3) for x, _ in ends), ends[1])
+        yield Curve("ribbon", path, 1.5 + (THICKEST * share if math.isfinite(share) else 0.0))
+        yield from _mark(marks[0].shortcut, self.left + 6, 6.0, None)
+        if self.right - self.left >= 2 * LABELLED:
+            yield Words((middle, TRUNK - 18), f"{len(marks)} blocks", "middle", "number")
+        if any(mark.severity for mark in marks):
+            yield from _alarm(middle, TRUNK - crown, None)
+
+    def share(self, drawing: NetworkDrawing) -> float:
+        """The mean of the shares that are known, NaN where none is."""
+        known = [share for share in (drawing.blocks[index].share for index in self.blocks) if math.isfinite(share)]
+        return sum(known) / len(known) if known else math.nan
+
+
+def stages(drawing: NetworkDrawing) -> tuple[Stage, ...]:
+    """The stages that are drawn instead of more than `MOST` blocks, none where there are fewer.
+
+    A stage ends before a shortcut that is not the identity and where names begin otherwise; long ones are parted.
+    """
+    outer = [index for index, block in enumerate(drawing.blocks) if block.parent is None]
+    if len(outer) <= MOST:
+        return ()
+    marks = [drawing.blocks[index] for index in outer]
+    cuts = [0, *(i for i in range(1, len(outer)) if _begins(marks[i - 1], marks[i])), len(outer)]
+    if len(cuts) > MOST // 4:  # too many to be seen
+        cuts = [0, len(outer)]
+    edges, found = _along(drawing, drawing.length + 1), []
+    for first, last in pairwise(cuts):
+        parts = math.ceil((last - first) / TOGETHER)
+        ends = [first + (last - first) * part // parts for part in range(parts + 1)]
+        found += [Stage(tuple(outer[i:j]), edges[i], edges[j]) for i, j in pairwise(ends)]
+    return tuple(found)
+
+
+def _begins(before: BlockMark, block: BlockMark) -> bool:
+    def stem(name: str) -> str:  # what stands before the number of a block: stage1 of stage1.12.conv
+        parts = name.split(".")
+        return ".".join(parts[: max((i for i, part in enumerate(parts) if part.isdigit()), default=0)])
+
+    return block.shortcut not in ("identity", "") or stem(before.name) != stem(block.name)
 
 
 def _crown(width: float, depth: int) -> float:
@@ -268,9 +335,19 @@ class LaidOut:
         """Everything that is drawn."""
         return tuple(layout(self.drawing))
 
+    @cached_property
+    def unfolded(self) -> tuple[Shape, ...]:
+        """The same with each block by itself."""
+        return tuple(layout(self.drawing, folded=False))
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """What stands for the blocks until one comes nearer."""
+        return stages(self.drawing)
+
     def of_block(self, index: int | None) -> list[Shape]:
         """The shapes of one block, or those along the trunk that are of none."""
-        return [shape for shape in self.shapes if shape.block == index and shape.role not in BESIDE_IT]
+        return [shape for shape in self.unfolded if shape.block == index and shape.role not in BESIDE_IT]
 
     @property
     def spectrum(self) -> list[Shape]:

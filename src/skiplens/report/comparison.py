@@ -328,11 +328,13 @@ def _mean(number: Measured, index: int) -> str:
 def _counted(numbers: Sequence[Measured]) -> str:
     differing = [number.label for number in numbers if not {"higher", "lower"}.isdisjoint(number.verdicts)]
     total = sum(number.tested for number in numbers)
+    shown = ", ".join(differing[:4]) + (", …" if len(differing) > 4 else "")
+    if numbers and all(number.exact for number in numbers):  # counted, not measured
+        return f"They differ in: {shown}." if differing else "They do not differ in what can be counted."
     if not total:
         return "No number could be tested." if numbers else "There is no number to compare."
     if not differing:
-        return f"None of {total} numbers differs by more than seed-to-seed noise."
-    shown = ", ".join(differing[:4]) + (", …" if len(differing) > 4 else "")
+        return f"No number differs by more than seed-to-seed noise, of {total} tested."
     return f"{len(differing)} of {total} numbers differ by more than seed-to-seed noise: {shown}."
 
 

@@ -51,6 +51,8 @@ class StructureReading(Reading, kind="structure"):
     notes: tuple[str, ...] = ()
     in_branches: int | None = None
     """Parameters that some branch reads, each counted once; None in files from before it was counted."""
+    block_shapes: tuple[str, ...] = ()
+    """What each block takes and gives; empty without a graph and in files from before it was kept."""
 
     def rows(self) -> tuple[Mapping[str, Any], ...]:
         """One row a block, in words."""
@@ -146,6 +148,7 @@ def _reading(subject: Subject, network: ResidualNetwork, provenance: Provenance)
         dense_joins=tuple(join.name for join in network.dense),
         notes=(*subject.notes, *_notes(model, network)),
         in_branches=size({name for block in blocks for name in block.branch.parameters}),
+        block_shapes=tuple(" → ".join(dict.fromkeys(map(_shape, (b.input_shape, b.output_shape)))) for b in blocks),
         provenance=provenance,
     )
 
@@ -160,7 +163,7 @@ def _notes(model: nn.Module, network: ResidualNetwork) -> Iterator[str]:
         yield f"These parameters hold NaN or infinite values: {names}. No measurement of this model can be trusted."
 
 
-def _shape(shape: torch.Size) -> str:
+def _shape(shape: tuple[int, ...]) -> str:
     return " × ".join(map(str, shape)) or "scalar"
 
 

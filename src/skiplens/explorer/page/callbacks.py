@@ -27,8 +27,10 @@ def layout(views: Sequence[View]) -> Component:
     panel = html.Form(fields, id="panel", tabIndex=-1, **{"aria-label": "Controls"})
     words = html.Div([html.Div(id="progress", role="status"), html.Div(id="words", **{"aria-live": "polite"})])
     hold = html.Button("Hold this picture beside the next", id="hold", type="button", **{"aria-pressed": "false"})
-    tools = html.P([hold, html.Button("Copy a card", id="copy-card", type="button")], className="tools")
-    pictures = html.Div([html.Div(id="held"), html.Div(id="hero"), tools], className="pictures")
+    card = html.Button("Copy a card", id="copy-card", type="button")
+    tools = html.P([html.Button("Play", id="play", type="button"), hold, card], className="tools")
+    frames = [html.Div(id=name) for name in ("network", "held", "hero")]
+    pictures = html.Div([html.H2("Pictures", className="unseen"), *frames, tools], className="pictures")
     main = [
         html.Div([html.H1(id="title"), html.P(id="lead", className="lead")], className="top"),
         html.Div(words, className="words"),

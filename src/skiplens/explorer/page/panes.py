@@ -76,13 +76,8 @@ def drawing_panes(drawn: Drawn) -> tuple[list[Component], list[Component], list[
     if drawn.problem:
         return [_mark(drawn), html.P(drawn.problem, className="problem")], [], []
     drawing = drawn.drawing
-    words: list[Component] = [
-        _mark(drawn),
-        *(
-            html.P(f"The address says {name!r}, which this view does not know.", className="problem")
-            for name in drawn.state.unknown
-        ),
-    ]
+    unknown = [f"The address says {name!r}, which this view does not know." for name in drawn.state.unknown]
+    words: list[Component] = [_mark(drawn), *(html.P(said, className="problem") for said in unknown)]
     words += walk_pane(drawn)
     if drawing.says and not drawing.page:
         words.append(html.P(drawing.says, className="says"))
@@ -123,8 +118,7 @@ def walk_pane(drawn: Drawn) -> list[Component]:
         return [html.Nav(head, className="walk", **{"aria-label": "Guided walk"})]
     told = html.Span(steps[here].told(drawn.drawing))
     badge = [html.B("What is printed is false. ")] if steps[here].false_in_print else []
-    nav = html.Nav([head, html.P([*badge, told])], className="walk here", **{"aria-label": "Guided walk"})
-    return [nav]
+    return [html.Nav([head, html.P([*badge, told])], className="walk here", **{"aria-label": "Guided walk"})]
 
 
 def progress_pane(standing: MeasurementStatus) -> list[Component]:

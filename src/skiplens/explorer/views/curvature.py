@@ -15,7 +15,7 @@ from skiplens.data.images import as_floats, sample
 from skiplens.data.preprocessing import fit_whitening
 from skiplens.explorer.control import Control
 from skiplens.explorer.view import Drawing, Values, View
-from skiplens.explorer.written import controls_of, worded
+from skiplens.explorer.written import controls_of, notes_of, snippet, worded
 from skiplens.linalg.second_moments import SecondMoments, second_moments
 from skiplens.papers.li2016_shortcuts.hessian import linear
 from skiplens.papers.li2016_shortcuts.hessian.at_zero import hessian_at_zero
@@ -66,12 +66,7 @@ class CurvatureView(View):
                 for name, spectrum in (("zero weights", zero), ("start", start))
             ),
             code=_code(setting),
-            notes=(
-                "Linear networks with square loss, as in Li, Jiao, Han and Weissman 2016, Demystifying ResNet; "
-                "Hessians are exact.",
-                "The condition number is the largest |eigenvalue| over the one that a tenth of all lie below.",
-                "Digits are averaged to 7 × 7 pixels and whitened.",
-            ),
+            notes=notes_of("curvature"),
         )
 
 
@@ -204,21 +199,8 @@ def _code(setting: Setting) -> str:
     """The eigenvalues where training starts, and with shortcuts also what is known at zero."""
     n = setting.branch_depth
     units = f"shortcut_units(weights, {n})" if n else "plain_units(weights)"
-    start = (
-        "import torch\n"
-        "from skiplens.explorer.views.curvature import initial_weights, task\n"
-        "from skiplens.linalg.second_moments import second_moments\n"
-        f"from skiplens.papers.li2016_shortcuts.hessian.linear import linear_hessian, {units.partition('(')[0]}\n"
-        f"inputs, targets = task({setting.data!r}, width={setting.width})\n"
-        f"weights = initial_weights({setting.initialisation!r}, {setting.matrices}, {setting.width}, "
-        f"seed={setting.seed})\n"
-        f"result = torch.linalg.eigvalsh(linear_hessian({units}, second_moments(inputs, targets)))\n"
-    )
-    zero = (
-        "from skiplens.papers.li2016_shortcuts.hessian.at_zero import hessian_at_zero\n"
-        f"zero = hessian_at_zero(inputs, targets, units={setting.units}, branch_depth={n}).spectrum\n"
-    )
-    return start + zero if n else start
+    start = snippet("hessian", own=setting, units=units, made_by=units.partition("(")[0])
+    return start + snippet("hessian_at_zero", own=setting) if n else start
 
 
 # Figures.

@@ -15,7 +15,7 @@ from skiplens.data.images import as_floats, sample
 from skiplens.explorer.control import Control
 from skiplens.explorer.view import Drawing, Values, View
 from skiplens.explorer.views.jacobians_theorem import PAPER, draw_theorem
-from skiplens.explorer.written import controls_of, worded
+from skiplens.explorer.written import controls_of, snippet, worded
 from skiplens.jacobians.spectrum import jacobian_spectrum
 from skiplens.papers.macdonald2023_regularity.fig1 import SingularValueLaw
 from skiplens.plots.figure import Band, Figure, Line, Mark, Reference, colour, numbers
@@ -116,14 +116,7 @@ def _draw_layer(values: Values) -> Drawing:
         says=_about_layer(layer),
         facts=tuple(facts),
         rows=_layer_rows(layer),
-        code="import torch\n"
-        "from skiplens.base.randomness import Randomness\n"
-        "from skiplens.papers.macdonald2023_regularity.fig1 import SingularValueLaw\n"
-        f"noise = torch.randn({layer.width}, {layer.width}, generator=Randomness({layer.seed}).torch(), "
-        "dtype=torch.float64)\n"
-        f"W = {layer.scale} / {layer.width}**0.5 * noise\n"
-        f"result = torch.linalg.svdvals(torch.eye({layer.width}) + W)\n"
-        f"smallest, largest = SingularValueLaw({layer.scale}, has_skip=True).support\n",
+        code=snippet("layer", own=layer),
         notes=(f"The limit of infinite width of figure 1 of {PAPER}",),
     )
 
@@ -269,17 +262,7 @@ def _draw_blocks(values: Values, measured: Any) -> Drawing:
         figures.append(_sorted_values("mnist_block", measured.singular_values, images=IMAGES))
     medians = [f"{name} {_without_rounding(found).median().item():.2g}" for name, found in shrinking.items()]
     chain, residual = (_without_rounding(found)[-1].item() for found in keeping.values())
-    scale, seed = f"scale={blocks.scale}", f"seed={blocks.seed}"
-    code = (
-        "import torch\n"
-        "from skiplens.explorer.views.jacobians import RandomBlocks\n"
-        f"blocks = RandomBlocks({scale}, width={blocks.width}, {seed})\n"
-        "result = {name: torch.linalg.svdvals(jacobian) for name, jacobian in blocks.shrinking().items()}\n"
-    )
-    real = (
-        "from skiplens.explorer.views.jacobians import measured_blocks\n"
-        f"measured = measured_blocks({scale}, {seed}).singular_values\n"
-    )
+    code, real = snippet("blocks", own=blocks), snippet("measured_blocks", own=blocks)
     return Drawing(
         figures=tuple(figures),
         says=f"Where the width shrinks, the median singular value is: {', '.join(medians)}. Where it is kept, the "

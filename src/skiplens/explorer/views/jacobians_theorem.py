@@ -9,7 +9,7 @@ import torch
 
 from skiplens.base.randomness import Randomness
 from skiplens.explorer.view import Check, Drawing, Values
-from skiplens.explorer.written import worded
+from skiplens.explorer.written import snippet, worded
 from skiplens.jacobians.hypotheses import descriptions
 from skiplens.jacobians.hypotheses.conditions import check, largest_gain, regularity_checks, what_follows
 from skiplens.jacobians.hypotheses.descriptions import Case, CheckedHypothesis, CostFacts, Description, FreeMap, Skip
@@ -48,9 +48,7 @@ def draw_theorem(values: Values) -> Drawing:
             ("largest certified step", f"{2 / beta:.3g}" if certified and beta else "none"),
         ),
         checks=tuple(map(_check, checks)),
-        code="from skiplens.explorer.views.jacobians_theorem import TheoremOptions, case_of\n"
-        "from skiplens.jacobians.hypotheses import check\n"
-        f"result = {{one.label: one.verdict for one in check(case_of(TheoremOptions({given})))}}\n",
+        code=snippet("theorem", given=given),
         notes=(
             f"Theorems 4.5, 4.7 and 5.1 of {PAPER}",
             "Hardly any network in use meets all hypotheses; one that fails is no fault, only no guarantee.",

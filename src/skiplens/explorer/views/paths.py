@@ -17,7 +17,7 @@ from skiplens.edits.initialisation import scale_branch_ends
 from skiplens.explorer.control import Choice, Control
 from skiplens.explorer.view import Drawing, Values, View
 from skiplens.explorer.views.runs_folder import RunsFolder, load_report
-from skiplens.explorer.written import controls_of, worded
+from skiplens.explorer.written import controls_of, notes_of, snippet, worded
 from skiplens.graph.batch import take
 from skiplens.graph.dissect import dissect
 from skiplens.graph.network import ResidualNetwork
@@ -127,13 +127,8 @@ def _draw_theory(values: Values) -> Drawing:
             ("asymptote β/(1+β)", f"{float(limit_fraction(ratio)):.3f}"),
             ("complexity θ", in_words(float(network_complexity(depth, ratio, shortest=1)))),
         ),
-        code=f"{imports}\nbeta = {ratio_code}\n"
-        f"result = path_weights(depth={depth}, depth_ratio=beta).square()  # energy of each path length\n",
-        notes=(
-            "Energy of length r: ε_r², with ε_r proportional to C(p−1, r−1) β^r (Littwin & Wolf 2016, eq. 16). "
-            "θ is the exponential rate at which critical points multiply with the number of weights (eq. 31, corrected "
-            "where the linear term makes the landscape simple).",
-        ),
+        code=snippet("path_weights", imports=imports, ratio=ratio_code, depth=depth),
+        notes=notes_of("paths"),
     )
 
 
@@ -272,16 +267,7 @@ def predict(plain: PathSpectrum, factor: float) -> tuple[Prediction, ...]:
 def _draw_network(values: Values, measured: ScaledSpectrum | None) -> Drawing:
     """The measured spectrum beside the theory's."""
     name, factor = values["model"], values["factor"]
-    code = (
-        "import skiplens as sl\n"
-        "from skiplens import data, zoo\n"
-        "from skiplens.edits.initialisation import scale_branch_ends\n"
-        "from skiplens.graph.batch import take\n\n"
-        f"model = zoo.build({name!r}, seed={values['seed']})\n"
-        f"model = scale_branch_ends(model, zoo.branch_parameters(model), {factor!r})\n"
-        f"inputs = take(data.fit_to(data.load('sample'), {_input_shape(name)}), {_SAMPLES}).inputs\n"
-        "result = sl.path_spectrum(model, inputs).distribution\n"
-    )
+    code = snippet("path_spectrum", own=values, shape=_input_shape(name), samples=_SAMPLES)
     if measured is None:
         return Drawing(says=f"Measuring {name} …", code=code)
     plain, scaled = measured.plain, measured.scaled

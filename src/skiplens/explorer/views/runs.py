@@ -16,6 +16,7 @@ from skiplens.explorer.control import SEPARATOR, Choice, Control, Several, Switc
 from skiplens.explorer.view import Download, Drawing, Values, View
 from skiplens.explorer.views import runs_folder
 from skiplens.explorer.views.runs_folder import MARKS, Row, Run, RunsFolder, Table, load_table, load_verdicts
+from skiplens.explorer.written import notes_of, snippet
 from skiplens.papers.study import MODULES, PRESETS, Item, study
 from skiplens.plots.figure import Figure, Line, Mark, Points
 from skiplens.readings.reading import KINDS
@@ -142,28 +143,22 @@ def _reading_control(reports: Sequence[Report]) -> Choice:
 def _draw_report(report: Report, kind: str, folder: Path, address: str) -> Drawing:
     """A report as its own page, or one of its readings with its figures drawn anew."""
     if kind == _VERDICT:
-        return Drawing(
-            says=f"{report.title}: {report.verdict}",
-            page=address,
-            code=f"from skiplens.report import Report\n\nresult = Report.load({str(folder)!r}).verdict\n",
-        )
+        code = snippet("report", folder=str(folder))
+        return Drawing(says=f"{report.title}: {report.verdict}", page=address, code=code)
     section = section_of(next(reading for reading in report.readings if reading.kind == kind))
     return Drawing(
         figures=section.figures,
         says=section.sentence,
         facts=section.facts,
         rows=section.rows,
-        code="from skiplens.report import Report\n"
-        "from skiplens.report.lenses import figures_of\n\n"
-        f"readings = Report.load({str(folder)!r}).readings\n"
-        f"result = [figure for reading in readings if reading.kind == {kind!r} for figure in figures_of(reading)]\n",
+        code=snippet("reading", folder=str(folder), kind=kind),
         notes=(*section.notes, "; ".join(f"{label}: {value}" for label, value in section.provenance if value)),
     )
 
 
 def _draw_reports(labels: Sequence[str], reports: Sequence[Report], kind: str, folders: Sequence[Path]) -> Drawing:
     """One reading of all reports, or their verdicts."""
-    names = f"folders = {[str(folder) for folder in folders]!r}\n"
+    names = [str(folder) for folder in folders]
     if kind == _VERDICT:
         return Drawing(
             says=f"{len(reports)} reports.",
@@ -171,8 +166,7 @@ def _draw_reports(labels: Sequence[str], reports: Sequence[Report], kind: str, f
                 {"run": label, "model": report.title, "verdict": report.verdict}
                 for label, report in zip(labels, reports, strict=True)
             ),
-            code="from skiplens.report import Report\n\n"
-            f"{names}result = [Report.load(folder).verdict for folder in folders]\n",
+            code=snippet("reports", folders=names),
         )
     models = [ComparedModel(label, (report,)) for label, report in zip(labels, reports, strict=True)]
     rows = [
@@ -189,14 +183,8 @@ def _draw_reports(labels: Sequence[str], reports: Sequence[Report], kind: str, f
         figures=figures,
         says=says,
         rows=tuple(rows),
-        code="from skiplens.report import Report\n"
-        "from skiplens.report.lenses import key_numbers\n\n"
-        f"{names}readings = [r for folder in folders for r in Report.load(folder).readings if r.kind == {kind!r}]\n"
-        "result = [{number.label: number.value for number in key_numbers(reading)} for reading in readings]\n",
-        notes=(
-            "One run each: whether a difference is more than chance shows when several draws of the weights are "
-            "compared (skiplens compare).",
-        ),
+        code=snippet("readings", folders=names, kind=kind),
+        notes=notes_of("reports"),
     )
 
 
@@ -211,9 +199,7 @@ def _draw_comparison(folder: Path) -> Drawing:
     return Drawing(
         says=str(content.get("verdict", "")),
         rows=tuple(rows),
-        code="import json\nfrom pathlib import Path\n\n"
-        f"content = json.loads(Path({str(folder / 'comparison.json')!r}).read_text())\n"
-        "result = [number['number'] for number in content['numbers']]\n",
+        code=snippet("comparison", path=str(folder / "comparison.json")),
         notes=tuple(map(str, content.get("notes", ()))),
     )
 
@@ -287,12 +273,7 @@ def _draw_study(folder: Path, values: Values, measured: Any) -> Drawing:
     figures, problem = measured or ((), "")
     columns = ("claim", "paper", "ours", "uncertainty", "verdict")
     told = [{name: "" if row.get(name) is None else row[name] for name in columns} for row in own]
-    code = (
-        "import json\n"
-        "from pathlib import Path\n\n"
-        f"verdicts = json.loads(Path({str(folder / 'verdicts.json')!r}).read_text())\n"
-        f"result = [v['verdict'] for v in verdicts if f\"{{v['study']}}/{{v['item']}}\" == {values['item']!r}]\n"
-    )
+    code = snippet("study", path=str(folder / "verdicts.json"), item=values["item"])
     return Drawing(figures, says, facts, tuple(told), code=code, notes=tuple(filter(None, (problem, origin))))
 
 
@@ -336,10 +317,7 @@ def _draw_studies(labels: Sequence[str], folders: Sequence[Path]) -> Drawing:
     return Drawing(
         says=f"{len(claims)} claims; the runs have different verdicts on {differing} of them.",
         rows=tuple(rows),
-        code="import json\n"
-        "from pathlib import Path\n\n"
-        f"files = {[str(folder / 'verdicts.json') for folder in folders]!r}\n"
-        "result = [[verdict['verdict'] for verdict in json.loads(Path(file).read_text())] for file in files]\n",
+        code=snippet("studies", files=[str(folder / "verdicts.json") for folder in folders]),
     )
 
 

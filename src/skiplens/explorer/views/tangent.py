@@ -14,7 +14,7 @@ from skiplens.base.randomness import Randomness
 from skiplens.base.words import in_words
 from skiplens.explorer.control import Control
 from skiplens.explorer.view import Drawing, Values, View
-from skiplens.explorer.written import controls_of, worded
+from skiplens.explorer.written import controls_of, notes_of, snippet, worded
 from skiplens.kernels.arc_cosine import Correlation
 from skiplens.kernels.architectures import Architecture, InfiniteWidthKernel, Trained, kernel_by_name
 from skiplens.kernels.finite_width.matrix_free import sample_kernels
@@ -54,11 +54,7 @@ class TangentView(View):
             says=f"{_about_angles(setting, curves)} {_about_scale(setting)} {_about_spread(setting)}",
             facts=_facts(setting),
             code=_code(setting, Sampling.of(values) if values["sampled"] else None),
-            notes=(
-                "Formulas of Littwin and Wolf 2020, Residual Tangent Kernels, as corrected; variances are exact, not "
-                "bounds.",
-                "Sampled kernels are divided by the exact mean at equal inputs.",
-            ),
+            notes=notes_of("tangent"),
         )
 
     def measurement(self, values: Values) -> Values | None:
@@ -209,24 +205,10 @@ def _code(setting: Setting, sampling: Sampling | None) -> str:
     if setting.architecture == "resnet":
         sizes += f", branch_depth={setting.branch_depth}, branch_scale={setting.branch_scale}"
     kernel = {"resnet": "ResNetKernel", "densenet": "DenseNetKernel", "vanilla": "VanillaKernel"}[setting.architecture]
-    curve = (
-        "import torch, skiplens as sl\n"
-        f"angles = torch.linspace(0, torch.pi, {_ANGLES}, dtype=torch.float64)\n"
-        "inputs = 2**0.5 * torch.stack([angles.cos(), angles.sin()], 1)\n"
-        f"result = sl.{kernel}({sizes}, trained={setting.trained!r}, normalise=True).ntk(inputs[:1], inputs)[0]\n"
-    )
+    curve = snippet("kernel", angles=_ANGLES, kernel=kernel, sizes=sizes, trained=setting.trained)
     if sampling is None:
         return curve
-    return (
-        f"{curve}\n"
-        "from skiplens.base.randomness import Randomness\n"
-        "from skiplens.kernels.finite_width import DenseNet, ResNet, Vanilla, kernel_moments, sample_kernels\n"
-        f"network, generator = {sampling.network}, Randomness({sampling.seed}).torch()\n"
-        f"few = inputs[:: {(_ANGLES - 1) // (_SAMPLED_ANGLES - 1)}]\n"
-        f"drawn = [sample_kernels(network, few, size, generator, {sampling.trained!r}) for size in {sampling.rounds}]\n"
-        "sampled = torch.cat([each.samples[:, 0] for each in drawn])"
-        f" / kernel_moments(network, {sampling.trained!r}).mean\n"
-    )
+    return curve + snippet("sampled_kernels", own=sampling, step=(_ANGLES - 1) // (_SAMPLED_ANGLES - 1))
 
 
 def _facts(setting: Setting) -> tuple[tuple[str, str], ...]:

@@ -36,17 +36,18 @@ function endPrint() {
 }
 
 document.addEventListener("click", (event) => {
-  const button = event.target.closest("button, .block");
+  const button = event.target.closest("button, .block, .stage");
   if (!button) return;
   if (button.classList.contains("copy")) copy(button, tableText(button.parentElement.querySelector("table")));
   if (button.classList.contains("copy-code")) copy(button, button.parentElement.querySelector("pre").textContent);
   if (button.classList.contains("block")) choose(button);
+  if (button.classList.contains("stage")) unfold(button);
   if (button.classList.contains("morph")) morph(button);
   if (button.classList.contains("save-card")) saveCard(button.dataset.kind);
   if (button.dataset.zoom) fit(Number(button.dataset.zoom));
   if (button.parentElement.id === "filter") { chosen.clear(); applyChoice(); }
 });
-for (const button of blockButtons) button.addEventListener("keydown", walk);
+for (const button of [...blockButtons, ...stageButtons]) button.addEventListener("keydown", walk);
 for (const details of all("details.more")) details.addEventListener("toggle", () => drawAll(all(".plot", details.parentElement)));
 for (const details of all("details.numbers")) details.addEventListener("toggle", () => fillNumbers(details));
 toggle.addEventListener("click", () => setTheme(root.dataset.theme === "dark" ? "light" : "dark"));

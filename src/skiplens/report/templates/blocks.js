@@ -61,13 +61,14 @@ function choose(button) {
 }
 
 function walk(event) {
-  if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(event.currentTarget); return; }
+  const isStage = event.currentTarget.matches(".stage");
+  const row = isStage ? stageButtons : blockButtons;
+  if (event.key === "Enter" || event.key === " ") { event.preventDefault(); (isStage ? unfold : choose)(event.currentTarget); return; }
   const steps = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: -Infinity, End: Infinity };
   if (event.key === "Escape" && chosen.size) { chosen.clear(); applyChoice(); return; }
   if (!(event.key in steps)) return;
-  const last = blockButtons.length - 1;
-  const next = blockButtons[Math.min(last, Math.max(0, blockButtons.indexOf(event.currentTarget) + steps[event.key]))];
+  const next = row[Math.min(row.length - 1, Math.max(0, row.indexOf(event.currentTarget) + steps[event.key]))];
   event.preventDefault();
-  for (const button of blockButtons) button.setAttribute("tabindex", button === next ? "0" : "-1");
+  for (const button of row) button.setAttribute("tabindex", button === next ? "0" : "-1");
   next.focus();
 }

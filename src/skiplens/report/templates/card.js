@@ -10,6 +10,7 @@ function inlined(node) {
     for (const name of ["fill", "fill-opacity", "stroke", "stroke-opacity", "stroke-width", "stroke-dasharray", "font-size", "font-weight", "font-family"]) {
       part.setAttribute(name, style.getPropertyValue(name));
     }
+    if (parts[index].closest(".folded .block, svg:not(.folded) .stage")) part.remove();
   });
   return copy;
 }

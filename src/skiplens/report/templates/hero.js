@@ -2,8 +2,10 @@
 
 const hero = byId("hero");
 const WHOLE = hero ? hero.viewBox.baseVal.width : 0;
-const TALL = 284;  // as in network_drawing.py
+const [TOP, TALL] = hero ? [hero.viewBox.baseVal.y, hero.viewBox.baseVal.height] : [0, 0];
 const NARROW = 22;  // pixels between two numbers under the trunk
+const APART = 6;  // pixels of a block below which stages stand for blocks
+const stageButtons = all("#hero .stage");
 let zoom = 1;
 
 const alongX = (path, by) => path.replace(/(-?[\d.]+) (-?[\d.]+)/g, (_, x, y) => `${(x * by).toFixed(1)} ${y}`);
@@ -15,16 +17,21 @@ function stretched(node, name, change) {
 }
 
 function stretch(by) {
-  hero.setAttribute("viewBox", `0 0 ${WHOLE * by} ${TALL}`);
+  hero.classList.toggle("folded", stageButtons.length > 0 && roomOfBlock() * by < APART);
+  hero.setAttribute("viewBox", `0 ${TOP} ${WHOLE * by} ${TALL}`);
   hero.style.width = `${WHOLE * by}px`;
   const thick = Math.min(by, 4);
   for (const path of all("path", hero)) {
-    const small = path.matches(".mark, .alarm") && path.closest(".block");  // these keep their form and move
+    const small = path.matches(".mark, .alarm") && path.closest(".block, .stage");  // these keep their form and move
     stretched(path, small ? "transform" : "d", (own) => (small ? `translate(${(by - 1) * middleOf(path)} 0)` : alongX(own, by)));
-    if (path.matches(".ribbon, .block .trunk")) stretched(path, "stroke-width", (own) => Math.max(1, own * thick).toFixed(1));
+    if (path.matches(".block .ribbon, .block .trunk")) stretched(path, "stroke-width", (own) => Math.max(1, own * thick).toFixed(1));
   }
   for (const text of all("text", hero)) stretched(text, "x", (own) => (text.getAttribute("text-anchor") === "middle" ? own * by : own));
   for (const rect of all("rect", hero)) for (const name of ["x", "width"]) stretched(rect, name, (own) => own * by);
+  for (const text of all(".stage .number", hero)) {
+    const count = text.textContent.split(" ")[0];
+    text.textContent = Number(text.parentElement.querySelector(".hit").getAttribute("width")) < 3 * NARROW ? count : `${count} blocks`;
+  }
   thinNumbers();
 }
 
@@ -35,7 +42,7 @@ function middleOf(path) {
 
 function thinNumbers() {
   let last = -Infinity;
-  for (const text of all(".number", hero)) {
+  for (const text of all("#hero > .number")) {
     const place = Number(text.getAttribute("x"));
     const room = place - last >= NARROW;
     text.style.display = room ? "" : "none";
@@ -43,11 +50,27 @@ function thinNumbers() {
   }
 }
 
+// Of an outermost block in the drawing as it is made.
+const roomOfBlock = () => WHOLE / Math.max(1, all("#hero .block:not(.nested)").length);
+
+// A stage that is pressed comes near enough for its blocks to be seen; the first of them has the keyboard then.
+function unfold(stage) {
+  const blocks = stage.dataset.blocks.split(" ").map((block) => blockButtons[block]);
+  const frame = hero.parentElement;
+  const wanted = Math.max((2 * APART * WHOLE) / roomOfBlock(), (0.9 * frame.clientWidth * WHOLE) / (blocks.length * roomOfBlock()));
+  fit(wanted / frame.clientWidth / zoom);
+  const ends = [blocks[0], blocks.at(-1)].map((block) => block.querySelector(".hit").getBBox());
+  frame.scrollLeft = (ends[0].x + ends[1].x + ends[1].width - frame.clientWidth) / 2;
+  for (const button of blockButtons) button.setAttribute("tabindex", button === blocks[0] ? "0" : "-1");
+  blocks[0].focus({ preventScroll: true });
+  say(`${blocks.length} blocks are shown one by one.`);
+}
+
 function fit(change = 1) {
   if (!hero) return;
   const frame = hero.parentElement;
   const middle = (frame.scrollLeft + frame.clientWidth / 2) / frame.scrollWidth;
-  zoom = change ? Math.min(32, Math.max(1, zoom * change)) : 1;
+  zoom = change ? Math.min(Math.max(32, (8 * APART) / roomOfBlock()), Math.max(1, zoom * change)) : 1;
   if (frame.clientWidth) stretch((zoom * frame.clientWidth) / WHOLE);
   frame.scrollLeft = middle * frame.scrollWidth - frame.clientWidth / 2;
 }
@@ -67,7 +90,7 @@ function pan(event) {
 const tip = element("div", "", { id: "tip", hidden: true });
 
 function showTip(event) {
-  const block = event.target.closest?.(".block");
+  const block = event.target.closest?.(".block, .stage");
   tip.hidden = !block;
   if (!block) return;
   const [, name, rest] = block.getAttribute("aria-label").match(/^(.*?): (.*)$/s) || ["", block.getAttribute("aria-label"), ""];

@@ -132,6 +132,112 @@ async function copyCard() {
   }
 }
 
+// The network itself as a control: its end is pulled for depth, its branches for β, and light moves between them.
+const SVG = "http://www.w3.org/2000/svg";
+const HIGH = 136, TRUNK = 118;  // pixels of the drawing, and where its trunk runs
+const fieldOf = (kind, name) => byId(JSON.stringify({ kind, name, view: "paths" }));
+const shareOf = (slider) => (slider.value - slider.min) / (slider.max - slider.min);
+const isShown = (node) => Boolean(node) && !node.closest("[hidden]");
+const setValue = Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value").set;  // the one that React hears
+
+function moveSlider(slider, share) {
+  const steps = Math.round((Math.min(1, Math.max(0, share)) * (slider.max - slider.min)) / slider.step);
+  slider.focus({ preventScroll: true });
+  setValue.call(slider, String(Number(slider.min) + steps * slider.step));
+  slider.dispatchEvent(new Event("input", { bubbles: true }));
+}
+
+function part(name, fields, text = "") {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(fields)) made.setAttribute(key, value);
+  made.textContent = text;
+  return made;
+}
+
+function drawNetwork() {
+  const frame = byId("network");
+  if (!frame) return;
+  const [depth, ratio] = ["depth", "beta"].map((name) => fieldOf("range", name));
+  if (!isShown(depth) || !isShown(ratio)) { frame.replaceChildren(); return; }
+  const [layers, beta] = ["depth", "beta"].map((name) => Number(fieldOf("number", name).value));
+  if (!(layers > 1) || !(beta >= 0)) return;
+  const wide = frame.clientWidth, share = beta / (1 + beta);
+  const end = 60 + (wide - 90) * (0.12 + 0.88 * shareOf(depth));
+  const count = Math.min(layers - 1, Math.floor((end - 20) / 7)), room = (end - 20) / count;
+  const rise = 16 + 76 * shareOf(ratio), thick = Math.min(14, 0.45 * room);
+  const top = TRUNK - (rise * 4) / 3;
+  const arc = (index) => `M${20 + (index + 0.2) * room} ${TRUNK}C${20 + (index + 0.2) * room} ${top} ${20 + (index + 0.8) * room} ${top} ${20 + (index + 0.8) * room} ${TRUNK}`;
+  const branches = Array.from({ length: count }, (_, index) => arc(index)).join("");
+  const words = `the light passes about ${Math.round(layers * share).toLocaleString("en")} of ${layers.toLocaleString("en")} layers, p β/(1+β)`;
+  const drawn = count < layers - 1 ? `, ${count} of ${(layers - 1).toLocaleString("en")} blocks drawn` : "";
+  const picture = part("svg", { class: "network", viewBox: `0 0 ${wide} ${HIGH}`, height: HIGH, role: "img", "aria-label": `A network whose shortcut and branches are as bright as what passes through them: ${words}. The sliders of depth and β move it.` });
+  const middle = 20 + (Math.floor(count / 2) + 0.5) * room;
+  picture.append(
+    part("path", { class: "trunk", d: `M8 ${TRUNK}L${end} ${TRUNK}`, style: `stroke-width: ${2 + 14 * (1 - share)}px; stroke-opacity: ${0.15 + 0.75 * (1 - share)}` }),
+    part("path", { class: "ribbon", d: branches, style: `stroke-width: ${1 + thick * share}px; stroke-opacity: ${0.12 + 0.88 * share}` }),
+  );
+  for (const [name, x, y, told] of [["depth", end, TRUNK, "Pull to the side: more layers or fewer"], ["beta", middle, TRUNK - rise, "Pull up or down: stronger branches or weaker"]]) {
+    const handle = part("circle", { class: `handle ${name}`, cx: x, cy: y, r: 9, "data-control": name });
+    handle.append(part("title", {}, told));
+    picture.append(handle);
+  }
+  const told = `Pull the dots: ${words}${drawn}.`;
+  const caption = frame.querySelector("p") || element("p", "", { className: "caption" });
+  if (caption.textContent !== told) caption.textContent = told;
+  frame.replaceChildren(picture, caption);
+}
+
+function pull(event) {
+  const name = event.target.dataset?.control;
+  if (!name || event.button) return;
+  event.preventDefault();
+  const frame = byId("network").getBoundingClientRect(), slider = fieldOf("range", name);
+  const move = (moved) => moveSlider(slider, name === "depth" ? ((moved.clientX - frame.left - 60) / (frame.width - 90) - 0.12) / 0.88 : (TRUNK - (moved.clientY - frame.top) - 16) / 76);
+  const done = () => { for (const kind of ["pointermove", "pointerup", "pointercancel"]) window.removeEventListener(kind, kind === "pointermove" ? move : done); };
+  window.addEventListener("pointermove", move);
+  window.addEventListener("pointerup", done);
+  window.addEventListener("pointercancel", done);
+}
+
+// Training makes weights and with them β grow, decay shrinks them: the slider goes there by itself, in steps.
+const STEPS = 20, BETWEEN = 250;  // milliseconds
+let playing = 0;
+function play() {
+  const slider = fieldOf("range", "beta");
+  if (playing || !isShown(slider)) { stop(); return; }
+  const from = shareOf(slider), goal = from < 0.75 ? 1 : 0;
+  let step = 0;
+  playing = setInterval(() => {
+    step += 1;
+    if (!isShown(fieldOf("range", "beta"))) { stop(); return; }
+    moveSlider(fieldOf("range", "beta"), from + ((goal - from) * step) / STEPS);
+    if (step === STEPS) stop();
+  }, BETWEEN);
+  namePlay();
+}
+
+function stop() {
+  clearInterval(playing);
+  playing = 0;
+  namePlay();
+}
+
+function namePlay() {
+  const button = byId("play"), slider = fieldOf("range", "beta");
+  if (!button || !slider) return;
+  const words = playing ? "Stop" : shareOf(slider) < 0.75 ? "Play: weights grow, it gets deeper" : "Play: weights decay, it gets shallower";
+  if (button.textContent !== words) button.textContent = words;
+}
+
+// The library calls boxes of a form the options of a list, which may hold nothing that can be pressed.
+function nameBoxes() {
+  for (const label of all("label[role=option]")) {
+    const list = label.closest("[role=listbox]");
+    if (list) list.removeAttribute("role");
+    for (const name of ["role", "aria-selected"]) label.removeAttribute(name);
+  }
+}
+
 // What belongs to one view is never seen under the title of another.
 function hideOld() {
   if (!byId("main")) return;
@@ -164,17 +270,19 @@ let waiting = false;
 function soon() {
   if (waiting) return;
   waiting = true;
-  requestAnimationFrame(() => { waiting = false; hideOld(); nameLook(); nameSliders(); reopen(); drawChanged(); });
+  requestAnimationFrame(() => { waiting = false; hideOld(); nameLook(); nameSliders(); nameBoxes(); drawNetwork(); namePlay(); reopen(); drawChanged(); });
 }
 
-const isOurs = (change) => !(change.target.closest ? change.target : change.target.parentElement || root).closest(".plot");
+const isOurs = (change) => !(change.target.closest ? change.target : change.target.parentElement || root).closest(".plot, #network, #play");
 new MutationObserver((changes) => {
   const ours = changes.filter(isOurs);
   for (const change of ours) forget(change.removedNodes);
   hideOld();
   if (ours.length) soon();
 }).observe(document.body, { childList: true, subtree: true, characterData: true });
-document.addEventListener("input", soon);
+document.addEventListener("input", () => { soon(); setTimeout(soon, 60); });  // the field beside a slider follows it
+document.addEventListener("pointerdown", pull);
+window.addEventListener("resize", soon);
 
 function setLook(name) {
   root.dataset.theme = name;
@@ -200,6 +308,7 @@ document.addEventListener("click", (event) => {
   if (!button) return;
   if (button.id === "hold") hold();
   if (button.id === "copy-card") copyCard();
+  if (button.id === "play") play();
   if (button.id === "theme") setLook(root.dataset.theme === "dark" ? "light" : "dark");
   if (button.classList.contains("copy")) copy(button, tableText(button.parentElement.querySelector("table")));
   if (button.classList.contains("copy-code")) copy(button, button.nextElementSibling.textContent);
