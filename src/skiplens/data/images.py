@@ -86,12 +86,7 @@ def sample() -> ImageSet:
         >>> tuple(digits.images.shape), digits.labels[:5].tolist()
         ((2000, 1, 28, 28), [5, 0, 4, 1, 9])
     """
-    images, labels = (_read(f"mnist-first-2000-{kind}.gz") for kind in ("images-idx3-ubyte", "labels-idx1-ubyte"))
-    return ImageSet(images.unsqueeze(1), labels.long(), DIGITS)
-
-
-def _read(name: str) -> Tensor:
-    return read_idx(gzip.decompress(files("skiplens.data").joinpath("sample", name).read_bytes()), name)
-
-
-DIGITS = tuple("0123456789")
+    names = [f"mnist-first-2000-{kind}-ubyte.gz" for kind in ("images-idx3", "labels-idx1")]
+    packed = (files("skiplens.data").joinpath("sample", name).read_bytes() for name in names)
+    images, labels = (read_idx(gzip.decompress(data), name) for data, name in zip(packed, names, strict=True))
+    return ImageSet(images.unsqueeze(1), labels.long(), tuple("0123456789"))

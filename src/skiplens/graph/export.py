@@ -61,15 +61,12 @@ def export(model: nn.Module, arguments: Arguments) -> ExportedGraph:
 
 def _decompositions() -> dict[Any, Callable[..., Any]]:
     """Operations without all derivatives, written with operations that have them; everything else stays as it is."""
-    table: dict[Any, Callable[..., Any]] = {torch.ops.aten.copy.default: _copied}
+    table: dict[Any, Callable[..., Any]] = {  # what a tensor holds after a write in place
+        torch.ops.aten.copy.default: lambda into, source, *_: source.to(into.dtype).expand(into.shape).clone()
+    }
     grouped = (("aten", "_grouped_mm"), ("transformers", "grouped_mm_fallback"))  # its experts use the second one
     found = (getattr(getattr(torch.ops, space), name, None) for space, name in grouped)
     return table | {operation.default: grouped_product for operation in found if operation is not None}
-
-
-def _copied(written: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
-    """What a tensor holds after a write in place."""
-    return source.to(written.dtype).expand(written.shape).clone()
 
 
 def grouped_product(rows: torch.Tensor, matrices: torch.Tensor, ends: torch.Tensor | None = None, *others: Any) -> Any:

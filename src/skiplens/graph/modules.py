@@ -33,8 +33,9 @@ class ModuleCall:
 
     def on(self, base: Tensor | None) -> "ModuleCall":
         """The call from the stream to the stream, where that runs outside of the module."""
-        fits = base is not None and base.shape == self.left.shape
-        return replace(self, entered=base, left=base + self.left) if fits else self
+        if base is None or base.shape != self.left.shape:
+            return self
+        return replace(self, entered=base, left=base + self.left)
 
 
 def module_blocks(model: nn.Module, arguments: Arguments, chosen: Sequence[str] = ()) -> tuple[list[ModuleCall], Any]:
@@ -47,7 +48,7 @@ def module_blocks(model: nn.Module, arguments: Arguments, chosen: Sequence[str] 
     calls: list[ModuleCall] = []
     running: list[str] = []
     counts: Counter[str] = Counter()
-    blocks, last, sums = set(wanted.values()), [None], set[str]()
+    blocks, last, sums = set(wanted.values()), list[Tensor | None]([None]), set[str]()
 
     def hooks(name: str, module: nn.Module) -> list[Any]:
         def before(*_: Any) -> None:

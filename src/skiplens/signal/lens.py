@@ -247,7 +247,7 @@ def hooked_signal(subject: Subject, reason: NotExportableError, randomness: Rand
         "outermost": (True,) * len(calls),
         "signal": torch.stack(rows) if rows else nothing,
         "gradient": torch.stack(back) if back else nothing,
-        "widths": torch.tensor([_width(call.left) for call in calls], dtype=torch.int64),
+        "widths": torch.tensor([c.left.shape[1 if c.left.ndim == 4 else -1] for c in calls], dtype=torch.int64),
         "scales": ((),) * len(calls),
         "output_parameters": ((),) * len(calls),
         "dropout": tuple(n for n, m in model.named_modules() if isinstance(m, _DropoutNd) and m.training and m.p > 0),
@@ -282,7 +282,3 @@ def _branch(call: ModuleCall, model: nn.Module, gradients: Mapping[str, Tensor |
         "shifts": tuple(name for name in named if name not in matrices),
         "normalised": any("Norm" in type(module).__name__ for module in call.module.modules()),
     }
-
-
-def _width(value: Tensor) -> int:
-    return value.shape[1] if value.ndim == 4 else value.shape[-1]

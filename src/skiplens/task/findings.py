@@ -25,7 +25,8 @@ _WORDS = json.loads(Path(__file__).with_name("words.json").read_text("utf-8"))  
 
 
 def _found(rule: str, severity: Severity, sentence: str, numbers: tuple[float, float], code: str = "") -> Finding:
-    return Finding(rule, severity, sentence, *numbers, *_WORDS[rule], code)
+    source, change = _WORDS[rule]
+    return Finding(rule, severity, sentence, *numbers, source, change, code)
 
 
 def judge_start(reading: TaskReading) -> Iterator[Finding]:

@@ -22,8 +22,7 @@ from skiplens.kernels.limit.signals import Mixed, Moments, Signal, Unit, depende
 
 DRAWS = 2048  # of the logits, the same for all pairs
 _AT_ONCE = 2**21
-AVERAGED = "Heads are taken for many."
-"""What is told where logits are drawn."""
+AVERAGED = "Heads are taken for many."  # told where logits are drawn
 
 
 @rule("scaled_dot_product_attention")
