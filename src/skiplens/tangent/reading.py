@@ -20,9 +20,7 @@ def _none() -> Tensor:
 class TangentReading(Reading, kind="tangent"):
     """The tangent kernel summed over outputs, and what follows from it."""
 
-    may_lack: ClassVar[Mapping[str, str]] = {
-        "predicted_variance": "theory does not know this network",
-    }
+    may_lack: ClassVar[Mapping[str, str]] = {"predicted_variance": "theory does not know this network"}
 
     kernel: Float[Tensor, "samples samples"]  # Θ(x, x′) = Σ_o ⟨∇f_o(x), ∇f_o(x′)⟩
     targets: Int[Tensor, " classified"]  # the classes of the samples, or empty where the targets are no classes
