@@ -81,10 +81,7 @@ class Walk:
             source = source.all_input_nodes[0]
         name = self.network.exported.parameters.get(source.name)
         if name is None:
-            raise InvalidInputError(
-                "its weights are not one parameter times a number, so nothing tells their draw; take a parametrization "
-                "off, or make them a parameter"
-            )
+            raise InvalidInputError("its weights are not one parameter times a number; take parametrizations off")
         model = self.network.model
         parameter, every = model.get_parameter(name), model.named_parameters(remove_duplicate=False)
         return source, next(first for first, value in every if value is parameter)
@@ -175,8 +172,7 @@ def layer(walk: Walk, node: fx.Node, fans: tuple[int, int], weight: Tensor, bias
 def _matrix(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias: Any = None) -> Signal:
     if not isinstance(weight, Tensor) or isinstance(signal, Tensor):
         raise InvalidInputError(
-            "it is no product of a value and a matrix of parameters, and others have no rule yet; attention has one as "
-            "scaled_dot_product_attention"
+            "it is no product with a parameter; others have no rule but scaled_dot_product_attention"
         )
     fan_in, fan_out = weight.T.shape if operation(node) == "aten.linear" else weight.shape
     inside = signal.moments
