@@ -18,24 +18,31 @@ def measurement(ours, peer, size=2**30):
 
 @pytest.fixture
 def results(tmp_path):
-    """A folder in which one row is committed: ours takes 2 s and 1 GiB, the other way 6 s."""
+    """A file in which one row is committed: ours takes 2 s and 1 GiB, the other way 6 s."""
     ours, peer = measurement(2.0, 6.0)
-    row = {"name": NAME, "ours": ours, "peers": [{"name": "nobody", "cpu_s": 1.0}, {"name": PEER, **peer}]}
-    (tmp_path / "hessian_product.json").write_text(json.dumps({"rows": [row]}))
-    (tmp_path / "hessian_product_gpu.json").write_text(json.dumps({"rows": [{"name": NAME}]}))
-    return tmp_path
+    (tmp_path / "regress.json").write_text(json.dumps({"rows": {NAME: {"ours": ours, "peer": peer}}}))
+    return tmp_path / "regress.json"
 
 
 def test_there_are_ten_and_each_is_committed_and_can_be_measured_with_torch_alone():
-    from regress import PAIRS, committed
+    from regress import PAIRS, SMALLER, committed, size_of
     from run import chosen
 
     rows, known = {row.name: row for _, row in chosen([])}, committed()
-    assert len(PAIRS) == 10
+    assert len(PAIRS) == 10 and set(SMALLER) < set(PAIRS) and known.keys() == PAIRS.keys()
     for name, peer in PAIRS.items():
         assert rows[name].peers[peer].environment == "main"
-        assert peer in [kept["name"] for kept in known[name]["peers"]]
-        assert known[name]["size"] == rows[name].sizes[-1]
+        assert known[name]["peer_name"] == peer and known[name]["size"] == size_of(rows[name])
+
+
+def test_what_is_recorded_is_what_is_compared_with(tmp_path):
+    from regress import record, regress
+
+    file = tmp_path / "regress.json"
+    record([NAME, "complexity"], lambda row: measurement(1.0, 4.0 if row.name == NAME else 2.0), file)
+    record(["complexity"], lambda row: measurement(1.0, 9.0), file)  # the other one stays
+    table = regress([NAME, "complexity"], lambda row: measurement(1.0, 8.5), file)
+    assert {row["row"]: row["committed"] for row in table} == {NAME: 4, "complexity": 9}
 
 
 @pytest.mark.parametrize(
@@ -52,20 +59,22 @@ def test_there_are_ten_and_each_is_committed_and_can_be_measured_with_torch_alon
     ],
 )
 def test_what_is_worse_twice_is_told(found, verdict, results):
-    from regress import regress
+    from regress import regress, told
 
     left = list(found)
     (row,) = regress([NAME], lambda row: left.pop(0), results)
     assert row["verdict"] == verdict and not left
     assert row["committed"] == 3 and row["now"] == max(peer["cpu_s"] / ours["cpu_s"] for ours, peer in found)
+    (said,) = told([row]) if verdict != "as before" else [f"{NAME}: {verdict} ("]
+    assert said.startswith(f"{NAME}: {verdict} (")
 
 
 def test_the_other_way_is_brought_to_the_size_of_ours():
-    from regress import pair_of
+    from regress import pair_of, size_of
     from run import chosen
 
     row = next(row for _, row in chosen([NAME]) if row.name == NAME)
-    smaller = dataclasses.replace(row.peers[PEER], size=row.sizes[-1] // 4, grows=2.0, share=0.5)
+    smaller = dataclasses.replace(row.peers[PEER], size=size_of(row) // 4, grows=2.0, share=0.5)
     row, asked = dataclasses.replace(row, peers={PEER: smaller}), []
 
     def measure(way):
@@ -73,7 +82,7 @@ def test_the_other_way_is_brought_to_the_size_of_ours():
         return {"cpu_s": 1.0, "added_bytes": 0}
 
     ours, peer = pair_of(row, measure)
-    assert asked == [row.sizes[-1] // 4, row.sizes[-1]]
+    assert asked == [size_of(row) // 4, size_of(row)]
     assert ours["cpu_s"] == 1 and peer["cpu_s"] == 4**2 / 0.5
 
 
