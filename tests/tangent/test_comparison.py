@@ -184,7 +184,7 @@ def test_a_limit_that_would_take_too_long_says_so():
     model = nn.Sequential(nn.Conv2d(1, 4, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2))
     batch = Batch(torch.zeros(2, 1, 96, 96), torch.arange(2))
     assert limit_of_module(Subject(model, batch, "images"), batch, 2) == {
-        "no_limit": "it would take too long, with 84,934,656 numbers for each pair of samples."
+        "no_limit": "it would take too long: 84,934,656 numbers for each pair of samples."
     }
 
 

@@ -216,11 +216,8 @@ def _norms_first(patient: Patient) -> Made:
     if not names:
         return "it has no transformer layers of torch.nn that normalise after the sum"
     words = f"normalise at the beginning of the branches of {len(names)} transformer layers instead of after their sums"
-    reason, remedy = (
-        "norms after the sums scale the shortcut down at each block",
-        Remedy("norms_first", {"modules": names}),
-    )
-    return [Change("norms_first", "norms", words, reason, (remedy,))]
+    reason = "norms after the sums scale the shortcut down at each block"
+    return [Change("norms_first", "norms", words, reason, (Remedy("norms_first", {"modules": names}),))]
 
 
 def _activations(patient: Patient) -> Made:
@@ -264,11 +261,9 @@ def _starts(patient: Patient) -> Made:
 def _torch_start(patient: Patient) -> Made:
     """Torch's own start, where layers that no other start draws are far from it."""
     fresh = torch_default(patient.model, Randomness(0))
-    pairs = [
-        (name, float(own.detach().norm()), float(fresh.get_parameter(name).detach().norm()))
-        for name, own in patient.model.named_parameters()
-    ]
-    sizes = {name: own / usual for name, own, usual in pairs if usual > 0 and 0 < own < math.inf}
+    norms = {name: float(own.detach().norm()) for name, own in patient.model.named_parameters()}
+    usual = {name: float(fresh.get_parameter(name).detach().norm()) for name in norms}
+    sizes = {name: own / usual[name] for name, own in norms.items() if usual[name] > 0 and 0 < own < math.inf}
     drawn = {f"{name}.weight" for name, module in patient.model.named_modules() if isinstance(module, WeightLayer)}
     far = {name: max(size, 1 / size) for name, size in sizes.items() if name not in drawn}
     worst = max(far, key=far.__getitem__, default="")
@@ -320,24 +315,16 @@ def _head(patient: Patient) -> Made:
 
 def _training(patient: Patient) -> Made:
     steps = max(2, patient.steps // WARM_UP)
-    warm_up = Change(
-        "warm_up",
-        "training",
-        f"let the rate rise over the first {steps} steps",
-        "the first steps are taken before the gradient is known well",
-        training=lambda choice: warmed_up(choice, steps),
-        training_code="schedule = torch.optim.lr_scheduler.LambdaLR(\n"
+    words, reason = f"let the rate rise over the first {steps} steps", "the first steps know the gradient badly"
+    code = (
+        "schedule = torch.optim.lr_scheduler.LambdaLR(\n"
         f"    optimizer, lambda number: min(1.0, (number + 1) / {steps})\n"
-        ")  # schedule.step() after each optimizer.step()",
+        ")  # schedule.step() after each optimizer.step()"
     )
-    clip = Change(
-        "clip",
-        "training",
-        f"clip the norm of the gradient at {CLIP:g}",
-        "a single large gradient can undo what was learned",
-        training=lambda choice: clipped(choice, CLIP),
-        training_code=f"torch.nn.utils.clip_grad_norm_(model.parameters(), {CLIP:g})  # before each optimizer.step()",
-    )
+    warm_up = Change("warm_up", "training", words, reason, (), lambda choice: warmed_up(choice, steps), code)
+    words, reason = f"clip the norm of the gradient at {CLIP:g}", "a single large gradient can undo what was learned"
+    code = f"torch.nn.utils.clip_grad_norm_(model.parameters(), {CLIP:g})  # before each optimizer.step()"
+    clip = Change("clip", "training", words, reason, (), lambda choice: clipped(choice, CLIP), code)
     scheduled = isinstance(patient.choice.factory([nn.Parameter(torch.zeros(1))]), tuple)
     return [clip] if scheduled else [warm_up, clip]
 

@@ -20,7 +20,7 @@ from skiplens.linalg.density import weighted_quantiles
 from skiplens.plots import section
 from skiplens.plots.figure import Bars, Figure, Line, Mark, Points, Reference, drawn, in_order, numbers
 from skiplens.plots.section import LEVELS, Curve, KeyNumber, Overlay, Quantity, ReadingView, Scale, Section
-from skiplens.readings.finding import Finding, Remedy, Rule, Severity, listed
+from skiplens.readings.finding import Finding, Remedy, Rule, Severity, listed, rule_words
 from skiplens.readings.reading import Provenance
 from skiplens.signal.structure import StructureReading
 
@@ -214,6 +214,7 @@ def _row(reading: JacobianSpectrum, name: str) -> Mapping[str, Any]:
     }
 
 
+WORDS = rule_words(__file__)
 LOST = 0.01  # share of lost directions that is worth reporting
 
 
@@ -231,9 +232,7 @@ def judge_projections(reading: StructureReading) -> Iterator[Finding]:
         "some directions of the signal are shrunk there before training has begun.",
         number=float(len(names)),
         threshold=0.0,
-        source="'On skip connections and normalisation layers in deep optimisation', theorem 4.7 asks for shortcuts "
-        "with all singular values 1; section 6.3 adds an average pool to each projection",
-        change="Add a scaled average pool beside each projection: identity plus projection, the same parameters.",
+        **WORDS["projection_shortcuts"],
         code=code_of(remedy),
         where=names,
         remedy=remedy,
@@ -262,10 +261,7 @@ def judge_directions(jacobians: JacobianSpectrum, structure: StructureReading) -
         f"{FLOOR:g}){f'; so do {listed(others)}' if others else ''}.",
         number=shares[worst],
         threshold=LOST,
-        source="'On skip connections and normalisation layers in deep optimisation', proposition 4.6 and lemma B.4: "
-        "with an isometric shortcut and a branch of norm below 1 no singular value of a block is 0",
-        change="Let the shortcut pass every direction: an identity, or a pool beside the projection; and keep "
-        "activations and normalisations off the shortcut.",
+        **WORDS["lost_directions"],
         code=code_of(remedy) if remedy else "",
         where=losing,
         remedy=remedy,

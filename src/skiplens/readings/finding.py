@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Self
 
 from skiplens.readings.reading import Reading
@@ -17,6 +18,12 @@ Severity = Literal["critical", "warning", "note"]
 """
 
 ORDER: tuple[Severity, ...] = ("critical", "warning", "note")
+
+
+def rule_words(module: str) -> dict[str, dict[str, Any]]:
+    """The fields `source` and `change` of each rule's findings, from the file `words.json` beside a module."""
+    found = json.loads(Path(module).with_name("words.json").read_text("utf-8"))
+    return {rule: dict(zip(("source", "change"), words, strict=True)) for rule, words in found.items()}
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,12 @@ from skiplens.base.words import in_words, times
 from skiplens.edits.remedies import code_of
 from skiplens.kernels.finite_width import advice
 from skiplens.plots.section import Scale
-from skiplens.readings.finding import Finding, Remedy, Rule, Severity, listed
+from skiplens.readings.finding import Finding, Remedy, Rule, Severity, listed, rule_words
 from skiplens.signal.reading import Growth, SignalReading
 from skiplens.signal.units import surprise
 
 FRESH_STATISTICS = "fresh_statistics"
+WORDS = rule_words(__file__)
 
 
 def judge_values(reading: SignalReading) -> Iterator[Finding]:
@@ -25,9 +26,6 @@ def judge_values(reading: SignalReading) -> Iterator[Finding]:
             rule="not_finite",
             severity="critical",
             sentence=f"Values are NaN or infinite: {listed(reading.broken)}. No measurement can be trusted.",
-            source="every theorem speaks of finite values",
-            change="Go back to the last checkpoint with finite weights, check the inputs, and lower the learning rate "
-            "or clip the gradient.",
         )
 
 
@@ -42,8 +40,6 @@ def judge_dropout(reading: SignalReading) -> Iterator[Finding]:
             sentence=f"Dropout is switched on in {len(reading.dropout)} "
             f"place{'s' * (len(reading.dropout) > 1)} ({listed(reading.dropout)}): what was measured is one random "
             "thinning of the network.",
-            source="a measurement must be the same when it is repeated",
-            change="Look at the network in evaluation mode.",
         )
 
 
@@ -79,24 +75,18 @@ def judge_statistics(reading: SignalReading) -> Iterator[Finding]:
             severity="note",
             sentence=f"{len(reading.fresh_norms)} batch norm{'s are' if len(reading.fresh_norms) > 1 else ' is'} in "
             "evaluation mode with statistics that no batch has updated: nothing is normalised in what was measured.",
-            source="running mean 0 and variance 1 make batch norm the identity",
-            change="Look at an untrained network in training mode, or let some batches pass first.",
         )
 
 
 def _about(names: tuple[str, ...], remedy: Remedy | None = None, **words: Any) -> Finding:
     """A finding about things of which there should be none."""
     code = "" if remedy is None else code_of(remedy)
-    return Finding(**words, number=float(len(names)), threshold=0.0, code=code, where=names, remedy=remedy)
+    words |= {"number": float(len(names)), "threshold": 0.0, **WORDS[words["rule"]]}
+    return Finding(**words, code=code, where=names, remedy=remedy)
 
 
 LEAST_BLOCKS = 3  # fewer depths than this give no rate with an uncertainty
 GROWTH_ALLOWED = 1.0  # c of α^m = c/L: the power of the signal then grows by less than e^c, however deep the network is
-
-SOURCE = (
-    "'Residual Tangent Kernels', corollary 1 (corrected: α = (c/L)^{1/m}): with c = 1 the power grows by less than e; "
-    "normalised branches of one size add up to a factor L + 1 ('The Loss Surface of Residual Networks', Eq. 20)"
-)
 
 
 def judge_signal(reading: SignalReading) -> Iterator[Finding]:
@@ -152,7 +142,7 @@ def _judged(reading: SignalReading, growth: Growth, what: str, allowed: float) -
         "each.",
         number=growth.over(depth),
         threshold=math.exp(math.copysign(math.log(allowed) / 2, surely)),
-        source=SOURCE,
+        source=WORDS["growth"]["source"],
         change=_change(reading, grows),
         code=code_of(remedy) if remedy else "",
         where=reading.depths[1:],
@@ -225,9 +215,6 @@ def judge_flat(reading: SignalReading) -> Iterator[Finding]:
         f"derivatives of the loss up to order {most - 1} vanish there (block {listed(_names(reading, flat))}).",
         number=float(most),
         threshold=float(FLAT_ORDER),
-        source="'Demystifying ResNet', theorem 2: with n ≥ 3 matrices at zero the gradient and the Hessian are zero",
-        change="Leave at most the last layer of a branch at zero and draw the others; the block still starts as its "
-        "shortcut, and its gradient no longer vanishes.",
     )
 
 
@@ -248,10 +235,6 @@ def judge_dead(reading: SignalReading) -> Iterator[Finding]:
         f"{listed(_names(reading, dead))}).",
         number=float(reading.branch_gradients[dead].max()),
         threshold=floor,
-        source="rounding of the dtype, relative to the branch with the largest gradient; an exact zero of two or more "
-        "matrices in series is stationary ('Demystifying ResNet', theorem 2)",
-        change="Draw the weights of these branches anew, set scales to one and shifts to zero, and start the last "
-        "layer at zero, so that the block starts as its shortcut.",
     )
 
 
@@ -289,10 +272,6 @@ def judge_units(reading: SignalReading) -> Iterator[Finding]:
         f"are zero on all {reading.samples} samples{also}.",
         number=shares[worst],
         threshold=MOSTLY + SURPRISE / 2 / widths[worst] ** 0.5,
-        source="gates of random networks are open with probability ½ ('Residual Tangent Kernels', theorem 3): even if "
-        "all samples were alike, half of the units would be shut, give or take four standard deviations",
-        change="Draw the weights of these branches anew, set their shifts to zero, or lower the learning rate that "
-        "shut them.",
     )
 
 
@@ -311,9 +290,6 @@ def judge_saturation(reading: SignalReading) -> Iterator[Finding]:
         f"{listed(_names(reading, flat))}.",
         number=share,
         threshold=MOSTLY,
-        source="slope under 1 % of sup|φ′|; the Jacobian of a nonlinearity is diag φ′ ('On skip connections and "
-        "normalisation layers in deep optimisation', proposition 4.2)",
-        change="Draw the weights of these branches anew at the size of He, or normalise before the nonlinearity.",
     )
 
 
@@ -327,7 +303,8 @@ def _finding(reading: SignalReading, blocks: Sequence[int], **words: Any) -> Fin
     zeros = (*collected(reading.shifts), *sorted(ends))
     parameters = {"drawn": collected(reading.matrices), "ones": collected(reading.scales), "zeros": zeros, "seed": 0}
     remedy = Remedy("redraw_parameters", parameters)
-    return Finding(**words, code=code_of(remedy), where=_names(reading, blocks), remedy=remedy)
+    words |= {"code": code_of(remedy), "where": _names(reading, blocks), **WORDS[words["rule"]]}
+    return Finding(**words, remedy=remedy)
 
 
 def _names(reading: SignalReading, blocks: Sequence[int]) -> tuple[str, ...]:

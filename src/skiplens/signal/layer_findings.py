@@ -9,7 +9,7 @@ import torch
 from skiplens.base.words import in_words, times
 from skiplens.edits.remedies import code_of
 from skiplens.readings.finding import Finding, Remedy, Rule, Severity, listed
-from skiplens.signal.findings import LEAST_BLOCKS, MOSTLY, SURPRISE, allowed_growth
+from skiplens.signal.findings import LEAST_BLOCKS, MOSTLY, SURPRISE, WORDS, allowed_growth
 from skiplens.signal.layers import FLAT, LayerStates
 from skiplens.signal.reading import Growth, SignalReading, growth_of
 from skiplens.signal.units import surprise
@@ -21,57 +21,11 @@ MANY_LAYERS, MANY_SUMS = 32, 36
 ALIKE, ALIKE_IF_DEEP = math.exp(-6), 9 * math.pi**2 / 2 / MANY_LAYERS**2
 OWN_SPREAD = 0.1  # of the inputs' spread: less than this share was lost in the network, not in the data
 
-_GROWTH = (
-    "power over all layers against ε = 2⁻²³, the rounding of float32: above ε^(−½) a step that suits some layers is "
-    "far off for others, below ε nothing that counts passes"
-)
-_WORDS = {  # source and change of each rule
-    "not_finite_layer": (
-        "every theorem speaks of finite values",
-        "Draw smaller weights, normalise before this layer, and check inputs and parameters for NaN.",
-    ),
-    "no_gradient": (
-        "a parameter without a gradient never changes; those with requires_grad=False are not meant",
-        "Look for .detach(), torch.no_grad() or .data on the way from there to the loss, and for modules that forward "
-        "never calls; set requires_grad=False where it is meant.",
-    ),
-    "dead_layers": (
-        "gates of random networks are open with probability ½ ('Residual Tangent Kernels', theorem 3), give or take "
-        "four standard deviations",
-        "Set the biases before these units to zero and draw the weights anew, or lower the rate that shut them.",
-    ),
-    "saturated_layers": (
-        "the Jacobian of a nonlinearity is diag φ′ ('On skip connections and normalisation layers in deep "
-        "optimisation', proposition 4.2): most of its entries are zero",
-        "Draw the weights before these layers at the size of Xavier, standardise the inputs, or normalise before the "
-        "nonlinearity.",
-    ),
-    "features_alike": (
-        "networks train up to a depth of six correlation lengths ('Deep Information Propagation', 2017): e⁻⁶; from "
-        f"{MANY_LAYERS} layers on 9π²/(2·{MANY_LAYERS}²), what so many layers of ReLU at the size of He leave",
-        "Add shortcuts or batch norm, which keep samples apart, use fewer layers, or draw the weights at the size of "
-        "He if they are smaller.",
-    ),
-    "few_statistics": (
-        "(x − mean)/deviation of two numbers is ±1 whatever they are",
-        "Use larger batches, or layer norm or group norm, which need no other samples.",
-    ),
-    "hidden_growth": (
-        "each join leaves the share 1/(1 + r² + 2ρr) to the shortcut, r the branch over the shortcut and ρ their "
-        "cosine; at a power of ε², ε the rounding of float32, no digit of it is left: −2 ln ε. From 36 sums on, where "
-        "transformers diverge ('Understanding the Difficulty of Training Transformers', 2020), the growth e·(L + 1) "
-        "that is allowed elsewhere",
-        "Normalise before each branch instead of after each sum, scale the branches by one over the root of their "
-        "number, or let the learning rate rise slowly over the first steps.",
-    ),
-}
-
 
 def _finding(
     rule: str, severity: Severity, sentence: str, numbers: tuple[float, float], where: Sequence[str]
 ) -> Finding:
-    source, change = _WORDS[rule]
-    return Finding(rule, severity, sentence, *numbers, source, change, where=tuple(dict.fromkeys(where)))
+    return Finding(rule, severity, sentence, *numbers, **WORDS[rule], where=tuple(dict.fromkeys(where)))
 
 
 def judge_values(states: LayerStates) -> Iterator[Finding]:
@@ -156,7 +110,7 @@ def _grown(states: LayerStates, what: str) -> Iterator[Finding]:
         f"{growth.words} at each, and there are no residual blocks to keep it.",
         number=growth.over(depth),
         threshold=math.exp(DIGITS / 4 if power > 0 else -DIGITS / 2),
-        source=_GROWTH,
+        source=WORDS["layer_growth"]["source"],
         where=tuple(dict.fromkeys(_names(states, chain))),
         **_mended(states, chain, growth.rate),
     )

@@ -61,9 +61,7 @@ def limit_of_module(subject: Subject, batch: Batch, outputs: int) -> dict[str, A
         batch_of_norm = len(network.inputs.leaves()[0]) if limit.coupled else 0  # is carried with the samples
         samples = min(len(inputs), together - batch_of_norm)
         if samples < 2:
-            return {
-                "no_limit": f"it would take too long, with {limit.pair_entries:,} numbers for each pair of samples."
-            }
+            return {"no_limit": f"it would take too long: {limit.pair_entries:,} numbers for each pair of samples."}
         limit.check()
         if limit.drawn:  # takes thousands of times as long
             samples = min(samples, 16 if limit.pair_entries == 1 else 2)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -22,7 +23,7 @@ from skiplens.kernels.finite_width.moments import kernel_moments
 from skiplens.kernels.finite_width.networks import ResNet
 from skiplens.plots.figure import Figure, Heat, Line, Points, Reference, drawn, numbers
 from skiplens.plots.section import Curve, KeyNumber, Overlay, ReadingView, Scale, Section, provenance_of
-from skiplens.readings.finding import Finding, Rule
+from skiplens.readings.finding import Finding, Rule, rule_words
 from skiplens.readings.reading import Provenance
 from skiplens.signal.reading import SignalReading
 from skiplens.tangent.comparison import compared, equivalent_network, kernel_of_some_outputs, limit_of_module
@@ -163,20 +164,9 @@ def _limit_points(reading: TangentReading) -> tuple[Points, ...]:
     return (Points(numbers(reading.angles[first, second]), numbers(values), "this model at infinite width"),)
 
 
-def limit_correlation_by_depth(reading: TangentReading) -> Figure | None:
-    """The correlation of two samples behind each operation at infinite width, and where it would end."""
-    ends = "where a repeated step, a nonlinearity and the matrix behind it, would lead any two samples"
-    return _by_depth(reading, 1, ("correlation", "c*", "Near one the network hardly tells them apart", ends))
-
-
-def limit_variance_by_depth(reading: TangentReading) -> Figure | None:
-    """The variance of a sample behind each operation at infinite width, and where it would end."""
-    ends = "where a repeated step, a nonlinearity and the matrix behind it, would lead it"
-    return _by_depth(reading, 0, ("variance", "q*", "A steady rise or fall explodes or dies with more depth", ends))
-
-
-def _by_depth(reading: TangentReading, column: int, words: tuple[str, ...]) -> Figure | None:
-    what, end, meaning, ends = words
+def limit_by_depth(column: int, reading: TangentReading) -> Figure | None:
+    """Variance of a sample (column 0), correlation of two (1), behind each operation at infinite width; its ends."""
+    what, of, end, meaning = _MAPS[column]
     values = reading.limit_maps[:, column]
     shown = values.isfinite() & ((values > 0) | (column == 1))
     if int(shown.sum()) < 2:
@@ -184,25 +174,26 @@ def _by_depth(reading: TangentReading, column: int, words: tuple[str, ...]) -> F
     steps = zip(reading.depth_scales[:MOST_STEPS, 1 + column].tolist(), reading.depth_steps, strict=False)
     known = [(value, name) for value, name in steps if math.isfinite(value) and (column or value > 0)]
     levels = {in_words(value, 2): (value, name) for value, name in known}
-    of = "the first two samples" if column else "the first sample"
+    line = Line(numbers(torch.arange(1, len(values) + 1)[shown]), numbers(values[shown]), "infinite width")
     return Figure(
         name=f"limit_{what}_by_depth",
         title=f"This model at infinite width: {what} by depth",
-        caption=f"The {what} of {of} behind each operation. {meaning}. Lines across: {ends}.",
+        caption=f"The {what} of {of} behind each operation. {meaning}. Lines across: where a repeated step, a "
+        "nonlinearity and the matrix behind it, would lead.",
         x_label="operation",
         y_label=f"{what} of {of}",
-        marks=(
-            Line(numbers(torch.arange(1, len(values) + 1)[shown]), numbers(values[shown]), "infinite width"),
-            *(Reference(value, f"{end} of {name}: {level}") for level, (value, name) in levels.items()),
-        ),
+        marks=(line, *(Reference(value, f"{end} of {name}: {level}") for level, (value, name) in levels.items())),
         y_log=column == 0,
     )
 
 
+_MAPS = (
+    ("variance", "the first sample", "q*", "A steady rise or fall explodes or dies with more depth"),
+    ("correlation", "the first two samples", "c*", "Near one the network hardly tells them apart"),
+)
 MOST_STEPS, MOST_OPERATIONS = 4, 60  # kinds of nonlinearities, and operations, that are told of
-FIGURES = (
-    kernel_by_class, kernel_eigenvalues, kernel_against_angle, limit_correlation_by_depth, limit_variance_by_depth,
-)  # fmt: skip
+BY_DEPTH = partial(limit_by_depth, 1), partial(limit_by_depth, 0)
+FIGURES = (kernel_by_class, kernel_eigenvalues, kernel_against_angle, *BY_DEPTH)
 
 
 def tangent_section(reading: TangentReading) -> Section:
@@ -255,7 +246,7 @@ def tangent_section(reading: TangentReading) -> Section:
         rows=tuple(
             {"operation at infinite width": name, "variance": in_words(q), "correlation of two samples": in_words(c)}
             for name, (q, c) in zip(
-                reading.limit_operations[:MOST_OPERATIONS], reading.limit_maps.tolist(), strict=False
+                reading.limit_operations, reading.limit_maps[:MOST_OPERATIONS].tolist(), strict=False
             )
         ),
         notes=(*reading.notes, *coupling),
@@ -277,6 +268,7 @@ def tangent_sentence(reading: TangentReading) -> str:
     )
 
 
+WORDS = rule_words(__file__)
 MANY_STEPS = 1e4  # of gradient descent for the slowest direction
 
 FAR_FROM_CONSTANT = 1.0  # relative variance: the kernel's standard deviation over seeds is as large as its mean
@@ -305,10 +297,7 @@ def judge_kernel_condition(reading: TangentReading) -> Iterator[Finding]:
         "steps for the slowest direction of the outputs.",
         number=float(alike) if alike else condition,
         threshold=0.0 if alike else MANY_STEPS,
-        source="gradient flow f_t = y + e^{−2Kt}(f_0 − y), 'Residual Tangent Kernels', lemma 1: a direction takes "
-        "λ_max/λ steps, and samples whose gradients are parallel move together for ever",
-        change="Look for nearly parallel inputs; standardise the inputs; use shorter or more strongly scaled-down "
-        "branches, whose kernel tells inputs apart better.",
+        **WORDS["kernel_condition"],
     )
 
 
@@ -341,8 +330,7 @@ def judge_regime(reading: SignalReading) -> Iterator[Finding]:
         f"varies from seed to seed by {in_words(math.sqrt(variance), 2)} times its mean.",
         number=variance,
         threshold=FAR_FROM_CONSTANT,
-        source="exact variance of the kernel's diagonal for the residual network of this depth, width, branch depth "
-        "and measured branch size ('Residual Tangent Kernels', theorem 5, corrected)",
+        source=WORDS["kernel_regime"]["source"],
         change=_wider(network),
     )
 

@@ -1,15 +1,13 @@
 """What may be wrong with what is asked of a network: its inputs, its targets, and the loss at the start."""
 
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from skiplens.base.words import in_words
 from skiplens.edits.remedies import code_of
-from skiplens.readings.finding import Finding, Remedy, Rule, Severity
+from skiplens.readings.finding import Finding, Remedy, Rule, Severity, rule_words
 from skiplens.task.measure import COMMON, FEW, LARGE, SMALL
 from skiplens.task.reading import TaskReading
 
@@ -21,12 +19,11 @@ RARE = 1e-3  # a chance that counts as none
 MANY_COPIES = 0.1
 QUARTER = 0.25  # of a guess: a network that stays above it has not learned
 CHANCE = 2.33  # standard deviations: one in a hundred shuffles has more
-_WORDS = json.loads(Path(__file__).with_name("words.json").read_text("utf-8"))  # source and change of each rule
+_WORDS = rule_words(__file__)
 
 
 def _found(rule: str, severity: Severity, sentence: str, numbers: tuple[float, float], code: str = "") -> Finding:
-    source, change = _WORDS[rule]
-    return Finding(rule, severity, sentence, *numbers, source, change, code)
+    return Finding(rule, severity, sentence, *numbers, **_WORDS[rule], code=code)
 
 
 def judge_start(reading: TaskReading) -> Iterator[Finding]:

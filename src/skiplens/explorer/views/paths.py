@@ -151,11 +151,7 @@ def _haunted(drawing: Drawing, name: str, spectrum: PathSpectrum) -> Drawing:
         drawing,
         figures=tuple(figures),
         says=f"{drawing.says} {words}{in_words(ratio)} gives that mean; set depth and β to these to compare.",
-        facts=(
-            *drawing.facts,
-            (f"β of {name}", in_words(ratio)),
-            (f"mean length, {name}", f"{mean:.1f} of {depth}"),
-        ),
+        facts=(*drawing.facts, (f"β of {name}", in_words(ratio)), (f"mean length, {name}", f"{mean:.1f} of {depth}")),
     )
 
 

@@ -1,9 +1,11 @@
 """What the theorems ask about: layers, data, cost and step size, known or not known; the hypotheses, and verdicts."""
 
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -313,30 +315,7 @@ class Hypothesis:
 _THEOREMS = {"S": "4.5", "R": "4.7", "G": "5.1"}
 HYPOTHESES = {
     label: Hypothesis(label, _THEOREMS[label[0]], statement, number)
-    for label, statement, number in (
-        ("S1", "nonlinearities have a derivative that is locally Lipschitz", "kinks"),
-        ("S2", "affine maps are normalised with epsilon above 0, without free bias or scale", "free maps"),
-        (
-            "S3",
-            "norms have epsilon above 0; batch norm comes after normalised maps or on data with full covariance",
-            "batch norms",
-        ),
-        ("S4", "the cost's gradient is bounded and Lipschitz on sublevel sets", "-"),
-        ("S5", "residual branches are made of such layers", "bad branches"),
-        ("S6", "a finite smoothness of the loss is certified", "beta"),
-        ("R1", "layers after the first never grow", "largest outputs/inputs"),
-        ("R2", "skips are linear with all singular values 1", "singular value farthest from 1"),
-        ("R3", "branches have slopes below 1 for all parameters", "largest slope"),
-        ("R4", "there are at most as many samples as features, and they are independent", "sigma(X)"),
-        ("R5", "the first layer is affine and its parameters reach every matrix", "sigma(DP)"),
-        ("R6", "every layer after the first has a skip", "layers without skip"),
-        ("G1", "all hypotheses of theorems 4.5 and 4.7 hold", "not holding"),
-        ("G2", "the first layer is entry-normalised", "epsilon"),
-        ("G3", "nonlinearities have slopes of at most 1", "largest slope"),
-        ("G4", "one margin below 1 holds for all branches and parameters", "margin"),
-        ("G5", "the cost is convex with a Polyak-Lojasiewicz inequality on bounded sets", "-"),
-        ("G6", "the step size is below 2/beta", "2/beta"),
-    )
+    for label, statement, number in json.loads(Path(__file__).with_name("hypotheses.json").read_text("utf-8"))
 }
 """The hypotheses in the order of the theorems: smoothness, regularity, convergence."""
 

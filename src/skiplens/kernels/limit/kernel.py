@@ -1,5 +1,6 @@
 """The kernel of the infinitely wide version of a module: `infinite_width(model, example)`."""
 
+import json
 import math
 import re
 from collections import Counter
@@ -38,16 +39,9 @@ _NOT_THE_USERS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2
 _BYTES_PER_ENTRY = 8 * 16  # float64 matrices that are alive at once, for a residual block
 _UNUSUAL = (TypeError, ValueError, IndexError, KeyError, AttributeError, RuntimeError)  # arguments no rule foresaw
 _MANY_ENTRIES = 2**18  # a table of the angle takes longer to make than fewer entries without it
-_INSTEAD = {
-    "log_softmax": "leave it to the loss",
-    "softmax": "take scaled_dot_product_attention",
-    "max": "take average pooling or a stride: a maximum over positions has no Gaussian limit",
-    **dict.fromkeys(("rnn", "lstm", "gru"), "write the steps with torch.nn.Linear"),
-    "instance_norm": "take group norm with one group",
-    "embedding_bag": "take torch.nn.Embedding and a mean over its positions",
-    "conv_transpose": "take interpolation and a convolution",
-    "conv3d": "take convolutions in one or two dimensions",
-}
+_INSTEAD: dict[str, str] = json.loads(
+    Path(__file__).with_name("instead.json").read_text("utf-8")
+)  # part of a name: words
 DRAWN = f"Functions of several variables are means over up to {POINTS * NETS:,} quasi-random points."
 _QUICK = 2**21  # numbers of a block whose memory is used again and again
 
@@ -388,9 +382,7 @@ def _applied(walk: Walk, node: fx.Node, arguments: tuple[Any, ...], keywords: di
     kind, calls = operation(node), module_calls(node)
     try:
         if kind not in RULES:
-            instead = next(
-                (words for name, words in _INSTEAD.items() if name in kind), "put operations that docs/kernels.md lists"
-            )
+            instead = next((words for name, words in _INSTEAD.items() if name in kind), "see docs/kernels.md")
             raise InvalidInputError(f"it has no rule so far; instead, {instead}")
         found = RULES[kind](walk, node, *arguments, **keywords)
         parts = [part for _, part in found.parts] if isinstance(found, Concatenation) else [found]

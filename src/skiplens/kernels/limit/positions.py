@@ -273,9 +273,8 @@ def _joined(walk: Walk, node: fx.Node, signals: list[Any], dim: int = 0) -> Sign
     total, found = torch.zeros(()), []
     for rows, signal in zip(places, signals, strict=True):
         if isinstance(signal, Signal):
-            found.append(
-                moved(signal, partial(_carried, matrix=rows.T, axes=axes, needs=walk.needs[node]), linear=True)
-            )
+            carried = partial(_carried, matrix=rows.T, axes=axes, needs=walk.needs[node])
+            found.append(moved(signal, carried, linear=True))
         elif bool((signal == signal[:1]).all()):
             total = total + torch.tensordot(signal[:1].double(), rows, dims=([axis], [0])).movedim(-1, axis)
         else:

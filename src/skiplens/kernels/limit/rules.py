@@ -95,9 +95,7 @@ class Walk:
         placeholder, name = self.name_of(source)
         first = self.readers.setdefault(name, node)
         if first is not node and self._reads(first) != self._reads(node):
-            raise InvalidInputError(
-                f"it uses {name!r} a second time in another way than before, which has no rule; untie it"
-            )
+            raise InvalidInputError(f"it uses {name!r} a second time in another way, which has no rule; untie it")
         parameter = self.network.model.get_parameter(name)
         ones = interpret([source], {placeholder: torch.ones_like(parameter)}, lambda node: None)[source]
         factor = float(ones.flatten()[0]) ** 2
@@ -171,16 +169,12 @@ def layer(walk: Walk, node: fx.Node, fans: tuple[int, int], weight: Tensor, bias
 @rule("linear matmul mm")
 def _matrix(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias: Any = None) -> Signal:
     if not isinstance(weight, Tensor) or isinstance(signal, Tensor):
-        raise InvalidInputError(
-            "it is no product with a parameter; others have no rule but scaled_dot_product_attention"
-        )
+        raise InvalidInputError("it is no product with a parameter, nor scaled_dot_product_attention")
     fan_in, fan_out = weight.T.shape if operation(node) == "aten.linear" else weight.shape
     inside = signal.moments
     kinds = [kind for kind, _ in inside.axes[-1]]
     if ("c" not in kinds and kinds) or "s" in kinds:
-        raise InvalidInputError(
-            "it mixes positions by a matrix, which has no rule yet; take a convolution or attention"
-        )
+        raise InvalidInputError("it mixes positions by a matrix, which has no rule; take a convolution or attention")
     count, flattened = len(inside.grid), "p" in kinds
     if flattened and kinds.count("p") < count:
         raise InvalidInputError("it mixes some of the positions and leaves others, which has no rule yet")

@@ -186,8 +186,7 @@ _KERNELS = claims(
     ),
 )
 _SPREADS = claims(
-    judge_spread,
-    *((f"{k}_spread", f"{_LOWER} ({NAMES[k]}).", f"Figure 2{panel}", "> 1", k) for k, panel, _ in _PANELS),
+    judge_spread, *((f"{k}_spread", f"{_LOWER} ({NAMES[k]}).", f"Figure 2{panel}", "> 1", k) for k, panel, _ in _PANELS)
 )
 _LIMIT1, _LIMIT2 = claims(
     judge_kernel,
@@ -195,8 +194,7 @@ _LIMIT1, _LIMIT2 = claims(
     ("recursion", _RECURSION.format("K^D"), "Theorem 2, Eqs. 26 to 28", "K^D(x, x′)", "densenet"),
 )
 _CONVERGES1, _CONVERGES2 = claims(
-    judge_convergence,
-    *(("convergence", _CONVERGENCE, theorem, "variance → 0", kind) for kind, _, theorem in _PANELS),
+    judge_convergence, *(("convergence", _CONVERGENCE, theorem, "variance → 0", kind) for kind, _, theorem in _PANELS)
 )
 _DIAGONAL1 = Claim("diagonal", f"The diagonal is {_EQUATION_25}.", "Eq. 25", _EQUATION_25, judge_resnet_diagonal)
 _DIAGONAL2 = Claim("diagonal", "The diagonal is Σ 1/(l+1).", "Eq. 29", "1.45 for L = 5", judge_densenet_diagonal)

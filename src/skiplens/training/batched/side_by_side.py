@@ -120,11 +120,7 @@ class _Weights:
 
 class _SideBySide:
     def __init__(
-        self,
-        networks: list[nn.Module],
-        data: Batch,
-        recipes: list[Recipe],
-        look: Callable[[nn.Module], float] | None,
+        self, networks: list[nn.Module], data: Batch, recipes: list[Recipe], look: Callable[[nn.Module], float] | None
     ) -> None:
         _require_alike(networks, recipes)
         if not isinstance(data.inputs, Tensor) or data.inputs.ndim != 4:
