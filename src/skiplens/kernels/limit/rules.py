@@ -169,7 +169,7 @@ def layer(walk: Walk, node: fx.Node, fans: tuple[int, int], weight: Tensor, bias
 @rule("linear matmul mm")
 def _matrix(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias: Any = None) -> Signal:
     if not isinstance(weight, Tensor) or isinstance(signal, Tensor):
-        raise InvalidInputError("it is no product with a parameter, nor scaled_dot_product_attention")
+        raise InvalidInputError("it has no parameter; others have no rule but scaled_dot_product_attention")
     fan_in, fan_out = weight.T.shape if operation(node) == "aten.linear" else weight.shape
     inside = signal.moments
     kinds = [kind for kind, _ in inside.axes[-1]]
