@@ -96,7 +96,7 @@ def vgg(  # noqa: PLR0913 - one keyword for each fault
     draw(body, gain)
     for layer in body:
         if shift and isinstance(layer, nn.Conv2d):
-            nn.init.constant_(layer.bias, shift)  # type: ignore[arg-type]
+            nn.init.constant_(layer.bias, shift)  # type: ignore[arg-type]  # all have one
     last = nn.Linear(64, CLASSES)
     scale(last, head)
     return nn.Sequential(body, last, nn.Softmax(-1) if probabilities else nn.Identity())

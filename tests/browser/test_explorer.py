@@ -75,7 +75,9 @@ def test_a_slider_changes_the_plot_the_words_and_the_address(explore):
 def pull(page: Page, name: str, right: float, up: float) -> None:
     wait(page, "document.querySelector('#network svg')")
     handle = page.locator(f"#network .{name}.handle")
+    looks = iter(range(200))
     while (box := handle.bounding_box()) is None:  # an answer that comes just now draws it anew
+        assert next(looks, None) is not None, "it is never seen"
         page.wait_for_timeout(50)
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     page.mouse.move(x, y)
