@@ -6,7 +6,8 @@
 Four convolutions of 3 × 3 with ReLU, average pooling behind the second and the third, global pooling and a linear
 layer: five layers, after the Myrtle networks of Shankar et al. 2020, Neural Kernels Without Tangents. Pixels are
 centred and scaled by the training images. Kernel ridge regression to the classes' indicators in float64; the ridge is
-relative to the mean diagonal and chosen on the last fifth of the training images.
+relative to the mean diagonal and chosen on the last fifth of the training images. With `--store FOLDER` strips of the
+matrices are kept there and a killed run goes on; with `--pixels 8` images are averaged to 8 × 8, to try it on a CPU.
 """
 
 import argparse
@@ -46,20 +47,43 @@ def best_ridge(K, labels):
     return max(scores)[1]
 
 
+def matrix(kernel, quantity, pair, name, options):
+    """A kernel matrix, strip by strip, and its seconds; `None` as the second of the pair mirrors the lower half."""
+    X, Y = pair
+    found, seconds = torch.zeros(len(X), len(X if Y is None else Y), dtype=X.dtype, device=X.device), 0.0
+    for start in range(0, len(X), options.strip):
+        rows = slice(start, start + options.strip)
+        file = options.store and options.store / f"{name}-{quantity}-{options.strip}-{start}.pt"
+        if file and file.exists():
+            part, taken = torch.load(file)
+        else:
+            begun = time.perf_counter()
+            part = kernel.matrix(quantity, X[rows], X[: rows.stop] if Y is None else Y)
+            if options.device == "cuda":
+                torch.cuda.synchronize()
+            taken = time.perf_counter() - begun
+            if file:
+                torch.save((part.cpu(), taken), file.with_suffix(".part"))
+                file.with_suffix(".part").replace(file)
+        found[rows, : part.shape[1]] = part.to(found)
+        seconds += taken
+    return (found if Y is not None else found.tril() + found.tril(-1).T), seconds
+
+
 def regression(samples, parts, options):
     """Time of the kernels, and accuracy on the test images, with as many training images as asked."""
     images, labels, tests, test_labels = (part.to(options.device) for part in parts)
     X, T = images[:samples].double(), tests[: options.test].double()
     mean, deviation = X.mean(dim=(0, 2, 3), keepdim=True), X.std(dim=(0, 2, 3), keepdim=True)
     X, T = (X - mean) / deviation, (T - mean) / deviation
+    X, T = (nn.functional.adaptive_avg_pool2d(part, options.pixels or part.shape[-1]) for part in (X, T))
+    name = f"{samples}-{len(T)}-{X.shape[-1]}"
     kernel = infinite_width(myrtle().to(options.device), X[:1], variance="he", parameterisation="ntk")
     row = {"samples": samples, "test": len(T), "pixels": X.shape[-1]}
     for quantity in ("ntk", "nngp"):
-        start = time.perf_counter()
-        K, across = kernel.matrix(quantity, X), kernel.matrix(quantity, T, X)
-        if options.device == "cuda":
-            torch.cuda.synchronize()
-        row[f"{quantity}_s"] = time.perf_counter() - start
+        K, first = matrix(kernel, quantity, (X, None), f"{name}-train", options)
+        across, second = matrix(kernel, quantity, (T, X), f"{name}-test", options)
+        row[f"{quantity}_s"], row[f"{quantity}_train_s"] = first + second, first
         weights = ridge_weights(K, indicators(labels[:samples]), best_ridge(K, labels[:samples]))
         row[f"{quantity}_accuracy"] = accuracy(across @ weights, test_labels[: options.test])
     return row
@@ -71,8 +95,13 @@ def main():
     parser.add_argument("--samples", type=int, nargs="+", default=[1000, 5000], help="training images")
     parser.add_argument("--test", type=int, default=1000, help="test images")
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--pixels", type=int, help="average the images to so many pixels a side")
+    parser.add_argument("--strip", type=int, default=100, help="rows that are computed, and stored, together")
+    parser.add_argument("--store", type=Path, help="folder of strips, from which a killed run goes on")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    if options.store:
+        options.store.mkdir(parents=True, exist_ok=True)
     ((_, parts),) = loaded(options.data).items()
     device, rows = torch.cuda.get_device_name() if options.device == "cuda" else None, []
     for samples in options.samples:

@@ -200,6 +200,21 @@ def test_another_function_of_the_same_name_does_not_continue(X, tmp_path, kind):
         gram(second, X, out=tmp_path / "gram.npy")
 
 
+@pytest.mark.parametrize("end", [None, ".npy"])
+def test_a_function_of_two_sets_of_inputs_needs_no_third_case(X, tmp_path, end):
+    found = gram(lambda A, B: A @ B.T, X, out=None if end is None else tmp_path / "gram.npy", memory=10 * SMALL)
+    torch.testing.assert_close(dense(found), X @ X.T)
+
+
+@pytest.mark.parametrize("end", [".npy", ".zarr"])
+def test_a_function_that_fails_at_once_leaves_nothing(X, tmp_path, end):
+    out = tmp_path / f"gram{end}"
+    with pytest.raises(ZeroDivisionError):
+        gram(lambda A, B=None: A / 0 + 1 // 0, X, out=out)
+    assert [path for path in tmp_path.iterdir() if not path.name.endswith(".lock")] == []
+    assert torch.equal(dense(gram(KERNEL.ntk, X, out=out)), gram(KERNEL.ntk, X))
+
+
 def test_a_network_that_was_changed_does_not_continue(X, tmp_path):
     net = nn.Linear(4, 2)
     kernel = partial(lambda A, B=None: empirical_ntk(net, A, B))

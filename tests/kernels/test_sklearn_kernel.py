@@ -28,6 +28,15 @@ def test_values_are_those_of_the_torch_kernels(data):
     np.testing.assert_allclose(dense.diag(X), np.diag(dense(X)))
 
 
+def test_what_a_line_search_asks_for_is_in_float64_also_of_float32_inputs(data):
+    rounded = data[0].astype(np.float32)
+    for found, wanted in zip(
+        *(ResidualKernel(depth=6)(X, eval_gradient=True) for X in (rounded, rounded.astype(float))), strict=True
+    ):
+        np.testing.assert_array_equal(found, wanted)
+        assert found.dtype == np.float64
+
+
 def test_gradient_against_finite_differences_of_the_logarithm(data):
     X, _ = data
     kernel, step = ResidualKernel(depth=6, branch_depth=3, branch_scale=0.7), 1e-5

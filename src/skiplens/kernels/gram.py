@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import inspect
 import json
 import os
 import shutil
@@ -47,7 +48,8 @@ def gram(  # noqa: PLR0913 - options by keyword, and one that had another name
     """The kernel matrix of `X` with `Y` or itself, computed in tiles; a killed run goes on where it stopped.
 
     Args:
-        kernel: `kernel.ntk`, `kernel.nngp` or any function of the same form.
+        kernel: `kernel.ntk`, `kernel.nngp` or any function of two sets of inputs. One that may be called with a single
+            set gets it alone where both are the same.
         X: Inputs, (samples, features).
         Y: Other inputs; `X` itself if not given, then one half is computed and mirrored.
         out: Where to write: a path that ends in ``.npy`` or ``.zarr``; a tensor if not given. Beside the path, a small
@@ -78,7 +80,13 @@ def gram(  # noqa: PLR0913 - options by keyword, and one that had another name
         return matrix
     computed_from = fingerprint(kernel, X, Y)
     with begun_matrix(Path(out), plan_tiles(X, Y, allowed), X.dtype, computed_from) as (matrix, journal, plan):
-        _fill(matrix, journal, plan, _Pair(kernel, X, Y), progress)
+        try:
+            _fill(matrix, journal, plan, _Pair(kernel, X, Y), progress)
+        except BaseException:
+            if not journal.done:  # nothing is worth keeping, and it would stand in the way of another function
+                _remove(Path(out))
+                journal.path.unlink()
+            raise
     return np.load(out, mmap_mode="r") if isinstance(matrix, np.memmap) else matrix
 
 
@@ -94,15 +102,24 @@ class _Pair:
 def _fill(matrix: Any, journal: "Journal | None", plan: "TilePlan", pair: _Pair, progress: Progress) -> None:
     """Compute the tiles that are missing."""
     tiles, others = list(plan.tiles()), pair.rows if pair.columns is None else pair.columns
+    alone = _takes_one_set(pair.kernel)
     for number, (rows, columns) in track(enumerate(tiles), "kernel matrix", len(tiles), progress):
         if journal is not None and number in journal.done:
             continue
         with torch.no_grad():
             itself = plan.symmetric and rows == columns
-            tile = pair.kernel(pair.rows[rows], None if itself else others[columns])
+            tile = pair.kernel(pair.rows[rows], None if itself and alone else others[columns])
         write_tile(matrix, (rows, columns), tile, plan.symmetric)
         if journal is not None:
             journal.mark(number)
+
+
+def _takes_one_set(kernel: KernelFunction) -> bool:
+    try:
+        second = list(inspect.signature(kernel).parameters.values())[1:2]
+    except (TypeError, ValueError):  # a function of C has no signature
+        return True
+    return any(one.default is not one.empty or "None" in str(one.annotation) for one in second)
 
 
 @dataclass(frozen=True)

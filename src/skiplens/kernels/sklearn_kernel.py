@@ -71,6 +71,8 @@ class ResidualKernel(Kernel):
             eval_gradient: Whether to return the derivative, (samples, samples, 0 or 1), too.
         """
         left, right = as_tensor(X), None if Y is None else as_tensor(Y)
+        if eval_gradient:
+            left = left.double()  # a line search near the optimum stumbles over roundings of float32
         kernel = self.kernel()
         K = kernel.matrix(self.quantity, left, right).numpy()
         if not eval_gradient:

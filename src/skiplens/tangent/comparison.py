@@ -1,6 +1,7 @@
 """What the kernel of a network is compared with: other seeds, the theory of its depth and width, infinite width."""
 
 import math
+from contextvars import copy_context
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from skiplens.kernels.arc_cosine import correlation_of_angle
 from skiplens.kernels.finite_width.moments import kernel_moments
 from skiplens.kernels.finite_width.networks import ResNet
 from skiplens.kernels.infinite_network import InfiniteNetwork, infinite_resnet
+from skiplens.kernels.limit.draws import MOST_DRAWN
 from skiplens.kernels.limit.kernel import ModuleKernel
 from skiplens.signal.branches import branch_states
 from skiplens.signal.lens import SignalLens
@@ -27,7 +29,7 @@ from skiplens.signal.reading import SignalReading
 from skiplens.tangent.empirical import empirical_ntk, ntk_diagonal
 
 SEEDS, SAMPLES = 8, 4
-LIMIT_ENTRIES = 2**27  # entries of blocks of a limit, some seconds
+LIMIT_ENTRIES, DRAWN_ENTRIES = 2**27, 2**31  # entries of blocks of a limit, and numbers drawn for it: some seconds
 
 
 def compared(
@@ -62,7 +64,8 @@ def limit_of_module(subject: Subject, batch: Batch, outputs: int) -> dict[str, A
         samples = min(len(inputs), together - batch_of_norm)
         if samples < 2:
             return {"no_limit": f"it would take too long: {limit.pair_entries:,} numbers for each pair of samples."}
-        limit.check()
+        (context := copy_context()).run(MOST_DRAWN.set, DRAWN_ENTRIES)
+        context.run(limit.check)
         if limit.drawn:  # takes thousands of times as long
             samples = min(samples, 16 if limit.pair_entries == 1 else 2)
         kernel = outputs * limit.ntk(inputs[:samples]).double()

@@ -273,6 +273,18 @@ def test_integers_and_other_shapes_and_models_without_parameters_are_refused():
         infinite_width(chain(nn.ReLU()), X, variance="kaiming")
 
 
+@pytest.mark.parametrize("quantity", ["ntk", "nngp"])
+def test_no_kernel_is_infinite_or_nan_in_silence(quantity):
+    model = nn.Sequential(nn.Linear(FEATURES, 64, bias=False), nn.ReLU(), nn.Linear(64, 3, bias=False))
+    kernel, large = infinite_width(model.float(), X.float()), X.float() * 1e30
+    with pytest.raises(InvalidInputError, match="NaN or beyond float32: divide the inputs"):
+        kernel.matrix(quantity, large)
+    wanted = kernel.matrix(quantity, X) * 1e60  # homogeneous without biases; X is rounded to float32
+    assert float((kernel.matrix(quantity, large.double()) - wanted).abs().max() / wanted.max()) < 1e-6
+    with pytest.raises(InvalidInputError, match="look for NaN"):
+        kernel.matrix(quantity, torch.where(X > 1, math.nan, X))
+
+
 def test_a_matrix_that_does_not_fit_is_refused():
     with pytest.raises(TooLargeError, match="A kernel matrix of 20,000,000 × 20,000,000 entries"):
         infinite_width(chain(nn.ReLU()), X).ntk(X[:1].expand(20_000_000, FEATURES))

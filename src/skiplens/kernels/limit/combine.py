@@ -49,7 +49,7 @@ def applied(signal: Signal, function: Callable[..., Tensor], vector: Tensor | No
         return function(inner.function(z, entries[:vectors], own[:numbers]), *entries[vectors:], *own[numbers:])
 
     added = inner.vectors if vector is None else (*inner.vectors, vector)
-    return Mixed(None, Several(inner.latents, outer, added, (*inner.numbers, *pairs)))
+    return Mixed(None, replace(inner, function=outer, vectors=added, numbers=(*inner.numbers, *pairs)))
 
 
 def _together(one: Signal, other: Signal, combine: Callable[[Tensor, Tensor], Tensor]) -> Several | None:
@@ -68,7 +68,8 @@ def _together(one: Signal, other: Signal, combine: Callable[[Tensor, Tensor], Te
         left = a.function(z[:count], entries[:vectors], own[:numbers])
         return combine(left, b.function([z[place] for place in places], entries[vectors:], own[numbers:]))
 
-    return Several(tuple(latents), function, (*a.vectors, *b.vectors), (*a.numbers, *b.numbers))
+    joined = (*a.vectors, *b.vectors), (*a.numbers, *b.numbers)
+    return Several(tuple(latents), function, *joined, max(a.rough, b.rough))
 
 
 def pairing(one: Signal, other: Signal) -> Moments | None:
@@ -221,15 +222,18 @@ def moved(signal: Signal, change: Callable[[Moments], Moments], linear: bool = F
     tied = any(dependent(one.latent, other.latent) for one, other in pairs)
     if inner is None or inner.vectors or inner.numbers or tied:
         return Mixed(change(signal.moments))
-    known = signal.known if isinstance(signal, Mixed) else None
+    plain = isinstance(signal, Mixed) and type(inner) is Several  # behind batch norm the variables are not all
+    known = signal.known if plain else signal.moments  # type: ignore[union-attr]
     latents = tuple(Unit(change(unit.latent)) for unit in inner.latents)
-    return Mixed(known and change(known), replace(inner, latents=latents))
+    return Mixed(known and change(known), Several(latents, inner.function, rough=inner.rough))
 
 
 def changed(signal: Signal, by: float | Pair, shift: float | Pair = 0.0) -> Signal:
     """The signal times a number, plus a number; both may be different for each input."""
     if isinstance(signal, Concatenation):
         return Concatenation(tuple((width, changed(part, by, shift)) for width, part in signal.parts))
+    if by == 1.0 and shift == 0.0 and isinstance(signal, Mixed):
+        return signal
     if isinstance(signal, Unit) and isinstance(by, float) and isinstance(shift, float):
         moved = Unit(signal.latent, None, lambda z: by * signal(z) + shift, terms=signal.terms)
         return moved if shift else replace(signal, scale=signal.scale * by)

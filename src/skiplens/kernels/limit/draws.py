@@ -4,7 +4,9 @@ They have no closed form: relu(relu(u) + v) needs an integral over four variable
 scrambled Sobol nets, the same for all pairs of inputs; how far nets scatter around their mean tells the error.
 """
 
+import math
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -16,6 +18,7 @@ from skiplens.base.errors import InvalidInputError
 from skiplens.kernels.limit.gaussian import LARGEST_ERROR
 
 POINTS, FEWER, NETS = 512, 128, 8  # of one net; for all pairs of positions; nets
+MOST_DRAWN: ContextVar[float] = ContextVar("MOST_DRAWN", default=math.inf)  # numbers that may be drawn yet
 _AT_ONCE = 2**21  # numbers that are held for some of the pairs together
 # of the Gaussian variables, the entries of vectors and the numbers of an input
 Recipe = Callable[[Sequence[Tensor], Sequence[Tensor], Sequence[Tensor]], Tensor]
@@ -38,6 +41,10 @@ def drawn(covariance: Float[Tensor, "pairs variables variables"], one: Side, oth
     roots = root_of(covariance)
     nets = _nets(len(one[0].latents), len(other[0].latents), points)
     placed = [(part.to(roots), place.to(roots)) for part, place in nets]
+    wanted = len(roots) * len(placed[0][0]) * NETS * roots.shape[-1]
+    MOST_DRAWN.set(MOST_DRAWN.get() - wanted)
+    if MOST_DRAWN.get() < 0:
+        raise InvalidInputError(f"it would take too long: a mean over {wanted:,} numbers")
     step, found = max(1, _AT_ONCE // (len(placed[0][0]) * roots.shape[-1])), []
     for start in range(0, len(roots), step):
         some = slice(start, start + step)
@@ -78,14 +85,15 @@ def _nets(left: int, right: int, count: int) -> list[tuple[Tensor, Tensor]]:
 def _means(roots: Tensor, net: tuple[Tensor, Tensor], one: Side, other: Side, some: slice) -> tuple[Tensor, ...]:
     normal, places = net
     drawn = (normal @ roots).unbind(-1)  # each (pairs, points)
-    f, of_f = _values(one, drawn[: len(one[0].latents)], places, some)
-    g, of_g = _values(other, drawn[len(one[0].latents) :], places, some)
+    f, of_f = values_of(one, drawn[: len(one[0].latents)], places, some)
+    g, of_g = values_of(other, drawn[len(one[0].latents) :], places, some)
     slopes = torch.einsum("inp,jnp->nij", of_f, of_g) / len(places)
-    sizes = [(a.square().mean(dim=-1) * b.square().mean(dim=-1)).sqrt() for a, b in ((f, g), (of_f, of_g))]
-    return (f * g).mean(dim=1), f.mean(dim=1), g.mean(dim=1), slopes, sizes[0], sizes[1]
+    squares = (part.square().mean(dim=-1).view(-1, len(f)).amax(dim=0) for part in (f, g, of_f, of_g))
+    a, b, c, d = squares
+    return (f * g).mean(dim=1), f.mean(dim=1), g.mean(dim=1), slopes, (a * b).sqrt(), (c * d).sqrt()
 
 
-def _values(side: Side, variables: Sequence[Tensor], places: Tensor, some: slice) -> tuple[Tensor, Tensor]:
+def values_of(side: Side, variables: Sequence[Tensor], places: Tensor, some: slice) -> tuple[Tensor, Tensor]:
     """A function at all points, (pairs, points), and its slopes, (variables, pairs, points)."""
     of, numbers = side
     entries = [vector.to(places)[(places * len(vector)).long()] for vector in of.vectors]

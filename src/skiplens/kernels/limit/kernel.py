@@ -27,6 +27,7 @@ from skiplens.kernels.evaluate import kernel_matrix
 from skiplens.kernels.gram import TilePlan, write_tile
 from skiplens.kernels.inputs import directions
 from skiplens.kernels.limit.attention import AVERAGED  # and its rule
+from skiplens.kernels.limit.batch_norm import Normalised  # and its rules
 from skiplens.kernels.limit.depth import HEAD, DepthScale, depth_scale
 from skiplens.kernels.limit.draws import NETS, POINTS
 from skiplens.kernels.limit.positions import BATCH_NORMS, positions_needed
@@ -75,7 +76,7 @@ def infinite_width(
             raise InvalidInputError(f"There is no {value!r}; choose one of {', '.join(choices)}.")
     if not isinstance(example, Tensor) or example.is_complex() or example.ndim < 2 or len(example) == 0:
         raise InvalidInputError("example must be a real tensor of shape (samples, ...) with at least one sample.")
-    if next(model.parameters(), None) is None:
+    if not isinstance(model, nn.Module) or next(model.parameters(), None) is None:
         raise InvalidInputError(f"{type(model).__name__} has no parameters, so nothing in it has a width.")
     if not example.is_floating_point() and not any(
         isinstance(part, nn.Embedding | nn.EmbeddingBag) for part in model.modules()
@@ -170,7 +171,13 @@ class ModuleKernel:
         for rows, columns in TilePlan(len(X), len(others), heights, Y is None).tiles():
             itself = Y is None and rows == columns
             moments, _ = self._walk(X[rows], None if itself else others[columns])
-            write_tile(out, (rows, columns), moments.second[0] if quantity == "nngp" else moments.tangent, Y is None)
+            tile = (moments.second[0] if quantity == "nngp" else moments.tangent).to(dtype)
+            if not tile.isfinite().all():
+                kind = str(dtype).removeprefix("torch.")
+                raise InvalidInputError(
+                    f"The kernel is NaN or beyond {kind}: divide the inputs, or look for NaN in them."
+                )
+            write_tile(out, (rows, columns), tile, Y is None)
         return out
 
     def check(self) -> None:
@@ -357,7 +364,7 @@ class ModuleKernel:
                 of_parameters |= {node} if weighted else set()
                 continue
             of_inputs.add(node)
-            draws = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+            draws = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) or kind in BATCH_NORMS
             fixed = not draws and (not weighted or (kind in RULES and kind not in MATRICES))
             if fixed and known.issuperset(of_inputs & sources):
                 known.add(node)
@@ -386,7 +393,7 @@ def _applied(walk: Walk, node: fx.Node, arguments: tuple[Any, ...], keywords: di
             raise InvalidInputError(f"it has no rule so far; instead, {instead}")
         found = RULES[kind](walk, node, *arguments, **keywords)
         parts = [part for _, part in found.parts] if isinstance(found, Concatenation) else [found]
-        if any(isinstance(part, Mixed) and part.known is None for part in parts):
+        if any(isinstance(p, Mixed) and p.known is None and not isinstance(p.several, Normalised) for p in parts):
             walk.notes[DRAWN] = None
         return found
     except (InvalidInputError, *_UNUSUAL) as error:
@@ -402,6 +409,7 @@ def _applied(walk: Walk, node: fx.Node, arguments: tuple[Any, ...], keywords: di
 
 def _rows_like(example: Tensor, inputs: Tensor) -> Tensor:
     """Flattened inputs in the shape of the example; scikit-learn, GPyTorch and `gram` hand over (samples, features)."""
+    inputs = torch.as_tensor(inputs)  # arrays too
     flat = inputs.ndim == 2 and example.ndim > 2 and inputs.shape[1] == example[0].numel()
     return inputs.view(-1, *example.shape[1:]) if flat else inputs
 

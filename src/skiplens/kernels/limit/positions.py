@@ -15,7 +15,7 @@ from skiplens.base.errors import InvalidInputError
 from skiplens.graph.network import plain_call
 from skiplens.graph.operations import operation
 from skiplens.kernels.limit.combine import moved, pieces, product_of, sum_of
-from skiplens.kernels.limit.rules import RULES, Walk, affine, concatenated, layer, pointwise, rule, with_numbers
+from skiplens.kernels.limit.rules import RULES, Walk, concatenated, layer, pointwise, rule, with_numbers
 from skiplens.kernels.limit.signals import Axes, Data, Mixed, Moments, Signal, same_positions
 
 _POOLS = "avg_pool1d avg_pool2d adaptive_avg_pool1d adaptive_avg_pool2d upsample_nearest1d upsample_nearest2d \
@@ -162,6 +162,8 @@ def _position_map(walk: Walk, node: fx.Node, signal: Any, *arguments: Any, **key
     if name in _ALONG.split():
         given = arguments[0] if arguments else keywords.get("dim", 0)
         named = [entry % len(kinds) for entry in (given if isinstance(given, list | tuple) else [given])]
+        if name == "slice" and node.meta["val"].shape == node.all_input_nodes[0].meta["val"].shape:
+            return signal  # the whole axis, which older exports write out
         if name in ("slice", "select") and kinds[named[0]] == {"c"}:
             return _piece(node, signal, named[0], arguments[1:])
         if not named or not all(kinds[axis] <= {"p"} for axis in named):
@@ -374,50 +376,3 @@ def _embedding(walk: Walk, node: fx.Node, weight: Any, signal: Any, *_: Any, **_
 def _empty(walk: Walk, node: fx.Node, *_: Any, **__: Any) -> Tensor:
     """Room for random numbers, which only reads a shape."""
     return torch.zeros(node.meta["val"].shape, dtype=torch.float64)
-
-
-@rule("_native_batch_norm_legit_no_training")
-def _frozen_batch_norm(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias: Any, *rest: Any) -> Any:
-    """In evaluation mode: gains and offsets of each channel."""
-    mean, variance, _, eps = rest
-    scale = (variance.double() + eps).rsqrt()
-    gain = scale if weight is None else scale * weight.double()
-    offset = -mean.double() * gain + (0.0 if bias is None else bias.double())
-    return affine(walk, signal, node, (gain, offset), len(signal.moments.axes)), None, None
-
-
-@rule("_native_batch_norm_legit_functional _native_batch_norm_legit")
-def _batch_norm(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias: Any, *rest: Any) -> Any:
-    """In training mode, for a large batch of inputs in many directions: Σ is centred over the batch and its positions.
-
-    Then each channel's variance over the batch is the same number. The batch is the example, the last of all inputs.
-    """
-    eps, batch, needs = rest[-1], slice(-walk.batch, None), walk.needs[node]
-    walk.notes[f"The batch of {walk.batch} inputs, the example, is taken for a large one."] = None
-
-    def normalised(inside: Moments) -> Moments:
-        count = len(inside.grid)
-        if count and not inside.full:
-            raise InvalidInputError("it averages over positions that were flattened before, which has no rule yet")
-        over = (1, *range(2 + count, 2 + 2 * count))
-
-        def centred(block: Tensor) -> Tensor:
-            rows = block[:, batch].mean(dim=over, keepdim=True)
-            columns = rows.transpose(0, 1).permute(0, 1, *range(2 + count, 2 + 2 * count), *range(2, 2 + count))
-            return block - rows - columns + rows[batch].mean()
-
-        kernel = centred(inside.second[0])
-        scale = 1 / (inside.itself(kernel)[batch].mean() + eps)
-        kernel, tangent = kernel.mul_(scale), centred(inside.tangent).mul_(scale)
-        own = kernel.diagonal(dim1=0, dim2=1).movedim(-1, 0)
-        own = (own if needs[1] == 2 else same_positions(own, 1, count)).contiguous()
-        if needs[0] != 2:
-            kernel, tangent = (same_positions(part, 2, count).contiguous() for part in (kernel, tangent))
-        x, y = inside.mean
-        if isinstance(x, Tensor):
-            x, y = ((part - part[at].mean()) * scale.sqrt() for part, at in ((x, batch), (y, (slice(None), batch))))
-        second = kernel, own.unsqueeze(1), own.unsqueeze(0)
-        return replace(inside, second=second, tangent=tangent, mean=(x, y))
-
-    axes = len(signal.moments.axes)
-    return affine(walk, moved(signal, normalised, linear=True), node, (weight, bias), axes), None, None, None, None

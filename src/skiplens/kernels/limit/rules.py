@@ -195,7 +195,7 @@ def _mean_square(tensor: Tensor) -> float:
 
 
 @rule("add sub rsub")
-def _sum(walk: Walk, node: fx.Node, one: Any, other: Any, alpha: float = 1) -> Signal:
+def _sum(walk: Walk, node: fx.Node, one: Any, other: Any, alpha: Any = 1) -> Signal:
     kind = operation(node)
     factors = (-alpha, 1) if kind == "aten.rsub" else (1, -alpha if kind == "aten.sub" else alpha)
     terms = list(zip((one, other), map(float, factors), strict=True))
@@ -204,7 +204,36 @@ def _sum(walk: Walk, node: fx.Node, one: Any, other: Any, alpha: float = 1) -> S
     if not others:
         return sum_of(broadcast(*signals), broadcast(*reversed(signals)))
     value, factor = others[0]
-    return with_numbers(walk, signals[0], node, add, value * factor)
+    table = _positions(walk, signals[0].moments, node, node.args[0 if value is one else 1], factor)
+    return sum_of(signals[0], table) if table else with_numbers(walk, signals[0], node, add, value * factor)
+
+
+def _positions(walk: Walk, like: Moments, node: fx.Node, source: Any, factor: float) -> Unit | None:
+    """Entries of a trained parameter that differ from position to position, which are added: a draw like a matrix."""
+    named = walk.network.exported.parameters
+    read = [step for step in plan([source], ()) if step.name in named] if isinstance(source, fx.Node) else []
+    parameter = walk.network.model.get_parameter(named[read[0].name]) if len(read) == 1 else torch.ones(1)
+    if not parameter.requires_grad or not like.grid or _number(parameter):
+        return None
+    entries = torch.arange(1, parameter.numel() + 1, dtype=torch.float64, device=parameter.device).view_as(parameter)
+    tried = [walk.network.run([source.name], {read[0].name: part})[source.name] for part in (entries, entries * 0 + 1)]
+    places = _statistics(like, node, (tried[0] / tried[1]).round())[0].flatten(end_dim=-2)
+    if bool((places == places[0]).all()):
+        return None
+    same = torch.stack([(places == row).double().mean(dim=-1) for row in places])  # shares of equal entries
+    name, variance, count = walk.name_of(read[0])[1], _mean_square(parameter), 2 + len(like.grid)
+    walk.used[name] = 1.0 if walk.parameterisation == "standard" else variance
+
+    def blocks(part: Any, each: float) -> Any:
+        found = same.view(1, 1, *like.grid, *like.grid) if part is not None and part.ndim > count else 1.0
+        return (
+            None
+            if part is None
+            else torch.ones_like(part) * found * each * (factor * float(tried[1].flatten()[0])) ** 2
+        )
+
+    second, tangent = tuple(blocks(part, variance) for part in like.second), blocks(like.tangent, walk.used[name])
+    return Unit(replace(like, second=second, tangent=tangent, roots=frozenset({(name,)}), mean=(0.0, 0.0)))
 
 
 @rule("mul div neg")

@@ -18,7 +18,7 @@ from torch import Tensor
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
 from skiplens.kernels.limit.draws import FEWER, POINTS, Drawn, Recipe, drawn
-from skiplens.kernels.limit.gaussian import Expectations, bend_blocks, expanded, piecewise_linear
+from skiplens.kernels.limit.gaussian import LARGEST_ERROR, Expectations, bend_blocks, expanded, piecewise_linear
 
 Pair = tuple[Any, ...]  # for the inputs x, (samples, 1, *grid), and y, (1, other samples, *grid); or a number twice
 Triple = tuple[Any, ...]  # blocks of the pairs (x, y), (x, x) and (y, y); None where nothing will read it
@@ -299,11 +299,18 @@ class Several:
     function: Recipe
     vectors: tuple[Float[Tensor, " coordinates"], ...] = ()
     numbers: tuple[Pair, ...] = ()
+    rough: float = 0.0  # the error of taking its variables for Gaussian
 
     @cached_property
     def expected(self) -> tuple[Moments, float]:
         """The moments of the coordinate, and their estimated error."""
         found, error = pair_of_several(self, self)
+        error = max(error, self.rough)
+        if not error <= LARGEST_ERROR:
+            raise InvalidInputError(
+                f"behind a sum or gate batch norm needs many directions, not about {1 / self.rough:.0f}: it would be "
+                f"wrong by about {error:.0%}; take a larger example, or evaluation mode"
+            )
         if found.same:
             found.itself(found.second[0]).copy_(found.variances[0].squeeze(1))
         return found, error
