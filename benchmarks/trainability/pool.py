@@ -1,7 +1,10 @@
 """Work that many processes share, with a file of rows that grows: the same command goes on where it was interrupted."""
 
 import csv
+import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -40,9 +43,21 @@ def append_rows(
 
 
 def shared_out(work: Callable[[Any], Any], jobs: Sequence[Any], processes: int) -> Iterator[Any]:
-    """The results of all jobs as they come, from this process or from `processes` new ones with a thread each."""
+    """The results of all jobs as they come, from this process or from `processes` new ones with a thread each.
+
+    A job that fails is told and left out: it does not end the others, and the same command tries it again.
+    """
+    guarded = partial(_result_or_none, work)
     if processes < 2:
-        yield from map(work, jobs)
+        yield from filter(None, map(guarded, jobs))
         return
     with get_context("spawn").Pool(processes, torch.set_num_threads, (1,)) as pool:
-        yield from pool.imap_unordered(work, jobs)
+        yield from filter(None, pool.imap_unordered(guarded, jobs))
+
+
+def _result_or_none(work: Callable[[Any], Any], job: Any) -> Any:
+    try:
+        return work(job)
+    except Exception:
+        sys.stderr.write(f"{job} failed:\n{traceback.format_exc()}")
+        return None

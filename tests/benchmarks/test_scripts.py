@@ -4,7 +4,9 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+import torch
 
 from tests.benchmarks.conftest import FOLDER
 
@@ -80,3 +82,26 @@ def test_kernel_regression_runs_on_a_handful_of_images(tmp_path):
     rows = json.loads((tmp_path / "out.json").read_text())["rows"]
     assert [row["architecture"] for row in rows] == ["resnet", "densenet", "vanilla"]
     assert all(row["test"] > 0.5 for row in rows)  # by chance one image in ten
+
+
+def test_regression_with_the_kernel_of_a_module_goes_on_where_it_was_killed(tmp_path):
+    generator = torch.Generator().manual_seed(0)
+    for split, count in (("train", 10), ("test", 4)):
+        images = torch.randn(count, 3, 8, 8, generator=generator).numpy()
+        np.savez(tmp_path / f"planted-{split}-0.npz", images=images, labels=np.arange(count) % 2)
+    command = [sys.executable, str(FOLDER / "module_kernel_regression.py"), "--device", "cpu", "--samples", "10"]
+    command += ["--test", "4", "--pixels", "4", "--strip", "4", "--json", str(tmp_path / "rows.json")]
+    command += ["--data", *map(str, tmp_path.glob("*.npz")), "--store", str(tmp_path / "strips")]
+
+    def row():
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return json.loads((tmp_path / "rows.json").read_text())["rows"][0]
+
+    first, strips = row(), sorted((tmp_path / "strips").glob("*.pt"))
+    assert first["pixels"] == 4 and len(strips) == 2 * (3 + 1)
+    kept = {strip: strip.stat().st_mtime_ns for strip in strips[1:]}
+    strips[0].unlink()  # of nngp, as if it had been killed before
+    second = row()
+    assert second["ntk_accuracy"] == first["ntk_accuracy"] and second["ntk_s"] == first["ntk_s"]
+    assert strips[0].exists() and all(strip.stat().st_mtime_ns == time for strip, time in kept.items())

@@ -2,10 +2,12 @@
 
 import copy
 import html
+import inspect
 import math
 import sys
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from scipy import stats
@@ -13,13 +15,14 @@ from torch import nn
 
 import skiplens as sl
 from skiplens.base.errors import InvalidInputError
-from skiplens.improvement.improve import DRAWN, SEEDS
-from skiplens.improvement.race import Race, race_figure, run_to_the_end
+from skiplens.improvement.improve import DRAWN, SEEDS, further_rates, race_cost
+from skiplens.improvement.race import Race, RacedRun, race_figure, run_to_the_end
 from skiplens.improvement.reading import Improvement
 from skiplens.improvement.report import improvement_section
 from skiplens.improvement.search import LEAST, budget
 from skiplens.plots.figure import Line, Points
 from skiplens.readings.file import from_json, to_json
+from skiplens.readings.reading import Provenance
 from skiplens.report import Report
 from skiplens.trainability.optimizers import optimizer_choice
 
@@ -62,7 +65,7 @@ def test_a_network_that_cannot_train_is_made_to(better, faulty):
     assert (after < 0.5 * before).all() and better.race.p < 0.05
     assert better.changes and better.after.score < better.before.score
     assert [n for n, _ in better.model.named_parameters()] == [n for n, _ in faulty.named_parameters()]
-    assert better.reading.cost <= COST + 2 * SEEDS * STEPS
+    assert better.reading.cost <= COST + race_cost(STEPS)
 
 
 def test_the_code_makes_the_same_network(better, faulty):
@@ -88,7 +91,7 @@ def test_what_was_finished_is_not_done_again(better, faulty, tmp_path, monkeypat
     pilots = []
     monkeypatch.setattr("skiplens.improvement.search.forecast", lambda *given, **named: pilots.append(named))
     found = sl.improve(faulty, data(), steps=STEPS, cost=COST, out=tmp_path)
-    assert not pilots and len(calls) == 3 + 2 * SEEDS - 2
+    assert not pilots and len(calls) == 3 + 2 * SEEDS - 2 + 1
     assert torch.equal(found.race.before, better.race.before) and torch.equal(found.race.after, better.race.after)
 
 
@@ -115,10 +118,84 @@ def test_where_nothing_promises_more_the_network_stays_as_it_is(monkeypatch):
 
 
 def test_what_the_race_does_not_prove_is_not_changed(faulty, monkeypatch):
-    alike = run_to_the_end(network(1), data(64), None, optimizer_choice("sgd"), rate=0.05, steps=STEPS, seed=0)
+    alike = run_to_the_end(network(1), data(64), None, optimizer_choice("sgd"), rates=(0.05,), steps=STEPS, seed=0)
     monkeypatch.setattr(sys.modules["skiplens.improvement.improve"], "run_to_the_end", lambda *given, **named: alike)
     found = sl.improve(faulty, data(), steps=STEPS, cost=COST)
     assert unchanged(found, faulty) and found.race.gain == 1 and "Not proven" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("own", "further", "taken"),
+    [
+        (0.2, (0.1, 0.3), 1),  # the first of the others is better
+        (0.2, (0.3, 0.1), 2),
+        (0.2, (0.3, 0.4), 0),  # the rate of the pilot is the best
+        (1.99, (0.1, 0.1), None),  # not proven at the rates of the pilots, so no other one is tried
+        (0.2, (math.inf, 0.1), 2),
+    ],
+)
+def test_what_is_proven_at_the_rates_of_the_pilots_is_tried_at_two_more(faulty, monkeypatch, own, further, taken):
+    """In the place of trainings: losses with a jitter of their own, lower where the network was changed."""
+    calls = []
+
+    def ended(model, *given, rates, steps, seed, **named):
+        changed = not torch.equal(next(model.parameters()), next(faulty.parameters()))
+        calls.append((changed, rates, seed))
+        ends = dict(zip(rates, further, strict=True)) if len(rates) > 1 else {rates[0]: own if changed else 2.0}
+        rate = min(ends, key=ends.get)
+        jitter = 1 + 0.01 * seed if changed else 1 + 0.02 * (seed % 2)
+        provenance = Provenance.begin({}, 0, "cpu").end()
+        return RacedRun(losses=torch.full((steps,), ends[rate] * jitter).double(), rate=rate, provenance=provenance)
+
+    monkeypatch.setattr(sys.modules["skiplens.improvement.improve"], "run_to_the_end", ended)
+    found = sl.improve(faulty, data(), steps=STEPS, cost=COST)
+    rates = [found.before.rate, found.after.rate]
+    pairs = [(side == 1, (rates[side],), seed) for side in (0, 1) for seed in (1, 2, 3)]
+    assert calls[:6] == pairs and found.race.rates == tuple(rates), "each at the rate of its own pilot"
+    before = np.log([2 * (1 + 0.02 * (seed % 2)) for seed in (1, 2, 3)])
+    after = np.log([own * (1 + 0.01 * seed) for seed in (1, 2, 3)])
+    wanted = float(stats.ttest_rel(before, after, alternative="greater").pvalue)
+    assert found.race.p == pytest.approx(wanted, rel=1e-9), "what is chosen later is no part of the test"
+    spent = int(found.reading.costs.sum()) + 6 * STEPS
+    if taken is None:
+        assert len(calls) == 6 and not found.changes and found.reading.cost == spent
+        assert math.isnan(found.reading.best_rate) and found.rate == found.before.rate
+        return
+    assert calls[6:] == [(True, calls[6][1], 1)] and rates[1] not in calls[6][1] and len(set(calls[6][1])) == 2
+    assert found.rate == (rates[1], *calls[6][1])[taken]
+    assert found.reading.best_loss == pytest.approx(1.01 * (own, *further)[taken])
+    assert found.reading.cost == spent + STEPS + STEPS // 4
+    assert ("from the first seed" in found.sentence) == (taken > 0)
+    again = from_json(to_json(found.reading))
+    assert (again.best_rate, again.best_loss) == (found.reading.best_rate, found.reading.best_loss)
+
+
+def test_the_rates_that_are_tried_later_went_furthest_and_came_lowest(better):
+    nan = math.nan
+    losses = [[9, 1, nan, nan], [9, 5, 4, nan], [9, 5, 3, nan], [9, 2, 1, 0.5], [9, 1e9, nan, nan], [9, nan, nan, nan]]
+    found = replace(better.before, tried=(1.0, 2.0, 3.0, 4.0, 5.0, 6.0), losses=torch.tensor(losses), rate=2.0)
+    assert further_rates(found) == (4.0, 3.0)
+    assert further_rates(replace(found, rate=4.0)) == (3.0, 2.0)
+    assert further_rates(replace(found, tried=(4.0,), losses=torch.tensor(losses[3:4]), rate=4.0)) == ()
+
+
+def test_of_several_rates_the_one_ahead_after_a_quarter_goes_on():
+    model, source = network(1), data(64)
+    alone = {
+        rate: run_to_the_end(model, source, None, optimizer_choice("sgd"), rates=(rate,), steps=40, seed=3)
+        for rate in (1e-4, 0.05, 1e8)
+    }
+    for rates in [(1e-4, 0.05), (0.05, 1e-4), (1e8, 0.05, 1e-4), (1e8, 1e-4)]:
+        run = run_to_the_end(model, source, None, optimizer_choice("sgd"), rates=rates, steps=40, seed=3)
+        best = min(rates, key=lambda rate: float(alone[rate].losses[8:10].mean()))
+        assert run.rate == best and torch.equal(run.losses, alone[best].losses), "as if it were alone"
+
+
+def test_ten_trainings_are_enough():
+    asked = inspect.signature(sl.improve).parameters
+    cost, steps = asked["cost"].default, asked["steps"].default
+    assert cost + race_cost(steps) <= 10 * steps
+    assert race_cost(400) == 6 * 400 + 400 + 100
 
 
 def test_the_reading_is_kept_and_shown(better, tmp_path):
@@ -152,7 +229,7 @@ def test_each_change_is_told_its_share_of_the_gain(better):
 
 
 def test_a_change_of_the_training_alone_leaves_a_copy(faulty, monkeypatch):
-    run = run_to_the_end(network(1), data(64), None, optimizer_choice("sgd"), rate=0.05, steps=STEPS, seed=0)
+    run = run_to_the_end(network(1), data(64), None, optimizer_choice("sgd"), rates=(0.05,), steps=STEPS, seed=0)
     monkeypatch.setattr(sys.modules["skiplens.improvement.improve"], "run_to_the_end", lambda *given, **named: run)
     monkeypatch.setattr(Race, "is_proven", True)
     for margin in ("CLEARLY", "WORTH"):
@@ -208,7 +285,7 @@ def test_a_curve_ends_where_its_last_run_diverged_and_is_cut_at_ten_guesses():
 
 def test_a_run_is_the_training_that_anybody_would_write():
     model, (X, y) = network(1), data(64)
-    run = run_to_the_end(model, (X, y), None, optimizer_choice("sgd"), rate=0.05, steps=6, seed=0)
+    run = run_to_the_end(model, (X, y), None, optimizer_choice("sgd"), rates=(0.05,), steps=6, seed=0)
     own = copy.deepcopy(model)
     optimizer, losses = torch.optim.SGD(own.parameters(), lr=0.05, momentum=0.9), []
     for _ in range(6):
@@ -221,7 +298,7 @@ def test_a_run_is_the_training_that_anybody_would_write():
 
 
 def test_a_run_that_diverges_is_infinite_from_there():
-    run = run_to_the_end(network(1), data(64), None, optimizer_choice("sgd"), rate=1e8, steps=40, seed=0)
+    run = run_to_the_end(network(1), data(64), None, optimizer_choice("sgd"), rates=(1e8,), steps=40, seed=0)
     assert torch.isfinite(run.losses[0]) and torch.isinf(run.losses[-1])
     assert torch.isinf(run.losses).double().diff().ge(0).all()
 

@@ -13,7 +13,7 @@ import skiplens as sl
 from skiplens.base.errors import SettingsError
 from skiplens.readings.finding import Finding, Remedy
 from skiplens.report.inspection import Report
-from skiplens.report.verification import INTERRUPTED, SAME_TRAINING, RaceOptions, redrawn_with
+from skiplens.report.verification import INTERRUPTED, SAME_TRAINING, RaceOptions
 from skiplens.report.verification_reading import VerificationReading
 from skiplens.training.callbacks import evaluate
 from skiplens.training.loop import train
@@ -150,9 +150,9 @@ def test_a_report_without_suggestions_stays_as_it_is():
 
 def test_drawn_weights_are_those_of_the_seed():
     drawn = Remedy("redraw_parameters", {"drawn": ("a",), "ones": (), "zeros": (), "seed": 0})
-    assert redrawn_with(drawn, 5).parameters["seed"] == 5 and drawn.parameters["seed"] == 0
+    assert drawn.with_seed(5).parameters["seed"] == 5 and drawn.parameters["seed"] == 0
     scaled = Remedy("scale_parameters", {"factors": {}})
-    assert redrawn_with(scaled, 5) is scaled
+    assert scaled.with_seed(5) is scaled
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ class ImproveSettings(OneForecastSettings):
         "architecture",
         "outputs: change only how it is trained; architecture: also values of parameters; nothing: anything.",
     )
-    cost: int = option(1600, "Steps of all short trainings; a race of 6 whole trainings comes after them.")
+    cost: int = option(1100, "Steps of all short trainings; a race of 7.25 whole trainings comes after them.")
 
 
 @with_settings(ImproveSettings)
@@ -40,7 +40,7 @@ def improve(
 
     from skiplens import improvement
     from skiplens.cli.models import data_for, model_for
-    from skiplens.improvement.improve import SEEDS
+    from skiplens.improvement.improve import race_cost
     from skiplens.readings.file import to_json
     from skiplens.report import Report
 
@@ -49,7 +49,7 @@ def improve(
     model = model_for(settings)
     data = data_for(settings.model, settings, model)
     keep = None if settings.keep == "nothing" else settings.keep
-    most = (settings.cost + 2 * SEEDS * settings.steps) / settings.steps
+    most = (settings.cost + race_cost(settings.steps)) / settings.steps
     words = f"At most {most:.1f} trainings' worth of steps; what is finished is kept in {out / 'parts'}."
     console.err().print(words, markup=False)
     with console.progress_shown() as progress:

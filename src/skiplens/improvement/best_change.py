@@ -54,17 +54,13 @@ class BestChange(Reading, kind="best_change"):
         if not self.gradients:
             return f"What it brings is not known: {self.reason}."
         tried = f"tried in a pilot of {self.gradients} steps"
-        was, became = (in_words(loss) if math.isfinite(loss) else "one that diverges" for loss in self.losses)
+        both = self.before, self.after
+        was, became = (in_words(loss) if math.isfinite(loss) else "one that diverges" for loss in both)
         if self.helps:
             return f"Expected after {self.steps} steps: a loss of {became} instead of {was} ({tried})."
         if not math.isfinite(self.after):
             return f"Alone it does not help: the loss diverges with it too ({tried})."
         return f"Alone it promises no clearly lower loss: {became} instead of {was} ({tried})."
-
-    @property
-    def losses(self) -> tuple[float, float]:
-        """The expected loss before and after."""
-        return self.before, self.after
 
 
 def best_change(

@@ -47,18 +47,12 @@ class Change:
 
     def with_seed(self, seed: int) -> "Change":
         """The same change; what it draws is drawn with another seed."""
-        drawn = [
-            replace(remedy, parameters={**remedy.parameters, "seed": seed}) if "seed" in remedy.parameters else remedy
-            for remedy in self.remedies
-        ]
-        return replace(self, remedies=tuple(drawn))
+        return replace(self, remedies=tuple(remedy.with_seed(seed) for remedy in self.remedies))
 
     @property
     def code(self) -> str:
         """The change as code to paste, for a model called `model`, its inputs `inputs` and its `optimizer`."""
-        return "\n".join(
-            [code_of(remedy) for remedy in self.remedies] + [self.training_code] * bool(self.training_code)
-        )
+        return "\n".join([*map(code_of, self.remedies), *filter(None, [self.training_code])])
 
 
 Plan = tuple[Change, ...]
@@ -92,9 +86,8 @@ def _cannot_change(patient: Patient) -> dict[str, str]:
     if quantised:
         found[f"changes of {listed(quantised)}"] = "their weights are quantised, and no training moves them"
     if shared:
-        found[f"norms and shortcuts at {listed(shared)}"] = (
-            "their weights are used in several places; a start is measured at the first of them"
-        )
+        reason = "their weights are used in several places; a start is measured at the first of them"
+        found[f"norms and shortcuts at {listed(shared)}"] = reason
     return found
 
 
@@ -158,7 +151,8 @@ def _shortcuts(patient: Patient) -> Made:
     for length in (1, 2):
         chosen = [(spans[k][0], spans[k + length - 1][1]) for k in range(0, len(spans) - length + 1, length)]
         layers = [spans[k + length - 1][2] for k in range(0, len(spans) - length + 1, length)]
-        ends = [name for layer in layers for name in _own_parameters(patient.model, layer)]
+        own = {layer: patient.model.get_submodule(layer).named_parameters(recurse=False) for layer in layers}
+        ends = [f"{layer}.{part}" for layer, found in own.items() for part, _ in found]
         remedy = Remedy("add_shortcuts", {"spans": [list(span) for span in chosen], "zeros": ends})
         over = f"{length} layer{'s' * (length > 1)}"
         words = f"add {len(chosen)} identity shortcuts over {over} each, with branches that start at zero"
@@ -189,10 +183,6 @@ def _spans(patient: Patient) -> list[tuple[str, str, str]]:
 def _passes_on(call: LayerCall, once: set[str]) -> bool:
     """Whether it is an activation, a norm or dropout of its own between two layers."""
     return call.name not in once and call.before == call.after and not isinstance(call.module, nn.Embedding)
-
-
-def _own_parameters(model: nn.Module, name: str) -> list[str]:
-    return [f"{name}.{part}" for part, _ in model.get_submodule(name).named_parameters(recurse=False)]
 
 
 def _norms(patient: Patient) -> Made:
@@ -261,7 +251,8 @@ def _starts(patient: Patient) -> Made:
 def _torch_start(patient: Patient) -> Made:
     """Torch's own start, where layers that no other start draws are far from it."""
     fresh = torch_default(patient.model, Randomness(0))
-    norms = {name: float(own.detach().norm()) for name, own in patient.model.named_parameters()}
+    floating = {name: own.detach() for name, own in patient.model.named_parameters() if own.is_floating_point()}
+    norms = {name: float(own.norm()) for name, own in floating.items()}
     usual = {name: float(fresh.get_parameter(name).detach().norm()) for name in norms}
     sizes = {name: own / usual[name] for name, own in norms.items() if usual[name] > 0 and 0 < own < math.inf}
     drawn = {f"{name}.weight" for name, module in patient.model.named_modules() if isinstance(module, WeightLayer)}
@@ -279,11 +270,10 @@ def _branches(patient: Patient) -> Made:
         return patient.refused or "it has no residual blocks"
     small = 1 / math.sqrt(len(patient.blocks))
     reason = f"{len(patient.blocks)} branches are added to the signal one after the other"
-    kinds = (
-        ("zero_branches", "start the last layer of each branch at zero", 0.0),
-        ("small_branches", f"scale each branch by 1/√L = {in_words(small, 2)}", small),
-    )
-    return [Change(name, "branches", words, reason, _scaled_ends(patient, by)) for name, words, by in kinds]
+    words, ends = "start the last layer of each branch at zero", _scaled_ends(patient, 0.0)
+    zero = Change("zero_branches", "branches", words, reason, ends)
+    words, ends = f"scale each branch by 1/√L = {in_words(small, 2)}", _scaled_ends(patient, small)
+    return [zero, Change("small_branches", "branches", words, reason, ends)]
 
 
 def _scaled_ends(patient: Patient, factor: float) -> tuple[Remedy, ...]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -128,15 +128,12 @@ def design(  # noqa: PLR0913 - sizes, and keywords of which each has a default
     for name, values in ALTERNATIVES.items():
         plan = judge.best(plan, name, values)
     found = judge(plan, FULL)
-    choices = []
-    for choice in _choices(plan):
+    choices = list(_choices(plan))
+    for place, choice in enumerate(choices):
         naive = NAIVE.get(choice.name, choice.value)
-        if naive == choice.value:
-            choices.append(choice)
-            continue
-        without = judge(replace(plan, **{choice.name: naive}), PILOT)
-        same = judge(plan, PILOT)
-        choices.append(replace(choice, without=without, worth=math.exp(without.score - same.score)))
+        if naive != choice.value:
+            without, same = judge(replace(plan, **{choice.name: naive}), PILOT), judge(plan, PILOT)
+            choices[place] = replace(choice, without=without, worth=math.exp(without.score - same.score))
     return Design(plan.build(seed).to(device), plan, tuple(choices), found)
 
 
@@ -148,9 +145,7 @@ class _Judge:
     asked: dict[str, Any]
     device: torch.device
     progress: Progress
-
-    def __post_init__(self) -> None:
-        self.known: dict[tuple[Blueprint, int], Forecast] = {}
+    known: dict[tuple[Blueprint, int], Forecast] = field(default_factory=dict)
 
     def __call__(self, plan: Blueprint, cost: int) -> Forecast:
         """What is expected of it."""

@@ -5,8 +5,9 @@ Each runs at its best rate. `verify` and `improve` both race so.
 
 import itertools
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from skiplens.base.axes import Float
 from skiplens.base.preserve_state import without_autocast
 from skiplens.base.randomness import own_random_state
 from skiplens.base.words import in_words
+from skiplens.graph.batch import Batch
 from skiplens.graph.loss import Loss
 from skiplens.plots.figure import Figure, Mark, Points, Reference, bundle, colour, numbers
 from skiplens.readings.reading import Provenance, Reading
@@ -28,6 +30,7 @@ PIECE = 20  # steps between two looks whether a run has diverged
 LEVEL = 0.05  # of the tests
 BEYOND = 1e12  # what a diverged run counts as
 LAST = 0.1  # share of the steps whose mean loss is the loss at the end
+SCREENED, FIFTH = 4, 0.2  # of several rates one goes on after a fourth of the steps, by its last fifth until then
 CLIPPED = 10.0  # losses above so many guesses are drawn at this height
 
 
@@ -35,7 +38,10 @@ CLIPPED = 10.0  # losses above so many guesses are drawn at this height
 class RacedRun(Reading, kind="raced_run"):
     """One training to the end: the loss before each step, infinite from where it diverged."""
 
+    may_lack: ClassVar[Mapping[str, str]] = {"rate": "it comes from a version that did not keep it"}
+
     losses: Float[Tensor, " steps"]
+    rate: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -119,33 +125,45 @@ def run_to_the_end(  # noqa: PLR0913 - what is trained, on what, how and for how
     loss: Loss,
     choice: OptimizerChoice,
     *,
-    rate: float,
+    rates: tuple[float, ...],
     steps: int,
     seed: int,
     first: int = 0,
 ) -> RacedRun:
     """Train a copy of `model` on the batches from number `first` on; the seed names their order and what is drawn.
 
-    `data` may be a `Source`, whose order is its own.
+    Of several rates the one that is ahead after a quarter of the steps goes on. `data` may be a `Source`, whose order
+    is its own.
     """
     device = next(model.parameters()).device
-    clock = Provenance.begin({"optimizer": choice.name, "rate": rate, "steps": steps}, seed, device)
-    source = data if isinstance(data, Source) else opened(data, steps, seed, device)[0]
+    clock = Provenance.begin({"optimizer": choice.name, "rates": rates, "steps": steps}, seed, device)
     with own_random_state(device), without_autocast(), torch.enable_grad():
-        runner = Runner(model, source, TrainingLoss(loss), choice, seed)
-        batches = source.batches(first)
-        losses = [runner.first_gradient(next(batches))]
-        mover = runner.begin(rate)
-        while len(losses) < steps and not has_diverged(losses):
-            piece = list(itertools.islice(batches, min(PIECE, steps - len(losses))))
-            losses += runner.go_on(mover, len(losses), piece)
-    kept = torch.full((steps,), math.inf, dtype=torch.float64)
-    if not has_diverged(losses):
-        kept[:] = torch.tensor(losses, dtype=torch.float64)
-    else:
-        finite = list(itertools.takewhile(lambda value: not has_diverged([losses[0], value]), losses))
-        kept[: len(finite)] = torch.tensor(finite, dtype=torch.float64)
-    return RacedRun(losses=kept, provenance=clock.end())
+        runs: list[_Run] = []
+        for rate in rates:
+            source = data if isinstance(data, Source) else opened(data, steps, seed, device)[0]
+            runs.append(_Run(Runner(model, source, TrainingLoss(loss), choice, seed), source.batches(first), rate))
+            runs[-1].go_on(steps if len(rates) == 1 else steps // SCREENED)
+        ahead = min(runs, key=lambda run: float(ends_of(torch.tensor([run.losses], dtype=torch.float64), FIFTH)))
+        ahead.go_on(steps)
+    losses, kept = ahead.losses, torch.full((steps,), math.inf, dtype=torch.float64)
+    finite = list(itertools.takewhile(lambda value: not has_diverged([losses[0], value]), losses))
+    kept[: len(finite)] = torch.tensor(finite, dtype=torch.float64)
+    return RacedRun(losses=kept, rate=ahead.rate, provenance=clock.end())
+
+
+class _Run:
+    """A training as far as it went; what a step draws depends on its number only, so that several may take turns."""
+
+    def __init__(self, runner: Runner, batches: Iterator[Batch], rate: float) -> None:
+        self.runner, self.batches, self.rate = runner, batches, rate
+        self.losses = [runner.first_gradient(next(batches))]
+        self.mover = runner.begin(rate)
+
+    def go_on(self, until: int) -> None:
+        """Steps until there are so many, or until it diverges."""
+        while len(self.losses) < until and not has_diverged(self.losses):
+            piece = list(itertools.islice(self.batches, min(PIECE, until - len(self.losses))))
+            self.losses += self.runner.go_on(self.mover, len(self.losses), piece)
 
 
 def race_figure(race: Race, *, name: str = "race_curves", guess: float = math.nan, loss: str = "") -> Figure:
@@ -159,13 +177,8 @@ def race_figure(race: Race, *, name: str = "race_curves", guess: float = math.na
         steps = torch.arange(1, losses.shape[1] + 1)[:until]
         diverged = ~losses.isfinite().all(1)
         beyond = ", above the drawing" if bool((ends_of(losses[~diverged]) > top).any()) else ""
-        marks += bundle(
-            steps,
-            losses[:, :until].clamp(max=top),
-            f"{side} (rate {in_words(rate, 2)}){beyond}",
-            index,
-            logarithmic=True,
-        )
+        shown, label = losses[:, :until].clamp(max=top), f"{side} (rate {in_words(rate, 2)}){beyond}"
+        marks += bundle(steps, shown, label, index, logarithmic=True)
         if bool(diverged.any()):
             ends = losses[diverged].isfinite().sum(1)
             label = f"✕ {side}: diverged on {int(diverged.sum())} of {len(losses)} seeds"
@@ -173,13 +186,12 @@ def race_figure(race: Race, *, name: str = "race_curves", guess: float = math.na
             marks.append(Points(numbers(ends + 1), heights, label, colour=colour(index), crossed=True))
     if guess > 0:
         marks.append(Reference(guess, "a guess"))
+    ending = " The drawing ends at ten guesses." * (guess > 0)
     return Figure(
         name=name,
         title="Both networks, trained to the end",
         caption=f"Mean loss over {len(race.before)} seeds and, shaded, the range between them. Both see the same "
-        "batches in the same order, each at the rate that suits it best."
-        + " The drawing ends at ten guesses."
-        * (guess > 0),
+        f"batches in the same order, each at a rate that was chosen for it.{ending}",
         x_label="step",
         y_label=f"training loss ({loss})" if loss else "training loss",
         y_log=True,

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -19,6 +19,8 @@ COLUMNS = ("change", "loss of its pilot", "gradients")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Improvement(Reading, kind="improvement"):
     """The search for a better network."""
+
+    may_lack: ClassVar[Mapping[str, str]] = dict.fromkeys(("best_rate", "best_loss"), "no change was proven better")
 
     changes: tuple[str, ...]  # what was changed, in order of effect; empty where nothing was proven better
     reasons: tuple[str, ...]  # what calls for each
@@ -42,6 +44,8 @@ class Improvement(Reading, kind="improvement"):
     optimizer: str  # what moves the parameters
     # the network before and, where it was changed, after it, as data; empty where it was not looked at
     drawings: tuple[Mapping[str, Any], ...] = ()
+    best_rate: float = math.nan  # of up to three, the one at which the changed network ends lowest from the first seed
+    best_loss: float = math.nan  # where it ends there
 
     @property
     def sentence(self) -> str:
@@ -68,7 +72,10 @@ class Improvement(Reading, kind="improvement"):
         instead = (
             f"at {after} instead of {before}" if math.isfinite(ends[0]) else f"at {after} and does not diverge any more"
         )
-        return f"{what[:1].upper()}{what[1:]}: the loss ends {instead} {raced} ({chance})."
+        other, ended, rate = map(in_words, (self.best_rate, self.best_loss, self.rates[1]))
+        moved = f" At rate {other} instead of {rate} it ends at {ended} from the first seed."
+        moved *= math.isfinite(self.best_rate) and self.best_rate != self.rates[1]
+        return f"{what[:1].upper()}{what[1:]}: the loss ends {instead} {raced} ({chance}).{moved}"
 
     @property
     def shares(self) -> tuple[float, ...]:

@@ -48,18 +48,19 @@ def improvement_section(reading: Improvement) -> Section:
 
 
 def _facts(reading: Improvement) -> tuple[tuple[str, str], ...]:
-    facts = [
-        ("gradients computed", f"{reading.cost:,}"),
-        ("trainings", f"{reading.steps} steps of {reading.optimizer}"),
-    ]
+    trainings = f"{reading.steps} steps of {reading.optimizer}"
+    facts = [("gradients computed", f"{reading.cost:,}"), ("trainings", trainings)]
     if reading.race is not None:
+        before, after = map(_median, reading.race.ends)
         facts += [
-            *zip(
-                ("loss at the end, as it was", "loss at the end, changed"), map(_median, reading.race.ends), strict=True
-            ),
+            ("loss at the end, as it was", before),
+            ("loss at the end, changed", after),
             ("rates", "{} before, {} after".format(*(in_words(rate, 2) for rate in reading.rates))),
             ("one-sided paired t-test of the logarithms", f"p = {in_words(reading.p, 2)}"),
         ]
+    if math.isfinite(reading.best_rate):
+        ended = f"{in_words(reading.best_rate, 2)}, at which the first seed ends at {in_words(reading.best_loss)}"
+        facts.append(("best of three rates for the changed network", ended))
     return tuple(facts)
 
 

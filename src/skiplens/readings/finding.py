@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -35,6 +35,10 @@ class Remedy:
 
     name: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def with_seed(self, seed: int) -> Self:
+        """The same; what draws weights draws those of `seed`, so that a race does not hang on one draw."""
+        return replace(self, parameters={**self.parameters, "seed": seed}) if "seed" in self.parameters else self
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from skiplens.graph.inputs import try_call
 from skiplens.graph.lens import Subject
 from skiplens.graph.loss import Loss, fitted, loss_name, loss_rule
 from skiplens.improvement.race import ends_of, run_to_the_end
-from skiplens.readings.finding import Finding, Remedy, Rule
+from skiplens.readings.finding import Finding, Remedy
 from skiplens.readings.reading import Provenance
 from skiplens.report.inspection import DEFAULT_SAMPLES, Report
 from skiplens.report.lenses import LENSES, QUANTITIES, RULES, find
@@ -169,7 +169,7 @@ class _Trial:
             self.reason = f"There was no race: {error}"
 
     def _changed(self, remedy: Remedy) -> "Start":
-        return lambda seed: apply_remedy(redrawn_with(remedy, seed), self.model, self.few.inputs)
+        return lambda seed: apply_remedy(remedy.with_seed(seed), self.model, self.few.inputs)
 
     def readings(self) -> list[VerificationReading]:
         """What is finished."""
@@ -210,7 +210,7 @@ class Retaken:
 
 def retake(finding: Finding, report: Report, changed: Subject) -> Retaken:
     """The number behind `finding` in `report`, and in fresh readings of `changed` with the same random draws."""
-    rule, quantity = rule_of(finding), QUANTITIES[finding.rule]
+    rule, quantity = next(rule for rule in RULES if rule.name == finding.rule), QUANTITIES[finding.rule]
     old = [next(reading for reading in report.readings if type(reading) is kind) for kind in rule.needs]
     before, new = quantity.measure(finding, *old), []
     try:
@@ -224,18 +224,6 @@ def retake(finding: Finding, report: Report, changed: Subject) -> Retaken:
     known = {found.rule for found in find(old) if found.severity != "note"}
     brought = tuple(f.sentence for f in find(new) if f.severity != "note" and f.rule not in {*known, finding.rule})
     return Retaken(quantity.label, before, after, not rule(new), brought)
-
-
-def rule_of(finding: Finding) -> Rule:
-    """The rule that found it."""
-    return next(rule for rule in RULES if rule.name == finding.rule)
-
-
-def redrawn_with(remedy: Remedy, seed: int) -> Remedy:
-    """The same remedy; one that draws weights draws those of `seed`, so that a race does not hang on one draw."""
-    if "seed" not in remedy.parameters:
-        return remedy
-    return replace(remedy, parameters={**remedy.parameters, "seed": seed})
 
 
 def _key(remedy: Remedy) -> str:
@@ -262,9 +250,9 @@ def plan(changes: int, runs: int, step_seconds: float, seconds: float, steps: in
         return RacePlan(changes, steps)
     needed = FEWEST_STEPS * runs * (changes + 1) * step_seconds
     reason = (
-        f"There was no time for a race: a step takes {in_words(step_seconds, 2)} s and {runs} runs of "
-        f"{FEWEST_STEPS} steps for "
-        f"each of {changes + 1} networks {needed:.0f} s, but {max(0.0, seconds):.0f} s were left. Give more seconds."
+        f"There was no time for a race: a step takes {in_words(step_seconds, 2)} s and {runs} runs of {FEWEST_STEPS} "
+        f"steps for each of {changes + 1} networks {needed:.0f} s, but {max(0.0, seconds):.0f} s were left. Give "
+        "more seconds."
     )
     for raced in range(changes, 0, -1):
         affordable = int(seconds / (step_seconds * runs * (raced + 1)))
@@ -320,7 +308,7 @@ class Runs:
         source = source_of(self.batch, size, Randomness(seed).child("race"), device)
         sgd = partial(torch.optim.SGD, lr=1.0, momentum=self.options.momentum)
         choice = OptimizerChoice("sgd", sgd, usual=1.0)
-        made = run_to_the_end(model, source, self.loss, choice, rate=rate, steps=self.steps, seed=seed)
+        made = run_to_the_end(model, source, self.loss, choice, rates=(rate,), steps=self.steps, seed=seed)
         self.done += 1
         progress("training race", self.done, self.total)
         return made.losses[None]
