@@ -113,6 +113,50 @@ def test_the_network_is_pulled_and_played(explore):
     assert not play.is_visible()
 
 
+def test_a_training_is_played(explore):
+    page = settled(explore("/paths?look_at=training&learner=ensemble_resnet&rate=0.002"))
+    wait(page, "document.querySelector('#hero .plot').data?.length === 2")
+    start = curve(page, "after 0 steps")
+    assert sum(start) == pytest.approx(1) and curve(page, "before training") == start
+    play = page.locator("#play")
+    expect(play).to_have_text("Play: let it learn")
+    play.click()
+    expect(play).to_have_text("Stop")
+    expect(play).to_have_text("Play: let it learn")
+    expect(field(page, "Steps of training")).to_have_value("100")
+    wait(page, "document.querySelector('#hero h3').innerText.includes('after 100 steps')")
+    wait(page, f"{json.dumps('after 100 steps')} === document.querySelector('#hero .plot').data[0].name")
+    end = curve(page, "after 100 steps")
+    assert sum(end) == pytest.approx(1) and curve(page, "before training") == start
+    depths = [sum(r * share for r, share in enumerate(shares)) for shares in (start, end)]
+    expect(page.locator(".says")).to_contain_text("deeper" if depths[1] > depths[0] else "shallower")
+    page.get_by_text("A real network", exact=True).click()
+    expect(play).to_be_hidden()
+
+
+def test_two_landscapes_have_one_scale_and_follow_each_other(explore):
+    page = settled(explore("/curvature?look_at=landscapes&depth=4&trained=0"))
+    wait(page, "document.querySelectorAll('#hero .js-plotly-plot').length === 2")
+    wait(page, "[...document.querySelectorAll('#hero .plot')].every(plot => plot.data[0].zauto === false)")
+    both = "name => [...document.querySelectorAll('#hero .plot')].map(plot => plot.data[0][name])"
+    for name in ("zmin", "zmax", "contours"):
+        first, second = page.evaluate(both, name)
+        assert first == second
+    heights = [height for plane in page.evaluate(both, "z") for row in plane for height in row]
+    assert page.evaluate(both, "zmin")[0] <= min(heights) and max(heights) <= page.evaluate(both, "zmax")[0]
+    ranges = "[...document.querySelectorAll('#hero .plot')].map(plot => plot._fullLayout.xaxis.range.map(Number))"
+    nearer = "{'xaxis.range[0]': -0.5, 'xaxis.range[1]': 0.25}"  # cells stay square, so that a little more is seen
+    page.evaluate(f"() => {{ Plotly.relayout(document.querySelector('#hero .plot'), {nearer}); }}")
+    wait(page, f"{ranges}[1][1] < 1")
+    first, second = page.evaluate(ranges)
+    assert second == first
+    before = page.evaluate("document.documentElement.dataset.theme")
+    page.locator("#theme").click()
+    wait(page, f"document.documentElement.dataset.theme !== {before!r}")
+    wait(page, "[...document.querySelectorAll('#hero .plot')].every(plot => plot.data[0].zauto === false)")
+    page.locator("#theme").click()
+
+
 @pytest.mark.slow
 def test_a_late_answer_does_not_stay(explore):
     """Answers can come in another order than they were asked for; here an old one is put on top by hand."""

@@ -69,9 +69,9 @@ class TestCurvature:
 
     @pytest.mark.slow
     def test_a_shared_address_restores_the_view_and_its_code_its_numbers(self, explore):
-        words = "branch_depth=1&depth=5&initialisation=xavier&data=rotation&width=3&seed=4"
-        page = settled(explore(f"/curvature?{words}"))
-        assert page.url.endswith(words)
+        words = "branch_depth=1&depth=5&initialisation=xavier&data=rotation&width=3"
+        page = settled(explore(f"/curvature?{words}&seed=4"))  # as an address of before the landscapes was
+        assert page.url.endswith(f"?look_at=hessian&{words}&trained=100&seed=4")
         assert page.get_by_label("Xavier").is_checked() and page.get_by_label("rotation").is_checked()
         expect(page.get_by_label("Network depth", exact=True)).to_have_value("5")
         # Threads of the server share the work of LAPACK otherwise than this one: the smallest eigenvalue is 3e-6 of the

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from skiplens.base.progress import silent
 from tests.explorer.drawings import has_series, series_of, values_of
 from tests.tolerances import STANDARD_ERRORS, assert_close
 
@@ -22,9 +23,9 @@ def values(**changed):
 
 
 def setting(**changed):
-    from skiplens.explorer.views.curvature import Setting
+    from skiplens.explorer.views.curvature import setting_of
 
-    return Setting(**values(**changed))
+    return setting_of(values(**changed))
 
 
 def drawn(**changed):
@@ -214,3 +215,24 @@ def test_every_shortcut_depth_that_can_be_chosen_has_its_line_against_depth():
     assert list(DEPTHS) == list(range(int(control.low), int(control.high) + 1))
     assert all(depth % max(1, jumped) == 0 for jumped, depths in DEPTHS.items() for depth in depths)
     assert has_series(drawn(branch_depth=4), "condition_against_depth", "over 4, start")
+
+
+def test_two_landscapes_are_those_of_the_code_beside_them():
+    words = {"look_at": "landscapes", "depth": 5, "trained": 10, "seed": 3}
+    seen, chosen = view(), values(**words)
+    assert seen.draw(chosen).says == "Training two networks of 4 matrices …"
+    torch.set_default_dtype(torch.float32)  # as the page has it
+    planes = seen.measure(seen.measurement(chosen), silent)
+    drawing = seen.draw(chosen, planes)
+    names: dict = {}
+    exec(drawing.code, names)
+    torch.set_default_dtype(torch.float64)
+    assert drawing.beside == len(drawing.figures) == 2
+    assert [figure.name for figure in drawing.figures] == ["with_shortcuts", "without_shortcuts"]
+    for figure, plane, losses in zip(drawing.figures, planes, names["result"], strict=True):
+        (heights,) = figure.marks
+        rows = torch.tensor(heights.rows, dtype=torch.float64).T  # the first direction runs along x
+        assert torch.allclose(10**rows, losses.double(), rtol=1e-5)
+        middle = len(heights.x) // 2
+        assert heights.x[middle] == 0 and 10 ** rows[middle, middle] == pytest.approx(plane.loss, rel=1e-5)
+    assert seen.measurement(values()) is None

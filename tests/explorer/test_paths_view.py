@@ -177,3 +177,38 @@ class TestGhost:
         assert "picture('/paths?" in picture_code(view, "?depth=5&ghost=none")
         assert "ghost" not in picture_code(view, "?depth=5&ghost=none")
         assert picture_code(view, "?depth=5&ghost=mine") == ""
+
+
+def training(**words: str):
+    view = PathsView()
+    words = {"look_at": "training", "learner": "ensemble_resnet", **words}
+    values = read(view.controls(words), words).values
+    torch.set_default_dtype(torch.float32)  # as the page has it
+    try:
+        measured = view.measure(view.measurement(values), silent)
+        return view.draw(values, measured), measured
+    finally:
+        torch.set_default_dtype(torch.float64)
+
+
+def test_a_training_is_seen_at_a_moment_and_the_code_makes_the_same_spectrum():
+    drawing, history = training(rate="0.002", moment="43", seed="1")
+    assert history.steps.tolist() == [*range(0, 101, 5)] and history.outcome == "finished"
+    names: dict = {}
+    torch.set_default_dtype(torch.float32)
+    exec(drawing.code, names)
+    torch.set_default_dtype(torch.float64)
+    bars, start = drawing.figures[0].marks
+    assert list(bars.y) == pytest.approx(names["result"].tolist(), rel=1e-5)
+    assert sum(bars.y) == pytest.approx(1) == sum(start.y)
+    depth = [sum(r * share for r, share in enumerate(mark.y)) for mark in (bars, start)]
+    assert drawing.figures[0].title == "Path spectrum after 40 steps"
+    assert f"passes {depth[0]:.2f} of its 9 branches, {depth[1]:.2f} before training" in drawing.says
+    assert drawing.says.endswith("shallower." if depth[0] < depth[1] else "deeper.")
+    assert drawing.figures[1].marks[1].value == 40.0
+
+
+def test_a_training_that_diverges_says_so():
+    drawing, history = training(rate="0.1", decay="0.2", moment="100")
+    assert history.steps[-1] < 100
+    assert "The training ended early: diverged" in drawing.says

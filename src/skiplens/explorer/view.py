@@ -48,6 +48,7 @@ class Drawing:
     notes: tuple[str, ...] = ()  # what a person should know before believing it
     downloads: tuple[Download, ...] = ()  # files beside the exported pictures
     page: str = ""  # the address of a whole page of this server that is shown in a frame
+    beside: int = 1  # so many of the first figures are main ones and stand side by side
 
 
 class View(ABC):

@@ -87,6 +87,8 @@ def drawing_panes(drawn: Drawn) -> tuple[list[Component], list[Component], list[
     if drawn.is_awaited:
         words.append(html.Span(className="awaited"))
     hero: list[Component] = [html.Figure(_picture(figure)) for figure in drawing.figures[:1]]
+    for figure in drawing.figures[1 : drawing.beside]:
+        hero.append(html.Figure([*_picture(figure), *_files_and_numbers(figure, drawn)]))
     if drawing.page:
         frame = {"src": drawing.page, "title": drawing.says, "sandbox": "allow-scripts allow-downloads"}
         hero = [html.Iframe(className="report", **frame)]
@@ -141,7 +143,7 @@ def _below_the_main_figure(drawn: Drawn) -> list[Component]:
         parts.append(html.Ul([_check(check) for check in drawing.checks], className="checks"))
     others = [
         html.Figure([*_picture(figure), html.Figcaption(figure.caption), *_files_and_numbers(figure, drawn)])
-        for figure in drawing.figures[1:]
+        for figure in drawing.figures[drawing.beside :]
     ]
     if others:
         parts.append(html.Div(others, className="figures"))

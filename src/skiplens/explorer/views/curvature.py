@@ -1,27 +1,36 @@
 """The curvature view: exact Hessians of linear networks with shortcuts, at zero and where training starts."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Literal, get_args
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
+from skiplens import zoo
 from skiplens.base.errors import InvalidInputError
+from skiplens.base.progress import Progress
 from skiplens.base.randomness import Randomness
+from skiplens.base.words import in_words
+from skiplens.curvature.landscape import loss_landscape
+from skiplens.curvature.landscape_reading import LandscapeReading
 from skiplens.data.images import as_floats, sample
+from skiplens.data.loading import fit_to, load
 from skiplens.data.preprocessing import fit_whitening
 from skiplens.explorer.control import Control
 from skiplens.explorer.view import Drawing, Values, View
 from skiplens.explorer.written import controls_of, notes_of, snippet, worded
+from skiplens.graph.batch import take
 from skiplens.linalg.second_moments import SecondMoments, second_moments
 from skiplens.papers.li2016_shortcuts.hessian import linear
 from skiplens.papers.li2016_shortcuts.hessian.at_zero import hessian_at_zero
 from skiplens.papers.li2016_shortcuts.hessian.linear import LinearUnit, linear_hessian, plain_units, shortcut_units
 from skiplens.papers.li2016_shortcuts.hessian.spectrum import ListedSpectrum, listed_spectrum
-from skiplens.plots.figure import Figure, Line, Mark, Reference, colour, numbers
+from skiplens.plots.figure import Contour, Figure, Line, Mark, Reference, colour, numbers
+from skiplens.training.loop import train
+from skiplens.training.recipe import Recipe
 from skiplens.zoo.li2016 import LAWS, Start
 from skiplens.zoo.weight_laws import orthogonal_weights, xavier_weights
 
@@ -37,9 +46,20 @@ class CurvatureView(View):
     )
     fixed_controls: ClassVar[tuple[Control, ...]] = controls_of("curvature")
 
+    def measurement(self, values: Values) -> Values | None:
+        """What decides two landscapes; all else is exact and quick."""
+        names = ("depth", "trained", "seed")
+        return {name: values[name] for name in names} if values["look_at"] == LANDSCAPES else None
+
+    def measure(self, values: Values, progress: Progress) -> "Planes":
+        """The loss around two trained networks."""
+        return _planes(values, progress)
+
     def draw(self, values: Values, measured: Any = None) -> Drawing:
-        """Everything is exact and quick."""
-        setting = Setting(**values)
+        """What is exact at once, or two landscapes when they are measured."""
+        if values["look_at"] == LANDSCAPES:
+            return _landscapes(values, measured)
+        setting = setting_of(values)
         zero, start = map(listed_spectrum, (setting.eigenvalues_at_zero, setting.eigenvalues_at_start))
         slope = float(linear.linear_gradient(setting.start, setting.moments).norm())
         counted = f"{setting.matrices} in {setting.units} unit{'s' if setting.units > 1 else ''}"
@@ -68,6 +88,59 @@ class CurvatureView(View):
             code=_code(setting),
             notes=notes_of("curvature"),
         )
+
+
+# Two landscapes.
+
+LANDSCAPES = "landscapes"
+Planes = tuple[LandscapeReading, LandscapeReading]
+_DIGITS, _LOOKED_AT, _POINTS, _RATE = 512, 128, 15, 0.003
+
+
+def _planes(values: Values, progress: Progress) -> Planes:
+    """The plane around a network with shortcuts over two matrices, and around one of as many without."""
+    digits = take(fit_to(load("sample"), (10,)), _DIGITS)
+    units, seed = max(1, values["depth"] // 2), values["seed"]
+
+    def plane(model: nn.Module) -> LandscapeReading:
+        if values["trained"]:
+            recipe = Recipe(optimiser="adam", learning_rate=_RATE, batch_size=64, steps=values["trained"], seed=seed)
+            train(model, digits, recipe, progress=progress)
+        few = digits.first(_LOOKED_AT)
+        return loss_landscape(model, few, directions="random", points=_POINTS, seed=seed, progress=progress)
+
+    return (
+        plane(zoo.build("shortcut_network", seed, units=units, initialisation="xavier")),
+        plane(zoo.build("plain_network", seed, depth=2 * units, activation="relu")),
+    )
+
+
+def _landscapes(values: Values, planes: Planes | None) -> Drawing:
+    """Both planes beside each other as logarithms of the loss."""
+    units = max(1, values["depth"] // 2)
+    told = {"digits": _DIGITS, "looked_at": _LOOKED_AT, "points": _POINTS, "rate": _RATE}
+    code = snippet("landscapes", own=values, units=units, matrices=2 * units, **told)
+    if planes is None:
+        return Drawing(says=f"Training two networks of {2 * units} matrices …", code=code)
+    names = (f"With {units} shortcuts", "Without shortcuts")
+    figures, facts = [], []
+    for place, name, plane in zip(("with_shortcuts", "without_shortcuts"), names, planes, strict=True):
+        x, finite = numbers(plane.coordinates), plane.losses[plane.losses.isfinite()]
+        heights = Contour(x, x, tuple(numbers(row) for row in plane.losses.log10().T), "log10 of the loss")
+        missing = f" At {plane.missing} points the loss is not finite: left open." * bool(plane.missing)
+        drawn = worded("landscape", heights, network=name, loss=in_words(plane.loss), missing=missing)
+        figures.append(replace(drawn, name=place))
+        lowest, highest = in_words(plane.lowest), in_words(float(finite.max()))
+        facts.append((f"losses seen, {name.lower()}", f"{lowest} to {highest}"))
+    return Drawing(
+        figures=tuple(figures),
+        beside=2,
+        says=f"After {values['trained']} steps the network of {2 * units} matrices with shortcuts has a loss "
+        f"of {in_words(planes[0].loss)}, the one without {in_words(planes[1].loss)}. Zoom into one: both move.",
+        facts=tuple(facts),
+        code=code,
+        notes=notes_of("landscapes"),
+    )
 
 
 # The networks and their tasks.
@@ -122,6 +195,11 @@ class Setting:
     def eigenvalues_at_start(self) -> Tensor:
         """All eigenvalues of the Hessian where training starts, ascending."""
         return torch.linalg.eigvalsh(linear_hessian(self.start, self.moments))
+
+
+def setting_of(values: Values) -> Setting:
+    """The network that the controls of the view stand at."""
+    return Setting(**{field.name: values[field.name] for field in fields(Setting)})
 
 
 def initial_weights(start: Start, matrices: int, width: int, seed: int) -> Tensor:

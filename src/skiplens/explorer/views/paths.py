@@ -28,8 +28,11 @@ from skiplens.paths.reading import PathSpectrum
 from skiplens.paths.spectrum import measure
 from skiplens.paths.weights import path_moments, path_weights, peak_length
 from skiplens.plots.figure import INK, Band, Bars, Figure, Line, Points, Reference, colour, numbers
+from skiplens.report.during_training.depth import depth_during_training
+from skiplens.report.during_training.depth_reading import DepthHistory
+from skiplens.training.recipe import Recipe
 
-THEORY, NETWORK = "theory", "network"
+THEORY, NETWORK, TRAINING = "theory", "network", "training"
 SCALE = "scale"
 
 NOBODY = "none"
@@ -60,8 +63,8 @@ class PathsView(View):
 
     def draw(self, values: Values, measured: Any = None) -> Drawing:
         """The theory's curves, with a model as a ghost over them; or the measured spectrum of a network."""
-        if values["look_at"] == NETWORK:
-            return _draw_network(values, measured)
+        if values["look_at"] != THEORY:
+            return (_draw_network if values["look_at"] == NETWORK else _draw_training)(values, measured)
         drawing = _draw_theory(values)
         ghost = values.get("ghost", NOBODY)
         if self.runs is None or ghost == NOBODY:
@@ -75,13 +78,15 @@ class PathsView(View):
         return _haunted(drawing, run.label, spectrum)
 
     def measurement(self, values: Values) -> Values | None:
-        """The network, its seed and the factor."""
-        if values["look_at"] != NETWORK:
-            return None
-        return {name: values[name] for name in ("model", "factor", "seed")}
+        """The network, its seed and the factor; or what decides a training."""
+        names = {NETWORK: ("model", "factor", "seed"), TRAINING: ("learner", "rate", "decay", "seed")}
+        wanted = names.get(values["look_at"])
+        return None if wanted is None else {name: values[name] for name in wanted}
 
-    def measure(self, values: Values, progress: Progress) -> "ScaledSpectrum":
-        """The spectra of a zoo network before and after its branches are scaled."""
+    def measure(self, values: Values, progress: Progress) -> "ScaledSpectrum | DepthHistory":
+        """The spectra of a zoo network before and after its branches are scaled, or while it learns."""
+        if "learner" in values:
+            return _trained(values, progress)
         progress("taking the network apart", 0, 3)
         network, inputs = _taken_apart(values["model"], values["seed"])
         progress("following the paths", 1, 3)
@@ -294,6 +299,58 @@ def _draw_network(values: Values, measured: ScaledSpectrum | None) -> Drawing:
             "spectrum, 100 % has nothing in common.",
             *scaled.notes,
         ),
+    )
+
+
+# A training.
+
+_EVERY, _STEPS, _DIGITS = 5, 100, 512
+_STILL = 0.05  # branches; a smaller change is none to speak of
+
+
+def _trained(values: Values, progress: Progress) -> DepthHistory:
+    """The path spectra of a network while it learns the embedded digits."""
+    name = values["learner"]
+    digits = take(data.fit_to(data.load("sample"), _input_shape(name)), _DIGITS)
+    rates = {"learning_rate": values["rate"], "momentum": 0.9, "weight_decay": values["decay"]}
+    recipe = Recipe(**rates, batch_size=32, steps=_STEPS, seed=values["seed"])
+    options: dict[str, Any] = {"every": _EVERY, "samples": _SAMPLES, "forces": False}
+    return depth_during_training(zoo.build(name, values["seed"]), digits, recipe, progress=progress, **options)
+
+
+def _draw_training(values: Values, history: DepthHistory | None) -> Drawing:
+    """The spectrum at a moment beside the first one, and depth and loss against the steps."""
+    name = values["learner"]
+    code = snippet("training", own=values, shape=_input_shape(name), digits=_DIGITS, steps=_STEPS, every=_EVERY)
+    if history is None:
+        return Drawing(says=f"Training {name} for {_STEPS} steps …", code=code)
+    moment = int((history.steps <= values["moment"]).sum()) - 1
+    step, depths, shares = int(history.steps[moment]), history.mean_depth, history.distribution
+    change = float(depths[moment] - depths[0])
+    word = "as deep as before" if abs(change) < _STILL else "deeper" if change > 0 else "shallower"
+    orders, steps = range(shares.shape[1]), numbers(history.steps)
+    now = Reference(float(step), "now", "x")
+    spectra = (
+        Bars(tuple(map(str, orders)), numbers(shares[moment]), f"after {step} steps"),
+        Line(numbers(orders), numbers(shares[0]), "before training", dashed=True, colour=INK),
+    )
+    ended = "" if history.outcome == "finished" else f" The training ended early: {history.outcome}."
+    return Drawing(
+        figures=(
+            worded("spectrum_in_training", *spectra, step=step),
+            worded("depth_in_training", Line(steps, numbers(depths)), now, every=_EVERY, samples=_SAMPLES),
+            worded("loss_in_training", Line(steps, numbers(history.losses)), now),
+        ),
+        says=f"After {step} steps the energy of {name} passes {depths[moment]:.2f} of its {len(orders) - 1} branches, "
+        f"{depths[0]:.2f} before training: it is {word}.{ended}",
+        facts=(
+            ("mean depth, branches", f"{depths[moment]:.2f} of {len(orders) - 1}"),
+            ("before training", f"{depths[0]:.2f}"),
+            ("at the end", f"{depths[-1]:.2f}"),
+            ("loss", in_words(float(history.losses[moment]))),
+        ),
+        code=code,
+        notes=history.notes,
     )
 
 

@@ -50,6 +50,7 @@ function drawChanged() {
     soon();  // when it is drawn its axes are known
   }
   shareAxes();
+  linkPlanes();
   root.dataset.plots = "drawn";
 }
 
@@ -113,6 +114,29 @@ function shareAxes() {
   if (!Object.keys(change).length || shareAxes.done === wanted) return;
   shareAxes.done = wanted;
   for (const plot of plots) Plotly.relayout(plot, change);
+}
+
+// Two planes beside each other have one scale of colours; where one comes near or turns in one, the other follows.
+function linkPlanes() {
+  const plots = all("#hero .js-plotly-plot").filter((plot) => plot.data.some((trace) => trace.z));
+  if (plots.length < 2 || plots.every((plot) => plot.data[0].zauto === false)) return;
+  const heights = plots.flatMap((plot) => plot.data.flatMap((trace) => trace.z.flat())).filter(Number.isFinite);
+  const half = (value, round) => round(2 * value) / 2;
+  const [low, high] = [half(heights.reduce((a, b) => Math.min(a, b), Infinity), Math.floor), half(heights.reduce((a, b) => Math.max(a, b), -Infinity), Math.ceil)];
+  const levels = { autocontour: false, "contours.start": low, "contours.end": high, "contours.size": (high - low) / 20 || 1 };
+  for (const plot of plots) {
+    Plotly.restyle(plot, { zauto: false, zmin: low, zmax: high, ...levels });
+    plot.on("plotly_relayout", (change) => follow(plots.filter((other) => other !== plot), change));
+  }
+}
+
+let following = false;
+async function follow(others, change) {
+  const seen = Object.entries(change).filter(([name]) => /^(xaxis|yaxis)\.(range|autorange)|^scene\.camera/.test(name));
+  if (following || !seen.length) return;
+  following = true;
+  for (const other of others) await Plotly.relayout(other, Object.fromEntries(seen));
+  following = false;
 }
 
 // The main picture with the title of the view, 1200 × 630 pixels: into the clipboard, or a file where that is closed.
@@ -199,18 +223,22 @@ function pull(event) {
   window.addEventListener("pointercancel", done);
 }
 
-// Training makes weights and with them β grow, decay shrinks them: the slider goes there by itself, in steps.
+// In theory β grows with the weights and shrinks when they decay; a training that was measured goes from step to step.
+// The slider goes there by itself.
 const STEPS = 20, BETWEEN = 250;  // milliseconds
 let playing = 0;
+const played = () => ["moment", "beta"].map((name) => fieldOf("range", name)).find(isShown);
+const isTraining = () => isShown(fieldOf("range", "moment"));
 function play() {
-  const slider = fieldOf("range", "beta");
-  if (playing || !isShown(slider)) { stop(); return; }
-  const from = shareOf(slider), goal = from < 0.75 ? 1 : 0;
+  const slider = played(), name = isTraining() ? "moment" : "beta";
+  if (playing || !slider) { stop(); return; }
+  const from = isTraining() && shareOf(slider) === 1 ? 0 : shareOf(slider), goal = isTraining() || from < 0.75 ? 1 : 0;
   let step = 0;
   playing = setInterval(() => {
+    if (!isShown(fieldOf("range", name))) { stop(); return; }
+    if (document.querySelector("#progress progress")) return;  // it is being measured
     step += 1;
-    if (!isShown(fieldOf("range", "beta"))) { stop(); return; }
-    moveSlider(fieldOf("range", "beta"), from + ((goal - from) * step) / STEPS);
+    moveSlider(fieldOf("range", name), from + ((goal - from) * step) / STEPS);
     if (step === STEPS) stop();
   }, BETWEEN);
   namePlay();
@@ -223,9 +251,11 @@ function stop() {
 }
 
 function namePlay() {
-  const button = byId("play"), slider = fieldOf("range", "beta");
-  if (!button || !slider) return;
-  const words = playing ? "Stop" : shareOf(slider) < 0.75 ? "Play: weights grow, it gets deeper" : "Play: weights decay, it gets shallower";
+  const button = byId("play"), slider = played();
+  if (!button) return;
+  button.hidden = !slider;
+  if (!slider) return;
+  const words = playing ? "Stop" : isTraining() ? "Play: let it learn" : shareOf(slider) < 0.75 ? "Play: weights grow, it gets deeper" : "Play: weights decay, it gets shallower";
   if (button.textContent !== words) button.textContent = words;
 }
 
@@ -282,13 +312,14 @@ new MutationObserver((changes) => {
 }).observe(document.body, { childList: true, subtree: true, characterData: true });
 document.addEventListener("input", () => { soon(); setTimeout(soon, 60); });  // the field beside a slider follows it
 document.addEventListener("pointerdown", pull);
-window.addEventListener("resize", soon);
+window.addEventListener("resize", () => { soon(); setTimeout(soon, 300); });  // when plots have been drawn anew
 
 function setLook(name) {
   root.dataset.theme = name;
   sessionStorage.setItem("look", name);
   nameLook();
   drawAll();
+  soon();
 }
 
 function nameLook() {
