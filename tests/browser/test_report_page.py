@@ -1,5 +1,7 @@
 import json
 import re
+from dataclasses import replace
+from html import escape
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
@@ -9,10 +11,12 @@ import torch
 from torch import nn
 
 import skiplens as sl
+from skiplens.plots.thumbnails import thumbnails
 from skiplens.report.inspection import Problem, Report
 from tests.browser.conftest import unfold
 from tests.browser.contrast import contrast
-from tests.report.readings import paths, signal
+from tests.report.networks import build, data
+from tests.report.readings import paths, signal, tangent
 from tests.report.test_findings_section import finding
 from tests.sample_readings import curvature, jacobians, structure
 
@@ -224,6 +228,33 @@ def test_lines_and_matrices_get_a_column_at_the_chosen_block(whole_path, look):
 
 
 @pytest.mark.slow
+def test_samples_are_seen_along_their_matrix_and_in_pairs_where_one_points(tmp_path, look):
+    images = torch.arange(4.0).view(4, 1, 1, 1) * torch.eye(9)[None, None]
+    pictures = thumbnails(images)
+    shown = replace(
+        tangent([1.0] * 4),
+        kernel=torch.eye(4) + 1,
+        targets=torch.tensor([1, 0, 1, 0]),
+        classes=("cat", HOSTILE),
+        pictures=(*pictures[:3], HOSTILE),
+    )
+    page = look(Report("seen", (shown,)).save(tmp_path / "seen.html"))
+    plot = page.locator(".plot:has(.heatmaplayer image)")
+    assert plot.evaluate("plot => plot.layout.images.length") == 6  # what is no picture is left out
+    assert plot.evaluate("plot => plot.layout.xaxis.ticktext") == ["cat", escape(HOSTILE, quote=False)]
+    page.locator(".pointed").get_by_text("Point at a cell").wait_for()
+    plot.scroll_into_view_if_needed()
+    place = plot.evaluate(
+        """plot => { const {xaxis, yaxis} = plot._fullLayout, box = plot.getBoundingClientRect();
+        return [box.x + xaxis._offset + xaxis.d2p(2), box.y + yaxis._offset + yaxis.d2p(0)]; }"""
+    )
+    page.mouse.move(*place)
+    page.locator(".pointed img").first.wait_for()
+    sources = page.locator(".pointed img").evaluate_all("all => all.map(image => image.src)")
+    assert sources == [pictures[1], pictures[0]], "row 0 is the first cat, column 2 the first of the other class"
+    assert page.locator(".pointed").inner_text() == "correlation 0.5"
+
+
 def test_chosen_blocks_are_compared_in_numbers(path, look):
     page = look(path)
     for number in (0, 2):
@@ -447,3 +478,21 @@ def test_a_page_without_blocks_or_plots_has_no_drawing(tmp_path, visit):
     assert page.locator(".verdict").inner_text().startswith("Nothing could be measured.")
     assert page.locator(".block, .plot").count() == 0
     page.get_by_role("button", name="Dark look").click()
+
+
+@pytest.mark.slow
+def test_words_along_the_axes_are_not_cut_on_a_phone(tmp_path, look):
+    models = {f"a network of the {size} size": build(scale) for size, scale in (("small", 0.1), ("large", 1.0))}
+    comparison = sl.compare(models, data(), lenses=["curvature"], draws=2)
+    page = look(comparison.save(tmp_path / "comparison.html"), **PHONE)
+    plot = page.locator(".plot", has=page.locator(".ytick")).first
+    boxes = """(plot, words) => [...plot.querySelectorAll(words)].map(part => part.getBoundingClientRect())
+        .map(box => [box.top, box.bottom, box.left, box.right])"""
+    (frame,) = page.evaluate(
+        "plot => [plot.getBoundingClientRect()].map(box => [box.left, box.right])", plot.element_handle()
+    )
+    found = plot.evaluate(boxes, ".xtitle, .ytitle, .ytick text")
+    assert len(found) > 5 and all(frame[0] - 1 <= left and right <= frame[1] + 1 for _, _, left, right in found)
+    assert plot.locator(".ytick text tspan").count() > 2  # long names stand on two lines
+    names = sorted(plot.evaluate(boxes, ".ytick text"))
+    assert all(above[1] <= below[0] + 1 for above, below in pairwise(names))  # and never meet

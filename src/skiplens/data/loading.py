@@ -278,6 +278,7 @@ class FittedBatches:
 
     stream: Callable[[], Iterator[Batch]]
     description: str
+    classes: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[Batch]:
         """Each batch."""
@@ -291,7 +292,7 @@ def fit_to(images: ImageBatches, shape: tuple[int, ...]) -> FittedBatches:
     as many features, and else whitens to that many principal components.
     """
     if tuple(shape) == images.shape:
-        return FittedBatches(lambda: iter(images), images.name)
+        return FittedBatches(lambda: iter(images), images.name, images.classes)
     if len(shape) == 3:
         return _changed(images, lambda inputs: _as_images(inputs, shape), f"scaled to {_times(shape)}")
     if shape == (math.prod(images.shape),):
@@ -305,7 +306,9 @@ def fit_to(images: ImageBatches, shape: tuple[int, ...]) -> FittedBatches:
 
 
 def _changed(images: ImageBatches, change: Callable[[Tensor], Tensor], how: str) -> FittedBatches:
-    return FittedBatches(lambda: (batch.map_inputs(change) for batch in images), f"{images.name}, {how}")
+    return FittedBatches(
+        lambda: (batch.map_inputs(change) for batch in images), f"{images.name}, {how}", images.classes
+    )
 
 
 def _whitened(images: ImageBatches, source: ImageSet, components: int) -> FittedBatches:
@@ -315,7 +318,7 @@ def _whitened(images: ImageBatches, source: ImageSet, components: int) -> Fitted
         for pixels, labels in source.stream(images.order[: images.samples], images.options.batch_size):
             yield Batch(white(pixels).to(torch.get_default_dtype()), labels)
 
-    return FittedBatches(stream, f"{images.name}, whitened to {components} principal components")
+    return FittedBatches(stream, f"{images.name}, whitened to {components} principal components", images.classes)
 
 
 def _as_images(inputs: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -87,11 +87,15 @@ class Band:
 
 @dataclass(frozen=True)
 class Heat:
-    """A matrix as colours; the first row is at the top. `labels` name rows and columns of a matrix between equals."""
+    """A matrix as colours; the first row is at the top. `labels` name rows and columns of a matrix between equals.
+
+    `pictures` show them: an address of each, as `thumbnails` makes it.
+    """
 
     rows: tuple[Values, ...]
     name: str = ""
     labels: tuple[str, ...] = ()
+    pictures: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,8 @@ def _(mark: Band, shade: str) -> list[dict[str, Any]]:
 def _(mark: Heat, shade: str) -> list[dict[str, Any]]:
     names = [_escape(label) for label in mark.labels]
     pairs = {"hovertext": [[f"{row}, {column}" for column in names] for row in names]} if names else {}
-    return [{"type": "heatmap", "z": mark.rows, **pairs, **_heights(mark.name)}]
+    meta = {"meta": {"pictures": mark.pictures}} if mark.pictures else {}  # which the page puts along the axes
+    return [{"type": "heatmap", "z": mark.rows, **pairs, **meta, **_heights(mark.name)}]
 
 
 def _tooltip(trace: dict[str, Any], figure: Figure) -> dict[str, Any]:

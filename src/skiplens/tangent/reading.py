@@ -52,6 +52,8 @@ class TangentReading(Reading, kind="tangent"):
     # behind each of them the variance of the first sample and the correlation of the first two
     limit_maps: Float[Tensor, "operations 2"] = field(default_factory=lambda: torch.zeros(0, 2, dtype=torch.float64))
     notes: tuple[str, ...] = ()  # what a person should know before reading on
+    classes: tuple[str, ...] = ()  # the names of the classes, where the data knows them
+    pictures: tuple[str, ...] = ()  # of the samples, where they are images; see `skiplens.plots.thumbnails`
 
     @property
     def eigenvalues(self) -> Float[Tensor, " samples"]:

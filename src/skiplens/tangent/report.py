@@ -23,6 +23,7 @@ from skiplens.kernels.finite_width.moments import kernel_moments
 from skiplens.kernels.finite_width.networks import ResNet
 from skiplens.plots.figure import Figure, Heat, Line, Points, Reference, drawn, numbers
 from skiplens.plots.section import Curve, KeyNumber, Overlay, ReadingView, Scale, Section, provenance_of
+from skiplens.plots.thumbnails import thumbnails
 from skiplens.readings.finding import Finding, Rule, rule_words
 from skiplens.readings.reading import Provenance
 from skiplens.signal.reading import SignalReading
@@ -70,6 +71,8 @@ class TangentLens(Lens):
             parameters=pure.parameter_count,
             batch_coupled=coupled,
             outputs=outputs,
+            classes=subject.classes,
+            pictures=thumbnails(batch.inputs),
             notes=(*cut, *notes, *remarks),
             provenance=clock.end(),
         )
@@ -100,7 +103,10 @@ def kernel_by_class(reading: TangentReading) -> Figure:
     """The kernel's correlations as a matrix, samples sorted by class where there are classes."""
     order = torch.argsort(reading.targets, stable=True) if len(reading.targets) else torch.arange(len(reading.kernel))
     correlations = reading.correlations[order][:, order]
-    labels = tuple(str(int(target)) for target in reading.targets[order]) if len(reading.targets) else ()
+    known = dict(enumerate(reading.classes))
+    sorted_targets = reading.targets[order].tolist() if len(reading.targets) else []
+    labels = tuple(known.get(target, str(target)) for target in sorted_targets)
+    pictures = tuple(reading.pictures[sample] for sample in order) if len(reading.pictures) == len(order) else ()
     classes = "; samples are sorted by class, and a block along the diagonal is a class that is learned together"
     return Figure(
         name="kernel",
@@ -108,7 +114,7 @@ def kernel_by_class(reading: TangentReading) -> Figure:
         caption=f"Correlation of the parameter gradients of two samples{classes * bool(len(reading.targets))}.",
         x_label="samples by class" if labels else "sample",
         y_label="samples by class" if labels else "sample",
-        marks=(Heat(tuple(numbers(row) for row in correlations), "correlation", labels),),
+        marks=(Heat(tuple(numbers(row) for row in correlations), "correlation", labels, pictures),),
     )
 
 

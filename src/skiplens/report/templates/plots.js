@@ -17,10 +17,10 @@ const figureOf = (plot) => JSON.parse(plot.nextElementSibling.textContent);
 const placesOf = (figure) => (figure.blocks || []).filter(([block]) => chosen.has(block)).map(([, place]) => place);
 
 // Blocks have the numbers of the drawing on every axis; their names are where one points.
-function blockTicks(figure) {
+function blockTicks(figure, room) {
   const places = figure.blocks || [];
   if (!places.length) return {};
-  const shown = places.filter((_, index) => index % Math.ceil(places.length / 24) === 0);
+  const shown = places.filter((_, index) => index % Math.ceil(places.length / Math.max(2, room)) === 0);
   return { tickvals: shown.map(([, place]) => place), ticktext: shown.map(([block]) => String(block + 1)) };
 }
 
@@ -35,12 +35,22 @@ function logTicks(figure, name, room) {
   const lines = (figure.layout.shapes || []).filter((shape) => shape[`${letter}ref`] !== "paper").map((shape) => shape[`${letter}0`]);
   const logs = figure.data.flatMap((trace) => trace[letter] || []).concat(lines).filter((value) => value > 0).map(Math.log10);
   const [low, high] = [logs.reduce((a, b) => Math.min(a, b), Infinity), logs.reduce((a, b) => Math.max(a, b), -Infinity)];
-  if (!(high - low > 0.5)) return { nticks: Math.min(6, room) };
+  if (!(high > low)) return { nticks: Math.min(6, room) };
+  if (high - low <= 0.5) return { ...roundTicks(10 ** low, 10 ** high, Math.min(6, room)) };
   const step = Math.ceil((high - low) / room);
-  const digits = high - low < 1.5 && room > 3 ? [1, 2, 5] : [1];
+  const digits = room < 4 || high - low >= 1.5 ? [1] : high - low < 1 ? [1, 2, 3, 5] : [1, 2, 5];
   const tickvals = [];
   for (let decade = step * Math.floor(low / step - 1); decade <= high + 1; decade += step) tickvals.push(...digits.map((digit) => digit * 10 ** decade));
   return { tickvals, ticktext: tickvals.map((value) => written(Number(value.toPrecision(1)))) };
+}
+
+// Where less than half a decade is seen: round numbers at equal distances.
+function roundTicks(low, high, room) {
+  const rough = (high - low) / Math.max(1, room - 1), unit = 10 ** Math.floor(Math.log10(rough));
+  const step = unit * [1, 2, 5, 10].find((factor) => factor * unit >= rough);
+  const tickvals = [];
+  for (let place = Math.floor(low / step); place <= Math.ceil(high / step); place += 1) if (place > 0) tickvals.push(Number((place * step).toPrecision(6)));
+  return { tickvals, ticktext: tickvals.map((value) => new Intl.NumberFormat("en", { maximumSignificantDigits: 6 }).format(value)) };
 }
 
 // What is counted has ticks at whole numbers; words under bars stand on two lines where they would meet.
@@ -53,6 +63,32 @@ function plainTicks(figure, room) {
   const places = axis.type === "log" ? [] : figure.data.flatMap((trace) => trace.x || []);
   const span = places.reduce((a, b) => Math.max(a, b), -Infinity) - places.reduce((a, b) => Math.min(a, b), Infinity);
   return places.every(Number.isInteger) && span > 0 && span <= room ? { dtick: 1 } : {};
+}
+
+// The words along an axis stand on several lines where one is longer than the axis, those at its ticks where they would take half of the plot.
+function brokenWords(figure, plot) {
+  const letter = 6.5, { ticktext } = figure.layout.yaxis || {};
+  const longest = (texts) => Math.max(0, ...texts.flatMap((text) => plain(text).split("<br>")).map((line) => line.length));
+  const isLong = ticktext && letter * longest(ticktext) > plot.clientWidth / 2;
+  const beside = isLong ? ticktext.map((text) => (text.length > 18 ? onTwoLines(text) : text)) : ticktext;
+  const room = plot.clientWidth - (beside ? letter * longest(beside) : 60);
+  const yaxis = { ...brokenTitle(figure, "yaxis", (plot.clientHeight - 110) / letter), ...(isLong ? { ticktext: beside } : {}) };
+  return { xaxis: brokenTitle(figure, "xaxis", room / letter), yaxis, height: isLong ? 34 * ticktext.length + 120 : 0 };
+}
+
+function brokenTitle(figure, name, letters) {
+  const title = figure.layout[name]?.title;
+  return title && plain(title.text).length > letters ? { title: { ...title, text: inLines(title.text, Math.max(12, letters)) } } : {};
+}
+
+function inLines(text, letters) {
+  const lines = [];
+  for (const word of text.split(" ")) {
+    const longer = `${lines[lines.length - 1]} ${word}`;
+    if (lines.length && plain(longer).length <= letters) lines[lines.length - 1] = longer;
+    else lines.push(word);
+  }
+  return lines.join("<br>");
 }
 
 function onTwoLines(text) {
@@ -139,6 +175,22 @@ function nameSeries(plot, figure) {
   plot.before(list);
 }
 
+// Samples that are images are seen along both axes of a matrix between them; the two that one points at stand above, larger.
+const picturesOf = (figure) => (figure.data.find((trace) => trace.meta?.pictures)?.meta.pictures || []).map((source) => (source.startsWith("data:image/png;base64,") ? source : ""));
+
+function alongAxes(sources) {
+  const fixed = { xref: "x", yref: "y", xanchor: "center", yanchor: "middle", sizex: 0.94, sizey: 0.94, sizing: "contain", layer: "above" };
+  return sources.flatMap((source, index) => !source ? [] : [{ ...fixed, source, x: index, y: sources.length }, { ...fixed, source, x: -1, y: index }]);
+}
+
+function showPair(plot, sources, point) {
+  const known = plot.parentElement.querySelector(".pointed"), pair = known || element("p", "", { className: "pointed" });
+  pair.setAttribute("aria-hidden", "true");  // what it says is in the numbers of the plot
+  if (!known) plot.before(pair);
+  const drawn = point ? [point.y, point.x].filter((place) => sources[place]).map((place) => element("img", "", { src: sources[place], alt: "" })) : [];
+  pair.replaceChildren(...drawn, element("span", drawn.length ? `correlation ${format.format(point.z)}` : "Point at a cell to see its two samples."));
+}
+
 // A picture that is saved has no page around it, so it gets its legend.
 const savePicture = {
   name: "save", title: "Download plot as a PNG",
@@ -153,19 +205,21 @@ const TOOLS_IN_SPACE = [[savePicture, "orbitRotation", "pan3d", "resetCameraDefa
 function draw(plot) {
   const { ink, line, accent, panel, paper } = colours();
   const figure = figureOf(plot);
-  const places = placesOf(figure);
+  const places = placesOf(figure), sources = picturesOf(figure);
+  if (sources.length) plot.style.height = `${Math.min(440, plot.clientWidth)}px`;  // nearly a square, so that pictures have room
   for (const trace of figure.data) dress(trace, ink);
   const bars = figure.data.filter((trace) => trace.type === "bar");
   if (places.length) pickOutBars(bars, places);
   const axis = { gridcolor: line, zerolinecolor: line, linecolor: line };
-  const narrow = plot.clientWidth < 480;
+  const narrow = plot.clientWidth < 480, words = brokenWords(figure, plot);
+  if (words.height > plot.clientHeight) plot.style.height = `${words.height}px`;
   const layout = {
     ...figure.layout,
     annotations: (figure.layout.annotations || []).map((annotation) => ({ ...clearOfCurves(annotation, figure, plot), bgcolor: `${paper}b3` })),
     shapes: [...(figure.layout.shapes || []), ...places.map((place) => column(place, accent, bars.length > 0))],
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: ink, size: narrow ? 11 : 12 },
     modebar: { bgcolor: "rgba(0,0,0,0)", color: line, activecolor: ink },
-    xaxis: { ...axis, autotickangles: [0, -35, -90], ...figure.layout.xaxis, ...blockTicks(figure) }, yaxis: { ...axis, ...figure.layout.yaxis },
+    xaxis: { ...axis, autotickangles: [0, -35, -90], ...figure.layout.xaxis, ...words.xaxis, ...blockTicks(figure, Math.floor((plot.clientWidth - 80) / 22)) }, yaxis: { ...axis, ...figure.layout.yaxis, ...words.yaxis },
     width: plot.clientWidth, height: plot.clientHeight,
     hoverlabel: { bgcolor: panel, bordercolor: line, font: { color: ink, size: 12 }, align: "left", namelength: -1 },
   };
@@ -175,12 +229,20 @@ function draw(plot) {
   const above = layout.annotations.some((annotation) => annotation.yref === "paper" && annotation.y === 1);
   if (above) layout.legend = { ...layout.legend, y: 1 + 24 / Math.max(60, plot.clientHeight - 100) };  // clear of the words there
   if (!window.dash_clientside) Object.assign(layout, { showlegend: false, margin: { ...figure.layout.margin, t: 24 } });
+  if (sources.length) {
+    Object.assign(layout, { images: alongAxes(sources) });
+    Object.assign(layout.xaxis, { range: [-1.6, sources.length - 0.5], constrain: "domain", showgrid: false, zeroline: false });
+    Object.assign(layout.yaxis, { autorange: false, range: [sources.length + 0.6, -0.5], scaleanchor: "x", constrain: "domain", showgrid: false, zeroline: false });
+    showPair(plot, sources);
+  }
   nameSeries(plot, figure);
   const modeBarButtons = figure.data.some((trace) => trace.type === "surface") ? TOOLS_IN_SPACE : TOOLS;
   Plotly.react(plot, figure.data, layout, { displaylogo: false, displayModeBar: narrow ? false : "hover", modeBarButtons });
   hideToolsFromKeyboard(plot);
   plot.removeAllListeners("plotly_relayout");
   plot.on("plotly_relayout", (change) => freeTicks(plot, change));
+  plot.removeAllListeners("plotly_hover");
+  if (sources.length) plot.on("plotly_hover", ({ points }) => showPair(plot, sources, points[0]));
 }
 
 // What is folded has no size; it is drawn when it is unfolded.
