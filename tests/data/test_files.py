@@ -14,7 +14,7 @@ from torch import nn
 
 from skiplens.base.errors import BrokenFileError, DataError, InvalidInputError, MissingDependencyError, UnsafeFileError
 from skiplens.cli.flags import DataSettings
-from skiplens.cli.models import data_for
+from skiplens.cli.models import build_model, data_for
 from skiplens.data.files import SavedDataset, load_file
 from skiplens.graph.batch import take
 
@@ -119,6 +119,25 @@ def test_a_text_becomes_tokens_that_ask_for_the_next_one(tmp_path, tokenizer):
         load_file(tmp_path / "text.md", tokenizer=tmp_path / "absent")
     with pytest.raises(InvalidInputError, match="holds no tokenizer that can be loaded"):
         load_file(tmp_path / "text.md", tokenizer=tmp_path)
+
+
+def test_a_text_is_cut_to_the_positions_that_the_model_has(tmp_path, tokenizer):
+    (tmp_path / "text.md").write_text(" ".join(f"w{number % 9}" for number in range(300)), "utf-8")
+    model = build_model("hf:gpt2", 0, ("n_layer=1", "n_embd=8", "n_head=1", "vocab_size=9", "n_positions=12"))
+    named = DataSettings(data=str(tmp_path / "text.md"), tokenizer=str(tokenizer))
+    tokens = take(data_for("hf:gpt2", named, model), 64).inputs["input_ids"]
+    assert tokens.shape == (25, 12)
+    model(tokens)  # an index out of range before
+
+
+def test_images_of_several_sizes_get_the_one_that_a_model_of_a_hub_takes(tmp_path):
+    for name, size in (("a/1.png", (30, 20)), ("b/2.png", (18, 38))):
+        (tmp_path / name).parent.mkdir()
+        PIL.Image.new("RGB", size, (9, 8, 7)).save(tmp_path / name)
+    options = ("hidden_size=8", "num_hidden_layers=1", "num_attention_heads=1", "intermediate_size=8")
+    model = build_model("hf:vit", 0, (*options, "image_size=16", "patch_size=4"))
+    images = take(data_for("hf:vit", DataSettings(data=str(tmp_path)), model), 2).inputs
+    assert images.shape == (2, 3, 16, 16)
 
 
 class Stored(list):

@@ -54,6 +54,16 @@ def test_a_costly_subject_is_cut_and_says_so(training, count):
     assert subject.few(9, passes=1)[0].samples == 6 and subject.few(9, passes=1)[1] == ()
 
 
+def test_a_faster_device_may_take_more_operations(monkeypatch):
+    data, cost = (torch.ones(64, 3), torch.zeros(64)), OPERATIONS / (10 * lens.PASSES)
+    monkeypatch.setattr(lens, "operations_of", lambda model, batch: cost)
+    counts = []
+    for times in (1.0, 3.0):
+        monkeypatch.setattr(lens, "FASTER", {"cpu": times})
+        counts.append(lens.prepared(nn.Linear(3, 2), data, 64, "costly").batch.samples)
+    assert counts == [10, 30]
+
+
 def test_nothing_is_told_where_nothing_was_cut():
     assert cut_note(4, 4) == ()
 

@@ -128,6 +128,25 @@ def test_targets_that_a_model_asks_for_are_handed_over(model, data, name):
     assert all(name in batch.inputs for batch in subject.data)
 
 
+def test_a_model_that_asks_for_targets_can_be_forecast_improved_and_compared():
+    many = {"input_ids": TOKENS.repeat(16, 1), "labels": TOKENS.flip(0).repeat(16, 1)}
+    model = Required()
+    found = sl.forecast(model, many, cost=20)
+    assert any("takes its targets as an argument (labels)" in note for note in found.notes)
+    asked = sl.forecast(model, Batch(many, many["labels"]), cost=20)  # handed over by hand
+    assert found.loss == asked.loss and found.rate == asked.rate
+    assert sl.improve(model, many, steps=70, cost=140, keep="outputs").before.loss > 0
+    models = {"a": model, "b": Required()}
+    assert sl.compare(models, many, lenses=["task"], draws=1).problems == ()
+
+
+def test_compiled_code_is_refused_with_what_to_do():
+    model = torch.jit.script(nn.Linear(3, 2))
+    for call in (sl.inspect, sl.forecast):
+        with pytest.raises(InvalidInputError, match=r"compiled TorchScript\. Hand in the nn\.Module"):
+            call(model, pair())
+
+
 def test_labels_that_a_model_can_do_without_are_no_inputs():
     subject = prepared(Optional(), {"input_ids": TOKENS, "labels": TOKENS.flip(0)}, 4, "optional")
     assert list(subject.batch.inputs) == ["input_ids"] and subject.notes == ()

@@ -2,11 +2,12 @@ import pytest
 import torch
 from torch import nn
 
+import skiplens as sl
 from skiplens.graph.dissect import dissect
 from skiplens.paths.forward import BlockDerivatives, PathOrders, TotalDerivative, expand_signal
 from skiplens.paths.plan import all_bytes, frozen_plan, highest_orders, peak_bytes
 from skiplens.paths.step import padded, summed
-from tests.networks import Formula, drawn, noise
+from tests.networks import Formula, drawn, mlp, noise
 from tests.paths.frozen_by_hand import Perceptrons, polynomial
 from tests.tolerances import assert_close
 
@@ -81,3 +82,23 @@ def test_paths_pass_a_branch_that_is_a_fourier_transform():
     network = dissect(model, x)
     stack = expand_signal(frozen_plan(network, network.node(network.output)), PathOrders())
     assert_close(stack, torch.stack([model.f(x), model.f(torch.fft.fft2(x).real)]))
+
+
+@pytest.mark.parametrize("of", ["signal", "jacobian"])
+def test_a_slice_written_in_place_is_the_sum_that_it_writes(of):
+    def in_a_slice(m, x):
+        for part in m.parts:
+            found, x = part(x), x.clone()
+            x[:, 2:] += found[:, 2:]  # torch writes 2⁶³ − 1 for the end
+        return x
+
+    def masked(m, x):
+        for part in m.parts:
+            x = x + part(x) * torch.tensor([0.0, 0, 1, 1, 1])
+        return x
+
+    parts = nn.ModuleList(mlp(5) for _ in range(3))
+    models = [drawn(Formula(formula, parts=parts)) for formula in (in_a_slice, masked)]
+    sliced, whole = (sl.path_spectrum(model, noise(4, 5), of=of) for model in models)
+    assert len(sliced.energy) == 4
+    assert_close(sliced.energy, whole.energy)

@@ -181,6 +181,14 @@ def test_what_a_norm_after_each_sum_hides(blocks, ratio, told):
     assert "hidden_growth" not in {f.rule for f in find([grown])}
 
 
+def test_a_small_embedding_is_no_hidden_growth():
+    """The first sum is 200 times what comes in and nothing is brought back to size: its growth is there to be seen."""
+    sizes = torch.cat([torch.ones(1), torch.full((44,), 200.0)])[:, None].expand(45, 4)
+    ratios = torch.tensor([200.0] + [0.01] * 43)
+    assert "hidden_growth" not in {f.rule for f in find([signal(44, signal=sizes, branch_norms=ratios)])}
+    assert "hidden_growth" in {f.rule for f in find([signal(44, branch_norms=ratios)])}
+
+
 @pytest.mark.parametrize("after", [True, False])
 def test_layer_norm_after_each_sum_loses_the_input(after):
     found = {finding.rule for finding in find([look(stacked(50, after), data(4).inputs)])}

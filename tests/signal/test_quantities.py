@@ -6,7 +6,6 @@ from torch import nn
 
 import skiplens as sl
 from skiplens.report.lenses import QUANTITIES, RULES, find
-from skiplens.report.verification import rule_of
 from skiplens.signal.reading import Growth, SignalReading
 from tests.report import planted
 from tests.report.readings import signal
@@ -15,7 +14,8 @@ from tests.sample_readings import jacobians, structure
 
 def told_and_measured(readings, rule: str) -> tuple[float, float]:
     (finding,) = (found for found in find(readings) if found.rule == rule)
-    needed = [next(r for r in readings if type(r) is kind) for kind in rule_of(finding).needs]
+    (asked,) = (one for one in RULES if one.name == rule)
+    needed = [next(r for r in readings if type(r) is kind) for kind in asked.needs]
     return finding.number, QUANTITIES[rule].measure(finding, *needed)
 
 

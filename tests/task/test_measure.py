@@ -104,10 +104,30 @@ def test_an_own_loss_over_places_is_searched_with_all_digits():
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(0, 12, (64, 32), generator=generator)
     inputs = torch.randn(64, 32, 4, generator=generator, dtype=torch.float32)
-    own = lambda scores, targets: F.cross_entropy(scores.flatten(0, -2), targets.flatten())  # noqa: E731
+    own = lambda scores, targets: 2 * F.cross_entropy(scores.flatten(0, -2), targets.flatten())  # noqa: E731
     reading = measure_task(nn.Linear(4, 12, dtype=torch.float32), Batch(inputs, labels), own)
     shares = F.one_hot(labels, 12).double().mean(0)  # of each place, whose answer is its own
-    assert reading.guess == pytest.approx(float(torch.special.entr(shares).sum(1).mean()), rel=1e-5)
+    assert reading.guess == pytest.approx(2 * float(torch.special.entr(shares).sum(1).mean()), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("own", "targets", "form"),
+    [
+        (lambda scores, targets: F.cross_entropy(scores, targets), "labels", "classes"),
+        (lambda scores, targets: -scores.log_softmax(1).gather(1, targets[:, None]).mean(), "labels", "classes"),
+        (lambda scores, targets: F.cross_entropy(scores, targets, label_smoothing=0.1), "labels", "own"),
+        (lambda scores, targets: F.nll_loss(scores, targets), "labels", "own"),
+        (lambda outputs, targets: (outputs - targets).square().mean(), "numbers", "numbers"),
+        (lambda outputs, targets: (outputs - targets).square().sum(), "numbers", "own"),
+    ],
+)
+def test_a_function_that_gives_what_a_loss_of_torch_gives_is_taken_for_it(own, targets, form):
+    net, batch = (model(5), Batch(INPUTS, LABELS)) if targets == "labels" else (model(3), Batch(INPUTS, NUMBERS))
+    reading = measure_task(net, batch, own)
+    assert reading.form == form
+    if form != "own":
+        named = measure_task(net, batch, "cross_entropy" if form == "classes" else "mse")
+        assert reading.guess == named.guess and reading.loss == pytest.approx(named.loss, rel=1e-6)
 
 
 def test_an_own_loss_of_more_than_a_tensor_or_without_a_bound_has_no_guess():

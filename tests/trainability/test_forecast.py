@@ -11,13 +11,17 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import skiplens as sl
 from skiplens.base.errors import InvalidInputError, TooLargeError
-from skiplens.graph.batch import as_batch
+from skiplens.base.randomness import Randomness
+from skiplens.graph.batch import Batch, as_batch
+from skiplens.graph.lens import Subject
 from skiplens.readings.file import from_json, to_json
 from skiplens.task.measure import measure_task
 from skiplens.trainability import extrapolation
 from skiplens.trainability.forecast import forecast, guess_of
 from skiplens.trainability.reading import DIVERGES, NOT_AT_ALL, SLOWLY, TRAINS, word_for
+from skiplens.trainability.report import ForecastLens
 from tests.budget_calls import least_memory
+from tests.networks import noise
 
 SAMPLES, FEATURES, CLASSES = 256, 12, 3
 
@@ -245,6 +249,23 @@ def test_the_guess_from_one_batch_is_that_of_all_samples_on_average():
     error = float(corrected.std()) / math.sqrt(len(corrected))
     assert abs(float(corrected.mean()) - true) < 3 * error
     assert abs(float(plain.mean()) - true) > 3 * error  # what is corrected
+
+
+def test_one_small_batch_is_all_there_is_so_its_own_guess_counts():
+    """The share of a batch that a constant answer explains was taken for learning: a dead network was said to train."""
+    targets = torch.tensor([0, 0, 0, 0, 1, 1, 2, 0])
+    shares = targets.bincount() / len(targets)
+    found = sl.forecast(Constant(), (noise(8, FEATURES, dtype=torch.get_default_dtype()), targets))
+    assert found.guess == pytest.approx(float(-(shares * shares.log()).sum()), rel=1e-3)
+    assert found.word == NOT_AT_ALL and "work)" not in found.sentence
+
+
+def test_a_lens_that_could_try_two_steps_a_rate_says_nothing():
+    inputs, targets = blobs(16)
+    few, enough = (Subject(small(), Batch(inputs[:n], targets[:n]), "costly", allowed=1.0) for n in (15, 16))
+    with pytest.raises(TooLargeError, match="14 steps could be tried, and 15 samples make no parts of a batch"):
+        ForecastLens()(few, Randomness(0))
+    assert ForecastLens()(enough, Randomness(0)).cost <= 14
 
 
 @pytest.mark.parametrize("loss", [None, lambda scores, targets: F.cross_entropy(scores, targets)])

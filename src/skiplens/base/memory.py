@@ -1,6 +1,7 @@
 """Memory: how much may be used, large new tensors in huge pages, work done again with less when it ran out."""
 
 import contextlib
+import ctypes
 import math
 import mmap
 import os
@@ -119,6 +120,12 @@ def _mapped(like: Tensor, shape: tuple[int, ...]) -> Tensor | None:
     with contextlib.suppress(OSError):  # a system may know huge pages and still have none
         pages.madvise(mmap.MADV_HUGEPAGE)
     return torch.frombuffer(pages, dtype=like.dtype).view(shape)
+
+
+def give_back() -> None:
+    """Hand freed memory back to the system; the C library of Linux keeps it, gigabytes after a training of copies."""
+    with contextlib.suppress(AttributeError, OSError, TypeError):  # of other systems
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 T = TypeVar("T")

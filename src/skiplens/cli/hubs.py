@@ -124,15 +124,18 @@ def image_shape(model: nn.Module) -> tuple[int, int, int] | None:
     return getattr(config, "num_channels", 3), height, width
 
 
+def places(model: nn.Module | None) -> int:
+    """Tokens of a sample: fewer where the model says that it has fewer positions."""
+    return min(TOKENS, getattr(getattr(model, "config", None), "max_position_embeddings", None) or TOKENS)
+
+
 def random_tokens(model: nn.Module, seed: int) -> Batch:
     """Tokens drawn at random, without targets: they say nothing of a language, but the network can be looked at."""
     config: Any = model.config
     words = getattr(config, "vocab_size", None)
     if words is None:
         raise InvalidInputError(f"What {type(model).__name__} takes is not known; name data with --data.")
-    places = getattr(config, "max_position_embeddings", None) or TOKENS
-    drawn = Randomness(seed).child("tokens").torch()
-    tokens = torch.randint(words, (SAMPLES, min(TOKENS, places)), generator=drawn)
+    tokens = torch.randint(words, (SAMPLES, places(model)), generator=Randomness(seed).child("tokens").torch())
     named = {"input_ids": tokens}
     if getattr(config, "is_encoder_decoder", False):
         named["decoder_input_ids"] = tokens

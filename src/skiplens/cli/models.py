@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from skiplens import data, zoo
 from skiplens.base.arguments import with_article
 from skiplens.base.errors import InvalidInputError, ModelSpecError, did_you_mean
-from skiplens.base.files import is_file
+from skiplens.base.files import is_file, is_folder, user_path
 from skiplens.base.import_by_name import call_by_name, import_by_name
 from skiplens.cli import console, hubs
 from skiplens.cli.flags import DataSettings, ModelSettings
@@ -80,7 +80,7 @@ def data_for(spec: str, settings: DataSettings, model: nn.Module | None = None) 
     if named.startswith("hf:"):
         return SavedDataset(named.removeprefix("hf:"), tokenizer=settings.tokenizer, taken=_arguments_of(model))
     if named.endswith(FILES) or settings.tokenizer is not None:
-        return load_file(named, tokenizer=settings.tokenizer)
+        return load_file(named, tokenizer=settings.tokenizer, length=hubs.places(model))
     if ":" in named and not named.endswith((":train", ":test")):
         return call_by_name(named)
     shape: tuple[int, ...] | None = None
@@ -90,8 +90,9 @@ def data_for(spec: str, settings: DataSettings, model: nn.Module | None = None) 
         if shape is None and named == "sample":
             console.err().print("data: random tokens without targets, since no data was named", markup=False)
             return hubs.random_tokens(model, 0)
+    side = min(shape[1:]) if shape is not None and is_folder(user_path(named)) else None
     with console.progress_shown() as progress:
-        images = data.load(named, data.LoadOptions(image_size=settings.image_size), progress=progress)
+        images = data.load(named, data.LoadOptions(image_size=settings.image_size or side), progress=progress)
     if spec.startswith("zoo:"):
         name, options = zoo.parse(",".join([spec.removeprefix("zoo:"), *getattr(settings, "set", ())]))
         options.pop("seed", None)

@@ -24,26 +24,27 @@ _ANSWERS = (*TARGETS, "y", "class", "arr_1")  # names of targets in files
 _QUESTIONS = ("x", "inputs", "input", "features", "images", "data", "arr_0")  # one of these is the first argument
 
 
-def load_file(path: str | os.PathLike[str], *, tokenizer: str | os.PathLike[str] | None = None) -> Batch:
+def load_file(
+    path: str | os.PathLike[str], *, tokenizer: str | os.PathLike[str] | None = None, length: int = LENGTH
+) -> Batch:
     """The batch in a file: `.npz`, `.pt` (tensors alone), `.safetensors`, `.csv` (a table), or text with a tokenizer.
 
     Arrays with names are arguments of the model, except for the targets (`labels`, `targets`, `y`) and for a single
     one called `x` or `inputs`. A table has its targets in the column of such a name, else in the last. A text is cut
-    into samples of 128 tokens, and the target of a token is the next one.
+    into samples of `length` tokens, and the target of a token is the next one.
 
     Args:
         path: The file.
         tokenizer: A folder on this machine with the tokenizer of a text.
+        length: Tokens of a sample of text.
     """
     path = user_path(path)
     if not is_file(path):
         raise DataError(f"There is no file {path}.")
     if tokenizer is not None:
-        return _of_text(path, tokenizer)
+        return _of_text(path, tokenizer, length)
     if path.suffix == ".txt":
-        raise InvalidInputError(
-            f"{path} is text, which a model takes as tokens. Name a tokenizer: a folder that has one."
-        )
+        raise InvalidInputError(f"{path} is text, which a model takes as tokens. Name a tokenizer: a folder with one.")
     if path.suffix == ".csv":
         return _of_table(path)
     if path.suffix == ".safetensors":
@@ -154,21 +155,19 @@ def load_tokenizer(folder: str | os.PathLike[str]) -> Any:
     """The tokenizer in a folder of this machine; nothing is downloaded."""
     transformers = optional_import("transformers", "reading text with a tokenizer")
     if not is_folder(user_path(folder)):
-        raise DataError(
-            f"There is no folder {folder} with a tokenizer. Save one with tokenizer.save_pretrained(FOLDER)."
-        )
+        raise DataError(f"There is no folder {folder} with a tokenizer. Write it: tokenizer.save_pretrained(FOLDER).")
     try:
         return transformers.AutoTokenizer.from_pretrained(os.fspath(user_path(folder)), local_files_only=True)
     except Exception as error:
         raise InvalidInputError(f"{folder} holds no tokenizer that can be loaded: {first_line(error)}") from error
 
 
-def _of_text(path: Path, folder: str | os.PathLike[str]) -> Batch:
+def _of_text(path: Path, folder: str | os.PathLike[str], most: int) -> Batch:
     tokenizer = load_tokenizer(folder)
     with path.open(encoding="utf-8", errors="replace") as file:
         text = file.read(MOST_CHARACTERS)
     tokens = torch.tensor(tokenizer(text, verbose=False)["input_ids"], dtype=torch.int64)
-    length = min(LENGTH, len(tokens))
+    length = min(most, len(tokens))
     if length < 2:
         raise InvalidInputError(f"{path} has {len(tokens)} tokens; wanted 2 at least, and better thousands.")
     rows = tokens[: len(tokens) // length * length].reshape(-1, length)

@@ -137,6 +137,10 @@ def _read(model: nn.Module, program: ExportedProgram, output_names: list[str]) -
         for placeholder, target in signature.inputs_to_parameters.items()
     }
     _join_places(program.graph, parameters)
+    for node in program.graph.find_nodes(op="call_function", target=torch.ops.aten.slice_scatter.default):
+        axis, start, end = (*node.args[2:], *(0, None, None)[len(node.args) - 2 :])[:3]
+        size = node.args[0].meta["val"].shape[axis]  # torch writes 2⁶³ − 1 for the end, and vmap adds one to it
+        node.args = (*node.args[:2], axis, start, size if end is None else min(end, size), *node.args[5:])
     buffers = {spec.arg.name: spec.target for spec in signature.input_specs if spec.kind is InputKind.BUFFER}
     made = (InputKind.CONSTANT_TENSOR, InputKind.CUSTOM_OBJ)
     constants = {spec.arg.name: spec.target or "" for spec in signature.input_specs if spec.kind in made}

@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from skiplens.base.arguments import type_name
-from skiplens.base.errors import NotExportableError, SkiplensError
+from skiplens.base.errors import InvalidInputError, NotExportableError, SkiplensError
 from skiplens.base.memory import REDUCTION, free_bytes, require_fits
 from skiplens.base.preserve_state import SelfChangeError, preserve_random_state, preserve_state
 from skiplens.base.progress import Progress
@@ -27,6 +27,7 @@ from skiplens.readings.reading import Reading
 
 OPERATIONS, PER_SECOND = 1e12, 5e10
 """Floating operations that one lens may take, and those of a second on two cores: some twenty seconds."""
+FASTER = {"cuda": 100.0}  # times as many a second, by device; of a GPU a cautious number
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ class Subject:
     """Whether somebody asked for this number of samples, so that each lens takes all that it can afford."""
     allowed: float = OPERATIONS
     """Floating operations that one lens may take."""
+    classes: tuple[str, ...] = ()
+    """The names of the classes, where the data knows them."""
 
     @property
     def network(self) -> ResidualNetwork:
@@ -166,7 +169,10 @@ def prepared(
 
     The model is called once, so that inputs which do not fit are one error here and not one of each lens.
     """
+    named = getattr(getattr(data, "dataset", data), "classes", ())  # as data sets of torchvision have them, and ours
+    classes = tuple(map(str, named)) if isinstance(named, list | tuple) else ()
     data, handed = with_targets(model, with_decoder_inputs(model, data), loss)
+    allowed *= next((FASTER.get(tensor.device.type, 1.0) for tensor in model.parameters()), 1.0)
     seen = take(data, samples, SEEN)
     batch = seen.first(samples)
     types = sorted({type_name(tensor.dtype) for tensor in _tensors(model) if tensor.dtype in COARSE})
@@ -180,7 +186,9 @@ def prepared(
     with preserve_state(model):
         try_call(model, batch.arguments())
     more = None if types else data  # it comes in the precision of the model itself
-    return Subject(model, batch, name, (*notes, *handed, *told, *cut), loss, seen, more, allowed=allowed)
+    return Subject(
+        model, batch, name, (*notes, *handed, *told, *cut), loss, seen, more, allowed=allowed, classes=classes
+    )
 
 
 SETTLED = (
@@ -226,6 +234,8 @@ HANDED = "The model takes its targets as an argument ({name}), so they were hand
 
 def with_targets(model: nn.Module, data: Any, loss: Loss = None) -> tuple[Any, tuple[str, ...]]:
     """The data, with its targets among the inputs where only then the model returns what they fit; what to tell."""
+    if isinstance(model, torch.jit.ScriptModule):
+        raise InvalidInputError("No lens sees into compiled TorchScript. Hand in the nn.Module that it came from.")
     known = list(signature(model.forward).parameters)
     name = next((name for name in known if name in (*TARGETS, "y")), None)
     if name is None or isinstance(data, Iterator):

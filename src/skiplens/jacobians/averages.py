@@ -12,7 +12,7 @@ from skiplens.base.progress import Progress, silent, track
 from skiplens.base.words import in_words
 from skiplens.edits.surgery import add_average_pool_skips
 from skiplens.jacobians.reading import JacobianSpectrum
-from skiplens.jacobians.spectrum import BlockChoice, JacobianOptions, PartName, spectrum_of_model
+from skiplens.jacobians.spectrum import jacobian_spectrum
 
 
 class SpectrumAverage:
@@ -55,23 +55,14 @@ class SpectrumAverage:
         return nodes, torch.cat(weights)[order] / len(weights)
 
 
-def average_over_training(  # noqa: PLR0913 - options by keyword
+def average_over_training(
     model: nn.Module,
     inputs: Any,
     step: Callable[[], Any],
     iterations: int = 10,
     *,
-    blocks: BlockChoice = None,
-    coupling: str = "auto",
-    method: str = "auto",
-    parts: tuple[PartName, ...] = ("block", "branch"),
-    network: bool = True,
-    steps: int = 80,
-    probes: int = 4,
-    work: float = 1e12,
-    seed: int = 0,
-    memory: int | None = None,
     progress: Progress = silent,
+    **options: Any,
 ) -> JacobianSpectrum:
     """The average of the spectra before each of the first `iterations` training steps, as figure 2 of the paper shows.
 
@@ -79,10 +70,9 @@ def average_over_training(  # noqa: PLR0913 - options by keyword
     """
     if iterations < 1:
         raise InvalidInputError(f"iterations={iterations}; ask for at least 1.")
-    options = JacobianOptions(seed, parts, network, steps, probes, work, memory)
-    average, effort = SpectrumAverage(), options.effort(coupling, method)
+    average = SpectrumAverage()
     for _ in track(range(iterations), "training and measuring", iterations, progress):
-        average.add(spectrum_of_model(model, inputs, blocks, options, effort))
+        average.add(jacobian_spectrum(model, inputs, **options))
         step()
     return average.reading()
 
@@ -115,31 +105,15 @@ class SurgeryEffect:
         )
 
 
-def predict_effect(  # noqa: PLR0913 - options by keyword
-    model: nn.Module,
-    inputs: Any,
-    change: Callable[..., nn.Module] = add_average_pool_skips,
-    *,
-    blocks: BlockChoice = None,
-    coupling: str = "auto",
-    method: str = "auto",
-    parts: tuple[PartName, ...] = ("block", "branch"),
-    network: bool = True,
-    steps: int = 80,
-    probes: int = 4,
-    work: float = 1e12,
-    seed: int = 0,
-    memory: int | None = None,
-    progress: Progress = silent,
+def predict_effect(
+    model: nn.Module, inputs: Any, change: Callable[..., nn.Module] = add_average_pool_skips, **options: Any
 ) -> SurgeryEffect:
     """The singular values of each block before and after `change`, computed at the weights that the model has.
 
     The changed copy is made from the model, which is left as it was, and the inputs: e.g. by
     `sl.surgery.add_isometric_skips`. All options are those of `jacobian_spectrum`.
     """
-    options = JacobianOptions(seed, parts, network, steps, probes, work, memory)
-    effort, networks = options.effort(coupling, method), (model, change(model, inputs))
-    before, after = (spectrum_of_model(one, inputs, blocks, options, effort, progress) for one in networks)
+    before, after = (jacobian_spectrum(one, inputs, **options) for one in (model, change(model, inputs)))
     if before.names != after.names:
         raise InvalidInputError(
             f"The change made other blocks ({', '.join(after.names)}) than there were ({', '.join(before.names)}); "

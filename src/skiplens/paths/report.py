@@ -61,8 +61,10 @@ class PathsLens(Lens):
 _FLOOR = 1e-12  # shares below this are not drawn
 
 
-def energy_by_order(reading: PathSpectrum) -> Figure:
+def energy_by_order(reading: PathSpectrum) -> Figure | None:
     """The share of energy of paths through r branches, beside the incoherent one and the law that fits."""
+    if not reading.blocks:
+        return None
     orders = numbers(range(len(reading.energy)))
     bars = [Bars(tuple(str(int(order)) for order in orders), numbers(reading.distribution), "measured")]
     if reading.gradient_energy.numel():

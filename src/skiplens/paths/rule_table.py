@@ -206,7 +206,7 @@ _TABLE: dict[str, Rule] = {
     **{name: Convolving() for name in CONVOLUTIONS},
     "aten.linear": Affine(terms=(2,), factors=(0, 1)),
     **{f"aten.{name}": Affine(factors=(0, 1)) for name in ("mul", "matmul", "mm", "bmm", "mv", "dot", "outer")},
-    **{f"aten.{name}": Affine(terms=(0, 1)) for name in ("add", "sub", "rsub")},
+    **{f"aten.{name}": Affine(terms=(0, 1)) for name in ("add", "sub", "rsub", "slice_scatter", "select_scatter")},
     **{f"aten.{name}": Affine(terms=(0,), factors=(1, 2)) for name in ("addmm", "addmv", "addbmm", "baddbmm")},
     **{f"aten.{name}": Affine(terms=(0,)) for name in ("cat", "stack")},
     "aten.addcmul": Affine(terms=(0,), factors=(1, 2)),

@@ -250,7 +250,7 @@ class _Draws:
 
 
 def _batches(models: Mapping[str, Any], data: Any, samples: int) -> dict[str, Batch]:
-    if not isinstance(data, Mapping):
+    if not isinstance(data, Mapping) or not data.keys() & models.keys():  # one batch may be a mapping too
         shared = take(data, samples)
         return dict.fromkeys(models, shared)
     missing = [name for name in models if name not in data]

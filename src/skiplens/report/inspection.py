@@ -24,7 +24,7 @@ from skiplens.base.errors import (
     SkiplensError,
 )
 from skiplens.base.files import is_folder, read_json, write_content, written_together
-from skiplens.base.memory import free_bytes, memory_retry
+from skiplens.base.memory import free_bytes, give_back, memory_retry
 from skiplens.base.preserve_state import dropout_off, preserve_random_state
 from skiplens.base.progress import Progress, silent, usual
 from skiplens.base.randomness import Randomness
@@ -412,9 +412,8 @@ def _look(lens: Lens, subject: Subject, randomness: Randomness, progress: Progre
     def told(share: float) -> None:
         progress(f"{lens.name}: out of memory, again with {share:.2%} of the budget", 0, 1)
 
-    still = (
-        nullcontext() if isinstance(lens, ForecastLens) else dropout_off(subject.model)
-    )  # a training has its dropout
+    give_back()
+    still = nullcontext() if isinstance(lens, ForecastLens) else dropout_off(subject.model)  # a training keeps it
     require_room(type(lens), subject.model, LENSES.values(), free_bytes(subject.device))
     with still:
         return memory_retry(lambda: lens(subject, randomness, progress), told)

@@ -166,13 +166,13 @@ def judge_hidden_growth(reading: SignalReading) -> Iterator[Finding]:
     """Sums that are normalised or squashed right after: what the size of the signal hides, the shares at joins tell."""
     r, rho = reading.branch_ratios, reading.alignments
     gains = (1 + r.square() + 2 * rho * r).log()[torch.tensor(reading.outermost, dtype=torch.bool)]
-    total, seen = float(gains.sum()), max(0.0, 2 * reading.signal_growth.rate * reading.longest)
+    growth = reading.signal_growth  # at once where an embedding is small, or from block to block
+    total, seen = float(gains.sum()), max(0.0, 2 * growth.rate * reading.longest, 2 * growth.total)
     threshold = math.log(allowed_growth(reading.depth)) if reading.depth >= MANY_SUMS else 2 * DIGITS
     if reading.depth >= LEAST_BLOCKS and total - seen > threshold and not reading.fresh_norms:
         sentence = (
             f"What comes in is lost on the way: after {reading.depth} blocks it has e^−{in_words(total)} of the "
-            f"power of the "
-            "signal, because each sum is brought back to size by what follows it."
+            "power of the signal, because each sum is brought back to size by what follows it."
         )
         yield _finding("hidden_growth", "warning", sentence, (total, threshold), reading.depths[1:])
 
@@ -181,19 +181,10 @@ def _names(states: LayerStates, places: Sequence[int]) -> tuple[str, ...]:
     return tuple(states.names[place] for place in places)
 
 
-_LAYER_RULES = tuple(
-    Rule(name, (LayerStates,), judge)
-    for name, judge in (
-        ("not_finite_layer", judge_values),
-        ("no_gradient", judge_reach),
-        ("dead_layers", judge_dead),
-        ("layer_signal", judge_signal),
-        ("layer_gradient", judge_gradient),
-        ("saturated_layers", judge_saturation),
-        ("features_alike", judge_features),
-        ("few_statistics", judge_statistics),
-    )
-)
+_JUDGES = {"not_finite_layer": judge_values, "no_gradient": judge_reach, "dead_layers": judge_dead}
+_JUDGES |= {"layer_signal": judge_signal, "layer_gradient": judge_gradient, "saturated_layers": judge_saturation}
+_JUDGES |= {"features_alike": judge_features, "few_statistics": judge_statistics}
+_LAYER_RULES = tuple(Rule(name, (LayerStates,), judge) for name, judge in _JUDGES.items())
 RULES = (*_LAYER_RULES, Rule("hidden_growth", (SignalReading,), judge_hidden_growth))
 
 

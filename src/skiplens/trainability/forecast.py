@@ -18,7 +18,7 @@ from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import Batch, as_batches
 from skiplens.graph.functional import main_output
 from skiplens.graph.inputs import require_module
-from skiplens.graph.lens import settled
+from skiplens.graph.lens import settled, with_targets
 from skiplens.graph.loss import Loss, LossFunction, fitted, loss_rule, scalar_loss
 from skiplens.graph.pieces import pieces_of
 from skiplens.readings.finding import Finding, by_severity
@@ -132,6 +132,7 @@ def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each
             f"steps is {steps} and cost {cost}; wanted at least 1 step, and a cost of 0 or at least {LEAST_COST}."
         )
     device = trainable(model)[0].device
+    data, handed = with_targets(model, data, loss)
     source, first, notes = opened(data, cost, seed, device)
     endless = isinstance(data, Iterator) and source.steps_per_epoch >= cost > 0  # it may have had more than were kept
     epoch = math.inf if endless else float(source.steps_per_epoch)
@@ -143,7 +144,7 @@ def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each
     if abs(task.guess) < ROUNDING * (task.no_answer if task.no_answer > 0 else min(abs(task.loss), 1.0)):
         task = replace(task, guess=0.0)  # all targets are the same
     states = layer_states(model, first, loss, memory=memory)
-    guess = guess_of(task, first)
+    guess = task.guess if source.steps_per_epoch == 1 else guess_of(task, first)  # one batch is all there is
     lossy = TrainingLoss(loss)
     start = start_features(model, first, states, size)
     situation = Situation(guess if guess > 0 else abs(task.loss) or 1.0, epoch, start)
@@ -167,7 +168,7 @@ def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each
         guess=guess,
         first_loss=task.loss,
         limits={} if cause is None else cause.to_json(),
-        notes=(*notes, *told),
+        notes=(*notes, *handed, *told),
         provenance=clock.end(),
     )
 

@@ -37,11 +37,6 @@ class Place:
     ahead: float
     why: str
 
-    @property
-    def is_decided(self) -> bool:
-        """Whether it is surely better than the next one."""
-        return self.ahead >= DECIDED
-
 
 @dataclass(frozen=True)
 class Ranking:

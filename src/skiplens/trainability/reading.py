@@ -84,7 +84,7 @@ class Forecast(Reading, kind="forecast"):
             return f"{self.word.capitalize()}, as far as can be told without a step: a loss of {self._level()}."
         if self.word == DIVERGES:
             return f"Diverges: no rate of {self.optimizer} that was tried keeps the loss finite."
-        low, high = self.rates
+        low, high = self.rates if self.word != NOT_AT_ALL else (0.0, 0.0)
         working = f" (those from {in_words(low, 2)} to {in_words(high, 2)} work)" if low < high else ""
         return (
             f"{self.word.capitalize()}: after {self.steps} steps of {self.optimizer} a loss of {self._level()}, at "

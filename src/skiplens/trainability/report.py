@@ -5,19 +5,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from skiplens.base.errors import TooLargeError
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
 from skiplens.base.words import in_words
+from skiplens.graph.batch import as_batches
 from skiplens.graph.lens import SETTLED, Lens, Subject
 from skiplens.plots.figure import Band, Figure, Line, Mark, Points, Reference, drawn, numbers
 from skiplens.plots.section import Curve, KeyNumber, Overlay, Quantity, ReadingView, Section, provenance_of
 from skiplens.readings.finding import Finding, Rule
 from skiplens.trainability.forecast import LEAST_COST, forecast
+from skiplens.trainability.pilot import LEAST_SAMPLES
 from skiplens.trainability.reading import DIVERGES, FORECAST_RULE, LEARNT, NOT_AT_ALL, Forecast
 
 COST = 70
 PASSES = 3  # forward passes that a gradient costs
 CLIPPED = 10.0  # losses above so many guesses are drawn there
+TOO_FEW = (
+    "A pass through this model is costly: {cost} steps could be tried, and {samples} samples make no parts of a batch, "
+    "so that each rate would get two. That tells nothing. Hand over batches of 16, or give more time: --minutes."
+)
 AFFORDED = 2  # times what another lens may take, for all steps together
 
 
@@ -34,9 +41,11 @@ class ForecastLens(Lens):
     def __call__(self, subject: Subject, randomness: Randomness, progress: Progress = silent) -> Forecast:
         """Forecast with Adam; with fewer gradients where each is costly."""
         data = subject.batch if subject.data is None else subject.data
-        samples = subject.batch.samples
-        afforded = int(AFFORDED * subject.allowed / max(1.0, subject.operations * samples * PASSES))
-        cost = max(LEAST_COST, min(self.cost, afforded))
+        samples = next(iter(as_batches(data))).samples
+        steps = AFFORDED * subject.allowed / max(1.0, subject.operations * subject.batch.samples * PASSES)
+        cost = max(LEAST_COST, min(self.cost, int(steps)))
+        if steps < LEAST_COST and samples < 2 * LEAST_SAMPLES:
+            raise TooLargeError(TOO_FEW.format(cost=cost, samples=samples))
         asked = {"loss": subject.loss, "cost": cost, "seed": randomness.seed, "progress": progress}
         taken = forecast(subject.model, data, **asked)
         origin = {"lens": self.name, "model": subject.name, **taken.provenance.settings}

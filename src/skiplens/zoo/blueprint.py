@@ -59,7 +59,7 @@ class Blueprint:
 
     def build(self, seed: int = 0) -> nn.Module:
         """The network; the seed names its weights."""
-        randomness, device = Randomness(seed).child("blueprint"), torch.get_default_device()
+        randomness, device = Randomness(seed).child("blueprint"), torch.empty(0).device
         with own_random_state(device):
             seed_torch(randomness, device)
             network = _BUILDERS[self.family](self)

@@ -11,7 +11,7 @@ Layer = TypeVar("Layer", bound=nn.Module)
 
 def uninitialised(kind: Callable[..., Layer], *arguments: Any, **options: Any) -> Layer:
     """A layer of the given kind whose parameters hold no meaningful numbers yet."""
-    device = torch.get_default_device()
+    device = torch.empty(0).device  # that of a `with torch.device(…)` too
     with torch.device("meta"):
         layer = kind(*arguments, **options)
     return layer.to_empty(device=device)

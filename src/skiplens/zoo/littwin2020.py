@@ -103,7 +103,8 @@ class DenseLayers(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the units of the last layer, without ReLU."""
-        y, activations = inputs, list[Tensor]()
+        y = inputs
+        activations: list[Tensor] = []
         for index, (layer, read) in enumerate(zip(self.scaled_layers(), self.reads, strict=True)):
             activations.append(math.sqrt(2) * torch.relu(y))
             units = layer.in_features // (index + 1)

@@ -107,11 +107,6 @@ class DepthHistory(Reading, kind="depth_history"):
         """The r with the most energy at each moment."""
         return self.energy.argmax(1)
 
-    @property
-    def depth_change(self) -> float:
-        """Mean depth at the last moment minus that at the first."""
-        return float(self.mean_depth[-1] - self.mean_depth[0])
-
 
 def depth_against_steps(reading: DepthHistory) -> Figure:
     """Mean, coherent and peak depth against the steps of the training."""

@@ -22,12 +22,7 @@ from skiplens.training.passes import WARM_UPS, quickest_algorithms
 from skiplens.training.recipe import Recipe, learning_rate
 from skiplens.training.source import drawn_changes, mirrored, moved
 
-_OWN = (
-    "learning_rate",
-    "milestones",
-    "milestone_factor",
-    "seed",
-)  # what recipes of networks side by side may differ in
+_OWN = ("learning_rate", "milestones", "milestone_factor", "seed")  # in which recipes side by side may differ
 _AUGMENTATIONS = ("none", "crop_flip")
 
 
