@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tests.families.table import FAMILIES, SAMPLES
+from tests.families.family import SAMPLES
+from tests.families.table import FAMILIES
 
 import skiplens as sl
 from skiplens.base.errors import SkiplensError
@@ -29,13 +30,14 @@ Small configurations of Hugging Face `transformers` with random weights, in eval
 random targets. *Counted* are the residual blocks that a person counts in the modelling code of the configuration; `+`
 stands before sums inside a block that are residual by construction. *Seconds* are those of one processor. *Lenses* says
 how many of those that were asked finished: nine are all but the forecast; where it says five, only the quick ones
-(structure, signal, layers, task, paths) were asked so far. *Findings* are those that are more than a note: with weights
-of 0.02 and batch norms that saw no batch several of these networks do fade.
+(structure, signal, layers, task, paths) were asked. *Findings* are those that are more than a note: with weights
+of 0.02 and batch norms that saw no batch several of these networks do fade. *Seen* is the version and the day of a row;
+*before* stands for earlier days of 0.2.0, whose verdicts may have changed since.
 
 Written by `python -m tools.families`; the counts are held by `tests/families`.
 
-| family | counted | found | seconds | lenses | verdict | findings | did not finish |
-|---|---|---|---|---|---|---|---|
+| family | counted | found | seconds | lenses | verdict | findings | did not finish | seen |
+|---|---|---|---|---|---|---|---|---|
 """
 
 
@@ -58,7 +60,7 @@ TAIL = """
 * Reformer in evaluation mode refuses to be differentiated, and RWKV overwrites what its gradient needs: layers,
   curvature and tangent kernel cannot look at them, and the report says why. RWKV is built here with `rescale_every=0`;
   with its default it divides its own weights when it is called, and is refused.
-* Findings of families with five lenses are those of these lenses alone.
+* Findings of rows with five lenses are those of these lenses alone.
 * RWKV (`lost_directions`, 2 of 128 singular values below 1e-6) was not checked in another way.
 """
 
@@ -79,6 +81,7 @@ def looked_at(name: str) -> dict[str, Any]:
     return {
         "blocks": [parents.count(None), len(parents) - parents.count(None)],
         "assumed": structure is not None and "assumed" in structure.shortcuts,
+        "seen": f"{sl.__version__}, {time.strftime('%Y-%m-%d', time.gmtime())}",
         "seconds": round(seconds),
         "lenses": [len(report.readings), len(lenses)],
         "verdict": re.split("[.,:]", report.verdict)[0].lower(),
@@ -95,12 +98,12 @@ def page(rows: dict[str, dict[str, Any]]) -> str:
         row = rows.get(name, {"refused": "not looked at yet"})
         counted = _blocks(family.blocks, family.inner)
         if "refused" in row:
-            lines.append(f"| {name} | {counted} | – | – | – | – | – | all: {row['refused']} |")
+            lines.append(f"| {name} | {counted} | – | – | – | – | – | all: {row['refused']} | – |")
             continue
         found = _blocks(*row["blocks"]) + " (assumed from its modules)" * row["assumed"]
         names = (", ".join(f"`{rule}`" for rule in row["found"]), ", ".join(sorted(row["unfinished"])))
         finished = "{} of {}".format(*row["lenses"])
-        cells = (name, counted, found, str(row["seconds"]), finished, row["verdict"], *names)
+        cells = (name, counted, found, str(row["seconds"]), finished, row["verdict"], *names, row.get("seen", "before"))
         lines.append(f"| {' | '.join(cell or '–' for cell in cells)} |")
     return HEAD + "\n".join(lines) + "\n\n" + _reasons(rows)
 
