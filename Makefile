@@ -54,7 +54,7 @@ pytest: $(VENV)/.test  ## the fast tests, on all cores
 slow: $(VENV)/.test  ## the tests that take minutes
 	$(BIN)/pytest -n auto -m slow $(ARGS)
 
-matrix: $(VENV)/.test  ## every public call on every awkward model; 3,000 tests, an hour on two cores
+matrix: $(VENV)/.test  ## every public call on every awkward model; 3,380 tests, 11 minutes on two cores
 	$(BIN)/pytest -n auto -m matrix $(ARGS)
 
 kill: $(VENV)/.test  ## kill everything that can go on at 20 moments each, also what starts processes of its own

@@ -59,7 +59,7 @@ class TestEveryNetwork:
 
     def test_torch_export_accepts_it_in_eval_mode(self, name):
         network, inputs = small(name).eval(), inputs_for(name)
-        exported = torch.export.export(network, (inputs,))
+        exported = torch.export.export(network, (inputs,), strict=False)
         assert torch.equal(exported.module()(inputs), network(inputs))
 
     def test_its_joins_are_those_that_the_graph_shows(self, name):

@@ -57,7 +57,6 @@ def test_each_moment_is_the_spectrum_of_a_network_trained_so_far(followed):
         assert_close(followed.scales[row], scales)
         matrices = torch.cat([p.detach().flatten() for n, p in model.blocks.named_parameters() if p.ndim > 1])
         assert float(followed.weight_scale[row]) == pytest.approx(float(matrices.square().mean().sqrt()), rel=1e-12)
-    assert followed.depth_change == pytest.approx(float(followed.mean_depth[-1] - followed.mean_depth[0]))
 
 
 def list_of(block):
