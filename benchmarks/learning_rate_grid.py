@@ -12,20 +12,16 @@ import torch
 from rows import Floor, Row, Target
 from ways import Way
 
-from skiplens import zoo
 from skiplens.base.randomness import Randomness
 from skiplens.data.images import sample
 from skiplens.data.preprocessing import fit_whitening
 from skiplens.linalg.second_moments import second_moments
 from skiplens.training.batched.chains import train_linear_networks, train_rectified_networks
-from skiplens.training.batched.many import RatesAndSeeds, train_many
 from skiplens.training.batched.plan import BatchedPlan, drawn_starts
-from skiplens.training.loop import train
-from skiplens.training.recipe import Recipe
 from skiplens.zoo.weight_laws import scaled, xavier_weights
 
 WIDTH = 10
-LINEAR_EPOCHS, RECTIFIED_EPOCHS, STACKED_STEPS = 1000, 100, 50
+LINEAR_EPOCHS, RECTIFIED_EPOCHS = 1000, 100
 SAMPLES = 1000
 SOME = (0, -1)
 """The networks that are trained one after the other: the smallest rate and the largest."""
@@ -104,40 +100,6 @@ def descend(loss, weights, rate, epochs):
     return weights.detach()
 
 
-RATES = tuple(10 ** (-3 + place / 4) for place in range(9))
-
-
-def stacked(depth):
-    """Any model: here the same networks with ReLUs, built of torch's layers."""
-    x, y = (tensor.float() for tensor in digits(SAMPLES))
-    case = (
-        _builder(depth),
-        RatesAndSeeds(RATES, (0, 1, 2)),
-        (x, y),
-        Recipe(loss="half_squared_error", steps=STACKED_STEPS),
-    )
-    return lambda: torch.cat([tensor.flatten(1) for tensor in train_many(*case).parameters.values()], dim=1)
-
-
-def stacked_one_by_one(depth):
-    build, (x, y) = _builder(depth), (tensor.float() for tensor in digits(SAMPLES))
-
-    def networks():
-        found = []
-        for net in SOME:
-            model = build((0, 2)[net])
-            recipe = Recipe(loss="half_squared_error", steps=STACKED_STEPS, learning_rate=RATES[net])
-            train(model, (x, y), recipe)
-            found.append(torch.cat([parameter.detach().flatten() for parameter in model.parameters()]))
-        return torch.stack(found)
-
-    return networks
-
-
-def _builder(depth):
-    return lambda seed: zoo.build("shortcut_network", seed=seed, units=depth // 2).float()
-
-
 def some(weights):
     """The networks that the others train too."""
     return weights[list(SOME)]
@@ -152,11 +114,7 @@ def _way(function, **more):
     return Way("learning_rate_grid", function, **{"warm": {"depth": 2}, **more})
 
 
-AUTOGRAD, OWN, TRAIN = (
-    "one after the other, autograd",
-    "one after the other, our instructions",
-    "one after the other, train",
-)
+AUTOGRAD, OWN = "one after the other, autograd", "one after the other, our instructions"
 TWO_OF_105, TWO_OF_27 = {"share": 2 / 105, "repeats": 1}, {"share": 2 / 27, "repeats": 1}
 ROWS = [
     Row(
@@ -181,17 +139,6 @@ ROWS = [
         {AUTOGRAD: _way("rectified_by_autograd", **TWO_OF_27)},
         "depth",
         products_floor(27, RECTIFIED_EPOCHS, SAMPLES, "float32"),
-        tolerance=1e-3,
-    ),
-    Row(
-        "learning-rates-any-model",
-        "27 models of the zoo by train_many, 1,000 digits, 50 steps",
-        _way("stacked", keep="some"),
-        (8, 16, 32),
-        (2, 4),
-        {TRAIN: _way("stacked_one_by_one", **TWO_OF_27)},
-        "depth",
-        products_floor(27, STACKED_STEPS, SAMPLES, "float32"),
         tolerance=1e-3,
     ),
 ]

@@ -8,13 +8,10 @@ from skiplens.base.randomness import Randomness
 from skiplens.linalg.second_moments import second_moments
 from skiplens.training.batched import chains
 from skiplens.training.batched.chains import Units, train_linear_networks, train_rectified_networks
-from skiplens.training.batched.many import RatesAndSeeds, train_many
 from skiplens.training.batched.plan import CHECK_EVERY, BatchedPlan, best_rate, drawn_starts
 from skiplens.training.checkpoints import Checkpoint
-from skiplens.training.recipe import Recipe
 from skiplens.zoo.weight_laws import xavier_weights
 from tests.papers.li2016_shortcuts.hessian.reference import data
-from tests.training.networks import samples
 
 RATES = torch.tensor([0.02, 40.0, 0.05, 30.0, 0.01])
 STAY, LEAVE = [0, 2, 4], [1, 3]
@@ -34,32 +31,14 @@ def rectified(chosen, plan, progress=lambda *_: None):
     )
 
 
-def many(chosen, plan, progress=lambda *_: None):
-    """The same seed with several rates, with momentum, in batches."""
-
-    def build(seed):
-        layers = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
-        generator = Randomness(seed).torch()
-        for parameter in layers.parameters():
-            torch.nn.init.normal_(parameter, std=0.5, generator=generator)
-        return layers
-
-    recipe = Recipe(batch_size=8, momentum=0.9, steps=plan.epochs, loss="cross_entropy")
-    # A cross-entropy does not blow up at large rates: only a huge one sends weights beyond the limit.
-    rates = torch.where(RATES > 1, RATES * 1e9, RATES)[chosen]
-    return train_many(build, RatesAndSeeds(tuple(rates.tolist()), (3,)), samples(), recipe, plan, progress)
-
-
-TRAINERS = [linear, rectified, many]
-same_bits = pytest.mark.parametrize("train", [linear, rectified])
-each_trainer = pytest.mark.parametrize("train", TRAINERS)
+each_trainer = pytest.mark.parametrize("train", [linear, rectified])
 
 
 def same(left, right):
     return all(torch.equal(left[name], right[name]) for name in left)
 
 
-@same_bits
+@each_trainer
 @pytest.mark.parametrize("net", STAY)
 def test_company_changes_no_bits(train, net):
     """Also after the networks that diverge have been taken out and the others have moved."""
@@ -69,7 +48,7 @@ def test_company_changes_no_bits(train, net):
     assert torch.equal(together.loss_history[:, net], alone.loss_history[:, 0])
 
 
-@same_bits
+@each_trainer
 def test_the_size_of_chunks_changes_no_bits(train, monkeypatch):
     whole = train(list(range(5)), BatchedPlan(30))
     monkeypatch.setattr(chains, "CACHE_BYTES", 1)  # one network after the other

@@ -1,11 +1,9 @@
-"""Many small networks of one architecture trained as one program."""
+"""Many networks trained as one program."""
 
 from skiplens.training.batched.chains import Units as Units
 from skiplens.training.batched.chains import network_maps as network_maps
 from skiplens.training.batched.chains import train_linear_networks as train_linear_networks
 from skiplens.training.batched.chains import train_rectified_networks as train_rectified_networks
-from skiplens.training.batched.many import RatesAndSeeds as RatesAndSeeds
-from skiplens.training.batched.many import train_many as train_many
 from skiplens.training.batched.plan import BatchedPlan as BatchedPlan
 from skiplens.training.batched.plan import ManyRuns as ManyRuns
 from skiplens.training.batched.plan import best_rate as best_rate
