@@ -183,7 +183,7 @@ class Verdict:
 
 MODULES = {
     name: f"skiplens.papers.{name}.study"
-    for name in ("li2016_shortcuts", "littwin2016_ensembles", "littwin2020_tangent", "macdonald2023_regularity")
+    for name in ("li2016_shortcuts", "littwin2016_ensembles", "littwin2020_tangent", "macdonald2023_regularity", "ours")
 }
 """Where each study is; its module has `STUDY`, and is imported when the study is asked for."""
 
