@@ -32,15 +32,16 @@ _COPIED: ContextVar[frozenset[int]] = ContextVar("_COPIED", default=frozenset())
 
 
 @contextmanager
-def preserve_state(model: nn.Module) -> Iterator[nn.Module]:
+def preserve_state(model: nn.Module, written: bool = True) -> Iterator[nn.Module]:
     """Run a block that looks at `model`, then put back all that it holds and the random state, also after an error.
 
     Its modules have the same objects in the same places: parameters, buffers, gradients, flags, hooks, modes and plain
     attributes, each tensor with its values. What is measured inside is measured in full precision, also on a GPU (see
-    `full_precision`). A block that changed a parameter ends in an error that names it.
+    `full_precision`). A block that changed a parameter ends in an error that names it. No copy of the parameters is
+    made for a block in which none is `written`, such as one that only traces the model.
     """
-    before = _Snapshot(model, _COPIED.get())
-    token = _COPIED.set(_COPIED.get() | {id(kept.tensor) for kept in before.tensors})
+    before = _Snapshot(model, _COPIED.get() if written else frozenset(map(id, model.parameters())))
+    token = _COPIED.set(_COPIED.get() | {id(kept.tensor) for kept in before.tensors if kept.values is not None})
     failure: Exception | None = None
     try:
         with preserve_random_state(), full_precision():
