@@ -28,6 +28,7 @@ def save_figure(figure: Figure, *paths: Path | str) -> None:
 
 def _save(canvas: Any, *paths: Path | str) -> None:
     if canvas.get_layout_engine() is not None:  # Matplotlib would draw all of it once only to lay it out
+        canvas.set_dpi(DOTS_PER_INCH)
         canvas.get_layout_engine().execute(canvas)
         canvas.set_layout_engine("none")
     for path in map(Path, paths):
