@@ -1,8 +1,12 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 import skiplens as sl
+from skiplens.base.preserve_state import threads
 from skiplens.graph import lens
 from skiplens.graph.batch import Batch
 from skiplens.graph.lens import OPERATIONS, Subject, affordable, cut_note, operations_of
@@ -108,3 +112,18 @@ def test_the_network_of_some_samples_holds_them():
     assert few is subject.network_of(batch.first(2)) and subject.network_of(batch) is subject.network
     (output,) = few.outputs().values()
     torch.testing.assert_close(output, subject.model(batch.inputs[:2]))
+
+
+def test_operations_are_those_that_torch_counts():
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(2), nn.TransformerEncoderLayer(4, 2, 8, batch_first=True))
+    model = nn.Sequential(model[0], nn.Flatten(2), nn.Linear(36, 4), model[2]).eval()
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        model(torch.ones(2, 3, 8, 8))
+    assert operations_of(model, Batch(torch.ones(5, 3, 8, 8), torch.zeros(5))) == counter.get_total_flops() / 2
+
+
+def test_small_networks_are_worth_one_thread():
+    small = Subject(nn.Linear(2, 2), Batch(torch.ones(4, 2), torch.zeros(4)), "small")
+    with threads(3):
+        assert small.threads == 1
+        assert replace(small, counted=lens.WORTH_THREADS / 4).threads == 3

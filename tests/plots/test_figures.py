@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from skiplens.plots.figure import Band, Bars, Figure, Heat, Line, Points, Reference, numbers
-from skiplens.plots.matplotlib_file import SIZE_IN_INCHES, save_figure
+from skiplens.plots.matplotlib_file import SIZE_IN_INCHES, figure_bytes, save_figure
 from skiplens.plots.plotly_json import plotly_json
 from skiplens.readings.reading import Reading
 from skiplens.report.lenses import figures_of
@@ -150,3 +150,8 @@ def _places(path):
     """Where each group of an SVG file is moved to."""
     found = re.findall(r"translate\(([-0-9.e]+) ([-0-9.e]+)\)", path.read_text("utf-8"))
     return [(float(x), float(y)) for x, y in found]
+
+
+def test_a_figure_is_laid_out_as_matplotlib_does_it_when_it_saves(tmp_path):
+    save_figure(BARS, tmp_path / "bars.png")
+    assert (tmp_path / "bars.png").read_bytes() == figure_bytes(BARS, "png")

@@ -2,8 +2,9 @@ import pytest
 import torch
 
 from skiplens.base.errors import ClusterError
+from skiplens.base.preserve_state import threads
 from skiplens.base.version import VERSION
-from skiplens.sweeps.run import Needs, Run, perform, threads
+from skiplens.sweeps.run import Needs, Run, perform
 from tests.sweeps.measures import Probe, runs
 
 

@@ -118,6 +118,13 @@ def test_without_a_step_there_is_no_rate():
     assert "without a step" in found.sentence
 
 
+def test_what_can_be_told_without_a_step_is_told_before_the_first_one():
+    told = []
+    taken = sl.forecast(small(), blobs(), progress=lambda label, done, total: told.append(label))
+    assert told[:2] == [sl.forecast(small(), blobs(), cost=0).sentence, "pilot"]
+    assert taken.sentence not in told
+
+
 def test_every_form_of_data():
     inputs, targets = blobs()
     loader = DataLoader(TensorDataset(inputs, targets), batch_size=64)

@@ -1,5 +1,6 @@
 """Looking never changes the model: everything a measurement might disturb is put back, also after an error."""
 
+import operator
 import random
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -32,15 +33,16 @@ _COPIED: ContextVar[frozenset[int]] = ContextVar("_COPIED", default=frozenset())
 
 
 @contextmanager
-def preserve_state(model: nn.Module) -> Iterator[nn.Module]:
+def preserve_state(model: nn.Module, written: bool = True) -> Iterator[nn.Module]:
     """Run a block that looks at `model`, then put back all that it holds and the random state, also after an error.
 
     Its modules have the same objects in the same places: parameters, buffers, gradients, flags, hooks, modes and plain
     attributes, each tensor with its values. What is measured inside is measured in full precision, also on a GPU (see
-    `full_precision`). A block that changed a parameter ends in an error that names it.
+    `full_precision`). A block that changed a parameter ends in an error that names it. No copy of the parameters is
+    made for a block in which none is `written`, such as one that only traces the model.
     """
-    before = _Snapshot(model, _COPIED.get())
-    token = _COPIED.set(_COPIED.get() | {id(kept.tensor) for kept in before.tensors})
+    before = _Snapshot(model, _COPIED.get() if written else frozenset(map(id, model.parameters())))
+    token = _COPIED.set(_COPIED.get() | {id(kept.tensor) for kept in before.tensors if kept.values is not None})
     failure: Exception | None = None
     try:
         with preserve_random_state(), full_precision():
@@ -89,7 +91,7 @@ class _Snapshot:
     def __init__(self, model: nn.Module, copied: frozenset[int]) -> None:
         modules = list(model.modules())
         inner = [value for module in modules for value in vars(module).values() if isinstance(value, dict | list | set)]
-        self.tables = [(table, table.copy()) for table in [*map(vars, modules), *inner]]
+        self.tables = [(table, table.copy() if table else ()) for table in [*map(vars, modules), *inner]]
         self.model = model
         self.names = {id(parameter): name for name, parameter in model.named_parameters()}
         held = [value for table, _ in self.tables if isinstance(table, dict) for value in table.values()]
@@ -153,13 +155,15 @@ def _version(tensor: Tensor) -> int:
 
 def _refill(table: Any, before: Any) -> None:
     """The same entries in the same order, or for a set the same ones."""
+    if not table and not before:  # as most are, those of hooks
+        return
     if isinstance(table, dict):
-        pairs = zip(table.items(), before.items(), strict=False)
-        if len(table) != len(before) or any(k != j or v is not w for (k, v), (j, w) in pairs):
+        same = len(table) == len(before) and all(map(operator.is_, table.values(), before.values()))
+        if not same or list(table) != list(before):
             table.clear()
             table.update(before)
     elif isinstance(table, list):
-        if len(table) != len(before) or any(now is not then for now, then in zip(table, before, strict=True)):
+        if len(table) != len(before) or not all(map(operator.is_, table, before)):
             table[:] = before
     elif table != before:
         table.clear()
@@ -181,6 +185,17 @@ def _identical(left: Tensor, right: Tensor) -> bool:
     if left.layout is not torch.strided:
         left, right = left.to_dense(), right.to_dense()
     return torch.equal(left, right) or bool(((left == right) | (left.isnan() & right.isnan())).all())
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Compute with `count` threads, then with as many as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager

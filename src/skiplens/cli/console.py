@@ -82,7 +82,10 @@ def print_findings(findings: Sequence[tuple[str, str, str]]) -> None:
 
 @contextmanager
 def progress_shown() -> Iterator[Progress]:
-    """A progress to hand to the library: one line that rewrites itself on a terminal, a line a step in a log file."""
+    """A progress to hand to the library: one line that rewrites itself on a terminal, a line a step in a log file.
+
+    A label that is a sentence is a result, and stays on the terminal.
+    """
     if not sys.stderr.isatty():
         told: list[str] = []
 
@@ -96,4 +99,11 @@ def progress_shown() -> Iterator[Progress]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Bars(*columns, console=err(), transient=True) as bars:
         line = bars.add_task("", total=None)
-        yield lambda label, done, total: bars.update(line, description=escape(label), completed=done, total=total)
+
+        def show(label: str, done: int, total: int) -> None:
+            if label.endswith("."):
+                bars.console.print(escape(label))
+            else:
+                bars.update(line, description=escape(label), completed=done, total=total)
+
+        yield show

@@ -15,7 +15,7 @@ from skiplens.base.arguments import accept_old_order
 from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.base.identity import fingerprint, identity_of
 from skiplens.base.memory import budget_bytes
-from skiplens.base.preserve_state import preserve_state
+from skiplens.base.preserve_state import preserve_state, threads
 from skiplens.base.progress import Progress, silent, track
 from skiplens.curvature.landscape_directions import (
     KINDS,
@@ -269,15 +269,13 @@ def evaluated_rows(
         finally:
             models.put(own)
 
-    threads, device = torch.get_num_threads(), slice_loss.problem.objective.device
-    with ThreadPoolExecutor(workers) as pool:
+    on_cpu = slice_loss.problem.objective.device.type == "cpu"
+    with threads(1 if on_cpu else torch.get_num_threads()), ThreadPoolExecutor(workers) as pool:
         try:
-            torch.set_num_threads(1 if device.type == "cpu" else threads)
             waiting = [pool.submit(row_of_losses, number) for number in rows]
             yield from (done.result() for done in as_completed(waiting))
         finally:
             pool.shutdown(cancel_futures=True)
-            torch.set_num_threads(threads)
 
 
 def chosen_workers(asked: int, rows: int, device: torch.device) -> int:

@@ -21,7 +21,7 @@ from skiplens.graph.blocks import (
     common_calls,
     unique_names,
 )
-from skiplens.graph.export import ExportedGraph, export, module_calls, module_of
+from skiplens.graph.export import ExportedGraph, export
 from skiplens.graph.flow import DataFlow, Nodes, find_fork, members, union
 from skiplens.graph.inputs import require_data, require_module, try_call
 from skiplens.graph.joins import Join, Step, find_joins
@@ -80,7 +80,7 @@ def _chosen_joins(model: nn.Module, flow: DataFlow, modules: Sequence[str]) -> l
     for name in modules:
         require_submodule(model, name)
         for candidates in (find_joins(flow), find_joins(flow, every=True)):
-            inside = {join.number: join for join in candidates if name in _running(flow, join.number)}
+            inside = {join.number: join for join in candidates if name in flow.running[join.number]}
             found |= inside
             if inside:
                 break
@@ -90,16 +90,45 @@ def _chosen_joins(model: nn.Module, flow: DataFlow, modules: Sequence[str]) -> l
 
 
 def _export_untouched(model: nn.Module, arguments: Arguments) -> ExportedGraph:
-    """The graph of the model; inputs that the model refuses are told from a model that torch.export refuses."""
+    """The graph of the model; inputs that the model refuses are told from a model that torch.export refuses.
+
+    The model is called itself only where its export does not show whether that works: it costs as much again.
+    """
     copies = Arguments(*arguments.copies())
-    with preserve_state(model), torch.no_grad():
-        try:
+    try:
+        with preserve_state(model, written=False), torch.no_grad():
             exported = export(model, copies)
-        except NotExportableError:
-            try_call(model, copies)
-            raise
-        try_call(model, copies)
+    except NotExportableError:
+        _try_untouched(model, copies)
+        raise
+    if not exported.outputs or _mixes_types(model, copies) or _looks_up(exported):
+        _try_untouched(model, copies)
     return exported
+
+
+def _try_untouched(model: nn.Module, arguments: Arguments) -> None:
+    with preserve_state(model), torch.no_grad():
+        try_call(model, arguments)
+
+
+def _mixes_types(model: nn.Module, arguments: Arguments) -> bool:
+    """Whether real inputs and parameters differ in their type, or inputs are whole numbers: words of a vocabulary."""
+    inputs = [leaf.dtype for leaf in arguments.leaves() if isinstance(leaf, torch.Tensor)]
+    return len({*inputs, *(parameter.dtype for parameter in model.parameters())}) > 1
+
+
+def _looks_up(exported: ExportedGraph) -> bool:
+    """Whether numbers that the model does not store tell where others are: positions, which may be too many."""
+    stored = set(exported.buffers) | set(exported.constants)
+    for node in exported.graph.nodes:
+        read = {source.name: source.meta.get("val") for source in node.all_input_nodes}
+        if read and stored.issuperset(read):
+            stored.add(node.name)
+        tensors = {name: value.dtype for name, value in read.items() if isinstance(value, torch.Tensor)}
+        places = {name for name, kind in tensors.items() if not kind.is_floating_point and kind is not torch.bool}
+        if not places <= stored and any(kind.is_floating_point for kind in tensors.values()):
+            return True
+    return False
 
 
 def dense_joins(flow: DataFlow) -> list[DenseJoin]:
@@ -164,12 +193,12 @@ def _block(flow: DataFlow, joins: list[Join], index: int, name: str) -> Residual
 
 def _feeding_inside(flow: DataFlow, join: Join) -> Nodes:
     """Operations that feed the branch from elsewhere but run inside the block's module: keys of a cross-attention."""
-    block = common_calls([module_calls(flow.nodes[number]) for number in (join.number, *members(join.branch))])
+    block = common_calls([flow.calls[number] for number in (join.number, *members(join.branch))])
     if not "".join(block):
         return 0  # the block's module is the model, and everything runs inside that
     feeding = union(flow.above[number] for number in members(join.branch))
     feeding &= ~flow.below[join.fork] & ~flow.above[join.fork]
-    inside = (number for number in members(feeding) if module_calls(flow.nodes[number])[: len(block)] == block)
+    inside = (number for number in members(feeding) if flow.calls[number][: len(block)] == block)
     return union(1 << number for number in inside)
 
 
@@ -207,25 +236,20 @@ def _listed(flow: DataFlow, parameters: frozenset[str]) -> tuple[str, ...]:
 
 
 def _modules(flow: DataFlow, nodes: Nodes) -> tuple[str, ...]:
-    running = (_running(flow, number) for number in members(nodes))
+    running = (flow.running[number] for number in members(nodes))
     return tuple(dict.fromkeys(names[-1] for names in running if names))
 
 
 def _whole_modules(flow: DataFlow, nodes: Nodes) -> tuple[str, ...]:
-    outside = {name for number in members(flow.live & ~nodes) for name in _running(flow, number)}
-    inside = ([name for name in _running(flow, number) if name not in outside] for number in members(nodes))
+    outside = {name for number in members(flow.live & ~nodes) for name in flow.running[number]}
+    inside = ([name for name in flow.running[number] if name not in outside] for number in members(nodes))
     return tuple(dict.fromkeys(names[0] for names in inside if names))
-
-
-def _running(flow: DataFlow, number: int) -> list[str]:
-    """The modules running at a node, outermost first, without the model itself."""
-    return [module_of(call) for call in module_calls(flow.nodes[number]) if call]
 
 
 def _surroundings(flow: DataFlow, join: int, shortcut: Nodes, branch: Nodes) -> Surroundings:
     return Surroundings(
-        join=module_calls(flow.nodes[join]),
-        sides=tuple(module_calls(flow.nodes[number]) for number in members(shortcut | branch)),
-        weighted=tuple(module_calls(flow.nodes[number]) for number in members(branch) if flow.parameters[number]),
+        join=flow.calls[join],
+        sides=tuple(flow.calls[number] for number in members(shortcut | branch)),
+        weighted=tuple(flow.calls[number] for number in members(branch) if flow.parameters[number]),
         fallback=flow.nodes[join].name,
     )

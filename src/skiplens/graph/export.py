@@ -14,12 +14,13 @@ from typing import Any
 import torch
 from torch import fx, nn
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind, OutputKind
+from torch.export.graph_signature import InputKind
 
 from skiplens.base.arguments import Arguments
 from skiplens.base.errors import NotExportableError
 from skiplens.base.preserve_state import SelfChangeError
 from skiplens.graph.inputs import first_line, named_tensors
+from skiplens.graph.rewriting import rewritten
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +47,9 @@ def export(model: nn.Module, arguments: Arguments) -> ExportedGraph:
     try:
         with torch.no_grad(), _quiet():
             program = torch.export.export(door, arguments.positional, arguments.named, strict=False)
-            program = program.run_decompositions(_decompositions())  # this makes it functional too
+            graph = rewritten(program, _decompositions())
+            if graph is None:
+                program = program.run_decompositions(_decompositions())  # this makes it functional too
     except Exception as error:
         raise NotExportableError(explain(model, error)) from error
     changed = [
@@ -56,7 +59,7 @@ def export(model: nn.Module, arguments: Arguments) -> ExportedGraph:
     ]
     if changed:
         raise SelfChangeError(", ".join(changed[:5]))
-    return _read(model, program, names)
+    return _read(model, program, graph or program.graph, names)
 
 
 def _decompositions() -> dict[Any, Callable[..., Any]]:
@@ -129,24 +132,25 @@ def _quiet() -> Iterator[None]:
             logger.disabled = False
 
 
-def _read(model: nn.Module, program: ExportedProgram, output_names: list[str]) -> ExportedGraph:
+def _read(model: nn.Module, program: ExportedProgram, graph: fx.Graph, output_names: list[str]) -> ExportedGraph:
     signature = program.graph_signature
     first_names = {id(parameter): name for name, parameter in model.named_parameters()}  # of tied weights, the first
     parameters = {
         placeholder: first_names[id(model.get_parameter(_without_door(target)))]
         for placeholder, target in signature.inputs_to_parameters.items()
     }
-    _join_places(program.graph, parameters)
-    for node in program.graph.find_nodes(op="call_function", target=torch.ops.aten.slice_scatter.default):
+    _join_places(graph, parameters)
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.slice_scatter.default):
         axis, start, end = (*node.args[2:], *(0, None, None)[len(node.args) - 2 :])[:3]
         size = node.args[0].meta["val"].shape[axis]  # torch writes 2⁶³ − 1 for the end, and vmap adds one to it
         node.args = (*node.args[:2], axis, start, size if end is None else min(end, size), *node.args[5:])
     buffers = {spec.arg.name: spec.target for spec in signature.input_specs if spec.kind is InputKind.BUFFER}
     made = (InputKind.CONSTANT_TENSOR, InputKind.CUSTOM_OBJ)
     constants = {spec.arg.name: spec.target or "" for spec in signature.input_specs if spec.kind in made}
-    outputs = [spec.arg.name for spec in signature.output_specs if spec.kind is OutputKind.USER_OUTPUT]
+    returned: Any = graph.output_node().args[0]  # new values of buffers, then what the model returns
+    outputs = [node.name for node in returned[len(returned) - len(output_names) :]]
     return ExportedGraph(
-        graph=program.graph,
+        graph=graph,
         parameters=parameters,
         buffers={name: _without_door(target or "") for name, target in buffers.items()},
         constants={name: program.constants[target] for name, target in constants.items()},

@@ -10,7 +10,7 @@ from functools import cached_property, reduce
 import torch
 from torch import fx
 
-from skiplens.graph.export import ExportedGraph
+from skiplens.graph.export import ExportedGraph, module_calls, module_of
 from skiplens.graph.operations import MATRIX_PRODUCTS, READING_SHAPES, REARRANGING, SIDES, operation
 
 Nodes = int
@@ -60,6 +60,16 @@ class DataFlow:
         self._parameter_of = exported.parameters
         read = (node for node in self.nodes if node.name in exported.parameters)
         self.parameter_sizes = {exported.parameters[node.name]: node.meta["val"].numel() for node in read}
+
+    @cached_property
+    def calls(self) -> tuple[tuple[str, ...], ...]:
+        """For each node the calls of modules that were running there."""
+        return tuple(map(module_calls, self.nodes))
+
+    @cached_property
+    def running(self) -> tuple[tuple[str, ...], ...]:
+        """For each node the modules running there, outermost first, without the model itself."""
+        return tuple(tuple(module_of(call) for call in calls if call) for calls in self.calls)
 
     @cached_property
     def sources(self) -> tuple[tuple[int, ...], ...]:

@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 
 import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 from skiplens.base.arguments import type_name
 from skiplens.base.errors import InvalidInputError, NotExportableError, SkiplensError
 from skiplens.base.memory import REDUCTION, free_bytes, require_fits
-from skiplens.base.preserve_state import SelfChangeError, preserve_random_state, preserve_state
+from skiplens.base.preserve_state import SelfChangeError, preserve_random_state, preserve_state, threads
 from skiplens.base.progress import Progress
 from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import TARGETS, Batch, as_batches, take
@@ -27,6 +28,7 @@ from skiplens.readings.reading import Reading
 
 OPERATIONS, PER_SECOND = 1e12, 5e10
 """Floating operations that one lens may take, and those of a second on two cores: some twenty seconds."""
+WORTH_THREADS = 2.5e9  # floating operations of a batch: below, threads wait for each other more than they compute
 FASTER = {"cuda": 100.0}  # times as many a second, by device; of a GPU a cautious number
 
 
@@ -51,6 +53,8 @@ class Subject:
     """Floating operations that one lens may take."""
     classes: tuple[str, ...] = ()
     """The names of the classes, where the data knows them."""
+    counted: float | None = None
+    """Floating operations of one forward pass of one sample, where they were counted before."""
 
     @property
     def network(self) -> ResidualNetwork:
@@ -86,7 +90,12 @@ class Subject:
     @cached_property
     def operations(self) -> float:
         """Floating operations of one forward pass of one sample; counted once, when a lens first asks."""
-        return operations_of(self.model, self.batch)
+        return operations_of(self.model, self.batch) if self.counted is None else self.counted
+
+    @property
+    def threads(self) -> int:
+        """As many threads as torch has, or one where a pass is not worth more."""
+        return 1 if self.operations * self.batch.samples < WORTH_THREADS else torch.get_num_threads()
 
     def few(self, most: int, passes: float, least: int = 1) -> tuple[Batch, tuple[str, ...]]:
         """The first samples, up to `most`, of which a lens can afford so many forward passes; what to tell if fewer."""
@@ -131,10 +140,25 @@ def require_room(lens: type[Lens], model: nn.Module, every: Iterable[type[Lens]]
 def operations_of(model: nn.Module, batch: Batch) -> float:
     """Floating operations of one forward pass of one sample, those of matrix products and convolutions."""
     few = batch.first(2)  # batch norm in training mode refuses a single sample
-    with preserve_state(model), torch.no_grad(), FlopCounterMode(display=False) as counter:
-        model.requires_grad_(False)  # the counter asks tensors for their gradient, and views made here have none
+    with preserve_state(model), torch.no_grad(), _Counter() as counter:
         few.arguments().call(model)
-    return counter.get_total_flops() / few.samples
+    return counter.total / few.samples
+
+
+class _Counter(TorchDispatchMode):
+    """Adds up floating operations by torch's own formulas; torch's own counter loads its compiler first: a second."""
+
+    total = 0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        value = func(*args, **(kwargs or {}))
+        count = flop_registry.get(func._overloadpacket)
+        self.total += 0 if count is None else count(*args, **(kwargs or {}), out_val=value)
+        return value
 
 
 def affordable(operations: float, passes: float, most: int, least: int = 1, allowed: float = OPERATIONS) -> int:
@@ -173,7 +197,8 @@ def prepared(
     classes = tuple(map(str, named)) if isinstance(named, list | tuple) else ()
     data, handed = with_targets(model, with_decoder_inputs(model, data), loss)
     allowed *= next((FASTER.get(tensor.device.type, 1.0) for tensor in model.parameters()), 1.0)
-    seen = take(data, samples, SEEN)
+    with threads(1):
+        seen = take(data, samples, SEEN)
     batch = seen.first(samples)
     types = sorted({type_name(tensor.dtype) for tensor in _tensors(model) if tensor.dtype in COARSE})
     notes: tuple[str, ...] = ()
@@ -181,14 +206,16 @@ def prepared(
         model = _in_float32(model)
         batch = batch.map(lambda tensor: tensor.float() if tensor.dtype in COARSE else tensor)
         notes = (f"The model is in {' and '.join(types)}; a copy of it in float32 was measured.",)
-    model, told = settled(model, batch.first(2))
-    batch, cut = Subject(model, batch, name, allowed=allowed).few(samples, passes=PASSES)
-    with preserve_state(model):
-        try_call(model, batch.arguments())
+    with threads(1):  # for two samples
+        model, told = settled(model, batch.first(2))
+        whole = Subject(model, batch, name, allowed=allowed)
+        batch, cut = whole.few(samples, passes=PASSES)
     more = None if types else data  # it comes in the precision of the model itself
-    return Subject(
-        model, batch, name, (*notes, *handed, *told, *cut), loss, seen, more, allowed=allowed, classes=classes
-    )
+    told = (*notes, *handed, *told, *cut)
+    subject = Subject(model, batch, name, told, loss, seen, more, False, allowed, classes, whole.operations)
+    with threads(subject.threads), preserve_state(model):
+        try_call(model, batch.arguments())
+    return subject
 
 
 SETTLED = (

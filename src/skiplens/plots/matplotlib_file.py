@@ -27,9 +27,12 @@ def save_figure(figure: Figure, *paths: Path | str) -> None:
 
 
 def _save(canvas: Any, *paths: Path | str) -> None:
+    if canvas.get_layout_engine() is not None:  # Matplotlib would draw all of it once only to lay it out
+        canvas.set_dpi(DOTS_PER_INCH)
+        canvas.get_layout_engine().execute(canvas)
+        canvas.set_layout_engine("none")
     for path in map(Path, paths):
         write_atomically(path, partial(canvas.savefig, format=path.suffix[1:], dpi=DOTS_PER_INCH))
-        canvas.set_layout_engine("none")  # what was laid out stays where it is: that takes longer than drawing
 
 
 def figure_bytes(figure: Figure, ending: str) -> bytes:

@@ -25,7 +25,7 @@ from skiplens.base.errors import (
 )
 from skiplens.base.files import is_folder, read_json, write_content, written_together
 from skiplens.base.memory import free_bytes, give_back, memory_retry
-from skiplens.base.preserve_state import dropout_off, preserve_random_state
+from skiplens.base.preserve_state import dropout_off, preserve_random_state, threads
 from skiplens.base.progress import Progress, silent, usual
 from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import as_batches
@@ -330,9 +330,10 @@ def inspect(  # noqa: PLR0913 - the model, its data, and keywords of which each 
     subject = replace(subject, asked=samples is not None, notes=(*subject.notes, *dropped))
     readings: list[Reading] = []
     problems: list[Problem] = []
+    count = subject.threads
     for lens in chosen:
         try:
-            with chosen_blocks(blocks):
+            with chosen_blocks(blocks), threads(count):
                 readings.append(_look(lens, subject, Randomness(seed).child(lens.name), progress))
         except SkiplensError as error:
             told = _told_of(loss, error.__cause__) or str(error)
@@ -344,7 +345,8 @@ def inspect(  # noqa: PLR0913 - the model, its data, and keywords of which each 
             told = _told_of(loss, error)
             problems.append(Problem(lens.name, told) if told else _unexpected(lens.name, error))
     findings = find(readings, lambda rule, error: problems.append(_unexpected(f"rule {rule}", error)))
-    readings += _advised(subject, readings, findings, pilot, problems, progress)
+    with threads(count):
+        readings += _advised(subject, readings, findings, pilot, problems, progress)
     return Report(subject.name, tuple(readings), tuple(problems), findings)
 
 

@@ -14,7 +14,7 @@ from skiplens.base.errors import ClusterError, InvalidInputError
 from skiplens.base.files import read_json, write_content
 from skiplens.base.import_by_name import import_by_name
 from skiplens.base.memory import free_bytes, require_fits
-from skiplens.base.preserve_state import full_precision
+from skiplens.base.preserve_state import full_precision, threads
 from skiplens.base.settings import Settings
 from skiplens.base.version import VERSION
 from skiplens.readings.reading import Measurement, Provenance, Reading
@@ -124,17 +124,6 @@ def _measured(run: Run) -> Reading:
             f"{run.measure} returned a {type(found).__name__}; a measure returns a reading, or tensors by name."
         )
     return Measurement(name=run.measure, arrays=found, provenance=stopwatch.end())
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """Compute with `count` threads, then with as many as before."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def unfinished_work() -> Path | None:

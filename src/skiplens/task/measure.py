@@ -25,6 +25,7 @@ FORMS |= {"binary_cross_entropy_with_logits": "binary"}
 """What the losses of torch take, by the name of their class or function."""
 LINEAR = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 NEVER = math.exp(-30)  # a probability below rounding
+STEEP = 1e-7  # largest slope of a loss that is as low as it gets
 LARGE, SMALL, COMMON = 10.0, 1e-3, 0.99  # sizes of inputs, and shares of their power in common, that are unusual
 FEW = 3  # samples, which may have all in common by chance
 ENOUGH, MOST, NEIGHBOURS, SHUFFLES, FEATURES = 256, 512, 5, 200, 2048
@@ -214,8 +215,6 @@ class _Task:
         return math.nan
 
     def _least(self, constant: Tensor) -> float:
-        search = torch.optim.LBFGS([constant], max_iter=50, line_search_fn="strong_wolfe")
-
         def closure() -> Tensor:
             with torch.enable_grad():
                 value = scalar_loss(self.plain(constant.expand_as(self.outputs), self.targets), "")
@@ -224,7 +223,10 @@ class _Task:
 
         closure()
         slope = float(torch.as_tensor(constant.grad).abs().max())
-        search.step(closure)
+        if slope > STEEP:  # else the first step would be the last, and making it loads torch's compiler
+            torch.optim.LBFGS([constant], max_iter=50, tolerance_grad=STEEP, line_search_fn="strong_wolfe").step(
+                closure
+            )
         found, left = float(closure()), float(torch.as_tensor(constant.grad).abs().max())
         return found if self.form != "own" or left <= 1e-3 * slope else math.nan  # an own loss may have no least
 

@@ -138,7 +138,7 @@ def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each
     epoch = math.inf if endless else float(source.steps_per_epoch)
     settings = {"optimizer": choice.name, "steps": steps, "cost": cost}
     clock = Provenance.begin(settings, seed, device)
-    model, told = settled(model, first.first(2))
+    model, settling = settled(model, first.first(2))
     size = samples_at_once(model, first, memory, COPIES if cost else READINGS)
     task = measure_task(model, first, loss, memory=memory)
     if abs(task.guess) < ROUNDING * (task.no_answer if task.no_answer > 0 else min(abs(task.loss), 1.0)):
@@ -148,7 +148,23 @@ def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each
     lossy = TrainingLoss(loss)
     start = start_features(model, first, states, size)
     situation = Situation(guess if guess > 0 else abs(task.loss) or 1.0, epoch, start)
+
+    def told(fields: dict[str, Any]) -> Forecast:
+        cause = cause_of(fields["word"], task, states)
+        return Forecast(
+            **fields,
+            steps=steps,
+            optimizer=choice.name,
+            guess=guess,
+            first_loss=task.loss,
+            limits={} if cause is None else cause.to_json(),
+            notes=(*notes, *handed, *settling),
+            provenance=clock.end(),
+        )
+
+    found = told(unseen(situation, task.loss, steps))
     if cost:
+        progress(found.sentence, 0, cost)
         rates = len(choice.rates)
         small = Miniature(source, first, steps=steps, cost=cost - READINGS, rates=rates, epoch=epoch)
         if lossy.adds_up(model, first):
@@ -157,20 +173,8 @@ def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each
             model, small, lossy, choice, cost=small.cost, seed=seed, progress=progress, journal=journal, size=size
         )
         fields = Outlook(trained, replace(situation, share=small.share), steps).fields()
-        fields["cost"] = math.ceil(trained.cost / small.parts) + READINGS
-    else:
-        fields = unseen(situation, task.loss, steps)
-    cause = cause_of(fields["word"], task, states)
-    return Forecast(
-        **fields,
-        steps=steps,
-        optimizer=choice.name,
-        guess=guess,
-        first_loss=task.loss,
-        limits={} if cause is None else cause.to_json(),
-        notes=(*notes, *handed, *told),
-        provenance=clock.end(),
-    )
+        found = told({**fields, "cost": math.ceil(trained.cost / small.parts) + READINGS})
+    return found
 
 
 def samples_at_once(model: nn.Module, batch: Batch, memory: int | None, copies: int) -> int | None:

@@ -15,10 +15,11 @@ from skiplens.graph.inputs import first_line
 Factory = Callable[[Iterable[nn.Parameter]], Any]
 """Makes an optimizer from parameters, or an optimizer and its scheduler."""
 
+RATES = {"sgd": 1e-2, "adam": 1e-3, "adamw": 1e-3}
 NAMED: dict[str, Factory] = {
-    "sgd": lambda parameters: optim.SGD(parameters, lr=1e-2, momentum=0.9),
-    "adam": lambda parameters: optim.Adam(parameters, lr=1e-3),
-    "adamw": lambda parameters: optim.AdamW(parameters, lr=1e-3),
+    "sgd": lambda parameters: optim.SGD(parameters, lr=RATES["sgd"], momentum=0.9),
+    "adam": lambda parameters: optim.Adam(parameters, lr=RATES["adam"]),
+    "adamw": lambda parameters: optim.AdamW(parameters, lr=RATES["adamw"]),
 }
 SPACING = 10 ** (2 / 3)  # between two rates that are tried
 BELOW, ABOVE = 3, 3  # so many rates below and above the usual one are tried
@@ -110,8 +111,8 @@ def optimizer_choice(optimizer: "str | Factory | OptimizerChoice") -> OptimizerC
     if isinstance(optimizer, str):
         if optimizer not in NAMED:
             raise InvalidInputError(f"There is no optimizer {optimizer!r}. {did_you_mean(optimizer, NAMED)}")
-        name, factory = optimizer, NAMED[optimizer]
-    elif callable(optimizer) and not isinstance(optimizer, optim.Optimizer):
+        return OptimizerChoice(optimizer, NAMED[optimizer], RATES[optimizer])
+    if callable(optimizer) and not isinstance(optimizer, optim.Optimizer):
         name, factory = getattr(optimizer, "__name__", type(optimizer).__name__), optimizer
     else:
         raise InvalidInputError(

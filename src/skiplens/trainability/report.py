@@ -48,6 +48,7 @@ class ForecastLens(Lens):
             raise TooLargeError(TOO_FEW.format(cost=cost, samples=samples))
         asked = {"loss": subject.loss, "cost": cost, "seed": randomness.seed, "progress": progress}
         taken = forecast(subject.model, data, **asked)
+        progress(taken.sentence, cost, cost)
         origin = {"lens": self.name, "model": subject.name, **taken.provenance.settings}
         told = tuple(note for note in subject.notes if note == SETTLED)  # which `structure` cannot tell of such a model
         taken = replace(taken, provenance=replace(taken.provenance, settings=origin), notes=(*taken.notes, *told))

@@ -14,7 +14,8 @@ def uninitialised(kind: Callable[..., Layer], *arguments: Any, **options: Any) -
     device = torch.empty(0).device  # that of a `with torch.device(…)` too
     with torch.device("meta"):
         layer = kind(*arguments, **options)
-    return layer.to_empty(device=device)
+    # as `to_empty` does it, without `empty_like` of a tensor on meta, which loads SymPy
+    return layer._apply(lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype, device=device))
 
 
 def linear(inputs: int, outputs: int, bias: bool = False) -> nn.Linear:

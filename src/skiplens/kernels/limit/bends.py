@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from scipy.special import owens_t
 from torch import Tensor
 
 from skiplens.base.axes import Float
@@ -119,6 +118,8 @@ def _truncated(rho: Tensor, s: Tensor, t: Tensor) -> tuple[Tensor, ...]:
     opposite = ((s > 0) != (t > 0)).to(rho)
     inside = (torch.special.ndtr(-s) + torch.special.ndtr(-t) - opposite) / 2
     for near, product in ((s, one), (t, other)):
+        from scipy.special import owens_t  # its package takes a third of a second to load, and few kernels need it
+
         inside = inside - torch.as_tensor(owens_t(near.cpu().numpy(), (product / near).cpu().numpy())).to(rho)
     both = rho * (inside + s * of_s + t * of_t) + root * _density(s) * _density(one)
     return inside, of_s + rho * of_t, of_t + rho * of_s, both
