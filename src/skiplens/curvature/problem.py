@@ -15,7 +15,7 @@ from skiplens.base.errors import InvalidInputError, SkiplensError
 from skiplens.base.memory import budget_bytes, require_least
 from skiplens.base.progress import Progress
 from skiplens.curvature.convolution import PlainConvolutions
-from skiplens.graph.batch import Batch, Batches, as_batches, concatenate
+from skiplens.graph.batch import Batch, Batches, as_batches, concatenate, tensors_in
 from skiplens.graph.functional import (
     ParameterChoice,
     PureModel,
@@ -279,21 +279,27 @@ def repeats_in_order(objective: Objective, batches: Batches, totals: list[float]
         return len(again) == len(totals) and all(same(new, old, abs(new)) for new, old in pairs)
     batch = objective.prepared(next(iter(batches)))
     first, second = objective.total_of(batch, piece), objective.total_of(batch, piece)
-    if not same(first, second, abs(first)):
+    before, after = (sum(losses) / max(1, len(losses)) for losses in (totals, again))
+    if not same(first, second, abs(first)) or _is_still(batches):
         modules = objective.pure.model.modules()
         drawing = sorted({type(m).__name__ for m in modules if m.training and "drop" in type(m).__name__.lower()})
         reason = f"{' and '.join(drawing)} in training mode draws anew"
         reason = reason if drawing else "its forward pass draws or counts"
         raise SkiplensError(
-            f"Two calls of the model with the same batch give different losses ({first:.6g} and {second:.6g}): "
+            f"Two calls of the model with the same batch give different losses ({before:.6g} and {after:.6g}): "
             f"{reason} at each call. Call model.eval() first, or set the dropout probability to 0."
         )
-    before, after = (sum(losses) / max(1, len(losses)) for losses in (totals, again))
     raise InvalidInputError(
         f"Two passes over data give different losses ({before:.6g} and {after:.6g} a batch of "
         f"{len(totals)} and {len(again)}), though the model repeats itself: the loader gives other samples each time, "
         "e.g. by random augmentation or by shuffling. Pass the batches of one pass, list(loader), or switch that off."
     )
+
+
+def _is_still(batches: Batches) -> bool:
+    """Whether two passes give the same samples in the same order; then it is the model that differs, if seldom."""
+    pairs = zip(batches, batches, strict=True)
+    return all(torch.equal(*same) for both in pairs for same in zip(*map(tensors_in, both), strict=True))
 
 
 def loss_batches(data: Any, model_returns_loss: bool) -> Batches:
