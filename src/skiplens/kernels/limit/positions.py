@@ -167,7 +167,10 @@ def _position_map(walk: Walk, node: fx.Node, signal: Any, *arguments: Any, **key
         if name in ("slice", "select") and kinds[named[0]] == {"c"}:
             return _piece(node, signal, named[0], arguments[1:])
         if not named or not all(kinds[axis] <= {"p"} for axis in named):
-            raise InvalidInputError("it reads along an axis that holds samples or coordinates, which has no rule")
+            raise InvalidInputError(
+                "it reads along an axis that holds samples or coordinates, which has no rule; instead of a norm "
+                "written by hand, take torch.nn.LayerNorm or torch.nn.RMSNorm"
+            )
     elif kinds[:2] != [{"s"}, {"c"}] or not all(kind == {"p"} for kind in kinds[2:]):
         raise InvalidInputError("its input is not (samples, channels, positions …)")
     if kinds[0] != {"s"}:
