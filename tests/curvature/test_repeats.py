@@ -35,6 +35,21 @@ def test_a_model_that_draws_by_itself_is_explained():
         loss_operator(model, (noise(SAMPLES, 4), classes()), loss="cross_entropy")
 
 
+@pytest.mark.parametrize("period", range(2, 7))
+def test_a_model_that_draws_seldom_is_not_taken_for_a_loader_that_draws(period):
+    calls = []
+
+    def rule(m, x):
+        calls.append(0)
+        return m.f(x) + (len(calls) % period == 0)
+
+    model = Formula(lambda m, x: rule(m, x) * x[:, :3], f=nn.Linear(4, 3))
+    try:
+        loss_operator(model, (noise(SAMPLES, 4), classes()), loss="cross_entropy")
+    except SkiplensError as error:
+        assert "its forward pass draws or counts" in str(error)
+
+
 def test_a_loader_that_augments_is_explained():
     model, inputs = multilayer()
     batches = in_batches(inputs, classes(), 4)

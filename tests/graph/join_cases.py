@@ -120,6 +120,60 @@ def scores(m: Any, x: torch.Tensor) -> torch.Tensor:
     return (query @ m.k(x).mT + moved).softmax(-1) @ x
 
 
+def wavenet(layers: int) -> Any:
+    """Each gated branch is added to the stream, and by a layer of its own to what is returned."""
+
+    def rule(m: Any, x: torch.Tensor) -> torch.Tensor:
+        skips = 0
+        for f, r, s in zip(m.f, m.r, m.s, strict=True):
+            z = torch.tanh(f(x)) * torch.sigmoid(f(-x))
+            x, skips = x + r(z), s(z) + skips
+        return skips
+
+    parts = {name: lambda: nn.ModuleList(linear(4, 4) for _ in range(layers)) for name in "frs"}
+    return formula(rule, **parts)
+
+
+def attention_gate(m: Any, x: torch.Tensor) -> torch.Tensor:
+    coarse = m.down(x)
+    score = m.psi(torch.relu(m.norm(m.g(coarse)) + m.x(x)))
+    return m.up(x * torch.sigmoid(score))
+
+
+def additive_attention(m: Any, x: torch.Tensor) -> torch.Tensor:
+    query = torch.tanh(m.f(x)).mean(1, keepdim=True).expand_as(x)
+    return (m.v(torch.tanh(m.q(query) + m.k(x))).softmax(1) * x).sum(1)
+
+
+def flow(m: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    (left, right), total = x.chunk(2, 1), 0
+    for f in m.f:
+        scale = torch.tanh(f(left))
+        left, right, total = right * scale.exp(), left, total + scale.sum(1)
+    return left, total
+
+
+def straight_through(m: Any, x: torch.Tensor) -> torch.Tensor:
+    z = m.f(x)
+    nearest = m.codes(torch.cdist(z, m.codes.weight).argmin(1))
+    return m.g(z + (nearest - z).detach())
+
+
+def conditional_field(m: Any, x: torch.Tensor) -> torch.Tensor:
+    scores = m.f(x)
+    total = scores[:, 0]
+    for place in range(1, scores.shape[1]):
+        total = torch.logsumexp(total[:, :, None] + m.turns, 1) + scores[:, place]
+    return total
+
+
+def cast_mask(m: Any, ids: torch.Tensor) -> torch.Tensor:
+    """The mask takes its type from the stream, as in many copies of Llama, and none of its numbers."""
+    x = m.e(ids)
+    mask = torch.full((4, 4), -1.0).triu(1).type_as(x)
+    return x + m.f((x @ x.mT + mask).float().softmax(-1).type_as(x) @ x)
+
+
 def positions_again(m: Any, x: torch.Tensor) -> torch.Tensor:
     places = m.p(x)
     stream = m.norm(places + m.f(places))
@@ -321,6 +375,15 @@ WAYS_TO_JOIN = {
         kind="other",
         inputs=(noise(2, 5, 4),),
     ),
+    "a mask with the type of the stream": one(
+        formula(cast_mask, e=lambda: nn.Embedding(9, 3), f=linear), inputs=(torch.tensor([[1, 2, 3, 4]]),)
+    ),
+    **{
+        f"WaveNet of {layers} layers": Case(
+            wavenet(layers), [(f"r.{i}", "identity", 2) for i in range(layers - 1)], (noise(2, 4),)
+        )
+        for layers in (2, 4)
+    },
     "long additive skip": one(lambda: UNet(add=True), name="up", depth=3, inputs=image(2)),
 }
 
@@ -353,6 +416,30 @@ NO_JOINS = {
             r=lambda: linear(4, 4),
         ),
         (noise(2, 5, 4),),
+    ),
+    "attention gate of a U-Net": none(
+        formula(
+            attention_gate,
+            **{name: lambda: nn.Conv2d(4, 4, 3, padding=1) for name in ("down", "g", "x")},
+            norm=lambda: nn.BatchNorm2d(4),
+            psi=lambda: nn.Conv2d(4, 1, 1),
+            up=lambda: nn.Conv2d(4, 2, 1),
+        ),
+        image(),
+    ),
+    "additive attention": none(
+        formula(additive_attention, **{name: lambda: linear(4, 4) for name in "fqk"}, v=lambda: linear(4, 1)),
+        (noise(2, 5, 4),),
+    ),
+    "log-determinants of a flow": none(
+        formula(flow, f=lambda: nn.ModuleList(linear(2, 2) for _ in range(4))), (noise(2, 4),)
+    ),
+    "mean and noise": none(
+        formula(lambda m, x: m.f(x) + torch.randn(2, 3, dtype=x.dtype) * m.g(x).exp(), f=linear, g=linear)
+    ),
+    "straight-through estimate": none(formula(straight_through, f=linear, codes=lambda: nn.Embedding(5, 3), g=linear)),
+    "conditional random field": none(
+        formula(conditional_field, f=lambda: linear(3, 4), turns=matrix(4)), (noise(2, 5, 3),)
     ),
     "steps of a scan": none(formula(scan, f=lambda: linear(4, 4), rate=vector(4)), (noise(2, 5, 4),)),
     "experts": none(formula(lambda m, x: torch.sigmoid(m.gate(x)) * m.f(x) + m.g(x), gate=linear, f=mlp, g=mlp)),

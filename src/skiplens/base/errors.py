@@ -16,6 +16,10 @@ class NoTargetsError(InvalidInputError):
     """The data has inputs alone where targets are needed."""
 
 
+class NotReachedError(InvalidInputError):
+    """No derivative of the loss comes to the chosen parameters."""
+
+
 class CoupledSamplesError(InvalidInputError):
     """Samples cannot be looked at one by one: they depend on each other, or are not the first axis."""
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
-from skiplens.base.errors import InvalidInputError, NotTwiceDifferentiableError
+from skiplens.base.errors import InvalidInputError, NotReachedError, NotTwiceDifferentiableError
 from skiplens.base.memory import is_shortage
 from skiplens.curvature.problem import Objective, require_scalar
 from skiplens.graph.batch import Batch
@@ -88,7 +88,7 @@ def _transposed(outputs: list[Tensor], leaves: list[Tensor]) -> tuple[list[Tenso
 def require_graph(loss: Tensor) -> Tensor:
     """The loss, refused where no gradient flows through it."""
     if not loss.requires_grad:
-        raise InvalidInputError(
+        raise NotReachedError(
             "The loss does not depend on the chosen parameters through differentiable operations: look for .detach(), "
             ".item(), argmax or torch.no_grad() in the model or the loss, or choose other parameters."
         )

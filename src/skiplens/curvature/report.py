@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
 
-from skiplens.base.errors import NotExportableError
+from skiplens.base.errors import NotExportableError, NotReachedError
 from skiplens.base.memory import budget_bytes
 from skiplens.base.progress import Progress, silent, track
 from skiplens.base.randomness import Randomness
@@ -80,7 +81,8 @@ class CurvatureLens(Lens):
         for name, names in track(groups.items(), "curvature of the blocks", len(groups), progress):
             size = sum(pure.parameters[parameter].numel() for parameter in names)
             asked = self.block_effort.options(size, randomness.seed) | {"moment_products": 0}
-            blocks[name] = hessian_spectrum(subject.model, few, loss=loss, parameters=names, **asked).values()
+            with suppress(NotReachedError):  # a block of another output has no curvature here
+                blocks[name] = hessian_spectrum(subject.model, few, loss=loss, parameters=names, **asked).values()
         how = f"the density was sampled with {whole.probes} random vectors and {whole.steps} products each"
         how = "all eigenvalues were computed" if whole.method == "exact" else how
         of_blocks = f"; single blocks were looked at with {few.samples} samples" if blocks else ""

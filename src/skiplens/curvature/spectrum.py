@@ -1,6 +1,7 @@
 """The spectrum of the Hessian of any model's loss: all eigenvalues, or their extremes and density."""
 
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 
 from skiplens.base.arguments import accept_old_order
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, SkiplensError, did_you_mean
+from skiplens.base.errors import InvalidInputError, NotReachedError, SkiplensError, did_you_mean
 from skiplens.base.memory import share_of_memory
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent
@@ -125,7 +126,10 @@ class _Measurement:
             blocks = {name: self.principal(matrix, operator, names) for name, names in groups.items()}
         else:
             whole = self.reading(operator, self.sampled(operator, "whole"))
-            blocks = {name: self.of_block(name, names) for name, names in groups.items()}
+            blocks = {}
+            for name, names in groups.items():
+                with suppress(NotReachedError):
+                    blocks[name] = self.of_block(name, names)
         values = {name: block.values() for name, block in blocks.items()}
         return replace(whole, block_values=values, provenance=clock.end())
 

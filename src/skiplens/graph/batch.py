@@ -22,6 +22,10 @@ WANTED = (
     "arguments or a dict of keyword arguments of the model, and targets is a tensor; or inputs alone; or a Dataset."
 )
 
+SEVERAL_TARGETS = (
+    "{where} has its targets as a {kind} of {count}; wanted one tensor. Put them side by side in one, "
+    "e.g. torch.cat([…], dim=1), and take them apart again in a loss of your own."
+)
 TARGETS = ("labels", "label", "label_ids", "targets", "target")
 """Entries of a mapping that are the targets and no arguments of the model."""
 _ARRAYS = (Tensor, np.ndarray)
@@ -132,6 +136,8 @@ def _parts(data: Any, where: str) -> tuple[Any, Tensor | None]:
             return given, None if last is None else as_tensor(last)
         if len(data) > 2 and all(isinstance(entry, _ARRAYS) for entry in data):
             return tuple(map(as_tensor, inputs)), as_tensor(last)
+        if _has_several_targets(data):
+            raise InvalidInputError(SEVERAL_TARGETS.format(where=where, kind=type(last).__name__, count=len(last)))
     raise InvalidInputError(f"{where} is {_describe(data)}. {WANTED}")
 
 
@@ -199,7 +205,12 @@ def as_batches(data: Any) -> Batches:
     if isinstance(data, Batches):
         return data
     several = isinstance(data, tuple) and len(data) > 2 and all(isinstance(entry, _ARRAYS) for entry in data)
-    if _is_pair(data) or several or isinstance(data, (*_ARRAYS, Mapping)):
+    if (
+        _is_pair(data)
+        or several
+        or (isinstance(data, tuple) and _has_several_targets(data))
+        or isinstance(data, (*_ARRAYS, Mapping))
+    ):
         return Batches((as_batch(data),))
     if are_rows(data):
         return Batches(Rows(data))
@@ -266,6 +277,10 @@ def _is_pair(value: Any) -> bool:
     if not isinstance(value, tuple | list) or len(value) != 2:
         return False
     return isinstance(value[1], _ARRAYS) or (value[1] is None and isinstance(value, tuple))
+
+
+def _has_several_targets(value: Any) -> bool:
+    return len(value) == 2 and isinstance(value[0], _ARRAYS) and isinstance(value[1], tuple | list | Mapping)
 
 
 def _join(column: Iterable[Tensor], batches: list[Batch], filling: int | None) -> Tensor:

@@ -65,11 +65,17 @@ def export(model: nn.Module, arguments: Arguments) -> ExportedGraph:
 def _decompositions() -> dict[Any, Callable[..., Any]]:
     """Operations without all derivatives, written with operations that have them; everything else stays as it is."""
     table: dict[Any, Callable[..., Any]] = {  # what a tensor holds after a write in place
-        torch.ops.aten.copy.default: lambda into, source, *_: source.to(into.dtype).expand(into.shape).clone()
+        torch.ops.aten.copy.default: lambda into, source, *_: source.to(into.dtype).expand(into.shape).clone(),
+        torch.ops.aten.glu.default: lambda both, axis=-1: gated(*both.chunk(2, axis)),
     }
     grouped = (("aten", "_grouped_mm"), ("transformers", "grouped_mm_fallback"))  # its experts use the second one
     found = (getattr(getattr(torch.ops, space), name, None) for space, name in grouped)
     return table | {operation.default: grouped_product for operation in found if operation is not None}
+
+
+def gated(values: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:
+    """What a gated linear unit makes of its two halves; its own operation has no rule for vmap over forward mode."""
+    return values * gates.sigmoid()
 
 
 def grouped_product(rows: torch.Tensor, matrices: torch.Tensor, ends: torch.Tensor | None = None, *others: Any) -> Any:

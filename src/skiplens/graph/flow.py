@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from skiplens.graph.export import ExportedGraph, module_calls, module_of
-from skiplens.graph.operations import MATRIX_PRODUCTS, READING_SHAPES, REARRANGING, SIDES, operation
+from skiplens.graph.operations import MATRIX_PRODUCTS, REARRANGING, SIDES, operation, read_by
 
 Nodes = int
 """A set of nodes as bits."""
@@ -74,17 +74,14 @@ class DataFlow:
     @cached_property
     def sources(self) -> tuple[tuple[int, ...], ...]:
         """For each node the activations that it reads."""
-        return tuple(
-            tuple(self.number[n] for n in node.all_input_nodes if self.above[self.number[n]]) for node in self.nodes
-        )
+        return tuple(tuple(self.number[n] for n in read_by(node) if self.above[self.number[n]]) for node in self.nodes)
 
     @cached_property
     def above(self) -> tuple[Nodes, ...]:
         """For each activation the activations that it depends on, itself included; nothing for a constant."""
         above: list[Nodes] = []
         for number, node in enumerate(self.nodes):
-            read = () if self.operation(number) in READING_SHAPES else node.all_input_nodes
-            found = union(above[self.number[source]] for source in read)
+            found = union(above[self.number[source]] for source in read_by(node))
             above.append(found | (1 << number) if found or node.name in self._given else 0)
         return tuple(above)
 
@@ -121,6 +118,13 @@ class DataFlow:
         for sources in self.sources:
             dominators.append(_meeting(dominators, sources) if sources else NOWHERE)
         return tuple(dominators)
+
+    def readers(self, number: int) -> Iterator[int]:
+        """The operations that read a value on its way to an output, and the output itself."""
+        for reader in map(self.number.__getitem__, self.nodes[number].users):
+            returned = self.nodes[reader].op == "output" and self.nodes[number].name in self._outputs
+            if returned or self.live >> reader & 1:
+                yield reader
 
     def between(self, start: int, ends: Iterable[int]) -> Nodes:
         """Every activation on a way from `start` to one of `ends`, the end included and the start not."""

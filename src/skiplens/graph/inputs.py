@@ -95,6 +95,8 @@ def require_module(model: Any, numbers: bool = True) -> nn.Module:
             f"model is {model!r:.80} of type {type(model).__name__}; a torch.nn.Module instance was wanted. "
             "Build the model first and hand in the instance."
         )
+    if type(model).__name__ == "OptimizedModule":  # of torch.compile, which would compile the hooks of each lens anew
+        model = model._orig_mod
     if any(is_lazy(parameter) for parameter in model.parameters()):
         raise InvalidInputError(
             "The model has lazy parameters without a shape, and looking must not create them. "

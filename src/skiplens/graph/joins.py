@@ -5,19 +5,23 @@ common, where one side reads parameters after the fork that the other does not. 
 GELU add without parameters of their own; word and position embeddings have no floating activation in common: no joins.
 Beside an identity, a branch that mixes positions without parameters is one too (Fourier mixing, attention); and learned
 queries are activations. No joins are sums whose shortcut is a branch itself (experts, steps of a scan), those that mark
-a stream which goes on without them (positions that are added again), and those made to be compared (errors, scores).
+a stream which goes on without them (positions that are added again), those made to be compared or to weigh something
+else (errors, scores, gates of attention), those that gather what a stream held at several places (the skips of WaveNet,
+log-determinants of a flow), and those whose shortcut cancels (``z + (q - z)``, a straight-through estimate).
 
 Additions that feed only each other are one sum, and one sum makes one block: ``x + f(x) + g(x)`` is a block with two
 branches, whichever addition comes first. Of the terms of a sum the one with the fewest weight matrices since the fork
 is the shortcut. A term may itself be a sum with an identity shortcut, ``x + (h + g(h))``: that is a block in a block.
 
 The definition knows no intentions: two learned maps of one activation that are added are a block with a projection
-shortcut, be they a ResNet's first block of a stage, a linear layer with a low-rank adapter, or the mean and the noise
-of a variational encoder. Highway and recurrent cells are blocks whose shortcut is of kind ``other``.
+shortcut, be they a ResNet's first block of a stage or a linear layer with a low-rank adapter; what multiplies Gaussian
+noise is no branch. Highway and recurrent cells are blocks whose shortcut is of kind ``other``.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from torch import fx
@@ -89,7 +93,14 @@ def find_joins(flow: DataFlow, every: bool = False) -> list[Join]:
     if not every:  # none that only marks a stream which goes on without it: positions, added again in each layer
         streams = {join.fork for join in joins if join.kind == "identity"}
         joins = [join for join in joins if (streams - {join.fork}).isdisjoint(_branch_ends(flow, join.steps))]
+        joins = [join for join in joins if join.kind == "identity" or not any(_leaves(join, other) for other in joins)]
     return sorted(joins, key=lambda join: join.number)
+
+
+def _leaves(join: Join, block: Join) -> bool:
+    """Whether a join takes its input inside the branch of a block and ends outside: a skip beside the stream."""
+    inside = block.kind == "identity" and block.branch >> join.fork & 1 and block.number != join.fork
+    return bool(inside and join.branch >> block.number & 1)
 
 
 def _branch_ends(flow: DataFlow, steps: tuple[Step, ...]) -> list[int]:
@@ -98,8 +109,9 @@ def _branch_ends(flow: DataFlow, steps: tuple[Step, ...]) -> list[int]:
 
 def _joins_of_sum(flow: DataFlow, root: int, outer_fork: int | None = None, every: bool = False) -> Iterator[Join]:
     """The join that a sum makes, and those that sums among its terms make."""
-    trunk = _choose_trunk(flow, terms_of(flow, root))
-    if trunk is None:
+    terms = terms_of(flow, root)
+    trunk = _choose_trunk(flow, terms)
+    if trunk is None or (not every and _cancels(flow, trunk.term, terms)):
         return
     # inside a term of a larger sum, parallel branches without an identity (attention + MLP) are gathered, not joined
     kept = all(ops.factor(flow.nodes[step.addition], step.side) == 1.0 for step in trunk.term.steps)
@@ -112,6 +124,17 @@ def _joins_of_sum(flow: DataFlow, root: int, outer_fork: int | None = None, ever
     for step in trunk.term.steps:
         if inner := inner_sum(flow, _other(step)):
             yield from _joins_of_sum(flow, inner[0], trunk.fork, every)
+
+
+def _cancels(flow: DataFlow, shortcut: Term, terms: list[Term]) -> bool:
+    """Whether a sum takes off again what its shortcut adds."""
+    return any(term.nodes == shortcut.nodes and _sign(flow, term) == -_sign(flow, shortcut) for term in terms)
+
+
+def _sign(flow: DataFlow, term: Term) -> float:
+    factors = (ops.factor(flow.nodes[step.addition], step.side) for step in term.steps)
+    scaled = any(flow.operation(number) not in ops.COPYING for number in term.scalings)
+    return math.nan if scaled else math.prod(math.nan if factor is None else factor for factor in factors)
 
 
 def _choose_trunk(flow: DataFlow, terms: list[Term]) -> _Trunk | None:
@@ -147,6 +170,11 @@ def _make_join(flow: DataFlow, trunk: _Trunk, kind: ShortcutKind, every: bool) -
     shortest, depth = flow.depth(trunk.nodes) + fused_depth(flow, trunk.term.steps[-1]), join.branch_depth(flow)
     if depth < shortest or _is_compared(flow, join, depth):  # summed attention scores, each from its projections
         return None
+    if kind == "truncated" and not depth:
+        return None  # a step of a scan takes in its place of the inputs
+    ways = [flow.between(join.fork, side_nodes(flow, _other(step))) for step in steps]
+    if kind != "identity" and any(flow.depth(one & other) for one, other in pairwise(ways)):
+        return None  # branches that share weights: the sum gathers what one stream held at several places
     return join if kind == "identity" or _carries(flow, trunk, depth) else None
 
 
@@ -176,27 +204,43 @@ def _is_compared(flow: DataFlow, join: Join, depth: int) -> bool:
         return True
     if join.kind == "identity":
         return not depth and _readers(flow, join.number, ops.REARRANGING) <= {"aten.exp"}
-    scoring = ops.REARRANGING | ops.SCALING | ops.MASKING | set(ops.SIDES)
-    return _readers(flow, join.number, scoring) <= ops.WEIGHING
+    bending = ops.REARRANGING | ops.NORMALISING | ops.BENDING | {"_operator.getitem"}
+    bent = _read_by(flow, join.number, bending)
+    scored = bent if len(bent) == 1 and _kinds(flow, bent) <= ops.MATRIX_PRODUCTS else set()
+    return any(_weighs(flow, number) for number in (join.number, *scored))
+
+
+def _weighs(flow: DataFlow, score: int) -> bool:
+    """Whether all that is made of a value is the weights of a mean, or a gate."""
+    scoring = ops.REARRANGING | ops.SCALING | ops.MASKING | ops.NORMALISING | {"_operator.getitem", *ops.SIDES}
+    gates = {number for number in _read_by(flow, score, scoring) if flow.operation(number) not in ops.WEIGHING}
+    multiplied = (_readers(flow, gate, ops.REARRANGING) <= {"aten.mul"} for gate in gates)
+    return _kinds(flow, gates) <= {"aten.sigmoid"} and all(multiplied)
 
 
 def _readers(flow: DataFlow, number: int, through: set[str]) -> set[str]:
+    return _kinds(flow, _read_by(flow, number, through))
+
+
+def _kinds(flow: DataFlow, numbers: set[int]) -> set[str]:
+    return {flow.operation(number) for number in numbers}
+
+
+def _read_by(flow: DataFlow, number: int, through: set[str]) -> set[int]:
     """The operations that read a value, also behind operations of `through`; ``output`` where the model returns it."""
-    waiting, seen, found = [flow.nodes[number]], set[fx.Node](), set[str]()
+    waiting, seen, found = [number], set[int](), set[int]()
     while waiting:
-        for reader in set(waiting.pop().users) - seen:
+        for reader in set(flow.readers(waiting.pop())) - seen:
             seen.add(reader)
-            kind = ops.operation(reader)
-            if kind in through:
-                waiting.append(reader)
-            else:
-                found.add(kind)
+            (waiting.append if flow.operation(reader) in through else found.add)(reader)
     return found
 
 
 def _brings_branch(flow: DataFlow, trunk: _Trunk, step: Step, kind: ShortcutKind) -> bool:
     """Whether the other summand is computed from the fork with other parameters than the shortcut."""
     entering = side_nodes(flow, _other(step))
+    if any(ops.operation(factor) in ops.NOISE for number in entering for factor in flow.nodes[number].all_input_nodes):
+        return False
     nodes, fused = flow.between(trunk.fork, entering), fused_parameters(flow, _other(step))
     found = flow.parameters_in(nodes) | fused
     if not found and kind == "identity" and any(ops.mixes(flow.nodes[number]) for number in members(nodes)):

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import signature
@@ -13,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from skiplens.base.arguments import type_name
-from skiplens.base.errors import InvalidInputError, NotExportableError, SkiplensError
+from skiplens.base.errors import CoupledSamplesError, InvalidInputError, NotExportableError, SkiplensError
 from skiplens.base.memory import REDUCTION, free_bytes, require_fits
 from skiplens.base.preserve_state import SelfChangeError, preserve_random_state, preserve_state, threads
 from skiplens.base.progress import Progress
@@ -207,7 +208,7 @@ def prepared(
         batch = batch.map(lambda tensor: tensor.float() if tensor.dtype in COARSE else tensor)
         notes = (f"The model is in {' and '.join(types)}; a copy of it in float32 was measured.",)
     with threads(1):  # for two samples
-        model, told = settled(model, batch.first(2))
+        model, told = settled(model, batch)
         whole = Subject(model, batch, name, allowed=allowed)
         batch, cut = whole.few(samples, passes=PASSES)
     more = None if types else data  # it comes in the precision of the model itself
@@ -218,6 +219,10 @@ def prepared(
     return subject
 
 
+TOGETHER = (
+    "The model takes these {count} samples together only, as nodes of one graph; with the first 2 of them it said: "
+    "{said}. Hand over several such sets as one batch, with a set in each entry of the first axis."
+)
 SETTLED = (
     "The model changes its own weights when it is called, as layers with a largest norm do; a copy of it was measured "
     "after one such call, which the next ones leave as it is."
@@ -227,19 +232,32 @@ SETTLED = (
 def settled(model: nn.Module, batch: Batch) -> tuple[nn.Module, tuple[str, ...]]:
     """The model, or a copy after one call where the first changes its parameters and the next does not; what to tell.
 
-    The model is called with the batch, and refused where that fails or where each call changes it again.
+    The model is called with two samples, and refused where that fails or where each call changes it again.
     """
+    whole, batch = batch, batch.first(2)
     try:
         with preserve_state(model):
             try_call(model, batch.arguments())
         return model, ()
     except SelfChangeError:
         fresh = copy_of(model, "it is measured on a copy because it changes its own weights when it is called")
+    except InvalidInputError as error:
+        require_apart(model, whole, error)
+        raise
     with preserve_random_state():
         try_call(fresh, batch.arguments())
     with preserve_state(fresh):
         try_call(fresh, batch.arguments())
     return fresh, (SETTLED,)
+
+
+def require_apart(model: nn.Module, batch: Batch, error: Exception) -> None:
+    """Say that samples belong together, where the model takes all of the batch and for two has this error."""
+    with suppress(InvalidInputError), preserve_state(model):
+        try_call(model, batch.arguments())
+        error = CoupledSamplesError(TOGETHER.format(count=batch.samples, said=error.__cause__))
+    if isinstance(error, CoupledSamplesError):
+        raise error
 
 
 def with_decoder_inputs(model: nn.Module, data: Any) -> Any:

@@ -78,10 +78,22 @@ def module_blocks(model: nn.Module, arguments: Arguments, chosen: Sequence[str] 
     try:
         returned = arguments.call(model)
         bases = [getattr(call, max(sums, default=""), None) for call in calls]  # to which is added what it returns
-        return [call.on(base) for call, base in zip(calls, bases, strict=True)], returned
+        pairs = [
+            (call, base)
+            for call, base in zip(calls, bases, strict=True)
+            if base is not None or chosen or _may_add(call.module)
+        ]
+        return [call.on(base) for call, base in pairs], returned
     finally:
         for hook in registered:
             hook.remove()
+
+
+def _may_add(module: nn.Module) -> bool:
+    """Whether a module may add something to its input: no layer of torch does, nor a row of such layers."""
+    if isinstance(module, nn.Sequential):
+        return any(map(_may_add, module))
+    return any(module.children()) or not type(module).__module__.startswith("torch.nn")
 
 
 def _is_sum(given: Tensor | None, base: Tensor | None, added: Tensor) -> bool:

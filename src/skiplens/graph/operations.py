@@ -46,7 +46,7 @@ ATTENTION = _aten(
     "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention"
 )
 
-COPYING = _aten("alias clone contiguous detach lift_fresh_copy _to_copy to")
+COPYING = _aten("alias clone contiguous detach lift_fresh_copy _to_copy to type_as")
 
 REARRANGING = COPYING | _aten(
     "view _unsafe_view reshape flatten unflatten permute transpose t squeeze unsqueeze channel_shuffle movedim "
@@ -76,12 +76,16 @@ READING_SHAPES = _aten(
     "sym_size sym_numel"
 )
 """Read the shape of their argument and none of its numbers."""
+LIKENING = _aten("type_as expand_as view_as reshape_as")
+"""Read the numbers of their first argument, and of the second its shape or type."""
 
 SCALING = _aten("mul div neg")
 MASKING = _aten("masked_fill where")
 WEIGHING = _aten("softmax _softmax")
+BENDING = _aten("relu leaky_relu tanh gelu silu elu")
 MEASURING = _aten("pow square abs norm linalg_vector_norm")
 DROPPING = _aten("dropout native_dropout feature_dropout alpha_dropout")
+NOISE = _aten("randn randn_like normal normal_functional")
 
 
 def operation(node: fx.Node) -> str:
@@ -92,6 +96,12 @@ def operation(node: fx.Node) -> str:
     if getattr(target, "__module__", "") == "_operator":
         return f"_operator.{target.__name__}"
     return ".".join(str(target).split(".")[:2])
+
+
+def read_by(node: fx.Node) -> list[fx.Node]:
+    """The nodes of which an operation reads the numbers, and not their shape or type alone."""
+    kind = operation(node)
+    return [] if kind in READING_SHAPES else node.all_input_nodes[: 1 if kind in LIKENING else None]
 
 
 def mixes(node: fx.Node) -> bool:

@@ -11,7 +11,7 @@ from skiplens.base.errors import InvalidInputError, NoFrozenFormError
 from skiplens.graph.export import module_calls, module_of
 from skiplens.graph.network import ResidualNetwork, is_floating, node_bytes, sources_of
 from skiplens.graph.network import plan as operations_before
-from skiplens.graph.operations import READING_SHAPES, drops_at_random, operation
+from skiplens.graph.operations import NOISE, drops_at_random, operation, read_by
 from skiplens.paths.rule_table import rule_of
 from skiplens.paths.rules import CONSTANT, Affine, Fate, Fates, all_slots, status_at
 from skiplens.paths.step import Slot, at_slot
@@ -19,7 +19,7 @@ from skiplens.paths.step import Slot, at_slot
 GETITEM = "_operator.getitem"
 SPLITTING = {"aten.split", "aten.split_with_sizes", "aten.chunk", "aten.unbind", "aten.tensor_split"}
 Branches = dict[str, tuple[int, tuple[int, ...]]]
-RANDOM = {"aten.rand", "aten.randn", "aten.rand_like", "aten.randn_like", "aten.bernoulli", "aten.randint"}
+RANDOM = NOISE | {"aten.rand", "aten.rand_like", "aten.bernoulli", "aten.randint"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,13 +144,13 @@ def _fates(
     fates: dict[fx.Node, Fate] = {source: Fate("carried") for source in sources}
     for node in network.graph.nodes:
         if node not in fates:
-            moves = any(fates[source].status != "constant" for source in node.all_input_nodes)
-            fates[node] = fate_of(node, fates) if moves and operation(node) not in READING_SHAPES else CONSTANT
+            moves = any(fates[source].status != "constant" for source in read_by(node))
+            fates[node] = fate_of(node, fates) if moves else CONSTANT
     return fates
 
 
 def _frozen_fate(node: fx.Node, fates: Fates, branches: Branches) -> Fate:
-    moving = [fates[source] for source in node.all_input_nodes if fates[source].status != "constant"]
+    moving = [fates[source] for source in read_by(node) if fates[source].status != "constant"]
     rule = rule_of(node) if is_floating(node, or_complex=True) else None
     curved = max(fate.curved for fate in moving) + (rule is not None and rule.curves)
     if operation(node) == GETITEM:

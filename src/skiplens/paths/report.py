@@ -192,6 +192,8 @@ def paths_sentence(reading: PathSpectrum) -> str:
     """The spectrum in one sentence."""
     if not reading.blocks:
         return "There is one path only, without branches: the network has no residual join."
+    if not reading.total_energy > 0:
+        return "No path carries any energy: what was followed is zero at the output."
     what, law = _NAMES[reading.of], reading.law.replace("_", " ")
     nearest = f"; its spectrum is nearest to the {law} law with β = {in_words(reading.depth_ratio)}" if law else ""
     passed = f"{reading.mean_depth:.1f} of {reading.blocks} branches on average{_by_tower(reading)}"
@@ -215,6 +217,10 @@ def _facts(reading: PathSpectrum) -> tuple[tuple[str, str], ...]:
         ("decomposed", _NAMES[reading.of]),
         ("residual blocks", str(reading.blocks)),
         ("samples", str(len(reading.sample_energy))),
+    ]
+    if not reading.total_energy > 0:
+        return tuple(facts)
+    facts += [
         ("mean depth", f"{reading.mean_depth:.3f} branches"),
         ("spread over paths", f"{reading.depth_variance**0.5:.3f} branches"),
         ("spread over samples", f"{reading.depth_spread:.3f} branches"),

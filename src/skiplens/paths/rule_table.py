@@ -13,7 +13,7 @@ from skiplens.paths.rules import Affine, Attention, Extreme, MaxPool, OfOne, Pow
 from skiplens.paths.step import Slot, Stacks, Step, over_entries, plus_constant
 
 LINEAR = """
-    view _unsafe_view reshape
+    view _unsafe_view reshape type_as expand_as view_as reshape_as
     alias clone contiguous detach lift_fresh_copy _to_copy to flatten unflatten permute transpose t squeeze unsqueeze
     channel_shuffle pixel_shuffle pixel_unshuffle movedim roll flip rot90 slice select narrow index index_select gather
     split split_with_sizes chunk unbind expand repeat repeat_interleave tril triu diagonal take_along_dim unfold im2col

@@ -93,7 +93,7 @@ def _outputs(flow: DataFlow, factor: Factor) -> int:
 
 def is_near_zero(value: Tensor, is_matrix: bool) -> bool:
     """Whether a matrix is below 2 % of Xavier's size √(2/(inputs + outputs)), or a scale below 2 % of one."""
-    size = float(value.detach().double().square().mean().sqrt())
+    size = float(value.detach().abs().double().square().mean().sqrt())
     return size < NEAR_ZERO * (math.sqrt(2 / sum(fans(value.shape))) if is_matrix else 1)
 
 

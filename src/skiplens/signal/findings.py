@@ -11,7 +11,7 @@ from skiplens.edits.remedies import code_of
 from skiplens.kernels.finite_width import advice
 from skiplens.plots.section import Scale
 from skiplens.readings.finding import Finding, Remedy, Rule, Severity, listed, rule_words
-from skiplens.signal.reading import Growth, SignalReading
+from skiplens.signal.reading import Growth, SignalReading, growth_of
 from skiplens.signal.units import surprise
 
 FRESH_STATISTICS = "fresh_statistics"
@@ -91,7 +91,8 @@ GROWTH_ALLOWED = 1.0  # c of α^m = c/L: the power of the signal then grows by l
 
 def judge_signal(reading: SignalReading) -> Iterator[Finding]:
     """The signal on its way forward."""
-    yield from _judged(reading, reading.signal_growth, "signal", allowed_growth(reading.longest))
+    growth = gentler(reading, reading.signal_growth, growth_of(reading.signal))
+    yield from _judged(reading, growth, "signal", allowed_growth(reading.longest))
 
 
 def judge_gradient(reading: SignalReading) -> Iterator[Finding]:
@@ -102,7 +103,14 @@ def judge_gradient(reading: SignalReading) -> Iterator[Finding]:
     """
     if list(judge_signal(reading)):
         return
-    yield from _judged(reading, reading.gradient_growth, "gradient", allowed_gradient(reading))
+    growth = gentler(reading, reading.gradient_growth, growth_of(reading.gradient.flip(0)))
+    yield from _judged(reading, growth, "gradient", allowed_gradient(reading))
+
+
+def gentler(reading: SignalReading, blocks: Growth, stream: Growth) -> Growth:
+    """The growth by blocks alone, or that of the whole stream where layers between the blocks undo some of it."""
+    in_one_row = reading.longest == reading.depth
+    return stream if in_one_row and abs(stream.surely) < abs(blocks.surely) else blocks
 
 
 def allowed_growth(depth: int) -> float:

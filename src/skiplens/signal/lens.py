@@ -138,7 +138,7 @@ def _followed(piece: Piece, joins: JoinSizes, units: UnitStates) -> tuple[Float[
     recorders: dict[str, Watcher] = {name: partial(record, name) for name in depths}
     watchers = _together(units.watchers(network), joins.watchers(network), recorders)
     with torch.no_grad():
-        values = network.run([*entered, network.output], call=watching_call(watchers))
+        values = network.run([*entered, *depths, network.output], call=watching_call(watchers))
     for name in entered:  # it may be an input of the model, which no operation makes
         rows.setdefault(name, _root_mean_square(values[name], samples))
     return torch.stack([rows[name] for name in depths]) if depths else torch.zeros(0, samples), values[network.output]

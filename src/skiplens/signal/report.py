@@ -103,11 +103,12 @@ def signal_sentence(reading: SignalReading) -> str:
     if reading.broken:
         return f"The signal cannot be followed: {reading.broken[0]} is not finite."
     blocks = f"{reading.depth} block{'s' * (reading.depth > 1)}"
-    signal, gradient = _change(reading.signal), _change(reading.gradient.flip(0))
-    return f"Over {blocks} the signal {signal} and the gradient {gradient} on its way back."
+    gradient = f"{_change(reading.gradient.flip(0))} on its way back" if reading.gradient.any() else "is zero at each"
+    return f"Over {blocks} the signal {_change(reading.signal)} and the gradient {gradient}."
 
 
 def _change(values: torch.Tensor) -> str:
+    values = values[:, values[0] > 0]  # a loss may be flat for some samples, which then have no gradient anywhere
     factor = float((values[-1] / values[0]).log().mean().exp())
     if not factor or not math.isfinite(factor):  # the quotient of an underflow and a number, or of two
         return "vanishes"

@@ -227,10 +227,8 @@ def structure_sentence(reading: StructureReading) -> str:
             f"their branches hold {share:.0%} of its {reading.parameters:,} parameters."
         )
     if reading.dense_joins:
-        return (
-            f"{reading.model} has no residual block; it joins by concatenation in {len(reading.dense_joins)} places, "
-            "as dense networks do."
-        )
+        places = f"{len(reading.dense_joins)} place{'s' * (len(reading.dense_joins) > 1)}"
+        return f"{reading.model} has no residual block; it joins by concatenation in {places}, as dense networks do."
     return f"{reading.model} is a plain chain: no sum of a shortcut and a branch was found."
 
 

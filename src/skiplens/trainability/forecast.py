@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.preserve_state import preserve_random_state, preserve_state
@@ -75,11 +76,17 @@ class TrainingLoss(LossFunction):
             return False
         with preserve_state(model), torch.no_grad():
             pair = batch.first(PAIR)
-            outputs = main_output(pair.arguments().call(model))
-            if outputs.shape[:1] != (PAIR,):
+            outputs = pair.arguments().call(model)
+            if main_output(outputs).shape[:1] != (PAIR,):
                 return False
-            both = float(self.of(outputs, pair))
-            one, other = (float(self.of(outputs[s], pair.select(s))) for s in (slice(0, 1), slice(1, 2)))
+
+            def loss_at(place: slice) -> float:
+                def rows(tensor: Tensor) -> Tensor:
+                    return tensor[place] if tensor.shape[:1] == (PAIR,) else tensor
+
+                return float(self.of(tree_map_only(Tensor, rows, outputs), pair.select(place)))
+
+            both, one, other = map(loss_at, (slice(0, 2), slice(0, 1), slice(1, 2)))
         return abs(one + other - both) < abs((one + other) / 2 - both)
 
 
@@ -138,7 +145,7 @@ def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each
     epoch = math.inf if endless else float(source.steps_per_epoch)
     settings = {"optimizer": choice.name, "steps": steps, "cost": cost}
     clock = Provenance.begin(settings, seed, device)
-    model, settling = settled(model, first.first(2))
+    model, settling = settled(model, first)
     size = samples_at_once(model, first, memory, COPIES if cost else READINGS)
     task = measure_task(model, first, loss, memory=memory)
     if abs(task.guess) < ROUNDING * (task.no_answer if task.no_answer > 0 else min(abs(task.loss), 1.0)):

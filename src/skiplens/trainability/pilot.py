@@ -129,7 +129,7 @@ class Runner:
         self.model.zero_grad(set_to_none=True)
         if self.size is None:
             loss = self.loss(self.model, batch)
-            loss.backward()
+            loss.backward(inputs=trainable(self.model))  # a loss may hold parameters of the user's own
         else:
             parameters = trainable(self.model)
             loss, gradients = slope_of(self.model, self.loss, batch, parameters, self.size)

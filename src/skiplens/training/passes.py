@@ -42,8 +42,12 @@ class EagerPasses:
 
     def backward(self, loss: Tensor) -> None:
         """Put the gradients of the loss that `forward` gave, free of its scale, into the parameters."""
-        self.scaler.scale(loss).backward()
+        self._differentiate(loss)
         self.scaler.unscale_(self.optimiser)
+
+    def _differentiate(self, loss: Tensor) -> None:
+        moved = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        self.scaler.scale(loss).backward(inputs=moved)  # a loss may hold parameters of the user's own
 
     def update(self) -> None:
         """The optimiser's step, unless scaled gradients overflowed."""
@@ -135,7 +139,7 @@ class GraphedPasses(EagerPasses):
         assert self._batch is not None, "there before the first pass"
         self.model.zero_grad()
         loss = self.loss_of(self._batch)
-        self.scaler.scale(loss).backward()
+        self._differentiate(loss)
         return loss.detach()  # its history would keep nodes of the side stream alive
 
 

@@ -303,3 +303,18 @@ def test_nearly_equal_inputs_in_float32_lose_nothing_of_their_difference():
         product = 2 * float(near[0].double() @ near[row].double()) / FEATURES
         wanted = 2 * product * (1 - angle / math.pi) / 2
         assert float(found[0, row]) == pytest.approx(wanted, rel=2 * torch.finfo(torch.float32).eps)
+
+
+class NormByHand(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.enter, self.leave = nn.Linear(3, 8), nn.Linear(8, 1)
+
+    def forward(self, x):
+        x = self.enter(x)
+        return self.leave(x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6))
+
+
+def test_a_norm_written_by_hand_is_refused_with_the_module_to_take():
+    with pytest.raises(InvalidInputError, match=r"a norm written by hand, take torch.nn.LayerNorm or torch.nn.RMSNorm"):
+        infinite_width(NormByHand(), torch.randn(2, 3))

@@ -10,7 +10,7 @@ from torch import fx, nn
 
 from skiplens.base.errors import CoupledSamplesError, InvalidInputError
 from skiplens.graph.export import module_calls, module_of
-from skiplens.graph.flow import DataFlow, members
+from skiplens.graph.flow import DataFlow, known_shape, members
 from skiplens.graph.functional import PureModel, is_batch_coupled
 from skiplens.graph.network import ResidualNetwork
 from skiplens.graph.operations import CONVOLUTIONS, CROPPING, NORMALISING, operation
@@ -57,7 +57,7 @@ class GraphView:
     def shape(self, node: fx.Node) -> tuple[int, ...]:
         """Shape of the tensor at a node, of the first where there are several."""
         value = node.meta["val"]
-        return tuple((value[0] if isinstance(value, tuple | list) else value).shape)
+        return known_shape(value[0] if isinstance(value, tuple | list) else value)
 
     def call(self, node: fx.Node) -> str:
         """The innermost module call that ran a node."""

@@ -14,8 +14,8 @@ from torch import Tensor, fx
 from skiplens.base.errors import InvalidInputError
 from skiplens.graph.network import plain_call
 from skiplens.graph.operations import operation
-from skiplens.kernels.limit.combine import moved, pieces, product_of, sum_of
-from skiplens.kernels.limit.rules import RULES, Walk, concatenated, layer, pointwise, rule, with_numbers
+from skiplens.kernels.limit.combine import moved, pieces, sum_of
+from skiplens.kernels.limit.rules import RULES, Walk, concatenated, layer, rule, with_numbers
 from skiplens.kernels.limit.signals import Axes, Data, Mixed, Moments, Signal, same_positions
 
 _POOLS = "avg_pool1d avg_pool2d adaptive_avg_pool1d adaptive_avg_pool2d upsample_nearest1d upsample_nearest2d \
@@ -167,7 +167,10 @@ def _position_map(walk: Walk, node: fx.Node, signal: Any, *arguments: Any, **key
         if name in ("slice", "select") and kinds[named[0]] == {"c"}:
             return _piece(node, signal, named[0], arguments[1:])
         if not named or not all(kinds[axis] <= {"p"} for axis in named):
-            raise InvalidInputError("it reads along an axis that holds samples or coordinates, which has no rule")
+            raise InvalidInputError(
+                "it reads along an axis that holds samples or coordinates, which has no rule; instead of a norm "
+                "written by hand, take torch.nn.LayerNorm or torch.nn.RMSNorm"
+            )
     elif kinds[:2] != [{"s"}, {"c"}] or not all(kind == {"p"} for kind in kinds[2:]):
         raise InvalidInputError("its input is not (samples, channels, positions …)")
     if kinds[0] != {"s"}:
@@ -241,22 +244,12 @@ def _piece(node: fx.Node, signal: Signal, axis: int, arguments: tuple[Any, ...])
 
 @rule("split chunk split_with_sizes")
 def _split(walk: Walk, node: fx.Node, signal: Any, sizes: Any, dim: int = 0) -> Any:
-    return _parts(signal, [value.shape[dim] for value in node.meta["val"]], dim)
-
-
-def _parts(signal: Any, sizes: list[int], dim: int) -> tuple[Signal, ...]:
     """Coordinates that stand beside each other on an axis."""
     axis = dim % len(signal.moments.axes)
     if {kind for kind, _ in signal.moments.axes[axis]} != {"c"}:
         raise InvalidInputError("it splits something else than coordinates, which has no rule yet")
-    stops = [0, *accumulate(sizes)]
+    stops = [0, *accumulate(value.shape[dim] for value in node.meta["val"])]
     return tuple(pieces(signal, axis, (start, stop, stops[-1])) for start, stop in pairwise(stops))
-
-
-@rule("glu")
-def _gated(walk: Walk, node: fx.Node, signal: Any, dim: int = -1) -> Signal:
-    one, gate = _parts(signal, [node.meta["val"].shape[dim]] * 2, dim)
-    return product_of(one, pointwise(gate, torch.sigmoid))
 
 
 @rule("cat")
