@@ -79,7 +79,17 @@ def multiplies_composite_views(m, x):
     return m.conv(x).unflatten(1, (2, -1))
 
 
+def orders_its_memory(m, x):
+    return m.conv(x).contiguous(memory_format=torch.channels_last)
+
+
+def orders_while_it_converts(m, x):
+    return m.conv(x).to(torch.float32, memory_format=torch.channels_last)
+
+
 UNKNOWN = [
+    orders_its_memory,
+    orders_while_it_converts,
     writes_to_a_view,
     views_what_was_written,
     writes_to_its_input,

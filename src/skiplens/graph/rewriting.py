@@ -60,6 +60,8 @@ class _Rewriting:
             buffers = [new for old, new in self.values.items() if old in self.mutated]
             self.graph.output((*buffers, *self._new(node.args[0])))
         elif target in RULES:
+            if node.kwargs and not (RULES[target] is _to and _is_same(node)):  # another device, an order in memory
+                raise _NoRuleError
             self._share(node)
             self.values[node] = RULES[target](self, node, *self._new(node.args))
         elif target is operator.getitem or not self._writes(target):
@@ -167,6 +169,8 @@ def _contiguous(new: _Rewriting, node: fx.Node, source: fx.Node) -> fx.Node:
 def _to(new: _Rewriting, node: fx.Node, source: fx.Node, *wanted: Any) -> fx.Node:
     if _is_same(node):
         return source
+    if len(wanted) > 2:  # an order in memory
+        raise _NoRuleError
     named = {"dtype": node.meta["val"].dtype}
     device = next((entry for entry in wanted if isinstance(entry, torch.device)), None)
     return new.add(node, aten._to_copy.default, (source,), named if device is None else {**named, "device": device})
