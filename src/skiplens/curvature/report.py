@@ -80,7 +80,9 @@ class CurvatureLens(Lens):
         for name, names in track(groups.items(), "curvature of the blocks", len(groups), progress):
             size = sum(pure.parameters[parameter].numel() for parameter in names)
             asked = self.block_effort.options(size, randomness.seed) | {"moment_products": 0}
-            blocks[name] = hessian_spectrum(subject.model, few, loss=loss, parameters=names, **asked).values()
+            values = hessian_spectrum(subject.model, few, loss=loss, parameters=names, **asked).values()
+            # Extremes are told of single blocks; their densities would be the largest part of a report.
+            blocks[name] = values | dict.fromkeys(("grid", "density", "density_error"), whole.grid[:0])
         how = f"the density was sampled with {whole.probes} random vectors and {whole.steps} products each"
         how = "all eigenvalues were computed" if whole.method == "exact" else how
         of_blocks = f"; single blocks were looked at with {few.samples} samples" if blocks else ""

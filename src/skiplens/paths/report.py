@@ -10,7 +10,7 @@ from skiplens.base.errors import SkiplensError
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
-from skiplens.base.words import in_words
+from skiplens.base.words import branches, in_words
 from skiplens.graph.lens import Lens, Subject
 from skiplens.paths.expanders import PathOptions
 from skiplens.paths.laws import LAWS
@@ -146,7 +146,7 @@ def energy_by_pair(reading: PathSpectrum) -> Figure | None:
 
 def depth_by_sample(reading: PathSpectrum) -> Figure | None:
     """The mean depth of each sample."""
-    if len(reading.sample_energy) < 2:
+    if len(reading.sample_energy) < 2 or not reading.blocks:
         return None
     depths = reading.sample_depths.sort().values
     return Figure(
@@ -194,7 +194,7 @@ def paths_sentence(reading: PathSpectrum) -> str:
         return "There is one path only, without branches: the network has no residual join."
     what, law = _NAMES[reading.of], reading.law.replace("_", " ")
     nearest = f"; its spectrum is nearest to the {law} law with β = {in_words(reading.depth_ratio)}" if law else ""
-    passed = f"{reading.mean_depth:.1f} of {reading.blocks} branches on average{_by_tower(reading)}"
+    passed = f"{branches(reading.mean_depth)} of {reading.blocks} branches on average{_by_tower(reading)}"
     return f"The energy of the {what} passes {passed}{nearest}."
 
 
@@ -261,7 +261,7 @@ def judge_depth(paths: PathSpectrum, signal: SignalReading) -> Iterator[Finding]
     yield Finding(
         rule="effective_depth",
         severity="warning" if 2 * len(lost) > paths.blocks else "note",
-        sentence=f"The network is shallow: its {paths.of} passes {in_words(paths.mean_depth, 2)} of {paths.blocks} "
+        sentence=f"The network is shallow: its {paths.of} passes {branches(paths.mean_depth)} of {paths.blocks} "
         f"branches on average{_by_tower(paths)}, where branches that each add 1/L of the power would give "
         f"{in_words(expected, 2)}{idle_words}.",
         number=paths.mean_depth,
@@ -299,7 +299,7 @@ def paths_scale(reading: PathSpectrum) -> Scale | None:
         f"add 1/L of the power give {in_words(expected)}; half of that counts as shallow. More is no fault."
     )
     label = f"of {reading.blocks} branches are passed on average"
-    return Scale(label, reading.mean_depth, expected, FAR_BELOW * expected, why)
+    return Scale(label, reading.mean_depth, expected, FAR_BELOW * expected, why, shown=branches(reading.mean_depth))
 
 
 def paths_numbers(reading: PathSpectrum) -> tuple[KeyNumber, ...]:
