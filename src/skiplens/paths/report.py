@@ -18,7 +18,7 @@ from skiplens.paths.reading import PathSpectrum
 from skiplens.paths.spectrum import measure, signal_or_derivative
 from skiplens.plots.figure import Bars, Figure, Heat, Line, Points, Reference, drawn, in_order, numbers
 from skiplens.plots.section import Curve, KeyNumber, Overlay, ReadingView, Scale, Section, provenance_of
-from skiplens.readings.finding import Finding, Rule, listed
+from skiplens.readings.finding import Finding, Rule, listed, rule_words
 from skiplens.readings.reading import Provenance
 from skiplens.signal.reading import SignalReading
 
@@ -239,11 +239,6 @@ FAR_BELOW = 0.5  # share of the depth of a network with branches of power 1/L un
 
 LITTLE = 0.01  # share of the least contribution of such a network's blocks under which a block counts as idle
 
-SOURCE = (
-    "independent branches that each add 1/L of the power, the scale of corollary 1 of 'Residual Tangent Kernels': path "
-    "lengths follow Binomial(L, 1/(L + 1)), the incoherent form of 'The Loss Surface of Residual Networks', Eq. 16"
-)
-
 
 def judge_depth(paths: PathSpectrum, signal: SignalReading) -> Iterator[Finding]:
     """How deep the network is, against the shallowest law of healthy networks."""
@@ -266,10 +261,8 @@ def judge_depth(paths: PathSpectrum, signal: SignalReading) -> Iterator[Finding]
         f"{in_words(expected, 2)}{idle_words}.",
         number=paths.mean_depth,
         threshold=FAR_BELOW * expected,
-        source=SOURCE,
-        change="Expected of branches that start near zero: look again after some training. Otherwise give these "
-        "branches a larger scale (γ of their last normalisation, or their last layer), or leave the blocks out.",
         where=idle,
+        **rule_words(__file__)["effective_depth"],
     )
 
 

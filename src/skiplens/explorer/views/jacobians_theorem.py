@@ -44,8 +44,11 @@ def draw_theorem(values: Values) -> Drawing:
         says=says,
         facts=(
             ("hypotheses that hold", f"{holding} of {len(checks)}"),
-            ("margin of the branches", in_words(margin.number) if margin.holds else "none"),
-            ("certified smoothness β", in_words(beta) if certified else "none"),
+            (
+                "margin of the branches",
+                in_words(margin.number) if margin.holds and margin.number is not None else "none",
+            ),
+            ("certified smoothness β", in_words(beta) if certified and beta is not None else "none"),
             ("largest certified step", in_words(2 / beta) if certified and beta else "none"),
         ),
         checks=tuple(map(_check, checks)),
