@@ -6,8 +6,8 @@ document.addEventListener("DOMContentLoaded", () => {
     part.removeAttribute("aria-labelledby");
     part.setAttribute("aria-label", part.querySelector(".md-nav__title").textContent.trim());
   }
-  // The buttons of a block of code, which the theme adds when the block is seen, are no part of the navigation.
-  const nameTools = () => { for (const tools of document.querySelectorAll("nav.md-code__nav:not([role])")) tools.setAttribute("role", "group"); };
+  // The theme adds the buttons of a block of code when the block is seen, as parts of the navigation without a name.
+  const nameTools = () => document.querySelectorAll("nav.md-code__nav").forEach((tools, place) => tools.setAttribute("aria-label", `Code ${place + 1}`));
   new MutationObserver(nameTools).observe(document.body, { childList: true, subtree: true });
   nameTools();
 });
