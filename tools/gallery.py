@@ -24,6 +24,7 @@ from skiplens.base.optional_imports import optional_import
 from skiplens.paths.reading import PathSpectrum
 from skiplens.report.inspection import Report
 from skiplens.report.lenses import section_of
+from skiplens.signal.layers import LayerStates
 from skiplens.signal.reading import SignalReading
 from skiplens.signal.structure import StructureReading
 
@@ -31,6 +32,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 PAGE, SAMPLES, LIVE = DOCS / "gallery.md", 8, "report"
 LENSES = ("structure", "signal", "layers", "paths")
 TOLD = (StructureReading, SignalReading, PathSpectrum)
+CHAIN = (StructureReading, LayerStates)  # there is nothing to follow from block to block
 HEAD = f"""# Gallery
 
 Ten networks as they are before training, with random weights. The shortcut runs straight on; each branch leaves it and
@@ -185,7 +187,9 @@ def page() -> str:
 
 def learnt(report: Report) -> list[str]:
     """What the lenses and the rules say, a line each."""
-    readings = [reading for kind in TOLD if (reading := report.reading(kind)) is not None]
+    structure = report.reading(StructureReading)
+    told = TOLD if structure is not None and structure.block_names else CHAIN
+    readings = [reading for kind in told if (reading := report.reading(kind)) is not None]
     seen = [f"* {section_of(reading).sentence}" for reading in readings]
     found = [finding for finding in report.findings if finding.severity != "note"][:2]
     return [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from skiplens.base.words import in_words, percent, times
+from skiplens.base.words import branches, in_words, percent, plus_minus, times
 
 
 def test_numbers_in_words():
@@ -28,3 +28,19 @@ def test_numbers_in_words():
 )
 def test_factors_as_people_write_them(factor, said):
     assert times(factor) == said
+
+
+def test_a_number_is_told_as_far_as_its_uncertainty_reaches():
+    written = {(0.009437, 0.1089): "0.01 ± 0.11", (2.908, 1.479): "2.9 ± 1.5", (1234.5, 12.0): "1,234 ± 12"}
+    written |= {(0.0215, 4.25e-9): "0.0215 ± 4.3×10⁻⁹", (3.14159, 0.0): "3.14", (3.14159, float("nan")): "3.14"}
+    assert {pair: plus_minus(*pair) for pair in written} == written
+
+
+def test_depths_are_told_alike_everywhere():
+    assert [branches(depth) for depth in (10.54, 3.58, 1.0, 0.258, 1e-7)] == [
+        "10.5",
+        "3.6",
+        "1.0",
+        "0.26",
+        "less than 0.01",
+    ]

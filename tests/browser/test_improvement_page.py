@@ -104,9 +104,21 @@ def test_it_moves_unless_a_person_wants_no_movement(path, visit):
 def test_a_diverging_race_is_marked_and_a_phone_needs_no_scrolling(tmp_path, look):
     page = look(Report("improved", (improvement(SEEDS),)).save(tmp_path / "improved.html"), **PHONE)
     assert page.locator(".series").inner_text().count(f"✕ as it is: diverged on {SEEDS} of {SEEDS} seeds") == 1
+    beside = page.locator(".plot .textpoint").first.text_content()
+    assert beside.strip() == f"diverged on {SEEDS} of {SEEDS} seeds"
     assert page.evaluate("document.documentElement.scrollWidth") == PHONE["viewport"]["width"]
     boxes = page.locator(".pair > div").evaluate_all("all => all.map(e => e.getBoundingClientRect().top)")
     assert boxes[1] > boxes[0]
     page.set_viewport_size({"width": 1000, "height": 800})
     boxes = page.locator(".pair > div").evaluate_all("all => all.map(e => e.getBoundingClientRect().top)")
     assert boxes[1] == boxes[0], "side by side"
+
+
+def test_both_drawings_are_saved_as_a_card(path, visit):
+    page = visit(path)
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="SVG", exact=True).click()
+    card = Path(waiting.value.path()).read_text("utf-8")
+    gone = page.locator(".pair .leaves path").count()
+    assert all(words in card for words in ("As it was", "Changed", "made with skiplens improve", "signal ×10,000"))
+    assert card.count('class="ribbon"') == page.locator(".pair .ribbon").count() - gone == 3 + 4

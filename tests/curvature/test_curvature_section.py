@@ -47,7 +47,7 @@ def test_the_facts_have_error_bars_where_they_are_sampled():
         extreme_residuals=torch.tensor([0.02, 0.01]),
     )
     facts = dict(curvature_section(reading).facts)
-    assert facts["trace"] == "5 ± 0.25"
+    assert facts["trace"] == "5.00 ± 0.25"
     assert facts["index (share of directions that lead down)"] == "40.0% (95 %: from 30.0% to 50.0%)"
     assert facts["condition number (|λ|max over the 10 % quantile of |λ|)"] == "8 (95 %: from 6 to infinity)"
     assert facts["largest eigenvalue"] == "4 (an eigenvalue lies within 0.01)"
@@ -72,4 +72,4 @@ def test_each_block_is_a_row():
     assert list(row.values()) == ["a", "5", "4", "-1"]
     sampled = curvature(method="lanczos", extreme_residuals=torch.tensor([0.25, 0.5]))
     (row,) = curvature_section(curvature(block_values={"a": sampled.values()})).rows
-    assert list(row.values()) == ["a", "5", "4 ± 0.5", "-1 ± 0.25"]
+    assert list(row.values()) == ["a", "5", "4.00 ± 0.50", "-1.00 ± 0.25"]

@@ -203,7 +203,8 @@ def test_the_reading_is_kept_and_shown(better, tmp_path):
     assert isinstance(again, Improvement) and again.sentence == better.sentence
     page = Report("deep", (better.reading, better.before)).write(tmp_path / "page")
     text = html.unescape(page.read_text("utf-8"))
-    assert better.sentence in text and better.code in text and "Show it as it was" in text
+    gain, change = better.sentence.split(": ", 1)  # the page tells the gain first, in large letters
+    assert f">{gain}<" in text and change[1:] in text and better.code in text and "Show it as it was" in text
 
 
 def test_before_and_after_are_drawn_from_what_layers_give(better, faulty):

@@ -36,6 +36,14 @@ def example(**changes) -> Example:
     return Example(**(values | changes), provenance=provenance)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_text_keeps_every_bit_of_short_numbers_in_few_digits(dtype):
+    energy = torch.randn(2000, generator=torch.Generator().manual_seed(0), dtype=torch.float64).exp().to(dtype)
+    content = json.loads(json.dumps(to_json(example(energy=energy))))
+    assert torch.equal(from_json(content).energy, energy)
+    assert max(len(f"{entry!r}") for entry in content["values"]["energy"]["values"]) <= 12
+
+
 def test_round_trip_keeps_every_bit(tmp_path):
     reading = example()
     write_file(tmp_path / "a.npz", reading)

@@ -217,3 +217,30 @@ def test_bad_input_is_one_clear_error(given, message):
     models = {"a": build(0.1), "b": build(1.0)}
     with pytest.raises(InvalidInputError, match=message):
         sl.compare(**({"models": models, "data": data()} | given))
+
+
+def told(*numbers: Measured) -> str:
+    """The verdict of a comparison with these numbers."""
+    comparison = Comparison((ComparedModel("a", ()), ComparedModel("b", ())))
+    vars(comparison)["numbers"] = numbers
+    return comparison.verdict
+
+
+def test_what_was_measured_is_told_before_what_every_draw_has_alike():
+    counted = Measured(
+        "hypotheses",
+        "hypotheses",
+        (torch.tensor([8.0, 8.0]), torch.tensor([5.0, 5.0])),
+        False,
+        (math.nan,),
+        (math.nan,),
+    )
+    values = torch.tensor([77.0, 78.0]), torch.tensor([41.0, 42.0])
+    steep = Measured("curvature", "curvature", values, False, (1e-4,), (1e-3,))
+    noise = Measured("curvature", "trace", values, False, (0.5,), (0.5,))
+    assert (
+        told(counted, steep, noise) == "Curvature 77.5 → 41.5. 1 of 2 numbers differ by more than seed-to-seed noise."
+    )
+    assert told(counted, noise) == (
+        "No number differs by more than seed-to-seed noise, of 1 tested. In every draw: hypotheses 8 → 5."
+    )

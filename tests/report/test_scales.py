@@ -1,11 +1,13 @@
 """The one number of each card: it is beyond its threshold where, and only where, the rule beside it speaks."""
 
 import math
+import re
 
 import pytest
 
 from skiplens.base.words import percent
 from skiplens.plots.section import LIMIT, Scale
+from skiplens.report import Report
 from skiplens.report.lenses import find, section_of
 from tests.report.readings import paths, signal, tangent
 from tests.sample_readings import curvature, jacobians
@@ -33,7 +35,7 @@ def test_a_number_stands_between_the_best_and_the_threshold(value, best, thresho
 def test_a_share_stands_on_a_straight_scale_and_one_without_threshold_ends_at_zero():
     assert Scale("n", 0.05, 0.0, 0.1, "why", percent, logarithmic=False).place == pytest.approx(LIMIT / 2)
     open_ended = Scale("n", 4.0, 16.0, None, "why", logarithmic=False)
-    assert open_ended.place == pytest.approx(0.75) and open_ended.severity == "none"
+    assert open_ended.place == pytest.approx(0.75) and not open_ended.is_beyond
     assert Scale("n", 0.05, 0.0, 0.1, "why", shown="a number").shown == "a number"
 
 
@@ -43,7 +45,7 @@ def test_the_signal_is_beyond_its_threshold_where_a_rule_speaks(rate, way):
     reading = signal(**{way: rate})
     speaks = {"signal_growth", "gradient_growth"} & {found.rule for found in find([reading])}
     if math.isfinite(float(reading.signal.sum() + reading.gradient.sum())):
-        assert (section_of(reading).scale.severity == "warning") == bool(speaks)
+        assert section_of(reading).scale.is_beyond == bool(speaks)
 
 
 def test_two_blocks_are_not_judged():
@@ -54,17 +56,35 @@ def test_two_blocks_are_not_judged():
 def test_the_depth_is_beyond_its_threshold_where_the_rule_speaks(energy):
     reading = paths(energy)
     speaks = any(found.rule == "effective_depth" for found in find([reading, signal(blocks=4)]))
-    assert (section_of(reading).scale.severity == "warning") == speaks
+    assert section_of(reading).scale.is_beyond == speaks
 
 
 @pytest.mark.parametrize("smallest", [1.0, 1e-3, 0.99e-4, 1.01e-4, 1e-9])
 def test_the_kernel_is_beyond_its_threshold_where_the_rule_speaks(smallest):
     reading = tangent([1.0, 0.5, smallest])
     speaks = any(found.rule == "kernel_condition" for found in find([reading]))
-    assert (section_of(reading).scale.severity == "warning") == speaks
+    assert section_of(reading).scale.is_beyond == speaks
 
 
 def test_cards_have_a_question_and_what_the_number_means():
     for reading in (signal(), paths([1.0, 4.0, 6.0, 4.0, 1.0]), curvature(), jacobians(), tangent([2.0, 1.0])):
         section = section_of(reading)
         assert section.question.endswith("?") and section.scale.why.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("made", "anchor", "severity", "end"),
+    [
+        (lambda: [paths(SPECTRA[0.05]), signal(blocks=4)], "paths", "note", "unusual"),
+        (lambda: [signal(rate=1.0)], "signal", "critical", "unhealthy"),
+        (lambda: [signal()], "signal", "", "unhealthy"),
+    ],
+)
+def test_a_card_is_as_bad_as_the_findings_of_its_lens(made, anchor, severity, end):
+    readings = made()  # when the test has its precision
+    report = Report("a network", tuple(readings), findings=find(readings))
+    section = next(section for section in report.sections() if section.anchor == anchor)
+    assert section.severity == severity and section.scale.is_beyond == bool(severity)
+    card = re.search(rf'<section id="{anchor}".*?</section>', report.to_html(), re.DOTALL).group()
+    assert f'class="reading severity-{severity or "none"}"' in card and f"<span>{end}</span>" in card
+    assert ('<span class="badge severity-' in card) == bool(severity)

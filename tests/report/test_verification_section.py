@@ -40,7 +40,7 @@ def test_the_facts_tell_the_test_the_seeds_and_what_diverged():
     section = verification_section(raced([math.nan] * 6, brought=("Another.",)))
     facts = dict(section.facts)
     assert facts["runs that diverged"] == "6 before, 0 after"
-    assert "final loss of a run that diverges → 1.2, lower on 6 of 6 seeds" in section.sentence
+    assert "final loss (diverged) → 1.2, lower on 6 of 6 seeds" in section.sentence
     assert facts["seeds and steps"] == "6 seeds of 8 steps"
     assert any("Wilcoxon" in label and value == "p = 0.031" for label, value in section.facts)
     assert section.notes == ("The change brings another finding: Another.",)

@@ -19,6 +19,21 @@ def in_words(value: float, digits: int = 3) -> str:
     return power if float(mantissa) == 1 else f"{float(mantissa):g}×{power}"
 
 
+def plus_minus(value: float, error: float) -> str:
+    """A number as far as its uncertainty reaches, which has two digits: 0.01 ± 0.11, 2.9 ± 1.5."""
+    if not (error > 0 and math.isfinite(error) and math.isfinite(value)):
+        return in_words(value)
+    places = 1 - math.floor(math.log10(error))
+    if not 0 <= places <= 5:
+        return f"{in_words(value)} ± {in_words(error, 2)}"
+    return f"{value:,.{places}f} ± {error:,.{places}f}"
+
+
+def branches(depth: float) -> str:
+    """A mean number of branches as every surface tells it: 10.5, 0.26, less than 0.01."""
+    return f"{depth:.1f}" if depth >= 0.95 else in_words(depth, 2) if depth >= 0.01 else "less than 0.01"
+
+
 def percent(value: float) -> str:
     """A share in percent, in a few digits."""
     return f"{in_words(100 * value)} %"

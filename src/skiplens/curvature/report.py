@@ -12,7 +12,7 @@ from skiplens.base.errors import NotExportableError, NotReachedError
 from skiplens.base.memory import budget_bytes
 from skiplens.base.progress import Progress, silent, track
 from skiplens.base.randomness import Randomness
-from skiplens.base.words import in_words
+from skiplens.base.words import in_words, plus_minus
 from skiplens.curvature.reading import HessianSpectrum
 from skiplens.curvature.spectrum import hessian_spectrum, parameters_by_block
 from skiplens.graph.functional import PureModel, pure_model
@@ -21,7 +21,7 @@ from skiplens.graph.loss import loss_name
 from skiplens.linalg.density import weighted_quantiles
 from skiplens.plots.figure import Band, Bars, Figure, Line, Mark, Points, Reference, drawn, in_order, numbers
 from skiplens.plots.section import LEVELS, Curve, KeyNumber, Overlay, ReadingView, Scale, Section, provenance_of
-from skiplens.readings.finding import Finding, Rule
+from skiplens.readings.finding import Finding, Rule, rule_words
 from skiplens.readings.reading import Provenance
 
 MOST_EXACT = 100  # parameters up to which all eigenvalues are computed: one product each
@@ -82,7 +82,9 @@ class CurvatureLens(Lens):
             size = sum(pure.parameters[parameter].numel() for parameter in names)
             asked = self.block_effort.options(size, randomness.seed) | {"moment_products": 0}
             with suppress(NotReachedError):  # a block of another output has no curvature here
-                blocks[name] = hessian_spectrum(subject.model, few, loss=loss, parameters=names, **asked).values()
+                values = hessian_spectrum(subject.model, few, loss=loss, parameters=names, **asked).values()
+                # Extremes are told of single blocks; their densities would be the largest part of a report.
+                blocks[name] = values | dict.fromkeys(("grid", "density", "density_error"), whole.grid[:0])
         how = f"the density was sampled with {whole.probes} random vectors and {whole.steps} products each"
         how = "all eigenvalues were computed" if whole.method == "exact" else how
         of_blocks = f"; single blocks were looked at with {few.samples} samples" if blocks else ""
@@ -205,8 +207,8 @@ def curvature_section(reading: HessianSpectrum) -> Section:
         ("index (share of directions that lead down)", _share(reading.index, reading.index_interval)),
         ("flat directions (|λ| at most a tenth of |λ|max)", _share(reading.flat_share, reading.flat_interval)),
         ("curvature that is downward", _percent(reading.negative_mass, reading.negative_mass_error)),
-        ("trace", _with_error(reading.trace, reading.trace_error)),
-        ("Frobenius norm", _with_error(reading.frobenius_norm, reading.frobenius_error)),
+        ("trace", plus_minus(reading.trace, reading.trace_error)),
+        ("Frobenius norm", plus_minus(reading.frobenius_norm, reading.frobenius_error)),
         ("step up to which the quadratic model of the loss falls (2/λmax)", step),
     )
     return Section(
@@ -218,8 +220,8 @@ def curvature_section(reading: HessianSpectrum) -> Section:
             {
                 "block": name,
                 "parameters": f"{block.parameters:,}",
-                "largest (an eigenvalue lies within)": _with_error(block.largest, _residual(block, -1)),
-                "smallest (an eigenvalue lies within)": _with_error(block.smallest, _residual(block, 0)),
+                "largest (an eigenvalue lies within)": plus_minus(block.largest, _residual(block, -1)),
+                "smallest (an eigenvalue lies within)": plus_minus(block.smallest, _residual(block, 0)),
             }
             for name, block in reading.blocks.items()
         ),
@@ -286,10 +288,6 @@ def _percent(value: float, error: float) -> str:
     return f"{value:.1%}" if error == 0 else f"{value:.1%} ± {error:.1%}"
 
 
-def _with_error(value: float, error: float) -> str:
-    return in_words(value) if error == 0 else f"{in_words(value)} ± {in_words(error, 2)}"
-
-
 MANY_STEPS = 1e4  # steps of gradient descent for the slow tenth of all directions that count as many
 
 
@@ -298,6 +296,7 @@ def judge_hessian_condition(reading: HessianSpectrum) -> Iterator[Finding]:
     surely, most = reading.condition_interval[0], reading.largest_absolute
     if not surely > MANY_STEPS:
         return
+    words = rule_words(__file__)["hessian_condition"]
     yield Finding(
         rule="hessian_condition",
         severity="note",
@@ -306,13 +305,8 @@ def judge_hessian_condition(reading: HessianSpectrum) -> Iterator[Finding]:
         f"curved as the flattest tenth of all directions (at least {in_words(surely, 2)} with 95 % confidence).",
         number=reading.condition_number,
         threshold=MANY_STEPS,
-        source="|λ|max over the 10 % quantile of |λ| ('Demystifying ResNet', figure 4): plain networks pass 10⁴ at "
-        "eight layers, shortcuts of depth two stay near that of the data at any depth",
-        change=f"With steps below 2/|λ|max = {in_words(2 / most, 2)}, where the quadratic model of the loss stops "
-        f"falling, flat "
-        "directions hardly move: let shortcuts span two weight layers, start branches near zero, standardise the "
-        "inputs, or use an optimiser that rescales directions. Larger steps often train all the same, because the "
-        "curvature falls in the first ones; skiplens forecast measures which.",
+        source=words["source"],
+        change=words["change"].format(step=in_words(2 / most, 2)),
     )
 
 

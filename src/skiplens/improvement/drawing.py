@@ -10,7 +10,7 @@ from torch import Tensor
 from skiplens.base.errors import SkiplensError
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.randomness import Randomness
-from skiplens.base.words import in_words
+from skiplens.base.words import branches, in_words
 from skiplens.graph.lens import Subject
 from skiplens.paths.reading import PathSpectrum
 from skiplens.plots.network_drawing import BlockMark, NetworkDrawing
@@ -96,7 +96,7 @@ def _severities(findings: Sequence[Finding], blocks: tuple[str, ...]) -> dict[st
 def _depth(paths: PathSpectrum) -> tuple[str, tuple[float, ...]]:
     shares = [value if math.isfinite(value) else 0.0 for value in paths.distribution.tolist()]
     mean = paths.mean_depth
-    caption = f"acts {mean:.1f} blocks deep,\nnot {paths.blocks}" if math.isfinite(mean) else ""
+    caption = f"acts {branches(mean)} blocks deep,\nnot {paths.blocks}" if math.isfinite(mean) else ""
     return caption, tuple(shares)
 
 

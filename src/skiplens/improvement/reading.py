@@ -58,11 +58,11 @@ class Improvement(Reading, kind="improvement"):
                 f"This network trains as well as anything tried: none of {count} changes promises a lower loss."
                 + limited * (self.provenance.settings.get("keep") == "outputs")
             )
-        raced = f"over {len(race.before)} pairs of trainings"
+        raced = f"{len(race.before)} pairs of trainings"
         if not self.is_proven:
             name = self.seemed_better.replace("_", " ")
             return (
-                f"Not proven: {name} ended with {in_words(1 / self.gain, 2)} times the loss {raced} "
+                f"Not proven: {name} ended with {in_words(1 / self.gain, 2)} times the loss over {raced} "
                 f"(p = {in_words(self.p, 2)}), so the network stays as it is."
             )
         what = " and ".join(filter(None, (", ".join(self.changes[:-1]), self.changes[-1])))
@@ -75,7 +75,7 @@ class Improvement(Reading, kind="improvement"):
         other, ended, rate = map(in_words, (self.best_rate, self.best_loss, self.rates[1]))
         moved = f" At rate {other} instead of {rate} it ends at {ended} from the first seed."
         moved *= math.isfinite(self.best_rate) and self.best_rate != self.rates[1]
-        return f"{what[:1].upper()}{what[1:]}: the loss ends {instead} {raced} ({chance}).{moved}"
+        return f"The loss ends {instead}: {what} ({raced}, {chance}).{moved}"
 
     @property
     def shares(self) -> tuple[float, ...]:

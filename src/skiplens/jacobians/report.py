@@ -106,7 +106,7 @@ def spectrum_of_one_block(reading: JacobianSpectrum) -> Figure | None:
         name="spectrum_of_one_block",
         title=f"What the shortcut does to {name}",
         caption=f"The singular values of the block whose shortcut matters most, sorted. Read: so many percent of the "
-        f"directions are stretched by less than this. Values below {FLOOR:.0e} are drawn there.",
+        f"directions are stretched by less than this. Values below {in_words(FLOOR)} are drawn there.",
         x_label="share of the directions (%)",
         y_label="singular value",
         marks=(
@@ -160,7 +160,7 @@ def jacobians_section(reading: JacobianSpectrum) -> Section:
             ("its condition number", "infinite" if math.isinf(condition) else usual),
             ("its log-volume (sum of ln σ)", f"{whole.log_volume:.4g}"),
             ("directions it stretches", f"{whole.above_one:.1%}"),
-            ("directions it loses (below 1e-6)", f"{whole.near_zero:.1%}"),
+            ("directions it loses (below 10⁻⁶)", f"{whole.near_zero:.1%}"),
         ]
     return Section(
         anchor=reading.kind,
@@ -258,7 +258,7 @@ def judge_directions(jacobians: JacobianSpectrum, structure: StructureReading) -
         rule="lost_directions",
         severity=severity,
         sentence=f"Block {worst} loses {shares[worst]:.0%} of the directions of its signal (singular values below "
-        f"{FLOOR:g}){f'; so do {listed(others)}' if others else ''}.",
+        f"{in_words(FLOOR)}){f'; so do {listed(others)}' if others else ''}.",
         number=shares[worst],
         threshold=LOST,
         **WORDS["lost_directions"],
@@ -284,8 +284,8 @@ def jacobians_scale(reading: JacobianSpectrum) -> Scale | None:
         return None
     worst = max(reading.statistics(name).near_zero for name in reading.blocks)
     why = (
-        f"A direction counts as lost where its singular value is below {FLOOR:g}: neither signal nor gradient passes "
-        "there. A shortcut that keeps the signal, beside a branch of norm below 1, loses none."
+        f"A direction counts as lost where its singular value is below {in_words(FLOOR)}: neither signal nor gradient "
+        "passes there. A shortcut that keeps the signal, beside a branch of norm below 1, loses none."
     )
     return Scale("of the directions are lost in the worst block", worst, 0.0, LOST, why, percent, logarithmic=False)
 

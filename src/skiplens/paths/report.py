@@ -10,7 +10,7 @@ from skiplens.base.errors import SkiplensError
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
-from skiplens.base.words import in_words
+from skiplens.base.words import branches, in_words
 from skiplens.graph.lens import Lens, Subject
 from skiplens.paths.expanders import PathOptions
 from skiplens.paths.laws import LAWS
@@ -18,7 +18,7 @@ from skiplens.paths.reading import PathSpectrum
 from skiplens.paths.spectrum import measure, signal_or_derivative
 from skiplens.plots.figure import Bars, Figure, Heat, Line, Points, Reference, drawn, in_order, numbers
 from skiplens.plots.section import Curve, KeyNumber, Overlay, ReadingView, Scale, Section, provenance_of
-from skiplens.readings.finding import Finding, Rule, listed
+from skiplens.readings.finding import Finding, Rule, listed, rule_words
 from skiplens.readings.reading import Provenance
 from skiplens.signal.reading import SignalReading
 
@@ -146,7 +146,7 @@ def energy_by_pair(reading: PathSpectrum) -> Figure | None:
 
 def depth_by_sample(reading: PathSpectrum) -> Figure | None:
     """The mean depth of each sample."""
-    if len(reading.sample_energy) < 2:
+    if len(reading.sample_energy) < 2 or not reading.blocks:
         return None
     depths = reading.sample_depths.sort().values
     return Figure(
@@ -196,7 +196,7 @@ def paths_sentence(reading: PathSpectrum) -> str:
         return "No path carries any energy: what was followed is zero at the output."
     what, law = _NAMES[reading.of], reading.law.replace("_", " ")
     nearest = f"; its spectrum is nearest to the {law} law with β = {in_words(reading.depth_ratio)}" if law else ""
-    passed = f"{reading.mean_depth:.1f} of {reading.blocks} branches on average{_by_tower(reading)}"
+    passed = f"{branches(reading.mean_depth)} of {reading.blocks} branches on average{_by_tower(reading)}"
     return f"The energy of the {what} passes {passed}{nearest}."
 
 
@@ -245,11 +245,6 @@ FAR_BELOW = 0.5  # share of the depth of a network with branches of power 1/L un
 
 LITTLE = 0.01  # share of the least contribution of such a network's blocks under which a block counts as idle
 
-SOURCE = (
-    "independent branches that each add 1/L of the power, the scale of corollary 1 of 'Residual Tangent Kernels': path "
-    "lengths follow Binomial(L, 1/(L + 1)), the incoherent form of 'The Loss Surface of Residual Networks', Eq. 16"
-)
-
 
 def judge_depth(paths: PathSpectrum, signal: SignalReading) -> Iterator[Finding]:
     """How deep the network is, against the shallowest law of healthy networks."""
@@ -267,15 +262,13 @@ def judge_depth(paths: PathSpectrum, signal: SignalReading) -> Iterator[Finding]
     yield Finding(
         rule="effective_depth",
         severity="warning" if 2 * len(lost) > paths.blocks else "note",
-        sentence=f"The network is shallow: its {paths.of} passes {in_words(paths.mean_depth, 2)} of {paths.blocks} "
+        sentence=f"The network is shallow: its {paths.of} passes {branches(paths.mean_depth)} of {paths.blocks} "
         f"branches on average{_by_tower(paths)}, where branches that each add 1/L of the power would give "
         f"{in_words(expected, 2)}{idle_words}.",
         number=paths.mean_depth,
         threshold=FAR_BELOW * expected,
-        source=SOURCE,
-        change="Expected of branches that start near zero: look again after some training. Otherwise give these "
-        "branches a larger scale (γ of their last normalisation, or their last layer), or leave the blocks out.",
         where=idle,
+        **rule_words(__file__)["effective_depth"],
     )
 
 
@@ -305,7 +298,7 @@ def paths_scale(reading: PathSpectrum) -> Scale | None:
         f"add 1/L of the power give {in_words(expected)}; half of that counts as shallow. More is no fault."
     )
     label = f"of {reading.blocks} branches are passed on average"
-    return Scale(label, reading.mean_depth, expected, FAR_BELOW * expected, why)
+    return Scale(label, reading.mean_depth, expected, FAR_BELOW * expected, why, shown=branches(reading.mean_depth))
 
 
 def paths_numbers(reading: PathSpectrum) -> tuple[KeyNumber, ...]:

@@ -39,6 +39,7 @@ class Section:
     drawing: NetworkDrawing | None = None
     after: NetworkDrawing | None = None
     code: str = ""
+    severity: str = ""  # of the worst finding of its lens
 
 
 LIMIT = 2 / 3
@@ -75,9 +76,9 @@ class Scale:
         return math.log(value / self.best) if 0 < value < math.inf else math.inf * (1 if value else -1)
 
     @property
-    def severity(self) -> str:
-        """Whether the value is beyond the threshold."""
-        return "warning" if self.threshold is not None and self.place > LIMIT else "none"
+    def is_beyond(self) -> bool:
+        """Whether the value is beyond the threshold; how bad that is, findings say."""
+        return self.threshold is not None and self.place > LIMIT
 
 
 def provenance_of(reading: Reading) -> tuple[tuple[str, str], ...]:

@@ -152,7 +152,10 @@ def _plain(value: Any, reason: str | None = None) -> Any:
     reason = reason or NOT_FINITE
     if isinstance(value, torch.Tensor):
         missing = lacks(value)
-        entries = [None if missing and entry != entry else _plain(entry) for entry in value.flatten().tolist()]
+        entries = value.flatten().tolist()
+        if value.is_floating_point() and value.itemsize < 8:  # nine digits tell numbers of 32 bits apart
+            entries = [float(f"{entry:.9g}") for entry in entries]
+        entries = [None if missing and entry != entry else _plain(entry) for entry in entries]
         form = {"dtype": str(value.dtype).removeprefix("torch."), "shape": list(value.shape), "values": entries}
         return form | ({ABSENT: reason} if missing else {})
     if isinstance(value, Mapping):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
-from skiplens.base.words import in_words
+from skiplens.base.words import in_words, plus_minus
 from skiplens.graph.inputs import first_line
 from skiplens.plots.figure import Figure, Line, Mark, Points, Reference, bundle, colour
 from skiplens.plots.figure import numbers as as_values
@@ -145,8 +145,7 @@ def mean_and_spread(values: Tensor) -> str:
     """Mean ± standard deviation over draws; the number alone where there is one draw or no spread."""
     if not len(values):
         return "–"
-    mean, spread = float(values.mean()), float(values.std()) if len(values) > 1 else 0.0
-    return in_words(mean) + (f" ± {in_words(spread)}" if spread > 0 else "")
+    return plus_minus(float(values.mean()), float(values.std()) if len(values) > 1 else 0.0)
 
 
 def _direction(first: Tensor, other: Tensor) -> str:

@@ -86,12 +86,11 @@ class Comparison:
         """All numbers in one chart and how they were tested, the models, then one section a lens; facts come last."""
         chart = all_numbers(self.numbers, self.names)
         title, figures = "What differs", (chart,) if chart else ()
-        effects = Section("effects", title, METHOD, notes=self.notes, figures=figures)
+        tested = (("how it was tested", METHOD),)
+        effects = Section("effects", title, "", notes=self.notes, figures=figures, provenance=tested)
         models = (_of_model(contender, index) for index, contender in enumerate(self.contenders))
-        kinds = sorted(
-            self._kinds, key=lambda kind: kind is StructureReading
-        )  # facts, which nobody measured, come last
-        return (effects, *models, *map(self._of_kind, kinds))
+        facts_last = sorted(self._kinds, key=lambda kind: kind is StructureReading)
+        return (effects, *models, *map(self._of_kind, facts_last))
 
     def save(self, path: Path | str) -> Path:
         """Write the page to `path`: one HTML file that needs nothing else."""
@@ -154,7 +153,8 @@ class Comparison:
         return Section(
             anchor=kind.kind,
             title=named.title,
-            sentence=_counted(own),
+            sentence=_counted(own, self.names),
+            question=named.question,
             rows=tuple(number.row(self.names) for number in own),
             figures=overlays(self.contenders, kind),
             provenance=named.provenance,
@@ -289,7 +289,7 @@ SHOWN = 3  # effects in the verdict
 
 
 def _told(numbers: Sequence[Measured], names: Sequence[str]) -> str:
-    """The clearest effects in numbers, then how many there are; facts of the structure are not measured."""
+    """The clearest effects in numbers, then how many there are; what every draw has alike was not measured."""
     measured = [number for number in numbers if not number.exact]
     found = [
         (number.kind != Forecast.kind, number.adjusted[index - 1], number, index)
@@ -297,16 +297,22 @@ def _told(numbers: Sequence[Measured], names: Sequence[str]) -> str:
         for index in range(1, len(names))
         if number.verdict(index) in ("higher", "lower")
     ]
-    clearest = sorted(found, key=lambda row: row[:2])[:SHOWN]
-    effects = ", ".join(
-        f"{number.label} {_mean(number, 0)} → {_mean(number, index)}{f' ({names[index]})' * (len(names) > 2)}"
-        for *_, number, index in clearest
-    )
-    if not effects:
-        return _counted(measured)
-    differing = len({number.label for *_, number, _ in found})
-    total = sum(number.tested for number in measured)
+    tested = sorted((row for row in found if not math.isnan(row[1])), key=lambda row: row[:2])
+    alike = [row for row in found if math.isnan(row[1])]
+    total = sum(any(not math.isnan(p) for p in number.p_values) for number in measured)
+    if not tested:
+        counted = f" In every draw: {_effects(alike, names)}." if alike else ""
+        return f"No number differs by more than seed-to-seed noise, of {total} tested.{counted}"
+    effects, differing = _effects(tested, names), len({number.label for *_, number, _ in tested})
     return f"{effects[0].upper()}{effects[1:]}. {differing} of {total} numbers differ by more than seed-to-seed noise."
+
+
+def _effects(rows: Sequence[tuple[bool, float, Measured, int]], names: Sequence[str]) -> str:
+    """The first of them, each from the first model to another."""
+    return ", ".join(
+        f"{number.label} {_mean(number, 0)} → {_mean(number, index)}{f' ({names[index]})' * (len(names) > 2)}"
+        for *_, number, index in rows[:SHOWN]
+    )
 
 
 def _farthest(numbers: Sequence[Measured]) -> str:
@@ -325,14 +331,15 @@ def _mean(number: Measured, index: int) -> str:
     return in_words(float(number.values[index].mean()))
 
 
-def _counted(numbers: Sequence[Measured]) -> str:
+def _counted(numbers: Sequence[Measured], names: Sequence[str]) -> str:
     differing = [number.label for number in numbers if not {"higher", "lower"}.isdisjoint(number.verdicts)]
     total = sum(number.tested for number in numbers)
     shown = ", ".join(differing[:4]) + (", …" if len(differing) > 4 else "")
     if numbers and all(number.exact for number in numbers):  # counted, not measured
         return f"They differ in: {shown}." if differing else "They do not differ in what can be counted."
     if not total:
-        return "No number could be tested." if numbers else "There is no number to compare."
+        have = [name for place, name in enumerate(names) if any(len(number.values[place]) for number in numbers)]
+        return f"Only {have[0]} has numbers here." if len(have) == 1 else "There is no number to compare."
     if not differing:
         return f"No number differs by more than seed-to-seed noise, of {total} tested."
     return f"{len(differing)} of {total} numbers differ by more than seed-to-seed noise: {shown}."

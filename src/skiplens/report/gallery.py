@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from skiplens.base.version import VERSION
+from skiplens.base.words import in_words, plus_minus
 from skiplens.plots.figure import Figure
 from skiplens.plots.plotly_json import plotly_json
 from skiplens.report.page import json_in_html, page_script, plotly_packed, resource, template
@@ -52,6 +53,7 @@ def gallery_page(papers: Sequence[GalleryPaper], facts: Sequence[tuple[str, str]
         verdicts=json_in_html(verdicts),
         figure_json=lambda figure: json_in_html(plotly_json(figure, digits=6)),
         number=number,
+        plus_minus=plus_minus,
         shown_word=shown_word,
     )
 
@@ -65,6 +67,4 @@ def shown_word(verdict: str, ours: float | None) -> str:
 
 def number(value: float | None) -> str:
     """A number as a person writes it; nothing for None."""
-    if value is None:
-        return ""
-    return f"{value:.4g}" if value == 0 or 1e-3 <= abs(value) < 1e5 else f"{value:.2e}"
+    return "" if value is None else in_words(value, 4)

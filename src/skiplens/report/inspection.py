@@ -54,6 +54,7 @@ from skiplens.report.lenses import (
     guarded_section,
     has_section,
     samples_of,
+    severity_of,
 )
 from skiplens.report.notebook import inline
 from skiplens.report.page import Problem, opening, page
@@ -152,7 +153,10 @@ class Report:
         expected, serious = self.reading(Forecast), [found for found in self._others if found.severity != "note"]
         if not serious or self.reading(Improvement) is not None:
             return self.verdict
-        return serious[0].rule.replace("_", " ").capitalize() if expected is None else expected.sentence
+        if expected is None:
+            return serious[0].rule.replace("_", " ").capitalize()
+        found = f", but with a {serious[0].severity} finding:" if not expected.is_bad else ":"
+        return expected.sentence.replace(":", found, 1)
 
     @property
     def _told(self) -> tuple[Finding, ...]:
@@ -210,9 +214,16 @@ class Report:
         return tuple(problem.lens for problem in self.problems if problem.failed)
 
     def sections(self) -> tuple[Section, ...]:
-        """One section a reading, in the order they were taken, each with the number of its samples."""
-        shown = [(guarded_section(reading), counted(reading)) for reading in self.readings if has_section(reading)]
-        return tuple(replace(section, sentence=f"{section.sentence} {count}".strip()) for section, count in shown)
+        """One section a reading, in the order they were taken, each with its samples and its worst finding."""
+        shown = [(reading, guarded_section(reading)) for reading in self.readings if has_section(reading)]
+        return tuple(
+            replace(
+                section,
+                sentence=f"{section.sentence} {counted(reading)}".strip(),
+                severity=severity_of(reading, self.findings),
+            )
+            for reading, section in shown
+        )
 
     def save(self, path: Path | str) -> Path:
         """Write the page to `path`: one HTML file that needs nothing else."""

@@ -110,6 +110,12 @@ def section_of(reading: Reading) -> Section:
     return replace(section(reading), question=question, scale=view.scale(reading))
 
 
+def severity_of(reading: Reading, findings: Sequence[Finding]) -> str:
+    """That of the worst of `findings`, which come the worst first, that is one of the reading's own rules."""
+    own = {rule.name for rule in _view(reading).rules}
+    return next((finding.severity for finding in findings if finding.rule in own), "")
+
+
 def has_section(reading: Reading) -> bool:
     """Whether it has a place of its own on the page; a kind that nobody knows has one that says so."""
     return type(reading) not in VIEWS or VIEWS[type(reading)].section is not None

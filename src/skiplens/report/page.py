@@ -133,13 +133,16 @@ def page_script(names: Sequence[str] = SCRIPTS, own: str = "") -> str:
 
 @cache
 def plotly_packed() -> str:
-    """The whole of plotly.js as base64 of gzip, which the page unpacks: 2.0 instead of 4.8 megabytes."""
+    """The whole of plotly.js, packed: 1.8 instead of 4.8 megabytes."""
     return packed(optional_import("plotly.offline", "the plots of a report", "plotly").get_plotlyjs())
 
 
 def packed(text: str) -> str:
-    """Text as base64 of gzip, which the page unpacks."""
-    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+    """Text as base85 of gzip, in letters that mean nothing in HTML, which the page unpacks."""
+    return base64.b85encode(gzip.compress(text.encode(), mtime=0)).decode().translate(PLAIN)
+
+
+PLAIN = str.maketrans("&<>", ",.:")
 
 
 def json_in_html(value: Any) -> str:

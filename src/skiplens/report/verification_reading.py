@@ -113,6 +113,7 @@ def losses_of_race(reading: VerificationReading) -> Figure | None:
 
 
 FIGURES = (losses_of_race,)
+DIVERGED = "(diverged)"
 TEST = "Wilcoxon signed-rank test of log final losses, paired by seed, two-sided, exact"
 
 
@@ -143,10 +144,8 @@ def _race_sentence(reading: VerificationReading) -> str:
     if not reading.seeds:
         return reading.reason or "There was no race."
     before, after = _median(reading.final_before), _median(reading.final_after)
-    ends = (
-        f"final loss {before} → {after}, lower on {reading.wins} of {reading.seeds} seeds, p = "
-        f"{in_words(reading.p_value, 2)}"
-    )
+    ends = "both diverge" if before == after == DIVERGED else f"final loss {before} → {after}"
+    ends += f", lower on {reading.wins} of {reading.seeds} seeds, p = {in_words(reading.p_value, 2)}"
     words = {
         "helps": "It trains measurably better",
         "hurts": "It trains measurably worse, so the suggestion does not help",
@@ -178,7 +177,7 @@ def _facts(reading: VerificationReading) -> tuple[tuple[str, str], ...]:
 
 def _median(losses: torch.Tensor) -> str:
     middle = float(losses.median())
-    return in_words(middle) if math.isfinite(middle) else "of a run that diverges"
+    return in_words(middle) if math.isfinite(middle) else DIVERGED
 
 
 VIEW = ReadingView(VerificationReading, section=verification_section, figures=FIGURES)

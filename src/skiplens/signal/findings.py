@@ -128,7 +128,7 @@ def growth_scale(what: str, growth: Growth, over: tuple[int, str], log_allowed: 
     """The factor by which `what` surely changes over so many blocks or layers, where its power may by e^log_allowed."""
     log_factor = over[0] * growth.surely
     factor = math.exp(min(700.0, log_factor))
-    threshold = math.exp(math.copysign(log_allowed / 2, log_factor or 1.0))
+    threshold = math.exp(math.copysign(log_allowed / 2, log_factor or growth.rate))
     label, shown = f"is how much {what} changes over {over[0]} {over[1]}", times(growth.over(over[0]))
     return Scale(label, factor, 1.0, threshold, why, times, shown=shown)
 

@@ -62,8 +62,9 @@ def expected_curve(reading: Forecast) -> Figure | None:
         return None
     marks: list[Mark] = []
     top = CLIPPED * max(reading.guess, reading.first_loss) if math.isfinite(reading.guess) else math.inf
+    bottom = reading.interval[0] / CLIPPED if reading.interval[0] > 0 else 0.0
     for rate, losses in zip(reading.tried, reading.losses, strict=True):
-        seen = losses[~losses.isnan()].clamp(max=top)  # a trial that diverges must not flatten all others
+        seen = losses[~losses.isnan()].clamp(bottom, top)  # a trial far off must not flatten all others
         places = [reading.stretch * step for step in range(1, len(seen) + 1)]
         marks.append(Line(numbers(places), numbers(seen), f"tried: {in_words(rate, 2)}", faint=True))
     steps = range(1, len(reading.curve) + 1)

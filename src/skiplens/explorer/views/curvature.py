@@ -65,15 +65,16 @@ class CurvatureView(View):
         counted = f"{setting.matrices} in {setting.units} unit{'s' if setting.units > 1 else ''}"
         return Drawing(
             figures=(_eigenvalues(setting), _condition_against_depth(setting), _loss_on_the_way_down(setting)),
-            says=f"{_about_zero(setting, zero)} Where training starts the curvatures reach from {start.smallest:.2g} "
-            f"to {start.largest:.2g}, the condition number is {condition(start)} and the gradient is {slope:.2g} long.",
+            says=f"{_about_zero(setting, zero)} Where training starts the curvatures reach "
+            f"from {in_words(start.smallest, 2)} to {in_words(start.largest, 2)}, the condition number is "
+            f"{condition(start)} and the gradient is {in_words(slope, 2)} long.",
             facts=(
                 ("weight matrices", counted if setting.branch_depth else f"{setting.matrices}, no shortcuts"),
                 ("condition number at zero", condition(zero)),
                 ("condition number at the start", condition(start)),
                 ("directions down at zero", f"{100 * zero.index_beyond_rounding:.0f} %"),
                 ("directions down at the start", f"{100 * start.index_beyond_rounding:.0f} %"),
-                ("loss at the start", f"{float(linear.linear_loss(setting.start, setting.moments)):.3g}"),
+                ("loss at the start", in_words(float(linear.linear_loss(setting.start, setting.moments)))),
             ),
             rows=tuple(
                 {
@@ -250,7 +251,7 @@ def condition(spectrum: ListedSpectrum) -> str:
     number = condition_number(spectrum)
     if math.isnan(number):
         return "none: the Hessian is zero"
-    return f"{number:.3g}" if number < _BEYOND_ROUNDING else "above 1e13"
+    return in_words(number) if number < _BEYOND_ROUNDING else "above 10¹³"
 
 
 def _about_zero(setting: Setting, zero: ListedSpectrum) -> str:
@@ -262,7 +263,8 @@ def _about_zero(setting: Setting, zero: ListedSpectrum) -> str:
         return f"The Hessian at zero vanishes for {many}: {follows}."
     if n == 1:
         return (
-            f"With a shortcut over each matrix the largest curvature at zero grows with depth, to {zero.largest:.3g} "
+            f"With a shortcut over each matrix the largest curvature at zero grows with depth, to "
+            f"{in_words(zero.largest)} "
             f"here, and with it the condition number, to {condition(zero)}: the deeper, the smaller the steps."
         )
     if n == 2:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from skiplens import zoo
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
+from skiplens.base.words import in_words
 from skiplens.data.images import as_floats, sample
 from skiplens.explorer.control import Control
 from skiplens.explorer.view import Drawing, Values, View
@@ -106,9 +107,9 @@ def _draw_layer(values: Values) -> Drawing:
         fact
         for has_skip, name in _NAMES.items()
         for fact in (
-            (f"smallest singular value of {name}", f"{float(layer.singular_values[has_skip][-1]):.3g}"),
-            (f"typical factor of {name}", f"{through(layer.scale, has_skip):.3g}"),
-            (f"{name} after {layer.depth} layers", f"{through(layer.scale, has_skip, layer.depth):.3g}"),
+            (f"smallest singular value of {name}", in_words(float(layer.singular_values[has_skip][-1]))),
+            (f"typical factor of {name}", in_words(through(layer.scale, has_skip))),
+            (f"{name} after {layer.depth} layers", in_words(through(layer.scale, has_skip, layer.depth))),
         )
     ]
     return Drawing(
@@ -125,17 +126,17 @@ def _about_layer(layer: RandomLayer) -> str:
     """What the skip does to a typical direction, once and after all layers."""
     opening = (
         f"Alone, a layer with weights of scale {layer.scale:g} multiplies a typical direction by "
-        f"{through(layer.scale, False):.2g}, and after {layer.depth} layers "
-        f"{through(layer.scale, False, layer.depth):.2g} is left of it."
+        f"{in_words(through(layer.scale, False), 2)}, and after {layer.depth} layers "
+        f"{in_words(through(layer.scale, False, layer.depth), 2)} is left of it."
     )
     if layer.scale < 1:
         return (
             f"{opening} With a skip the factor is 1 at any depth, and no direction is multiplied by less "
-            f"than {layer.law(True).support[0]:.2g} in one layer."
+            f"than {in_words(layer.law(True).support[0], 2)} in one layer."
         )
     return (
         f"{opening} Weights of a scale of 1 or more are too large for a skip to help: its typical factor is "
-        f"{through(layer.scale, True):.2g} and the smallest singular values of I + W reach zero."
+        f"{in_words(through(layer.scale, True), 2)} and the smallest singular values of I + W reach zero."
     )
 
 
@@ -260,15 +261,18 @@ def _draw_blocks(values: Values, measured: Any) -> Drawing:
     ]
     if isinstance(measured, MeasuredBlocks):
         figures.append(_sorted_values("mnist_block", measured.singular_values, images=IMAGES))
-    medians = [f"{name} {_without_rounding(found).median().item():.2g}" for name, found in shrinking.items()]
+    medians = [f"{name} {in_words(_without_rounding(found).median().item(), 2)}" for name, found in shrinking.items()]
     chain, residual = (_without_rounding(found)[-1].item() for found in keeping.values())
     code, real = snippet("blocks", own=blocks), snippet("measured_blocks", own=blocks)
     return Drawing(
         figures=tuple(figures),
         says=f"Where the width shrinks, the median singular value is: {', '.join(medians)}. Where it is kept, the "
-        f"smallest is {chain:.2g} in the chain (ReLU switches half of the hidden units off) and {residual:.2g} with an "
+        f"smallest is {in_words(chain, 2)} in the chain (ReLU switches half of the hidden units off) and "
+        f"{in_words(residual, 2)} with an "
         "identity skip.",
-        facts=tuple((f"smallest, {name}", f"{_without_rounding(found)[-1]:.3g}") for name, found in shrinking.items()),
+        facts=tuple(
+            (f"smallest, {name}", in_words(_without_rounding(found)[-1].item())) for name, found in shrinking.items()
+        ),
         code=code + real if values["mnist"] else code,
         notes=(f"Random matrices in the place of the convolutions of {PAPER}",),
     )

@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 
 from skiplens.base.randomness import Randomness
+from skiplens.base.words import in_words
 from skiplens.explorer.view import Check, Drawing, Values
 from skiplens.explorer.written import snippet, worded
 from skiplens.jacobians.hypotheses import descriptions
@@ -43,9 +44,12 @@ def draw_theorem(values: Values) -> Drawing:
         says=says,
         facts=(
             ("hypotheses that hold", f"{holding} of {len(checks)}"),
-            ("margin of the branches", f"{margin.number:.3g}" if margin.holds else "none"),
-            ("certified smoothness β", f"{beta:.3g}" if certified else "none"),
-            ("largest certified step", f"{2 / beta:.3g}" if certified and beta else "none"),
+            (
+                "margin of the branches",
+                in_words(margin.number) if margin.holds and margin.number is not None else "none",
+            ),
+            ("certified smoothness β", in_words(beta) if certified and beta is not None else "none"),
+            ("largest certified step", in_words(2 / beta) if certified and beta else "none"),
         ),
         checks=tuple(map(_check, checks)),
         code=snippet("theorem", given=given),

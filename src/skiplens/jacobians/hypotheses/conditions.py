@@ -103,7 +103,7 @@ def _margin(case: Case) -> Judgement:  # G4
     without = [] if residual_layers(case) else ["no residual layer"]
     return (
         Evidence(failing or without, unknown, 1 - gain if math.isfinite(gain) and (failing or not unknown) else None),
-        f"all branches have slopes of at most 1 - {1 - gain:.4g}",
+        f"all branches have slopes of at most 1 - {in_words(1 - gain, 4)}",
         "no margin holds for all parameters",
         "Scale the last map of each branch so that R3 holds with a margin.",
     )
@@ -123,17 +123,19 @@ def _convex_cost(case: Case) -> Judgement:  # G5
 def _step(case: Case) -> Judgement:  # G6
     beta, step = case.smoothness, case.step
     if beta is None:
-        evidence = Evidence((), ["the smoothness"], None, "the smoothness is not known", "See S6.")
+        evidence = Evidence((), ["the smoothness"], None, "the smoothness is not known", "Is the loss smooth?")
         return evidence, "", "", ""
     limit = 2 / beta if beta else math.inf
+    most = in_words(limit, 4)
     if step is None:
-        ask = f"Give a step size; any below {limit:.4g} is certified."
+        ask = f"Give a step size; any below {most} is certified."
         return Evidence((), ["the step size"], limit, "the step size is not known", ask), "", "", ""
+    taken = in_words(step, 4)
     return (
-        Evidence([f"step {step:.4g}"] if not step < limit else [], (), limit),
-        f"{step:.4g} is below {limit:.4g}",
-        f"{step:.4g} is not below {limit:.4g}" if limit else "no step is certified, because no smoothness is (S6)",
-        f"Use a step below {limit:.4g}; larger ones may work, but nothing is certified." if limit else "See S6.",
+        Evidence([f"step {taken}"] if not step < limit else [], (), limit),
+        f"{taken} is below {most}",
+        f"{taken} is not below {most}" if limit else "no step is certified, because no smoothness is",
+        f"Use a step below {most}; larger ones may work, but nothing is certified." if limit else "Make it smooth.",
     )
 
 
@@ -274,8 +276,8 @@ def _branches(case: Case) -> Judgement:  # S5
     return (
         Evidence(failing, unknown, float(len(failing))),
         "all branches are made of smooth normalised layers",
-        "branches hold kinks, maps that are not normalised or norms without epsilon (S1 to S3)",
-        "Change the layers that S1 to S3 name.",
+        "branches hold kinks, maps that are not normalised or norms without epsilon",
+        "Change the layers that the hypotheses above name.",
     )
 
 
@@ -289,9 +291,9 @@ def _certificate(case: Case) -> Judgement:  # S6
     unknown = (unrecognised(parts) or ["the data, the cost or a skip"]) if beta is None else []
     return (
         Evidence(fails, unknown, beta, "no constant can be computed"),
-        f"steps below {2 / beta if beta else math.inf:.4g} never increase the loss",
+        f"steps below {in_words(2 / beta if beta else math.inf, 4)} never increase the loss",
         "the recursion over the layers gives no finite constant",
-        "Change the layers that S1 to S3 name; with unbounded outputs, give the first loss as sublevel.",
+        "Change the layers that the hypotheses above name; with unbounded outputs, give the first loss as sublevel.",
     )
 
 
@@ -343,12 +345,12 @@ def isometry(skip: descriptions.Skip) -> tuple[bool | None, str]:
 
 def _gains(case: Case) -> Judgement:  # R3
     number, failing, unknown = largest_gain(case)
-    bounded = f"slopes are at most {number:.4g} for all parameters"
+    bounded = f"slopes are at most {in_words(number, 4)} for all parameters"
     sampled = max((one.gain for one in case.sampled_gains.values()), default=None)
     return (
         Evidence(failing, unknown, None if unknown and not failing else number, sampled=sampled),
         bounded if residual_layers(case) else "there is no branch (see R6)",
-        f"the product of the layers' bounds, or a measured slope, is {number:.4g}",
+        f"the product of the layers' bounds, or a measured slope, is {in_words(number, 4)}",
         "Normalise the maps of the branch, use slopes of at most 1, and scale its last map (contraction_factor).",
     )
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from skiplens.base.words import in_words
-from skiplens.plots.figure import Band, Bars, Figure, Line, Mark, Reference, drawn, numbers
+from skiplens.base.words import branches, in_words
+from skiplens.plots.figure import PALETTE, Band, Bars, Figure, Line, Mark, Reference, drawn, numbers
 from skiplens.plots.network_drawing import BlockMark, NetworkDrawing
 from skiplens.plots.section import ReadingView, Section, provenance_of
 from skiplens.report.during_training.record import MonitorReading
@@ -30,7 +30,8 @@ def scales_while_training(reading: MonitorReading) -> Figure | None:
     steps, scales = reading.seen("scales")
     learned = [block for block in range(scales.shape[1]) if not bool(scales[:, block].isnan().any())]
     names, scales, x = [reading.block_names[block] for block in learned], scales[:, learned], numbers(steps)
-    marks: list[Mark] = [Line(x, numbers(scales[:, block]), name) for block, name in enumerate(names)]
+    again = len(PALETTE)  # from here on colours come again, dashed
+    marks: list[Mark] = [Line(x, numbers(scales[:, i]), name, dashed=i >= again) for i, name in enumerate(names)]
     if len(names) > _MOST_LINES:
         span = Band(x, numbers(scales.amin(1)), numbers(scales.amax(1)), f"all {len(names)} blocks")
         marks = [span, Line(x, numbers(scales.mean(1)), "mean")]
@@ -52,10 +53,10 @@ def curvature_while_training(reading: MonitorReading) -> Figure | None:
         return None
     steps, error = reading.seen("eigenvalue_error")
     marks: list[Mark] = []
-    for label in ("largest", "smallest"):
+    for label, shade in zip(("largest", "smallest"), PALETTE, strict=False):
         values = reading.seen(f"{label}_eigenvalue")[1]
-        marks.append(Line(numbers(steps), numbers(values), label))
-        marks.append(Band(numbers(steps), numbers(values - error), numbers(values + error)))
+        marks.append(Line(numbers(steps), numbers(values), label, colour=shade))
+        marks.append(Band(numbers(steps), numbers(values - error), numbers(values + error), colour=shade))
     caption = (
         "The largest and the smallest eigenvalue of the loss's Hessian on the probe; an eigenvalue lies in each band. "
         "Plain gradient descent is stable while the largest is below 2 over the learning rate."
@@ -189,7 +190,8 @@ def monitor_drawing(reading: MonitorReading) -> NetworkDrawing | None:
     energy, depths = reading.seen("energy")[1], reading.seen("mean_depth")[1]
     if not len(energy) or not bool(energy[-1].isfinite().all()):
         return None
-    caption = f"acts {float(depths[-1]):.1f} blocks deep,\nat first {float(depths[0]):.1f}"
+    first, last = (branches(float(depth)) for depth in (depths[0], depths[-1]))
+    caption = f"acts {last} blocks deep,\n{'as' if first == last else first} at first"
     blocks = tuple(BlockMark(name, "", 0, words=name) for name in reading.block_names)
     return NetworkDrawing(blocks, spectrum=numbers(energy[-1] / energy[-1].sum()), caption=caption)
 

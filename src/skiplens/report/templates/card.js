@@ -10,7 +10,7 @@ function inlined(node) {
     for (const name of ["fill", "fill-opacity", "stroke", "stroke-opacity", "stroke-width", "stroke-dasharray", "font-size", "font-weight", "font-family"]) {
       part.setAttribute(name, style.getPropertyValue(name));
     }
-    if (parts[index].closest(".folded .block, svg:not(.folded) .stage")) part.remove();
+    if (parts[index].closest(".folded .block, svg:not(.folded) .stage, .leaves")) part.remove();
   });
   return copy;
 }
@@ -31,6 +31,25 @@ function svgElement(name, attributes, text = "") {
   return made;
 }
 
+function wholeDrawing() {
+  stretch(1);
+  const parts = [hero, byId("spectrum")].filter(Boolean).map(inlined);
+  fit();
+  const group = svgElement("g", { transform: `translate(${CARD.margin - 8} 290) scale(${(CARD.width - 2 * CARD.margin + 8) / 1040})` });
+  for (const part of parts) group.append(...part.childNodes);
+  return group;
+}
+
+// The network as it was on the left, the changed one on the right.
+function halfDrawing(drawing, index) {
+  const wide = (CARD.width - 2 * CARD.margin - 40) / 2, left = CARD.margin + index * (wide + 40);
+  const fill = getComputedStyle(root).getPropertyValue("--soft").trim();
+  const name = svgElement("text", { x: left, y: 318, fill, "font-size": 22, "font-weight": 650, "font-family": "system-ui, sans-serif" }, ["As it was", "Changed"][index]);
+  const group = svgElement("g", { transform: `translate(${left} 330) scale(${Math.min(wide / drawing.viewBox.baseVal.width, 0.9)})` });
+  group.append(...inlined(drawing).childNodes);
+  return [name, group];
+}
+
 function cardSvg() {
   const colour = (name) => getComputedStyle(root).getPropertyValue(name).trim();
   const { width, height, margin } = CARD;
@@ -47,12 +66,10 @@ function cardSvg() {
   wrapped([...rest, cause].join(" "), 92).slice(0, 3).forEach((line, index) => {
     card.append(svgElement("text", words(23, 400, colour("--ink"), (large ? 184 : 214) + 32 * index), line));
   });
-  stretch(1);
-  const parts = [hero, byId("spectrum")].filter(Boolean).map(inlined);
-  fit();
-  const group = svgElement("g", { transform: `translate(${margin - 8} 290) scale(${(width - 2 * margin + 8) / 1040})` });
-  for (const part of parts) group.append(...part.childNodes);
-  card.append(group, svgElement("text", words(20, 400, colour("--soft"), height - 24), "made with skiplens inspect"));
+  const pair = all(".pair .network");
+  card.append(...(hero ? [wholeDrawing()] : pair.flatMap(halfDrawing)));
+  const verb = hero ? "inspect" : "improve";
+  card.append(svgElement("text", words(20, 400, colour("--soft"), height - 24), `made with skiplens ${verb}`));
   return new XMLSerializer().serializeToString(card);
 }
 

@@ -296,11 +296,14 @@ function forget(nodes) {
   }
 }
 
+// Dash hides what its lists take the focus with from readers of the screen, so it must be no stop for the keyboard either.
+const skipHidden = () => { for (const field of all(".dash-dropdown-focus-target[aria-hidden]")) field.tabIndex = -1; };
+
 let waiting = false;
 function soon() {
   if (waiting) return;
   waiting = true;
-  requestAnimationFrame(() => { waiting = false; hideOld(); nameLook(); nameSliders(); nameBoxes(); drawNetwork(); namePlay(); reopen(); drawChanged(); });
+  requestAnimationFrame(() => { waiting = false; hideOld(); nameLook(); nameSliders(); nameBoxes(); drawNetwork(); namePlay(); skipHidden(); reopen(); drawChanged(); });
 }
 
 const isOurs = (change) => !(change.target.closest ? change.target : change.target.parentElement || root).closest(".plot, #network, #play");
