@@ -47,14 +47,13 @@ def cut(batch: Batch, size: int | None) -> list[Batch]:
 
 def is_cut(model: nn.Module, batch: Batch) -> bool:
     """Whether a batch may be cut: outputs of samples are the same in smaller ones, and all have the axis of samples."""
-    few = batch.first(4)
     if batch.samples == 1:
         return False
     with torch.no_grad():
-        outputs = tree_flatten(few.arguments().call(model))[0]
-    plain = [entry for entry in outputs if not isinstance(entry, bool | int | float | str | None)]
-    has_rows = all(isinstance(entry, Tensor) and entry.shape[:1] == (few.samples,) for entry in plain)
-    return has_rows and not is_batch_coupled(PureModel(model, {}, {}), samples_of(few.inputs))
+        outputs = tree_flatten(batch.first(2).arguments().call(model))[0]
+    tensors = [entry for entry in outputs if isinstance(entry, Tensor)]  # no loss takes a cache of keys and values
+    has_rows = bool(tensors) and all(entry.shape[:1] == (2,) for entry in tensors)
+    return has_rows and not is_batch_coupled(PureModel(model, {}, {}), samples_of(batch.first(4).inputs))
 
 
 def outputs_of(pieces: list[Batch], call: Callable[[Batch], Any]) -> Any:

@@ -3,11 +3,12 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 from typing import Any, Literal
 
 import torch
-from torch import fx, nn
+from torch import Tensor, fx, nn
 
 from skiplens.base.arguments import Arguments, accept_old_order
 from skiplens.base.errors import InvalidInputError
@@ -214,7 +215,13 @@ class Piece:
         """A part of a span, by its name: the graph of another number of samples may have other names."""
         span = next(own for own in self.spans if own.name == span.name)
         widest = max(map(node_bytes, span.nodes(self.network)), default=0)
-        return replace(span.part(self.network, self.samples, part), room=self.room, widest=widest)
+        point = self.points[span.start]
+        return replace(span.part(self.network, self.samples, point, part), room=self.room, widest=widest)
+
+    @cached_property
+    def points(self) -> dict[str, Tensor]:
+        """The values that the spans start from, all of one pass."""
+        return self.network.run(dict.fromkeys(span.start for span in self.spans))
 
 
 HELD = 3  # times the values of a forward pass: their graph, and that of the transposed product
@@ -268,15 +275,14 @@ class Span:
     end: str
     block: ResidualBlock | None = None
 
-    def part(self, network: ResidualNetwork, samples: int, part: PartName = "block") -> Part:
-        """The function between the nodes, with and without coupling of samples."""
+    def part(self, network: ResidualNetwork, samples: int, point: Tensor, part: PartName = "block") -> Part:
+        """The function between the nodes at a point, with and without coupling of samples."""
         norms = part_spectrum.coupling_norms(network, self.start, self.end, samples)
         calls = plain_call, part_spectrum.frozen_call(norms)
         if self.block is None:
             function, frozen = (span_function(network, self.start, self.end, call) for call in calls)
         else:
             function, frozen = (part_function(network, self.block, part, call) for call in calls)
-        point = network.run([self.start])[self.start].detach()
         channels = sum(mean.numel() for mean, _ in norms.values())
         label = self.name if part == "block" else f"{self.name} ({part})"
         return Part(label, function, frozen if norms else None, point, samples, channels)

@@ -326,9 +326,8 @@ class _Pass:
         known = [(use.rule, self.prepared(use), cotangents[use.module, use.call]) for use in uses]
         if isinstance(form, OuterProducts):
             form.right[place] = torch.cat([rule.right(has, gets) for rule, has, gets in known], dim=2)
-        elif len(known) == 1:
+        else:
             rule, has, gets = known[0]
             rule.write(has, gets, piece.rows, form.rows[place])
-        else:
-            gradients = [rule.gradients(has, gets, piece.rows) for rule, has, gets in known]
-            form.rows[place] = torch.stack(gradients).sum(0)
+            for rule, has, gets in known[1:]:
+                form.rows[place] += rule.gradients(has, gets, piece.rows)

@@ -35,6 +35,7 @@ class HypothesesReading(Reading, kind="hypotheses"):
         codes: The change as code to paste, '' where there is none.
         conclusion: What follows for gradient descent.
         sampled: The numbers at the present weights and data, where `numbers` bounds them for all; None elsewhere.
+        notes: What was done differently from the plain case.
     """
 
     model: str
@@ -51,6 +52,7 @@ class HypothesesReading(Reading, kind="hypotheses"):
     codes: tuple[str, ...]
     conclusion: str
     sampled: tuple[float | None, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def rows(self) -> tuple[Mapping[str, Any], ...]:
         """One row a hypothesis."""
@@ -128,6 +130,7 @@ def convergence_section(reading: HypothesesReading) -> Section:
         ),
         notes=(
             MEANING,
+            *reading.notes,
             *(f"{row['hypothesis']} fails. {row['change']}" for row in reading.rows() if row["verdict"] == "fails"),
         ),
         figures=drawn(reading, FIGURES),
