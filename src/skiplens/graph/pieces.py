@@ -49,10 +49,11 @@ def is_cut(model: nn.Module, batch: Batch) -> bool:
     """Whether a batch may be cut: outputs of samples are the same in smaller ones, and all have the axis of samples."""
     if batch.samples == 1:
         return False
+    few = batch.first(3)  # few axes of features have three entries
     with torch.no_grad():
-        outputs = tree_flatten(batch.first(2).arguments().call(model))[0]
+        outputs = tree_flatten(few.arguments().call(model))[0]
     tensors = [entry for entry in outputs if isinstance(entry, Tensor)]  # no loss takes a cache of keys and values
-    has_rows = bool(tensors) and all(entry.shape[:1] == (2,) for entry in tensors)
+    has_rows = bool(tensors) and all(entry.shape[:1] == (few.samples,) for entry in tensors)
     return has_rows and not is_batch_coupled(PureModel(model, {}, {}), samples_of(batch.first(4).inputs))
 
 
