@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import linprog
 
 from benchmarks.trainability.fit import as_json, fitted_line
-from skiplens.trainability.extrapolation import Fit, Situation, advised, candidates, trial_features
+from skiplens.trainability.extrapolation import LOWEST, Fit, Situation, advised, candidates, trial_features
 from skiplens.trainability.pilot import Pilot, Trial
 
 FRESH = Situation(guess=2.0, epoch=math.inf)
@@ -41,6 +41,15 @@ def test_the_line_misses_by_the_least_in_sum():
 def test_a_fit_is_kept_as_json():
     fit = Fit(("a",), np.ones(1), np.ones(1), np.ones(1), 0.5, np.zeros(2), -np.ones(2), np.ones(2))
     assert Fit.from_json(as_json(fit)).predict({"a": 1.3}) == pytest.approx(fit.predict({"a": 1.3}))
+
+
+def test_an_interval_is_open_below_what_losses_were_cut_at():
+    """The fit has never seen how far below a thousandth of a guess a loss may end."""
+    fit = Fit(("a",), np.zeros(1), np.ones(1), np.ones(1), 0.0, np.zeros(2), -np.ones(2), np.ones(2))
+    assert fit.predict({"a": LOWEST + 1.5}) == (LOWEST + 1.5, LOWEST + 0.5, LOWEST + 2.5)
+    for level in (LOWEST + 0.5, LOWEST, LOWEST - 3):
+        centre, low, high = fit.predict({"a": level})
+        assert (centre, low, high) == (max(level, LOWEST), -math.inf, max(level, LOWEST) + 1)
 
 
 def test_losses_in_units_of_a_guess():

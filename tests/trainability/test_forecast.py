@@ -2,6 +2,7 @@
 
 import copy
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,12 +15,14 @@ from skiplens.base.errors import InvalidInputError, TooLargeError
 from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import Batch, as_batch
 from skiplens.graph.lens import Subject
+from skiplens.plots.figure import Band
 from skiplens.readings.file import from_json, to_json
 from skiplens.task.measure import measure_task
 from skiplens.trainability import extrapolation
 from skiplens.trainability.forecast import forecast, guess_of
+from skiplens.trainability.ranking import _deviation
 from skiplens.trainability.reading import DIVERGES, NOT_AT_ALL, SLOWLY, TRAINS, word_for
-from skiplens.trainability.report import ForecastLens
+from skiplens.trainability.report import ForecastLens, expected_curve
 from tests.budget_calls import least_memory
 from tests.networks import noise
 
@@ -84,6 +87,28 @@ def test_everything_it_says_hangs_together(good):
     assert good.word == word_for(good.loss / good.guess)
     assert str(good) == good.sentence
     assert f"{good.rate:.2g}" in good.sentence and good.word.capitalize() in good.sentence
+
+
+def test_one_batch_that_is_learnt_by_heart_ends_within_an_interval_that_is_open_below():
+    inputs, targets = (tensor[:24] for tensor in blobs())
+    model = small()
+    found = sl.forecast(model, (inputs, targets))
+    assert found.interval[0] == 0.0 and "(0 to " in found.sentence
+    optimizer = torch.optim.Adam(model.parameters(), lr=found.rate)
+    for _ in range(found.steps):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(inputs), targets)
+        loss.backward()
+        optimizer.step()
+    assert loss.item() <= found.interval[1]
+    band = next(mark for mark in expected_curve(found).marks if isinstance(mark, Band))
+    assert min(band.low) > 0  # on a logarithmic axis
+
+
+def test_how_sure_an_order_is_comes_from_the_side_above_where_the_interval_is_open_below(good):
+    closed = replace(good, interval=(good.loss / 3, 3 * good.loss))
+    assert _deviation(replace(good, interval=(0.0, 3 * good.loss))) == pytest.approx(_deviation(closed), rel=1e-12)
+    assert _deviation(closed) == pytest.approx(math.log(9) / (2 * 1.645))
 
 
 def test_a_file_keeps_it(good):

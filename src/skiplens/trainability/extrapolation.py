@@ -82,13 +82,13 @@ class Fit:
     high: np.ndarray  # 95 %
 
     def predict(self, features: Mapping[str, float]) -> tuple[float, float, float]:
-        """The expected value and the ends of its 90 % interval."""
+        """The expected value and the ends of its 90 % interval, which is open below what the fit can tell apart."""
         values = np.array([features[name] for name in self.names])
         values = np.where(np.isnan(values), self.centres, values)  # what could not be read says nothing
         centre = float((values - self.centres) / self.scales @ self.weights) + self.offset
         centre = float(np.clip(centre, LOWEST, HIGHEST))
-        low, high = (float(np.interp(centre, self.edges, ends)) for ends in (self.low, self.high))
-        return centre, centre + low, centre + high
+        low, high = (centre + float(np.interp(centre, self.edges, ends)) for ends in (self.low, self.high))
+        return centre, low if low > LOWEST else -math.inf, high
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Fit":

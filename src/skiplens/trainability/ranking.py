@@ -165,4 +165,6 @@ def _ahead(found: Forecast, after: Forecast) -> float:
 
 def _deviation(found: Forecast) -> float:
     low, high = found.interval
+    if low == 0.0 < found.loss:  # open below: the side above tells
+        low = found.loss**2 / high
     return math.log(high / low) / WIDTH if 0 < low < high < math.inf else 0.0

@@ -25,7 +25,7 @@ class Forecast(Reading, kind="forecast"):
     Attributes:
         word: ``trains``, ``trains slowly``, ``does not train`` or ``diverges``.
         loss: Expected training loss after `steps` steps at `rate`.
-        interval: Where it lies with 90 % probability.
+        interval: Where it lies with 90 % probability; from 0 on where it is too small to be told in numbers.
         rate: The step size to use; NaN where no step was tried.
         rates: The smallest and the largest step size that work.
         curve: Expected loss at each step.

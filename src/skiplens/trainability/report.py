@@ -69,7 +69,7 @@ def expected_curve(reading: Forecast) -> Figure | None:
         marks.append(Line(numbers(places), numbers(seen), f"tried: {in_words(rate, 2)}", faint=True))
     steps = range(1, len(reading.curve) + 1)
     marks.append(Line(numbers(steps), numbers(reading.curve), f"expected at {in_words(reading.rate, 2)}", colour="ink"))
-    low, high = reading.interval
+    low, high = max(reading.interval[0], reading.loss / CLIPPED**2), reading.interval[1]  # some of one open below
     end = (float(reading.steps),)
     marks.append(Points(end, (reading.loss,), "forecast"))
     marks.append(Band((0.9 * end[0], end[0]), (low, low), (high, high), "90 % interval"))
