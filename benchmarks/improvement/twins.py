@@ -265,7 +265,7 @@ def tabular(  # noqa: PLR0913 - one keyword for each fault
 
 
 class Next(nn.Module):
-    """Filters of seven by channel, a norm over channels and two layers beside a shortcut (ConvNeXt, Liu et al. 2022)."""
+    """Filters by channel, a norm over channels and two layers beside a shortcut (ConvNeXt, Liu et al. 2022)."""
 
     def __init__(self, width: int, normed: bool, gain: float | None, branch: float, closing: type[nn.Module]) -> None:
         super().__init__()
