@@ -1,4 +1,4 @@
-"""How good is the rate that `improve` ends with? From the stored trainings: `python -m benchmarks.improvement.rates`.
+"""How good is the rate of a pilot? From the stored trainings: `python -m benchmarks.improvement.rates`.
 
 The networks, their pilots and what became of them are those of `benchmarks/trainability`, which the forecast was fitted
 to. Rates are chosen by a pilot and by trainings from start 1, and judged by where start 0 ends, over the best of all
@@ -69,7 +69,7 @@ def near(found: list[Case], choose: Callable[[Case], int]) -> float:
 CHOICES: Mapping[str, Callable[[Case], int]] = {
     "the rate of the pilot": lambda case: case.rates[0],
     "the better of its two best": lambda case: case.ahead(case.rates[:2]),
-    "as improve does": lambda case: case.ahead((case.rates[0], case.ahead(case.rates[1:] or case.rates, QUARTER))),
+    "and one of two more": lambda case: case.ahead((case.rates[0], case.ahead(case.rates[1:] or case.rates, QUARTER))),
     "the best of three": lambda case: case.ahead(case.rates),
 }
 

@@ -2,9 +2,10 @@
 
 The networks are those of `twins.py`, of families that nothing was developed on. Each is trained at every rate of a
 grid, which tells the loss of its best rate, and is improved; what it was before and became after comes from the race of
-`improve`, whose seeds no pilot has seen. *Faulty* is one that ends above a quarter of a guess and above twice the loss
-of its twin without the fault, each at its best rate. Rows are written as they come, and the same command goes on after
-an interruption.
+`improve`, whose seeds no pilot has seen. `fall` is how many times lower it ends by a rate that falls at the end, where
+that is one of the changes, and `constant` where it ends without. *Faulty* is one that ends above a quarter of a guess
+and above twice the loss of its twin without the fault, each at its best rate. Rows are written as they come, and the
+same command goes on after an interruption.
 """
 
 import argparse
@@ -21,12 +22,14 @@ from benchmarks.trainability.pool import append_rows, read_rows, shared_out
 from benchmarks.trainability.tasks import task
 from benchmarks.trainability.train import RATES, cross_entropy
 
-COLUMNS = tuple("network family task keep guess known before after gain p changes rates cost rate best on".split())
+COLUMNS = tuple(
+    "network family task keep guess known before constant after gain p changes rates cost fall cooled on".split()
+)
 OPTIMIZER = "adam"  # with which all are trained
 GRID = tuple(map(float, RATES[OPTIMIZER][1:6]))
 QUARTER = 0.25
 STEPS = 400
-RACE = "three rates after the race"  # what is raced, told in each row: other rows were run with other code
+RACE = "a rate that falls at the end"  # what is raced, told in each row: other rows were run with other code
 TWICE, NEAR = 2.0, 1.3  # times the loss of the twin
 
 
@@ -37,6 +40,7 @@ class Job(NamedTuple):
     keep: str
     steps: int
     device: str
+    known: str = ""  # the loss of its best rate, where it is known already
 
 
 def improved(job: Job) -> dict[str, Any]:
@@ -46,11 +50,13 @@ def improved(job: Job) -> dict[str, Any]:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     work, model = task(job.network.task), job.network.build(0).to(job.device)
     data = work.inputs.to(job.device), work.targets.to(job.device)
-    known = best_of_grid(model, data, job.steps)
+    known, cooled = (float(job.known), math.nan) if job.known else best_of_grid(model, data, job.steps)
     keep: Any = None if job.keep == "nothing" else job.keep
     found = sl.improve(model, data, loss=cross_entropy, optimizer=OPTIMIZER, keep=keep, steps=job.steps)
     before = known if found.race is None else float(found.race.ends[0].median())
     after = float(found.race.ends[1].median()) if found.race is not None and found.changes else before
+    factors = zip(found.changes, found.reading.gains.exp().tolist(), strict=True)
+    fall = next((factor for change, factor in factors if change.name == "cool_down"), 1.0)
     return {
         "network": job.network.name,
         "family": job.network.family,
@@ -59,26 +65,31 @@ def improved(job: Job) -> dict[str, Any]:
         "guess": f"{work.guess:.5g}",
         "known": f"{known:.5g}",
         "before": f"{before:.5g}",
+        "constant": f"{after * fall:.5g}",
         "after": f"{after:.5g}",
         "gain": f"{found.reading.gain if found.changes else 1.0:.4g}",
         "p": f"{found.reading.p:.3g}",
         "changes": " + ".join(change.name for change in found.changes) or f"({found.reading.seemed_better})",
         "rates": " ".join(f"{rate:.3g}" for rate in (found.race.rates if found.race else ())),
         "cost": found.reading.cost,
-        "rate": f"{found.rate:.3g}" if found.changes else "",
-        "best": f"{found.reading.best_loss:.5g}" if found.changes else "",
+        "fall": f"{fall:.4g}",
+        "cooled": f"{cooled:.5g}",
         "on": f"{job.device}, {RACE}",
     }
 
 
-def best_of_grid(model: torch.nn.Module, data: Any, steps: int) -> float:
-    """The loss at the end of a training at the best rate of the grid."""
+def best_of_grid(model: torch.nn.Module, data: Any, steps: int) -> tuple[float, float]:
+    """The loss at the end of a training at the best rate of the grid, and of one whose rate falls at the end."""
+    from skiplens.improvement.changes import COOL_DOWN
     from skiplens.improvement.race import ends_of, run_to_the_end
     from skiplens.trainability.optimizers import optimizer_choice
 
     choice = optimizer_choice(OPTIMIZER)
-    runs = [run_to_the_end(model, data, cross_entropy, choice, rates=(rate,), steps=steps, seed=0) for rate in GRID]
-    return float(ends_of(torch.stack([run.losses for run in runs])).min())
+    asked = {"steps": steps, "seed": 0, "last": steps // COOL_DOWN}
+    runs = [run_to_the_end(model, data, cross_entropy, choice, rate=rate, **asked) for rate in GRID]
+    both = zip(*((run.losses, run.cooled) for run in runs), strict=True)
+    constant, cooled = (float(ends_of(torch.stack(curves)).min()) for curves in both)
+    return constant, cooled
 
 
 def twins_known(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -104,17 +115,11 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             continue
         ratios = [_ratio(float(row["before"]), float(row["after"])) for row in chosen]
         halved, worse = sum(ratio <= 0.5 for ratio in ratios), sum(ratio > 1.05 for ratio in ratios)
-        near = sum(reached(row) <= NEAR * twins[row["network"]] for row in chosen)
+        near = [sum(float(row[end]) <= NEAR * twins[row["network"]] for row in chosen) for end in ("after", "constant")]
         what = "faulty" if faulty else "healthy"
         yield f"{len(chosen)} {what}: {halved} end at half or less, {worse} above 1.05 times"
         yield f"  median of after / before: {statistics.median(ratios):.3g}"
-        yield f"  {near} end within {NEAR} times the loss of the twin"
-
-
-def reached(row: Mapping[str, Any]) -> float:
-    """The loss of the improved network: of the race or, where the rate was changed after it, of the one training."""
-    again = row.get("rate") and row["rate"] != row["rates"].split()[-1]
-    return float(row["best"] if again else row["after"])
+        yield f"  {near[0]} end within {NEAR} times the loss of the twin, {near[1]} at a constant rate"
 
 
 def _ratio(before: float, after: float) -> float:
@@ -130,20 +135,25 @@ def main() -> None:
     parser.add_argument("--keep", default="nothing", choices=["outputs", "architecture", "nothing"])
     parser.add_argument("--families", nargs="*", default=sorted({twin.family for twin in TWINS.values()}))
     parser.add_argument("--networks", nargs="*", default=list(TWINS), help="names, as in the table of results")
+    parser.add_argument("--known", type=Path, help="a table of results whose losses of the best rates are taken")
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     settings = parser.parse_args()
     done = {(row["network"], row["keep"]) for row in read_rows(settings.out)}
     wanted = [twin for twin in map(TWINS.__getitem__, settings.networks) if twin.family in settings.families]
+    known = {row["network"]: row["known"] for row in (read_rows(settings.known) if settings.known else ())}
     jobs = [
-        Job(t, settings.keep, settings.steps, settings.device) for t in wanted if (t.name, settings.keep) not in done
+        Job(twin, settings.keep, settings.steps, settings.device, known.get(twin.name, ""))
+        for twin in wanted
+        if (twin.name, settings.keep) not in done
     ]
     jobs.sort(key=lambda job: -job.network.depth)  # the long ones first
     batches = ([row] for row in shared_out(improved, jobs, settings.processes))
     for (row,) in append_rows(settings.out, COLUMNS, batches):
         print(f"{row['network']}: {row['known']} {row['before']} -> {row['after']} {row['changes']}", flush=True)
-    for line in summary([row for row in read_rows(settings.out) if row["keep"] == settings.keep]):
+    rows = [row for row in read_rows(settings.out) if row["keep"] == settings.keep]
+    for line in summary(rows):
         print(line)
 
 

@@ -28,7 +28,7 @@ def ended(twin: Twin) -> Iterator[list[dict[str, Any]]]:
     for seed in SEEDS:
         rows = []
         for rate in GRID:
-            asked = {"rates": (rate,), "steps": STEPS, "seed": seed, "first": seed * STEPS}
+            asked = {"rate": rate, "steps": STEPS, "seed": seed, "first": seed * STEPS}
             run = run_to_the_end(model, (work.inputs, work.targets), cross_entropy, choice, **asked)
             loss = float(ends_of(run.losses[None]))
             rows.append({"network": twin.name, "seed": seed, "rate": f"{rate:.3g}", "loss": f"{loss:.5g}"})

@@ -12,7 +12,7 @@ from skiplens.trainability.forecast import opened
 
 
 def row(network, known, before, after, guess="2.0"):
-    return {"network": network, "known": known, "before": before, "after": after, "guess": guess}
+    return {"network": network, "known": known, "before": before, "constant": before, "after": after, "guess": guess}
 
 
 def test_the_summary_counts_halves_and_losses():
@@ -26,7 +26,7 @@ def test_the_summary_counts_halves_and_losses():
     ]
     lines = list(summary([twin, *rows]))
     assert lines[0] == "3 faulty: 2 end at half or less, 0 above 1.05 times"
-    assert lines[2] == "  1 end within 1.3 times the loss of the twin"
+    assert lines[2] == "  1 end within 1.3 times the loss of the twin, 0 at a constant rate"
     assert lines[3] == "2 healthy: 0 end at half or less, 1 above 1.05 times"
     above = row("vgg(8, normed=False, gain=None)", "0.19", "0.19", "0.19", guess="0.2")  # not twice its twin
     assert next(summary([twin, above])).startswith("2 healthy")

@@ -49,6 +49,7 @@ def test_the_folder_holds_report_code_and_weights(file, tmp_path):
     pasted = {}
     exec(SOURCE, pasted)
     pasted = {"model": pasted["build"](), "inputs": pasted["data"]()[0]}
+    pasted["optimizer"] = torch.optim.Adam(pasted["model"].parameters())
     exec((tmp_path / "out/change.py").read_text(), pasted)
     weights = torch.load(tmp_path / "out/model.pt", weights_only=True)
     assert all(torch.equal(weights[name], value) for name, value in pasted["model"].state_dict().items())

@@ -15,7 +15,10 @@ from torch import nn
 
 import skiplens as sl
 from skiplens.base.errors import InvalidInputError
-from skiplens.improvement.improve import DRAWN, SEEDS, further_rates, race_cost
+from skiplens.graph.batch import Batch
+from skiplens.improvement.changes import changes_for, cool_down, trained_with
+from skiplens.improvement.improve import DRAWN, SEEDS, race_cost
+from skiplens.improvement.patient import Patient
 from skiplens.improvement.race import Race, RacedRun, race_figure, run_to_the_end
 from skiplens.improvement.reading import Improvement
 from skiplens.improvement.report import improvement_section
@@ -24,7 +27,7 @@ from skiplens.plots.figure import Line, Points
 from skiplens.readings.file import from_json, to_json
 from skiplens.readings.reading import Provenance
 from skiplens.report import Report
-from skiplens.trainability.optimizers import optimizer_choice
+from skiplens.trainability.optimizers import clipped, optimizer_choice
 
 STEPS, COST = 80, 300
 
@@ -70,7 +73,7 @@ def test_a_network_that_cannot_train_is_made_to(better, faulty):
 
 def test_the_code_makes_the_same_network(better, faulty):
     inputs = data()[0]
-    pasted = {"model": copy.deepcopy(faulty), "inputs": inputs}
+    pasted = {"model": copy.deepcopy(faulty), "inputs": inputs, "optimizer": torch.optim.Adam(faulty.parameters())}
     exec(better.code, pasted)
     assert torch.equal(pasted["model"](inputs), better.model(inputs))
 
@@ -91,7 +94,7 @@ def test_what_was_finished_is_not_done_again(better, faulty, tmp_path, monkeypat
     pilots = []
     monkeypatch.setattr("skiplens.improvement.search.forecast", lambda *given, **named: pilots.append(named))
     found = sl.improve(faulty, data(), steps=STEPS, cost=COST, out=tmp_path)
-    assert not pilots and len(calls) == 3 + 2 * SEEDS - 2 + 1
+    assert not pilots and len(calls) == 3 + 2 * SEEDS - 2
     assert torch.equal(found.race.before, better.race.before) and torch.equal(found.race.after, better.race.after)
 
 
@@ -108,94 +111,123 @@ def unchanged(found, model):
     return same and found.model is not model and not found.changes and not found.code
 
 
+def own_schedule(parameters):
+    optimizer = torch.optim.Adam(parameters)
+    return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, lambda number: 1.0)
+
+
 def test_where_nothing_promises_more_the_network_stays_as_it_is(monkeypatch):
     monkeypatch.setattr("skiplens.improvement.search.CLEARLY", math.inf)  # no change is ever clearly better
     model = network(1)
-    found = sl.improve(model, data(), steps=STEPS, cost=COST, keep="outputs")
+    found = sl.improve(model, data(), steps=STEPS, cost=COST, keep="outputs", optimizer=own_schedule)
     assert unchanged(found, model) and found.race is None and "as well as anything tried" in found.sentence
     assert found.sentence.endswith("keep='architecture' would try other starts too.")
     assert found.reading.left_out["another start"] == "keep='outputs' does not allow it"
+    assert found.reading.cost <= COST, "a schedule of the user's own is not replaced"
+    assert found.reading.left_out["a rate that falls at the end"] == "the optimizer has a schedule of its own"
 
 
 def test_what_the_race_does_not_prove_is_not_changed(faulty, monkeypatch):
-    alike = run_to_the_end(network(1), data(64), None, optimizer_choice("sgd"), rates=(0.05,), steps=STEPS, seed=0)
+    alike = run_to_the_end(network(1), data(64), None, optimizer_choice("sgd"), rate=0.05, steps=STEPS, seed=0)
     monkeypatch.setattr(sys.modules["skiplens.improvement.improve"], "run_to_the_end", lambda *given, **named: alike)
     found = sl.improve(faulty, data(), steps=STEPS, cost=COST)
     assert unchanged(found, faulty) and found.race.gain == 1 and "Not proven" in found.sentence
 
 
+OWN, LOWER = (2.0, 2.04, 2.01), (0.1, 0.11, 0.1)  # losses of the network as it is, and much lower ones
+
+
 @pytest.mark.parametrize(
-    ("own", "further", "taken"),
+    ("changed", "cooled", "own_cooled", "kept"),
     [
-        (0.2, (0.1, 0.3), 1),  # the first of the others is better
-        (0.2, (0.3, 0.1), 2),
-        (0.2, (0.3, 0.4), 0),  # the rate of the pilot is the best
-        (1.99, (0.1, 0.1), None),  # not proven at the rates of the pilots, so no other one is tried
-        (0.2, (math.inf, 0.1), 2),
+        ((0.2, 0.21, 0.22), LOWER, OWN, "changed and cooled"),
+        ((0.2, 0.21, 0.22), (0.19, 0.2, 0.21), OWN, "changed"),  # proven, but not worth a change
+        ((0.2, 0.21, 0.22), (0.02, 0.3, 0.1), OWN, "changed"),  # lower on average, not beyond chance
+        (
+            (1.0, 3.0, 2.0),
+            LOWER,
+            OWN,
+            "",
+        ),  # the change is not proven, so how it ends with a falling rate does not count
+        ((1.0, 3.0, 2.0), OWN, LOWER, "cooled"),
     ],
 )
-def test_what_is_proven_at_the_rates_of_the_pilots_is_tried_at_two_more(faulty, monkeypatch, own, further, taken):
-    """In the place of trainings: losses with a jitter of their own, lower where the network was changed."""
+def test_what_is_kept_is_asked_whether_a_falling_rate_helps(faulty, monkeypatch, changed, cooled, own_cooled, kept):
+    """In the place of trainings: losses by whether the network was changed and whether the rate falls."""
     calls = []
 
-    def ended(model, *given, rates, steps, seed, **named):
-        changed = not torch.equal(next(model.parameters()), next(faulty.parameters()))
-        calls.append((changed, rates, seed))
-        ends = dict(zip(rates, further, strict=True)) if len(rates) > 1 else {rates[0]: own if changed else 2.0}
-        rate = min(ends, key=ends.get)
-        jitter = 1 + 0.01 * seed if changed else 1 + 0.02 * (seed % 2)
-        provenance = Provenance.begin({}, 0, "cpu").end()
-        return RacedRun(losses=torch.full((steps,), ends[rate] * jitter).double(), rate=rate, provenance=provenance)
+    def ended(model, *given, rate, steps, seed, last, **named):
+        new = not torch.equal(next(model.parameters()), next(faulty.parameters()))
+        calls.append((new, rate, seed, last))
+        ends = (changed, cooled) if new else (OWN, own_cooled)
+        losses, other = (torch.full((steps,), end[seed - 1]).double() for end in ends)
+        return RacedRun(losses=losses, cooled=other, provenance=Provenance.begin({}, 0, "cpu").end())
+
+    def test(before, after):
+        return float(stats.ttest_rel(np.log(before), np.log(after), alternative="greater").pvalue)
 
     monkeypatch.setattr(sys.modules["skiplens.improvement.improve"], "run_to_the_end", ended)
     found = sl.improve(faulty, data(), steps=STEPS, cost=COST)
     rates = [found.before.rate, found.after.rate]
-    pairs = [(side == 1, (rates[side],), seed) for side in (0, 1) for seed in (1, 2, 3)]
-    assert calls[:6] == pairs and found.race.rates == tuple(rates), "each at the rate of its own pilot"
-    before = np.log([2 * (1 + 0.02 * (seed % 2)) for seed in (1, 2, 3)])
-    after = np.log([own * (1 + 0.01 * seed) for seed in (1, 2, 3)])
-    wanted = float(stats.ttest_rel(before, after, alternative="greater").pvalue)
-    assert found.race.p == pytest.approx(wanted, rel=1e-9), "what is chosen later is no part of the test"
-    spent = int(found.reading.costs.sum()) + 6 * STEPS
-    if taken is None:
-        assert len(calls) == 6 and not found.changes and found.reading.cost == spent
-        assert math.isnan(found.reading.best_rate) and found.rate == found.before.rate
-        return
-    assert calls[6:] == [(True, calls[6][1], 1)] and rates[1] not in calls[6][1] and len(set(calls[6][1])) == 2
-    assert found.rate == (rates[1], *calls[6][1])[taken]
-    assert found.reading.best_loss == pytest.approx(1.01 * (own, *further)[taken])
-    assert found.reading.cost == spent + STEPS + STEPS // 4
-    assert ("from the first seed" in found.sentence) == (taken > 0)
-    again = from_json(to_json(found.reading))
-    assert (again.best_rate, again.best_loss) == (found.reading.best_rate, found.reading.best_loss)
-
-
-def test_the_rates_that_are_tried_later_went_furthest_and_came_lowest(better):
-    nan = math.nan
-    losses = [[9, 1, nan, nan], [9, 5, 4, nan], [9, 5, 3, nan], [9, 2, 1, 0.5], [9, 1e9, nan, nan], [9, nan, nan, nan]]
-    found = replace(better.before, tried=(1.0, 2.0, 3.0, 4.0, 5.0, 6.0), losses=torch.tensor(losses), rate=2.0)
-    assert further_rates(found) == (4.0, 3.0)
-    assert further_rates(replace(found, rate=4.0)) == (3.0, 2.0)
-    assert further_rates(replace(found, tried=(4.0,), losses=torch.tensor(losses[3:4]), rate=4.0)) == ()
-
-
-def test_of_several_rates_the_one_ahead_after_a_quarter_goes_on():
-    model, source = network(1), data(64)
-    alone = {
-        rate: run_to_the_end(model, source, None, optimizer_choice("sgd"), rates=(rate,), steps=40, seed=3)
-        for rate in (1e-4, 0.05, 1e8)
+    assert calls == [(side == 1, rates[side], seed, STEPS // 4) for side in (0, 1) for seed in (1, 2, 3)]
+    wanted = {
+        "changed and cooled": (OWN, cooled, max(test(OWN, changed), test(changed, cooled))),
+        "changed": (OWN, changed, test(OWN, changed)),
+        "cooled": (OWN, own_cooled, test(OWN, own_cooled)),
+        "": (OWN, changed, test(OWN, changed)),
     }
-    for rates in [(1e-4, 0.05), (0.05, 1e-4), (1e8, 0.05, 1e-4), (1e8, 1e-4)]:
-        run = run_to_the_end(model, source, None, optimizer_choice("sgd"), rates=rates, steps=40, seed=3)
-        best = min(rates, key=lambda rate: float(alone[rate].losses[8:10].mean()))
-        assert run.rate == best and torch.equal(run.losses, alone[best].losses), "as if it were alone"
+    before, after, p = wanted[kept]
+    assert found.race.before[:, -1].tolist() == list(before) and found.race.after[:, -1].tolist() == list(after)
+    assert found.reading.p == pytest.approx(p, rel=1e-9) and (p < 0.05) == bool(kept)
+    assert found.rate == rates["changed" in kept] and found.reading.is_proven == bool(found.changes) == bool(kept)
+    names = [change.name for change in found.changes]
+    assert (
+        ("cool_down" in names)
+        == ("cooled" in kept)
+        == ("let the rate fall to zero over the last 20 of 80" in found.sentence.lower())
+    )
+    assert ("changed" in kept) == (len(names) > ("cooled" in kept)) and ("stays as it is" in found.sentence) == (
+        not kept
+    )
+    assert any("a race does not prove it" in reason for reason in found.reading.left_out.values()) == (kept == "cooled")
+    assert found.reading.cost == int(found.reading.costs.sum()) + 6 * (STEPS + STEPS // 4)
+    assert from_json(to_json(found.reading)).sentence == found.sentence
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_falling_rate_is_that_of_the_code_to_paste(warm):
+    model, (inputs, targets), choice = network(1), data(64), clipped(optimizer_choice("adam"), 1.0)
+    plan = tuple(c for c in changes_for(Patient(model, Batch(inputs, targets), None, 42, choice), "outputs")[0] if warm)
+    plan = tuple(change for change in plan if change.name == "warm_up")
+    trained = trained_with(choice, plan)
+    asked = {"rate": 0.01, "steps": 42, "seed": 3, "first": 5}
+    run = run_to_the_end(model, (inputs, targets), None, trained, **asked, last=10)
+    alone = run_to_the_end(model, (inputs, targets), None, trained, **asked)
+    assert torch.equal(run.losses, alone.losses) and not alone.cooled.numel(), "the second end leaves no trace"
+    own, losses, rates = copy.deepcopy(model), [], []
+    optimizer = torch.optim.Adam(own.parameters(), lr=0.01)
+    pasted = {"optimizer": optimizer}
+    for change in (*plan, cool_down(plan, 42, "")):
+        exec(change.code, pasted)
+    for _ in range(42):  # 64 samples are one batch
+        loss = nn.functional.cross_entropy(own(inputs), targets)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(own.parameters(), 1.0)
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        pasted["schedule"].step()
+        losses.append(loss.item())
+    assert rates == pytest.approx([0.01 * min(1, (42 - n) / 10, (n + 1) / 4 if warm else 1) for n in range(42)])
+    assert run.cooled.tolist() == pytest.approx(losses, rel=1e-4)
+    assert torch.equal(run.cooled[:33], run.losses[:33]) and not torch.equal(run.cooled[34:], run.losses[34:])
 
 
 def test_ten_trainings_are_enough():
     asked = inspect.signature(sl.improve).parameters
     cost, steps = asked["cost"].default, asked["steps"].default
     assert cost + race_cost(steps) <= 10 * steps
-    assert race_cost(400) == 6 * 400 + 400 + 100
+    assert race_cost(400) == 6 * 400 + 6 * 100
 
 
 def test_the_reading_is_kept_and_shown(better, tmp_path):
@@ -230,7 +262,7 @@ def test_each_change_is_told_its_share_of_the_gain(better):
 
 
 def test_a_change_of_the_training_alone_leaves_a_copy(faulty, monkeypatch):
-    run = run_to_the_end(network(1), data(64), None, optimizer_choice("sgd"), rates=(0.05,), steps=STEPS, seed=0)
+    run = run_to_the_end(network(1), data(64), None, optimizer_choice("sgd"), rate=0.05, steps=STEPS, seed=0)
     monkeypatch.setattr(sys.modules["skiplens.improvement.improve"], "run_to_the_end", lambda *given, **named: run)
     monkeypatch.setattr(Race, "is_proven", True)
     for margin in ("CLEARLY", "WORTH"):
@@ -256,7 +288,7 @@ def test_how_far_one_run_diverged_does_not_drown_the_others():
     before[0, 5:] = math.inf
     after = torch.full((3, 10), 0.1)
     assert Race(before, after, (0.1, 0.1)).p > 0.1  # what it would be: one number of 1e12 among others of 1
-    bounded = Race(before, after, (0.1, 0.1), ceiling=20.0)
+    bounded = Race(before, after, (0.1, 0.1), guess=2.0)
     ends = torch.tensor([20.0, 1.1, 0.9]).log(), torch.full((3,), 0.1).log()
     assert bounded.p == pytest.approx(float(stats.ttest_rel(*ends, alternative="greater").pvalue), rel=1e-5)
     assert bounded.is_proven
@@ -286,7 +318,7 @@ def test_a_curve_ends_where_its_last_run_diverged_and_is_cut_at_ten_guesses():
 
 def test_a_run_is_the_training_that_anybody_would_write():
     model, (X, y) = network(1), data(64)
-    run = run_to_the_end(model, (X, y), None, optimizer_choice("sgd"), rates=(0.05,), steps=6, seed=0)
+    run = run_to_the_end(model, (X, y), None, optimizer_choice("sgd"), rate=0.05, steps=6, seed=0)
     own = copy.deepcopy(model)
     optimizer, losses = torch.optim.SGD(own.parameters(), lr=0.05, momentum=0.9), []
     for _ in range(6):
@@ -299,7 +331,7 @@ def test_a_run_is_the_training_that_anybody_would_write():
 
 
 def test_a_run_that_diverges_is_infinite_from_there():
-    run = run_to_the_end(network(1), data(64), None, optimizer_choice("sgd"), rates=(1e8,), steps=40, seed=0)
+    run = run_to_the_end(network(1), data(64), None, optimizer_choice("sgd"), rate=1e8, steps=40, seed=0)
     assert torch.isfinite(run.losses[0]) and torch.isinf(run.losses[-1])
     assert torch.isinf(run.losses).double().diff().ge(0).all()
 

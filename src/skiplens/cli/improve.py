@@ -21,7 +21,7 @@ class ImproveSettings(OneForecastSettings):
         "architecture",
         "outputs: change only how it is trained; architecture: also values of parameters; nothing: anything.",
     )
-    cost: int = option(1100, "Steps of all short trainings; a race of 7.25 whole trainings comes after them.")
+    cost: int = option(1000, "Steps of all short trainings; a race of 7.5 whole trainings comes after them.")
 
 
 @with_settings(ImproveSettings)

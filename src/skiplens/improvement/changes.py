@@ -30,7 +30,7 @@ LEAST_LAYERS = 4  # of equal shape: fewer need no shortcut
 USUAL_INPUTS = 0.3, 3.0  # root mean squares, and means in standard deviations, that need no standardising
 FAR = 1.5  # times larger or smaller than torch draws it
 CLIP = 1.0
-WARM_UP = 10  # a tenth of the steps
+WARM_UP, COOL_DOWN = 10, 4  # a tenth of the steps, and the last fourth
 
 
 @dataclass(frozen=True)
@@ -306,17 +306,25 @@ def _head(patient: Patient) -> Made:
 def _training(patient: Patient) -> Made:
     steps = max(2, patient.steps // WARM_UP)
     words, reason = f"let the rate rise over the first {steps} steps", "the first steps know the gradient badly"
-    code = (
-        "schedule = torch.optim.lr_scheduler.LambdaLR(\n"
-        f"    optimizer, lambda number: min(1.0, (number + 1) / {steps})\n"
-        ")  # schedule.step() after each optimizer.step()"
-    )
+    code = _schedule_code(f"(number + 1) / {steps}")
     warm_up = Change("warm_up", "training", words, reason, (), lambda choice: warmed_up(choice, steps), code)
     words, reason = f"clip the norm of the gradient at {CLIP:g}", "a single large gradient can undo what was learned"
     code = f"torch.nn.utils.clip_grad_norm_(model.parameters(), {CLIP:g})  # before each optimizer.step()"
     clip = Change("clip", "training", words, reason, (), lambda choice: clipped(choice, CLIP), code)
-    scheduled = isinstance(patient.choice.factory([nn.Parameter(torch.zeros(1))]), tuple)
-    return [clip] if scheduled else [warm_up, clip]
+    return [clip] if patient.scheduled else [warm_up, clip]
+
+
+def cool_down(plan: Plan, steps: int, reason: str) -> Change:
+    """A rate that falls to zero at the end of a training with this plan: pilots do not go so far, a race tries it."""
+    rising = f", (number + 1) / {max(2, steps // WARM_UP)}" * any(change.name == "warm_up" for change in plan)
+    words = f"let the rate fall to zero over the last {steps // COOL_DOWN} of {steps} steps"
+    code = _schedule_code(f"({steps} - number) / {steps // COOL_DOWN}{rising}")
+    return Change("cool_down", "training", words, reason, training_code=code)
+
+
+def _schedule_code(factor: str) -> str:
+    made = f"schedule = torch.optim.lr_scheduler.LambdaLR(\n    optimizer, lambda number: min(1.0, {factor})\n)"
+    return f"import torch\n\n{made}  # schedule.step() after each optimizer.step()"
 
 
 _KINDS: tuple[tuple[int, str, Callable[[Patient], Made]], ...] = (

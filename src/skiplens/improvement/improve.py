@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,22 +14,23 @@ from skiplens.base.identity import fingerprint
 from skiplens.base.preserve_state import preserve_random_state, preserve_state
 from skiplens.base.progress import Progress, silent
 from skiplens.base.version import VERSION
+from skiplens.base.words import in_words
 from skiplens.graph.batch import take
 from skiplens.graph.inputs import copy_of, require_module, try_call
 from skiplens.graph.lens import Subject, with_targets
 from skiplens.graph.loss import Loss, loss_name, loss_rule
-from skiplens.improvement.changes import Change, Keep, Plan, changed, changes_for, trained_with
+from skiplens.improvement.changes import COOL_DOWN, Change, Keep, Plan, changed, changes_for, cool_down, trained_with
 from skiplens.improvement.drawing import look
 from skiplens.improvement.patient import Patient, quantised_layers
-from skiplens.improvement.race import BEYOND, CLIPPED, SCREENED, Race, RacedRun, ends_of, run_to_the_end
+from skiplens.improvement.race import Race, RacedRun, run_to_the_end
 from skiplens.improvement.reading import Improvement
-from skiplens.improvement.search import FULL, Search, Tried, kept
+from skiplens.improvement.search import FULL, WORTH, Search, Tried, kept, named
 from skiplens.readings.finding import listed
 from skiplens.readings.reading import Provenance
 from skiplens.readings.store import Store
 from skiplens.trainability.forecast import opened
 from skiplens.trainability.optimizers import Factory, optimizer_choice
-from skiplens.trainability.pilot import Trial, has_diverged, trainable
+from skiplens.trainability.pilot import trainable
 from skiplens.trainability.reading import Forecast
 from skiplens.training.checkpoints import state_tensors
 from skiplens.training.source import batch_tensors
@@ -39,7 +40,6 @@ SAMPLES = 256  # that readings are taken of, and that starts are measured on
 LEAST_COST = 140
 LEAST_SAMPLES = 32
 SEEDS = 3  # pairs of a race
-FURTHER = 2  # rates that what is proven is tried at besides the one of its pilot
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Improved:
         code: Code to paste that makes the same changes to a model called `model` whose inputs are `inputs`.
         before: The forecast of the network as it was.
         after: The forecast of the changed one; None where nothing seemed better.
-        race: Both trained to the end, each at the rate of its pilot; None where nothing seemed better.
+        race: The original and what is handed over, trained to the end; None where nothing seemed better.
         reading: All of it as numbers, for a report.
     """
 
@@ -67,7 +67,7 @@ class Improved:
     @property
     def rate(self) -> float:
         """The rate to train `model` at; NaN where no rate works."""
-        return self.reading.best_rate if self.changes else self.before.rate
+        return self.reading.rates[1] if self.reading.is_proven else self.before.rate
 
     @property
     def sentence(self) -> str:
@@ -88,7 +88,7 @@ def improve(  # noqa: PLR0913 - the model, its data, and keywords of which each 
     optimizer: str | Factory = "adam",
     steps: int = 400,
     keep: Keep = "architecture",
-    cost: int = 1100,
+    cost: int = 1000,
     seed: int = 0,
     out: Path | str | None = None,
     progress: Progress = silent,
@@ -96,8 +96,8 @@ def improve(  # noqa: PLR0913 - the model, its data, and keywords of which each 
     """A changed copy of `model` that trains better, with the proof; the model is left bit for bit as it was.
 
     Changes that readings call for are tried by short trainings, the best ones together; what wins is trained to the
-    end beside the original from three fresh seeds, each at the best rate of its pilot, and what is proven at two more
-    rates. It costs `cost` gradients and 7.25 · `steps` for this race, which is left out where nothing seems better.
+    end beside the original from three fresh seeds, each at the best rate of its pilot, the last quarter also with a
+    rate that falls to zero. It costs `cost` gradients and 7.5 · `steps`, half of these where nothing seems better.
 
     Args:
         model: Any `nn.Module` with parameters to train.
@@ -167,14 +167,23 @@ class _Work:
         changes, left_out = changes_for(patient, self.keep)
         search = Search(patient, self.data, self.seed, self.cost, self.progress, self.store, key, left_out=left_out)
         before, best = search.run(changes)
-        race = None if best is None else self._race(key, before, best.found, best.plan)
-        proven = best is not None and race is not None and race.is_proven
+        race, cooling = self._raced(key, before, best)
         # Made in the order in which they were found, as the code does; told in the order of their effect.
-        in_order = best.plan if best is not None and proven else ()
-        gains = search.gains(in_order)
+        in_order = best.plan if best is not None and race is not None and race.is_proven else ()
+        gains, p = search.gains(in_order), race.p if race else 1.0
+        if cooling is None:
+            search.left_out["a rate that falls at the end"] = "the optimizer has a schedule of its own"
+        elif cooling.is_proven and math.log(cooling.gain) > WORTH:
+            if best is not None and race is not None and not in_order:
+                search.left_out[f"{best.name}, to the end"] = f"a race does not prove it (p = {in_words(p, 2)})"
+            reason = f"the last losses are {in_words(cooling.gain, 2)} times lower so (p = {in_words(cooling.p, 2)})"
+            race, p = (
+                (replace(race, after=cooling.after), max(p, cooling.p)) if race and in_order else (cooling, cooling.p)
+            )
+            in_order = (*in_order, cool_down(in_order, patient.steps, reason))
+            gains |= {in_order[-1].name: math.log(cooling.gain)}
         plan = tuple(sorted(in_order, key=lambda change: -gains[change.name]))
         made = changed(copy_of(patient.model), in_order, patient.batch.inputs)
-        best_rate, best_loss = self._best_rate(key, race, best) if best and race and proven else (math.nan, math.nan)
         reading = Improvement(
             drawings=self._drawings(made if any(change.remedies for change in plan) else None),
             changes=tuple(change.words for change in plan),
@@ -185,15 +194,13 @@ class _Work:
             scores=torch.tensor([tried.found.score for tried in search.tried], dtype=torch.float64),
             costs=torch.tensor([tried.found.cost for tried in search.tried]),
             left_out=search.left_out,
-            seemed_better="" if best is None else best.name,
+            seemed_better=named(in_order) if in_order else best.name if best else "",
             losses_before=race.before if race else torch.zeros(0, 0),
             losses_after=race.after if race else torch.zeros(0, 0),
             rates=race.rates if race else (before.rate, before.rate),
             gain=race.gain if race else 1.0,
-            p=race.p if race else 1.0,
-            is_proven=proven,
-            best_rate=best_rate,
-            best_loss=best_loss,
+            p=p,
+            is_proven=bool(in_order),
             guess=before.guess,
             cost=search.spent + self.spent,
             steps=patient.steps,
@@ -208,37 +215,37 @@ class _Work:
         found = tuple(look(Subject(model, few, "", loss=self.patient.loss), self.seed) for model in models)
         return found if all(found) else ()
 
-    def _race(self, key: str, before: Forecast, after: Forecast, plan: Plan) -> Race:
-        """Both from the same seeds on the same batches, which no pilot has seen in this order.
+    def _raced(self, key: str, before: Forecast, best: Tried | None) -> tuple[Race | None, Race | None]:
+        """Both networks from the same seeds on the same batches, which no pilot has seen in this order.
 
-        Both get the rate of their pilot, so that neither is treated better, and the test has nothing to correct.
+        Both get the rate of their pilot, so that neither is treated better, and the test has nothing to correct. What
+        is kept after it is then asked one more question: whether it ends lower with a rate that falls at the end.
         """
-        rates = (before.rate if before.rate == before.rate else self.patient.choice.usual, after.rate)
-        pairs, seeds = zip(((), plan), rates, strict=True), range(self.seed + 1, self.seed + 1 + SEEDS)
-        runs = [torch.stack([self._run(key, own, (rate,), seed).losses for seed in seeds]) for own, rate in pairs]
-        return Race(runs[0], runs[1], rates, ceiling=CLIPPED * before.guess if before.guess > 0 else BEYOND)
+        own = before.rate if before.rate == before.rate else self.patient.choice.usual
+        entries = [((), own), (best.plan, best.found.rate)] if best else [] if self.patient.scheduled else [((), own)]
+        runs = [[self._run(key, plan, rate, self.seed + 1 + n) for n in range(SEEDS)] for plan, rate in entries]
+        ends = [torch.stack([run.losses for run in side]) for side in runs]
+        race = Race(ends[0], ends[1], (own, best.found.rate), guess=before.guess) if best else None
+        side = int(race is not None and race.is_proven)
+        if self.patient.scheduled:
+            return race, None
+        rate, cooled = entries[side][1], torch.stack([run.cooled for run in runs[side]])
+        return race, Race(ends[side], cooled, (rate, rate), guess=before.guess)
 
-    def _best_rate(self, key: str, race: Race, best: Tried) -> tuple[float, float]:
-        """At which of the rates the changed network ends lowest from the first seed, and where: pilots often err."""
-        own, further = (race.rates[1], float(race.ends[1][0])), further_rates(best.found)
-        if not further:
-            return own
-        run = self._run(key, best.plan, further, self.seed + 1)
-        return min(own, (run.rate, float(ends_of(run.losses[None]))), key=lambda found: found[1])
-
-    def _run(self, key: str, plan: Plan, rates: tuple[float, ...], seed: int) -> RacedRun:
-        """One training; of several rates the one that is ahead after a fourth of the steps goes on."""
-        self.progress("race to the end", self.spent, race_cost(self.patient.steps))
-        self.spent += self.patient.steps + (len(rates) - 1) * (self.patient.steps // SCREENED)
-        fresh = tuple(change.with_seed(seed) for change in plan)
+    def _run(self, key: str, plan: Plan, rate: float, seed: int) -> RacedRun:
+        """One training, and its end with a rate that falls where the optimizer has no schedule of its own."""
+        patient, steps, fresh = self.patient, self.patient.steps, tuple(change.with_seed(seed) for change in plan)
+        last = 0 if patient.scheduled else steps // COOL_DOWN
+        self.progress("race to the end", self.spent, race_cost(steps))
+        self.spent += steps + last
 
         def measure() -> RacedRun:
-            model = changed(self.patient.model, fresh, self.patient.batch.inputs)
-            asked = {"rates": rates, "steps": self.patient.steps, "seed": seed, "first": seed * self.patient.steps}
-            choice = trained_with(self.patient.choice, plan)
-            return run_to_the_end(model, self.data, self.patient.loss, choice, **asked)  # type: ignore[arg-type]
+            model = changed(patient.model, fresh, patient.batch.inputs)
+            asked = {"rate": rate, "steps": steps, "seed": seed, "first": seed * steps, "last": last}
+            choice = trained_with(patient.choice, plan)
+            return run_to_the_end(model, self.data, patient.loss, choice, **asked)  # type: ignore[arg-type]
 
-        return cast(RacedRun, kept(self.store, key, ["race", [change.name for change in fresh], rates, seed], measure))
+        return cast(RacedRun, kept(self.store, key, ["race", [change.name for change in fresh], rate, seed], measure))
 
     def _key(self, settings: dict[str, Any]) -> str:
         """What tells this work from other work in the same folder."""
@@ -249,13 +256,5 @@ class _Work:
 
 
 def race_cost(steps: int) -> int:
-    """Gradients of a race at most: three pairs, and two more rates, of which one goes on to the end."""
-    return (2 * SEEDS + 1) * steps + (FURTHER - 1) * (steps // SCREENED)
-
-
-def further_rates(found: Forecast) -> tuple[float, ...]:
-    """The rates besides the advised one whose trials went furthest and, of these, came lowest."""
-    rows = ([loss for loss in row if loss == loss] for row in found.losses.tolist())
-    trials = [Trial(rate, row) for rate, row in zip(found.tried, rows, strict=True)]
-    others = [t for t in trials if t.rate != found.rate and t.losses and not has_diverged(t.losses)]
-    return tuple(t.rate for t in sorted(others, key=lambda t: (-len(t.losses), t.level()))[:FURTHER])
+    """Gradients of a race at most: three pairs, and the last quarter of each of these trainings once more."""
+    return 2 * SEEDS * (steps + steps // COOL_DOWN)

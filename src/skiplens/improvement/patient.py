@@ -40,6 +40,11 @@ class Patient:
     steps: int
     choice: OptimizerChoice
 
+    @property
+    def scheduled(self) -> bool:
+        """Whether the optimizer comes with a schedule of its own."""
+        return isinstance(self.choice.factory([nn.Parameter(torch.zeros(1))]), tuple)
+
     @cached_property
     def states(self) -> LayerStates:
         """Signal and gradient at each layer."""

@@ -3,11 +3,12 @@
 Each runs at its best rate. `verify` and `improve` both race so.
 """
 
+import copy
 import itertools
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,15 +23,14 @@ from skiplens.graph.loss import Loss
 from skiplens.plots.figure import Figure, Mark, Points, Reference, bundle, colour, numbers
 from skiplens.readings.reading import Provenance, Reading
 from skiplens.trainability.forecast import TrainingLoss, opened
-from skiplens.trainability.optimizers import OptimizerChoice
-from skiplens.trainability.pilot import Runner, has_diverged
+from skiplens.trainability.optimizers import Mover, OptimizerChoice
+from skiplens.trainability.pilot import Runner, has_diverged, put_state, state_of
 from skiplens.training.source import Source
 
 PIECE = 20  # steps between two looks whether a run has diverged
 LEVEL = 0.05  # of the tests
 BEYOND = 1e12  # what a diverged run counts as
 LAST = 0.1  # share of the steps whose mean loss is the loss at the end
-SCREENED, FIFTH = 4, 0.2  # of several rates one goes on after a fourth of the steps, by its last fifth until then
 CLIPPED = 10.0  # losses above so many guesses are drawn at this height
 
 
@@ -38,10 +38,8 @@ CLIPPED = 10.0  # losses above so many guesses are drawn at this height
 class RacedRun(Reading, kind="raced_run"):
     """One training to the end: the loss before each step, infinite from where it diverged."""
 
-    may_lack: ClassVar[Mapping[str, str]] = {"rate": "it comes from a version that did not keep it"}
-
     losses: Float[Tensor, " steps"]
-    rate: float = math.nan
+    cooled: Float[Tensor, " steps"] = field(default_factory=lambda: torch.zeros(0))  # with a rate that falls at the end
 
 
 @dataclass(frozen=True)
@@ -53,8 +51,8 @@ class Race:
     after: Float[Tensor, "seeds steps"]  # losses of the changed one
     rates: tuple[float, float]  # the rate of each
     last: float = LAST  # the share of the steps, at the end, whose mean loss is the loss at the end
-    # losses above count as this: how far a run has diverged says nothing, and would drown the other pairs
-    ceiling: float = BEYOND
+    # losses above ten of it count as that: how far a run has diverged says nothing, and would drown the other pairs
+    guess: float = BEYOND
 
     @property
     def ends(self) -> tuple[Float[Tensor, " seeds"], Float[Tensor, " seeds"]]:
@@ -96,7 +94,8 @@ class Race:
         return signed_rank_p((after - before).nan_to_num(nan=0.0, posinf=math.inf, neginf=-math.inf))
 
     def _differences(self) -> np.ndarray:
-        before, after = (np.log(np.clip(ends.double().numpy(), 1e-12, self.ceiling)) for ends in self.ends)
+        ceiling = CLIPPED * self.guess if self.guess > 0 else BEYOND
+        before, after = (np.log(np.clip(ends.double().numpy(), 1e-12, ceiling)) for ends in self.ends)
         return before - after
 
 
@@ -125,45 +124,52 @@ def run_to_the_end(  # noqa: PLR0913 - what is trained, on what, how and for how
     loss: Loss,
     choice: OptimizerChoice,
     *,
-    rates: tuple[float, ...],
+    rate: float,
     steps: int,
     seed: int,
     first: int = 0,
+    last: int = 0,
 ) -> RacedRun:
     """Train a copy of `model` on the batches from number `first` on; the seed names their order and what is drawn.
 
-    Of several rates the one that is ahead after a quarter of the steps goes on. `data` may be a `Source`, whose order
-    is its own.
+    The `last` steps are also trained with a rate that falls to zero. A `Source` as `data` keeps its own order.
     """
     device = next(model.parameters()).device
-    clock = Provenance.begin({"optimizer": choice.name, "rates": rates, "steps": steps}, seed, device)
+    clock = Provenance.begin({"optimizer": choice.name, "rate": rate, "steps": steps}, seed, device)
     with own_random_state(device), without_autocast(), torch.enable_grad():
-        runs: list[_Run] = []
-        for rate in rates:
-            source = data if isinstance(data, Source) else opened(data, steps, seed, device)[0]
-            runs.append(_Run(Runner(model, source, TrainingLoss(loss), choice, seed), source.batches(first), rate))
-            runs[-1].go_on(steps if len(rates) == 1 else steps // SCREENED)
-        ahead = min(runs, key=lambda run: float(ends_of(torch.tensor([run.losses], dtype=torch.float64), FIFTH)))
-        ahead.go_on(steps)
-    losses, kept = ahead.losses, torch.full((steps,), math.inf, dtype=torch.float64)
+        source = data if isinstance(data, Source) else opened(data, steps, seed, device)[0]
+        runner = Runner(model, source, TrainingLoss(loss), choice, seed)
+        batches = source.batches(first)
+        losses = [runner.first_gradient(next(batches))]
+        mover = runner.begin(rate)
+        _go_on(runner, mover, losses, batches, steps - last)
+        cooled, *kept = copy.deepcopy((losses, state_of(runner.model), mover.state())) if last else ([],)
+        _go_on(runner, mover, losses, batches, steps)
+        if last:
+            put_state(runner.model, kept[0])
+            mover.restore(kept[1])
+            _go_on(runner, mover, cooled, source.batches(first + len(cooled)), steps, last)
+    return RacedRun(losses=_curve(losses, steps), cooled=_curve(cooled, steps * (last > 0)), provenance=clock.end())
+
+
+def _go_on(
+    runner: Runner, mover: Mover, losses: list[float], batches: Iterator[Batch], until: int, falling: int = 0
+) -> None:
+    """Steps until there are so many, or until it diverges; over those that are `falling` the rate falls to zero."""
+    rates = [group["lr"] for group in mover.optimizer.param_groups]
+    while len(losses) < until and not has_diverged(losses):
+        for group, rate in zip(mover.optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate * (until - len(losses)) / falling if falling else group["lr"]
+        piece = list(itertools.islice(batches, 1 if falling else min(PIECE, until - len(losses))))
+        losses += runner.go_on(mover, len(losses), piece)
+
+
+def _curve(losses: list[float], steps: int) -> Float[Tensor, " steps"]:
+    """So many losses, infinite from where they diverge."""
+    kept = torch.full((steps,), math.inf, dtype=torch.float64)
     finite = list(itertools.takewhile(lambda value: not has_diverged([losses[0], value]), losses))
     kept[: len(finite)] = torch.tensor(finite, dtype=torch.float64)
-    return RacedRun(losses=kept, rate=ahead.rate, provenance=clock.end())
-
-
-class _Run:
-    """A training as far as it went; what a step draws depends on its number only, so that several may take turns."""
-
-    def __init__(self, runner: Runner, batches: Iterator[Batch], rate: float) -> None:
-        self.runner, self.batches, self.rate = runner, batches, rate
-        self.losses = [runner.first_gradient(next(batches))]
-        self.mover = runner.begin(rate)
-
-    def go_on(self, until: int) -> None:
-        """Steps until there are so many, or until it diverges."""
-        while len(self.losses) < until and not has_diverged(self.losses):
-            piece = list(itertools.islice(self.batches, min(PIECE, until - len(self.losses))))
-            self.losses += self.runner.go_on(self.mover, len(self.losses), piece)
+    return kept
 
 
 def race_figure(race: Race, *, name: str = "race_curves", guess: float = math.nan, loss: str = "") -> Figure:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,8 +20,6 @@ COLUMNS = ("change", "loss of its pilot", "gradients")
 class Improvement(Reading, kind="improvement"):
     """The search for a better network."""
 
-    may_lack: ClassVar[Mapping[str, str]] = dict.fromkeys(("best_rate", "best_loss"), "no change was proven better")
-
     changes: tuple[str, ...]  # what was changed, in order of effect; empty where nothing was proven better
     reasons: tuple[str, ...]  # what calls for each
     gains: Float[Tensor, " changes"]  # by how much each lowers the logarithm of the loss at the end of a pilot
@@ -36,7 +34,7 @@ class Improvement(Reading, kind="improvement"):
     losses_after: Float[Tensor, "seeds steps"]  # losses of the changed network
     rates: tuple[float, float]  # the rate of each in the race
     gain: float  # how many times lower the loss ends
-    p: float  # the probability of such a gain by chance
+    p: float  # the probability of such a gain by chance; of two tests in a row the larger one
     is_proven: bool  # whether the changed network is better beyond chance
     guess: float  # the loss of the best constant answer
     cost: int  # gradients computed in all
@@ -44,8 +42,6 @@ class Improvement(Reading, kind="improvement"):
     optimizer: str  # what moves the parameters
     # the network before and, where it was changed, after it, as data; empty where it was not looked at
     drawings: tuple[Mapping[str, Any], ...] = ()
-    best_rate: float = math.nan  # of up to three, the one at which the changed network ends lowest from the first seed
-    best_loss: float = math.nan  # where it ends there
 
     @property
     def sentence(self) -> str:
@@ -72,10 +68,7 @@ class Improvement(Reading, kind="improvement"):
         instead = (
             f"at {after} instead of {before}" if math.isfinite(ends[0]) else f"at {after} and does not diverge any more"
         )
-        other, ended, rate = map(in_words, (self.best_rate, self.best_loss, self.rates[1]))
-        moved = f" At rate {other} instead of {rate} it ends at {ended} from the first seed."
-        moved *= math.isfinite(self.best_rate) and self.best_rate != self.rates[1]
-        return f"The loss ends {instead}: {what} ({raced}, {chance}).{moved}"
+        return f"The loss ends {instead}: {what} ({raced}, {chance})."
 
     @property
     def shares(self) -> tuple[float, ...]:

@@ -58,9 +58,6 @@ def _facts(reading: Improvement) -> tuple[tuple[str, str], ...]:
             ("rates", "{} before, {} after".format(*(in_words(rate, 2) for rate in reading.rates))),
             ("one-sided paired t-test of the logarithms", f"p = {in_words(reading.p, 2)}"),
         ]
-    if math.isfinite(reading.best_rate):
-        ended = f"{in_words(reading.best_rate, 2)}, at which the first seed ends at {in_words(reading.best_loss)}"
-        facts.append(("best of three rates for the changed network", ended))
     return tuple(facts)
 
 

@@ -308,7 +308,7 @@ class Runs:
         source = source_of(self.batch, size, Randomness(seed).child("race"), device)
         sgd = partial(torch.optim.SGD, lr=1.0, momentum=self.options.momentum)
         choice = OptimizerChoice("sgd", sgd, usual=1.0)
-        made = run_to_the_end(model, source, self.loss, choice, rates=(rate,), steps=self.steps, seed=seed)
+        made = run_to_the_end(model, source, self.loss, choice, rate=rate, steps=self.steps, seed=seed)
         self.done += 1
         progress("training race", self.done, self.total)
         return made.losses[None]

@@ -41,14 +41,23 @@ def unexplained(model: nn.Module, batch: Batch, size: int | None = None) -> floa
 
     One forward pass, `size` samples at a time. One is a guess, and so are features that are no numbers.
     """
+    pieces, features = cut(batch, size), list[Tensor]()
+    last: list[Tensor] = []  # what the last module with a weight matrix was given
+
+    def watch(module: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
+        given = next(iter(tensors_in(arguments)), None)
+        if given is not None and given.is_floating_point():
+            last[:] = [given.detach()]
+
     with preserve_state(model), torch.no_grad():
-        watch = _LastFeatures()
         for module in model.modules():
             if any(parameter.ndim > 1 for parameter in module.parameters(recurse=False)):
                 module.register_forward_hook(watch)  # `preserve_state` takes it away
-        features = [watch.called(model, piece) for piece in cut(batch, size)]
-    whole = None if any(found is None for found in features) else torch.cat([f for f in features if f is not None])
-    rows = _rows(whole, batch.targets)
+        for piece in pieces:
+            last.clear()
+            piece.arguments().call(model)
+            features += last
+    rows = _rows(torch.cat(features), batch.targets) if len(features) == len(pieces) else None
     return math.nan if rows is None else left_out(*rows)
 
 
@@ -77,26 +86,9 @@ def left_out(features: np.ndarray, targets: np.ndarray) -> float:
     return float(min(1.5, *shares))
 
 
-class _LastFeatures:
-    """Keeps what the last module with a weight matrix was given."""
-
-    found: Tensor | None = None
-
-    def called(self, model: nn.Module, batch: Batch) -> Tensor | None:
-        """What it was given in one call of the model."""
-        self.found = None
-        batch.arguments().call(model)
-        return self.found
-
-    def __call__(self, module: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
-        given = next(iter(tensors_in(arguments)), None)
-        if given is not None and given.is_floating_point():
-            self.found = given.detach()
-
-
-def _rows(features: Tensor | None, targets: Tensor) -> tuple[np.ndarray, np.ndarray] | None:
+def _rows(features: Tensor, targets: Tensor) -> tuple[np.ndarray, np.ndarray] | None:
     """Features and targets row by row: those of samples, or of places in them where each has a target."""
-    if features is None or features.shape[0] != targets.shape[0]:
+    if features.shape[0] != targets.shape[0]:
         return None
     if targets.ndim == 2 and not targets.is_floating_point() and features.shape[:2] == targets.shape:
         features, targets = features.flatten(0, 1), targets.flatten()
