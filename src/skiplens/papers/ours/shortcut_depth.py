@@ -43,10 +43,16 @@ def ended(settings: Spanned) -> dict[str, Tensor]:
     plan = Blueprint("mlp", (SIDE**2,), CLASSES, LAYERS + 2, WIDTH, settings.shortcut, branches, settings.norm)
     shared = Randomness(settings.seed).child("spanned", settings.replicate).entropy() % 2**31
     network, adam = plan.build(shared).float(), optimizer_choice("adam")
-    steps, rates = settings.steps, adam.rates[2:6]
-    end = ends_of(run_to_the_end(network, data, None, adam, rates=rates, steps=steps, seed=shared).losses[None])[0]
-    score = forecast(network, data, steps=steps, seed=shared).score
-    return {"end": end.double().log(), "score": torch.tensor(score, dtype=torch.float64)}
+
+    def trained(rate: float, steps: int) -> Float[Tensor, "1 steps"]:
+        return run_to_the_end(network, data, None, adam, rate=rate, steps=steps, seed=shared).losses[None]
+
+    ahead = min(adam.rates[2:6], key=lambda rate: float(ends_of(trained(rate, settings.steps // 4), last=0.2)))
+    score = forecast(network, data, steps=settings.steps, seed=shared).score
+    return {
+        "end": ends_of(trained(ahead, settings.steps))[0].log(),
+        "score": torch.tensor(score, dtype=torch.float64),
+    }
 
 
 def runs(preset: Preset, seed: int) -> list[Run]:
