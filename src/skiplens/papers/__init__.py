@@ -1,4 +1,4 @@
-"""Studies: every figure and theorem of the four papers as runs, figures, tables and verdicts."""
+"""Studies: every figure and theorem of the four papers, and our own questions, as runs and verdicts."""
 
 from skiplens.papers.reproduction import Reproduction as Reproduction
 from skiplens.papers.reproduction import reproduce as reproduce

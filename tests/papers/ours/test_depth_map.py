@@ -103,5 +103,7 @@ def test_the_figures_show_what_was_measured():
     assert [bars.name for bars in by_change.marks] == list(BODIES)
     assert by_change.marks[0].y[0] == pytest.approx(GROWTH["pooled"], abs=0.02)
     assert all(0 < error < 0.02 for bars in by_change.marks for error in bars.error)
-    (points,) = by_trunk.marks
-    assert points.x == pytest.approx([2.2, 2.7, 0.2, 0.7, 0.1, 0.6])
+    assert {points.name: points.x for points in by_trunk.marks} == {
+        body: pytest.approx([loss, loss + 0.5]) for body, loss in ALONE.items()
+    }
+    assert by_trunk.marks[2].y == pytest.approx([GROWTH["dense"], GROWTH["dense"] + 0.8], abs=0.02)

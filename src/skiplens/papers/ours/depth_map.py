@@ -187,14 +187,18 @@ def figures(readings: Readings) -> tuple[Figure, ...]:
     alone, deepening = trunks(readings)
     mapped = "Branches by which the mean depth of the logits grows in training; means with standard errors."
     against = (
-        "Each point is one network, its stem free or frozen: how much it deepens, and the loss that its stem and head "
-        "reach without any block; means with standard errors over replicates."
+        "Each point is one network with batch norm, its stem free or frozen: how much it deepens, and the loss that its "
+        "stem and head reach without any block; means with standard errors over replicates."
     )
-    points, change = mean_points(alone.mean(0), deepening, "networks with batch norm"), "change of the mean depth"
+    pairs, change = (
+        zip(BODIES, alone.split(2, dim=1), deepening.split(2, dim=1), strict=True),
+        "change of the mean depth",
+    )
+    points = [mean_points(losses.mean(0), grown, body) for body, losses, grown in pairs]
     names = ("map", "When training makes a network deeper"), ("trunk", "Who learns: the trunk or the branches")
     return (
         statistics.figure(names[0], mapped, ("what is changed", change), bars),
-        statistics.figure(names[1], against, ("loss of the trunk alone", change), [points]),
+        statistics.figure(names[1], against, ("loss of the trunk alone", change), points),
     )
 
 
