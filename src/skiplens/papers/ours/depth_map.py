@@ -187,8 +187,8 @@ def figures(readings: Readings) -> tuple[Figure, ...]:
     alone, deepening = trunks(readings)
     mapped = "Branches by which the mean depth of the logits grows in training; means with standard errors."
     against = (
-        "Each point is one network with batch norm, its stem free or frozen: how much it deepens, and the loss that its "
-        "stem and head reach without any block; means with standard errors over replicates."
+        "Each point is one network with batch norm, its stem free or frozen: how much it deepens, and the loss that "
+        "its stem and head reach without any block; means with standard errors over replicates."
     )
     pairs, change = (
         zip(BODIES, alone.split(2, dim=1), deepening.split(2, dim=1), strict=True),
