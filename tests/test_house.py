@@ -47,9 +47,9 @@ def test_files_are_chapters():
     lengths = {path: len(path.read_text("utf-8").splitlines()) for path in SOURCE.rglob("*.py")}
     assert max(lengths.values()) <= 500, [str(path) for path, length in lengths.items() if length > 500]
     # 51,232 lines when it was rebuilt; forecast, improvement, task and infinite width came after, then shared weights
-    # and mixtures in infinite width, towers, and many networks trained side by side; batch norm of any batch in infinite
-    # width, pictures of samples, landscapes and trainings in the explorer; 650 for graphs rewritten without tracing them
-    # again, joins that are none, questions of our own
+    # and mixtures in infinite width, towers, many networks trained side by side; batch norm of any batch, pictures of
+    # samples, landscapes and trainings in the explorer; graphs rewritten without tracing them again, joins that are
+    # none, questions of our own
     assert len(lengths) <= 380 and sum(lengths.values()) <= 64_400
     chapters = sorted(length for path, length in lengths.items() if path.name != "__init__.py")
     assert 130 <= chapters[len(chapters) // 2] <= 220

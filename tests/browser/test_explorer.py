@@ -145,7 +145,8 @@ def test_two_landscapes_have_one_scale_and_follow_each_other(explore):
     heights = [height for plane in page.evaluate(both, "z") for row in plane for height in row]
     assert page.evaluate(both, "zmin")[0] <= min(heights) and max(heights) <= page.evaluate(both, "zmax")[0]
     ranges = "[...document.querySelectorAll('#hero .plot')].map(plot => plot._fullLayout.xaxis.range.map(Number))"
-    nearer = "{'xaxis.range[0]': -0.5, 'xaxis.range[1]': 0.25}"  # cells stay square, so that a little more is seen
+    # cells stay square, so that a little more is seen along one of the axes
+    nearer = "{'xaxis.range[0]': -0.5, 'xaxis.range[1]': 0.25, 'yaxis.range[0]': -0.25, 'yaxis.range[1]': 0.5}"
     page.evaluate(f"() => {{ Plotly.relayout(document.querySelector('#hero .plot'), {nearer}); }}")
     wait(page, f"{ranges}[1][1] < 1")
     first, second = page.evaluate(ranges)

@@ -52,7 +52,7 @@ class DaskCluster(Executor):
     def _connected(self) -> Any:
         try:
             return _distributed().Client(self.address, timeout=self.timeout, set_as_default=False, name="skiplens")
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, AssertionError) as error:  # the last: its own thread took more than 10 s to begin
             raise UnreachableError(
                 f"No Dask scheduler answers at {self.address} ({error}). "
                 "Start one with 'dask scheduler', or work on this machine with --workers N."

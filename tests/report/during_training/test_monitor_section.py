@@ -51,7 +51,7 @@ def test_a_page_of_a_monitor_alone_tells_the_run_and_calls_nothing_healthy(tmp_p
     page = report.save(tmp_path / "r.html").read_text().split("</main>")[0]
     assert page.count(report.verdict) == 1 and "Healthy" not in page and 'class="verdict severity-unknown"' in page
     drawing = monitor_drawing(watched)
-    assert drawing.caption == "acts 1.8 blocks deep,\nat first 0.5" and drawing.spectrum == (0.0, 0.25, 0.75)
+    assert drawing.caption == "acts 1.8 blocks deep,\n0.5 at first" and drawing.spectrum == (0.0, 0.25, 0.75)
     assert [block.name for block in drawing.blocks] == ["a", "b"] and not any(s.role == "mark" for s in layout(drawing))
     assert "as thick as its share" not in page and "size of the signal" not in page, "nobody looked"
     assert monitor_drawing(reading(measured={})) is None
