@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -223,6 +224,14 @@ def test_a_late_worker_with_another_version_refuses_the_work(cluster, tmp_path, 
     monkeypatch.setattr("skiplens.sweeps.dask_executor.VERSION", "9.9.9")
     with pytest.raises(ClusterError, match=r"A worker has Skiplens .*, the command has 9.9.9"):
         sweep(runs(), Store(tmp_path), executor(cluster))
+
+
+def test_a_client_that_does_not_start_is_told(tmp_path, monkeypatch):
+    """Distributed asserts that its own thread begins within ten seconds, which a busy machine may not keep."""
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(distributed, "Client", Mock(side_effect=AssertionError()))
+    with pytest.raises(ClusterError, match=r"answers at tcp://127.0.0.1:1 \(its client did not start\)"):
+        sweep(runs(), Store(tmp_path), DaskCluster("tcp://127.0.0.1:1", timeout=0.5))
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "tcp://127.0.0.1", "nonsense://x"])

@@ -54,7 +54,7 @@ class DaskCluster(Executor):
             return _distributed().Client(self.address, timeout=self.timeout, set_as_default=False, name="skiplens")
         except (OSError, ValueError, AssertionError) as error:  # the last: its own thread took more than 10 s to begin
             raise UnreachableError(
-                f"No Dask scheduler answers at {self.address} ({error}). "
+                f"No Dask scheduler answers at {self.address} ({str(error) or 'its client did not start'}). "
                 "Start one with 'dask scheduler', or work on this machine with --workers N."
             ) from error
 
