@@ -47,27 +47,32 @@ def best_ridge(K, labels):
     return max(scores)[1]
 
 
-def matrix(kernel, quantity, pair, name, options):
-    """A kernel matrix, strip by strip, and its seconds; `None` as the second of the pair mirrors the lower half."""
+def matrices(kernel, pair, name, options):
+    """Both kernel matrices, strip by strip, and their seconds; `None` as the second of the pair mirrors the lower half.
+
+    One pass gives both: what the tangent kernel needs holds the covariance.
+    """
     X, Y = pair
-    found, seconds = torch.zeros(len(X), len(X if Y is None else Y), dtype=X.dtype, device=X.device), 0.0
+    shape, seconds = (2, len(X), len(X if Y is None else Y)), 0.0
+    found = torch.zeros(shape, dtype=X.dtype, device=X.device)
     for start in range(0, len(X), options.strip):
         rows = slice(start, start + options.strip)
-        file = options.store and options.store / f"{name}-{quantity}-{options.strip}-{start}.pt"
+        file = options.store and options.store / f"{name}-{options.strip}-{start}.pt"
         if file and file.exists():
             part, taken = torch.load(file)
         else:
             begun = time.perf_counter()
-            part = kernel.matrix(quantity, X[rows], X[: rows.stop] if Y is None else Y)
+            part = torch.stack(kernel.both(X[rows], X[: rows.stop] if Y is None else Y))
             if options.device == "cuda":
                 torch.cuda.synchronize()
             taken = time.perf_counter() - begun
             if file:
                 torch.save((part.cpu(), taken), file.with_suffix(".part"))
                 file.with_suffix(".part").replace(file)
-        found[rows, : part.shape[1]] = part.to(found)
+        found[:, rows, : part.shape[2]] = part.to(found)
         seconds += taken
-    return (found if Y is not None else found.tril() + found.tril(-1).T), seconds
+        print(f"{name}: {min(rows.stop, len(X))} of {len(X)} rows, {seconds:.1f} s", flush=True)
+    return (found if Y is not None else found.tril() + found.tril(-1).mT), seconds
 
 
 def regression(samples, parts, options):
@@ -79,13 +84,12 @@ def regression(samples, parts, options):
     X, T = (nn.functional.adaptive_avg_pool2d(part, options.pixels or part.shape[-1]) for part in (X, T))
     name = f"{samples}-{len(T)}-{X.shape[-1]}"
     kernel = infinite_width(myrtle().to(options.device), X[:1], variance="he", parameterisation="ntk")
-    row = {"samples": samples, "test": len(T), "pixels": X.shape[-1]}
-    for quantity in ("ntk", "nngp"):
-        K, first = matrix(kernel, quantity, (X, None), f"{name}-train", options)
-        across, second = matrix(kernel, quantity, (T, X), f"{name}-test", options)
-        row[f"{quantity}_s"], row[f"{quantity}_train_s"] = first + second, first
-        weights = ridge_weights(K, indicators(labels[:samples]), best_ridge(K, labels[:samples]))
-        row[f"{quantity}_accuracy"] = accuracy(across @ weights, test_labels[: options.test])
+    K, first = matrices(kernel, (X, None), f"{name}-train", options)
+    across, second = matrices(kernel, (T, X), f"{name}-test", options)
+    row = {"samples": samples, "test": len(T), "pixels": X.shape[-1], "train_s": first, "test_s": second}
+    for place, quantity in enumerate(("nngp", "ntk")):
+        weights = ridge_weights(K[place], indicators(labels[:samples]), best_ridge(K[place], labels[:samples]))
+        row[f"{quantity}_accuracy"] = accuracy(across[place] @ weights, test_labels[: options.test])
     return row
 
 

@@ -318,3 +318,14 @@ class NormByHand(nn.Module):
 def test_a_norm_written_by_hand_is_refused_with_the_module_to_take():
     with pytest.raises(InvalidInputError, match=r"a norm written by hand, take torch.nn.LayerNorm or torch.nn.RMSNorm"):
         infinite_width(NormByHand(), torch.randn(2, 3))
+
+
+@pytest.mark.parametrize("other", [False, True])
+@pytest.mark.parametrize("samples", [5, 520])  # 520 float32 inputs are looked up in a table
+def test_both_kernels_of_one_pass_are_those_of_two(other, samples):
+    X = torch.randn(samples, 4, generator=torch.Generator().manual_seed(0))
+    model = nn.Sequential(nn.Linear(4, 8, bias=False), nn.ReLU(), nn.Linear(8, 1, bias=False))
+    kernel, Y = infinite_width(model, X[:2], variance="he"), X[:516] * 2 if other else None
+    nngp, ntk = kernel.both(X, Y)
+    assert torch.equal(nngp, kernel.nngp(X, Y)) and torch.equal(ntk, kernel.ntk(X, Y))
+    assert not torch.equal(nngp, ntk)

@@ -40,9 +40,8 @@ _NOT_THE_USERS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2
 _BYTES_PER_ENTRY = 8 * 16  # float64 matrices that are alive at once, for a residual block
 _UNUSUAL = (TypeError, ValueError, IndexError, KeyError, AttributeError, RuntimeError)  # arguments no rule foresaw
 _MANY_ENTRIES = 2**18  # a table of the angle takes longer to make than fewer entries without it
-_INSTEAD: dict[str, str] = json.loads(
-    Path(__file__).with_name("instead.json").read_text("utf-8")
-)  # part of a name: words
+# part of a name: words
+_INSTEAD: dict[str, str] = json.loads(Path(__file__).with_name("instead.json").read_text("utf-8"))
 DRAWN = f"Functions of several variables are means over up to {POINTS * NETS:,} quasi-random points."
 _QUICK = 2**21  # numbers of a block whose memory is used again and again
 
@@ -148,6 +147,15 @@ class ModuleKernel:
         In tiles that need at most `memory` bytes, half of what is free if not given; of the kernel of `X` with itself
         one half is computed and mirrored.
         """
+        return self._matrices((quantity,), X, Y, memory)[0]
+
+    def both(self, X: Tensor, Y: Tensor | None = None, *, memory: int | None = None) -> tuple[Tensor, Tensor]:
+        """The matrices of `nngp` and of `ntk`, in the time of the second alone."""
+        return tuple(self._matrices(("nngp", "ntk"), X, Y, memory))  # type: ignore[return-value]
+
+    def _matrices(
+        self, quantities: tuple[Quantity, ...], X: Tensor, Y: Tensor | None, memory: int | None
+    ) -> list[Tensor]:
         example = self._example
         X = _rows_like(example, X)
         others = X if Y is None else _rows_like(example, Y)
@@ -159,25 +167,25 @@ class ModuleKernel:
                 came = f"{tuple(inputs.shape)} {inputs.dtype}"
                 raise InvalidInputError(f"{name} is {came}; give {kind} tensor of shape {wanted}.")
         if X.dtype == torch.float32 and len(X) * len(others) >= _MANY_ENTRIES and self._tables is not None:
-            (node, _, _), (kernel, lookup) = self._sources[0], self._tables[quantity == "ntk"]
+            node, tables = self._sources[0][0], self._tables
             left, right = (directions(self._values(node, part).float()) for part in (X, others))
-            return kernel_matrix(kernel, lookup, left, None if Y is None else right)
+            return [kernel_matrix(*tables[q == "ntk"], left, None if Y is None else right) for q in quantities]
         needed, what = X.element_size() * len(X) * len(others), f"{len(X):,} × {len(others):,} entries"
         instead = "skiplens.kernels.gram writes it to a file."
-        require_fits(needed, f"A kernel matrix of {what}", instead, free_bytes(X.device))
+        require_fits(len(quantities) * needed, f"A kernel matrix of {what}", instead, free_bytes(X.device))
         heights = self._tile(budget_bytes(X.device, memory), X.device.type)
         dtype = X.dtype if X.is_floating_point() else torch.float64
-        out = torch.empty(len(X), len(others), device=X.device, dtype=dtype)
+        out = [torch.empty(len(X), len(others), device=X.device, dtype=dtype) for _ in quantities]
         for rows, columns in TilePlan(len(X), len(others), heights, Y is None).tiles():
             itself = Y is None and rows == columns
             moments, _ = self._walk(X[rows], None if itself else others[columns])
-            tile = (moments.second[0] if quantity == "nngp" else moments.tangent).to(dtype)
-            if not tile.isfinite().all():
-                kind = str(dtype).removeprefix("torch.")
-                raise InvalidInputError(
-                    f"The kernel is NaN or beyond {kind}: divide the inputs, or look for NaN in them."
-                )
-            write_tile(out, (rows, columns), tile, Y is None)
+            for whole, quantity in zip(out, quantities, strict=True):
+                tile = (moments.second[0] if quantity == "nngp" else moments.tangent).to(dtype)
+                if not tile.isfinite().all():
+                    kind = str(dtype).removeprefix("torch.")
+                    words = f"The kernel is NaN or beyond {kind}: divide the inputs, or look for NaN in them."
+                    raise InvalidInputError(words)
+                write_tile(whole, (rows, columns), tile, Y is None)
         return out
 
     def check(self) -> None:
@@ -231,9 +239,7 @@ class ModuleKernel:
         require_fits(pair, "The kernel of one pair of inputs", instead, budget)
         if self.coupled:
             batch = len(self._example)
-            instead = (
-                f"Give an example of fewer than {batch} inputs, the batch of the batch norm, or use evaluation mode."
-            )
+            instead = f"Give an example of fewer than {batch} inputs, the batch norm's batch, or use evaluation mode."
             require_fits(pair * (batch + 2) ** 2, f"The kernel of a batch of {batch} inputs", instead, budget)
             return (math.isqrt(budget // pair) - batch) // 2
         pair += 8 * 4 * self._first[0] * self.pair_entries
@@ -257,13 +263,12 @@ class ModuleKernel:
             rows = [(*row, f"{count} ×") for row, count in scales.items()]
             parts.append("If a step is repeated:\n" + _table([(*HEAD, "in the network"), *rows]))
         widths = ", ".join(map(str, sorted(set(walk.widths)))) or "none"
-        parts.append(
+        limit = (
             f"Limit: widths go to infinity, here {widths}. Assumed: entries of matrices are independent draws of mean "
             f"0, variances are {'measured' if self.variance == 'measured' else 'those of ' + self.variance}, scalars "
             f"and gains are fixed, gradients are in the {self.parameterisation} parameterisation."
         )
-        parts[-1] = " ".join([parts[-1], *walk.notes])
-        return "\n\n".join(parts)
+        return "\n\n".join([*parts, " ".join([limit, *walk.notes])])
 
     def by_depth(self) -> list[Row]:
         """The rows of the table that `explain` shows."""
@@ -420,12 +425,8 @@ def _table(rows: list[tuple[str, ...]]) -> str:
 
 
 def _depth_scales(walk: Walk) -> list[DepthScale]:
-    found = []
-    for node, unit in walk.steps:
-        before = operation(node.all_input_nodes[0]).removeprefix("aten.")
-        names = before, operation(node).removeprefix("aten.")
-        found.append(depth_scale(names, unit, *walk.scales[node]))
-    return found
+    kinds = [(n, u, [operation(m).removeprefix("aten.") for m in (n.all_input_nodes[0], n)]) for n, u in walk.steps]
+    return [depth_scale((before, own), unit, *walk.scales[node]) for node, unit, (before, own) in kinds]
 
 
 def _row(walk: Walk, node: fx.Node, signal: Signal) -> Row:

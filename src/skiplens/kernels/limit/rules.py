@@ -226,11 +226,8 @@ def _positions(walk: Walk, like: Moments, node: fx.Node, source: Any, factor: fl
 
     def blocks(part: Any, each: float) -> Any:
         found = same.view(1, 1, *like.grid, *like.grid) if part is not None and part.ndim > count else 1.0
-        return (
-            None
-            if part is None
-            else torch.ones_like(part) * found * each * (factor * float(tried[1].flatten()[0])) ** 2
-        )
+        scale = each * (factor * float(tried[1].flatten()[0])) ** 2
+        return None if part is None else torch.ones_like(part) * found * scale
 
     second, tangent = tuple(blocks(part, variance) for part in like.second), blocks(like.tangent, walk.used[name])
     return Unit(replace(like, second=second, tangent=tangent, roots=frozenset({(name,)}), mean=(0.0, 0.0)))
