@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from skiplens.base.errors import InvalidInputError
 from skiplens.kernels import DenseNetKernel, ModuleKernel, ResNetKernel, VanillaKernel, infinite_width
-from skiplens.kernels.limit.gaussian import expanded, hermite_rule, piecewise_linear
+from skiplens.kernels.limit.gaussian import expanded, hermite_rule, piecewise_linear, sinusoid
 
 DEPTH, ALPHA = 4, 0.3
 X = torch.randn(5, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -141,6 +141,55 @@ def test_expansions_against_integrals_over_the_plane(function):
             tolerance = 1e-9 + 4 * error  # the largest deviation is four here
             assert abs(found.second[0][i, j] - pair) < tolerance and abs(found.slopes[i, j] - slopes) < tolerance
     assert error < 1e-6
+
+
+@pytest.mark.parametrize("phase", [0.0, 0.4, math.pi / 2])
+@pytest.mark.parametrize("frequency", [0.3, 12.0])
+def test_sines_against_integrals_over_the_plane(frequency, phase):
+    def wave(z):
+        return torch.sin(frequency * z + phase)
+
+    found = sinusoid(RHO, LEFT, RIGHT, frequency, phase)
+    grid = torch.linspace(-9, 9, 2401).double()
+    for i in range(3):
+        (own, _), density = on_a_grid(wave, torch.tensor(1.0), LEFT[i], LEFT[i]), torch.exp(-(grid**2) / 2)
+        mean = (density * wave(LEFT[i] ** 0.5 * grid)).sum() / density.sum()
+        assert abs(found.second[1][i, 0] - own) < 1e-12 and abs(found.mean[0][i, 0] - mean) < 1e-12
+        for j in range(2):
+            pair, slopes = on_a_grid(wave, RHO[i, j], LEFT[i], RIGHT[:, j])
+            assert abs(found.second[0][i, j] - pair) < 1e-12
+            assert abs(found.slopes[i, j] - slopes) < 1e-12 * frequency**2
+
+
+class Siren(nn.Module):
+    """As implicit representations of images have it: far more turns than any polynomial follows."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.hidden, self.last = nn.Linear(2, 64), nn.Linear(64, 64, bias=False), nn.Linear(64, 1)
+
+    def forward(self, x):
+        return self.last(torch.sin(30 * self.hidden(torch.cos(30 * self.first(x)))))
+
+
+def test_a_network_of_sines_of_high_frequency():
+    """By E sin a sin b = e^(−(A + B)/2) sinh C and E cos a cos b = e^(−(A + B)/2) cosh C, with the exponents joined."""
+    X, spread = torch.rand(5, 2, generator=torch.Generator().manual_seed(0)).double() / 5, 0.37
+    model, variances = Siren().double(), []
+    with torch.no_grad():
+        for part in (model.first.weight, model.first.bias, model.hidden.weight, model.last.weight, model.last.bias):
+            part.copy_((torch.rand_like(part) - 0.5) * spread)
+            variances.append(float(part.square().mean()) * (part.shape[1] if part.ndim == 2 else 1))
+
+    def waves(C, sign):
+        A, B = C.diagonal()[:, None], C.diagonal()[None]
+        return ((C - (A + B) / 2).exp() + sign * (-C - (A + B) / 2).exp()) / 2
+
+    inner = waves(900 * (variances[0] * (X @ X.T) / 2 + variances[1]), 1)
+    wanted = variances[3] * waves(900 * variances[2] * inner, -1) + variances[4]
+    found = infinite_width(model, X[:1]).nngp(X)
+    torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-12)
+    assert found[0, 1:].max() < 0.9 * found[0, 0]  # it is no constant
 
 
 @pytest.mark.parametrize("slope", [0.0, 0.2])

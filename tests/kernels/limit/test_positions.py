@@ -363,3 +363,46 @@ def test_a_batch_that_does_not_fit_is_refused():
     kernel = infinite_width(model, X[:8])
     with pytest.raises(TooLargeError, match=r"The kernel of a batch of 8 inputs needs .* fewer than 8 inputs"):
         kernel.nngp(X, memory=128 * 36**2 * 80)
+
+
+class WrittenOut(nn.Module):
+    """What `nn.MultiheadAttention` computes of its own inputs, without giving the samples another axis."""
+
+    def __init__(self, attention):
+        super().__init__()
+        self.heads, size = attention.num_heads, attention.embed_dim
+        self.query, self.key, self.value = (nn.Linear(size, size) for _ in range(3))
+        self.out = attention.out_proj
+
+    def forward(self, x):
+        q, k, v = (
+            part(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (self.query, self.key, self.value)
+        )
+        return self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+
+
+class Encoder(nn.Module):
+    """Attention straight on the inputs, behind a norm."""
+
+    def __init__(self, attention):
+        super().__init__()
+        self.norm, self.attention, self.last = nn.LayerNorm(6), attention, nn.Linear(6 * 4, 1)
+
+    def forward(self, x):
+        y = self.norm(x)
+        torchs = isinstance(self.attention, nn.MultiheadAttention)
+        return self.last(
+            (x + (self.attention(y, y, y, need_weights=False)[0] if torchs else self.attention(y))).flatten(1)
+        )
+
+
+@pytest.mark.parametrize("samples", [1, 3, 4])  # as many as positions too
+def test_torchs_attention_straight_on_the_inputs(samples):
+    attention = nn.MultiheadAttention(6, 2, batch_first=True).double()
+    one, other = Encoder(attention).double(), Encoder(WrittenOut(attention)).double()
+    for model in (one, other):
+        for parameter in model.parameters():
+            nn.init.constant_(parameter, 0.4)  # so that every part has the same mean square
+    X = torch.randn(4, 4, 6, generator=torch.Generator().manual_seed(0)).double()
+    found, wanted = (infinite_width(model, X[:samples]).ntk(X) for model in (one, other))
+    torch.testing.assert_close(found, wanted)

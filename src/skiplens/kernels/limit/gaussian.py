@@ -1,8 +1,8 @@
 """Expectations of functions of two correlated Gaussian variables: what a nonlinearity does to both kernels.
 
-Functions that are linear on both sides of 0 have closed forms. Any other function f is expanded in normalised Hermite
-polynomials h_k: with a_k(σ) = E f(σu) h_k(u), E f(σu) f(σ′u′) = Σ a_k(σ) a_k(σ′) ρ^k (Mehler), a sum that costs one
-product per pair and term instead of a two-dimensional integral.
+Functions that are linear on both sides of 0, and sines, have closed forms. Any other function f is expanded in
+normalised Hermite polynomials h_k: with a_k(σ) = E f(σu) h_k(u), E f(σu) f(σ′u′) = Σ a_k(σ) a_k(σ′) ρ^k (Mehler), a sum
+that costs one product per pair and term instead of a two-dimensional integral.
 """
 
 import math
@@ -55,6 +55,23 @@ def piecewise_linear(
     means = [(1 - s) * (variance / (2 * math.pi)).sqrt() for variance, s in ends]
     own = [variance * (1 + s**2) / 2 for variance, s in ends]
     return Expectations((cross, own[0], own[1]), (means[0], means[1]), line + bend * kappa0)
+
+
+def sinusoid(rho: Tensor, left: Tensor, right: Tensor, frequency: float, phase: float) -> Expectations:
+    """Of f(u) = sin(frequency·u + phase), however fast it turns: E cos(n) = exp(−E n²/2) of a Gaussian n.
+
+    With 2 sin a sin b = cos(a − b) − cos(a + b), and 2 cos a cos b = cos(a − b) + cos(a + b) for the slopes.
+    """
+
+    def halves(apart: Tensor, together: Tensor) -> tuple[Tensor, Tensor]:
+        both = ((-(frequency**2) / 2 * variance).exp() / 2 for variance in (apart, together))
+        return next(both), math.cos(2 * phase) * next(both)
+
+    gap = 2 * (left * right).sqrt() * (1 - rho)  # exact for nearly equal inputs, where E(u − v)² cancels
+    apart, together = halves((left.sqrt() - right.sqrt()) ** 2 + gap, (left.sqrt() + right.sqrt()) ** 2 - gap)
+    own = [0.5 - halves(variance, 4 * variance)[1] for variance in (left, right)]
+    means = [math.sin(phase) * (-(frequency**2) / 2 * variance).exp() for variance in (left, right)]
+    return Expectations((apart - together, own[0], own[1]), (means[0], means[1]), frequency**2 * (apart + together))
 
 
 def bend_blocks(cross: Tensor, tangent: Tensor | None, ends: tuple[Any, ...], slope: float) -> tuple[Tensor, Any]:

@@ -30,7 +30,7 @@ from skiplens.kernels.limit.attention import AVERAGED  # and its rule
 from skiplens.kernels.limit.batch_norm import Normalised  # and its rules
 from skiplens.kernels.limit.depth import HEAD, DepthScale, depth_scale
 from skiplens.kernels.limit.draws import NETS, POINTS
-from skiplens.kernels.limit.positions import BATCH_NORMS, positions_needed
+from skiplens.kernels.limit.positions import BATCH_NORMS, PERMUTATIONS, axes_behind, positions_needed
 from skiplens.kernels.limit.rules import MATRICES, PARAMETERISATIONS, RULES, VARIANCES, Row, Walk
 from skiplens.kernels.limit.signals import Concatenation, Data, Mixed, Moments, Signal, Unit, same_positions
 from skiplens.kernels.limit.table import angular_kernels_of
@@ -83,6 +83,9 @@ def infinite_width(
         raise InvalidInputError(
             f"example is {example.dtype} and the model has no embedding that would read integers; give floating inputs."
         )
+    norms = nn.modules.batchnorm._BatchNorm  # whose batch the example is
+    if len(example) == 1 and not any(isinstance(part, norms) and part.training for part in model.modules()):
+        example = torch.cat([example, example])  # an axis of one sample cannot be told from others of size 1
     kernel = ModuleKernel(dissect(copy_of(model, "a kernel keeps its own"), example), variance, parameterisation)
     kernel.check()
     return kernel
@@ -370,7 +373,8 @@ class ModuleKernel:
                 continue
             of_inputs.add(node)
             draws = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) or kind in BATCH_NORMS
-            fixed = not draws and (not weighted or (kind in RULES and kind not in MATRICES))
+            aside = kind in PERMUTATIONS and axes_behind(node)[0] != 0  # samples leave the first axis, as in attention
+            fixed = not (draws or aside) and (not weighted or (kind in RULES and kind not in MATRICES))
             if fixed and known.issuperset(of_inputs & sources):
                 known.add(node)
         found = {source for node in of_inputs - known for source in node.all_input_nodes if source in known}

@@ -25,6 +25,7 @@ _ALONG = "mean sum slice select flip"  # an axis that is named
 _SHAPES = "view reshape flatten unflatten unsqueeze squeeze _unsafe_view"
 MIXING = {f"aten.{name}" for name in f"{_POOLS} mean sum scaled_dot_product_attention".split()}
 BATCH_NORMS = {"aten._native_batch_norm_legit_functional", "aten._native_batch_norm_legit"}  # in training mode
+PERMUTATIONS = {"aten.permute", "aten.transpose", "aten.t"}
 _READS_VARIANCES = {f"aten.{name}" for name in "layer_norm rms_norm group_norm mul div".split()}
 
 
@@ -278,15 +279,19 @@ def _joined(walk: Walk, node: fx.Node, signals: list[Any], dim: int = 0) -> Sign
     return with_numbers(walk, both, node, add, total) if total.ndim else both
 
 
-@rule("permute transpose t")
-def _permuted(walk: Walk, node: fx.Node, signal: Any, *arguments: Any) -> Signal:
-    axes = signal.moments.axes
-    order = list(range(len(axes)))
+def axes_behind(node: fx.Node) -> list[int]:
+    """Which axis of its input stands at each place behind a permutation."""
+    order = list(range(node.meta["val"].ndim))
     if operation(node) == "aten.permute":
-        order = [entry % len(axes) for entry in arguments[0]]
-    else:
-        one, other = (entry % len(axes) for entry in (arguments or (0, 1)))
-        order[one], order[other] = other, one
+        return [entry % len(order) for entry in node.args[1]]  # type: ignore[union-attr, operator]
+    one, other = (int(entry) % len(order) for entry in (node.args[1:] or (0, 1)))  # type: ignore[arg-type]
+    order[one], order[other] = other, one
+    return order
+
+
+@rule("permute transpose t")
+def _permuted(walk: Walk, node: fx.Node, signal: Any, *_: Any) -> Signal:
+    order = axes_behind(node)
     return moved(signal, lambda inside: _reordered(inside, order))
 
 

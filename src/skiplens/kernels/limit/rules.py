@@ -4,6 +4,7 @@ A rule takes the walk, the operation and its arguments, in which every value tha
 and returns the signal behind it, which holds both kernels. To add one, register a function here.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from operator import add, mul
@@ -379,6 +380,7 @@ def affine(walk: Walk, signal: Signal, node: fx.Node, gains: tuple[Any, Any], ax
     return signal
 
 
+_PHASES = {"aten.sin": 0.0, "aten.cos": math.pi / 2}  # of a sine
 # below 0, where it is 1 above 0
 _SLOPES = {"aten.relu": 0.0, "aten.abs": -1.0, "aten.leaky_relu": 0.01, "aten.prelu": 0.25}
 _POINTWISE = """
@@ -399,7 +401,7 @@ def _pointwise(walk: Walk, node: fx.Node, *arguments: Any, **keywords: Any) -> S
     def function(values: Tensor) -> Any:
         return plain_call(node, tuple(values if entry is signal else entry for entry in arguments), keywords)
 
-    return pointwise(signal, function, slope)
+    return pointwise(signal, function, slope, _PHASES.get(operation(node)))
 
 
 @rule("gt ge lt le")
@@ -414,14 +416,17 @@ def _where(walk: Walk, node: fx.Node, holds: Any, one: Any, other: Any) -> Signa
     return sum_of(*(product_of(a, b) if isinstance(b, Signal) else changed(a, float(b)) for a, b in parts))
 
 
-def pointwise(signal: Signal, function: Callable[[Tensor], Any], slope: float | None = None) -> Signal:
-    """A function of a coordinate; z above 0 and slope·z below if there is a `slope`."""
+def pointwise(
+    signal: Signal, function: Callable[[Tensor], Any], slope: float | None = None, phase: float | None = None
+) -> Signal:
+    """A function of a coordinate; z above 0 and slope·z below if there is a `slope`, sin(z + phase) if a `phase`."""
     if isinstance(signal, Concatenation):
-        return Concatenation(tuple((width, pointwise(part, function, slope)) for width, part in signal.parts))
+        return Concatenation(tuple((width, pointwise(part, function, slope, phase)) for width, part in signal.parts))
     if not isinstance(signal, Unit):
         return applied(signal, function)
     if slope is None or not signal.gaussian:
-        return Unit(signal.latent, None, lambda z: function(signal(z)), terms=signal.terms)
+        wave = (signal.scale, phase) if signal.gaussian and phase is not None else None
+        return Unit(signal.latent, None, lambda z: function(signal(z)), terms=signal.terms, wave=wave)
     # −z is as Gaussian as z, but not z
     unit = signal if signal.scale > 0 else Unit(signal.moments, terms=tuple((-c, z) for c, z in signal.terms))
     return replace(unit, slope=slope)

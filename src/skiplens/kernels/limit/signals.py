@@ -18,7 +18,14 @@ from torch import Tensor
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
 from skiplens.kernels.limit.draws import FEWER, POINTS, Drawn, Recipe, drawn
-from skiplens.kernels.limit.gaussian import LARGEST_ERROR, Expectations, bend_blocks, expanded, piecewise_linear
+from skiplens.kernels.limit.gaussian import (
+    LARGEST_ERROR,
+    Expectations,
+    bend_blocks,
+    expanded,
+    piecewise_linear,
+    sinusoid,
+)
 
 Pair = tuple[Any, ...]  # for the inputs x, (samples, 1, *grid), and y, (1, other samples, *grid); or a number twice
 Triple = tuple[Any, ...]  # blocks of the pairs (x, y), (x, x) and (y, y); None where nothing will read it
@@ -215,6 +222,7 @@ class Unit:
     function: Callable[[Tensor], Tensor] | None = None
     scale: float = 1.0
     terms: tuple[tuple[float, Source], ...] = ()  # z as a sum, where that is remembered
+    wave: tuple[float, float] | None = None  # frequency and phase of a `function` that is a sine
 
     @property
     def gaussian(self) -> bool:
@@ -267,7 +275,11 @@ class Unit:
         (rows, columns), rho = self._ends(which), self.latent.correlation(which)
         if self.function is None:
             return piecewise_linear(rho, rows, columns, self.slope or 0.0), 0.0
-        return expanded(rho, rows, columns, self.function)
+        return (
+            (sinusoid(rho, rows, columns, *self.wave), 0.0)
+            if self.wave
+            else expanded(rho, rows, columns, self.function)
+        )
 
     def plain(self, z: Tensor) -> Tensor:
         """The function at a value of z."""
