@@ -12,6 +12,7 @@ from skiplens.report.gallery import number, shown_word
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/claims.md"
+GPU = ", GPU"
 WORDS = ("reproduced", "corrected", "opposite", "differs", "undecided", "not run")
 
 Entry = Mapping[str, Any]  # of a verdicts.json
@@ -23,9 +24,10 @@ All claims of the four papers and of [our own questions](ours.md), as `skiplens 
 A claim's word needs an interval that holds together with those of all claims of its study ([how](judging.md)). ± is
 half its width; nothing stands there for closed forms, and for claims that something holds *always*, whose runs are
 older than their intervals. The nine words *opposite* follow from the numbers of the same runs, which were made before
-there was that word. `python tools/claims_page.py` writes this page from `results/laptop/verdicts.json`, which has the
-explanation of each claim; the runs took 31 CPU minutes, those of our own questions 18
-more, and no GPU.
+there was that word. Rows with *GPU* behind the word are of preset paper, seed 0, from
+[networks trained on one GPU](studies.md#images). `python tools/claims_page.py` writes this page from
+`results/laptop/verdicts.json` and `results/gpu/verdicts.json`, which have the explanation of each claim; the runs of
+the first took 31 CPU minutes, those of our own questions 18 more.
 """
 
 
@@ -47,9 +49,9 @@ def page(entries: Sequence[Entry], environment: Mapping[str, Any]) -> str:
 
 
 def word(entry: Entry) -> str:
-    """The word that a reader sees, with the record's where seeds disagree."""
+    """The word that a reader sees, with the record's where seeds disagree, and where it comes from."""
     varies = " (varies)" if entry["recorded"] == "varies" else ""
-    return shown_word(entry["verdict"], entry["ours"]) + varies
+    return shown_word(entry["verdict"], entry["ours"]) + varies + (GPU if entry.get("gpu") else "")
 
 
 def _counts(entries: Sequence[Entry]) -> str:
@@ -67,10 +69,17 @@ def _row(entry: Entry) -> str:
 
 
 def kept() -> tuple[list[Entry], Mapping[str, Any]]:
-    """What results/ has."""
+    """What results/ has: a claim on which a GPU has a number is told with that."""
     folder = ROOT / "results/laptop"
     entries = json.loads((folder / "verdicts.json").read_text("utf-8"))
-    return entries, json.loads((folder / "environment.json").read_text("utf-8"))
+    trained = json.loads((ROOT / "results/gpu/verdicts.json").read_text("utf-8"))
+    on_gpu = {_name(entry): {**entry, "gpu": True} for entry in trained if entry["ours"] is not None}
+    environment = json.loads((folder / "environment.json").read_text("utf-8"))
+    return [on_gpu.get(_name(entry), entry) for entry in entries], environment
+
+
+def _name(entry: Entry) -> tuple[str, ...]:
+    return entry["study"], entry["item"], entry["claim"]
 
 
 if __name__ == "__main__":

@@ -191,16 +191,14 @@ def _norms_fall(readings: Readings, words: str, take: Callable[[Tensor], Tensor]
         f"Mean norm of a network's convolutions {words}, minus that of the next shallower network; the largest "
         "difference."
     )
-    if problem := _problem(readings):
-        return Judgement("not attempted", explanation=f"{sentence} {problem}")
-    epochs, readings = readings[0].setting("epochs"), whole(readings, "depth")
-    if not readings or len(values(readings, "depth")) < 2:
-        return Judgement("not attempted", explanation=f"{sentence} {NOT_DONE}")
+    problem, readings = _problem(readings), whole(readings, "depth")
+    if problem or not readings or len(values(readings, "depth")) < 2:
+        return Judgement("not attempted", explanation=f"{sentence} {problem or NOT_DONE}")
     _, norms = against(readings, "norm", "depth")
     found = decide(over_seeds(take(norms).diff(dim=1)), Band(-math.inf, 0.0), sentence)
     # In 26 epochs, 1 / (0.1 · 1e-4 / (1 - 0.9)) steps of 391 an epoch, weight decay forgets the first norms once. These
     # rise with depth: what is left of them speaks against the statement, which so may hold earlier but not fail.
-    if epochs < FORGETTING and found.verdict in ("differs", "opposite"):
+    if readings[0].setting("epochs") < FORGETTING and found.verdict in ("differs", "opposite"):
         problem = f"Only from {FORGETTING} epochs on weight decay has forgotten the first norms, which rise with depth."
         return dataclasses.replace(found, verdict="not attempted", explanation=f"{sentence} {problem}")
     return found
@@ -269,10 +267,7 @@ def _longer(readings: Readings) -> Judgement:
     """Shortcut depths larger than 4 yield worse results."""
     sentence = "Test error with shortcut depth 6 minus that with 2, at every depth; the smallest."
     longer = _with_lengths(readings, (2, 6))
-    problem = _problem(longer or readings, SHORTEST)
-    if not problem and not longer:
-        problem = "There are no such networks yet."
-    if problem:
+    if problem := _problem(longer or readings, SHORTEST) or ("" if longer else "There are no such networks yet."):
         return Judgement("not attempted", explanation=f"{sentence} {problem}")
     two, six = (against(longer, "error", "depth", shortcut_depth=length)[1] for length in (2, 6))
     return decide(over_seeds(six - two), Band(0.0, math.inf), sentence)
@@ -338,8 +333,7 @@ def draw_fig9(readings: Readings) -> tuple[Figure, ...]:
     points, lines = [], []
     for number, length in enumerate(values(readings, "shortcut_depth")):
         depths, errors = against(readings, "error", "depth", shortcut_depth=length)
-        errors = 100 * errors
-        mean, spread = numbers(errors.mean(0)), numbers(errors.std(0))
+        mean, spread = numbers(100 * errors.mean(0)), numbers(100 * errors.std(0))
         points.append(Points(numbers(depths), mean, f"shortcut depth {length}", spread))
         lines.append(Line(numbers(depths), mean, colour=colour(number)))
     caption = "Means over runs with one standard deviation; networks of one depth have the same number of parameters."
