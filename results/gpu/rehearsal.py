@@ -73,7 +73,7 @@ def rehearse(part: str, preset: Preset = "paper", steps: int = STEPS) -> None:
             _train(group, how, data, again, kept)
         begun = time.monotonic()
         looks = torch.zeros(len(group), one.epochs + 1)
-        found = how.measured(one, networks[0], made_up(10_000 if one.gpu else 100, device), looks[0, 1:], looks[0])
+        found = how.read(one, networks[0], made_up(10_000 if one.gpu else 100, device), looks[0, 1:], looks[0])
         measuring = (time.monotonic() - begun) * len(group)
         said = _said(group, first.seconds[1] / (steps + 1), device)
     training = one.epochs * math.ceil(50_000 / size) * first.seconds[1] / (steps + 1)

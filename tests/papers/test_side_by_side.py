@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from skiplens.graph.batch import Batch
 from skiplens.papers.li2016_shortcuts import fig2_fig9
 from skiplens.papers.li2016_shortcuts.study import STUDY as LI2016
 from skiplens.papers.macdonald2023_regularity import images
@@ -53,6 +54,18 @@ def test_readings_are_those_of_the_runs_alone(case, tmp_path):
         for name, array in alone.arrays.items():
             torch.testing.assert_close(found[name], array, rtol=1e-4, atol=1e-5, equal_nan=True)
     assert not list(tmp_path.glob("unfinished/*"))
+
+
+def test_a_network_is_tested_as_it_was_trained():
+    """Autocast of bfloat16 moves the logits by rounding alone."""
+    network = images.network_of(PAIRS).float()
+    pictures = torch.rand(8, 3, 8, 8, dtype=torch.float32)
+    found = SCRIPT.AsTrained(network)(pictures)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.float(), network(pictures), rtol=0.1, atol=0.05)
+    settings, test = dataclasses.replace(PAIRS, gpu=True), Batch(pictures, torch.arange(8))
+    read = SCRIPT.PAIRS.read(settings, network, test, torch.zeros(2), torch.zeros(0))
+    assert 0 <= float(read["accuracy"]) <= 1 and read["epoch_loss"].shape == (2,)
 
 
 def test_what_was_stopped_goes_on_to_the_same_bits(tmp_path):
