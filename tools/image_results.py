@@ -18,6 +18,7 @@ from skiplens.papers.reproduction import Reproduction, ReproductionEffort, repro
 from skiplens.papers.study import choose
 
 GPU = Path(__file__).parents[1] / "results/gpu"
+ARCHIVE = GPU / "readings.tar.xz"
 ITEMS = {"li2016_shortcuts": ("fig2", "fig9"), "macdonald2023_regularity": ("fig3", "fig4", "table1")}
 
 
@@ -41,7 +42,7 @@ def unpack(archive: Path, folder: Path) -> None:
         tar.extractall(folder, filter="data")
 
 
-def judged(archive: Path) -> Reproduction:
+def judged(archive: Path = ARCHIVE) -> Reproduction:
     """What the readings say of all image items."""
     chosen = [pair for study, items in ITEMS.items() for item in items for pair in choose(f"{study}/{item}")]
     with tempfile.TemporaryDirectory() as place:
@@ -55,9 +56,8 @@ def entries(found: Reproduction) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    place = GPU / "readings.tar.xz"
-    collect([Path(folder) for folder in sys.argv[1:]], place)
-    found = judged(place)
+    collect([Path(folder) for folder in sys.argv[1:]], ARCHIVE)
+    found = judged()
     (GPU / "verdicts.json").write_text(f"{json.dumps(entries(found), indent=1, ensure_ascii=False)}\n", "utf-8")
     for verdict in found.verdicts:
         sys.stdout.write(f"{verdict.name}: {verdict.verdict} {verdict.ours} ± {verdict.uncertainty}\n")

@@ -15,7 +15,7 @@ def test_what_is_kept_says_what_stands_there_on_a_machine_without_data_and_gpu(t
     monkeypatch.setenv("SKIPLENS_CACHE", str(tmp_path))
     monkeypatch.delenv("SKIPLENS_DATA", raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    found = image_results.judged(image_results.GPU / "readings.tar.xz")
+    found = image_results.judged()
     kept = json.loads((image_results.GPU / "verdicts.json").read_text("utf-8"))
     again = json.loads(json.dumps(image_results.entries(found)))
     for one, other in zip(again, kept, strict=True):
