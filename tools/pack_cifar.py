@@ -1,100 +1,99 @@
-"""CIFAR-10 in pieces of at most 60 MiB, to carry to a machine without a network, and whole again there.
+"""CIFAR-10 in six small files, to carry to a machine without a network, and whole again there.
 
-`python tools/pack_cifar.py pack FOLDER` takes it from the cache (or SKIPLENS_DATA) and writes cifar10.0.xz, … into
-FOLDER. `python tools/pack_cifar.py unpack FOLDER TARGET` writes the authors' files into TARGET/cifar-10-batches-bin;
-name TARGET by SKIPLENS_DATA. Nothing is lost: the authors' checksums are looked at when the files are read.
+`python tools/pack_cifar.py pack FOLDER` takes it from the cache (or SKIPLENS_DATA) and writes data_batch_1.bin.bz2, …
+into FOLDER, 17 MiB each. `python tools/pack_cifar.py unpack FOLDER TARGET` writes the authors' files for those that are
+in FOLDER into TARGET/cifar-10-batches-bin, so they may come one after the other; name TARGET by SKIPLENS_DATA. Nothing
+is lost: the authors' checksums are looked at when the files are read.
 """
 
-import lzma
+import bz2
 import sys
+from concurrent.futures import ProcessPoolExecutor
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from skiplens.base.errors import DataError
 from skiplens.data.catalogue import CATALOGUE
 from skiplens.data.fetch import get
 from skiplens.data.formats import write_cifar
 
-LIMIT, IMAGES = 60 * 2**20, 10_000  # bytes of a piece, images of a file
-RECORD, SHAPE = 3073, (3, 32, 32)
-Bytes = npt.NDArray[np.uint8]
+IMAGES = 10_000  # of a file
+RECORD, SIDE = 3073, 32
+FROM = np.array([0, 128, 128], np.int16)[:, None]  # green is counted from 0, the two differences from -128
+Planes = npt.NDArray[np.int16]
 
 
 def packed(content: bytes) -> bytes:
-    """The records of a file, compressed: each pixel as its difference from the mean of those above and beside it."""
+    """The records of a file, compressed: green, red - green, blue - green, each without what its neighbours tell."""
     records = np.frombuffer(content, np.uint8).reshape(-1, RECORD)
-    images = records[:, 1:].reshape(-1, *SHAPE)
-    differences = images.copy()
-    for row in range(SHAPE[1]):
-        for column in range(SHAPE[2]):
-            differences[:, :, row, column] -= _guess(images, row, column)
-    alike = np.ascontiguousarray(differences.transpose(1, 2, 3, 0))  # what is alike stands together
-    return lzma.compress(records[:, 0].tobytes() + alike.tobytes(), preset=1)
+    red, green, blue = records[:, 1:].reshape(-1, 3, SIDE, SIDE).transpose(1, 2, 3, 0).astype(np.int16)
+    planes = np.stack([green, red - green, blue - green])
+    planes = _wrapped(planes.reshape(3, -1)).reshape(planes.shape)
+    differences = planes.copy()
+    for row, column in product(range(SIDE), repeat=2):
+        differences[:, row, column] -= _guess(planes, row, column)
+    alike = _there_and_back(differences.astype(np.uint8).transpose(0, 3, 1, 2))
+    return bz2.compress(records[:, 0].tobytes() + alike.tobytes())
 
 
 def unpacked(content: bytes) -> bytes:
     """What `packed` was given."""
-    numbers = np.frombuffer(lzma.decompress(content), np.uint8)
+    numbers = np.frombuffer(bz2.decompress(content), np.uint8)
     count = len(numbers) // RECORD
-    images = numbers[count:].reshape(*SHAPE, count).transpose(3, 0, 1, 2).copy()
-    for row in range(SHAPE[1]):
-        for column in range(SHAPE[2]):
-            images[:, :, row, column] += _guess(images, row, column)
+    differences = _there_and_back(numbers[count:].reshape(3, count, SIDE, SIDE))
+    planes = np.ascontiguousarray(differences.transpose(0, 2, 3, 1)).astype(np.int16)
+    for row, column in product(range(SIDE), repeat=2):
+        planes[:, row, column] = _wrapped(planes[:, row, column] + _guess(planes, row, column))
+    green, red, blue = planes
+    images = np.stack([red + green, green, blue + green]).astype(np.uint8).transpose(3, 0, 1, 2)
     return np.concatenate([numbers[:count, None], images.reshape(count, -1)], axis=1).tobytes()
 
 
-def _guess(images: Bytes, row: int, column: int) -> Bytes:
-    """The mean of the pixels above and to the left, of those that there are."""
-    near = [images[:, :, row - 1, column]] * (row > 0) + [images[:, :, row, column - 1]] * (column > 0)
-    total = sum((pixels.astype(np.uint16) for pixels in near), np.zeros(images.shape[:2], np.uint16))
-    return (total // max(1, len(near))).astype(np.uint8)
+def _wrapped(values: Planes) -> Planes:
+    """Three rows of numbers modulo 256, each in its range."""
+    return ((values + FROM) & 255) - FROM
+
+
+def _guess(planes: Planes, row: int, column: int) -> Planes | int:
+    """A pixel as a plane through its three neighbours, halfway to their mean, would have it."""
+    if row == column == 0:
+        return 0
+    above, left = planes[:, row - 1, column], planes[:, row, column - 1]
+    if row == 0 or column == 0:
+        return left if row == 0 else above
+    return (3 * (left + above) - 2 * planes[:, row - 1, column - 1]) >> 2
+
+
+def _there_and_back(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Every second row of each image turned round, so that neighbours in the file are neighbours in the image."""
+    found = images.copy()
+    found[..., 1::2, :] = images[..., 1::2, ::-1]
+    return found
 
 
 def pack(folder: Path) -> None:
-    """Write the pieces; a file of ten thousand images is never cut."""
-    contents: list[bytes] = []
+    """Write the small files."""
+    folder.mkdir(parents=True, exist_ok=True)
     for split in ("train", "test"):
         found = get("cifar10", split=split)
         thousands = zip(found.images.split(IMAGES), found.labels.split(IMAGES), strict=True)
-        contents += [packed(write_cifar(images, labels)) for images, labels in thousands]
-    folder.mkdir(parents=True, exist_ok=True)
-    for number, piece in enumerate(pieces(contents)):
-        (folder / f"cifar10.{number}.xz").write_bytes(piece)
-
-
-def pieces(contents: list[bytes], limit: int = LIMIT) -> list[bytes]:
-    """Contents joined as long as the limit allows, each with its length in front."""
-    found = [b""]
-    for content in contents:
-        entry = len(content).to_bytes(8, "big") + content
-        if found[-1] and len(found[-1]) + len(entry) > limit:
-            found.append(b"")
-        found[-1] += entry
-    return found
-
-
-def entries(piece: bytes) -> list[bytes]:
-    """The contents of a piece."""
-    found, place = [], 0
-    while place < len(piece):
-        length = int.from_bytes(piece[place : place + 8], "big")
-        found.append(piece[place + 8 : place + 8 + length])
-        place += 8 + length
-    return found
+        for part, (images, labels) in zip(CATALOGUE["cifar10"].split(split), thousands, strict=True):
+            (folder / f"{part.name}.bz2").write_bytes(packed(write_cifar(images, labels)))
 
 
 def unpack(folder: Path, target: Path) -> None:
-    """Write the authors' files."""
-    parts = [part for split in ("train", "test") for part in CATALOGUE["cifar10"].split(split)]
-    contents = [entry for file in sorted(folder.glob("cifar10.*.xz")) for entry in entries(file.read_bytes())]
-    if len(contents) != len(parts):
-        raise DataError(f"{folder} holds {len(contents)} of the {len(parts)} files of CIFAR-10; carry all pieces.")
+    """Write the authors' files, side by side on all processors."""
     place = target / "cifar-10-batches-bin"
     place.mkdir(parents=True, exist_ok=True)
-    for part, content in zip(parts, contents, strict=True):
-        (place / part.name).write_bytes(unpacked(content))
+    small = sorted(folder.glob("*.bin.bz2"))
+    with ProcessPoolExecutor() as processors:
+        for path, content in zip(small, processors.map(unpacked, [path.read_bytes() for path in small]), strict=True):
+            (place / path.stem).write_bytes(content)
+    names = [part.name for split in ("train", "test") for part in CATALOGUE["cifar10"].split(split)]
+    missing = [name for name in names if not (place / name).exists()]
+    sys.stdout.write(f"{place}: {', '.join(missing) if missing else 'nothing'} missing\n")
 
 
 if __name__ == "__main__":

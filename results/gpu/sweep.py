@@ -1,17 +1,23 @@
 """Train the image runs of two studies on one GPU, side by side: `python results/gpu/sweep.py FOLDER MINUTES [PART …]`.
 
 Parts are trained in the order given (by default as PARTS lists them, the most decisive first), some replicates at a
-time. When the minutes are over, the last epoch is kept in FOLDER; the same command goes on from there. Then
-`skiplens reproduce STUDY/ITEM --preset paper --out FOLDER` gives verdicts and figures, on any machine.
+time. When the minutes are over, the last epoch is kept in FOLDER; the same command goes on from there. A part that
+fails says why, and the next one begins. Then `skiplens reproduce STUDY/ITEM --preset paper --out FOLDER` gives verdicts
+and figures, on any machine.
 """
 
+import gc
+import os
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
+
+os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # read when the GPU is first used: a queue a branch
 
 import torch
 from torch import Tensor, nn
@@ -26,9 +32,11 @@ from skiplens.readings.reading import Measurement, Provenance
 from skiplens.readings.store import Store
 from skiplens.sweeps.run import Run, claim_folder, unfinished_path
 from skiplens.training.batched.side_by_side import train_side_by_side
+from skiplens.training.checkpoints import Checkpoint
 from skiplens.training.recipe import Recipe
 
 IMAGES_OF_CIFAR = 50_000
+SECONDS_BETWEEN_COPIES = 200.0  # of the runs on disk, for which the GPU waits a second
 
 
 class ImageRuns(NamedTuple):
@@ -38,6 +46,26 @@ class ImageRuns(NamedTuple):
     recipe_of: Callable[[Any], Recipe]
     measured: Callable[[Any, nn.Module, Batch, Tensor, Tensor], dict[str, Tensor]]  # losses and looks of each epoch
     look: Callable[[nn.Module], float] | None = None
+    tested_as_trained: bool = False  # in bfloat16 on a GPU, where float32 takes many times as long
+
+    def read(self, settings: Any, network: nn.Module, test: Batch, losses: Tensor, looks: Tensor) -> dict[str, Tensor]:
+        """What is read of a trained network."""
+        looked_at = AsTrained(network) if settings.gpu and self.tested_as_trained else network
+        with full_precision():
+            return self.measured(settings, looked_at, test, losses, looks)
+
+
+class AsTrained(nn.Module):
+    """A network whose passes are in bfloat16 and channels-last, also where all else is in full precision."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, images: Tensor) -> Tensor:
+        """The logits."""
+        with torch.autocast(images.device.type, dtype=torch.bfloat16):
+            return self.network(images.contiguous(memory_format=torch.channels_last))
 
 
 def run_side_by_side(
@@ -53,17 +81,16 @@ def run_side_by_side(
     portion = Portion(one.images, one.test_images, one.side)
     training, test = training_and_test(one.data, portion, one.batch_size, device)
     clock = Provenance.begin({}, one.seed, device)
-    networks = [how.network_of(settings).to(device, torch.float32) for settings in every]
+    networks, recipes = built(runs, how, device)
     kept = unfinished_path(store, f"{len(runs)}-{runs[0].key}")
     kept.parent.mkdir(parents=True, exist_ok=True)
-    recipes = [how.recipe_of(settings) for settings in every]
+    checkpoint = Checkpoint(kept, SECONDS_BETWEEN_COPIES)
     with full_precision():
-        found = train_side_by_side(networks, training, recipes, look=how.look, checkpoint=kept, stop=stop)
+        found = train_side_by_side(networks, training, recipes, look=how.look, checkpoint=checkpoint, stop=stop)
     if found is None:
         return False
     for index, (run, settings) in enumerate(zip(runs, every, strict=True)):
-        with full_precision():
-            arrays = how.measured(settings, networks[index], test, found.epoch_losses[index], found.looks[index])
+        arrays = how.read(settings, networks[index], test, found.epoch_losses[index], found.looks[index])
         spent = clock.end()
         said = replace(spent, settings=settings.to_json(), seconds=spent.seconds / len(runs))
         store.save(run.key, Measurement(name=run.measure, arrays=arrays, provenance=said))
@@ -71,7 +98,13 @@ def run_side_by_side(
     return True
 
 
-PAIRS = ImageRuns(images.network_of, images.recipe_of, images.measured)
+def built(runs: Sequence[Run], how: ImageRuns, device: str) -> tuple[list[nn.Module], list[Recipe]]:
+    """The networks of the runs on a device, and how they are trained."""
+    every = [run.settings for run in runs]
+    return [how.network_of(own).to(device, torch.float32) for own in every], [how.recipe_of(own) for own in every]
+
+
+PAIRS = ImageRuns(images.network_of, images.recipe_of, images.measured, tested_as_trained=True)
 NORMS = ImageRuns(fig2_fig9.network_of, fig2_fig9.recipe_of, fig2_fig9.measured, fig2_fig9.mean_convolution_norm)
 
 
@@ -105,15 +138,15 @@ def errors(depth: int, preset: Preset) -> list[Run]:
 
 # The runs, how they are trained, and how many networks at once.
 PARTS: dict[str, tuple[Callable[[Preset], list[Run]], ImageRuns, int]] = {
-    "rate_0.1": (lambda preset: pairs(0.1, preset), PAIRS, 8),
-    "rate_0.2": (lambda preset: pairs(0.2, preset), PAIRS, 8),
-    "norms": (norms, NORMS, 25),
-    "rate_0.05": (lambda preset: pairs(0.05, preset), PAIRS, 8),
-    "rate_0.02": (lambda preset: pairs(0.02, preset), PAIRS, 8),
-    "errors_110": (lambda preset: errors(110, preset), NORMS, 25),
-    "errors_38": (lambda preset: errors(38, preset), NORMS, 25),
-    "unstable": (unstable, PAIRS, 14),
+    "rate_0.1": (lambda preset: pairs(0.1, preset), PAIRS, 12),
+    "rate_0.05": (lambda preset: pairs(0.05, preset), PAIRS, 12),
+    "rate_0.02": (lambda preset: pairs(0.02, preset), PAIRS, 12),
+    "norms": (norms, NORMS, 30),
+    "rate_0.2": (lambda preset: pairs(0.2, preset), PAIRS, 12),
+    "unstable": (unstable, PAIRS, 16),
+    "errors_38": (lambda preset: errors(38, preset), NORMS, 20),
     "whole": (whole, PAIRS, 10),
+    "errors_110": (lambda preset: errors(110, preset), NORMS, 25),
     "errors_434": (lambda preset: errors(434, preset), NORMS, 10),
 }
 
@@ -125,34 +158,46 @@ def main(folder: Path, minutes: float, parts: Sequence[str] = (), preset: Preset
     for part in parts or PARTS:
         planned, how, at_once = PARTS[part]
         for group in groups(planned(preset), store, at_once):
+            gc.collect()  # what the group before has left on the GPU
             pace = Pace(end)
-            ended = run_side_by_side(group, how, store, pace)
-            sys.stdout.write(f"{part}: {len(group)} networks, {pace.said(len(group))}, {'done' if ended else 'kept'}\n")
-            sys.stdout.flush()
+            try:
+                ended = run_side_by_side(group, how, store, pace)
+            except Exception:
+                traceback.print_exc()
+                say(f"{part}: failed, the next part begins")
+                break
+            say(f"{part}: {len(group)} networks, {pace.said(len(group))}, {'done' if ended else 'kept'}")
             if not ended or time.monotonic() > end:
                 return
 
 
+def say(words: str) -> None:
+    """A line, at once also where the output goes to a file."""
+    sys.stdout.write(f"{words}\n")
+    sys.stdout.flush()
+
+
 def groups(runs: Sequence[Run], store: Store, at_once: int) -> list[list[Run]]:
-    """So many runs at once, replicate by replicate; groups that are stored are left out, the others stay the same."""
-    rest, found = iter(sorted(runs, key=_replicate)), []
+    """So many of the runs that are not stored at once, replicate by replicate; a group is stored as a whole."""
+    rest = iter([run for run in sorted(runs, key=_replicate) if not store.path(run.key).exists()])
+    found = []
     while group := list(islice(rest, at_once)):
         found.append(group)
-    return [group for group in found if not all(store.path(run.key).exists() for run in group)]
+    return found
 
 
 class Pace:
     """Says stop before an epoch that would end after the time; counts and times the epochs of this command."""
 
     def __init__(self, end: float) -> None:
-        self.end, self.epochs, self.longest = end, 0, 0.0
+        self.end, self.epochs = end, 0
         self.begun = self.last = time.monotonic()
 
     def __call__(self, epochs_left: int) -> bool:
-        """Whether the next epoch would be too late."""
+        """Whether the next epoch, which takes about as long as this one, would be too late."""
         now = time.monotonic()
-        self.longest, self.last, self.epochs = max(self.longest, now - self.last), now, self.epochs + 1
-        return now + self.longest > self.end
+        took, self.last, self.epochs = now - self.last, now, self.epochs + 1
+        return now + 1.1 * took > self.end
 
     def said(self, networks: int) -> str:
         """Images a second of all networks together; the first epoch, in which the graph is recorded, is in it."""

@@ -2,11 +2,13 @@
 
 import dataclasses
 import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from skiplens.graph.batch import Batch
 from skiplens.papers.li2016_shortcuts import fig2_fig9
 from skiplens.papers.li2016_shortcuts.study import STUDY as LI2016
 from skiplens.papers.macdonald2023_regularity import images
@@ -20,16 +22,16 @@ PAIRS = images.ImageTraining(**SMALL, batch_size=16)
 NETWORKS = fig2_fig9.ShortcutTraining(**SMALL, batch_size=16)
 
 
-def sweep_script():
-    """The script on the shelf beside the package."""
-    place = Path(__file__).parents[2] / "results/gpu/sweep.py"
-    spec = importlib.util.spec_from_file_location("gpu_sweep", place)
+def script(name):
+    """A script on the shelf beside the package."""
+    place = Path(__file__).parents[2] / f"results/gpu/{name}.py"
+    spec = importlib.util.spec_from_file_location(f"gpu_{name}", place)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-SCRIPT = sweep_script()
+SCRIPT = script("sweep")
 CASES = {
     "pairs": (
         SCRIPT.PAIRS,
@@ -54,6 +56,18 @@ def test_readings_are_those_of_the_runs_alone(case, tmp_path):
     assert not list(tmp_path.glob("unfinished/*"))
 
 
+def test_a_network_is_tested_as_it_was_trained():
+    """Autocast of bfloat16 moves the logits by rounding alone."""
+    network = images.network_of(PAIRS).float()
+    pictures = torch.rand(8, 3, 8, 8, dtype=torch.float32)
+    found = SCRIPT.AsTrained(network)(pictures)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.float(), network(pictures), rtol=0.1, atol=0.05)
+    settings, test = dataclasses.replace(PAIRS, gpu=True), Batch(pictures, torch.arange(8))
+    read = SCRIPT.PAIRS.read(settings, network, test, torch.zeros(2), torch.zeros(0))
+    assert 0 <= float(read["accuracy"]) <= 1 and read["epoch_loss"].shape == (2,)
+
+
 def test_what_was_stopped_goes_on_to_the_same_bits(tmp_path):
     how, runs = CASES["norms"]
     whole, stopped = Store(tmp_path / "whole"), Store(tmp_path / "stopped")
@@ -67,7 +81,7 @@ def test_what_was_stopped_goes_on_to_the_same_bits(tmp_path):
 
 
 def test_a_reproduction_takes_what_the_store_has_and_does_not_ask_for_a_gpu(tmp_path, monkeypatch):
-    """Two depths of figure 2 as a GPU left them, five replicates of one and three of the other; no data here."""
+    """Two depths of figure 2 as a GPU left them, six replicates of one and three of the other; no data here."""
     monkeypatch.setenv("SKIPLENS_CACHE", str(tmp_path / "empty"))
     monkeypatch.delenv("SKIPLENS_DATA", raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -78,7 +92,7 @@ def test_a_reproduction_takes_what_the_store_has_and_does_not_ask_for_a_gpu(tmp_
     for one in planned:
         depth, replicate = one.settings.depth, one.settings.replicate
         if depth == 20 or (depth == 32 and replicate < 3):
-            norm = torch.full((61,), 9.0 - 0.1 * depth + 1e-5 * replicate, dtype=torch.float64)
+            norm = torch.full((17,), 9.0 - 0.1 * depth + 1e-5 * replicate, dtype=torch.float64)
             said = dataclasses.replace(reading.provenance, settings=one.settings.to_json())
             arrays = {**reading.arrays, "norm": norm, "epoch_loss": norm}
             store.save(one.key, dataclasses.replace(reading, arrays=arrays, provenance=said))
@@ -89,15 +103,13 @@ def test_a_reproduction_takes_what_the_store_has_and_does_not_ask_for_a_gpu(tmp_
     assert found.results[0].figures and not found.results[0].problems
 
 
-def test_groups_are_whole_replicates_and_stay_the_same(tmp_path):
+def test_groups_are_whole_replicates_and_the_others_stay_the_same(tmp_path):
     _, runs = CASES["pairs"]
     first, second = SCRIPT.groups(runs, Store(tmp_path), 4)
     assert {run.settings.replicate for run in first} == {0} and {run.settings.replicate for run in second} == {1}
     reading = perform(first[0]).reading
-    for run in first[1:]:
+    for run in first:
         Store(tmp_path).save(run.key, reading)
-    assert SCRIPT.groups(runs, Store(tmp_path), 4) == [first, second], "one of the first is missing still"
-    Store(tmp_path).save(first[0].key, reading)
     assert SCRIPT.groups(runs, Store(tmp_path), 4) == [second]
 
 
@@ -110,11 +122,11 @@ def test_the_parts_of_the_sweep_are_all_runs_of_the_items_once():
 
 
 def test_a_pace_stops_before_an_epoch_that_would_be_too_late(monkeypatch):
-    now = iter([0.0, 10.0, 20.0])
+    now = iter([0.0, 20.0, 25.0, 30.0])  # the first epoch takes longer, its graph is recorded
     monkeypatch.setattr(SCRIPT.time, "monotonic", lambda: next(now))
-    pace = SCRIPT.Pace(25.0)
-    assert [pace(2), pace(1)] == [False, True]
-    assert pace.said(4) == "2 epochs in 20.0 s, 20000 images/s"
+    pace = SCRIPT.Pace(35.0)
+    assert [pace(3), pace(2), pace(1)] == [True, False, True]
+    assert pace.said(4) == "3 epochs in 30.0 s, 20000 images/s"
 
 
 def test_a_sweep_goes_through_its_parts(tmp_path, monkeypatch, capsys):
@@ -123,3 +135,31 @@ def test_a_sweep_goes_through_its_parts(tmp_path, monkeypatch, capsys):
     SCRIPT.main(tmp_path, 60.0)
     assert set(Store(tmp_path / "store").keys()) == {run.key for run in runs}
     assert capsys.readouterr().out.count("tiny: 2 networks, 1 epochs in") == 2
+
+
+def test_a_part_that_fails_says_where_and_the_next_one_begins(tmp_path, monkeypatch, capsys):
+    how, runs = CASES["norms"]
+
+    def fails(preset):
+        return [dataclasses.replace(runs[0], settings=dataclasses.replace(runs[0].settings, depth=9))]
+
+    parts = {"wrong": (fails, how, 2), "tiny": (lambda preset: runs[:2], how, 2)}
+    monkeypatch.setattr(SCRIPT, "PARTS", parts)
+    SCRIPT.main(tmp_path, 60.0)
+    said = capsys.readouterr()
+    assert "in network_of" in said.err and "A depth of 9 does not give three stages" in said.err
+    assert "wrong: failed" in said.out and "tiny: 2 networks" in said.out
+    assert set(Store(tmp_path / "store").keys()) == {run.key for run in runs[:2]}
+
+
+def test_a_rehearsal_trains_a_group_of_each_part_and_says_how_long_all_of_it_takes(monkeypatch, capsys):
+    long = dataclasses.replace(NETWORKS, epochs=6, milestones=(3,), batch_size=128)
+    runs = replicated(fig2_fig9.shortcut_training, long, 3, 0, depth=(8,))
+    monkeypatch.setitem(sys.modules, "sweep", SCRIPT)
+    rehearsal = script("rehearsal")
+    monkeypatch.setattr(rehearsal, "PARTS", {"tiny": (lambda preset: runs, SCRIPT.NORMS, 2), "none": (None, None, 1)})
+    rehearsal.main(["none", "tiny"], steps=1)
+    said = capsys.readouterr()
+    assert "none: rehearse failed" in said.out and "Traceback" in said.err
+    same, times = (line for line in said.out.splitlines() if line.startswith("tiny"))
+    assert same.count("[") == 2 and "tiny: 2 at once" in times and "The whole part: 2 groups" in times

@@ -1,9 +1,7 @@
-"""CIFAR-10 in pieces and whole again."""
+"""CIFAR-10 in small files and whole again."""
 
-import pytest
 import torch
 
-from skiplens.base.errors import DataError
 from skiplens.data.catalogue import CATALOGUE
 from skiplens.data.formats import write_cifar
 from skiplens.data.images import ImageSet
@@ -13,7 +11,7 @@ from tools import pack_cifar
 def pictures(count, seed):
     """Smooth ones with a little noise, as photographs are, and all values of a byte among them."""
     generator = torch.Generator().manual_seed(seed)
-    slopes = torch.rand(count, 3, 2, generator=generator) * 6
+    slopes = torch.rand(count, 1, 2, generator=generator) * 6
     place = torch.arange(32.0)
     smooth = slopes[:, :, 0, None, None] * place[:, None] + slopes[:, :, 1, None, None] * place
     images = (smooth + 4 * torch.rand(count, 3, 32, 32, generator=generator)).clamp(0, 255).to(torch.uint8)
@@ -26,13 +24,6 @@ def test_nothing_is_lost_and_pictures_become_smaller(seed):
     small = pack_cifar.packed(content)
     assert pack_cifar.unpacked(small) == content
     assert len(small) < 0.6 * len(content)
-
-
-def test_pieces_keep_to_the_limit_and_their_order():
-    contents = [bytes([number]) * 10 for number in range(5)]
-    found = pack_cifar.pieces(contents, limit=40)
-    assert [len(piece) for piece in found] == [36, 36, 18]
-    assert [entry for piece in found for entry in pack_cifar.entries(piece)] == contents
 
 
 def test_what_was_packed_is_unpacked_as_the_authors_files(tmp_path, seed, monkeypatch):
@@ -49,7 +40,13 @@ def test_what_was_packed_is_unpacked_as_the_authors_files(tmp_path, seed, monkey
     assert written == b"".join(write_cifar(found.images, found.labels) for found in sets.values())
 
 
-def test_a_piece_that_was_left_behind_is_told(tmp_path):
-    (tmp_path / "cifar10.0.xz").write_bytes(pack_cifar.pieces([b"one"])[0])
-    with pytest.raises(DataError, match="holds 1 of the 6 files of CIFAR-10; carry all pieces"):
+def test_files_may_come_one_after_the_other_and_what_is_missing_is_told(tmp_path, seed, capsys):
+    contents = [write_cifar(*pictures(4, seed + number)) for number in range(2)]
+    for name, content in zip(("data_batch_2.bin", "test_batch.bin"), contents, strict=True):
+        (tmp_path / f"{name}.bz2").write_bytes(pack_cifar.packed(content))
         pack_cifar.unpack(tmp_path, tmp_path)
+        (tmp_path / f"{name}.bz2").unlink()
+        assert (tmp_path / "cifar-10-batches-bin" / name).read_bytes() == content
+    said = capsys.readouterr().out.splitlines()
+    left = "data_batch_1.bin, data_batch_3.bin, data_batch_4.bin, data_batch_5.bin"
+    assert said[0].endswith(f": {left}, test_batch.bin missing") and said[1].endswith(f": {left} missing")

@@ -71,8 +71,7 @@ def _judge_final(readings: Readings, data: Data, rate: float) -> Judgement:
 def _judge_cells(readings: Readings, data: Data, rate: float) -> Judgement:
     chosen = of_length(of_data(readings, data, learning_rate=rate), True)
     sentence = f"Final losses in printed standard deviations from the printed ones, learning rate {rate:g}."
-    problem = not_comparable(chosen, data, True)
-    printed = TABLES[data][rate].loss
+    printed, problem = TABLES[data][rate].loss, not_comparable(chosen, data, True)
     original, modified = (
         {r.setting("replicate"): (final_loss(r) - number) / deviation for r in chosen if r.setting("modified") == flag}
         for flag, number, deviation in ((False, *printed[:2]), (True, *printed[2:]))
@@ -110,6 +109,8 @@ def _judge_pairs(
     data, rate = place
     of_place = of_data(readings, data, learning_rate=rate)
     chosen, whole = of_length(of_place, all_epochs), of_length(of_place, True)
+    if chosen and not all_epochs:
+        sentence += f" After {chosen[0].setting('epochs')} epochs."
     if len(chosen) < len(of_place) and not all_epochs and not not_comparable(whole, data, True):
         with_all = images.judged(images.differences(whole, number), band, "", "")
         sentence += f" With all epochs: {with_all.verdict}" + (f", {with_all.ours:.3g}." if with_all.ours else ".")
@@ -319,8 +320,7 @@ def items(sizes: Mapping[Preset, images.Sizes], deviations: tuple[str, ...] = ()
     everywhere, title = (*_CIFAR, *_IMAGENET[:-2], *deviations), "training curves at the best learning rates"
 
     def at_rates(preset: Preset, seed: int, data: Data | None = None) -> list[Run]:
-        own = sizes[preset]
-        return images.all_rates(data, own, seed) if data else images.shown_rates(own, seed)
+        return images.all_rates(data, sizes[preset], seed) if data else images.shown_rates(sizes[preset], seed)
 
     found = [Item("fig3", title, at_rates, FIG3, shown_curves, tables, everywhere)]
     of_data_sets: tuple[tuple[Data, tuple[Claim, ...], tuple[Claim, ...], tuple[str, ...]], ...] = (

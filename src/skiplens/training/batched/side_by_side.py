@@ -24,6 +24,7 @@ from skiplens.training.source import drawn_changes, mirrored, moved
 
 _OWN = ("learning_rate", "milestones", "milestone_factor", "seed")  # in which recipes side by side may differ
 _AUGMENTATIONS = ("none", "crop_flip")
+_MOST_BRANCHES = 31  # and the trunk: torch hands out 32 streams, then the same ones again
 
 
 class Trained(NamedTuple):
@@ -207,30 +208,29 @@ class _SideBySide:
 
     def _recorded(self, size: int) -> torch.cuda.CUDAGraph:
         """A step of all networks as a graph with a branch for each; weights are as before."""
-        streams = [torch.cuda.Stream() for _ in self.networks]
+        trunk, *streams = (torch.cuda.Stream() for _ in range(1 + min(len(self.networks), _MOST_BRANCHES)))
 
         def branches() -> None:
-            trunk = torch.cuda.current_stream()
-            for index, stream in enumerate(streams):
+            for stream in streams:
                 stream.wait_stream(trunk)
-                with torch.cuda.stream(stream):
+            for index in range(len(self.networks)):
+                with torch.cuda.stream(streams[index % len(streams)]):
                     self._one(index, size)
             for stream in streams:
                 trunk.wait_stream(stream)
 
         held = [tensor for weights in self.weights for tensor in weights.state()]
-        before, side = [tensor.clone() for tensor in held], torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with quickest_algorithms(), torch.cuda.stream(side):
-            for _ in range(WARM_UPS):
+        before, graph = [tensor.clone() for tensor in held], torch.cuda.CUDAGraph()
+        trunk.wait_stream(torch.cuda.current_stream())
+        with quickest_algorithms():
+            with torch.cuda.stream(trunk):
+                for _ in range(WARM_UPS):
+                    branches()
+            torch.cuda.synchronize()
+            for tensor, value in zip(held, before, strict=True):
+                tensor.copy_(value)
+            with torch.cuda.graph(graph, stream=trunk):
                 branches()
-        torch.cuda.current_stream().wait_stream(side)
-        torch.cuda.synchronize()
-        for tensor, value in zip(held, before, strict=True):
-            tensor.copy_(value)
-        graph = torch.cuda.CUDAGraph()
-        with quickest_algorithms(), torch.cuda.graph(graph):
-            branches()
         return graph
 
     def _look(self, epochs: int) -> None:

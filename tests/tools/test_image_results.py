@@ -1,0 +1,42 @@
+"""The readings from a GPU that are kept, and what they say."""
+
+import json
+
+import pytest
+import torch
+
+from skiplens.readings.reading import Measurement
+from skiplens.readings.store import Store
+from tools import image_results
+
+
+def test_what_is_kept_says_what_stands_there_on_a_machine_without_data_and_gpu(tmp_path, monkeypatch):
+    """If not: python tools/image_results.py."""
+    monkeypatch.setenv("SKIPLENS_CACHE", str(tmp_path))
+    monkeypatch.delenv("SKIPLENS_DATA", raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    found = image_results.judged()
+    kept = json.loads((image_results.GPU / "verdicts.json").read_text("utf-8"))
+    again = json.loads(json.dumps(image_results.entries(found)))
+    for one, other in zip(again, kept, strict=True):
+        for name in ("ours", "uncertainty"):
+            wanted = other.pop(name)
+            assert one.pop(name) == (wanted if wanted is None else pytest.approx(wanted, rel=1e-9))
+        assert one == other
+    drawn = [figure for result in found.results for figure in result.figures]
+    assert {"cifar10_rate_0_1"} <= {figure.name for figure in drawn}
+    assert not [result.problems for result in found.results if result.problems]
+
+
+def test_an_archive_gains_readings_and_is_the_same_bytes_for_the_same_ones(tmp_path):
+    archive = tmp_path / "readings.tar.xz"
+    for number in range(2):
+        reading = Measurement(name="m", arrays={"number": torch.tensor(number)})
+        Store(tmp_path / f"sitting{number}/store").save(f"run-{number}", reading)
+        image_results.collect([tmp_path / f"sitting{number}"], archive)
+    image_results.unpack(archive, tmp_path / "all")
+    store = Store(tmp_path / "all/store")
+    assert [int(store.load(key)["number"]) for key in store.keys()] == [0, 1]
+    before = archive.read_bytes()
+    image_results.collect([tmp_path / "sitting1"], archive)
+    assert archive.read_bytes() == before
