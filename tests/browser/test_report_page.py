@@ -18,6 +18,7 @@ from tests.browser.contrast import contrast
 from tests.report.networks import build, data
 from tests.report.readings import paths, signal, tangent
 from tests.report.test_findings_section import finding
+from tests.report.test_verification_section import raced
 from tests.sample_readings import curvature, jacobians, structure
 
 HOSTILE = "</script><img src=x onerror=alert(1)><b>'\"&amp;"
@@ -478,6 +479,17 @@ def test_names_roles_and_headings_are_what_a_screen_reader_needs(whole_path, loo
     assert page.locator("[aria-hidden=true] [tabindex='0']").count() == 0
     regions = page.locator("[role=region]").evaluate_all("all => all.map(e => e.getAttribute('aria-label'))")
     assert len(regions) == len(set(regions))
+
+
+def test_the_numbers_of_two_races_are_told_apart(tmp_path, look):
+    rules = "signal_growth", "loss_at_start"
+    findings = tuple(replace(finding("warning", sentence=f"{rule}: bad."), rule=rule) for rule in rules)
+    readings = (structure(), *(raced(rule=rule) for rule in rules))
+    page = look(Report("raced", readings, (), findings).save(tmp_path / "raced.html"))
+    page.evaluate("document.querySelectorAll('details').forEach(details => { details.open = true; })")
+    page.locator(".finding .numbers tbody tr").last.wait_for()
+    regions = page.locator("[role=region]").evaluate_all("all => all.map(e => e.getAttribute('aria-label'))")
+    assert len(regions) == len(set(regions)) and sum("Numbers of this plot" in region for region in regions) == 3, "of a section too"
 
 
 def test_a_browser_that_cannot_unpack_says_so(path, visit):

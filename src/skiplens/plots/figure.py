@@ -184,8 +184,7 @@ def drawn(reading: Any, figures: tuple[Callable[[Any], Figure | None], ...]) -> 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F")
 REFERENCE_COLOUR = "#7F7F7F"
 BAD, GOOD, UNKNOWN = PALETTE[1], PALETTE[2], PALETTE[6]
-# As in the drawing of the network, wherever they are drawn.
-COLOURS = {"signal": PALETTE[2], "gradient": PALETTE[1], "law": PALETTE[0]}
+COLOURS = {"signal": PALETTE[2], "gradient": PALETTE[1], "law": PALETTE[0]}  # as in the drawing of the network
 INK = "ink"  # the colour of the text, whatever it is: a page has a light and a dark look
 FAINT = 0.35  # opacity of one line of many
 LEVELS = 21  # of contours

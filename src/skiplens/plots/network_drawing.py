@@ -187,10 +187,7 @@ def _block(block: BlockMark, index: int, left: float, right: float, depth: int) 
 def _parted(
     ends: tuple[float, float], crown: float, share: float, block: int | None = None, beside: bool = True
 ) -> Iterator[Curve]:
-    """All that flows, parted: the shortcut runs straight on below, the branch leaves its upper side and joins it again.
-
-    One line each where the share is not known; the shortcut is left out where it is not `beside`.
-    """
+    """All that flows, parted: the shortcut below, if it stands `beside`, and the branch; lines of no known share."""
     (left, right), known = ends, math.isfinite(share)
     whole, middle, width = _flow(right - left) if known else 0.0, (left + right) / 2, right - left
     part = whole * share if known else 0.0

@@ -46,7 +46,7 @@ class FindingCard:
         """What it was judged by, as label and value."""
         found = self.finding
         numbers = ("measured", in_words(found.number)), ("threshold", in_words(found.threshold))
-        where = (("where", ", ".join(found.where)),) if found.where else ()
+        where = (("where", ", ".join(found.where)),) * bool(found.where)
         return (*numbers, ("where the threshold comes from", found.source), *where)
 
 

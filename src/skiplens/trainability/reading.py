@@ -14,7 +14,6 @@ from skiplens.readings.reading import Reading
 
 TRAINS, SLOWLY, NOT_AT_ALL, DIVERGES = "trains", "trains slowly", "does not train", "diverges"
 FORECAST_RULE = "forecast"
-WRITTEN = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}
 LEARNT, NOTHING_LEARNT = 0.25, 0.9
 """Shares of the loss of a guess: at most the first is *trains*, above the second nothing was learnt."""
 
@@ -81,7 +80,7 @@ class Forecast(Reading, kind="forecast"):
     @property
     def sentence(self) -> str:
         """The forecast in one line."""
-        optimizer = WRITTEN.get(self.optimizer, self.optimizer)
+        optimizer = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}.get(self.optimizer, self.optimizer)
         if not self.tried:
             return f"{self.word.capitalize()}, as far as can be told without a step: a loss of {self._level()}."
         if self.word == DIVERGES:
